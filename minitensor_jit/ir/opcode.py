@@ -1,0 +1,147 @@
+"""The opcodes of the IR, one row each: kind, arity and attributes.
+
+Everything that asks "is this elementwise", "is it expensive" or "which attributes may it have" reads this table.
+Shape rules are in `infer.py`, meanings in `evaluator.py`; a completeness test holds the three against each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["OPCODES", "Opcode", "is_elementwise", "opcode_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Opcode:
+    """One row: `arity` is None where the number of operands varies."""
+
+    name: str
+    kind: str  # unary, binary, ternary (all elementwise), source, movement, reduction, contraction, index, tuple, call
+    arity: int | None
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    dtypes: str = "biufc"  # element kinds of the operands, for elementwise opcodes
+    transcendental: bool = False  # an approximation: its bits differ between NumPy and compiled code, and it is costly
+    commutative: bool = False
+
+
+_ROWS: Final = (
+    # sources
+    Opcode("parameter", "source", 0),
+    Opcode("constant", "source", 0),
+    Opcode("iota", "source", 0, ("iota_dimension",)),
+    # elementwise, one operand
+    Opcode("abs", "unary", 1, dtypes="iuf"),
+    Opcode("negate", "unary", 1, dtypes="iufc"),
+    Opcode("sign", "unary", 1, dtypes="iuf"),
+    Opcode("not", "unary", 1, dtypes="biu"),
+    Opcode("floor", "unary", 1, dtypes="f"),
+    Opcode("ceil", "unary", 1, dtypes="f"),
+    Opcode("round-nearest-even", "unary", 1, dtypes="f"),
+    Opcode("round-nearest-afz", "unary", 1, dtypes="f"),
+    Opcode("is-finite", "unary", 1, dtypes="f"),
+    Opcode("sqrt", "unary", 1, dtypes="f"),
+    Opcode("rsqrt", "unary", 1, dtypes="f"),
+    Opcode("exponential", "unary", 1, dtypes="f", transcendental=True),
+    Opcode("exponential-minus-one", "unary", 1, dtypes="f", transcendental=True),
+    Opcode("log", "unary", 1, dtypes="f", transcendental=True),
+    Opcode("log-plus-one", "unary", 1, dtypes="f", transcendental=True),
+    Opcode("tanh", "unary", 1, dtypes="f", transcendental=True),
+    Opcode("logistic", "unary", 1, dtypes="f", transcendental=True),
+    Opcode("sine", "unary", 1, dtypes="f", transcendental=True),
+    Opcode("cosine", "unary", 1, dtypes="f", transcendental=True),
+    Opcode("popcnt", "unary", 1, dtypes="iu"),
+    Opcode("copy", "unary", 1),
+    Opcode("convert", "unary", 1),
+    Opcode("bitcast-convert", "unary", 1),
+    # elementwise, two operands
+    Opcode("add", "binary", 2, dtypes="biufc", commutative=True),
+    Opcode("subtract", "binary", 2, dtypes="iufc"),
+    Opcode("multiply", "binary", 2, dtypes="biufc", commutative=True),
+    Opcode("divide", "binary", 2, dtypes="iufc"),
+    Opcode("remainder", "binary", 2, dtypes="iuf"),
+    Opcode("power", "binary", 2, dtypes="iuf", transcendental=True),
+    Opcode("atan2", "binary", 2, dtypes="f", transcendental=True),
+    Opcode("maximum", "binary", 2, dtypes="biuf", commutative=True),
+    Opcode("minimum", "binary", 2, dtypes="biuf", commutative=True),
+    Opcode("and", "binary", 2, dtypes="biu", commutative=True),
+    Opcode("or", "binary", 2, dtypes="biu", commutative=True),
+    Opcode("xor", "binary", 2, dtypes="biu", commutative=True),
+    Opcode("shift-left", "binary", 2, dtypes="iu"),
+    Opcode("shift-right-logical", "binary", 2, dtypes="iu"),
+    Opcode("shift-right-arithmetic", "binary", 2, dtypes="iu"),
+    Opcode("compare", "binary", 2, ("direction",), ("type",)),
+    # elementwise, three operands
+    Opcode("select", "ternary", 3),
+    Opcode("clamp", "ternary", 3, dtypes="iuf"),
+    # data movement
+    Opcode("broadcast", "movement", 1, ("dimensions",)),
+    Opcode("reshape", "movement", 1),
+    Opcode("bitcast", "movement", 1),
+    Opcode("transpose", "movement", 1, ("dimensions",)),
+    Opcode("slice", "movement", 1, ("slice",)),
+    Opcode("concatenate", "movement", None, ("dimensions",)),
+    Opcode("pad", "movement", 2, ("padding",)),
+    Opcode("reverse", "movement", 1, ("dimensions",)),
+    Opcode("dynamic-slice", "index", None, ("dynamic_slice_sizes",)),
+    Opcode("dynamic-update-slice", "index", None),
+    Opcode(
+        "gather",
+        "index",
+        2,
+        ("offset_dims", "collapsed_slice_dims", "start_index_map", "index_vector_dim", "slice_sizes"),
+        ("indices_are_sorted", "operand_batching_dims", "start_indices_batching_dims"),
+    ),
+    Opcode(
+        "scatter",
+        "index",
+        3,
+        ("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims", "index_vector_dim", "to_apply"),
+        ("indices_are_sorted", "unique_indices", "input_batching_dims", "scatter_indices_batching_dims"),
+    ),
+    # reductions and contractions
+    Opcode("reduce", "reduction", None, ("dimensions", "to_apply")),
+    Opcode("sort", "reduction", None, ("dimensions", "to_apply"), ("is_stable",)),
+    Opcode(
+        "dot",
+        "contraction",
+        2,
+        (),
+        (
+            "lhs_batch_dims",
+            "lhs_contracting_dims",
+            "rhs_batch_dims",
+            "rhs_contracting_dims",
+            "operand_precision",
+            "algorithm",
+        ),
+    ),
+    # tuples and calls
+    Opcode("tuple", "tuple", None),
+    Opcode("get-tuple-element", "tuple", 1, ("index",)),
+    Opcode("call", "call", None, ("to_apply",)),
+    Opcode("fusion", "call", None, ("kind", "calls"), ()),
+)
+
+OPCODES: Final[dict[str, Opcode]] = {row.name: row for row in _ROWS}
+
+# Attributes that any instruction may carry.
+ANYWHERE: Final = ("backend_config", "frontend_attributes", "sharding", "control-predecessors")
+
+
+def opcode_of(name: str) -> Opcode:
+    """The row of an opcode; raises `ValueError` with the nearest known names for an unknown one."""
+    try:
+        return OPCODES[name]
+    except KeyError:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, OPCODES, n=3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise ValueError(f"unknown opcode {name!r}{hint}") from None
+
+
+def is_elementwise(opcode: str) -> bool:
+    """Whether each element of the result depends on the same element of each operand only."""
+    return OPCODES[opcode].kind in ("unary", "binary", "ternary")

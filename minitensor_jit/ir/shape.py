@@ -1,0 +1,174 @@
+"""Array and tuple shapes of HLO values.
+
+Every array has XLA's default, row-major layout (`f32[2,3]{1,0}`); no other layout exists in this IR.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import Final, TypeAlias
+
+import numpy as np
+
+__all__ = ["DTYPES", "AnyShape", "DType", "Shape", "TupleShape", "dtype_of", "scalar"]
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """What the IR knows of one element type, under its XLA name."""
+
+    name: str
+    kind: str  # 'b' pred, 'i' signed, 'u' unsigned, 'f' float, 'c' complex
+    itemsize: int
+    numpy: np.dtype[np.generic] | None  # None where NumPy has no such type of its own (bf16)
+
+
+def _row(name: str, kind: str, itemsize: int, numpy: str | None) -> DType:
+    return DType(name, kind, itemsize, np.dtype(numpy) if numpy else None)
+
+
+DTYPES: Final[dict[str, DType]] = {
+    d.name: d
+    for d in (
+        _row("pred", "b", 1, "bool"),
+        _row("s8", "i", 1, "int8"),
+        _row("s16", "i", 2, "int16"),
+        _row("s32", "i", 4, "int32"),
+        _row("s64", "i", 8, "int64"),
+        _row("u8", "u", 1, "uint8"),
+        _row("u16", "u", 2, "uint16"),
+        _row("u32", "u", 4, "uint32"),
+        _row("u64", "u", 8, "uint64"),
+        _row("f16", "f", 2, "float16"),
+        _row("bf16", "f", 2, None),
+        _row("f32", "f", 4, "float32"),
+        _row("f64", "f", 8, "float64"),
+        _row("c64", "c", 8, "complex64"),
+        _row("c128", "c", 16, "complex128"),
+    )
+}
+
+_BY_NUMPY: Final[dict[np.dtype[np.generic], str]] = {d.numpy: d.name for d in DTYPES.values() if d.numpy is not None}
+
+
+def dtype_of(value: np.dtype[np.generic] | type) -> str:
+    """The XLA name of a NumPy dtype."""
+    try:
+        return _BY_NUMPY[np.dtype(value)]
+    except KeyError:
+        raise ValueError(f"NumPy dtype {np.dtype(value)} has no HLO element type") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Element type and dimensions of an array, in the row-major layout."""
+
+    dtype: str
+    dims: tuple[int, ...] = ()
+    # Equality and hashing are by (dtype, dims); the hash is kept because passes hash shapes constantly.
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise ValueError(f"unknown element type {self.dtype!r}; known: {', '.join(DTYPES)}")
+        dims = self.dims
+        if type(dims) is not tuple:
+            dims = tuple(int(d) for d in dims)
+            object.__setattr__(self, "dims", dims)
+        if any(d < 0 for d in dims):
+            raise ValueError(f"negative dimension in {self.dtype}{list(dims)}")
+        object.__setattr__(self, "_hash", hash((self.dtype, dims)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return prod(self.dims)
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions."""
+        return len(self.dims)
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes of the dense array."""
+        return prod(self.dims) * DTYPES[self.dtype].itemsize
+
+    @property
+    def itemsize(self) -> int:
+        """The number of bytes of one element."""
+        return DTYPES[self.dtype].itemsize
+
+    @property
+    def kind(self) -> str:
+        """'b', 'i', 'u', 'f' or 'c', as in NumPy's `dtype.kind`."""
+        return DTYPES[self.dtype].kind
+
+    @property
+    def numpy_dtype(self) -> np.dtype[np.generic]:
+        """The NumPy dtype of an element; raises `TypeError` where NumPy has none."""
+        dtype = DTYPES[self.dtype].numpy
+        if dtype is None:
+            raise TypeError(f"NumPy has no dtype for {self.dtype}")
+        return dtype
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether the elements are (real) floating-point numbers."""
+        return DTYPES[self.dtype].kind == "f"
+
+    @property
+    def is_integral(self) -> bool:
+        """Whether the elements are signed or unsigned integers (pred is neither)."""
+        return DTYPES[self.dtype].kind in "iu"
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether this is an array without dimensions."""
+        return not self.dims
+
+    def with_dims(self, dims: tuple[int, ...]) -> Shape:
+        """The same element type with other dimensions."""
+        return Shape(self.dtype, dims)
+
+    def with_dtype(self, dtype: str) -> Shape:
+        """The same dimensions with another element type."""
+        return Shape(dtype, self.dims)
+
+    def __str__(self) -> str:
+        text = f"{self.dtype}[{','.join(map(str, self.dims))}]"
+        if self.dims:
+            text += "{" + ",".join(map(str, range(len(self.dims) - 1, -1, -1))) + "}"
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class TupleShape:
+    """The shape of a tuple of values."""
+
+    elements: tuple[AnyShape, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all leaves together."""
+        return sum(e.nbytes for e in self.elements)
+
+    def __str__(self) -> str:
+        parts = []
+        for i, element in enumerate(self.elements):
+            # XLA marks every fifth element so that people can find their index.
+            mark = f"/*index={i}*/" if i and i % 5 == 0 else ""
+            parts.append(f"{mark}{element}")
+        return "(" + ", ".join(parts) + ")"
+
+
+AnyShape: TypeAlias = Shape | TupleShape
+
+
+def scalar(dtype: str) -> Shape:
+    """The shape of one element."""
+    return Shape(dtype, ())

@@ -1,0 +1,1 @@
+"""HLO to HLO passes, one file each; `pipeline.py` is their order."""
