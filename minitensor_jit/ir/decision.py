@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Decision:
     """The answer to "may this be done?": allowed, or refused with a reason.
 
-    It is true when allowed, so it reads like a bool in a condition; but a refusal can't lose its reason on the way to the
-    person who asks for it. `a & b` is the first refusal of the two.
+    It is true when allowed, so it reads like a bool in a condition; but a refusal can't lose its reason on the way to
+    the person who asks for it. `a & b` is the first refusal of the two.
     """
 
     reason: str = ""

@@ -1,0 +1,55 @@
+"""What the compiler raises. Each error names the op and the line of the user's program that it is about."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class SourceLine(Protocol):
+    """A place in the user's program, such as `clustering.graph.Source`."""
+
+    @property
+    def file(self) -> str: ...
+
+    @property
+    def line(self) -> int: ...
+
+
+class JitError(Exception):
+    """Anything that the compiler can't do."""
+
+
+class InvalidArgumentError(JitError, ValueError):
+    """Something was to be compiled that can't be: an op of a function with `jit_compile=True`."""
+
+    def __init__(self, op: str, reason: str, source: SourceLine | None = None, fix: str = "") -> None:
+        self.op = op
+        self.reason = reason
+        self.source = source
+        self.fix = fix
+        super().__init__(f"{op} can't be compiled: {reason}{_where(source)}{f'. {fix}' if fix else ''}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return InvalidArgumentError, (self.op, self.reason, self.source, self.fix)
+
+
+class CompileError(JitError, RuntimeError):
+    """The compiler failed on a cluster that it had accepted: a defect of the compiler, not of the program."""
+
+    def __init__(self, cluster: str, phase: str, reason: str, source: SourceLine | None = None) -> None:
+        self.cluster = cluster
+        self.phase = phase
+        self.reason = reason
+        self.source = source
+        super().__init__(f"compiling {cluster} failed in {phase}: {reason}{_where(source)}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return CompileError, (self.cluster, self.phase, self.reason, self.source)
+
+
+class DumpError(JitError, OSError):
+    """The folder of `--dump_to` can't be written to."""
+
+
+def _where(source: SourceLine | None) -> str:
+    return "" if source is None else f' (File "{source.file}", line {source.line})'
