@@ -1,0 +1,55 @@
+#include "core/isa.h"
+
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+namespace mt {
+namespace {
+
+Isa choose() {
+    const char* wanted = std::getenv("MT_ISA");
+    if (wanted == nullptr || *wanted == '\0') return detected_isa();
+    for (Isa level : {Isa::Baseline, Isa::Avx2, Isa::Avx512}) {
+        if (std::string(wanted) != isa_name(level)) continue;
+        if (level > detected_isa()) {
+            throw std::runtime_error(std::string("MT_ISA=") + wanted + ": this CPU does not support it; the best it has is " +
+                                     isa_name(detected_isa()));
+        }
+        return level;
+    }
+    throw std::invalid_argument(std::string("MT_ISA=") + wanted +
+                                ": unknown instruction set; use baseline, avx2 or avx512");
+}
+
+}  // namespace
+
+Isa detected_isa() noexcept {
+#if defined(__x86_64__)
+    // The builtins also check that the operating system saves the wide registers.
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return Isa::Baseline;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw")) {
+        return Isa::Avx512;
+    }
+    return Isa::Avx2;
+#else
+    return Isa::Baseline;
+#endif
+}
+
+const char* isa_name(Isa isa) noexcept {
+    switch (isa) {
+        case Isa::Avx2: return "avx2";
+        case Isa::Avx512: return "avx512";
+        default: return "baseline";
+    }
+}
+
+Isa isa() {
+    static const Isa chosen = choose();
+    return chosen;
+}
+
+}  // namespace mt

@@ -1,0 +1,24 @@
+// Run-time choice of the instruction set that the CPU kernels use.
+#pragma once
+
+namespace mt {
+
+/// Instruction-set levels, in ascending order. A level implies the ones below it.
+enum class Isa {
+    Baseline,  ///< what every CPU of the architecture has (x86-64: SSE2)
+    Avx2,      ///< AVX2 and FMA
+    Avx512,    ///< AVX-512 F, VL, DQ and BW
+};
+
+/// The level in use: the best one this CPU has, or the one that the environment variable MT_ISA
+/// ("baseline", "avx2", "avx512") asks for. Read once. Throws std::invalid_argument for an unknown name and
+/// std::runtime_error for a level that this CPU lacks.
+Isa isa();
+
+/// The best level that this CPU has, whatever MT_ISA says.
+Isa detected_isa() noexcept;
+
+/// The name by which MT_ISA knows a level.
+const char* isa_name(Isa isa) noexcept;
+
+}  // namespace mt

@@ -1,0 +1,276 @@
+#include "core/parallel.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace mt {
+namespace {
+
+// How long a waiting thread spins before it sleeps: longer than the gap between two kernels of a busy program, short
+// enough not to be noticed otherwise.
+constexpr std::chrono::microseconds kSpin{40};
+constexpr int kMaxThreads = 4096;
+
+thread_local bool t_in_region = false;
+
+int available_cpus() {
+#if defined(__linux__)
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
+#endif
+    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+int initial_num_threads() {
+    const char* text = std::getenv("MT_NUM_THREADS");
+    if (text == nullptr || *text == '\0') return available_cpus();
+    char* end = nullptr;
+    errno = 0;
+    const long value = std::strtol(text, &end, 10);
+    if (errno != 0 || *end != '\0' || value < 1 || value > kMaxThreads) {
+        throw std::invalid_argument(std::string("MT_NUM_THREADS=") + text + ": expected a number from 1 to " +
+                                    std::to_string(kMaxThreads));
+    }
+    return static_cast<int>(value);
+}
+
+std::atomic<int>& thread_count() {
+    static std::atomic<int> count{initial_num_threads()};
+    return count;
+}
+
+inline void cpu_relax() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+/// Spins until ready() or until the time is up; returns ready().
+template <class Ready>
+bool spin_until(Ready ready, bool spin) {
+    if (ready()) return true;
+    if (!spin) return false;
+    const auto deadline = std::chrono::steady_clock::now() + kSpin;
+    do {
+        for (int i = 0; i < 16; ++i) {
+            cpu_relax();
+            if (ready()) return true;
+        }
+    } while (std::chrono::steady_clock::now() < deadline);
+    return false;
+}
+
+struct Chunk {
+    RangeFn fn = nullptr;
+    void* ctx = nullptr;
+    int64_t begin = 0;
+    int64_t end = 0;
+};
+
+/// One worker's mailbox. The caller posts a chunk; whoever moves the state from kPosted to kTaken, the worker or a caller
+/// that has nothing else to do, runs it.
+struct alignas(64) Slot {
+    enum State : int { kEmpty, kPosted, kTaken };
+
+    std::atomic<int> state{kEmpty};
+    std::atomic<bool> sleeping{false};
+    Chunk chunk;
+    std::exception_ptr error;
+    std::mutex mutex;
+    std::condition_variable wake;
+
+    bool take() {
+        int expected = kPosted;
+        return state.compare_exchange_strong(expected, kTaken, std::memory_order_acq_rel);
+    }
+};
+
+void run_chunk(const Chunk& chunk, std::exception_ptr& error) noexcept {
+    try {
+        chunk.fn(chunk.ctx, chunk.begin, chunk.end);
+    } catch (...) {
+        error = std::current_exception();
+    }
+}
+
+/// Workers and their mailboxes. A pool is never destroyed: its detached workers may outlive static destructors, and after a
+/// fork the child leaves the parent's pool alone and makes its own.
+class Pool {
+public:
+    /// Runs the loop over `chunks` chunks of `step` elements; false if another thread has the pool.
+    bool run(int64_t n, int64_t step, int64_t chunks, RangeFn fn, void* ctx) {
+        std::unique_lock<std::mutex> owner(owner_, std::try_to_lock);
+        if (!owner.owns_lock()) return false;
+        spin_.store(chunks <= cpus_, std::memory_order_relaxed);
+        const int64_t helpers = std::min<int64_t>(chunks - 1, start_workers(chunks - 1));
+
+        pending_.store(helpers, std::memory_order_relaxed);
+        for (int64_t w = 0; w < helpers; ++w) {
+            post(*slots_[w], {fn, ctx, (w + 1) * step, std::min(n, (w + 2) * step)});
+        }
+        t_in_region = true;
+        std::exception_ptr error, last_error;
+        run_chunk({fn, ctx, 0, std::min(n, step)}, error);
+        // Chunks of workers that could not be started, then of those that have not woken up yet.
+        if (chunks > helpers + 1) run_chunk({fn, ctx, (helpers + 1) * step, n}, last_error);
+        for (int64_t w = 0; w < helpers; ++w) {
+            Slot& slot = *slots_[w];
+            if (slot.state.load(std::memory_order_relaxed) == Slot::kPosted && slot.take()) finish(slot);
+        }
+        t_in_region = false;
+        wait_for_workers();
+
+        for (int64_t w = 0; w < helpers; ++w) {
+            Slot& slot = *slots_[w];
+            if (slot.error && !error) error = slot.error;
+            slot.error = nullptr;
+            slot.state.store(Slot::kEmpty, std::memory_order_relaxed);
+        }
+        if (!error) error = last_error;
+        if (error) {
+            owner.unlock();
+            std::rethrow_exception(error);
+        }
+        return true;
+    }
+
+private:
+    /// Starts workers until there are `wanted`; returns how many there are.
+    int64_t start_workers(int64_t wanted) {
+        slots_.reserve(wanted);
+        while (static_cast<int64_t>(slots_.size()) < wanted) {
+            auto slot = std::make_unique<Slot>();
+            // Signals belong to the program's own threads.
+            sigset_t all, before;
+            sigfillset(&all);
+            pthread_sigmask(SIG_SETMASK, &all, &before);
+            bool started = true;
+            try {
+                std::thread([this, s = slot.get()] { work(*s); }).detach();
+            } catch (const std::system_error&) {
+                started = false;
+            }
+            pthread_sigmask(SIG_SETMASK, &before, nullptr);
+            if (!started) break;
+            slots_.push_back(std::move(slot));
+        }
+        return static_cast<int64_t>(slots_.size());
+    }
+
+    static void post(Slot& slot, const Chunk& chunk) {
+        slot.chunk = chunk;
+        // Sequentially consistent with the worker's store to `sleeping` and load of `state`: one of the two sees the other.
+        slot.state.store(Slot::kPosted, std::memory_order_seq_cst);
+        if (slot.sleeping.load(std::memory_order_seq_cst)) {
+            { std::lock_guard<std::mutex> lock(slot.mutex); }
+            slot.wake.notify_one();
+        }
+    }
+
+    void finish(Slot& slot) {
+        run_chunk(slot.chunk, slot.error);
+        if (pending_.fetch_sub(1, std::memory_order_seq_cst) == 1 && caller_sleeping_.load(std::memory_order_seq_cst)) {
+            { std::lock_guard<std::mutex> lock(done_mutex_); }
+            done_.notify_one();
+        }
+    }
+
+    void wait_for_workers() {
+        auto done = [this] { return pending_.load(std::memory_order_seq_cst) == 0; };
+        if (spin_until(done, spin_.load(std::memory_order_relaxed))) return;
+        std::unique_lock<std::mutex> lock(done_mutex_);
+        caller_sleeping_.store(true, std::memory_order_seq_cst);
+        done_.wait(lock, done);
+        caller_sleeping_.store(false, std::memory_order_relaxed);
+    }
+
+    [[noreturn]] void work(Slot& slot) {
+        t_in_region = true;
+        auto posted = [&slot] { return slot.state.load(std::memory_order_seq_cst) == Slot::kPosted; };
+        for (;;) {
+            if (!spin_until(posted, spin_.load(std::memory_order_relaxed))) {
+                std::unique_lock<std::mutex> lock(slot.mutex);
+                slot.sleeping.store(true, std::memory_order_seq_cst);
+                slot.wake.wait(lock, posted);
+                slot.sleeping.store(false, std::memory_order_relaxed);
+            }
+            if (slot.take()) finish(slot);
+        }
+    }
+
+    const int64_t cpus_ = available_cpus();
+    std::mutex owner_;
+    std::vector<std::unique_ptr<Slot>> slots_;
+    std::atomic<bool> spin_{true};  // off while there are more threads than CPUs
+    alignas(64) std::atomic<int64_t> pending_{0};
+    std::atomic<bool> caller_sleeping_{false};
+    std::mutex done_mutex_;
+    std::condition_variable done_;
+};
+
+std::atomic<Pool*> g_pool{nullptr};
+
+// Only the forking thread exists in the child: the pool's workers do not, and its locks may be held for ever.
+void forget_pool_in_child() {
+    g_pool.store(nullptr, std::memory_order_relaxed);
+    t_in_region = false;
+}
+
+Pool& pool() {
+    Pool* current = g_pool.load(std::memory_order_acquire);
+    if (current != nullptr) return *current;
+    static const int registered = pthread_atfork(nullptr, nullptr, forget_pool_in_child);
+    (void)registered;
+    auto fresh = std::make_unique<Pool>();
+    if (g_pool.compare_exchange_strong(current, fresh.get(), std::memory_order_acq_rel)) current = fresh.release();
+    return *current;
+}
+
+}  // namespace
+
+int num_threads() { return thread_count().load(std::memory_order_relaxed); }
+
+void set_num_threads(int n) {
+    if (n < 1 || n > kMaxThreads) {
+        throw std::invalid_argument("set_num_threads: expected a number from 1 to " + std::to_string(kMaxThreads) +
+                                    ", got " + std::to_string(n));
+    }
+    thread_count().store(n, std::memory_order_relaxed);
+}
+
+bool in_parallel_region() noexcept { return t_in_region; }
+
+void parallel_for(int64_t n, int64_t grain, RangeFn fn, void* ctx) {
+    if (n <= 0) return;
+    grain = std::max<int64_t>(grain, 1);
+    if (n > grain && !t_in_region) {
+        const int64_t threads = num_threads();
+        if (threads > 1) {
+            const int64_t grains = (n - 1) / grain + 1;
+            const int64_t step = ((grains - 1) / std::min(threads, grains) + 1) * grain;
+            const int64_t chunks = (n - 1) / step + 1;
+            if (chunks > 1 && pool().run(n, step, chunks, fn, ctx)) return;
+        }
+    }
+    fn(ctx, 0, n);
+}
+
+}  // namespace mt
