@@ -439,8 +439,8 @@ class Builder:
     ) -> Instruction:
         """Combines the elements along `dimensions`, from the scalar `inits`.
 
-        `kind` is add, multiply, maximum, minimum, and, or, xor, or a computation `(accumulators, values) -> accumulators`
-        where several operands are reduced at once; the result is then a tuple.
+        `kind` is add, multiply, maximum, minimum, and, or, xor, or a computation; one that reduces several operands at
+        once takes `(accumulators..., values...)` and the result is then a tuple.
         """
         inputs = (operands,) if isinstance(operands, Instruction) else tuple(operands)
         starts = (inits,) if isinstance(inits, Instruction) else tuple(inits)

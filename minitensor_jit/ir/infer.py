@@ -8,6 +8,7 @@ must have or raises `ShapeError`. The declared shape is only read by opcodes who
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
@@ -165,7 +166,7 @@ def _broadcast(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None)
         raise ShapeError(f"broadcast changes the type of {source} to {shape}")
     if len(dimensions) != source.rank:
         raise ShapeError(f"broadcast of {source} needs {source.rank} dimensions, got {list(dimensions)}")
-    if any(a >= b for a, b in zip(dimensions, dimensions[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(dimensions)):
         raise ShapeError(f"broadcast dimensions {list(dimensions)} must increase")
     for k, d in enumerate(dimensions):
         if not 0 <= d < shape.rank:

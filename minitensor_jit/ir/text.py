@@ -1,0 +1,177 @@
+"""What the printer and the parser share: the type of each attribute, numbers and strings."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, Final
+
+import numpy as np
+
+from .shape import Shape
+
+__all__ = ["ATTRIBUTES", "RAW", "escape", "number", "parse_number", "unescape"]
+
+# How an attribute's value is written: {1,2} | 3 | true | a name | %computation | {[0:2], [1:3:2]} | 0_1x2_0 | text.
+DIMS, INT, BOOL, NAME, NAMES, COMPUTATION, RANGES, PADDING, RAW = (
+    "dims", "int", "bool", "name", "names", "computation", "ranges", "padding", "raw",
+)  # fmt: skip
+
+ATTRIBUTES: Final[dict[str, str]] = {
+    "dimensions": DIMS,
+    "iota_dimension": INT,
+    "index": INT,
+    "direction": NAME,
+    "type": NAME,
+    "slice": RANGES,
+    "padding": PADDING,
+    "dynamic_slice_sizes": DIMS,
+    "lhs_batch_dims": DIMS,
+    "lhs_contracting_dims": DIMS,
+    "rhs_batch_dims": DIMS,
+    "rhs_contracting_dims": DIMS,
+    "operand_precision": NAMES,
+    "algorithm": NAME,
+    "offset_dims": DIMS,
+    "collapsed_slice_dims": DIMS,
+    "start_index_map": DIMS,
+    "operand_batching_dims": DIMS,
+    "start_indices_batching_dims": DIMS,
+    "index_vector_dim": INT,
+    "slice_sizes": DIMS,
+    "update_window_dims": DIMS,
+    "inserted_window_dims": DIMS,
+    "scatter_dims_to_operand_dims": DIMS,
+    "input_batching_dims": DIMS,
+    "scatter_indices_batching_dims": DIMS,
+    "indices_are_sorted": BOOL,
+    "unique_indices": BOOL,
+    "is_stable": BOOL,
+    "kind": NAME,
+    "calls": COMPUTATION,
+    "to_apply": COMPUTATION,
+    "backend_config": RAW,
+    "frontend_attributes": RAW,
+    "sharding": RAW,
+    "control-predecessors": RAW,
+}
+
+_INTEGER_VIEW: Final = {2: np.uint16, 4: np.uint32, 8: np.uint64}
+_QUIET: Final = {2: 0x7E00, 4: 0x7FC00000, 8: 0x7FF8000000000000}
+_MANTISSA: Final = {2: 10, 4: 23, 8: 52}
+
+
+def number(value: Any) -> str:
+    """One element of a literal, such that `parse_number` gives the same bits."""
+    if isinstance(value, np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, np.integer):
+        return str(int(value))
+    if isinstance(value, np.floating):
+        size = value.dtype.itemsize
+        if np.isnan(value):
+            bits = int(value.view(_INTEGER_VIEW[size]))
+            sign = "-" if bits >> (8 * size - 1) else ""
+            payload = bits & ((1 << _MANTISSA[size]) - 1)
+            return (
+                f"{sign}nan" if payload == _QUIET[size] & ((1 << _MANTISSA[size]) - 1) else f"{sign}nan({payload:#x})"
+            )
+        if np.isinf(value):
+            return "inf" if value > 0 else "-inf"
+        # The shortest digits that read back to the same element.
+        text = (
+            np.format_float_positional(value, trim="-")
+            if 1e-4 <= abs(value) < 1e9 or value == 0
+            else repr(value.item())
+        )
+        if "e" in text:
+            text = np.format_float_scientific(value, trim="-")
+        return text
+    raise TypeError(f"a literal of {value.dtype} has no text form")
+
+
+def parse_number(text: str, shape: Shape) -> np.generic:
+    """The element that `text` denotes; raises `ValueError` where it is not one of the element type."""
+    dtype = shape.numpy_dtype
+    kind, size = shape.kind, shape.itemsize
+    if kind == "b":
+        if text in ("true", "1"):
+            return np.bool_(True)
+        if text in ("false", "0"):
+            return np.bool_(False)
+        raise ValueError(f"{text!r} is no pred")
+    if kind in "iu":
+        try:
+            value = int(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is no integer") from None
+        bounds = np.iinfo(dtype)  # type: ignore[type-var]
+        if not int(bounds.min) <= value <= int(bounds.max):
+            raise ValueError(f"{value} is out of range for {shape.dtype}")
+        return dtype.type(value)
+    if kind != "f":
+        raise ValueError(f"literals of {shape.dtype} are not supported")
+    if match := re.fullmatch(r"(-?)nan(?:\((0x[0-9a-fA-F]+)\))?", text):
+        bits = _QUIET[size]
+        if match[2]:
+            payload = int(match[2], 16)
+            if not 0 < payload < 1 << _MANTISSA[size]:
+                raise ValueError(f"NaN payload {match[2]} does not fit {shape.dtype}")
+            bits = (bits & ~((1 << _MANTISSA[size]) - 1)) | payload
+        if match[1]:
+            bits |= 1 << (8 * size - 1)
+        result: np.generic = np.array([bits], _INTEGER_VIEW[size]).view(dtype)[0]
+        return result
+    try:
+        exact = float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no number") from None
+    with np.errstate(over="ignore"):
+        element = dtype.type(text if text.lstrip("-+")[:1].isdigit() else exact)
+    if math.isinf(float(element)) and "inf" not in text.lower():
+        raise ValueError(f"{text} is out of range for {shape.dtype}")
+    return element
+
+
+_SIMPLE: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\", "'": "\\'"}
+_BACK: Final = {text[1]: char for char, text in _SIMPLE.items()}
+
+
+def escape(text: str) -> str:
+    """C escapes, as in XLA's strings: octal for bytes that are not printable ASCII."""
+    parts = []
+    for char in text:
+        if char in _SIMPLE:
+            parts.append(_SIMPLE[char])
+        elif " " <= char <= "~":
+            parts.append(char)
+        else:
+            parts.extend(f"\\{byte:03o}" for byte in char.encode("utf-8", "surrogateescape"))
+    return "".join(parts)
+
+
+def unescape(text: str) -> str:
+    """Undoes `escape`."""
+    if "\\" not in text:
+        return text
+    out = bytearray()
+    position = 0
+    for match in re.finditer(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.))", text, re.DOTALL):
+        out += text[position : match.start()].encode("utf-8", "surrogateescape")
+        position = match.end()
+        if match[1]:
+            out.append(int(match[1], 8) & 0xFF)
+        elif match[2]:
+            out.append(int(match[2], 16))
+        else:
+            out += _BACK.get(match[3], match[3]).encode("utf-8", "surrogateescape")
+    out += text[position:].encode("utf-8", "surrogateescape")
+    return out.decode("utf-8", "surrogateescape")
+
+
+def is_identifier(text: str) -> bool:
+    """Whether XLA's lexer reads `text` as one name."""
+    return re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.\-]*", text) is not None
+
+
+AnyAttr = Any
