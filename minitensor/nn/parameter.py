@@ -1,0 +1,34 @@
+"""A tensor that a module owns and an optimizer updates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import minitensor as mt
+
+
+class Parameter(mt.Tensor):
+    """A tensor that becomes a parameter of the module that it is assigned to.
+
+    It shares ``data``'s storage, and is a leaf: it has no history of how ``data`` was computed. The results of operations on it
+    are ordinary tensors.
+    """
+
+    def __new__(cls, data: mt.Tensor | None = None, requires_grad: bool = True) -> Parameter:
+        """Make a parameter of ``data``, by default an empty one."""
+        if data is None:
+            data = mt.empty(0)
+        if not isinstance(data, mt.Tensor):
+            raise TypeError(f"Parameter(): data must be a Tensor, not {type(data).__name__}")
+        return mt.Tensor._as_subclass(cls, data, requires_grad)
+
+    def __repr__(self) -> str:
+        return f"Parameter containing:\n{super().__repr__()}"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.detach().clone(), self.requires_grad)
+        return memo[id(self)]
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return type(self), (self.detach(), self.requires_grad)

@@ -1,0 +1,6 @@
+"""Algorithms that update parameters from their gradients."""
+
+from minitensor.optim.optimizer import Optimizer
+from minitensor.optim.sgd import SGD
+
+__all__ = ["SGD", "Optimizer"]

@@ -1,0 +1,73 @@
+"""Stochastic gradient descent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import minitensor as mt
+from minitensor.optim.optimizer import Optimizer
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent, with momentum if it is not zero.
+
+    With gradient ``g`` (its negative if ``maximize``), increased by ``weight_decay * param``, the momentum buffer starts as ``g``
+    and becomes ``momentum * buffer + (1 - dampening) * g``; the parameter decreases by ``lr * buffer``, or, with ``nesterov``,
+    by ``lr * (g + momentum * buffer)``.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        for what, value in (("learning rate", lr), ("momentum value", momentum), ("weight_decay value", weight_decay)):
+            if not value >= 0.0:  # NaN too
+                raise ValueError(f"Invalid {what}: {value}")
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "dampening": dampening,
+            "weight_decay": weight_decay,
+            "nesterov": nesterov,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update all parameters that have a gradient; return what ``closure`` returned."""
+        loss = None
+        if closure is not None:
+            with mt.enable_grad():
+                loss = closure()
+        with mt.no_grad():
+            for group in self.param_groups:
+                for param in group["params"]:
+                    if param.grad is not None:
+                        self._update(param, group)
+        self._end_step()
+        return loss
+
+    def _update(self, param: mt.Tensor, group: dict[str, Any]) -> None:
+        grad = -param.grad if group["maximize"] else param.grad
+        if group["weight_decay"] != 0:
+            grad = grad.add(param, alpha=group["weight_decay"])
+        momentum = group["momentum"]
+        if momentum != 0:
+            state = self.state[param]
+            buffer = state.get("momentum_buffer")
+            if buffer is None:
+                buffer = state["momentum_buffer"] = grad.detach().clone()
+            else:
+                buffer.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
+            grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
+        param.add_(grad, alpha=-group["lr"])

@@ -1,0 +1,161 @@
+"""Optimizers."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import minitensor as mt
+from minitensor import nn, optim
+
+
+def reference(param, grads, lr, momentum=0.0, dampening=0.0, weight_decay=0.0, nesterov=False, maximize=False):
+    """Run SGD by its definition, in float64."""
+    param, buffer = param.astype(np.float64), None
+    for grad in grads:
+        g = (-grad if maximize else grad) + weight_decay * param
+        if momentum:
+            buffer = g if buffer is None else momentum * buffer + (1 - dampening) * g
+            g = g + momentum * buffer if nesterov else buffer
+        param = param - lr * g
+    return param
+
+
+OPTIONS = [
+    {"lr": 0.1},
+    {"lr": 0.1, "weight_decay": 0.01},
+    {"lr": 0.1, "momentum": 0.9},
+    {"lr": 0.1, "momentum": 0.9, "dampening": 0.5},
+    {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1},
+    {"lr": 0.1, "momentum": 0.9, "maximize": True},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_sgd_follows_its_definition(options):
+    rng = np.random.default_rng(0)
+    start, grads = rng.normal(size=(3, 2)), rng.normal(size=(5, 3, 2))
+    param = nn.Parameter(mt.tensor(start))
+    optimizer = optim.SGD([param], **options)
+    for grad in grads:
+        param.grad = mt.tensor(grad)
+        optimizer.step()
+    np.testing.assert_allclose(param.detach().numpy(), reference(start, grads, **options), rtol=1e-12)
+    np.testing.assert_array_equal(param.grad.numpy(), grads[-1])
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_sgd_against_torch(options):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(1)
+    start = rng.normal(size=(4, 3)).astype(np.float32)
+    grads = rng.normal(size=(5, 4, 3)).astype(np.float32)
+    ours, theirs = nn.Parameter(mt.tensor(start)), torch.nn.Parameter(torch.tensor(start))
+    mine, peer = optim.SGD([ours], **options), torch.optim.SGD([theirs], **options)
+    for grad in grads:
+        ours.grad, theirs.grad = mt.tensor(grad), torch.tensor(grad)
+        mine.step()
+        peer.step()
+    np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_training_reduces_the_loss():
+    mt.manual_seed(0)
+    model = nn.Linear(3, 1)
+    x = mt.randn(64, 3)
+    y = x @ mt.tensor([[1.0], [-2.0], [0.5]]) + 3.0
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        return loss
+
+    losses = [optimizer.step(closure).item() for _ in range(100)]
+    assert losses[-1] < 1e-4 < losses[0]
+    np.testing.assert_allclose(model.weight.detach().numpy(), [[1.0, -2.0, 0.5]], atol=0.01)
+    np.testing.assert_allclose(model.bias.item(), 3.0, atol=0.01)
+
+
+def test_parameters_without_gradient_stay():
+    a, b = nn.Parameter(mt.ones(1)), nn.Parameter(mt.ones(1))
+    a.grad = mt.ones(1)
+    optim.SGD([a, b], lr=1.0).step()
+    assert (a.item(), b.item()) == (0.0, 1.0)
+
+
+def test_groups():
+    a, b = nn.Parameter(mt.ones(1)), nn.Parameter(mt.ones(1))
+    optimizer = optim.SGD([{"params": [a]}, {"params": b, "lr": 0.5}], lr=0.25)
+    a.grad = b.grad = mt.ones(1)
+    optimizer.step()
+    assert (a.item(), b.item()) == (0.75, 0.5)
+    optimizer.param_groups[0]["lr"] = 0.5
+    optimizer.step()
+    assert a.item() == 0.25
+    assert "Parameter Group 1" in repr(optimizer)
+    assert "    lr: 0.5" in repr(optimizer)
+
+
+def test_zero_grad():
+    param = nn.Parameter(mt.ones(2))
+    optimizer = optim.SGD([param], lr=1.0)
+    optimizer.zero_grad()
+    param.grad = mt.ones(2)
+    optimizer.zero_grad(set_to_none=False)
+    assert param.grad.numpy().tolist() == [0.0, 0.0]
+    optimizer.zero_grad()
+    assert param.grad is None
+
+
+def test_state_round_trip():
+    def make():
+        param = nn.Parameter(mt.tensor([1.0, 2.0]))
+        return param, optim.SGD([param], lr=0.1, momentum=0.9)
+
+    def step(param, optimizer):
+        param.grad = mt.tensor([0.5, -1.0])
+        optimizer.step()
+
+    (a, one), (b, two) = make(), make()
+    for _ in range(3):
+        step(a, one)
+    saved = one.state_dict()
+    assert saved["param_groups"][0]["params"] == [0]
+    two.load_state_dict(saved)
+    with mt.no_grad():
+        b.copy_(a)
+    for _ in range(2):
+        step(a, one)
+        step(b, two)
+    np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
+    # The copies are independent.
+    assert one.state[a]["momentum_buffer"] is not two.state[b]["momentum_buffer"]
+    with pytest.raises(ValueError, match="number of parameter groups"):
+        two.load_state_dict({"state": {}, "param_groups": []})
+    with pytest.raises(ValueError, match="size of optimizer's group"):
+        two.load_state_dict({"state": {}, "param_groups": [{"params": [0, 1]}]})
+
+
+def test_bad_arguments():
+    param = nn.Parameter(mt.ones(1))
+    for name, value in itertools.product(("lr", "momentum", "weight_decay"), (-1.0, float("nan"))):
+        with pytest.raises(ValueError, match="Invalid"):
+            optim.SGD([param], **{name: value})
+    with pytest.raises(ValueError, match="Nesterov"):
+        optim.SGD([param], lr=0.1, nesterov=True)
+    with pytest.raises(ValueError, match="empty parameter list"):
+        optim.SGD([], lr=0.1)
+    with pytest.raises(TypeError, match="iterable of Tensors"):
+        optim.SGD(param, lr=0.1)
+    with pytest.raises(TypeError, match="one of the params is int"):
+        optim.SGD([3], lr=0.1)
+    with pytest.raises(TypeError, match="a set has no order"):
+        optim.SGD([{"params": {param}}], lr=0.1)
+    with pytest.raises(ValueError, match="more than one parameter group"):
+        optim.SGD([param, param], lr=0.1)
+    with pytest.raises(ValueError, match="non-leaf"):
+        optim.SGD([param * 2], lr=0.1)
+    with pytest.raises(NotImplementedError):
+        optim.Optimizer([param], {}).step()
