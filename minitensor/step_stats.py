@@ -1,0 +1,62 @@
+"""What ran during a step: the record that a traced session run returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+CPU_DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
+
+# name, op, start in ns, end in ns, thread, file, line, source ops (name, op, file, line) of a launch
+Event = tuple[str, str, int, int, int, str | None, int, list[tuple[str, str, str | None, int]]]
+
+
+@dataclass
+class NodeExecStats:
+    """One op that ran. ``source`` is the user's "file:line", or empty where it is not known.
+
+    ``children`` are the source ops of a launch of compiled code. They are not timed: their durations are 0.
+    """
+
+    node_name: str
+    op: str
+    start_us: float
+    duration_us: float
+    thread_id: int = 0
+    inputs: list[str] = field(default_factory=list)
+    source: str = ""
+    children: list[NodeExecStats] = field(default_factory=list)
+    bytes: int = 0
+
+
+@dataclass
+class DeviceStepStats:
+    """What ran on one device, in the order of its start."""
+
+    device: str
+    node_stats: list[NodeExecStats] = field(default_factory=list)
+
+
+@dataclass
+class StepStats:
+    """What ran during a step, on all devices."""
+
+    dev_stats: list[DeviceStepStats] = field(default_factory=list)
+
+
+def from_events(events: Iterable[Event], device: str = CPU_DEVICE) -> StepStats:
+    """Make the record of one device from the events of the core."""
+    nodes = []
+    for name, op, start_ns, end_ns, thread, file, line, source_ops in sorted(events, key=lambda event: event[2]):
+        start = start_ns / 1000
+        children = [
+            NodeExecStats(child_name, child_op, start, 0.0, thread, source=_source(child_file, child_line))
+            for child_name, child_op, child_file, child_line in source_ops
+        ]
+        duration = (end_ns - start_ns) / 1000
+        nodes.append(NodeExecStats(name, op, start, duration, thread, [], _source(file, line), children))
+    return StepStats([DeviceStepStats(device, nodes)])
+
+
+def _source(file: str | None, line: int) -> str:
+    return f"{file}:{line}" if file else ""
