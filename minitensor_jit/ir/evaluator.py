@@ -173,7 +173,16 @@ _DIRECTIONS: Final[dict[str, Callable[[Array, Array], Array]]] = {
 
 
 def _compare(i: Instruction, x: Sequence[Value]) -> Value:
-    return _DIRECTIONS[i.attrs["direction"]](x[0], x[1])
+    left, right = x
+    if i.attrs.get("type") == "TOTALORDER" and left.dtype.kind == "f":
+        left, right = _total_order(left), _total_order(right)
+    return _DIRECTIONS[i.attrs["direction"]](left, right)
+
+
+def _total_order(x: Array) -> Array:
+    """Integers that order as the bits of floats do: -NaN, -inf, ..., -0, +0, ..., inf, NaN."""
+    bits = x.view(f"i{x.dtype.itemsize}")
+    return np.where(bits < 0, np.invert(bits) ^ np.iinfo(bits.dtype).min, bits)
 
 
 def _select(i: Instruction, x: Sequence[Value]) -> Value:
@@ -294,8 +303,9 @@ def _dynamic_update_slice(i: Instruction, x: Sequence[Value]) -> Value:
 def _window_starts(indices: Array, vector_dim: int, index_map: Sequence[int], rank: int) -> Array:
     """The start in every operand dimension, for each batch position: [batch..., rank]."""
     vectors = indices[..., None] if vector_dim == indices.ndim else np.moveaxis(indices, vector_dim, -1)
-    # Unsigned indices beyond int64 are out of bounds anyway.
-    wide = np.minimum(vectors, np.iinfo(np.int64).max).astype(np.int64)
+    if vectors.dtype == np.uint64:  # beyond int64 is out of bounds anyway
+        vectors = np.minimum(vectors, np.uint64(np.iinfo(np.int64).max))
+    wide = vectors.astype(np.int64)
     starts = np.zeros((*vectors.shape[:-1], rank), np.int64)
     for k, d in enumerate(index_map):
         starts[..., d] = wide[..., k]

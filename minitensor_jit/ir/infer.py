@@ -148,8 +148,6 @@ DIRECTIONS: Final = ("EQ", "NE", "LT", "LE", "GT", "GE")
 def _compare(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
     if attrs["direction"] not in DIRECTIONS:
         raise ShapeError(f"compare direction {attrs['direction']} is none of {', '.join(DIRECTIONS)}")
-    if attrs.get("type", "") == "TOTALORDER" and shapes[0].is_floating:
-        raise ShapeError("compare with type=TOTALORDER on floating-point operands is not supported")
     return _same("compare", shapes).with_dtype("pred")
 
 

@@ -41,7 +41,7 @@ _TOKEN: Final = re.compile(
       | (?P<nan>-?nan\(0x[0-9a-fA-F]+\)|-(?:inf|nan)\b)
       | (?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)
       | (?P<name>%?[A-Za-z_][A-Za-z0-9_.\-]*)
-      | (?P<punctuation>->|[=,(){}\[\]:<>*?])
+      | (?P<punctuation>->|\.\.\.|[=,(){}\[\]:<>*?])
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -49,9 +49,12 @@ _TOKEN: Final = re.compile(
 _SECTION: Final = re.compile(r"^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:[^\n]+\n)*", re.MULTILINE)
 
 
-def parse_module(text: str) -> Module:
-    """The module that `text` describes. Syntax only: call `verifier.verify` to check what it means."""
-    return _Parser(text).module()
+def parse_module(text: str, *, any_layout: bool = False) -> Module:
+    """The module that `text` describes. Syntax only: call `verifier.verify` to check what it means.
+
+    Arguments and results must be row-major; `any_layout` takes text that JAX prints before layouts are assigned.
+    """
+    return _Parser(text, any_layout).module()
 
 
 def _tokens(text: str) -> list[Token]:
@@ -75,7 +78,8 @@ def _tokens(text: str) -> list[Token]:
 
 
 class _Parser:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, any_layout: bool) -> None:
+        self.any_layout = any_layout
         # XLA's tables of stack frames, which metadata may refer to, are skipped; newlines keep lines right.
         self.text = _SECTION.sub(lambda m: "\n" * m[0].count("\n"), text)
         self.tokens = _tokens(self.text)
@@ -83,6 +87,8 @@ class _Parser:
         self.computations: dict[str, Computation] = {}
         # (instruction, attribute, computation name, line), resolved when every computation is known.
         self.calls: list[tuple[Instruction, str, str, int]] = []
+        self.has_entry_layout = False
+        self.foreign: list[tuple[int, str]] = []  # layouts that are not row-major: (line, layout)
 
     # ---- tokens
 
@@ -153,9 +159,12 @@ class _Parser:
         if self.accept("HloModule"):
             name = self.name("the module's name")
             while self.accept(","):
-                self.name("an attribute of the module")
+                key = self.name("an attribute of the module")
                 self.expect("=")
-                self.raw()
+                if key == "entry_computation_layout":
+                    self.entry_layout()
+                else:
+                    self.raw()
         entry: Computation | None = None
         while self.token.kind != "end":
             is_entry = self.accept("ENTRY")
@@ -170,11 +179,28 @@ class _Parser:
                 entry = computation
         if entry is None:
             raise self.fail("the module has no ENTRY computation")
+        if not self.has_entry_layout:
+            boundary = {i.line: i.name for i in (*entry.parameters, entry.root)}
+            for line, layout in self.foreign:
+                if line in boundary:
+                    raise ParseError(f"{boundary[line]} has the layout {layout}; only row-major is supported", line)
         for instruction, key, called, line in self.calls:
             if called not in self.computations:
                 raise ParseError(f"{instruction.name} names the unknown computation {called}", line)
             instruction.attrs[key] = self.computations[called]
         return Module(name, self.computations.values(), entry)
+
+    def entry_layout(self) -> None:
+        """The layouts of the entry's arguments and results: `{(f32[2]{0})->f32[2]{0}}`."""
+        self.has_entry_layout = True
+        self.expect("{")
+        self.shape()  # the arguments read like a tuple
+        self.expect("->")
+        self.shape()
+        self.expect("}")
+        if self.foreign:
+            line, layout = self.foreign[0]
+            raise ParseError(f"the entry's boundary has the layout {layout}; only row-major is supported", line)
 
     def computation(self) -> Computation:
         line = self.token.line
@@ -278,19 +304,30 @@ class _Parser:
             dims.append(self.integer("a dimension"))
         if any(d < 0 for d in dims):
             raise ParseError(f"negative dimension in {token.text}{dims}", token.line)
-        if self.at("{"):
+        # A name after the brace means that it opens a computation's body, as in `-> f32[] {`.
+        if self.at("{") and self.tokens[self.position + 1].kind in ("number", "punctuation"):
             self.layout(len(dims))
         return Shape(token.text, tuple(dims))
 
     def layout(self, rank: int) -> None:
+        """Reads a layout. XLA gives transposes the layout that makes them free; this IR has logical values only.
+
+        So a layout other than the row-major one is dropped inside the module, and refused at the entry's boundary,
+        where it says how the caller's memory is laid out.
+        """
         line = self.token.line
-        text = self.raw()
-        if text.replace(" ", "") != "{" + ",".join(map(str, range(rank - 1, -1, -1))) + "}":
-            raise ParseError(f"layout {text} is not the default, row-major one; no other is supported", line)
+        text = self.raw().replace(" ", "")
+        if text == "{" + ",".join(map(str, range(rank - 1, -1, -1))) + "}":
+            return
+        order = text[1:-1].split(",")
+        if sorted(order) != sorted(map(str, range(rank))):
+            raise ParseError(f"layout {text} is not a permutation of {rank} dimensions; tiles are not supported", line)
+        if not self.any_layout:
+            self.foreign.append((line, text))
 
     def literal(self, shape: Shape) -> Literal:
         line = self.token.line
-        if self.at("{") and self.tokens[self.position + 1].text in ("...", "."):
+        if self.at("{") and self.tokens[self.position + 1].text == "...":
             raise self.fail("the constant was printed without its elements ({...})")
         elements: list[np.generic] = []
 
