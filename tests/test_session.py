@@ -2,7 +2,6 @@
 
 import copy
 import json
-import threading
 
 import numpy as np
 import pytest
@@ -213,19 +212,3 @@ class TestTimeline:
 
     def test_empty(self):
         assert json.loads(timeline.Timeline(step_stats.StepStats()).generate_chrome_trace_format())["traceEvents"] == []
-
-    def test_other_threads_do_not_disturb(self):
-        stop = threading.Event()
-
-        def work():
-            while not stop.is_set():
-                mt.ones(4) + 1
-
-        other = threading.Thread(target=work)
-        other.start()
-        try:
-            _, stats = trace(mt.Session(), chain, mt.ones(10))
-        finally:
-            stop.set()
-            other.join()
-        assert len({box["args"]["name"] for box in boxes(stats)}) >= 5
