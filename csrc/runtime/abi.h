@@ -1,0 +1,53 @@
+/* The runtime's C interface: what generated machine code may call. Plain C, so that a code generator can lay out the
+ * structures itself; change MT_RUNTIME_VERSION with any change of layout. */
+#ifndef MT_RUNTIME_ABI_H
+#define MT_RUNTIME_ABI_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MT_RUNTIME_VERSION 1
+
+/* One matrix product, or a batch of them: C[m, n] = A[m, k] * B[k, n]. Every element of C is written; k = 0 writes zeros.
+ *
+ * Strides count elements, not bytes; `rs` leads to the next row, `cs` to the next column, `bs` to the next matrix
+ * of the batch. Those of A and B may have any value, zero and negative included. The elements of C must be distinct and must not
+ * overlap A or B.
+ *
+ * `epilogue`, if not null, is called exactly once for each finished tile of C, possibly from several threads at once, with
+ * the tile's position; the tiles cover C. It must not call the runtime. */
+typedef struct MtGemm {
+    int64_t m, n, k, batch;
+    const void* a;
+    int64_t a_rs, a_cs, a_bs;
+    const void* b;
+    int64_t b_rs, b_cs, b_bs;
+    void* c;
+    int64_t c_rs, c_cs, c_bs;
+    void (*epilogue)(void* ctx, int64_t batch, int64_t row0, int64_t rows, int64_t col0, int64_t cols);
+    void* epilogue_ctx;
+} MtGemm;
+
+typedef struct MtRuntime {
+    int64_t version; /* MT_RUNTIME_VERSION */
+    /* Calls fn on chunks of [0, n) whose boundaries are multiples of grain; returns when all are done. */
+    void (*parallel_for)(int64_t n, int64_t grain, void (*fn)(void*, int64_t, int64_t), void* ctx);
+    /* Floating point: fused multiply-adds in the documented order. Integers: wrap around. */
+    void (*gemm_f32)(const MtGemm*);
+    void (*gemm_f64)(const MtGemm*);
+    void (*gemm_s32)(const MtGemm*);
+    void (*gemm_s64)(const MtGemm*);
+    void (*gemm_u8)(const MtGemm*);
+} MtRuntime;
+
+/* The process's runtime; never null, and valid for the life of the process. */
+const MtRuntime* mt_runtime(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

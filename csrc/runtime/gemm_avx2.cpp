@@ -1,0 +1,216 @@
+// Kernels for AVX2 with FMA. The target applies to this file only, from the pragma on: standard headers come before it.
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "runtime/gemm_kernels.h"
+
+#pragma GCC target("avx2,fma")
+
+#include "runtime/gemm_microkernel.h"
+
+namespace mt::gemm_detail {
+namespace {
+
+/// Packs groups of 8 columns, four k at a time: the 128-bit loads place column 4 * h + j in half h of register j, so that a 4 x 4
+/// transpose within the halves finishes the work.
+void pack_transposed_32(int64_t kc, int64_t cols, const float* src, int64_t src_cs, float* dst, int64_t dst_rs) {
+    for (int64_t j0 = 0; j0 < cols; j0 += 8) {
+        const float* column[8];
+        for (int64_t j = 0; j < 8; ++j) column[j] = src + (j0 + j < cols ? j0 + j : cols - 1) * src_cs;
+        int64_t p = 0;
+        float* out = dst + j0;
+        for (; p + 4 <= kc; p += 4, out += 4 * dst_rs) {
+            __m256 r[4];
+#pragma GCC unroll 4
+            for (int j = 0; j < 4; ++j) {
+                r[j] = _mm256_castps128_ps256(_mm_loadu_ps(column[j] + p));
+                r[j] = _mm256_insertf128_ps(r[j], _mm_loadu_ps(column[4 + j] + p), 1);
+            }
+            const __m256d lo01 = _mm256_castps_pd(_mm256_unpacklo_ps(r[0], r[1]));
+            const __m256d hi01 = _mm256_castps_pd(_mm256_unpackhi_ps(r[0], r[1]));
+            const __m256d lo23 = _mm256_castps_pd(_mm256_unpacklo_ps(r[2], r[3]));
+            const __m256d hi23 = _mm256_castps_pd(_mm256_unpackhi_ps(r[2], r[3]));
+            _mm256_storeu_ps(out, _mm256_castpd_ps(_mm256_unpacklo_pd(lo01, lo23)));
+            _mm256_storeu_ps(out + dst_rs, _mm256_castpd_ps(_mm256_unpackhi_pd(lo01, lo23)));
+            _mm256_storeu_ps(out + 2 * dst_rs, _mm256_castpd_ps(_mm256_unpacklo_pd(hi01, hi23)));
+            _mm256_storeu_ps(out + 3 * dst_rs, _mm256_castpd_ps(_mm256_unpackhi_pd(hi01, hi23)));
+        }
+        for (; p < kc; ++p, out += dst_rs) {
+            for (int j = 0; j < 8; ++j) out[j] = column[j][p];
+        }
+    }
+}
+
+/// The same for groups of 4 columns of 64 bits, two k at a time.
+void pack_transposed_64(int64_t kc, int64_t cols, const double* src, int64_t src_cs, double* dst, int64_t dst_rs) {
+    for (int64_t j0 = 0; j0 < cols; j0 += 4) {
+        const double* column[4];
+        for (int64_t j = 0; j < 4; ++j) column[j] = src + (j0 + j < cols ? j0 + j : cols - 1) * src_cs;
+        int64_t p = 0;
+        double* out = dst + j0;
+        for (; p + 2 <= kc; p += 2, out += 2 * dst_rs) {
+            __m256d r[2];
+#pragma GCC unroll 2
+            for (int j = 0; j < 2; ++j) {
+                r[j] = _mm256_castpd128_pd256(_mm_loadu_pd(column[j] + p));
+                r[j] = _mm256_insertf128_pd(r[j], _mm_loadu_pd(column[2 + j] + p), 1);
+            }
+            _mm256_storeu_pd(out, _mm256_unpacklo_pd(r[0], r[1]));
+            _mm256_storeu_pd(out + dst_rs, _mm256_unpackhi_pd(r[0], r[1]));
+        }
+        for (; p < kc; ++p, out += dst_rs) {
+            for (int j = 0; j < 4; ++j) out[j] = column[j][p];
+        }
+    }
+}
+
+// A mask of n lanes is the window at 8 - n (4 - n) of these.
+alignas(32) constexpr int32_t kMask32[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
+alignas(32) constexpr int64_t kMask64[8] = {-1, -1, -1, -1, 0, 0, 0, 0};
+
+inline __m256i load_si256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+
+struct F32 {
+    using T = float;
+    using V = __m256;
+    using Mask = __m256i;
+    static constexpr int kLanes = 8;
+    static constexpr bool kCheapMask = false;
+    static V zero() { return _mm256_setzero_ps(); }
+    static V broadcast(const T* p) { return _mm256_broadcast_ss(p); }
+    static Mask mask(int n) { return load_si256(kMask32 + 8 - n); }
+    static V load(const T* p) { return _mm256_loadu_ps(p); }
+    static V load(const T* p, Mask m) { return _mm256_maskload_ps(p, m); }
+    static void store(T* p, V v) { _mm256_storeu_ps(p, v); }
+    static void store(T* p, V v, Mask m) { _mm256_maskstore_ps(p, m, v); }
+    static V muladd(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
+    static V add(V a, V b) { return _mm256_add_ps(a, b); }
+    static constexpr PackTransposed<T> pack_transposed = pack_transposed_32;
+};
+
+struct F64 {
+    using T = double;
+    using V = __m256d;
+    using Mask = __m256i;
+    static constexpr int kLanes = 4;
+    static constexpr bool kCheapMask = false;
+    static V zero() { return _mm256_setzero_pd(); }
+    static V broadcast(const T* p) { return _mm256_broadcast_sd(p); }
+    static Mask mask(int n) { return load_si256(kMask64 + 4 - n); }
+    static V load(const T* p) { return _mm256_loadu_pd(p); }
+    static V load(const T* p, Mask m) { return _mm256_maskload_pd(p, m); }
+    static void store(T* p, V v) { _mm256_storeu_pd(p, v); }
+    static void store(T* p, V v, Mask m) { _mm256_maskstore_pd(p, m, v); }
+    static V muladd(V a, V b, V c) { return _mm256_fmadd_pd(a, b, c); }
+    static V add(V a, V b) { return _mm256_add_pd(a, b); }
+    static constexpr PackTransposed<T> pack_transposed = pack_transposed_64;
+};
+
+struct S32 {
+    using T = int32_t;
+    using V = __m256i;
+    using Mask = __m256i;
+    static constexpr int kLanes = 8;
+    static constexpr bool kCheapMask = false;
+    static V zero() { return _mm256_setzero_si256(); }
+    static V broadcast(const T* p) { return _mm256_set1_epi32(*p); }
+    static Mask mask(int n) { return load_si256(kMask32 + 8 - n); }
+    static V load(const T* p) { return load_si256(p); }
+    static V load(const T* p, Mask m) { return _mm256_maskload_epi32(p, m); }
+    static void store(T* p, V v) { _mm256_storeu_si256(reinterpret_cast<V*>(p), v); }
+    static void store(T* p, V v, Mask m) { _mm256_maskstore_epi32(p, m, v); }
+    static V muladd(V a, V b, V c) { return _mm256_add_epi32(_mm256_mullo_epi32(a, b), c); }
+    static V add(V a, V b) { return _mm256_add_epi32(a, b); }
+    static void pack_transposed(int64_t kc, int64_t cols, const T* src, int64_t src_cs, T* dst, int64_t dst_rs) {
+        pack_transposed_32(kc, cols, reinterpret_cast<const float*>(src), src_cs, reinterpret_cast<float*>(dst), dst_rs);
+    }
+};
+
+struct S64 {
+    using T = int64_t;
+    using V = __m256i;
+    using Mask = __m256i;
+    static constexpr int kLanes = 4;
+    static constexpr bool kCheapMask = false;
+    static V zero() { return _mm256_setzero_si256(); }
+    static V broadcast(const T* p) { return _mm256_set1_epi64x(*p); }
+    static Mask mask(int n) { return load_si256(kMask64 + 4 - n); }
+    static V load(const T* p) { return load_si256(p); }
+    static V load(const T* p, Mask m) { return _mm256_maskload_epi64(reinterpret_cast<const long long*>(p), m); }
+    static void store(T* p, V v) { _mm256_storeu_si256(reinterpret_cast<V*>(p), v); }
+    static void store(T* p, V v, Mask m) { _mm256_maskstore_epi64(reinterpret_cast<long long*>(p), m, v); }
+    static V muladd(V a, V b, V c) {
+        // There is no 64-bit product: low * low in full, and the low halves of the two cross products.
+        const V cross = _mm256_mullo_epi32(a, _mm256_shuffle_epi32(b, 0xb1));
+        const V high = _mm256_slli_epi64(_mm256_add_epi32(cross, _mm256_srli_epi64(cross, 32)), 32);
+        return _mm256_add_epi64(_mm256_add_epi64(_mm256_mul_epu32(a, b), high), c);
+    }
+    static V add(V a, V b) { return _mm256_add_epi64(a, b); }
+    static void pack_transposed(int64_t kc, int64_t cols, const T* src, int64_t src_cs, T* dst, int64_t dst_rs) {
+        pack_transposed_64(kc, cols, reinterpret_cast<const double*>(src), src_cs, reinterpret_cast<double*>(dst), dst_rs);
+    }
+};
+
+struct U8 {
+    using T = uint8_t;
+    using V = __m256i;
+    using Mask = int;  // no masked bytes in AVX2: the number of lanes, copied through memory
+    static constexpr int kLanes = 32;
+    static constexpr bool kCheapMask = false;
+    static V zero() { return _mm256_setzero_si256(); }
+    static V broadcast(const T* p) { return _mm256_set1_epi8(static_cast<char>(*p)); }
+    static Mask mask(int n) { return n; }
+    static V load(const T* p) { return load_si256(p); }
+    static V load(const T* p, Mask n) {
+        alignas(32) T lanes[32] = {};
+        std::memcpy(lanes, p, static_cast<size_t>(n));
+        return load_si256(lanes);
+    }
+    static void store(T* p, V v) { _mm256_storeu_si256(reinterpret_cast<V*>(p), v); }
+    static void store(T* p, V v, Mask n) {
+        alignas(32) T lanes[32];
+        store(lanes, v);
+        std::memcpy(p, lanes, static_cast<size_t>(n));
+    }
+    static V muladd(V a, V b, V c) {
+        // There is no 8-bit product: even and odd bytes go through 16-bit ones, whose low halves are right.
+        const V even = _mm256_and_si256(_mm256_mullo_epi16(a, b), _mm256_set1_epi16(0xff));
+        const V odd = _mm256_slli_epi16(_mm256_mullo_epi16(_mm256_srli_epi16(a, 8), _mm256_srli_epi16(b, 8)), 8);
+        return _mm256_add_epi8(_mm256_or_si256(even, odd), c);
+    }
+    static V add(V a, V b) { return _mm256_add_epi8(a, b); }
+    static void pack_transposed(int64_t kc, int64_t cols, const T* src, int64_t src_cs, T* dst, int64_t dst_rs) {
+        for (int64_t j = 0; j < cols; ++j) {
+            for (int64_t p = 0; p < kc; ++p) dst[p * dst_rs + j] = src[j * src_cs + p];
+        }
+    }
+};
+
+// 6 x 2 accumulators, 2 vectors of B and 1 of A fill the 16 registers but one.
+constexpr auto kF32 = make_kernels<F32, 12, 6, 2>();
+constexpr auto kF64 = make_kernels<F64, 12, 6, 2>();
+constexpr auto kS32 = make_kernels<S32, 6, 4, 2>();
+constexpr auto kS64 = make_kernels<S64, 4, 4, 1>();
+constexpr auto kU8 = make_kernels<U8, 4, 4, 1>();
+
+}  // namespace
+
+template <>
+const Kernels<float>& avx2_kernels<float>() { return kF32; }
+template <>
+const Kernels<double>& avx2_kernels<double>() { return kF64; }
+template <>
+const Kernels<int32_t>& avx2_kernels<int32_t>() { return kS32; }
+template <>
+const Kernels<int64_t>& avx2_kernels<int64_t>() { return kS64; }
+template <>
+const Kernels<uint8_t>& avx2_kernels<uint8_t>() { return kU8; }
+
+}  // namespace mt::gemm_detail
+
+#endif

@@ -1,0 +1,41 @@
+// The interface between the product's driver and the kernels of one instruction set.
+#pragma once
+
+#include <cstdint>
+
+namespace mt::gemm_detail {
+
+/// Computes one tile over one block of k: C[rows, cols] = (accumulate ? C : 0) + A[rows, kc] * B[kc, cols].
+/// The number of rows and of vectors in a row of the tile is fixed in each kernel; `cols` may leave the last vector partly
+/// unused. B's rows and C's rows are contiguous; A has any strides.
+template <class T>
+using MicroKernel = void (*)(int64_t kc, const T* a, int64_t a_rs, int64_t a_cs, const T* b, int64_t b_rs, T* c,
+                             int64_t c_rs, int64_t cols, bool accumulate);
+
+/// Packs columns that are contiguous in k: dst[p * dst_rs + j] = src[j * src_cs + p] for p < kc, j < cols. `cols` is rounded up to whole
+/// vectors; the lanes beyond hold arbitrary values.
+template <class T>
+using PackTransposed = void (*)(int64_t kc, int64_t cols, const T* src, int64_t src_cs, T* dst, int64_t dst_rs);
+
+/// The kernels of one element type for one instruction set.
+template <class T>
+struct Kernels {
+    static constexpr int kWidths = 3;  ///< tiles of 1, 2 and 4 vectors
+
+    int lanes;                               ///< elements of a vector
+    int max_rows[kWidths];                   ///< tallest tile of each width
+    const MicroKernel<T>* micro[kWidths];    ///< [width][rows - 1]
+    PackTransposed<T> pack_transposed;
+};
+
+/// Defined for T in float, double, int32_t, int64_t, uint8_t by gemm_baseline.cpp, gemm_avx2.cpp and gemm_avx512.cpp.
+template <class T>
+const Kernels<T>& baseline_kernels();
+#if defined(__x86_64__)
+template <class T>
+const Kernels<T>& avx2_kernels();
+template <class T>
+const Kernels<T>& avx512_kernels();
+#endif
+
+}  // namespace mt::gemm_detail

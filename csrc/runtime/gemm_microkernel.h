@@ -1,0 +1,101 @@
+// The register-tiled kernels, written once over a vector type. Included by one source file for each instruction set, after
+// its `#pragma GCC target`: everything is in an unnamed namespace, so that no instantiation is shared between those files.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "runtime/gemm_kernels.h"
+
+namespace mt::gemm_detail {
+namespace {
+
+// S describes a vector: T, V, Mask, kLanes, kCheapMask (a masked load costs no more than a plain one), and the operations zero,
+// broadcast, load, store, mask, muladd and add.
+template <class S, int kRows, int kVectors, bool kTail>
+__attribute__((always_inline)) inline void tile(int64_t kc, const typename S::T* a, int64_t a_rs, int64_t a_cs,
+                                                const typename S::T* b, int64_t b_rs, typename S::T* c, int64_t c_rs,
+                                                int64_t cols, bool accumulate) {
+    using T = typename S::T;
+    using V = typename S::V;
+    constexpr int kLanes = S::kLanes;
+    const auto mask = S::mask(static_cast<int>(cols - (kVectors - 1) * kLanes));
+
+    V acc[kRows][kVectors];
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) acc[i][v] = S::zero();
+    }
+
+    // One pointer for three rows: [p], [p + rs] and [p + 2 * rs] are addressing modes, and a pointer for each row
+    // would not fit into the general registers.
+    constexpr int kGroups = (kRows + 2) / 3;
+    const T* rows[kGroups];
+#pragma GCC unroll 8
+    for (int g = 0; g < kGroups; ++g) rows[g] = a + 3 * g * a_rs;
+
+    for (int64_t p = 0; p < kc; ++p) {
+        V bv[kVectors];
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) {
+            bv[v] = kTail && v == kVectors - 1 ? S::load(b + v * kLanes, mask) : S::load(b + v * kLanes);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < kRows; ++i) {
+            const V av = S::broadcast(rows[i / 3] + (i % 3) * a_rs);
+#pragma GCC unroll 4
+            for (int v = 0; v < kVectors; ++v) acc[i][v] = S::muladd(av, bv[v], acc[i][v]);
+        }
+#pragma GCC unroll 8
+        for (int g = 0; g < kGroups; ++g) {
+            rows[g] += a_cs;
+            asm("" : "+r"(rows[g]));  // keeps the compiler from making an induction variable of every row
+        }
+        b += b_rs;
+    }
+
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i, c += c_rs) {
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) {
+            T* out = c + v * kLanes;
+            if (kTail && v == kVectors - 1) {
+                S::store(out, accumulate ? S::add(S::load(out, mask), acc[i][v]) : acc[i][v], mask);
+            } else {
+                S::store(out, accumulate ? S::add(S::load(out), acc[i][v]) : acc[i][v]);
+            }
+        }
+    }
+}
+
+template <class S, int kRows, int kVectors>
+void micro(int64_t kc, const typename S::T* a, int64_t a_rs, int64_t a_cs, const typename S::T* b, int64_t b_rs,
+           typename S::T* c, int64_t c_rs, int64_t cols, bool accumulate) {
+    if (!S::kCheapMask && cols == kVectors * S::kLanes) {
+        tile<S, kRows, kVectors, false>(kc, a, a_rs, a_cs, b, b_rs, c, c_rs, cols, accumulate);
+    } else {
+        tile<S, kRows, kVectors, true>(kc, a, a_rs, a_cs, b, b_rs, c, c_rs, cols, accumulate);
+    }
+}
+
+template <class S, int kVectors, class Rows>
+struct MicroTable;
+template <class S, int kVectors, int... kRowsLess1>
+struct MicroTable<S, kVectors, std::integer_sequence<int, kRowsLess1...>> {
+    static constexpr MicroKernel<typename S::T> table[] = {micro<S, kRowsLess1 + 1, kVectors>...};
+};
+
+/// The kernel table with tiles of up to kRows1 x 1, kRows2 x 2 and kRows4 x 4 vectors.
+template <class S, int kRows1, int kRows2, int kRows4>
+constexpr Kernels<typename S::T> make_kernels() {
+    return {S::kLanes,
+            {kRows1, kRows2, kRows4},
+            {MicroTable<S, 1, std::make_integer_sequence<int, kRows1>>::table,
+             MicroTable<S, 2, std::make_integer_sequence<int, kRows2>>::table,
+             MicroTable<S, 4, std::make_integer_sequence<int, kRows4>>::table},
+            S::pack_transposed};
+}
+
+}  // namespace
+}  // namespace mt::gemm_detail

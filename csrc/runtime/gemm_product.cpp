@@ -1,0 +1,317 @@
+#include "runtime/gemm_product.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "core/parallel.h"
+#include "runtime/gemm.h"
+#include "runtime/scratch.h"
+
+namespace mt::gemm_detail {
+namespace {
+
+constexpr int64_t kBytesOfA = 256 << 10;    // a packed block of A: about half of a small second-level cache
+constexpr int64_t kBytesOfSlab = 8 << 20;   // packed columns of B: a share of the last-level cache
+constexpr int64_t kEpilogueTile = 16 << 10;  // elements of C that an epilogue gets at once, about
+constexpr int64_t kTaskWork = 128 << 10;     // multiply-adds that are worth a task of their own
+constexpr int64_t kPackWork = 64 << 10;      // elements that are worth packing in parallel
+constexpr int64_t kRowPadding = 16;          // elements; keeps the rows of packed A out of each other's cache sets
+
+// Packed A belongs to the thread that uses it; packed B (Shared) to the thread that owns the product.
+thread_local Scratch t_packed_a;
+thread_local Scratch t_packed_b;
+
+int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
+int64_t round_up(int64_t n, int64_t d) { return ceil_div(n, d) * d; }
+
+/// Splits n into equal parts of at most `most`, each but the last a multiple of `unit`; returns the size of a part.
+int64_t balanced(int64_t n, int64_t most, int64_t unit) { return round_up(ceil_div(n, ceil_div(n, most)), unit); }
+
+}  // namespace
+
+template <class T>
+int64_t Product<T>::padded(int64_t cols) const {
+    return round_up(cols, kernels->lanes);
+}
+
+template <class T>
+void Product<T>::transpose() {
+    std::swap(m, n);
+    const Matrix<const T> old_a = a;
+    a = {b.data, b.cs, b.rs};
+    b = {old_a.data, old_a.cs, old_a.rs};
+    std::swap(c.rs, c.cs);
+    epilogue.transposed = !epilogue.transposed;
+}
+
+/// An estimate of the time, in vector multiply-adds, as far as it depends on the orientation.
+template <class T>
+double Product<T>::cost() const {
+    double cost = static_cast<double>(m) * static_cast<double>(ceil_div(n, kernels->lanes)) * static_cast<double>(k);
+    if (n > 1 && b.cs != 1) cost += static_cast<double>(n) * static_cast<double>(k) * (b.rs == 1 ? 0.3 : 2.0);
+    if (n > 1 && c.cs != 1) {
+        cost += 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(ceil_div(k, kGemmBlockK<T>));
+    }
+    return cost;
+}
+
+template <class T>
+void Product<T>::plan() {
+    const int64_t lanes = kernels->lanes;
+    if (n == 1 && m > 1) {
+        transpose();
+    } else if (m > 1 && (c.cs != 1 || b.cs != 1 || n < lanes)) {
+        const double as_is = cost();
+        transpose();
+        if (cost() > 0.9 * as_is) transpose();
+    }
+
+    const int64_t vectors = ceil_div(n, lanes);
+    const int width = vectors >= 4 && m <= kernels->max_rows[2] ? 2 : vectors >= 2 ? 1 : 0;
+    panel_cols = lanes << width;
+    // Panels at the end are narrower; the tile must suit them as well.
+    tile_rows = kernels->max_rows[width];
+    if (width == 1 && vectors % 2 == 1) tile_rows = std::min<int64_t>(tile_rows, kernels->max_rows[0]);
+    tile_rows = balanced(m, tile_rows, 1);
+
+    if (b.cs == 1 || n == 1) {
+        pack_b = m > 96 && k * n * static_cast<int64_t>(sizeof(T)) > (24 << 10) ? PackB::Shared : PackB::None;
+    } else {
+        pack_b = m <= tile_rows ? PackB::Local : PackB::Shared;
+    }
+    pack_a = n > 96 && m > tile_rows;
+}
+
+template <class T>
+void Product<T>::clear() const {
+    for (int64_t i = 0; i < m; ++i) {
+        for (int64_t j = 0; j < n; ++j) *c.at(i, j) = T{0};
+    }
+    if (epilogue.fn != nullptr) epilogue(0, m, 0, n);
+}
+
+template <class T>
+void Product<T>::run(int64_t threads) const {
+    if (k == 0) return clear();
+    if (pack_b != PackB::Shared) return run_tasks(nullptr, 0, n, threads);
+
+    const int64_t bytes_of_col = k * static_cast<int64_t>(sizeof(T));
+    const int64_t slab_cols =
+        balanced(n, std::max(panel_cols, kBytesOfSlab / bytes_of_col / panel_cols * panel_cols), panel_cols);
+    T* packed = static_cast<T*>(t_packed_b.get(static_cast<size_t>(bytes_of_col * padded(std::min(n, slab_cols)))));
+    for (int64_t col0 = 0; col0 < n; col0 += slab_cols) {
+        const int64_t cols = std::min(slab_cols, n - col0);
+        // A unit is some neighbouring panels over one block of k: long enough rows to read B at full speed.
+        const int64_t unit_cols = 8 * panel_cols;
+        const int64_t units_across = ceil_div(cols, unit_cols);
+        auto pack = [&](int64_t begin, int64_t end) {
+            for (int64_t unit = begin; unit < end; ++unit) {
+                const int64_t k0 = unit / units_across * kGemmBlockK<T>;
+                const int64_t kc = std::min(kGemmBlockK<T>, k - k0);
+                const int64_t from = unit % units_across * unit_cols;
+                pack_panels(packed + k0 * padded(cols) + from * kc, k0, kc, col0 + from,
+                            std::min(unit_cols, cols - from));
+            }
+        };
+        const int64_t units = units_across * ceil_div(k, kGemmBlockK<T>);
+        if (threads > 1 && cols * k >= kPackWork) {
+            parallel_for(units, 1, pack);
+        } else {
+            pack(0, units);
+        }
+        run_tasks(packed, col0, cols, threads);
+    }
+}
+
+/// Packs columns of B over one block of k. A panel is stored row by row, its last vector filled up.
+template <class T>
+void Product<T>::pack_panels(T* dst, int64_t k0, int64_t kc, int64_t col0, int64_t cols) const {
+    if (b.cs == 1) {
+        const size_t panel_bytes = static_cast<size_t>(panel_cols) * sizeof(T);
+        const int64_t whole = cols / panel_cols * panel_cols;
+        const int64_t rest = cols - whole;
+        const int64_t rest_rs = padded(rest);
+        for (int64_t p = 0; p < kc; ++p) {
+            const T* row = b.at(k0 + p, col0);
+            for (int64_t j = 0; j < whole; j += panel_cols) {
+                std::memcpy(dst + j * kc + p * panel_cols, row + j, panel_bytes);
+            }
+            if (rest > 0) {
+                T* out = dst + whole * kc + p * rest_rs;
+                std::copy_n(row + whole, rest, out);
+                std::fill(out + rest, out + rest_rs, T{0});
+            }
+        }
+        return;
+    }
+    for (int64_t j0 = 0; j0 < cols; j0 += panel_cols) {
+        const int64_t width = std::min(panel_cols, cols - j0);
+        const int64_t rs = padded(width);
+        T* panel = dst + j0 * kc;
+        const T* src = b.at(k0, col0 + j0);
+        if (b.rs == 1) {
+            kernels->pack_transposed(kc, width, src, b.cs, panel, rs);
+        } else {
+            for (int64_t p = 0; p < kc; ++p, panel += rs, src += b.rs) {
+                for (int64_t j = 0; j < width; ++j) panel[j] = src[j * b.cs];
+                std::fill(panel + width, panel + rs, T{0});
+            }
+        }
+    }
+}
+
+/// Packs rows of A over one block of k: row by row if they are contiguous, otherwise k by k within each tile. Row i
+/// of the result begins at `step * i` for every i that begins a tile.
+template <class T>
+Matrix<const T> Product<T>::pack_rows(int64_t row0, int64_t rows, int64_t k0, int64_t kc, int64_t& step) const {
+    const int64_t row_step = kc + kRowPadding;
+    T* packed = static_cast<T*>(t_packed_a.get(static_cast<size_t>(round_up(rows, tile_rows) * row_step) * sizeof(T)));
+    const T* src = a.at(row0, k0);
+    if (a.cs == 1) {
+        for (int64_t i = 0; i < rows; ++i) {
+            std::memcpy(packed + i * row_step, src + i * a.rs, static_cast<size_t>(kc) * sizeof(T));
+        }
+        step = row_step;
+        return {packed, row_step, 1};
+    }
+    for (int64_t i0 = 0; i0 < rows; i0 += tile_rows) {
+        const int64_t count = std::min(tile_rows, rows - i0);
+        T* tile = packed + i0 * kc;
+        const T* from = src + i0 * a.rs;
+        for (int64_t p = 0; p < kc; ++p, tile += tile_rows, from += a.cs) {
+            if (a.rs == 1) {
+                for (int64_t i = 0; i < count; ++i) tile[i] = from[i];
+            } else {
+                for (int64_t i = 0; i < count; ++i) tile[i] = from[i * a.rs];
+            }
+        }
+    }
+    step = kc;
+    return {packed, 1, tile_rows};
+}
+
+/// Rows of C that are computed together against one packed block of A.
+template <class T>
+int64_t Product<T>::block_rows(int64_t rows) const {
+    const int64_t most = kBytesOfA / (kGemmBlockK<T> * static_cast<int64_t>(sizeof(T))) / tile_rows * tile_rows;
+    return balanced(rows, std::max(most, tile_rows), tile_rows);
+}
+
+/// Cuts the columns [col0, col0 + cols) of C into blocks and computes them in parallel.
+template <class T>
+void Product<T>::run_tasks(const T* packed, int64_t col0, int64_t cols, int64_t threads) const {
+    const int64_t wanted = threads == 1 ? 1 : std::min(4 * threads, m * cols / kTaskWork * k + m * cols % kTaskWork * k / kTaskWork);
+    if (wanted <= 1) return run_block(packed, col0, cols, 0, m, col0, col0 + cols);
+
+    // Blocks of rows as they are packed; then more, as long as the parts do not become too narrow to be efficient.
+    int64_t task_rows = block_rows(m), task_cols = cols;
+    const bool split_rows = pack_b != PackB::Local;
+    while (ceil_div(m, task_rows) * ceil_div(cols, task_cols) < wanted) {
+        if (task_cols > 16 * panel_cols || ((!split_rows || task_rows <= tile_rows) && task_cols > panel_cols)) {
+            task_cols = round_up(ceil_div(task_cols, 2), panel_cols);
+        } else if (split_rows && task_rows > tile_rows) {
+            task_rows = round_up(ceil_div(task_rows, 2), tile_rows);
+        } else {
+            break;
+        }
+    }
+    const int64_t across = ceil_div(cols, task_cols);
+    const int64_t tasks = ceil_div(m, task_rows) * across;
+    // Threads take the next task as they become free: a busy core then does less. Which thread does a task changes no bit.
+    std::atomic<int64_t> next{0};
+    parallel_for(std::min(threads, tasks), 1, [&](int64_t, int64_t) {
+        for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < tasks;) {
+            const int64_t i = task / across * task_rows, j = col0 + task % across * task_cols;
+            run_block(packed, col0, cols, i, std::min(m, i + task_rows), j, std::min(col0 + cols, j + task_cols));
+        }
+    });
+}
+
+/// Computes one block of C on this thread. `packed` holds the columns [slab0, slab0 + slab_cols) of B.
+template <class T>
+void Product<T>::run_block(const T* packed, int64_t slab0, int64_t slab_cols, int64_t row0, int64_t row1, int64_t col0,
+                           int64_t col1) const {
+    T* local = nullptr;
+    if (pack_b == PackB::Local) {
+        const int64_t longest = std::min(k, kGemmBlockK<T>);
+        local = static_cast<T*>(t_packed_b.get(static_cast<size_t>(longest * panel_cols) * sizeof(T)));
+    }
+    const int64_t step_rows = block_rows(row1 - row0);
+    for (int64_t i0 = row0; i0 < row1; i0 += step_rows) {
+        const int64_t i1 = std::min(row1, i0 + step_rows);
+        for (int64_t k0 = 0; k0 < k; k0 += kGemmBlockK<T>) {
+            const int64_t kc = std::min(kGemmBlockK<T>, k - k0);
+            const bool last = k0 + kc == k;
+            int64_t a_step = a.rs;
+            Matrix<const T> a_block{a.at(i0, k0), a.rs, a.cs};
+            if (pack_a) a_block = pack_rows(i0, i1 - i0, k0, kc, a_step);
+            int64_t done = col0;  // columns before this one have been through the epilogue
+            for (int64_t j = col0; j < col1; j += panel_cols) {
+                const int64_t width = std::min(panel_cols, col1 - j);
+                const T* panel = b.at(k0, j);
+                int64_t panel_rs = b.rs;
+                if (pack_b == PackB::Shared) {
+                    panel = packed + k0 * padded(slab_cols) + (j - slab0) * kc;
+                    panel_rs = padded(width);
+                } else if (pack_b == PackB::Local) {
+                    pack_panels(local, k0, kc, j, width);
+                    panel = local;
+                    panel_rs = padded(width);
+                }
+                run_panel(kc, a_block, a_step, panel, panel_rs, i0, i1, j, width, k0 > 0);
+                const int64_t end = j + width;
+                if (last && epilogue.fn != nullptr && (end == col1 || (i1 - i0) * (end - done) >= kEpilogueTile)) {
+                    epilogue(i0, i1 - i0, done, end - done);
+                    done = end;
+                }
+            }
+        }
+    }
+}
+
+/// Computes the rows [row0, row1) of one panel's columns over one block of k.
+template <class T>
+void Product<T>::run_panel(int64_t kc, const Matrix<const T>& a_block, int64_t a_step, const T* panel, int64_t panel_rs,
+                           int64_t row0, int64_t row1, int64_t col0, int64_t cols, bool accumulate) const {
+    const int64_t lanes = kernels->lanes;
+    constexpr int64_t kTileElements = 1024;
+    alignas(64) T tile[kTileElements];  // for a C whose rows are not contiguous
+    for (int64_t j = 0; j < cols;) {
+        const int64_t vectors = ceil_div(cols - j, lanes);
+        const int width = vectors >= 4 && panel_cols == 4 * lanes ? 2 : vectors >= 2 ? 1 : 0;
+        const int64_t count = std::min(lanes << width, cols - j);
+        for (int64_t i = row0; i < row1; i += tile_rows) {
+            const int64_t rows = std::min(tile_rows, row1 - i);
+            const MicroKernel<T> kernel = kernels->micro[width][rows - 1];
+            const T* a_tile = a_block.data + (i - row0) * a_step;
+            T* out = c.at(i, col0 + j);
+            if (c.cs == 1 || n == 1) {
+                kernel(kc, a_tile, a_block.rs, a_block.cs, panel + j, panel_rs, out, c.rs, count, accumulate);
+                continue;
+            }
+            const int64_t tile_rs = lanes << width;
+            kernel(kc, a_tile, a_block.rs, a_block.cs, panel + j, panel_rs, tile, tile_rs, count, false);
+            for (int64_t y = 0; y < rows; ++y) {
+                for (int64_t x = 0; x < count; ++x) {
+                    T& element = out[y * c.rs + x * c.cs];
+                    const T value = tile[y * tile_rs + x];
+                    if constexpr (std::is_floating_point_v<T>) {
+                        element = accumulate ? element + value : value;
+                    } else {
+                        element = accumulate ? static_cast<T>(static_cast<uint64_t>(element) + static_cast<uint64_t>(value)) : value;
+                    }
+                }
+            }
+        }
+        j += count;
+    }
+}
+
+template struct Product<float>;
+template struct Product<double>;
+template struct Product<int32_t>;
+template struct Product<int64_t>;
+template struct Product<uint8_t>;
+
+}  // namespace mt::gemm_detail
