@@ -1,0 +1,13 @@
+"""The rules of the algebraic simplifier, by subject: each a small function in a table with its name."""
+
+from __future__ import annotations
+
+from .arithmetic import RULES as ARITHMETIC
+from .logical import RULES as LOGICAL
+from .movement import RULES as MOVEMENT
+from .reduction import RULES as REDUCTION
+from .rewriter import Rewriter, Rule
+
+__all__ = ["ALL_RULES", "Rewriter", "Rule"]
+
+ALL_RULES: tuple[Rule, ...] = (*ARITHMETIC, *LOGICAL, *MOVEMENT, *REDUCTION)
