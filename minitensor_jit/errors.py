@@ -9,10 +9,14 @@ class SourceLine(Protocol):
     """A place in the user's program, such as `clustering.graph.Source`."""
 
     @property
-    def file(self) -> str: ...
+    def file(self) -> str:
+        """Its file."""
+        ...
 
     @property
-    def line(self) -> int: ...
+    def line(self) -> int:
+        """Its line, from 1."""
+        ...
 
 
 class JitError(Exception):

@@ -1,0 +1,224 @@
+"""Phase 1: decide which ops are compiled together.
+
+Contract: gives every node exactly one `Verdict`, and writes `_MtCluster` on the nodes of clusters; changes nothing
+else. If each cluster were one node, the graph would still have no cycle.
+
+A node is a *candidate* if it can be compiled, and its scope, the level and the rule of its device say that it should
+be. Candidates that an edge connects are merged unless that would make a cycle (`contraction.py`). A cluster is
+*accepted* if it is worth a launch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from minitensor_jit.clustering.contraction import ContractedGraph
+from minitensor_jit.clustering.graph import CLUSTER_ATTRIBUTE, Graph, Node, value_text
+from minitensor_jit.clustering.verdict import Reason, Verdict
+from minitensor_jit.errors import InvalidArgumentError
+from minitensor_jit.flags import JitOptions
+
+logger = logging.getLogger("minitensor_jit")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRule:
+    """How auto_jit treats the ops of a kind of device."""
+
+    opt_in: str = ""
+    """The option without which auto_jit leaves them alone."""
+
+
+DEVICE_RULES = {"cpu": DeviceRule(opt_in="cpu_global_jit"), "cuda": DeviceRule()}
+"""By the part of a device's name before the colon. A device that is not here has no code generator."""
+
+
+class ClusteringState:
+    """What goes on from one graph to the next: how far clusters are counted, and how much fuel is left."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+        self.marked = 0
+        self.noted_device_rule = False
+
+    def next_name(self) -> str:
+        """Return a cluster's name that was not used before."""
+        return f"cluster_{next(self._numbers)}"
+
+
+PROCESS_STATE = ClusteringState()
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Nodes that are compiled together."""
+
+    name: str
+    members: tuple[int, ...]
+    """Ids, in topological order."""
+    device: str
+    must_compile: bool
+
+
+@dataclass(slots=True)
+class Marking:
+    """The result of the phase."""
+
+    clusters: list[Cluster] = field(default_factory=list)
+    verdicts: dict[int, Verdict] = field(default_factory=dict)
+
+
+def mark_for_compilation(graph: Graph, options: JitOptions, state: ClusteringState = PROCESS_STATE) -> Marking:
+    """Mark the graph's nodes; InvalidArgumentError for one that must be compiled and can't be."""
+    marking = Marking()
+    nodes = graph.nodes
+    keys: list[_Key | None] = []
+    for node in nodes:
+        answer = _classify(node, options, state)
+        if isinstance(answer, Verdict):
+            marking.verdicts[node.id] = answer
+        keys.append(None if isinstance(answer, Verdict) else answer)
+    _note_device_rule(marking.verdicts, state)
+    if not any(key is not None for key in keys):
+        return marking
+
+    places = {node.id: place for place, node in enumerate(nodes)}
+    # Nothing leads to an argument, so none can be part of a cycle.
+    predecessors = [
+        [places[id] for id in graph.predecessors(node.id) if not nodes[places[id]].is_argument] for node in nodes
+    ]
+    contracted = ContractedGraph(predecessors, keys, options.max_cluster_size)
+    # Edges first: what is connected shares values, and gains most from being compiled together.
+    contracted.contract()
+    # Then regions that nothing connects: all of a function that is compiled as one, and everything at level 2.
+    _join_unconnected(contracted, keys, nodes, options)
+
+    groups: dict[int, list[int]] = {}
+    for place, key in enumerate(keys):
+        if key is not None:
+            groups.setdefault(contracted.find(place), []).append(place)
+    names = _names(graph, options, state)
+    for group in groups.values():
+        _accept(group, nodes, contracted, options, names, marking)
+    return marking
+
+
+_Key = tuple[str, int, bool]
+"""What has to be equal for two candidates to be merged: device, scope, and whether compiling is a must."""
+
+
+def _classify(node: Node, options: JitOptions, state: ClusteringState) -> _Key | Verdict:
+    """Return a candidate's key, or the verdict on a node that is none."""
+    if node.is_argument:
+        return Verdict(reason=Reason.ARGUMENT)
+    rule = DEVICE_RULES.get(node.device.partition(":")[0])
+    if node.must_compile:
+        if not node.compilable:
+            raise InvalidArgumentError(node.op, node.compilable.reason, node.source)
+        if rule is None:
+            raise InvalidArgumentError(node.op, Reason.UNKNOWN_DEVICE.sentence.format(node.device), node.source)
+        return node.device, 0, True
+    if node.mt_compile is False:
+        return Verdict(reason=Reason.SCOPE_EXCLUDES)
+    if not node.compilable:
+        return Verdict(reason=Reason.NOT_COMPILABLE, detail=node.compilable.reason)
+    if rule is None:
+        return Verdict(reason=Reason.UNKNOWN_DEVICE, detail=node.device)
+    globally = options.auto_jit > 0 and (not rule.opt_in or bool(getattr(options, rule.opt_in)))
+    if not node.mt_compile and not globally:
+        if options.auto_jit == 0:
+            return Verdict(reason=Reason.CLUSTERING_OFF)
+        return Verdict(reason=Reason.DEVICE_RULE, detail=node.device)
+    if options.clustering_fuel is not None:
+        if state.marked >= options.clustering_fuel:
+            return Verdict(reason=Reason.FUEL)
+        state.marked += 1
+    # A scope's border only matters where clustering is asked for scope by scope.
+    return node.device, 0 if globally else node.scope, False
+
+
+def _note_device_rule(verdicts: dict[int, Verdict], state: ClusteringState) -> None:
+    """Say once that the level is on and only a flag is missing."""
+    if state.noted_device_rule:
+        return
+    refused = sum(verdict.reason is Reason.DEVICE_RULE for verdict in verdicts.values())
+    if refused:
+        state.noted_device_rule = True
+        logger.warning(
+            "auto_jit is on, but %d ops on the CPU stay eager: for the CPU it needs --cpu_global_jit in MT_JIT_FLAGS "
+            "too, or optimizer_options.cpu_global_jit = True in the session's config. (This is said once.)",
+            refused,
+        )
+
+
+def _join_unconnected(
+    contracted: ContractedGraph, keys: list[_Key | None], nodes: list[Node], options: JitOptions
+) -> None:
+    joining: dict[_Key, dict[int, None]] = {}
+    for place, key in enumerate(keys):
+        if key is not None and (key[2] or (options.auto_jit >= 2 and not nodes[place].is_trivial)):
+            joining.setdefault(key, {})[contracted.find(place)] = None
+    for groups in joining.values():
+        if len(groups) > 1:
+            contracted.join(groups)
+
+
+def _names(graph: Graph, options: JitOptions, state: ClusteringState) -> Iterator[str]:
+    """Give names for clusters: counted through the process, or told apart by what the graph contains."""
+    prefix = ""
+    for number in itertools.count():
+        if not options.deterministic_cluster_names:
+            yield state.next_name()
+        else:
+            prefix = prefix or f"cluster_{_fingerprint(graph)}"
+            yield f"{prefix}_{number}"
+
+
+def _fingerprint(graph: Graph) -> str:
+    lines = [f"{n.op}{n.params!r}{n.inputs}{n.outputs}{n.control_inputs}" for n in graph] + [repr(graph.fetches)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+
+
+def _accept(
+    places: list[int],
+    nodes: list[Node],
+    contracted: ContractedGraph,
+    options: JitOptions,
+    names: Iterator[str],
+    marking: Marking,
+) -> None:
+    """Give the verdict on a group of candidates."""
+    members = [nodes[place] for place in places]
+    size = sum(not node.is_trivial for node in members)
+    must_compile = members[0].must_compile
+    wanted = 1 if any(node.mt_compile for node in members) else options.min_cluster_size
+    if must_compile or size >= wanted:
+        name = next(names)
+        marking.clusters.append(Cluster(name, tuple(node.id for node in members), members[0].device, must_compile))
+        verdict = Verdict(cluster=name)
+        for node in members:
+            node.attributes[CLUSTER_ATTRIBUTE] = name
+            marking.verdicts[node.id] = verdict
+        return
+    verdict = _too_small(places, nodes, contracted, size, wanted)
+    for node in members:
+        marking.verdicts[node.id] = verdict
+
+
+def _too_small(places: list[int], nodes: list[Node], contracted: ContractedGraph, size: int, wanted: int) -> Verdict:
+    refusals = contracted.refusals
+    if size == 0:
+        return Verdict(reason=Reason.TRIVIAL)
+    count = f"{size} op{'' if size == 1 else 's'}, and the least is {wanted}"
+    blocker = next((refusals.cycle[place] for place in places if place in refusals.cycle), None)
+    if blocker is not None:
+        node = nodes[blocker]
+        where = f" at {node.source}" if node.source is not None else ""
+        return Verdict(reason=Reason.CYCLE, detail=f"{value_text((node.id, 0))} = {node.op}{where}")
+    if any(place in refusals.size for place in places):
+        return Verdict(reason=Reason.SIZE_LIMIT, detail=count)
+    return Verdict(reason=Reason.TOO_SMALL, detail=count)

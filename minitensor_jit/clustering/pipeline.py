@@ -1,0 +1,65 @@
+"""The phases of the clustering, in order, with the reason for the order.
+
+1. `mark_for_compilation` decides. It goes first, since all others only carry out what it decided, and it sees the
+   graph just as the program recorded it, so that a verdict is about an op that the user wrote.
+2. `partially_decluster` corrects the decision where a cluster's border is in the wrong place. It needs to know the
+   whole of a cluster, and has to come before a cluster's results are settled.
+3. `encapsulate_subgraphs` settles the border: each cluster becomes one node, its inputs and results are known.
+4. `build_launch_ops` makes the nodes something that can be run.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+
+from minitensor_jit.clustering.build_launch_ops import build_launch_ops
+from minitensor_jit.clustering.encapsulate_subgraphs import encapsulate_subgraphs
+from minitensor_jit.clustering.graph import Graph
+from minitensor_jit.clustering.mark_for_compilation import (
+    PROCESS_STATE,
+    Cluster,
+    ClusteringState,
+    mark_for_compilation,
+)
+from minitensor_jit.clustering.partially_decluster import partially_decluster
+from minitensor_jit.clustering.verdict import Verdict
+from minitensor_jit.flags import JitOptions
+
+
+@dataclass(slots=True)
+class ClusteringResult:
+    """The graph to run, and the account of how it came about."""
+
+    graph: Graph
+    """Equivalent to the recorded one; each cluster is a `_JitLaunch`."""
+    clusters: list[Cluster]
+    verdicts: dict[int, Verdict]
+    """For each node of the recorded graph, by id, exactly one; and for the clones of views that were made."""
+    texts: dict[str, str] = field(default_factory=dict)
+    """The graph after each phase, by the phase's name. Empty unless debugging or dumping."""
+
+
+def cluster(graph: Graph, options: JitOptions, state: ClusteringState = PROCESS_STATE) -> ClusteringResult:
+    """Cluster a recorded graph. Its nodes get their `_MtCluster` attributes; other than that it stays as it is.
+
+    Raises InvalidArgumentError for an op that must be compiled and can't be.
+    """
+    texts: dict[str, str] = {}
+    wants_texts = options.clustering_debug or options.dump_to is not None
+
+    def after(phase: str, graph: Graph) -> None:
+        if wants_texts:
+            texts[phase] = graph.text()
+        if options.clustering_debug:
+            print(f"// after {phase}\n{texts[phase]}", file=sys.stderr)
+
+    marking = mark_for_compilation(graph, options, state)
+    after("mark_for_compilation", graph)
+    graph = partially_decluster(graph, marking)
+    after("partially_decluster", graph)
+    graph = encapsulate_subgraphs(graph, marking.clusters)
+    after("encapsulate_subgraphs", graph)
+    graph = build_launch_ops(graph)
+    after("build_launch_ops", graph)
+    return ClusteringResult(graph, marking.clusters, marking.verdicts, texts)

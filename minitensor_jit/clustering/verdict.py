@@ -1,0 +1,101 @@
+"""What became of each op: its cluster, or why it stays eager and what would change that."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Reason(enum.Enum):
+    """Why an op is in no cluster: a code, a sentence with a place for the detail, and what to do about it."""
+
+    NOT_COMPILABLE = (
+        "not-compilable",
+        "it can't be compiled: {}",
+        "keep it out of hot loops; ops before and after it are clustered separately",
+    )
+    CLUSTERING_OFF = (
+        "clustering-off",
+        "clustering is off, and it is in no jit_scope",
+        "set MT_JIT_FLAGS=--auto_jit=1, or put it in `with minitensor.jit_scope():`",
+    )
+    DEVICE_RULE = (
+        "device-rule",
+        "auto_jit leaves ops on {} alone",
+        "add --cpu_global_jit to MT_JIT_FLAGS, or set optimizer_options.cpu_global_jit = True in the session's config",
+    )
+    UNKNOWN_DEVICE = (
+        "unknown-device",
+        "there is no code generator for the device {}",
+        "move its tensors to a CPU or a CUDA device",
+    )
+    SCOPE_EXCLUDES = (
+        "scope-excludes",
+        "it is in a jit_scope(compile_ops=False)",
+        "take it out of that scope",
+    )
+    TOO_SMALL = (
+        "too-small",
+        "its cluster would have {}",
+        "lower --min_cluster_size, or put it in `with minitensor.jit_scope():`",
+    )
+    CYCLE = (
+        "cycle",
+        "{} stands between it and the ops that it could be compiled with",
+        "move that op before or after both, or make it compilable",
+    )
+    SIZE_LIMIT = (
+        "size-limit",
+        "the cluster next to it has reached --max_cluster_size, and alone it has {}",
+        "raise --max_cluster_size",
+    )
+    TRIVIAL = (
+        "trivial",
+        "it computes nothing, and no cluster next to it can take it in",
+        "nothing: a view costs no time",
+    )
+    DECLUSTERED = (
+        "declustered",
+        "it is a view of the cluster's input that only ops outside the cluster use",
+        "nothing: a view costs no time",
+    )
+    FUEL = (
+        "fuel",
+        "--clustering_fuel is used up",
+        "raise --clustering_fuel, or take it away",
+    )
+    ARGUMENT = ("argument", "it is an argument, not an op", "")
+
+    def __init__(self, code: str, sentence: str, fix: str) -> None:
+        self.code = code
+        self.sentence = sentence
+        self.fix = fix
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Exactly one of: the name of a cluster, or a reason."""
+
+    cluster: str | None = None
+    reason: Reason | None = None
+    detail: str = ""
+    """What stands in the reason's sentence: the op in the way, the size."""
+
+    def __post_init__(self) -> None:
+        if (self.cluster is None) == (self.reason is None):
+            raise ValueError("a verdict is a cluster or a reason, and not both")
+
+    @property
+    def clustered(self) -> bool:
+        """Whether the op is compiled."""
+        return self.reason is None
+
+    @property
+    def text(self) -> str:
+        """The verdict as a clause: "cluster cluster_0", "it can't be compiled: ..."."""
+        return f"cluster {self.cluster}" if self.reason is None else self.reason.sentence.format(self.detail)
+
+    @property
+    def fix(self) -> str:
+        """What to do to get it compiled."""
+        return "" if self.reason is None else self.reason.fix
