@@ -1,0 +1,1 @@
+"""Measurements of minitensor beside its peers: ``python -m benchmarks.run``."""

@@ -1,0 +1,151 @@
+"""What a benchmark case is: contenders that do the same, and goals for ours.
+
+A case is a class with one static method a contender, named after it. The method prepares the data and returns what is
+timed: a :class:`Snippet` of Python, or a :class:`Script` for a fresh interpreter. It runs in a process of its own for
+each contender.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import pkgutil
+import subprocess
+import sys
+import timeit
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import benchmarks
+
+OURS = "minitensor"
+
+
+class Timed(Protocol):
+    """Something that can run ``number`` times and tell how many seconds that took."""
+
+    batch: int | None
+
+    def seconds(self, number: int) -> float:
+        """Return the seconds of ``number`` runs."""
+        ...
+
+
+class Snippet:
+    """A statement, timed as it stands in a loop, without a call around it.
+
+    ``setup`` runs before each loop. A loop has at most ``batch`` iterations; it runs within ``around()``, whose entry
+    and exit are not timed.
+    """
+
+    def __init__(
+        self,
+        statement: str,
+        *,
+        setup: str = "pass",
+        around: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
+        batch: int | None = None,
+        **names: Any,
+    ) -> None:
+        self.batch = batch
+        self._around = around
+        self._timer = timeit.Timer(statement, setup, globals=names)
+
+    def seconds(self, number: int) -> float:
+        """Run the statement ``number`` times."""
+        total = 0.0
+        while number > 0:
+            size = min(number, self.batch or number)
+            with self._around():
+                total += self._timer.timeit(size)
+            number -= size
+        return total
+
+
+class Script:
+    """A program for a fresh interpreter, which prints the seconds that count."""
+
+    batch: int | None = 1
+
+    def __init__(self, code: str) -> None:
+        self._code = code
+
+    def seconds(self, number: int) -> float:
+        """Run the program ``number`` times."""
+        return sum(
+            float(subprocess.run([sys.executable, "-c", self._code], check=True, capture_output=True, text=True).stdout)
+            for _ in range(number)
+        )
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Ours takes at most ``ratio`` of the peer's time, or, without a peer, at most ``seconds``."""
+
+    peer: str | None = None
+    ratio: float | None = None
+    seconds: float | None = None
+
+    def measured(self, medians: dict[str, float]) -> float | None:
+        """Return the ratio or the seconds that count, or None if a contender is missing."""
+        ours = medians.get(OURS)
+        if ours is None or self.peer is None:
+            return ours
+        theirs = medians.get(self.peer)
+        return None if theirs is None else ours / theirs
+
+    def met(self, medians: dict[str, float]) -> bool | None:
+        """Return whether the goal is met, or None if it can't be told."""
+        measured = self.measured(medians)
+        limit = self.ratio if self.peer else self.seconds
+        return None if measured is None or limit is None else measured <= limit
+
+
+@dataclass(frozen=True)
+class Case:
+    """A named case; ``contenders`` make what is timed."""
+
+    name: str
+    title: str
+    goals: tuple[Goal, ...]
+    contenders: dict[str, Callable[[], Timed]] = field(repr=False)
+
+
+CASES: dict[str, Case] = {}  # filled by load_cases()
+
+
+def case(title: str, *goals: Goal) -> Callable[[type], type]:
+    """Register a class as a case; its name is the class's."""
+
+    def register(cls: type) -> type:
+        contenders = {name: getattr(cls, name) for name in vars(cls) if not name.startswith("_")}
+        name = "".join(f"_{c.lower()}" if c.isupper() else c for c in cls.__name__).lstrip("_")
+        CASES[name] = Case(name, title, goals, contenders)
+        return cls
+
+    return register
+
+
+def load_cases() -> dict[str, Case]:
+    """Import the modules with cases and return all cases by name."""
+    for module in pkgutil.iter_modules(benchmarks.__path__):
+        if module.name.startswith("cases_"):
+            importlib.import_module(f"benchmarks.{module.name}")
+    return CASES
+
+
+def at_most(ratio: float, of: str) -> Goal:
+    """Ours takes at most this part of the peer's time."""
+    return Goal(peer=of, ratio=ratio)
+
+
+def at_least(part: float, of: str) -> Goal:
+    """Ours does at least this part of the peer's work in the same time."""
+    return Goal(peer=of, ratio=1 / part)
+
+
+def within(seconds: float) -> Goal:
+    """Ours takes at most this time."""
+    return Goal(seconds=seconds)

@@ -1,0 +1,108 @@
+"""One step of softmax regression: 784 features, 10 classes, batches of 100, SGD."""
+
+from benchmarks.case import Script, Snippet, at_most, case, within
+
+FEATURES, CLASSES, BATCH, RATE = 784, 10, 100, 0.5
+
+
+def _data():
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    return rng.random((BATCH, FEATURES), np.float32), rng.integers(0, CLASSES, BATCH)
+
+
+@case("softmax training step, clustered", at_most(0.35, "torch"), at_most(1.0, "numpy"))
+class SoftmaxStep:
+    @staticmethod
+    def minitensor():
+        import minitensor as mt
+
+        return Snippet("step()", step=_clustered_step(mt, *map(mt.from_numpy, _data())))
+
+    @staticmethod
+    def torch():
+        import torch
+
+        return Snippet("step()", step=_step(torch, *map(torch.from_numpy, _data())))
+
+    @staticmethod
+    def numpy():
+        import numpy as np
+
+        x, y = _data()
+        weight = np.zeros((FEATURES, CLASSES), np.float32)
+        bias = np.zeros(CLASSES, np.float32)
+        rows = np.arange(BATCH)
+        rate = np.float32(RATE)
+
+        def step():
+            nonlocal weight, bias
+            logits = x @ weight
+            logits += bias
+            logits -= logits.max(axis=1, keepdims=True)
+            exponentials = np.exp(logits)
+            sums = exponentials.sum(axis=1, keepdims=True)
+            loss = (np.log(sums[:, 0]) - logits[rows, y]).mean()
+            exponentials /= sums
+            exponentials[rows, y] -= 1
+            exponentials /= BATCH
+            weight -= rate * (x.T @ exponentials)
+            bias -= rate * exponentials.sum(axis=0)
+            return loss
+
+        return Snippet("step()", step=step)
+
+
+@case("the same step, eager", at_most(1.0, "torch"))
+class SoftmaxStepEager:
+    @staticmethod
+    def minitensor():
+        import minitensor as mt
+
+        return Snippet("step()", step=_step(mt, *map(mt.from_numpy, _data())))
+
+    @staticmethod
+    def torch():
+        import torch
+
+        return Snippet("step()", step=_step(torch, *map(torch.from_numpy, _data())))
+
+
+def _step(xp, x, y):
+    """Return the step as a user of ``xp``, minitensor or torch, writes it."""
+    model = xp.nn.Linear(FEATURES, CLASSES)
+    optimizer = xp.optim.SGD(model.parameters(), lr=RATE)
+
+    def step():
+        loss = xp.nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def _clustered_step(mt, x, y):
+    step = _step(mt, x, y)
+    config = mt.ConfigProto()
+    config.graph_options.optimizer_options.global_jit_level = mt.OptimizerOptions.ON_1
+    config.graph_options.optimizer_options.cpu_global_jit = True
+    session = mt.Session(config=config)
+    return lambda: session.run(step)
+
+
+@case("first step, cold, beyond import", within(0.1))
+class ColdStep:
+    @staticmethod
+    def minitensor():
+        return Script(
+            "import time\n"
+            "import minitensor as mt, minitensor_jit, llvmlite.binding\n"
+            "from benchmarks.cases_training import _clustered_step, _data\n"
+            "step = _clustered_step(mt, *map(mt.from_numpy, _data()))\n"
+            "start = time.perf_counter()\n"
+            "step().item()\n"
+            "print(time.perf_counter() - start)\n"
+        )

@@ -1,0 +1,114 @@
+"""Times minitensor and its peers: ``python -m benchmarks.run``.
+
+Every contender has a process of its own; they are timed in turns, round after round, so that a change of the machine's
+speed touches all of them. The figure of a contender is the median of its rounds; a ratio is ours divided by the peer's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shlex
+import statistics
+import sys
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.case import OURS, Case, load_cases
+from benchmarks.worker import Worker
+
+THREADS = 2
+# Every library reads its own.
+THREAD_VARIABLES = (
+    "MT_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
+
+
+def parse_args(argv: list[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__.partition("\n")[0])
+    parser.add_argument("--filter", type=re.compile, default=re.compile(""), metavar="RE", help="only cases that match")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
+    parser.add_argument("--min-time", type=float, default=1.0, metavar="S", help="seconds a contender (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=9, metavar="N", help="rounds a case (%(default)s)")
+    parser.add_argument("--list", action="store_true", help="name the cases and end")
+    return parser.parse_args(argv)
+
+
+def measure(case: Case, workers: dict[str, Worker], rounds: int, min_time: float) -> tuple[dict, dict]:
+    """Return the samples of each contender, and the problems of those that have none."""
+    samples: dict[str, list[float]] = {}
+    problems: dict[str, str] = {}
+    for name in case.contenders:
+        if name not in workers:
+            workers[name] = Worker(name)
+        if (problem := workers[name].prepare(case.name, min_time / rounds)) is None:
+            samples[name] = []
+        else:
+            problems[name] = problem
+    for _ in range(rounds):
+        for name in list(samples):
+            answer = workers[name].round()
+            if isinstance(answer, float):
+                samples[name].append(answer)
+            else:
+                problems[name] = answer
+                del samples[name]
+    for name in case.contenders:
+        workers[name].drop()
+        # A process that a crash ended is replaced for the next case.
+        if problems.get(name, "").startswith("the process ended"):
+            workers.pop(name).close()
+    return samples, problems
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the cases; return 1 if a goal is missed or ours could not run."""
+    args = parse_args(argv)
+    cases = load_cases()
+    chosen = [case for case in cases.values() if args.filter.search(case.name)]
+    if args.list or not chosen:
+        for case in cases.values():
+            print(f"{case.name:<20} {case.title}")
+        return 0 if args.list else 2
+
+    cpus = sorted(os.sched_getaffinity(0))[:THREADS]
+    os.sched_setaffinity(0, cpus)
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(THREADS)))
+    command = f"python -m benchmarks.run {shlex.join(sys.argv[1:] if argv is None else argv)}".strip()
+    about = report.header(command, cpus)
+    for key, value in about.items():
+        print(f"{key + ':':<10} {value}")
+
+    results, failed = [], False
+    workers: dict[str, Worker] = {}
+    try:
+        for case in chosen:
+            print(f"\n{case.name}: {case.title}", flush=True)
+            samples, problems = measure(case, workers, args.rounds, args.min_time)
+            medians = {name: statistics.median(times) for name, times in samples.items()}
+            print(report.table(report.rows(case, medians, problems)), flush=True)
+            if OURS in problems:
+                print(problems[OURS], file=sys.stderr)
+            met = [goal.met(medians) for goal in case.goals]
+            failed |= OURS not in medians or False in met
+            results.append(
+                {"case": case.name, "title": case.title, "seconds": samples, "medians": medians, "goals": met}
+                | {"problems": problems}
+            )
+    finally:
+        for worker in workers.values():
+            worker.close()
+    if args.json:
+        args.json.write_text(json.dumps({"about": about, "results": results}, indent=1) + "\n")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

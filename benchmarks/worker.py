@@ -1,0 +1,103 @@
+"""A process that times one contender at a time, when it is told to.
+
+Contenders are kept apart so that their thread pools and allocators cannot disturb each other; a worker that waits uses
+no processor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import math
+import multiprocessing
+import os
+import traceback
+from multiprocessing.connection import Connection
+from typing import Any
+
+from benchmarks.case import Timed, load_cases
+
+
+class Worker:
+    """The parent's side: sends orders to a process and returns its answers."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        context = multiprocessing.get_context("spawn")
+        self._pipe, other = context.Pipe()
+        self._process = context.Process(target=_serve, args=(other,), name=name, daemon=True)
+        self._process.start()
+        other.close()
+
+    def prepare(self, case: str, min_time: float) -> str | None:
+        """Set a case up and find out how often to repeat it; return what stands against it."""
+        return self._ask(("prepare", case, self.name, min_time))
+
+    def round(self) -> float:
+        """Return the seconds of one iteration."""
+        return self._ask(("round",))
+
+    def drop(self) -> None:
+        """Free the case's data."""
+        self._ask(("drop",))
+
+    def close(self) -> None:
+        """End the process."""
+        with contextlib.suppress(OSError):
+            self._pipe.send(("quit",))
+        self._process.join(10)
+        if self._process.is_alive():
+            self._process.terminate()
+
+    def _ask(self, order: tuple[Any, ...]) -> Any:
+        self._pipe.send(order)
+        try:
+            return self._pipe.recv()
+        except EOFError:
+            self._process.join()
+            return f"the process ended with status {self._process.exitcode}"
+
+
+def _serve(pipe: Connection) -> None:
+    cases = load_cases()
+    timed: Timed | None = None
+    number = 1
+    while True:
+        order, *args = pipe.recv()
+        if order == "quit":
+            # Past the finalisers of foreign thread pools.
+            os._exit(0)
+        try:
+            if order == "prepare":
+                case, name, min_time = args
+                timed = cases[case].contenders[name]()
+                number = _calibrate(timed, min_time)
+                answer = None
+            elif order == "round":
+                answer = timed.seconds(number) / number
+            else:
+                timed, answer = None, None
+                gc.collect()
+        except ModuleNotFoundError as error:
+            answer = f"not installed: {error.name}"
+        except Exception:
+            answer = traceback.format_exc(limit=-4)
+        pipe.send(answer)
+
+
+def _calibrate(timed: Timed, min_time: float) -> int:
+    """Warm up, and return how many iterations take about ``min_time``."""
+    seconds = timed.seconds(1)  # compiles
+    if isinstance(timed.batch, int) and timed.batch == 1:
+        return 1
+    if timed.batch:
+        timed.seconds(2 * timed.batch)
+    number = 1
+    while True:
+        seconds = timed.seconds(number)
+        if seconds >= min_time / 10 or number >= 10**8:
+            break
+        number *= 4
+    number = max(1, math.ceil(number * min_time / max(seconds, 1e-9)))
+    # Full batches only: how long one is may change the time of an iteration.
+    return math.ceil(number / timed.batch) * timed.batch if timed.batch else number
