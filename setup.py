@@ -1,7 +1,8 @@
 """Builds the extension module ``minitensor._C``; the metadata is in setup.cfg.
 
-Objects are compiled in parallel, and only those whose source, headers or flags changed. ``CXX``, ``CPPFLAGS``, ``CXXFLAGS``
-and ``LDFLAGS`` are honoured. ``MT_SANITIZE=address,undefined`` or ``MT_SANITIZE=thread`` makes an instrumented build.
+Objects are compiled in parallel, and only those whose source, headers or flags changed. ``CXX``, ``CPPFLAGS``,
+``CXXFLAGS`` and ``LDFLAGS`` are honoured. ``MT_SANITIZE=address,undefined`` or ``MT_SANITIZE=thread`` makes an
+instrumented build.
 """
 
 import hashlib
@@ -21,8 +22,10 @@ from setuptools.errors import CompileError, LinkError
 ROOT = Path(__file__).resolve().parent
 
 # No contraction and no reassociation: compiled clusters and eager kernels promise the same bits (docs/numerics.md).
-FLAGS = """-std=c++20 -fPIC -fno-math-errno -ffp-contract=off -fno-semantic-interposition -fvisibility=hidden -pthread
-    -Wall -Wextra""".split()
+FLAGS = shlex.split(
+    "-std=c++20 -fPIC -pthread -fno-math-errno -ffp-contract=off -fno-semantic-interposition -fvisibility=hidden"
+    " -Wall -Wextra"
+)
 RELEASE_FLAGS = ["-O3", "-g0", "-DNDEBUG"]
 SANITIZE_FLAGS = ["-O1", "-g1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=undefined"]
 

@@ -1,7 +1,7 @@
 """Reads IDX files, the format of the MNIST digits: plain or compressed with gzip.
 
-A file is a magic number (two zero bytes, a code for the element type, the number of dimensions), each dimension as a big-endian
-32-bit integer, and the elements. A file that deviates in anything raises :class:`IdxError`.
+A file is a magic number (two zero bytes, a code for the element type, the number of dimensions), each dimension as a
+big-endian 32-bit integer, and the elements. A file that deviates in anything raises :class:`IdxError`.
 """
 
 import gzip

@@ -1,7 +1,7 @@
 """Softmax regression on handwritten digits, trained with stochastic gradient descent.
 
-Without ``--data_dir`` it trains on the 8 x 8 digits in ``examples/data``; with it, on the four MNIST files. It prints the same
-losses and the same accuracy however it is run: eagerly, clustered by ``MT_JIT_FLAGS``, or with ``--jit``.
+Without ``--data_dir`` it trains on the 8 x 8 digits in ``examples/data``; with it, on the four MNIST files. It prints
+the same losses and the same accuracy however it is run: eagerly, clustered by ``MT_JIT_FLAGS``, or with ``--jit``.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Sessions: a scope with a configuration, in which functions run.
 
-A session says how its functions run, above all whether they are compiled, and can record what ran. State lives in tensors and
-modules, not in the session.
+A session says how its functions run, above all whether they are compiled, and can record what ran. State lives in
+tensors and modules, not in the session.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class _Options:
 class OptimizerOptions(_Options):
     """What the compiler does with a session's functions.
 
-    ``global_jit_level`` is ``DEFAULT`` (as the environment says), ``OFF``, ``ON_1`` or ``ON_2``. Ops on a CPU are clustered only if
-    ``cpu_global_jit`` is set too.
+    ``global_jit_level`` is ``DEFAULT`` (as the environment says), ``OFF``, ``ON_1`` or ``ON_2``. Ops on a CPU are
+    clustered only if ``cpu_global_jit`` is set too.
     """
 
     OFF = -1
@@ -171,7 +171,8 @@ class Session:
     ) -> R:
         """Return ``fn(*args)``.
 
-        What ``fn`` records has run when this returns. If ``options`` asks for a trace, ``run_metadata.step_stats`` tells what ran.
+        What ``fn`` records has run when this returns. If ``options`` asks for a trace, ``run_metadata.step_stats``
+        tells what ran.
         """
         if self._closed:
             raise RuntimeError("Attempted to use a closed Session.")

@@ -12,7 +12,7 @@ _LABELS = {"matmul": "MatMul", "argmax": "ArgMax", "argmin": "ArgMin", "relu": "
 
 
 def label(op: str) -> str:
-    """Return the name of an op as a trace shows it: ``log_softmax`` is ``LogSoftmax``; names like ``_JitLaunch`` stay."""
+    """Return the name of an op as a trace shows it: ``log_softmax`` is ``LogSoftmax``; ``_JitLaunch`` stays."""
     if op.startswith("_") or op != op.lower():
         return op
     return _LABELS.get(op) or "".join(word.capitalize() for word in op.split("_"))
@@ -21,8 +21,9 @@ def label(op: str) -> str:
 class Timeline:
     """Turns the statistics of a step into a trace in the Trace Event Format.
 
-    Every device is a process and every thread of it a row of boxes, one for each op. Below the box of a ``_JitLaunch`` are the ops
-    that were compiled into it. These have no times of their own: they share the box evenly, in the order of the program.
+    Every device is a process and every thread of it a row of boxes, one for each op. Below the box of a ``_JitLaunch``
+    are the ops that were compiled into it. These have no times of their own: they share the box evenly, in the order of
+    the program.
     """
 
     def __init__(self, step_stats: StepStats) -> None:
@@ -31,8 +32,8 @@ class Timeline:
     def generate_chrome_trace_format(self, show_dataflow: bool = True, show_memory: bool = False) -> str:
         """Return the trace as JSON text.
 
-        ``show_dataflow`` draws arrows from an op to those that take its result, and ``show_memory`` a graph of the bytes that each op
-        wrote.
+        ``show_dataflow`` draws arrows from an op to those that take its result, and ``show_memory`` a graph of the
+        bytes that each op wrote.
         """
         events: list[dict[str, Any]] = []
         for pid, device in enumerate(self._step_stats.dev_stats):
@@ -121,9 +122,7 @@ def _arrows(nodes: list[NodeExecStats], pid: int, threads: dict[int, int]) -> li
             start, end = _ns(producer.start_us), _ns(producer.start_us) + _ns(producer.duration_us)
             arrow = {"cat": "DataFlow", "name": name, "id": number, "pid": pid}
             # An arrow belongs to the box around its time: it leaves in the last nanosecond of the producer's.
-            arrows.append(
-                {"ph": "s", **arrow, "tid": threads[producer.thread_id], "ts": max(start, end - 1) / 1000}
-            )
+            arrows.append({"ph": "s", **arrow, "tid": threads[producer.thread_id], "ts": max(start, end - 1) / 1000})
             arrows.append(
                 {"ph": "f", "bp": "e", **arrow, "tid": threads[node.thread_id], "ts": _ns(node.start_us) / 1000}
             )

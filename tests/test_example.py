@@ -80,7 +80,9 @@ def test_timeline(tmp_path, args, env):
     assert "MatMul" in names
     assert ("_JitLaunch" in names) == bool(args or env)
     model = [box for box in boxes if box["name"] == "MatMul"]
-    assert all(Path(box["args"]["file"]).is_file() and box["args"]["line"] > 0 for box in model if "file" in box["args"])
+    assert all(
+        Path(box["args"]["file"]).is_file() and box["args"]["line"] > 0 for box in model if "file" in box["args"]
+    )
     assert any("file" in box["args"] for box in model)
 
 
@@ -195,7 +197,7 @@ def test_labels_that_do_not_fit(tmp_path, idx):
     write_mnist(tmp_path)
     path = tmp_path / "train-labels-idx1-ubyte"
     path.write_bytes(idx_bytes(np.zeros(39)))
-    with pytest.raises(idx.IdxError, match="expected 40 labels, one for each image of .*, found 39"):
+    with pytest.raises(idx.IdxError, match=r"expected 40 labels, one for each image of .*, found 39"):
         idx.read_mnist(tmp_path, "train")
     path.write_bytes(idx_bytes(np.full(40, 10)))
     with pytest.raises(idx.IdxError, match="expected labels from 0 to 9, found 10 at position 0"):

@@ -11,7 +11,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Each line is a layer; what stands on a line may import from the lines above it and from itself, not from its neighbours.
+# Each line is a layer; what stands on a line may import from the lines above it and from itself, not from its
+# neighbours.
 CSRC = [
     ["core"],
     ["dispatch", "runtime"],

@@ -88,7 +88,7 @@ class TestRegistration:
         assert [n for n, _ in net.named_children()] == ["first", "second"]
         assert list(net.children()) == [net.first, net.second]
         assert len(list(net.parameters(recurse=False))) == 0
-        assert [n for n, _ in net.named_parameters("net")][0] == "net.first.weight"
+        assert next(net.named_parameters("net"))[0] == "net.first.weight"
         assert "first" in dir(net)
 
     def test_shared_members_are_listed_once(self):
@@ -293,7 +293,9 @@ class TestHooks:
                 return x * factor
 
         net = Scale()
-        net.register_forward_pre_hook(lambda m, args, kwargs: (args, {"factor": kwargs["factor"] + 1}), with_kwargs=True)
+        net.register_forward_pre_hook(
+            lambda m, args, kwargs: (args, {"factor": kwargs["factor"] + 1}), with_kwargs=True
+        )
         net.register_forward_hook(lambda m, args, kwargs, out: out + kwargs["factor"], with_kwargs=True)
         assert net(mt.ones(1), factor=2).item() == 6.0
         net.register_forward_pre_hook(lambda m, args, kwargs: args, with_kwargs=True)

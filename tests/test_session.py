@@ -62,7 +62,9 @@ class TestOptions:
             options.cpu_global_jit = 1
         with pytest.raises(TypeError, match="must be of type int, not bool"):
             options.global_jit_level = True
-        with pytest.raises(ValueError, match=r"must be one of OFF \(-1\), DEFAULT \(0\), ON_1 \(1\), ON_2 \(2\), not 7"):
+        with pytest.raises(
+            ValueError, match=r"must be one of OFF \(-1\), DEFAULT \(0\), ON_1 \(1\), ON_2 \(2\), not 7"
+        ):
             options.global_jit_level = 7
         with pytest.raises(TypeError, match="must be of type GraphOptions, not OptimizerOptions"):
             mt.ConfigProto().graph_options = options
@@ -153,7 +155,16 @@ class TestTrace:
 EVENTS = [
     ("tanh_1", "tanh", 3_000, 4_000, 9, "b.py", 4, []),
     ("matmul_0", "matmul", 1_000, 2_500, 7, "a.py", 3, []),
-    ("_JitLaunch_2", "_JitLaunch", 5_000, 5_007, 7, None, 0, [("add_3", "add", "a.py", 7), ("log_softmax_4", "log_softmax", None, 0)]),
+    (
+        "_JitLaunch_2",
+        "_JitLaunch",
+        5_000,
+        5_007,
+        7,
+        None,
+        0,
+        [("add_3", "add", "a.py", 7), ("log_softmax_4", "log_softmax", None, 0)],
+    ),
 ]
 
 

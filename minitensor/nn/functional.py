@@ -79,9 +79,9 @@ def nll_loss(
 ) -> mt.Tensor:
     """Return the negative log-likelihood of the classes in ``target``.
 
-    ``input`` holds log-probabilities ``[n, classes, ...]`` and ``target`` class indices ``[n, ...]``; without the leading ``n``
-    there is one example. Where ``target`` is ``ignore_index`` the loss is zero. ``weight`` has a factor for each class; "mean"
-    divides by the sum of the factors used.
+    ``input`` holds log-probabilities ``[n, classes, ...]`` and ``target`` class indices ``[n, ...]``; without the
+    leading ``n`` there is one example. Where ``target`` is ``ignore_index`` the loss is zero. ``weight`` has a factor
+    for each class; "mean" divides by the sum of the factors used.
     """
     classes = _check_classes(input, target, weight, reduction)
     counted = target != ignore_index
@@ -103,8 +103,9 @@ def cross_entropy(
 ) -> mt.Tensor:
     """Return the cross entropy of logits ``[n, classes, ...]`` and a target.
 
-    ``target`` has class indices ``[n, ...]``, as for :func:`nll_loss`, or, if it is of floating point and of ``input``'s shape, a
-    probability for each class. ``label_smoothing`` is the part of the target that is spread over all classes.
+    ``target`` has class indices ``[n, ...]``, as for :func:`nll_loss`, or, if it is of floating point and of
+    ``input``'s shape, a probability for each class. ``label_smoothing`` is the part of the target that is spread over
+    all classes.
     """
     if not 0.0 <= label_smoothing <= 1.0:
         raise ValueError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
@@ -121,7 +122,9 @@ def cross_entropy(
     spread = logs if weight is None else logs * _along(weight, logs, classes)
     smooth = mt.where(counted, -spread.sum(classes), 0.0)
     if reduction == "mean":
-        factors = counted.to(logs.dtype) if weight is None else mt.where(counted, weight[mt.where(counted, target, 0)], 0.0)
+        factors = (
+            counted.to(logs.dtype) if weight is None else mt.where(counted, weight[mt.where(counted, target, 0)], 0.0)
+        )
         smooth = smooth.sum() / factors.sum()
     else:
         smooth = _reduce(smooth, reduction)

@@ -23,8 +23,8 @@ class IncompatibleKeys(NamedTuple):
 class Module:
     """A function with parameters, buffers and submodules.
 
-    Assigning a :class:`Parameter` or a module to an attribute registers it; :meth:`register_buffer` registers a tensor that is
-    state but no parameter. A subclass calls ``super().__init__()`` first and defines :meth:`forward`.
+    Assigning a :class:`Parameter` or a module to an attribute registers it; :meth:`register_buffer` registers a tensor
+    that is state but no parameter. A subclass calls ``super().__init__()`` first and defines :meth:`forward`.
     """
 
     training: bool
@@ -83,7 +83,7 @@ class Module:
     def register_forward_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """Have ``hook(module, args, result)`` called after every :meth:`forward`; what it returns replaces the result."""
+        """Have ``hook(module, args, result)`` called after every :meth:`forward`; its return replaces the result."""
         return add_hook(self._forward_hooks, (hook, with_kwargs), prepend)
 
     # Attributes
@@ -316,7 +316,7 @@ class Module:
                         param.grad.zero_()
 
     def to(self: M, *args: Any, **kwargs: Any) -> M:
-        """Convert parameters and buffers in place as :meth:`Tensor.to` does; a dtype applies to floating-point ones only."""
+        """Convert parameters and buffers in place as :meth:`Tensor.to` does; a dtype concerns floats only."""
 
         def convert(tensor: mt.Tensor) -> mt.Tensor:
             converted = tensor.to(*args, **kwargs)
@@ -379,8 +379,8 @@ class Module:
     ) -> IncompatibleKeys:
         """Copy tensors into the parameters and buffers of the same names.
 
-        If ``strict``, names that are missing or superfluous are errors. With ``assign`` the given tensors take the place of the
-        module's instead of being copied into them.
+        If ``strict``, names that are missing or superfluous are errors. With ``assign`` the given tensors take the
+        place of the module's instead of being copied into them.
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict).__name__}.")

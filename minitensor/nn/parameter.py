@@ -10,8 +10,8 @@ import minitensor as mt
 class Parameter(mt.Tensor):
     """A tensor that becomes a parameter of the module that it is assigned to.
 
-    It shares ``data``'s storage, and is a leaf: it has no history of how ``data`` was computed. The results of operations on it
-    are ordinary tensors.
+    It shares ``data``'s storage, and is a leaf: it has no history of how ``data`` was computed. The results of
+    operations on it are ordinary tensors.
     """
 
     def __new__(cls, data: mt.Tensor | None = None, requires_grad: bool = True) -> Parameter:

@@ -13,8 +13,8 @@ import minitensor as mt
 class Optimizer:
     """Updates parameters; a subclass defines :meth:`step`.
 
-    ``params`` are tensors, or dictionaries that each hold tensors under "params" and, beside them, options that differ from the
-    ``defaults``. A ``step`` ends with a call of :meth:`_end_step`.
+    ``params`` are tensors, or dictionaries that each hold tensors under "params" and, beside them, options that differ
+    from the ``defaults``. A ``step`` ends with a call of :meth:`_end_step`.
     """
 
     param_groups: list[dict[str, Any]]
@@ -74,13 +74,11 @@ class Optimizer:
         """Return the state and the options; parameters appear as their numbers, counted through the groups."""
         numbers = {id(param): number for number, param in enumerate(self._params())}
         state = {numbers[id(param)]: value for param, value in self.state.items()}
-        groups = [
-            {**group, "params": [numbers[id(param)] for param in group["params"]]} for group in self.param_groups
-        ]
+        groups = [{**group, "params": [numbers[id(param)] for param in group["params"]]} for group in self.param_groups]
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over copies of a state and options that :meth:`state_dict` returned, for parameters in the same order."""
+        """Take over copies of a state and options that :meth:`state_dict` returned for as many parameters."""
         saved = state_dict["param_groups"]
         if len(saved) != len(self.param_groups):
             raise ValueError("loaded state dict has a different number of parameter groups")

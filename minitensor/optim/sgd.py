@@ -12,9 +12,9 @@ from minitensor.optim.optimizer import Optimizer
 class SGD(Optimizer):
     """Stochastic gradient descent, with momentum if it is not zero.
 
-    With gradient ``g`` (its negative if ``maximize``), increased by ``weight_decay * param``, the momentum buffer starts as ``g``
-    and becomes ``momentum * buffer + (1 - dampening) * g``; the parameter decreases by ``lr * buffer``, or, with ``nesterov``,
-    by ``lr * (g + momentum * buffer)``.
+    With gradient ``g`` (its negative if ``maximize``), increased by ``weight_decay * param``, the momentum buffer
+    starts as ``g`` and becomes ``momentum * buffer + (1 - dampening) * g``; the parameter decreases by ``lr * buffer``,
+    or, with ``nesterov``, by ``lr * (g + momentum * buffer)``.
     """
 
     def __init__(
