@@ -1,0 +1,121 @@
+// Kernels with two operands, tensors or numbers.
+#include <atomic>
+
+#include "core/error.h"
+#include "dispatch/infer_elementwise.h"
+#include "kernels/cpu/elementwise_kernels.h"
+#include "kernels/cpu/strided_loop.h"
+
+namespace mt::cpu {
+namespace {
+
+[[noreturn]] void divided_by_zero() {
+    throw Error(ErrorKind::ZeroDivision, "integer division or modulo by zero");
+}
+
+// Any operands, any size.
+__attribute__((noinline)) void general_binary(BinaryFn fn, DType result, Call& call) {
+    DType compute = call.compute;
+    alignas(8) char numbers[2][8];
+    LoopOperand operands[2];
+    for (size_t i = 0; i < 2; ++i) {
+        if (call.operands[i].tensor) {
+            operands[i] = operand_of(call.in(i), compute);
+        } else {
+            store_scalar(call.operands[i].scalar, compute, numbers[i]);
+            operands[i] = scalar_operand(numbers[i], compute);
+        }
+    }
+    struct Context {
+        BinaryFn fn;
+        std::atomic<bool> failed;
+    } context{fn, false};
+    run_elementwise(
+        operand_of(*call.outputs[0], result), operands, 2,
+        [](void* opaque, void* to, const void* const* from, int64_t n, unsigned scalars) {
+            auto& [loop, failed] = *static_cast<Context*>(opaque);
+            if (!loop(to, from[0], from[1], n, scalars)) failed.store(true, std::memory_order_relaxed);
+        },
+        &context);
+    if (context.failed) divided_by_zero();
+}
+
+template <BinaryOp op> void binary(Call& call) {
+    constexpr bool to_bool = gives_bool(op);
+    DType compute = call.compute;
+    DType result = to_bool ? DType::Bool : compute;
+    BinaryFn fn = elementwise().get(op, compute);
+    Tensor& out = *call.outputs[0];
+    // Small and plain: straight to the loop.
+    if (out.numel <= kElementwiseGrain && out.dtype == result && is_flat(out)) {
+        const void* in[2];
+        alignas(8) char numbers[2][8];
+        unsigned scalars = 0;
+        bool plain = true;
+        for (size_t i = 0; i < 2; ++i) {
+            const Operand& operand = call.operands[i];
+            if (const Tensor* t = operand.tensor) {
+                in[i] = t->data();
+                plain &= t->dtype == compute;
+                if (t->numel == out.numel && is_flat(*t)) continue;
+                plain &= t->numel == 1;
+            } else {
+                store_scalar(operand.scalar, compute, numbers[i]);
+                in[i] = numbers[i];
+            }
+            scalars |= 1u << i;
+        }
+        if (plain) {
+            if (!fn(out.data(), in[0], in[1], out.numel, scalars)) divided_by_zero();
+            return;
+        }
+    }
+    general_binary(fn, result, call);
+}
+
+// A number as exponent for which the power is a short product, root or quotient.
+void pow(Call& call) {
+    const Operand& exponent = call.operands[1];
+    if (exponent.is_scalar && call.operands[0].tensor) {
+        double e = exponent.scalar.as_double();
+        bool floating = is_floating(call.compute);
+        if (e == 0.0) return run_fill(*call.outputs[0], Scalar::of(int64_t(1)));
+        if (e == 1.0) return run_copy(call.in(0), *call.outputs[0]);
+        if (e == 2.0) return run_unary(UnaryOp::Square, call);
+        if (floating) {
+            if (e == 3.0) return run_unary(UnaryOp::Cube, call);
+            if (e == 0.5) return run_unary(UnaryOp::Sqrt, call);
+            if (e == -0.5) return run_unary(UnaryOp::Rsqrt, call);
+            if (e == -1.0) return run_unary(UnaryOp::Reciprocal, call);
+            if (e == -2.0) return run_unary(UnaryOp::InverseSquare, call);
+        }
+    }
+    binary<BinaryOp::Pow>(call);
+}
+
+const RegisterNative registered{
+    {"add", infer_binary, binary<BinaryOp::Add>},
+    {"sub", infer_sub, binary<BinaryOp::Sub>},
+    {"mul", infer_binary, binary<BinaryOp::Mul>},
+    {"div", infer_div, binary<BinaryOp::Div>},
+    {"floor_divide", infer_floor_divide, binary<BinaryOp::FloorDivide>},
+    {"remainder", infer_remainder, binary<BinaryOp::Remainder>},
+    {"pow", infer_pow, pow},
+    {"maximum", infer_binary, binary<BinaryOp::Maximum>},
+    {"minimum", infer_binary, binary<BinaryOp::Minimum>},
+    {"eq", infer_compare, binary<BinaryOp::Eq>},
+    {"ne", infer_compare, binary<BinaryOp::Ne>},
+    {"lt", infer_compare, binary<BinaryOp::Lt>},
+    {"le", infer_compare, binary<BinaryOp::Le>},
+    {"gt", infer_compare, binary<BinaryOp::Gt>},
+    {"ge", infer_compare, binary<BinaryOp::Ge>},
+    {"logical_and", infer_logical, binary<BinaryOp::LogicalAnd>},
+    {"logical_or", infer_logical, binary<BinaryOp::LogicalOr>},
+    {"logical_xor", infer_logical, binary<BinaryOp::LogicalXor>},
+    {"bitwise_and", infer_bitwise_and, binary<BinaryOp::BitwiseAnd>},
+    {"bitwise_or", infer_bitwise_or, binary<BinaryOp::BitwiseOr>},
+    {"bitwise_xor", infer_bitwise_xor, binary<BinaryOp::BitwiseXor>},
+};
+
+}  // namespace
+}  // namespace mt::cpu

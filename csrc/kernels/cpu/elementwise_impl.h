@@ -1,0 +1,230 @@
+// The table of inner loops for one instruction set. Included by elementwise_{baseline,avx2,avx512}.cpp after every
+// other header, with MT_ISA_NS and MT_VECTOR_BYTES defined. All functions have internal linkage: nothing compiled for one instruction set may be
+// merged by the linker with the same function compiled for another.
+#pragma once
+
+#include "kernels/cpu/math.h"
+// math.h comes first.
+#include "kernels/cpu/elementwise_ops.h"
+
+namespace mt::cpu::MT_ISA_NS {
+namespace {
+
+namespace math = mt::MT_ISA_NS::math;
+
+struct Exp { template <class T> static T apply(T x) { return math::exp(x); } };
+struct Log { template <class T> static T apply(T x) { return math::log(x); } };
+struct Tanh { template <class T> static T apply(T x) { return math::tanh(x); } };
+struct Sigmoid { template <class T> static T apply(T x) { return math::sigmoid(x); } };
+
+// An input may be the very array that is written: no element depends on another one's result, which `ivdep` says.
+
+template <class Op, class T> void unary_loop(void* out, const void* in, int64_t n) {
+    auto* r = static_cast<decltype(Op::apply(T{}))*>(out);
+    auto* x = static_cast<const T*>(in);
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) r[i] = Op::apply(x[i]);
+}
+
+template <class Op, class T> bool binary_loop(void* out, const void* lhs, const void* rhs, int64_t n, unsigned scalars) {
+    auto* r = static_cast<decltype(Op::apply(T{}, T{}))*>(out);
+    auto* a = static_cast<const T*>(lhs);
+    auto* b = static_cast<const T*>(rhs);
+    if (scalars == 0) {
+#pragma GCC ivdep
+        for (int64_t i = 0; i < n; ++i) r[i] = Op::apply(a[i], b[i]);
+    } else if (scalars == 2) {
+        T y = *b;
+#pragma GCC ivdep
+        for (int64_t i = 0; i < n; ++i) r[i] = Op::apply(a[i], y);
+    } else {
+        T x = *a;
+        int64_t step = scalars == 1;
+#pragma GCC ivdep
+        for (int64_t i = 0; i < n; ++i) r[i] = Op::apply(x, b[step ? i : 0]);
+    }
+    return true;
+}
+
+// Ops that are a call or an integer division for each element: one loop for every form of the inputs.
+template <class Op, class T> bool slow_binary_loop(void* out, const void* lhs, const void* rhs, int64_t n, unsigned scalars) {
+    auto* r = static_cast<T*>(out);
+    auto* a = static_cast<const T*>(lhs);
+    auto* b = static_cast<const T*>(rhs);
+    int64_t step_a = !(scalars & 1), step_b = !(scalars & 2);
+    for (int64_t i = 0; i < n; ++i) r[i] = Op::apply(a[i * step_a], b[i * step_b]);
+    return true;
+}
+
+template <class Op, class T> bool integer_division_loop(void* out, const void* lhs, const void* rhs, int64_t n, unsigned scalars) {
+    auto* r = static_cast<T*>(out);
+    auto* a = static_cast<const T*>(lhs);
+    auto* b = static_cast<const T*>(rhs);
+    int64_t step_a = !(scalars & 1), step_b = !(scalars & 2);
+    bool by_zero = false;
+    for (int64_t i = 0; i < n; ++i) {
+        T divisor = b[i * step_b];
+        by_zero |= divisor == T(0);
+        r[i] = divisor == T(0) ? T(0) : Op::apply(a[i * step_a], divisor);
+    }
+    return !by_zero;
+}
+
+template <class T> void where_loop(void* out, const void* condition, const void* x, const void* y, int64_t n, unsigned scalars) {
+    auto* r = static_cast<T*>(out);
+    auto* c = static_cast<const uint8_t*>(condition);
+    auto* a = static_cast<const T*>(x);
+    auto* b = static_cast<const T*>(y);
+    if (scalars & 1) {  // one condition for all
+        const T* chosen = *c ? a : b;
+        bool single = scalars & (*c ? 2 : 4);
+        T value = *chosen;
+#pragma GCC ivdep
+        for (int64_t i = 0; i < n; ++i) r[i] = single ? value : chosen[i];
+        return;
+    }
+    T va = *a, vb = *b;
+    switch (scalars >> 1) {
+        case 0:
+#pragma GCC ivdep
+            for (int64_t i = 0; i < n; ++i) {
+                T from_a = a[i], from_b = b[i];
+                r[i] = c[i] ? from_a : from_b;
+            }
+            break;
+        case 1:
+#pragma GCC ivdep
+            for (int64_t i = 0; i < n; ++i) {
+                T from_b = b[i];
+                r[i] = c[i] ? va : from_b;
+            }
+            break;
+        case 2:
+#pragma GCC ivdep
+            for (int64_t i = 0; i < n; ++i) {
+                T from_a = a[i];
+                r[i] = c[i] ? from_a : vb;
+            }
+            break;
+        default:
+#pragma GCC ivdep
+            for (int64_t i = 0; i < n; ++i) r[i] = c[i] ? va : vb;
+    }
+}
+
+template <class T> void clamp_loop(void* out, const void* in, const void* low, const void* high, int64_t n) {
+    auto* r = static_cast<T*>(out);
+    auto* x = static_cast<const T*>(in);
+    T lo = *static_cast<const T*>(low), hi = *static_cast<const T*>(high);
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) r[i] = Minimum::apply(Maximum::apply(x[i], lo), hi);
+}
+
+template <class From, class To, bool to_bool> void convert_loop(void* out, const void* in, int64_t n) {
+    auto* r = static_cast<To*>(out);
+    auto* x = static_cast<const From*>(in);
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) r[i] = convert_one<To, to_bool>(x[i]);
+}
+
+void stream_loop(void* out, const void* in, int64_t bytes) {
+    auto* to = static_cast<char*>(out);
+    auto* from = static_cast<const char*>(in);
+#if MT_VECTOR_BYTES == 64
+    for (int64_t i = 0; i < bytes; i += 64)
+        _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i), _mm512_loadu_si512(from + i));
+#elif MT_VECTOR_BYTES == 32
+    for (int64_t i = 0; i < bytes; i += 32)
+        _mm256_stream_si256(reinterpret_cast<__m256i*>(to + i),
+                            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i)));
+#elif defined(__SSE2__)
+    for (int64_t i = 0; i < bytes; i += 16)
+        _mm_stream_si128(reinterpret_cast<__m128i*>(to + i),
+                         _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
+#else
+    __builtin_memcpy(to, from, static_cast<size_t>(bytes));
+#endif
+}
+
+}  // namespace
+
+// Columns: bool, uint8, int32, int64, float32, float64. bool is computed as 0 or 1 in a byte.
+#define MT_FLOATS(L, Op) nullptr, nullptr, nullptr, nullptr, L<Op, float>, L<Op, double>
+#define MT_INTS(L, Op) L<Op, uint8_t>, L<Op, int32_t>, L<Op, int64_t>
+#define MT_NUMBERS(L, Op) nullptr, MT_INTS(L, Op), L<Op, float>, L<Op, double>
+#define MT_ALL(L, Op) L<Op, uint8_t>, MT_INTS(L, Op), L<Op, float>, L<Op, double>
+#define MT_BOOL(L, Op) L<Op, uint8_t>, nullptr, nullptr, nullptr, nullptr, nullptr
+#define MT_CONVERT(From)                                                                                          \
+    {convert_loop<From, uint8_t, true>, convert_loop<From, uint8_t, false>, convert_loop<From, int32_t, false>,   \
+     convert_loop<From, int64_t, false>, convert_loop<From, float, false>, convert_loop<From, double, false>}
+
+extern constinit const ElementwiseTable elementwise_table = {
+    .unary =
+        {
+            {MT_NUMBERS(unary_loop, Neg)},
+            {MT_NUMBERS(unary_loop, Abs)},
+            {MT_NUMBERS(unary_loop, Sign)},
+            {MT_NUMBERS(unary_loop, Square)},
+            {MT_FLOATS(unary_loop, Cube)},
+            {MT_FLOATS(unary_loop, InverseSquare)},
+            {MT_FLOATS(unary_loop, Sqrt)},
+            {MT_FLOATS(unary_loop, Rsqrt)},
+            {MT_FLOATS(unary_loop, Reciprocal)},
+            {MT_FLOATS(unary_loop, Exp)},
+            {MT_FLOATS(unary_loop, Log)},
+            {MT_FLOATS(unary_loop, Tanh)},
+            {MT_FLOATS(unary_loop, Sigmoid)},
+            {MT_NUMBERS(unary_loop, Relu)},
+            {MT_FLOATS(unary_loop, Floor)},
+            {MT_FLOATS(unary_loop, Ceil)},
+            {MT_FLOATS(unary_loop, Trunc)},
+            {MT_FLOATS(unary_loop, Round)},
+            {MT_BOOL(unary_loop, LogicalNot)},
+            {nullptr, MT_INTS(unary_loop, BitwiseNot), nullptr, nullptr},
+            {MT_FLOATS(unary_loop, IsNan)},
+            {MT_FLOATS(unary_loop, IsInf)},
+            {MT_FLOATS(unary_loop, IsFinite)},
+        },
+    .binary =
+        {
+            {binary_loop<BitwiseOr, uint8_t>, MT_INTS(binary_loop, Add), binary_loop<Add, float>, binary_loop<Add, double>},
+            {MT_NUMBERS(binary_loop, Sub)},
+            {binary_loop<BitwiseAnd, uint8_t>, MT_INTS(binary_loop, Mul), binary_loop<Mul, float>, binary_loop<Mul, double>},
+            {MT_FLOATS(binary_loop, Div)},
+            {nullptr, MT_INTS(integer_division_loop, FloorDivide), slow_binary_loop<FloorDivide, float>,
+             slow_binary_loop<FloorDivide, double>},
+            {nullptr, MT_INTS(integer_division_loop, Remainder), slow_binary_loop<Remainder, float>,
+             slow_binary_loop<Remainder, double>},
+            {MT_NUMBERS(slow_binary_loop, Pow)},
+            {MT_ALL(binary_loop, Maximum)},
+            {MT_ALL(binary_loop, Minimum)},
+            {MT_ALL(binary_loop, Eq)},
+            {MT_ALL(binary_loop, Ne)},
+            {MT_ALL(binary_loop, Lt)},
+            {MT_ALL(binary_loop, Le)},
+            {MT_ALL(binary_loop, Gt)},
+            {MT_ALL(binary_loop, Ge)},
+            {MT_BOOL(binary_loop, BitwiseAnd)},
+            {MT_BOOL(binary_loop, BitwiseOr)},
+            {MT_BOOL(binary_loop, BitwiseXor)},
+            {binary_loop<BitwiseAnd, uint8_t>, MT_INTS(binary_loop, BitwiseAnd), nullptr, nullptr},
+            {binary_loop<BitwiseOr, uint8_t>, MT_INTS(binary_loop, BitwiseOr), nullptr, nullptr},
+            {binary_loop<BitwiseXor, uint8_t>, MT_INTS(binary_loop, BitwiseXor), nullptr, nullptr},
+        },
+    .where = {nullptr, where_loop<uint8_t>, nullptr, nullptr, where_loop<uint32_t>, nullptr, nullptr, nullptr,
+              where_loop<uint64_t>},
+    .clamp = {nullptr, clamp_loop<uint8_t>, clamp_loop<int32_t>, clamp_loop<int64_t>, clamp_loop<float>,
+              clamp_loop<double>},
+    .convert = {MT_CONVERT(uint8_t), MT_CONVERT(uint8_t), MT_CONVERT(int32_t), MT_CONVERT(int64_t), MT_CONVERT(float),
+                MT_CONVERT(double)},
+    .stream = stream_loop,
+};
+
+#undef MT_FLOATS
+#undef MT_INTS
+#undef MT_NUMBERS
+#undef MT_ALL
+#undef MT_BOOL
+#undef MT_CONVERT
+
+}  // namespace mt::cpu::MT_ISA_NS

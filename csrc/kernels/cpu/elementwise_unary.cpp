@@ -1,0 +1,81 @@
+// Kernels with one tensor operand.
+#include "dispatch/infer_elementwise.h"
+#include "kernels/cpu/elementwise_kernels.h"
+#include "kernels/cpu/strided_loop.h"
+
+namespace mt::cpu {
+
+void run_unary(UnaryOp op, Call& call) {
+    const Tensor& in = call.in(0);
+    Tensor& out = *call.outputs[0];
+    DType compute = call.compute;
+    DType result = gives_bool(op) ? DType::Bool : compute;
+    UnaryFn fn = elementwise().get(op, compute);
+    if (in.dtype == compute && out.dtype == result && out.numel <= kElementwiseGrain && is_flat(in) && is_flat(out)) {
+        fn(out.data(), in.data(), out.numel);
+        return;
+    }
+    struct Context {
+        UnaryFn fn;
+        int64_t item;
+    } context{fn, static_cast<int64_t>(itemsize(result))};
+    LoopOperand operand = operand_of(in, compute);
+    run_elementwise(
+        operand_of(out, result), &operand, 1,
+        [](void* opaque, void* to, const void* const* from, int64_t n, unsigned scalars) {
+            auto [loop, item] = *static_cast<Context*>(opaque);
+            if (!(scalars & 1)) return loop(to, from[0], n);
+            char value[8];
+            loop(value, from[0], 1);
+            gather_row(value, 0, item, n, to);
+        },
+        &context);
+}
+
+namespace {
+
+template <UnaryOp op> void unary(Call& call) { run_unary(op, call); }
+
+void copy_result(Call& call) { run_copy(call.in(0), *call.outputs[0]); }
+
+// Integers are whole already.
+template <UnaryOp op> void rounding(Call& call) {
+    if (is_floating(call.compute)) run_unary(op, call);
+    else copy_result(call);
+}
+
+void sign(Call& call) {
+    if (call.compute == DType::Bool) copy_result(call);
+    else run_unary(UnaryOp::Sign, call);
+}
+
+void bitwise_not(Call& call) {
+    run_unary(call.compute == DType::Bool ? UnaryOp::LogicalNot : UnaryOp::BitwiseNot, call);
+}
+
+const RegisterNative registered{
+    {"neg", infer_neg, unary<UnaryOp::Neg>},
+    {"abs", infer_abs, unary<UnaryOp::Abs>},
+    {"sign", infer_sign, sign},
+    {"square", infer_square, unary<UnaryOp::Square>},
+    {"exp", infer_float_unary, unary<UnaryOp::Exp>},
+    {"log", infer_float_unary, unary<UnaryOp::Log>},
+    {"sqrt", infer_float_unary, unary<UnaryOp::Sqrt>},
+    {"rsqrt", infer_float_unary, unary<UnaryOp::Rsqrt>},
+    {"reciprocal", infer_float_unary, unary<UnaryOp::Reciprocal>},
+    {"tanh", infer_float_unary, unary<UnaryOp::Tanh>},
+    {"sigmoid", infer_float_unary, unary<UnaryOp::Sigmoid>},
+    {"relu", infer_relu, unary<UnaryOp::Relu>},
+    {"floor", infer_rounding, rounding<UnaryOp::Floor>},
+    {"ceil", infer_rounding, rounding<UnaryOp::Ceil>},
+    {"trunc", infer_rounding, rounding<UnaryOp::Trunc>},
+    {"round", infer_rounding, rounding<UnaryOp::Round>},
+    {"logical_not", infer_logical_not, unary<UnaryOp::LogicalNot>},
+    {"bitwise_not", infer_bitwise_not, bitwise_not},
+    {"isnan", infer_float_test, unary<UnaryOp::IsNan>},
+    {"isinf", infer_float_test, unary<UnaryOp::IsInf>},
+    {"isfinite", infer_float_test, unary<UnaryOp::IsFinite>},
+};
+
+}  // namespace
+}  // namespace mt::cpu
