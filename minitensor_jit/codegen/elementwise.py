@@ -1,0 +1,310 @@
+"""The elementwise opcodes: operand values in, result value out, one instruction sequence for scalars and vectors.
+
+Everything here is exact (IEEE-754, or as `docs/numerics.md` says) except the functions of `math.py`, which are defined there
+operation by operation. Nothing may trap or be undefined for any operand, since masked lanes hold arbitrary values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ..ir.decision import Decision
+from ..ir.module import Instruction
+from ..ir.shape import DTYPES
+from . import math
+from .llvm import I64, Builder, Value, constant, vector
+from .types import REGISTER, register_type
+
+__all__ = ["ELEMENTWISE", "combine", "convert", "supports"]
+
+Rule = Callable[[Builder, Instruction, Sequence[Value]], Value]
+
+
+def _kind(i: Instruction) -> str:
+    """The kind of the first operand's elements: 'b', 'i', 'u' or 'f'."""
+    return DTYPES[i.operands[0].dtype].kind
+
+
+def _const(like: Value, value: float | int) -> Value:
+    return constant(like.type, value)
+
+
+# ---- one operand
+
+
+def _abs(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
+    a = x[0]
+    if _kind(i) == "f":
+        return b.intrinsic("llvm.fabs", a)
+    if _kind(i) == "u":
+        return a
+    return b.select(b.icmp_signed("<", a, _const(a, 0)), b.neg(a), a)
+
+
+def _negate(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
+    return b.fneg(x[0]) if _kind(i) == "f" else b.neg(x[0])
+
+
+def _sign(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
+    a = x[0]
+    zero = _const(a, 0)
+    if _kind(i) == "f":
+        # A zero keeps its sign, a NaN stays.
+        keep = b.fcmp_unordered("==", a, zero)
+        return b.select(keep, a, b.intrinsic("llvm.copysign", _const(a, 1.0), a))
+    one = _const(a, 1)
+    if _kind(i) == "u":
+        return b.select(b.icmp_unsigned("==", a, zero), zero, one)
+    return b.select(b.icmp_signed("<", a, zero), _const(a, -1), b.select(b.icmp_signed(">", a, zero), one, zero))
+
+
+def _float_intrinsic(name: str) -> Rule:
+    return lambda b, i, x: b.intrinsic(name, x[0])
+
+
+def _is_finite(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
+    return b.fcmp_ordered("<", b.intrinsic("llvm.fabs", x[0]), _const(x[0], float("inf")))
+
+
+def _rsqrt(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
+    return b.fdiv(_const(x[0], 1.0), b.intrinsic("llvm.sqrt", x[0]))
+
+
+def _math(function: Callable[[Builder, Value], Value]) -> Rule:
+    return lambda b, i, x: function(b, x[0])
+
+
+def _bitcast(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
+    return b.bitcast(x[0], register_type(i.dtype, x[0].lanes))
+
+
+def convert(b: Builder, x: Value, source: str, target: str) -> Value:
+    """The value in another dtype, with the conversions of `docs/numerics.md`."""
+    if source == target:
+        return x
+    from_kind, to_kind = DTYPES[source].kind, DTYPES[target].kind
+    type_ = register_type(target, x.lanes)
+    if to_kind == "b":
+        if from_kind == "f":
+            return b.fcmp_unordered("!=", x, _const(x, 0))
+        return b.icmp_unsigned("!=", x, _const(x, 0))
+    if from_kind == "f":
+        if to_kind == "f":
+            return b.fpext(x, type_) if target == "f64" else b.fptrunc(x, type_)
+        return _float_to_int(b, x, target)
+    if to_kind == "f":
+        return b.sitofp(x, type_) if from_kind == "i" else b.uitofp(x, type_)
+    have = 1 if from_kind == "b" else 8 * DTYPES[source].itemsize
+    want = 8 * DTYPES[target].itemsize
+    if want == have:
+        return x
+    if want < have:
+        return b.trunc(x, type_)
+    return b.sext(x, type_) if from_kind == "i" else b.zext(x, type_)
+
+
+def _float_to_int(b: Builder, x: Value, target: str) -> Value:
+    if target == "u64":
+        # The upper half does not fit int64: shift it down and set the top bit afterwards.
+        half = _const(x, 2.0**63)
+        high = b.fcmp_ordered(">=", x, half)
+        low = _truncate(b, b.select(high, b.fsub(x, half), x), 64)
+        return b.select(high, b.xor(low, constant(low.type, -(2**63))), low)
+    if target == "s32":
+        return _truncate(b, x, 32)
+    wide = _truncate(b, x, 64)
+    return wide if target == "s64" else b.trunc(wide, register_type(target, x.lanes))
+
+
+def _truncate(b: Builder, x: Value, bits: int) -> Value:
+    """Truncation to int32 or int64; the smallest integer for NaN and for what does not fit."""
+    type_ = register_type(f"s{bits}", x.lanes)
+    limit = 2.0 ** (bits - 1)
+    # The limits are exact in both float types. Values in (-limit - 1, -limit) truncate to the smallest integer anyway.
+    fits = b.and_(b.fcmp_ordered(">=", x, _const(x, -limit)), b.fcmp_ordered("<", x, _const(x, limit)))
+    whole = b.fptosi(b.select(fits, x, _const(x, 0)), type_)
+    return b.select(fits, whole, constant(type_, -(2 ** (bits - 1))))
+
+
+# ---- two operands
+
+
+def _arithmetic(float_op: str, int_op: str, pred_op: str = "") -> Rule:
+    def rule(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
+        kind = _kind(i)
+        name = float_op if kind == "f" else pred_op if kind == "b" else int_op
+        return getattr(b, name)(x[0], x[1])  # type: ignore[no-any-return]
+
+    return rule
+
+
+def _int_divisor(b: Builder, x: Value, y: Value, signed: bool) -> tuple[Value, Value, Value | None]:
+    """A divisor that can't trap, whether the true one is zero, and whether the quotient overflows."""
+    zero = b.icmp_unsigned("==", y, _const(y, 0))
+    if not signed:
+        return b.select(zero, _const(y, 1), y), zero, None
+    minus = b.icmp_unsigned("==", y, _const(y, -1))
+    return b.select(b.or_(zero, minus), _const(y, 1), y), zero, minus
+
+
+def _divide(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
+    a, d = x
+    if _kind(i) == "f":
+        return b.fdiv(a, d)
+    signed = _kind(i) == "i"
+    safe, zero, minus = _int_divisor(b, a, d, signed)
+    quotient = b.sdiv(a, safe) if signed else b.udiv(a, safe)
+    if minus is not None:
+        quotient = b.select(minus, b.neg(a), quotient)
+    return b.select(zero, _const(a, -1), quotient)
+
+
+def _remainder(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
+    a, d = x
+    if _kind(i) == "f":
+        return b.frem(a, d)
+    signed = _kind(i) == "i"
+    safe, zero, minus = _int_divisor(b, a, d, signed)
+    rest = b.srem(a, safe) if signed else b.urem(a, safe)
+    if minus is not None:
+        rest = b.select(minus, _const(a, 0), rest)
+    return b.select(zero, a, rest)
+
+
+def _extreme(name: str) -> Rule:
+    def rule(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
+        kind = _kind(i)
+        if kind == "f":
+            return b.intrinsic(f"llvm.{name}imum", x[0], x[1])
+        if kind == "b":
+            return b.or_(x[0], x[1]) if name == "max" else b.and_(x[0], x[1])
+        return b.intrinsic(f"llvm.{'s' if kind == 'i' else 'u'}{name}", x[0], x[1])
+
+    return rule
+
+
+_maximum, _minimum = _extreme("max"), _extreme("min")
+
+
+def _shift(name: str) -> Rule:
+    def rule(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
+        a, by = x
+        bits = 8 * DTYPES[i.dtype].itemsize
+        over = b.icmp_unsigned(">=", by, _const(by, bits))
+        if name == "ashr":
+            return b.ashr(a, b.select(over, _const(by, bits - 1), by))
+        shifted = getattr(b, name)(a, b.select(over, _const(by, 0), by))
+        return b.select(over, _const(a, 0), shifted)
+
+    return rule
+
+
+_DIRECTIONS: Final = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
+
+
+def _compare(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
+    op = _DIRECTIONS[i.attrs["direction"]]
+    kind = _kind(i)
+    if kind == "f":
+        return b.fcmp_unordered(op, *x) if op == "!=" else b.fcmp_ordered(op, *x)
+    return b.icmp_signed(op, *x) if kind == "i" else b.icmp_unsigned(op, *x)
+
+
+# ---- three operands
+
+
+def _select(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
+    return b.select(*x)
+
+
+def _clamp(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
+    return _minimum(b, i, [_maximum(b, i, x[:2]), x[2]])
+
+
+ELEMENTWISE: Final[dict[str, Rule]] = {
+    "abs": _abs,
+    "negate": _negate,
+    "sign": _sign,
+    "not": lambda b, i, x: b.not_(x[0]),
+    "floor": _float_intrinsic("llvm.floor"),
+    "ceil": _float_intrinsic("llvm.ceil"),
+    "round-nearest-even": _float_intrinsic("llvm.roundeven"),
+    "round-nearest-afz": _float_intrinsic("llvm.round"),
+    "is-finite": _is_finite,
+    "sqrt": _float_intrinsic("llvm.sqrt"),
+    "rsqrt": _rsqrt,
+    "exponential": _math(math.exp),
+    "exponential-minus-one": _math(math.expm1),
+    "log": _math(math.log),
+    "log-plus-one": _math(math.log1p),
+    "tanh": _math(math.tanh),
+    "logistic": _math(math.sigmoid),
+    "popcnt": _float_intrinsic("llvm.ctpop"),
+    "copy": lambda b, i, x: x[0],
+    "convert": lambda b, i, x: convert(b, x[0], i.operands[0].dtype, i.dtype),
+    "bitcast-convert": _bitcast,
+    "add": _arithmetic("fadd", "add", "or_"),
+    "subtract": _arithmetic("fsub", "sub"),
+    "multiply": _arithmetic("fmul", "mul", "and_"),
+    "divide": _divide,
+    "remainder": _remainder,
+    "maximum": _maximum,
+    "minimum": _minimum,
+    "and": lambda b, i, x: b.and_(x[0], x[1]),
+    "or": lambda b, i, x: b.or_(x[0], x[1]),
+    "xor": lambda b, i, x: b.xor(x[0], x[1]),
+    "shift-left": _shift("shl"),
+    "shift-right-logical": _shift("lshr"),
+    "shift-right-arithmetic": _shift("ashr"),
+    "compare": _compare,
+    "select": _select,
+    "clamp": _clamp,
+}
+
+# Relative cost of one element, for the choice of unrolling and of work per thread; 1 where not listed.
+COST: Final[dict[str, int]] = {
+    "exponential": 14,
+    "exponential-minus-one": 18,
+    "log": 18,
+    "log-plus-one": 24,
+    "tanh": 24,
+    "logistic": 22,
+    "divide": 6,
+    "remainder": 40,
+    "sqrt": 8,
+    "rsqrt": 12,
+}
+
+
+def supports(i: Instruction) -> Decision:
+    """Whether an elementwise instruction has code here."""
+    if i.opcode not in ELEMENTWISE:
+        return Decision.refuse("no code for this opcode yet")
+    for o in (*i.operands, i):
+        if o.dtype not in REGISTER:
+            return Decision.refuse(f"no code for {o.dtype}")
+    return Decision.allow()
+
+
+def combine(b: Builder, kind: str, dtype: str, x: Value, y: Value) -> Value:
+    """One step of a reduction of this kind (an opcode's name)."""
+    element = DTYPES[dtype].kind
+    if kind == "add":
+        return b.fadd(x, y) if element == "f" else b.or_(x, y) if element == "b" else b.add(x, y)
+    if kind == "multiply":
+        return b.fmul(x, y) if element == "f" else b.and_(x, y) if element == "b" else b.mul(x, y)
+    if kind in ("and", "or", "xor"):
+        return {"and": b.and_, "or": b.or_, "xor": b.xor}[kind](x, y)
+    name = kind[:3]
+    if element == "f":
+        return b.intrinsic(f"llvm.{name}imum", x, y)
+    if element == "b":
+        return b.or_(x, y) if name == "max" else b.and_(x, y)
+    return b.intrinsic(f"llvm.{'s' if element == 'i' else 'u'}{name}", x, y)
+
+
+def lane_numbers(lanes: int, bits: int = 64) -> Value:
+    """The vector 0, 1, 2, ..."""
+    type_ = vector(I64 if bits == 64 else REGISTER["s32"], lanes)
+    return constant(type_, list(range(lanes)))

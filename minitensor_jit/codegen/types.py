@@ -1,0 +1,38 @@
+"""How element types live in registers and in memory."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from .llvm import F32, F64, I1, I8, I16, I32, I64, Type, Value, constant, vector
+
+__all__ = ["MEMORY", "REGISTER", "dtype_constant", "register_type"]
+
+# A pred is one bit in a register and one byte, 0 or 1, in memory.
+REGISTER: Final[dict[str, Type]] = {
+    "pred": I1,
+    "s8": I8,
+    "u8": I8,
+    "s16": I16,
+    "u16": I16,
+    "s32": I32,
+    "u32": I32,
+    "s64": I64,
+    "u64": I64,
+    "f32": F32,
+    "f64": F64,
+}
+MEMORY: Final[dict[str, Type]] = {**REGISTER, "pred": I8}
+
+
+def register_type(dtype: str, lanes: int = 1) -> Type:
+    """The LLVM type of a value of this dtype in `lanes` lanes."""
+    return vector(REGISTER[dtype], lanes)
+
+
+def dtype_constant(dtype: str, value: object, lanes: int = 1) -> Value:
+    """A constant of this dtype; NumPy and Python numbers alike."""
+    number = value.item() if isinstance(value, (np.generic, np.ndarray)) else value
+    return constant(register_type(dtype, lanes), number)
