@@ -78,34 +78,33 @@ class Chain:
     def minitensor():
         import minitensor as mt
 
-        f = mt.function(lambda x, y: _chain(x, y, mt.tanh, mt.sigmoid, mt.relu), jit_compile=True)
+        f = mt.function(lambda x: _chain(x, mt.tanh, mt.sigmoid, mt.relu), jit_compile=True)
         mt.manual_seed(0)
-        return Snippet("f(x, y)", f=f, x=mt.rand(CHAIN_N), y=mt.rand(CHAIN_N))
+        return Snippet("f(x)", f=f, x=mt.rand(CHAIN_N))
 
     @staticmethod
     def torch():
         import torch
 
-        f = torch.compile(lambda x, y: _chain(x, y, torch.tanh, torch.sigmoid, torch.relu))
-        x, y = torch.rand(2, CHAIN_N)
-        return Snippet("f(x, y)", f=f, x=x, y=y)
+        f = torch.compile(lambda x: _chain(x, torch.tanh, torch.sigmoid, torch.relu))
+        return Snippet("f(x)", f=f, x=torch.rand(CHAIN_N))
 
     @staticmethod
     def jax():
         import jax
         import numpy as np
 
-        f = jax.jit(lambda x, y: _chain(x, y, jax.numpy.tanh, jax.nn.sigmoid, jax.nn.relu))
-        x, y = (jax.numpy.asarray(a) for a in np.random.default_rng(0).random((2, CHAIN_N), np.float32))
-        return Snippet("f(x, y).block_until_ready()", f=f, x=x, y=y)
+        f = jax.jit(lambda x: _chain(x, jax.numpy.tanh, jax.nn.sigmoid, jax.nn.relu))
+        x = jax.numpy.asarray(np.random.default_rng(0).random(CHAIN_N, np.float32))
+        return Snippet("f(x).block_until_ready()", f=f, x=x)
 
 
-def _chain(x, y, tanh, sigmoid, relu):
-    t = x * y
+def _chain(x, tanh, sigmoid, relu):
+    t = x * 2.0
     t = t + x
     t = tanh(t)
-    t = t * 2.0
-    t = t - y
+    t = t * 3.0
+    t = t - x
     t = sigmoid(t)
     t = t * x
     t = t + 0.5

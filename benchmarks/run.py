@@ -28,6 +28,8 @@ THREAD_VARIABLES = (
     "OPENBLAS_NUM_THREADS",
     "NUMBA_NUM_THREADS",
 )
+# torch.compile would leave a pool of compilers behind.
+OTHER_VARIABLES = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
 
 
 def parse_args(argv: list[str] | None) -> argparse.Namespace:
@@ -80,7 +82,7 @@ def main(argv: list[str] | None = None) -> int:
 
     cpus = sorted(os.sched_getaffinity(0))[:THREADS]
     os.sched_setaffinity(0, cpus)
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(THREADS)))
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(THREADS)) | OTHER_VARIABLES)
     command = f"python -m benchmarks.run {shlex.join(sys.argv[1:] if argv is None else argv)}".strip()
     about = report.header(command, cpus)
     for key, value in about.items():

@@ -10,7 +10,6 @@ import contextlib
 import gc
 import math
 import multiprocessing
-import os
 import traceback
 from multiprocessing.connection import Connection
 from typing import Any
@@ -65,8 +64,7 @@ def _serve(pipe: Connection) -> None:
     while True:
         order, *args = pipe.recv()
         if order == "quit":
-            # Past the finalisers of foreign thread pools.
-            os._exit(0)
+            return
         try:
             if order == "prepare":
                 case, name, min_time = args

@@ -1,0 +1,85 @@
+"""The benchmark suite's own machinery: what it times, and when a goal is met."""
+
+import contextlib
+import json
+
+import pytest
+
+from benchmarks import report, run
+from benchmarks.case import OURS, Goal, Script, Snippet, at_least, at_most, load_cases, within
+
+
+def test_snippet_runs_as_often_as_asked():
+    log = []
+    snippet = Snippet("log.append(x)", setup="x = 1", log=log)
+    assert snippet.seconds(5) > 0
+    assert log == [1] * 5
+
+
+def test_snippet_in_batches():
+    log = []
+
+    @contextlib.contextmanager
+    def around():
+        log.append("(")
+        yield
+        log.append(")")
+
+    Snippet("log.append('.')", around=around, batch=2, log=log).seconds(5)
+    assert "".join(log) == "(..)(..)(.)"
+
+
+def test_script_prints_its_own_time():
+    assert Script("print(0.25)").seconds(2) == 0.5
+
+
+def test_goals():
+    medians = {OURS: 1.0, "peer": 4.0}
+    assert at_most(0.25, "peer").met(medians)
+    assert not at_most(0.2, "peer").met(medians)
+    assert at_least(4.0, "peer").met(medians)
+    assert not at_least(4.1, "peer").met(medians)
+    assert within(1.0).met(medians)
+    assert not within(0.5).met(medians)
+    # What can't be told is neither met nor missed.
+    assert at_most(1.0, "peer").met({OURS: 1.0}) is None
+    assert within(1.0).met({"peer": 1.0}) is None
+    assert Goal(peer="peer").met(medians) is None
+
+
+def test_every_case_has_ours_and_its_goals_name_contenders():
+    cases = load_cases()
+    assert len(cases) > 10
+    for case in cases.values():
+        assert OURS in case.contenders
+        assert all(goal.peer is None or goal.peer in case.contenders for goal in case.goals)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(1.5, "1.5 s"), (0.0234, "23.4 ms"), (1e-6, "1 us"), (2.5e-7, "250 ns"), (3e-9, "3 ns"), (1234.0, "1234 s")],
+)
+def test_durations(seconds, text):
+    assert report.duration(seconds) == text
+
+
+def test_run_writes_only_on_request(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.sched_setaffinity", lambda pid, cpus: None)
+    for name in (*run.THREAD_VARIABLES, *run.OTHER_VARIABLES):
+        monkeypatch.setenv(name, "2")  # undone at the end, whatever run sets
+    path = tmp_path / "figures.json"
+    status = run.main(["--filter", "^eager_add$", "--rounds", "2", "--min-time", "0.01", "--json", str(path)])
+    assert status in (0, 1)  # a goal may be missed on a busy machine
+    text = capsys.readouterr().out
+    assert "machine:" in text
+    assert "eager_add: a + b on one element" in text
+    (result,) = json.loads(path.read_text())["results"]
+    assert len(result["seconds"]["numpy"]) == 2
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_no_such_case(capsys):
+    assert run.main(["--filter", "nothing"]) == 2
+    assert "eager_add" in capsys.readouterr().out
+    assert run.main(["--list"]) == 0
