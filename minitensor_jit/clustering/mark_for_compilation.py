@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from minitensor_jit.clustering.contraction import ContractedGraph
-from minitensor_jit.clustering.graph import CLUSTER_ATTRIBUTE, Graph, Node, value_text
+from minitensor_jit.clustering.graph import CLUSTER_ATTRIBUTE, Graph, Node
 from minitensor_jit.clustering.verdict import Reason, Verdict
 from minitensor_jit.errors import InvalidArgumentError
 from minitensor_jit.flags import JitOptions
@@ -218,7 +218,7 @@ def _too_small(places: list[int], nodes: list[Node], contracted: ContractedGraph
     if blocker is not None:
         node = nodes[blocker]
         where = f" at {node.source}" if node.source is not None else ""
-        return Verdict(reason=Reason.CYCLE, detail=f"{value_text((node.id, 0))} = {node.op}{where}")
+        return Verdict(reason=Reason.CYCLE, detail=f"{node.op}{where}")
     if any(place in refusals.size for place in places):
         return Verdict(reason=Reason.SIZE_LIMIT, detail=count)
     return Verdict(reason=Reason.TOO_SMALL, detail=count)

@@ -52,12 +52,12 @@ class Reason(enum.Enum):
     TRIVIAL = (
         "trivial",
         "it computes nothing, and no cluster next to it can take it in",
-        "nothing: a view costs no time",
+        "",
     )
     DECLUSTERED = (
         "declustered",
         "it is a view of the cluster's input that only ops outside the cluster use",
-        "nothing: a view costs no time",
+        "",
     )
     FUEL = (
         "fuel",

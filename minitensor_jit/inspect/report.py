@@ -1,7 +1,7 @@
 """The account of what the compiler did: every op is in exactly one of "compiled" or "eager, because".
 
-Whoever records, compiles and runs tells the `Report` so by its `record_` methods, which only count; `text` and `to_json` put it in
-order. What recurs is one line with a count, so the account of a training loop is as long as its body.
+Whoever records, compiles and runs tells the `Report` so by its `record_` methods, which only count; `text` and `to_json`
+put it in order. What recurs is one line with a count, so the account of a training loop is as long as its body.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from minitensor_jit.clustering.graph import Graph, Source
 from minitensor_jit.clustering.pipeline import ClusteringResult
-from minitensor_jit.clustering.verdict import Reason, Verdict
+from minitensor_jit.clustering.verdict import Verdict
 
 _FALLBACK_FIX = "run with --dump_to=DIR, and report the defect with what is in the folder"
 
@@ -138,10 +138,10 @@ class Report:
         account = Account(traces=len(self._traces))
         clusters: dict[frozenset[tuple[tuple[str, Source | None], int]], ClusterAccount] = {}
         compiles: Counter[str] = Counter()
-        milliseconds: Counter[str] = Counter()
+        milliseconds: dict[str, float] = {}
         for (cluster, _), times in self._compiles.items():
             compiles[cluster] += len(times)
-            milliseconds[cluster] += sum(times)  # type: ignore[assignment]
+            milliseconds[cluster] = milliseconds.get(cluster, 0.0) + sum(times)
         for trace in self._traces:
             account.runs += trace.runs
             account.total += trace.size * trace.runs
@@ -158,7 +158,7 @@ class Report:
                 entry.names.append(name)
                 entry.runs += trace.runs
                 entry.compiles += compiles[name]
-                entry.milliseconds += milliseconds[name]
+                entry.milliseconds += milliseconds.get(name, 0.0)
                 entry.hits += self._hits[name] + max(0, trace.runs - 1)
         account.clusters = sorted(clusters.values(), key=lambda entry: (-entry.ops.total() * entry.runs, entry.names))
         return account
@@ -204,11 +204,13 @@ class Report:
             }
 
     def text(self, root: str | None = None, limit: int = 24) -> str:
-        """Return the account for people: files are named relative to `root` (the working directory), lists cut at `limit` lines."""
+        """Return the account for people.
+
+        Files are named relative to `root`, by default the working directory; lists are cut at `limit` lines.
+        """
+        root = os.getcwd() if root is None else root
         with self._lock:
-            return _Page(
-                self._account(), self._flushes, self._compiles, os.getcwd() if root is None else root, limit
-            ).text()
+            return _Page(self._account(), self._flushes, self._compiles, root, limit).text()
 
 
 def _place(source: Source | None) -> dict[str, Any]:
@@ -309,7 +311,7 @@ class _Page:
         prefix = self._root.rstrip(os.sep) + os.sep
         return f"{source.file.removeprefix(prefix)}:{source.line}"
 
-    def _table(self, rows: list[tuple[str, ...]] | list[tuple[str, str]], indent: str) -> list[str]:
+    def _table(self, rows: Sequence[tuple[str, ...]], indent: str) -> list[str]:
         shown = rows[: self._limit]
         widths = [max(len(row[column]) for row in shown) for column in range(len(shown[0]) - 1)] if shown else []
         lines = []
