@@ -1,0 +1,378 @@
+#include "autograd/engine.h"
+
+#include <algorithm>
+#include <queue>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "core/error.h"
+#include "dispatch/python.h"
+
+namespace mt {
+
+void (*grad_stored_hook)(Tensor&) = nullptr;
+
+namespace {
+
+using Gradients = std::vector<Ref<Tensor>>;
+
+class GradMode {
+public:
+    explicit GradMode(bool enabled) : previous_(grad_enabled) { grad_enabled = enabled; }
+    ~GradMode() { grad_enabled = previous_; }
+
+private:
+    bool previous_;
+};
+
+class SourceScope {
+public:
+    explicit SourceScope(const SourceRef& source) : previous_(source_override) {
+        if (source.code) source_override = &source;
+    }
+    ~SourceScope() { source_override = previous_; }
+
+private:
+    const SourceRef* previous_;
+};
+
+const OpDef& op_named(const char* name) {
+    OpDef* op = find_op(name);
+    if (!op) fail(std::string("op '") + name + "' is not defined");
+    return *op;
+}
+
+Value bool_value(bool b) {
+    Value v;
+    v.tag = Value::Bool;
+    v.i = b;
+    return v;
+}
+
+Value dtype_value(DType dtype) {
+    Value v;
+    v.tag = Value::Type;
+    v.dtype = dtype;
+    return v;
+}
+
+Ref<Tensor> full_of(const OperandMeta& meta, int64_t value) {
+    Value device;
+    device.tag = Value::Dev;
+    return call_op(op_named("full"), {}, {value_of(meta.sizes), value_of(value), dtype_value(meta.dtype), device});
+}
+
+void accumulate(Ref<Tensor>& into, Ref<Tensor> gradient) {
+    if (!into)
+        into = std::move(gradient);
+    else
+        into = call_op(op_named("add"), {into.get(), gradient.get()});
+}
+
+Ref<Tensor> tensor_from(PyObject* object, const GradNode& node, size_t position) {
+    if (object == Py_None) return {};
+    Tensor* t = unwrap_hook(object);
+    if (!t)
+        fail_type("the gradient of operand " + std::to_string(position) + " of '" + (node.op ? node.op->name : "function") +
+                  "' must be a Tensor or None, got " + Py_TYPE(object)->tp_name);
+    return Ref<Tensor>::borrow(t);
+}
+
+// What Python's formula (or a custom function's backward) returned: one tensor, None, or a tuple of these.
+Gradients collect(PyObject* returned, const GradNode& node, size_t expected) {
+    Gradients result(expected);
+    if (PyTuple_Check(returned) || PyList_Check(returned)) {
+        PyRef sequence(PySequence_Fast(returned, "gradients"));
+        auto count = static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.get()));
+        if (count < expected)
+            fail("'" + (node.op ? node.op->name : std::string("function")) + "' returned an incorrect number of gradients (expected " +
+                 std::to_string(expected) + ", got " + std::to_string(count) + ")");
+        for (size_t i = 0; i < expected; ++i)
+            result[i] = tensor_from(PySequence_Fast_GET_ITEM(sequence.get(), static_cast<Py_ssize_t>(i)), node, i);
+    } else {
+        if (expected) result[0] = tensor_from(returned, node, 0);
+    }
+    return result;
+}
+
+// A tensor that has only a shape and a dtype, for formulas that read no values.
+Ref<Tensor> shape_only(const OperandMeta& meta) {
+    static Ref<Storage> nothing = Storage::unbacked(0, Device{DeviceType::Meta, -1});
+    return Tensor::make(nothing, meta.dtype, meta.sizes, contiguous_strides(meta.sizes), 0);
+}
+
+Gradients apply_op(GradNode& node, Gradients& gradients) {
+    if (node.released)
+        fail("Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+             "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
+             "Specify retain_graph=True if you need to backward through the graph a second time (op '" + node.op->name + "').");
+    const OpDef& op = *node.op;
+    std::vector<PyRef> arguments;
+    if (node.result_meta.size() == 1) {
+        arguments.emplace_back(wrap_hook(gradients[0]));
+    } else {
+        PyRef tuple(PyTuple_New(static_cast<Py_ssize_t>(node.result_meta.size())));
+        for (size_t i = 0; i < node.result_meta.size(); ++i)
+            PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), wrap_hook(gradients[i]));
+        arguments.push_back(std::move(tuple));
+    }
+    arguments.emplace_back(op.vjp_saves_out ? wrap_hook(unpack(node, node.output)) : Py_NewRef(Py_None));
+    size_t n = node.operand_kind.size();
+    bool list = op.args.size() && op.args[0].type == ArgType::TensorList;
+    PyRef operand_list(list ? PyList_New(0) : nullptr);
+    for (size_t i = 0; i < n; ++i) {
+        PyRef value;
+        if (node.operand_kind[i] == 1) value = PyRef(scalar_to_python(node.scalars[i]));
+        else if (node.operand_kind[i] == 2) value = PyRef::borrow(Py_None);
+        else if (node.saved[i].tensor) value = PyRef(wrap_hook(unpack(node, node.saved[i])));
+        else value = PyRef(wrap_hook(shape_only(node.operand_meta[i])));
+        if (!value) fail_python();
+        if (list) PyList_Append(operand_list.get(), value.get());
+        else arguments.push_back(std::move(value));
+    }
+    if (list) arguments.push_back(std::move(operand_list));
+    for (const Value& param : node.params) arguments.emplace_back(value_to_python_hook(param));
+    std::vector<PyObject*> raw;
+    for (PyRef& argument : arguments) raw.push_back(argument.get());
+    SourceScope source(node.source);
+    PyRef returned(PyObject_Vectorcall(op.vjp, raw.data(), raw.size(), nullptr));
+    if (!returned) fail_python();
+    Gradients result = collect(returned.get(), node, n);
+    for (size_t i = 0; i < n; ++i) {
+        if (!result[i]) continue;
+        if (!node.edges[i].node)
+            result[i].reset();
+        else
+            result[i] = reduce_to_operand(std::move(result[i]), node.operand_meta[i]);
+    }
+    return result;
+}
+
+Gradients apply_copy_slices(GradNode& node, Gradients& gradients) {
+    const OpDef &clone = op_named("clone"), &as_strided = op_named("as_strided"), &copy = op_named("copy"), &fill = op_named("fill");
+    Ref<Tensor> base_gradient = call_op(clone, {gradients[0].get()});
+    auto region_of = [&](Tensor& t) {
+        return call_op(as_strided, {&t}, {value_of(node.view_sizes), value_of(node.view_strides), value_of(node.view_offset)});
+    };
+    Ref<Tensor> region = region_of(*base_gradient);
+    Gradients inner_gradients{call_op(clone, {region.get()})};
+    Gradients inner = apply_op(*node.inner, inner_gradients);
+    Operand destination, source;
+    destination.tensor = region.get();
+    if (!inner.empty() && inner[0]) {
+        source.tensor = inner[0].get();
+        call_op_inplace(copy, *region, {destination, source});
+    } else {
+        call_op_inplace(fill, *region, {destination}, {value_of(int64_t{0})});
+    }
+    Gradients result{std::move(base_gradient)};
+    for (size_t i = 1; i < inner.size(); ++i) result.push_back(std::move(inner[i]));
+    return result;
+}
+
+Gradients apply_python(GradNode& node, Gradients& gradients) {
+    PyRef tuple(PyTuple_New(static_cast<Py_ssize_t>(gradients.size())));
+    for (size_t i = 0; i < gradients.size(); ++i) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), wrap_hook(gradients[i]));
+    PyRef returned(PyObject_Call(node.callable, tuple.get(), nullptr));
+    if (!returned) fail_python();
+    Gradients result = collect(returned.get(), node, node.edges.size());
+    return result;
+}
+
+void store_gradient(GradNode& node, Ref<Tensor> gradient, bool create_graph) {
+    Tensor* leaf = node.leaf;
+    if (!leaf) return;
+    AutogradMeta& meta = autograd_meta(*leaf);
+    if (!meta.grad) {
+        // The engine's own tensor is handed over unless somebody else holds its storage.
+        bool mine = gradient->storage->refcount == 1 && gradient->refcount == 1 && gradient->contiguous();
+        meta.grad = create_graph ? gradient : mine ? detach(*gradient) : call_op(op_named("clone"), {gradient.get()});
+    } else if (create_graph) {
+        meta.grad = call_op(op_named("add"), {meta.grad.get(), gradient.get()});
+    } else {
+        Operand self, other;
+        self.tensor = meta.grad.get();
+        other.tensor = gradient.get();
+        call_op_inplace(op_named("add"), *meta.grad, {self, other});
+    }
+    if (grad_stored_hook) grad_stored_hook(*leaf);
+}
+
+void release(GradNode& node) {
+    node.released = true;
+    node.saved.clear();
+    node.saved.resize(node.operand_kind.size());
+    node.output = {};
+    if (node.inner) release(*node.inner);
+}
+
+
+class Run {
+public:
+    Run(const std::vector<Tensor*>& inputs, const BackwardOptions& options) : options_(options) {
+        for (size_t i = 0; i < inputs.size(); ++i) {
+            Edge edge = grad_edge(*inputs[i]);
+            if (!edge.node) fail("One of the differentiated Tensors does not require grad");
+            captures_[edge.node.get()].push_back({edge.index, i});
+        }
+        captured_.resize(inputs.size());
+    }
+
+    void seed(const Edge& edge, Ref<Tensor> gradient) {
+        roots_.push_back(edge.node);
+        deliver(edge, std::move(gradient));
+    }
+
+    Gradients run() {
+        count_dependencies();
+        std::unordered_set<GradNode*> queued;
+        for (auto& root : roots_)
+            if (dependencies_[root.get()] == 0 && queued.insert(root.get()).second) ready_.push(root);
+        while (!ready_.empty()) {
+            Ref<GradNode> node = ready_.top();
+            ready_.pop();
+            step(*node);
+        }
+        return std::move(captured_);
+    }
+
+private:
+    struct Later {
+        bool operator()(const Ref<GradNode>& a, const Ref<GradNode>& b) const { return a->sequence < b->sequence; }
+    };
+
+    void deliver(const Edge& edge, Ref<Tensor> gradient) {
+        Gradients& slots = buffers_[edge.node.get()];
+        slots.resize(std::max<size_t>(slots.size(), edge.node->result_meta.size()));
+        accumulate(slots[edge.index], std::move(gradient));
+    }
+
+    void count_dependencies() {
+        // Depth first, without recursion; with captures only the nodes on a path to one are of use.
+        std::vector<std::pair<GradNode*, size_t>> stack;
+        std::unordered_set<GradNode*> seen;
+        for (auto& root : roots_) {
+            if (!seen.insert(root.get()).second) continue;
+            stack.push_back({root.get(), 0});
+            while (!stack.empty()) {
+                auto& [node, next] = stack.back();
+                if (next < node->edges.size()) {
+                    GradNode* child = node->edges[next++].node.get();
+                    if (child && seen.insert(child).second) stack.push_back({child, 0});
+                } else {
+                    bool of_use = captures_.empty() ? true : captures_.contains(node);
+                    for (const Edge& edge : node->edges) {
+                        if (!edge.node) continue;
+                        ++dependencies_[edge.node.get()];
+                        of_use |= useful_.contains(edge.node.get());
+                    }
+                    if (of_use) useful_.insert(node);
+                    stack.pop_back();
+                }
+            }
+        }
+    }
+
+    void step(GradNode& node) {
+        Gradients gradients = std::move(buffers_[&node]);
+        buffers_.erase(&node);
+        gradients.resize(node.result_meta.size());
+        bool any = false;
+        for (auto& g : gradients) any |= static_cast<bool>(g);
+        if (any) {
+            for (auto& [index, hook] : std::vector(node.hooks)) {
+                if (!gradients[index]) continue;
+                PyRef argument(wrap_hook(gradients[index]));
+                PyRef returned(PyObject_CallOneArg(hook, argument.get()));
+                if (!returned) fail_python();
+                if (returned.get() != Py_None) gradients[index] = tensor_from(returned.get(), node, index);
+            }
+        }
+        if (auto found = captures_.find(&node); found != captures_.end())
+            for (auto [index, slot] : found->second) captured_[slot] = gradients[index];
+        Gradients sent(node.edges.size());
+        if (any && useful_.contains(&node)) {
+            if (node.type == GradNode::Type::Accumulate) {
+                if (captures_.empty()) store_gradient(node, std::move(gradients[0]), options_.create_graph);
+            } else if (wants_run(node)) {
+                for (size_t i = 0; i < gradients.size(); ++i)
+                    if (!gradients[i] && node.type != GradNode::Type::Python) gradients[i] = full_of(node.result_meta[i], 0);
+                switch (node.type) {
+                    case GradNode::Type::CopySlices: sent = apply_copy_slices(node, gradients); break;
+                    case GradNode::Type::Python: sent = apply_python(node, gradients); break;
+                    default: sent = apply_op(node, gradients);
+                }
+                if (!options_.retain_graph) release(node);
+            }
+        }
+        gradients.clear();
+        for (size_t i = 0; i < node.edges.size(); ++i) {
+            const Edge& edge = node.edges[i];
+            if (!edge.node) continue;
+            if (sent[i] && useful_.contains(edge.node.get())) deliver(edge, std::move(sent[i]));
+            if (--dependencies_[edge.node.get()] == 0) ready_.push(edge.node);
+        }
+    }
+
+    // False for a node that only leads to other captures' dead ends.
+    bool wants_run(const GradNode& node) const {
+        if (captures_.empty()) return true;
+        for (const Edge& edge : node.edges)
+            if (edge.node && useful_.contains(edge.node.get())) return true;
+        return false;
+    }
+
+    BackwardOptions options_;
+    std::unordered_map<GradNode*, std::vector<std::pair<uint32_t, size_t>>> captures_;
+    Gradients captured_;
+    std::vector<Ref<GradNode>> roots_;
+    std::unordered_map<GradNode*, Gradients> buffers_;
+    std::unordered_map<GradNode*, int> dependencies_;
+    std::unordered_set<GradNode*> useful_;
+    std::priority_queue<Ref<GradNode>, std::vector<Ref<GradNode>>, Later> ready_;
+};
+
+}  // namespace
+
+Ref<Tensor> reduce_to_operand(Ref<Tensor> gradient, const OperandMeta& meta) {
+    if (!(gradient->sizes == meta.sizes)) {
+        Dims dims;
+        size_t lead = gradient->ndim() - std::min(gradient->ndim(), meta.sizes.size());
+        for (size_t i = 0; i < gradient->ndim(); ++i)
+            if (i < lead || (meta.sizes[i - lead] == 1 && gradient->sizes[i] != 1)) dims.push_back(static_cast<int64_t>(i));
+        Value none;
+        if (!dims.empty()) gradient = call_op(op_named("sum"), {gradient.get()}, {value_of(dims), bool_value(true), none});
+        if (!(gradient->sizes == meta.sizes)) gradient = call_op(op_named("view"), {gradient.get()}, {value_of(meta.sizes)});
+    }
+    if (gradient->dtype != meta.dtype) gradient = call_op(op_named("cast"), {gradient.get()}, {dtype_value(meta.dtype)});
+    return gradient;
+}
+
+std::vector<Ref<Tensor>> run_backward(const std::vector<Tensor*>& roots, std::vector<Ref<Tensor>> gradients,
+                                      const std::vector<Tensor*>& inputs, const BackwardOptions& options) {
+    GradMode mode(options.create_graph);
+    Run run(inputs, options);
+    for (size_t i = 0; i < roots.size(); ++i) {
+        Tensor& root = *roots[i];
+        Edge edge = grad_edge(root);
+        if (!edge.node)
+            fail("element " + std::to_string(i) + " of tensors does not require grad and does not have a grad_fn");
+        if (!gradients[i]) {
+            if (root.numel != 1) fail("grad can be implicitly created only for scalar outputs");
+            gradients[i] = full_of({root.sizes, root.dtype}, 1);
+        } else if (!(gradients[i]->sizes == root.sizes)) {
+            fail("Mismatch in shape: grad_output[" + std::to_string(i) + "] has a shape of " + to_string(gradients[i]->sizes) +
+                 " and output[" + std::to_string(i) + "] has a shape of " + to_string(root.sizes) + ".");
+        }
+        run.seed(edge, std::move(gradients[i]));
+    }
+    std::vector<Ref<Tensor>> result = run.run();
+    if (!inputs.empty() && !options.allow_unused)
+        for (auto& g : result)
+            if (!g)
+                fail("One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if "
+                     "this is the desired behavior.");
+    return result;
+}
+
+}  // namespace mt

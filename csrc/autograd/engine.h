@@ -1,0 +1,25 @@
+// The backward engine.
+#pragma once
+
+#include "autograd/tape.h"
+
+namespace mt {
+
+struct BackwardOptions {
+    bool retain_graph = false;
+    bool create_graph = false;
+    bool allow_unused = false;
+};
+
+// Sends `gradients` back from `roots`. With `inputs`, gives their gradients (null where unused) and accumulates nothing;
+// without, adds to the leaves' .grad. Nodes run latest first; what they saved is freed as they go unless retain_graph.
+std::vector<Ref<Tensor>> run_backward(const std::vector<Tensor*>& roots, std::vector<Ref<Tensor>> gradients,
+                                      const std::vector<Tensor*>& inputs, const BackwardOptions& options);
+
+// Sum of `gradient` over the dimensions that broadcasting added, in the dtype of the operand.
+Ref<Tensor> reduce_to_operand(Ref<Tensor> gradient, const OperandMeta& meta);
+
+// Told of every store to a leaf's .grad; trace/ needs it for compiled functions.
+extern void (*grad_stored_hook)(Tensor& leaf);
+
+}  // namespace mt

@@ -1,0 +1,271 @@
+#include "autograd/tape.h"
+
+#include "core/error.h"
+
+namespace mt {
+
+void (*capture_source_hook)(SourceRef*) = nullptr;
+MT_THREAD_LOCAL bool capture_sources = false;
+MT_THREAD_LOCAL const SourceRef* source_override = nullptr;
+
+namespace {
+
+uint64_t g_sequence = 0;
+
+bool edge_wanted(const Tensor* t) { return t && (is_floating(t->dtype) || is_complex(t->dtype)) && requires_grad(*t); }
+
+void destroy_meta(AutogradMeta* meta) {
+    // The graph may outlive the leaf; nobody can see its gradient any more.
+    if (meta->accumulator) meta->accumulator->leaf = nullptr;
+    delete meta;
+}
+
+// The node of one call, its edges from `edges`.
+Ref<GradNode> make_node(const Call& call, std::vector<Edge> edges) {
+    const OpDef& op = *call.op;
+    Ref<GradNode> node(new GradNode);
+    node->sequence = next_sequence();
+    node->op = &op;
+    node->edges = std::move(edges);
+    size_t n = call.operand_count;
+    node->saved.resize(n);
+    node->operand_meta.resize(n);
+    node->scalars.resize(n);
+    node->operand_kind.resize(n);
+    for (size_t i = 0; i < n; ++i) {
+        const Operand& operand = call.operands[i];
+        if (!operand.tensor) {
+            node->operand_kind[i] = operand.is_scalar ? 1 : 2;
+            node->scalars[i] = operand.scalar;
+            continue;
+        }
+        node->operand_meta[i] = {operand.tensor->sizes, operand.tensor->dtype};
+        size_t spec = i < op.vjp_saves_operand.size() ? i : op.vjp_saves_operand.size() - 1;  // a list saves alike
+        if (op.vjp_saves_operand[spec]) {
+            if (operand.tensor->is_inference)
+                fail("Inference tensors cannot be saved for backward. To work around you can make a clone to get a "
+                     "normal tensor and use it in autograd.");
+            node->saved[i] = {Ref<Tensor>::borrow(operand.tensor), operand.tensor->storage->version, false};
+        }
+    }
+    node->params.assign(call.params, call.params + call.param_count);
+    if (capture_sources && capture_source_hook) capture_source_hook(&node->source);
+    return node;
+}
+
+void save_output(GradNode& node, const Tensor& result) {
+    if (node.op->vjp_saves_out) node.output = {detach(result), result.storage->version, true};
+}
+
+Tensor& root_of(Tensor& tensor) { return tensor.base ? *tensor.base : tensor; }
+
+// x += y where x is a view: the history of the base is rewritten, x's is made anew from it.
+void record_on_view(Call& call, Tensor& view) {
+    Tensor& base = *view.base;
+    std::vector<Edge> edges(call.operand_count);
+    for (size_t i = 0; i < call.operand_count; ++i)
+        if (edge_wanted(call.operands[i].tensor)) edges[i] = grad_edge(*call.operands[i].tensor);
+    Ref<GradNode> inner = make_node(call, std::move(edges));
+    inner->result_meta.push_back({view.sizes, view.dtype});
+    if (inner->op->vjp_saves_out) inner->output = {detach(view), view.storage->version, true};
+    Ref<GradNode> node(new GradNode);
+    node->type = GradNode::Type::CopySlices;
+    node->sequence = next_sequence();
+    node->op = call.op;
+    node->edges.push_back(grad_edge(base));
+    // Operand 0 is the old content of the view, whose history is the base's.
+    for (size_t i = 1; i < inner->edges.size(); ++i) node->edges.push_back(inner->edges[i]);
+    node->inner = inner;
+    node->view_sizes = view.sizes;
+    node->view_strides = view.strides;
+    node->view_offset = view.offset - base.offset;
+    node->base_sizes = base.sizes;
+    node->result_meta.push_back({base.sizes, base.dtype});
+    set_history(base, node, 0);
+    ++autograd_meta(base).generation;
+    (void)grad_edge(view);
+}
+
+void record(Call& call, Ref<Tensor>* results, Tensor* inplace) {
+    bool wanted = false;
+    for (size_t i = 0; i < call.operand_count; ++i) wanted |= edge_wanted(call.operands[i].tensor);
+    const OpDef& op = *call.op;
+    if (op.kind == Kind::View && results) {
+        // Every view made in grad mode knows its base: a later write through it may bring a gradient.
+        Tensor& source = *call.operands[0].tensor;
+        Tensor& base = root_of(source);
+        results[0]->base = Ref<Tensor>::borrow(&base);
+        results[0]->base_generation = base.autograd ? base.autograd->generation : 0;
+    }
+    if (inplace) wanted |= edge_wanted(inplace);
+    if (!wanted || !op.differentiable()) {
+        if (wanted && inplace && !op.differentiable())
+            fail("in-place " + op.name + " on a tensor that requires grad: the op has no derivative");
+        return;
+    }
+    if (inplace) {
+        if (!is_floating(inplace->dtype) && !is_complex(inplace->dtype)) return;
+        if (inplace->base) {
+            record_on_view(call, *inplace);
+            return;
+        }
+    }
+    std::vector<Edge> edges(call.operand_count);
+    for (size_t i = 0; i < call.operand_count; ++i)
+        if (edge_wanted(call.operands[i].tensor)) edges[i] = grad_edge(*call.operands[i].tensor);
+    Ref<GradNode> node = make_node(call, std::move(edges));
+    if (inplace) {
+        node->result_meta.push_back({inplace->sizes, inplace->dtype});
+        save_output(*node, *inplace);
+        set_history(*inplace, node, 0);
+        ++autograd_meta(*inplace).generation;
+        return;
+    }
+    for (size_t i = 0; i < call.result_count; ++i) {
+        node->result_meta.push_back({results[i]->sizes, results[i]->dtype});
+        if (is_floating(results[i]->dtype) || is_complex(results[i]->dtype))
+            set_history(*results[i], node, static_cast<uint32_t>(i));
+    }
+    save_output(*node, *results[0]);
+}
+
+void check_inplace(Call& call, Tensor& destination) {
+    if (!grad_enabled) return;
+    if (destination.is_inference && !inference_mode)
+        fail("Inplace update to inference tensor outside InferenceMode is not allowed.");
+    bool leaf = destination.autograd && destination.autograd->requires_grad && !destination.autograd->grad_fn;
+    if (leaf)
+        fail("a leaf Variable that requires grad is being used in an in-place operation. (" + call.op->name + "_)");
+    if (destination.base && destination.base->autograd && destination.base->autograd->requires_grad &&
+        !destination.base->autograd->grad_fn)
+        fail("a view of a leaf Variable that requires grad is being used in an in-place operation. (" + call.op->name +
+             "_)");
+}
+
+// Nodes whose count fell to zero while another was being destroyed: a long chain must not recurse.
+thread_local std::vector<GradNode*>* g_dying = nullptr;
+
+void free_node(GradNode* node) {
+    for (auto& hook : node->hooks) Py_XDECREF(hook.second);
+    Py_XDECREF(node->callable);
+    Py_XDECREF(node->source.code);
+    delete node;
+}
+
+}  // namespace
+
+uint64_t next_sequence() { return ++g_sequence; }
+
+void GradNode::destroy(GradNode* node) {
+    if (g_dying) {
+        g_dying->push_back(node);
+        return;
+    }
+    std::vector<GradNode*> dying{node};
+    g_dying = &dying;
+    while (!dying.empty()) {
+        GradNode* next = dying.back();
+        dying.pop_back();
+        free_node(next);
+    }
+    g_dying = nullptr;
+}
+
+AutogradMeta& autograd_meta(Tensor& tensor) {
+    if (!tensor.autograd) tensor.autograd = new AutogradMeta;
+    return *tensor.autograd;
+}
+
+bool requires_grad(const Tensor& t) {
+    if (t.autograd && (t.autograd->requires_grad || t.autograd->grad_fn)) return true;
+    // A view whose base was written to by something that requires grad.
+    return t.base && t.base->autograd && t.base->autograd->generation != t.base_generation && requires_grad(*t.base);
+}
+
+bool is_leaf(const Tensor& t) { return !requires_grad(t) || !(t.autograd && t.autograd->grad_fn); }
+
+const Ref<GradNode>& grad_fn(Tensor& tensor) {
+    static const Ref<GradNode> none;
+    if (tensor.base && tensor.base->autograd && tensor.base->autograd->generation != tensor.base_generation) {
+        Tensor& base = *tensor.base;
+        tensor.base_generation = base.autograd->generation;
+        if (requires_grad(base)) {
+            static const OpDef* as_strided = find_op("as_strided");
+            Operand operand;
+            operand.tensor = &base;
+            Value params[3] = {value_of(tensor.sizes), value_of(tensor.strides), value_of(tensor.offset)};
+            Call call;
+            call.op = as_strided;
+            call.operands = &operand;
+            call.operand_count = 1;
+            call.params = params;
+            call.param_count = 3;
+            Ref<GradNode> node = make_node(call, {grad_edge(base)});
+            node->result_meta.push_back({tensor.sizes, tensor.dtype});
+            set_history(tensor, node, 0);
+        }
+    }
+    return tensor.autograd ? tensor.autograd->grad_fn : none;
+}
+
+Edge grad_edge(Tensor& tensor) {
+    if (const Ref<GradNode>& node = grad_fn(tensor)) return {node, tensor.autograd->output_index};
+    if (!tensor.autograd || !tensor.autograd->requires_grad) return {};
+    AutogradMeta& meta = *tensor.autograd;
+    if (!meta.accumulator) {
+        meta.accumulator = Ref<GradNode>(new GradNode);
+        meta.accumulator->type = GradNode::Type::Accumulate;
+        meta.accumulator->leaf = &tensor;
+        meta.accumulator->sequence = UINT64_MAX;  // gradients are stored as soon as they are complete
+        meta.accumulator->result_meta.push_back({tensor.sizes, tensor.dtype});
+    }
+    return {meta.accumulator, 0};
+}
+
+void set_requires_grad(Tensor& tensor, bool value) {
+    if (value && !is_floating(tensor.dtype) && !is_complex(tensor.dtype))
+        fail("only Tensors of floating point dtype can require gradients");
+    if (value && tensor.is_inference && !inference_mode)
+        fail("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.");
+    if (!value && tensor.autograd && tensor.autograd->grad_fn)
+        fail("you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
+             "subgraph that doesn't require differentiation use var_no_grad = var.detach().");
+    if (value || tensor.autograd) {
+        AutogradMeta& meta = autograd_meta(tensor);
+        if (!meta.grad_fn) meta.requires_grad = value;
+    }
+}
+
+void set_history(Tensor& tensor, Ref<GradNode> node, uint32_t index) {
+    AutogradMeta& meta = autograd_meta(tensor);
+    meta.grad_fn = std::move(node);
+    meta.output_index = index;
+    meta.requires_grad = false;
+}
+
+Ref<Tensor> detach(const Tensor& tensor) {
+    Ref<Tensor> result = Tensor::view(tensor, tensor.sizes, tensor.strides, tensor.offset);
+    result->is_inference = tensor.is_inference;
+    return result;
+}
+
+Ref<Tensor> unpack(GradNode& node, const SavedTensor& saved) {
+    Tensor& tensor = *saved.tensor;
+    if (tensor.storage->version != saved.version)
+        fail("one of the variables needed for gradient computation has been modified by an inplace operation: [" +
+             std::string(info(tensor.dtype).name) + " " + to_string(tensor.sizes) + "], saved by op '" + node.op->name +
+             "', is at version " + std::to_string(tensor.storage->version) + "; expected version " +
+             std::to_string(saved.version) + " instead. Hint: write out of place, or clone() the tensor before changing it.");
+    if (!saved.is_output) return saved.tensor;
+    Ref<Tensor> result = detach(tensor);
+    set_history(*result, Ref<GradNode>::borrow(&node), 0);
+    return result;
+}
+
+void install_tape() {
+    tape_hook = record;
+    check_inplace_hook = check_inplace;
+    autograd_meta_destroy_hook = destroy_meta;
+}
+
+}  // namespace mt

@@ -1,0 +1,252 @@
+// Arguments of an op, parsed by its schema.
+#include <string>
+
+#include "bindings/py.h"
+
+namespace mt::py {
+
+namespace {
+
+bool is_int(PyObject* o) { return PyLong_Check(o) || (PyIndex_Check(o) && !is_tensor(o)); }
+
+int64_t int_from(PyObject* object, const char* what) {
+    if (is_tensor(object)) {
+        PyRef item = checked(tensor_item(*tensor_of(object)));
+        if (!PyLong_Check(item.get())) fail_type(std::string(what) + " must be an int, got a floating-point tensor");
+        return PyLong_AsLongLong(item.get());
+    }
+    PyRef index(PyNumber_Index(object));
+    if (!index) {
+        PyErr_Clear();
+        fail_type(std::string(what) + " must be an int, not " + Py_TYPE(object)->tp_name);
+    }
+    int64_t value = PyLong_AsLongLong(index.get());
+    if (value == -1) check_python();
+    return value;
+}
+
+const char* type_name(ArgType type) {
+    switch (type) {
+        case ArgType::Tensor: return "Tensor";
+        case ArgType::TensorList: return "tuple of Tensors";
+        case ArgType::Bool: return "bool";
+        case ArgType::Int: return "int";
+        case ArgType::Float: return "float";
+        case ArgType::Scalar: return "Number";
+        case ArgType::Ints: return "tuple of ints";
+        case ArgType::DTypeArg: return "minitensor.dtype";
+        case ArgType::DeviceArg: return "minitensor.device";
+    }
+    return "?";
+}
+
+}  // namespace
+
+bool scalar_from(PyObject* object, Scalar* out) {
+    if (PyFloat_Check(object)) {
+        *out = Scalar::of(PyFloat_AS_DOUBLE(object));
+        return true;
+    }
+    if (PyBool_Check(object)) {
+        *out = Scalar::of(object == Py_True);
+        return true;
+    }
+    if (PyLong_Check(object)) {
+        int64_t value = PyLong_AsLongLong(object);
+        if (value == -1) check_python();
+        *out = Scalar::of(value);
+        return true;
+    }
+    if (is_tensor(object) || !Py_TYPE(object)->tp_as_number) return false;
+    // NumPy's scalars; arrays also have number slots, but are refused as sequences.
+    if (PySequence_Check(object)) return false;
+    const char* name = Py_TYPE(object)->tp_name;
+    if (std::string_view(name).starts_with("numpy.bool")) {
+        int truth = PyObject_IsTrue(object);
+        if (truth < 0) fail_python();
+        *out = Scalar::of(truth != 0);
+        return true;
+    }
+    if (PyIndex_Check(object)) {
+        *out = Scalar::of(int_from(object, "a number"));
+        return true;
+    }
+    if (!Py_TYPE(object)->tp_as_number->nb_float) return false;
+    PyRef number(PyNumber_Float(object));
+    if (!number) {
+        PyErr_Clear();
+        return false;
+    }
+    *out = Scalar::of(PyFloat_AS_DOUBLE(number.get()));
+    return true;
+}
+
+Dims dims_from(PyObject* object, const char* what) {
+    Dims dims;
+    if (is_int(object)) {
+        dims.push_back(int_from(object, what));
+        return dims;
+    }
+    if (!PyTuple_Check(object) && !PyList_Check(object) && !(PySequence_Check(object) && !PyUnicode_Check(object)))
+        fail_type(std::string(what) + " must be a tuple of ints, not " + Py_TYPE(object)->tp_name);
+    PyRef sequence = checked(PySequence_Fast(object, what));
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(sequence.get());
+    for (Py_ssize_t i = 0; i < n; ++i) dims.push_back(int_from(PySequence_Fast_GET_ITEM(sequence.get(), i), what));
+    return dims;
+}
+
+void Arguments::refuse(const std::string& why, PyObject* const* args, size_t nargs, PyObject* kwnames) {
+    std::string got;
+    size_t total = nargs + (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
+    for (size_t i = 0; i < total; ++i) {
+        if (i) got += ", ";
+        if (i >= nargs) {
+            const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, static_cast<Py_ssize_t>(i - nargs)));
+            got += std::string(name ? name : "?") + "=";
+        }
+        got += Py_TYPE(args[i])->tp_name;
+    }
+    PyErr_Clear();
+    fail_type(op_.name + "(): " + why + "; got (" + got + "), expected " + op_.schema);
+}
+
+void Arguments::set(const ArgSpec& spec, PyObject* object, Value* value) {
+    if (object == Py_None && (spec.optional || (spec.has_default && spec.default_value.is_none()))) return;
+    std::string what;
+    auto wrong = [&]() {
+        fail_type(op_.name + "(): argument '" + spec.name + "' must be " + type_name(spec.type) + ", not " + Py_TYPE(object)->tp_name);
+    };
+    switch (spec.type) {
+        case ArgType::Bool:
+            if (!PyBool_Check(object) && !PyLong_Check(object)) wrong();
+            value->tag = Value::Bool;
+            value->i = PyObject_IsTrue(object);
+            break;
+        case ArgType::Int:
+            if (PyFloat_Check(object) || !(is_int(object) || is_tensor(object))) wrong();
+            value->tag = Value::Int;
+            value->i = int_from(object, spec.name.c_str());
+            break;
+        case ArgType::Float:
+        case ArgType::Scalar: {
+            Scalar scalar;
+            if (is_tensor(object)) {
+                PyRef item = checked(tensor_item(*tensor_of(object)));
+                if (!scalar_from(item.get(), &scalar)) wrong();
+            } else if (!scalar_from(object, &scalar)) {
+                wrong();
+            }
+            if (spec.type == ArgType::Float || scalar.tag == Scalar::Float) {
+                value->tag = Value::Float;
+                value->f = scalar.as_double();
+            } else {
+                value->tag = scalar.tag == Scalar::Bool ? Value::Bool : Value::Int;
+                value->i = scalar.i;
+            }
+            break;
+        }
+        case ArgType::Ints:
+            if (PyFloat_Check(object)) wrong();
+            value->tag = Value::Ints;
+            value->ints = dims_from(object, spec.name.c_str());
+            break;
+        case ArgType::DTypeArg:
+            value->tag = Value::Type;
+            value->dtype = dtype_from(object);
+            break;
+        case ArgType::DeviceArg:
+            value->tag = Value::Dev;
+            value->device = device_from(object);
+            break;
+        default: break;
+    }
+}
+
+void Arguments::parse(PyObject* const* args, size_t nargs, PyObject* kwnames) {
+    const std::vector<ArgSpec>& specs = op_.args;
+    size_t n = specs.size();
+    PyObject* bound[16] = {};
+    PyRef spread;
+    size_t positional = 0;
+    while (positional < n && !specs[positional].keyword_only) ++positional;
+    // x.view(2, 3): the last positional parameter may be given as several ints.
+    size_t take = nargs;
+    for (size_t i = 0; i < positional && i < nargs; ++i) {
+        if (!specs[i].variadic || !is_int(args[i])) continue;
+        spread = checked(PyTuple_New(static_cast<Py_ssize_t>(nargs - i)));
+        for (size_t j = i; j < nargs; ++j) PyTuple_SET_ITEM(spread.get(), static_cast<Py_ssize_t>(j - i), Py_NewRef(args[j]));
+        bound[i] = spread.get();
+        take = i;
+        break;
+    }
+    if (take > positional)
+        refuse("takes at most " + std::to_string(positional) + " positional arguments but " + std::to_string(nargs) + " were given", args, nargs, kwnames);
+    for (size_t i = 0; i < take; ++i) bound[i] = args[i];
+    if (kwnames) {
+        for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(kwnames); ++k) {
+            PyObject* name = PyTuple_GET_ITEM(kwnames, k);
+            size_t i = 0;
+            while (i < n && specs[i].interned != name) ++i;
+            if (i == n)
+                for (i = 0; i < n; ++i)
+                    if (PyUnicode_Compare(specs[i].interned, name) == 0) break;
+            if (i == n) {
+                // NumPy's names for two of PyTorch's, which PyTorch accepts as well.
+                const char* text = PyUnicode_AsUTF8(name);
+                std::string_view alias = text ? text : "";
+                for (i = 0; i < n; ++i)
+                    if ((alias == "axis" && specs[i].name == "dim") || (alias == "keepdims" && specs[i].name == "keepdim") ||
+                        (alias == "x" && specs[i].name == "input"))
+                        break;
+                if (i == n) refuse("got an unexpected keyword argument '" + std::string(alias) + "'", args, nargs, kwnames);
+            }
+            if (bound[i]) refuse("got multiple values for argument '" + specs[i].name + "'", args, nargs, kwnames);
+            bound[i] = args[nargs + static_cast<size_t>(k)];
+        }
+    }
+    size_t operand_specs = op_.operand_count;
+    for (size_t i = 0; i < operand_specs; ++i) {
+        const ArgSpec& spec = specs[i];
+        PyObject* object = bound[i];
+        if (spec.type == ArgType::TensorList) {
+            if (!object || !(PyTuple_Check(object) || PyList_Check(object)))
+                refuse("argument '" + spec.name + "' must be a tuple or list of Tensors", args, nargs, kwnames);
+            PyRef sequence = checked(PySequence_Fast(object, ""));
+            for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(sequence.get()); ++j) {
+                PyObject* item = PySequence_Fast_GET_ITEM(sequence.get(), j);
+                if (!is_tensor(item))
+                    refuse("expected Tensor as element " + std::to_string(j) + " of argument '" + spec.name + "', but got " + Py_TYPE(item)->tp_name, args, nargs, kwnames);
+                Operand operand;
+                operand.tensor = tensor_of(item);
+                operands_.push_back(operand);
+            }
+            continue;
+        }
+        Operand operand;
+        if (object && is_tensor(object)) {
+            operand.tensor = tensor_of(object);
+        } else if (!object || object == Py_None) {
+            if (!spec.optional) refuse("missing required argument '" + spec.name + "'", args, nargs, kwnames);
+        } else if (spec.scalar_ok && scalar_from(object, &operand.scalar)) {
+            operand.is_scalar = true;
+        } else {
+            refuse("argument '" + spec.name + "' must be Tensor" + (spec.scalar_ok ? " or Number" : "") + ", not " + Py_TYPE(object)->tp_name, args, nargs, kwnames);
+        }
+        operands_.push_back(operand);
+    }
+    call.op = &op_;
+    call.operands = operands_.data();
+    call.operand_count = operands_.size();
+    call.params = params();
+    for (size_t i = operand_specs; i < n; ++i) {
+        const ArgSpec& spec = specs[i];
+        Value* value = new (&storage_[sizeof(Value) * call.param_count]) Value;
+        ++call.param_count;
+        if (bound[i]) set(spec, bound[i], value);
+        else if (spec.has_default) *value = spec.default_value;
+        else if (!spec.optional) refuse("missing required argument '" + spec.name + "'", args, nargs, kwnames);
+        // An absent dtype or device of a creation op has a default that is not a constant.
+    }
+}
+
+}  // namespace mt::py

@@ -1,0 +1,238 @@
+// dtype, device, Size and the exceptions.
+#include <cstring>
+#include <string>
+
+#include "bindings/py.h"
+
+namespace mt::py {
+
+PyObject* OutOfMemoryError = nullptr;
+
+void set_error(const Error& error) {
+    PyObject* type = PyExc_RuntimeError;
+    switch (error.kind()) {
+        case ErrorKind::Python: return;  // already set
+        case ErrorKind::Type: type = PyExc_TypeError; break;
+        case ErrorKind::Value: type = PyExc_ValueError; break;
+        case ErrorKind::Index: type = PyExc_IndexError; break;
+        case ErrorKind::ZeroDivision: type = PyExc_ZeroDivisionError; break;
+        case ErrorKind::NotImplemented: type = PyExc_NotImplementedError; break;
+        case ErrorKind::OutOfMemory: type = OutOfMemoryError; break;
+        case ErrorKind::Runtime: break;
+    }
+    PyErr_SetString(type, error.what());
+}
+
+namespace {
+
+struct DTypeObject {
+    PyObject_HEAD
+    DType dtype;
+};
+
+struct DeviceObject {
+    PyObject_HEAD
+    Device device;
+};
+
+PyObject* g_dtypes[static_cast<size_t>(DType::Count)];
+
+DType dtype_of(PyObject* self) { return reinterpret_cast<DTypeObject*>(self)->dtype; }
+
+PyObject* dtype_repr(PyObject* self) { return PyUnicode_FromFormat("minitensor.%s", info(dtype_of(self)).name); }
+PyObject* dtype_reduce(PyObject* self, PyObject*) { return PyUnicode_FromString(info(dtype_of(self)).name); }
+PyObject* dtype_itemsize(PyObject* self, void*) { return PyLong_FromSize_t(itemsize(dtype_of(self))); }
+PyObject* dtype_is_floating(PyObject* self, void*) { return PyBool_FromLong(is_floating(dtype_of(self))); }
+PyObject* dtype_is_complex(PyObject* self, void*) { return PyBool_FromLong(is_complex(dtype_of(self))); }
+PyObject* dtype_is_signed(PyObject* self, void*) { return PyBool_FromLong(info(dtype_of(self)).is_signed); }
+PyObject* dtype_name(PyObject* self, void*) { return PyUnicode_FromString(info(dtype_of(self)).name); }
+PyObject* dtype_hlo(PyObject* self, void*) { return PyUnicode_FromString(info(dtype_of(self)).hlo_name); }
+
+PyMethodDef dtype_methods[] = {{"__reduce__", dtype_reduce, METH_NOARGS, "Pickled by name."}, {}};
+PyGetSetDef dtype_getset[] = {
+    {"itemsize", dtype_itemsize, nullptr, "Bytes of one element.", nullptr},
+    {"is_floating_point", dtype_is_floating, nullptr, "Whether it is a floating-point type.", nullptr},
+    {"is_complex", dtype_is_complex, nullptr, "Whether it is a complex type.", nullptr},
+    {"is_signed", dtype_is_signed, nullptr, "Whether it can hold negative numbers.", nullptr},
+    {"name", dtype_name, nullptr, "Its name: 'float32'.", nullptr},
+    {"hlo_name", dtype_hlo, nullptr, "Its name in HLO text: 'f32'.", nullptr},
+    {}};
+
+constexpr const char* kDeviceNames[] = {"cpu", "cuda", "meta", "jit_cpu", "jit_gpu"};
+
+Device device_of(PyObject* self) { return reinterpret_cast<DeviceObject*>(self)->device; }
+
+std::string device_string(Device device) {
+    std::string text = kDeviceNames[static_cast<size_t>(device.type)];
+    if (device.index >= 0) text += ":" + std::to_string(device.index);
+    return text;
+}
+
+Device parse_device(const char* text) {
+    const char* colon = std::strchr(text, ':');
+    size_t length = colon ? static_cast<size_t>(colon - text) : std::strlen(text);
+    Device device;
+    bool known = false;
+    for (size_t i = 0; i < static_cast<size_t>(DeviceType::Count); ++i)
+        if (std::strlen(kDeviceNames[i]) == length && std::strncmp(kDeviceNames[i], text, length) == 0) {
+            device.type = static_cast<DeviceType>(i);
+            known = true;
+        }
+    if (colon) {
+        char* end = nullptr;
+        long index = std::strtol(colon + 1, &end, 10);
+        if (end == colon + 1 || *end || index < 0 || index > 127) known = false;
+        device.index = static_cast<int8_t>(index);
+    }
+    if (!known) fail(std::string("Invalid device string: '") + text + "'; expected one of cpu, cuda, meta, jit_cpu, jit_gpu, with an optional :index");
+    return device;
+}
+
+PyObject* device_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+    return guarded([&]() -> PyObject* {
+        PyObject* name = nullptr;
+        int index = -1;
+        static const char* keywords[] = {"type", "index", nullptr};
+        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i:device", const_cast<char**>(keywords), &name, &index)) return nullptr;
+        Device device = device_from(name);
+        if (index >= 0) device.index = static_cast<int8_t>(index);
+        PyRef self = checked(type->tp_alloc(type, 0));
+        reinterpret_cast<DeviceObject*>(self.get())->device = device;
+        return self.release();
+    });
+}
+
+PyObject* device_repr(PyObject* self) {
+    Device device = device_of(self);
+    if (device.index >= 0) return PyUnicode_FromFormat("device(type='%s', index=%d)", kDeviceNames[static_cast<size_t>(device.type)], device.index);
+    return PyUnicode_FromFormat("device(type='%s')", kDeviceNames[static_cast<size_t>(device.type)]);
+}
+PyObject* device_str(PyObject* self) { return PyUnicode_FromString(device_string(device_of(self)).c_str()); }
+PyObject* device_type(PyObject* self, void*) { return PyUnicode_FromString(kDeviceNames[static_cast<size_t>(device_of(self).type)]); }
+PyObject* device_index(PyObject* self, void*) {
+    int index = device_of(self).index;
+    return index < 0 ? Py_NewRef(Py_None) : PyLong_FromLong(index);
+}
+PyObject* device_compare(PyObject* a, PyObject* b, int op) {
+    if (!PyObject_TypeCheck(b, &DeviceType_) || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
+    return PyBool_FromLong((device_of(a) == device_of(b)) == (op == Py_EQ));
+}
+Py_hash_t device_hash(PyObject* self) { return static_cast<Py_hash_t>(device_of(self).type) * 257 + device_of(self).index + 2; }
+PyObject* device_reduce(PyObject* self, PyObject*) {
+    return Py_BuildValue("O(s)", &DeviceType_, device_string(device_of(self)).c_str());
+}
+
+PyMethodDef device_methods[] = {{"__reduce__", device_reduce, METH_NOARGS, "Pickled by name."}, {}};
+PyGetSetDef device_getset[] = {{"type", device_type, nullptr, "'cpu', 'cuda', 'meta', 'jit_cpu' or 'jit_gpu'.", nullptr},
+                               {"index", device_index, nullptr, "The device's number, or None.", nullptr},
+                               {}};
+
+PyObject* size_repr(PyObject* self) {
+    PyRef list(PySequence_List(self));
+    return list ? PyUnicode_FromFormat("minitensor.Size(%R)", list.get()) : nullptr;
+}
+PyObject* size_numel(PyObject* self, PyObject*) {
+    long long count = 1;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self); ++i) count *= PyLong_AsLongLong(PyTuple_GET_ITEM(self, i));
+    return PyErr_Occurred() ? nullptr : PyLong_FromLongLong(count);
+}
+PyMethodDef size_methods[] = {{"numel", size_numel, METH_NOARGS, "The product of the sizes."}, {}};
+
+PyTypeObject make_type(const char* name, const char* doc, Py_ssize_t size) {
+    PyTypeObject type = blank_type();
+    type.tp_name = name;
+    type.tp_doc = doc;
+    type.tp_basicsize = size;
+    type.tp_flags = Py_TPFLAGS_DEFAULT;
+    return type;
+}
+
+}  // namespace
+
+PyTypeObject DTypeType = make_type("minitensor.dtype", "The type of a tensor's elements.", sizeof(DTypeObject));
+PyTypeObject DeviceType_ = make_type("minitensor.device", "device(type, index=None)\n--\n\nWhere a tensor lives.", sizeof(DeviceObject));
+PyTypeObject SizeType = make_type("minitensor.Size", "The shape of a tensor: a tuple of ints.", 0);
+
+PyObject* dtype_object(DType dtype) { return Py_NewRef(g_dtypes[static_cast<size_t>(dtype)]); }
+bool is_dtype(PyObject* object) { return Py_TYPE(object) == &DTypeType; }
+
+DType dtype_from(PyObject* object) {
+    DType dtype;
+    if (is_dtype(object)) dtype = dtype_of(object);
+    else if (object == reinterpret_cast<PyObject*>(&PyFloat_Type)) dtype = default_dtype();
+    else if (object == reinterpret_cast<PyObject*>(&PyLong_Type)) dtype = DType::I64;
+    else if (object == reinterpret_cast<PyObject*>(&PyBool_Type)) dtype = DType::Bool;
+    else fail_type(std::string("dtype must be a minitensor.dtype, got ") + Py_TYPE(object)->tp_name);
+    if (!info(dtype).supported) throw Error(ErrorKind::NotImplemented, std::string("dtype ") + info(dtype).name + " has no kernels yet");
+    return dtype;
+}
+
+PyObject* device_object(Device device) {
+    PyObject* self = DeviceType_.tp_alloc(&DeviceType_, 0);
+    if (self) reinterpret_cast<DeviceObject*>(self)->device = device;
+    return self;
+}
+
+Device device_from(PyObject* object) {
+    if (Py_TYPE(object) == &DeviceType_) return device_of(object);
+    if (!PyUnicode_Check(object)) fail_type(std::string("device must be a minitensor.device or its name, got ") + Py_TYPE(object)->tp_name);
+    const char* text = PyUnicode_AsUTF8(object);
+    if (!text) fail_python();
+    return parse_device(text);
+}
+
+PyObject* size_object(const Dims& dims) {
+    PyObject* self = SizeType.tp_alloc(&SizeType, static_cast<Py_ssize_t>(dims.size()));
+    if (!self) return nullptr;
+    for (size_t i = 0; i < dims.size(); ++i) PyTuple_SET_ITEM(self, static_cast<Py_ssize_t>(i), PyLong_FromLongLong(dims[i]));
+    return self;
+}
+
+PyObject* dims_to_tuple(const Dims& dims) {
+    PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(dims.size()));
+    if (!tuple) return nullptr;
+    for (size_t i = 0; i < dims.size(); ++i) PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), PyLong_FromLongLong(dims[i]));
+    return tuple;
+}
+
+PyObject* value_to_python(const Value& value) {
+    switch (value.tag) {
+        case Value::None: return Py_NewRef(Py_None);
+        case Value::Bool: return PyBool_FromLong(value.i != 0);
+        case Value::Int: return PyLong_FromLongLong(value.i);
+        case Value::Float: return PyFloat_FromDouble(value.f);
+        case Value::Type: return dtype_object(value.dtype);
+        case Value::Ints: return dims_to_tuple(value.ints);
+        case Value::Dev: return device_object(value.device);
+    }
+    Py_RETURN_NONE;
+}
+
+bool init_dtypes(PyObject* module) {
+    DTypeType.tp_repr = dtype_repr;
+    DTypeType.tp_methods = dtype_methods;
+    DTypeType.tp_getset = dtype_getset;
+    DeviceType_.tp_new = device_new;
+    DeviceType_.tp_repr = device_repr;
+    DeviceType_.tp_str = device_str;
+    DeviceType_.tp_richcompare = device_compare;
+    DeviceType_.tp_hash = device_hash;
+    DeviceType_.tp_methods = device_methods;
+    DeviceType_.tp_getset = device_getset;
+    SizeType.tp_base = &PyTuple_Type;
+    SizeType.tp_repr = size_repr;
+    SizeType.tp_methods = size_methods;
+    if (PyType_Ready(&DTypeType) < 0 || PyType_Ready(&DeviceType_) < 0 || PyType_Ready(&SizeType) < 0) return false;
+    for (size_t i = 0; i < static_cast<size_t>(DType::Count); ++i) {
+        PyObject* object = DTypeType.tp_alloc(&DTypeType, 0);
+        if (!object) return false;
+        reinterpret_cast<DTypeObject*>(object)->dtype = static_cast<DType>(i);
+        g_dtypes[i] = object;
+        if (PyModule_AddObjectRef(module, info(static_cast<DType>(i)).name, object) < 0) return false;
+    }
+    OutOfMemoryError = PyErr_NewExceptionWithDoc("minitensor.OutOfMemoryError", "A tensor does not fit into memory.", PyExc_RuntimeError, nullptr);
+    return OutOfMemoryError && PyModule_AddObjectRef(module, "OutOfMemoryError", OutOfMemoryError) == 0 &&
+           PyModule_AddType(module, &DTypeType) == 0 && PyModule_AddType(module, &DeviceType_) == 0 && PyModule_AddType(module, &SizeType) == 0;
+}
+
+}  // namespace mt::py

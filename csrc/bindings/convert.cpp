@@ -1,0 +1,454 @@
+// Tensors from and to Python data, the buffer protocol and DLPack.
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "autograd/tape.h"
+#include "bindings/dlpack.h"
+#include "bindings/py.h"
+#include "trace/plan.h"
+
+namespace mt::py {
+
+Observing::Observing(const char* what) : previous_(trace::observation) { trace::observation = what; }
+Observing::~Observing() { trace::observation = previous_; }
+
+PyObject* element_to_python(const void* data, DType dtype) {
+    switch (dtype) {
+        case DType::Bool: return PyBool_FromLong(*static_cast<const bool*>(data));
+        case DType::U8: return PyLong_FromLong(*static_cast<const uint8_t*>(data));
+        case DType::I32: return PyLong_FromLong(*static_cast<const int32_t*>(data));
+        case DType::I64: return PyLong_FromLongLong(*static_cast<const int64_t*>(data));
+        case DType::F32: return PyFloat_FromDouble(*static_cast<const float*>(data));
+        case DType::F64: return PyFloat_FromDouble(*static_cast<const double*>(data));
+        default: fail(std::string("dtype ") + info(dtype).name + " has no Python number");
+    }
+}
+
+namespace {
+
+void no_meta(const Tensor& tensor, const char* what) {
+    if (tensor.device().type == DeviceType::Meta) fail(std::string("Cannot ") + what + ": a meta tensor has no data");
+}
+
+PyObject* nested_list(const Tensor& t, const char* data, size_t dim) {
+    if (dim == t.ndim()) return element_to_python(data, t.dtype);
+    PyRef list = checked(PyList_New(static_cast<Py_ssize_t>(t.sizes[dim])));
+    for (int64_t i = 0; i < t.sizes[dim]; ++i) {
+        PyObject* item = nested_list(t, data + i * t.strides[dim] * static_cast<int64_t>(itemsize(t.dtype)), dim + 1);
+        if (!item) fail_python();
+        PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), item);
+    }
+    return list.release();
+}
+
+DType dtype_of_format(const char* format, Py_ssize_t itemsize) {
+    std::string_view text = format ? format : "B";
+    if (!text.empty() && (text[0] == '@' || text[0] == '=' || text[0] == '<')) text.remove_prefix(1);
+    if (!text.empty() && (text[0] == '>' || text[0] == '!'))
+        fail_value("given numpy array has byte order different from the native byte order. Conversion between byte orders is currently not supported.");
+    if (text.size() == 1) {
+        switch (text[0]) {
+            case '?': return DType::Bool;
+            case 'B': case 'H': case 'I': case 'L': case 'Q': case 'N':
+                return itemsize == 1 ? DType::U8 : itemsize == 2 ? DType::U16 : itemsize == 4 ? DType::U32 : DType::U64;
+            case 'b': case 'h': case 'i': case 'l': case 'q': case 'n':
+                return itemsize == 1 ? DType::I8 : itemsize == 2 ? DType::I16 : itemsize == 4 ? DType::I32 : DType::I64;
+            case 'e': return DType::F16;
+            case 'f': return DType::F32;
+            case 'd': return DType::F64;
+            default: break;
+        }
+    }
+    if (text == "Zf") return DType::C64;
+    if (text == "Zd") return DType::C128;
+    fail_type("can't convert an array with elements of format '" + std::string(text) +
+              "' to a tensor. The supported types are: float64, float32, int64, int32, uint8 and bool.");
+}
+
+// A tensor over an object's buffer, which it keeps alive.
+Ref<Tensor> from_buffer(PyObject* object, bool strict) {
+    auto* view = new Py_buffer;
+    if (PyObject_GetBuffer(object, view, PyBUF_FULL_RO) < 0) {
+        delete view;
+        fail_python();
+    }
+    auto release = [](void* context) {
+        auto* held = static_cast<Py_buffer*>(context);
+        PyBuffer_Release(held);
+        delete held;
+    };
+    try {
+        DType dtype = dtype_of_format(view->format, view->itemsize);
+        if (!info(dtype).supported)
+            fail_type(std::string("can't convert an array of dtype ") + info(dtype).name + ": the supported types are float64, float32, int64, int32, uint8 and bool.");
+        if (view->suboffsets)
+            for (int i = 0; i < view->ndim; ++i)
+                if (view->suboffsets[i] >= 0) fail_value("can't convert a buffer with suboffsets");
+        Dims sizes, strides;
+        for (int i = 0; i < view->ndim; ++i) {
+            sizes.push_back(view->shape[i]);
+            int64_t bytes = view->strides ? view->strides[i] : 0;
+            if (strict && bytes < 0)
+                fail_value("At least one stride in the given numpy array is negative, and tensors with negative strides are not currently "
+                           "supported. (You can probably work around this by making a copy of your array with array.copy().)");
+            if (view->strides && bytes % view->itemsize != 0 && view->shape[i] > 1)
+                fail_value("given numpy array strides not a multiple of the element byte size. Copy array to reallocate the memory.");
+            strides.push_back(bytes / view->itemsize);
+        }
+        if (!view->strides) strides = contiguous_strides(sizes);
+        if (reinterpret_cast<uintptr_t>(view->buf) % itemsize(dtype) != 0)
+            fail_value("the array's memory is not aligned to its element size; copy it first");
+        auto [low, high] = element_span(sizes, strides, 0);
+        if (low < 0 && strict) fail_value("negative strides");
+        auto size = static_cast<int64_t>(itemsize(dtype));
+        Ref<Storage> storage = Storage::wrap(static_cast<char*>(view->buf) + low * size, static_cast<size_t>((high - low) * size), release, view);
+        storage->read_only = view->readonly;
+        return Tensor::make(std::move(storage), dtype, sizes, strides, -low);
+    } catch (...) {
+        release(view);
+        throw;
+    }
+}
+
+// mt.tensor(data) -------------------------------------------------------------------------------------------------
+
+struct Inferred {
+    Dims sizes;
+    int category = -1;  // 0 bool, 1 int, 2 float
+    bool numpy_double = false;
+};
+
+void inspect(PyObject* data, size_t depth, Inferred& found, bool first) {
+    if (depth > kMaxDims) fail_value("too many dimensions");
+    if ((PyList_Check(data) || PyTuple_Check(data))) {
+        Py_ssize_t n = PySequence_Fast_GET_SIZE(data);
+        if (first && depth == found.sizes.size()) found.sizes.push_back(n);
+        if (depth >= found.sizes.size() || found.sizes[depth] != n)
+            fail_value("expected sequence of length " + std::to_string(depth < found.sizes.size() ? found.sizes[depth] : 0) + " at dim " +
+                       std::to_string(depth) + " (got " + std::to_string(n) + ")");
+        for (Py_ssize_t i = 0; i < n; ++i) inspect(PySequence_Fast_GET_ITEM(data, i), depth + 1, found, first && i == 0);
+        return;
+    }
+    if (depth != found.sizes.size()) fail_value("expected sequence of length " + std::to_string(found.sizes[depth]) + " at dim " + std::to_string(depth) + " (got a number)");
+    int category;
+    if (PyBool_Check(data)) category = 0;
+    else if (PyFloat_Check(data)) category = 2;
+    else if (PyLong_Check(data)) category = 1;
+    else if (is_tensor(data)) {
+        Tensor& t = *tensor_of(data);
+        if (t.numel != 1) fail_value("only one element tensors can be converted to Python scalars");
+        category = info(t.dtype).category;
+    } else {
+        Scalar scalar;
+        if (!scalar_from(data, &scalar)) {
+            std::string_view type = Py_TYPE(data)->tp_name;
+            fail_type(type == "str" ? "new(): invalid data type 'str'" : "could not infer dtype of " + std::string(type));
+        }
+        category = scalar.tag == Scalar::Bool ? 0 : scalar.tag == Scalar::Int ? 1 : 2;
+    }
+    found.category = std::max(found.category, category);
+}
+
+void store(PyObject* data, DType dtype, char*& out) {
+    if (PyList_Check(data) || PyTuple_Check(data)) {
+        Py_ssize_t n = PySequence_Fast_GET_SIZE(data);
+        for (Py_ssize_t i = 0; i < n; ++i) store(PySequence_Fast_GET_ITEM(data, i), dtype, out);
+        return;
+    }
+    PyRef item;
+    if (is_tensor(data)) {
+        item = checked(tensor_item(*tensor_of(data)));
+        data = item.get();
+    }
+    Scalar scalar;
+    if (!scalar_from(data, &scalar)) fail_type(std::string("could not convert ") + Py_TYPE(data)->tp_name);
+    auto to_integer = [&](double low, double high) {
+        double value = scalar.as_double();
+        if (std::isnan(value)) fail_value("cannot convert float NaN to integer");
+        if (value < low || value > high) fail(std::string("value cannot be converted to type ") + info(dtype).name + " without overflow");
+        return scalar.as_int();
+    };
+    switch (dtype) {
+        case DType::Bool: *reinterpret_cast<bool*>(out) = scalar.as_double() != 0; break;
+        case DType::U8: *reinterpret_cast<uint8_t*>(out) = static_cast<uint8_t>(to_integer(-255, 255)); break;
+        case DType::I32: *reinterpret_cast<int32_t*>(out) = static_cast<int32_t>(to_integer(-2147483648.0, 2147483647.0)); break;
+        case DType::I64: *reinterpret_cast<int64_t*>(out) = scalar.tag == Scalar::Float ? to_integer(-9223372036854775808.0, 9223372036854774784.0) : scalar.i; break;
+        case DType::F32: *reinterpret_cast<float*>(out) = static_cast<float>(scalar.as_double()); break;
+        case DType::F64: *reinterpret_cast<double*>(out) = scalar.as_double(); break;
+        default: fail("unsupported dtype");
+    }
+    out += itemsize(dtype);
+}
+
+Ref<Tensor> cast_to(Ref<Tensor> tensor, DType dtype, bool copy) {
+    static const OpDef *cast = find_op("cast"), *clone = find_op("clone");
+    trace::Suspend suspend;  // data comes in as it is now
+    bool enabled = grad_enabled;
+    grad_enabled = false;
+    Ref<Tensor> result = tensor;
+    if (tensor->dtype != dtype) {
+        Value value;
+        value.tag = Value::Type;
+        value.dtype = dtype;
+        result = call_op(*cast, {tensor.get()}, {value});
+    } else if (copy) {
+        result = call_op(*clone, {tensor.get()});
+    }
+    grad_enabled = enabled;
+    return result;
+}
+
+// tensor_from_data(data, dtype, device, copy): new memory, unless `copy` is false and data is an array that can be shared.
+PyObject* tensor_from_data(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject *data, *dtype_argument, *device_argument;
+        int copy;
+        if (!PyArg_ParseTuple(args, "OOOp:tensor_from_data", &data, &dtype_argument, &device_argument, &copy)) return nullptr;
+        Device device;
+        if (device_argument != Py_None) device = device_from(device_argument);
+        bool has_dtype = dtype_argument != Py_None;
+        DType dtype = has_dtype ? dtype_from(dtype_argument) : default_dtype();
+        Ref<Tensor> result;
+        if (is_tensor(data)) {
+            Tensor& source = *tensor_of(data);
+            result = source.device().type == DeviceType::Meta ? Ref<Tensor>::borrow(&source)
+                                                               : cast_to(detach(source), has_dtype ? dtype : source.dtype, copy);
+        } else if (!PyList_Check(data) && !PyTuple_Check(data) && PyObject_CheckBuffer(data) && !PyBytes_Check(data)) {
+            Ref<Tensor> shared = from_buffer(data, !copy);
+            result = cast_to(shared, has_dtype ? dtype : shared->dtype, copy);
+        } else {
+            Inferred found;
+            inspect(data, 0, found, true);
+            if (!has_dtype) dtype = found.category == 0 ? DType::Bool : found.category == 1 ? DType::I64 : default_dtype();
+            result = Tensor::empty(found.sizes, dtype);
+            char* out = static_cast<char*>(result->storage->data);
+            store(data, dtype, out);
+        }
+        if (device.type == DeviceType::Meta) result = Tensor::empty(result->sizes, result->dtype, device);
+        else if (device.type != DeviceType::CPU)
+            throw Error(ErrorKind::NotImplemented, "this build has no device '" + std::string(PyUnicode_AsUTF8(checked(PyObject_Str(device_argument)).get())) + "'; it has cpu and meta");
+        return wrap(std::move(result));
+    });
+}
+
+PyObject* from_numpy(PyObject*, PyObject* array) {
+    return guarded([&]() -> PyObject* {
+        if (std::string_view(Py_TYPE(array)->tp_name) != "numpy.ndarray")
+            fail_type(std::string("expected np.ndarray (got ") + Py_TYPE(array)->tp_name + ")");
+        return wrap(from_buffer(array, true));
+    });
+}
+
+PyObject* make_empty(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject *size, *dtype, *device;
+        if (!PyArg_ParseTuple(args, "OOO:empty", &size, &dtype, &device)) return nullptr;
+        return wrap(Tensor::empty(dims_from(size, "size"), dtype == Py_None ? default_dtype() : dtype_from(dtype),
+                                  device == Py_None ? Device{} : device_from(device)));
+    });
+}
+
+// DLPack ----------------------------------------------------------------------------------------------------------
+
+dlpack::DataType dlpack_type(DType dtype) {
+    auto bits = static_cast<uint8_t>(itemsize(dtype) * 8);
+    switch (dtype) {
+        case DType::Bool: return {dlpack::kBool, 8, 1};
+        case DType::BF16: return {dlpack::kBfloat, 16, 1};
+        default: break;
+    }
+    const DTypeInfo& i = info(dtype);
+    uint8_t code = i.category == 3 ? dlpack::kComplex : i.category == 2 ? dlpack::kFloat : i.is_signed ? dlpack::kInt : dlpack::kUInt;
+    return {code, bits, 1};
+}
+
+DType dtype_of_dlpack(dlpack::DataType type) {
+    for (size_t i = 0; i < static_cast<size_t>(DType::Count); ++i) {
+        dlpack::DataType own = dlpack_type(static_cast<DType>(i));
+        if (own.code == type.code && own.bits == type.bits && type.lanes == 1 && info(static_cast<DType>(i)).supported) return static_cast<DType>(i);
+    }
+    fail_type("from_dlpack: no supported dtype for DLPack code " + std::to_string(type.code) + " with " + std::to_string(type.bits) + " bits and " +
+              std::to_string(type.lanes) + " lanes");
+}
+
+template <class Managed>
+struct Exported {
+    Managed managed;
+    Ref<Tensor> tensor;
+    Dims sizes, strides;
+};
+
+void release_export(Tensor& tensor) { --tensor.storage->exports; }
+
+// DLPack consumers may free from any thread.
+template <class Managed>
+void delete_export(Managed* managed) {
+    PyGILState_STATE state = PyGILState_Ensure();
+    auto* exported = static_cast<Exported<Managed>*>(managed->manager_ctx);
+    release_export(*exported->tensor);
+    delete exported;
+    PyGILState_Release(state);
+}
+
+template <class Managed>
+PyObject* make_capsule(Ref<Tensor> tensor, const char* name, bool copied) {
+    void* data = tensor->data();
+    auto* exported = new Exported<Managed>{};
+    exported->sizes = tensor->sizes;
+    exported->strides = tensor->strides;
+    ++tensor->storage->exports;
+    exported->managed.dl_tensor = {data, {dlpack::kCPU, 0}, static_cast<int32_t>(tensor->ndim()), dlpack_type(tensor->dtype), exported->sizes.data(), exported->strides.data(), 0};
+    exported->managed.manager_ctx = exported;
+    exported->managed.deleter = delete_export<Managed>;
+    if constexpr (std::is_same_v<Managed, dlpack::ManagedTensorVersioned>) {
+        exported->managed.version = {1, 0};
+        exported->managed.flags = (tensor->storage->read_only ? dlpack::kReadOnly : 0) | (copied ? 2 : 0);
+    }
+    exported->tensor = std::move(tensor);
+    return PyCapsule_New(&exported->managed, name, [](PyObject* capsule) {
+        const char* current = PyCapsule_GetName(capsule);
+        if (!current || std::strncmp(current, "used", 4) == 0) return;
+        auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, current));
+        if (managed) managed->deleter(managed);
+    });
+}
+
+template <class Managed>
+Ref<Tensor> import_capsule(PyObject* capsule, const char* name, const char* used) {
+    auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
+    if (!managed) fail_python();
+    const dlpack::Tensor& t = managed->dl_tensor;
+    if (t.device.device_type != dlpack::kCPU) fail("from_dlpack: only CPU memory can be shared, got DLPack device type " + std::to_string(t.device.device_type));
+    DType dtype = dtype_of_dlpack(t.dtype);
+    Dims sizes(t.shape, static_cast<size_t>(t.ndim));
+    Dims strides = t.strides ? Dims(t.strides, static_cast<size_t>(t.ndim)) : contiguous_strides(sizes);
+    auto [low, high] = element_span(sizes, strides, 0);
+    auto size = static_cast<int64_t>(itemsize(dtype));
+    char* data = static_cast<char*>(t.data) + t.byte_offset + low * size;
+    auto release = [](void* context) {
+        auto* held = static_cast<Managed*>(context);
+        if (held->deleter) held->deleter(held);
+    };
+    bool read_only = false;
+    if constexpr (std::is_same_v<Managed, dlpack::ManagedTensorVersioned>) read_only = managed->flags & dlpack::kReadOnly;
+    if (PyCapsule_SetName(capsule, used) < 0) fail_python();
+    Ref<Storage> storage = Storage::wrap(data, static_cast<size_t>((high - low) * size), release, managed);
+    storage->read_only = read_only;
+    return Tensor::make(std::move(storage), dtype, sizes, strides, -low);
+}
+
+PyObject* from_dlpack_capsule(PyObject*, PyObject* capsule) {
+    return guarded([&]() -> PyObject* {
+        if (PyCapsule_IsValid(capsule, "dltensor_versioned"))
+            return wrap(import_capsule<dlpack::ManagedTensorVersioned>(capsule, "dltensor_versioned", "used_dltensor_versioned"));
+        if (PyCapsule_IsValid(capsule, "dltensor")) return wrap(import_capsule<dlpack::ManagedTensor>(capsule, "dltensor", "used_dltensor"));
+        fail_value("from_dlpack: expected a DLPack capsule that has not been consumed");
+    });
+}
+
+PyMethodDef functions[] = {
+    {"tensor_from_data", tensor_from_data, METH_VARARGS, "tensor_from_data(data, dtype, device, copy)"},
+    {"from_numpy", from_numpy, METH_O, "from_numpy(ndarray)\n--\n\nA tensor that shares the array's memory."},
+    {"empty", make_empty, METH_VARARGS, "empty(size, dtype, device)"},
+    {"from_dlpack_capsule", from_dlpack_capsule, METH_O, "A tensor over the memory of a DLPack capsule."},
+    {}};
+
+}  // namespace
+
+PyObject* tensor_item(Tensor& t) {
+    if (t.numel != 1)
+        fail("a Tensor with " + std::to_string(t.numel) + " elements cannot be converted to Scalar");
+    no_meta(t, "read an item");
+    return element_to_python(t.data(), t.dtype);
+}
+
+PyObject* tensor_tolist(Tensor& t) {
+    no_meta(t, "convert to a list");
+    return nested_list(t, static_cast<const char*>(t.data()), 0);
+}
+
+namespace {
+struct BufferShape {
+    Ref<Storage> storage;
+    Py_ssize_t values[2 * kMaxDims];
+};
+}  // namespace
+
+int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags) {
+    return guarded(
+        [&]() -> int {
+            Tensor& t = *tensor_of(self);
+            view->obj = nullptr;
+            if (requires_grad(t)) fail("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.");
+            no_meta(t, "share memory");
+            if ((flags & PyBUF_WRITABLE) && t.storage->read_only) {
+                PyErr_SetString(PyExc_BufferError, "the tensor's memory is read-only");
+                fail_python();
+            }
+            if (!(flags & PyBUF_STRIDES) && !t.contiguous()) {
+                PyErr_SetString(PyExc_BufferError, "the tensor is not contiguous");
+                fail_python();
+            }
+            Observing observing(trace::observation ? trace::observation : "numpy()");
+            view->buf = t.data();
+            auto* shape = new BufferShape;
+            shape->storage = t.storage;
+            auto size = static_cast<Py_ssize_t>(itemsize(t.dtype));
+            for (size_t i = 0; i < t.ndim(); ++i) {
+                shape->values[i] = t.sizes[i];
+                shape->values[kMaxDims + i] = t.strides[i] * size;
+            }
+            view->obj = Py_NewRef(self);
+            view->len = static_cast<Py_ssize_t>(t.numel) * size;
+            view->readonly = t.storage->read_only;
+            view->itemsize = size;
+            view->format = flags & PyBUF_FORMAT ? const_cast<char*>(info(t.dtype).format) : nullptr;
+            view->ndim = static_cast<int>(t.ndim());
+            view->shape = shape->values;
+            view->strides = shape->values + kMaxDims;
+            view->suboffsets = nullptr;
+            view->internal = shape;
+            ++t.storage->exports;
+            return 0;
+        },
+        -1);
+}
+
+void tensor_releasebuffer(PyObject*, Py_buffer* view) {
+    auto* shape = static_cast<BufferShape*>(view->internal);
+    --shape->storage->exports;
+    delete shape;
+}
+
+PyObject* tensor_dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+    return guarded([&]() -> PyObject* {
+        Tensor& t = *tensor_of(self);
+        bool versioned = false, copy = false;
+        for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k) {
+            const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, k));
+            PyObject* value = args[nargs + k];
+            std::string_view key = name ? name : "";
+            if (key == "max_version") versioned = PyTuple_Check(value) && PyTuple_GET_SIZE(value) == 2 && PyLong_AsLong(PyTuple_GET_ITEM(value, 0)) >= 1;
+            else if (key == "copy") copy = value == Py_True;
+            else if (key != "stream" && key != "dl_device") fail_type("__dlpack__() got an unexpected keyword argument '" + std::string(key) + "'");
+        }
+        if (requires_grad(t)) {
+            PyErr_SetString(PyExc_BufferError, "Can't export tensors that require gradient, use tensor.detach()");
+            return nullptr;
+        }
+        no_meta(t, "share memory");
+        Observing observing("__dlpack__()");
+        Ref<Tensor> source = copy ? cast_to(detach(t), t.dtype, true) : Ref<Tensor>::borrow(&t);
+        if (versioned) return make_capsule<dlpack::ManagedTensorVersioned>(std::move(source), "dltensor_versioned", copy);
+        if (t.storage->read_only) {
+            PyErr_SetString(PyExc_BufferError, "read-only memory needs DLPack 1.0: pass max_version=(1, 0)");
+            return nullptr;
+        }
+        return make_capsule<dlpack::ManagedTensor>(std::move(source), "dltensor", copy);
+    });
+}
+
+bool init_convert(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+
+}  // namespace mt::py

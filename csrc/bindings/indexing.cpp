@@ -1,0 +1,149 @@
+// x[...]: integers, slices, None and Ellipsis become views here; index tensors, masks and sequences go to Python's
+// minitensor._indexing, which composes ops.
+#include "bindings/py.h"
+#include "dispatch/registry.h"
+
+namespace mt::py {
+
+namespace {
+
+PyObject* advanced(const char* function, PyObject* self, PyObject* key, PyObject* value) {
+    static PyObject* module = nullptr;
+    if (!module) module = checked(PyImport_ImportModule("minitensor._indexing")).release();
+    return value ? PyObject_CallMethod(module, function, "OOO", self, key, value) : PyObject_CallMethod(module, function, "OO", self, key);
+}
+
+bool is_basic(PyObject* item) {
+    if (PyLong_CheckExact(item) || PySlice_Check(item) || item == Py_None || item == Py_Ellipsis) return true;
+    if (PyBool_Check(item) || is_tensor(item) || PyTuple_Check(item) || PyList_Check(item)) return false;
+    return PyIndex_Check(item) && !PySequence_Check(item);
+}
+
+bool slice_bound(PyObject* object, Value* out) {
+    if (object == Py_None) return true;
+    int64_t value;
+    if (is_tensor(object)) {
+        PyRef item = checked(tensor_item(*tensor_of(object)));
+        value = PyLong_AsLongLong(item.get());
+    } else {
+        PyRef index(PyNumber_Index(object));
+        if (!index) fail_python();
+        int overflow = 0;
+        value = PyLong_AsLongLongAndOverflow(index.get(), &overflow);
+        if (overflow) value = overflow > 0 ? INT64_MAX : INT64_MIN;
+    }
+    if (value == -1) check_python();
+    *out = value_of(value);
+    return true;
+}
+
+// The view that a key of basic items selects; the tensor itself, as an alias, for x[...].
+Ref<Tensor> basic_view(Tensor& source, PyObject* const* items, size_t count) {
+    static const OpDef *select = find_op("select"), *slice = find_op("slice"), *unsqueeze = find_op("unsqueeze"), *alias = find_op("alias");
+    size_t consuming = 0;
+    for (size_t i = 0; i < count; ++i) consuming += items[i] != Py_None && items[i] != Py_Ellipsis;
+    if (consuming > source.ndim())
+        fail_index("too many indices for tensor of dimension " + std::to_string(source.ndim()));
+    Ref<Tensor> current = Ref<Tensor>::borrow(&source);
+    int64_t dim = 0;
+    bool ellipsis = false;
+    for (size_t i = 0; i < count; ++i) {
+        PyObject* item = items[i];
+        if (item == Py_Ellipsis) {
+            if (ellipsis) fail_index("an index can only have a single ellipsis ('...')");
+            ellipsis = true;
+            dim += static_cast<int64_t>(source.ndim() - consuming);
+        } else if (item == Py_None) {
+            current = call_op(*unsqueeze, {current.get()}, {value_of(dim)});
+            ++dim;
+        } else if (PySlice_Check(item)) {
+            auto* s = reinterpret_cast<PySliceObject*>(item);
+            Value start, end, step = value_of(int64_t{1});
+            slice_bound(s->start, &start);
+            slice_bound(s->stop, &end);
+            slice_bound(s->step, &step);
+            if (step.i <= 0) fail_value("step must be greater than zero");
+            if (!(start.is_none() && end.is_none() && step.i == 1)) current = call_op(*slice, {current.get()}, {value_of(dim), start, end, step});
+            ++dim;
+        } else {
+            PyRef index(PyNumber_Index(item));
+            if (!index) fail_python();
+            int64_t value = PyLong_AsLongLong(index.get());
+            if (value == -1) check_python();
+            int64_t size = current->sizes[static_cast<size_t>(dim)];
+            if (value < -size || value >= size)
+                fail_index("index " + std::to_string(value) + " is out of bounds for dimension " + std::to_string(dim) + " with size " + std::to_string(size));
+            current = call_op(*select, {current.get()}, {value_of(dim), value_of(value)});
+        }
+    }
+    if (current.get() == &source) current = call_op(*alias, {&source});
+    return current;
+}
+
+struct Key {
+    PyObject* const* items;
+    size_t count;
+    bool basic = true;
+};
+
+Key key_items(PyObject* const* key) {
+    Key result{key, 1};
+    if (PyTuple_Check(*key)) {
+        result.items = reinterpret_cast<PyTupleObject*>(*key)->ob_item;
+        result.count = static_cast<size_t>(PyTuple_GET_SIZE(*key));
+    }
+    for (size_t i = 0; i < result.count; ++i) result.basic &= is_basic(result.items[i]);
+    return result;
+}
+
+}  // namespace
+
+PyObject* tensor_getitem(PyObject* self, PyObject* key) {
+    return guarded([&]() -> PyObject* {
+        Key items = key_items(&key);
+        if (!items.basic) return advanced("getitem", self, key, nullptr);
+        Tensor& t = *tensor_of(self);
+        if (t.ndim() == 0 && items.count == 1 && PyLong_Check(key))
+            fail_index("invalid index of a 0-dim tensor. Use `tensor.item()` in Python to convert a 0-dim tensor to a number");
+        return wrap(basic_view(t, items.items, items.count));
+    });
+}
+
+int tensor_setitem(PyObject* self, PyObject* key, PyObject* value) {
+    return guarded(
+        [&]() -> int {
+            if (!value) fail_type("Tensor does not support deleting items");
+            Key items = key_items(&key);
+            if (!items.basic) {
+                PyRef done = checked(advanced("setitem", self, key, value));
+                return 0;
+            }
+            static const OpDef *fill = find_op("fill"), *copy = find_op("copy");
+            Ref<Tensor> view = basic_view(*tensor_of(self), items.items, items.count);
+            Operand destination, source;
+            destination.tensor = view.get();
+            Scalar scalar;
+            if (is_tensor(value)) {
+                Ref<Tensor> brought = Ref<Tensor>::borrow(tensor_of(value));
+                // Leading dimensions of size 1 are dropped, as NumPy does: x[0] = row of shape (1, n).
+                while (brought->ndim() > view->ndim() && brought->sizes[0] == 1) {
+                    static const OpDef* select = find_op("select");
+                    brought = call_op(*select, {brought.get()}, {value_of(int64_t{0}), value_of(int64_t{0})});
+                }
+                source.tensor = brought.get();
+                call_op_inplace(*copy, *view, {destination, source});
+            } else if (scalar_from(value, &scalar)) {
+                Value v;
+                v.tag = scalar.tag == Scalar::Float ? Value::Float : scalar.tag == Scalar::Bool ? Value::Bool : Value::Int;
+                if (scalar.tag == Scalar::Float) v.f = scalar.f;
+                else v.i = scalar.i;
+                call_op_inplace(*fill, *view, {destination}, {v});
+            } else {
+                PyRef done = checked(advanced("setitem", self, key, value));
+            }
+            return 0;
+        },
+        -1);
+}
+
+}  // namespace mt::py

@@ -1,0 +1,23 @@
+#include "bindings/py.h"
+
+#ifndef MT_VERSION
+#define MT_VERSION "unknown"
+#endif
+
+namespace {
+
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "minitensor._C", "The C++ core of minitensor.", -1, nullptr, nullptr, nullptr, nullptr, nullptr};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__C() {
+    using namespace mt::py;
+    PyObject* module = PyModule_Create(&definition);
+    if (!module) return nullptr;
+    bool ready = init_dtypes(module) && init_tensor(module) && init_ops(module) && init_convert(module) && init_autograd(module) && init_trace(module);
+    if (!ready || PyModule_AddStringConstant(module, "version", MT_VERSION) < 0) {
+        Py_DECREF(module);
+        return nullptr;
+    }
+    return module;
+}

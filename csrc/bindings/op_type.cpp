@@ -1,0 +1,272 @@
+// The callable of an op: mt.exp, Tensor.exp and, in its in-place form, Tensor.exp_ are one C object each.
+#include <cstddef>
+#include <string>
+
+#include "autograd/tape.h"
+#include "bindings/py.h"
+
+namespace mt::py {
+
+namespace {
+
+struct OpObject {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    const OpDef* op;
+    bool inplace;
+    PyObject* doc;
+};
+
+OpObject* cast(PyObject* self) { return reinterpret_cast<OpObject*>(self); }
+
+PyObject* call_inplace(Arguments& arguments) {
+    Tensor* destination = arguments.call.operands[0].tensor;
+    dispatch_inplace(arguments.call, *destination);
+    return destination->pyobject ? Py_NewRef(destination->pyobject) : wrap(Ref<Tensor>::borrow(destination));
+}
+
+PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+    return guarded([&]() -> PyObject* {
+        const OpDef& op = *cast(self)->op;
+        Arguments arguments(op);
+        arguments.parse(args, static_cast<size_t>(PyVectorcall_NARGS(nargsf)), kwnames);
+        if (cast(self)->inplace) return call_inplace(arguments);
+        Ref<Tensor> results[kMaxResults];
+        dispatch(arguments.call, results);
+        return results_to_python(arguments.call, results);
+    });
+}
+
+PyObject* op_descr_get(PyObject* self, PyObject* object, PyObject*) {
+    return object && object != Py_None ? PyMethod_New(self, object) : Py_NewRef(self);
+}
+
+PyObject* op_repr(PyObject* self) {
+    return PyUnicode_FromFormat("<minitensor op %s%s>", cast(self)->op->name.c_str(), cast(self)->inplace ? "_" : "");
+}
+
+PyObject* op_name(PyObject* self, void*) {
+    return PyUnicode_FromFormat("%s%s", cast(self)->op->name.c_str(), cast(self)->inplace ? "_" : "");
+}
+
+PyObject* op_doc(PyObject* self, void*) { return cast(self)->doc ? Py_NewRef(cast(self)->doc) : Py_NewRef(Py_None); }
+int op_set_doc(PyObject* self, PyObject* value, void*) {
+    Py_XSETREF(cast(self)->doc, Py_XNewRef(value));
+    return 0;
+}
+
+// In the form that inspect.signature reads.
+PyObject* op_text_signature(PyObject* self, void*) {
+    std::string text = "(";
+    bool keywords = false;
+    for (size_t i = 0; i < cast(self)->op->args.size(); ++i) {
+        const ArgSpec& spec = cast(self)->op->args[i];
+        if (i) text += ", ";
+        if (spec.keyword_only && !keywords) {
+            text += "*, ";
+            keywords = true;
+        }
+        text += spec.name;
+        if (!spec.has_default) continue;
+        PyRef value(value_to_python(spec.default_value));
+        PyRef shown(value ? PyObject_Repr(value.get()) : nullptr);
+        const char* characters = shown ? PyUnicode_AsUTF8(shown.get()) : nullptr;
+        if (!characters) return nullptr;
+        text += std::string("=") + characters;
+    }
+    return PyUnicode_FromString((text + ")").c_str());
+}
+
+PyObject* op_schema(PyObject* self, void*) { return PyUnicode_FromString(cast(self)->op->schema.c_str()); }
+PyObject* op_row(PyObject* self, void*) { return Py_NewRef(cast(self)->op->row ? cast(self)->op->row : Py_None); }
+PyObject* op_module(PyObject*, void*) { return PyUnicode_FromString("minitensor"); }
+PyObject* op_reduce(PyObject* self, PyObject*) {
+    return PyUnicode_FromFormat("%s%s", cast(self)->op->name.c_str(), cast(self)->inplace ? "_" : "");
+}
+
+void op_dealloc(PyObject* self) {
+    Py_XDECREF(cast(self)->doc);
+    Py_TYPE(self)->tp_free(self);
+}
+
+PyGetSetDef getset[] = {{"__name__", op_name, nullptr, "The op's name.", nullptr},
+                        {"__qualname__", op_name, nullptr, "The op's name.", nullptr},
+                        {"__module__", op_module, nullptr, "minitensor", nullptr},
+                        {"__doc__", op_doc, op_set_doc, "What the op computes.", nullptr},
+                        {"__text_signature__", op_text_signature, nullptr, "The parameters.", nullptr},
+                        {"schema", op_schema, nullptr, "The op's schema.", nullptr},
+                        {"row", op_row, nullptr, "The op's rules.", nullptr},
+                        {}};
+PyMethodDef methods[] = {{"__reduce__", op_reduce, METH_NOARGS, "Pickled by name."}, {}};
+
+PyTypeObject make_op_type() {
+    PyTypeObject type = blank_type();
+    type.tp_name = "minitensor.Op";
+    type.tp_basicsize = sizeof(OpObject);
+    type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
+    type.tp_vectorcall_offset = offsetof(OpObject, vectorcall);
+    type.tp_call = PyVectorcall_Call;
+    type.tp_descr_get = op_descr_get;
+    type.tp_repr = op_repr;
+    type.tp_dealloc = op_dealloc;
+    return type;
+}
+
+Kind kind_from(const char* name) {
+    static const char* names[] = {"elementwise", "reduction", "view", "movement", "contraction", "index", "random", "creation", "composite", "opaque"};
+    for (size_t i = 0; i < 10; ++i)
+        if (std::string_view(names[i]) == name) return static_cast<Kind>(i);
+    fail_value(std::string("unknown kind of op '") + name + "'");
+}
+
+OpDef& def_of(PyObject* object) {
+    if (Py_TYPE(object) != &OpType) fail_type(std::string("expected an op, got ") + Py_TYPE(object)->tp_name);
+    return op_by_id(cast(object)->op->id);
+}
+
+// define_op(schema, kind) -> op
+PyObject* py_define_op(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        const char *schema, *kind;
+        if (!PyArg_ParseTuple(args, "ss:define_op", &schema, &kind)) return nullptr;
+        OpDef& op = define_op(schema, kind_from(kind));
+        return make_op_object(op, false);
+    });
+}
+
+// set_rules(op, row, vjp, saves_out, saves_operand, compilable, python_kernel)
+PyObject* py_set_rules(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject *object, *row, *vjp, *saves, *kernel;
+        int saves_out, compilable;
+        if (!PyArg_ParseTuple(args, "OOOpOpO:set_rules", &object, &row, &vjp, &saves_out, &saves, &compilable, &kernel)) return nullptr;
+        OpDef& op = def_of(object);
+        Py_XSETREF(op.row, Py_NewRef(row));
+        Py_XSETREF(op.vjp, vjp == Py_None ? nullptr : Py_NewRef(vjp));
+        op.vjp_saves_out = saves_out;
+        op.vjp_saves_operand.clear();
+        PyRef sequence = checked(PySequence_Fast(saves, "saves"));
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.get()); ++i)
+            op.vjp_saves_operand.push_back(PyObject_IsTrue(PySequence_Fast_GET_ITEM(sequence.get(), i)) == 1);
+        if (op.vjp && op.vjp_saves_operand.size() != op.operand_count)
+            fail_value("the vjp of '" + op.name + "' must name its " + std::to_string(op.operand_count) + " operands");
+        op.compilable = compilable;
+        if (kernel != Py_None) Py_XSETREF(op.python_kernel[0], Py_NewRef(kernel));
+        if (!op.cpu && !op.python_kernel[0] && op.kind != Kind::View) fail_value("op '" + op.name + "' has no kernel");
+        Py_RETURN_NONE;
+    });
+}
+
+PyObject* py_inplace_form(PyObject*, PyObject* object) {
+    return guarded([&]() -> PyObject* { return make_op_object(def_of(object), true); });
+}
+
+// fill_random(op, tensor, *parameters between size and dtype): the in-place form of a random op, whose size and dtype are the tensor's.
+PyObject* py_fill_random(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+    return guarded([&]() -> PyObject* {
+        if (nargs < 2 || !is_tensor(args[1])) fail_type("fill_random(op, tensor, *parameters)");
+        const OpDef& op = def_of(args[0]);
+        Tensor& destination = *tensor_of(args[1]);
+        std::vector<Value> values;
+        Py_ssize_t next = 2;
+        for (const ArgSpec& spec : op.args) {
+            Value value;
+            if (spec.name == "size") {
+                value = value_of(destination.sizes);
+            } else if (spec.type == ArgType::DTypeArg) {
+                value.tag = Value::Type;
+                value.dtype = destination.dtype;
+            } else if (spec.type == ArgType::DeviceArg) {
+                value.tag = Value::Dev;
+            } else {
+                Scalar scalar;
+                if (next >= nargs || !scalar_from(args[next++], &scalar)) fail_type(op.name + "_: parameter '" + spec.name + "' must be a Number");
+                value.tag = scalar.tag == Scalar::Float || spec.type == ArgType::Float ? Value::Float : Value::Int;
+                if (value.tag == Value::Float) value.f = scalar.as_double();
+                else value.i = scalar.i;
+            }
+            values.push_back(std::move(value));
+        }
+        Call call;
+        call.op = &op;
+        call.params = values.data();
+        call.param_count = values.size();
+        dispatch_inplace(call, destination);
+        return Py_NewRef(args[1]);
+    });
+}
+
+PyObject* py_op_names(PyObject*, PyObject*) {
+    PyObject* list = PyList_New(0);
+    for (size_t i = 0; list && i < op_count(); ++i) {
+        PyRef name(PyUnicode_FromString(op_by_id(static_cast<int>(i)).name.c_str()));
+        if (!name || PyList_Append(list, name.get()) < 0) Py_CLEAR(list);
+    }
+    return list;
+}
+
+PyMethodDef functions[] = {
+    {"define_op", py_define_op, METH_VARARGS, "define_op(schema, kind): registers an op and returns its callable."},
+    {"set_rules", py_set_rules, METH_VARARGS, "Attaches a row's rules to its op."},
+    {"inplace_form", py_inplace_form, METH_O, "The in-place callable of an op."},
+    {"fill_random", method(py_fill_random), METH_FASTCALL, "The in-place form of a random op."},
+    {"op_names", py_op_names, METH_NOARGS, "The names of all ops."},
+    {}};
+
+// Ops whose kernel is a Python callable get and give Python tensors.
+void run_python_kernel(Call& call, Device device, Ref<Tensor>* results) {
+    std::vector<PyRef> owned;
+    for (size_t i = 0; i < call.operand_count; ++i) {
+        const Operand& operand = call.operands[i];
+        owned.emplace_back(operand.tensor ? wrap(detach(*operand.tensor)) : operand.is_scalar ? scalar_to_python(operand.scalar) : Py_NewRef(Py_None));
+    }
+    for (size_t i = 0; i < call.param_count; ++i) owned.emplace_back(value_to_python(call.params[i]));
+    std::vector<PyObject*> raw;
+    for (PyRef& ref : owned) raw.push_back(ref.get());
+    bool enabled = grad_enabled;
+    grad_enabled = false;
+    PyRef returned(PyObject_Vectorcall(call.op->python_kernel[static_cast<size_t>(device.type)], raw.data(), raw.size(), nullptr));
+    grad_enabled = enabled;
+    if (!returned) fail_python();
+    auto take = [&](PyObject* object, size_t i) {
+        if (!is_tensor(object)) fail_type("the kernel of '" + call.op->name + "' must return tensors, got " + Py_TYPE(object)->tp_name);
+        results[i] = Ref<Tensor>::borrow(tensor_of(object));
+    };
+    if (PyTuple_Check(returned.get())) {
+        call.result_count = static_cast<size_t>(PyTuple_GET_SIZE(returned.get()));
+        if (call.result_count > kMaxResults) fail("the kernel of '" + call.op->name + "' returned too many tensors");
+        for (size_t i = 0; i < call.result_count; ++i) take(PyTuple_GET_ITEM(returned.get(), static_cast<Py_ssize_t>(i)), i);
+    } else {
+        call.result_count = 1;
+        take(returned.get(), 0);
+    }
+}
+
+}  // namespace
+
+PyTypeObject OpType = make_op_type();
+
+PyObject* make_op_object(const OpDef& op, bool inplace) {
+    PyObject* self = OpType.tp_alloc(&OpType, 0);
+    if (!self) return nullptr;
+    cast(self)->vectorcall = op_vectorcall;
+    cast(self)->op = &op;
+    cast(self)->inplace = inplace;
+    return self;
+}
+
+PyObject* results_to_python(const Call& call, Ref<Tensor>* results) {
+    if (call.result_count == 1) return wrap(std::move(results[0]));
+    PyRef tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(call.result_count)));
+    for (size_t i = 0; i < call.result_count; ++i) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), wrap(std::move(results[i])));
+    return tuple.release();
+}
+
+bool init_ops(PyObject* module) {
+    OpType.tp_getset = getset;
+    OpType.tp_methods = methods;
+    python_kernel_hook = run_python_kernel;
+    return PyType_Ready(&OpType) == 0 && PyModule_AddFunctions(module, functions) == 0 && PyModule_AddType(module, &OpType) == 0;
+}
+
+}  // namespace mt::py

@@ -1,0 +1,143 @@
+// Shared by the files of bindings/: the Python object of a tensor, errors, argument parsing.
+#pragma once
+
+#include <Python.h>
+
+#include <new>
+
+#include "autograd/tape.h"
+#include "core/error.h"
+#include "dispatch/call.h"
+#include "dispatch/python.h"
+
+namespace mt::py {
+
+struct TensorObject {
+    PyObject_HEAD
+    Tensor* tensor;  // owned
+    PyObject* dict;
+    PyObject* weakrefs;
+};
+
+// A static type to fill in, and a method of any calling convention as the table wants it.
+inline PyTypeObject blank_type() {
+    PyTypeObject type{};
+    Py_SET_REFCNT(reinterpret_cast<PyObject*>(&type), 1);
+    return type;
+}
+template <class F>
+PyCFunction method(F* function) {
+    return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+extern PyTypeObject TensorType;
+extern PyTypeObject DTypeType;
+extern PyTypeObject DeviceType_;
+extern PyTypeObject SizeType;
+extern PyTypeObject OpType;
+extern PyTypeObject GradNodeType;
+
+inline bool is_tensor(PyObject* o) { return Py_TYPE(o) == &TensorType || PyType_IsSubtype(Py_TYPE(o), &TensorType); }
+inline Tensor* tensor_of(PyObject* o) { return reinterpret_cast<TensorObject*>(o)->tensor; }
+
+PyObject* wrap(Ref<Tensor> tensor);                              // None for null
+PyObject* wrap_as(PyTypeObject* type, Ref<Tensor> tensor);       // a new object of a subclass
+
+// Sets the Python exception that `error` stands for.
+void set_error(const Error& error);
+
+// Runs body; C++ errors become Python exceptions and `failure` is returned.
+template <class F>
+auto guarded(F&& body, decltype(body()) failure = {}) -> decltype(body()) {
+    try {
+        return body();
+    } catch (const Error& error) {
+        set_error(error);
+    } catch (const std::bad_alloc&) {
+        PyErr_NoMemory();
+    } catch (const std::exception& error) {
+        PyErr_SetString(PyExc_RuntimeError, error.what());
+    }
+    return failure;
+}
+
+// Throws if a Python exception is pending.
+inline void check_python() {
+    if (PyErr_Occurred()) fail_python();
+}
+inline PyRef checked(PyObject* owned) {
+    if (!owned) fail_python();
+    return PyRef(owned);
+}
+
+PyObject* dtype_object(DType dtype);     // new reference
+DType dtype_from(PyObject* object);      // TypeError otherwise; accepts Python's float, int, bool
+bool is_dtype(PyObject* object);
+PyObject* device_object(Device device);
+Device device_from(PyObject* object);    // a device or its name
+PyObject* size_object(const Dims& dims);
+PyObject* value_to_python(const Value& value);
+PyObject* dims_to_tuple(const Dims& dims);
+Dims dims_from(PyObject* object, const char* what);
+// True and `out` set if `object` is a Python or NumPy number.
+bool scalar_from(PyObject* object, Scalar* out);
+
+// The operands and parameters of one call, owned for its duration.
+class Arguments {
+public:
+    explicit Arguments(const OpDef& op) : op_(op) {}
+    ~Arguments() {
+        for (size_t i = 0; i < call.param_count; ++i) params()[i].~Value();
+    }
+    Arguments(const Arguments&) = delete;
+    // Throws TypeError with the op's signature when they don't fit.
+    void parse(PyObject* const* args, size_t nargs, PyObject* kwnames);
+    Call call;
+
+private:
+    Value* params() { return std::launder(reinterpret_cast<Value*>(storage_)); }
+    void set(const ArgSpec& spec, PyObject* object, Value* value);
+    [[noreturn]] void refuse(const std::string& why, PyObject* const* args, size_t nargs, PyObject* kwnames);
+
+    static constexpr size_t kMaxParams = 8;
+    const OpDef& op_;
+    SmallVector<Operand, 4> operands_;
+    alignas(Value) unsigned char storage_[sizeof(Value) * kMaxParams];
+};
+
+PyObject* wrap_grad_node(Ref<GradNode> node);
+PyObject* results_to_python(const Call& call, Ref<Tensor>* results);
+PyObject* make_op_object(const OpDef& op, bool inplace);
+
+// Raised as minitensor.OutOfMemoryError.
+extern PyObject* OutOfMemoryError;
+
+bool init_dtypes(PyObject* module);
+bool init_tensor(PyObject* module);
+bool init_ops(PyObject* module);
+bool init_convert(PyObject* module);
+bool init_autograd(PyObject* module);
+bool init_trace(PyObject* module);
+
+// convert.cpp
+PyObject* tensor_item(Tensor& tensor);
+PyObject* tensor_tolist(Tensor& tensor);
+PyObject* element_to_python(const void* data, DType dtype);
+int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags);
+void tensor_releasebuffer(PyObject* self, Py_buffer* view);
+PyObject* tensor_dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+// indexing.cpp
+PyObject* tensor_getitem(PyObject* self, PyObject* key);
+int tensor_setitem(PyObject* self, PyObject* key, PyObject* value);
+
+// Names the observation that may flush a recording, for its account.
+class Observing {
+public:
+    explicit Observing(const char* what);
+    ~Observing();
+
+private:
+    const char* previous_;
+};
+
+}  // namespace mt::py

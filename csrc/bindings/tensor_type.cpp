@@ -1,0 +1,590 @@
+// The Python type of tensors: slots go straight to the call path.
+#include "bindings/py.h"
+
+#include <cstddef>
+#include <string>
+
+#include "autograd/tape.h"
+#include "core/error.h"
+
+namespace mt::py {
+
+namespace {
+
+constexpr size_t kFreelist = 256;
+PyObject* g_free[kFreelist];
+size_t g_free_count = 0;
+
+const OpDef& op(const char* name) {
+    OpDef* found = find_op(name);
+    if (!found) fail(std::string("op '") + name + "' is not defined; import minitensor first");
+    return *found;
+}
+
+// An op resolved once, by name: rows are registered when minitensor is imported, before any tensor exists.
+struct LazyOp {
+    const char* name;
+    const OpDef* def = nullptr;
+    const OpDef& get() {
+        if (!def) def = &op(name);
+        return *def;
+    }
+};
+
+PyObject* allocate_object(PyTypeObject* type) {
+    if (type == &TensorType && g_free_count) {
+        PyObject* object = g_free[--g_free_count];
+        Py_SET_TYPE(object, type);
+        _Py_NewReference(object);
+        return object;
+    }
+    return type == &TensorType ? reinterpret_cast<PyObject*>(PyObject_GC_New(TensorObject, type)) : type->tp_alloc(type, 0);
+}
+
+void tensor_dealloc(PyObject* self) {
+    auto* object = reinterpret_cast<TensorObject*>(self);
+    PyObject_GC_UnTrack(self);
+    if (object->weakrefs) PyObject_ClearWeakRefs(self);
+    Py_CLEAR(object->dict);
+    if (object->tensor) {
+        object->tensor->pyobject = nullptr;
+        Ref<Tensor> dying(std::exchange(object->tensor, nullptr));
+    }
+    if (Py_TYPE(self) == &TensorType && g_free_count < kFreelist)
+        g_free[g_free_count++] = self;
+    else
+        Py_TYPE(self)->tp_free(self);
+}
+
+int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(reinterpret_cast<TensorObject*>(self)->dict);
+    return 0;
+}
+
+int tensor_clear(PyObject* self) {
+    Py_CLEAR(reinterpret_cast<TensorObject*>(self)->dict);
+    return 0;
+}
+
+// Arithmetic ------------------------------------------------------------------------------------------------------
+
+bool operand_from(PyObject* object, Operand* operand) {
+    if (is_tensor(object)) {
+        operand->tensor = tensor_of(object);
+        return true;
+    }
+    operand->is_scalar = scalar_from(object, &operand->scalar);
+    return operand->is_scalar;
+}
+
+PyObject* binary(LazyOp& which, PyObject* a, PyObject* b) {
+    return guarded([&]() -> PyObject* {
+        Operand operands[2];
+        if (!operand_from(a, &operands[0]) || !operand_from(b, &operands[1])) Py_RETURN_NOTIMPLEMENTED;
+        Call call;
+        call.op = &which.get();
+        call.operands = operands;
+        call.operand_count = 2;
+        Ref<Tensor> results[kMaxResults];
+        dispatch(call, results);
+        return wrap(std::move(results[0]));
+    });
+}
+
+PyObject* inplace(LazyOp& which, PyObject* a, PyObject* b) {
+    return guarded([&]() -> PyObject* {
+        Operand operands[2];
+        if (!operand_from(a, &operands[0]) || !operand_from(b, &operands[1])) Py_RETURN_NOTIMPLEMENTED;
+        Call call;
+        call.op = &which.get();
+        call.operands = operands;
+        call.operand_count = 2;
+        dispatch_inplace(call, *operands[0].tensor);
+        return Py_NewRef(a);
+    });
+}
+
+PyObject* unary(LazyOp& which, PyObject* a) {
+    return guarded([&]() -> PyObject* {
+        Operand operand;
+        operand.tensor = tensor_of(a);
+        Call call;
+        call.op = &which.get();
+        call.operands = &operand;
+        call.operand_count = 1;
+        Ref<Tensor> results[kMaxResults];
+        dispatch(call, results);
+        return wrap(std::move(results[0]));
+    });
+}
+
+#define MT_BINARY_SLOT(NAME)                             \
+    LazyOp op_##NAME{#NAME};                             \
+    PyObject* slot_##NAME(PyObject* a, PyObject* b) { return binary(op_##NAME, a, b); }
+#define MT_INPLACE_SLOT(NAME) \
+    PyObject* slot_i##NAME(PyObject* a, PyObject* b) { return inplace(op_##NAME, a, b); }
+#define MT_UNARY_SLOT(NAME)  \
+    LazyOp op_##NAME{#NAME}; \
+    PyObject* slot_##NAME(PyObject* a) { return unary(op_##NAME, a); }
+
+MT_BINARY_SLOT(add) MT_INPLACE_SLOT(add)
+MT_BINARY_SLOT(sub) MT_INPLACE_SLOT(sub)
+MT_BINARY_SLOT(mul) MT_INPLACE_SLOT(mul)
+MT_BINARY_SLOT(div) MT_INPLACE_SLOT(div)
+MT_BINARY_SLOT(floor_divide) MT_INPLACE_SLOT(floor_divide)
+MT_BINARY_SLOT(remainder) MT_INPLACE_SLOT(remainder)
+MT_BINARY_SLOT(bitwise_and) MT_INPLACE_SLOT(bitwise_and)
+MT_BINARY_SLOT(bitwise_or) MT_INPLACE_SLOT(bitwise_or)
+MT_BINARY_SLOT(bitwise_xor) MT_INPLACE_SLOT(bitwise_xor)
+MT_BINARY_SLOT(matmul)
+MT_BINARY_SLOT(pow)
+MT_BINARY_SLOT(eq) MT_BINARY_SLOT(ne) MT_BINARY_SLOT(lt) MT_BINARY_SLOT(le) MT_BINARY_SLOT(gt) MT_BINARY_SLOT(ge)
+MT_UNARY_SLOT(neg)
+MT_UNARY_SLOT(abs)
+MT_UNARY_SLOT(bitwise_not)
+
+PyObject* slot_power(PyObject* a, PyObject* b, PyObject* modulus) {
+    if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+    return slot_pow(a, b);
+}
+PyObject* slot_ipower(PyObject* a, PyObject* b, PyObject*) { return inplace(op_pow, a, b); }
+PyObject* slot_positive(PyObject* a) { return Py_NewRef(a); }
+
+PyObject* tensor_richcompare(PyObject* a, PyObject* b, int operation) {
+    switch (operation) {
+        case Py_EQ: return slot_eq(a, b);
+        case Py_NE: return slot_ne(a, b);
+        case Py_LT: return slot_lt(a, b);
+        case Py_LE: return slot_le(a, b);
+        case Py_GT: return slot_gt(a, b);
+        default: return slot_ge(a, b);
+    }
+}
+
+int tensor_bool(PyObject* self) {
+    return guarded(
+        [&]() -> int {
+            Tensor& t = *tensor_of(self);
+            if (t.numel == 0) fail("Boolean value of Tensor with no values is ambiguous");
+            if (t.numel != 1) fail("Boolean value of Tensor with more than one value is ambiguous");
+            Observing observing("bool()");
+            PyRef item = checked(tensor_item(t));
+            return PyObject_IsTrue(item.get());
+        },
+        -1);
+}
+
+PyObject* tensor_float(PyObject* self) {
+    return guarded([&]() -> PyObject* {
+        Observing observing("float()");
+        PyRef item = checked(tensor_item(*tensor_of(self)));
+        return PyNumber_Float(item.get());
+    });
+}
+PyObject* tensor_int(PyObject* self) {
+    return guarded([&]() -> PyObject* {
+        Observing observing("int()");
+        PyRef item = checked(tensor_item(*tensor_of(self)));
+        return PyNumber_Long(item.get());
+    });
+}
+PyObject* tensor_index(PyObject* self) {
+    return guarded([&]() -> PyObject* {
+        Tensor& t = *tensor_of(self);
+        if (t.numel != 1 || is_floating(t.dtype) || is_complex(t.dtype))
+            fail_type("only integer tensors of a single element can be converted to an index");
+        Observing observing("index()");
+        PyRef item = checked(tensor_item(t));
+        return PyNumber_Index(item.get());
+    });
+}
+
+Py_ssize_t tensor_length(PyObject* self) {
+    Tensor& t = *tensor_of(self);
+    if (t.ndim() == 0) {
+        PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
+        return -1;
+    }
+    return static_cast<Py_ssize_t>(t.sizes[0]);
+}
+
+PyObject* tensor_iter(PyObject* self) {
+    return guarded([&]() -> PyObject* {
+        Tensor& t = *tensor_of(self);
+        if (t.ndim() == 0) fail_type("iteration over a 0-d tensor");
+        static LazyOp select{"select"};
+        PyRef items = checked(PyTuple_New(static_cast<Py_ssize_t>(t.sizes[0])));
+        for (int64_t i = 0; i < t.sizes[0]; ++i) {
+            PyObject* item = wrap(call_op(select.get(), {&t}, {value_of(int64_t{0}), value_of(i)}));
+            if (!item) fail_python();
+            PyTuple_SET_ITEM(items.get(), static_cast<Py_ssize_t>(i), item);
+        }
+        return PyObject_GetIter(items.get());
+    });
+}
+
+Py_hash_t tensor_hash(PyObject* self) { return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(self) >> 4); }
+
+// Attributes ------------------------------------------------------------------------------------------------------
+
+#define MT_GETTER(NAME, EXPRESSION)                    \
+    PyObject* get_##NAME(PyObject* self, void*) {      \
+        return guarded([&]() -> PyObject* {            \
+            [[maybe_unused]] Tensor& t = *tensor_of(self); \
+            return EXPRESSION;                         \
+        });                                            \
+    }
+MT_GETTER(shape, size_object(t.sizes))
+MT_GETTER(dtype, dtype_object(t.dtype))
+MT_GETTER(device, device_object(t.device()))
+MT_GETTER(ndim, PyLong_FromSize_t(t.ndim()))
+MT_GETTER(requires_grad, PyBool_FromLong(requires_grad(t)))
+MT_GETTER(is_leaf, PyBool_FromLong(is_leaf(t)))
+MT_GETTER(itemsize, PyLong_FromSize_t(itemsize(t.dtype)))
+MT_GETTER(nbytes, PyLong_FromLongLong(t.numel* static_cast<int64_t>(itemsize(t.dtype))))
+MT_GETTER(version, PyLong_FromUnsignedLong(t.storage->version))
+MT_GETTER(output_nr, PyLong_FromUnsignedLong(t.autograd ? t.autograd->output_index : 0))
+MT_GETTER(pending, PyBool_FromLong(t.pending()))
+MT_GETTER(is_view, PyBool_FromLong(static_cast<bool>(t.base)))
+MT_GETTER(base, wrap(t.base))
+MT_GETTER(grad, wrap(t.autograd ? t.autograd->grad : Ref<Tensor>()))
+MT_GETTER(data, wrap(detach(t)))
+
+PyObject* transposed(Tensor& t, bool last_two) {
+    static LazyOp permute{"permute"};
+    Dims dims;
+    size_t n = t.ndim();
+    if (last_two && n < 2) fail("tensor.mT is only supported on matrices or batches of matrices. Got " + std::to_string(n) + "-D tensor.");
+    for (size_t i = 0; i < n; ++i) dims.push_back(static_cast<int64_t>(last_two ? i : n - 1 - i));
+    if (last_two) std::swap(dims[n - 1], dims[n - 2]);
+    return wrap(call_op(permute.get(), {&t}, {value_of(dims)}));
+}
+MT_GETTER(T, transposed(t, false))
+MT_GETTER(mT, transposed(t, true))
+
+PyObject* get_grad_fn(PyObject* self, void*) {
+    return guarded([&]() -> PyObject* {
+        const Ref<GradNode>& node = grad_fn(*tensor_of(self));
+        if (!node) Py_RETURN_NONE;
+        return wrap_grad_node(node);
+    });
+}
+
+int set_requires_grad_attribute(PyObject* self, PyObject* value, void*) {
+    return guarded(
+        [&]() -> int {
+            if (!value || !PyBool_Check(value)) fail_type("requires_grad must be a bool");
+            set_requires_grad(*tensor_of(self), value == Py_True);
+            return 0;
+        },
+        -1);
+}
+
+int set_grad(PyObject* self, PyObject* value, void*) {
+    return guarded(
+        [&]() -> int {
+            Tensor& t = *tensor_of(self);
+            if (!value || value == Py_None) {
+                if (t.autograd) t.autograd->grad.reset();
+                return 0;
+            }
+            if (!is_tensor(value)) fail_type(std::string("assigned grad expected to be a Tensor or None but got ") + Py_TYPE(value)->tp_name);
+            Tensor& g = *tensor_of(value);
+            if (&g == &t) fail("can't assign Variable as its own grad");
+            if (!(g.sizes == t.sizes)) fail("assigned grad has data of a different size: expected " + to_string(t.sizes) + ", got " + to_string(g.sizes));
+            if (g.dtype != t.dtype) fail(std::string("assigned grad has data of a different type: expected ") + info(t.dtype).name + ", got " + info(g.dtype).name);
+            autograd_meta(t).grad = Ref<Tensor>::borrow(&g);
+            return 0;
+        },
+        -1);
+}
+
+// x.data = y: the same tensor over other contents.
+int set_data(PyObject* self, PyObject* value, void*) {
+    return guarded(
+        [&]() -> int {
+            if (!value || !is_tensor(value)) fail_type("data must be a Tensor");
+            Tensor &t = *tensor_of(self), &source = *tensor_of(value);
+            t.storage = source.storage;
+            t.dtype = source.dtype;
+            t.sizes = source.sizes;
+            t.strides = source.strides;
+            t.offset = source.offset;
+            t.numel = source.numel;
+            return 0;
+        },
+        -1);
+}
+
+PyGetSetDef tensor_getset[] = {
+    {"shape", get_shape, nullptr, "The sizes, a Size.", nullptr},
+    {"dtype", get_dtype, nullptr, "The type of the elements.", nullptr},
+    {"device", get_device, nullptr, "Where the elements are.", nullptr},
+    {"ndim", get_ndim, nullptr, "The number of dimensions.", nullptr},
+    {"requires_grad", get_requires_grad, set_requires_grad_attribute, "Whether gradients are computed for this tensor.", nullptr},
+    {"grad", get_grad, set_grad, "The accumulated gradient, or None.", nullptr},
+    {"grad_fn", get_grad_fn, nullptr, "The node that computes this tensor's gradient, or None.", nullptr},
+    {"is_leaf", get_is_leaf, nullptr, "Whether the tensor was made by the user rather than by a differentiable op.", nullptr},
+    {"output_nr", get_output_nr, nullptr, "Which result of grad_fn this is.", nullptr},
+    {"data", get_data, set_data, "The same elements without gradient history.", nullptr},
+    {"T", get_T, nullptr, "The tensor with its dimensions reversed.", nullptr},
+    {"mT", get_mT, nullptr, "The tensor with its last two dimensions swapped.", nullptr},
+    {"itemsize", get_itemsize, nullptr, "Bytes of one element.", nullptr},
+    {"nbytes", get_nbytes, nullptr, "Bytes of all elements.", nullptr},
+    {"_version", get_version, nullptr, "Counts in-place writes to the storage.", nullptr},
+    {"_is_pending", get_pending, nullptr, "Whether the value is recorded and not computed yet.", nullptr},
+    {"_base", get_base, nullptr, "The tensor this is a differentiable view of, or None.", nullptr},
+    {}};
+
+// Methods ---------------------------------------------------------------------------------------------------------
+
+PyObject* method_size(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
+    return guarded([&]() -> PyObject* {
+        Tensor& t = *tensor_of(self);
+        if (nargs == 0 || args[0] == Py_None) return size_object(t.sizes);
+        int64_t dim = PyLong_AsLongLong(args[0]);
+        if (dim == -1) check_python();
+        if (t.ndim() == 0) fail_index("Dimension specified as " + std::to_string(dim) + " but tensor has no dimensions");
+        return PyLong_FromLongLong(t.sizes[static_cast<size_t>(normalize_dim(dim, t.ndim()))]);
+    });
+}
+
+PyObject* method_stride(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
+    return guarded([&]() -> PyObject* {
+        Tensor& t = *tensor_of(self);
+        if (nargs == 0 || args[0] == Py_None) return dims_to_tuple(t.strides);
+        int64_t dim = PyLong_AsLongLong(args[0]);
+        if (dim == -1) check_python();
+        return PyLong_FromLongLong(t.strides[static_cast<size_t>(normalize_dim(dim, t.ndim()))]);
+    });
+}
+
+#define MT_METHOD(NAME, EXPRESSION)                    \
+    PyObject* method_##NAME(PyObject* self, PyObject*) { \
+        return guarded([&]() -> PyObject* {            \
+            [[maybe_unused]] Tensor& t = *tensor_of(self); \
+            return EXPRESSION;                         \
+        });                                            \
+    }
+MT_METHOD(dim, PyLong_FromSize_t(t.ndim()))
+MT_METHOD(numel, PyLong_FromLongLong(t.numel))
+MT_METHOD(storage_offset, PyLong_FromLongLong(t.offset))
+MT_METHOD(is_contiguous, PyBool_FromLong(t.contiguous()))
+MT_METHOD(element_size, PyLong_FromSize_t(itemsize(t.dtype)))
+MT_METHOD(is_floating_point, PyBool_FromLong(is_floating(t.dtype)))
+MT_METHOD(is_complex, PyBool_FromLong(is_complex(t.dtype)))
+MT_METHOD(is_inference, PyBool_FromLong(t.is_inference))
+MT_METHOD(storage_id, PyLong_FromVoidPtr(t.storage.get()))
+
+PyObject* method_data_ptr(PyObject* self, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        Observing observing("data_ptr()");
+        Tensor& t = *tensor_of(self);
+        if (t.device().type == DeviceType::Meta) return PyLong_FromLong(0);
+        return PyLong_FromVoidPtr(t.numel ? t.data() : nullptr);
+    });
+}
+
+PyObject* method_item(PyObject* self, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        Observing observing("item()");
+        return tensor_item(*tensor_of(self));
+    });
+}
+
+PyObject* method_tolist(PyObject* self, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        Observing observing("tolist()");
+        return tensor_tolist(*tensor_of(self));
+    });
+}
+
+PyObject* method_detach(PyObject* self, PyObject*) {
+    return guarded([&]() -> PyObject* { return wrap(detach(*tensor_of(self))); });
+}
+
+PyObject* method_detach_(PyObject* self, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        Tensor& t = *tensor_of(self);
+        if (t.base) fail("Can't detach views in-place. Use detach() instead.");
+        if (t.autograd) {
+            t.autograd->grad_fn.reset();
+            t.autograd->requires_grad = false;
+        }
+        return Py_NewRef(self);
+    });
+}
+
+PyObject* method_requires_grad_(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+    return guarded([&]() -> PyObject* {
+        Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+        if (total > 1) fail_type("requires_grad_() takes at most one argument");
+        set_requires_grad(*tensor_of(self), total == 0 || PyObject_IsTrue(args[0]) == 1);
+        return Py_NewRef(self);
+    });
+}
+
+// Makes a tensor of this class over the contents of `data`: what Parameter is.
+PyObject* method_as_subclass(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject *cls, *data;
+        int wants_grad = 0;
+        if (!PyArg_ParseTuple(args, "OO|p:_as_subclass", &cls, &data, &wants_grad)) return nullptr;
+        if (!PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), &TensorType) || !is_tensor(data))
+            fail_type("_as_subclass(cls, data, requires_grad) takes a subclass of Tensor and a Tensor");
+        Ref<Tensor> fresh = detach(*tensor_of(data));
+        set_requires_grad(*fresh, wants_grad != 0);
+        return wrap_as(reinterpret_cast<PyTypeObject*>(cls), std::move(fresh));
+    });
+}
+
+PyMethodDef tensor_methods[] = {
+    {"size", method(method_size), METH_FASTCALL, "size(dim=None)\n--\n\nThe sizes, or one of them."},
+    {"stride", method(method_stride), METH_FASTCALL, "stride(dim=None)\n--\n\nThe strides in elements."},
+    {"dim", method_dim, METH_NOARGS, "dim()\n--\n\nThe number of dimensions."},
+    {"ndimension", method_dim, METH_NOARGS, "ndimension()\n--\n\nThe number of dimensions."},
+    {"numel", method_numel, METH_NOARGS, "numel()\n--\n\nThe number of elements."},
+    {"nelement", method_numel, METH_NOARGS, "nelement()\n--\n\nThe number of elements."},
+    {"storage_offset", method_storage_offset, METH_NOARGS, "storage_offset()\n--\n\nThe first element's place in the storage."},
+    {"is_contiguous", method_is_contiguous, METH_NOARGS, "is_contiguous()\n--\n\nWhether the elements lie in row-major order."},
+    {"element_size", method_element_size, METH_NOARGS, "element_size()\n--\n\nBytes of one element."},
+    {"is_floating_point", method_is_floating_point, METH_NOARGS, "is_floating_point()\n--\n\nWhether the dtype is a floating-point type."},
+    {"is_complex", method_is_complex, METH_NOARGS, "is_complex()\n--\n\nWhether the dtype is complex."},
+    {"is_inference", method_is_inference, METH_NOARGS, "is_inference()\n--\n\nWhether it was made in inference mode."},
+    {"_storage_id", method_storage_id, METH_NOARGS, "_storage_id()\n--\n\nIdentifies the storage: equal for views of it."},
+    {"data_ptr", method_data_ptr, METH_NOARGS, "data_ptr()\n--\n\nThe address of the first element."},
+    {"item", method_item, METH_NOARGS, "item()\n--\n\nThe value of a tensor of one element as a Python number."},
+    {"tolist", method_tolist, METH_NOARGS, "tolist()\n--\n\nThe elements as nested lists."},
+    {"detach", method_detach, METH_NOARGS, "detach()\n--\n\nThe same elements without gradient history."},
+    {"detach_", method_detach_, METH_NOARGS, "detach_()\n--\n\nDrops this tensor's gradient history."},
+    {"requires_grad_", method(method_requires_grad_), METH_FASTCALL | METH_KEYWORDS,
+     "requires_grad_(requires_grad=True)\n--\n\nSets requires_grad and returns the tensor."},
+    {"__dlpack__", method(tensor_dlpack), METH_FASTCALL | METH_KEYWORDS,
+     "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\nA DLPack capsule over the same memory."},
+    {"_as_subclass", method_as_subclass, METH_VARARGS | METH_STATIC, "_as_subclass(cls, data, requires_grad=False)\n--\n\nA tensor of class cls over data's contents."},
+    {}};
+
+PyNumberMethods number_methods;
+PyMappingMethods mapping_methods;
+PyBufferProcs buffer_procs;
+
+PyTypeObject make_tensor_type() {
+    PyTypeObject type = blank_type();
+    type.tp_name = "minitensor.Tensor";
+    type.tp_doc = "A multi-dimensional array of one dtype, with automatic differentiation.";
+    type.tp_basicsize = sizeof(TensorObject);
+    type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC;
+    type.tp_dictoffset = offsetof(TensorObject, dict);
+    type.tp_weaklistoffset = offsetof(TensorObject, weakrefs);
+    return type;
+}
+
+// Tensor(): an empty one; Tensor(data): float32, as PyTorch's legacy constructor.
+PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        if (PyTuple_GET_SIZE(args) == 1 && is_tensor(PyTuple_GET_ITEM(args, 0)))
+            return wrap_as(type, detach(*tensor_of(PyTuple_GET_ITEM(args, 0))));
+        if (PyTuple_GET_SIZE(args) != 0) fail_type("Tensor(data) takes a Tensor; use minitensor.tensor(data) for other data");
+        return wrap_as(type, Tensor::empty({0}, default_dtype()));
+    });
+}
+
+}  // namespace
+
+PyTypeObject TensorType = make_tensor_type();
+
+PyObject* wrap_as(PyTypeObject* type, Ref<Tensor> tensor) {
+    auto* object = reinterpret_cast<TensorObject*>(allocate_object(type));
+    if (!object) return nullptr;
+    object->dict = nullptr;
+    object->weakrefs = nullptr;
+    object->tensor = tensor.release();
+    object->tensor->pyobject = reinterpret_cast<PyObject*>(object);
+    if (type == &TensorType) PyObject_GC_Track(object);
+    return reinterpret_cast<PyObject*>(object);
+}
+
+PyObject* wrap(Ref<Tensor> tensor) {
+    if (!tensor) Py_RETURN_NONE;
+    if (tensor->pyobject) return Py_NewRef(tensor->pyobject);
+    return wrap_as(&TensorType, std::move(tensor));
+}
+
+namespace {
+
+Tensor* unwrap(PyObject* object) { return is_tensor(object) ? tensor_of(object) : nullptr; }
+
+// add_method(name, object): attaches what Python's rows define to the type.
+PyObject* add_method(PyObject*, PyObject* args) {
+    PyObject *name, *object;
+    if (!PyArg_ParseTuple(args, "UO:add_method", &name, &object)) return nullptr;
+    if (PyDict_SetItem(TensorType.tp_dict, name, object) < 0) return nullptr;
+    PyType_Modified(&TensorType);
+    Py_RETURN_NONE;
+}
+
+// The slot for repr goes through a Python function that is attached later.
+PyObject* tensor_repr(PyObject* self) { return PyObject_CallMethod(self, "_repr", nullptr); }
+
+PyMethodDef functions[] = {{"add_method", add_method, METH_VARARGS, "Attaches a function to Tensor."}, {}};
+
+}  // namespace
+
+bool init_tensor(PyObject* module) {
+    PyNumberMethods& n = number_methods;
+    n.nb_add = slot_add;
+    n.nb_inplace_add = slot_iadd;
+    n.nb_subtract = slot_sub;
+    n.nb_inplace_subtract = slot_isub;
+    n.nb_multiply = slot_mul;
+    n.nb_inplace_multiply = slot_imul;
+    n.nb_true_divide = slot_div;
+    n.nb_inplace_true_divide = slot_idiv;
+    n.nb_floor_divide = slot_floor_divide;
+    n.nb_inplace_floor_divide = slot_ifloor_divide;
+    n.nb_remainder = slot_remainder;
+    n.nb_inplace_remainder = slot_iremainder;
+    n.nb_and = slot_bitwise_and;
+    n.nb_inplace_and = slot_ibitwise_and;
+    n.nb_or = slot_bitwise_or;
+    n.nb_inplace_or = slot_ibitwise_or;
+    n.nb_xor = slot_bitwise_xor;
+    n.nb_inplace_xor = slot_ibitwise_xor;
+    n.nb_matrix_multiply = slot_matmul;
+    n.nb_power = slot_power;
+    n.nb_inplace_power = slot_ipower;
+    n.nb_negative = slot_neg;
+    n.nb_positive = slot_positive;
+    n.nb_absolute = slot_abs;
+    n.nb_invert = slot_bitwise_not;
+    n.nb_bool = tensor_bool;
+    n.nb_float = tensor_float;
+    n.nb_int = tensor_int;
+    n.nb_index = tensor_index;
+    mapping_methods.mp_length = tensor_length;
+    mapping_methods.mp_subscript = tensor_getitem;
+    mapping_methods.mp_ass_subscript = tensor_setitem;
+    buffer_procs.bf_getbuffer = tensor_getbuffer;
+    buffer_procs.bf_releasebuffer = tensor_releasebuffer;
+    TensorType.tp_as_number = &number_methods;
+    TensorType.tp_as_mapping = &mapping_methods;
+    TensorType.tp_as_buffer = &buffer_procs;
+    TensorType.tp_new = tensor_new;
+    TensorType.tp_dealloc = tensor_dealloc;
+    TensorType.tp_traverse = tensor_traverse;
+    TensorType.tp_clear = tensor_clear;
+    TensorType.tp_richcompare = tensor_richcompare;
+    TensorType.tp_hash = tensor_hash;
+    TensorType.tp_iter = tensor_iter;
+    TensorType.tp_repr = tensor_repr;
+    TensorType.tp_getset = tensor_getset;
+    TensorType.tp_methods = tensor_methods;
+    if (PyType_Ready(&TensorType) < 0) return false;
+    wrap_hook = wrap;
+    unwrap_hook = unwrap;
+    value_to_python_hook = value_to_python;
+    set_python_error_hook = set_error;
+    return PyModule_AddFunctions(module, functions) == 0 && PyModule_AddType(module, &TensorType) == 0;
+}
+
+}  // namespace mt::py

@@ -1,0 +1,416 @@
+// The trace as Python's compiler sees it, the plan it gives back, and the account of both.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "bindings/py.h"
+#include "core/allocator.h"
+#include "core/parallel.h"
+#include "trace/plan.h"
+
+namespace mt::py {
+
+namespace {
+
+using namespace mt::trace;
+
+PyObject* g_compile = nullptr;
+PyObject* g_flush = nullptr;
+
+PyObject* source_tuple(const SourceRef& source) {
+    if (!source.code) Py_RETURN_NONE;
+    auto* code = reinterpret_cast<PyCodeObject*>(source.code);
+    return Py_BuildValue("(OiO)", code->co_filename, PyCode_Addr2Line(code, source.lasti), code->co_name);
+}
+
+PyObject* value_ref(ValueRef value) {
+    static const char* kinds[] = {"none", "node", "leaf", "scalar"};
+    return Py_BuildValue("(sII)", kinds[static_cast<size_t>(value.kind)], value.index, static_cast<unsigned>(value.result));
+}
+
+template <class Range, class Make>
+PyRef list_of(const Range& range, Make&& make) {
+    PyRef list = checked(PyList_New(0));
+    for (const auto& item : range) {
+        PyRef object = checked(make(item));
+        if (PyList_Append(list.get(), object.get()) < 0) fail_python();
+    }
+    return list;
+}
+
+// (op, operands, params, results, compute dtype, (compile, must, scope), source) for every node.
+PyObject* describe_node(const Trace& trace, const TraceNode& node) {
+    PyRef operands = checked(PyList_New(0)), params = checked(PyList_New(0)), results = checked(PyList_New(0));
+    for (uint32_t i = 0; i < node.operand_count; ++i) {
+        PyRef item = checked(value_ref(trace.operands[node.first_operand + i]));
+        PyList_Append(operands.get(), item.get());
+    }
+    for (uint32_t i = 0; i < node.param_count; ++i) {
+        PyRef item = checked(value_to_python(trace.params[node.first_param + i]));
+        PyList_Append(params.get(), item.get());
+    }
+    for (uint32_t i = 0; i < node.result_count; ++i) {
+        const ResultInfo& result = trace.results[node.first_result + i];
+        int home = -1;
+        for (size_t leaf = 0; result.storage && result.storage->data && leaf < trace.leaves.size(); ++leaf)
+            if (trace.leaves[leaf].storage.get() == result.storage) {
+                home = static_cast<int>(leaf);
+                break;
+            }
+        PyRef item = checked(Py_BuildValue("(sNOi)", info(result.dtype).hlo_name, dims_to_tuple(result.sizes), result.storage ? Py_True : Py_False, home));
+        PyList_Append(results.get(), item.get());
+    }
+    return Py_BuildValue("(sOOOs(iii)N)", node.op->name.c_str(), operands.get(), params.get(), results.get(), info(node.compute).hlo_name,
+                         static_cast<int>(node.tag.compile), static_cast<int>(node.tag.must), static_cast<int>(node.tag.scope), source_tuple(node.source));
+}
+
+PyRef describe(const Trace& trace) {
+    PyRef nodes = list_of(trace.nodes, [&](const TraceNode& node) { return describe_node(trace, node); });
+    size_t index = 0;
+    PyRef leaves = list_of(trace.leaves, [&](const Leaf& leaf) {
+        size_t same = index;
+        for (size_t j = 0; j < index; ++j)
+            if (trace.leaves[j].storage == leaf.storage) {
+                same = j;
+                break;
+            }
+        ++index;
+        return Py_BuildValue("(sNNLn)", info(leaf.dtype).hlo_name, dims_to_tuple(leaf.sizes), dims_to_tuple(leaf.strides), static_cast<long long>(leaf.offset), static_cast<Py_ssize_t>(same));
+    });
+    PyRef scalars = list_of(trace.scalars, [](const ScalarInput& s) { return Py_BuildValue("(NO)", scalar_to_python(s.scalar), s.baked ? Py_True : Py_False); });
+    return checked(Py_BuildValue("(OOO)", nodes.get(), leaves.get(), scalars.get()));
+}
+
+ValueRef value_from(PyObject* object) {
+    const char* kind;
+    unsigned index, result;
+    if (!PyArg_ParseTuple(object, "sII", &kind, &index, &result)) fail_python();
+    ValueRef value;
+    value.kind = kind[0] == 'n' && kind[2] == 'd' ? RefKind::Node : kind[0] == 'l' ? RefKind::Leaf : kind[0] == 's' ? RefKind::Scalar : RefKind::None;
+    value.index = index;
+    value.result = static_cast<uint8_t>(result);
+    return value;
+}
+
+template <class F>
+void each(PyObject* sequence, F&& body) {
+    PyRef fast = checked(PySequence_Fast(sequence, "plan"));
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) body(PySequence_Fast_GET_ITEM(fast.get(), i));
+}
+
+DType dtype_of_hlo(const char* name) {
+    for (size_t i = 0; i < static_cast<size_t>(DType::Count); ++i)
+        if (std::string_view(info(static_cast<DType>(i)).hlo_name) == name) return static_cast<DType>(i);
+    fail_value(std::string("unknown HLO type ") + name);
+}
+
+// ("op", node) or ("launch", entry, [(value, dtype)], [value], scratch bytes, work bytes, executable, name, children)
+Step step_from(PyObject* object) {
+    Step step;
+    const char* type = PyUnicode_AsUTF8(PyTuple_GET_ITEM(object, 0));
+    if (!type) fail_python();
+    if (type[0] == 'o') {
+        step.node = static_cast<uint32_t>(PyLong_AsUnsignedLong(PyTuple_GET_ITEM(object, 1)));
+        check_python();
+        return step;
+    }
+    step.type = Step::Type::Launch;
+    unsigned long long entry, scratch;
+    long long work;
+    PyObject *inputs, *outputs, *executable, *children;
+    const char* name;
+    if (!PyArg_ParseTuple(object, "sKOOKLOsO", &type, &entry, &inputs, &outputs, &scratch, &work, &executable, &name, &children)) fail_python();
+    step.entry = reinterpret_cast<EntryFn>(entry);
+    each(inputs, [&](PyObject* item) {
+        PyObject* value;
+        const char* dtype;
+        if (!PyArg_ParseTuple(item, "Os", &value, &dtype)) fail_python();
+        step.inputs.push_back({value_from(value), dtype_of_hlo(dtype)});
+    });
+    each(outputs, [&](PyObject* item) { step.outputs.push_back(value_from(item)); });
+    step.scratch_bytes = scratch;
+    step.work_bytes = work;
+    step.executable = PyRef::borrow(executable);
+    step.name = name;
+    step.children = PyRef::borrow(children);
+    return step;
+}
+
+void count_last_uses(const Trace& trace, Plan& plan) {
+    plan.last_use.assign(trace.results.size(), -1);
+    auto use = [&](ValueRef value, size_t s) {
+        if (value.kind == RefKind::Node) plan.last_use[trace.nodes[value.index].first_result + value.result] = static_cast<int32_t>(s);
+    };
+    for (size_t s = 0; s < plan.steps.size(); ++s) {
+        const Step& step = plan.steps[s];
+        if (step.type == Step::Type::Launch) {
+            for (const InputSlot& slot : step.inputs) use(slot.value, s);
+        } else {
+            const TraceNode& node = trace.nodes[step.node];
+            for (uint32_t i = 0; i < node.operand_count; ++i) use(trace.operands[node.first_operand + i], s);
+        }
+    }
+    for (ValueRef value : plan.deferred) plan.last_use[trace.nodes[value.index].first_result + value.result] = -1;
+}
+
+std::shared_ptr<Plan> compile(Trace& trace) {
+    PyRef description = describe(trace);
+    PyRef returned = checked(PyObject_Call(g_compile, description.get(), nullptr));
+    auto plan = std::make_shared<Plan>();
+    PyObject *steps, *deferred, *checks;
+    if (!PyArg_ParseTuple(returned.get(), "OOO", &steps, &deferred, &checks)) fail_python();
+    each(steps, [&](PyObject* item) { plan->steps.push_back(step_from(item)); });
+    each(deferred, [&](PyObject* item) { plan->deferred.push_back(value_from(item)); });
+    each(checks, [&](PyObject* item) {
+        BoundsCheck check;
+        long long low, high;
+        if (!PyArg_ParseTuple(item, "ILLI", &check.leaf, &low, &high, &check.node)) fail_python();
+        check.low = low;
+        check.high = high;
+        plan->checks.push_back(check);
+    });
+    count_last_uses(trace, *plan);
+    return plan;
+}
+
+void on_flush(const Trace& trace, const char* reason, bool hit) {
+    SourceRef source;
+    capture_source(&source);
+    PyRef where(source_tuple(source));
+    Py_XDECREF(source.code);
+    PyRef done(PyObject_CallFunction(g_flush, "sOOn", reason, where.get(), hit ? Py_True : Py_False, static_cast<Py_ssize_t>(trace.nodes.size())));
+    if (!done) fail_python();
+}
+
+PyObject* py_begin_recording(PyObject*, PyObject*) {
+    begin_recording();
+    Py_RETURN_NONE;
+}
+PyObject* py_end_recording(PyObject*, PyObject* reason) {
+    return guarded([&]() -> PyObject* {
+        const char* text = PyUnicode_AsUTF8(reason);
+        if (!text) fail_python();
+        end_recording(text);
+        Py_RETURN_NONE;
+    });
+}
+PyObject* py_flush(PyObject*, PyObject* reason) {
+    return guarded([&]() -> PyObject* {
+        const char* text = PyUnicode_AsUTF8(reason);
+        if (!text) fail_python();
+        flush(text);
+        Py_RETURN_NONE;
+    });
+}
+PyObject* py_is_recording(PyObject*, PyObject*) { return PyBool_FromLong(recording()); }
+
+// swap_tag((compile, must, scope)) -> the previous one
+PyObject* py_swap_tag(PyObject*, PyObject* tag) {
+    int compile, must, scope;
+    if (!PyArg_ParseTuple(tag, "iii:swap_tag", &compile, &must, &scope)) return nullptr;
+    Tag previous = current_tag;
+    current_tag = {static_cast<int8_t>(compile), must != 0, scope};
+    return Py_BuildValue("(iii)", static_cast<int>(previous.compile), static_cast<int>(previous.must), static_cast<int>(previous.scope));
+}
+
+PyObject* py_swap_options_id(PyObject*, PyObject* id) {
+    uint64_t previous = options_id();
+    set_options_id(PyLong_AsUnsignedLongLongMask(id));
+    return PyLong_FromUnsignedLongLong(previous);
+}
+
+PyObject* py_set_compile_hook(PyObject*, PyObject* callable) {
+    Py_XSETREF(g_compile, Py_NewRef(callable));
+    compile_hook = compile;
+    Py_RETURN_NONE;
+}
+
+PyObject* py_set_flush_hook(PyObject*, PyObject* callable) {
+    Py_XSETREF(g_flush, callable == Py_None ? nullptr : Py_NewRef(callable));
+    flush_hook = g_flush ? on_flush : nullptr;
+    Py_RETURN_NONE;
+}
+
+PyObject* py_plan_cache_info(PyObject*, PyObject*) {
+    PlanCacheInfo i = plan_cache_info();
+    return Py_BuildValue("{sKsKsK}", "hits", static_cast<unsigned long long>(i.hits), "misses", static_cast<unsigned long long>(i.misses), "size", static_cast<unsigned long long>(i.size));
+}
+PyObject* py_clear_plan_cache(PyObject*, PyObject*) {
+    clear_plan_cache();
+    Py_RETURN_NONE;
+}
+PyObject* py_runtime_address(PyObject*, PyObject*) { return PyLong_FromVoidPtr(const_cast<MtRuntime*>(mt_runtime())); }
+PyObject* py_set_internal_prefixes(PyObject*, PyObject* list) {
+    return guarded([&]() -> PyObject* {
+        std::vector<std::string> prefixes;
+        each(list, [&](PyObject* item) {
+            const char* text = PyUnicode_AsUTF8(item);
+            if (!text) fail_python();
+            prefixes.emplace_back(text);
+        });
+        set_internal_prefixes(std::move(prefixes));
+        Py_RETURN_NONE;
+    });
+}
+PyObject* py_caller(PyObject*, PyObject*) {
+    SourceRef source;
+    capture_source(&source);
+    PyObject* result = source_tuple(source);
+    Py_XDECREF(source.code);
+    return result;
+}
+
+// Profiles --------------------------------------------------------------------------------------------------------
+
+struct Event {
+    std::string name, op;
+    int64_t start, end;
+    unsigned long thread;
+    SourceRef source;
+    PyObject* children;
+    std::vector<std::string> inputs;
+    int64_t bytes;
+};
+std::vector<Event>* g_events = nullptr;
+
+std::string meta_text(const Tensor& t) {
+    std::string text = std::string(info(t.dtype).hlo_name) + to_string(t.sizes);
+    return text;
+}
+
+void on_kernel(const OpDef* op, const Call& call, int64_t start, int64_t end) {
+    Event event{op->name, op->name, start, end, PyThread_get_thread_ident(), {}, nullptr, {}, 0};
+    capture_source(&event.source);
+    for (size_t i = 0; i < call.operand_count; ++i)
+        if (const Tensor* t = call.operands[i].tensor) {
+            event.inputs.push_back(meta_text(*t));
+            event.bytes += t->numel * static_cast<int64_t>(itemsize(t->dtype));
+        }
+    for (size_t i = 0; i < call.result_count; ++i)
+        if (const Tensor* t = call.outputs[i]) event.bytes += t->numel * static_cast<int64_t>(itemsize(t->dtype));
+    g_events->push_back(std::move(event));
+}
+
+void on_launch(const Step& step, int64_t start, int64_t end) {
+    Event event{step.name, "_JitLaunch", start, end, PyThread_get_thread_ident(), {}, Py_XNewRef(step.children.get()), {}, step.work_bytes};
+    capture_source(&event.source);
+    g_events->push_back(std::move(event));
+}
+
+PyObject* py_start_profile(PyObject*, PyObject*) {
+    if (g_events) {
+        PyErr_SetString(PyExc_RuntimeError, "a profile is being taken already");
+        return nullptr;
+    }
+    g_events = new std::vector<Event>;
+    profile_hook = on_kernel;
+    launch_profile_hook = on_launch;
+    Py_RETURN_NONE;
+}
+
+// [(name, op, start_ns, end_ns, thread, file, line, children, inputs, bytes)]
+PyObject* py_stop_profile(PyObject*, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        if (!g_events) fail("no profile is being taken");
+        profile_hook = nullptr;
+        launch_profile_hook = nullptr;
+        std::vector<Event> events = std::move(*g_events);
+        delete std::exchange(g_events, nullptr);
+        PyRef list = list_of(events, [](const Event& e) {
+            PyRef inputs = list_of(e.inputs, [](const std::string& text) { return PyUnicode_FromString(text.c_str()); });
+            PyRef where(source_tuple(e.source));
+            bool known = where.get() != Py_None;
+            return Py_BuildValue("(ssLLkOOOOL)", e.name.c_str(), e.op.c_str(), static_cast<long long>(e.start), static_cast<long long>(e.end), e.thread,
+                                 known ? PyTuple_GET_ITEM(where.get(), 0) : Py_None, known ? PyTuple_GET_ITEM(where.get(), 1) : Py_None,
+                                 e.children ? e.children : Py_None, inputs.get(), static_cast<long long>(e.bytes));
+        });
+        for (Event& e : events) {
+            Py_XDECREF(e.source.code);
+            Py_XDECREF(e.children);
+        }
+        return list.release();
+    });
+}
+
+// Process-wide state ----------------------------------------------------------------------------------------------
+
+PyObject* py_allocator_stats(PyObject*, PyObject*) {
+    AllocatorStats s = allocator_stats();
+    return Py_BuildValue("{sLsLsLsLsL}", "allocated_bytes", static_cast<long long>(s.allocated_bytes), "peak_allocated_bytes", static_cast<long long>(s.peak_allocated_bytes),
+                         "reserved_bytes", static_cast<long long>(s.reserved_bytes), "allocations", static_cast<long long>(s.allocations), "cache_hits", static_cast<long long>(s.cache_hits));
+}
+PyObject* py_empty_cache(PyObject*, PyObject*) {
+    empty_cache();
+    Py_RETURN_NONE;
+}
+PyObject* py_reset_peak(PyObject*, PyObject*) {
+    reset_peak_stats();
+    Py_RETURN_NONE;
+}
+PyObject* py_num_threads(PyObject*, PyObject*) {
+    return guarded([&]() -> PyObject* { return PyLong_FromLong(num_threads()); });
+}
+PyObject* py_set_num_threads(PyObject*, PyObject* count) {
+    return guarded([&]() -> PyObject* {
+        if (!PyLong_Check(count)) fail_type(std::string("set_num_threads expects an int, but got ") + Py_TYPE(count)->tp_name);
+        long n = PyLong_AsLong(count);
+        if (n == -1) check_python();
+        if (n < 1 || n > 4096) fail("set_num_threads expects a positive integer (at most 4096), got " + std::to_string(n));
+        set_num_threads(static_cast<int>(n));
+        Py_RETURN_NONE;
+    });
+}
+PyObject* py_default_dtype(PyObject*, PyObject*) { return dtype_object(default_dtype()); }
+PyObject* py_set_default_dtype(PyObject*, PyObject* dtype) {
+    return guarded([&]() -> PyObject* {
+        DType value = dtype_from(dtype);
+        if (!is_floating(value)) fail_type("only floating-point types are supported as the default type");
+        set_default_dtype(value);
+        Py_RETURN_NONE;
+    });
+}
+PyObject* py_set_generator(PyObject*, PyObject* args) {
+    unsigned long long seed, offset;
+    if (!PyArg_ParseTuple(args, "KK:set_generator_state", &seed, &offset)) return nullptr;
+    default_generator() = {seed, offset};
+    Py_RETURN_NONE;
+}
+PyObject* py_generator(PyObject*, PyObject*) {
+    return Py_BuildValue("(KK)", static_cast<unsigned long long>(default_generator().seed), static_cast<unsigned long long>(default_generator().offset));
+}
+
+PyMethodDef functions[] = {
+    {"begin_recording", py_begin_recording, METH_NOARGS, "Ops are recorded from here on; nests."},
+    {"end_recording", py_end_recording, METH_O, "Ends what begin_recording began; the outermost end runs the recording."},
+    {"flush", py_flush, METH_O, "flush(reason): runs what is recorded."},
+    {"is_recording", py_is_recording, METH_NOARGS, "Whether ops are being recorded."},
+    {"swap_tag", py_swap_tag, METH_O, "swap_tag((compile, must, scope)): the tag of ops recorded from here on; returns the previous one."},
+    {"swap_options_id", py_swap_options_id, METH_O, "swap_options_id(id): the options in force, part of every signature; returns the previous one."},
+    {"set_compile_hook", py_set_compile_hook, METH_O, "set_compile_hook(f): f(nodes, leaves, scalars) -> (steps, deferred, checks)."},
+    {"set_flush_hook", py_set_flush_hook, METH_O, "set_flush_hook(f | None): f(reason, source, hit, ops)."},
+    {"plan_cache_info", py_plan_cache_info, METH_NOARGS, "Hits, misses and size of the cache of launch plans."},
+    {"clear_plan_cache", py_clear_plan_cache, METH_NOARGS, "Forgets all launch plans."},
+    {"runtime_address", py_runtime_address, METH_NOARGS, "The address of the table that compiled code calls."},
+    {"set_internal_prefixes", py_set_internal_prefixes, METH_O, "Folders whose frames are not the user's."},
+    {"caller", py_caller, METH_NOARGS, "(file, line, function) of the innermost frame that is the user's."},
+    {"start_profile", py_start_profile, METH_NOARGS, "Starts to note every kernel and launch."},
+    {"stop_profile", py_stop_profile, METH_NOARGS, "The events since start_profile."},
+    {"allocator_stats", py_allocator_stats, METH_NOARGS, "Statistics of the host allocator, in bytes and counts."},
+    {"empty_cache", py_empty_cache, METH_NOARGS, "empty_cache()\n--\n\nGives cached free memory back to the system."},
+    {"reset_peak_memory_stats", py_reset_peak, METH_NOARGS, "reset_peak_memory_stats()\n--\n\nStarts the peak anew from what is in use."},
+    {"get_num_threads", py_num_threads, METH_NOARGS, "get_num_threads()\n--\n\nThe number of threads that kernels use."},
+    {"set_num_threads", py_set_num_threads, METH_O, "set_num_threads(n, /)\n--\n\nSets the number of threads that kernels use. Results do not depend on it."},
+    {"get_default_dtype", py_default_dtype, METH_NOARGS, "get_default_dtype()\n--\n\nThe dtype of new floating-point tensors."},
+    {"set_default_dtype", py_set_default_dtype, METH_O, "set_default_dtype(dtype, /)\n--\n\nSets the dtype of new floating-point tensors."},
+    {"set_generator_state", py_set_generator, METH_VARARGS, "set_generator_state(seed, offset)"},
+    {"generator_state", py_generator, METH_NOARGS, "(seed, offset) of the default generator."},
+    {}};
+
+}  // namespace
+
+bool init_trace(PyObject* module) {
+    trace::install();
+    return PyModule_AddFunctions(module, functions) == 0;
+}
+
+}  // namespace mt::py

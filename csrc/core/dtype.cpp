@@ -1,0 +1,77 @@
+#include "core/dtype.h"
+
+#include <utility>
+
+namespace mt {
+
+namespace {
+
+constexpr DTypeInfo kInfo[] = {
+    {"bool", "pred", "?", 1, 0, false, true},          {"uint8", "u8", "B", 1, 1, false, true},
+    {"int8", "s8", "b", 1, 1, true, false},            {"uint16", "u16", "H", 2, 1, false, false},
+    {"int16", "s16", "h", 2, 1, true, false},          {"uint32", "u32", "I", 4, 1, false, false},
+    {"int32", "s32", "i", 4, 1, true, true},           {"uint64", "u64", "Q", 8, 1, false, false},
+    {"int64", "s64", "q", 8, 1, true, true},           {"float16", "f16", "e", 2, 2, true, false},
+    {"bfloat16", "bf16", "", 2, 2, true, false},       {"float32", "f32", "f", 4, 2, true, true},
+    {"float64", "f64", "d", 8, 2, true, true},         {"complex64", "c64", "Zf", 8, 3, true, false},
+    {"complex128", "c128", "Zd", 16, 3, true, false},
+};
+
+DType g_default = DType::F32;
+
+DType signed_of_size(size_t size) {
+    switch (size) {
+        case 1: return DType::I8;
+        case 2: return DType::I16;
+        case 4: return DType::I32;
+        default: return DType::I64;
+    }
+}
+
+}  // namespace
+
+const DTypeInfo& info(DType dtype) { return kInfo[static_cast<size_t>(dtype)]; }
+
+DType default_dtype() { return g_default; }
+void set_default_dtype(DType dtype) { g_default = dtype; }
+
+DType promote(DType a, DType b) {
+    if (a == b) return a;
+    const DTypeInfo *x = &info(a), *y = &info(b);
+    if (x->category < y->category) {
+        std::swap(a, b);
+        std::swap(x, y);
+    }
+    if (x->category == 3) {
+        bool wide = a == DType::C128 || b == DType::C128 || b == DType::F64;
+        return wide ? DType::C128 : DType::C64;
+    }
+    if (x->category > y->category) return a;
+    if (x->category == 2) {
+        if (x->itemsize != y->itemsize) return x->itemsize > y->itemsize ? a : b;
+        return DType::F32;  // float16 with bfloat16
+    }
+    if (x->is_signed == y->is_signed) return x->itemsize > y->itemsize ? a : b;
+    // A signed type wide enough for the unsigned one; uint64 has none and gives PyTorch's float32.
+    const DTypeInfo* u = x->is_signed ? y : x;
+    const DTypeInfo* s = x->is_signed ? x : y;
+    if (s->itemsize > u->itemsize) return x->is_signed ? a : b;
+    if (u->itemsize == 8) return DType::F32;
+    return signed_of_size(u->itemsize * 2);
+}
+
+DType ResultType::get() const {
+    auto category = [](int slot) { return slot < 0 ? -1 : static_cast<int>(info(static_cast<DType>(slot)).category); };
+    auto combine = [&](int higher, int lower) {
+        if (higher < 0) return lower;
+        if (lower < 0 || category(higher) >= category(lower)) return higher;
+        // The lower priority brings the category, and the default floating type its width.
+        if (category(higher) == 2 && category(lower) == 3)
+            return static_cast<int>(promote(static_cast<DType>(higher), DType::C64));
+        return lower;
+    };
+    int result = combine(combine(dim_, zero_), scalar_);
+    return result < 0 ? default_dtype() : static_cast<DType>(result);
+}
+
+}  // namespace mt

@@ -1,0 +1,76 @@
+// Intrusive reference counts. Counts are plain integers: they change only while the GIL is held; kernels that run without it
+// touch raw pointers alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <utility>
+
+namespace mt {
+
+template <class T>
+class Ref {
+public:
+    Ref() = default;
+    Ref(std::nullptr_t) {}
+    explicit Ref(T* adopted) : pointer_(adopted) {}  // takes over one count
+    Ref(const Ref& other) : pointer_(other.pointer_) {
+        if (pointer_) ++pointer_->refcount;
+    }
+    Ref(Ref&& other) noexcept : pointer_(std::exchange(other.pointer_, nullptr)) {}
+    ~Ref() { reset(); }
+    Ref& operator=(Ref other) noexcept {
+        std::swap(pointer_, other.pointer_);
+        return *this;
+    }
+    static Ref borrow(T* pointer) {
+        if (pointer) ++pointer->refcount;
+        return Ref(pointer);
+    }
+    void reset() {
+        if (T* dying = std::exchange(pointer_, nullptr))
+            if (--dying->refcount == 0) T::destroy(dying);
+    }
+    T* get() const { return pointer_; }
+    T* release() { return std::exchange(pointer_, nullptr); }
+    T* operator->() const { return pointer_; }
+    T& operator*() const { return *pointer_; }
+    explicit operator bool() const { return pointer_ != nullptr; }
+    bool operator==(const Ref& other) const { return pointer_ == other.pointer_; }
+
+private:
+    T* pointer_ = nullptr;
+};
+
+// Recycles the memory of one small class. Used under the GIL only.
+template <class T, size_t Keep = 1024>
+class Freelist {
+public:
+    static void* take() {
+        if (head_) {
+            Slot* slot = head_;
+            head_ = slot->next;
+            --count_;
+            return slot;
+        }
+        return ::operator new(sizeof(T));
+    }
+    static void give(void* memory) {
+        if (count_ >= Keep) {
+            ::operator delete(memory);
+            return;
+        }
+        head_ = new (memory) Slot{head_};
+        ++count_;
+    }
+
+private:
+    struct Slot {
+        Slot* next;
+    };
+    static inline Slot* head_ = nullptr;
+    static inline size_t count_ = 0;
+};
+
+}  // namespace mt

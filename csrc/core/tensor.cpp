@@ -1,0 +1,175 @@
+#include "core/tensor.h"
+
+#include <algorithm>
+
+#include "core/allocator.h"
+#include "core/error.h"
+
+namespace mt {
+
+void (*materialize_hook)(Storage*) = nullptr;
+void (*pending_died_hook)(Storage*) = nullptr;
+void (*autograd_meta_destroy_hook)(AutogradMeta*) = nullptr;
+
+Ref<Storage> Storage::unbacked(size_t nbytes, Device device) {
+    auto* storage = new (Freelist<Storage>::take()) Storage;
+    storage->nbytes = nbytes;
+    storage->device = device;
+    return Ref<Storage>(storage);
+}
+
+Ref<Storage> Storage::allocate(size_t nbytes, Device device) {
+    Ref<Storage> storage = unbacked(nbytes, device);
+    storage->ensure_memory();
+    return storage;
+}
+
+void Storage::ensure_memory() {
+    if (!data && device.type != DeviceType::Meta) data = mt::allocate(nbytes);
+}
+
+Ref<Storage> Storage::wrap(void* data, size_t nbytes, void (*deleter)(void*), void* context) {
+    Ref<Storage> storage = unbacked(nbytes);
+    storage->data = data;
+    storage->deleter = deleter;
+    storage->deleter_context = context;
+    return storage;
+}
+
+void Storage::destroy(Storage* storage) {
+    if (storage->pending) pending_died_hook(storage);
+    if (storage->deleter)
+        storage->deleter(storage->deleter_context);
+    else
+        deallocate(storage->data, storage->nbytes);
+    storage->~Storage();
+    Freelist<Storage>::give(storage);
+}
+
+Ref<Tensor> Tensor::make(Ref<Storage> storage, DType dtype, const Dims& sizes, const Dims& strides, int64_t offset) {
+    auto* tensor = new (Freelist<Tensor>::take()) Tensor;
+    Ref<Tensor> result(tensor);
+    tensor->storage = std::move(storage);
+    tensor->dtype = dtype;
+    tensor->sizes = sizes;
+    tensor->strides = strides;
+    tensor->offset = offset;
+    int64_t count = 1;
+    for (int64_t size : sizes) count *= size;
+    tensor->numel = count;
+    return result;
+}
+
+Ref<Tensor> Tensor::empty(const Dims& sizes, DType dtype, Device device) {
+    int64_t count = product(sizes);
+    int64_t bytes;
+    if (__builtin_mul_overflow(count, static_cast<int64_t>(itemsize(dtype)), &bytes))
+        fail("a tensor of shape " + to_string(sizes) + " has more bytes than 64 bits can count");
+    return make(Storage::allocate(static_cast<size_t>(bytes), device), dtype, sizes, contiguous_strides(sizes), 0);
+}
+
+Ref<Tensor> Tensor::view(const Tensor& base, const Dims& sizes, const Dims& strides, int64_t offset) {
+    return make(base.storage, base.dtype, sizes, strides, offset);
+}
+
+void Tensor::destroy(Tensor* tensor) {
+    if (tensor->autograd) autograd_meta_destroy_hook(tensor->autograd);
+    tensor->~Tensor();
+    Freelist<Tensor>::give(tensor);
+}
+
+bool Tensor::contiguous() const { return is_contiguous(sizes, strides); }
+
+int64_t product(const Dims& sizes) {
+    int64_t count = 1;
+    bool overflow = false, zero = false;
+    for (int64_t size : sizes) {
+        if (size < 0) fail("negative dimension " + std::to_string(size) + " in shape " + to_string(sizes));
+        zero |= size == 0;
+        overflow |= __builtin_mul_overflow(count, size ? size : 1, &count);
+    }
+    if (zero) return 0;
+    if (overflow) fail("the number of elements of shape " + to_string(sizes) + " overflows 64 bits");
+    return count;
+}
+
+Dims contiguous_strides(const Dims& sizes) {
+    Dims strides;
+    strides.resize(sizes.size());
+    int64_t step = 1;
+    for (size_t i = sizes.size(); i-- > 0;) {
+        strides[i] = step;
+        step *= std::max<int64_t>(sizes[i], 1);
+    }
+    return strides;
+}
+
+bool is_contiguous(const Dims& sizes, const Dims& strides) {
+    int64_t step = 1;
+    bool dense = true;
+    for (size_t i = sizes.size(); i-- > 0;) {
+        if (sizes[i] == 0) return true;
+        if (sizes[i] == 1) continue;
+        dense &= strides[i] == step;
+        step *= sizes[i];
+    }
+    return dense;
+}
+
+Dims broadcast_shapes(const Dims& a, const Dims& b) {
+    if (a == b) return a;
+    const Dims& longer = a.size() >= b.size() ? a : b;
+    const Dims& shorter = a.size() >= b.size() ? b : a;
+    Dims result = longer;
+    size_t lead = longer.size() - shorter.size();
+    for (size_t i = 0; i < shorter.size(); ++i) {
+        int64_t x = longer[lead + i], y = shorter[i];
+        if (x == y || y == 1) continue;
+        if (x != 1) {
+            size_t dim = lead + i;
+            int64_t size_a = a.size() >= b.size() ? x : y, size_b = a.size() >= b.size() ? y : x;
+            fail("The size of tensor a (" + std::to_string(size_a) + ") must match the size of tensor b (" +
+                 std::to_string(size_b) + ") at non-singleton dimension " + std::to_string(dim) + "; shapes " +
+                 to_string(a) + " and " + to_string(b));
+        }
+        result[lead + i] = y;
+    }
+    return result;
+}
+
+Dims broadcast_strides(const Dims& sizes, const Dims& strides, const Dims& target) {
+    Dims result;
+    result.resize(target.size());
+    size_t lead = target.size() - sizes.size();
+    for (size_t i = 0; i < sizes.size(); ++i)
+        result[lead + i] = sizes[i] == 1 && target[lead + i] != 1 ? 0 : strides[i];
+    return result;
+}
+
+int64_t normalize_dim(int64_t dim, size_t rank) {
+    auto n = static_cast<int64_t>(rank ? rank : 1);
+    if (dim < -n || dim >= n)
+        fail_index("Dimension out of range (expected to be in range of [" + std::to_string(-n) + ", " +
+                   std::to_string(n - 1) + "], but got " + std::to_string(dim) + ")");
+    return dim < 0 ? dim + n : dim;
+}
+
+std::pair<int64_t, int64_t> element_span(const Dims& sizes, const Dims& strides, int64_t offset) {
+    int64_t low = offset, high = offset;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+        if (sizes[i] == 0) return {offset, offset};
+        (strides[i] < 0 ? low : high) += strides[i] * (sizes[i] - 1);
+    }
+    return {low, high + 1};
+}
+
+std::string to_string(const Dims& dims) {
+    std::string text = "[";
+    for (size_t i = 0; i < dims.size(); ++i) {
+        if (i) text += ", ";
+        text += std::to_string(dims[i]);
+    }
+    return text + "]";
+}
+
+}  // namespace mt

@@ -1,0 +1,99 @@
+// A tensor is a storage seen through an offset, sizes and strides. Views share the storage.
+#pragma once
+
+#include <string>
+
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/ref.h"
+#include "core/small_vector.h"
+
+struct _object;  // PyObject
+
+namespace mt {
+
+struct AutogradMeta;
+namespace trace {
+struct Pending;
+}
+
+inline constexpr size_t kMaxDims = 64;
+
+struct Storage {
+    uint32_t refcount = 1;
+    uint32_t version = 0;  // counts in-place writes, for the tape's check of saved tensors
+    void* data = nullptr;
+    size_t nbytes = 0;
+    Device device;
+    // Set while the contents are a recorded value that has not been computed; see trace/.
+    trace::Pending* pending = nullptr;
+    // Frees memory that isn't the allocator's (NumPy, DLPack); null: the allocator owns `data`.
+    void (*deleter)(void* context) = nullptr;
+    void* deleter_context = nullptr;
+    bool read_only = false;
+    uint32_t exports = 0;  // live buffers of this memory outside the framework: its owner may read and write them unseen
+
+    static Ref<Storage> allocate(size_t nbytes, Device device = {});   // memory now
+    static Ref<Storage> unbacked(size_t nbytes, Device device = {});   // memory when it's needed: recorded values, meta
+    static Ref<Storage> wrap(void* data, size_t nbytes, void (*deleter)(void*), void* context);
+    static void destroy(Storage* storage);
+    void ensure_memory();  // backs an unbacked CPU storage
+    bool external() const { return exports != 0 || (deleter && !read_only); }
+};
+
+// Runs the recorded program that `storage` waits for; installed by trace/, which stands above core/.
+extern void (*materialize_hook)(Storage* storage);
+// Tells trace/ that a pending storage died unseen.
+extern void (*pending_died_hook)(Storage* storage);
+
+struct Tensor {
+    uint32_t refcount = 1;
+    DType dtype = DType::F32;
+    bool is_inference = false;
+    bool wrapped_number = false;  // a Python scalar in tensor clothes: weak in type promotion
+    Ref<Storage> storage;
+    int64_t offset = 0;  // in elements
+    Dims sizes, strides;
+    int64_t numel = 1;
+    AutogradMeta* autograd = nullptr;  // owned
+    Ref<Tensor> base;                  // of a differentiable view: the tensor that owns the storage's gradient history
+    uint32_t base_generation = 0;      // `base`'s count of in-place rewrites when this view's grad_fn was made
+    _object* pyobject = nullptr;       // the Python object of this tensor while it lives; borrowed
+
+    static Ref<Tensor> empty(const Dims& sizes, DType dtype, Device device = {});
+    static Ref<Tensor> view(const Tensor& base, const Dims& sizes, const Dims& strides, int64_t offset);
+    static Ref<Tensor> make(Ref<Storage> storage, DType dtype, const Dims& sizes, const Dims& strides, int64_t offset);
+    static void destroy(Tensor* tensor);
+
+    size_t ndim() const { return sizes.size(); }
+    Device device() const { return storage->device; }
+    bool pending() const { return storage->pending != nullptr; }
+    bool contiguous() const;
+    // The first element; computes a recorded value first.
+    void* data() const {
+        if (storage->pending) materialize_hook(storage.get());
+        return static_cast<char*>(storage->data) + offset * static_cast<int64_t>(itemsize(dtype));
+    }
+    template <class T>
+    T* ptr() const {
+        return static_cast<T*>(data());
+    }
+};
+
+// Frees `meta`; installed by autograd/.
+extern void (*autograd_meta_destroy_hook)(AutogradMeta* meta);
+
+int64_t product(const Dims& sizes);                  // throws on overflow
+Dims contiguous_strides(const Dims& sizes);
+bool is_contiguous(const Dims& sizes, const Dims& strides);
+// The shape both broadcast to; throws PyTorch's error.
+Dims broadcast_shapes(const Dims& a, const Dims& b);
+// Strides of a tensor of `sizes`/`strides` expanded to `target`.
+Dims broadcast_strides(const Dims& sizes, const Dims& strides, const Dims& target);
+// -rank <= dim < rank, normalised; a 0-d tensor accepts -1 and 0. Throws IndexError.
+int64_t normalize_dim(int64_t dim, size_t rank);
+// First and one-past-last element that the view can touch, relative to the storage's start.
+std::pair<int64_t, int64_t> element_span(const Dims& sizes, const Dims& strides, int64_t offset);
+std::string to_string(const Dims& dims);             // [2, 3]
+
+}  // namespace mt

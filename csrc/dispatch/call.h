@@ -1,0 +1,69 @@
+// The call path: inference (errors surface here, at the caller's line), then the current interpreter, then the tape.
+#pragma once
+
+#include "dispatch/registry.h"
+
+namespace mt {
+
+// Runs ops: null stands for the eager one; the recorder in trace/ is the other.
+class Interpreter {
+public:
+    virtual ~Interpreter() = default;
+    // `call` has been inferred. Fills `results`.
+    virtual void run(Call& call, Ref<Tensor>* results) = 0;
+    virtual void run_inplace(Call& call, Tensor& destination) = 0;
+};
+#define MT_THREAD_LOCAL thread_local __attribute__((tls_model("initial-exec")))
+extern MT_THREAD_LOCAL Interpreter* current_interpreter;
+
+// The tape, installed by autograd/. `inplace` is the destination of an in-place call.
+extern void (*tape_hook)(Call& call, Ref<Tensor>* results, Tensor* inplace);
+extern void (*check_inplace_hook)(Call& call, Tensor& destination);
+extern MT_THREAD_LOCAL bool grad_enabled;
+extern MT_THREAD_LOCAL bool inference_mode;
+
+// Called around every eager kernel and launch while a profile is being taken.
+extern void (*profile_hook)(const OpDef* op, const Call& call, int64_t start_ns, int64_t end_ns);
+int64_t now_ns();
+
+// Runs `op`'s Python kernel for `device`; installed by bindings/, which knows how to wrap tensors.
+extern void (*python_kernel_hook)(Call& call, Device device, Ref<Tensor>* results);
+
+inline constexpr size_t kMaxResults = 3;
+
+void dispatch(Call& call, Ref<Tensor>* results);
+// result = op(operands) written into `destination`, which is one of the operands for arithmetic (x += y).
+void dispatch_inplace(Call& call, Tensor& destination);
+
+// The kernel alone, inputs and outputs in place; used by the eager interpreter and by plan replay.
+void run_kernel(Call& call);
+// Inference alone.
+void infer(Call& call);
+
+// Frees the GIL for its lifetime when `large`.
+class MaybeReleaseGil {
+public:
+    explicit MaybeReleaseGil(bool large) : state_(large ? PyEval_SaveThread() : nullptr) {}
+    ~MaybeReleaseGil() {
+        if (state_) PyEval_RestoreThread(state_);
+    }
+
+private:
+    PyThreadState* state_;
+};
+
+// Reserved by random ops: the default generator's seed and the next offset.
+struct Generator {
+    uint64_t seed = 0;
+    uint64_t offset = 0;
+};
+Generator& default_generator();
+
+// A convenience for C++ callers: ops by name on tensors.
+Ref<Tensor> call_op(const OpDef& op, std::initializer_list<Tensor*> operands, std::initializer_list<Value> params = {});
+void call_op_inplace(const OpDef& op, Tensor& destination, std::initializer_list<Operand> operands,
+                     std::initializer_list<Value> params = {});
+Value value_of(const Dims& ints);
+Value value_of(int64_t i);
+
+}  // namespace mt

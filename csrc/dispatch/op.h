@@ -1,0 +1,120 @@
+// What an op is to C++: a name, a schema, an inference function and a kernel per device.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace mt {
+
+// A Python number, with the dtype category it brings to promotion.
+struct Scalar {
+    enum Tag : uint8_t { Bool, Int, Float } tag = Int;
+    union {
+        int64_t i = 0;
+        double f;
+    };
+    static Scalar of(bool value) { Scalar s; s.tag = Bool; s.i = value; return s; }
+    static Scalar of(int64_t value) { Scalar s; s.tag = Int; s.i = value; return s; }
+    static Scalar of(double value) { Scalar s; s.tag = Float; s.f = value; return s; }
+    DType dtype() const { return tag == Bool ? DType::Bool : tag == Int ? DType::I64 : default_dtype(); }
+    double as_double() const { return tag == Float ? f : static_cast<double>(i); }
+    int64_t as_int() const { return tag == Float ? static_cast<int64_t>(f) : i; }
+};
+
+// A parameter of a call that is not a tensor operand.
+struct Value {
+    enum Tag : uint8_t { None, Bool, Int, Float, Type, Ints, Dev } tag = None;
+    DType dtype{};
+    Device device{};
+    union {
+        int64_t i = 0;
+        double f;
+    };
+    Dims ints;
+
+    bool is_none() const { return tag == None; }
+    bool as_bool() const { return i != 0; }
+    int64_t as_int() const { return tag == Float ? static_cast<int64_t>(f) : i; }
+    double as_double() const { return tag == Float ? f : static_cast<double>(i); }
+    Scalar as_scalar() const {
+        return tag == Bool ? Scalar::of(i != 0) : tag == Float ? Scalar::of(f) : Scalar::of(i);
+    }
+    bool operator==(const Value& other) const {
+        return tag == other.tag && (tag == Type ? dtype == other.dtype
+                                    : tag == Dev ? device == other.device
+                                    : tag == Ints ? ints == other.ints
+                                                  : i == other.i);
+    }
+};
+
+// A tensor operand of a call: a tensor, a Python number in its place, or nothing (an optional operand).
+struct Operand {
+    Tensor* tensor = nullptr;  // borrowed for the duration of the call
+    Scalar scalar;
+    bool is_scalar = false;
+    bool is_none() const { return !tensor && !is_scalar; }
+};
+
+struct OpDef;
+
+// What inference decides for one result.
+struct ResultMeta {
+    DType dtype = DType::F32;
+    Dims sizes;
+    // Views only:
+    Dims strides;
+    int64_t offset = 0;
+};
+
+// One call: operands and parameters come in, inference fills `results`, the kernel reads `inputs` and writes `outputs`.
+struct Call {
+    const OpDef* op = nullptr;
+    Operand* operands = nullptr;
+    size_t operand_count = 0;
+    Value* params = nullptr;
+    size_t param_count = 0;
+    ResultMeta results[3];
+    Tensor* outputs[3] = {};  // set for the kernel
+    size_t result_count = 1;
+    // The dtype the operands are converted to before the arithmetic (elementwise kinds); inference sets it.
+    DType compute = DType::F32;
+    // For random ops: the stream position that was reserved for this call.
+    uint64_t seed = 0, philox_offset = 0;
+
+    const Tensor& in(size_t i) const { return *operands[i].tensor; }
+    const Value& param(size_t i) const { return params[i]; }
+};
+
+using InferFn = void (*)(Call& call);
+using KernelFn = void (*)(Call& call);
+
+enum class Kind : uint8_t { Elementwise, Reduction, View, Movement, Contraction, Index, Random, Creation, Composite, Opaque };
+
+// Static registration of the C++ half of an op: one line beside each kernel.
+struct NativeOp {
+    const char* name;
+    InferFn infer;
+    KernelFn cpu;  // null for views, whose result is metadata
+};
+void register_native(const NativeOp& op);
+const NativeOp* find_native(std::string_view name);
+struct RegisterNative {
+    RegisterNative(std::initializer_list<NativeOp> ops) {
+        for (const NativeOp& op : ops) register_native(op);
+    }
+};
+
+// The sizes of `t`, whether tensor or number.
+inline const Dims& sizes_of(const Operand& operand) {
+    static const Dims none{};
+    return operand.tensor ? operand.tensor->sizes : none;
+}
+// PyTorch's result_type over all operands of the call.
+DType result_type(const Call& call);
+// "aten-like" name for messages: op name of the call.
+std::string_view op_name(const Call& call);
+
+}  // namespace mt

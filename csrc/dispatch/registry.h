@@ -1,0 +1,62 @@
+// The op registry: what Python's rows declare, joined with the native half registered in C++.
+#pragma once
+
+#include <Python.h>
+
+#include <string>
+#include <vector>
+
+#include "dispatch/op.h"
+
+namespace mt {
+
+enum class ArgType : uint8_t {
+    Tensor,      // an operand; a Python number is accepted where `scalar_ok`
+    TensorList,  // operands; only as the first argument
+    Bool,
+    Int,
+    Float,
+    Scalar,
+    Ints,
+    DTypeArg,
+    DeviceArg
+};
+
+struct ArgSpec {
+    std::string name;
+    PyObject* interned = nullptr;
+    ArgType type = ArgType::Tensor;
+    bool optional = false;     // `T?`: None is accepted
+    bool scalar_ok = false;    // `Tensor|Scalar`
+    bool keyword_only = false;
+    bool variadic = false;     // `int[] size` may be spread over positional arguments, as in x.view(2, 3)
+    bool has_default = false;
+    Value default_value;
+};
+
+struct OpDef {
+    int id = 0;
+    std::string name;
+    Kind kind = Kind::Opaque;
+    std::vector<ArgSpec> args;
+    size_t operand_count = 0;  // of the schema; a TensorList counts once
+    std::string schema;
+    InferFn infer = nullptr;   // null: the result's shape depends on data
+    KernelFn cpu = nullptr;
+    PyObject* python_kernel[static_cast<size_t>(DeviceType::Count)] = {};
+    PyObject* row = nullptr;   // minitensor.ops' record; the JIT reads its rules
+    PyObject* vjp = nullptr;
+    // Which arguments of `vjp(g, out, *operands, **params)` it reads; the rest are not saved.
+    bool vjp_saves_out = false;
+    std::vector<bool> vjp_saves_operand;
+    bool compilable = false;
+    bool differentiable() const { return vjp != nullptr; }
+};
+
+// "sum(Tensor input, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
+OpDef& define_op(const std::string& schema, Kind kind);
+OpDef* find_op(std::string_view name);
+OpDef& op_by_id(int id);
+size_t op_count();
+
+}  // namespace mt

@@ -1,0 +1,443 @@
+#include "trace/plan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <list>
+#include <unordered_map>
+
+#include "core/allocator.h"
+#include "core/error.h"
+
+namespace mt::trace {
+
+std::shared_ptr<Plan> (*compile_hook)(Trace&) = nullptr;
+void (*flush_hook)(const Trace&, const char*, bool) = nullptr;
+void (*launch_profile_hook)(const Step&, int64_t, int64_t) = nullptr;
+MT_THREAD_LOCAL const char* observation = nullptr;
+
+namespace {
+
+MT_THREAD_LOCAL uint64_t g_options_id = 0;
+constexpr size_t kMaxPlans = 1024;
+constexpr int64_t kReleaseGilBytes = 1 << 18;
+
+uint64_t hash_words(const std::vector<uint64_t>& words) {
+    uint64_t h = 0x9E3779B97F4A7C15ull;
+    for (uint64_t word : words) {
+        h ^= word;
+        h *= 0xFF51AFD7ED558CCDull;
+        h ^= h >> 32;
+    }
+    return h;
+}
+
+// Least recently used plans leave first.
+class PlanCache {
+public:
+    std::shared_ptr<Plan> find(const std::vector<uint64_t>& signature, uint64_t hash) {
+        auto [first, last] = index_.equal_range(hash);
+        for (; first != last; ++first) {
+            auto entry = first->second;
+            if (entry->signature != signature) continue;
+            order_.splice(order_.begin(), order_, entry);
+            ++hits;
+            return entry->plan;
+        }
+        ++misses;
+        return nullptr;
+    }
+    void insert(std::vector<uint64_t> signature, uint64_t hash, std::shared_ptr<Plan> plan) {
+        if (order_.size() >= kMaxPlans) {
+            auto last = std::prev(order_.end());
+            auto [first, end] = index_.equal_range(last->hash);
+            for (; first != end; ++first)
+                if (first->second == last) {
+                    index_.erase(first);
+                    break;
+                }
+            order_.pop_back();
+        }
+        order_.push_front({std::move(signature), hash, std::move(plan)});
+        index_.emplace(hash, order_.begin());
+    }
+    void clear() {
+        index_.clear();
+        order_.clear();
+    }
+    size_t size() const { return order_.size(); }
+    uint64_t hits = 0, misses = 0;
+
+private:
+    struct Entry {
+        std::vector<uint64_t> signature;
+        uint64_t hash;
+        std::shared_ptr<Plan> plan;
+    };
+    std::list<Entry> order_;
+    std::unordered_multimap<uint64_t, std::list<Entry>::iterator> index_;
+};
+
+PlanCache& plans() {
+    static auto* cache = new PlanCache;
+    return *cache;
+}
+
+// Scratch memory of launches, kept per thread. Not a tensor's, so not in the tensors' statistics.
+void* scratch(size_t bytes) {
+    thread_local void* memory = nullptr;
+    thread_local size_t capacity = 0;
+    if (bytes > capacity) {
+        if (memory) deallocate(memory, capacity);
+        memory = nullptr;
+        capacity = 0;
+        memory = allocate(bytes);
+        capacity = bytes;
+    }
+    return memory;
+}
+
+void store_scalar(const Scalar& scalar, DType dtype, void* out) {
+    switch (dtype) {
+        case DType::Bool: *static_cast<bool*>(out) = scalar.as_double() != 0; break;
+        case DType::U8: *static_cast<uint8_t*>(out) = static_cast<uint8_t>(scalar.as_int()); break;
+        case DType::I32: *static_cast<int32_t*>(out) = static_cast<int32_t>(scalar.as_int()); break;
+        case DType::I64: *static_cast<int64_t*>(out) = scalar.as_int(); break;
+        case DType::F32: *static_cast<float*>(out) = static_cast<float>(scalar.as_double()); break;
+        case DType::F64: *static_cast<double*>(out) = scalar.as_double(); break;
+        default: fail(std::string("scalar of dtype ") + info(dtype).name);
+    }
+}
+
+// The memory of every value while a plan runs.
+class Buffers {
+public:
+    Buffers(Trace& trace, const Plan& plan) : trace_(trace) {
+        data_.assign(trace.results.size(), nullptr);
+        owned_.assign(trace.results.size(), 0);
+        std::vector<bool> deferred(trace.results.size(), false);
+        for (ValueRef value : plan.deferred) deferred[flat(value)] = true;
+        for (size_t i = 0; i < trace.results.size(); ++i) {
+            Storage* storage = trace.results[i].storage;
+            if (!storage || deferred[i]) continue;
+            storage->ensure_memory();
+            data_[i] = storage->data;
+        }
+    }
+    ~Buffers() {
+        for (size_t i = 0; i < data_.size(); ++i) free(i);
+    }
+    size_t flat(ValueRef value) const { return trace_.nodes[value.index].first_result + value.result; }
+    size_t bytes(size_t i) const {
+        return static_cast<size_t>(product(trace_.results[i].sizes)) * itemsize(trace_.results[i].dtype);
+    }
+    void* output(ValueRef value) {
+        size_t i = flat(value);
+        if (!data_[i]) {
+            owned_[i] = bytes(i);
+            data_[i] = allocate(owned_[i]);
+            owned_[i] |= kOwned;
+        }
+        return data_[i];
+    }
+    void* input(ValueRef value) const {
+        if (value.kind == RefKind::Leaf) {
+            const Leaf& leaf = trace_.leaves[value.index];
+            return static_cast<char*>(leaf.storage->data) + leaf.offset * static_cast<int64_t>(itemsize(leaf.dtype));
+        }
+        return data_[flat(value)];
+    }
+    void free(size_t i) {
+        if (!(owned_[i] & kOwned)) return;
+        deallocate(data_[i], owned_[i] & ~kOwned);
+        owned_[i] = 0;
+        data_[i] = nullptr;
+    }
+
+private:
+    static constexpr size_t kOwned = size_t{1} << 63;
+    Trace& trace_;
+    std::vector<void*> data_;
+    std::vector<size_t> owned_;
+};
+
+// A tensor over a value's memory, for the kernel of a single op.
+Ref<Tensor> tensor_over(const Trace& trace, const Buffers& buffers, ValueRef value) {
+    if (value.kind == RefKind::Leaf) {
+        const Leaf& leaf = trace.leaves[value.index];
+        return Tensor::make(leaf.storage, leaf.dtype, leaf.sizes, leaf.strides, leaf.offset);
+    }
+    const ResultInfo& result = trace.results[buffers.flat(value)];
+    Ref<Storage> storage = Storage::wrap(buffers.input(value), buffers.bytes(buffers.flat(value)), [](void*) {}, nullptr);
+    return Tensor::make(std::move(storage), result.dtype, result.sizes, contiguous_strides(result.sizes), 0);
+}
+
+class OverrideSource {
+public:
+    explicit OverrideSource(const SourceRef& source) : previous_(source_override) { source_override = &source; }
+    ~OverrideSource() { source_override = previous_; }
+
+private:
+    const SourceRef* previous_;
+};
+
+void run_op(Trace& trace, const TraceNode& node, uint32_t index, Buffers& buffers) {
+    OverrideSource source(node.source);
+    std::vector<Operand> operands(node.operand_count);
+    std::vector<Ref<Tensor>> held;
+    for (uint32_t i = 0; i < node.operand_count; ++i) {
+        ValueRef value = trace.operands[node.first_operand + i];
+        if (value.kind == RefKind::Scalar) {
+            operands[i].is_scalar = true;
+            operands[i].scalar = trace.scalars[value.index].scalar;
+        } else if (value.kind != RefKind::None) {
+            held.push_back(tensor_over(trace, buffers, value));
+            operands[i].tensor = held.back().get();
+        }
+    }
+    Call call;
+    call.op = node.op;
+    call.operands = operands.data();
+    call.operand_count = operands.size();
+    call.params = trace.params.data() + node.first_param;
+    call.param_count = node.param_count;
+    call.seed = node.seed;
+    call.philox_offset = node.philox_offset;
+    infer(call);
+    for (uint32_t r = 0; r < node.result_count; ++r) {
+        ValueRef value{RefKind::Node, static_cast<uint8_t>(r), index};
+        buffers.output(value);
+        held.push_back(tensor_over(trace, buffers, value));
+        call.outputs[r] = held.back().get();
+    }
+    call.result_count = node.result_count;
+    run_kernel(call);
+}
+
+void run_launch(Trace& trace, const Step& step, Buffers& buffers) {
+    SmallVector<void*, 32> pointers;
+    SmallVector<uint64_t, 16> scalar_words;
+    scalar_words.resize(step.inputs.size());
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+        const InputSlot& slot = step.inputs[i];
+        if (slot.value.kind == RefKind::Scalar) {
+            store_scalar(trace.scalars[slot.value.index].scalar, slot.dtype, &scalar_words[i]);
+            pointers.push_back(&scalar_words[i]);
+        } else {
+            pointers.push_back(buffers.input(slot.value));
+        }
+    }
+    for (ValueRef value : step.outputs) pointers.push_back(buffers.output(value));
+    pointers.push_back(step.scratch_bytes ? scratch(step.scratch_bytes) : nullptr);
+    int64_t start = launch_profile_hook ? now_ns() : 0;
+    int32_t status;
+    {
+        MaybeReleaseGil gil(step.work_bytes >= kReleaseGilBytes);
+        status = step.entry(pointers.data(), mt_runtime());
+    }
+    if (launch_profile_hook) launch_profile_hook(step, start, now_ns());
+    if (status != 0) fail("the compiled cluster " + step.name + " failed with status " + std::to_string(status));
+}
+
+void check_bounds(const Trace& trace, const BoundsCheck& check) {
+    const Leaf& leaf = trace.leaves[check.leaf];
+    auto inspect = [&](int64_t value) {
+        if (value >= check.low && value < check.high) return;
+        const TraceNode& node = trace.nodes[check.node];
+        if (node.op->name == "nll_loss") fail_index("Target " + std::to_string(value) + " is out of bounds.");
+        fail_index("index " + std::to_string(value) + " is out of bounds in '" + node.op->name + "': expected " +
+                   std::to_string(check.low) + " <= index < " + std::to_string(check.high));
+    };
+    int64_t count = product(leaf.sizes);
+    std::vector<int64_t> at(leaf.sizes.size(), 0);
+    for (int64_t i = 0; i < count; ++i) {
+        int64_t position = leaf.offset;
+        for (size_t d = 0; d < at.size(); ++d) position += at[d] * leaf.strides[d];
+        if (leaf.dtype == DType::I64) inspect(static_cast<const int64_t*>(leaf.storage->data)[position]);
+        else if (leaf.dtype == DType::I32) inspect(static_cast<const int32_t*>(leaf.storage->data)[position]);
+        for (size_t d = at.size(); d-- > 0;) {
+            if (++at[d] < leaf.sizes[d]) break;
+            at[d] = 0;
+        }
+    }
+}
+
+// The values of a failed run: reading one says what went wrong instead of showing memory that was never written.
+void abandon(Trace& trace) {
+    for (ResultInfo& result : trace.results) {
+        if (!result.storage) continue;
+        result.storage->pending->trace = nullptr;
+        result.storage = nullptr;
+    }
+}
+
+void add_source_note(const SourceRef& source, const OpDef& op) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (source.code) {
+        auto* code = reinterpret_cast<PyCodeObject*>(source.code);
+        int line = PyCode_Addr2Line(code, source.lasti);
+        PyRef note(PyUnicode_FromFormat("recorded as '%s' at %U:%d", op.name.c_str(), code->co_filename, line));
+        if (note && value) {
+            PyRef ignored(PyObject_CallMethod(value, "add_note", "O", note.get()));
+            if (!ignored) PyErr_Clear();
+        }
+    }
+    PyErr_Restore(type, value, traceback);
+}
+
+}  // namespace
+
+
+
+uint64_t options_id() { return g_options_id; }
+void set_options_id(uint64_t id) { g_options_id = id; }
+
+void replay(Trace& trace, Plan& plan) {
+    auto located = [&](uint32_t node, auto&& body) {
+        try {
+            body();
+        } catch (const Error& error) {
+            // The exception is raised at the flush; a note says where the failing op was called.
+            if (error.kind() != ErrorKind::Python) set_python_error_hook(error);
+            add_source_note(trace.nodes[node].source, *trace.nodes[node].op);
+            fail_python();
+        }
+    };
+    for (const BoundsCheck& check : plan.checks) located(check.node, [&] { check_bounds(trace, check); });
+    Buffers buffers(trace, plan);
+    for (size_t s = 0; s < plan.steps.size(); ++s) {
+        const Step& step = plan.steps[s];
+        if (step.type == Step::Type::Launch)
+            run_launch(trace, step, buffers);
+        else
+            located(step.node, [&] { run_op(trace, trace.nodes[step.node], step.node, buffers); });
+        auto done = [&](ValueRef value) {
+            if (value.kind == RefKind::Node && plan.last_use[buffers.flat(value)] == static_cast<int32_t>(s)) buffers.free(buffers.flat(value));
+        };
+        if (step.type == Step::Type::Launch) {
+            for (const InputSlot& slot : step.inputs) done(slot.value);
+        } else {
+            const TraceNode& node = trace.nodes[step.node];
+            for (uint32_t i = 0; i < node.operand_count; ++i) done(trace.operands[node.first_operand + i]);
+        }
+    }
+    for (ValueRef value : plan.deferred) {
+        Storage* storage = trace.results[buffers.flat(value)].storage;
+        if (!storage) continue;
+        storage->ensure_memory();
+        std::memcpy(storage->data, buffers.input(value), buffers.bytes(buffers.flat(value)));
+    }
+    ++plan.replays;
+}
+
+void flush_trace(Trace& trace, const char* reason) {
+    if (trace.empty()) {
+        trace.clear();
+        return;
+    }
+    Suspend suspend;
+    struct Clear {
+        Trace& trace;
+        bool failed = true;
+        ~Clear() {
+            if (failed) abandon(trace);
+            trace.clear();
+        }
+    } clear{trace};
+    bool nothing_lives = std::none_of(trace.results.begin(), trace.results.end(), [](const ResultInfo& r) { return r.storage; });
+    if (nothing_lives) {
+        // Nobody can see any of it; only errors could be lost, and those that depend on shapes were raised while recording.
+        clear.failed = false;
+        return;
+    }
+    trace.finish_signature();
+    uint64_t hash = hash_words(trace.signature);
+    std::shared_ptr<Plan> plan = plans().find(trace.signature, hash);
+    bool hit = plan != nullptr;
+    if (!hit) {
+        if (!compile_hook) fail("recording is on, but no compiler is installed: import minitensor_jit");
+        plan = compile_hook(trace);
+        plans().insert(trace.signature, hash, plan);
+    }
+    if (flush_hook) flush_hook(trace, reason, hit);
+    replay(trace, *plan);
+    clear.failed = false;
+}
+
+void flush(const char* reason) {
+    if (current) flush_trace(*current, reason);
+}
+
+PlanCacheInfo plan_cache_info() { return {plans().hits, plans().misses, plans().size()}; }
+void clear_plan_cache() { plans().clear(); }
+
+namespace {
+
+void materialize(Storage* storage) {
+    Trace* trace = storage->pending->trace;
+    if (!trace) fail("this value was never computed: the recorded program it belongs to failed earlier");
+    flush_trace(*trace, observation ? observation : "a value was needed by an op that runs eagerly");
+}
+
+void pending_died(Storage* storage) {
+    if (Trace* trace = storage->pending->trace)
+        trace->results[trace->nodes[storage->pending->node].first_result + storage->pending->result].storage = nullptr;
+    delete storage->pending;
+    storage->pending = nullptr;
+}
+
+// Reading and writing through a view of a recorded value, and x.copy_(y): the ops that only traces have.
+void infer_nothing(Call&) {}
+
+void view_read_kernel(Call& call) {
+    static const OpDef* clone = find_op("clone");
+    Ref<Tensor> view = Tensor::view(call.in(0), call.param(0).ints, call.param(1).ints, call.param(2).i + call.in(0).offset);
+    Operand operand;
+    operand.tensor = view.get();
+    Call inner;
+    inner.op = clone;
+    inner.operands = &operand;
+    inner.operand_count = 1;
+    infer(inner);
+    inner.outputs[0] = call.outputs[0];
+    clone->cpu(inner);
+}
+
+void copy_into(Tensor& destination, const Tensor& source) {
+    static const OpDef* copy = find_op("copy");
+    Operand operands[2];
+    operands[0].tensor = &destination;
+    operands[1].tensor = const_cast<Tensor*>(&source);
+    Call inner;
+    inner.op = copy;
+    inner.operands = operands;
+    inner.operand_count = 2;
+    infer(inner);
+    inner.outputs[0] = &destination;
+    copy->cpu(inner);
+}
+
+void view_write_kernel(Call& call) {
+    Tensor& out = *call.outputs[0];
+    Ref<Tensor> flat_out = Tensor::make(out.storage, out.dtype, call.in(0).sizes, contiguous_strides(call.in(0).sizes), out.offset);
+    copy_into(*flat_out, call.in(0));
+    Ref<Tensor> region = Tensor::view(out, call.param(0).ints, call.param(1).ints, call.param(2).i + out.offset);
+    copy_into(*region, call.in(1));
+}
+
+void assign_kernel(Call& call) { copy_into(*call.outputs[0], call.in(0)); }
+
+const RegisterNative registered{{"_view_read", infer_nothing, view_read_kernel},
+                                {"_view_write", infer_nothing, view_write_kernel},
+                                {"_assign", infer_nothing, assign_kernel}};
+
+}  // namespace
+
+void install() {
+    materialize_hook = materialize;
+    pending_died_hook = pending_died;
+    capture_source_hook = capture_source;
+}
+
+}  // namespace mt::trace

@@ -1,0 +1,73 @@
+// A launch plan: how to run every trace of one signature. Made once by the JIT (Python), replayed in C++.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "dispatch/python.h"
+#include "runtime/abi.h"
+#include "trace/trace.h"
+
+namespace mt::trace {
+
+using EntryFn = int32_t (*)(void** buffers, const MtRuntime* runtime);
+
+// Where a step finds an input.
+struct InputSlot {
+    ValueRef value;
+    DType dtype = DType::F32;  // scalars: the type to convert the number to
+};
+
+struct Step {
+    enum class Type : uint8_t { Launch, Op } type = Type::Op;
+    uint32_t node = 0;  // Op: which
+    // Launch:
+    EntryFn entry = nullptr;
+    std::vector<InputSlot> inputs;
+    std::vector<ValueRef> outputs;
+    size_t scratch_bytes = 0;
+    int64_t work_bytes = 0;
+    PyRef executable;  // keeps the code
+    std::string name;
+    PyRef children;  // what the launch runs, for the profile: a list of (name, op, file, line)
+};
+
+// The elements of integer leaf `leaf` must lie in [low, high): an index that compiled code will use unchecked.
+struct BoundsCheck {
+    uint32_t leaf;
+    int64_t low, high;
+    uint32_t node;
+};
+
+struct Plan {
+    std::vector<Step> steps;
+    // Results that may not be written to their storage before everything has run: others still read its old content.
+    std::vector<ValueRef> deferred;
+    std::vector<BoundsCheck> checks;
+    // Last step that reads a value, by flat result index; temporaries are freed there.
+    std::vector<int32_t> last_use;
+    uint64_t replays = 0;
+};
+
+// Identifies the options in force; part of every signature.
+uint64_t options_id();
+void set_options_id(uint64_t id);
+
+// Python's compiler: called with the trace's description on a miss, returns the plan's; see bindings/trace_bindings.cpp.
+extern std::shared_ptr<Plan> (*compile_hook)(Trace& trace);
+// Told of every flush while an account is kept: reason, whether the plan was cached.
+extern void (*flush_hook)(const Trace& trace, const char* reason, bool hit);
+extern void (*launch_profile_hook)(const Step& step, int64_t start_ns, int64_t end_ns);
+
+void replay(Trace& trace, Plan& plan);
+
+struct PlanCacheInfo {
+    uint64_t hits, misses, size;
+};
+PlanCacheInfo plan_cache_info();
+void clear_plan_cache();
+
+// Why a value is needed, in the user's words: "item()", "numpy()". Set by bindings around an observation.
+extern MT_THREAD_LOCAL const char* observation;
+
+}  // namespace mt::trace

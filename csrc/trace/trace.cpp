@@ -1,0 +1,352 @@
+#include "trace/trace.h"
+
+#include <cstring>
+
+#include "core/error.h"
+#include "trace/plan.h"
+
+namespace mt::trace {
+
+MT_THREAD_LOCAL Trace* current = nullptr;
+MT_THREAD_LOCAL Tag current_tag;
+
+namespace {
+
+MT_THREAD_LOCAL int recording_depth = 0;
+thread_local Trace* thread_trace = nullptr;
+
+const OpDef& view_read_op() {
+    static const OpDef* op = find_op("_view_read");
+    return *op;
+}
+const OpDef& view_write_op() {
+    static const OpDef* op = find_op("_view_write");
+    return *op;
+}
+
+int64_t storage_elements(const Storage& storage, DType dtype) {
+    return static_cast<int64_t>(storage.nbytes / itemsize(dtype));
+}
+
+// Whether `tensor` shows its whole storage in order.
+bool covers_storage(const Tensor& tensor) {
+    return tensor.offset == 0 && tensor.numel == storage_elements(*tensor.storage, tensor.dtype) && tensor.contiguous();
+}
+
+bool is_baked(const Scalar& s) {
+    if (s.tag != Scalar::Float) return s.tag == Scalar::Bool || (s.i >= -2 && s.i <= 2);
+    return s.f == 0.0 || s.f == 1.0 || s.f == -1.0 || s.f == 2.0 || s.f == 0.5;
+}
+
+uint64_t bits_of(const Scalar& s) {
+    uint64_t word;
+    std::memcpy(&word, &s.i, sizeof word);
+    return word;
+}
+
+}  // namespace
+
+Trace::Trace() : leaf_table_(64, -1) {}
+
+Trace::~Trace() { clear(); }
+
+void Trace::clear() {
+    for (TraceNode& node : nodes) Py_XDECREF(node.source.code);
+    for (ResultInfo& r : results) {
+        if (!r.storage) continue;
+        delete r.storage->pending;
+        r.storage->pending = nullptr;
+    }
+    nodes.clear();
+    operands.clear();
+    params.clear();
+    results.clear();
+    scalars.clear();
+    signature.clear();
+    leaf_table_.assign(64, -1);
+    std::vector<Leaf> dying = std::move(leaves);  // last: storages may die, and their owners run code
+    leaves.clear();
+    dying.clear();
+}
+
+ValueRef Trace::leaf_of(const Ref<Storage>& storage, int64_t offset, const Dims& sizes, const Dims& strides, DType dtype) {
+    if (leaves.size() * 2 >= leaf_table_.size()) {
+        leaf_table_.assign(leaf_table_.size() * 2, -1);
+        for (size_t i = 0; i < leaves.size(); ++i) {
+            size_t at = (reinterpret_cast<uintptr_t>(leaves[i].storage.get()) >> 5) & (leaf_table_.size() - 1);
+            while (leaf_table_[at] >= 0) at = (at + 1) & (leaf_table_.size() - 1);
+            leaf_table_[at] = static_cast<int32_t>(i);
+        }
+    }
+    size_t at = (reinterpret_cast<uintptr_t>(storage.get()) >> 5) & (leaf_table_.size() - 1);
+    for (; leaf_table_[at] >= 0; at = (at + 1) & (leaf_table_.size() - 1)) {
+        const Leaf& leaf = leaves[static_cast<size_t>(leaf_table_[at])];
+        if (leaf.storage == storage && leaf.offset == offset && leaf.sizes == sizes && leaf.strides == strides &&
+            leaf.dtype == dtype)
+            return {RefKind::Leaf, 0, static_cast<uint32_t>(leaf_table_[at])};
+    }
+    leaf_table_[at] = static_cast<int32_t>(leaves.size());
+    leaves.push_back({storage, offset, sizes, strides, dtype});
+    return {RefKind::Leaf, 0, static_cast<uint32_t>(leaves.size() - 1)};
+}
+
+ValueRef Trace::read(Tensor& tensor) {
+    Storage& storage = *tensor.storage;
+    if (storage.pending && storage.pending->trace != this) materialize_hook(&storage);
+    if (storage.pending) {
+        const Pending& pending = *storage.pending;
+        ValueRef base{RefKind::Node, static_cast<uint8_t>(pending.result), pending.node};
+        if (tensor.offset == 0 && tensor.sizes == pending.sizes && tensor.contiguous()) return base;
+        return append(view_read_op(), {base}, {value_of(tensor.sizes), value_of(tensor.strides), value_of(tensor.offset)},
+                      tensor.dtype, tensor.sizes);
+    }
+    if (storage.external()) {
+        // NumPy or another framework may change these bytes before the flush: what the program reads is what is there now.
+        Suspend suspend;
+        static const OpDef* clone = find_op("clone");
+        bool enabled = grad_enabled;
+        grad_enabled = false;
+        Ref<Tensor> snapshot = call_op(*clone, {&tensor});
+        grad_enabled = enabled;
+        return leaf_of(snapshot->storage, 0, snapshot->sizes, snapshot->strides, snapshot->dtype);
+    }
+    return leaf_of(tensor.storage, tensor.offset, tensor.sizes, tensor.strides, tensor.dtype);
+}
+
+ValueRef Trace::add_operand(const Operand& operand) {
+    if (operand.tensor) return read(*operand.tensor);
+    if (!operand.is_scalar) return {};
+    scalars.push_back({operand.scalar, is_baked(operand.scalar)});
+    return {RefKind::Scalar, 0, static_cast<uint32_t>(scalars.size() - 1)};
+}
+
+void Trace::push_value(const Value& value) {
+    params.push_back(value);
+    signature.push_back(static_cast<uint64_t>(value.tag) << 32 | static_cast<uint64_t>(value.ints.size()));
+    if (value.tag == Value::Type) signature.push_back(static_cast<uint64_t>(value.dtype));
+    else if (value.tag == Value::Ints)
+        for (int64_t i : value.ints) signature.push_back(static_cast<uint64_t>(i));
+    else signature.push_back(static_cast<uint64_t>(value.i));
+}
+
+uint32_t Trace::add_node(const OpDef& op, const Tag& tag) {
+    TraceNode node{};
+    node.op = &op;
+    node.first_operand = static_cast<uint32_t>(operands.size());
+    node.first_param = static_cast<uint32_t>(params.size());
+    node.first_result = static_cast<uint32_t>(results.size());
+    node.tag = tag;
+    capture_source(&node.source);
+    nodes.push_back(node);
+    return static_cast<uint32_t>(nodes.size() - 1);
+}
+
+namespace {
+
+uint64_t tag_word(const OpDef& op, size_t operand_count, const Tag& tag) {
+    return static_cast<uint64_t>(op.id) << 48 | static_cast<uint64_t>(operand_count & 0xFFF) << 36 |
+           static_cast<uint64_t>(static_cast<uint8_t>(tag.compile + 1)) << 33 | static_cast<uint64_t>(tag.must) << 32 |
+           static_cast<uint32_t>(tag.scope);
+}
+
+}  // namespace
+
+ValueRef Trace::append(const OpDef& op, std::initializer_list<ValueRef> inputs, std::initializer_list<Value> values, DType dtype,
+                       const Dims& sizes) {
+    uint32_t index = add_node(op, current_tag);
+    signature.push_back(tag_word(op, inputs.size(), current_tag));
+    for (const ValueRef& input : inputs) {
+        operands.push_back(input);
+        signature.push_back(input.word());
+    }
+    for (const Value& value : values) push_value(value);
+    TraceNode& node = nodes[index];
+    node.operand_count = static_cast<uint32_t>(inputs.size());
+    node.param_count = static_cast<uint32_t>(values.size());
+    node.result_count = 1;
+    node.compute = dtype;
+    results.push_back({dtype, sizes, nullptr});
+    return {RefKind::Node, 0, index};
+}
+
+void Trace::record(Call& call, uint32_t* node_index) {
+    SmallVector<ValueRef, 8> inputs;
+    for (size_t i = 0; i < call.operand_count; ++i) inputs.push_back(add_operand(call.operands[i]));
+    uint32_t index = add_node(*call.op, current_tag);
+    signature.push_back(tag_word(*call.op, inputs.size(), current_tag));
+    for (const ValueRef& input : inputs) {
+        operands.push_back(input);
+        if (input.kind != RefKind::Scalar) {
+            signature.push_back(input.word());
+            continue;
+        }
+        const ScalarInput& scalar = scalars[input.index];
+        signature.push_back(input.word() | static_cast<uint64_t>(scalar.baked) << 56 | static_cast<uint64_t>(scalar.scalar.tag) << 57);
+        if (scalar.baked) signature.push_back(bits_of(scalar.scalar));
+    }
+    for (size_t i = 0; i < call.param_count; ++i) push_value(call.params[i]);
+    TraceNode& node = nodes[index];
+    node.operand_count = static_cast<uint32_t>(inputs.size());
+    node.param_count = static_cast<uint32_t>(call.param_count);
+    node.result_count = static_cast<uint32_t>(call.result_count);
+    node.compute = call.compute;
+    node.seed = call.seed;
+    node.philox_offset = call.philox_offset;
+    for (size_t i = 0; i < call.result_count; ++i) results.push_back({call.results[i].dtype, call.results[i].sizes, nullptr});
+    *node_index = index;
+}
+
+void Trace::bind(Storage* storage, ValueRef value, const Dims& sizes) {
+    if (!storage->pending)
+        storage->pending = new Pending;
+    else
+        results[nodes[storage->pending->node].first_result + storage->pending->result].storage = nullptr;
+    storage->pending->trace = this;
+    storage->pending->node = value.index;
+    storage->pending->result = value.result;
+    storage->pending->sizes = sizes;
+    results[nodes[value.index].first_result + value.result].storage = storage;
+}
+
+void Trace::check_size() {
+    if (nodes.size() >= kMaxNodes) flush("the size cap of a trace");
+}
+
+void Trace::run(Call& call, Ref<Tensor>* out) {
+    uint32_t index;
+    record(call, &index);
+    for (size_t i = 0; i < call.result_count; ++i) {
+        const ResultMeta& meta = call.results[i];
+        auto bytes = static_cast<size_t>(product(meta.sizes)) * itemsize(meta.dtype);
+        Ref<Storage> storage = Storage::unbacked(bytes);
+        bind(storage.get(), {RefKind::Node, static_cast<uint8_t>(i), index}, meta.sizes);
+        out[i] = Tensor::make(std::move(storage), meta.dtype, meta.sizes, contiguous_strides(meta.sizes), 0);
+    }
+    check_size();
+}
+
+ValueRef Trace::whole(Tensor& tensor, Dims* base_sizes) {
+    Storage& storage = *tensor.storage;
+    if (storage.pending && storage.pending->trace != this) materialize_hook(&storage);
+    if (storage.pending) {
+        *base_sizes = storage.pending->sizes;
+        return {RefKind::Node, static_cast<uint8_t>(storage.pending->result), storage.pending->node};
+    }
+    *base_sizes = Dims{storage_elements(storage, tensor.dtype)};
+    return leaf_of(tensor.storage, 0, *base_sizes, Dims{1}, tensor.dtype);
+}
+
+void Trace::assign(Tensor& destination, ValueRef value) {
+    if (destination.storage->pending && destination.storage->pending->trace != this)
+        materialize_hook(destination.storage.get());
+    if (covers_storage(destination)) {
+        bind(destination.storage.get(), value, destination.sizes);
+        return;
+    }
+    Dims base_sizes;
+    ValueRef base = whole(destination, &base_sizes);
+    ValueRef written = append(view_write_op(), {base, value},
+                              {value_of(destination.sizes), value_of(destination.strides), value_of(destination.offset)},
+                              destination.dtype, base_sizes);
+    bind(destination.storage.get(), written, base_sizes);
+}
+
+void Trace::run_inplace(Call& call, Tensor& destination) {
+    static const OpDef *copy = find_op("copy"), *fill = find_op("fill"), *cast = find_op("cast"), *full = find_op("full"),
+                       *assign_op = find_op("_assign");
+    ValueRef value;
+    Value dtype, device;
+    dtype.tag = Value::Type;
+    dtype.dtype = destination.dtype;
+    device.tag = Value::Dev;
+    if (call.op == copy) {
+        ValueRef source = add_operand(call.operands[1]);
+        value = append(*assign_op, {source}, {value_of(destination.sizes), dtype}, destination.dtype, destination.sizes);
+    } else if (call.op == fill) {
+        value = append(*full, {}, {value_of(destination.sizes), call.params[0], dtype, device}, destination.dtype, destination.sizes);
+    } else {
+        uint32_t index;
+        record(call, &index);
+        value = {RefKind::Node, 0, index};
+        if (call.results[0].dtype != destination.dtype)
+            value = append(*cast, {value}, {dtype}, destination.dtype, destination.sizes);
+    }
+    assign(destination, value);
+    if (destination.storage->external()) flush("a write to memory that is shared outside the framework");
+    check_size();
+}
+
+std::vector<ValueRef> Trace::live_results() const {
+    std::vector<ValueRef> live;
+    for (size_t n = 0; n < nodes.size(); ++n)
+        for (uint32_t r = 0; r < nodes[n].result_count; ++r)
+            if (results[nodes[n].first_result + r].storage)
+                live.push_back({RefKind::Node, static_cast<uint8_t>(r), static_cast<uint32_t>(n)});
+    return live;
+}
+
+void Trace::finish_signature() {
+    signature.push_back(~uint64_t{0});
+    for (size_t i = 0; i < leaves.size(); ++i) {
+        const Leaf& leaf = leaves[i];
+        // Which earlier leaf shares the storage: writes to it must wait for the reads of both.
+        size_t same = i;
+        for (size_t j = 0; j < i && leaves.size() <= 256; ++j)
+            if (leaves[j].storage == leaf.storage) {
+                same = j;
+                break;
+            }
+        signature.push_back(static_cast<uint64_t>(leaf.dtype) << 56 | static_cast<uint64_t>(leaf.sizes.size()) << 48 | same);
+        for (int64_t size : leaf.sizes) signature.push_back(static_cast<uint64_t>(size));
+        for (int64_t stride : leaf.strides) signature.push_back(static_cast<uint64_t>(stride));
+    }
+    signature.push_back(~uint64_t{1});
+    for (ValueRef value : live_results()) {
+        signature.push_back(value.word());
+        const Storage* storage = results[nodes[value.index].first_result + value.result].storage;
+        uint64_t home = ~uint64_t{0};
+        for (size_t i = 0; storage->data && i < leaves.size(); ++i)
+            if (leaves[i].storage.get() == storage) {
+                home = i;
+                break;
+            }
+        signature.push_back(home);
+    }
+    signature.push_back(options_id());
+}
+
+Suspend::Suspend() : interpreter_(current_interpreter), trace_(current), capture_(capture_sources) {
+    current_interpreter = nullptr;
+    current = nullptr;
+    capture_sources = false;
+}
+
+Suspend::~Suspend() {
+    current_interpreter = interpreter_;
+    current = trace_;
+    capture_sources = capture_;
+}
+
+bool recording() { return current != nullptr; }
+
+void begin_recording() {
+    if (recording_depth++ > 0 && current) return;
+    if (!thread_trace) thread_trace = new Trace;
+    current = thread_trace;
+    current_interpreter = current;
+    capture_sources = true;
+}
+
+void end_recording(const char* reason) {
+    if (--recording_depth > 0) return;
+    struct Stop {
+        ~Stop() {
+            current = nullptr;
+            current_interpreter = nullptr;
+            capture_sources = false;
+        }
+    } stop;
+    flush(reason);
+}
+
+}  // namespace mt::trace

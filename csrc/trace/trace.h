@@ -1,0 +1,147 @@
+// Recording: calls become nodes of a trace; tensors they would have computed have a pending storage. A flush runs the trace.
+//
+// Every storage that the trace writes has one current value, the contents of the whole storage in row-major order. Views are
+// metadata, so reading through one is a read of the base's value (a `_view_read` node unless the view is the whole base), and writing
+// through one is an update of it (`_view_write`). So the graph is in SSA form and no aliasing is left in it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "autograd/tape.h"
+
+namespace mt::trace {
+
+class Trace;
+
+// What a storage waits for: the value `node`.`result`, which is all of it, row-major, of shape `sizes`.
+struct Pending {
+    Trace* trace = nullptr;
+    uint32_t node = 0;
+    uint32_t result = 0;
+    Dims sizes;
+};
+
+enum class RefKind : uint8_t { None, Node, Leaf, Scalar };
+
+// One operand of a node, in 64 bits: also a word of the signature.
+struct ValueRef {
+    RefKind kind = RefKind::None;
+    uint8_t result = 0;
+    uint32_t index = 0;
+    uint64_t word() const { return static_cast<uint64_t>(kind) << 40 | static_cast<uint64_t>(result) << 32 | index; }
+};
+
+// A tensor that was there before the trace.
+struct Leaf {
+    Ref<Storage> storage;
+    int64_t offset;
+    Dims sizes, strides;
+    DType dtype;
+};
+
+// A Python number among the operands. Its value is an input of the compiled code unless it is `baked`: 0, 1, -1, 2 and 0.5
+// are constants that simplification can use, the rest may change from step to step without a new compilation.
+struct ScalarInput {
+    Scalar scalar;
+    bool baked;
+};
+
+// What jit_scope says of the ops recorded inside it.
+struct Tag {
+    int8_t compile = -1;  // _MtCompile: -1 not said, 0 never, 1 yes
+    bool must = false;    // a refusal is an error
+    int32_t scope = 0;    // distinguishes scopes; 0: none
+};
+
+struct ResultInfo {
+    DType dtype;
+    Dims sizes;
+    Storage* storage;  // borrowed: the living storage of which this is the current value; null: nobody can see it
+};
+
+struct TraceNode {
+    const OpDef* op;
+    uint32_t first_operand, operand_count;
+    uint32_t first_param, param_count;
+    uint32_t first_result, result_count;
+    DType compute;
+    Tag tag;
+    uint64_t seed, philox_offset;  // random ops
+    SourceRef source;              // owned
+};
+
+class Trace final : public Interpreter {
+public:
+    Trace();
+    ~Trace() override;
+    void run(Call& call, Ref<Tensor>* results) override;
+    void run_inplace(Call& call, Tensor& destination) override;
+
+    // The value of what `tensor` shows, as an operand.
+    ValueRef read(Tensor& tensor);
+    bool empty() const { return nodes.empty(); }
+    void clear();
+
+    std::vector<TraceNode> nodes;
+    std::vector<ValueRef> operands;
+    std::vector<Value> params;
+    std::vector<ResultInfo> results;
+    std::vector<Leaf> leaves;
+    std::vector<ScalarInput> scalars;
+    // Everything that the plan of this trace depends on, in words; see finish_signature.
+    std::vector<uint64_t> signature;
+
+    // Appends what is known only at the flush: leaves, which results live and where they go.
+    void finish_signature();
+    std::vector<ValueRef> live_results() const;
+
+private:
+    uint32_t add_node(const OpDef& op, const Tag& tag);
+    ValueRef add_operand(const Operand& operand);
+    ValueRef leaf_of(const Ref<Storage>& storage, int64_t offset, const Dims& sizes, const Dims& strides, DType dtype);
+    ValueRef append(const OpDef& op, std::initializer_list<ValueRef> inputs, std::initializer_list<Value> values, DType dtype,
+                    const Dims& sizes);
+    ValueRef whole(Tensor& tensor, Dims* base_sizes);
+    void assign(Tensor& destination, ValueRef value);
+    void bind(Storage* storage, ValueRef value, const Dims& sizes);
+    void record(Call& call, uint32_t* node_index);
+    void push_value(const Value& value);
+    void check_size();
+
+    std::vector<int32_t> leaf_table_;
+};
+
+// Per thread: the trace being recorded, the tag of what is recorded now.
+extern MT_THREAD_LOCAL Trace* current;
+extern MT_THREAD_LOCAL Tag current_tag;
+
+// Recording nests; the outermost end flushes.
+void begin_recording();
+void end_recording(const char* reason);
+// Stops recording without running what was recorded, for a scope left by an exception that must not compile.
+bool recording();
+// Suspends recording for its lifetime.
+class Suspend {
+public:
+    Suspend();
+    ~Suspend();
+
+private:
+    Interpreter* interpreter_;
+    Trace* trace_;
+    bool capture_;
+};
+
+// Runs what is recorded on this thread; no-op when nothing is.
+void flush(const char* reason);
+
+// The Python frame of the user's call: the innermost one outside the framework's own files.
+void capture_source(SourceRef* source);
+void set_internal_prefixes(std::vector<std::string> prefixes);
+
+constexpr size_t kMaxNodes = 8192;
+
+void install();
+
+}  // namespace mt::trace
