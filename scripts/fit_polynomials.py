@@ -108,7 +108,7 @@ def main(dtype: str, only: str | None) -> None:
         "exp": (
             lambda r: (r.exp() - 1 - r) / r**2,
             lambda r: r**2 / (r.exp() - 1),
-            -half_ln2, half_ln2, 5 if single else 10,
+            -half_ln2, half_ln2, 5 if single else 11,
         ),
         # exp(2r) = 1 + 2r + r^2 p(r)
         "exp2r": (

@@ -63,10 +63,17 @@ template <> struct Format<double> {
     static constexpr double expm1_low = -38.0;
     static constexpr double tanh_high = 20.0;
     static constexpr double log1p_exact = 0x1p+80;
-    static constexpr double exp[] = {0x1.0000000000005p-1,  0x1.5555555555539p-3,  0x1.55555555522b8p-5,
-                                     0x1.1111111118fb5p-7,  0x1.6c16c17edba3fp-10, 0x1.a01a01750fa2fp-13,
-                                     0x1.a019a76f43ac6p-16, 0x1.71de8814d8b57p-19, 0x1.28a1e00e50f5dp-22,
-                                     0x1.ae6b8f3b8949fp-26};
+    static constexpr double exp[] = {0x1p-1,
+                                     0x1.5555555555559p-3,
+                                     0x1.555555555553fp-5,
+                                     0x1.111111110f6dap-7,
+                                     0x1.6c16c16c1f081p-10,
+                                     0x1.a01a01afd3d3ap-13,
+                                     0x1.a01a017bc3b8ep-16,
+                                     0x1.71ddf87ecd67bp-19,
+                                     0x1.27e53631cd903p-22,
+                                     0x1.af5e74f8c27d8p-26,
+                                     0x1.1ee87f93d3faep-29};
     static constexpr double exp2r[] = {0x1.000000000000ap+1, 0x1.55555555554fap+0,  0x1.555555555087dp-1,
                                        0x1.1111111127bf4p-2, 0x1.6c16c1842a118p-4,  0x1.a01a012a5285ap-6,
                                        0x1.a0199a0c5588fp-8, 0x1.71df255d2eafcp-10, 0x1.28ad72e530c5ep-12,
