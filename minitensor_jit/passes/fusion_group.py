@@ -1,0 +1,172 @@
+"""A fusion in the making: its instructions, what it costs to compute them there, and what may join."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..ir.decision import Decision
+from ..ir.module import Instruction
+from ..ir.opcode import OPCODES, is_elementwise
+from ..ir.shape import Shape
+
+__all__ = ["Group", "is_expensive", "is_loop", "is_trivial"]
+
+MAX_MEMBERS: Final = 256
+MAX_OPERANDS: Final = 64
+# How many operations a fusion may compute more often than they have elements.
+MAX_REPEATED: Final = 8
+# Sharing fewer bytes than this is no reason to merge two loops.
+MIN_SHARED_BYTES: Final = 1024
+
+_LOOP: Final = frozenset(
+    {"broadcast", "iota", "constant", "reshape", "transpose", "slice", "concatenate", "pad", "reverse", "gather"}
+    | {"dynamic-slice"}
+)
+
+
+def is_loop(i: Instruction) -> bool:
+    """Whether an element of the result can be computed by itself, in a loop with others."""
+    return isinstance(i.shape, Shape) and (i.opcode in _LOOP or is_elementwise(i.opcode))
+
+
+def is_trivial(i: Instruction) -> bool:
+    """Whether reading the result from memory costs more than computing it."""
+    return i.opcode in ("broadcast", "iota", "reshape") or (i.opcode == "constant" and i.array_shape.size == 1)
+
+
+def is_expensive(i: Instruction) -> bool:
+    """Whether an element costs more than a few reads from memory."""
+    return OPCODES[i.opcode].transcendental or i.opcode == "gather"
+
+
+def is_arithmetic(i: Instruction) -> bool:
+    """Whether it computes something rather than moving it."""
+    return is_elementwise(i.opcode) and i.opcode not in ("copy", "bitcast-convert")
+
+
+class Group:
+    """The members of one fusion. The first root made it; others come by merging.
+
+    `dims` is what its loops run over: the dimensions of the outputs, or of the inputs for a reduction. A member is aligned
+    if each iteration computes one element of it, at the iteration's own index. `evaluations` estimates how often a member
+    is computed.
+    """
+
+    __slots__ = ("aligned", "dims", "evaluations", "kind", "members", "reduced", "repeated", "roots", "size")
+
+    def __init__(self, root: Instruction, kind: str) -> None:
+        self.kind = kind
+        self.roots = [root]
+        self.members: set[Instruction] = {root}
+        shape = root.operands[0].array_shape if kind == "kInput" else root.array_shape
+        self.dims = shape.dims
+        self.reduced: tuple[int, ...] = tuple(sorted(root.attrs["dimensions"])) if kind == "kInput" else ()
+        self.size = shape.size
+        self.aligned: set[Instruction] = {root}
+        self.evaluations: dict[Instruction, int] = {root: self.size}
+        self.repeated = 0
+
+    def operands(self) -> set[Instruction]:
+        """What the group reads from outside."""
+        members = self.members
+        return {o for i in members for o in i.operands if o not in members}
+
+    # ---- one more member
+
+    def _reading(self, p: Instruction, users: list[Instruction]) -> tuple[bool, int]:
+        """Whether p is aligned, and how often it is computed, as a member."""
+        aligned, count = True, 0
+        for user in users:
+            if user not in self.members:
+                continue
+            if (
+                user in self.aligned
+                and (is_elementwise(user.opcode) or user.opcode == "reduce")
+                and p.dims == self.dims
+            ):
+                continue
+            aligned = False
+            count += self.evaluations[user]
+        if aligned:
+            return True, self.size
+        return False, min(count, 1 << 62)
+
+    def accepts(self, p: Instruction, users: list[Instruction]) -> Decision:
+        """Whether p, read by members only at their own cost, may be computed inside."""
+        if len(self.members) >= MAX_MEMBERS:
+            return Decision.refuse(f"the fusion has {MAX_MEMBERS} instructions already")
+        if len(self.operands() | set(p.operands)) > MAX_OPERANDS:
+            return Decision.refuse(f"the fusion would read more than {MAX_OPERANDS} arrays")
+        if is_trivial(p):
+            return Decision.allow()
+        aligned, count = self._reading(p, users)
+        size = p.array_shape.size
+        if not aligned and count > size:
+            if is_expensive(p):
+                return Decision.refuse(f"it is expensive and would be computed {count} times for {size} elements")
+            if is_arithmetic(p) and self.repeated >= MAX_REPEATED:
+                return Decision.refuse(f"{MAX_REPEATED} operations are repeated in the fusion already")
+        if is_expensive(p) and any(u.opcode in ("concatenate", "pad") for u in users if u in self.members):
+            return Decision.refuse("it is expensive and would be computed where it is not used")
+        return Decision.allow()
+
+    def add(self, p: Instruction, users: list[Instruction]) -> None:
+        """Take p in."""
+        aligned, count = self._reading(p, users)
+        self.members.add(p)
+        self.evaluations[p] = count
+        if aligned:
+            self.aligned.add(p)
+        elif count > p.array_shape.size and is_arithmetic(p):
+            self.repeated += 1
+
+    @staticmethod
+    def duplication(p: Instruction, targets: list[Group]) -> Decision:
+        """Whether computing p in each of several groups is cheaper than writing it once and reading it."""
+        copies = len(targets)
+        if copies == 1 or is_trivial(p):
+            return Decision.allow()
+        if is_expensive(p):
+            return Decision.refuse(f"it is expensive and has {copies} consumers")
+        # Bytes moved with p in memory: its operands once, p written once and read by each consumer.
+        reads = sum(o.shape.nbytes for o in set(p.operands))
+        nbytes = p.array_shape.nbytes
+        materialised = reads + nbytes * (1 + copies)
+        inline = sum(sum(o.shape.nbytes for o in set(p.operands) if o not in g.operands()) for g in targets)
+        return Decision.when(
+            inline <= materialised,
+            f"computing it in {copies} consumers would read {inline} bytes, storing it moves {materialised}",
+        )
+
+    # ---- several outputs
+
+    def shares(self, other: Group) -> Decision:
+        """Whether merging with a group of the same loops saves memory traffic."""
+        if len(self.members) + len(other.members) > MAX_MEMBERS:
+            return Decision.refuse("the fusion would be too large")
+        mine, theirs = self.operands(), other.operands()
+        if len(mine | theirs) > MAX_OPERANDS:
+            return Decision.refuse(f"the fusion would read more than {MAX_OPERANDS} arrays")
+        for producer, consumer, reads in ((self, other, theirs), (other, self, mine)):
+            for root in producer.roots:
+                if root in reads:
+                    if consumer.kind == "kInput":
+                        return Decision.refuse("one reduces the other's result")
+                    users = [u for u in consumer.members if root in u.operands]
+                    aligned = all(u in consumer.aligned and is_elementwise(u.opcode) for u in users)
+                    return Decision.when(aligned, "it is not read at the iteration's own index")
+        shared = sum(o.shape.nbytes for o in mine & theirs)
+        shared += sum(m.array_shape.nbytes for m in self.members & other.members if not is_trivial(m))
+        smallest = min(sum(r.shape.nbytes for r in g.roots) for g in (self, other))
+        return Decision.when(
+            shared >= min(MIN_SHARED_BYTES, max(smallest, 1)), f"they share only {shared} bytes of input"
+        )
+
+    def merge(self, other: Group) -> None:
+        """Take in the members and roots of a group of the same loops."""
+        self.members |= other.members
+        self.roots += other.roots
+        self.aligned |= other.aligned
+        for member, count in other.evaluations.items():
+            self.evaluations[member] = max(self.evaluations.get(member, 0), count)
+        self.repeated += other.repeated

@@ -1,0 +1,68 @@
+"""The whole pipeline on one page: which passes run, in which order, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.module import Module
+from .algebraic_simplifier import AlgebraicSimplifier
+from .call_inliner import CallInliner
+from .common_subexpression_elimination import CommonSubexpressionElimination
+from .constant_folding import ConstantFolding
+from .dead_code_elimination import DeadCodeElimination
+from .fusion import Fusion
+from .pass_manager import Pass, PassHook, PassManager
+from .row_fusion import RowFusion
+
+__all__ = ["PASSES", "PipelineOptions", "pipeline", "run_pipeline"]
+
+# Every pass by its name on the command line.
+PASSES: dict[str, type[Pass]] = {
+    p.name: p
+    for p in (
+        CallInliner,
+        DeadCodeElimination,
+        CommonSubexpressionElimination,
+        AlgebraicSimplifier,
+        ConstantFolding,
+        RowFusion,
+        Fusion,
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineOptions:
+    """How to run the pipeline. `on_pass(name, module, changed)` is called after every pass, for dumps."""
+
+    verify: bool = False
+    fuse: bool = True
+    on_pass: PassHook | None = None
+
+
+def pipeline(*, fuse: bool = True) -> list[Pass]:
+    """The passes, in order."""
+    passes: list[Pass] = [
+        # Later passes look at one computation only.
+        CallInliner(),
+        # What is dead must not be looked at, and what is equal must look equal to the rules that compare operands.
+        DeadCodeElimination(),
+        CommonSubexpressionElimination(),
+        # Simplification exposes constants, folding exposes rules; and rules make copies of what others made.
+        AlgebraicSimplifier(),
+        ConstantFolding(),
+        AlgebraicSimplifier(),
+        CommonSubexpressionElimination(),
+        DeadCodeElimination(),
+    ]
+    if fuse:
+        # Rows first: they keep a reduction and its readers together, which the general pass would part.
+        passes += [RowFusion(), Fusion()]
+    return passes
+
+
+def run_pipeline(module: Module, options: PipelineOptions | None = None) -> Module:
+    """Optimise a module in place and return it."""
+    options = options or PipelineOptions()
+    PassManager(pipeline(fuse=options.fuse), verify=options.verify, on_pass=options.on_pass).run(module)
+    return module

@@ -1,0 +1,236 @@
+"""Fuses row-wise normalisations: reductions over the last dimension together with what feeds them and reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ..ir.decision import Decision
+from ..ir.module import Computation, Instruction, Module
+from ..ir.opcode import is_elementwise
+from ..ir.reduction import reduction_kind
+from ..ir.shape import Shape
+from .outline import Outline, outline
+
+__all__ = ["RowFusion"]
+
+# A row is worked on from the cache: with its intermediates it must fit there.
+MAX_ROW: Final = 65536
+MAX_MEMBERS: Final = 256
+MAX_OPERANDS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Space:
+    """The shapes of one row fusion: `full` is [rows..., C], `rows` is [rows...]."""
+
+    full: tuple[int, ...]
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        return self.full[:-1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Group:
+    """A row fusion to be: the instructions that move into it, and its outline, which has copies of leaves too."""
+
+    members: frozenset[Instruction]
+    outline: Outline
+
+
+class RowFusion:
+    """Makes one fusion (kind kCustom, backend_config "row") of a softmax-like pattern, processed a row at a time.
+
+    Contract: all reductions in it are over the last dimension of one shape [rows..., C], C at most 65,536, with a scalar
+    constant as initial value and a simple combiner. Every other instruction in it is elementwise on [rows..., C] or
+    [rows...], a broadcast or iota to one of the two, or a scalar constant. A broadcast repeats a value of the row along the
+    row, or reads an operand of the fusion. Outputs have one of the two shapes. Some elementwise instruction depends on a
+    reduction; lone reductions are left to `Fusion`. Refusals are in `decisions`.
+    """
+
+    name = "row-fusion"
+
+    def __init__(self) -> None:
+        self.decisions: list[tuple[str, Decision]] = []
+
+    def run(self, module: Module) -> bool:
+        """Fuse in the entry computation."""
+        computation = module.entry
+        spaces: dict[tuple[int, ...], None] = {}
+        for i in computation.instructions:
+            if i.opcode == "reduce":
+                decision = row_reduction(i)
+                if decision:
+                    spaces[i.operands[0].dims] = None
+                else:
+                    self.decisions.append((i.name, decision))
+        if not spaces:
+            return False
+        taken: set[Instruction] = set()
+        groups: list[_Group] = []
+        # The largest shapes first: a value of shape [N] may be rows of [N, C] or a row itself.
+        for dims in sorted(spaces, key=lambda d: (len(d), Shape("pred", d).size), reverse=True):
+            self._collect(computation, _Space(dims), taken, groups)
+        if not groups:
+            return False
+        outline(computation, [g.outline for g in groups])
+        module.collect()
+        return True
+
+    def _collect(self, computation: Computation, space: _Space, taken: set[Instruction], groups: list[_Group]) -> None:
+        candidates = [i for i in computation.instructions if i not in taken and _is_candidate(i, space)]
+        for component in _components(candidates):
+            members = _convex(computation, component)
+            decision = _worthwhile(members)
+            if decision:
+                group = _complete(computation, members)
+                decision = self._fits(computation, group, groups)
+                if decision:
+                    taken.update(members)
+                    groups.append(group)
+            if not decision:
+                self.decisions.append((component[0].name, decision))
+
+    @staticmethod
+    def _fits(computation: Computation, group: _Group, groups: list[_Group]) -> Decision:
+        members = set(group.outline.members)
+        operands = {o for i in group.outline.members for o in i.operands if o not in members}
+        if len(members) > MAX_MEMBERS or len(operands) > MAX_OPERANDS:
+            return Decision.refuse("the fusion would be too large")
+        # Each group is convex, but two groups may still wait for each other.
+        return Decision.when(not _has_cycle(computation, [*groups, group]), "it would form a cycle with another fusion")
+
+
+def row_reduction(i: Instruction) -> Decision:
+    """Whether a reduce can be part of a row fusion."""
+    if len(i.operands) != 2:
+        return Decision.refuse("it reduces several operands at once")
+    if reduction_kind(i.attrs["to_apply"]) is None:
+        return Decision.refuse("its combiner is not a single operation")
+    x, init = i.operands
+    if not x.dims or tuple(i.attrs["dimensions"]) != (len(x.dims) - 1,):
+        return Decision.refuse("it does not reduce exactly the last dimension")
+    if not 1 < x.dims[-1] <= MAX_ROW:
+        return Decision.refuse(f"a row has {x.dims[-1]} elements, supported are 2 to {MAX_ROW}")
+    return Decision.when(init.opcode == "constant", "its initial value is not a constant")
+
+
+def _is_candidate(i: Instruction, space: _Space) -> bool:
+    if not isinstance(i.shape, Shape):
+        return False
+    opcode = i.opcode
+    if opcode == "reduce":
+        return i.operands[0].dims == space.full and bool(row_reduction(i))
+    if i.dims != space.full and i.dims != space.rows:
+        return False
+    if opcode == "broadcast":
+        return _repeats_row_value(i, space)
+    return is_elementwise(opcode)
+
+
+def _repeats_row_value(i: Instruction, space: _Space) -> bool:
+    """A broadcast of one value a row along the row. Other broadcasts are leaves: they read operands of the fusion."""
+    return (
+        i.dims == space.full
+        and i.operands[0].dims == space.rows
+        and tuple(i.attrs["dimensions"]) == tuple(range(len(space.rows)))
+    )
+
+
+def _is_leaf(i: Instruction) -> bool:
+    return i.opcode in ("broadcast", "iota") or (i.opcode == "constant" and i.shape == Shape(i.dtype))
+
+
+def _components(candidates: list[Instruction]) -> list[list[Instruction]]:
+    """The candidates that are connected by operands and hold a reduction."""
+    parent: dict[Instruction, Instruction] = {i: i for i in candidates}
+
+    def find(i: Instruction) -> Instruction:
+        while parent[i] is not i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    for i in candidates:
+        for operand in i.operands:
+            if operand in parent:
+                parent[find(i)] = find(operand)
+    components: dict[Instruction, list[Instruction]] = {}
+    for i in candidates:
+        components.setdefault(find(i), []).append(i)
+    return [c for c in components.values() if any(i.opcode == "reduce" for i in c)]
+
+
+def _convex(computation: Computation, component: list[Instruction]) -> list[Instruction]:
+    """The largest prefix-closed part that no path leaves and enters again."""
+    wanted = set(component)
+    group: set[Instruction] = set()
+    outside: set[Instruction] = set()  # depends on the group without being in it
+    members: list[Instruction] = []
+    for i in computation.instructions:
+        if i in wanted and not any(o in outside for o in i.operands):
+            group.add(i)
+            members.append(i)
+        elif any(o in group or o in outside for o in i.operands):
+            outside.add(i)
+    return members
+
+
+def _worthwhile(members: list[Instruction]) -> Decision:
+    after: set[Instruction] = set()
+    for i in members:
+        if i.opcode == "reduce" or any(o in after for o in i.operands):
+            if i.opcode not in ("reduce", "broadcast"):
+                return Decision.allow()
+            after.add(i)
+    return Decision.refuse("no elementwise operation reads a reduction's result")
+
+
+def _complete(computation: Computation, members: list[Instruction]) -> _Group:
+    """Add the leaves that members read (copies: others may read them too) and find the outputs."""
+    inside = set(members)
+    wanted = set(members)
+    for member in members:
+        for operand in member.operands:
+            if operand not in wanted and _is_leaf(operand):
+                wanted.add(operand)
+                source = operand.operands[0] if operand.opcode == "broadcast" else operand
+                if source.opcode == "constant" and _is_leaf(source):
+                    wanted.add(source)
+    # A broadcast that others read too stays outside as well: its source leaves the fusion, which is smaller.
+    moved = {i for i in members if i.opcode != "broadcast"}
+    users = computation.users()
+    outside = {i for i in computation.instructions if i not in inside}
+    for i in reversed(members):
+        if i.opcode == "broadcast" and (i is computation.root or any(u in outside for u in users[i])):
+            outside.add(i)
+    roots = [i for i in members if i in moved and (i is computation.root or any(u in outside for u in users[i]))]
+    ordered = [i for i in computation.instructions if i in wanted]
+    return _Group(frozenset(moved), Outline(ordered, roots, "kCustom", "row"))
+
+
+def _has_cycle(computation: Computation, groups: list[_Group]) -> bool:
+    """Whether the computation has a cycle once each group is one node (Kahn's algorithm)."""
+    node: dict[Instruction, object] = {i: group for group in groups for i in group.members}
+    reads: dict[object, set[object]] = {}
+    for i in computation.instructions:
+        if i not in node:
+            reads[i] = {node.get(o, o) for o in i.operands}
+    for group in groups:
+        inside = set(group.outline.members)
+        reads[group] = {node.get(o, o) for i in inside for o in i.operands if o not in inside}
+    readers: dict[object, list[object]] = {}
+    for reader, sources in reads.items():
+        for source in sources:
+            readers.setdefault(source, []).append(reader)
+    waits = {n: len(sources) for n, sources in reads.items()}
+    ready = [n for n, count in waits.items() if not count]
+    done = 0
+    while ready:
+        done += 1
+        for target in readers.get(ready.pop(), ()):
+            waits[target] -= 1
+            if not waits[target]:
+                ready.append(target)
+    return done != len(waits)
