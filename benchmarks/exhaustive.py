@@ -1,8 +1,9 @@
 """Check the transcendental functions on every input: ``python -m benchmarks.exhaustive exp``.
 
 Eager results are held against compiled ones (equal bits; any NaN equals any other) and against the exact value (at most
-two representable numbers from the correctly rounded one). float32 inputs are all 2^32 of them, or each ``--step``-th; of
-float64 every upper half is met once, with pseudo-random lower halves. The exit status is 1 if anything is wrong.
+two representable numbers from the correctly rounded one). float32 inputs are all 2^32 of them, or each ``--step``-th.
+Of float64, upper halves are taken the same way, with pseudo-random lower halves. The exit status is 1 if anything is
+wrong.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from minitensor_jit.codegen import math
-from minitensor_jit.codegen.cpu.target import LoadedCode, host_target
-from minitensor_jit.codegen.llvm import F32, F64, I64, PTR, VOID, Builder, Function, Module, Value, constant, vector
+from minitensor_jit.codegen.cpu.target import CpuTarget, LoadedCode, host_target
+from minitensor_jit.codegen.llvm import F32, F64, I64, PTR, VOID, Builder, Function, Module, Value, vector
 
 Array = NDArray[np.floating]
 Unary = Callable[[Array], Array]
@@ -73,16 +74,13 @@ def eager_function(name: str) -> Unary | None:
     return operation and (lambda x: operation(mt.from_numpy(x)).numpy())
 
 
-def compiled_function(name: str, dtype: np.dtype, lanes: int = 0) -> Unary:
-    """What the code generator emits, in a loop compiled for this machine; ``lanes`` 0 is the full vector width."""
-    target = host_target()
-    lanes = lanes or target.vector_bytes // dtype.itemsize
+def compiled_loop(name: str, dtype: np.dtype, lanes: int, target: CpuTarget) -> str:
+    """LLVM text of a function ``run(x, y, n)`` that applies the emitted code to ``n`` vectors."""
     type_ = vector(F32 if dtype.itemsize == 4 else F64, lanes)
     module = Module(name, target.triple, target.layout)
     module.attributes.extend(target.attributes)
-    arguments = [(PTR, "x"), (PTR, "y"), (I64, "end")]
-    function = Function(module, "run", VOID, arguments, linkage="")
-    x, y, end = function.arguments
+    function = Function(module, "run", VOID, [(PTR, "x"), (PTR, "y"), (I64, "n")], linkage="")
+    x, y, n = function.arguments
     entry, loop, leave = function.block("entry"), function.block("loop"), function.block("leave")
     b = Builder(function, entry)
     b.branch(loop)
@@ -91,11 +89,18 @@ def compiled_function(name: str, dtype: np.dtype, lanes: int = 0) -> Unary:
     i, following = Value(I64, "i64", "%i"), Value(I64, "i64", "%next")
     value = b.load(b.gep(x, i, type_), type_, dtype.itemsize)
     b.store(getattr(math, name)(b, value), b.gep(y, i, type_), dtype.itemsize)
-    b.raw(f"%next = add i64 %i, {constant(I64, 1).ref}")
-    b.cbranch(b.icmp_unsigned("<", following, end), loop, leave)
+    b.raw("%next = add i64 %i, 1")
+    b.cbranch(b.icmp_unsigned("<", following, n), loop, leave)
     b.position_at_end(leave)
     b.ret()
-    code = LoadedCode(target.compile(str(module)), "run")
+    return str(module)
+
+
+def compiled_function(name: str, dtype: np.dtype, lanes: int = 0) -> Unary:
+    """What the code generator emits, compiled for this machine; ``lanes`` 0 is the full vector width."""
+    target = host_target()
+    lanes = lanes or target.vector_bytes // dtype.itemsize
+    code = LoadedCode(target.compile(compiled_loop(name, dtype, lanes, target)), "run")
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(code.address)
 
     def call(x: Array) -> Array:

@@ -95,15 +95,15 @@ def fit(
     return coefficients, max(abs(weight(x) * (f(x) - horner(rounded, x))) for x in points)
 
 
-def main(dtype: str, only: str | None) -> None:
-    """Print every table."""
+def problems(dtype: str) -> dict[str, tuple[Function, Function, Decimal, Decimal, int]]:
+    """Return for each polynomial the function, its weight, the interval, and the number of coefficients."""
     single = dtype == "float32"
     half_ln2 = LN2 / 2 * Decimal("1.0001")
     third = Decimal(1) / 3
     two_pi = Decimal(nearest(2 * PI, dtype))
     # Fits in a squared argument start just above zero; turns go up to 1/8.
     first, last = Decimal("1e-8"), Decimal(1) / 64
-    tables: dict[str, tuple[Function, Function, Decimal, Decimal, int]] = {
+    return {
         # exp(r) = 1 + r + r^2 p(r)
         "exp": (
             lambda r: (r.exp() - 1 - r) / r**2,
@@ -141,18 +141,21 @@ def main(dtype: str, only: str | None) -> None:
             first, last, 4 if single else 7,
         ),
     }  # fmt: skip
-    for name, arguments in tables.items():
+
+
+def main(dtype: str, only: str | None) -> None:
+    """Print every table."""
+    for name, problem in problems(dtype).items():
         if only in (None, name):
-            coefficients, error = fit(*arguments, dtype)
+            coefficients, error = fit(*problem, dtype)
             print(f"{name} {dtype}: largest error 2^{float(error.ln() / LN2):.2f}")
             print("".join(f"    {c.hex()},\n" for c in coefficients), end="")
     if only is None:
         # x - n ln 2 in two steps: the first part has so few bits that n times it is exact.
-        bits = 15 if single else 42
+        bits = 15 if dtype == "float32" else 42
         high = (LN2 * 2**bits).to_integral_value() / 2**bits
-        log2e = nearest(1 / LN2, dtype)
-        print(f"ln2_high {float(high).hex()}, ln2_low {nearest(LN2 - high, dtype).hex()}, log2e {log2e.hex()}")
-        print(f"two_pi {float(two_pi).hex()}")
+        low, log2e, two_pi = (nearest(c, dtype) for c in (LN2 - high, 1 / LN2, 2 * PI))
+        print(f"ln2_high {float(high).hex()}, ln2_low {low.hex()}, log2e {log2e.hex()}, two_pi {two_pi.hex()}")
 
 
 if __name__ == "__main__":
