@@ -223,6 +223,8 @@ def _pad(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> An
     source, value, padding = shapes[0], shapes[1], attrs["padding"]
     if value != Shape(source.dtype):
         raise ShapeError(f"pad of {source} with a padding value of shape {value}, expected {source.dtype}[]")
+    if not source.rank:
+        raise ShapeError("pad of a scalar")
     if len(padding) != source.rank:
         raise ShapeError(f"pad of {source} needs {source.rank} paddings, got {len(padding)}")
     dims = []
@@ -360,8 +362,8 @@ def _gather(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) ->
         raise ShapeError(f"gather index vectors have {length} entries, start_index_map has {len(index_map)}")
     if len(sizes) != source.rank or any(not 0 <= s <= d for s, d in zip(sizes, source.dims, strict=True)):
         raise ShapeError(f"gather slice_sizes {list(sizes)} do not fit {source}")
-    if any(sizes[d] > 1 for d in collapsed):
-        raise ShapeError(f"gather collapses a dimension with a slice size above 1: {list(sizes)}")
+    if any(sizes[d] != 1 for d in collapsed):
+        raise ShapeError(f"gather collapses a dimension whose slice size is not 1: {list(sizes)}")
     window = [sizes[d] for d in range(source.rank) if d not in collapsed]
     batch = [n for d, n in enumerate(starts.dims) if d != vector_dim]
     rank = len(window) + len(batch)
