@@ -9,6 +9,11 @@
 namespace mt::cpu {
 
 void store_scalar(Scalar value, DType dtype, void* out) {
+    if (dtype == DType::F32) {
+        float element = value.tag == Scalar::Float ? static_cast<float>(value.f) : static_cast<float>(value.i);
+        std::memcpy(out, &element, sizeof element);
+        return;
+    }
     if (value.tag == Scalar::Float) elementwise().get_convert(DType::F64, dtype)(out, &value.f, 1);
     else elementwise().get_convert(DType::I64, dtype)(out, &value.i, 1);
 }

@@ -52,10 +52,11 @@ template <BinaryOp op> void binary(Call& call) {
         alignas(8) char numbers[2][8];
         unsigned scalars = 0;
         bool plain = true;
+        size_t item = compiled_itemsize(compute);
         for (size_t i = 0; i < 2; ++i) {
             const Operand& operand = call.operands[i];
             if (const Tensor* t = operand.tensor) {
-                in[i] = t->data();
+                in[i] = first_element(*t, item);
                 plain &= t->dtype == compute;
                 if (t->numel == out.numel && is_flat(*t)) continue;
                 plain &= t->numel == 1;
@@ -66,7 +67,7 @@ template <BinaryOp op> void binary(Call& call) {
             scalars |= 1u << i;
         }
         if (plain) {
-            if (!fn(out.data(), in[0], in[1], out.numel, scalars)) divided_by_zero();
+            if (!fn(first_element(out, to_bool ? 1 : item), in[0], in[1], out.numel, scalars)) divided_by_zero();
             return;
         }
     }

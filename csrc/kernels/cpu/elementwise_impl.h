@@ -22,6 +22,10 @@ struct Sigmoid { template <class T> static T apply(T x) { return math::sigmoid(x
 template <class Op, class T> void unary_loop(void* out, const void* in, int64_t n) {
     auto* r = static_cast<decltype(Op::apply(T{}))*>(out);
     auto* x = static_cast<const T*>(in);
+    if (n == 1) {
+        *r = Op::apply(*x);
+        return;
+    }
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) r[i] = Op::apply(x[i]);
 }
@@ -30,6 +34,10 @@ template <class Op, class T> bool binary_loop(void* out, const void* lhs, const 
     auto* r = static_cast<decltype(Op::apply(T{}, T{}))*>(out);
     auto* a = static_cast<const T*>(lhs);
     auto* b = static_cast<const T*>(rhs);
+    if (n == 1) {
+        *r = Op::apply(*a, *b);
+        return true;
+    }
     if (scalars == 0) {
 #pragma GCC ivdep
         for (int64_t i = 0; i < n; ++i) r[i] = Op::apply(a[i], b[i]);

@@ -15,6 +15,19 @@ void run_fill(Tensor& out, Scalar value);
 void store_scalar(Scalar value, DType dtype, void* out);
 
 // Whether a flat loop over the tensor's memory visits its elements in order.
-inline bool is_flat(const Tensor& tensor) { return tensor.numel == 1 || tensor.contiguous(); }
+inline bool is_flat(const Tensor& tensor) {
+    if (tensor.numel == 1) return true;
+    if (tensor.ndim() == 1) return tensor.strides[0] == 1;
+    return tensor.contiguous();
+}
+
+// The first element of a tensor whose value has been computed, as an operand's and a result's has when a kernel runs.
+inline char* first_element(const Tensor& tensor, size_t item) {
+    return static_cast<char*>(tensor.storage->data) + tensor.offset * static_cast<int64_t>(item);
+}
+inline size_t compiled_itemsize(DType dtype) {
+    static constexpr uint8_t sizes[kCompiledDtypes] = {1, 1, 4, 8, 4, 8};
+    return sizes[dtype_index(dtype)];
+}
 
 }  // namespace mt::cpu

@@ -12,7 +12,7 @@ void run_unary(UnaryOp op, Call& call) {
     DType result = gives_bool(op) ? DType::Bool : compute;
     UnaryFn fn = elementwise().get(op, compute);
     if (in.dtype == compute && out.dtype == result && out.numel <= kElementwiseGrain && is_flat(in) && is_flat(out)) {
-        fn(out.data(), in.data(), out.numel);
+        fn(first_element(out, compiled_itemsize(result)), first_element(in, compiled_itemsize(compute)), out.numel);
         return;
     }
     struct Context {

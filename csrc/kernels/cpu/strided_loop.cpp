@@ -112,6 +112,11 @@ namespace {
 
 template <class T> void gather_typed(const char* from, int64_t stride, int64_t n, void* out) {
     auto* to = static_cast<T*>(out);
+    if (stride == 0) {
+        T value = *reinterpret_cast<const T*>(from);
+        for (int64_t i = 0; i < n; ++i) to[i] = value;
+        return;
+    }
     for (int64_t i = 0; i < n; ++i) to[i] = *reinterpret_cast<const T*>(from + i * stride);
 }
 

@@ -1,0 +1,78 @@
+// full, arange, eye, linspace.
+#include "dispatch/infer_creation.h"
+
+#include <cstring>
+
+#include "core/parallel.h"
+#include "kernels/cpu/elementwise_kernels.h"
+#include "kernels/cpu/strided_loop.h"
+
+namespace mt::cpu {
+namespace {
+
+void full(Call& call) { run_fill(*call.outputs[0], call.param(1).as_scalar()); }
+
+// Elements f(i) of type From, converted to the dtype of `out`, which is contiguous.
+template <class From, class F> void generate(Tensor& out, F f) {
+    constexpr int64_t kBlock = 512;
+    ConvertFn convert = elementwise().get_convert(DTypeOf<From>::value, out.dtype);
+    auto* data = static_cast<char*>(out.data());
+    auto item = static_cast<int64_t>(itemsize(out.dtype));
+    parallel_for(out.numel, kElementwiseGrain, [&](int64_t begin, int64_t end) {
+        From buffer[kBlock];
+        for (int64_t i = begin; i < end; i += kBlock) {
+            int64_t n = end - i < kBlock ? end - i : kBlock;
+            // As a sum, since only 32-bit integers convert to float64 in vectors everywhere; exact below 2^53.
+            auto first = static_cast<From>(i);
+            for (int k = 0; k < n; ++k) buffer[k] = f(first + static_cast<From>(k));
+            convert(data + i * item, buffer, n);
+        }
+    });
+}
+
+void arange(Call& call) {
+    Tensor& out = *call.outputs[0];
+    const Value &start = call.param(0), &step = call.param(2);
+    if (is_integral(out.dtype)) {
+        // Fractional bounds count the elements, and are then truncated.
+        auto first = static_cast<uint64_t>(start.as_int()), by = static_cast<uint64_t>(step.as_int());
+        generate<int64_t>(out, [=](int64_t i) { return static_cast<int64_t>(first + static_cast<uint64_t>(i) * by); });
+    } else {
+        double first = start.as_double(), by = step.as_double();
+        generate<double>(out, [=](double i) { return first + i * by; });
+    }
+}
+
+void linspace(Call& call) {
+    Tensor& out = *call.outputs[0];
+    double first = call.param(0).as_double(), last = call.param(1).as_double();
+    int64_t steps = out.numel;
+    // From both ends, so that the ends are exact.
+    double back = static_cast<double>(steps - 1), half = static_cast<double>((steps + 1) / 2);
+    double by = steps > 1 ? (last - first) / back : 0.0;
+    generate<double>(out, [=](double i) {
+        double from_first = first + i * by, from_last = last - (back - i) * by;
+        return i < half ? from_first : from_last;
+    });
+}
+
+void eye(Call& call) {
+    Tensor& out = *call.outputs[0];
+    run_fill(out, Scalar::of(int64_t(0)));
+    char one[8];
+    store_scalar(Scalar::of(int64_t(1)), out.dtype, one);
+    int64_t rows = out.sizes[0], columns = out.sizes[1];
+    size_t item = itemsize(out.dtype);
+    auto* data = static_cast<char*>(out.data());
+    for (int64_t i = 0; i < rows && i < columns; ++i) std::memcpy(data + static_cast<size_t>(i * columns + i) * item, one, item);
+}
+
+const RegisterNative registered{
+    {"full", infer_full, full},
+    {"arange", infer_arange, arange},
+    {"eye", infer_eye, eye},
+    {"linspace", infer_linspace, linspace},
+};
+
+}  // namespace
+}  // namespace mt::cpu
