@@ -10,7 +10,7 @@ namespace {
 using gemm_detail::Kernels;
 using gemm_detail::Product;
 
-constexpr int64_t kParallelWork = 192 << 10;  // multiply-adds below which one thread is faster than several
+constexpr int64_t kParallelWork = 256 << 10;  // multiply-adds below which one thread is faster than several
 
 template <class T>
 const Kernels<T>& choose_kernels() {
@@ -22,6 +22,19 @@ const Kernels<T>& choose_kernels() {
     }
 #endif
     return gemm_detail::baseline_kernels<T>();
+}
+
+/// One register tile, in place: the most frequent case of the smallest products, without planning.
+template <class T>
+bool run_single_tile(const Kernels<T>& kernels, const MtGemm& g) {
+    const int width = g.n > kernels.lanes ? 1 : 0;
+    if (g.batch != 1 || g.epilogue != nullptr || g.k < 1 || g.k > kGemmBlockK<T> || g.m > kernels.max_rows[width] ||
+        g.n > 2 * kernels.lanes || (g.n > 1 && (g.b_cs != 1 || g.c_cs != 1))) {
+        return false;
+    }
+    kernels.micro[width][g.m - 1](g.k, static_cast<const T*>(g.a), g.a_rs, g.a_cs, static_cast<const T*>(g.b), g.b_rs,
+                                  static_cast<T*>(g.c), g.c_rs, g.n, false);
+    return true;
 }
 
 /// A batch that is one taller matrix times a common B becomes that product.
@@ -36,9 +49,10 @@ void merge_batch(MtGemm& g) {
 
 template <class T>
 void gemm(const MtGemm* call) {
-    MtGemm g = *call;
-    if (g.m <= 0 || g.n <= 0 || g.batch <= 0) return;
+    if (call->m <= 0 || call->n <= 0 || call->batch <= 0) return;
     static const Kernels<T>& kernels = choose_kernels<T>();
+    if (run_single_tile(kernels, *call)) return;
+    MtGemm g = *call;
     merge_batch(g);
 
     Product<T> planned{};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "core/parallel.h"
 #include "runtime/gemm.h"
@@ -13,6 +14,9 @@ namespace {
 
 constexpr int64_t kBytesOfA = 256 << 10;    // a packed block of A: about half of a small second-level cache
 constexpr int64_t kBytesOfSlab = 8 << 20;   // packed columns of B: a share of the last-level cache
+constexpr int64_t kBytesOfDirectB = 2 << 20;  // contiguous rows of B that are read well in place: the second-level cache, about
+constexpr int64_t kCachePeriod = 4096;        // addresses at this distance share a set of a first-level cache,
+constexpr int64_t kCacheWays = 8;             // which has room for so many of them
 constexpr int64_t kEpilogueTile = 16 << 10;  // elements of C that an epilogue gets at once, about
 constexpr int64_t kTaskWork = 128 << 10;     // multiply-adds that are worth a task of their own
 constexpr int64_t kPackWork = 64 << 10;      // elements that are worth packing in parallel
@@ -73,14 +77,23 @@ void Product<T>::plan() {
     // Panels at the end are narrower; the tile must suit them as well.
     tile_rows = kernels->max_rows[width];
     if (width == 1 && vectors % 2 == 1) tile_rows = std::min<int64_t>(tile_rows, kernels->max_rows[0]);
+
+    // A in place is as good as packed, except if every element begins another cache line, or if all rows of a tile fall
+    // into one set of the first-level cache: then few rows at a time, or packing if there are columns enough to pay.
+    if (a.cs == 1 && a.rs != 0 && a.rs * static_cast<int64_t>(sizeof(T)) % kCachePeriod == 0) {
+        pack_a = n > 2 * panel_cols && m > tile_rows;
+        if (!pack_a) tile_rows = std::min(tile_rows, kCacheWays - 1);
+    } else {
+        pack_a = a.cs != 1 && a.rs != 1 && n > panel_cols && m > 1;
+    }
     tile_rows = balanced(m, tile_rows, 1);
 
     if (b.cs == 1 || n == 1) {
-        pack_b = m > 96 && k * n * static_cast<int64_t>(sizeof(T)) > (24 << 10) ? PackB::Shared : PackB::None;
+        const bool large = k * n * static_cast<int64_t>(sizeof(T)) > kBytesOfDirectB;
+        pack_b = large && m >= 48 ? PackB::Shared : PackB::None;
     } else {
-        pack_b = m <= tile_rows ? PackB::Local : PackB::Shared;
+        pack_b = m <= tile_rows || (m <= 64 && n >= 8 * panel_cols) ? PackB::Local : PackB::Shared;
     }
-    pack_a = n > 96 && m > tile_rows;
 }
 
 template <class T>
@@ -94,6 +107,11 @@ void Product<T>::clear() const {
 template <class T>
 void Product<T>::run(int64_t threads) const {
     if (k == 0) return clear();
+    if (n <= panel_cols && k <= kGemmBlockK<T> && pack_b == PackB::None && !pack_a && threads == 1) {
+        run_panel(k, a, a.rs, b.data, b.rs, 0, m, 0, n, false);
+        if (epilogue.fn != nullptr) epilogue(0, m, 0, n);
+        return;
+    }
     if (pack_b != PackB::Shared) return run_tasks(nullptr, 0, n, threads);
 
     const int64_t bytes_of_col = k * static_cast<int64_t>(sizeof(T));
@@ -201,8 +219,9 @@ int64_t Product<T>::block_rows(int64_t rows) const {
 /// Cuts the columns [col0, col0 + cols) of C into blocks and computes them in parallel.
 template <class T>
 void Product<T>::run_tasks(const T* packed, int64_t col0, int64_t cols, int64_t threads) const {
-    const int64_t wanted = threads == 1 ? 1 : std::min(4 * threads, m * cols / kTaskWork * k + m * cols % kTaskWork * k / kTaskWork);
-    if (wanted <= 1) return run_block(packed, col0, cols, 0, m, col0, col0 + cols);
+    const double work = static_cast<double>(m) * static_cast<double>(cols) * static_cast<double>(k);
+    const int64_t wanted = static_cast<int64_t>(std::min(4.0 * static_cast<double>(threads), work / kTaskWork));
+    if (threads == 1 || wanted <= 1) return run_block(packed, col0, cols, 0, m, col0, col0 + cols);
 
     // Blocks of rows as they are packed; then more, as long as the parts do not become too narrow to be efficient.
     int64_t task_rows = block_rows(m), task_cols = cols;
@@ -218,12 +237,26 @@ void Product<T>::run_tasks(const T* packed, int64_t col0, int64_t cols, int64_t 
     }
     const int64_t across = ceil_div(cols, task_cols);
     const int64_t tasks = ceil_div(m, task_rows) * across;
-    // Threads take the next task as they become free: a busy core then does less. Which thread does a task changes no bit.
-    std::atomic<int64_t> next{0};
-    parallel_for(std::min(threads, tasks), 1, [&](int64_t, int64_t) {
-        for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < tasks;) {
-            const int64_t i = task / across * task_rows, j = col0 + task % across * task_cols;
-            run_block(packed, col0, cols, i, std::min(m, i + task_rows), j, std::min(col0 + cols, j + task_cols));
+    // Each thread has a share of its own, the same in every call, so that it finds its data in its caches; one that is done
+    // helps the others, so that a busy core does less. Which thread does a task changes no bit.
+    struct alignas(64) Share {
+        std::atomic<int64_t> next;
+        int64_t end;
+    };
+    constexpr int64_t kMaxShares = 64;
+    const int64_t shares = std::min({threads, tasks, kMaxShares});
+    Share share[kMaxShares];
+    for (int64_t s = 0; s < shares; ++s) {
+        share[s].next.store(tasks * s / shares, std::memory_order_relaxed);
+        share[s].end = tasks * (s + 1) / shares;
+    }
+    parallel_for(shares, 1, [&](int64_t first, int64_t) {
+        for (int64_t s = 0; s < shares; ++s) {
+            Share& mine = share[(first + s) % shares];
+            for (int64_t task; (task = mine.next.fetch_add(1, std::memory_order_relaxed)) < mine.end;) {
+                const int64_t i = task / across * task_rows, j = col0 + task % across * task_cols;
+                run_block(packed, col0, cols, i, std::min(m, i + task_rows), j, std::min(col0 + cols, j + task_cols));
+            }
         }
     });
 }
@@ -276,7 +309,7 @@ void Product<T>::run_panel(int64_t kc, const Matrix<const T>& a_block, int64_t a
                            int64_t row0, int64_t row1, int64_t col0, int64_t cols, bool accumulate) const {
     const int64_t lanes = kernels->lanes;
     constexpr int64_t kTileElements = 1024;
-    alignas(64) T tile[kTileElements];  // for a C whose rows are not contiguous
+    T tile[kTileElements];  // for a C whose rows are not contiguous
     for (int64_t j = 0; j < cols;) {
         const int64_t vectors = ceil_div(cols - j, lanes);
         const int width = vectors >= 4 && panel_cols == 4 * lanes ? 2 : vectors >= 2 ? 1 : 0;
