@@ -76,9 +76,9 @@ def native_function(library, name, dtype):
 
 def sample(name, dtype, count):
     """Inputs over all upper halves of a float, with pseudo-random lower bits, and the special ones."""
-    step = 2**32 // count
+    step = exhaustive.domain(name, dtype) // count
     numbers = np.arange(count, dtype=np.int64) * step
-    x = exhaustive.inputs(name, dtype, numbers + numbers // step * 0x9E3779B1 % step)
+    x = exhaustive.inputs(dtype, numbers + numbers // step * 0x9E3779B1 % step)
     return x if name in TURNS else np.concatenate([x, special_inputs(dtype)])
 
 

@@ -189,17 +189,19 @@ class _Emitter:
         """The bits of a float."""
         return self.b.bitcast(x, self.bits_type)
 
-    def float(self, bits: Value) -> Value:
+    def from_bits(self, bits: Value) -> Value:
         """The float with these bits."""
         return self.b.bitcast(bits, self.type)
 
     def abs(self, x: Value) -> Value:
         """|x|."""
-        return self.float(self.b.and_(self.bits(x), self.word(self.format.sign_mask - 1)))
+        return self.from_bits(self.b.and_(self.bits(x), self.word(self.format.sign_mask - 1)))
 
     def with_sign_of(self, magnitude: Value, x: Value) -> Value:
         """`magnitude`, which is not negative, with the sign of x."""
-        return self.float(self.b.or_(self.bits(magnitude), self.b.and_(self.bits(x), self.word(self.format.sign_mask))))
+        return self.from_bits(
+            self.b.or_(self.bits(magnitude), self.b.and_(self.bits(x), self.word(self.format.sign_mask)))
+        )
 
     def horner(self, coefficients: Sequence[float], x: Value) -> Value:
         """The polynomial with these coefficients, from the highest order down."""
@@ -219,7 +221,7 @@ class _Emitter:
 
     def exponent(self, biased: Value) -> Value:
         """The power of two with this biased exponent."""
-        return self.float(self.b.shl(biased, self.word(self.format.mantissa_bits)))
+        return self.from_bits(self.b.shl(biased, self.word(self.format.mantissa_bits)))
 
 
 def exp(builder: Builder, x: Value) -> Value:
@@ -278,11 +280,11 @@ def log(builder: Builder, x: Value) -> Value:
     scaled = b.fmul(x, b.select(denormal, t.number(shift), t.number(1.0)))
     # x = 2^e m with m in [2/3, 4/3).
     i = b.add(t.bits(scaled), t.word(f.one_bits - f.two_thirds))
-    biased = t.float(b.or_(b.lshr(i, t.word(f.mantissa_bits)), t.word(f.shift_bits)))
+    biased = t.from_bits(b.or_(b.lshr(i, t.word(f.mantissa_bits)), t.word(f.shift_bits)))
     normal_bias = t.number(shift + f.exponent_bias)
     denormal_bias = t.number(shift + (f.exponent_bias + f.mantissa_bits))
     e = b.fsub(biased, b.select(denormal, denormal_bias, normal_bias))
-    m = t.float(b.add(b.and_(i, t.word(f.mantissa_mask)), t.word(f.two_thirds)))
+    m = t.from_bits(b.add(b.and_(i, t.word(f.mantissa_mask)), t.word(f.two_thirds)))
     return _log_special(t, x, 0.0, _log_of_parts(t, e, b.fsub(m, t.number(1.0))))
 
 
@@ -298,10 +300,10 @@ def log1p(builder: Builder, x: Value) -> Value:
     lost = b.select(small, b.fsub(x, b.fsub(u, one)), b.fsub(one, b.fsub(u, x)))
     i = b.add(t.bits(u), t.word(f.one_bits - f.two_thirds))
     biased = b.lshr(i, t.word(f.mantissa_bits))
-    e = b.fsub(t.float(b.or_(biased, t.word(f.shift_bits))), t.number(shift + f.exponent_bias))
+    e = b.fsub(t.from_bits(b.or_(biased, t.word(f.shift_bits))), t.number(shift + f.exponent_bias))
     inverse = t.exponent(b.sub(t.word(2 * f.exponent_bias), biased))  # 2^-e
     inverse = b.select(b.fcmp_ordered("<", x, t.number(f.log1p_exact)), inverse, t.number(0.0))
-    m = t.float(b.add(b.and_(i, t.word(f.mantissa_mask)), t.word(f.two_thirds)))
+    m = t.from_bits(b.add(b.and_(i, t.word(f.mantissa_mask)), t.word(f.two_thirds)))
     result = _log_of_parts(t, e, b.fma(lost, inverse, b.fsub(m, one)))
     result = _log_special(t, x, -1.0, result)
     return b.select(b.fcmp_ordered("==", x, t.number(0.0)), x, result)
@@ -355,8 +357,8 @@ def sincospi2(builder: Builder, u: Value) -> tuple[Value, Value]:
     odd = b.icmp_unsigned("!=", b.and_(quadrant, one), t.word(0))
     sin_sign = b.shl(b.and_(quadrant, two), top)
     cos_sign = b.shl(b.and_(b.add(quadrant, one), two), top)
-    sin = t.float(b.xor(t.bits(b.select(odd, c, s)), sin_sign))
-    cos = t.float(b.xor(t.bits(b.select(odd, s, c)), cos_sign))
+    sin = t.from_bits(b.xor(t.bits(b.select(odd, c, s)), sin_sign))
+    cos = t.from_bits(b.xor(t.bits(b.select(odd, s, c)), cos_sign))
     return sin, cos
 
 
