@@ -149,6 +149,12 @@ def test_includes_go_down():
     assert found == []
 
 
+def test_every_folder_with_code_is_a_package():
+    # setuptools leaves the others out of an installation.
+    folders = {path.parent for package in ("minitensor", "minitensor_jit") for path in python_files(package)}
+    assert [str(folder.relative_to(ROOT)) for folder in sorted(folders) if not (folder / "__init__.py").is_file()] == []
+
+
 def test_no_drawers():
     found = []
     for folder in ("csrc", "minitensor", "minitensor_jit", "benchmarks", "examples"):
