@@ -43,19 +43,18 @@ class StepStats:
 
     dev_stats: list[DeviceStepStats] = field(default_factory=list)
 
-
-def from_events(events: Iterable[Event], device: str = CPU_DEVICE) -> StepStats:
-    """Make the record of one device from the events of the core."""
-    nodes = []
-    for name, op, start_ns, end_ns, thread, file, line, source_ops in sorted(events, key=lambda event: event[2]):
-        start = start_ns / 1000
-        children = [
-            NodeExecStats(child_name, child_op, start, 0.0, thread, source=_source(child_file, child_line))
-            for child_name, child_op, child_file, child_line in source_ops
-        ]
-        duration = (end_ns - start_ns) / 1000
-        nodes.append(NodeExecStats(name, op, start, duration, thread, [], _source(file, line), children))
-    return StepStats([DeviceStepStats(device, nodes)])
+    @classmethod
+    def from_events(cls, events: Iterable[Event], device: str = CPU_DEVICE) -> StepStats:
+        """Make the record of one device from the events of the core."""
+        nodes = []
+        for name, op, start_ns, end_ns, thread, file, line, source_ops in sorted(events, key=lambda event: event[2]):
+            start, duration = start_ns / 1000, (end_ns - start_ns) / 1000
+            children = [
+                NodeExecStats(child_name, child_op, start, 0.0, thread, source=_source(child_file, child_line))
+                for child_name, child_op, child_file, child_line in source_ops
+            ]
+            nodes.append(NodeExecStats(name, op, start, duration, thread, [], _source(file, line), children))
+        return cls([DeviceStepStats(device, nodes)])
 
 
 def _source(file: str | None, line: int) -> str:

@@ -21,7 +21,8 @@ CSRC = [
     ["bindings"],
 ]
 MINITENSOR = [
-    ["_C", "_hooks", "step_stats"],
+    ["_C", "step_stats"],
+    ["_hooks"],
     ["ops"],
     ["autograd"],
     ["nn", "optim", "data", "session", "timeline"],
