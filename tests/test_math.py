@@ -184,7 +184,7 @@ def test_denormal_results_and_inputs_are_kept():
 @pytest.mark.parametrize("name", REFERENCES)
 def test_emitted_code_calls_nothing(name):
     target = host_target()
-    if "+fma" not in target.features:
+    if target.vector_bytes < 32:
         pytest.skip("without a fused multiply-add LLVM calls the C library's")
     assembly = target.machine.emit_assembly(llvm.parse_assembly(compiled_loop(name, F32, 16, target)))
     assert "call" not in assembly
