@@ -8,8 +8,8 @@ between those of merged nodes ever change.
 `grow` merges a node with everything that it can reach by edges between groups of its key. It visits what is reachable
 in the order of the ranks. So when it comes to a node it has seen every path to it, and knows whether one leads through
 a node that stayed outside. A node that was refused for that stays refused however the groups grow, since the one in
-between has another key and never joins; so one `grow` for each node, in topological order, contracts every edge that
-can be contracted.
+between never joins: it has another key, or makes the group too large. So one `grow` for each node, in topological
+order, contracts every edge that can be contracted.
 """
 
 from __future__ import annotations
@@ -93,6 +93,7 @@ class ContractedGraph:
         members = {start: None}
         outside: list[int] = []
         reached: dict[int, int] = {}  # to the node outside through which it is reached first
+        refused: dict[int, int] = {}  # those next to a member, to the node outside through which they are reached too
         heap: list[tuple[int, int]] = []
         hopeful = 0  # how many of those in the heap may still join
 
@@ -113,6 +114,9 @@ class ContractedGraph:
                 elif before == _DIRECT and how != _DIRECT:
                     reached[node] = how
                     hopeful -= same
+                    refused[node] = how
+                elif before >= 0 and how == _DIRECT:
+                    refused[node] = before
 
         reach(self._successors[start], _SETTLED if grown[start] else _DIRECT)
         reach(candidates, _DIRECT)
@@ -128,20 +132,24 @@ class ContractedGraph:
                     if hopeful or not grown[node]:
                         reach(self._successors[node], _SETTLED if grown[node] else _DIRECT)
                     continue
-                self.refusals.size.update((start, node))
-            elif same and through >= 0:
-                self.refusals.cycle.setdefault(start, through)
-                self.refusals.cycle.setdefault(node, through)
+                reached[node] = refused[node] = through = node
             outside.append(node)
             reach(self._successors[node], through if through >= 0 else node)
-        # Those behind the last member need no visit; but a person may ask why they did not join.
-        for node, through in reached.items():
-            if through >= 0 and keys[node] == key:
-                self.refusals.cycle.setdefault(start, through)
-                self.refusals.cycle.setdefault(node, through)
-
+        self._refuse(start, refused)
         grown[start] = True
         return self._merge(list(members), outside) if len(members) > 1 else start
+
+    def _refuse(self, start: int, refused: dict[int, int]) -> None:
+        """Put on record why nodes next to the group of `start` did not join it."""
+        keys = self._keys
+        for node, through in refused.items():
+            if keys[node] != keys[start] or through < 0:
+                continue
+            if keys[through] == keys[start]:
+                self.refusals.size.update((start, node))
+            else:
+                self.refusals.cycle.setdefault(start, through)
+                self.refusals.cycle.setdefault(node, through)
 
     def _merge(self, members: list[int], outside: list[int]) -> int:
         """Make one group of `members`. `outside` has what else the first of them reaches; both are in order of rank."""

@@ -78,6 +78,7 @@ def mark_for_compilation(graph: Graph, options: JitOptions, state: ClusteringSta
     nodes = graph.nodes
     keys: list[_Key | None] = []
     for node in nodes:
+        node.attributes.pop(CLUSTER_ATTRIBUTE, None)
         answer = _classify(node, options, state)
         if isinstance(answer, Verdict):
             marking.verdicts[node.id] = answer

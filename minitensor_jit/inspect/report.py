@@ -1,7 +1,7 @@
 """The account of what the compiler did: every op is in exactly one of "compiled" or "eager, because".
 
-Whoever records, compiles and runs tells the `Report` so by its `record_` methods, which only count; `text` and `to_json`
-put it in order. What recurs is one line with a count, so the account of a training loop is as long as its body.
+Whoever records, compiles and runs tells the `Report` so by its `record_` methods, which only count; `text` and
+`to_json` put it in order. What recurs is one line with a count, so a training loop's account is as long as its body.
 """
 
 from __future__ import annotations

@@ -1,0 +1,154 @@
+"""The account of what was compiled: the figures add up, and the text reads well."""
+
+import json
+from textwrap import dedent
+
+import pytest
+from clustering_graphs import Build, Source, random_graph
+
+from minitensor_jit.clustering.mark_for_compilation import ClusteringState
+from minitensor_jit.clustering.pipeline import cluster
+from minitensor_jit.flags import JitOptions
+from minitensor_jit.inspect.report import Report
+
+
+ON = JitOptions(auto_jit=1, cpu_global_jit=True)
+
+
+def training_step():
+    build = Build(arguments=2)
+    product = build.op("matmul", build.arg(0), build.arg(1), kind="contraction", source=Source("/home/me/train.py", 31))
+    both = build.op("add", product, product, source=Source("/home/me/train.py", 31))
+    loss = build.chain(both, 2, source=Source("/home/me/train.py", 33))
+    found = build.opaque(loss, source=Source("/home/me/train.py", 40))
+    lonely = build.op("add", found, loss, source=Source("/elsewhere/lib.py", 7))
+    return build.done(lonely, loss)
+
+
+def record(report, graph, options=ON, state=None):
+    return report.record_trace(graph, cluster(graph, options, state or ClusteringState()))
+
+
+def test_text():
+    report = Report()
+    trace = record(report, training_step())
+    report.record_hit(trace, 299)
+    report.record_compile("cluster_0", 38.24)
+    report.record_compile("cluster_0", 12.0, "argument 0: f32[100,64] became f32[97,64]")
+    report.record_compile("cluster_0", 13.0, "argument 0: f32[100,64] became f32[97,64]")
+    report.record_flush("item()", Source("/home/me/train.py", 50), 300)
+    report.record_flush("end of scope", None)
+    assert report.text(root="/home/me") == dedent(
+        """\
+        1,800 ops in 300 runs of 1 trace: 66.7 % compiled (1,200), 33.3 % eager (600)
+
+        Clusters
+          cluster_0: 4 ops, 300 runs, 3 compiles (63.2 ms), 299 cache hits
+            train.py:31  add, matmul
+            train.py:33  tanh x2
+
+        Left eager
+          300 ops: it can't be compiled: its output's shape depends on the data
+            train.py:40  nonzero x300
+            fix: keep it out of hot loops; ops before and after it are clustered separately
+          300 ops: nonzero at /home/me/train.py:40 stands between it and the ops that it could be compiled with
+            /elsewhere/lib.py:7  add x300
+            fix: move that op before or after both, or make it compilable
+
+        Flushes (301)
+          300  item()        train.py:50
+          1    end of scope  (unknown place)
+
+        Compiles (3, 63.2 ms)
+          cluster_0  38.2 ms  first use
+          cluster_0  25.0 ms  argument 0: f32[100,64] became f32[97,64] (x2)
+        """
+    )
+
+
+def test_a_loop_of_new_traces_stays_short():
+    report = Report()
+    state = ClusteringState()
+    for step in range(300):
+        record(report, training_step(), state=state)
+        report.record_compile(f"cluster_{step}", 1.0, f"argument 0: f32[{step}] became f32[{step + 1}]")
+        report.record_flush("item()", Source("/home/me/train.py", 50))
+    text = report.text()
+    assert "cluster_0 and 299 more from the same lines: 4 ops, 300 runs, 300 compiles (300.0 ms)" in text
+    assert "... and 276 more" in text
+    assert len(text.splitlines()) < 60
+
+
+def test_a_cluster_that_failed_to_compile_is_accounted_as_eager():
+    report = Report()
+    record(report, training_step())
+    report.record_fallback("cluster_0", "LLVM is out of registers")
+    account = report.account()
+    assert account.compiled == 0
+    assert account.left_eager == 6
+    assert "4 ops: compiling its cluster failed: LLVM is out of registers" in report.text()
+    assert "--dump_to" in report.text()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_op_is_accounted_for_once(seed):
+    report = Report()
+    state = ClusteringState()
+    expected = 0
+    for number in range(3):
+        graph = random_graph(100 * seed + number)
+        trace = record(report, graph, ON.replace(auto_jit=seed % 3), state)
+        report.record_hit(trace, number)
+        expected += (number + 1) * sum(not node.is_argument for node in graph)
+    account = report.account()
+    eager = sum(ops.total() for ops in account.eager.values())
+    clustered = sum(entry.ops.total() * entry.runs for entry in account.clusters)
+    assert account.total == expected
+    assert eager == account.left_eager
+    if all(len(entry.names) == 1 for entry in account.clusters):
+        assert clustered == account.compiled
+    data = json.loads(json.dumps(report.to_json()))
+    assert data["ops"]["total"] == data["ops"]["compiled"] + data["ops"]["eager"] == expected
+    assert sum(row["count"] for group in data["eager"] for row in group["ops"]) == data["ops"]["eager"]
+    for group in data["eager"]:
+        assert group["reason"]
+        assert group["code"]
+
+
+def test_json():
+    report = Report()
+    record(report, training_step())
+    report.record_compile("cluster_0", 2.5)
+    report.record_flush("numpy()", Source("train.py", 9))
+    data = report.to_json()
+    assert data["clusters"] == [
+        {
+            "names": ["cluster_0"],
+            "ops": [
+                {"op": "add", "count": 1, "file": "/home/me/train.py", "line": 31},
+                {"op": "matmul", "count": 1, "file": "/home/me/train.py", "line": 31},
+                {"op": "tanh", "count": 2, "file": "/home/me/train.py", "line": 33},
+            ],
+            "runs": 1,
+            "compiles": 1,
+            "compile_milliseconds": 2.5,
+            "cache_hits": 0,
+        }
+    ]
+    assert data["flushes"] == [{"reason": "numpy()", "count": 1, "file": "train.py", "line": 9}]
+    assert data["compiles"] == [{"cluster": "cluster_0", "why": "first use", "count": 1, "milliseconds": 2.5}]
+
+
+def test_nearly_all_is_not_all():
+    build = Build()
+    report = Report()
+    record(report, build.done(build.opaque(build.chain(build.arg(0), 5000))))
+    assert "99.9 % compiled (5,000), 0.1 % eager (1)" in report.text()
+
+
+def test_nothing_was_recorded():
+    report = Report()
+    assert report.text().startswith("No ops were recorded")
+    record(report, training_step())
+    report.clear()
+    assert report.text() == Report().text()
