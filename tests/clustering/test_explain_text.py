@@ -11,7 +11,6 @@ from minitensor_jit.clustering.pipeline import cluster
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.report import Report
 
-
 ON = JitOptions(auto_jit=1, cpu_global_jit=True)
 
 
