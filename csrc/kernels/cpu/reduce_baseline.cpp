@@ -1,0 +1,13 @@
+// The loops of the reductions for every CPU of the architecture.
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/reduce.h"
+
+// Lets selects become vector blends; the values are the same.
+#pragma GCC optimize("no-trapping-math")
+#define MT_ISA_NS baseline
+#define MT_VEC 16
+#include "kernels/cpu/reduce_vec.h"
+
+#include "kernels/cpu/reduce_impl.h"

@@ -1,0 +1,326 @@
+#include "kernels/cpu/reduce_step.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cpu/index_strided.h"
+#include "kernels/cpu/reduce.h"
+
+namespace mt::cpu {
+
+ReduceDims::ReduceDims(const Dims& sizes, const Dims& strides, uint64_t mask) {
+    for (size_t d = 0; d < sizes.size(); ++d) {
+        if (sizes[d] == 1) continue;
+        bool reduce = mask >> d & 1;
+        if (count && reduced[count - 1] == reduce && stride[count - 1] == strides[d] * sizes[d]) {
+            size[count - 1] *= sizes[d];
+            stride[count - 1] = strides[d];
+        } else {
+            size[count] = sizes[d];
+            stride[count] = strides[d];
+            reduced[count++] = reduce;
+        }
+    }
+}
+
+bool ReduceDims::any_reduced() const { return std::find(reduced, reduced + count, true) != reduced + count; }
+
+bool ReduceDims::take_step(ReduceStep& step) {
+    bool rows = reduced[count - 1];
+    size_t at = rows ? count - 1 : count - 2;  // of the reduced dimension
+    if (!reduced[at] || (at > 0 && reduced[at - 1])) return false;
+    step.n = size[at];
+    step.n_stride = stride[at];
+    step.inner = rows ? 1 : size[count - 1];
+    step.inner_stride = rows ? 1 : stride[count - 1];
+    step.outer = 1;
+    step.outer_dims = at;
+    for (size_t d = 0; d < at; ++d) {
+        step.outer_size[d] = size[d];
+        step.outer_stride[d] = stride[d];
+        step.outer *= size[d];
+    }
+    for (size_t d = at; d + 1 < count; ++d) {
+        size[d] = size[d + 1];
+        reduced[d] = reduced[d + 1];
+    }
+    --count;
+    return true;
+}
+
+void ReduceDims::make_contiguous() {
+    size_t merged = 0;
+    for (size_t d = 0; d < count; ++d) {
+        if (merged && reduced[merged - 1] == reduced[d]) {
+            size[merged - 1] *= size[d];
+        } else {
+            size[merged] = size[d];
+            reduced[merged++] = reduced[d];
+        }
+    }
+    count = merged;
+    int64_t step = 1;
+    for (size_t d = count; d-- > 0;) {
+        stride[d] = step;
+        step *= size[d];
+    }
+}
+
+namespace {
+
+template <class T>
+void gather_tile(T* dst, const T* src, int64_t rows, int64_t row_stride, int64_t cols, int64_t col_stride) {
+    if (col_stride == 1) {
+        for (int64_t i = 0; i < rows; ++i)
+            std::memcpy(dst + i * cols, src + i * row_stride, static_cast<size_t>(cols) * sizeof(T));
+    } else if (row_stride == 1) {
+        for (int64_t j = 0; j < cols; ++j)
+            for (int64_t i = 0; i < rows; ++i) dst[i * cols + j] = src[i + j * col_stride];
+    } else {
+        for (int64_t i = 0; i < rows; ++i)
+            for (int64_t j = 0; j < cols; ++j) dst[i * cols + j] = src[i * row_stride + j * col_stride];
+    }
+}
+
+struct Task {
+    const ReduceLoops& loops;
+    const ReduceStep& step;
+    char* out;
+    int64_t in_size, out_size;
+
+    char* out_at(int64_t i) const { return out + i * out_size; }
+};
+
+// A row that needn't be gathered or converted.
+void direct_row(const Task& task, const char* data, void* acc) {
+    int64_t n = task.step.n, block = row_block(n);
+    task.loops.rows(acc, data, 1, 0, std::min(n, block));
+    for (int64_t r = block; r < n; r += block) {
+        uint64_t part;
+        task.loops.rows(&part, data + r * task.in_size, 1, 0, std::min(n - r, block));
+        task.loops.combine(acc, &part, 1);
+    }
+}
+
+// One or few long rows: the blocks in parallel, then their results in order.
+void split_rows(const Task& task) {
+    const ReduceStep& step = task.step;
+    int64_t n = step.n, block = row_block(n), blocks = ceil_div(n, block);
+    Scratch partial(static_cast<size_t>(step.outer * blocks * task.out_size));
+    char* parts = partial.as<char>();
+    parallel_for(step.outer * blocks, grain_of(block), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+            int64_t r = i % blocks * block;
+            const char* data = step.at(i / blocks) + r * task.in_size;
+            task.loops.rows(parts + i * task.out_size, data, 1, 0, std::min(n - r, block));
+        }
+    });
+    for (int64_t o = 0; o < step.outer; ++o) {
+        std::memcpy(task.out_at(o), parts + o * blocks * task.out_size, static_cast<size_t>(task.out_size));
+        for (int64_t j = 1; j < blocks; ++j)
+            task.loops.combine(task.out_at(o), parts + (o * blocks + j) * task.out_size, 1);
+    }
+}
+
+void direct_rows(const Task& task) {
+    const ReduceStep& step = task.step;
+    int64_t n = step.n;
+    if (n <= kRowBlock && step.regular()) {
+        if (step.outer * n <= kGrain) return task.loops.rows(task.out, step.data, step.outer, step.stride(), n);
+        return parallel_for(step.outer, grain_of(n), [&](int64_t begin, int64_t end) {
+            task.loops.rows(task.out_at(begin), step.data + begin * step.stride() * task.in_size, end - begin,
+                            step.stride(), n);
+        });
+    }
+    if (n > kRowBlock && step.outer < 2 * num_threads()) return split_rows(task);
+    parallel_for(step.outer, grain_of(n), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) direct_row(task, step.at(i), task.out_at(i));
+    });
+}
+
+// Rows that are gathered or converted, several at a time for the sake of the cache lines.
+constexpr int64_t kTileRows = 16, kTileCols = 1024;
+
+struct RowTiles {
+    alignas(64) char elements[kTileRows * kTileCols * 8];
+    alignas(64) char spare[kTileRows * kTileCols * 8];
+    alignas(64) char lanes[kTileRows * kLanes * 8];
+};
+
+// Rows first .. first + count, one block of theirs: acc[i * acc_stride] in elements.
+void indirect_block(const Task& task, RowTiles& tiles, const char* data, int64_t row_stride, int64_t count, int64_t begin,
+                    int64_t end, char* acc) {
+    const ReduceStep& step = task.step;
+    auto source_size = static_cast<int64_t>(itemsize(step.dtype));
+    for (int64_t i = 0; i < count; ++i) task.loops.lanes_init(tiles.lanes + i * kLanes * 8);
+    for (int64_t r = begin; r < end; r += kTileCols) {
+        int64_t length = std::min(end - r, kTileCols);
+        load_tile(tiles.elements, task.loops.in, data + r * step.n_stride * source_size, step.dtype, count, row_stride,
+                  length, step.n_stride, tiles.spare);
+        for (int64_t i = 0; i < count; ++i)
+            task.loops.lanes_add(tiles.lanes + i * kLanes * 8, tiles.elements + i * length * task.in_size, length);
+    }
+    for (int64_t i = 0; i < count; ++i) task.loops.lanes_finish(acc + i * task.out_size, tiles.lanes + i * kLanes * 8);
+}
+
+void indirect_rows(const Task& task) {
+    const ReduceStep& step = task.step;
+    int64_t last = step.outer_dims ? step.outer_size[step.outer_dims - 1] : 1;
+    int64_t row_stride = step.outer_dims ? step.outer_stride[step.outer_dims - 1] : 0;
+    int64_t groups = ceil_div(last, kTileRows), tasks = step.outer / last * groups;
+    int64_t n = step.n, block = row_block(n), blocks = ceil_div(n, block);
+    Scratch partial(static_cast<size_t>(step.outer * blocks * task.out_size));  // [blocks, outer]
+    char* parts = blocks == 1 ? task.out : partial.as<char>();
+    parallel_for(tasks * blocks, grain_of(std::min(last, kTileRows) * std::min(n, block)), [&](int64_t begin, int64_t end) {
+        Scratch memory(sizeof(RowTiles));
+        auto& tiles = *memory.as<RowTiles>();
+        for (int64_t i = begin; i < end; ++i) {
+            int64_t group = i / blocks, j = i % blocks;
+            int64_t row = group / groups * last + group % groups * kTileRows;
+            int64_t count = std::min(kTileRows, last - group % groups * kTileRows);
+            indirect_block(task, tiles, step.at(row), row_stride, count, j * block, std::min(n, (j + 1) * block),
+                           parts + (j * step.outer + row) * task.out_size);
+        }
+    });
+    if (blocks == 1) return;
+    std::memcpy(task.out, parts, static_cast<size_t>(step.outer * task.out_size));
+    for (int64_t j = 1; j < blocks; ++j) task.loops.combine(task.out, parts + j * step.outer * task.out_size, step.outer);
+}
+
+// Columns c0 .. c0 + cols of blocks first .. last into acc [last - first, cols].
+void column_blocks(const Task& task, const char* data, int64_t c0, int64_t cols, int64_t first, int64_t last, char* acc) {
+    const ReduceStep& step = task.step;
+    int64_t block = column_block(step.n), r0 = first * block, r1 = std::min(step.n, last * block);
+    if (step.dtype == task.loops.in && step.inner_stride == 1) {
+        task.loops.columns(acc, data + (r0 * step.n_stride + c0) * task.in_size, r1 - r0, step.n_stride, cols, block);
+        return;
+    }
+    // Gathered: tiles as long as a block, so that a column's accumulator never leaves its loop.
+    const int64_t tile_cols = std::clamp<int64_t>((1 << 16) / block, 1, 64);
+    auto source_size = static_cast<int64_t>(itemsize(step.dtype));
+    Scratch tile(static_cast<size_t>(block * tile_cols * 16) + static_cast<size_t>(tile_cols * 8));
+    char *elements = tile.as<char>(), *spare = elements + block * tile_cols * 8, *result = spare + block * tile_cols * 8;
+    for (int64_t j = first; j < last; ++j)
+        for (int64_t c = c0; c < c0 + cols; c += tile_cols) {
+            int64_t width = std::min(tile_cols, c0 + cols - c), rows = std::min(block, step.n - j * block);
+            load_tile(elements, task.loops.in, data + (j * block * step.n_stride + c * step.inner_stride) * source_size,
+                      step.dtype, rows, step.n_stride, width, step.inner_stride, spare);
+            task.loops.columns(result, elements, rows, width, width, block);
+            std::memcpy(acc + ((j - first) * cols + c - c0) * task.out_size, result,
+                        static_cast<size_t>(width * task.out_size));
+        }
+}
+
+void reduce_columns(const Task& task) {
+    const ReduceStep& step = task.step;
+    constexpr int64_t chunk = 1024;
+    int64_t n = step.n, inner = step.inner, blocks = ceil_div(n, column_block(n)), chunks = ceil_div(inner, chunk);
+    if (blocks > 1 && step.outer * chunks < 2 * num_threads()) {
+        // Few columns: the blocks in parallel.
+        Scratch partial(static_cast<size_t>(blocks * inner * task.out_size));
+        char* parts = partial.as<char>();
+        for (int64_t o = 0; o < step.outer; ++o) {
+            const char* data = step.at(o);
+            parallel_for(blocks, grain_of(column_block(n) * inner), [&](int64_t begin, int64_t end) {
+                column_blocks(task, data, 0, inner, begin, end, parts + begin * inner * task.out_size);
+            });
+            std::memcpy(task.out_at(o * inner), parts, static_cast<size_t>(inner * task.out_size));
+            for (int64_t j = 1; j < blocks; ++j)
+                task.loops.combine(task.out_at(o * inner), parts + j * inner * task.out_size, inner);
+        }
+        return;
+    }
+    parallel_for(step.outer * chunks, grain_of(n * std::min(inner, chunk)), [&](int64_t begin, int64_t end) {
+        alignas(64) char part[chunk * 8];
+        for (int64_t i = begin; i < end; ++i) {
+            int64_t o = i / chunks, c0 = i % chunks * chunk, cols = std::min(chunk, inner - c0);
+            const char* data = step.at(o);
+            column_blocks(task, data, c0, cols, 0, 1, task.out_at(o * inner + c0));
+            for (int64_t j = 1; j < blocks; ++j) {
+                column_blocks(task, data, c0, cols, j, j + 1, part);
+                task.loops.combine(task.out_at(o * inner + c0), part, cols);
+            }
+        }
+    });
+}
+
+void run_step(const ReduceStep& step, const ReduceLoops& loops, void* out) {
+    Task task{loops, step, static_cast<char*>(out), static_cast<int64_t>(itemsize(loops.in)),
+              static_cast<int64_t>(itemsize(loops.out))};
+    if (step.inner > 1)
+        reduce_columns(task);
+    else if (step.dtype == loops.in && step.n_stride == 1)
+        direct_rows(task);
+    else
+        indirect_rows(task);
+    if (loops.finish) loops.finish(out, step.outer * step.inner);
+}
+
+}  // namespace
+
+void load_tile(void* dst, DType to, const char* src, DType from, int64_t rows, int64_t row_stride, int64_t cols,
+               int64_t col_stride, void* spare) {
+    void* gathered = to == from ? dst : spare;
+    switch (itemsize(from)) {
+        case 1:
+            gather_tile(static_cast<uint8_t*>(gathered), reinterpret_cast<const uint8_t*>(src), rows, row_stride, cols,
+                        col_stride);
+            break;
+        case 4:
+            gather_tile(static_cast<uint32_t*>(gathered), reinterpret_cast<const uint32_t*>(src), rows, row_stride, cols,
+                        col_stride);
+            break;
+        default:
+            gather_tile(static_cast<uint64_t*>(gathered), reinterpret_cast<const uint64_t*>(src), rows, row_stride, cols,
+                        col_stride);
+    }
+    if (to != from) elementwise().get_convert(from, to)(dst, spare, rows * cols);
+}
+
+void reduce_tensor(void* out, const Strided& t, uint64_t mask, const ReduceLoops& loops, const ReduceLoops& next) {
+    if (t.numel == 0) {
+        int64_t kept = 1;
+        for (size_t d = 0; d < t.sizes.size(); ++d)
+            if (!(mask >> d & 1)) kept *= t.sizes[d];
+        loops.fill(out, kept);
+        if (loops.finish) loops.finish(out, kept);
+        return;
+    }
+    ReduceDims dims(t.sizes, t.strides, mask);
+    if (!dims.any_reduced()) return pack(out, loops.out, t);
+    ReduceStep step;
+    step.data = static_cast<const char*>(t.data);
+    step.dtype = t.dtype;
+    Scratch packed;
+    if (!dims.take_step(step)) {
+        void* copy = packed.reserve(static_cast<size_t>(t.numel) * itemsize(t.dtype));
+        pack(copy, t.dtype, t);
+        step.data = static_cast<const char*>(copy);
+        dims = ReduceDims(t.sizes, contiguous_strides(t.sizes), mask);
+        dims.take_step(step);
+    }
+    if (!dims.any_reduced()) return run_step(step, loops, out);
+    // Further groups, from the innermost to the outermost.
+    Scratch buffers[2];
+    buffers[0].reserve(static_cast<size_t>(step.outer * step.inner) * itemsize(loops.out));
+    run_step(step, loops, buffers[0].data());
+    dims.make_contiguous();
+    dims.take_step(step);
+    step.data = buffers[0].as<const char>();
+    step.dtype = loops.out;
+    if (dims.any_reduced()) {
+        buffers[1].reserve(static_cast<size_t>(step.outer * step.inner) * itemsize(loops.out));
+        int target = 1;
+        while (true) {
+            run_step(step, next, buffers[target].data());
+            step.data = buffers[target].as<const char>();
+            dims.make_contiguous();
+            dims.take_step(step);
+            if (!dims.any_reduced()) break;
+            target ^= 1;
+        }
+    }
+    run_step(step, next, out);
+}
+
+}  // namespace mt::cpu

@@ -1,0 +1,169 @@
+// Vectors of MT_VEC bytes, and the operations of the reductions on them. Included once for each instruction set, inside its
+// `#pragma GCC target`, with MT_ISA_NS and MT_VEC defined.
+
+namespace mt::cpu::MT_ISA_NS {
+namespace {
+
+#define MT_INLINE inline __attribute__((always_inline))
+
+template <class T>
+struct VecOf {
+    typedef T type __attribute__((vector_size(MT_VEC)));
+};
+template <class T>
+using Vec = typename VecOf<T>::type;
+template <class T>
+inline constexpr int kWidth = MT_VEC / static_cast<int>(sizeof(T));
+
+template <size_t Bytes>
+struct IntOf;
+template <> struct IntOf<1> { using type = int8_t; };
+template <> struct IntOf<4> { using type = int32_t; };
+template <> struct IntOf<8> { using type = int64_t; };
+// The signed integer of T's size.
+template <class T>
+using Int = typename IntOf<sizeof(T)>::type;
+
+template <class T>
+inline constexpr bool kFloat = __is_same(T, float) || __is_same(T, double);
+
+template <class T>
+MT_INLINE Vec<T> load(const T* p) {
+    Vec<T> v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return v;
+}
+template <class T>
+MT_INLINE void store(T* p, Vec<T> v) {
+    __builtin_memcpy(p, &v, sizeof v);
+}
+template <class T>
+MT_INLINE Vec<T> splat(T x) {
+    return x - Vec<T>{};
+}
+
+// The first n < kWidth elements; the others are `fill`.
+template <class T>
+MT_INLINE Vec<T> load_partial(const T* p, int n, T fill) {
+    Vec<T> v = splat<T>(fill);
+#if MT_VEC == 64
+    if constexpr (sizeof(T) == 4)
+        v = (Vec<T>)_mm512_mask_loadu_epi32((__m512i)v, static_cast<__mmask16>((1u << n) - 1), p);
+    else if constexpr (sizeof(T) == 8)
+        v = (Vec<T>)_mm512_mask_loadu_epi64((__m512i)v, static_cast<__mmask8>((1u << n) - 1), p);
+    else
+        v = (Vec<T>)_mm512_mask_loadu_epi8((__m512i)v, (uint64_t(1) << n) - 1, p);
+#elif MT_VEC == 32
+    if constexpr (sizeof(T) == 4) {
+        __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+        v = (Vec<T>)_mm256_blendv_epi8((__m256i)v, _mm256_maskload_epi32((const int*)p, mask), mask);
+    } else if constexpr (sizeof(T) == 8) {
+        __m256i mask = _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3));
+        v = (Vec<T>)_mm256_blendv_epi8((__m256i)v, _mm256_maskload_epi64((const long long*)p, mask), mask);
+    } else {
+        for (int i = 0; i < n; ++i) v[i] = p[i];
+    }
+#else
+    for (int i = 0; i < n; ++i) v[i] = p[i];
+#endif
+    return v;
+}
+template <class T>
+MT_INLINE void store_partial(T* p, Vec<T> v, int n) {
+#if MT_VEC == 64
+    if constexpr (sizeof(T) == 4)
+        _mm512_mask_storeu_epi32(p, static_cast<__mmask16>((1u << n) - 1), (__m512i)v);
+    else if constexpr (sizeof(T) == 8)
+        _mm512_mask_storeu_epi64(p, static_cast<__mmask8>((1u << n) - 1), (__m512i)v);
+    else
+        _mm512_mask_storeu_epi8(p, (uint64_t(1) << n) - 1, (__m512i)v);
+#elif MT_VEC == 32
+    if constexpr (sizeof(T) == 4) {
+        __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+        _mm256_maskstore_epi32((int*)p, mask, (__m256i)v);
+    } else if constexpr (sizeof(T) == 8) {
+        __m256i mask = _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3));
+        _mm256_maskstore_epi64((long long*)p, mask, (__m256i)v);
+    } else {
+        for (int i = 0; i < n; ++i) p[i] = v[i];
+    }
+#else
+    for (int i = 0; i < n; ++i) p[i] = v[i];
+#endif
+}
+
+// Lane l of the result is lane (l + W) % width.
+template <int W, class T>
+MT_INLINE Vec<T> rotate(Vec<T> v) {
+    Vec<Int<T>> index;
+    for (int i = 0; i < kWidth<T>; ++i) index[i] = static_cast<Int<T>>((i + W) % kWidth<T>);
+    return __builtin_shuffle(v, index);
+}
+
+// The ops: In elements map to Acc accumulators that combine; fill() maps to the identity.
+
+template <class T>
+struct Add {
+    using In = T;
+    using Acc = T;
+    static constexpr T fill() { return T(0); }
+    static MT_INLINE Vec<T> map(Vec<T> v) { return v; }
+    static MT_INLINE Vec<T> combine(Vec<T> a, Vec<T> b) { return a + b; }
+};
+
+template <class T>
+struct Mul {
+    using In = T;
+    using Acc = T;
+    static constexpr T fill() { return T(1); }
+    static MT_INLINE Vec<T> map(Vec<T> v) { return v; }
+    static MT_INLINE Vec<T> combine(Vec<T> a, Vec<T> b) { return a * b; }
+};
+
+// Floating-point numbers are compared through integers of the same order (-0 before +0); NaN maps to the extreme. For Arg, the zeros
+// are equal.
+template <class T, bool Max, bool Arg = false>
+struct Extreme {
+    using In = T;
+    using Acc = T;
+    static constexpr T fill() {
+        if constexpr (__is_same(T, uint8_t)) return Max ? 0 : 255;
+        else if constexpr (sizeof(T) == 4) return Max ? INT32_MIN : INT32_MAX;
+        else return Max ? INT64_MIN : INT64_MAX;
+    }
+    static MT_INLINE Vec<T> map(Vec<T> v) { return v; }
+    static MT_INLINE Vec<T> combine(Vec<T> a, Vec<T> b) { return Max ? (a > b ? a : b) : (a < b ? a : b); }
+};
+template <class T, bool Max, bool Arg>
+    requires kFloat<T>
+struct Extreme<T, Max, Arg> {
+    using In = T;
+    using Acc = Int<T>;
+    static constexpr Acc kMagnitude = sizeof(T) == 4 ? static_cast<Acc>(INT32_MAX) : static_cast<Acc>(INT64_MAX);
+    static constexpr Acc kNan = Max ? kMagnitude : -kMagnitude - 1;
+    static constexpr T fill() { return Max ? -static_cast<T>(__builtin_inf()) : static_cast<T>(__builtin_inf()); }
+    static MT_INLINE Vec<Acc> map(Vec<T> v) {
+        if constexpr (Arg) v = v + splat<T>(T(0));
+        auto bits = (Vec<Acc>)v;
+        bits ^= (bits >> (sizeof(T) * 8 - 1)) & splat<Acc>(kMagnitude);
+        return v != v ? splat<Acc>(kNan) : bits;
+    }
+    static MT_INLINE Vec<Acc> combine(Vec<Acc> a, Vec<Acc> b) { return Max ? (a > b ? a : b) : (a < b ? a : b); }
+    static void unmap(void* out, int64_t n) {
+        auto* keys = static_cast<Acc*>(out);
+        for (int64_t i = 0; i < n; ++i) {
+            Acc key = keys[i];
+            Acc quiet = __builtin_bit_cast(Acc, static_cast<T>(__builtin_nan("")));
+            keys[i] = key == kNan ? quiet : key ^ ((key >> (sizeof(T) * 8 - 1)) & kMagnitude);
+        }
+    }
+};
+
+// The identity as an accumulator.
+template <class Op>
+MT_INLINE Vec<typename Op::Acc> identity() {
+    return Op::map(splat<typename Op::In>(Op::fill()));
+}
+
+}  // namespace
+}  // namespace mt::cpu::MT_ISA_NS
