@@ -44,10 +44,11 @@ LoopOperand scalar_operand(const void* value, DType dtype) {
 namespace {
 
 constexpr int64_t kBufferBytes = 4096;
-// A tile is kTileRows (64 of single bytes) rows of at most kTileColumns elements: whole cache lines of a transposed input.
-constexpr int64_t kTileColumns = 128;
-constexpr int64_t kTileBytes = 16 * kTileColumns * 8;
-int64_t tile_rows(int64_t item) { return item == 1 ? 64 : 16; }
+// A tile has at most kTileColumns columns, and as many rows as whole cache lines of a transposed input fill: two lines, since
+// they are fetched in pairs.
+constexpr int64_t kTileColumns = 64;
+constexpr int64_t kTileBytes = kTileColumns * 128;
+int64_t tile_rows(int64_t item) { return 128 / item; }
 
 struct alignas(64) Buffer {
     char bytes[kBufferBytes];
@@ -224,7 +225,8 @@ struct Tiling {
     template <class F> void for_each(const StridedLoop& loop, int64_t begin, int64_t end, F&& f) const {
         int64_t rows = loop.sizes[loop.ndim - 2], columns = loop.inner();
         for (int64_t t = begin; t < end; ++t) {
-            int64_t c = t % across * width, r = t / across % down * height;
+            // Downwards first: the next tile continues the lines of the transposed input, on the same pages.
+            int64_t r = t % down * height, c = t / down % across * width;
             int64_t start = t / across / down * rows * columns + r * columns + c;
             int64_t index[kMaxDims];
             char* at[kMaxOperands];
@@ -323,10 +325,20 @@ void copy_elements(const LoopOperand& out, const LoopOperand& in) {
     if (same && loop.inner_stride(0) == loop.item[0] && loop.prepare_tiles()) {
         Tiling tiling(loop, tile_rows(loop.item[0]));
         size_t down = loop.ndim - 2;
+        bool stream = loop.numel * loop.item[0] >= streaming_threshold();
         parallel_for(tiling.count, tiling.grain(), [&](int64_t begin, int64_t end) {
             tiling.for_each(loop, begin, end, [&](char* const* at, int64_t rows, int64_t columns) {
-                transpose_tile(at[1], loop.inner_stride(1), at[0], loop.strides[0][down], loop.item[0], rows, columns);
+                // By way of a buffer, so that whole lines are written: rows a power of two apart share few places in a cache.
+                alignas(64) char turned[kTileBytes];
+                int64_t bytes = columns * loop.item[0];
+                transpose_tile(at[1], loop.inner_stride(1), turned, bytes, loop.item[0], rows, columns);
+                for (int64_t r = 0; r < rows; ++r) {
+                    char* to = at[0] + r * loop.strides[0][down];
+                    if (stream) stream_or_copy(table, to, turned + r * bytes, bytes);
+                    else std::memcpy(to, turned + r * bytes, static_cast<size_t>(bytes));
+                }
             });
+            if (stream) fence();
         });
         return;
     }

@@ -199,10 +199,15 @@ void transpose_8(const char* in, int64_t in_stride, char* out, int64_t out_strid
 template <class T, int64_t side, void (*kernel)(const char*, int64_t, char*, int64_t)>
 void transpose_squares(const char* in, int64_t in_stride, char* out, int64_t out_stride, int64_t rows, int64_t columns) {
     constexpr int64_t item = sizeof(T);
+    // Columns are far apart, which the hardware doesn't foresee.
+    constexpr int64_t ahead = 16;
     int64_t whole_rows = rows - rows % side, whole_columns = columns - columns % side;
-    for (int64_t c = 0; c < whole_columns; c += side)
+    for (int64_t c = 0; c < whole_columns; c += side) {
+        for (int64_t k = c + ahead; k < c + ahead + side && k < columns; ++k)
+            for (int64_t byte = 0; byte < rows * item; byte += 64) __builtin_prefetch(in + k * in_stride + byte);
         for (int64_t r = 0; r < whole_rows; r += side)
             kernel(in + c * in_stride + r * item, in_stride, out + r * out_stride + c * item, out_stride);
+    }
     if (whole_rows < rows)
         transpose_plain<T>(in + whole_rows * item, in_stride, out + whole_rows * out_stride, out_stride, rows - whole_rows,
                            columns);
