@@ -1,0 +1,90 @@
+"""minitensor: tensors with automatic differentiation, as in PyTorch, and a JIT compiler that clusters ops.
+
+Every op runs at once through a kernel registry. With ``MT_JIT_FLAGS="--auto_jit=2 --cpu_global_jit"``, inside
+:func:`jit_scope`, in a :class:`Session`, or in a :func:`function`, ops are recorded, clustered and compiled instead; the
+results are the same to the last bit.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path as _Path
+from typing import Any as _Any
+
+from minitensor import _C
+from minitensor._C import (
+    OutOfMemoryError,
+    Size,
+    Tensor,
+    allocator_stats,
+    bool,
+    device,
+    dtype,
+    empty_cache,
+    float32,
+    float64,
+    get_default_dtype,
+    get_num_threads,
+    int32,
+    int64,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    reset_peak_memory_stats,
+    set_default_dtype,
+    set_num_threads,
+    uint8,
+)
+from minitensor.ops import ROWS as _ROWS
+
+# Every op under its name; the composed functions below replace those that take more forms.
+for _row in _ROWS.values():
+    if not _row.name.startswith("_") and _row.name not in {"fill", "copy", "view", "max_dim", "min_dim", "nll_loss_backward", "cast"}:
+        globals()[_row.name] = _row.call
+del _row
+
+from minitensor import _tensor as _tensor_methods  # noqa: E402  (needs the rows)
+from minitensor import _hooks, autograd, nn, optim, random, timeline  # noqa: E402
+from minitensor._tensor_str import set_printoptions  # noqa: E402
+from minitensor.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402
+from minitensor.creation import *  # noqa: E402, F403
+from minitensor.functional import *  # noqa: E402, F403
+from minitensor.random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state  # noqa: E402
+from minitensor.session import (  # noqa: E402
+    ConfigProto,
+    GraphOptions,
+    OptimizerOptions,
+    RunMetadata,
+    RunOptions,
+    Session,
+)
+
+__version__ = _C.version
+
+float = float32
+double = float64
+int = int32
+long = int64
+
+_PACKAGE = _Path(__file__).resolve().parent
+_C.set_internal_prefixes([f"{_PACKAGE}/", f"{_PACKAGE.parent / 'minitensor_jit'}/"])
+
+_JIT_NAMES = {"jit_scope", "function", "InvalidArgumentError"}
+
+
+def __getattr__(name: str) -> _Any:
+    # The JIT is imported by the first use of it.
+    if name == "jit":
+        import minitensor_jit
+
+        return minitensor_jit
+    if name in _JIT_NAMES:
+        import minitensor_jit
+
+        return getattr(minitensor_jit, name)
+    raise AttributeError(f"module 'minitensor' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_JIT_NAMES, "jit"})
+
+
+_hooks.start_from_environment()

@@ -1,0 +1,48 @@
+"""Where `minitensor_jit` hooks in. Nothing here imports it until the JIT is asked for, so eager code never loads LLVM."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from minitensor import _C
+from minitensor.step_stats import StepStats, from_events
+
+__all__ = ["collect_step_stats", "jit_session", "start_from_environment", "step_boundary"]
+
+
+def _jit() -> Any:
+    import minitensor_jit
+
+    return minitensor_jit
+
+
+def start_from_environment() -> None:
+    """Turn the JIT on if MT_JIT_FLAGS is set; called once, when minitensor is imported."""
+    if os.environ.get("MT_JIT_FLAGS"):
+        _jit().start_from_environment()
+
+
+def jit_session(level: int, cpu_global_jit: bool) -> AbstractContextManager[None]:
+    """Record, cluster and compile what runs inside, as a session's configuration says; run it at the end."""
+    context: AbstractContextManager[None] = _jit().session_scope(level, cpu_global_jit)
+    return context
+
+
+def step_boundary() -> None:
+    """Run what is recorded at the end of an optimizer's step."""
+    if _C.is_recording():
+        _C.flush("the end of an optimizer step")
+
+
+@contextmanager
+def collect_step_stats() -> Iterator[StepStats]:
+    """Note every kernel and launch that runs inside; the statistics are filled in at the end."""
+    stats = StepStats()
+    _C.start_profile()
+    try:
+        yield stats
+    finally:
+        stats.dev_stats[:] = from_events(_C.stop_profile()).dev_stats

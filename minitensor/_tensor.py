@@ -1,0 +1,466 @@
+"""The Tensor's methods that are not C slots: ops as methods, their in-place forms, and what is composed of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from minitensor import _C
+from minitensor.ops import ROWS, random
+from minitensor.ops.creation import full
+from minitensor.ops.elementwise import cast, clone, copy, where
+from minitensor.ops.movement import view_
+
+Tensor = _C.Tensor
+
+
+def attach(name: str, function: Any) -> None:
+    """Make `function` a method of Tensor."""
+    _C.add_method(name, function)
+
+
+def _method(function: Callable[..., Any]) -> Callable[..., Any]:
+    attach(function.__name__, function)
+    return function
+
+
+# ---- every op as a method, and in place where its kind allows
+
+_SPECIAL = {"view", "max_dim", "min_dim", "fill", "copy", "cast", "full", "where", "nll_loss", "nll_loss_backward"}
+
+for _row in ROWS.values():
+    _takes_tensor = _row.schema[_row.schema.index("(") + 1 :].startswith("Tensor")
+    if _row.name.startswith("_") or not _takes_tensor or "Tensor[]" in _row.schema:
+        continue
+    if _row.name not in _SPECIAL:
+        attach(_row.name, _row.call)
+    _relation = _row.name in {"eq", "ne", "lt", "le", "gt", "ge"} or _row.name.startswith("is")
+    if (_row.kind == "elementwise" and not _relation and _row.name not in {"clone", "cast", "where"}) or _row.name in {"tril", "triu", "scatter_add", "index_add", "index_copy"}:
+        attach(f"{_row.name}_", _C.inplace_form(_row.call))
+
+attach("view", view_)
+for _alias, _name in {"absolute": "abs", "negative": "neg", "multiply": "mul", "subtract": "sub", "divide": "div", "true_divide": "div"}.items():
+    attach(_alias, ROWS[_name].call)
+    attach(f"{_alias}_", _C.inplace_form(ROWS[_name].call))
+for _alias, _name in {"greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne"}.items():
+    attach(_alias, ROWS[_name].call)
+attach("swapaxes", ROWS["transpose"].call)
+attach("swapdims", ROWS["transpose"].call)
+attach("mm", ROWS["matmul"].call)
+
+
+# ---- shape
+
+
+def _sizes(size: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else tuple(size)
+
+
+@_method
+def reshape(self: Any, *shape: Any) -> Any:
+    """The same elements in another shape: a view where the strides allow it, a copy otherwise."""
+    size = _sizes(shape)
+    if self.is_contiguous() or _C.can_view(self, size):
+        return view_(self, size)
+    return view_(clone(self), size)
+
+
+@_method
+def reshape_as(self: Any, other: Any) -> Any:
+    """`reshape` to other's shape."""
+    return self.reshape(tuple(other.shape))
+
+
+@_method
+def view_as(self: Any, other: Any) -> Any:
+    """`view` in other's shape."""
+    return view_(self, tuple(other.shape))
+
+
+@_method
+def expand_as(self: Any, other: Any) -> Any:
+    """`expand` to other's shape."""
+    return self.expand(tuple(other.shape))
+
+
+@_method
+def flatten(self: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+    """The dimensions from start_dim to end_dim as one."""
+    if self.ndim == 0:
+        return self.reshape(1)
+    start, end = _dim(start_dim, self.ndim), _dim(end_dim, self.ndim)
+    if start > end:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    shape = tuple(self.shape)
+    count = 1
+    for n in shape[start : end + 1]:
+        count *= n
+    return self.reshape((*shape[:start], count, *shape[end + 1 :]))
+
+
+def _dim(dim: int, rank: int) -> int:
+    bound = max(rank, 1)
+    if not -bound <= dim < bound:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {dim})")
+    return dim % bound
+
+
+@_method
+def t(self: Any) -> Any:
+    """The transpose of a matrix; vectors stay."""
+    if self.ndim > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {self.ndim}D")
+    return self.transpose(0, 1) if self.ndim == 2 else self
+
+
+@_method
+def contiguous(self: Any) -> Any:
+    """The tensor itself if it is contiguous, else a contiguous copy."""
+    return self if self.is_contiguous() else clone(self)
+
+
+@_method
+def unbind(self: Any, dim: int = 0) -> tuple[Any, ...]:
+    """All slices along dim."""
+    dim = _dim(dim, self.ndim)
+    return tuple(self.select(dim, i) for i in range(self.shape[dim]))
+
+
+@_method
+def narrow(self: Any, dim: int, start: int, length: int) -> Any:
+    """`length` slices along dim from `start`."""
+    n = self.shape[_dim(dim, self.ndim)]
+    if length < 0 or not -n <= start <= n or (start % n if start < 0 else start) + length > n:
+        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({n}).")
+    start = start + n if start < 0 else start
+    return self.slice(dim, start, start + length, 1)
+
+
+@_method
+def split(self: Any, split_size: int | Sequence[int], dim: int = 0) -> tuple[Any, ...]:
+    """The tensor in parts along dim: of one size, the last smaller, or of the sizes given."""
+    n = self.shape[_dim(dim, self.ndim)]
+    if isinstance(split_size, int):
+        if split_size < 0 or (split_size == 0 and n):
+            raise RuntimeError(f"split expects split_size be non-negative, but got split_size={split_size}")
+        sizes = [min(split_size, n - i) for i in range(0, n, max(split_size, 1))] or [0]
+    else:
+        sizes = list(split_size)
+        if sum(sizes) != n or min(sizes, default=0) < 0:
+            raise RuntimeError(
+                f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at dimension {dim}), but got split_sizes={sizes}"
+            )
+    parts, start = [], 0
+    for size in sizes:
+        parts.append(self.slice(dim, start, start + size, 1))
+        start += size
+    return tuple(parts)
+
+
+@_method
+def chunk(self: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
+    """At most `chunks` parts of equal size along dim, the last smaller."""
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    n = self.shape[_dim(dim, self.ndim)]
+    parts: tuple[Any, ...] = self.split(max(-(-n // chunks), 1), dim)
+    return parts
+
+
+@_method
+def repeat(self: Any, *repeats: Any) -> Any:
+    """The tensor repeated along every dimension."""
+    times = _sizes(repeats)
+    if len(times) < self.ndim:
+        raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
+    shape = (1,) * (len(times) - self.ndim) + tuple(self.shape)
+    paired = [n for pair in zip(times, shape, strict=True) for n in pair]
+    spread = self.reshape([n for s in shape for n in (1, s)]).expand(paired)
+    return spread.reshape([r * s for r, s in zip(times, shape, strict=True)])
+
+
+# ---- conversion
+
+
+@_method
+def to(self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False, non_blocking: bool = False) -> Any:
+    """The tensor in another dtype, on another device, or as another tensor; itself if nothing changes."""
+    for arg in args:
+        if isinstance(arg, Tensor):
+            dtype, device = arg.dtype, arg.device
+        elif isinstance(arg, _C.dtype) or arg in (float, int, bool):
+            dtype = arg
+        elif isinstance(arg, (str, _C.device)):
+            device = arg
+        elif isinstance(arg, bool):
+            non_blocking = arg
+        elif arg is not None:
+            raise TypeError(f"to() takes dtypes, devices and tensors, got {type(arg).__name__}")
+    target = None if device is None else _C.device(device) if isinstance(device, str) else device
+    if target is not None and target.type != self.device.type:
+        if target.type != "meta":
+            raise NotImplementedError(f"this build has no device '{target}'; it has cpu and meta")
+        return _C.empty(tuple(self.shape), dtype or self.dtype, target)
+    if dtype is not None and dtype is not self.dtype:
+        return cast(self, dtype)
+    return clone(self) if copy else self
+
+
+@_method
+def type(self: Any, dtype: Any = None) -> Any:
+    """The name of the tensor's type, or the tensor converted to a dtype."""
+    if dtype is None:
+        names = {"float32": "Float", "float64": "Double", "int64": "Long", "int32": "Int", "uint8": "Byte", "bool": "Bool"}
+        return f"minitensor.{names[self.dtype.name]}Tensor"
+    return self.to(dtype)
+
+
+@_method
+def type_as(self: Any, other: Any) -> Any:
+    """The tensor in other's dtype."""
+    return self.to(other.dtype)
+
+
+def _converter(name: str, dtype: Any) -> None:
+    def convert(self: Any) -> Any:
+        return self.to(dtype)
+
+    convert.__name__ = name
+    convert.__doc__ = f"The elements as {dtype.name}."
+    attach(name, convert)
+
+
+for _name, _dtype in {"float": _C.float32, "double": _C.float64, "int": _C.int32, "long": _C.int64, "byte": _C.uint8, "bool": _C.bool}.items():
+    _converter(_name, _dtype)
+
+
+@_method
+def cpu(self: Any) -> Any:
+    """The tensor in host memory: itself."""
+    return self.to(device="cpu")
+
+
+@_method
+def numpy(self: Any, *, force: bool = False) -> Any:
+    """The elements as a NumPy array that shares the memory. With force, of a detached copy where needed."""
+    import numpy as np
+
+    return np.asarray(memoryview(self.detach() if force else self))
+
+
+def _array(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:
+    import numpy as np
+
+    array = np.asarray(memoryview(self))
+    if dtype is not None and array.dtype != np.dtype(dtype):
+        if copy is False:
+            raise ValueError("a conversion to another dtype needs a copy")
+        return array.astype(dtype)
+    return array.copy() if copy else array
+
+
+attach("__array__", _array)
+attach("__array_priority__", 1000)  # array op tensor asks the tensor
+
+
+def _dlpack_device(self: Any) -> tuple[int, int]:
+    if self.device.type != "cpu":
+        raise BufferError(f"a tensor on device '{self.device}' can't be shared through DLPack")
+    return (1, 0)
+
+
+attach("__dlpack_device__", _dlpack_device)
+
+
+# ---- creation from a tensor
+
+
+@_method
+def new_full(self: Any, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """A tensor of one value with this tensor's dtype."""
+    made = full(size, fill_value, dtype=dtype or self.dtype, device=device or self.device)
+    return made.requires_grad_() if requires_grad else made
+
+
+@_method
+def new_zeros(self: Any, *size: Any, **more: Any) -> Any:
+    """Zeros with this tensor's dtype."""
+    return self.new_full(_sizes(size), 0, **more)
+
+
+@_method
+def new_ones(self: Any, *size: Any, **more: Any) -> Any:
+    """Ones with this tensor's dtype."""
+    return self.new_full(_sizes(size), 1, **more)
+
+
+@_method
+def new_empty(self: Any, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """Uninitialised memory with this tensor's dtype."""
+    made = _C.empty(_sizes(size), dtype or self.dtype, device or self.device)
+    return made.requires_grad_() if requires_grad else made
+
+
+@_method
+def new_tensor(self: Any, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """A tensor of data with this tensor's dtype."""
+    made = _C.tensor_from_data(data, dtype or self.dtype, device, True)
+    return made.requires_grad_() if requires_grad else made
+
+
+# ---- arithmetic that is composed
+
+
+@_method
+def max(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """The largest element; along dim, the largest elements and their indices; or elementwise against another tensor."""
+    return _extreme(self, dim, keepdim, "max")
+
+
+@_method
+def min(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """The smallest element; along dim, the smallest elements and their indices; or elementwise against another tensor."""
+    return _extreme(self, dim, keepdim, "min")
+
+
+def _extreme(self: Any, dim: Any, keepdim: bool, which: str) -> Any:
+    if isinstance(dim, Tensor):
+        return ROWS[f"{which}imum"].call(self, dim)
+    if dim is None:
+        return ROWS[f"a{which}"].call(self)
+    from minitensor._return_types import named
+
+    return named(which, ("values", "indices"))(*ROWS[f"{which}_dim"].call(self, dim, keepdim))
+
+
+@_method
+def masked_fill(self: Any, mask: Any, value: Any) -> Any:
+    """The tensor with `value` where mask holds."""
+    return where(mask, value, self)
+
+
+@_method
+def masked_fill_(self: Any, mask: Any, value: Any) -> Any:
+    """Sets `value` where mask holds."""
+    return copy_(self, where(mask, value, self))
+
+
+copy_ = _C.inplace_form(copy)
+attach("copy_", copy_)
+
+
+@_method
+def zero_(self: Any) -> Any:
+    """Sets every element to zero."""
+    return self.fill_(0)
+
+
+@_method
+def uniform_(self: Any, from_: float = 0.0, to: float = 1.0) -> Any:
+    """Uniform numbers in [from_, to)."""
+    return _C.fill_random(random.uniform, self, from_, to)
+
+
+@_method
+def normal_(self: Any, mean: float = 0.0, std: float = 1.0) -> Any:
+    """Normally distributed numbers."""
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    return _C.fill_random(random.normal, self, mean, std)
+
+
+@_method
+def bernoulli_(self: Any, p: float = 0.5) -> Any:
+    """One with probability p, zero otherwise."""
+    return self.copy_(random.uniform(tuple(self.shape)) < p)
+
+
+# ---- autograd
+
+
+@_method
+def backward(self: Any, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None) -> None:
+    """Add the gradients of this tensor to the leaves it was computed from."""
+    from minitensor import autograd
+
+    autograd.backward(self, gradient, retain_graph, create_graph, inputs)
+
+
+@_method
+def register_hook(self: Any, hook: Callable[[Any], Any]) -> Any:
+    """Call `hook(grad)` when this tensor's gradient is computed; what it returns replaces the gradient."""
+    from minitensor.autograd.hooks import RemovableHook
+
+    return RemovableHook(_C.register_hook(self, hook), hook)
+
+
+@_method
+def retain_grad(self: Any) -> None:
+    """Keep the gradient of a tensor that is not a leaf in `.grad`."""
+    if self.is_leaf:
+        return
+    import weakref
+
+    reference = weakref.ref(self)
+
+    def keep(gradient: Any) -> None:
+        tensor = reference()
+        if tensor is not None:
+            tensor.grad = gradient if tensor.grad is None else tensor.grad + gradient
+
+    self.register_hook(keep)
+
+
+# ---- Python's protocols
+
+
+def _deepcopy(self: Any, memo: dict[int, Any]) -> Any:
+    if id(self) in memo:
+        return memo[id(self)]
+    if not self.is_leaf:
+        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment")
+    from minitensor.autograd import no_grad
+
+    with no_grad():
+        copied = Tensor._as_subclass(self.__class__, clone(self), self.requires_grad)
+        if self.grad is not None:
+            copied.grad = _deepcopy(self.grad, memo)
+    memo[id(self)] = copied
+    return copied
+
+
+def _rebuild(cls: Any, array: Any, requires_grad: bool) -> Any:
+    return Tensor._as_subclass(cls, _C.tensor_from_data(array, None, None, True), requires_grad)
+
+
+def _reduce(self: Any) -> Any:
+    return _rebuild, (self.__class__, self.detach().numpy(), self.requires_grad)
+
+
+def _contains(self: Any, element: Any) -> bool:
+    return bool((self == element).any())
+
+
+def _reversed(self: Any) -> Iterator[Any]:
+    return reversed(tuple(self))
+
+
+def _format(self: Any, spec: str) -> str:
+    return format(self.item(), spec) if self.ndim == 0 and spec else format(str(self), spec)
+
+
+def _repr(self: Any) -> str:
+    from minitensor._tensor_str import tensor_text
+
+    return tensor_text(self)
+
+
+for _name, _function in {
+    "__deepcopy__": _deepcopy,
+    "__reduce__": _reduce,
+    "__contains__": _contains,
+    "__reversed__": _reversed,
+    "__format__": _format,
+    "_repr": _repr,
+}.items():
+    attach(_name, _function)

@@ -1,0 +1,98 @@
+"""Context managers and decorators that say whether ops are recorded for differentiation."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from minitensor import _C
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Mode:
+    """A context manager that is a decorator as well."""
+
+    def __init__(self, enabled: bool) -> None:
+        self._enabled = enabled
+        self._previous: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._previous.append(_C.set_grad_enabled(self._enabled))
+
+    def __exit__(self, *exception: object) -> None:
+        _C.set_grad_enabled(self._previous.pop())
+
+    def __call__(self, function: F) -> F:
+        enabled, kind = self._enabled, type(self)
+
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with _Mode(enabled) if kind is not inference_mode else inference_mode(enabled):
+                return function(*args, **kwargs)
+
+        return wrapped  # type: ignore[return-value]  # same signature
+
+
+class no_grad(_Mode):
+    """Ops inside are not recorded for differentiation."""
+
+    def __new__(cls, function: Any = None) -> Any:
+        self = super().__new__(cls)
+        if function is None:
+            return self
+        self.__init__()  # type: ignore[misc]  # used as a bare decorator
+        return self(function)
+
+    def __init__(self, function: Any = None) -> None:
+        super().__init__(False)
+
+
+class enable_grad(_Mode):
+    """Ops inside are recorded for differentiation, also within no_grad."""
+
+    def __new__(cls, function: Any = None) -> Any:
+        self = super().__new__(cls)
+        if function is None:
+            return self
+        self.__init__()  # type: ignore[misc]  # used as a bare decorator
+        return self(function)
+
+    def __init__(self, function: Any = None) -> None:
+        super().__init__(True)
+
+
+class set_grad_enabled(_Mode):
+    """Sets whether ops are recorded for differentiation: at once, and as a context until its end."""
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__(mode)
+        self._previous.append(_C.set_grad_enabled(mode))
+
+    def __enter__(self) -> None:
+        _C.set_grad_enabled(self._enabled)
+
+
+class inference_mode(_Mode):
+    """Like no_grad; results made inside can't be used for differentiation later."""
+
+    def __new__(cls, mode: Any = True) -> Any:
+        self = super().__new__(cls)
+        if not callable(mode):
+            return self
+        self.__init__()  # type: ignore[misc]  # used as a bare decorator
+        return self(mode)
+
+    def __init__(self, mode: bool = True) -> None:
+        super().__init__(not mode)
+        self._inference = bool(mode)
+
+    def __enter__(self) -> None:
+        # In normal mode gradients are recorded again; both flags go back together.
+        self._previous.append(_C.set_inference_mode(self._inference))
+        self._previous.append(_C.set_grad_enabled(not self._inference))
+
+    def __exit__(self, *exception: object) -> None:
+        _C.set_grad_enabled(self._previous.pop())
+        _C.set_inference_mode(self._previous.pop())

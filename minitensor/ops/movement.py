@@ -1,0 +1,123 @@
+"""Views, and ops that only move elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minitensor import _C
+from minitensor.ops.row import movement, view
+
+__all__: list[str] = []
+
+
+def _zeros_like(x: Any, g: Any) -> Any:
+    return full(tuple(x.shape), 0, dtype=g.dtype)
+
+
+def _scattered(take: Callable[..., Any]) -> Callable[..., Any]:
+    """The gradient of a view without overlaps: zeros with `g` written through the same view."""
+
+    def vjp(g: Any, _out: Any, _x: Any, *params: Any) -> Any:
+        whole = _zeros_like(_x, g)
+        take(whole, *params).copy_(g)
+        return whole
+
+    return vjp
+
+
+def _like_input(g: Any, _out: Any, _x: Any, *params: Any) -> Any:
+    return g.reshape(tuple(_x.shape))
+
+
+def _permute_vjp(g: Any, _out: Any, _x: Any, dims: tuple[int, ...]) -> Any:
+    inverse = [0] * len(dims)
+    for position, d in enumerate(dims):
+        inverse[d % len(dims)] = position
+    return permute(g, inverse)
+
+
+def _unfold_vjp(g: Any, _out: Any, _x: Any, dim: int, size: int, step: int) -> Any:
+    # Windows may overlap: one strided addition for each place in the window.
+    whole = _zeros_like(_x, g)
+    count = g.shape[dim]
+    for i in range(size):
+        slice(whole, dim, i, i + (count - 1) * step + 1, step).add_(g.select(-1, i))
+    return whole
+
+
+def _as_strided_vjp(g: Any, _out: Any, _x: Any, size: Any, stride: Any, offset: int | None) -> Any:
+    # The base is dense and starts its storage. Elements that the view shows more than once get the sum.
+    whole = _zeros_like(_x, g)
+    flat = view_(whole, (-1,))
+    if _overlaps(size, stride):
+        positions = full(tuple(size), offset or 0, dtype=_C.int64)
+        for d, (n, s) in enumerate(zip(size, stride, strict=True)):
+            shape = [1] * len(size)
+            shape[d] = n
+            positions = positions + arange(0, n, 1).reshape(shape) * s
+        from minitensor.ops.index import index_add
+
+        return index_add(flat, positions.reshape((-1,)), g.reshape((-1,)), 0).reshape(tuple(_x.shape))
+    as_strided(flat, size, stride, offset or 0).copy_(g)
+    return whole
+
+
+def _overlaps(size: Any, stride: Any) -> bool:
+    reach = 1
+    for s, n in sorted((s, n) for s, n in zip(stride, size, strict=True) if n > 1):
+        if s < reach:
+            return True
+        reach = s * (n - 1) + reach
+    return False
+
+
+view_ = view("view(Tensor input, int[]... size)", "The same elements in another shape, without a copy.", vjp=_like_input)
+expand = view("expand(Tensor input, int[]... size)", "Dimensions of size 1 repeated, without a copy.", vjp=lambda g, _out, _x, size: g)
+permute = view("permute(Tensor input, int[]... dims)", "The dimensions in another order.", vjp=_permute_vjp)
+transpose = view("transpose(Tensor input, int dim0, int dim1)", "Two dimensions swapped.", vjp=lambda g, _out, _x, dim0, dim1: transpose(g, dim0, dim1))
+squeeze = view("squeeze(Tensor input, int[]? dim=None)", "Dimensions of size 1 dropped.", vjp=_like_input)
+unsqueeze = view("unsqueeze(Tensor input, int dim)", "A dimension of size 1 added.", vjp=_like_input)
+select = view("select(Tensor input, int dim, int index)", "One index along dim.", vjp=_scattered(lambda x, dim, index: select(x, dim, index)))
+slice = view(
+    "slice(Tensor input, int dim=0, int? start=None, int? end=None, int step=1)",
+    "A range along dim.",
+    vjp=_scattered(lambda x, dim, start, end, step: slice(x, dim, start, end, step)),
+)
+as_strided = view("as_strided(Tensor input, int[] size, int[] stride, int? storage_offset=None)", "Any strided view of the storage.", vjp=_as_strided_vjp)
+alias = view("alias(Tensor input)", "The tensor itself, as a view.", vjp=lambda g, _out, _x: g)
+diagonal = view(
+    "diagonal(Tensor input, int offset=0, int dim1=0, int dim2=1)",
+    "The diagonal of two dimensions, last.",
+    vjp=_scattered(lambda x, offset, dim1, dim2: diagonal(x, offset, dim1, dim2)),
+)
+unfold = view("unfold(Tensor input, int dimension, int size, int step)", "Windows along a dimension, last.", vjp=_unfold_vjp)
+
+
+def _cat_vjp(g: Any, _out: Any, _tensors: Any, dim: int) -> Any:
+    parts, start = [], 0
+    for t in _tensors:
+        if t.ndim == 1 and t.numel() == 0 and g.ndim != 1:
+            parts.append(None)
+            continue
+        parts.append(slice(g, dim, start, start + t.shape[dim], 1))
+        start += t.shape[dim]
+    return tuple(parts)
+
+
+cat = movement("cat(Tensor[] tensors, int dim=0)", "The tensors one after the other along dim.", lower=lambda b, *rest: b.concatenate_all(rest[:-1], rest[-1]), vjp=_cat_vjp)
+tril = movement(
+    "tril(Tensor input, int diagonal=0)", "The lower triangle; the rest is zero.",
+    lower=lambda b, x, diagonal: b.triangle(x, diagonal, "LE"), vjp=lambda g, _out, _x, diagonal: tril(g, diagonal),
+)  # fmt: skip
+triu = movement(
+    "triu(Tensor input, int diagonal=0)", "The upper triangle; the rest is zero.",
+    lower=lambda b, x, diagonal: b.triangle(x, diagonal, "GE"), vjp=lambda g, _out, _x, diagonal: triu(g, diagonal),
+)  # fmt: skip
+
+# What recorded programs have in place of aliasing: reading and writing through views of a value, and assignment.
+view_read = movement("_view_read(Tensor base, int[] size, int[] stride, int offset)", "The elements that a view of the value shows.", lower=lambda b, base, size, stride, offset: b.view_read(base, size, stride, offset))
+view_write = movement("_view_write(Tensor base, Tensor value, int[] size, int[] stride, int offset)", "The value with a view of it replaced.", lower=lambda b, base, value, size, stride, offset: b.view_write(base, value, size, stride, offset))
+assign = movement("_assign(Tensor src, int[] size, dtype dtype)", "src, broadcast and converted.", lower=lambda b, src, size, dtype: b.broadcast_to(b.to_dtype(src, b.result.dtype), size))
+
+from minitensor.ops.creation import arange, full  # noqa: E402  (the rows above name them only when they run)

@@ -1,0 +1,119 @@
+"""The row of an op: its name, schema and rules, from which all else about it is derived.
+
+A constructor gives the *kind*. Whether an op can be recorded, compiled or differentiated follows from the kind and from
+which rules are there; nothing keeps lists of op names.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from minitensor import _C
+
+__all__ = ["ROWS", "Row", "contraction", "creation", "elementwise", "index", "movement", "opaque", "random", "reduction", "view"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Row:
+    """One op.
+
+    `lower(b, *operands, *params)` emits HLO through the builder `b`; for elementwise ops the operands come converted and
+    broadcast. `vjp(g, out, *operands, *params)` gives the gradients of the operands, as a tensor or a tuple, in the broadcast
+    shape; an argument whose name begins with `_` is not read and not kept for the backward pass (its shape and dtype are
+    there all the same). `refuse(call)` gives the reason why one particular call can't be compiled, or None.
+    `samples()` gives argument lists for the generated tests.
+    """
+
+    name: str
+    kind: str
+    schema: str
+    call: Any
+    lower: Callable[..., Any] | None = None
+    vjp: Callable[..., Any] | None = None
+    refuse: Callable[[Any], str | None] | None = None
+    samples: Callable[[], Sequence[tuple[Any, ...]]] | None = None
+    kernel: Callable[..., Any] | None = None
+    why: str = ""
+    methods: tuple[str, ...] = field(default=())
+
+    @property
+    def compilable(self) -> bool:
+        """Whether the JIT knows how to lower the op."""
+        return self.lower is not None
+
+    @property
+    def reason(self) -> str:
+        """Why the op is not compilable, for the account."""
+        return self.why or "no lowering to HLO is defined for it"
+
+
+ROWS: dict[str, Row] = {}
+"""Every op by name, in order of definition."""
+
+
+def _define(kind: str, schema: str, doc: str, **rules: Any) -> Any:
+    op = _C.define_op(schema, kind)
+    op.__doc__ = doc
+    row = Row(name=op.__name__, kind=kind, schema=schema, call=op, **rules)
+    operands = schema[schema.index("(") + 1 :].count("Tensor")
+    saves_out, saves = _saved(row, operands)
+    _C.set_rules(op, row, row.vjp, saves_out, saves, row.compilable, row.kernel)
+    ROWS[row.name] = row
+    return op
+
+
+def _saved(row: Row, operands: int) -> tuple[bool, list[bool]]:
+    if row.vjp is None:
+        return False, []
+    names = list(inspect.signature(row.vjp).parameters)
+    if len(names) < 2 + operands:
+        raise ValueError(f"the vjp of '{row.name}' takes {len(names)} arguments; it needs g, out and {operands} operands")
+    return not names[1].startswith("_"), [not name.startswith("_") for name in names[2 : 2 + operands]]
+
+
+def elementwise(schema: str, doc: str, **rules: Any) -> Any:
+    """An op on each element; operands broadcast and promote."""
+    return _define("elementwise", schema, doc, **rules)
+
+
+def reduction(schema: str, doc: str, **rules: Any) -> Any:
+    """An op that combines elements along dimensions."""
+    return _define("reduction", schema, doc, **rules)
+
+
+def view(schema: str, doc: str, **rules: Any) -> Any:
+    """An op whose result shares the operand's storage; it costs nothing, and nothing is recorded but its geometry."""
+    return _define("view", schema, doc, **rules)
+
+
+def movement(schema: str, doc: str, **rules: Any) -> Any:
+    """An op that only moves elements."""
+    return _define("movement", schema, doc, **rules)
+
+
+def contraction(schema: str, doc: str, **rules: Any) -> Any:
+    """An op that runs on the shared matrix product."""
+    return _define("contraction", schema, doc, **rules)
+
+
+def index(schema: str, doc: str, **rules: Any) -> Any:
+    """An op that reads or writes elements chosen by an index tensor."""
+    return _define("index", schema, doc, **rules)
+
+
+def random(schema: str, doc: str, **rules: Any) -> Any:
+    """An op that draws from the generator."""
+    return _define("random", schema, doc, **rules)
+
+
+def creation(schema: str, doc: str, **rules: Any) -> Any:
+    """An op without operands."""
+    return _define("creation", schema, doc, **rules)
+
+
+def opaque(schema: str, doc: str, *, why: str, **rules: Any) -> Any:
+    """An op that is never compiled, for the reason `why`; its kernel may be a Python callable."""
+    return _define("opaque", schema, doc, why=why, **rules)
