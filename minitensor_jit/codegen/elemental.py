@@ -484,7 +484,7 @@ class Emitter:
             callee = self.function.module.declare(name, VOID, [value.type, PTR, vector(I1, value.lanes)])
             b.call(callee, [value, _aligned(address, align), self.lane_mask])
         elif streaming and vectors:
-            b.store(value, address, align * value.lanes, ", !nontemporal !0")
+            b.store(value, address, min(64, align * value.lanes), ", !nontemporal !0")
         else:
             b.store(value, address, align)
 

@@ -134,6 +134,7 @@ class Function:
         self.result = result
         self.arguments = [Value(t, type_text(t), f"%{n}") for t, n in arguments]
         self.allocas: list[str] = []
+        self.head = Block("head")  # what is known from the arguments alone; it stands before the first block's lines
         self.blocks: list[Block] = []
         self._next = 0
         module.functions.append(self)
@@ -168,6 +169,7 @@ class Function:
             lines.append(f"{block.label}:")
             if k == 0:
                 lines.extend(self.allocas)
+                lines.extend(self.head.lines)
             lines.extend(block.lines)
         lines.append("}")
         return "\n".join(lines)

@@ -1,0 +1,56 @@
+"""Which modules this code generator accepts. Decided before anything is emitted: LLVM would end the process."""
+
+from __future__ import annotations
+
+from ..ir.module import Computation, Instruction, Module
+from ..ir.opcode import is_elementwise
+from ..ir.shape import Shape
+from .elementwise import supports
+from .errors import CompileError
+from .types import REGISTER
+
+__all__ = ["check_module"]
+
+MAX_RANK = 8
+# A literal becomes text in the module; what is larger should be a parameter.
+MAX_LITERAL_BYTES = 4 << 20
+
+_OTHERS = frozenset(
+    {"parameter", "constant", "iota", "tuple", "get-tuple-element", "call", "fusion", "reduce", "dot", "scatter"}
+    | {"broadcast", "reshape", "bitcast", "transpose", "slice", "concatenate", "pad", "reverse", "dynamic-slice"}
+    | {"dynamic-update-slice", "gather"}
+)
+
+
+def check_module(module: Module) -> None:
+    """Raises `CompileError` naming the first opcode, type or form that has no code."""
+    seen: set[Computation] = set()
+    stack = [module.entry]
+    while stack:
+        computation = stack.pop()
+        if computation in seen:
+            continue
+        seen.add(computation)
+        for i in computation.instructions:
+            _check(i)
+            stack.extend(i.called())
+
+
+def _check(i: Instruction) -> None:
+    if is_elementwise(i.opcode):
+        decision = supports(i)
+        if not decision:
+            raise CompileError(i.opcode, decision.reason)
+    elif i.opcode not in _OTHERS:
+        raise CompileError(i.opcode, "no code for this opcode yet")
+    if isinstance(i.shape, Shape):
+        if i.dtype not in REGISTER:
+            raise CompileError(i.opcode, f"no code for {i.dtype}")
+        if len(i.dims) > MAX_RANK:
+            raise CompileError(i.opcode, f"{len(i.dims)} dimensions, supported are {MAX_RANK}")
+        if i.literal is not None and i.literal.nbytes > MAX_LITERAL_BYTES:
+            raise CompileError(i.opcode, f"a literal of {i.literal.nbytes} bytes, supported are {MAX_LITERAL_BYTES}")
+    elif i.opcode == "parameter":
+        raise CompileError(i.opcode, "a tuple as a parameter")
+    if i.opcode == "gather" and 0 in i.operands[0].dims and i.array_shape.size:
+        raise CompileError(i.opcode, "an element of an empty array")

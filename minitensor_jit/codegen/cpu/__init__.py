@@ -1,0 +1,1 @@
+"""Code for the host CPU: explicit vectors, loops over the thread pool, and the shared matrix product."""

@@ -1,0 +1,250 @@
+"""Kernels that reduce columns, in the order of the column step (`docs/numerics.md`).
+
+The input is `[outer, length, inner]`, reduced over the middle. Neighbouring columns are the lanes of vectors, and a few vectors
+of columns are accumulated at a time while the rows pass by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...runtime.buffer_assignment import Location
+from ..elemental import Emitter
+from ..errors import CompileError
+from ..index import Lin, Space
+from ..indexing import accesses
+from ..llvm import Value
+from ..types import MEMORY
+from .loop_kernel import copies_for, delinearize_rows, fewer_lanes
+from .loops import counted_loop, i64, lane_mask, tail_mask, vector_variables
+from .reduction import Reduction, column_blocks
+from .space import refine
+from .unit import Root, Task, Unit, element_cost, reachable
+
+__all__ = ["ColumnKernel"]
+
+# With fewer units of parallel work than this, the blocks of the columns run in parallel too.
+FEW_UNITS = 16
+
+
+class ColumnKernel:
+    """The kernel of a fusion whose reductions are column steps of one shape.
+
+    The constructor raises `CompileError` if the fusion has another form.
+    """
+
+    in_place: set[tuple[int, int]] = set()  # noqa: RUF012 - never changed
+
+    def __init__(self, unit: Unit, task: Task, found: list[Reduction]) -> None:
+        self.unit = unit
+        self.task = task
+        self.reductions = found
+        self.outer, self.length, self.inner = found[0].shape
+        self.kept = self.outer * self.inner
+        self.element_roots: list[Root] = []
+        self.kept_roots: list[Root] = []
+        for root in task.roots:
+            n = root[0].array_shape.size
+            if n == self.kept:
+                self.kept_roots.append(root)
+            elif n == self.kept * self.length:
+                self.element_roots.append(root)
+            else:
+                raise CompileError("fusion", f"a result of {n} elements beside reductions to {self.kept}")
+        reduces = {r.instruction for r in found}
+        for start in (*(r.input for r in found), *(r for r, _ in self.element_roots)):
+            if reduces & reachable([start]).keys():
+                raise CompileError("fusion", "a column reduction depends on another one")
+        self.instructions = reachable([r for r, _ in task.roots])
+        self.cost = element_cost(self.instructions, self.kept * self.length)
+        self.block, self.blocks = column_blocks(self.length)
+        lanes = unit.lanes(list(self.instructions))
+        self.nest = refine(self.kept, self._forms, max(1, lanes // 4), {self.inner})
+        self.lanes = fewer_lanes(lanes, self.nest.inner)
+
+    # ---- indices
+
+    def element(self, space: Space, kept: Lin, r: Lin) -> Lin:
+        """The number of an element of the input."""
+        outer = space.div(kept, self.inner)
+        return outer * (self.length * self.inner) + r * self.inner + (kept - outer * self.inner)
+
+    def _forms(self, space: Space, kept: Lin) -> set[Lin]:
+        """Every form that is evaluated. Every use of a reduction must be of the columns at hand."""
+        reduces = {r.instruction for r in self.reductions}
+        r = space.var("r", self.length)
+        roots = [(red.input, red.input_index(space, kept, r)) for red in self.reductions]
+        roots += [(i, space.delinearize(self.element(space, kept, r), i.dims)) for i, _ in self.element_roots]
+        roots += [(i, space.delinearize(kept, i.dims)) for i, _ in self.kept_roots]
+        found = accesses(space, roots, reduces)
+        for reduce in reduces:
+            if found.leaves.get(reduce, {kept}) != {kept}:
+                raise CompileError("fusion", f"{reduce.name} is read for other columns than the current ones")
+        return found.all_forms()
+
+    # ---- the kernel
+
+    def emit(self) -> None:
+        width = self.nest.inner
+        self.copies = min(copies_for(self.cost * len(self.reductions)), -(-width // self.lanes))
+        self.tile = self.lanes * self.copies
+        self.tiles = -(-width // self.tile)
+        units = self.kept // width * self.tiles
+        work = self.kept * self.length * self.cost
+        threshold = self.unit.options.parallel_threshold
+        if self.blocks > 1 and units < FEW_UNITS and not self.element_roots and work > 4 * threshold:
+            parts = [self.unit.temporary(self.blocks * self.kept * r.instruction.array_shape.itemsize) for r in self.reductions]
+            self._emit(units * self.blocks, work, parts, writes_parts=True)
+            self._emit(units, self.kept * self.blocks, parts, writes_parts=False)
+        else:
+            self._emit(units, work, None, writes_parts=False)
+
+    def _emit(self, units: int, work: int, parts: list[Location] | None, *, writes_parts: bool) -> None:
+        space = self.space = Space()
+        suffix = "" if parts is None else ".blocks" if writes_parts else ".combine"
+        e = self.e = self.unit.kernel(self.task, self.lanes, space, suffix=suffix)
+        self.outer_variables = self.nest.variables(space, "o")[:-1]
+        self.variables = vector_variables(space, self.nest.inner, self.lanes, self.copies)
+        self.r = space.var("r", self.length)
+        self.targets = [self.unit.result_pointer(e, at) for at in self.task.results]
+        self.parts = None if parts is None else [self.unit.result_pointer(e, p) for p in parts]
+
+        def one(p: Value, _: Sequence[Value]) -> list[Value]:
+            b = e.at(p)
+            block: Value | None = None
+            if writes_parts:
+                block, p = b.urem(p, i64(self.blocks)), b.udiv(p, i64(self.blocks))
+            row = p
+            if self.tiles > 1:
+                row, p = b.udiv(p, i64(self.tiles)), b.urem(p, i64(self.tiles))
+            delinearize_rows(e, row, self.outer_variables, self.nest.extents[:-1])
+            at = b.mul(p, i64(self.tile)) if self.tiles > 1 else i64(0)
+            masks = self._place(at)
+            if block is not None:
+                self._write_part(masks, block)
+            elif parts is not None:
+                self._finish(masks, self._combine_parts(masks))
+            else:
+                self._finish(masks, self._reduce(masks))
+            return []
+
+        if units == 1:
+            one(i64(0), [])
+        else:
+            counted_loop(e, e.function.arguments[1], e.function.arguments[2], 1, one)
+        e.inner.ret()
+        self.unit.launch(e.function, units, work)
+
+    def _place(self, at: Value) -> list[Value | None]:
+        """Sets the variables of the vectors of one tile; their masks."""
+        e, width = self.e, self.nest.inner
+        masks: list[Value | None] = []
+        for k in range(self.copies):
+            offset = k * self.lanes
+            if at.ref[0] != "%":
+                first = int(at.ref) + offset
+                e.set_variable(self.variables[k], i64(first))
+                masks.append(None if first + self.lanes <= width else lane_mask(self.lanes, width - first))
+            else:
+                b = e.at(at)
+                start = b.add(at, i64(offset)) if offset else at
+                e.set_variable(self.variables[k], start)
+                whole = width % self.tile == 0
+                masks.append(None if whole else tail_mask(b, self.lanes, b.sub(i64(width), start)))
+        return masks
+
+    def kept_at(self, k: int) -> Lin:
+        """The flat number of the kept elements in vector k."""
+        return self.nest.flat([*self.outer_variables, self.variables[k]])
+
+    def _reduce(self, masks: list[Value | None]) -> list[Value]:
+        """The totals of all blocks: for each reduction, one vector a copy."""
+        e = self.e
+        if self.blocks == 1:
+            return self._reduce_block(masks, i64(0), i64(self.length))
+
+        def block(j: Value, totals: Sequence[Value]) -> list[Value]:
+            parts = self._reduce_block(masks, *self._bounds(j))
+            return self._combine(totals, parts)
+
+        return counted_loop(e, i64(0), i64(self.blocks), 1, block, self._identities(masks))
+
+    def _bounds(self, j: Value) -> tuple[Value, Value]:
+        b = self.e.at(j)
+        begin = b.mul(j, i64(self.block))
+        return begin, b.intrinsic("llvm.smin", b.add(begin, i64(self.block)), i64(self.length))
+
+    def _identities(self, masks: list[Value | None]) -> list[Value]:
+        return [r.identity(self.lanes) for r in self.reductions for _ in masks]
+
+    def _combine(self, totals: Sequence[Value], parts: Sequence[Value]) -> list[Value]:
+        each = [r for r in self.reductions for _ in range(self.copies)]
+        return [r.combine(self.e.at(t, p), t, p) for r, t, p in zip(each, totals, parts, strict=True)]
+
+    def _reduce_block(self, masks: list[Value | None], begin: Value, end: Value) -> list[Value]:
+        e = self.e
+
+        def row(r: Value, totals: Sequence[Value]) -> list[Value]:
+            e.set_variable(self.r, r)
+            values: list[list[Value]] = [[] for _ in self.reductions]
+            for k, mask in enumerate(masks):
+                with e.vectorized(self.variables[k]), e.masked(mask):
+                    kept = self.kept_at(k)
+                    for n, reduction in enumerate(self.reductions):
+                        x = e.value(reduction.input, reduction.input_index(self.space, kept, self.r))
+                        values[n].append(e.splat(x, self.lanes))
+                    self._store(self.element_roots, self.element(self.space, kept, self.r))
+            return self._combine(totals, [v for some in values for v in some])
+
+        return counted_loop(e, begin, end, 1, row, self._identities(masks))
+
+    def _store(self, roots: list[Root], at: Lin) -> None:
+        e = self.e
+        values = [e.value(i, self.space.delinearize(at, i.dims)) for i, _ in roots]
+        for (i, n), value in zip(roots, values, strict=True):
+            e.store(self.targets[n], i.dtype, at, value)
+
+    def _finish(self, masks: list[Value | None], totals: Sequence[Value]) -> None:
+        """Combines with the initial values, and stores what has one element a column."""
+        e = self.e
+        for k, mask in enumerate(masks):
+            with e.vectorized(self.variables[k]), e.masked(mask):
+                kept = self.kept_at(k)
+                for n, reduction in enumerate(self.reductions):
+                    initial = e.splat(e.value(reduction.instruction.operands[1], ()), self.lanes)
+                    total = totals[n * self.copies + k]
+                    value = reduction.combine(e.at(initial, total), initial, total)
+                    e.results[reduction.instruction] = (kept, value)
+                self._store(self.kept_roots, kept)
+
+    # ---- blocks in parallel: parts are [blocks, kept]
+
+    def _write_part(self, masks: list[Value | None], block: Value) -> None:
+        e = self.e
+        assert self.parts is not None
+        totals = self._reduce_block(masks, *self._bounds(block))
+        offset = e.at(block).mul(block, i64(self.kept))
+        for k, mask in enumerate(masks):
+            with e.vectorized(self.variables[k]), e.masked(mask):
+                for n, r in enumerate(self.reductions):
+                    base = self._at_block(n, r, offset)
+                    e.store(base, r.dtype, self.kept_at(k), totals[n * self.copies + k])
+
+    def _at_block(self, n: int, r: Reduction, offset: Value) -> Value:
+        assert self.parts is not None
+        return self.e.at(offset).gep(self.parts[n], offset, MEMORY[r.dtype])
+
+    def _combine_parts(self, masks: list[Value | None]) -> list[Value]:
+        e = self.e
+
+        def part(j: Value, totals: Sequence[Value]) -> list[Value]:
+            offset = e.at(j).mul(j, i64(self.kept))
+            values = []
+            for n, r in enumerate(self.reductions):
+                base = self._at_block(n, r, offset)
+                for k, mask in enumerate(masks):
+                    with e.vectorized(self.variables[k]), e.masked(mask):
+                        values.append(e.load(base, r.dtype, self.kept_at(k)))
+            return self._combine(totals, values)
+
+        return counted_loop(e, i64(0), i64(self.blocks), 1, part, self._identities(masks))

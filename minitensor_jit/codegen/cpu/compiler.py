@@ -1,0 +1,190 @@
+"""From an optimised module to machine code: plan the steps, assign buffers, emit, compile, load."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable
+
+from ...ir.module import Computation, Instruction, Module
+from ...ir.shape import Shape, TupleShape
+from ...runtime.buffer_assignment import BufferAssignment, Location
+from ...runtime.executable import Executable
+from ..check import check_module
+from ..llvm import Module as LlvmModule
+from .loop_kernel import LoopKernels
+from .schedule import Schedule, Value
+from .target import CpuTarget, LoadedCode, host_target
+from .unit import Binding, Options, Task, Unit
+
+__all__ = ["Options", "compile_module"]
+
+Dump = Callable[[str, str], None]
+
+ENTRY = "entry"
+
+
+def compile_module(
+    module: Module,
+    *,
+    name: str,
+    num_threads_hint: int = 2,
+    fast_math: bool = False,
+    dump: Dump | None = None,
+    options: Options | None = None,
+    target: CpuTarget | None = None,
+) -> Executable:
+    """Compiles a module for this machine; raises `CompileError` if it has something without code.
+
+    `dump(file name, text)` gets the LLVM IR before and after the passes.
+    """
+    started = time.perf_counter()
+    check_module(module)
+    target = target or host_target()
+    options = options or Options(fast_math=fast_math, threads=num_threads_hint)
+    program = _Program(module, name, target, options)
+    text = program.emit()
+    emitted = time.perf_counter()
+    optimised: list[str] | None = None if dump is None else []
+    code = target.compile(text, optimised_text=optimised)
+    compiled = time.perf_counter()
+    if dump is not None:
+        dump("ir-no-opt.ll", text)
+        dump("ir-with-opt.ll", "".join(optimised or ()))
+    loaded = LoadedCode(code, ENTRY)
+    return Executable(
+        name=name,
+        parameter_shapes=program.parameter_shapes,
+        result_shapes=program.result_shapes,
+        scratch_bytes=program.assignment.size,
+        aliases=program.aliases,
+        object_code=code,
+        code=loaded,
+        kernels=program.unit.kernels,
+        instructions=dict(Counter(i.opcode for c in module.computations for i in c.instructions)),
+        compile_seconds={
+            "emit": emitted - started,
+            "llvm": compiled - emitted,
+            "load": time.perf_counter() - compiled,
+        },
+    )
+
+
+class _Program:
+    """One module on its way to LLVM text."""
+
+    def __init__(self, module: Module, name: str, target: CpuTarget, options: Options) -> None:
+        self.entry = module.entry
+        self.parameter_shapes = [p.array_shape for p in module.entry.parameters]
+        root = module.entry.root.shape
+        shapes = root.elements if isinstance(root, TupleShape) else (root,)
+        self.result_shapes = [s for s in shapes if isinstance(s, Shape)]
+        self.assignment = BufferAssignment()
+        self.unit = Unit(LlvmModule(name, target.triple, target.layout), target, options, self._temporary)
+        self.schedule = Schedule(self.unit, module)
+        self._locations: dict[Value, Location] = {}
+        self._temporaries: list[Hashable] = []
+        self._scratch_slot = len(self.parameter_shapes) + len(self.result_shapes)
+
+    # ---- buffers
+
+    def _scratch(self, key: Hashable, nbytes: int) -> Location:
+        return Location("scratch", self._scratch_slot, self.assignment.allocate(key, nbytes))
+
+    def _temporary(self, nbytes: int) -> Location:
+        key = object()
+        self._temporaries.append(key)
+        return self._scratch(key, nbytes)
+
+    def _place_results(self) -> list[tuple[int, Value]]:
+        """Gives computed results their buffers; what is left over must be copied there at the end."""
+        computed = {output for step in self.schedule.steps for output in step.outputs}
+        copies: list[tuple[int, Value]] = []
+        first = len(self.parameter_shapes)
+        for parameter in self.entry.parameters:
+            assert parameter.parameter_number is not None
+            self._locations[(parameter, 0)] = Location("parameter", parameter.parameter_number)
+        for n, value in enumerate(self.schedule.results):
+            if value in computed and value not in self._locations:
+                self._locations[value] = Location("result", first + n)
+            else:
+                copies.append((n, value))
+        return copies
+
+    def _binding(self, value: Value, shape: Shape) -> Binding:
+        instruction = value[0]
+        if instruction.opcode != "constant":
+            return self._locations[value]
+        if instruction.shape == shape:
+            return instruction
+        assert instruction.literal is not None
+        return Instruction(instruction.name, "constant", shape, literal=instruction.literal.reshape(shape.dims))
+
+    # ---- emission
+
+    def emit(self) -> str:
+        """The text of the whole module."""
+        copies = self._place_results()
+        steps = self.schedule.steps
+        last_use = {value: k for k, step in enumerate(steps) for value in (*step.outputs, *step.operands)}
+        last_use.update({value: len(steps) for _, value in copies})
+        dying: dict[int, list[Value]] = {}
+        for value, k in last_use.items():
+            dying.setdefault(k, []).append(value)
+        for k, step in enumerate(steps):
+            for (instruction, n), root in zip(step.outputs, step.task.computation.roots, strict=True):
+                if (instruction, n) not in self._locations:
+                    nbytes = root.array_shape.nbytes
+                    self._locations[(instruction, n)] = self._scratch((instruction, n), nbytes)
+            parameters = step.task.computation.parameters
+            step.task.name = _symbol(step.task.name)
+            step.task.operands = [
+                self._binding(v, p.array_shape) for v, p in zip(step.operands, parameters, strict=True)
+            ]
+            step.task.results = [self._locations[o] for o in step.outputs]
+            step.plan.emit()
+            self.assignment.release_all([*dying.get(k, ()), *self._temporaries])
+            self._temporaries.clear()
+        for n, value in copies:
+            self._copy(n, value)
+        self.aliases = self._aliases(copies)
+        return self.unit.finish()
+
+    def _copy(self, n: int, value: Value) -> None:
+        """A result that is a parameter, a constant, or the same as another result."""
+        parameter = Instruction("x", "parameter", self.result_shapes[n], parameter_number=0)
+        task = Task(
+            "copy",
+            Computation("copy", [parameter], parameter),
+            [self._binding(value, self.result_shapes[n])],
+            [Location("result", len(self.parameter_shapes) + n)],
+        )
+        LoopKernels(self.unit, task).emit()
+
+    def _aliases(self, copies: list[tuple[int, Value]]) -> frozenset[tuple[int, int]]:
+        """Which results may be written over which parameters: nothing may read the parameter afterwards."""
+        steps, copied = self.schedule.steps, {value for _, value in copies}
+        maker = {output: (k, m) for k, step in enumerate(steps) for m, output in enumerate(step.outputs)}
+        left_over = {n for n, _ in copies}
+        found: set[tuple[int, int]] = set()
+        for parameter in self.entry.parameters:
+            value: Value = (parameter, 0)
+            number = parameter.parameter_number
+            if value in copied or number is None:
+                continue
+            readers = [k for k, step in enumerate(steps) if value in step.operands]
+            for n, result in enumerate(self.schedule.results):
+                if n in left_over or self.result_shapes[n].nbytes != self.parameter_shapes[number].nbytes:
+                    continue
+                k, m = maker[result]
+                step = steps[k]
+                here = [j for j, operand in enumerate(step.operands) if operand == value]
+                if max(readers, default=-1) <= k and all((m, j) in step.plan.in_place for j in here):
+                    found.add((n, number))
+        return frozenset(found)
+
+
+def _symbol(name: str) -> str:
+    """A name that can stand in quotes in LLVM text."""
+    return re.sub(r"[^A-Za-z0-9_.$-]", "_", name)

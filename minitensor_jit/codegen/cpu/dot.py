@@ -1,0 +1,124 @@
+"""Matrix products: a dot's dimension numbers as the sizes and strides of one batched call of the runtime's GEMM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from ...ir.infer import dot_dims
+from ...ir.module import Computation, Instruction
+from ...ir.shape import Shape
+from ...runtime.buffer_assignment import Location
+from ..errors import CompileError
+from ..index import strides_of
+from ..llvm import I64, PTR, Value
+from .loop_kernel import LoopKernels
+from .loops import i64
+from .unit import GEMM, Binding, Task, Unit
+
+__all__ = ["Dot"]
+
+# The product wraps around for integers, so signedness doesn't matter.
+_ROUTINE = {"f32": "f32", "f64": "f64", "s32": "s32", "u32": "s32", "s64": "s64", "u64": "s64", "u8": "u8", "s8": "u8"}
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """One operand as a batch of matrices: strides, in elements, of the batch, the free and the contracted dimensions."""
+
+    batch: int
+    free: int
+    contracted: int
+
+
+def _merged(dims: Sequence[int], strides: Sequence[int], group: Sequence[int]) -> int | None:
+    """The one stride with which all dimensions of the group are walked in order, or None if there is no such stride."""
+    stride, below = 0, 1
+    for d in reversed(group):
+        if dims[d] == 1:
+            continue
+        if not stride:
+            stride, below = strides[d], strides[d] * dims[d]
+        elif strides[d] == below:
+            below *= dims[d]
+        else:
+            return None
+    return stride
+
+
+def _matrix(shape: Shape, batch: Sequence[int], free: Sequence[int], contracted: Sequence[int]) -> _Matrix | None:
+    strides = strides_of(shape.dims)
+    found = [_merged(shape.dims, strides, group) for group in (batch, free, contracted)]
+    if any(s is None for s in found):
+        return None
+    return _Matrix(*found)  # type: ignore[arg-type]
+
+
+class Dot:
+    """A call of the GEMM."""
+
+    in_place: set[tuple[int, int]] = set()  # noqa: RUF012 - never changed
+
+    def __init__(self, unit: Unit, task: Task, dot: Instruction) -> None:
+        if dot.dtype not in _ROUTINE:
+            raise CompileError("dot", f"no matrix product for {dot.dtype}")
+        self.unit, self.task, self.dot = unit, task, dot
+
+    def emit(self) -> None:
+        """Emits the call."""
+        bindings = [self.task.operands[o.parameter_number or 0] for o in self.dot.operands]
+        _emit(self.unit, self.dot, bindings, self.task.results[0])
+
+
+def _emit(unit: Unit, dot: Instruction, operands: list[Binding], result: Location) -> None:
+    """Emits the call, after copies of operands whose dimensions can't be walked with one stride a group."""
+    lb, lc, rb, rc = dot_dims(dot.attrs)
+    lhs, rhs = (o.array_shape for o in dot.operands)
+    lf = [d for d in range(lhs.rank) if d not in lb and d not in lc]
+    rf = [d for d in range(rhs.rank) if d not in rb and d not in rc]
+    batch = prod(lhs.dims[d] for d in lb)
+    m, k, n = prod(lhs.dims[d] for d in lf), prod(lhs.dims[d] for d in lc), prod(rhs.dims[d] for d in rf)
+    if 0 in (batch, m, n):
+        return
+    left, a = _operand(unit, dot.operands[0], operands[0], lb, lf, lc)
+    right, b = _operand(unit, dot.operands[1], operands[1], rb, rf, rc)
+    entry = unit.builder
+    buffers, runtime = unit.entry.arguments
+    if unit.gemm_arguments is None:
+        unit.gemm_arguments = unit.entry.alloca(I64, 18)
+    block = unit.gemm_arguments
+    fields: list[int | Value] = [
+        m, n, k, batch,
+        unit.pointer(entry, buffers, a), left.free, left.contracted, left.batch,
+        unit.pointer(entry, buffers, b), right.contracted, right.free, right.batch,
+        unit.pointer(entry, buffers, result), n, 1, m * n,
+        0, 0,
+    ]  # fmt: skip
+    for position, field in enumerate(fields):
+        entry.store(field if isinstance(field, Value) else i64(field), entry.gep(block, position, I64), 8)
+    routine = entry.load(entry.gep(runtime, GEMM[_ROUTINE[dot.dtype]], PTR), PTR, 8)
+    entry.raw(f"call void {routine.ref}(ptr {block.ref})")
+
+
+def _operand(
+    unit: Unit, i: Instruction, binding: Binding, batch: Sequence[int], free: Sequence[int], contracted: Sequence[int]
+) -> tuple[_Matrix, Location]:
+    matrix = _matrix(i.array_shape, batch, free, contracted)
+    if matrix is not None:
+        return matrix, unit.location(binding)
+    order = [*batch, *free, *contracted]
+    shape = i.array_shape.with_dims(tuple(i.dims[d] for d in order))
+    copy = unit.temporary(shape.nbytes)
+    parameter = Instruction("x", "parameter", i.shape, parameter_number=0)
+    root = Instruction("copy", "transpose", shape, (parameter,), {"dimensions": tuple(order)})
+    task = Task("dot_operand", Computation("copy", [parameter, root], root), [binding], [copy])
+    LoopKernels(unit, task).emit()
+    matrix = _matrix(
+        shape,
+        range(len(batch)),
+        range(len(batch), len(batch) + len(free)),
+        range(len(batch) + len(free), len(order)),
+    )
+    assert matrix is not None
+    return matrix, copy

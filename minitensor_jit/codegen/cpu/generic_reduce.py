@@ -1,0 +1,142 @@
+"""Reductions by any computation, of one or several operands at once (argmax): one element after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.module import Computation, Instruction
+from ...runtime.buffer_assignment import Location
+from ..elemental import Emitter
+from ..elementwise import ELEMENTWISE
+from ..errors import CompileError
+from ..index import Index, Lin, Space
+from ..indexing import accesses
+from ..llvm import Value
+from ..types import dtype_constant
+from .loop_kernel import delinearize_rows, fewer_lanes
+from .loops import counted_loop, i64, vector_loop, vector_variables
+from .space import refine
+from .unit import Task, Unit, element_cost, reachable
+
+__all__ = ["GenericReduce", "apply_scalar", "check_scalar"]
+
+
+def check_scalar(opcode: str, computation: Computation) -> None:
+    """Raises `CompileError` unless the computation consists of elementwise operations on scalars."""
+    for i in computation.instructions:
+        if i.opcode in ("parameter", "constant", "tuple"):
+            continue
+        if i.opcode not in ELEMENTWISE or i.dims:
+            raise CompileError(opcode, f"its computation {computation.name} has {i.opcode}, which is not scalar")
+
+
+def apply_scalar(e: Emitter, computation: Computation, arguments: Sequence[Value]) -> list[Value]:
+    """Calls a computation on scalars, or on vectors lane by lane."""
+    values: dict[Instruction, Value] = {}
+    lanes = max(v.lanes for v in arguments)
+    for i in computation.instructions:
+        if i.parameter_number is not None:
+            values[i] = e.splat(arguments[i.parameter_number], lanes)
+        elif i.opcode == "constant":
+            assert i.literal is not None
+            values[i] = dtype_constant(i.dtype, i.literal, lanes)
+        elif i.opcode != "tuple":
+            operands = [values[o] for o in i.operands]
+            values[i] = ELEMENTWISE[i.opcode](e.at(*operands), i, operands)
+    return [values[r] for r in computation.roots]
+
+
+class GenericReduce:
+    """The kernel of a fusion whose results all are those of one reduce."""
+
+    in_place: set[tuple[int, int]] = set()  # noqa: RUF012 - never changed
+
+    def __init__(self, unit: Unit, task: Task, reduce: Instruction) -> None:
+        check_scalar("reduce", reduce.attrs["to_apply"])
+        self.unit, self.task, self.reduce = unit, task, reduce
+
+    def emit(self) -> None:
+        """Emits and launches it."""
+        numbers: list[Location | None] = [None] * (len(self.reduce.operands) // 2)
+        for root, n in self.task.roots:
+            numbers[root.attrs["index"] if root.opcode == "get-tuple-element" else 0] = self.task.results[n]
+        _emit(self.unit, self.task, self.reduce, numbers)
+
+
+def _emit(unit: Unit, task: Task, reduce: Instruction, results: list[Location | None]) -> None:
+    n = len(reduce.operands) // 2
+    inputs, initials = reduce.operands[:n], reduce.operands[n:]
+    combiner: Computation = reduce.attrs["to_apply"]
+    dims, dimensions = inputs[0].dims, reduce.attrs["dimensions"]
+    kept_dims = [d for k, d in enumerate(dims) if k not in dimensions]
+    reduced_dims = [d for k, d in enumerate(dims) if k in dimensions]
+    size, length = _product(kept_dims), _product(reduced_dims)
+    if size == 0:
+        return
+
+    def input_index(space: Space, kept: Lin, reduced: Lin) -> Index:
+        outside = iter(space.delinearize(kept, kept_dims))
+        inside = iter(space.delinearize(reduced, reduced_dims))
+        return tuple(next(inside) if k in dimensions else next(outside) for k in range(len(dims)))
+
+    def forms(space: Space, kept: Lin) -> set[Lin]:
+        if not length:
+            return set()
+        index = input_index(space, kept, space.var("r", length))
+        return accesses(space, [(i, index) for i in inputs]).all_forms()
+
+    instructions = reachable(inputs)
+    # Lanes are neighbouring columns; where rows are reduced there are none, and elements are taken one by one.
+    columns = bool(dims) and len(dims) - 1 not in dimensions
+    lanes = unit.lanes(list(instructions)) if columns else 1
+    nest = refine(size, forms, max(1, lanes // 4))
+    lanes = fewer_lanes(lanes, nest.inner)
+    space = Space()
+    e = unit.kernel(task, lanes, space)
+    outer = nest.variables(space, "o")[:-1]
+    variables = vector_variables(space, nest.inner, lanes, 1)
+    reduced = space.var("r", length)
+    targets = [None if r is None else unit.result_pointer(e, r) for r in results]
+
+    def body(v: Lin, _: int) -> None:
+        kept = nest.flat([*outer, v])
+
+        def one(r: Value, totals: Sequence[Value]) -> list[Value]:
+            e.set_variable(reduced, r)
+            index = input_index(space, kept, reduced)
+            values = [e.splat(e.value(i, index), lanes) for i in inputs]
+            return apply_scalar(e, combiner, [*totals, *values])
+
+        start = [e.splat(e.value(i, ()), lanes) for i in initials]
+        totals = counted_loop(e, i64(0), i64(length), 1, one, start)
+        for k, target in enumerate(targets):
+            if target is not None:
+                e.store(target, inputs[k].dtype, kept, totals[k])
+
+    def row(p: Value, _: Sequence[Value]) -> list[Value]:
+        delinearize_rows(e, p, outer, nest.extents[:-1])
+        vector_loop(e, variables, i64(0), i64(nest.inner), body)
+        return []
+
+    begin, end = e.function.arguments[1:]
+    if not outer:
+        # One loop: divide it itself.
+        step = i64(lanes)
+        vector_loop(e, variables, e.inner.mul(begin, step), _least(e, e.inner.mul(end, step), nest.inner), body)
+        units = -(-nest.inner // lanes)
+    else:
+        counted_loop(e, begin, end, 1, row)
+        units = size // nest.inner
+    e.inner.ret()
+    unit.launch(e.function, units, size * length * (element_cost(instructions, size * length) + 4))
+
+
+def _least(e: Emitter, value: Value, limit: int) -> Value:
+    return e.at(value).intrinsic("llvm.smin", value, i64(limit))
+
+
+def _product(dims: Sequence[int]) -> int:
+    total = 1
+    for d in dims:
+        total *= d
+    return total

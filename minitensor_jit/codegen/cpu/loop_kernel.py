@@ -1,0 +1,162 @@
+"""Kernels of loop fusions: every root has the same number of elements, and each element is computed on its own."""
+
+from __future__ import annotations
+
+from ..elemental import Emitter
+from ..index import Lin, Space
+from ..indexing import accesses
+from ..llvm import I64, VOID, Builder, Function, Value
+from .loops import counted_loop, i64, vector_loop, vector_variables
+from .space import refine
+from .unit import Root, Task, Unit, element_cost, reachable
+
+__all__ = ["LoopKernels", "copies_for", "delinearize_rows", "fewer_lanes"]
+
+# Elements of a chunk of a long loop: the granularity of parallel work.
+CHUNK = 8192
+
+
+class LoopKernels:
+    """One kernel for each size that occurs among the roots of a task."""
+
+    def __init__(self, unit: Unit, task: Task) -> None:
+        self.unit = unit
+        self.task = task
+        self.in_place: set[tuple[int, int]] = set()
+        by_size: dict[int, list[Root]] = {}
+        for root in task.roots:
+            by_size.setdefault(root[0].array_shape.size, []).append(root)
+        self.kernels = [_Loop(unit, task, size, roots) for size, roots in by_size.items() if size]
+        if len(self.kernels) == 1:
+            self.in_place = self.kernels[0].in_place
+
+    def emit(self) -> None:
+        """Emits and launches them."""
+        for kernel in self.kernels:
+            kernel.emit()
+
+
+def copies_for(cost: int) -> int:
+    """How often to unroll a body of this cost: enough to keep loads in flight, not so much that compile time hurts."""
+    return 4 if cost <= 8 else 2 if cost <= 24 else 1
+
+
+def fewer_lanes(lanes: int, inner: int) -> int:
+    """No more lanes than the innermost loop can fill."""
+    while lanes > 1 and lanes >= 2 * inner:
+        lanes //= 2
+    return lanes
+
+
+def delinearize_rows(e: Emitter, row: Value, variables: list[Lin], extents: tuple[int, ...]) -> None:
+    """Sets the variables of the outer loops for row number `row`."""
+    rest, b = row, e.at(row)
+    for k in range(len(variables) - 1, -1, -1):
+        if extents[k] == 1:
+            continue
+        if all(n == 1 for n in extents[:k]):
+            e.set_variable(variables[k], rest)
+            return
+        e.set_variable(variables[k], b.urem(rest, i64(extents[k])))
+        rest = b.udiv(rest, i64(extents[k]))
+
+
+class _Loop:
+    def __init__(self, unit: Unit, task: Task, size: int, roots: list[Root]) -> None:
+        self.unit, self.task, self.size, self.roots = unit, task, size, roots
+        instructions = reachable([r for r, _ in roots])
+        lanes = unit.lanes(list(instructions))
+        self.nest = refine(size, self._forms, max(1, lanes // 4))
+        self.cost = element_cost(instructions, size)
+        inner = self.nest.inner
+        self.lanes = fewer_lanes(lanes, inner)
+        rows = size // inner
+        # A long inner loop is divided into chunks; there is one unit of parallel work for each chunk of each row.
+        self.chunk = CHUNK if inner >= 4 * CHUNK or (rows == 1 and inner > 2 * CHUNK) else inner
+        self.units = rows * -(-inner // self.chunk)
+
+    def _forms(self, space: Space, flat: Lin) -> set[Lin]:
+        found = accesses(space, [(r, space.delinearize(flat, r.dims)) for r, _ in self.roots])
+        # The operands that are read at the place that is written, and nowhere else.
+        self.in_place = {
+            (n, p.parameter_number)
+            for p, lins in found.leaves.items()
+            for r, n in self.roots
+            if p.parameter_number is not None and lins == {flat} and p.dtype == r.dtype
+        }
+        return found.all_forms()
+
+    def emit(self) -> None:
+        unit, work = self.unit, self.size * self.cost
+        plain = self._function(streaming=False)
+        if not self._streams():
+            unit.launch(plain, self.units, work)
+            return
+        stream = self._function(streaming=True)
+        b = unit.builder
+        address: Value | None = None
+        for _, n in self.roots:
+            pointer = unit.pointer(b, unit.entry.arguments[0], self.task.results[n])
+            bits = b.emit(I64, "i64", f"ptrtoint ptr {pointer.ref} to i64")
+            address = bits if address is None else b.or_(address, bits)
+        assert address is not None
+        then, otherwise, after = unit.condition_blocks()
+        b.cbranch(b.icmp_unsigned("==", b.and_(address, i64(63)), i64(0)), then, otherwise)
+        for block, function in ((then, stream), (otherwise, plain)):
+            b.position_at_end(block)
+            unit.launch(function, self.units, work)
+            b.branch(after)
+        b.position_at_end(after)
+
+    def _streams(self) -> bool:
+        """Whether the results are too large for the caches, and full vectors are aligned if the buffers are."""
+        shapes = [r.array_shape for r, _ in self.roots]
+        if sum(s.nbytes for s in shapes) < self.unit.options.streaming_store_bytes:
+            return False
+        rows_aligned = len(self.nest.extents) == 1 or all(self.nest.inner * s.itemsize % 64 == 0 for s in shapes)
+        return rows_aligned and all(self.lanes * s.itemsize >= 16 for s in shapes)
+
+    def _function(self, *, streaming: bool) -> Function:
+        nest, inner, chunk = self.nest, self.nest.inner, self.chunk
+        space = Space()
+        e = self.unit.kernel(self.task, self.lanes, space, suffix=".stream" if streaming else "")
+        outer = nest.variables(space, "o")[:-1]
+        copies = min(copies_for(self.cost * max(1, len(self.roots) - 1)), max(1, inner // self.lanes))
+        variables = vector_variables(space, inner, self.lanes, 1 << (copies.bit_length() - 1))
+        targets = [self.unit.result_pointer(e, self.task.results[n]) for _, n in self.roots]
+
+        def body(v: Lin, copy: int) -> None:
+            flat = nest.flat([*outer, v])
+            # Read everything before anything is written: a result may lie where an operand was.
+            values = [e.value(r, space.delinearize(flat, r.dims)) for r, _ in self.roots]
+            for (r, _), target, value in zip(self.roots, targets, values, strict=True):
+                e.store(target, r.dtype, flat, value, streaming=streaming)
+
+        begin, end = e.function.arguments[1:]
+
+        def elements(b: Builder, first: Value, last: Value) -> tuple[Value, Value]:
+            """The elements of the chunks `first <= c < last`."""
+            return b.mul(first, i64(chunk)), b.intrinsic("llvm.smin", b.mul(last, i64(chunk)), i64(inner))
+
+        def row(p: Value, _: list[Value]) -> list[Value]:
+            if chunk == inner:
+                delinearize_rows(e, p, outer, nest.extents[:-1])
+                vector_loop(e, variables, i64(0), i64(inner), body)
+                return []
+            b, chunks = e.at(p), i64(-(-inner // chunk))
+            delinearize_rows(e, b.udiv(p, chunks), outer, nest.extents[:-1])
+            part = b.urem(p, chunks)
+            vector_loop(e, variables, *elements(b, part, b.add(part, i64(1))), body)
+            return []
+
+        if self.units == 1:
+            vector_loop(e, variables, i64(0), i64(inner), body)
+        elif not outer:
+            vector_loop(e, variables, *elements(e.inner, begin, end), body)
+        else:
+            counted_loop(e, begin, end, 1, row)
+        if streaming:
+            # Streaming stores are weakly ordered: make them visible before anybody is told that this part is done.
+            e.inner.call(self.unit.module.declare("llvm.x86.sse.sfence", VOID, []), [])
+        e.inner.ret()
+        return e.function

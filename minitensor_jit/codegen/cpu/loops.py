@@ -1,0 +1,164 @@
+"""Loop skeletons of CPU kernels: counted loops, and loops over vectors with a masked rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..elemental import Emitter
+from ..index import Lin, Space
+from ..llvm import I1, I64, Builder, Value, constant, vector
+
+__all__ = ["counted_loop", "i64", "lane_mask", "tail_mask", "vector_loop", "vector_variables"]
+
+# Body of a counted loop: (variable, carried values) -> carried values.
+Body = Callable[[Value, list[Value]], Sequence[Value]]
+# Body of a vector loop: (variable of the vector's first element, number of the copy).
+VectorBody = Callable[[Lin, int], None]
+
+
+def i64(value: int) -> Value:
+    """A constant i64."""
+    return constant(I64, value)
+
+
+def _is_constant(value: Value) -> bool:
+    return value.ref[0] != "%"
+
+
+def counted_loop(
+    e: Emitter, begin: Value, end: Value, step: int, body: Body, carried: Sequence[Value] = ()
+) -> list[Value]:
+    """`for (i = begin; i < end; i += step)`, with values carried from one round to the next.
+
+    Constant bounds that give no or one round need no loop at all.
+    """
+    guarded = True
+    if _is_constant(begin) and _is_constant(end):
+        first, last = int(begin.ref), int(end.ref)
+        if first >= last:
+            return list(carried)
+        if first + step >= last:
+            return list(body(begin, list(carried)))
+        guarded = False
+    function, outer = e.function, e.inner
+    block, after = function.block("loop"), function.block("after")
+    level = len(e.builders)
+    e.push(Builder(function, block, level))
+    variable = Value(I64, "i64", function.fresh(), level)
+    phis = [Value(v.type, v.text, function.fresh(), level) for v in carried]
+    results = list(body(variable, phis))
+    b = e.inner
+    following = b.add(variable, i64(step))
+    b.cbranch(b.icmp_signed("<", following, end), block, after)
+    latch = b.block
+    e.pop()
+    before = outer.block
+    if guarded:
+        outer.cbranch(outer.icmp_signed("<", begin, end), block, after)
+    else:
+        outer.branch(block)
+    heads = [(variable, begin, following), *zip(phis, carried, results, strict=True)]
+    block.lines[:0] = [
+        f"  {p.ref} = phi {p.text} [ {a.ref}, %{before.label} ], [ {z.ref}, %{latch.label} ]" for p, a, z in heads
+    ]
+    outer.position_at_end(after)
+    finals = []
+    for first_value, last_value in zip(carried, results, strict=True):
+        ref = last_value.ref
+        if guarded:
+            ref = function.fresh()
+            after.lines.append(
+                f"  {ref} = phi {last_value.text} [ {first_value.ref}, %{before.label} ], "
+                f"[ {last_value.ref}, %{latch.label} ]"
+            )
+        finals.append(Value(last_value.type, last_value.text, ref, outer.level))
+    return finals
+
+
+def lane_mask(lanes: int, count: int) -> Value:
+    """The first `count` lanes, known now."""
+    return constant(vector(I1, lanes), [k < count for k in range(lanes)])
+
+
+def tail_mask(b: Builder, lanes: int, count: Value) -> Value:
+    """The first `count` lanes, known at run time; none if `count` is negative, all if it is large."""
+    type_ = vector(I64, lanes)
+    numbers = constant(type_, list(range(lanes)))
+    return b.icmp_signed("<", numbers, b.splat(count, lanes))
+
+
+def vector_variables(space: Space, extent: int, lanes: int, copies: int) -> list[Lin]:
+    """A loop variable for each unrolled copy of a body."""
+    # A variable of extent 1 is the constant 0; an unrolled copy must stay a variable to have lanes at all.
+    return [space.var(f"v{k}", max(extent, 2) if lanes > 1 else extent) for k in range(copies)]
+
+
+def _run(e: Emitter, variables: Sequence[Lin], at: Value, body: VectorBody, masks: Sequence[Value | None]) -> None:
+    """The body for consecutive vectors that begin at `at`, one copy for each mask."""
+    lanes = e.vector_lanes
+    for k, mask in enumerate(masks):
+        variable = variables[k]
+        shifted = i64(int(at.ref) + k * lanes) if _is_constant(at) else at
+        if k and not _is_constant(at):
+            shifted = e.at(at).add(at, i64(k * lanes))
+        e.set_variable(variable, shifted)
+        with e.vectorized(variable), e.masked(mask):
+            body(variable, k)
+
+
+def static_masks(lanes: int, count: int) -> list[Value | None]:
+    """The masks of the vectors that hold `count` elements."""
+    masks: list[Value | None] = [None] * (count // lanes)
+    if count % lanes:
+        masks.append(lane_mask(lanes, count % lanes) if lanes > 1 else None)
+    return masks
+
+
+def vector_loop(
+    e: Emitter,
+    variables: Sequence[Lin],
+    begin: Value,
+    end: Value,
+    body: VectorBody,
+) -> None:
+    """The body for all vectors in `begin <= v < end`: unrolled, then vector by vector, the last one masked.
+
+    `variables` has one variable for each copy of the unrolled body. With constant bounds and few vectors there is no loop: the
+    copies stand one after the other, and what depends on nothing else moves out of the loops around.
+    """
+    lanes, copies = e.vector_lanes, len(variables)
+    step = lanes * copies
+    if _is_constant(begin) and _is_constant(end):
+        first, last = int(begin.ref), int(end.ref)
+        main = first + (last - first) // step * step
+        rest = static_masks(lanes, last - main)
+        if main == first:
+            _run(e, variables, begin, body, rest)
+            return
+        main_end = i64(main)
+    else:
+        b = e.at(begin, end)
+        count = b.sub(end, begin)
+        main_end = b.add(begin, b.and_(count, i64(-step)))  # lanes and copies are powers of two
+        rest = None
+
+    def round_(v: Value, _: list[Value]) -> list[Value]:
+        _run(e, variables, v, body, [None] * copies)
+        return []
+
+    counted_loop(e, begin, main_end, step, round_)
+    if rest is not None and len(rest) <= 1:
+        _run(e, variables, main_end, body, rest)
+        return
+
+    def masked_round(v: Value, _: list[Value]) -> list[Value]:
+        mask = None
+        if lanes > 1:
+            b = e.inner
+            mask = tail_mask(b, lanes, b.sub(end, v))
+        _run(e, variables, v, body, [mask])
+        return []
+
+    counted_loop(e, main_end, end, lanes, masked_round)
+
+

@@ -1,0 +1,111 @@
+"""What the row and the column kernels share: which reductions a computation has, and their shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ...ir.module import Instruction
+from ...ir.reduction import COLUMN_BLOCK, COLUMN_BLOCKS, LANES, ROW_BLOCK, ROW_BLOCKS, collapse, identity, reduction_kind
+from ..elementwise import combine
+from ..index import Index, Lin, Space
+from ..llvm import Builder, Value
+from ..types import dtype_constant
+
+__all__ = ["LANES", "Reduction", "column_blocks", "fold_lanes", "reductions", "row_blocks"]
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """One reduce as a single step `[outer, length, inner]`."""
+
+    instruction: Instruction
+    kind: str
+    outer: int
+    length: int
+    inner: int
+
+    @property
+    def input(self) -> Instruction:
+        """What is reduced."""
+        return self.instruction.operands[0]
+
+    @property
+    def dtype(self) -> str:
+        """The element type."""
+        return self.instruction.dtype
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The step."""
+        return self.outer, self.length, self.inner
+
+    def identity(self, lanes: int = 1) -> Value:
+        """The value that changes nothing."""
+        return dtype_constant(self.dtype, identity(self.kind, self.instruction.array_shape.numpy_dtype), lanes)
+
+    def combine(self, b: Builder, x: Value, y: Value) -> Value:
+        """Combines two values, or two vectors lane by lane."""
+        return combine(b, self.kind, self.dtype, x, y)
+
+    def input_index(self, space: Space, kept: Lin, reduced: Lin) -> Index:
+        """The index of the input for flat positions among the kept and among the reduced dimensions."""
+        dims, dimensions = self.input.dims, self.instruction.attrs["dimensions"]
+        outside = iter(space.delinearize(kept, [n for d, n in enumerate(dims) if d not in dimensions]))
+        inside = iter(space.delinearize(reduced, [n for d, n in enumerate(dims) if d in dimensions]))
+        return tuple(next(inside) if d in dimensions else next(outside) for d in range(len(dims)))
+
+
+def single_step(i: Instruction) -> Reduction | None:
+    """The reduction that an instruction is, if it is one step of a known kind."""
+    if len(i.operands) != 2:
+        return None
+    kind = reduction_kind(i.attrs["to_apply"])
+    if kind is None:
+        return None
+    shape = i.operands[0].array_shape
+    steps = collapse(shape.dims, i.attrs["dimensions"])
+    if shape.size == 0 or len(steps) > 1:
+        return None
+    outer, length, inner = steps[0] if steps else (shape.size, 1, 1)
+    return Reduction(i, kind, outer, length, inner)
+
+
+def reductions(instructions: Iterable[Instruction]) -> list[Reduction | None]:
+    """All reduces among the instructions; None for one that is not a single step."""
+    return [single_step(i) for i in instructions if i.opcode == "reduce"]
+
+
+def row_blocks(length: int) -> tuple[int, int]:
+    """The size and the number of the blocks of a row step."""
+    size = ROW_BLOCK * -(-length // (ROW_BLOCK * ROW_BLOCKS))
+    return size, -(-length // size)
+
+
+def column_blocks(length: int) -> tuple[int, int]:
+    """The size and the number of the blocks of a column step."""
+    size = COLUMN_BLOCK * -(-length // (COLUMN_BLOCK * COLUMN_BLOCKS))
+    return size, -(-length // size)
+
+
+def fold_lanes(b: Builder, reduction: Reduction, vectors: Sequence[Value]) -> Value:
+    """Combines all lanes by halving. `vectors` are the first so many of a power of two; the others would be identities."""
+    parts = list(vectors)
+    width = 1
+    while width < len(parts):
+        width *= 2
+    while width > 1:
+        width //= 2
+        for k in range(width):
+            if k + width < len(parts):
+                parts[k] = reduction.combine(b, parts[k], parts[k + width])
+        del parts[width:]
+    value = parts[0]
+    while value.lanes > 1:
+        half = value.lanes // 2
+        low = b.shuffle(value, value, range(half)) if half > 1 else b.extract_element(value, 0)
+        high = b.shuffle(value, value, range(half, 2 * half)) if half > 1 else b.extract_element(value, 1)
+        value = reduction.combine(b, low, high)
+    return value
+
+

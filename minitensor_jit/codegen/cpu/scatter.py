@@ -1,0 +1,161 @@
+"""Scatter: a copy of the operand, then one window of updates after the other, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from ...ir.module import Computation, Instruction
+from ...ir.reduction import reduction_kind
+from ...ir.shape import DTYPES
+from ...runtime.buffer_assignment import Location
+from ..elementwise import combine
+from ..index import ZERO, Index, Lin, Space, strides_of
+from ..llvm import I1, I64, Builder, Value
+from ..types import MEMORY
+from .generic_reduce import apply_scalar, check_scalar
+from .loop_kernel import LoopKernels, delinearize_rows, fewer_lanes
+from .loops import counted_loop, i64, vector_loop, vector_variables
+from .space import refine
+from .unit import Task, Unit
+
+__all__ = ["Scatter"]
+
+
+class Scatter:
+    """The kernels of one scatter."""
+
+    def __init__(self, unit: Unit, task: Task, scatter: Instruction) -> None:
+        check_scalar("scatter", scatter.attrs["to_apply"])
+        self.unit, self.task, self.scatter = unit, task, scatter
+        source, *others = (o.parameter_number for o in scatter.operands)
+        self.in_place: set[tuple[int, int]] = set()
+        if source is not None and source not in others:
+            self.in_place = {(0, source)}
+
+    def emit(self) -> None:
+        """Emits and launches the copy and the updates."""
+        _emit(self.unit, self.task, self.scatter, self.task.results[0])
+
+
+def _emit(unit: Unit, task: Task, scatter: Instruction, result: Location) -> None:
+    source, indices, updates = scatter.operands
+    attrs = scatter.attrs
+    combiner: Computation = attrs["to_apply"]
+    emit_copy(unit, task, source, result)
+    window_dims, inserted = attrs["update_window_dims"], attrs["inserted_window_dims"]
+    windows = [updates.dims[d] for d in window_dims]
+    batches = [n for d, n in enumerate(updates.dims) if d not in window_dims]
+    if 0 in updates.dims or 0 in source.dims:
+        return
+    strides = strides_of(source.dims)
+    window_strides = [s for d, s in enumerate(strides) if d not in inserted]
+
+    def update_index(space: Space, batch: Lin, window: Lin) -> Index:
+        outside, inside = iter(space.delinearize(batch, batches)), iter(space.delinearize(window, windows))
+        return tuple(next(inside) if d in window_dims else next(outside) for d in range(len(updates.dims)))
+
+    def within(space: Space, window: Lin) -> Lin:
+        total = ZERO
+        for x, stride in zip(space.delinearize(window, windows), window_strides, strict=True):
+            total = total + x * stride
+        return total
+
+    def forms(space: Space, window: Lin) -> list[Lin]:
+        index = update_index(space, space.var("batch", prod(batches)), window)
+        return [Space.linearize(index, updates.dims), within(space, window)]
+
+    lanes = unit.lanes([updates])
+    nest = refine(prod(windows), forms, max(1, lanes // 4))
+    lanes = fewer_lanes(lanes, nest.inner)
+    space = Space()
+    e = unit.kernel(task, lanes, space)
+    batch = space.var("batch", prod(batches))
+    outer = nest.variables(space, "w")[:-1]
+    variables = vector_variables(space, nest.inner, lanes, 2)
+    target = unit.result_pointer(e, result)
+    dtype = scatter.dtype
+    kind = reduction_kind(combiner)
+    vector_dim = attrs["index_vector_dim"]
+
+    def starts() -> tuple[Value, Value | None]:
+        """The window's first element, and whether all of the window is inside."""
+        at = list(space.delinearize(batch, batches))
+        offset: Value = i64(0)
+        inside: Value | None = None
+        sizes = iter(windows)
+        size_of = [1 if d in inserted else next(sizes) for d in range(len(source.dims))]
+        for k, d in enumerate(attrs["scatter_dims_to_operand_dims"]):
+            index = list(at)
+            if vector_dim < len(indices.dims):
+                index.insert(vector_dim, Lin(k))
+            raw = e.value(indices, tuple(index))
+            b = e.at(raw)
+            start = b.sext(raw, I64) if DTYPES[indices.dtype].kind == "i" else b.zext(raw, I64)
+            fits = b.icmp_unsigned("<=", start, i64(source.dims[d] - size_of[d]))
+            inside = fits if inside is None else e.at(inside, fits).and_(inside, fits)
+            term = b.mul(start, i64(strides[d]))
+            offset = e.at(offset, term).add(offset, term)
+        return offset, inside
+
+    def body(base: Value, v: Lin) -> None:
+        window = nest.flat([*outer, v])
+        update = e.value(updates, update_index(space, batch, window))
+        place = within(space, window)
+        old = e.load(base, dtype, place)
+        update, old = e.splat(update, max(update.lanes, old.lanes)), e.splat(old, max(update.lanes, old.lanes))
+        b = e.inner
+        new = combine(b, kind, dtype, old, update) if kind else apply_scalar(e, combiner, [old, update])[0]
+        e.store(base, dtype, place, new)
+
+    def one_batch(p: Value, _: Sequence[Value]) -> list[Value]:
+        e.set_variable(batch, p)
+        offset, inside = starts()
+        function, b = e.function, e.inner
+        then, after = function.block("inside"), function.block("next")
+        base = b.gep(target, offset, MEMORY[dtype])
+        # Its own level: what is computed for this window is not known after it.
+        e.push(Builder(function, then, len(e.builders)))
+
+        def row(q: Value, _: Sequence[Value]) -> list[Value]:
+            delinearize_rows(e, q, outer, nest.extents[:-1])
+            vector_loop(e, variables, i64(0), i64(nest.inner), lambda v, _: body(base, v))
+            return []
+
+        counted_loop(e, i64(0), i64(nest.size // nest.inner), 1, row)
+        e.inner.branch(after)
+        e.pop()
+        if inside is not None:
+            b.cbranch(inside, then, after)
+        else:
+            b.branch(then)
+        b.position_at_end(after)
+        return []
+
+    counted_loop(e, i64(0), i64(prod(batches)), 1, one_batch)
+    e.inner.ret()
+    unit.launch(e.function, 1, 0)
+
+
+def emit_copy(unit: Unit, task: Task, source: Instruction, result: Location) -> None:
+    """Copies an operand of the task into the result, unless they are the same memory."""
+    number = source.parameter_number
+    assert number is not None
+    binding = task.operands[number]
+    parameter = Instruction("x", "parameter", source.shape, parameter_number=0)
+    copy = Task(task.name + ".copy", Computation("copy", [parameter], parameter), [binding], [result])
+    if isinstance(binding, Instruction) or binding.kind == "constant" or source.array_shape.size == 0:
+        LoopKernels(unit, copy).emit()
+        return
+    b, buffers = unit.builder, unit.entry.arguments[0]
+    from_, to = unit.pointer(b, buffers, binding), unit.pointer(b, buffers, result)
+    then, otherwise, after = unit.condition_blocks()
+    b.cbranch(b.emit(I1, "i1", f"icmp eq ptr {from_.ref}, {to.ref}"), then, otherwise)
+    b.position_at_end(then)
+    b.branch(after)
+    b.position_at_end(otherwise)
+    LoopKernels(unit, copy).emit()
+    b.branch(after)
+    b.position_at_end(after)
+
+

@@ -1,0 +1,103 @@
+"""The host CPU as a target: its vector width, and the way from LLVM text to code in memory."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+
+__all__ = ["CpuTarget", "LoadedCode", "host_target"]
+
+_lock = threading.Lock()
+_names = itertools.count()
+
+
+@dataclass(frozen=True)
+class CpuTarget:
+    """What code is generated for. Two targets with equal `key` give and run the same object code."""
+
+    triple: str
+    layout: str
+    cpu: str
+    features: str
+    vector_bytes: int
+    attributes: tuple[str, ...]
+    machine: Any
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What a cache of object code must compare."""
+        return self.triple, self.cpu, self.features
+
+    def compile(self, text: str, *, optimised_text: list[str] | None = None) -> bytes:
+        """The object code of a module. The text of the module as the passes left it is appended to `optimised_text`."""
+        with _lock:
+            module = llvm.parse_assembly(text)
+            if optimised_text is not None:
+                optimised_text.append(str(module))
+            return bytes(self.machine.emit_object(module))
+
+
+class LoadedCode:
+    """Object code in memory; `close` (or the end of the object's life) unloads it."""
+
+    def __init__(self, code: bytes, symbol: str) -> None:
+        # The library's name can't be used twice in a process.
+        builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(symbol)
+        with _lock:
+            self._tracker = builder.link(_jit(), f"minitensor.{next(_names)}")
+        self.address: int = self._tracker[symbol]
+
+    def close(self) -> None:
+        """Unloads the code; its address is invalid from here on."""
+        self._tracker = None
+        self.address = 0
+
+
+@cache
+def _initialize() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+
+@cache
+def _jit() -> Any:
+    _initialize()
+    return llvm.create_lljit_compiler()
+
+
+def host_target() -> CpuTarget:
+    """The machine that this runs on, or the smaller instruction set that `MT_ISA` names."""
+    return _target(os.environ.get("MT_ISA", ""))
+
+
+# Instruction sets by the name that MT_ISA has for them: LLVM's name of the processor, bytes in a vector.
+_ISAS = {"baseline": ("x86-64", 16), "avx2": ("x86-64-v3", 32)}
+
+
+@cache
+def _target(isa: str) -> CpuTarget:
+    _initialize()
+    triple = llvm.get_default_triple()
+    if isa in _ISAS and triple.startswith("x86_64"):
+        cpu, vector_bytes = _ISAS[isa]
+        features = ""
+    else:
+        cpu = llvm.get_host_cpu_name()
+        known = llvm.get_host_cpu_features()
+        features = known.flatten()
+        wide = known.get("avx512f") and known.get("avx512vl") and known.get("avx512dq") and known.get("avx512bw")
+        vector_bytes = 64 if wide else 32 if known.get("avx2") else 16
+    machine = llvm.Target.from_triple(triple).create_target_machine(
+        cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small", jit=False
+    )
+    # The frame is not needed for unwinding; the width keeps LLVM from splitting 64-byte vectors on Intel's server parts.
+    attributes = ['nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512"' if vector_bytes == 64 else "nounwind"]
+    return CpuTarget(
+        triple, str(machine.target_data), cpu, features, vector_bytes, tuple(attributes), machine
+    )

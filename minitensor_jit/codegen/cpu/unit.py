@@ -1,0 +1,197 @@
+"""One compilation unit: the LLVM module of an executable, its kernels, and how the entry launches them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from ...ir.module import Computation, Instruction
+from ...ir.opcode import is_elementwise
+from ...runtime.buffer_assignment import Location
+from ..elemental import Emitter
+from ..elementwise import COST
+from ..index import Space
+from ..llvm import I8, I32, I64, PTR, VOID, Block, Builder, Function, Module, Value, constant
+from .target import CpuTarget
+
+__all__ = ["Binding", "Options", "Plan", "Root", "Task", "Unit", "element_cost", "reachable"]
+
+# What a kernel's parameter is bound to: memory, or a constant instruction that is folded into the kernel.
+Binding: TypeAlias = Location | Instruction
+
+# A result of a computation: its instruction and its number.
+Root: TypeAlias = tuple[Instruction, int]
+
+# Field offsets of MtRuntime, in pointers (`csrc/runtime/abi.h`).
+PARALLEL_FOR = 1
+GEMM = {"f32": 2, "f64": 3, "s32": 4, "s64": 5, "u8": 6}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller chooses."""
+
+    fast_math: bool = False
+    threads: int = 2
+    # Work below this runs on the calling thread; the unit is about one simple operation on one element.
+    parallel_threshold: int = 65536
+    # Results larger than this bypass the caches.
+    streaming_store_bytes: int = 32 << 20
+
+
+@dataclass
+class Task:
+    """One kernel to make: a computation and, once buffers are assigned, where its parameters and results are."""
+
+    name: str
+    computation: Computation
+    operands: list[Binding] = field(default_factory=list)
+    results: list[Location] = field(default_factory=list)
+
+    @property
+    def roots(self) -> list[Root]:
+        """Each result's instruction and number."""
+        return [(r, n) for n, r in enumerate(self.computation.roots)]
+
+
+class Plan(Protocol):
+    """A kernel whose form has been found to fit, ready to be emitted."""
+
+    @property
+    def in_place(self) -> set[tuple[int, int]]:
+        """(result, operand): the result may lie over the operand, each element being read before it is written."""
+
+    def emit(self) -> None:
+        """Emits the functions, and their launch into the entry."""
+
+
+@dataclass
+class Unit:
+    """The module being written. `entry` is the function that runs all kernels in order."""
+
+    module: Module
+    target: CpuTarget
+    options: Options
+    allocate: Callable[[int], Location]
+    kernels: int = 0
+    gemm_arguments: Value | None = None
+    _pointers: dict[tuple[str, Location], Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.module.attributes.extend(self.target.attributes)
+        self.module.metadata["!0"] = "!{i32 1}"
+        self.entry = Function(self.module, "entry", I32, [(PTR, "buffers"), (PTR, "runtime")], linkage="")
+        self.builder = Builder(self.entry, self.entry.block("entry"))
+
+    def finish(self) -> str:
+        """Ends the entry and gives the module's text."""
+        self.builder.ret(constant(I32, 0))
+        return str(self.module)
+
+    # ---- memory
+
+    def temporary(self, nbytes: int) -> Location:
+        """Scratch memory that is free again after the current task."""
+        return self.allocate(nbytes)
+
+    def location(self, binding: Binding) -> Location:
+        """Where a parameter is in memory; a constant is put there."""
+        if isinstance(binding, Location):
+            return binding
+        assert binding.literal is not None
+        return Location("constant", data=binding.literal.tobytes())
+
+    def pointer(self, b: Builder, buffers: Value, location: Location) -> Value:
+        """The address of a buffer, from the array of buffers."""
+        if location.kind == "constant":
+            return self.module.data(location.data)
+        key = (b.function.name, location)
+        known = self._pointers.get(key)
+        if known is None:
+            # Ahead of everything, so that the address is known in every branch.
+            b = Builder(b.function, b.function.head)
+            slot = b.gep(buffers, location.slot, PTR)
+            known = b.gep(b.load(slot, PTR, 8), location.offset, I8)
+            self._pointers[key] = known
+        return known
+
+    # ---- kernels
+
+    def lanes(self, instructions: Sequence[Instruction]) -> int:
+        """The number of lanes that suits the element types that these instructions work on."""
+        sizes = [i.array_shape.itemsize for i in instructions if not i.is_tuple]
+        wide = [s for s in sizes if s >= 4]
+        return self.target.vector_bytes // (min(wide) if wide else max(sizes, default=4))
+
+    def kernel(self, task: Task, lanes: int, space: Space, *, suffix: str = "") -> Emitter:
+        """A new kernel function `(buffers, begin, end)`, with the task's parameters bound."""
+        self.kernels += 1
+        name = f"{task.name}.{self.kernels}{suffix}"
+        function = Function(self.module, f'"{name}"', VOID, [(PTR, "ctx"), (I64, "begin"), (I64, "end")])
+        e = Emitter(function, space, lanes)
+        self.bind(e, task, function.arguments[0])
+        return e
+
+    def bind(self, e: Emitter, task: Task, buffers: Value) -> None:
+        """Tells the emitter where the task's parameters are."""
+        used = reachable(task.computation.roots)
+        for parameter, binding in zip(task.computation.parameters, task.operands, strict=True):
+            if parameter not in used:
+                continue
+            if isinstance(binding, Instruction):
+                e.constants[parameter] = binding
+            else:
+                e.pointers[parameter] = self.pointer(e.builders[0], buffers, binding)
+
+    def result_pointer(self, e: Emitter, location: Location) -> Value:
+        """The address that a kernel writes a result to."""
+        return self.pointer(e.builders[0], e.function.arguments[0], location)
+
+    def launch(self, kernel: Function, count: int, work: int) -> None:
+        """Runs a kernel over `count` units whose work is `work` altogether: in parallel if that pays."""
+        b = self.builder
+        buffers, runtime = self.entry.arguments
+        if count <= 1 or work < self.options.parallel_threshold:
+            b.raw(f"call void {kernel.reference.ref}(ptr {buffers.ref}, i64 0, i64 {count})")
+            return
+        grain = max(1, count * (self.options.parallel_threshold // 2) // work)
+        function = b.load(b.gep(runtime, PARALLEL_FOR, PTR), PTR, 8)
+        b.raw(
+            f"call void {function.ref}(i64 {count}, i64 {grain}, ptr {kernel.reference.ref}, ptr {buffers.ref})"
+        )
+
+    def condition_blocks(self) -> tuple[Block, Block, Block]:
+        """Blocks of the entry for a choice: then, otherwise, after."""
+        return self.entry.block("then"), self.entry.block("else"), self.entry.block("after")
+
+
+def reachable(roots: Sequence[Instruction]) -> dict[Instruction, None]:
+    """Everything the roots need, in no particular order."""
+    seen: dict[Instruction, None] = dict.fromkeys(roots)
+    stack = list(roots)
+    while stack:
+        for o in stack.pop().operands:
+            if o not in seen:
+                seen[o] = None
+                stack.append(o)
+    return seen
+
+
+def element_cost(instructions: Mapping[Instruction, None], size: int) -> int:
+    """The rough cost of one of `size` elements, in simple operations: what has fewer elements counts in proportion."""
+    total = 0.0
+    for i in instructions:
+        if i.is_tuple:
+            continue
+        if is_elementwise(i.opcode):
+            cost = COST.get(i.opcode, 1)
+        elif i.opcode in ("parameter", "gather", "concatenate", "pad", "reduce"):
+            cost = 1
+        else:
+            continue
+        elements = max((o.array_shape.size for o in i.operands if not o.is_tuple), default=0)
+        total += cost * min(1.0, max(elements, i.array_shape.size) / max(size, 1))
+    return max(1, round(total))
+
+

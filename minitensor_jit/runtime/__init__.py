@@ -1,0 +1,1 @@
+"""What holds compiled code: executables and their buffers."""

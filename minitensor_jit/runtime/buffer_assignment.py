@@ -1,0 +1,76 @@
+"""Where every array of a module lives while its executable runs: parameters, results, and slots of one scratch block."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+
+__all__ = ["ALIGNMENT", "BufferAssignment", "Location"]
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in memory: `offset` bytes into buffer number `slot`, or constant data."""
+
+    kind: str  # parameter, result, scratch or constant
+    slot: int = -1
+    offset: int = 0
+    data: bytes = b""
+
+
+@dataclass(slots=True)
+class _Free:
+    offset: int
+    size: int
+
+
+class BufferAssignment:
+    """Hands out scratch memory step by step; a slot is used again once the last reader of its value has run.
+
+    Best fit by offset: the first free range that is large enough, so the block stays small and the addresses warm.
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._free: list[_Free] = []
+        self._held: dict[Hashable, _Free] = {}
+
+    def allocate(self, key: Hashable, nbytes: int) -> int:
+        """The offset of a new slot for the value `key`."""
+        size = max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
+        best = min((f for f in self._free if f.size >= size), key=lambda f: (f.size, f.offset), default=None)
+        if best is not None:
+            offset = best.offset
+            best.offset += size
+            best.size -= size
+            if not best.size:
+                self._free.remove(best)
+        elif self._free and self._free[-1].offset + self._free[-1].size == self.size:
+            # The last range is free but too short: let it grow.
+            offset = self._free.pop().offset
+            self.size = offset + size
+        else:
+            offset = self.size
+            self.size += size
+        self._held[key] = _Free(offset, size)
+        return offset
+
+    def release(self, key: Hashable) -> None:
+        """The value is dead; its slot may be used again."""
+        freed = self._held.pop(key)
+        at = bisect.bisect([f.offset for f in self._free], freed.offset)
+        self._free.insert(at, freed)
+        if at + 1 < len(self._free) and freed.offset + freed.size == self._free[at + 1].offset:
+            freed.size += self._free.pop(at + 1).size
+        if at and self._free[at - 1].offset + self._free[at - 1].size == freed.offset:
+            self._free[at - 1].size += freed.size
+            self._free.pop(at)
+
+    def release_all(self, keys: Iterable[Hashable]) -> None:
+        """Releases several values; those without a slot are ignored."""
+        for key in keys:
+            if key in self._held:
+                self.release(key)

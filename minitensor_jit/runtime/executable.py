@@ -1,0 +1,52 @@
+"""A compiled module: machine code with one entry point, and what a caller must know to call it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ..ir.shape import Shape
+
+__all__ = ["Code", "Executable"]
+
+
+class Code(Protocol):
+    """Loaded machine code."""
+
+    address: int
+
+    def close(self) -> None:
+        """Unloads it."""
+
+
+@dataclass
+class Executable:
+    """Native code for `int32_t entry(void** buffers, const MtRuntime* runtime)`; the result is 0 for success.
+
+    `buffers` holds the parameters, then the results, then `scratch_bytes` of scratch memory aligned to 64 bytes (null if
+    that is zero). Nothing in the code refers to an address outside it, so `object_code` may be kept and loaded again
+    in another process on an equal machine.
+    """
+
+    name: str
+    parameter_shapes: list[Shape]
+    result_shapes: list[Shape]
+    scratch_bytes: int
+    aliases: frozenset[tuple[int, int]]
+    """(result, parameter): this result may be written over this parameter's memory."""
+    object_code: bytes
+    code: Code
+    kernels: int = 0
+    instructions: Mapping[str, int] = field(default_factory=dict)
+    """How many HLO instructions of each opcode went into it."""
+    compile_seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def entry_address(self) -> int:
+        """The address of the entry point; 0 after `close`."""
+        return self.code.address
+
+    def close(self) -> None:
+        """Unloads the code. The address must not be called any more."""
+        self.code.close()
