@@ -392,9 +392,9 @@ class TestLosses:
         target, weight = np.array([2, 0, -100, 1]), np.array([1.0, 2.0, 0.5], np.float32)
         factors = weight[self.TARGET]
         expected = (self.LOSSES * factors)[[0, 1, 3]].sum() / factors[[0, 1, 3]].sum()
-        loss = F.cross_entropy(mt.tensor(self.LOGITS), mt.tensor(target), mt.tensor(weight))
+        loss = F.cross_entropy(mt.tensor(self.LOGITS), mt.tensor(target), mt.tensor(weight), ignore_index=-100)
         np.testing.assert_allclose(loss.item(), expected, rtol=1e-6)
-        each = F.cross_entropy(mt.tensor(self.LOGITS), mt.tensor(target), reduction="none")
+        each = F.cross_entropy(mt.tensor(self.LOGITS), mt.tensor(target), ignore_index=-100, reduction="none")
         assert each[2].item() == 0.0
         every = F.cross_entropy(mt.tensor(self.LOGITS), mt.tensor([1, 1, 1, 1]), ignore_index=1)
         assert math.isnan(every.item())
@@ -436,10 +436,9 @@ class TestLosses:
             F.cross_entropy(logits, target, label_smoothing=2.0)
         with pytest.raises(ValueError, match="input's shape"):
             F.cross_entropy(logits, mt.ones(4))
-        with pytest.raises(IndexError):
-            F.cross_entropy(logits, target + 3)
-        with pytest.raises(IndexError):
-            F.cross_entropy(logits, target - 1)
+        for wrong in (3, -1, -100):
+            with pytest.raises(IndexError):
+                F.cross_entropy(logits, target + wrong)
 
     def test_mse(self):
         a, b = mt.tensor([1.0, 2.0]), mt.tensor([3.0, 5.0])

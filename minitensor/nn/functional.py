@@ -74,22 +74,26 @@ def nll_loss(
     input: mt.Tensor,
     target: mt.Tensor,
     weight: mt.Tensor | None = None,
-    ignore_index: int = -100,
+    ignore_index: int | None = None,
     reduction: str = "mean",
 ) -> mt.Tensor:
     """Return the negative log-likelihood of the classes in ``target``.
 
     ``input`` holds log-probabilities ``[n, classes, ...]`` and ``target`` class indices ``[n, ...]``; without the
-    leading ``n`` there is one example. Where ``target`` is ``ignore_index`` the loss is zero. ``weight`` has a factor
-    for each class; "mean" divides by the sum of the factors used.
+    leading ``n`` there is one example. ``weight`` has a factor for each class; "mean" divides by the sum of the factors
+    used. Where ``target`` is ``ignore_index`` the loss is zero. By default nothing is ignored: unlike PyTorch's, whose
+    default is -100, the function then refuses every target that is no class.
     """
-    classes = _check_classes(input, target, weight, reduction)
-    counted = target != ignore_index
-    index = mt.where(counted, target, 0)
-    losses = -input.gather(classes, index.unsqueeze(classes)).squeeze(classes)
-    factors = counted.to(input.dtype) if weight is None else mt.where(counted, weight[index], 0.0)
-    # where(), not a product with 0: an ignored example may hold an infinity.
-    losses = mt.where(counted, losses if weight is None else losses * factors, 0.0)
+    _check_classes(input, target, weight, reduction)
+    if weight is None and ignore_index is None:
+        return _reduce(_pick(input, target), reduction)
+    factors = _factors(target, weight, ignore_index, input.dtype)
+    if ignore_index is None:
+        losses = _pick(input, target) * factors
+    else:
+        counted = target != ignore_index
+        # Not a product with 0: what is ignored may be an infinity.
+        losses = mt.where(counted, _pick(input, mt.where(counted, target, 0)) * factors, 0.0)
     return losses.sum() / factors.sum() if reduction == "mean" else _reduce(losses, reduction)
 
 
@@ -97,7 +101,7 @@ def cross_entropy(
     input: mt.Tensor,
     target: mt.Tensor,
     weight: mt.Tensor | None = None,
-    ignore_index: int = -100,
+    ignore_index: int | None = None,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> mt.Tensor:
@@ -118,17 +122,14 @@ def cross_entropy(
         return hard
 
     # The other part: every class equally likely.
-    counted = target != ignore_index
-    spread = logs if weight is None else logs * _along(weight, logs, classes)
-    smooth = mt.where(counted, -spread.sum(classes), 0.0)
+    spread = -(logs if weight is None else logs * _along(weight, logs, classes)).sum(classes)
+    if ignore_index is not None:
+        spread = mt.where(target != ignore_index, spread, 0.0)
     if reduction == "mean":
-        factors = (
-            counted.to(logs.dtype) if weight is None else mt.where(counted, weight[mt.where(counted, target, 0)], 0.0)
-        )
-        smooth = smooth.sum() / factors.sum()
+        spread = spread.sum() / _factors(target, weight, ignore_index, logs.dtype).sum()
     else:
-        smooth = _reduce(smooth, reduction)
-    return (1 - label_smoothing) * hard + label_smoothing / input.shape[classes] * smooth
+        spread = _reduce(spread, reduction)
+    return (1 - label_smoothing) * hard + label_smoothing / input.shape[classes] * spread
 
 
 def one_hot(tensor: mt.Tensor, num_classes: int = -1) -> mt.Tensor:
@@ -170,27 +171,44 @@ def _soft_cross_entropy(
     return losses.sum() / losses.numel() if losses.numel() else losses.mean()
 
 
+def _pick(input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
+    """Return ``-input[n, target[n]]``, for inputs of any number of dimensions."""
+    if input.dim() == 2:
+        return mt.nll_loss(input, target)
+    if input.dim() == 1:
+        return mt.nll_loss(input.unsqueeze(0), target.reshape(1)).reshape(())
+    count = input.shape[1]
+    rows = input.permute(0, *range(2, input.dim()), 1).reshape(-1, count)
+    return mt.nll_loss(rows, target.reshape(-1)).reshape(target.shape)
+
+
+def _factors(target: mt.Tensor, weight: mt.Tensor | None, ignore_index: int | None, dtype: Any) -> mt.Tensor:
+    """Return how much each target counts: its class's weight, or 1; 0 where it is ignored."""
+    if ignore_index is None:
+        return mt.ones(target.shape, dtype=dtype) if weight is None else weight[target]
+    counted = target != ignore_index
+    return counted.to(dtype) if weight is None else mt.where(counted, weight[mt.where(counted, target, 0)], 0.0)
+
+
 def _along(weight: mt.Tensor, like: mt.Tensor, dim: int) -> mt.Tensor:
     """Shape a vector so that it broadcasts along ``dim`` of ``like``."""
     return weight.reshape([-1 if i == dim else 1 for i in range(like.dim())])
 
 
-def _check_classes(input: mt.Tensor, target: mt.Tensor, weight: mt.Tensor | None, reduction: str) -> int:
-    """Check the arguments of a loss over classes and return the dimension of the classes."""
+def _check_classes(input: mt.Tensor, target: mt.Tensor, weight: mt.Tensor | None, reduction: str) -> None:
+    """Check the arguments of a loss over classes."""
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
     if input.dim() == 0:
         raise ValueError("Expected input with at least 1 dimension (classes), got a scalar")
-    classes = 0 if input.dim() == 1 else 1
     shape = list(input.shape)
-    count = shape.pop(classes)
-    if target.dim() and classes and target.shape[0] != shape[0]:
+    count = shape.pop(0 if input.dim() == 1 else 1)
+    if target.dim() and shape and target.shape[0] != shape[0]:
         raise ValueError(f"Expected input batch_size ({shape[0]}) to match target batch_size ({target.shape[0]}).")
     if list(target.shape) != shape:
         raise ValueError(f"Expected target size {shape}, got {list(target.shape)}")
     if weight is not None and list(weight.shape) != [count]:
         raise ValueError(f"weight must have one value for each of the {count} classes, got shape {list(weight.shape)}")
-    return classes
 
 
 def _reduce(losses: mt.Tensor, reduction: str) -> mt.Tensor:

@@ -24,7 +24,9 @@ class _ClassLoss(Module):
 
     weight: mt.Tensor | None
 
-    def __init__(self, weight: mt.Tensor | None = None, ignore_index: int = -100, reduction: str = "mean") -> None:
+    def __init__(
+        self, weight: mt.Tensor | None = None, ignore_index: int | None = None, reduction: str = "mean"
+    ) -> None:
         super().__init__()
         self.register_buffer("weight", weight)
         self.ignore_index = ignore_index
@@ -32,7 +34,7 @@ class _ClassLoss(Module):
 
 
 class NLLLoss(_ClassLoss):
-    """The negative log-likelihood of the target classes; the input holds log-probabilities."""
+    """The negative log-likelihood of the target classes; the input holds log-probabilities. See ``F.nll_loss``."""
 
     def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
         """Return the loss."""
@@ -40,12 +42,12 @@ class NLLLoss(_ClassLoss):
 
 
 class CrossEntropyLoss(_ClassLoss):
-    """Cross entropy of the target classes, or of target probabilities; the input holds unnormalised logits."""
+    """The cross entropy of logits and target classes or probabilities. See ``F.cross_entropy``."""
 
     def __init__(
         self,
         weight: mt.Tensor | None = None,
-        ignore_index: int = -100,
+        ignore_index: int | None = None,
         reduction: str = "mean",
         label_smoothing: float = 0.0,
     ) -> None:
