@@ -3,17 +3,11 @@
 #include <string>
 
 #include "core/error.h"
+#include "dispatch/infer_elementwise.h"
 
 namespace mt {
 
 namespace {
-
-// PyTorch's name of a dtype in messages: Long.
-const char* type_name(DType dtype) {
-    static const char* names[] = {"Bool", "Byte",  "Char", "UInt16",   "Short", "UInt32", "Int",           "UInt64",
-                                  "Long", "Half", "BFloat16", "Float", "Double", "ComplexFloat", "ComplexDouble"};
-    return names[static_cast<size_t>(dtype)];
-}
 
 const Tensor& input_of(const Call& call, size_t i = 0) {
     if (i >= call.operand_count || !call.operands[i].tensor)
@@ -100,7 +94,7 @@ void infer_softmax_like(Call& call, const char* name) {
     DType dtype = dtype_param(call, 1, t.dtype);
     if (!is_floating(dtype))
         throw Error(ErrorKind::NotImplemented,
-                    std::string("\"") + name + "_lastdim_kernel_impl\" not implemented for '" + type_name(dtype) + "'");
+                    std::string("\"") + name + "_lastdim_kernel_impl\" not implemented for '" + torch_type_name(dtype) + "'");
     call.result_count = 1;
     call.results[0].dtype = dtype;
     call.results[0].sizes = t.sizes;
@@ -108,7 +102,7 @@ void infer_softmax_like(Call& call, const char* name) {
 
 void check_target(const Tensor& target) {
     if (target.dtype != DType::I64)
-        fail(std::string("expected target dtype to be Long, but got ") + type_name(target.dtype));
+        fail(std::string("expected target dtype to be Long, but got ") + torch_type_name(target.dtype));
     if (target.ndim() != 1) fail("nll_loss: the target must have one dimension [N], but has shape " + to_string(target.sizes));
 }
 
@@ -140,7 +134,7 @@ void infer_mean(Call& call) {
     DType dtype = dtype_param(call, 2, t.dtype);
     if (!is_floating(dtype))
         fail(std::string("mean(): could not infer output dtype. ") + (given ? "Optional" : "Input") +
-             " dtype must be either a floating point or complex dtype. Got: " + type_name(dtype));
+             " dtype must be either a floating point or complex dtype. Got: " + torch_type_name(dtype));
     one_result(call, t, reduced_dims(call.param(0), t.ndim()), flag(call, 1), dtype);
 }
 
@@ -175,7 +169,7 @@ void infer_nll_loss(Call& call) {
                    std::to_string(target.sizes[0]) + ").");
     if (!is_floating(t.dtype))
         throw Error(ErrorKind::NotImplemented,
-                    std::string("\"nll_loss_out_frame\" not implemented for '") + type_name(t.dtype) + "'");
+                    std::string("\"nll_loss_out_frame\" not implemented for '") + torch_type_name(t.dtype) + "'");
     call.result_count = 1;
     call.results[0].dtype = t.dtype;
     call.results[0].sizes = target.sizes;

@@ -1,0 +1,76 @@
+#include "dispatch/infer_contraction.h"
+
+#include <string>
+
+#include "core/error.h"
+
+namespace mt {
+
+namespace {
+
+// The C++ name of a dtype, which is what PyTorch's message for matrix products shows.
+const char* cpp_name(DType dtype) {
+    switch (dtype) {
+        case DType::Bool: return "bool";
+        case DType::U8: return "unsigned char";
+        case DType::I32: return "int";
+        case DType::I64: return "long int";
+        case DType::F32: return "float";
+        case DType::F64: return "double";
+        default: return info(dtype).name;
+    }
+}
+
+// What the dimensions before the last two broadcast to.
+Dims batch_sizes(const Tensor& a, const Tensor& b) {
+    return broadcast_shapes(Dims(a.sizes.data(), a.ndim() > 2 ? a.ndim() - 2 : 0),
+                            Dims(b.sizes.data(), b.ndim() > 2 ? b.ndim() - 2 : 0));
+}
+
+[[noreturn]] void fail_shapes(const Tensor& a, const Tensor& b) {
+    auto text = [](int64_t value) { return std::to_string(value); };
+    int64_t k = a.sizes.back(), rows = 1;  // of `a` as one matrix
+    for (size_t d = 0; d + 1 < a.ndim(); ++d) rows *= a.sizes[d];
+    if (a.ndim() == 1 && b.ndim() == 1)
+        fail("inconsistent tensor size, expected tensor [" + text(k) + "] and src [" + text(b.sizes[0]) +
+             "] to have the same number of elements, but got " + text(k) + " and " + text(b.sizes[0]) +
+             " elements respectively");
+    if (b.ndim() == 1)
+        fail("size mismatch, got input (" + text(rows) + "), mat (" + text(rows) + "x" + text(k) + "), vec (" +
+             text(b.sizes[0]) + ")");
+    if (b.ndim() == 2)
+        fail("mat1 and mat2 shapes cannot be multiplied (" + text(rows) + "x" + text(k) + " and " + text(b.sizes[0]) + "x" +
+             text(b.sizes[1]) + ")");
+    int64_t batch = product(batch_sizes(a, b));
+    std::string lead = "[" + text(batch) + ", ";
+    fail("Expected size for first two dimensions of batch2 tensor to be: " + lead + text(k) + "] but got: " + lead +
+         text(b.sizes[b.ndim() - 2]) + "]. (matmul of shapes " + to_string(a.sizes) + " and " + to_string(b.sizes) + ")");
+}
+
+}  // namespace
+
+void infer_matmul(Call& call) {
+    for (size_t i = 0; i < 2; ++i)
+        if (i >= call.operand_count || !call.operands[i].tensor)
+            fail_type(std::string("matmul(): argument '") + (i ? "other" : "input") + "' (position " + std::to_string(i + 1) +
+                      ") must be Tensor");
+    const Tensor &a = call.in(0), &b = call.in(1);
+    if (!a.ndim() || !b.ndim())
+        fail("both arguments to matmul need to be at least 1D, but they are " + std::to_string(a.ndim()) + "D and " +
+             std::to_string(b.ndim()) + "D");
+    if (a.sizes.back() != (b.ndim() == 1 ? b.sizes[0] : b.sizes[b.ndim() - 2])) fail_shapes(a, b);
+    if (a.dtype != b.dtype)
+        fail(std::string("expected m1 and m2 to have the same dtype, but got: ") + cpp_name(a.dtype) + " != " +
+             cpp_name(b.dtype));
+    if (a.dtype == DType::Bool)
+        throw Error(ErrorKind::NotImplemented, "\"addmm_impl_cpu_\" not implemented for 'Bool'");
+    call.result_count = 1;
+    ResultMeta& meta = call.results[0];
+    meta.dtype = a.dtype;
+    meta.sizes.clear();
+    if (a.ndim() > 2 || b.ndim() > 2) meta.sizes = batch_sizes(a, b);
+    if (a.ndim() > 1) meta.sizes.push_back(a.sizes[a.ndim() - 2]);
+    if (b.ndim() > 1) meta.sizes.push_back(b.sizes.back());
+}
+
+}  // namespace mt

@@ -1,0 +1,11 @@
+// Inference of matrix products.
+#pragma once
+
+#include "dispatch/op.h"
+
+namespace mt {
+
+// input, other: 1-d, 2-d, or batches that broadcast.
+void infer_matmul(Call& call);
+
+}  // namespace mt

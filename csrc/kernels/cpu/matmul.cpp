@@ -1,0 +1,119 @@
+// matmul: describes the operands to the runtime's GEMM by their strides; nothing is copied.
+#include "dispatch/infer_contraction.h"
+#include "dispatch/op.h"
+#include "kernels/cpu/index_strided.h"
+#include "runtime/abi.h"
+
+namespace mt::cpu {
+
+namespace {
+
+using GemmFn = void (*)(const MtGemm*);
+
+GemmFn gemm_for(DType dtype) {
+    const MtRuntime* runtime = mt_runtime();
+    switch (dtype) {
+        case DType::F32: return runtime->gemm_f32;
+        case DType::F64: return runtime->gemm_f64;
+        case DType::I32: return runtime->gemm_s32;
+        case DType::I64: return runtime->gemm_s64;
+        default: return runtime->gemm_u8;
+    }
+}
+
+// A batch dimension, with its stride in each of a, b and c.
+struct Batch {
+    int64_t size, a, b, c;
+};
+
+// The batch dimensions of the product, merged where all three lie regularly.
+size_t batch_dims(const Tensor& a, const Tensor& b, const Tensor& out, Batch* batches) {
+    size_t rank_a = a.ndim() > 2 ? a.ndim() - 2 : 0, rank_b = b.ndim() > 2 ? b.ndim() - 2 : 0;
+    size_t rank = rank_a > rank_b ? rank_a : rank_b, count = 0;
+    auto stride_of = [rank](const Tensor& t, size_t own, size_t d) {
+        size_t lead = rank - own;
+        return d < lead || t.sizes[d - lead] == 1 ? 0 : t.strides[d - lead];
+    };
+    for (size_t d = 0; d < rank; ++d) {
+        Batch next{out.sizes[d], stride_of(a, rank_a, d), stride_of(b, rank_b, d), out.strides[d]};
+        if (next.size == 1) continue;
+        Batch* last = batches + count - 1;
+        if (count && last->a == next.a * next.size && last->b == next.b * next.size && last->c == next.c * next.size)
+            *last = {last->size * next.size, next.a, next.b, next.c};
+        else
+            batches[count++] = next;
+    }
+    return count;
+}
+
+void matmul_kernel(Call& call) {
+    const Tensor &a = call.in(0), &b = call.in(1), &out = *call.outputs[0];
+    if (out.numel == 0) return;
+    size_t rank_a = a.ndim(), rank_b = b.ndim(), rank_c = out.ndim();
+    MtGemm g{};
+    g.batch = 1;
+    g.k = a.sizes[rank_a - 1];
+    g.a = a.data();
+    g.b = b.data();
+    g.c = out.data();
+    g.a_cs = a.strides[rank_a - 1];
+    g.m = g.n = 1;
+    if (rank_a > 1) {
+        g.m = a.sizes[rank_a - 2];
+        g.a_rs = a.strides[rank_a - 2];
+    }
+    g.b_rs = b.strides[rank_b == 1 ? 0 : rank_b - 2];
+    if (rank_b > 1) {
+        g.n = b.sizes[rank_b - 1];
+        g.b_cs = b.strides[rank_b - 1];
+    }
+    g.c_rs = g.n;
+    g.c_cs = 1;
+    if (rank_b > 1) g.c_cs = out.strides[--rank_c];
+    if (rank_a > 1) g.c_rs = out.strides[--rank_c];
+
+    Batch batches[kMaxDims];
+    size_t count = batch_dims(a, b, out, batches);
+    if (count) {
+        // The innermost batch goes along; one that `b` doesn't depend on makes more rows.
+        Batch inner = batches[--count];
+        if (g.m == 1) {
+            g.a_rs = inner.a;
+            g.c_rs = inner.c;
+        }
+        if (inner.b == 0 && inner.a == g.a_rs * g.m && inner.c == g.c_rs * g.m) {
+            g.m *= inner.size;
+        } else {
+            g.batch = inner.size;
+            g.a_bs = inner.a;
+            g.b_bs = inner.b;
+            g.c_bs = inner.c;
+        }
+    }
+    GemmFn gemm = gemm_for(a.dtype);
+    if (!count) return gemm(&g);
+    auto size = static_cast<int64_t>(itemsize(a.dtype));
+    int64_t calls = 1;
+    for (size_t d = 0; d < count; ++d) calls *= batches[d].size;
+    for (int64_t i = 0; i < calls; ++i) {
+        MtGemm part = g;
+        int64_t rest = i, at_a = 0, at_b = 0, at_c = 0;
+        for (size_t d = count; d-- > 0;) {
+            int64_t index = rest % batches[d].size;
+            rest /= batches[d].size;
+            at_a += index * batches[d].a;
+            at_b += index * batches[d].b;
+            at_c += index * batches[d].c;
+        }
+        part.a = static_cast<const char*>(g.a) + at_a * size;
+        part.b = static_cast<const char*>(g.b) + at_b * size;
+        part.c = static_cast<char*>(g.c) + at_c * size;
+        gemm(&part);
+    }
+}
+
+const RegisterNative registered{{"matmul", infer_matmul, matmul_kernel}};
+
+}  // namespace
+
+}  // namespace mt::cpu
