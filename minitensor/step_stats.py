@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 
 CPU_DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
 
-SourceOp = tuple[str, str, str | None, int]
-# name, op, start in ns, end in ns, thread, file, line, source ops (name, op, file, line) of a launch, shapes of the inputs,
-# bytes read and written
-Event = tuple[str, str, int, int, int, str | None, int | None, list[SourceOp] | None, list[str], int]
+# name, op, start in ns, end in ns, thread, file, line, source ops (name, op, file, line) of a launch
+Event = tuple[str, str, int, int, int, str | None, int, list[tuple[str, str, str | None, int]]]
 
 
 @dataclass
@@ -45,19 +43,20 @@ class StepStats:
 
     dev_stats: list[DeviceStepStats] = field(default_factory=list)
 
-    @classmethod
-    def from_events(cls, events: Iterable[Event], device: str = CPU_DEVICE) -> StepStats:
-        """Make the record of one device from the events of the core."""
-        nodes = []
-        for name, op, start_ns, end_ns, thread, file, line, source_ops, inputs, size in sorted(events, key=lambda event: event[2]):
-            start, duration = start_ns / 1000, (end_ns - start_ns) / 1000
-            children = [
-                NodeExecStats(child_name, child_op, start, 0.0, thread, source=_source(child_file, child_line))
-                for child_name, child_op, child_file, child_line in source_ops or ()
-            ]
-            nodes.append(NodeExecStats(name, op, start, duration, thread, inputs, _source(file, line), children, size))
-        return cls([DeviceStepStats(device, nodes)])
+
+def from_events(events: Iterable[Event], device: str = CPU_DEVICE) -> StepStats:
+    """Make the record of one device from the events of the core."""
+    nodes = []
+    for name, op, start_ns, end_ns, thread, file, line, source_ops in sorted(events, key=lambda event: event[2]):
+        start = start_ns / 1000
+        children = [
+            NodeExecStats(child_name, child_op, start, 0.0, thread, source=_source(child_file, child_line))
+            for child_name, child_op, child_file, child_line in source_ops
+        ]
+        duration = (end_ns - start_ns) / 1000
+        nodes.append(NodeExecStats(name, op, start, duration, thread, [], _source(file, line), children))
+    return StepStats([DeviceStepStats(device, nodes)])
 
 
-def _source(file: str | None, line: int | None) -> str:
+def _source(file: str | None, line: int) -> str:
     return f"{file}:{line}" if file else ""

@@ -170,7 +170,7 @@ EVENTS = [
 
 class TestTimeline:
     def test_from_events(self):
-        (device,) = step_stats.StepStats.from_events(EVENTS).dev_stats
+        (device,) = step_stats.from_events(EVENTS).dev_stats
         assert [node.node_name for node in device.node_stats] == ["matmul_0", "tanh_1", "_JitLaunch_2"]
         matmul, tanh, launch = device.node_stats
         assert (matmul.start_us, matmul.duration_us, matmul.source) == (1.0, 1.5, "a.py:3")
@@ -179,12 +179,12 @@ class TestTimeline:
         assert [child.op for child in launch.children] == ["add", "log_softmax"]
 
     def test_format(self):
-        text = timeline.Timeline(step_stats.StepStats.from_events(EVENTS)).generate_chrome_trace_format()
+        text = timeline.Timeline(step_stats.from_events(EVENTS)).generate_chrome_trace_format()
         events = json.loads(text)["traceEvents"]
         names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
         assert names == ["/job:localhost/replica:0/task:0/device:CPU:0 Compute"]
         assert sum(event["name"] == "thread_name" for event in events) == 2
-        shown = boxes(step_stats.StepStats.from_events(EVENTS))
+        shown = boxes(step_stats.from_events(EVENTS))
         assert [(b["name"], b["tid"], b["ts"], b["dur"]) for b in shown] == [
             ("MatMul", 0, 1.0, 1.5),
             ("Tanh", 1, 3.0, 1.0),

@@ -24,7 +24,7 @@ __all__ = [
 
 def linear(input: mt.Tensor, weight: mt.Tensor, bias: mt.Tensor | None = None) -> mt.Tensor:
     """Return ``input @ weight.T + bias``; ``weight`` is ``[out_features, in_features]`` or ``[in_features]``."""
-    result = mt.matmul(input, weight if weight.dim() == 1 else weight.t())
+    result = mt.matmul(input, weight if weight.dim() == 1 else weight.transpose(0, 1))
     return result if bias is None else result + bias
 
 

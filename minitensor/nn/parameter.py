@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import minitensor as mt
 
 
@@ -24,11 +22,3 @@ class Parameter(mt.Tensor):
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
-        if id(self) not in memo:
-            memo[id(self)] = type(self)(self.detach().clone(), self.requires_grad)
-        return memo[id(self)]
-
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return type(self), (self.detach(), self.requires_grad)
