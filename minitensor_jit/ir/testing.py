@@ -138,7 +138,10 @@ class _Generator:
     def slice(self) -> Instruction:
         x = self.pick(least_rank=1)
         starts = [int(self.rng.integers(0, n + 1)) if self.rng.random() < 0.5 else 0 for n in x.dims]
-        limits = [int(self.rng.integers(a, n + 1)) if self.rng.random() < 0.5 else n for a, n in zip(starts, x.dims, strict=True)]
+        limits = [
+            int(self.rng.integers(a, n + 1)) if self.rng.random() < 0.5 else n
+            for a, n in zip(starts, x.dims, strict=True)
+        ]
         return self.b.slice(x, starts, limits, [int(s) for s in self.rng.integers(1, 3, len(x.dims))])
 
     def concatenate(self) -> Instruction:
@@ -149,7 +152,11 @@ class _Generator:
     def pad(self) -> Instruction:
         x = self.pick()
         value = self.b.constant(random_array(self.rng, Shape(x.dtype)))
-        return self.b.pad(x, value, [tuple(int(n) for n in self.rng.integers(-1, 3, 2)) + (int(self.rng.integers(2)),) for _ in x.dims])
+        return self.b.pad(
+            x,
+            value,
+            [(*(int(n) for n in self.rng.integers(-1, 3, 2)), int(self.rng.integers(2))) for _ in x.dims],
+        )
 
     def reverse(self) -> Instruction:
         x = self.pick(least_rank=1)
@@ -197,7 +204,8 @@ class _Generator:
         updates = self.b.full(Shape(x.dtype, (count, *x.dims[1:])), random_array(self.rng, Shape(x.dtype)))
         return self.b.scatter(
             x, indices, updates, update_window_dims=range(1, len(x.dims)), inserted_window_dims=(0,),
-            scatter_dims_to_operand_dims=(0,), index_vector_dim=1, kind=str(self.rng.choice(["add", "maximum", "assign"])),
+            scatter_dims_to_operand_dims=(0,), index_vector_dim=1,
+            kind=str(self.rng.choice(["add", "maximum", "assign"])),
         )  # fmt: skip
 
     def dynamic_slice(self) -> Instruction:
@@ -239,7 +247,7 @@ def random_module(
                 continue
         if g.values[-1].array_shape.size > 4096:
             g.values.pop()
-    count = int(rng.integers(1, 5))
+    count = int(rng.integers(1, 8))
     roots = [g.pick() for _ in range(count)]
     return g.b.build(roots if count > 1 or rng.random() < 0.5 else roots[0])
 
@@ -250,7 +258,7 @@ def random_array(rng: np.random.Generator, shape: Shape) -> Array:
     if shape.kind == "b":
         return np.asarray(rng.integers(0, 2, shape.dims).astype(dtype))
     if shape.kind in "iu":
-        info = np.iinfo(dtype)
+        info = np.iinfo(np.dtype(dtype.str))
         values = np.asarray(rng.integers(max(-9, int(info.min)), 10, shape.dims)).astype(dtype)
         special = np.array([0, 1, info.min, info.max], dtype)
     else:

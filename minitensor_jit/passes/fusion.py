@@ -15,18 +15,18 @@ __all__ = ["Fusion"]
 class Fusion:
     """Makes `fusion` instructions of what can be computed in one loop.
 
-    Contract: afterwards every elementwise operation, movement, gather, dynamic-slice and reduce of the entry is inside a
-    fusion, except a reshape that only other libraries' operations or the caller read: it renames a buffer. dot, scatter,
-    sort, dynamic-update-slice and existing fusions stay as they are.
+    Contract: afterwards every elementwise operation, movement, gather, dynamic-slice and reduce of the entry is inside
+    a fusion, except a reshape of a buffer that no fusion reads: it only renames the buffer. dot, scatter, sort,
+    dynamic-update-slice and existing fusions stay as they are.
 
     - kLoop: every output has the same dimensions; an element of the output is computed from elements of the operands.
     - kInput: every output is a reduce of inputs of the same dimensions over the same dimensions, with all that is fused
       into the inputs. A reduction's result is never fused into what reads it (see `RowFusion` for that).
 
     First every producer goes into all of its consumers, users before operands; it is duplicated if computing it again
-    costs less than the memory traffic, and never if it is expensive. Then groups that read the same memory, or of which one
-    reads the other's output, are merged into fusions with several outputs. Refusals are in `decisions` as (producer,
-    consumer, decision).
+    costs less than the memory traffic, and never if it is expensive. Then groups that read the same memory, or of which
+    one reads the other's output, are merged into fusions with several outputs. Refusals are in `decisions` as
+    (producer, consumer, decision).
     """
 
     name = "fusion"

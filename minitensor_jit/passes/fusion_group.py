@@ -47,9 +47,9 @@ def is_arithmetic(i: Instruction) -> bool:
 class Group:
     """The members of one fusion. The first root made it; others come by merging.
 
-    `dims` is what its loops run over: the dimensions of the outputs, or of the inputs for a reduction. A member is aligned
-    if each iteration computes one element of it, at the iteration's own index. `evaluations` estimates how often a member
-    is computed.
+    `dims` is what its loops run over: the dimensions of the outputs, or of the inputs for a reduction. A member is
+    aligned if each iteration computes one element of it, at the iteration's own index. `evaluations` estimates how
+    often a member is computed.
     """
 
     __slots__ = ("aligned", "dims", "evaluations", "kind", "members", "reduced", "repeated", "roots", "size")

@@ -42,11 +42,12 @@ class _Group:
 class RowFusion:
     """Makes one fusion (kind kCustom, backend_config "row") of a softmax-like pattern, processed a row at a time.
 
-    Contract: all reductions in it are over the last dimension of one shape [rows..., C], C at most 65,536, with a scalar
-    constant as initial value and a simple combiner. Every other instruction in it is elementwise on [rows..., C] or
-    [rows...], a broadcast or iota to one of the two, or a scalar constant. A broadcast repeats a value of the row along the
-    row, or reads an operand of the fusion. Outputs have one of the two shapes. Some elementwise instruction depends on a
-    reduction; lone reductions are left to `Fusion`. Refusals are in `decisions`.
+    Contract: all reductions in it are over the last dimension of one shape [rows..., C], C from 2 to 65,536, with a
+    scalar constant as initial value and a simple combiner. Every other instruction in it is elementwise on
+    [rows..., C] or [rows...], a broadcast or iota to one of the two, or a scalar constant. A broadcast repeats a value
+    of the row along the row, or reads an operand of the fusion or a scalar constant. Outputs have one of the two
+    shapes. Some elementwise instruction depends on a reduction; lone reductions are left to `Fusion`. Refusals are in
+    `decisions`.
     """
 
     name = "row-fusion"

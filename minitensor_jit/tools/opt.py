@@ -1,0 +1,85 @@
+"""Runs HLO passes on a file: `python -m minitensor_jit.tools.opt --passes=cse,fusion FILE`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+from ..ir.dot import print_dot
+from ..ir.parser import ParseError, parse_module
+from ..ir.printer import print_module
+from ..ir.verifier import VerificationError, check
+from ..passes.pass_manager import Pass, PassManager
+from ..passes.pipeline import PASSES, pipeline
+
+__all__ = ["main"]
+
+
+def _passes(names: str) -> list[Pass]:
+    """The passes of a comma-separated list; `all` is the whole pipeline."""
+    passes: list[Pass] = []
+    for name in filter(None, (n.strip() for n in names.split(","))):
+        if name == "all":
+            passes += pipeline()
+        elif name in PASSES:
+            passes.append(PASSES[name]())
+        else:
+            near = get_close_matches(name, PASSES, n=2)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise argparse.ArgumentTypeError(f"unknown pass {name!r}{hint} (--list-passes lists them)")
+    return passes
+
+
+def _arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m minitensor_jit.tools.opt", description=__doc__)
+    parser.add_argument("file", nargs="?", metavar="FILE", help="HLO text; - reads standard input")
+    parser.add_argument(
+        "--passes", type=_passes, default="", metavar="NAMES", help="comma-separated, in order; all is the pipeline"
+    )
+    parser.add_argument("--stage", choices=("hlo", "dot"), default="hlo", help="what to print (default: hlo)")
+    parser.add_argument("--list-passes", action="store_true", help="list the passes and stop")
+    parser.add_argument("--no-verify", action="store_true", help="do not verify the module around each pass")
+    parser.add_argument("--no-metadata", action="store_true", help="print without source positions")
+    parser.add_argument("--decisions", action="store_true", help="print to standard error what was not fused, and why")
+    parser.add_argument("--any-layout", action="store_true", help="accept arguments in other layouts (JAX)")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the tool; return its exit status."""
+    parser = _arguments()
+    options = parser.parse_args(argv)
+    if options.list_passes:
+        for name, one in PASSES.items():
+            print(f"{name:20} {(one.__doc__ or '').strip().splitlines()[0]}")
+        return 0
+    if options.file is None:
+        parser.error("FILE is missing")
+    try:
+        if options.file == "-":
+            text = sys.stdin.read()
+        else:
+            text = Path(options.file).read_text(encoding="utf-8")
+        # A test file has the expected result below this mark.
+        text = text.split("\n// -----", 1)[0]
+        module = parse_module(text, any_layout=options.any_layout)
+        if not options.no_verify:
+            check(module)
+        PassManager(options.passes, verify=not options.no_verify).run(module)
+    except (OSError, UnicodeDecodeError, ParseError, VerificationError) as error:
+        print(f"{options.file}: {error}", file=sys.stderr)
+        return 1
+    dot = options.stage == "dot"
+    sys.stdout.write(print_dot(module) if dot else print_module(module, metadata=not options.no_metadata))
+    if options.decisions:
+        for one in options.passes:
+            for *names, decision in getattr(one, "decisions", ()):
+                print(f"{one.name}: {' into '.join(names)}: {decision}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,232 @@
+"""Modules, the builder, structural equality and the verifier."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from minitensor_jit.ir.builder import Builder, combiner
+from minitensor_jit.ir.dot import print_dot
+from minitensor_jit.ir.equal import difference, equal
+from minitensor_jit.ir.evaluator import RULES as EVALUATION
+from minitensor_jit.ir.infer import RULES as INFERENCE
+from minitensor_jit.ir.infer import ShapeError
+from minitensor_jit.ir.module import Computation, Instruction, Metadata, Module
+from minitensor_jit.ir.opcode import OPCODES
+from minitensor_jit.ir.parser import parse_module
+from minitensor_jit.ir.shape import Shape, TupleShape
+from minitensor_jit.ir.text import ATTRIBUTES
+from minitensor_jit.ir.verifier import VerificationError, check, verify
+
+
+def f32(*dims: int) -> Shape:
+    return Shape("f32", dims)
+
+
+def test_every_opcode_has_its_rules() -> None:
+    structural = {"tuple", "get-tuple-element", "call", "fusion"}
+    assert set(INFERENCE) | structural == set(OPCODES)
+    assert set(EVALUATION) | {"parameter"} == set(OPCODES)
+    for row in OPCODES.values():
+        assert {*row.required, *row.optional} <= set(ATTRIBUTES)
+
+
+def test_shape_properties() -> None:
+    shape = f32(2, 3)
+    assert (shape.size, shape.rank, shape.nbytes, shape.numpy_dtype) == (6, 2, 24, np.float32)
+    assert hash(shape) == hash(f32(2, 3))
+    assert shape == f32(2, 3)
+    assert Shape("pred").nbytes == 1
+    assert TupleShape((shape, Shape("s64"))).nbytes == 32
+    with pytest.raises(ValueError, match="unknown element type 'float32'"):
+        Shape("float32")
+    with pytest.raises(ValueError, match="negative"):
+        f32(-1)
+
+
+def test_source_metadata() -> None:
+    b = Builder("m")
+    x = b.parameter(f32(2))
+    with b.source(Metadata("Neg", "neg", "a.py", 3)):
+        y = b.negate(x)
+        with b.source(None):
+            z = b.negate(y)
+    assert x.metadata is None
+    assert y.metadata == Metadata("Neg", "neg", "a.py", 3)
+    assert z.metadata is None
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda b, x: b.add(x, b.constant(1.0)), r"operand 0 is f32\[2,3\]\{1,0\} but operand 1 is f32\[\]"),
+        (lambda b, x: b.add(x, b.full(Shape("s32", (2, 3)), 1)), "types must be equal"),
+        (lambda b, x: b.and_(x, x), "and is not defined for f32"),
+        (lambda b, x: b.not_(x), "not is not defined for f32"),
+        (lambda b, x: b.select(x, x, x), "select chooses by f32, expected pred"),
+        (lambda b, x: b.compare(x, x, "XX"), "direction XX"),
+        (lambda b, x: b.reshape(x, (5,)), "number of elements"),
+        (lambda b, x: b.transpose(x, (0, 0)), "no permutation"),
+        (lambda b, x: b.broadcast(x, (3, 2), (0, 1)), "sizes differ"),
+        (lambda b, x: b.broadcast(x, (3, 2, 3), (2, 1)), "must increase"),
+        (lambda b, x: b.slice(x, (0, 0), (2, 4)), r"\[0:4:1\] does not fit dimension 1"),
+        (lambda b, x: b.concatenate([x, b.transpose(x, (1, 0))], 0), "operand 1"),
+        (lambda b, x: b.pad(x, b.constant(1), [(0, 0), (0, 0)]), "padding value of shape"),
+        (lambda b, x: b.reduce_sum(x, (2,)), "out of range"),
+        (lambda b, x: b.reduce_sum(x, (0, 0)), "not distinct"),
+        (lambda b, x: b.reduce(x, b.constant(0), (0,)), "initial value"),
+        (lambda b, x: b.matmul(x, x), "different sizes"),
+        (lambda b, x: b.dot(x, x, lhs_contracting=(0,), rhs_contracting=(0, 1)), "equally many"),
+        (lambda b, x: b.get_tuple_element(x, 0), "expected a tuple"),
+        (lambda b, x: b.get_tuple_element(b.tuple(x), 1), "out of range"),
+        (lambda b, x: b.bitcast_convert(x, "f64"), "element size"),
+        (lambda b, x: b.iota(f32(2), 1), "iota_dimension 1 is out of range"),
+        (lambda b, x: b.dynamic_slice(x, [b.constant(0)], (1, 1)), "needs 2 start indices"),
+        (lambda b, x: b.reverse(x, (0, 0)), "not distinct"),
+        (lambda b, x: b.negate(b.tuple(x)), "expected an array"),
+    ],
+)
+def test_the_builder_refuses(build: object, message: str) -> None:
+    b = Builder("m")
+    x = b.parameter(f32(2, 3))
+    with pytest.raises(ShapeError, match=message):
+        build(b, x)  # type: ignore[operator]
+
+
+def test_errors_name_the_users_line() -> None:
+    b = Builder("m")
+    x = b.parameter(f32(2))
+    with b.source(Metadata("Add", "add", "train.py", 42)), pytest.raises(ShapeError, match=r"train\.py:42"):
+        b.add(x, b.constant(1.0))
+
+
+def test_replace_and_remove_dead() -> None:
+    b = Builder("m")
+    x = b.parameter(f32(2))
+    y = b.negate(x)
+    z = b.exponential(y)
+    r = b.add(y, z)
+    entry = b.build(r).entry
+    entry.replace_all_uses(y, x)
+    assert r.operands == [x, z]
+    assert z.operands == [x]
+    assert entry.remove_dead()
+    assert y not in entry.instructions
+    assert not entry.remove_dead()
+    entry.replace_all_uses(r, z)
+    assert entry.root is z
+
+
+def test_replace_by_something_that_reads_the_replaced() -> None:
+    b = Builder("m")
+    x = b.parameter(f32(2))
+    y = b.negate(x)
+    r = b.exponential(y)
+    entry = b.build(r).entry
+    new = Instruction("abs", "abs", f32(2), (y,))
+    entry.instructions.append(new)
+    entry.replace_all_uses(y, new)
+    entry.sort()
+    assert r.operands == [new]
+    assert new.operands == [y]
+    assert entry.instructions == [x, y, new, r]
+
+
+def test_sort_finds_cycles() -> None:
+    a = Instruction("a", "negate", f32(2))
+    c = Instruction("c", "negate", f32(2), (a,))
+    a.operands = [c]
+    with pytest.raises(ValueError, match="cycle"):
+        Computation("loop", [a, c], c).sort()
+
+
+def test_users_and_clone() -> None:
+    b = Builder("m")
+    x = b.parameter(f32(4, 2))
+    s = b.reduce_sum(b.multiply(x, x), (1,))
+    module = b.build([s, x])
+    users = module.entry.users()
+    assert [u.opcode for u in users[x]] == ["multiply", "tuple"]
+    mapping: dict[Instruction, Instruction] = {}
+    copy = module.clone(mapping)
+    assert equal(copy, module)
+    assert copy.entry is not module.entry
+    assert mapping[s].attrs["to_apply"] is copy.computations[0]
+    mapping[s].attrs["dimensions"] = (0,)
+    assert not equal(copy, module)
+
+
+def test_difference_in_words() -> None:
+    def module(opcode: str, *, shared: bool = True) -> Module:
+        b = Builder("m")
+        x = b.parameter(f32(2))
+        y = b.emit(opcode, (x,))
+        z = y if shared else b.emit(opcode, (x,))
+        return b.build(b.add(y, z))
+
+    assert difference(module("negate"), module("negate")) is None
+    assert "negate and abs" in (difference(module("negate"), module("abs")) or "")
+    assert "shared differently" in (difference(module("negate"), module("negate", shared=False)) or "")
+
+
+def test_the_verifier_reports_every_violation() -> None:
+    text = """HloModule m
+f {
+  a = f32[] parameter(0)
+  ROOT b = f32[] negate(a)
+}
+ENTRY main {
+  x = f32[2,3] parameter(0)
+  y = f32[2,3] parameter(2)
+  a = f32[3,2] negate(x)
+  c = s32[2,3] add(x, a)
+  r = f32[2] reduce(x, x), dimensions={1}, to_apply=f
+  ROOT t = (f32[2,3]) tuple(x, y)
+}
+"""
+    violations = verify(parse_module(text))
+    found = [(v.line, v.instruction) for v in violations]
+    assert found == [(9, "a"), (10, "c"), (11, "r"), (12, "t"), (6, "")]
+    assert "is declared f32[3,2]{1,0} but must be f32[2,3]{1,0}" in str(violations[0])
+    with pytest.raises(VerificationError) as error:
+        check(parse_module(text), "after cse")
+    assert len(error.value.violations) == 5
+    assert "not valid after cse" in str(error.value)
+
+
+def test_the_verifier_looks_at_the_graph() -> None:
+    x = Instruction("x", "parameter", f32(2), parameter_number=0)
+    stranger = Instruction("s", "parameter", f32(2), parameter_number=0)
+    y = Instruction("x", "add", f32(2), (x, stranger), {"dimensions": (0,)})
+    k = Instruction("k", "constant", f32(2), literal=np.zeros(3, np.float32))
+    w = Instruction("w", "fusion", f32(2), (x,), {"kind": "kOdd", "calls": combiner("add", "f32")})
+    messages = [str(v) for v in verify(Module("m", [], Computation("main", [x, y, k, w], stranger)))]
+    messages += [str(v) for v in verify(Module("m", *_wrap(Computation("main", [x, y, k, w], stranger))))]
+    text = "\n".join(messages)
+    for part in (
+        "the entry main is not among the computations",
+        "operand s is not defined above it",
+        "add has no attribute 'dimensions'",
+        "the name is used twice",
+        "the literal has dimensions [3]",
+        "fusion kind kOdd is none of",
+        "no computation that stands above",
+        "the root s is not in the computation",
+    ):
+        assert part in text
+
+
+def _wrap(computation: Computation) -> tuple[list[Computation], Computation]:
+    return [computation], computation
+
+
+def test_dot_draws_fusions_as_clusters() -> None:
+    b = Builder("inner")
+    x = b.parameter(f32(2))
+    body = b.build_computation(b.negate(x))
+    outer = Builder("m")
+    p = outer.parameter(f32(2))
+    text = print_dot(outer.build(outer.fusion(body, p)))
+    assert text.startswith('digraph "m"')
+    assert "subgraph cluster_" in text
+    assert text.count("{") == text.count("}")
