@@ -24,8 +24,8 @@ COMPILED_KERNEL_ATTRIBUTE = "_MtCompiledKernel"
 CONSTANT_ARGS_ATTRIBUTE = "_MtNumConstantArgs"
 CLONE_ATTRIBUTE = "_MtCloneOf"
 
-TRIVIAL_KINDS = frozenset({"argument", "constant", "creation", "movement"})
-"""Kinds of op that compute nothing: a cluster of them alone would only add a launch."""
+TRIVIAL_KINDS = frozenset({"argument", "constant", "creation", "movement", "view"})
+"""Kinds of op that compute nothing: a cluster of them alone only adds a launch. A view does not even move bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class Node:
     outputs: tuple[TensorMeta, ...] = ()
     params: dict[str, Any] = field(default_factory=dict)
     kind: str = "elementwise"
-    """The kind of the op's row: elementwise, reduction, movement, contraction, random, creation, opaque...; `argument`,
-    `constant` and `cluster` for the nodes that are not calls."""
+    """The kind of the op's row: elementwise, reduction, view, movement, contraction, random, creation, opaque...;
+    `argument`, `constant` and `cluster` for the nodes that are not calls."""
     device: str = "cpu"
     mt_compile: bool | None = None
     """What an enclosing `jit_scope` says: compile, don't, or nothing."""
@@ -88,7 +88,7 @@ class Node:
 
     @property
     def is_trivial(self) -> bool:
-        """Whether it computes nothing: an argument, a constant, a view."""
+        """Whether it computes nothing: an argument, a constant, a view or a copy."""
         return self.kind in TRIVIAL_KINDS
 
     @property

@@ -1,9 +1,8 @@
 """Phase 2: take views out of clusters where only the outside wants them.
 
-Contract: returns an equivalent graph, and writes into the marking; the graph that it is given stays as it is. A
-movement op of a cluster whose operand comes from outside the cluster, directly or through other such ops, costs
-nothing out there: it makes a view. Were it a result of the cluster, its elements would be copied. So the outside gets
-it from outside:
+Contract: returns an equivalent graph, and writes into the marking; the graph that it is given stays as it is. A view of
+a value from outside the cluster, taken directly or through other such views, costs nothing out there. Were it a result
+of the cluster, its elements would be copied. So the outside gets it from outside:
 
 - nobody in the cluster uses it: it leaves the cluster, with the verdict "declustered";
 - the cluster uses it too: it stays, and a clone of it serves the outside (`_MtCloneOf`).
@@ -64,10 +63,10 @@ def partially_decluster(graph: Graph, marking: Marking) -> Graph:
 
 
 def _views_of_inputs(graph: Graph) -> set[int]:
-    """Return the clustered movement ops that lead back to a value from outside their cluster through such ops only."""
+    """Return the clustered views that lead back to a value from outside their cluster through such ops only."""
     views: set[int] = set()
     for node in graph:
-        if node.kind != "movement" or node.cluster is None or node.must_compile or len(node.inputs) != 1:
+        if node.kind != "view" or node.cluster is None or node.must_compile or len(node.inputs) != 1:
             continue
         source = graph.node(node.inputs[0][0])
         if not node.control_inputs and (source.cluster != node.cluster or source.id in views):

@@ -31,7 +31,7 @@ class Build:
         return self.op("nonzero", *inputs, kind="opaque", compilable=OPAQUE, **more)
 
     def view(self, value, **more):
-        return self.op("view", value, kind="movement", **more)
+        return self.op("view", value, kind="view", **more)
 
     def chain(self, value, length, **more):
         for _ in range(length):
@@ -56,8 +56,8 @@ def random_graph(seed, size=None):
         graph.add_argument(id, VECTOR, device=rng.choice(devices))
     while len(graph) < size:
         id = len(graph)
-        kind = rng.choices(["elementwise", "movement", "constant", "creation"], [10, 3, 1, 1])[0]
-        wanted = {"elementwise": rng.randint(1, 3), "movement": 1}.get(kind, 0)
+        kind = rng.choices(["elementwise", "view", "movement", "constant", "creation"], [10, 3, 1, 1, 1])[0]
+        wanted = {"elementwise": rng.randint(1, 3), "view": 1, "movement": 1}.get(kind, 0)
         sources = [rng.randrange(max(0, id - reach), id) for _ in range(wanted)]
         inputs = tuple((source, rng.randrange(len(graph.node(source).outputs))) for source in sources)
         refused = kind == "elementwise" and rng.random() < opaque
