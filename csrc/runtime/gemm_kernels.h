@@ -17,15 +17,22 @@ using MicroKernel = void (*)(int64_t kc, const T* a, int64_t a_rs, int64_t a_cs,
 template <class T>
 using PackTransposed = void (*)(int64_t kc, int64_t cols, const T* src, int64_t src_cs, T* dst, int64_t dst_rs);
 
+/// One row of A times columns of B that are contiguous in k, without packing: C[j] = (accumulate ? C[j] : 0) + the sum of
+/// a[p * a_cs] * b[j * b_cs + p] over p < kc, for j < cols, each in order of p.
+template <class T>
+using DotKernel = void (*)(int64_t kc, int64_t cols, const T* a, int64_t a_cs, const T* b, int64_t b_cs, T* c,
+                           bool accumulate);
+
 /// The kernels of one element type for one instruction set.
 template <class T>
 struct Kernels {
     static constexpr int kWidths = 3;  ///< tiles of 1, 2 and 4 vectors
 
-    int lanes;                               ///< elements of a vector
-    int max_rows[kWidths];                   ///< tallest tile of each width
-    const MicroKernel<T>* micro[kWidths];    ///< [width][rows - 1]
+    int lanes;                             ///< elements of a vector
+    int max_rows[kWidths];                 ///< tallest tile of each width
+    const MicroKernel<T>* micro[kWidths];  ///< [width][rows - 1]
     PackTransposed<T> pack_transposed;
+    DotKernel<T> dots;  ///< null where packing is as good
 };
 
 /// Defined for T in float, double, int32_t, int64_t, uint8_t by gemm_baseline.cpp, gemm_avx2.cpp and gemm_avx512.cpp.
@@ -36,6 +43,12 @@ template <class T>
 const Kernels<T>& avx2_kernels();
 template <class T>
 const Kernels<T>& avx512_kernels();
+
+// 256-bit shuffles are as fast as 512-bit ones or faster for this purpose: one implementation for both.
+void dots_avx2(int64_t kc, int64_t cols, const float* a, int64_t a_cs, const float* b, int64_t b_cs, float* c,
+               bool accumulate);
+void dots_avx2(int64_t kc, int64_t cols, const double* a, int64_t a_cs, const double* b, int64_t b_cs, double* c,
+               bool accumulate);
 #endif
 
 }  // namespace mt::gemm_detail

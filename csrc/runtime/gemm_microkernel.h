@@ -96,13 +96,14 @@ struct MicroTable<S, kVectors, std::integer_sequence<int, kRowsLess1...>> {
 
 /// The kernel table with tiles of up to kRows1 x 1, kRows2 x 2 and kRows4 x 4 vectors.
 template <class S, int kRows1, int kRows2, int kRows4>
-constexpr Kernels<typename S::T> make_kernels() {
+constexpr Kernels<typename S::T> make_kernels(DotKernel<typename S::T> dots = nullptr) {
     return {S::kLanes,
             {kRows1, kRows2, kRows4},
             {MicroTable<S, 1, std::make_integer_sequence<int, kRows1>>::table,
              MicroTable<S, 2, std::make_integer_sequence<int, kRows2>>::table,
              MicroTable<S, 4, std::make_integer_sequence<int, kRows4>>::table},
-            S::pack_transposed};
+            S::pack_transposed,
+            dots};
 }
 
 }  // namespace

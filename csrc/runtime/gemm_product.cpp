@@ -92,7 +92,9 @@ void Product<T>::plan() {
         const bool large = k * n * static_cast<int64_t>(sizeof(T)) > kBytesOfDirectB;
         pack_b = large && m >= 48 ? PackB::Shared : PackB::None;
     } else {
-        pack_b = m <= tile_rows || (m <= 64 && n >= 8 * panel_cols) ? PackB::Local : PackB::Shared;
+        const bool dots = m == 1 && b.rs == 1 && c.cs == 1 && kernels->dots != nullptr;
+        pack_b = dots             ? PackB::Dots
+                 : m <= tile_rows || (m <= 64 && n >= 8 * panel_cols) ? PackB::Local : PackB::Shared;
     }
 }
 
@@ -261,10 +263,25 @@ void Product<T>::run_tasks(const T* packed, int64_t col0, int64_t cols, int64_t 
     });
 }
 
+/// A block of the single row of C, a few columns of B at a time: those are read in long runs.
+template <class T>
+void Product<T>::run_dots(int64_t col0, int64_t col1) const {
+    // From memory, fewer streams at once are faster.
+    const int64_t step = k * n * static_cast<int64_t>(sizeof(T)) > kBytesOfDirectB ? 16 : 32;
+    for (int64_t j = col0; j < col1; j += step) {
+        for (int64_t k0 = 0; k0 < k; k0 += kGemmBlockK<T>) {
+            kernels->dots(std::min(kGemmBlockK<T>, k - k0), std::min(step, col1 - j), a.at(0, k0), a.cs, b.at(k0, j),
+                          b.cs, c.at(0, j), k0 > 0);
+        }
+    }
+    if (epilogue.fn != nullptr) epilogue(0, 1, col0, col1 - col0);
+}
+
 /// Computes one block of C on this thread. `packed` holds the columns [slab0, slab0 + slab_cols) of B.
 template <class T>
 void Product<T>::run_block(const T* packed, int64_t slab0, int64_t slab_cols, int64_t row0, int64_t row1, int64_t col0,
                            int64_t col1) const {
+    if (pack_b == PackB::Dots) return run_dots(col0, col1);
     T* local = nullptr;
     if (pack_b == PackB::Local) {
         const int64_t longest = std::min(k, kGemmBlockK<T>);

@@ -18,6 +18,7 @@ struct Matrix {
 /// How B reaches the kernels, which want contiguous rows.
 enum class PackB {
     None,    ///< read in place
+    Dots,    ///< read in place, column by column, for a single row of A
     Local,   ///< each panel packed just before its one use
     Shared,  ///< packed as a whole, then used by every block of rows
 };
@@ -65,6 +66,7 @@ private:
     void run_tasks(const T* packed, int64_t col0, int64_t cols, int64_t threads) const;
     void run_block(const T* packed, int64_t slab0, int64_t slab_cols, int64_t row0, int64_t row1, int64_t col0,
                    int64_t col1) const;
+    void run_dots(int64_t col0, int64_t col1) const;
     void run_panel(int64_t kc, const Matrix<const T>& a_block, int64_t a_step, const T* panel, int64_t panel_rs,
                    int64_t row0, int64_t row1, int64_t col0, int64_t cols, bool accumulate) const;
     Matrix<const T> pack_rows(int64_t row0, int64_t rows, int64_t k0, int64_t kc, int64_t& step) const;
