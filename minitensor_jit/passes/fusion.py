@@ -15,9 +15,9 @@ __all__ = ["Fusion"]
 class Fusion:
     """Makes `fusion` instructions of what can be computed in one loop.
 
-    Contract: afterwards every elementwise operation, movement, gather, dynamic-slice and reduce of the entry is inside
-    a fusion, except a reshape of a buffer that no fusion reads: it only renames the buffer. dot, scatter, sort,
-    dynamic-update-slice and existing fusions stay as they are.
+    Contract: afterwards every elementwise operation, movement, gather and reduce of the entry is inside a fusion,
+    except a reshape of a buffer that no fusion reads: it only renames the buffer. dot, scatter, sort and existing
+    fusions stay as they are.
 
     - kLoop: every output has the same dimensions; an element of the output is computed from elements of the operands.
     - kInput: every output is a reduce of inputs of the same dimensions over the same dimensions, with all that is fused

@@ -20,8 +20,11 @@ MIN_SHARED_BYTES: Final = 1024
 
 _LOOP: Final = frozenset(
     {"broadcast", "iota", "constant", "reshape", "transpose", "slice", "concatenate", "pad", "reverse", "gather"}
-    | {"dynamic-slice"}
+    | {"dynamic-slice", "dynamic-update-slice"}
 )
+
+# They read one operand or the other; a vector of elements may need both.
+_CONDITIONAL: Final = frozenset({"concatenate", "pad", "dynamic-update-slice"})
 
 
 def is_loop(i: Instruction) -> bool:
@@ -74,7 +77,12 @@ class Group:
     # ---- one more member
 
     def _reading(self, p: Instruction, users: list[Instruction]) -> tuple[bool, int]:
-        """Whether p is aligned, and how often it is computed, as a member."""
+        """Whether p is aligned, and how often it is computed, as a member.
+
+        Code generation computes what an inner loop does not change outside of it: a scalar once, and what is broadcast
+        along inner dimensions once for each of its elements.
+        """
+        size = p.array_shape.size
         aligned, count = True, 0
         for user in users:
             if user not in self.members:
@@ -86,10 +94,12 @@ class Group:
             ):
                 continue
             aligned = False
-            count += self.evaluations[user]
+            leading = user.opcode == "broadcast" and tuple(user.attrs["dimensions"]) == tuple(range(len(p.dims)))
+            outside = size == 1 or (leading and self.kind == "kLoop" and user in self.aligned and not is_expensive(p))
+            count += size if outside else self.evaluations[user]
         if aligned:
             return True, self.size
-        return False, min(count, 1 << 62)
+        return False, size if size == 1 else min(count, 1 << 62)
 
     def accepts(self, p: Instruction, users: list[Instruction]) -> Decision:
         """Whether p, read by members only at their own cost, may be computed inside."""
@@ -106,7 +116,7 @@ class Group:
                 return Decision.refuse(f"it is expensive and would be computed {count} times for {size} elements")
             if is_arithmetic(p) and self.repeated >= MAX_REPEATED:
                 return Decision.refuse(f"{MAX_REPEATED} operations are repeated in the fusion already")
-        if is_expensive(p) and any(u.opcode in ("concatenate", "pad") for u in users if u in self.members):
+        if is_expensive(p) and any(u.opcode in _CONDITIONAL for u in users if u in self.members):
             return Decision.refuse("it is expensive and would be computed where it is not used")
         return Decision.allow()
 

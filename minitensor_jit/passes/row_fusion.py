@@ -1,8 +1,9 @@
-"""Fuses row-wise normalisations: reductions over the last dimension together with what feeds them and reads them."""
+"""Fuses row-wise normalisations: reductions over trailing dimensions together with what feeds them and reads them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Final
 
 from ..ir.decision import Decision
@@ -14,21 +15,29 @@ from .outline import Outline, outline
 
 __all__ = ["RowFusion"]
 
-# A row is worked on from the cache: with its intermediates it must fit there.
+# A row that is passed over more than once is worked on from the cache: with its intermediates it must fit there.
 MAX_ROW: Final = 65536
+# With fewer rows than this there is too little to share among threads for many elements.
+FEW_ROWS: Final = 8
+MAX_SERIAL: Final = 16384
 MAX_MEMBERS: Final = 256
 MAX_OPERANDS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class _Space:
-    """The shapes of one row fusion: `full` is [rows..., C], `rows` is [rows...]."""
+    """The shapes of one row fusion: `full` is [rows..., row...], with `reduced` dimensions in the row."""
 
     full: tuple[int, ...]
+    reduced: int
 
     @property
     def rows(self) -> tuple[int, ...]:
-        return self.full[:-1]
+        return self.full[: -self.reduced]
+
+    @property
+    def length(self) -> int:
+        return prod(self.full[-self.reduced :])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,12 +51,12 @@ class _Group:
 class RowFusion:
     """Makes one fusion (kind kCustom, backend_config "row") of a softmax-like pattern, processed a row at a time.
 
-    Contract: all reductions in it are over the last dimension of one shape [rows..., C], C from 2 to 65,536, with a
-    scalar constant as initial value and a simple combiner. Every other instruction in it is elementwise on
-    [rows..., C] or [rows...], a broadcast or iota to one of the two, or a scalar constant. A broadcast repeats a value
-    of the row along the row, or reads an operand of the fusion or a scalar constant. Outputs have one of the two
-    shapes. Some elementwise instruction depends on a reduction; lone reductions are left to `Fusion`. Refusals are in
-    `decisions`.
+    Contract: all reductions in it are over the same trailing dimensions of one shape [rows..., row...], with a scalar
+    constant as initial value and a simple combiner. Every other instruction in it is elementwise on the full shape or
+    on [rows...], a broadcast or iota to one of the two, or a scalar constant. A broadcast repeats a value of the row
+    along the row, or reads an operand of the fusion or a scalar constant. Outputs have one of the two shapes. Some
+    elementwise instruction depends on a reduction; lone reductions are left to `Fusion`. If the row is passed over more
+    than once, or an output has the full shape, the row has at most 65,536 elements. Refusals are in `decisions`.
     """
 
     name = "row-fusion"
@@ -58,21 +67,21 @@ class RowFusion:
     def run(self, module: Module) -> bool:
         """Fuse in the entry computation."""
         computation = module.entry
-        spaces: dict[tuple[int, ...], None] = {}
+        spaces: dict[_Space, None] = {}
         for i in computation.instructions:
             if i.opcode == "reduce":
                 decision = row_reduction(i)
                 if decision:
-                    spaces[i.operands[0].dims] = None
+                    spaces[_Space(i.operands[0].dims, len(i.attrs["dimensions"]))] = None
                 else:
                     self.decisions.append((i.name, decision))
         if not spaces:
             return False
         taken: set[Instruction] = set()
         groups: list[_Group] = []
-        # The largest shapes first: a value of shape [N] may be rows of [N, C] or a row itself.
-        for dims in sorted(spaces, key=lambda d: (len(d), Shape("pred", d).size), reverse=True):
-            self._collect(computation, _Space(dims), taken, groups)
+        # The largest shapes first: a value of shape [N] may be rows of [N, C] or a row itself. Then the most rows.
+        for space in sorted(spaces, key=lambda s: (-len(s.full), -prod(s.full), s.reduced)):
+            self._collect(computation, space, taken, groups)
         if not groups:
             return False
         outline(computation, [g.outline for g in groups])
@@ -86,7 +95,7 @@ class RowFusion:
             decision = _worthwhile(members)
             if decision:
                 group = _complete(computation, members)
-                decision = self._fits(computation, group, groups)
+                decision = _fits_cache(group, space) and self._fits(computation, group, groups)
                 if decision:
                     taken.update(members)
                     groups.append(group)
@@ -110,10 +119,11 @@ def row_reduction(i: Instruction) -> Decision:
     if reduction_kind(i.attrs["to_apply"]) is None:
         return Decision.refuse("its combiner is not a single operation")
     x, init = i.operands
-    if not x.dims or tuple(i.attrs["dimensions"]) != (len(x.dims) - 1,):
-        return Decision.refuse("it does not reduce exactly the last dimension")
-    if not 1 < x.dims[-1] <= MAX_ROW:
-        return Decision.refuse(f"a row has {x.dims[-1]} elements, supported are 2 to {MAX_ROW}")
+    dimensions = sorted(i.attrs["dimensions"])
+    if not dimensions or dimensions != list(range(len(x.dims) - len(dimensions), len(x.dims))):
+        return Decision.refuse("it does not reduce exactly the last dimensions")
+    if prod(x.dims[d] for d in dimensions) < 2:
+        return Decision.refuse("a row has less than two elements")
     return Decision.when(init.opcode == "constant", "its initial value is not a constant")
 
 
@@ -122,7 +132,8 @@ def _is_candidate(i: Instruction, space: _Space) -> bool:
         return False
     opcode = i.opcode
     if opcode == "reduce":
-        return i.operands[0].dims == space.full and bool(row_reduction(i))
+        fits = i.operands[0].dims == space.full and len(i.attrs["dimensions"]) == space.reduced
+        return fits and bool(row_reduction(i))
     if i.dims != space.full and i.dims != space.rows:
         return False
     if opcode == "broadcast":
@@ -145,6 +156,9 @@ def _is_leaf(i: Instruction) -> bool:
 
 def _components(candidates: list[Instruction]) -> list[list[Instruction]]:
     """The candidates that are connected by operands and hold a reduction."""
+    known = set(candidates)
+    # A broadcast of something else is a leaf, which connects nothing.
+    candidates = [i for i in candidates if i.opcode != "broadcast" or i.operands[0] in known]
     parent: dict[Instruction, Instruction] = {i: i for i in candidates}
 
     def find(i: Instruction) -> Instruction:
@@ -186,6 +200,24 @@ def _worthwhile(members: list[Instruction]) -> Decision:
                 return Decision.allow()
             after.add(i)
     return Decision.refuse("no elementwise operation reads a reduction's result")
+
+
+def _fits_cache(group: _Group, space: _Space) -> Decision:
+    """Whether one thread can work on a row as a whole."""
+    after: set[Instruction] = set()  # depends on a reduction
+    passes = any(root.dims == space.full for root in group.outline.roots)
+    for i in group.outline.members:
+        if i.opcode == "reduce" or any(o in after for o in i.operands):
+            after.add(i)
+            passes |= i.dims == space.full
+    if not passes:
+        return Decision.allow()  # the row is read once, from wherever it is, and may be shared among threads
+    if space.length > MAX_ROW:
+        return Decision.refuse(f"a row of {space.length} elements does not fit the cache")
+    return Decision.when(
+        prod(space.rows) >= FEW_ROWS or prod(space.full) <= MAX_SERIAL,
+        f"{prod(space.rows)} rows of {space.length} elements leave nothing to share among threads",
+    )
 
 
 def _complete(computation: Computation, members: list[Instruction]) -> _Group:
