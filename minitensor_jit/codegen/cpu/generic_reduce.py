@@ -14,7 +14,7 @@ from ..indexing import accesses
 from ..llvm import Value
 from ..types import dtype_constant
 from .loop_kernel import delinearize_rows, fewer_lanes
-from .loops import counted_loop, i64, vector_loop, vector_variables
+from .loops import counted_loop, i64, vector_loop
 from .space import refine
 from .unit import Task, Unit, element_cost, reachable
 
@@ -94,7 +94,6 @@ def _emit(unit: Unit, task: Task, reduce: Instruction, results: list[Location | 
     space = Space()
     e = unit.kernel(task, lanes, space)
     outer = nest.variables(space, "o")[:-1]
-    variables = vector_variables(space, nest.inner, lanes, 1)
     reduced = space.var("r", length)
     targets = [None if r is None else unit.result_pointer(e, r) for r in results]
 
@@ -115,14 +114,14 @@ def _emit(unit: Unit, task: Task, reduce: Instruction, results: list[Location | 
 
     def row(p: Value, _: Sequence[Value]) -> list[Value]:
         delinearize_rows(e, p, outer, nest.extents[:-1])
-        vector_loop(e, variables, i64(0), i64(nest.inner), body)
+        vector_loop(e, nest.inner, 1, i64(0), i64(nest.inner), body)
         return []
 
     begin, end = e.function.arguments[1:]
     if not outer:
         # One loop: divide it itself.
         step = i64(lanes)
-        vector_loop(e, variables, e.inner.mul(begin, step), _least(e, e.inner.mul(end, step), nest.inner), body)
+        vector_loop(e, nest.inner, 1, e.inner.mul(begin, step), _least(e, e.inner.mul(end, step), nest.inner), body)
         units = -(-nest.inner // lanes)
     else:
         counted_loop(e, begin, end, 1, row)

@@ -6,7 +6,7 @@ from ..elemental import Emitter
 from ..index import Lin, Space
 from ..indexing import accesses
 from ..llvm import I64, VOID, Builder, Function, Value
-from .loops import counted_loop, i64, vector_loop, vector_variables
+from .loops import counted_loop, i64, vector_loop
 from .space import refine
 from .unit import Root, Task, Unit, element_cost, reachable
 
@@ -122,7 +122,7 @@ class _Loop:
         e = self.unit.kernel(self.task, self.lanes, space, suffix=".stream" if streaming else "")
         outer = nest.variables(space, "o")[:-1]
         copies = min(copies_for(self.cost * max(1, len(self.roots) - 1)), max(1, inner // self.lanes))
-        variables = vector_variables(space, inner, self.lanes, 1 << (copies.bit_length() - 1))
+        copies = 1 << (copies.bit_length() - 1)
         targets = [self.unit.result_pointer(e, self.task.results[n]) for _, n in self.roots]
 
         def body(v: Lin, copy: int) -> None:
@@ -141,18 +141,18 @@ class _Loop:
         def row(p: Value, _: list[Value]) -> list[Value]:
             if chunk == inner:
                 delinearize_rows(e, p, outer, nest.extents[:-1])
-                vector_loop(e, variables, i64(0), i64(inner), body)
+                vector_loop(e, inner, copies, i64(0), i64(inner), body)
                 return []
             b, chunks = e.at(p), i64(-(-inner // chunk))
             delinearize_rows(e, b.udiv(p, chunks), outer, nest.extents[:-1])
             part = b.urem(p, chunks)
-            vector_loop(e, variables, *elements(b, part, b.add(part, i64(1))), body)
+            vector_loop(e, inner, copies, *elements(b, part, b.add(part, i64(1))), body)
             return []
 
         if self.units == 1:
-            vector_loop(e, variables, i64(0), i64(inner), body)
+            vector_loop(e, inner, copies, i64(0), i64(inner), body)
         elif not outer:
-            vector_loop(e, variables, *elements(e.inner, begin, end), body)
+            vector_loop(e, inner, copies, *elements(e.inner, begin, end), body)
         else:
             counted_loop(e, begin, end, 1, row)
         if streaming:

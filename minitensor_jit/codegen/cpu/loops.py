@@ -115,19 +115,16 @@ def static_masks(lanes: int, count: int) -> list[Value | None]:
 
 
 def vector_loop(
-    e: Emitter,
-    variables: Sequence[Lin],
-    begin: Value,
-    end: Value,
-    body: VectorBody,
+    e: Emitter, extent: int, copies: int, begin: Value, end: Value, body: VectorBody
 ) -> None:
-    """The body for all vectors in `begin <= v < end`: unrolled, then vector by vector, the last one masked.
+    """The body for all vectors in `begin <= v < end`: `copies` of it unrolled, then vector by vector, the last one masked.
 
-    `variables` has one variable for each copy of the unrolled body. With constant bounds and few vectors there is no loop: the
-    copies stand one after the other, and what depends on nothing else moves out of the loops around.
+    With constant bounds and few vectors there is no loop: the copies stand one after the other, and what depends on nothing
+    else moves out of the loops around. A variable runs over 0 to `extent`.
     """
-    lanes, copies = e.vector_lanes, len(variables)
+    lanes = e.vector_lanes
     step = lanes * copies
+    variables = vector_variables(e.space, extent, lanes, copies)
     if _is_constant(begin) and _is_constant(end):
         first, last = int(begin.ref), int(end.ref)
         main = first + (last - first) // step * step
@@ -147,7 +144,11 @@ def vector_loop(
         return []
 
     counted_loop(e, begin, main_end, step, round_)
-    if rest is not None and len(rest) <= 1:
+    if rest is not None and not rest:
+        return
+    # Variables of its own: values known for those of the unrolled copies must not be taken for these.
+    variables = vector_variables(e.space, extent, lanes, 1)
+    if rest is not None and len(rest) == 1:
         _run(e, variables, main_end, body, rest)
         return
 
@@ -160,5 +161,3 @@ def vector_loop(
         return []
 
     counted_loop(e, main_end, end, lanes, masked_round)
-
-

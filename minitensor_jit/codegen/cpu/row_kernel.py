@@ -144,10 +144,14 @@ class RowKernel:
         self.rolled = not self.straight and per_round * self.cost > UNROLLED_COST
         self.rolled &= all(r.dtype != "pred" for r in self.reductions)
         self.copies = vectors if self.straight else per_round
-        self.variables = vector_variables(space, self.length, self.lanes, self.copies)
+        # Short rows use the same variables in all passes, so that later passes find the values of earlier ones.
+        self.variables = self._fresh() if self.straight else []
         self.targets = [self.unit.result_pointer(e, location) for location in self.task.results]
         self.stash = self._plan_stash() if self.stages > 1 and not self.straight else {}
         return e
+
+    def _fresh(self) -> list[Lin]:
+        return vector_variables(self.space, self.length, self.lanes, self.copies)
 
     def _row(self) -> None:
         """Everything of one row: the passes, then what has one element a row."""
@@ -193,9 +197,12 @@ class RowKernel:
             e.store(self.stash[i][1], i.dtype, at, value)
 
     def _map_row(self, roots: list[Root]) -> None:
-        count = self.copies if self.straight else min(self.copies, copies_for(self.cost))
+        if self.straight:
+            self._accumulate([], i64(0), static_masks(self.lanes, self.length), [], roots, [])
+            return
+        count = min(self.copies, copies_for(self.cost))
         vector_loop(
-            self.e, self.variables[:count], i64(0), i64(self.length), lambda at, _: self._visit(at, roots, [])
+            self.e, self.length, count, i64(0), i64(self.length), lambda at, _: self._visit(at, roots, [])
         )
 
     def _reduce_row(self, group: list[Reduction], roots: list[Root], kept: list[Instruction]) -> list[Value]:
@@ -241,8 +248,9 @@ class RowKernel:
         """Takes in consecutive vectors that begin at `at`, one for each mask."""
         e = self.e
         totals = [list(vectors) for vectors in accumulators]
+        variables = self.variables or self._fresh()
         for k, mask in enumerate(masks):
-            variable = self.variables[k]
+            variable = variables[k]
             offset = k * self.lanes
             constant = at.ref[0] != "%"
             shifted = i64(int(at.ref) + offset) if constant else e.at(at).add(at, i64(offset)) if k else at

@@ -15,7 +15,7 @@ from ..llvm import I1, I64, Builder, Value
 from ..types import MEMORY
 from .generic_reduce import apply_scalar, check_scalar
 from .loop_kernel import LoopKernels, delinearize_rows, fewer_lanes
-from .loops import counted_loop, i64, vector_loop, vector_variables
+from .loops import counted_loop, i64, vector_loop
 from .space import refine
 from .unit import Task, Unit
 
@@ -72,7 +72,6 @@ def _emit(unit: Unit, task: Task, scatter: Instruction, result: Location) -> Non
     e = unit.kernel(task, lanes, space)
     batch = space.var("batch", prod(batches))
     outer = nest.variables(space, "w")[:-1]
-    variables = vector_variables(space, nest.inner, lanes, 2)
     target = unit.result_pointer(e, result)
     dtype = scatter.dtype
     kind = reduction_kind(combiner)
@@ -119,7 +118,7 @@ def _emit(unit: Unit, task: Task, scatter: Instruction, result: Location) -> Non
 
         def row(q: Value, _: Sequence[Value]) -> list[Value]:
             delinearize_rows(e, q, outer, nest.extents[:-1])
-            vector_loop(e, variables, i64(0), i64(nest.inner), lambda v, _: body(base, v))
+            vector_loop(e, nest.inner, 1, i64(0), i64(nest.inner), lambda v, _: body(base, v))
             return []
 
         counted_loop(e, i64(0), i64(nest.size // nest.inner), 1, row)

@@ -98,7 +98,7 @@ class Schedule:
         self._run(computation)
 
     def _fusion(self, i: Instruction) -> None:
-        computation: Computation = i.attrs["calls"]
+        computation = _array_roots(i.attrs["calls"])
         try:
             self._add(computation, i.name, list(i.operands), [(i, k) for k in range(len(computation.roots))])
         except CompileError:
@@ -112,18 +112,8 @@ class Schedule:
                 number = len(parameters)
                 parameters[o] = Instruction(f"p{number}", "parameter", o.shape, parameter_number=number)
         body = i.clone([parameters[o] for o in i.operands])
-        outputs = [(i, 0)]
-        roots = [body]
-        if isinstance(body.shape, TupleShape):
-            outputs = [(i, k) for k in range(len(body.shape.elements))]
-            roots = [
-                Instruction(f"e{k}", "get-tuple-element", shape, [body], {"index": k})
-                for k, shape in enumerate(body.shape.elements)
-            ]
-        root = roots[0] if len(roots) == 1 else Instruction("t", "tuple", body.shape, roots)
-        extra = [r for r in roots if r is not body] + ([root] if root.opcode == "tuple" else [])
-        computation = Computation(i.name, [*parameters.values(), body, *extra], root)
-        self._add(computation, i.name, list(parameters), outputs)
+        computation = _array_roots(Computation(i.name, [*parameters.values(), body], body))
+        self._add(computation, i.name, list(parameters), [(i, k) for k in range(len(computation.roots))])
 
     def _add(
         self, computation: Computation, name: str, operands: Sequence[Instruction], outputs: Sequence[Value]
@@ -175,3 +165,14 @@ class Schedule:
         return (RowKernel if steps[0].inner == 1 else ColumnKernel)(unit, task, steps)
 
 
+def _array_roots(computation: Computation) -> Computation:
+    """The computation with a tuple of arrays as its root, where one instruction (a reduce of several operands) gives several."""
+    root = computation.root
+    if root.opcode == "tuple" or not isinstance(root.shape, TupleShape):
+        return computation
+    elements = [
+        Instruction(f"{root.name}.{k}", "get-tuple-element", shape, [root], {"index": k})
+        for k, shape in enumerate(root.shape.elements)
+    ]
+    outputs = Instruction(f"{root.name}.outputs", "tuple", root.shape, elements)
+    return Computation(computation.name, [*computation.instructions, *elements, outputs], outputs)
