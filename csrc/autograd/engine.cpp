@@ -25,15 +25,23 @@ private:
     bool previous_;
 };
 
-class SourceScope {
+MT_THREAD_LOCAL const GradNode* current_node = nullptr;
+
+// What a formula records has the source of the forward call it belongs to.
+class FormulaScope {
 public:
-    explicit SourceScope(const SourceRef& source) : previous_(source_override) {
-        if (source.code) source_override = &source;
+    explicit FormulaScope(const GradNode& node) : previous_source_(source_override), previous_node_(current_node) {
+        if (node.source.code) source_override = &node.source;
+        current_node = &node;
     }
-    ~SourceScope() { source_override = previous_; }
+    ~FormulaScope() {
+        source_override = previous_source_;
+        current_node = previous_node_;
+    }
 
 private:
-    const SourceRef* previous_;
+    const SourceRef* previous_source_;
+    const GradNode* previous_node_;
 };
 
 const OpDef& op_named(const char* name) {
@@ -134,7 +142,7 @@ Gradients apply_op(GradNode& node, Gradients& gradients) {
     for (const Value& param : node.params) arguments.emplace_back(value_to_python_hook(param));
     std::vector<PyObject*> raw;
     for (PyRef& argument : arguments) raw.push_back(argument.get());
-    SourceScope source(node.source);
+    FormulaScope scope(node);
     PyRef returned(PyObject_Vectorcall(op.vjp, raw.data(), raw.size(), nullptr));
     if (!returned) fail_python();
     Gradients result = collect(returned.get(), node, n);
@@ -333,6 +341,10 @@ private:
 };
 
 }  // namespace
+
+bool operand_needs_gradient(size_t position) {
+    return !current_node || (position < current_node->edges.size() && current_node->edges[position].node);
+}
 
 Ref<Tensor> reduce_to_operand(Ref<Tensor> gradient, const OperandMeta& meta) {
     if (!(gradient->sizes == meta.sizes)) {

@@ -19,6 +19,9 @@ std::vector<Ref<Tensor>> run_backward(const std::vector<Tensor*>& roots, std::ve
 // Sum of `gradient` over the dimensions that broadcasting added, in the dtype of the operand.
 Ref<Tensor> reduce_to_operand(Ref<Tensor> gradient, const OperandMeta& meta);
 
+// While a formula runs: whether anybody wants the gradient of the operand at `position`.
+bool operand_needs_gradient(size_t position);
+
 // Told of every store to a leaf's .grad; trace/ needs it for compiled functions.
 extern void (*grad_stored_hook)(Tensor& leaf);
 

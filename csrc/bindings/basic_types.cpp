@@ -64,7 +64,7 @@ Device device_of(PyObject* self) { return reinterpret_cast<DeviceObject*>(self)-
 
 std::string device_string(Device device) {
     std::string text = kDeviceNames[static_cast<size_t>(device.type)];
-    if (device.index >= 0) text += ":" + std::to_string(device.index);
+    if (device.index >= 0) text.append(":").append(std::to_string(device.index));
     return text;
 }
 

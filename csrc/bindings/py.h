@@ -117,6 +117,7 @@ bool init_tensor(PyObject* module);
 bool init_ops(PyObject* module);
 bool init_convert(PyObject* module);
 bool init_autograd(PyObject* module);
+bool init_functions(PyObject* module);
 bool init_trace(PyObject* module);
 
 // convert.cpp

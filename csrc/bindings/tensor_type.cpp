@@ -245,7 +245,6 @@ MT_GETTER(nbytes, PyLong_FromLongLong(t.numel* static_cast<int64_t>(itemsize(t.d
 MT_GETTER(version, PyLong_FromUnsignedLong(t.storage->version))
 MT_GETTER(output_nr, PyLong_FromUnsignedLong(t.autograd ? t.autograd->output_index : 0))
 MT_GETTER(pending, PyBool_FromLong(t.pending()))
-MT_GETTER(is_view, PyBool_FromLong(static_cast<bool>(t.base)))
 MT_GETTER(base, wrap(t.base))
 MT_GETTER(grad, wrap(t.autograd ? t.autograd->grad : Ref<Tensor>()))
 MT_GETTER(data, wrap(detach(t)))

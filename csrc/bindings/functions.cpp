@@ -1,0 +1,69 @@
+// Functions on tensors that are not ops.
+#include "autograd/engine.h"
+#include "bindings/py.h"
+#include "dispatch/infer_view.h"
+
+namespace mt {
+__attribute__((weak)) Ref<Tensor> nonzero(const Tensor& input);
+__attribute__((weak)) Ref<Tensor> masked_select(const Tensor& input, const Tensor& mask);
+}  // namespace mt
+
+namespace mt::py {
+
+namespace {
+
+// can_view(tensor, size): whether `size`, with at most one -1, is a view of the tensor.
+PyObject* py_can_view(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject *object, *size;
+        if (!PyArg_ParseTuple(args, "O!O:can_view", &TensorType, &object, &size)) return nullptr;
+        Tensor& t = *tensor_of(object);
+        Dims sizes = dims_from(size, "shape"), strides;
+        int64_t known = 1, unknown = -1;
+        for (size_t i = 0; i < sizes.size(); ++i) {
+            if (sizes[i] == -1) unknown = static_cast<int64_t>(i);
+            else known *= sizes[i];
+        }
+        if (unknown >= 0) {
+            if (known == 0 || t.numel % known) Py_RETURN_TRUE;  // `view` explains what is wrong
+            sizes[static_cast<size_t>(unknown)] = t.numel / known;
+        } else if (known != t.numel) {
+            Py_RETURN_TRUE;
+        }
+        return PyBool_FromLong(compute_view_strides(t.sizes, t.strides, sizes, strides));
+    });
+}
+
+PyObject* py_needs_gradient(PyObject*, PyObject* position) {
+    return guarded([&]() -> PyObject* {
+        long i = PyLong_AsLong(position);
+        if (i == -1) check_python();
+        return PyBool_FromLong(operand_needs_gradient(static_cast<size_t>(i)));
+    });
+}
+
+Tensor& concrete(PyObject* object) {
+    if (!is_tensor(object)) fail_type(std::string("expected a Tensor, got ") + Py_TYPE(object)->tp_name);
+    return *tensor_of(object);
+}
+
+PyObject* py_nonzero(PyObject*, PyObject* const* args, Py_ssize_t) {
+    return guarded([&]() -> PyObject* { return wrap(nonzero(concrete(args[0]))); });
+}
+
+PyObject* py_masked_select(PyObject*, PyObject* const* args, Py_ssize_t) {
+    return guarded([&]() -> PyObject* { return wrap(masked_select(concrete(args[0]), concrete(args[1]))); });
+}
+
+PyMethodDef functions[] = {
+    {"can_view", py_can_view, METH_VARARGS, "can_view(tensor, size): whether it can be viewed in that shape."},
+    {"needs_gradient", py_needs_gradient, METH_O, "Within a vjp: whether the operand at that position needs its gradient."},
+    {"nonzero", method(py_nonzero), METH_FASTCALL, "The kernel of nonzero."},
+    {"masked_select", method(py_masked_select), METH_FASTCALL, "The kernel of masked_select."},
+    {}};
+
+}  // namespace
+
+bool init_functions(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+
+}  // namespace mt::py

@@ -1,0 +1,53 @@
+"""One recorded call, as the rows' rules and the lowering see it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+FLOATING = frozenset({"f16", "bf16", "f32", "f64"})
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An operand: `kind` is node, leaf, scalar or none. A scalar that is `baked` is a constant of the compiled code."""
+
+    kind: str
+    index: int = 0
+    result: int = 0
+    scalar: Any = None
+    baked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """What `Row.refuse` and the lowering are given; a node's payload."""
+
+    row: Any
+    operands: Sequence[Operand]
+    params: Sequence[Any]
+    results: Sequence[tuple[str, tuple[int, ...]]]
+    compute: str
+    """The dtype that operands of elementwise ops are converted to."""
+    node: int
+    """The node's place in the trace."""
+
+    @property
+    def floating(self) -> bool:
+        """Whether the arithmetic is in floating point."""
+        return self.compute in FLOATING
+
+    @property
+    def result_floating(self) -> bool:
+        """Whether the first result is of a floating-point type."""
+        return self.results[0][0] in FLOATING
+
+    def constant(self, operand: int) -> Any:
+        """The number that operand is in every run of the compiled code, or None."""
+        given = self.operands[operand]
+        return given.scalar if given.kind == "scalar" and given.baked else None
+
+    def is_leaf(self, operand: int) -> bool:
+        """Whether the operand was there before the recording."""
+        return self.operands[operand].kind == "leaf"

@@ -1,0 +1,338 @@
+"""The builder that rows lower through: HLO's opcodes, and the shapes that tensor programs need made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from minitensor_jit.ir.builder import Builder
+from minitensor_jit.ir.module import Computation, Instruction
+from minitensor_jit.ir.shape import Shape
+from minitensor_jit.lowering.call import FLOATING, RecordedCall
+from minitensor_jit.lowering.views import view_read, view_write
+
+Dims = Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundsCheck:
+    """The elements of operand `operand` of trace node `node` have to lie in [low, high) for the compiled code to be right."""
+
+    node: int
+    operand: int
+    low: int
+    high: int
+
+
+def _size(dims: Dims) -> int:
+    count = 1
+    for n in dims:
+        count *= n
+    return count
+
+
+class Lowering(Builder):
+    """A builder for one cluster. `call` and `result` are the call that is being lowered and its first result's shape."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.checks: list[BoundsCheck] = []
+        self._call: RecordedCall | None = None
+
+    def begin(self, call: RecordedCall) -> None:
+        """Say which call is lowered next."""
+        self._call = call
+
+    @property
+    def call(self) -> RecordedCall:
+        """The call that is being lowered."""
+        assert self._call is not None
+        return self._call
+
+    @property
+    def result(self) -> Shape:
+        """The shape of its first result."""
+        dtype, dims = self.call.results[0]
+        return Shape(dtype, dims)
+
+    # ---- types and broadcasting
+
+    def to_dtype(self, x: Instruction, dtype: str) -> Instruction:
+        """x converted as docs/numerics.md says."""
+        source = x.shape.dtype
+        if source == dtype:
+            return x
+        if dtype == "pred":
+            return self.compare(x, self.full(Shape(source, x.shape.dims), 0), "NE")
+        if dtype == "u8" and source in FLOATING:
+            x = self.convert(x, "s64")
+        return self.convert(x, dtype)
+
+    def truth(self, x: Instruction) -> Instruction:
+        """Whether each element is not zero."""
+        return self.to_dtype(x, "pred")
+
+    def broadcast_to(self, x: Instruction, dims: Dims) -> Instruction:
+        """x expanded to dims, by PyTorch's rule."""
+        own, dims = tuple(x.shape.dims), tuple(dims)
+        if own == dims:
+            return x
+        lead = len(dims) - len(own)
+        kept = [d for d, n in enumerate(own) if n != 1 or dims[lead + d] == 1]
+        squeezed = tuple(own[d] for d in kept)
+        if squeezed != own:
+            x = self.reshape(x, squeezed)
+        return self.broadcast(x, dims, [lead + d for d in kept])
+
+    def spread(self, x: Instruction, like: Instruction) -> Instruction:
+        """x, reduced with keepdim, expanded to `like`."""
+        return self.broadcast_to(x, like.shape.dims)
+
+    # ---- reductions
+
+    def _normal_dims(self, rank: int, dim: int | Dims | None) -> tuple[int, ...]:
+        if dim is None or (not isinstance(dim, int) and not tuple(dim)):
+            return tuple(range(rank))
+        given = (dim,) if isinstance(dim, int) else tuple(dim)
+        return tuple(sorted(d % rank for d in given)) if rank else ()
+
+    def reduced_count(self, x: Instruction, dim: int | Dims | None) -> int:
+        """How many elements go into each result."""
+        return _size([x.shape.dims[d] for d in self._normal_dims(len(x.shape.dims), dim)])
+
+    def reduce_dims(self, x: Instruction, kind: str, dim: int | Dims | None, keepdim: bool) -> Instruction:
+        """A reduction in the documented order: sizes of 1 dropped, neighbours merged, innermost group first."""
+        dims = tuple(x.shape.dims)
+        wanted = self._normal_dims(len(dims), dim)
+        out = tuple(1 if d in wanted else n for d, n in enumerate(dims) if keepdim or d not in wanted)
+        kept = [d for d, n in enumerate(dims) if n != 1]
+        groups: list[list[int]] = []  # positions among `kept`, of neighbours that are reduced together
+        for place, d in enumerate(kept):
+            if d not in wanted:
+                continue
+            if groups and groups[-1][-1] == place - 1:
+                groups[-1].append(place)
+            else:
+                groups.append([place])
+        if not groups:
+            return self.reshape(x, out) if out != dims else x
+        if len(kept) != len(dims):
+            x = self.reshape(x, [dims[d] for d in kept])
+        for group in reversed(groups):
+            x = self._reduce_once(x, kind, group)
+        return self.reshape(x, out) if tuple(x.shape.dims) != out else x
+
+    def _reduce_once(self, x: Instruction, kind: str, dims: Dims) -> Instruction:
+        if kind == "add":
+            return self.reduce_sum(x, dims)
+        if kind == "maximum":
+            return self.reduce_max(x, dims)
+        if kind == "minimum":
+            return self.reduce_min(x, dims)
+        return self.reduce(x, self.constant(kind == "and", "pred"), dims, kind)
+
+    def arg_extreme(self, x: Instruction, direction: str, dim: int | None, keepdim: bool) -> Instruction:
+        """The index of the first extreme element; NaN is the extreme."""
+        dims = tuple(x.shape.dims)
+        out = self.result.dims
+        if dim is None or not dims:
+            x = self.reshape(x, (_size(dims),))
+            axis = 0
+        else:
+            axis = dim % len(dims)
+        dtype = x.shape.dtype
+        if dtype == "pred":
+            x, dtype = self.convert(x, "s32"), "s32"
+        places = self.iota(Shape("s64", tuple(x.shape.dims)), axis)
+        import numpy as np
+
+        kind = Shape(dtype).numpy_dtype
+        worst: float | int
+        if dtype in FLOATING:
+            worst = -np.inf if direction == "GT" else np.inf
+        else:
+            worst = int(np.iinfo(kind).min if direction == "GT" else np.iinfo(kind).max)
+        inits = (self.constant(worst, dtype), self.constant(np.iinfo(np.int64).max, "s64"))
+        reduced = self.reduce((x, places), inits, (axis,), _first_extreme(dtype, direction))
+        index = self.get_tuple_element(reduced, 1)
+        return self.reshape(index, out) if tuple(index.shape.dims) != tuple(out) else index
+
+    # ---- movement
+
+    def view_read(self, base: Instruction, size: Dims, stride: Dims, offset: int) -> Instruction:
+        """What a strided view of a row-major value shows."""
+        return view_read(self, base, tuple(size), tuple(stride), offset)
+
+    def view_write(self, base: Instruction, value: Instruction, size: Dims, stride: Dims, offset: int) -> Instruction:
+        """A row-major value with a strided view of it replaced."""
+        return view_write(self, base, value, tuple(size), tuple(stride), offset)
+
+    def concatenate_all(self, operands: Sequence[Instruction], dim: int) -> Instruction:
+        """The operands, converted to the result's type, one after the other along dim."""
+        rank = len(self.result.dims)
+        parts = [self.to_dtype(x, self.result.dtype) for x in operands if len(x.shape.dims) == rank]
+        return parts[0] if len(parts) == 1 else self.concatenate(parts, dim % rank)
+
+    def triangle(self, x: Instruction, diagonal: int, direction: str) -> Instruction:
+        """x where column - row stands in `direction` to the diagonal, zero elsewhere."""
+        dims = tuple(x.shape.dims)
+        index = Shape("s64", dims)
+        row, column = self.iota(index, len(dims) - 2), self.iota(index, len(dims) - 1)
+        inside = self.compare(column, self.add(row, self.full(index, diagonal)), direction)
+        return self.select(inside, x, self.full(Shape(x.shape.dtype, dims), 0))
+
+    def diagonal_ones(self) -> Instruction:
+        """The identity matrix of the result's shape."""
+        shape = self.result
+        index = Shape("s64", shape.dims)
+        return self.to_dtype(self.compare(self.iota(index, 0), self.iota(index, 1), "EQ"), shape.dtype)
+
+    # ---- contraction
+
+    def matmul_broadcast(self, x: Instruction, y: Instruction) -> Instruction:
+        """The matrix product with PyTorch's rules for vectors and batches."""
+        out = self.result.dims
+        a, b = tuple(x.shape.dims), tuple(y.shape.dims)
+        if len(a) <= 2 and len(b) <= 2:
+            return self.dot(x, y, lhs_contracting_dims=(len(a) - 1,), rhs_contracting_dims=(max(len(b) - 2, 0),))
+        if len(b) <= 2 and len(a) > 2:
+            # All batches of the left side are rows of one product.
+            flat = self.reshape(x, (_size(a[:-1]), a[-1]))
+            product = self.dot(flat, y, lhs_contracting_dims=(1,), rhs_contracting_dims=(max(len(b) - 2, 0),))
+            return self.reshape(product, out)
+        if len(a) == 1:
+            x, a = self.reshape(x, (1, *a)), (1, *a)
+        if len(b) == 1:
+            y, b = self.reshape(y, (*b, 1)), (*b, 1)
+        batch = _broadcast(a[:-2], b[:-2])
+        count = _size(batch)
+        x = self.reshape(self.broadcast_to(x, (*batch, *a[-2:])), (count, *a[-2:]))
+        y = self.reshape(self.broadcast_to(y, (*batch, *b[-2:])), (count, *b[-2:]))
+        product = self.dot(
+            x, y, lhs_contracting_dims=(2,), rhs_contracting_dims=(1,), lhs_batch_dims=(0,), rhs_batch_dims=(0,)
+        )
+        return self.reshape(product, out)
+
+    # ---- indices
+
+    def check_index(self, operand: int, low: int, high: int) -> None:
+        """Have the launch check an index operand first: compiled code clamps where eager code raises."""
+        self.checks.append(BoundsCheck(self.call.node, operand, low, high))
+
+    def _wrapped(self, index: Instruction, size: int) -> Instruction:
+        index = self.to_dtype(index, "s64")
+        shape = Shape("s64", tuple(index.shape.dims))
+        negative = self.compare(index, self.full(shape, 0), "LT")
+        return self.select(negative, self.add(index, self.full(shape, size)), index)
+
+    def _full_positions(self, index: Instruction, dim: int) -> Instruction:
+        """For each element of `index` its whole position: its own place, with its value along dim. The last dimension runs over it."""
+        dims = tuple(index.shape.dims)
+        column = (*dims, 1)
+        index = self.to_dtype(index, "s64")
+        parts = [
+            self.reshape(index, column) if d == dim else self.iota(Shape("s64", column), d) for d in range(len(dims))
+        ]
+        return parts[0] if len(parts) == 1 else self.concatenate(parts, len(dims))
+
+    def gather_along(self, x: Instruction, index: Instruction, dim: int, *, low: int = 0) -> Instruction:
+        """x[i][index[i][j]] for dim 1, and so on."""
+        rank = len(x.shape.dims)
+        if rank == 0:
+            return self.reshape(x, index.shape.dims)
+        dim %= rank
+        self.check_index(1, low, x.shape.dims[dim])
+        return self.gather(
+            x,
+            self._full_positions(index, dim),
+            offset_dims=(),
+            collapsed_slice_dims=tuple(range(rank)),
+            start_index_map=tuple(range(rank)),
+            index_vector_dim=rank,
+            slice_sizes=(1,) * rank,
+        )
+
+    def scatter_along(self, x: Instruction, index: Instruction, src: Instruction, dim: int, kind: str) -> Instruction:
+        """x with the elements of src combined into the places that index names along dim."""
+        rank = len(x.shape.dims)
+        dim %= max(rank, 1)
+        self.check_index(1, 0, x.shape.dims[dim])
+        dims = tuple(index.shape.dims)
+        if tuple(src.shape.dims) != dims:
+            src = self.slice(src, (0,) * rank, dims)
+        return self.scatter(
+            x,
+            self._full_positions(index, dim),
+            src,
+            update_window_dims=(),
+            inserted_window_dims=tuple(range(rank)),
+            scatter_dims_to_operand_dims=tuple(range(rank)),
+            index_vector_dim=rank,
+            kind=kind,
+        )
+
+    def take(self, x: Instruction, index: Instruction, dim: int) -> Instruction:
+        """The slices of x along dim that index, of any shape, names."""
+        dims = tuple(x.shape.dims)
+        dim %= len(dims)
+        self.check_index(1, -dims[dim], dims[dim])
+        many = len(index.shape.dims)
+        out_rank = len(dims) - 1 + many
+        return self.gather(
+            x,
+            self._wrapped(index, dims[dim]),
+            offset_dims=tuple(d for d in range(out_rank) if not dim <= d < dim + many),
+            collapsed_slice_dims=(dim,),
+            start_index_map=(dim,),
+            index_vector_dim=many,
+            slice_sizes=tuple(1 if d == dim else n for d, n in enumerate(dims)),
+        )
+
+    def put(self, x: Instruction, index: Instruction, src: Instruction, dim: int, kind: str) -> Instruction:
+        """x with the slices that index names along dim combined with those of src."""
+        dims = tuple(x.shape.dims)
+        dim %= len(dims)
+        self.check_index(1, -dims[dim], dims[dim])
+        count = _size(index.shape.dims)
+        index = self.reshape(self._wrapped(index, dims[dim]), (count,))
+        src = self.reshape(src, tuple(count if d == dim else n for d, n in enumerate(dims)))
+        return self.scatter(
+            x,
+            index,
+            src,
+            update_window_dims=tuple(d for d in range(len(dims)) if d != dim),
+            inserted_window_dims=(dim,),
+            scatter_dims_to_operand_dims=(dim,),
+            index_vector_dim=1,
+            kind=kind,
+        )
+
+    def one_hot_select(self, target: Instruction, value: Instruction, classes: int) -> Instruction:
+        """value[n] at [n, target[n]], zero elsewhere."""
+        dims = (*target.shape.dims, classes)
+        index = Shape("s64", dims)
+        lead = tuple(range(len(dims) - 1))
+        hit = self.compare(
+            self.iota(index, len(dims) - 1), self.broadcast(self.to_dtype(target, "s64"), dims, lead), "EQ"
+        )
+        return self.select(hit, self.broadcast(value, dims, lead), self.full(Shape(value.shape.dtype, dims), 0))
+
+
+def _broadcast(a: Dims, b: Dims) -> tuple[int, ...]:
+    rank = max(len(a), len(b))
+    left, right = (1,) * (rank - len(a)) + tuple(a), (1,) * (rank - len(b)) + tuple(b)
+    return tuple(y if x == 1 else x for x, y in zip(left, right, strict=True))
+
+
+def _first_extreme(dtype: str, direction: str) -> Computation:
+    """(value, place, value', place') -> the pair that wins: NaN first, then the extreme, then the smaller place."""
+    b = Builder(f"first_{direction.lower()}_{dtype}")
+    v, i = b.parameter(Shape(dtype)), b.parameter(Shape("s64"))
+    w, j = b.parameter(Shape(dtype)), b.parameter(Shape("s64"))
+    better, same = b.compare(w, v, direction), b.compare(w, v, "EQ")
+    if dtype in FLOATING:
+        v_nan, w_nan = b.compare(v, v, "NE"), b.compare(w, w, "NE")
+        better = b.or_(better, b.and_(w_nan, b.not_(v_nan)))
+        same = b.or_(same, b.and_(w_nan, v_nan))
+    wins = b.or_(better, b.and_(same, b.compare(j, i, "LT")))
+    return b.build_computation((b.select(wins, w, v), b.select(wins, j, i)))

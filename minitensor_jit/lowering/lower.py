@@ -1,0 +1,128 @@
+"""A cluster's graph to one HLO module."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from minitensor_jit.clustering.graph import Graph, Node, Value
+from minitensor_jit.ir.module import Instruction, Metadata, Module
+from minitensor_jit.ir.shape import Shape
+from minitensor_jit.lowering.call import RecordedCall
+from minitensor_jit.lowering.context import BoundsCheck, Lowering
+
+
+@dataclass(slots=True)
+class LoweredCluster:
+    """The module, and what its parameters are."""
+
+    module: Module
+    parameters: list[tuple[Value, str]]
+    """For each: the argument's value in the cluster's graph, and the type that a number is converted to (of tensors, theirs)."""
+    checks: list[BoundsCheck] = field(default_factory=list)
+
+
+class _ClusterLowering:
+    def __init__(self, graph: Graph, name: str) -> None:
+        self.graph = graph
+        self.builder = Lowering(name)
+        self.parameters: list[tuple[Value, str]] = []
+        self.values: dict[Value, Instruction] = {}
+        self.scalars: dict[tuple[int, str], Instruction] = {}
+
+    def run(self) -> LoweredCluster:
+        for node in self.graph:
+            if node.is_argument or node.kind == "constant":
+                continue
+            call: RecordedCall = node.payload
+            self.builder.begin(call)
+            with self.builder.source(_metadata(node)):
+                results = self.lower(node, call)
+            for index, result in enumerate(results):
+                self.values[node.id, index] = result
+        roots = [self.values[value] for value in self.graph.fetches]
+        module = self.builder.build(roots if len(roots) > 1 else roots[0])
+        return LoweredCluster(module, self.parameters, self.builder.checks)
+
+    def lower(self, node: Node, call: RecordedCall) -> list[Instruction]:
+        b = self.builder
+        operands: list[Any] = []
+        sources = iter(node.inputs)
+        elementwise = node.kind == "elementwise"
+        dtype, dims = call.results[0]
+        for place, operand in enumerate(call.operands):
+            if operand.kind == "none":
+                operands.append(None)
+                continue
+            value = next(sources)
+            if operand.kind == "scalar":
+                x = self.scalar(value, operand.scalar if operand.baked else None, call.compute)
+            else:
+                x = self.tensor(value)
+                # The condition of `where` is the one operand that is not part of the arithmetic.
+                if elementwise and not (call.row.name == "where" and place == 0):
+                    x = b.to_dtype(x, call.compute)
+            operands.append(b.broadcast_to(x, dims) if elementwise else x)
+        lowered = call.row.lower(b, *operands, *call.params)
+        results = list(lowered) if isinstance(lowered, (list, tuple)) else [lowered]
+        return [b.to_dtype(x, t) for x, (t, _) in zip(results, call.results, strict=True)]
+
+    def tensor(self, value: Value) -> Instruction:
+        known = self.values.get(value)
+        if known is None:
+            meta = self.graph.meta(value)
+            strided = self.graph.node(value[0]).payload
+            if strided is None:
+                known = self.builder.parameter(Shape(meta.dtype, meta.shape))
+            else:
+                known = strided.read(self.builder, meta)
+            self.parameters.append((value, meta.dtype))
+            self.values[value] = known
+        return known
+
+    def scalar(self, value: Value, constant: Any, dtype: str) -> Instruction:
+        if constant is not None:
+            return self.builder.constant(constant, dtype)
+        known = self.scalars.get((value[0], dtype))
+        if known is None:
+            known = self.scalars[value[0], dtype] = self.builder.parameter(Shape(dtype))
+            self.parameters.append((value, dtype))
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class StridedArgument:
+    """An argument whose elements don't lie in row-major order: a parameter over the memory that it spans, and a view of that."""
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+
+    @property
+    def span(self) -> int:
+        """How many elements lie between the first and the last."""
+        return 1 + sum((n - 1) * s for n, s in zip(self.size, self.stride, strict=True))
+
+    def read(self, b: Lowering, meta: Any) -> Instruction:
+        """The parameter, seen through the view."""
+        kept = [(n, s) for n, s in zip(self.size, self.stride, strict=True) if n != 1 and s != 0]
+        dense = tuple(n for n, _ in sorted(kept, key=lambda pair: -pair[1]))
+        count = 1
+        for n in dense:
+            count *= n
+        shape = dense if count == self.span else (self.span,)
+        return b.view_read(b.parameter(Shape(meta.dtype, shape)), self.size, self.stride, 0)
+
+
+def _metadata(node: Node) -> Metadata | None:
+    source = node.source
+    if source is None:
+        return Metadata(op_type=node.op, op_name=f"{node.op}_{node.id}", source_file="", source_line=0)
+    return Metadata(
+        op_type=node.op, op_name=f"{node.op}_{node.id}", source_file=os.fspath(source.file), source_line=source.line
+    )
+
+
+def lower_cluster(graph: Graph, name: str) -> LoweredCluster:
+    """Lower the graph inside a cluster's node."""
+    return _ClusterLowering(graph, name).run()
