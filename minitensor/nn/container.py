@@ -47,7 +47,7 @@ class _Indexed(Module):
         return len(self._modules)
 
     def __iter__(self) -> Iterator[Module]:
-        return iter(list(self._modules.values()))
+        return iter([module for module in self._modules.values() if module is not None])
 
     def append(self: C, module: Module) -> C:
         """Add a module at the end."""
@@ -81,7 +81,7 @@ class Sequential(_Indexed):
 
     def forward(self, input: Any) -> Any:
         """Pass ``input`` through all modules."""
-        for module in self._modules.values():
+        for module in self:
             input = module(input)
         return input
 
