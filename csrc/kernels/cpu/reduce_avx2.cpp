@@ -15,5 +15,7 @@
 #define MT_VEC 32
 #include "kernels/cpu/reduce_vec.h"
 
+#include "kernels/cpu/reduce_blocks.h"
+
 #include "kernels/cpu/reduce_impl.h"
 #endif

@@ -10,4 +10,6 @@
 #define MT_VEC 16
 #include "kernels/cpu/reduce_vec.h"
 
+#include "kernels/cpu/reduce_blocks.h"
+
 #include "kernels/cpu/reduce_impl.h"

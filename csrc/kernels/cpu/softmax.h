@@ -1,0 +1,26 @@
+// The loops of softmax and log_softmax, one table for each instruction set. Their bits are those of the ops they stand for:
+// amax, sub, exp, sum and then div, or log and sub.
+#pragma once
+
+#include <cstdint>
+
+namespace mt::cpu {
+
+struct SoftmaxLoops {
+    // `count` rows of n contiguous elements; `out` may be `in`.
+    void (*rows)(void* out, const void* in, int64_t count, int64_t n, bool log);
+    // `cols` columns of n elements that are `stride` apart, in contiguous memory [n, stride]; `out` may be `in`.
+    void (*columns)(void* out, const void* in, int64_t n, int64_t stride, int64_t cols, bool log);
+};
+
+struct SoftmaxTable {
+    SoftmaxLoops f32, f64;
+};
+
+namespace baseline { extern const SoftmaxTable softmax_table; }
+namespace avx2 { extern const SoftmaxTable softmax_table; }
+namespace avx512 { extern const SoftmaxTable softmax_table; }
+
+inline constexpr int64_t kSoftmaxColumns = 64;  // at most, in one call
+
+}  // namespace mt::cpu

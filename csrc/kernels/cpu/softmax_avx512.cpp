@@ -1,0 +1,25 @@
+// The loops of softmax and log_softmax for CPUs with AVX-512.
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "kernels/cpu/reduce.h"
+#include "kernels/cpu/softmax.h"
+
+// Up to the end of the file: templates are instantiated there.
+#pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,prefer-vector-width=512")
+// Lets selects become vector blends; the values are the same.
+#pragma GCC optimize("no-trapping-math")
+#define MT_ISA_NS avx512
+#define MT_VEC 64
+#include "kernels/cpu/math.h"
+
+#include "kernels/cpu/reduce_vec.h"
+
+#include "kernels/cpu/reduce_blocks.h"
+
+#include "kernels/cpu/softmax_impl.h"
+#endif

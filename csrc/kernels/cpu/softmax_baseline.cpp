@@ -1,0 +1,19 @@
+// The loops of softmax and log_softmax for every CPU of the architecture.
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "kernels/cpu/reduce.h"
+#include "kernels/cpu/softmax.h"
+
+// Lets selects become vector blends; the values are the same.
+#pragma GCC optimize("no-trapping-math")
+#define MT_ISA_NS baseline
+#define MT_VEC 16
+#include "kernels/cpu/math.h"
+
+#include "kernels/cpu/reduce_vec.h"
+
+#include "kernels/cpu/reduce_blocks.h"
+
+#include "kernels/cpu/softmax_impl.h"
