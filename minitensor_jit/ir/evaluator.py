@@ -153,7 +153,8 @@ def _shift(function: Callable[[Array, Array], Array], *, unsigned: bool) -> Call
         unsigned_dtype = np.dtype(f"u{x.dtype.itemsize}")
         by = y.astype(unsigned_dtype)
         over = by >= bits
-        value = x.astype(unsigned_dtype) if unsigned else x
+        # As in XLA, the arithmetic shift takes the top bit of an unsigned integer for a sign.
+        value = x.astype(unsigned_dtype if unsigned else np.dtype(f"i{x.dtype.itemsize}"))
         count = np.where(over, np.array(bits - 1, unsigned_dtype), by).astype(value.dtype)
         result = function(value, count).astype(x.dtype)
         # A shift by too much leaves zero, or the sign for the arithmetic one.

@@ -239,7 +239,11 @@ def _complete(computation: Computation, members: list[Instruction]) -> _Group:
         if i.opcode == "broadcast" and (i is computation.root or any(u in outside for u in users[i])):
             outside.add(i)
     roots = [i for i in members if i in moved and (i is computation.root or any(u in outside for u in users[i]))]
-    ordered = [i for i in computation.instructions if i in wanted]
+    needed = set(roots)
+    for i in reversed(computation.instructions):
+        if i in needed:
+            needed.update(o for o in i.operands if o in wanted)
+    ordered = [i for i in computation.instructions if i in needed]
     return _Group(frozenset(moved), Outline(ordered, roots, "kCustom", "row"))
 
 

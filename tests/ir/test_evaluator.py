@@ -79,6 +79,7 @@ def test_shifts_beyond_the_width() -> None:
     assert run(Builder.shift_left, x, y).tolist() == [-16, 0, 0]
     assert run(Builder.shift_right_logical, x, y).tolist() == [2**31 - 4, 0, 0]
     assert run(Builder.shift_right_arithmetic, x, y).tolist() == [-4, -1, 0]
+    assert run(Builder.shift_right_arithmetic, np.uint8([200]), np.uint8([1])).tolist() == [228]
 
 
 def test_unary_corner_cases() -> None:

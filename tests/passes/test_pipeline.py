@@ -61,6 +61,7 @@ def test_fusions_keep_their_contracts(seed: int) -> None:
         if fusion.opcode != "fusion":
             continue
         body = fusion.attrs["calls"]
+        assert not body.clone().remove_dead()
         kind = fusion.attrs["kind"]
         if kind == "kLoop":
             assert len({r.dims for r in body.roots}) == 1
