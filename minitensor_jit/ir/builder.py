@@ -475,19 +475,19 @@ class Builder:
         lhs: Instruction,
         rhs: Instruction,
         *,
-        lhs_contracting: Dims,
-        rhs_contracting: Dims,
-        lhs_batch: Dims = (),
-        rhs_batch: Dims = (),
+        lhs_contracting_dims: Dims,
+        rhs_contracting_dims: Dims,
+        lhs_batch_dims: Dims = (),
+        rhs_batch_dims: Dims = (),
     ) -> Instruction:
         """The general dot product: batch dimensions first, then those of lhs, then those of rhs."""
         attrs: Attrs = {}
-        if lhs_batch or rhs_batch:
-            attrs["lhs_batch_dims"] = tuple(lhs_batch)
-        attrs["lhs_contracting_dims"] = tuple(lhs_contracting)
-        if lhs_batch or rhs_batch:
-            attrs["rhs_batch_dims"] = tuple(rhs_batch)
-        attrs["rhs_contracting_dims"] = tuple(rhs_contracting)
+        if lhs_batch_dims or rhs_batch_dims:
+            attrs["lhs_batch_dims"] = tuple(lhs_batch_dims)
+        attrs["lhs_contracting_dims"] = tuple(lhs_contracting_dims)
+        if lhs_batch_dims or rhs_batch_dims:
+            attrs["rhs_batch_dims"] = tuple(rhs_batch_dims)
+        attrs["rhs_contracting_dims"] = tuple(rhs_contracting_dims)
         return self.emit("dot", (lhs, rhs), attrs)
 
     def matmul(self, lhs: Instruction, rhs: Instruction) -> Instruction:
@@ -497,7 +497,12 @@ class Builder:
             raise ShapeError(f"matmul of {lhs.shape} and {rhs.shape}: ranks must be equal and at least 2")
         batch = tuple(range(rank - 2))
         return self.dot(
-            lhs, rhs, lhs_contracting=(rank - 1,), rhs_contracting=(rank - 2,), lhs_batch=batch, rhs_batch=batch
+            lhs,
+            rhs,
+            lhs_contracting_dims=(rank - 1,),
+            rhs_contracting_dims=(rank - 2,),
+            lhs_batch_dims=batch,
+            rhs_batch_dims=batch,
         )
 
     # ---- tuples and calls

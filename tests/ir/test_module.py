@@ -76,7 +76,7 @@ def test_source_metadata() -> None:
         (lambda b, x: b.reduce_sum(x, (0, 0)), "not distinct"),
         (lambda b, x: b.reduce(x, b.constant(0), (0,)), "initial value"),
         (lambda b, x: b.matmul(x, x), "different sizes"),
-        (lambda b, x: b.dot(x, x, lhs_contracting=(0,), rhs_contracting=(0, 1)), "equally many"),
+        (lambda b, x: b.dot(x, x, lhs_contracting_dims=(0,), rhs_contracting_dims=(0, 1)), "equally many"),
         (lambda b, x: b.get_tuple_element(x, 0), "expected a tuple"),
         (lambda b, x: b.get_tuple_element(b.tuple(x), 1), "out of range"),
         (lambda b, x: b.bitcast_convert(x, "f64"), "element size"),
