@@ -28,14 +28,6 @@ __attribute__((always_inline)) inline void tile(int64_t kc, const typename S::T*
         for (int v = 0; v < kVectors; ++v) acc[i][v] = S::zero();
     }
 
-    if (accumulate) {  // C is needed at the end only: time to fetch it
-#pragma GCC unroll 16
-        for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 4
-            for (int v = 0; v < kVectors; ++v) __builtin_prefetch(c + i * c_rs + v * kLanes, 1);
-        }
-    }
-
     // One pointer for three rows: [p], [p + rs] and [p + 2 * rs] are addressing modes, and a pointer for each row
     // would not fit into the general registers.
     constexpr int kGroups = (kRows + 2) / 3;
