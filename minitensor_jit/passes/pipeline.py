@@ -14,6 +14,7 @@ from .dead_code_elimination import DeadCodeElimination
 from .fusion import Fusion
 from .pass_manager import Pass, PassHook, PassManager
 from .row_fusion import RowFusion
+from .row_gather_rewriter import RowGatherRewriter
 
 __all__ = ["PASSES", "PipelineOptions", "pipeline", "run_pipeline"]
 
@@ -26,6 +27,7 @@ PASSES: dict[str, type[Pass]] = {
         CommonSubexpressionElimination,
         AlgebraicSimplifier,
         ConstantFolding,
+        RowGatherRewriter,
         RowFusion,
         Fusion,
     )
@@ -41,10 +43,11 @@ class PipelineOptions:
 
     verify: bool = False
     fuse: bool = True
+    fold_constants: bool = True
     on_pass: PassHook | None = None
 
 
-def pipeline(*, fuse: bool = True) -> list[Pass]:
+def pipeline(*, fuse: bool = True, fold_constants: bool = True) -> list[Pass]:
     """The passes, in order."""
     passes: list[Pass] = [
         # Later passes look at one computation only.
@@ -55,10 +58,11 @@ def pipeline(*, fuse: bool = True) -> list[Pass]:
         # Simplification exposes constants, folding exposes rules; and rules make copies of what others made.
         AlgebraicSimplifier(),
         ConstantFolding(),
-        AlgebraicSimplifier(),
-        CommonSubexpressionElimination(),
-        DeadCodeElimination(),
     ]
+    if fuse:
+        # Looks for the index of a gather in its simplified form; what it makes is simplified again.
+        passes.append(RowGatherRewriter())
+    passes += [AlgebraicSimplifier(), CommonSubexpressionElimination(), DeadCodeElimination()]
     if fuse:
         # Rows first: they keep a reduction and its readers together, which the general pass would part.
         passes += [RowFusion(), Fusion()]
@@ -68,7 +72,8 @@ def pipeline(*, fuse: bool = True) -> list[Pass]:
 def run_pipeline(module: Module, options: PipelineOptions | None = None) -> Module:
     """Optimise a module in place and return it."""
     options = options or PipelineOptions()
-    PassManager(pipeline(fuse=options.fuse), verify=options.verify, on_pass=options.on_pass).run(module)
+    passes = pipeline(fuse=options.fuse, fold_constants=options.fold_constants)
+    PassManager(passes, verify=options.verify, on_pass=options.on_pass).run(module)
     if not options.verify:
         check(module, "after the pipeline")
     return module

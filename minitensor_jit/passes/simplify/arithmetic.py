@@ -13,7 +13,7 @@ from ...ir.builder import highest, lowest
 from ...ir.module import Instruction
 from ...ir.opcode import OPCODES
 from ...ir.shape import DTYPES, Shape
-from .rewriter import Rewriter, Rule, scalar_value
+from .rewriter import ELEMENTWISE, Rewriter, Rule, scalar_value
 
 __all__ = ["RULES"]
 
@@ -199,7 +199,6 @@ def _empty(i: Instruction, r: Rewriter) -> Instruction | None:
     return made
 
 
-_ELEMENTWISE = tuple(name for name, row in OPCODES.items() if row.kind in ("unary", "binary", "ternary"))
 _CAN_BE_EMPTY = tuple(
     name for name, row in OPCODES.items() if row.kind not in ("source", "tuple", "call") and name not in ("sort",)
 )
@@ -233,5 +232,5 @@ RULES: tuple[Rule, ...] = (
     Rule("convert-same", ("convert",), _convert_same, "convert to the same type is no operation"),
     Rule("convert-convert", ("convert",), _convert_convert, "convert(convert(x)) is convert(x) where no value is lost"),
     Rule("bitcast-convert-twice", ("bitcast-convert",), _bitcast_convert_twice, "bits reinterpreted twice, once"),
-    Rule("operation-of-broadcasts", _ELEMENTWISE, _operation_of_broadcasts, "op(broadcast(x)) is broadcast(op(x))"),
+    Rule("operation-of-broadcasts", ELEMENTWISE, _operation_of_broadcasts, "op(broadcast(x)) is broadcast(op(x))"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.module import Instruction
-from .rewriter import Rewriter, Rule, scalar_value
+from .rewriter import ELEMENTWISE, Rewriter, Rule, scalar_value
 
 __all__ = ["RULES"]
 
@@ -85,6 +85,22 @@ def _reshape_broadcast(i: Instruction, r: Rewriter) -> Instruction | None:
     new = [d for d, n in enumerate(i.dims) if n != 1]
     where = dict(zip(big, new, strict=True))
     return r.broadcast(x, i.dims, [where[d] for d in dimensions])
+
+
+def _operation_of_reshape(i: Instruction, r: Rewriter) -> Instruction | None:
+    """The ones that a reshape adds (keepdim) go behind the operation, towards a broadcast that drops them."""
+    dims = next(
+        (
+            source
+            for x in i.operands
+            if x.opcode == "reshape" and len(source := x.operands[0].dims) < len(x.dims) and _only_ones(source, x.dims)
+        ),
+        None,
+    )
+    if dims is None:
+        return None
+    small = r.emit(i.opcode, [r.reshape(x, dims) for x in i.operands], dict(i.attrs), i.array_shape.with_dims(dims))
+    return r.reshape(small, i.dims)
 
 
 # ---- broadcast
@@ -278,6 +294,7 @@ RULES: tuple[Rule, ...] = (
     Rule("transpose-broadcast", ("transpose",), _transpose_broadcast, "transpose(broadcast(x)) is a broadcast"),
     Rule("reshape-reshape", ("reshape",), _reshape_reshape, "two reshapes are one"),
     Rule("reshape-broadcast", ("reshape",), _reshape_broadcast, "reshape(broadcast(x)) is a broadcast"),
+    Rule("operation-of-reshape", ELEMENTWISE, _operation_of_reshape, "op(reshape(x)) is reshape(op(x)) for added ones"),
     Rule("broadcast-broadcast", ("broadcast",), _broadcast_broadcast, "two broadcasts are one"),
     Rule(
         "broadcast-as-reshape", ("broadcast",), _broadcast_as_reshape, "a broadcast that repeats nothing is a reshape"

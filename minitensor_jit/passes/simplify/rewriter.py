@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from ...ir.infer import infer_shape
 from ...ir.module import Attrs, Instruction, Metadata
+from ...ir.opcode import OPCODES
 from ...ir.shape import AnyShape, Shape
 
-__all__ = ["Apply", "Rewriter", "Rule", "scalar_value"]
+__all__ = ["ELEMENTWISE", "Apply", "Rewriter", "Rule", "scalar_value"]
+
+ELEMENTWISE: Final = tuple(name for name, row in OPCODES.items() if row.kind in ("unary", "binary", "ternary"))
 
 
 class Rewriter:

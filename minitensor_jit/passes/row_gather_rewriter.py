@@ -1,0 +1,100 @@
+"""Turns "one element of each row" into a reduction of the row, which row fusion can keep in registers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..ir.builder import combiner, lowest
+from ..ir.decision import Decision
+from ..ir.module import Computation, Instruction, Module
+from ..ir.opcode import is_elementwise
+from ..ir.shape import DTYPES
+from .simplify.rewriter import Rewriter, scalar_value
+
+__all__ = ["RowGatherRewriter"]
+
+# A longer row is not fused as a row, and looking at each element of it costs more than one load.
+MAX_ROW: Final = 65536
+
+
+class RowGatherRewriter:
+    """Rewrites gather(x, [row, index[row]]) of a computed x to reduce(maximum) of select(iota == index, x, lowest).
+
+    The same bits: the maximum of one value and identities is that value, -0.0 and NaN included. What indexes out of
+    bounds is clamped first, as by gather. Only where x is the result of an elementwise operation: its rows need then
+    not be written to memory for the sake of one element each. Refusals are in `decisions`.
+    """
+
+    name = "row-gather"
+
+    def __init__(self) -> None:
+        self.decisions: list[tuple[str, Decision]] = []
+
+    def run(self, module: Module) -> bool:
+        """Rewrite the gathers of the entry."""
+        computation = module.entry
+        combiners: dict[str, Computation] = {}
+        replaced: dict[Instruction, Instruction] = {}
+        result: list[Instruction] = []
+        for i in computation.instructions:
+            if replaced:
+                i.operands = [replaced.get(o, o) for o in i.operands]
+            if i.opcode == "gather":
+                decision = picks_one_of_each_row(i)
+                if decision:
+                    rewriter = Rewriter()
+                    rewriter.metadata = i.metadata
+                    if i.dtype not in combiners:
+                        combiners[i.dtype] = combiner("maximum", i.dtype)
+                    replaced[i] = _rewrite(i, rewriter, combiners[i.dtype])
+                    result.extend(rewriter.made)
+                    continue
+                self.decisions.append((i.name, decision))
+            result.append(i)
+        if not replaced:
+            return False
+        computation.instructions = result
+        computation.root = replaced.get(computation.root, computation.root)
+        computation.remove_dead()
+        computation.make_names_unique()
+        module.collect()
+        return True
+
+
+def picks_one_of_each_row(i: Instruction) -> Decision:
+    """Whether a gather reads, for every row of its operand, one element, at a position that is given for the row."""
+    x, positions = i.operands
+    rank, attrs = len(x.dims), i.attrs
+    every = tuple(range(rank))
+    if rank < 2 or attrs["offset_dims"] or attrs["collapsed_slice_dims"] != every or attrs["start_index_map"] != every:
+        return Decision.refuse("it does not read single elements at full positions")
+    if attrs["index_vector_dim"] != rank or i.dims != (*x.dims[:-1], 1):
+        return Decision.refuse("it does not read exactly one element of each row")
+    if positions.opcode != "concatenate" or len(positions.operands) != rank:
+        return Decision.refuse("its positions are not put together from one index a dimension")
+    for d, part in enumerate(positions.operands[:-1]):
+        if x.dims[d] == 1 and scalar_value(part) == 0:
+            continue
+        if part.opcode != "iota" or part.attrs["iota_dimension"] != d:
+            return Decision.refuse("a row reads elements of another row")
+    if not is_elementwise(x.opcode) or DTYPES[x.dtype].kind not in "iuf":
+        return Decision.refuse("its operand is in memory anyway")
+    return Decision.when(x.dims[-1] <= MAX_ROW, f"a row has {x.dims[-1]} elements")
+
+
+def _rewrite(i: Instruction, r: Rewriter, maximum: Computation) -> Instruction:
+    x, positions = i.operands
+    index = r.reshape(positions.operands[-1], x.dims[:-1])
+    shape = index.array_shape
+    low, high = r.constant(0, shape), r.constant(x.dims[-1] - 1, shape)
+    clamped = r.emit("clamp", (low, index, high))
+    full = shape.with_dims(x.dims)
+    last = len(x.dims) - 1
+    place = r.emit("iota", (), {"iota_dimension": last}, full)
+    hit = r.emit("compare", (place, r.broadcast(clamped, x.dims, range(last))), {"direction": "EQ"})
+    unit = lowest(x.dtype)
+    others = r.constant(unit, x.array_shape)
+    chosen = r.emit("select", (hit, x, others))
+    start = r.constant(unit, x.array_shape.with_dims(()))
+    reduced = r.emit("reduce", (chosen, start), {"dimensions": (last,), "to_apply": maximum})
+    return r.reshape(reduced, i.dims)
