@@ -81,7 +81,8 @@ void infer_arange(Call& call) {
         size = count < 9223372036854775808.0 ? static_cast<int64_t>(count) : 0;
     }
     if (!(count >= 0 && count < 9223372036854775808.0))
-        fail("invalid size, possible overflow: arange from " + text_of(start) + " to " + text_of(end) + " by " + text_of(step));
+        fail("invalid size, possible overflow: arange from " + text_of(start) + " to " + text_of(end) + " by " +
+             text_of(step));
     set_result(call, dtype, Dims{size});
 }
 
@@ -105,7 +106,8 @@ void infer_uniform(Call& call) {
     DType dtype = floating_or(call.param(3), "check_uniform_bounds");
     double low = call.param(1).as_double(), high = call.param(2).as_double();
     if (!(low <= high))
-        fail("uniform_ expects to return a [from, to) range, but found from=" + text_of(low) + " > to=" + text_of(high));
+        fail("uniform_ expects to return a [from, to) range, but found from=" + text_of(low) +
+             " > to=" + text_of(high));
     double most = dtype == DType::F32 ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max();
     if (!(high - low <= most))
         fail(std::string("uniform_ expects to-from <= std::numeric_limits<") + torch_type_name(dtype) +

@@ -7,8 +7,9 @@
 namespace mt {
 
 const char* torch_type_name(DType dtype) {
-    static constexpr const char* names[] = {"Bool",   "Byte", "Char",     "UInt16", "Short",  "UInt32",        "Int",
-                                            "UInt64", "Long", "Half", "BFloat16", "Float", "Double", "ComplexFloat", "ComplexDouble"};
+    static constexpr const char* names[] = {"Bool",     "Byte",  "Char",   "UInt16",       "Short",
+                                            "UInt32",   "Int",   "UInt64", "Long",         "Half",
+                                            "BFloat16", "Float", "Double", "ComplexFloat", "ComplexDouble"};
     return names[static_cast<size_t>(dtype)];
 }
 
@@ -107,8 +108,7 @@ void check_fits(Scalar value, DType dtype) {
         if (dtype == DType::U8) fits = value.i >= -255 && value.i <= 255;
         if (dtype == DType::I32) fits = value.i >= INT32_MIN && value.i <= INT32_MAX;
     }
-    if (!fits)
-        fail(std::string("value cannot be converted to type ") + c_type_name(dtype) + " without overflow");
+    if (!fits) fail(std::string("value cannot be converted to type ") + c_type_name(dtype) + " without overflow");
 }
 
 // Unary ------------------------------------------------------------------------------------------------------------
@@ -116,7 +116,8 @@ void check_fits(Scalar value, DType dtype) {
 void infer_neg(Call& call) {
     DType dtype = call.in(0).dtype;
     if (dtype == DType::Bool)
-        fail("Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the "
+        fail("Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use "
+             "the "
              "`~` or `logical_not()` operator instead.");
     set_unary(call, dtype, dtype);
 }
@@ -201,8 +202,9 @@ void infer_remainder(Call& call) {
 
 void infer_pow(Call& call) {
     DType dtype = result_type(call);
-    if (dtype == DType::Bool) not_implemented("pow", dtype);
     const Operand& exponent = call.operands[1];
+    if (dtype == DType::Bool && !exponent.is_scalar)
+        not_implemented("pow", dtype);  // the numbers 0 and 1 are no powers
     if (exponent.is_scalar && is_integral(dtype) && exponent.scalar.tag == Scalar::Int && exponent.scalar.i < 0)
         fail("Integers to negative integer powers are not allowed.");
     set_broadcast(call, dtype, dtype);
@@ -233,7 +235,8 @@ void infer_where(Call& call) {
     Dims& sizes = call.results[0].sizes;
     sizes = sizes_of(call.operands[0]);
     for (size_t i = 1; i < 3; ++i)
-        if (const Tensor* t = call.operands[i].tensor; t && !(t->sizes == sizes)) sizes = broadcast_shapes(sizes, t->sizes);
+        if (const Tensor* t = call.operands[i].tensor; t && !(t->sizes == sizes))
+            sizes = broadcast_shapes(sizes, t->sizes);
 }
 
 void infer_clamp(Call& call) {

@@ -11,13 +11,13 @@ void infer_abs(Call& call);
 void infer_sign(Call& call);
 void infer_relu(Call& call);
 void infer_square(Call& call);
-void infer_rounding(Call& call);     // floor, ceil, trunc, round
+void infer_rounding(Call& call);  // floor, ceil, trunc, round
 void infer_float_unary(Call& call);  // integers give the default floating dtype
 void infer_logical_not(Call& call);
 void infer_bitwise_not(Call& call);
-void infer_float_test(Call& call);   // isnan, isinf, isfinite
+void infer_float_test(Call& call);  // isnan, isinf, isfinite
 
-void infer_binary(Call& call);       // add, mul, maximum, minimum
+void infer_binary(Call& call);  // add, mul, maximum, minimum
 void infer_sub(Call& call);
 void infer_div(Call& call);
 void infer_floor_divide(Call& call);

@@ -20,7 +20,8 @@ void store_scalar(Scalar value, DType dtype, void* out) {
 
 void run_copy(const Tensor& in, Tensor& out) {
     if (in.numel == out.numel && out.numel <= kElementwiseGrain && is_flat(in) && is_flat(out)) {
-        if (in.dtype == out.dtype) std::memmove(out.data(), in.data(), static_cast<size_t>(out.numel) * itemsize(out.dtype));
+        if (in.dtype == out.dtype)
+            std::memmove(out.data(), in.data(), static_cast<size_t>(out.numel) * itemsize(out.dtype));
         else elementwise().get_convert(in.dtype, out.dtype)(out.data(), in.data(), out.numel);
         return;
     }

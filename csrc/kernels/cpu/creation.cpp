@@ -64,7 +64,8 @@ void eye(Call& call) {
     int64_t rows = out.sizes[0], columns = out.sizes[1];
     size_t item = itemsize(out.dtype);
     auto* data = static_cast<char*>(out.data());
-    for (int64_t i = 0; i < rows && i < columns; ++i) std::memcpy(data + static_cast<size_t>(i * columns + i) * item, one, item);
+    for (int64_t i = 0; i < rows && i < columns; ++i)
+        std::memcpy(data + static_cast<size_t>(i * columns + i) * item, one, item);
 }
 
 const RegisterNative registered{

@@ -1,5 +1,5 @@
-// The inner loops of the elementwise kernels, one table for each instruction set. A loop works on contiguous elements of one
-// dtype or on single values; strided_loop.h brings everything else to that form.
+// The inner loops of the elementwise kernels, one table for each instruction set. A loop works on contiguous elements
+// of one dtype or on single values; strided_loop.h brings everything else to that form.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,55 @@
 namespace mt::cpu {
 
 enum class UnaryOp : uint8_t {
-    Neg, Abs, Sign, Square, Cube, InverseSquare, Sqrt, Rsqrt, Reciprocal, Exp, Log, Tanh, Sigmoid, Relu,
-    Floor, Ceil, Trunc, Round, LogicalNot, BitwiseNot, IsNan, IsInf, IsFinite, Count
+    Neg,
+    Abs,
+    Sign,
+    Square,
+    Cube,
+    InverseSquare,
+    Sqrt,
+    Rsqrt,
+    Reciprocal,
+    Exp,
+    Log,
+    Tanh,
+    Sigmoid,
+    Relu,
+    Floor,
+    Ceil,
+    Trunc,
+    Round,
+    LogicalNot,
+    BitwiseNot,
+    IsNan,
+    IsInf,
+    IsFinite,
+    Count
 };
 
 enum class BinaryOp : uint8_t {
-    Add, Sub, Mul, Div, FloorDivide, Remainder, Pow, Maximum, Minimum, Eq, Ne, Lt, Le, Gt, Ge,
-    LogicalAnd, LogicalOr, LogicalXor, BitwiseAnd, BitwiseOr, BitwiseXor, Count
+    Add,
+    Sub,
+    Mul,
+    Div,
+    FloorDivide,
+    Remainder,
+    Pow,
+    Maximum,
+    Minimum,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    LogicalAnd,
+    LogicalOr,
+    LogicalXor,
+    BitwiseAnd,
+    BitwiseOr,
+    BitwiseXor,
+    Count
 };
 
 // Bit i of `scalars`: input i is a single value. `out` may be the same array as an input.
@@ -49,9 +91,15 @@ struct ElementwiseTable {
     ConvertFn get_convert(DType from, DType to) const { return convert[dtype_index(from)][dtype_index(to)]; }
 };
 
-namespace baseline { extern const ElementwiseTable elementwise_table; }
-namespace avx2 { extern const ElementwiseTable elementwise_table; }
-namespace avx512 { extern const ElementwiseTable elementwise_table; }
+namespace baseline {
+extern const ElementwiseTable elementwise_table;
+}
+namespace avx2 {
+extern const ElementwiseTable elementwise_table;
+}
+namespace avx512 {
+extern const ElementwiseTable elementwise_table;
+}
 
 // The table of mt::isa().
 const ElementwiseTable& select_elementwise_table();

@@ -9,9 +9,7 @@
 namespace mt::cpu {
 namespace {
 
-[[noreturn]] void divided_by_zero() {
-    throw Error(ErrorKind::ZeroDivision, "integer division or modulo by zero");
-}
+[[noreturn]] void divided_by_zero() { throw Error(ErrorKind::ZeroDivision, "integer division or modulo by zero"); }
 
 // Any operands, any size.
 __attribute__((noinline)) void general_binary(BinaryFn fn, DType result, Call& call) {

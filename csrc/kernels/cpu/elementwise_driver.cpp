@@ -44,8 +44,8 @@ LoopOperand scalar_operand(const void* value, DType dtype) {
 namespace {
 
 constexpr int64_t kBufferBytes = 4096;
-// A tile has at most kTileColumns columns, and as many rows as whole cache lines of a transposed input fill: two lines, since
-// they are fetched in pairs.
+// A tile has at most kTileColumns columns, and as many rows as whole cache lines of a transposed input fill: two lines,
+// since they are fetched in pairs.
 constexpr int64_t kTileColumns = 64;
 constexpr int64_t kTileBytes = kTileColumns * 128;
 int64_t tile_rows(int64_t item) { return 128 / item; }
@@ -72,7 +72,8 @@ struct Driver {
     const ElementwiseTable& table = elementwise();
     BlockFn fn;
     void* context;
-    ConvertFn convert[kMaxOperands] = {};  // of inputs to what is wanted, of the output to what is stored; null: the same
+    ConvertFn convert[kMaxOperands] =
+        {};  // of inputs to what is wanted, of the output to what is stored; null: the same
     int64_t wanted_item[kMaxOperands];
     int64_t block = 0;  // elements in a buffer
     bool stream = false;
@@ -243,7 +244,8 @@ void Driver::tiles(int64_t begin, int64_t end, int64_t height) const {
     Tiling(loop, height).for_each(loop, begin, end, [&](char* const* at, int64_t rows, int64_t columns) {
         for (size_t k = 1; k < loop.operands; ++k)
             if (loop.transposed(k))
-                transpose_tile(at[k], loop.inner_stride(k), turned[k - 1], columns * loop.item[k], loop.item[k], rows, columns);
+                transpose_tile(at[k], loop.inner_stride(k), turned[k - 1], columns * loop.item[k], loop.item[k], rows,
+                               columns);
         for (int64_t r = 0; r < rows; ++r) {
             const void* in[kMaxOperands];
             unsigned scalars = 0;
@@ -260,7 +262,8 @@ void Driver::tiles(int64_t begin, int64_t end, int64_t height) const {
                     in[k] = buffers[k].bytes;
                 }
             }
-            compute_to(at[0] + r * loop.strides[0][down], loop.inner_stride(0), in, columns, scalars, buffers, converted);
+            compute_to(at[0] + r * loop.strides[0][down], loop.inner_stride(0), in, columns, scalars, buffers,
+                       converted);
         }
     });
 }
@@ -328,7 +331,8 @@ void copy_elements(const LoopOperand& out, const LoopOperand& in) {
         bool stream = loop.numel * loop.item[0] >= streaming_threshold();
         parallel_for(tiling.count, tiling.grain(), [&](int64_t begin, int64_t end) {
             tiling.for_each(loop, begin, end, [&](char* const* at, int64_t rows, int64_t columns) {
-                // By way of a buffer, so that whole lines are written: rows a power of two apart share few places in a cache.
+                // By way of a buffer, so that whole lines are written: rows a power of two apart share few places in a
+                // cache.
                 alignas(64) char turned[kTileBytes];
                 int64_t bytes = columns * loop.item[0];
                 transpose_tile(at[1], loop.inner_stride(1), turned, bytes, loop.item[0], rows, columns);
@@ -355,13 +359,14 @@ void copy_elements(const LoopOperand& out, const LoopOperand& in) {
     struct Item {
         int64_t bytes;
     } item{loop.item[0]};
-    run_elementwise(to, &from, 1,
-                    [](void* context, void* result, const void* const* source, int64_t n, unsigned scalars) {
-                        int64_t bytes = static_cast<Item*>(context)->bytes;
-                        if (!(scalars & 1)) std::memmove(result, source[0], static_cast<size_t>(n * bytes));
-                        else gather_row(static_cast<const char*>(source[0]), 0, bytes, n, result);
-                    },
-                    &item);
+    run_elementwise(
+        to, &from, 1,
+        [](void* context, void* result, const void* const* source, int64_t n, unsigned scalars) {
+            int64_t bytes = static_cast<Item*>(context)->bytes;
+            if (!(scalars & 1)) std::memmove(result, source[0], static_cast<size_t>(n * bytes));
+            else gather_row(static_cast<const char*>(source[0]), 0, bytes, n, result);
+        },
+        &item);
 }
 
 }  // namespace mt::cpu

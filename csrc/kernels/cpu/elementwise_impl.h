@@ -1,6 +1,6 @@
 // The table of inner loops for one instruction set. Included by elementwise_{baseline,avx2,avx512}.cpp after every
-// other header, with MT_ISA_NS and MT_VECTOR_BYTES defined. All functions have internal linkage: nothing compiled for one instruction set may be
-// merged by the linker with the same function compiled for another.
+// other header, with MT_ISA_NS and MT_VECTOR_BYTES defined. All functions have internal linkage: nothing compiled for
+// one instruction set may be merged by the linker with the same function compiled for another.
 #pragma once
 
 #include "kernels/cpu/math.h"
@@ -12,10 +12,18 @@ namespace {
 
 namespace math = mt::MT_ISA_NS::math;
 
-struct Exp { template <class T> static T apply(T x) { return math::exp(x); } };
-struct Log { template <class T> static T apply(T x) { return math::log(x); } };
-struct Tanh { template <class T> static T apply(T x) { return math::tanh(x); } };
-struct Sigmoid { template <class T> static T apply(T x) { return math::sigmoid(x); } };
+struct Exp {
+    template <class T> static T apply(T x) { return math::exp(x); }
+};
+struct Log {
+    template <class T> static T apply(T x) { return math::log(x); }
+};
+struct Tanh {
+    template <class T> static T apply(T x) { return math::tanh(x); }
+};
+struct Sigmoid {
+    template <class T> static T apply(T x) { return math::sigmoid(x); }
+};
 
 // An input may be the very array that is written: no element depends on another one's result, which `ivdep` says.
 
@@ -30,7 +38,8 @@ template <class Op, class T> void unary_loop(void* out, const void* in, int64_t 
     for (int64_t i = 0; i < n; ++i) r[i] = Op::apply(x[i]);
 }
 
-template <class Op, class T> bool binary_loop(void* out, const void* lhs, const void* rhs, int64_t n, unsigned scalars) {
+template <class Op, class T> bool binary_loop(void* out, const void* lhs, const void* rhs, int64_t n,
+                                              unsigned scalars) {
     auto* r = static_cast<decltype(Op::apply(T{}, T{}))*>(out);
     auto* a = static_cast<const T*>(lhs);
     auto* b = static_cast<const T*>(rhs);
@@ -55,7 +64,8 @@ template <class Op, class T> bool binary_loop(void* out, const void* lhs, const 
 }
 
 // Ops that are a call or an integer division for each element: one loop for every form of the inputs.
-template <class Op, class T> bool slow_binary_loop(void* out, const void* lhs, const void* rhs, int64_t n, unsigned scalars) {
+template <class Op, class T> bool slow_binary_loop(void* out, const void* lhs, const void* rhs, int64_t n,
+                                                   unsigned scalars) {
     auto* r = static_cast<T*>(out);
     auto* a = static_cast<const T*>(lhs);
     auto* b = static_cast<const T*>(rhs);
@@ -64,7 +74,8 @@ template <class Op, class T> bool slow_binary_loop(void* out, const void* lhs, c
     return true;
 }
 
-template <class Op, class T> bool integer_division_loop(void* out, const void* lhs, const void* rhs, int64_t n, unsigned scalars) {
+template <class Op, class T> bool integer_division_loop(void* out, const void* lhs, const void* rhs, int64_t n,
+                                                        unsigned scalars) {
     auto* r = static_cast<T*>(out);
     auto* a = static_cast<const T*>(lhs);
     auto* b = static_cast<const T*>(rhs);
@@ -78,7 +89,8 @@ template <class Op, class T> bool integer_division_loop(void* out, const void* l
     return !by_zero;
 }
 
-template <class T> void where_loop(void* out, const void* condition, const void* x, const void* y, int64_t n, unsigned scalars) {
+template <class T> void where_loop(void* out, const void* condition, const void* x, const void* y, int64_t n,
+                                   unsigned scalars) {
     auto* r = static_cast<T*>(out);
     auto* c = static_cast<const uint8_t*>(condition);
     auto* a = static_cast<const T*>(x);
@@ -162,42 +174,33 @@ void stream_loop(void* out, const void* in, int64_t bytes) {
 #define MT_NUMBERS(L, Op) nullptr, MT_INTS(L, Op), L<Op, float>, L<Op, double>
 #define MT_ALL(L, Op) L<Op, uint8_t>, MT_INTS(L, Op), L<Op, float>, L<Op, double>
 #define MT_BOOL(L, Op) L<Op, uint8_t>, nullptr, nullptr, nullptr, nullptr, nullptr
-#define MT_CONVERT(From)                                                                                          \
-    {convert_loop<From, uint8_t, true>, convert_loop<From, uint8_t, false>, convert_loop<From, int32_t, false>,   \
-     convert_loop<From, int64_t, false>, convert_loop<From, float, false>, convert_loop<From, double, false>}
+#define MT_CONVERT(From)                                                                                         \
+    {convert_loop<From, uint8_t, true>,  convert_loop<From, uint8_t, false>, convert_loop<From, int32_t, false>, \
+     convert_loop<From, int64_t, false>, convert_loop<From, float, false>,   convert_loop<From, double, false>}
 
 extern constinit const ElementwiseTable elementwise_table = {
     .unary =
         {
-            {MT_NUMBERS(unary_loop, Neg)},
-            {MT_NUMBERS(unary_loop, Abs)},
-            {MT_NUMBERS(unary_loop, Sign)},
-            {MT_NUMBERS(unary_loop, Square)},
-            {MT_FLOATS(unary_loop, Cube)},
-            {MT_FLOATS(unary_loop, InverseSquare)},
-            {MT_FLOATS(unary_loop, Sqrt)},
-            {MT_FLOATS(unary_loop, Rsqrt)},
-            {MT_FLOATS(unary_loop, Reciprocal)},
-            {MT_FLOATS(unary_loop, Exp)},
-            {MT_FLOATS(unary_loop, Log)},
-            {MT_FLOATS(unary_loop, Tanh)},
-            {MT_FLOATS(unary_loop, Sigmoid)},
-            {MT_NUMBERS(unary_loop, Relu)},
-            {MT_FLOATS(unary_loop, Floor)},
-            {MT_FLOATS(unary_loop, Ceil)},
-            {MT_FLOATS(unary_loop, Trunc)},
-            {MT_FLOATS(unary_loop, Round)},
-            {MT_BOOL(unary_loop, LogicalNot)},
-            {nullptr, MT_INTS(unary_loop, BitwiseNot), nullptr, nullptr},
-            {MT_FLOATS(unary_loop, IsNan)},
-            {MT_FLOATS(unary_loop, IsInf)},
+            {MT_NUMBERS(unary_loop, Neg)},       {MT_NUMBERS(unary_loop, Abs)},
+            {MT_NUMBERS(unary_loop, Sign)},      {MT_NUMBERS(unary_loop, Square)},
+            {MT_FLOATS(unary_loop, Cube)},       {MT_FLOATS(unary_loop, InverseSquare)},
+            {MT_FLOATS(unary_loop, Sqrt)},       {MT_FLOATS(unary_loop, Rsqrt)},
+            {MT_FLOATS(unary_loop, Reciprocal)}, {MT_FLOATS(unary_loop, Exp)},
+            {MT_FLOATS(unary_loop, Log)},        {MT_FLOATS(unary_loop, Tanh)},
+            {MT_FLOATS(unary_loop, Sigmoid)},    {MT_NUMBERS(unary_loop, Relu)},
+            {MT_FLOATS(unary_loop, Floor)},      {MT_FLOATS(unary_loop, Ceil)},
+            {MT_FLOATS(unary_loop, Trunc)},      {MT_FLOATS(unary_loop, Round)},
+            {MT_BOOL(unary_loop, LogicalNot)},   {nullptr, MT_INTS(unary_loop, BitwiseNot), nullptr, nullptr},
+            {MT_FLOATS(unary_loop, IsNan)},      {MT_FLOATS(unary_loop, IsInf)},
             {MT_FLOATS(unary_loop, IsFinite)},
         },
     .binary =
         {
-            {binary_loop<BitwiseOr, uint8_t>, MT_INTS(binary_loop, Add), binary_loop<Add, float>, binary_loop<Add, double>},
+            {binary_loop<BitwiseOr, uint8_t>, MT_INTS(binary_loop, Add), binary_loop<Add, float>,
+             binary_loop<Add, double>},
             {MT_NUMBERS(binary_loop, Sub)},
-            {binary_loop<BitwiseAnd, uint8_t>, MT_INTS(binary_loop, Mul), binary_loop<Mul, float>, binary_loop<Mul, double>},
+            {binary_loop<BitwiseAnd, uint8_t>, MT_INTS(binary_loop, Mul), binary_loop<Mul, float>,
+             binary_loop<Mul, double>},
             {MT_FLOATS(binary_loop, Div)},
             {nullptr, MT_INTS(integer_division_loop, FloorDivide), slow_binary_loop<FloorDivide, float>,
              slow_binary_loop<FloorDivide, double>},

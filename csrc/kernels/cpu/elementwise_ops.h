@@ -8,11 +8,21 @@ namespace {
 template <class T> inline constexpr bool kIsFloat = __is_same(T, float) || __is_same(T, double);
 
 template <class T> struct BitsOf;
-template <> struct BitsOf<uint8_t> { using type = uint8_t; };
-template <> struct BitsOf<int32_t> { using type = uint32_t; };
-template <> struct BitsOf<int64_t> { using type = uint64_t; };
-template <> struct BitsOf<float> { using type = uint32_t; };
-template <> struct BitsOf<double> { using type = uint64_t; };
+template <> struct BitsOf<uint8_t> {
+    using type = uint8_t;
+};
+template <> struct BitsOf<int32_t> {
+    using type = uint32_t;
+};
+template <> struct BitsOf<int64_t> {
+    using type = uint64_t;
+};
+template <> struct BitsOf<float> {
+    using type = uint32_t;
+};
+template <> struct BitsOf<double> {
+    using type = uint64_t;
+};
 // The unsigned type of T's width: integer arithmetic wraps.
 template <class T> using Bits = typename BitsOf<T>::type;
 
@@ -65,39 +75,69 @@ struct Square {
         else return static_cast<T>(static_cast<Bits<T>>(x) * static_cast<Bits<T>>(x));
     }
 };
-struct Cube { template <class T> static T apply(T x) { return x * x * x; } };
-struct InverseSquare { template <class T> static T apply(T x) { return T(1) / (x * x); } };
-struct Sqrt { template <class T> static T apply(T x) { return sqrt_(x); } };
-struct Rsqrt { template <class T> static T apply(T x) { return T(1) / sqrt_(x); } };
-struct Reciprocal { template <class T> static T apply(T x) { return T(1) / x; } };
+struct Cube {
+    template <class T> static T apply(T x) { return x * x * x; }
+};
+struct InverseSquare {
+    template <class T> static T apply(T x) { return T(1) / (x * x); }
+};
+struct Sqrt {
+    template <class T> static T apply(T x) { return sqrt_(x); }
+};
+struct Rsqrt {
+    template <class T> static T apply(T x) { return T(1) / sqrt_(x); }
+};
+struct Reciprocal {
+    template <class T> static T apply(T x) { return T(1) / x; }
+};
 struct Relu {  // maximum(x, +0): NaN stays, -0 becomes +0
     template <class T> static T apply(T x) { return x <= T(0) ? T(0) : x; }
 };
-struct Floor { template <class T> static T apply(T x) { return floor_(x); } };
-struct Ceil { template <class T> static T apply(T x) { return ceil_(x); } };
-struct Trunc { template <class T> static T apply(T x) { return trunc_(x); } };
-struct Round { template <class T> static T apply(T x) { return rint_(x); } };  // ties to even
-struct LogicalNot { static uint8_t apply(uint8_t x) { return x == 0; } };
-struct BitwiseNot { template <class T> static T apply(T x) { return static_cast<T>(~x); } };
-struct IsNan { template <class T> static uint8_t apply(T x) { return x != x; } };
-struct IsInf { template <class T> static uint8_t apply(T x) { return fabs_(x) == static_cast<T>(__builtin_inf()); } };
-struct IsFinite { template <class T> static uint8_t apply(T x) { return fabs_(x) < static_cast<T>(__builtin_inf()); } };
+struct Floor {
+    template <class T> static T apply(T x) { return floor_(x); }
+};
+struct Ceil {
+    template <class T> static T apply(T x) { return ceil_(x); }
+};
+struct Trunc {
+    template <class T> static T apply(T x) { return trunc_(x); }
+};
+struct Round {
+    template <class T> static T apply(T x) { return rint_(x); }
+};  // ties to even
+struct LogicalNot {
+    static uint8_t apply(uint8_t x) { return x == 0; }
+};
+struct BitwiseNot {
+    template <class T> static T apply(T x) { return static_cast<T>(~x); }
+};
+struct IsNan {
+    template <class T> static uint8_t apply(T x) { return x != x; }
+};
+struct IsInf {
+    template <class T> static uint8_t apply(T x) { return fabs_(x) == static_cast<T>(__builtin_inf()); }
+};
+struct IsFinite {
+    template <class T> static uint8_t apply(T x) { return fabs_(x) < static_cast<T>(__builtin_inf()); }
+};
 
 // Binary -----------------------------------------------------------------------------------------------------------
 
-#define MT_WRAPPING(Name, OP)                                                                                     \
-    struct Name {                                                                                                 \
-        template <class T> static T apply(T a, T b) {                                                             \
-            if constexpr (kIsFloat<T>) return a OP b;                                                             \
-            else return static_cast<T>(static_cast<Bits<T>>(a) OP static_cast<Bits<T>>(b));                       \
-        }                                                                                                         \
+#define MT_WRAPPING(Name, OP)                                                               \
+    struct Name {                                                                           \
+        template <class T> static T apply(T a, T b) {                                       \
+            if constexpr (kIsFloat<T>) return a OP b;                                       \
+            else return static_cast<T>(static_cast<Bits<T>>(a) OP static_cast<Bits<T>>(b)); \
+        }                                                                                   \
     };
 MT_WRAPPING(Add, +)
 MT_WRAPPING(Sub, -)
 MT_WRAPPING(Mul, *)
 #undef MT_WRAPPING
 
-struct Div { template <class T> static T apply(T a, T b) { return a / b; } };
+struct Div {
+    template <class T> static T apply(T a, T b) { return a / b; }
+};
 
 struct Maximum {  // NaN if either is NaN; -0 orders before +0
     template <class T> static T apply(T a, T b) {
@@ -120,9 +160,9 @@ struct Minimum {
     }
 };
 
-#define MT_COMPARISON(Name, OP)                                                      \
-    struct Name {                                                                    \
-        template <class T> static uint8_t apply(T a, T b) { return a OP b; }         \
+#define MT_COMPARISON(Name, OP)                                              \
+    struct Name {                                                            \
+        template <class T> static uint8_t apply(T a, T b) { return a OP b; } \
     };
 MT_COMPARISON(Eq, ==)
 MT_COMPARISON(Ne, !=)
@@ -132,9 +172,15 @@ MT_COMPARISON(Gt, >)
 MT_COMPARISON(Ge, >=)
 #undef MT_COMPARISON
 
-struct BitwiseAnd { template <class T> static T apply(T a, T b) { return static_cast<T>(a & b); } };
-struct BitwiseOr { template <class T> static T apply(T a, T b) { return static_cast<T>(a | b); } };
-struct BitwiseXor { template <class T> static T apply(T a, T b) { return static_cast<T>(a ^ b); } };
+struct BitwiseAnd {
+    template <class T> static T apply(T a, T b) { return static_cast<T>(a & b); }
+};
+struct BitwiseOr {
+    template <class T> static T apply(T a, T b) { return static_cast<T>(a | b); }
+};
+struct BitwiseXor {
+    template <class T> static T apply(T a, T b) { return static_cast<T>(a ^ b); }
+};
 
 // Rounds towards minus infinity. Integers: b is not zero; the smallest integer over -1 wraps.
 struct FloorDivide {
@@ -189,7 +235,8 @@ struct Pow {
 
 // Conversion -------------------------------------------------------------------------------------------------------
 
-// Truncates; what does not fit gives the smallest integer. The clamp comes before the conversion, so nothing is undefined.
+// Truncates; what does not fit gives the smallest integer. The clamp comes before the conversion, so nothing is
+// undefined.
 template <class To, class From> To float_to_int(From x) {
     constexpr From lowest = sizeof(To) == 4 ? From(-2147483648.0) : From(-9223372036854775808.0);
     From inside = x >= lowest && x < -lowest ? x : lowest;

@@ -28,8 +28,8 @@ namespace {
 constexpr int64_t kBlock = 1024;
 constexpr int64_t kGrain = kElementwiseGrain / 4;
 
-// Fills `out`, whatever its strides, with elements of type From: f(i, n, buffer) makes n <= kBlock of them from element i on, a
-// multiple of kBlock. It may write one element more than n.
+// Fills `out`, whatever its strides, with elements of type From: f(i, n, buffer) makes n <= kBlock of them from element
+// i on, a multiple of kBlock. It may write one element more than n.
 template <class From, class F> void generate(Tensor& out, F f) {
     bool flat = is_flat(out);
     bool direct = flat && out.dtype == DTypeOf<From>::value;
@@ -139,8 +139,9 @@ template <class T> void shuffle(const Call& call, T* out, int64_t count) {
         for (int64_t k = 0; k < n; ++k) {
             auto range = static_cast<uint64_t>(start + k + 1);
             uint64_t word = narrow ? words[k] : words[2 * k] | static_cast<uint64_t>(words[2 * k + 1]) << 32;
-            places[k] = static_cast<int64_t>(narrow ? word * range >> 32
-                                                    : static_cast<uint64_t>(static_cast<unsigned __int128>(word) * range >> 64));
+            places[k] = static_cast<int64_t>(
+                narrow ? word * range >> 32
+                       : static_cast<uint64_t>(static_cast<unsigned __int128>(word) * range >> 64));
             __builtin_prefetch(out + places[k], 1);
         }
         for (int64_t k = 0; k < n; ++k) {

@@ -19,9 +19,15 @@ struct RandomTable {
     void (*integer_64)(const uint32_t* words, int64_t n, int64_t low, uint64_t range, int64_t* out);
 };
 
-namespace baseline { extern const RandomTable random_table; }
-namespace avx2 { extern const RandomTable random_table; }
-namespace avx512 { extern const RandomTable random_table; }
+namespace baseline {
+extern const RandomTable random_table;
+}
+namespace avx2 {
+extern const RandomTable random_table;
+}
+namespace avx512 {
+extern const RandomTable random_table;
+}
 
 const RandomTable& select_random_table();
 inline const RandomTable& random_loops() {

@@ -1,5 +1,5 @@
-// The random loops for one instruction set. Included by random_{baseline,avx2,avx512}.cpp after every other header, with
-// MT_ISA_NS and MT_VECTOR_BYTES defined. All functions have internal linkage.
+// The random loops for one instruction set. Included by random_{baseline,avx2,avx512}.cpp after every other header,
+// with MT_ISA_NS and MT_VECTOR_BYTES defined. All functions have internal linkage.
 #pragma once
 
 #include "kernels/cpu/math.h"
@@ -30,8 +30,8 @@ inline Lanes multiply(Lanes a, Lanes b) {
 
 inline Lanes splat(uint64_t value) { return value - Lanes{}; }
 
-// Several vectors of blocks at a time hide the multiplier's latency. A word is the low half of a lane; what is above it is
-// never read.
+// Several vectors of blocks at a time hide the multiplier's latency. A word is the low half of a lane; what is above it
+// is never read.
 constexpr int kStreams = 4;
 
 void philox(uint64_t seed, uint64_t offset, uint64_t first, int64_t count, uint32_t* words) {
@@ -113,7 +113,8 @@ void normal_f64(const uint32_t* words, int64_t n, double mean, double std_dev, d
 }
 
 void integer_32(const uint32_t* words, int64_t n, int64_t low, uint64_t range, int64_t* out) {
-    // The range is at most 2^32: in two parts, since the product of 2^32 does not fit the vector multiplication's operand.
+    // The range is at most 2^32: in two parts, since the product of 2^32 does not fit the vector multiplication's
+    // operand.
     if (range == uint64_t(1) << 32) {
         for (int64_t i = 0; i < n; ++i) out[i] = static_cast<int64_t>(static_cast<uint64_t>(low) + words[i]);
         return;

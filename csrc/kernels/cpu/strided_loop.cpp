@@ -34,8 +34,8 @@ void StridedLoop::add_input(const void* base, size_t itemsize, const Dims& shape
 }
 
 void StridedLoop::simplify() {
-    // Dimensions of size 1 go; the others are sorted by the destination's stride, largest first, which leaves a contiguous
-    // destination as it is.
+    // Dimensions of size 1 go; the others are sorted by the destination's stride, largest first, which leaves a
+    // contiguous destination as it is.
     size_t order[kMaxDims], kept = 0;
     auto weight = [&](size_t d) { return strides[0][d] < 0 ? -strides[0][d] : strides[0][d]; };
     for (size_t d = 0; d < ndim; ++d) {
@@ -151,14 +151,16 @@ template <class F> void walk(const StridedLoop& loop, size_t k, const int64_t* i
     }
 }
 
-template <class T> void gather_walk(const StridedLoop& loop, size_t k, const char* from, const int64_t* index, int64_t n, void* out) {
+template <class T> void gather_walk(const StridedLoop& loop, size_t k, const char* from, const int64_t* index,
+                                    int64_t n, void* out) {
     int64_t stride = loop.inner_stride(k);
     walk(loop, k, index, n, [=](int64_t offset, int64_t take, int64_t done) {
         gather_typed<T>(from + offset, stride, take, static_cast<T*>(out) + done);
     });
 }
 
-template <class T> void scatter_walk(const StridedLoop& loop, size_t k, char* to, const int64_t* index, int64_t n, const void* in) {
+template <class T> void scatter_walk(const StridedLoop& loop, size_t k, char* to, const int64_t* index, int64_t n,
+                                     const void* in) {
     int64_t stride = loop.inner_stride(k);
     walk(loop, k, index, n, [=](int64_t offset, int64_t take, int64_t done) {
         scatter_typed<T>(to + offset, stride, take, static_cast<const T*>(in) + done);
@@ -197,7 +199,8 @@ void transpose_8(const char* in, int64_t in_stride, char* out, int64_t out_strid
 
 // Squares of `side` elements by `kernel`, the borders one by one.
 template <class T, int64_t side, void (*kernel)(const char*, int64_t, char*, int64_t)>
-void transpose_squares(const char* in, int64_t in_stride, char* out, int64_t out_stride, int64_t rows, int64_t columns) {
+void transpose_squares(const char* in, int64_t in_stride, char* out, int64_t out_stride, int64_t rows,
+                       int64_t columns) {
     constexpr int64_t item = sizeof(T);
     // Columns are far apart, which the hardware doesn't foresee.
     constexpr int64_t ahead = 16;
@@ -209,11 +212,11 @@ void transpose_squares(const char* in, int64_t in_stride, char* out, int64_t out
             kernel(in + c * in_stride + r * item, in_stride, out + r * out_stride + c * item, out_stride);
     }
     if (whole_rows < rows)
-        transpose_plain<T>(in + whole_rows * item, in_stride, out + whole_rows * out_stride, out_stride, rows - whole_rows,
-                           columns);
+        transpose_plain<T>(in + whole_rows * item, in_stride, out + whole_rows * out_stride, out_stride,
+                           rows - whole_rows, columns);
     if (whole_columns < columns)
-        transpose_plain<T>(in + whole_columns * in_stride, in_stride, out + whole_columns * item, out_stride, whole_rows,
-                           columns - whole_columns);
+        transpose_plain<T>(in + whole_columns * in_stride, in_stride, out + whole_columns * item, out_stride,
+                           whole_rows, columns - whole_columns);
 }
 #endif
 

@@ -1,5 +1,5 @@
-// Iteration over up to four strided arrays at once: dimensions are ordered after the destination and merged, then rows of the
-// innermost dimension (or tiles, when an input is transposed) are handed out.
+// Iteration over up to four strided arrays at once: dimensions are ordered after the destination and merged, then rows
+// of the innermost dimension (or tiles, when an input is transposed) are handed out.
 #pragma once
 
 #include <cstddef>
@@ -34,16 +34,16 @@ struct StridedLoop {
     bool dense(size_t operand) const;
     // Whether the operand is one single element.
     bool single(size_t operand) const;
-    // The dimension along which an input is contiguous although the innermost one isn't; -1 if there is none worth tiling.
-    // Moves it next to the innermost one.
+    // The dimension along which an input is contiguous although the innermost one isn't; -1 if there is none worth
+    // tiling. Moves it next to the innermost one.
     bool prepare_tiles();
     bool transposed(size_t operand) const {
         return ndim >= 2 && strides[operand][ndim - 2] == item[operand] && inner_stride(operand) != item[operand] &&
                inner_stride(operand) != 0;
     }
 
-    // Calls f(char* const* pointers, const int64_t* index, int64_t n) for pieces of at most `most` elements of the rows in
-    // the range [begin, end) of elements; `index` is the position of the first one.
+    // Calls f(char* const* pointers, const int64_t* index, int64_t n) for pieces of at most `most` elements of the rows
+    // in the range [begin, end) of elements; `index` is the position of the first one.
     template <class F> void for_each_run(int64_t begin, int64_t end, int64_t most, F&& f) const {
         int64_t index[kMaxDims];
         char* pointers[kMaxOperands];
@@ -89,10 +89,11 @@ void scatter_run(const StridedLoop& loop, size_t k, char* to, const int64_t* ind
 void gather_row(const char* from, int64_t stride, int64_t item, int64_t n, void* out);
 void scatter_row(char* to, int64_t stride, int64_t item, int64_t n, const void* in);
 // out[r][c] = in[c][r]: rows of `in` are `in_stride` bytes apart, those of `out` `out_stride`.
-void transpose_tile(const char* in, int64_t in_stride, char* out, int64_t out_stride, int64_t item, int64_t rows, int64_t columns);
+void transpose_tile(const char* in, int64_t in_stride, char* out, int64_t out_stride, int64_t item, int64_t rows,
+                    int64_t columns);
 
-// What the elementwise kernels are made of: `fn` gets contiguous elements of the wanted dtypes, or single values where the
-// bit in `scalars` is set, and writes contiguous elements of the dtype that `out` wants.
+// What the elementwise kernels are made of: `fn` gets contiguous elements of the wanted dtypes, or single values where
+// the bit in `scalars` is set, and writes contiguous elements of the dtype that `out` wants.
 struct LoopOperand {
     void* data;
     const Dims* sizes;
@@ -101,8 +102,8 @@ struct LoopOperand {
     DType wanted;  // by the loop
 };
 using BlockFn = void (*)(void* context, void* out, const void* const* in, int64_t n, unsigned scalars);
-// Parallel; converts, gathers and scatters through small buffers only where an operand needs it, and writes around the caches
-// when the result is larger than they are.
+// Parallel; converts, gathers and scatters through small buffers only where an operand needs it, and writes around the
+// caches when the result is larger than they are.
 void run_elementwise(const LoopOperand& out, const LoopOperand* in, size_t count, BlockFn fn, void* context);
 // out = in, converted and broadcast.
 void copy_elements(const LoopOperand& out, const LoopOperand& in);
