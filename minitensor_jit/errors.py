@@ -38,17 +38,16 @@ class InvalidArgumentError(JitError, ValueError):
 
 
 class CompileError(JitError, RuntimeError):
-    """The compiler failed on a cluster that it had accepted: a defect of the compiler, not of the program."""
+    """The compiler has no code for something that it had accepted. Unless it must be compiled, it runs eagerly."""
 
-    def __init__(self, cluster: str, phase: str, reason: str, source: SourceLine | None = None) -> None:
-        self.cluster = cluster
-        self.phase = phase
+    def __init__(self, opcode: str, reason: str, source: SourceLine | None = None) -> None:
+        self.opcode = opcode
         self.reason = reason
         self.source = source
-        super().__init__(f"compiling {cluster} failed in {phase}: {reason}{_where(source)}")
+        super().__init__(f"{opcode}: {reason}{_where(source)}")
 
     def __reduce__(self) -> tuple[object, ...]:
-        return CompileError, (self.cluster, self.phase, self.reason, self.source)
+        return CompileError, (self.opcode, self.reason, self.source)
 
 
 class DumpError(JitError, OSError):

@@ -60,18 +60,14 @@ def encapsulate_subgraphs(graph: Graph, clusters: list[Cluster]) -> Graph:
 
 
 def _used_outside(graph: Graph, home: dict[int, int]) -> set[Value]:
-    """Return the members' values that are fetched or read outside their cluster; copies of constants are not read."""
+    """Return the members' values that are fetched or read outside their cluster."""
     used = set(graph.fetches)
     for node in graph:
         there = home.get(node.id)
         for value in node.inputs:
-            if home.get(value[0]) != there and not (there is not None and _is_constant(graph.node(value[0]))):
+            if home.get(value[0]) != there:
                 used.add(value)
     return used
-
-
-def _is_constant(node: Node) -> bool:
-    return node.kind == "constant" and not node.inputs and not node.control_inputs
 
 
 def _encapsulate(
@@ -87,7 +83,7 @@ def _encapsulate(
             source = graph.node(value[0])
             if home.get(source.id) == id:
                 continue
-            if _is_constant(source):
+            if source.is_constant:
                 constants[source.id] = source
             else:
                 inputs[value] = None
@@ -142,7 +138,7 @@ def _live(nodes: dict[int, Node], fetches: list[Value]) -> dict[int, Node]:
     """Drop constants that only clusters read: they have their own copies."""
     used = {source for node in nodes.values() for source, _ in node.inputs} | {source for source, _ in fetches}
     used.update(source for node in nodes.values() for source in node.control_inputs)
-    return {id: node for id, node in nodes.items() if id in used or not _is_constant(node)}
+    return {id: node for id, node in nodes.items() if id in used or not node.is_constant}
 
 
 def _sorted(nodes: dict[int, Node], order: dict[int, int]) -> list[Node]:

@@ -87,6 +87,16 @@ class Node:
         return self.op == ARG
 
     @property
+    def is_constant(self) -> bool:
+        """Whether it stands for a number that every compilation may know."""
+        return self.kind == "constant" and not self.inputs and not self.control_inputs
+
+    @property
+    def is_op(self) -> bool:
+        """Whether it is something that the program called."""
+        return not self.is_argument and not self.is_constant
+
+    @property
     def is_trivial(self) -> bool:
         """Whether it computes nothing: an argument, a constant, a view or a copy."""
         return self.kind in TRIVIAL_KINDS
@@ -138,6 +148,7 @@ class Graph:
         self.fetches: list[Value] = list(fetches)
         self._by_id = {node.id: node for node in self.nodes}
         self._users: dict[int, tuple[int, ...]] | None = None
+        self._argument_count = sum(node.is_argument for node in self.nodes)
 
     def add(self, node: Node) -> Node:
         """Append a node; its inputs have to be there already."""
@@ -146,12 +157,13 @@ class Graph:
         self._by_id[node.id] = node
         self.nodes.append(node)
         self._users = None
+        self._argument_count += node.is_argument
         return node
 
     def add_argument(self, id: int, meta: TensorMeta, **more: Any) -> Node:
         """Append the node of the next argument."""
-        index = sum(node.is_argument for node in self.nodes)
-        return self.add(Node(id, ARG, outputs=(meta,), params={"index": index}, kind="argument", **more))
+        node = Node(id, ARG, outputs=(meta,), params={"index": self._argument_count}, kind="argument", **more)
+        return self.add(node)
 
     def node(self, id: int) -> Node:
         """Return the node with that id."""

@@ -88,10 +88,8 @@ def mark_for_compilation(graph: Graph, options: JitOptions, state: ClusteringSta
         return marking
 
     places = {node.id: place for place, node in enumerate(nodes)}
-    # Nothing leads to an argument, so none can be part of a cycle.
-    predecessors = [
-        [places[id] for id in graph.predecessors(node.id) if not nodes[places[id]].is_argument] for node in nodes
-    ]
+    # Nothing leads to an argument or a constant, so none can be part of a cycle.
+    predecessors = [[places[id] for id in graph.predecessors(node.id) if nodes[places[id]].is_op] for node in nodes]
     contracted = ContractedGraph(predecessors, keys, options.max_cluster_size)
     # Edges first: what is connected shares values, and gains most from being compiled together.
     contracted.contract()
@@ -116,6 +114,8 @@ def _classify(node: Node, options: JitOptions, state: ClusteringState) -> _Key |
     """Return a candidate's key, or the verdict on a node that is none."""
     if node.is_argument:
         return Verdict(reason=Reason.ARGUMENT)
+    if node.is_constant:
+        return Verdict(reason=Reason.CONSTANT)
     rule = DEVICE_RULES.get(node.device.partition(":")[0])
     if node.must_compile:
         if not node.compilable:

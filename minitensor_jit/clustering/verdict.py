@@ -65,6 +65,7 @@ class Reason(enum.Enum):
         "raise --clustering_fuel, or take it away",
     )
     ARGUMENT = ("argument", "it is an argument, not an op", "")
+    CONSTANT = ("constant", "it is a constant, of which every cluster that reads it has a copy", "")
 
     def __init__(self, code: str, sentence: str, fix: str) -> None:
         self.code = code

@@ -21,13 +21,17 @@ from minitensor_jit.errors import DumpError
 logger = logging.getLogger("minitensor_jit")
 
 
+_NUMBERS: dict[str, tuple[itertools.count[int], itertools.count[int]]] = {}
+"""By folder: the numbers of the next module and the next graph."""
+
+
 class Dumper:
     """Writes into one folder, which it makes if need be."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = os.path.abspath(folder)
-        self._modules = itertools.count()
-        self._graphs = itertools.count()
+        # Several dumpers may write into one folder, one for each set of options.
+        self._modules, self._graphs = _NUMBERS.setdefault(self.folder, (itertools.count(), itertools.count()))
         self._lock = threading.Lock()
         self._stopped = False
         try:

@@ -93,7 +93,7 @@ class Report:
         """
         ops: Counter[tuple[Verdict, str, Source | None]] = Counter()
         for node in graph:
-            if not node.is_argument:
+            if node.is_op:
                 ops[result.verdicts[node.id], node.op, node.source] += 1
         trace = TraceRecord(graph.name, runs, ops)
         with self._lock:

@@ -149,7 +149,7 @@ def test_what_must_be_compiled_is_not_declustered():
 
 def test_a_constant_is_copied_into_the_clusters_that_read_it():
     build = Build()
-    constant = build.op("constant", kind="constant", params={"value": 2.0}, mt_compile=False)
+    constant = build.op("constant", kind="constant", params={"value": 2.0})
     first = build.chain(build.op("mul", build.arg(0), constant), 3)
     last = build.chain(build.op("mul", build.opaque(first), constant), 3)
     result = cluster(build.done(last), ON, ClusteringState())
@@ -159,6 +159,19 @@ def test_a_constant_is_copied_into_the_clusters_that_read_it():
     ] * 2
     assert [len(launch.inputs) for launch in launches] == [1, 1]
     assert "constant" not in [node.op for node in result.graph], "nobody else reads it"
+
+
+def test_a_constant_that_an_eager_op_reads_too_stays():
+    build = Build()
+    constant = build.op("constant", kind="constant", params={"value": 2.0})
+    compiled = build.chain(build.op("mul", build.arg(0), constant), 3)
+    eager = build.opaque(compiled, constant)
+    result = cluster(build.done(eager, constant), ON, ClusteringState())
+    assert result.verdicts[constant[0]].reason is Reason.CONSTANT
+    launch = next(node for node in result.graph if node.op == "_JitLaunch")
+    assert len(launch.outputs) == 1, "a constant is no result of a cluster"
+    assert result.graph.node(eager[0]).inputs[1] == constant
+    assert result.graph.fetches[1] == constant
 
 
 def test_arguments_known_at_compile_time_come_first():

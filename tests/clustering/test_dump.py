@@ -36,6 +36,12 @@ def test_files_of_a_module(tmp_path):
     assert file.read_text() == "HloModule b"
 
 
+def test_two_dumpers_of_one_folder_do_not_write_over_each_other(tmp_path):
+    for _ in range(2):
+        Dumper(tmp_path).module("cluster_0").ir_no_opt("; ir")
+    assert sorted(os.listdir(tmp_path)) == ["module_0000.ir-no-opt.ll", "module_0001.ir-no-opt.ll"]
+
+
 def test_a_folder_that_is_a_file(tmp_path):
     (tmp_path / "file").write_text("")
     for folder in [tmp_path / "file", tmp_path / "file" / "below"]:
