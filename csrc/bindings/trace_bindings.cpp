@@ -16,6 +16,7 @@ using namespace mt::trace;
 
 PyObject* g_compile = nullptr;
 PyObject* g_flush = nullptr;
+PyObject* g_refuse = nullptr;
 
 PyObject* source_tuple(const SourceRef& source) {
     if (!source.code) Py_RETURN_NONE;
@@ -157,8 +158,9 @@ std::shared_ptr<Plan> compile(Trace& trace) {
     PyRef description = describe(trace);
     PyRef returned = checked(PyObject_Call(g_compile, description.get(), nullptr));
     auto plan = std::make_shared<Plan>();
-    PyObject *steps, *deferred, *checks;
-    if (!PyArg_ParseTuple(returned.get(), "OOO", &steps, &deferred, &checks)) fail_python();
+    PyObject *steps, *deferred, *checks, *record;
+    if (!PyArg_ParseTuple(returned.get(), "OOOO", &steps, &deferred, &checks, &record)) fail_python();
+    plan->record = PyRef::borrow(record);
     each(steps, [&](PyObject* item) { plan->steps.push_back(step_from(item)); });
     each(deferred, [&](PyObject* item) { plan->deferred.push_back(value_from(item)); });
     each(checks, [&](PyObject* item) {
@@ -173,12 +175,18 @@ std::shared_ptr<Plan> compile(Trace& trace) {
     return plan;
 }
 
-void on_flush(const Trace& trace, const char* reason, bool hit) {
+void on_refuse(const char* op, const char* reason) {
+    PyRef done(PyObject_CallFunction(g_refuse, "ss", op, reason));
+    fail_python();
+}
+
+void on_flush(const Trace& trace, const Plan& plan, const char* reason, bool hit) {
     SourceRef source;
     capture_source(&source);
     PyRef where(source_tuple(source));
     Py_XDECREF(source.code);
-    PyRef done(PyObject_CallFunction(g_flush, "sOOn", reason, where.get(), hit ? Py_True : Py_False, static_cast<Py_ssize_t>(trace.nodes.size())));
+    PyRef done(PyObject_CallFunction(g_flush, "sOOnO", reason, where.get(), hit ? Py_True : Py_False, static_cast<Py_ssize_t>(trace.nodes.size()),
+                                     plan.record ? plan.record.get() : Py_None));
     if (!done) fail_python();
 }
 
@@ -230,6 +238,15 @@ PyObject* py_set_flush_hook(PyObject*, PyObject* callable) {
     flush_hook = g_flush ? on_flush : nullptr;
     Py_RETURN_NONE;
 }
+
+PyObject* py_set_refuse_hook(PyObject*, PyObject* callable) {
+    Py_XSETREF(g_refuse, Py_NewRef(callable));
+    refuse_hook = on_refuse;
+    Py_RETURN_NONE;
+}
+
+// The number of the next scope in what is being recorded; scopes of a program get the same numbers in every run of it.
+PyObject* py_next_scope(PyObject*, PyObject*) { return PyLong_FromLong(current ? ++current->scopes : 1); }
 
 PyObject* py_plan_cache_info(PyObject*, PyObject*) {
     PlanCacheInfo i = plan_cache_info();
@@ -386,8 +403,10 @@ PyMethodDef functions[] = {
     {"is_recording", py_is_recording, METH_NOARGS, "Whether ops are being recorded."},
     {"swap_tag", py_swap_tag, METH_O, "swap_tag((compile, must, scope)): the tag of ops recorded from here on; returns the previous one."},
     {"swap_options_id", py_swap_options_id, METH_O, "swap_options_id(id): the options in force, part of every signature; returns the previous one."},
-    {"set_compile_hook", py_set_compile_hook, METH_O, "set_compile_hook(f): f(nodes, leaves, scalars) -> (steps, deferred, checks)."},
-    {"set_flush_hook", py_set_flush_hook, METH_O, "set_flush_hook(f | None): f(reason, source, hit, ops)."},
+    {"set_compile_hook", py_set_compile_hook, METH_O, "set_compile_hook(f): f(nodes, leaves, scalars) -> (steps, deferred, checks, record)."},
+    {"set_flush_hook", py_set_flush_hook, METH_O, "set_flush_hook(f | None): f(reason, source, hit, ops, record)."},
+    {"set_refuse_hook", py_set_refuse_hook, METH_O, "set_refuse_hook(f): f(op, reason) raises for what must be compiled and can't."},
+    {"next_scope", py_next_scope, METH_NOARGS, "The number of the next scope in what is being recorded."},
     {"plan_cache_info", py_plan_cache_info, METH_NOARGS, "Hits, misses and size of the cache of launch plans."},
     {"clear_plan_cache", py_clear_plan_cache, METH_NOARGS, "Forgets all launch plans."},
     {"runtime_address", py_runtime_address, METH_NOARGS, "The address of the table that compiled code calls."},

@@ -146,6 +146,7 @@ void dispatch(Call& call, Ref<Tensor>* results) {
             for (size_t i = 0; i < call.result_count; ++i)
                 results[i] = Tensor::empty(call.results[i].sizes, call.results[i].dtype, device);
         } else {
+            if (current_interpreter) current_interpreter->passing_by(call);
             need_operands(call);
             if (device.type != DeviceType::CPU)
                 throw Error(ErrorKind::NotImplemented,

@@ -12,6 +12,8 @@ public:
     // `call` has been inferred. Fills `results`.
     virtual void run(Call& call, Ref<Tensor>* results) = 0;
     virtual void run_inplace(Call& call, Tensor& destination) = 0;
+    // Told of a call that is about to run eagerly since it can't be recorded; may throw.
+    virtual void passing_by(const Call& call) = 0;
 };
 #define MT_THREAD_LOCAL thread_local __attribute__((tls_model("initial-exec")))
 extern MT_THREAD_LOCAL Interpreter* current_interpreter;

@@ -11,7 +11,8 @@
 namespace mt::trace {
 
 std::shared_ptr<Plan> (*compile_hook)(Trace&) = nullptr;
-void (*flush_hook)(const Trace&, const char*, bool) = nullptr;
+void (*flush_hook)(const Trace&, const Plan&, const char*, bool) = nullptr;
+void (*refuse_hook)(const char*, const char*) = nullptr;
 void (*launch_profile_hook)(const Step&, int64_t, int64_t) = nullptr;
 MT_THREAD_LOCAL const char* observation = nullptr;
 
@@ -331,6 +332,19 @@ void replay(Trace& trace, Plan& plan) {
     ++plan.replays;
 }
 
+std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit) {
+    trace.finish_signature();
+    uint64_t hash = hash_words(trace.signature);
+    std::shared_ptr<Plan> plan = plans().find(trace.signature, hash);
+    *hit = plan != nullptr;
+    if (!plan) {
+        if (!compile_hook) fail("recording is on, but no compiler is installed: import minitensor_jit");
+        plan = compile_hook(trace);
+        plans().insert(trace.signature, hash, plan);
+    }
+    return plan;
+}
+
 void flush_trace(Trace& trace, const char* reason) {
     if (trace.empty()) {
         trace.clear();
@@ -351,16 +365,9 @@ void flush_trace(Trace& trace, const char* reason) {
         clear.failed = false;
         return;
     }
-    trace.finish_signature();
-    uint64_t hash = hash_words(trace.signature);
-    std::shared_ptr<Plan> plan = plans().find(trace.signature, hash);
-    bool hit = plan != nullptr;
-    if (!hit) {
-        if (!compile_hook) fail("recording is on, but no compiler is installed: import minitensor_jit");
-        plan = compile_hook(trace);
-        plans().insert(trace.signature, hash, plan);
-    }
-    if (flush_hook) flush_hook(trace, reason, hit);
+    bool hit = false;
+    std::shared_ptr<Plan> plan = plan_of(trace, &hit);
+    if (flush_hook) flush_hook(trace, *plan, reason, hit);
     replay(trace, *plan);
     clear.failed = false;
 }
@@ -377,6 +384,8 @@ namespace {
 void materialize(Storage* storage) {
     Trace* trace = storage->pending->trace;
     if (!trace) fail("this value was never computed: the recorded program it belongs to failed earlier");
+    if (trace == current && current_tag.must)
+        refuse_hook(observation ? observation : "an eager op", "it needs a value in the middle of a function that is compiled as a whole");
     flush_trace(*trace, observation ? observation : "a value was needed by an op that runs eagerly");
 }
 

@@ -46,6 +46,8 @@ struct Plan {
     std::vector<BoundsCheck> checks;
     // Last step that reads a value, by flat result index; temporaries are freed there.
     std::vector<int32_t> last_use;
+    // What the account of the compiler knows this trace by.
+    PyRef record;
     uint64_t replays = 0;
 };
 
@@ -56,10 +58,14 @@ void set_options_id(uint64_t id);
 // Python's compiler: called with the trace's description on a miss, returns the plan's; see bindings/trace_bindings.cpp.
 extern std::shared_ptr<Plan> (*compile_hook)(Trace& trace);
 // Told of every flush while an account is kept: reason, whether the plan was cached.
-extern void (*flush_hook)(const Trace& trace, const char* reason, bool hit);
+extern void (*flush_hook)(const Trace& trace, const Plan& plan, const char* reason, bool hit);
+// Raises the error of an op that must be compiled and can't even be recorded.
+extern void (*refuse_hook)(const char* op, const char* reason);
 extern void (*launch_profile_hook)(const Step& step, int64_t start_ns, int64_t end_ns);
 
 void replay(Trace& trace, Plan& plan);
+// Finds or makes the plan of a finished trace.
+std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit);
 
 struct PlanCacheInfo {
     uint64_t hits, misses, size;

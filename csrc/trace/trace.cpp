@@ -63,6 +63,7 @@ void Trace::clear() {
     results.clear();
     scalars.clear();
     signature.clear();
+    scopes = 0;
     leaf_table_.assign(64, -1);
     std::vector<Leaf> dying = std::move(leaves);  // last: storages may die, and their owners run code
     leaves.clear();
@@ -100,7 +101,7 @@ ValueRef Trace::read(Tensor& tensor) {
         return append(view_read_op(), {base}, {value_of(tensor.sizes), value_of(tensor.strides), value_of(tensor.offset)},
                       tensor.dtype, tensor.sizes);
     }
-    if (storage.external()) {
+    if (storage.external() && !whole_function) {
         // NumPy or another framework may change these bytes before the flush: what the program reads is what is there now.
         Suspend suspend;
         static const OpDef* clone = find_op("clone");
@@ -225,6 +226,10 @@ void Trace::run(Call& call, Ref<Tensor>* out) {
     check_size();
 }
 
+void Trace::passing_by(const Call& call) {
+    if (current_tag.must) refuse_hook(call.op->name.c_str(), "");
+}
+
 ValueRef Trace::whole(Tensor& tensor, Dims* base_sizes) {
     Storage& storage = *tensor.storage;
     if (storage.pending && storage.pending->trace != this) materialize_hook(&storage);
@@ -272,7 +277,7 @@ void Trace::run_inplace(Call& call, Tensor& destination) {
             value = append(*cast, {value}, {dtype}, destination.dtype, destination.sizes);
     }
     assign(destination, value);
-    if (destination.storage->external()) flush("a write to memory that is shared outside the framework");
+    if (destination.storage->external() && !whole_function) flush("a write to memory that is shared outside the framework");
     check_size();
 }
 

@@ -77,6 +77,7 @@ public:
     ~Trace() override;
     void run(Call& call, Ref<Tensor>* results) override;
     void run_inplace(Call& call, Tensor& destination) override;
+    void passing_by(const Call& call) override;
 
     // The value of what `tensor` shows, as an operand.
     ValueRef read(Tensor& tensor);
@@ -91,6 +92,10 @@ public:
     std::vector<ScalarInput> scalars;
     // Everything that the plan of this trace depends on, in words; see finish_signature.
     std::vector<uint64_t> signature;
+    // The scopes so far, to number them alike in every run of the program.
+    int32_t scopes = 0;
+    // Set for a function that is compiled as a whole: memory from outside is read when it runs, not copied now.
+    bool whole_function = false;
 
     // Appends what is known only at the flush: leaves, which results live and where they go.
     void finish_signature();

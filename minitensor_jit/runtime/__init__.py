@@ -1,1 +1,1 @@
-"""What holds compiled code: executables and their buffers."""
+"""Compiled code and how it runs: executables, buffers, launch plans, the cache of compilations."""

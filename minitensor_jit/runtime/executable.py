@@ -24,9 +24,9 @@ class Code(Protocol):
 class Executable:
     """Native code for `int32_t entry(void** buffers, const MtRuntime* runtime)`; the result is 0 for success.
 
-    `buffers` holds the parameters, then the results, then `scratch_bytes` of scratch memory aligned to 64 bytes (null if
-    that is zero). Nothing in the code refers to an address outside it, so `object_code` may be kept and loaded again
-    in another process on an equal machine.
+    `buffers` holds the parameters, then the results, then `scratch_bytes` of scratch memory aligned to 64 bytes (null
+    if that is zero). Nothing in the code refers to an address outside it, so `object_code` may be kept and loaded
+    again in another process on an equal machine.
     """
 
     name: str

@@ -1,0 +1,246 @@
+"""How the JIT is turned on, and what it says of itself."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from minitensor import _C
+from minitensor_jit.clustering.graph import Source
+from minitensor_jit.errors import InvalidArgumentError
+from minitensor_jit.flags import FlagError, JitOptions, read_environment
+from minitensor_jit.inspect.report import Report
+from minitensor_jit.ops_reason import reason_of
+from minitensor_jit.runtime.launcher import Compiler
+
+__all__ = ["cache_clear", "cache_info", "explain", "jit_scope", "options", "session_scope", "start_from_environment"]
+
+
+class _State(threading.local):
+    """Per thread: the options in force. Each set of options has a compiler, whose number is part of every signature."""
+
+    def __init__(self) -> None:
+        self.compiler: Compiler | None = None
+
+
+_state = _State()
+_lock = threading.Lock()
+_compilers: dict[JitOptions, Compiler] = {}
+_numbers: dict[JitOptions, int] = {}
+_default_options = JitOptions()
+_report: Report | None = None
+
+
+def compiler_for(wanted: JitOptions) -> tuple[Compiler, int]:
+    """The compiler for these options, and its number."""
+    with _lock:
+        if wanted not in _compilers:
+            _compilers[wanted] = Compiler(wanted, _report)
+            _numbers[wanted] = len(_numbers) + 1
+        return _compilers[wanted], _numbers[wanted]
+
+
+def current_compiler() -> Compiler:
+    """The compiler that is in force on this thread."""
+    if _state.compiler is None:
+        _state.compiler, number = compiler_for(_default_options)
+        _C.swap_options_id(number)
+    return _state.compiler
+
+
+def _plan(nodes: Any, leaves: Any, scalars: Any) -> Any:
+    return current_compiler().plan(nodes, leaves, scalars)
+
+
+def _refuse(op: str, reason: str) -> None:
+    where = _C.caller()
+    raise InvalidArgumentError(op, reason or reason_of(op), None if where is None else Source(*where))
+
+
+_C.set_compile_hook(_plan)
+_C.set_refuse_hook(_refuse)
+
+
+@contextmanager
+def options(wanted: JitOptions | None = None, **changes: Any) -> Iterator[JitOptions]:
+    """Options for what is recorded inside: a whole set, or changes to those in force.
+
+    What was recorded before runs first, under the options that it was recorded with.
+    """
+    before = current_compiler()
+    chosen = (wanted or before.options).replace(**changes)
+    compiler, number = compiler_for(chosen)
+    _C.flush("a change of the compiler's options")
+    previous = _C.swap_options_id(number)
+    _state.compiler = compiler
+    try:
+        yield chosen
+    finally:
+        try:
+            _C.flush("a change of the compiler's options")
+        finally:
+            _C.swap_options_id(previous)
+            _state.compiler = before
+
+
+@contextmanager
+def recording(reason: str) -> Iterator[None]:
+    """Record inside; the outermost one runs what was recorded at its end, for the reason given."""
+    _C.begin_recording()
+    try:
+        yield
+    finally:
+        _C.end_recording(reason)
+
+
+@contextmanager
+def session_scope(level: int, cpu_global_jit: bool) -> Iterator[None]:
+    """What a session's configuration asks for: OFF (-1), ON_1 or ON_2 for everything that runs inside."""
+    current = current_compiler().options
+    if level < 0:
+        with options(auto_jit=0):
+            yield
+        return
+    with options(auto_jit=level, cpu_global_jit=cpu_global_jit or current.cpu_global_jit), recording("the end of a session run"):
+        yield
+
+
+class jit_scope:
+    """Ops inside are compiled, in clusters of their own; with `compile_ops=False`, they never are.
+
+    Best effort: what can't be compiled runs as ever, and `explain` says why. A context manager or a decorator.
+    """
+
+    def __init__(self, compile_ops: bool = True) -> None:
+        if not isinstance(compile_ops, bool):
+            raise TypeError(f"jit_scope: compile_ops must be a bool, not {type(compile_ops).__name__}")
+        self._compile = compile_ops
+        self._previous: list[tuple[int, int, int]] = []
+
+    def __enter__(self) -> None:
+        current_compiler()
+        if self._compile:
+            _C.begin_recording()
+        self._previous.append(_C.swap_tag((int(self._compile), 0, _C.next_scope() if self._compile else 0)))
+
+    def __exit__(self, *exception: object) -> None:
+        _C.swap_tag(self._previous.pop())
+        if self._compile:
+            _C.end_recording("the end of a jit_scope")
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        compile_ops = self._compile
+
+        @functools.wraps(fn)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with jit_scope(compile_ops):
+                return fn(*args, **kwargs)
+
+        return inside
+
+
+# ---- the account
+
+
+def _on_flush(reason: str, source: tuple[str, int, str] | None, hit: bool, ops: int, record: Any) -> None:
+    assert _report is not None
+    _report.record_flush(reason, None if source is None else Source(*source))
+    if record is not None:
+        _report.record_hit(record)
+
+
+def _keep_account(report: Report | None) -> Report | None:
+    """Make `report` the one that is written to; returns the one before."""
+    global _report
+    previous, _report = _report, report
+    with _lock:
+        for compiler in _compilers.values():
+            compiler.report = report
+    _C.set_flush_hook(None if report is None else _on_flush)
+    return previous
+
+
+class Explanation(Report):
+    """What became of every op of one call, and the call's `result`. Prints as text; `to_json()` for programs."""
+
+    result: Any = None
+
+    def __str__(self) -> str:
+        return self.text()
+
+    __repr__ = __str__
+
+
+def explain(fn: Callable[..., Any]) -> Callable[..., Explanation]:
+    """`explain(fn)(*args)` runs `fn` compiled and gives an account of it: clusters, ops left eager with the reason, the line and
+    the fix, what ran the recording and when, compilations and cache hits.
+    """
+    if not callable(fn):
+        raise TypeError(f"explain takes a function, not {type(fn).__name__}")
+
+    @functools.wraps(fn)
+    def explained(*args: Any, **kwargs: Any) -> Explanation:
+        report = Explanation()
+        _C.flush("the start of an explained call")
+        # Plans know the account they were made for: those of this call must be new.
+        _C.clear_plan_cache()
+        previous = _keep_account(report)
+        try:
+            current = current_compiler().options
+            on = current if current.auto_jit else current.replace(auto_jit=2, cpu_global_jit=True)
+            with options(on), recording("the end of the explained call"):
+                report.result = fn(*args, **kwargs)
+        finally:
+            _keep_account(previous)
+            _C.clear_plan_cache()
+        return report
+
+    return explained
+
+
+def cache_info() -> dict[str, int]:
+    """Hits, misses and size of the cache of launch plans, and how many compiled clusters are kept."""
+    with _lock:
+        compiled = sum(compiler.size for compiler in _compilers.values())
+    return {**_C.plan_cache_info(), "executables": compiled}
+
+
+def cache_clear() -> None:
+    """Forget all plans and compiled clusters."""
+    _C.clear_plan_cache()
+    with _lock:
+        for compiler in _compilers.values():
+            compiler.clear()
+
+
+def start_from_environment() -> None:
+    """Do what MT_JIT_FLAGS says: with --auto_jit, everything on this thread is recorded from here on."""
+    global _default_options
+    try:
+        _default_options = read_environment()
+    except FlagError as error:
+        raise FlagError(f"MT_JIT_FLAGS: {error}") if not str(error).count("MT_JIT_FLAGS") else error from None
+    _state.compiler = None
+    if _default_options.explain:
+        _keep_account(Report())
+        atexit.register(_print_account)
+    current_compiler()
+    if _default_options.auto_jit:
+        _C.begin_recording()
+        # Values that nobody asked for have no effect that could be seen; run them all the same, for errors and the account.
+        atexit.register(_flush_at_exit)
+
+
+def _flush_at_exit() -> None:
+    _C.flush("the end of the program")
+
+
+def _print_account() -> None:
+    if _report is not None:
+        sys.stdout.flush()
+        print(_report.text(), file=sys.stderr)

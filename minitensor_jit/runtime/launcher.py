@@ -1,0 +1,237 @@
+"""From a recorded trace to a launch plan: cluster, lower, optimise, generate code. Runs on a miss; hits never leave C++."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from minitensor_jit.clustering.graph import CLONE_ATTRIBUTE, LAUNCH, Node, Value
+from minitensor_jit.clustering.pipeline import ClusteringResult, cluster
+from minitensor_jit.errors import InvalidArgumentError, JitError
+from minitensor_jit.flags import JitOptions
+from minitensor_jit.inspect.dump import Dumper
+from minitensor_jit.inspect.report import Report
+from minitensor_jit.ir.printer import print_module
+from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster
+from minitensor_jit.runtime.executable import Executable
+from minitensor_jit.runtime.recorded import RecordedTrace, ValueRef
+
+logger = logging.getLogger("minitensor_jit")
+
+MAX_EXECUTABLES = 512
+
+
+class Compiler:
+    """Makes launch plans under one set of options; keeps what it compiled."""
+
+    def __init__(self, options: JitOptions, report: Report | None = None) -> None:
+        self.options = options
+        self.report = report
+        self.dumper = Dumper(options.dump_to) if options.dump_to is not None else None
+        self._executables: OrderedDict[str, Executable] = OrderedDict()
+        self._seen: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self._traces = itertools.count()
+        self._lock = threading.RLock()
+
+    @property
+    def size(self) -> int:
+        """How many compiled clusters are kept."""
+        return len(self._executables)
+
+    def clear(self) -> None:
+        """Forget what was compiled; plans that still launch it keep it alive."""
+        with self._lock:
+            self._executables.clear()
+            self._seen.clear()
+
+    # ---- the plan
+
+    def plan(self, nodes: Sequence[Any], leaves: Sequence[Any], scalars: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
+        """The plan of a trace, in the form that the core reads: steps, deferred results, bounds checks, account."""
+        with self._lock:
+            trace = RecordedTrace(nodes, leaves, scalars, f"trace_{next(self._traces)}")
+            result = cluster(trace.graph, self.options)
+            record = self.report.record_trace(trace.graph, result, runs=0) if self.report is not None else None
+            if self.dumper is not None:
+                self.dumper.graphs(trace.graph.name, result.texts, trace.graph.dot())
+            return (*_Plan(self, trace, result).build(), record)
+
+    # ---- one cluster
+
+    def compile(self, node: Node) -> tuple[LoweredCluster, Executable]:
+        """Compile the graph inside a cluster's node, unless an equal one was compiled before."""
+        assert node.subgraph is not None
+        name = str(node.params["function"])
+        started = time.perf_counter()
+        lowered = lower_cluster(node.subgraph, name)
+        lowered.module.name = "cluster"
+        text = print_module(lowered.module, metadata=False)
+        known = self._executables.get(text)
+        if known is not None:
+            self._executables.move_to_end(text)
+            if self.report is not None:
+                self.report.record_hit(name)
+            return lowered, known
+        lowered.module.name = name
+        executable = self._generate(lowered, name)
+        self._executables[text] = executable
+        while len(self._executables) > MAX_EXECUTABLES:
+            # Plans that launch it keep it alive.
+            self._executables.popitem(last=False)
+        if self.report is not None:
+            self.report.record_compile(name, (time.perf_counter() - started) * 1e3, self._why(node, lowered))
+        return lowered, executable
+
+    def _generate(self, lowered: LoweredCluster, name: str) -> Executable:
+        # Imported here: eager programs and cached plans never load LLVM.
+        from minitensor_jit.codegen.cpu.compiler import compile_module
+        from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
+
+        dump = self.dumper.module(name) if self.dumper is not None else None
+        if dump is not None:
+            dump.before_optimizations(print_module(lowered.module))
+        module = run_pipeline(lowered.module, PipelineOptions(fold_constants=not self.options.disable_constant_folding))
+        if dump is None:
+            return compile_module(module, name=name, fast_math=self.options.fast_math)
+        dump.after_optimizations(print_module(module))
+        writers = {"ir-no-opt.ll": dump.ir_no_opt, "ir-with-opt.ll": dump.ir_with_opt}
+        return compile_module(
+            module, name=name, fast_math=self.options.fast_math, dump=lambda file, text: writers[file](text)
+        )
+
+    def _why(self, node: Node, lowered: LoweredCluster) -> str:
+        """What is new about a cluster, compared with the last one of the same ops at the same lines."""
+        assert node.subgraph is not None
+        key = tuple((n.op, n.source) for n in node.subgraph if not n.is_argument)
+        shapes = tuple(str(node.subgraph.meta(value)) for value, _ in lowered.parameters)
+        before = self._seen.get(key)
+        self._seen[key] = shapes
+        if before is None:
+            return "first use"
+        for place, (old, new) in enumerate(zip(before, shapes, strict=False)):
+            if old != new:
+                return f"argument {place}: {old} became {new}"
+        return "other results are used, or constants changed"
+
+
+class _Plan:
+    """Builds one plan."""
+
+    def __init__(self, compiler: Compiler, trace: RecordedTrace, result: ClusteringResult) -> None:
+        self.compiler = compiler
+        self.trace = trace
+        self.graph = result.graph
+        self.steps: list[tuple[Any, ...]] = []
+        self.reads: list[list[int]] = []  # per step, the leaves it reads
+        self.writes: list[list[Value]] = []
+        self.in_place: list[set[tuple[Value, int]]] = []  # per step: (result, leaf) that may share memory
+        self.checks: list[tuple[int, int, int, int]] = []
+        self.names: dict[Value, Value] = {}  # outputs of launches -> values of the recorded graph
+
+    def build(self) -> tuple[list[tuple[Any, ...]], list[ValueRef], list[tuple[int, int, int, int]]]:
+        for node in self.graph:
+            if node.is_argument or node.kind == "constant":
+                continue
+            if node.op == LAUNCH:
+                self.launch(node)
+            else:
+                self.op(node)
+        return self.steps, self.deferred(), self.checks
+
+    def original(self, value: Value) -> Value:
+        """The value of the recorded graph that a value of the clustered one is."""
+        value = self.names.get(value, value)
+        if value[0] in self.graph:
+            clone_of = self.graph.node(value[0]).attributes.get(CLONE_ATTRIBUTE)
+            if clone_of is not None:
+                return (clone_of, value[1])
+        return value
+
+    def op(self, node: Node) -> None:
+        index = node.attributes.get(CLONE_ATTRIBUTE, node.id)
+        refs = [self.trace.value_ref(self.original(value)) for value in node.inputs]
+        self.steps.append(("op", index))
+        self.reads.append([i for kind, i, _ in refs if kind == "leaf"])
+        results = [(index, result) for result in range(len(node.outputs))]
+        self.writes.append(results)
+        whole = self.trace.leaves
+        self.in_place.append(
+            {
+                (results[0], leaf)
+                for leaf in self.reads[-1]
+                if node.kind == "elementwise" and whole[leaf].offset == 0 and whole[leaf].sizes == node.outputs[0].shape and whole[leaf].row_major
+            }
+        )
+
+    def launch(self, node: Node) -> None:
+        assert node.subgraph is not None
+        name = str(node.params["function"])
+        fetches = node.subgraph.fetches
+        self.names.update(((node.id, place), value) for place, value in enumerate(fetches))
+        try:
+            lowered, executable = self.compiler.compile(node)
+        except InvalidArgumentError:
+            raise
+        except Exception as error:  # a defect must not stop the user's program: its ops run eagerly instead
+            self.failed(node, name, error)
+            return
+        outer = {(arg.id, 0): value for arg, value in zip(node.subgraph.arguments, node.inputs, strict=True)}
+        refs = [(self.trace.value_ref(self.original(outer[value])), dtype) for value, dtype in lowered.parameters]
+        outputs = [self.trace.value_ref(value) for value in fetches]
+        children = [self.trace.launch_name(n.payload.node) for n in node.subgraph if n.payload is not None and n.kind != "argument"]
+        work = sum(shape.nbytes for shape in (*executable.parameter_shapes, *executable.result_shapes))
+        self.steps.append(
+            ("launch", executable.entry_address, refs, outputs, executable.scratch_bytes, work, executable, name, children)
+        )
+        leaves = [ref[1] if ref[0] == "leaf" else -1 for ref, _ in refs]
+        self.reads.append([leaf for leaf in leaves if leaf >= 0])
+        self.writes.append(list(fetches))
+        self.in_place.append(
+            {
+                (fetches[result], leaves[parameter])
+                for result, parameter in executable.aliases
+                if leaves[parameter] >= 0 and self.trace.leaves[leaves[parameter]].offset == 0 and self.trace.leaves[leaves[parameter]].row_major
+            }
+        )
+        for check in lowered.checks:
+            operand = next(n.payload for n in node.subgraph if n.payload is not None and n.kind != "argument" and n.payload.node == check.node).operands[check.operand]
+            self.checks.append((operand.index, check.low, check.high, check.node))
+
+    def failed(self, node: Node, name: str, error: Exception) -> None:
+        assert node.subgraph is not None
+        if node.must_compile:
+            if isinstance(error, JitError):
+                raise InvalidArgumentError(name, str(error), node.source) from error
+            raise error
+        logger.warning("compiling %s failed (%s: %s); its ops run eagerly", name, type(error).__name__, error)
+        logger.debug("the failure", exc_info=error)
+        if self.compiler.report is not None:
+            self.compiler.report.record_fallback(name, f"{type(error).__name__}: {error}")
+        for inner in node.subgraph:
+            if inner.is_argument or inner.kind == "constant":
+                continue
+            call = inner.payload
+            self.steps.append(("op", call.node))
+            self.reads.append([operand.index for operand in call.operands if operand.kind == "leaf"])
+            self.writes.append([(call.node, result) for result in range(len(inner.outputs))])
+            self.in_place.append(set())
+
+    def deferred(self) -> list[ValueRef]:
+        """Results that go to memory which somebody still reads afterwards, or reads otherwise than element by element."""
+        late = []
+        for value, home in self.trace.live.items():
+            if home < 0:
+                continue
+            memory = self.trace.leaves[home].storage
+            sharing = {i for i, leaf in enumerate(self.trace.leaves) if leaf.storage == memory}
+            writer = next(step for step, values in enumerate(self.writes) if value in values)
+            read_later = any(sharing.intersection(reads) for reads in self.reads[writer + 1 :])
+            here = sharing.intersection(self.reads[writer])
+            if read_later or not all((value, leaf) in self.in_place[writer] for leaf in here):
+                late.append(self.trace.value_ref(value))
+        return late

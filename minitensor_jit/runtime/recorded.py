@@ -1,0 +1,166 @@
+"""The core's description of a trace as a graph to cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from minitensor.ops import ROWS
+from minitensor_jit.clustering.graph import ARG, Graph, Node, Source, TensorMeta, Value
+from minitensor_jit.ir.decision import Decision
+from minitensor_jit.lowering.call import Operand, RecordedCall
+from minitensor_jit.lowering.lower import StridedArgument
+
+ValueRef = tuple[str, int, int]
+"""("node" | "leaf" | "scalar", index, result), as the core writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A tensor that was there before the recording. `storage` is the index of the first leaf with the same memory."""
+
+    dtype: str
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    storage: int
+
+    @property
+    def row_major(self) -> bool:
+        """Whether its elements lie in order without gaps."""
+        step = 1
+        for n, s in zip(reversed(self.sizes), reversed(self.strides), strict=True):
+            if n == 0:
+                return True
+            if n != 1:
+                if s != step:
+                    return False
+                step *= n
+        return True
+
+
+class RecordedTrace:
+    """A trace: its graph, and the way back from the graph's values to the core's."""
+
+    def __init__(self, nodes: Sequence[Any], leaves: Sequence[Any], scalars: Sequence[Any], name: str) -> None:
+        self.leaves = [Leaf(*leaf) for leaf in leaves]
+        self._scalars = scalars
+        self._nodes = nodes
+        self._first_leaf = len(nodes)
+        self._first_scalar = len(nodes) + len(leaves)
+        # Written results: (node, result) -> the leaf whose memory the result goes to, -1 for new memory.
+        self.live: dict[Value, int] = {}
+        self.graph = Graph(name=name)
+        self._build()
+
+    def _build(self) -> None:
+        wanted = self._reachable()
+        used: dict[int, None] = {}
+        for index in wanted:
+            for kind, i, _ in self._nodes[index][1]:
+                if kind in ("leaf", "scalar"):
+                    used[self._id(kind, i)] = None
+        for id in sorted(used):
+            self._add_argument(id)
+        for index in wanted:
+            self._add_node(index)
+        self.graph.fetches = list(self.live)
+
+    def _reachable(self) -> list[int]:
+        """The nodes that anything living depends on, in order; the rest is never computed."""
+        needed = [False] * len(self._nodes)
+        for index, node in enumerate(self._nodes):
+            for result, (_, _, live, home) in enumerate(node[3]):
+                if live:
+                    needed[index] = True
+                    self.live[index, result] = home
+        for index in range(len(self._nodes) - 1, -1, -1):
+            if needed[index]:
+                for kind, i, _ in self._nodes[index][1]:
+                    if kind == "node":
+                        needed[i] = True
+        return [index for index, need in enumerate(needed) if need]
+
+    def _id(self, kind: str, index: int) -> int:
+        return index + {"node": 0, "leaf": self._first_leaf, "scalar": self._first_scalar}[kind]
+
+    def value_ref(self, value: Value) -> ValueRef:
+        """The core's name for a value of the recorded graph."""
+        id, result = value
+        if id >= self._first_scalar:
+            return ("scalar", id - self._first_scalar, 0)
+        if id >= self._first_leaf:
+            return ("leaf", id - self._first_leaf, 0)
+        return ("node", id, result)
+
+    def _add_argument(self, id: int) -> None:
+        if id >= self._first_scalar:
+            number, baked = self._scalars[id - self._first_scalar]
+            dtype = "pred" if isinstance(number, bool) else "s64" if isinstance(number, int) else "f64"
+            meta = TensorMeta(dtype, ())
+            if baked:
+                self.graph.add(Node(id, "_Const", outputs=(meta,), params={"value": number}, kind="constant"))
+            else:
+                self.graph.add_argument(id, meta)
+            return
+        leaf = self.leaves[id - self._first_leaf]
+        strided = None if leaf.row_major else StridedArgument(leaf.sizes, leaf.strides)
+        self.graph.add_argument(id, TensorMeta(leaf.dtype, leaf.sizes), payload=strided)
+
+    def _add_node(self, index: int) -> None:
+        op, operands, params, results, compute, (compile, must, scope), source = self._nodes[index]
+        row = ROWS[op]
+        call = RecordedCall(
+            row=row,
+            operands=[self._operand(*operand) for operand in operands],
+            params=params,
+            results=[(dtype, shape) for dtype, shape, _, _ in results],
+            compute=compute,
+            node=index,
+        )
+        names = [spec.split("=")[0].split()[-1] for spec in _parameters(row.schema)]
+        self.graph.add(
+            Node(
+                index,
+                op,
+                inputs=tuple((self._id(kind, i), result) for kind, i, result in operands if kind != "none"),
+                outputs=tuple(TensorMeta(dtype, shape) for dtype, shape, _, _ in results),
+                params={name: value for name, value in zip(names, params, strict=True) if value is not None},
+                kind=row.kind,
+                mt_compile=None if compile < 0 else bool(compile),
+                scope=scope,
+                must_compile=bool(must),
+                source=None if source is None else Source(*source),
+                compilable=_compilable(call),
+                payload=call,
+            )
+        )
+
+    def _operand(self, kind: str, index: int, result: int) -> Operand:
+        if kind != "scalar":
+            return Operand(kind, index, result)
+        number, baked = self._scalars[index]
+        return Operand(kind, index, result, number, baked)
+
+    def launch_name(self, index: int) -> tuple[str, str, str | None, int]:
+        """(name, op, file, line) of a node, for profiles."""
+        op, *_, source = self._nodes[index]
+        return (f"{op}_{index}", op, *((source[0], source[1]) if source else (None, 0)))
+
+
+def _parameters(schema: str) -> list[str]:
+    inside = schema[schema.index("(") + 1 : schema.rindex(")")]
+    parts = [part.strip() for part in inside.split(",")]
+    return [part for part in parts if part and part != "*" and not part.startswith("Tensor")]
+
+
+def _compilable(call: RecordedCall) -> Decision:
+    row = call.row
+    if not row.compilable:
+        return Decision.refuse(row.reason)
+    reason = row.refuse(call) if row.refuse is not None else None
+    return Decision.allow() if reason is None else Decision.refuse(reason)
+
+
+__all__ = ["ARG", "Leaf", "RecordedTrace", "ValueRef"]
