@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import minitensor as mt
+
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 SCRIPT = EXAMPLES / "mnist_softmax.py"
 AUTO_JIT = {"MT_JIT_FLAGS": "--auto_jit=2 --cpu_global_jit"}
@@ -30,7 +32,9 @@ def idx():
 
 
 def run(*args, env=None, status=0):
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("MT_")} | (env or {})
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MT_")}
+    # The minitensor that is under test, installed or not.
+    environment |= {"PYTHONPATH": str(Path(mt.__file__).parent.parent)} | (env or {})
     done = subprocess.run(
         [sys.executable, SCRIPT, *map(str, args)], capture_output=True, text=True, env=environment, timeout=300
     )

@@ -60,7 +60,7 @@ class SGD(Optimizer):
     def _update(self, param: mt.Tensor, group: dict[str, Any]) -> None:
         grad = -param.grad if group["maximize"] else param.grad
         if group["weight_decay"] != 0:
-            grad = grad.add(param, alpha=group["weight_decay"])
+            grad = grad + param * group["weight_decay"]
         momentum = group["momentum"]
         if momentum != 0:
             state = self.state[param]
@@ -68,6 +68,7 @@ class SGD(Optimizer):
             if buffer is None:
                 buffer = state["momentum_buffer"] = grad.detach().clone()
             else:
-                buffer.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
-            grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
-        param.add_(grad, alpha=-group["lr"])
+                dampening = group["dampening"]
+                buffer.mul_(momentum).add_(grad if dampening == 0 else grad * (1 - dampening))
+            grad = grad + buffer * momentum if group["nesterov"] else buffer
+        param.sub_(grad * group["lr"])
