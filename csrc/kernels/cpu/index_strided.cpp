@@ -120,14 +120,14 @@ void pack(void* dst, DType to, const Strided& t) {
     convert_contiguous(dst, to, same.data(), t.dtype, t.numel);
 }
 
-Packed::Packed(const Strided& t, DType to) {
-    if (t.dtype == to && t.contiguous()) {
+Packed::Packed(const Strided& t, DType to, bool copy) {
+    if (!copy && t.dtype == to && t.contiguous()) {
         data_ = t.data;
         return;
     }
-    void* copy = copy_.reserve(static_cast<size_t>(t.numel) * itemsize(to));
-    pack(copy, to, t);
-    data_ = copy;
+    void* packed = copy_.reserve(static_cast<size_t>(t.numel) * itemsize(to));
+    pack(packed, to, t);
+    data_ = packed;
 }
 
 ContiguousOut::ContiguousOut(Tensor& out, DType dtype) : out_(out), dtype_(dtype) {

@@ -68,10 +68,11 @@ void convert_contiguous(void* dst, DType to, const void* src, DType from, int64_
 // The elements of `t` in logical order, converted to `to`, into contiguous memory.
 void pack(void* dst, DType to, const Strided& t);
 
-// A tensor's elements as contiguous memory of dtype `to`: its own memory where it is that already, otherwise a packed copy.
+// A tensor's elements as contiguous memory of dtype `to`: its own memory where it is that already, otherwise (or if `copy`) a
+// packed copy.
 class Packed {
 public:
-    Packed(const Strided& t, DType to);
+    Packed(const Strided& t, DType to, bool copy = false);
     const void* data() const { return data_; }
     template <class T>
     const T* as() const {

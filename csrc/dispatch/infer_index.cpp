@@ -1,0 +1,168 @@
+#include "dispatch/infer_index.h"
+
+#include <string>
+
+#include "core/error.h"
+#include "dispatch/infer_elementwise.h"
+
+namespace mt {
+
+namespace {
+
+std::string text(int64_t value) { return std::to_string(value); }
+
+const Tensor& tensor_at(const Call& call, size_t i) {
+    if (i >= call.operand_count || !call.operands[i].tensor)
+        fail_type(std::string(op_name(call)) + "(): argument " + text(static_cast<int64_t>(i) + 1) + " must be Tensor");
+    return call.in(i);
+}
+
+int64_t dim_param(const Call& call, const Tensor& t) { return normalize_dim(call.param(0).as_int(), t.ndim()); }
+
+ResultMeta& result(Call& call, DType dtype, const Dims& sizes) {
+    call.result_count = 1;
+    call.results[0].dtype = dtype;
+    call.results[0].sizes = sizes;
+    return call.results[0];
+}
+
+void check_index_dtype(const Tensor& index, const char* name) {
+    if (index.dtype != DType::I64 && index.dtype != DType::I32)
+        fail(std::string(name) + "(): Expected dtype int32/int64 for index, but got " + torch_type_name(index.dtype));
+}
+
+// A 0-d tensor counts as one of shape [1].
+int64_t rank_of(const Tensor& t) { return t.ndim() ? static_cast<int64_t>(t.ndim()) : 1; }
+int64_t size_at(const Tensor& t, size_t d) { return t.ndim() ? t.sizes[d] : 1; }
+
+// input[:dim] + index.shape + input[dim+1:].
+Dims selected_sizes(const Tensor& t, const Tensor& index, size_t dim) {
+    Dims sizes;
+    for (size_t d = 0; d < dim; ++d) sizes.push_back(t.sizes[d]);
+    for (int64_t size : index.sizes) sizes.push_back(size);
+    for (size_t d = dim + 1; d < t.ndim(); ++d) sizes.push_back(t.sizes[d]);
+    return sizes;
+}
+
+// The checks that index_add and index_copy share.
+void infer_index_write(Call& call, const char* name) {
+    const Tensor &t = tensor_at(call, 0), &index = tensor_at(call, 1), &src = tensor_at(call, 2);
+    auto dim = static_cast<size_t>(dim_param(call, t));
+    check_index_dtype(index, name);
+    if (t.dtype != src.dtype)
+        fail(std::string(name) + "(): self (" + torch_type_name(t.dtype) + ") and source (" + torch_type_name(src.dtype) +
+             ") must have the same scalar type");
+    Dims expected = selected_sizes(t, index, dim);
+    if (!(src.sizes == expected) && !(t.ndim() == 0 && src.numel == 1 && index.numel == 1))
+        fail(std::string(name) + "(): source has shape " + to_string(src.sizes) + ", but an index of shape " +
+             to_string(index.sizes) + " along dim " + text(static_cast<int64_t>(dim)) + " of a tensor of shape " +
+             to_string(t.sizes) + " expects " + to_string(expected));
+    result(call, t.dtype, t.sizes);
+}
+
+void infer_triangle(Call& call, const char* name) {
+    const Tensor& t = tensor_at(call, 0);
+    if (t.ndim() < 2) fail(std::string(name) + ": input tensor must have at least 2 dimensions");
+    result(call, t.dtype, t.sizes);
+}
+
+}  // namespace
+
+void infer_gather(Call& call) {
+    const Tensor &t = tensor_at(call, 0), &index = tensor_at(call, 1);
+    auto dim = static_cast<size_t>(dim_param(call, t));
+    check_index_dtype(index, "gather");
+    if (rank_of(t) != rank_of(index)) fail("Index tensor must have the same number of dimensions as input tensor");
+    for (size_t d = 0; d < t.ndim(); ++d)
+        if (d != dim && size_at(index, d) > t.sizes[d])
+            fail("Size does not match at dimension " + text(static_cast<int64_t>(d)) + " expected index " +
+                 to_string(index.sizes) + " to be no larger than self " + to_string(t.sizes) + " apart from dimension " +
+                 text(static_cast<int64_t>(dim)));
+    result(call, t.dtype, index.sizes);
+}
+
+void infer_scatter_add(Call& call) {
+    const Tensor &t = tensor_at(call, 0), &index = tensor_at(call, 1), &src = tensor_at(call, 2);
+    auto dim = static_cast<size_t>(dim_param(call, t));
+    check_index_dtype(index, "scatter_add");
+    if (t.dtype != src.dtype) fail("scatter(): Expected self.dtype to be equal to src.dtype");
+    result(call, t.dtype, t.sizes);
+    if (index.numel == 0) return;
+    if (rank_of(t) != rank_of(index)) fail("Index tensor must have the same number of dimensions as self tensor");
+    if (rank_of(index) != rank_of(src)) fail("Index tensor must have the same number of dimensions as src tensor");
+    for (size_t d = 0; d < static_cast<size_t>(rank_of(t)); ++d)
+        if ((d != dim && size_at(index, d) > size_at(t, d)) || size_at(index, d) > size_at(src, d))
+            fail("Expected index " + to_string(index.sizes) + " to be no larger than self " + to_string(t.sizes) +
+                 " apart from dimension " + text(static_cast<int64_t>(dim)) + " and to be no larger size than src " +
+                 to_string(src.sizes));
+}
+
+void infer_index_select(Call& call) {
+    const Tensor &t = tensor_at(call, 0), &index = tensor_at(call, 1);
+    auto dim = static_cast<size_t>(dim_param(call, t));
+    if (index.dtype != DType::I64 && index.dtype != DType::I32)
+        fail("index_select(): Expected dtype int32 or int64 for index");
+    if (t.ndim() == 0 && index.numel != 1)
+        fail_index("index_select(): Index to scalar can have only 1 value, got " + text(index.numel) + " value(s)");
+    result(call, t.dtype, t.ndim() ? selected_sizes(t, index, dim) : t.sizes);
+}
+
+void infer_index_add(Call& call) { infer_index_write(call, "index_add"); }
+void infer_index_copy(Call& call) { infer_index_write(call, "index_copy"); }
+
+void infer_cat(Call& call) {
+    if (!call.operand_count) fail_value("cat(): expected a non-empty list of Tensors");
+    const Tensor* shape = nullptr;  // of the first that isn't skipped
+    ResultType dtype;
+    for (size_t i = 0; i < call.operand_count; ++i) {
+        const Tensor& t = tensor_at(call, i);
+        if (t.ndim() == 0) fail("zero-dimensional tensor (at position " + text(static_cast<int64_t>(i)) + ") cannot be concatenated");
+        dtype.add_tensor(t.dtype, false);
+        if (!shape && !cat_skips(t)) shape = &t;
+    }
+    if (!shape) {
+        result(call, dtype.get(), call.in(0).sizes);
+        return;
+    }
+    auto dim = static_cast<size_t>(dim_param(call, *shape));
+    ResultMeta& meta = result(call, dtype.get(), shape->sizes);
+    int64_t total = 0;
+    for (size_t i = 0; i < call.operand_count; ++i) {
+        const Tensor& t = call.in(i);
+        if (cat_skips(t)) continue;
+        if (t.ndim() != shape->ndim())
+            fail("Tensors must have same number of dimensions: got " + text(rank_of(*shape)) + " and " + text(rank_of(t)));
+        for (size_t d = 0; d < t.ndim(); ++d)
+            if (d != dim && t.sizes[d] != shape->sizes[d])
+                fail("Sizes of tensors must match except in dimension " + text(static_cast<int64_t>(dim)) + ". Expected size " +
+                     text(shape->sizes[d]) + " but got size " + text(t.sizes[d]) + " for tensor number " +
+                     text(static_cast<int64_t>(i)) + " in the list.");
+        total += t.sizes[dim];
+    }
+    meta.sizes[dim] = total;
+}
+
+void infer_tril(Call& call) { infer_triangle(call, "tril"); }
+void infer_triu(Call& call) { infer_triangle(call, "triu"); }
+
+void infer_cumsum(Call& call) {
+    const Tensor& t = tensor_at(call, 0);
+    dim_param(call, t);
+    DType dtype = is_floating(t.dtype) ? t.dtype : DType::I64;
+    if (call.param_count > 1 && !call.param(1).is_none()) {
+        dtype = call.param(1).dtype;
+        check_supported(dtype);
+    }
+    result(call, dtype, t.sizes);
+}
+
+void infer_sort(Call& call) {
+    const Tensor& t = tensor_at(call, 0);
+    dim_param(call, t);
+    result(call, t.dtype, t.sizes);
+    call.result_count = 2;
+    call.results[1].dtype = DType::I64;
+    call.results[1].sizes = t.sizes;
+}
+
+}  // namespace mt

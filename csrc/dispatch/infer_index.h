@@ -1,0 +1,22 @@
+// Inference of the ops that choose elements by an index tensor, and of cat, tril, triu, cumsum and sort.
+#pragma once
+
+#include "dispatch/op.h"
+
+namespace mt {
+
+void infer_gather(Call& call);        // input, index; dim
+void infer_scatter_add(Call& call);   // input, index, src; dim
+void infer_index_select(Call& call);  // input, index of any shape; dim
+void infer_index_add(Call& call);     // input, index, src; dim
+void infer_index_copy(Call& call);    // input, index, src; dim
+void infer_cat(Call& call);           // tensors; dim
+void infer_tril(Call& call);          // input; diagonal
+void infer_triu(Call& call);
+void infer_cumsum(Call& call);        // input; dim, dtype
+void infer_sort(Call& call);          // input; dim, descending, stable; results: values and indices
+
+// PyTorch's rule of long standing: cat skips one-dimensional tensors without elements.
+inline bool cat_skips(const Tensor& t) { return t.ndim() == 1 && t.sizes[0] == 0; }
+
+}  // namespace mt

@@ -1,0 +1,14 @@
+// Kernels whose result's shape depends on the data; called by the bindings, not through a Call. Both compute recorded
+// inputs first.
+#pragma once
+
+#include "core/tensor.h"
+
+namespace mt {
+
+// The indices of the elements that are not zero: int64 [count, rank], in logical order.
+Ref<Tensor> nonzero(const Tensor& t);
+// The elements of `t` where `mask` (bool) holds, in logical order, after the two are broadcast together.
+Ref<Tensor> masked_select(const Tensor& t, const Tensor& mask);
+
+}  // namespace mt
