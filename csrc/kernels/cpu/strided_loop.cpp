@@ -37,20 +37,26 @@ void StridedLoop::simplify() {
     // Dimensions of size 1 go; the others are sorted by the destination's stride, largest first, which leaves a
     // contiguous destination as it is.
     size_t order[kMaxDims], kept = 0;
+    bool moved = false;
     auto weight = [&](size_t d) { return strides[0][d] < 0 ? -strides[0][d] : strides[0][d]; };
     for (size_t d = 0; d < ndim; ++d) {
         if (sizes[d] == 1) continue;
         size_t at = kept++;
-        for (; at > 0 && weight(order[at - 1]) < weight(d); --at) order[at] = order[at - 1];
+        moved |= at != d;
+        for (; at > 0 && weight(order[at - 1]) < weight(d); --at) {
+            order[at] = order[at - 1];
+            moved = true;
+        }
         order[at] = d;
     }
-    int64_t old_sizes[kMaxDims];
-    std::memcpy(old_sizes, sizes, ndim * sizeof(int64_t));
-    for (size_t i = 0; i < kept; ++i) sizes[i] = old_sizes[order[i]];
-    for (size_t k = 0; k < operands; ++k) {
+    auto reorder = [&](int64_t* row) {
         int64_t old[kMaxDims];
-        std::memcpy(old, strides[k], ndim * sizeof(int64_t));
-        for (size_t i = 0; i < kept; ++i) strides[k][i] = old[order[i]];
+        std::memcpy(old, row, ndim * sizeof(int64_t));
+        for (size_t i = 0; i < kept; ++i) row[i] = old[order[i]];
+    };
+    if (moved) {
+        reorder(sizes);
+        for (size_t k = 0; k < operands; ++k) reorder(strides[k]);
     }
     // Neighbours over which every operand runs evenly become one.
     size_t last = 0;
