@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from ..ir.decision import Decision
 from ..ir.module import Computation, Instruction, Module
+from .fusion_graph import FusionGraph
 from .fusion_group import Group, is_loop, is_trivial
 from .outline import Outline, outline
 
@@ -37,10 +36,10 @@ class Fusion:
     def run(self, module: Module) -> bool:
         """Fuse in the entry computation."""
         computation = module.entry
-        groups = self._fuse_producers(computation)
+        groups, alone = self._fuse_producers(computation)
         if not groups:
             return False
-        groups = self._merge(computation, groups)
+        groups = self._merge(computation, groups, alone)
         order = {i: n for n, i in enumerate(computation.instructions)}
         outlines = []
         for group in groups:
@@ -52,7 +51,9 @@ class Fusion:
 
     # ---- producers into consumers
 
-    def _fuse_producers(self, computation: Computation) -> list[Group]:
+    def _fuse_producers(self, computation: Computation) -> tuple[list[Group], set[Instruction]]:
+        """The groups, in order, and the instructions that also stand outside of them."""
+        alone: set[Instruction] = set()
         users = computation.users()
         of: dict[Instruction, list[Group]] = {}
         groups: list[Group] = []
@@ -72,9 +73,10 @@ class Fusion:
                         targets.update(dict.fromkeys(known))
                 if self._into_all(p, list(targets), external, users[p]):
                     of[p] = list(targets)
-                    if not external or p.opcode in ("reshape", "constant"):
-                        continue  # a reshape or constant also stands for itself where others read it
-                elif p.opcode in ("reshape", "constant") and external:
+                    if not external:
+                        continue
+                if external and p.opcode in ("reshape", "constant"):
+                    alone.add(p)  # it only names a buffer where others than fusions read it
                     continue
                 group = Group(p, "kLoop")
             else:
@@ -82,7 +84,7 @@ class Fusion:
             groups.append(group)
             of.setdefault(p, []).append(group)
         groups.reverse()
-        return groups
+        return groups, alone
 
     def _into_all(self, p: Instruction, targets: list[Group], external: bool, users: list[Instruction]) -> bool:
         """Fuse p into every group that reads it, or into none."""
@@ -111,82 +113,25 @@ class Fusion:
 
     # ---- several outputs
 
-    def _merge(self, computation: Computation, groups: list[Group]) -> list[Group]:
-        graph = _Graph(computation, groups)
-        merged = True
-        while merged:
-            merged = False
-            for n, a in enumerate(groups):
-                for b in groups[n + 1 :]:
-                    if a.kind != b.kind or a.dims != b.dims or a.reduced != b.reduced:
-                        continue
-                    decision = self._may_merge(a, b, graph)
-                    if not decision:
-                        self.decisions.append((a.roots[0].name, b.roots[0].name, decision))
-                        continue
-                    a.merge(b)
-                    groups.remove(b)
-                    graph = _Graph(computation, groups)
-                    merged = True
+    def _merge(self, computation: Computation, groups: list[Group], alone: set[Instruction]) -> list[Group]:
+        graph = FusionGraph(computation, groups, alone)
+        order = {group: n for n, group in enumerate(groups)}
+        for a in groups:
+            while a in order:
+                # Those before it have had their turn with it.
+                later = sorted((b for b in graph.neighbours(a) if order[b] > order[a]), key=order.__getitem__)
+                for b in later:
+                    decision = a.shares(b)
+                    if decision and graph.waits(a, b):
+                        decision = Decision.refuse("they would wait for each other")
+                    if decision:
+                        graph.merge(a, b)
+                        del order[b]
+                        break
+                    self.decisions.append((a.roots[0].name, b.roots[0].name, decision))
+                else:
                     break
-                if merged:
-                    break
-        for group in groups:
+        kept = list(order)
+        for group in kept:
             group.roots = [r for r in group.roots if graph.leaves(r, group)]
-        return groups
-
-    @staticmethod
-    def _may_merge(a: Group, b: Group, graph: _Graph) -> Decision:
-        decision = a.shares(b)
-        return decision and Decision.when(not graph.waits(a, b), "they would wait for each other")
-
-
-class _Graph:
-    """Groups and ungrouped instructions as nodes; who reads whom."""
-
-    def __init__(self, computation: Computation, groups: list[Group]) -> None:
-        self.root = computation.root
-        self.users: dict[Instruction, list[object]] = {}
-        producer: dict[Instruction, object] = {}
-        grouped: set[Instruction] = set()
-        for group in groups:
-            grouped.update(group.members)
-            for root in group.roots:
-                producer[root] = group
-        self.after: dict[object, set[object]] = {}
-        nodes: list[tuple[object, set[Instruction]]] = [(g, g.operands()) for g in groups]
-        nodes += [(i, set(i.operands)) for i in computation.instructions if i not in grouped or _stands_alone(i)]
-        for node, operands in nodes:
-            for operand in operands:
-                self.users.setdefault(operand, []).append(node)
-                source = producer.get(operand, operand)
-                if source is not node:
-                    self.after.setdefault(source, set()).add(node)
-
-    def leaves(self, root: Instruction, group: Group) -> bool:
-        """Whether a value is read outside its group."""
-        return root is self.root or any(user is not group for user in self.users.get(root, ()))
-
-    def waits(self, a: Group, b: Group) -> bool:
-        """Whether a path leads from one to the other through a third node."""
-        return self._path(a, b) or self._path(b, a)
-
-    def _path(self, start: object, end: object) -> bool:
-        stack = [n for n in self.after.get(start, ()) if n is not end]
-        seen = set(stack)
-        while stack:
-            for node in self.after.get(stack.pop(), ()):
-                if node is end:
-                    return True
-                if node not in seen:
-                    seen.add(node)
-                    stack.append(node)
-        return False
-
-
-# Instructions that may be inside a fusion and outside it as well.
-_ALONE: Final = frozenset({"reshape", "constant"})
-
-
-def _stands_alone(i: Instruction) -> bool:
-    return i.opcode in _ALONE
+        return kept

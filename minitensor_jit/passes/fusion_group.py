@@ -50,12 +50,12 @@ def is_arithmetic(i: Instruction) -> bool:
 class Group:
     """The members of one fusion. The first root made it; others come by merging.
 
-    `dims` is what its loops run over: the dimensions of the outputs, or of the inputs for a reduction. A member is
-    aligned if each iteration computes one element of it, at the iteration's own index. `evaluations` estimates how
-    often a member is computed.
+    `reads` are values from outside. `dims` is what its loops run over: the dimensions of the outputs, or of the inputs
+    for a reduction. A member is aligned if each iteration computes one element of it, at the iteration's own index.
+    `evaluations` estimates how often a member is computed.
     """
 
-    __slots__ = ("aligned", "dims", "evaluations", "kind", "members", "reduced", "repeated", "roots", "size")
+    __slots__ = ("aligned", "dims", "evaluations", "kind", "loops", "members", "reads", "repeated", "roots", "size")
 
     def __init__(self, root: Instruction, kind: str) -> None:
         self.kind = kind
@@ -63,16 +63,13 @@ class Group:
         self.members: set[Instruction] = {root}
         shape = root.operands[0].array_shape if kind == "kInput" else root.array_shape
         self.dims = shape.dims
-        self.reduced: tuple[int, ...] = tuple(sorted(root.attrs["dimensions"])) if kind == "kInput" else ()
+        reduced = tuple(sorted(root.attrs["dimensions"])) if kind == "kInput" else ()
+        self.loops = (kind, shape.dims, reduced)  # groups with the same loops may be merged
+        self.reads: set[Instruction] = set(root.operands)
         self.size = shape.size
         self.aligned: set[Instruction] = {root}
         self.evaluations: dict[Instruction, int] = {root: self.size}
         self.repeated = 0
-
-    def operands(self) -> set[Instruction]:
-        """What the group reads from outside."""
-        members = self.members
-        return {o for i in members for o in i.operands if o not in members}
 
     # ---- one more member
 
@@ -105,7 +102,7 @@ class Group:
         """Whether p, read by members only at their own cost, may be computed inside."""
         if len(self.members) >= MAX_MEMBERS:
             return Decision.refuse(f"the fusion has {MAX_MEMBERS} instructions already")
-        if len(self.operands() | set(p.operands)) > MAX_OPERANDS:
+        if len(self.reads) + len(p.operands) > MAX_OPERANDS and len(self.reads.union(p.operands)) > MAX_OPERANDS:
             return Decision.refuse(f"the fusion would read more than {MAX_OPERANDS} arrays")
         if is_trivial(p):
             return Decision.allow()
@@ -124,6 +121,8 @@ class Group:
         """Take p in."""
         aligned, count = self._reading(p, users)
         self.members.add(p)
+        self.reads.update(o for o in p.operands if o not in self.members)
+        self.reads.discard(p)
         self.evaluations[p] = count
         if aligned:
             self.aligned.add(p)
@@ -142,7 +141,7 @@ class Group:
         reads = sum(o.shape.nbytes for o in set(p.operands))
         nbytes = p.array_shape.nbytes
         materialised = reads + nbytes * (1 + copies)
-        inline = sum(sum(o.shape.nbytes for o in set(p.operands) if o not in g.operands()) for g in targets)
+        inline = sum(sum(o.shape.nbytes for o in set(p.operands) if o not in g.reads) for g in targets)
         return Decision.when(
             inline <= materialised,
             f"computing it in {copies} consumers would read {inline} bytes, storing it moves {materialised}",
@@ -154,7 +153,7 @@ class Group:
         """Whether merging with a group of the same loops saves memory traffic."""
         if len(self.members) + len(other.members) > MAX_MEMBERS:
             return Decision.refuse("the fusion would be too large")
-        mine, theirs = self.operands(), other.operands()
+        mine, theirs = self.reads, other.reads
         if len(mine | theirs) > MAX_OPERANDS:
             return Decision.refuse(f"the fusion would read more than {MAX_OPERANDS} arrays")
         for producer, consumer, reads in ((self, other, theirs), (other, self, mine)):
@@ -175,6 +174,7 @@ class Group:
     def merge(self, other: Group) -> None:
         """Take in the members and roots of a group of the same loops."""
         self.members |= other.members
+        self.reads = (self.reads | other.reads) - self.members
         self.roots += other.roots
         self.aligned |= other.aligned
         for member, count in other.evaluations.items():

@@ -1,0 +1,99 @@
+"""The command line tool that runs passes on a file."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from minitensor_jit.ir.equal import difference
+from minitensor_jit.ir.parser import parse_module
+from minitensor_jit.passes.pipeline import PASSES
+from minitensor_jit.tools.opt import main
+
+TEXT = """HloModule m
+ENTRY main {
+  x = f32[4] parameter(0), metadata={op_name="input"}
+  a = f32[4] negate(x)
+  b = f32[4] negate(x)
+  ROOT r = f32[4] add(a, b)
+}
+// -----
+this is not read
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "m.hlo"
+    path.write_text(TEXT)
+    return path
+
+
+def test_passes_run_in_order(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--passes=cse,fusion", str(file)]) == 0
+    module = parse_module(capsys.readouterr().out)
+    assert [i.opcode for i in module.entry] == ["parameter", "fusion"]
+    assert len(module.entry.root.attrs["calls"]) == 3
+
+
+def test_without_passes_it_prints_what_it_read(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(file)]) == 0
+    out = capsys.readouterr().out
+    assert difference(parse_module(out), parse_module(TEXT.split("// -----")[0]), metadata=True) is None
+    assert main([str(file), "--no-metadata"]) == 0
+    assert "metadata" not in capsys.readouterr().out
+
+
+def test_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(TEXT))
+    assert main(["--passes=all", "--stage=dot", "-"]) == 0
+    assert capsys.readouterr().out.startswith("digraph")
+
+
+def test_it_lists_every_pass(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list-passes"]) == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert listed == list(PASSES)
+
+
+def test_decisions_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.hlo"
+    path.write_text("""HloModule m
+ENTRY main {
+  s = f32[8] parameter(0)
+  x = f32[8,100] parameter(1)
+  l = f32[8] log(s)
+  b = f32[8,100] broadcast(l), dimensions={0}
+  ROOT r = f32[8,100] subtract(x, b)
+}
+""")
+    assert main(["--passes=fusion", "--decisions", str(path)]) == 0
+    assert "fusion: l into r: no: it is expensive" in capsys.readouterr().err
+
+
+def test_an_unknown_pass_is_an_error_with_a_hint(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--passes=fuson", str(file)])
+    assert "unknown pass 'fuson'; did you mean fusion" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"HloModule m\nENTRY main {\n  x = f32[2] foo()\n}\n", "line 3: unknown opcode 'foo'"),
+        (b"HloModule m\nENTRY main {\n  x = f32[2] parameter(0)\n  y = f32[3] negate(x)\n}\n", "must be f32[2]{0}"),
+        (b"\xff\xfe", "can't decode"),
+    ],
+)
+def test_bad_files_are_reported(
+    tmp_path: Path, content: bytes, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "bad.hlo"
+    path.write_bytes(content)
+    assert main([str(path)]) == 1
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert not captured.out
+    assert main([str(tmp_path / "missing.hlo")]) == 1
