@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 CPU_DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
 
-# name, op, start in ns, end in ns, thread, file, line, source ops (name, op, file, line) of a launch
-Event = tuple[str, str, int, int, int, str | None, int, list[tuple[str, str, str | None, int]]]
+# name, op, start in ns, end in ns, thread, file, line, source ops (name, op, file, line) of a launch, inputs, bytes
+Event = tuple[
+    str, str, int, int, int, str | None, int | None, list[tuple[str, str, str | None, int]] | None, list[str], int
+]
 
 
 @dataclass
 class NodeExecStats:
-    """One op that ran. ``source`` is the user's "file:line", or empty where it is not known.
+    """One op that ran.
 
-    ``children`` are the source ops of a launch of compiled code. They are not timed: their durations are 0.
+    ``inputs`` are the names of the nodes that made the operands or, where these are not known, the operands' types.
+    ``source`` is the user's "file:line", or empty where it is not known. ``children`` are the source ops of a launch of
+    compiled code; they are not timed: their durations are 0. ``bytes`` is what the op reads and writes.
     """
 
     node_name: str
@@ -45,18 +51,22 @@ class StepStats:
 
 
 def from_events(events: Iterable[Event], device: str = CPU_DEVICE) -> StepStats:
-    """Make the record of one device from the events of the core."""
+    """Make the record of one device from the events of the core; the second ``add`` becomes ``add_1``, and so on."""
     nodes = []
-    for name, op, start_ns, end_ns, thread, file, line, source_ops in sorted(events, key=lambda event: event[2]):
-        start = start_ns / 1000
+    seen: Counter[str] = Counter()
+    for name, op, start_ns, end_ns, thread, file, line, source_ops, inputs, nbytes in sorted(events, key=itemgetter(2)):
+        start, duration = start_ns / 1000, (end_ns - start_ns) / 1000
         children = [
             NodeExecStats(child_name, child_op, start, 0.0, thread, source=_source(child_file, child_line))
-            for child_name, child_op, child_file, child_line in source_ops
+            for child_name, child_op, child_file, child_line in source_ops or ()
         ]
-        duration = (end_ns - start_ns) / 1000
-        nodes.append(NodeExecStats(name, op, start, duration, thread, [], _source(file, line), children))
+        unique = f"{name}_{seen[name]}" if seen[name] else name
+        seen[name] += 1
+        nodes.append(
+            NodeExecStats(unique, op, start, duration, thread, list(inputs), _source(file, line), children, nbytes)
+        )
     return StepStats([DeviceStepStats(device, nodes)])
 
 
-def _source(file: str | None, line: int) -> str:
+def _source(file: str | None, line: int | None) -> str:
     return f"{file}:{line}" if file else ""

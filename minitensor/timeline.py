@@ -33,7 +33,7 @@ class Timeline:
         """Return the trace as JSON text.
 
         ``show_dataflow`` draws arrows from an op to those that take its result, and ``show_memory`` a graph of the
-        bytes that each op wrote.
+        bytes that each op reads and writes.
         """
         events: list[dict[str, Any]] = []
         for pid, device in enumerate(self._step_stats.dev_stats):
@@ -100,7 +100,7 @@ def _memory(nodes: list[NodeExecStats], pid: int) -> list[dict[str, Any]]:
     return [
         {
             "ph": "C",
-            "name": "bytes written",
+            "name": "bytes moved",
             "pid": pid,
             "tid": 0,
             "ts": (_ns(node.start_us) + _ns(node.duration_us)) / 1000,

@@ -152,27 +152,21 @@ class TestTrace:
         session.run(chain, mt.ones(1), options=mt.RunOptions(trace_level=mt.RunOptions.FULL_TRACE))
 
 
+SOURCE_OPS = [("add_3", "add", "a.py", 7), ("log_softmax_4", "log_softmax", None, 0)]
 EVENTS = [
-    ("tanh_1", "tanh", 3_000, 4_000, 9, "b.py", 4, []),
-    ("matmul_0", "matmul", 1_000, 2_500, 7, "a.py", 3, []),
-    (
-        "_JitLaunch_2",
-        "_JitLaunch",
-        5_000,
-        5_007,
-        7,
-        None,
-        0,
-        [("add_3", "add", "a.py", 7), ("log_softmax_4", "log_softmax", None, 0)],
-    ),
+    ("tanh", "tanh", 3_000, 4_000, 9, "b.py", 4, None, ["f32[2]"], 16),
+    ("matmul", "matmul", 1_000, 2_500, 7, "a.py", 3, None, ["f32[2,3]", "f32[3,2]"], 64),
+    ("cluster_0", "_JitLaunch", 5_000, 5_007, 7, None, None, SOURCE_OPS, [], 0),
+    ("tanh", "tanh", 6_000, 7_000, 7, "b.py", 5, None, ["f32[2]"], 16),
 ]
 
 
 class TestTimeline:
     def test_from_events(self):
         (device,) = step_stats.from_events(EVENTS).dev_stats
-        assert [node.node_name for node in device.node_stats] == ["matmul_0", "tanh_1", "_JitLaunch_2"]
-        matmul, tanh, launch = device.node_stats
+        assert [node.node_name for node in device.node_stats] == ["matmul", "tanh", "cluster_0", "tanh_1"]
+        matmul, tanh, launch, _ = device.node_stats
+        assert (matmul.inputs, matmul.bytes) == (["f32[2,3]", "f32[3,2]"], 64)
         assert (matmul.start_us, matmul.duration_us, matmul.source) == (1.0, 1.5, "a.py:3")
         assert tanh.thread_id == 9
         assert launch.source == ""
@@ -191,9 +185,11 @@ class TestTimeline:
             ("_JitLaunch", 0, 5.0, 0.007),
             ("Add", 0, 5.0, 0.003),
             ("LogSoftmax", 0, 5.003, 0.004),
+            ("Tanh", 0, 6.0, 1.0),
         ]
-        assert shown[0]["args"] == {"name": "matmul_0", "op": "MatMul", "file": "a.py", "line": 3}
-        assert shown[3]["args"]["compiled_into"] == "_JitLaunch_2"
+        args = {"name": "matmul", "op": "MatMul", "input0": "f32[2,3]", "input1": "f32[3,2]"}
+        assert shown[0]["args"] == args | {"file": "a.py", "line": 3, "bytes": 64}
+        assert shown[3]["args"]["compiled_into"] == "cluster_0"
         assert "file" not in shown[4]["args"]
 
     def test_dataflow_and_memory(self):
