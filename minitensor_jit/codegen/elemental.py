@@ -38,8 +38,8 @@ __all__ = ["Emitter"]
 class Emitter:
     """Emits values into a function, at the loop level where they belong.
 
-    `builders[k]` appends to the block of loop level `k`, and `caches[k]` holds what was emitted there. `vector_var` is the
-    variable whose neighbouring values make up the lanes of a vector; without one everything is scalar.
+    `builders[k]` appends to the block of loop level `k`, and `caches[k]` holds what was emitted there. `vector_var`
+    is the variable whose neighbouring values make up the lanes of a vector; without one everything is scalar.
     """
 
     def __init__(self, function: Function, space: Space, lanes: int) -> None:
@@ -216,7 +216,9 @@ class Emitter:
     def _lanes_of(self, lin: Lin, type_: object) -> Value:
         n = self.vector_lanes
         vector_type = vector(type_, n)  # type: ignore[arg-type]
-        uniform = Lin(lin.const, tuple((a, c) for a, c in lin.terms if a is self.vector_var or not self._atom_varies(a)))
+        uniform = Lin(
+            lin.const, tuple((a, c) for a, c in lin.terms if a is self.vector_var or not self._atom_varies(a))
+        )
         base = self.scalar(uniform)
         b = self.at(base)
         total = b.splat(b.trunc(base, I32) if type_ is I32 else base, n)
@@ -234,7 +236,11 @@ class Emitter:
                 bits = term.type.element.width
                 b = self.at(term)
                 if bits != (32 if type_ is I32 else 64):
-                    term = b.zext(term, vector_type) if bits < 64 and type_ is I64 or bits < 32 else b.trunc(term, vector_type)
+                    term = (
+                        b.zext(term, vector_type)
+                        if (bits < 64 and type_ is I64) or bits < 32
+                        else b.trunc(term, vector_type)
+                    )
                 term = self._times(term, c)
             total = self.at(total, term).add(total, term)
         return total
@@ -496,4 +502,3 @@ def _suffix(element: object) -> str:
 def _aligned(pointer: Value, align: int) -> Value:
     """The pointer with the alignment that masked operations read from their argument's attribute."""
     return Value(pointer.type, f"{pointer.text} align {align}", pointer.ref, pointer.level)
-

@@ -1,7 +1,8 @@
 """The elementwise opcodes: operand values in, result value out, one instruction sequence for scalars and vectors.
 
-Everything here is exact (IEEE-754, or as `docs/numerics.md` says) except the functions of `math.py`, which are defined there
-operation by operation. Nothing may trap or be undefined for any operand, since masked lanes hold arbitrary values.
+Everything here is exact (IEEE-754, or as `docs/numerics.md` says) except the functions of `math.py`, which are
+defined there operation by operation. Nothing may trap or be undefined for any operand, since masked lanes hold
+arbitrary values.
 """
 
 from __future__ import annotations
@@ -207,8 +208,8 @@ def _compare(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
     op = _DIRECTIONS[i.attrs["direction"]]
     kind = _kind(i)
     if kind == "f":
-        return b.fcmp_unordered(op, *x) if op == "!=" else b.fcmp_ordered(op, *x)
-    return b.icmp_signed(op, *x) if kind == "i" else b.icmp_unsigned(op, *x)
+        return b.fcmp_unordered(op, x[0], x[1]) if op == "!=" else b.fcmp_ordered(op, x[0], x[1])
+    return b.icmp_signed(op, x[0], x[1]) if kind == "i" else b.icmp_unsigned(op, x[0], x[1])
 
 
 # ---- three operands

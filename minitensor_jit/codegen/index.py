@@ -1,8 +1,8 @@
 """Symbolic indices: where an element of one array lies in terms of the loop variables.
 
 An index is an affine form `const + sum(coefficient * atom)`. Atoms are loop variables, floor divisions that did not
-cancel, and positions read at run time. A remainder is written `e - c * (e // c)`, so splitting an index by a reshape and
-merging it again cancels by plain arithmetic, and a contiguous access always comes out as a bare variable.
+cancel, and positions read at run time. A remainder is written `e - c * (e // c)`, so splitting an index by a reshape
+and merging it again cancels by plain arithmetic, and a contiguous access always comes out as a bare variable.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Space:
         quotient = Lin(lin.const // divisor, tuple((a, c // divisor) for a, c in whole))
         remainder = Lin(lin.const % divisor, tuple(rest))
         low, high = self.range(remainder)
-        if 0 <= low and high < divisor:
+        if low >= 0 and high < divisor:
             return quotient
         if low < 0:  # rounding towards zero would be wrong for the rest alone: divide the whole form
             quotient, remainder = ZERO, lin
@@ -212,10 +212,10 @@ class Space:
             if c == 1 and isinstance(atom, Div):  # (e / a) / b
                 return quotient + self.div(atom.lin, atom.divisor * divisor)
         key = (remainder, divisor)
-        atom = self._divs.get(key)
-        if atom is None:
-            atom = self._divs[key] = Div(remainder, divisor, self._id())
-        return quotient + Lin(0, ((atom, 1),))
+        known = self._divs.get(key)
+        if known is None:
+            known = self._divs[key] = Div(remainder, divisor, self._id())
+        return quotient + Lin(0, ((known, 1),))
 
     def delinearize(self, lin: Lin, dims: Sequence[int]) -> Index:
         """The index of element number `lin` of an array with these dimensions."""

@@ -1,7 +1,7 @@
 """Which element of an operand an element of the result reads: one rule for each data movement opcode.
 
-`operand_indices` is the only place that knows these rules: the emitter follows them to emit loads, and `accesses` follows
-them without emitting anything, to find out how a computation reads its inputs.
+`operand_indices` is the only place that knows these rules: the emitter follows them to emit loads, and `accesses`
+follows them without emitting anything, to find out how a computation reads its inputs.
 """
 
 from __future__ import annotations

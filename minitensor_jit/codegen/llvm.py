@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from llvmlite import ir
 
 __all__ = ["I1", "I8", "I32", "I64", "PTR", "Block", "Builder", "Function", "Module", "Type", "Value", "vector"]
 
-Type = ir.Type
+Type: TypeAlias = Any  # llvmlite.ir.Type; llvmlite has no type hints
 
 I1, I8, I16, I32, I64 = (ir.IntType(n) for n in (1, 8, 16, 32, 64))
 F32, F64 = ir.FloatType(), ir.DoubleType()
@@ -386,9 +386,7 @@ class Builder:
             if index == 0:
                 return pointer
             return self.emit(PTR, "ptr", f"getelementptr {type_text(element)}, ptr {pointer.ref}, i64 {index}")
-        return self.emit(
-            PTR, "ptr", f"getelementptr {type_text(element)}, ptr {pointer.ref}, {index.text} {index.ref}"
-        )
+        return self.emit(PTR, "ptr", f"getelementptr {type_text(element)}, ptr {pointer.ref}, {index.text} {index.ref}")
 
     def load(self, pointer: Value, type_: Type, align: int = 1, suffix: str = "") -> Value:
         """Reads a value."""
@@ -410,9 +408,7 @@ class Builder:
         if a.ref[0] not in "%@":
             return Value(type_, text, f"splat ({a.text} {a.ref})")
         one = self.emit(type_, text, f"insertelement {text} poison, {a.text} {a.ref}, i64 0")
-        return self.emit(
-            type_, text, f"shufflevector {text} {one.ref}, {text} poison, <{lanes} x i32> zeroinitializer"
-        )
+        return self.emit(type_, text, f"shufflevector {text} {one.ref}, {text} poison, <{lanes} x i32> zeroinitializer")
 
     def shuffle(self, a: Value, b: Value, lanes: Sequence[int]) -> Value:
         """The lanes of `a` followed by those of `b`, chosen by number."""
@@ -443,4 +439,3 @@ class Builder:
 
 def _is_bool(type_: Type) -> bool:
     return (type_.element if isinstance(type_, ir.VectorType) else type_) == I1
-

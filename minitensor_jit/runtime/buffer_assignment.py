@@ -1,4 +1,4 @@
-"""Where every array of a module lives while its executable runs: parameters, results, and slots of one scratch block."""
+"""Where every array of a module lives while it runs: parameters, results, and slots of one scratch block."""
 
 from __future__ import annotations
 

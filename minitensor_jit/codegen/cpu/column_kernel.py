@@ -1,7 +1,7 @@
 """Kernels that reduce columns, in the order of the column step (`docs/numerics.md`).
 
-The input is `[outer, length, inner]`, reduced over the middle. Neighbouring columns are the lanes of vectors, and a few vectors
-of columns are accumulated at a time while the rows pass by.
+The input is `[outer, length, inner]`, reduced over the middle. Neighbouring columns are the lanes of vectors, and a
+few vectors of columns are accumulated at a time while the rows pass by.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...runtime.buffer_assignment import Location
-from ..elemental import Emitter
 from ..errors import CompileError
 from ..index import Lin, Space
 from ..indexing import accesses
@@ -85,6 +84,7 @@ class ColumnKernel:
     # ---- the kernel
 
     def emit(self) -> None:
+        """Emits and launches it."""
         width = self.nest.inner
         self.copies = min(copies_for(self.cost * len(self.reductions)), -(-width // self.lanes))
         self.tile = self.lanes * self.copies
@@ -93,7 +93,10 @@ class ColumnKernel:
         work = self.kept * self.length * self.cost
         threshold = self.unit.options.parallel_threshold
         if self.blocks > 1 and units < FEW_UNITS and not self.element_roots and work > 4 * threshold:
-            parts = [self.unit.temporary(self.blocks * self.kept * r.instruction.array_shape.itemsize) for r in self.reductions]
+            parts = [
+                self.unit.temporary(self.blocks * self.kept * r.instruction.array_shape.itemsize)
+                for r in self.reductions
+            ]
             self._emit(units * self.blocks, work, parts, writes_parts=True)
             self._emit(units, self.kept * self.blocks, parts, writes_parts=False)
         else:

@@ -29,8 +29,8 @@ def _innermost_group(dims: Sequence[int], dimensions: Sequence[int]) -> list[int
 def decompose_reduces(computation: Computation) -> tuple[Computation, list[list[Instruction]]] | None:
     """None if nothing is to be done, or if the computation is not just several reduces over the same dimensions.
 
-    Otherwise the computation with each reduce replaced by its first step and, for each root, a parameter that stands for that step's
-    result, followed by the reduces that remain.
+    Otherwise the computation with each reduce replaced by its first step and, for each root, a parameter that stands
+    for that step's result, followed by the reduces that remain.
     """
     roots = computation.roots
     if not all(r.opcode == "reduce" and len(r.operands) == 2 and reduction_kind(r.attrs["to_apply"]) for r in roots):

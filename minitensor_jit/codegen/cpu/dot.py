@@ -25,7 +25,7 @@ _ROUTINE = {"f32": "f32", "f64": "f64", "s32": "s32", "u32": "s32", "s64": "s64"
 
 @dataclass(frozen=True)
 class _Matrix:
-    """One operand as a batch of matrices: strides, in elements, of the batch, the free and the contracted dimensions."""
+    """One operand as a batch of matrices: strides of the batch, the free and the contracted dimensions."""
 
     batch: int
     free: int

@@ -114,13 +114,11 @@ def static_masks(lanes: int, count: int) -> list[Value | None]:
     return masks
 
 
-def vector_loop(
-    e: Emitter, extent: int, copies: int, begin: Value, end: Value, body: VectorBody
-) -> None:
-    """The body for all vectors in `begin <= v < end`: `copies` of it unrolled, then vector by vector, the last one masked.
+def vector_loop(e: Emitter, extent: int, copies: int, begin: Value, end: Value, body: VectorBody) -> None:
+    """The body for all vectors in `begin <= v < end`: `copies` of it unrolled, then one by one, the last masked.
 
-    With constant bounds and few vectors there is no loop: the copies stand one after the other, and what depends on nothing
-    else moves out of the loops around. A variable runs over 0 to `extent`.
+    With constant bounds and few vectors there is no loop: the copies stand one after the other, and what depends on
+    nothing else moves out of the loops around. A variable runs over 0 to `extent`.
     """
     lanes = e.vector_lanes
     step = lanes * copies

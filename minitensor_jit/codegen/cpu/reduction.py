@@ -6,7 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ...ir.module import Instruction
-from ...ir.reduction import COLUMN_BLOCK, COLUMN_BLOCKS, LANES, ROW_BLOCK, ROW_BLOCKS, collapse, identity, reduction_kind
+from ...ir.reduction import (
+    COLUMN_BLOCK,
+    COLUMN_BLOCKS,
+    LANES,
+    ROW_BLOCK,
+    ROW_BLOCKS,
+    collapse,
+    identity,
+    reduction_kind,
+)
 from ..elementwise import combine
 from ..index import Index, Lin, Space
 from ..llvm import Builder, Value
@@ -89,7 +98,7 @@ def column_blocks(length: int) -> tuple[int, int]:
 
 
 def fold_lanes(b: Builder, reduction: Reduction, vectors: Sequence[Value]) -> Value:
-    """Combines all lanes by halving. `vectors` are the first so many of a power of two; the others would be identities."""
+    """Combines all lanes by halving. Vectors that are missing to a power of two would be identities."""
     parts = list(vectors)
     width = 1
     while width < len(parts):
@@ -107,5 +116,3 @@ def fold_lanes(b: Builder, reduction: Reduction, vectors: Sequence[Value]) -> Va
         high = b.shuffle(value, value, range(half, 2 * half)) if half > 1 else b.extract_element(value, 1)
         value = reduction.combine(b, low, high)
     return value
-
-

@@ -1,8 +1,9 @@
 """Kernels that reduce rows, in the order of the row step (`docs/numerics.md`).
 
-One kernel handles a whole fusion over rows of `length` elements: any number of reductions, whose inputs may depend on earlier
-reductions of the same row (softmax), elementwise results of the row's shape, and results with one element a row. The row is
-passed over once for each level of dependence; costly values are kept in a stack buffer from one pass to the next.
+One kernel handles a whole fusion over rows of `length` elements: any number of reductions, whose inputs may depend on
+earlier reductions of the same row (softmax), elementwise results of the row's shape, and results with one element a
+row. The row is passed over once for each level of dependence; costly values are kept in a stack buffer from one pass
+to the next.
 """
 
 from __future__ import annotations
@@ -81,14 +82,14 @@ class RowKernel:
 
     # ---- indices
 
-    def element_index(self, space: Space, i: Instruction, row: Lin, at: Lin) -> tuple[Lin, ...]:
+    def _element_index(self, space: Space, i: Instruction, row: Lin, at: Lin) -> tuple[Lin, ...]:
         return space.delinearize(row * self.length + at, i.dims)
 
     def _forms(self, space: Space, row: Lin) -> set[Lin]:
         """Every form that is evaluated. Every use of a reduction must be of the row at hand."""
         at = space.var("r", self.length)
         roots = [(r.input, r.input_index(space, row, at)) for r in self.reductions]
-        roots += [(r, self.element_index(space, r, row, at)) for r, _ in self.element_roots]
+        roots += [(r, self._element_index(space, r, row, at)) for r, _ in self.element_roots]
         roots += [(r, space.delinearize(row, r.dims)) for r, _ in self.row_roots]
         reduces = {r.instruction for r in self.reductions}
         found = accesses(space, roots, reduces)
@@ -111,6 +112,7 @@ class RowKernel:
     # ---- the kernel
 
     def emit(self) -> None:
+        """Emits and launches it."""
         work = self.outer * self.length * self.cost
         single = self.stages == 1 and not self.element_roots
         if single and self.blocks > 1 and self.outer < FEW_ROWS and work > self.unit.options.parallel_threshold:
@@ -189,11 +191,11 @@ class RowKernel:
     def _visit(self, at: Lin, roots: list[Root], kept: list[Instruction]) -> None:
         """Stores the elementwise results of one vector."""
         e = self.e
-        values = [e.value(root, self.element_index(self.space, root, self.row, at)) for root, _ in roots]
+        values = [e.value(root, self._element_index(self.space, root, self.row, at)) for root, _ in roots]
         for (root, n), value in zip(roots, values, strict=True):
             e.store(self.targets[n], root.dtype, self.row * self.length + at, value)
         for i in kept:
-            value = e.value(i, self.element_index(self.space, i, self.row, at))
+            value = e.value(i, self._element_index(self.space, i, self.row, at))
             e.store(self.stash[i][1], i.dtype, at, value)
 
     def _map_row(self, roots: list[Root]) -> None:
@@ -201,9 +203,7 @@ class RowKernel:
             self._accumulate([], i64(0), static_masks(self.lanes, self.length), [], roots, [])
             return
         count = min(self.copies, copies_for(self.cost))
-        vector_loop(
-            self.e, self.length, count, i64(0), i64(self.length), lambda at, _: self._visit(at, roots, [])
-        )
+        vector_loop(self.e, self.length, count, i64(0), i64(self.length), lambda at, _: self._visit(at, roots, []))
 
     def _reduce_row(self, group: list[Reduction], roots: list[Root], kept: list[Instruction]) -> list[Value]:
         e = self.e
@@ -232,9 +232,7 @@ class RowKernel:
         return [[r.identity(self.lanes)] * lanes for r in group]
 
     def _fold(self, group: list[Reduction], accumulators: list[list[Value]]) -> list[Value]:
-        return [
-            fold_lanes(self.e.at(*vectors), r, vectors) for r, vectors in zip(group, accumulators, strict=True)
-        ]
+        return [fold_lanes(self.e.at(*vectors), r, vectors) for r, vectors in zip(group, accumulators, strict=True)]
 
     def _accumulate(
         self,
@@ -367,11 +365,13 @@ class RowKernel:
                         stack.append(o)
         stash: dict[Instruction, tuple[int, Value]] = {}
         for i in self.task.computation.instructions:
-            stages = needed.get(i, set())
+            stages = needed.get(i)
+            if stages is None:
+                continue
             costly = is_elementwise(i.opcode) and COST.get(i.opcode, 1) >= STASH_COST
-            if costly and len(stages) > 1 and i.array_shape.size == size and i.dtype != "pred":
-                if self.length * i.array_shape.itemsize <= STASH_BYTES:
-                    stash[i] = (min(stages), self.e.function.alloca(MEMORY[i.dtype], self.length))
+            fits = i.array_shape.size == size and self.length * i.array_shape.itemsize <= STASH_BYTES
+            if costly and fits and len(stages) > 1 and i.dtype != "pred":
+                stash[i] = (min(stages), self.e.function.alloca(MEMORY[i.dtype], self.length))
         return stash
 
     def _use_stash(self, i: Instruction) -> None:
@@ -385,9 +385,7 @@ class RowKernel:
     def _emit_blocks(self, work: int) -> None:
         """One kernel for all blocks of all rows, writing block results to scratch; then one that combines them."""
         unit, group = self.unit, self.reductions
-        parts = [
-            unit.temporary(self.outer * self.blocks * r.instruction.array_shape.itemsize) for r in group
-        ]
+        parts = [unit.temporary(self.outer * self.blocks * r.instruction.array_shape.itemsize) for r in group]
         e = self._begin(".blocks")
         self.straight = False
         pointers = [unit.result_pointer(e, p) for p in parts]
@@ -430,9 +428,7 @@ class RowKernel:
                 return value if r.dtype != "pred" else b.trunc(value, r.identity().type)
 
             def following(j: Value, totals: Sequence[Value]) -> list[Value]:
-                return [
-                    r.combine(e.inner, totals[k], part(k, j)) for k, r in enumerate(self.reductions)
-                ]
+                return [r.combine(e.inner, totals[k], part(k, j)) for k, r in enumerate(self.reductions)]
 
             e.results.clear()
             start = [r.identity() for r in self.reductions]
@@ -443,5 +439,3 @@ class RowKernel:
         counted_loop(e, e.function.arguments[1], e.function.arguments[2], 1, row)
         e.inner.ret()
         self.unit.launch(e.function, self.outer, self.outer)
-
-

@@ -156,5 +156,3 @@ def emit_copy(unit: Unit, task: Task, source: Instruction, result: Location) -> 
     LoopKernels(unit, copy).emit()
     b.branch(after)
     b.position_at_end(after)
-
-

@@ -36,7 +36,7 @@ class Step:
 
 
 class Schedule:
-    """Plans the steps. `results` are the values of the module's results; a value may also be a parameter or constant."""
+    """Plans the steps. `results` are the values that the module returns; some may be parameters or constants."""
 
     def __init__(self, unit: Unit, module: Module) -> None:
         self.unit = unit
@@ -156,7 +156,9 @@ class Schedule:
             return LoopKernels(unit, task)
         if any(r is None for r in found):
             reduces = [i for i in instructions if i.opcode == "reduce"]
-            if len(reduces) == 1 and all((r.operands[0] if r.opcode == "get-tuple-element" else r) is reduces[0] for r in roots):
+            if len(reduces) == 1 and all(
+                (r.operands[0] if r.opcode == "get-tuple-element" else r) is reduces[0] for r in roots
+            ):
                 return GenericReduce(unit, task, reduces[0])
             raise CompileError("fusion", "a reduction by a computation of its own beside other results")
         steps = [r for r in found if r is not None]
@@ -166,7 +168,7 @@ class Schedule:
 
 
 def _array_roots(computation: Computation) -> Computation:
-    """The computation with a tuple of arrays as its root, where one instruction (a reduce of several operands) gives several."""
+    """The computation with arrays as its roots, where its root is one instruction with several results."""
     root = computation.root
     if root.opcode == "tuple" or not isinstance(root.shape, TupleShape):
         return computation

@@ -1,7 +1,7 @@
 """Iteration spaces: as few loops as the accesses allow.
 
-A space begins as one flat loop. Wherever an access then needs a quotient of the flat variable, the loop is cut in two at that
-place. What is left is the coarsest set of nested loops in which all accesses are affine.
+A space begins as one flat loop. Wherever an access then needs a quotient of the flat variable, the loop is cut in two
+at that place. What is left is the coarsest set of nested loops in which all accesses are affine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Nest:
 
     @staticmethod
     def from_cuts(size: int, cuts: Iterable[int]) -> Nest:
-        """Loops that are cut so that the given numbers of elements are whole inner loops; what doesn't nest is left out."""
+        """Loops cut so that the given numbers of elements are whole inner loops; what doesn't nest is left out."""
         extents: list[int] = []
         below = 1
         for cut in sorted(set(cuts)):
@@ -69,7 +69,9 @@ def _divisions(forms: Iterable[Lin]) -> list[Div]:
     return list(found)  # type: ignore[arg-type]
 
 
-def refine(size: int, forms_of: Callable[[Space, Lin], Iterable[Lin]], least: int = 1, cuts: Iterable[int] = ()) -> Nest:
+def refine(
+    size: int, forms_of: Callable[[Space, Lin], Iterable[Lin]], least: int = 1, cuts: Iterable[int] = ()
+) -> Nest:
     """The coarsest nest over `size` elements for the forms that `forms_of(space, flat index)` gives.
 
     No cut leaves an innermost loop of fewer than `least` elements; `cuts` are made in any case.

@@ -96,8 +96,9 @@ def _target(isa: str) -> CpuTarget:
     machine = llvm.Target.from_triple(triple).create_target_machine(
         cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small", jit=False
     )
-    # The frame is not needed for unwinding; the width keeps LLVM from splitting 64-byte vectors on Intel's server parts.
-    attributes = ['nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512"' if vector_bytes == 64 else "nounwind"]
-    return CpuTarget(
-        triple, str(machine.target_data), cpu, features, vector_bytes, tuple(attributes), machine
-    )
+    # The frame is not needed for unwinding; the width keeps LLVM from splitting 64-byte vectors on Intel's server
+    # parts.
+    attributes = [
+        'nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512"' if vector_bytes == 64 else "nounwind"
+    ]
+    return CpuTarget(triple, str(machine.target_data), cpu, features, vector_bytes, tuple(attributes), machine)

@@ -157,9 +157,7 @@ class Unit:
             return
         grain = max(1, count * (self.options.parallel_threshold // 2) // work)
         function = b.load(b.gep(runtime, PARALLEL_FOR, PTR), PTR, 8)
-        b.raw(
-            f"call void {function.ref}(i64 {count}, i64 {grain}, ptr {kernel.reference.ref}, ptr {buffers.ref})"
-        )
+        b.raw(f"call void {function.ref}(i64 {count}, i64 {grain}, ptr {kernel.reference.ref}, ptr {buffers.ref})")
 
     def condition_blocks(self) -> tuple[Block, Block, Block]:
         """Blocks of the entry for a choice: then, otherwise, after."""
@@ -193,5 +191,3 @@ def element_cost(instructions: Mapping[Instruction, None], size: int) -> int:
         elements = max((o.array_shape.size for o in i.operands if not o.is_tuple), default=0)
         total += cost * min(1.0, max(elements, i.array_shape.size) / max(size, 1))
     return max(1, round(total))
-
-

@@ -1,0 +1,86 @@
+import random
+
+from minitensor_jit.codegen.cpu.space import Nest, refine
+from minitensor_jit.codegen.index import Div, Lin, Space, Var
+from minitensor_jit.codegen.indexing import accesses
+from minitensor_jit.ir.builder import Builder
+from minitensor_jit.ir.shape import Shape
+
+
+def value(lin: Lin, at: dict) -> int:
+    def atom(a) -> int:
+        return at[a] if isinstance(a, Var) else value(a.lin, at) // a.divisor
+
+    return lin.const + sum(c * atom(a) for a, c in lin.terms)
+
+
+def test_splitting_and_merging_cancel():
+    space = Space()
+    v = space.var("v", 5 * 6 * 7)
+    index = space.delinearize(v, (5, 6, 7))
+    assert Space.linearize(index, (5, 6, 7)) == v
+    again = space.delinearize(Space.linearize(index, (5, 6, 7)), (30, 7))
+    assert Space.linearize(again, (30, 7)) == v
+
+
+def test_indices_are_right_for_all_values():
+    rng = random.Random(0)
+    for _ in range(200):
+        factors = [rng.choice([1, 2, 3, 4, 5]) for _ in range(4)]
+        size = factors[0] * factors[1] * factors[2] * factors[3]
+        space = Space()
+        v = space.var("v", size)
+        dims = (factors[0] * factors[1], factors[2] * factors[3])
+        i, j = space.delinearize(v, dims)
+        swapped = Space.linearize((j, i), dims[::-1])
+        k, m = space.delinearize(swapped, (factors[3] * factors[0], factors[1] * factors[2]))
+        for n in range(size):
+            at = {v.terms[0][0]: n} if v.terms else {}
+            assert (value(i, at), value(j, at)) == divmod(n, dims[1])
+            s = value(j, at) * dims[0] + value(i, at)
+            assert (value(k, at), value(m, at)) == divmod(s, factors[1] * factors[2])
+            for lin in (i, j, k, m):
+                low, high = space.range(lin)
+                assert low <= value(lin, at) <= high
+
+
+def nest_of(build, *shapes):
+    b = Builder("nest")
+    root = build(b, *(b.parameter(s) for s in shapes))
+    return refine(
+        root.array_shape.size,
+        lambda space, flat: accesses(space, [(root, space.delinearize(flat, root.dims))]).all_forms(),
+    )
+
+
+def test_contiguous_accesses_need_one_loop():
+    shape = Shape("f32", (3, 4, 5, 6))
+    assert nest_of(lambda b, x, y: b.add(b.reshape(x, (3, 4, 5, 6)), y), Shape("f32", (60, 6)), shape).extents == (360,)
+
+
+def test_loops_are_cut_where_an_access_needs_it():
+    f32 = Shape("f32", (3, 4, 5, 6))
+    assert nest_of(lambda b, x, y: b.add(x, b.broadcast(y, x.dims, (2, 3))), f32, Shape("f32", (5, 6))).extents == (
+        12,
+        30,
+    )
+    assert nest_of(lambda b, x, y: b.add(x, b.broadcast(y, x.dims, (1,))), f32, Shape("f32", (4,))).extents == (
+        3,
+        4,
+        30,
+    )
+    assert nest_of(lambda b, x: b.transpose(x, (1, 0)), Shape("f32", (8, 9))).extents == (9, 8)
+
+
+def test_a_nest_leaves_out_cuts_that_do_not_divide():
+    assert Nest.from_cuts(24, [6, 4]).extents == (6, 4)
+    assert Nest.from_cuts(24, [12, 4, 5]).extents == (2, 3, 4)
+
+
+def test_a_division_that_is_left_is_a_division():
+    space = Space()
+    v = space.var("v", 24)
+    (lin, _) = space.delinearize(v, (4, 6))
+    ((atom, c),) = lin.terms
+    assert isinstance(atom, Div)
+    assert (atom.divisor, c) == (6, 1)
