@@ -13,8 +13,8 @@ Isa choose() {
     for (Isa level : {Isa::Baseline, Isa::Avx2, Isa::Avx512}) {
         if (std::string(wanted) != isa_name(level)) continue;
         if (level > detected_isa()) {
-            throw std::runtime_error(std::string("MT_ISA=") + wanted + ": this CPU does not support it; the best it has is " +
-                                     isa_name(detected_isa()));
+            throw std::runtime_error(std::string("MT_ISA=") + wanted +
+                                     ": this CPU does not support it; the best it has is " + isa_name(detected_isa()));
         }
         return level;
     }
@@ -29,8 +29,8 @@ Isa detected_isa() noexcept {
     // The builtins also check that the operating system saves the wide registers.
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return Isa::Baseline;
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw")) {
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512bw")) {
         return Isa::Avx512;
     }
     return Isa::Avx2;

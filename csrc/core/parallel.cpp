@@ -55,6 +55,15 @@ std::atomic<int>& thread_count() {
     return count;
 }
 
+/// The CPU that this thread runs on, or -1.
+inline int current_cpu() {
+#if defined(__linux__)
+    return sched_getcpu();
+#else
+    return -1;
+#endif
+}
+
 inline void cpu_relax() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -85,13 +94,14 @@ struct Chunk {
     int64_t end = 0;
 };
 
-/// One worker's mailbox. The caller posts a chunk; whoever moves the state from kPosted to kTaken, the worker or a caller
-/// that has nothing else to do, runs it.
+/// One worker's mailbox. The caller posts a chunk; whoever moves the state from kPosted to kTaken, the worker or a
+/// caller that has nothing else to do, runs it.
 struct alignas(64) Slot {
     enum State : int { kEmpty, kPosted, kTaken };
 
     std::atomic<int> state{kEmpty};
     std::atomic<bool> sleeping{false};
+    std::atomic<int> cpu{-1};  // where the worker ran last
     Chunk chunk;
     std::exception_ptr error;
     std::mutex mutex;
@@ -106,15 +116,13 @@ struct alignas(64) Slot {
 void run_chunk(const Chunk& chunk, std::exception_ptr& error) noexcept {
     try {
         chunk.fn(chunk.ctx, chunk.begin, chunk.end);
-    } catch (...) {
-        error = std::current_exception();
-    }
+    } catch (...) { error = std::current_exception(); }
 }
 
-/// Workers and their mailboxes. A pool is never destroyed: its detached workers may outlive static destructors, and after a
-/// fork the child leaves the parent's pool alone and makes its own.
+/// Workers and their mailboxes. A pool is never destroyed: its detached workers may outlive static destructors, and
+/// after a fork the child leaves the parent's pool alone and makes its own.
 class Pool {
-public:
+  public:
     /// Runs the loop over `chunks` chunks of `step` elements; false if another thread has the pool.
     bool run(int64_t n, int64_t step, int64_t chunks, RangeFn fn, void* ctx) {
         std::unique_lock<std::mutex> owner(owner_, std::try_to_lock);
@@ -122,6 +130,8 @@ public:
         spin_.store(chunks <= cpus_, std::memory_order_relaxed);
         const int64_t helpers = std::min<int64_t>(chunks - 1, start_workers(chunks - 1));
 
+        const int cpu = current_cpu();
+        caller_cpu_.store(cpu, std::memory_order_relaxed);
         pending_.store(helpers, std::memory_order_relaxed);
         for (int64_t w = 0; w < helpers; ++w) {
             post(*slots_[w], {fn, ctx, (w + 1) * step, std::min(n, (w + 2) * step)});
@@ -136,7 +146,7 @@ public:
             if (slot.state.load(std::memory_order_relaxed) == Slot::kPosted && slot.take()) finish(slot);
         }
         t_in_region = false;
-        wait_for_workers();
+        wait_for_workers(helpers, cpu);
 
         for (int64_t w = 0; w < helpers; ++w) {
             Slot& slot = *slots_[w];
@@ -152,7 +162,7 @@ public:
         return true;
     }
 
-private:
+  private:
     /// Starts workers until there are `wanted`; returns how many there are.
     int64_t start_workers(int64_t wanted) {
         slots_.reserve(wanted);
@@ -165,9 +175,7 @@ private:
             bool started = true;
             try {
                 std::thread([this, s = slot.get()] { work(*s); }).detach();
-            } catch (const std::system_error&) {
-                started = false;
-            }
+            } catch (const std::system_error&) { started = false; }
             pthread_sigmask(SIG_SETMASK, &before, nullptr);
             if (!started) break;
             slots_.push_back(std::move(slot));
@@ -177,7 +185,8 @@ private:
 
     static void post(Slot& slot, const Chunk& chunk) {
         slot.chunk = chunk;
-        // Sequentially consistent with the worker's store to `sleeping` and load of `state`: one of the two sees the other.
+        // Sequentially consistent with the worker's store to `sleeping` and load of `state`: one of the two sees the
+        // other.
         slot.state.store(Slot::kPosted, std::memory_order_seq_cst);
         if (slot.sleeping.load(std::memory_order_seq_cst)) {
             { std::lock_guard<std::mutex> lock(slot.mutex); }
@@ -193,9 +202,13 @@ private:
         }
     }
 
-    void wait_for_workers() {
+    void wait_for_workers(int64_t helpers, int cpu) {
         auto done = [this] { return pending_.load(std::memory_order_seq_cst) == 0; };
-        if (spin_until(done, spin_.load(std::memory_order_relaxed))) return;
+        bool spin = spin_.load(std::memory_order_relaxed);
+        for (int64_t w = 0; w < helpers && spin; ++w) {
+            spin = cpu < 0 || slots_[w]->cpu.load(std::memory_order_relaxed) != cpu;
+        }
+        if (spin_until(done, spin)) return;
         std::unique_lock<std::mutex> lock(done_mutex_);
         caller_sleeping_.store(true, std::memory_order_seq_cst);
         done_.wait(lock, done);
@@ -206,19 +219,30 @@ private:
         t_in_region = true;
         auto posted = [&slot] { return slot.state.load(std::memory_order_seq_cst) == Slot::kPosted; };
         for (;;) {
-            if (!spin_until(posted, spin_.load(std::memory_order_relaxed))) {
+            const int cpu = current_cpu();
+            slot.cpu.store(cpu, std::memory_order_relaxed);
+            if (!spin_until(posted, may_spin(cpu))) {
                 std::unique_lock<std::mutex> lock(slot.mutex);
                 slot.sleeping.store(true, std::memory_order_seq_cst);
                 slot.wake.wait(lock, posted);
                 slot.sleeping.store(false, std::memory_order_relaxed);
             }
-            if (slot.take()) finish(slot);
+            if (slot.take()) {
+                slot.cpu.store(current_cpu(), std::memory_order_relaxed);
+                finish(slot);
+            }
         }
+    }
+
+    /// A thread that shares its CPU with the one that it waits for must not spin: it would keep the other from running.
+    bool may_spin(int cpu) const {
+        return spin_.load(std::memory_order_relaxed) && cpu != caller_cpu_.load(std::memory_order_relaxed);
     }
 
     const int64_t cpus_ = available_cpus();
     std::mutex owner_;
     std::vector<std::unique_ptr<Slot>> slots_;
+    std::atomic<int> caller_cpu_{-2};
     std::atomic<bool> spin_{true};  // off while there are more threads than CPUs
     alignas(64) std::atomic<int64_t> pending_{0};
     std::atomic<bool> caller_sleeping_{false};

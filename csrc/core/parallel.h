@@ -8,7 +8,8 @@
 namespace mt {
 
 /// The number of threads that a parallel loop uses, the caller's own included. Initially MT_NUM_THREADS, otherwise the
-/// number of CPUs that this process may run on. Throws std::invalid_argument if MT_NUM_THREADS is not a positive number.
+/// number of CPUs that this process may run on. Throws std::invalid_argument if MT_NUM_THREADS is not a positive
+/// number.
 int num_threads();
 
 /// Sets the number of threads; takes effect at the next parallel loop. Throws std::invalid_argument if n < 1.
@@ -22,10 +23,10 @@ using RangeFn = void (*)(void* ctx, int64_t begin, int64_t end);
 
 /// Calls fn on consecutive chunks that cover [0, n), at most one chunk a thread, and returns when all are done.
 ///
-/// Chunk boundaries are multiples of `grain` and depend on n, grain and num_threads() only. The whole range is one inline call
-/// when it makes one chunk only, when the caller is itself inside a parallel loop, or when another thread has the pool; so
-/// a body's result must not depend on where the range is cut. If bodies throw, the exception of the lowest chunk
-/// is rethrown here once all chunks have ended.
+/// Chunk boundaries are multiples of `grain` and depend on n, grain and num_threads() only. The whole range is one
+/// inline call when it makes one chunk only, when the caller is itself inside a parallel loop, or when another thread
+/// has the pool; so a body's result must not depend on where the range is cut. If bodies throw, the exception of the
+/// lowest chunk is rethrown here once all chunks have ended.
 void parallel_for(int64_t n, int64_t grain, RangeFn fn, void* ctx);
 
 /// parallel_for with any callable taking (int64_t begin, int64_t end).

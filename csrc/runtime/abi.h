@@ -11,14 +11,15 @@ extern "C" {
 
 #define MT_RUNTIME_VERSION 1
 
-/* One matrix product, or a batch of them: C[m, n] = A[m, k] * B[k, n]. Every element of C is written; k = 0 writes zeros.
+/* One matrix product, or a batch of them: C[m, n] = A[m, k] * B[k, n]. Every element of C is written; k = 0 writes
+ * zeros.
  *
  * Strides count elements, not bytes; `rs` leads to the next row, `cs` to the next column, `bs` to the next matrix
- * of the batch. Those of A and B may have any value, zero and negative included. The elements of C must be distinct and must not
- * overlap A or B.
+ * of the batch. Those of A and B may have any value, zero and negative included. The elements of C must be distinct and
+ * must not overlap A or B.
  *
- * `epilogue`, if not null, is called exactly once for each finished tile of C, possibly from several threads at once, with
- * the tile's position; the tiles cover C. It must not call the runtime. */
+ * `epilogue`, if not null, is called exactly once for each finished tile of C, possibly from several threads at once,
+ * with the tile's position; the tiles cover C. It must not call the runtime. */
 typedef struct MtGemm {
     int64_t m, n, k, batch;
     const void* a;

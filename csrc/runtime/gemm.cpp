@@ -67,8 +67,8 @@ void gemm(const MtGemm* call) {
     planned.plan();
 
     const double work = static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
-    const int64_t threads =
-        work * static_cast<double>(g.batch) < kParallelWork || in_parallel_region() ? 1 : num_threads();
+    const int64_t threads = work * static_cast<double>(g.batch) < kParallelWork || in_parallel_region() ? 1
+                                                                                                        : num_threads();
     if (g.batch == 1) return planned.run(threads);
 
     const bool swapped = planned.epilogue.transposed;

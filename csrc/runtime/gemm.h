@@ -7,17 +7,17 @@
 
 namespace mt {
 
-/// The documented length of a block of the accumulation over k, in elements: 512 for types of four bytes or less, 256 for wider
-/// ones, on every CPU. It is part of the numerics: changing it changes results.
+/// The documented length of a block of the accumulation over k, in elements, for every type and every CPU. It is part
+/// of the numerics: changing it changes results.
 template <class T>
-inline constexpr int64_t kGemmBlockK = sizeof(T) <= 4 ? 512 : 256;
+inline constexpr int64_t kGemmBlockK = 512;
 
 /// Computes `*g`, whose pointers are to T: float, double, int32_t, int64_t or uint8_t.
 ///
-/// Order of floating-point operations: for each block of kGemmBlockK values of k, an accumulator starts at +0.0 and takes the
-/// products by fma in increasing k; the first block's result is stored in C and those of the others are added to it in
-/// order. No other choice (packing, tiles, orientation, threads, instruction set) changes a bit of the result, the payload and the sign of
-/// a NaN excepted. Integers wrap around.
+/// Order of floating-point operations: for each block of kGemmBlockK values of k, an accumulator starts at +0.0 and
+/// takes the products by fma in increasing k; the first block's result is stored in C and those of the others are added
+/// to it in order. No other choice (packing, tiles, orientation, threads, instruction set) changes a bit of the result,
+/// the payload and the sign of a NaN excepted. Integers wrap around.
 ///
 /// Uses the thread pool for large products. Throws std::bad_alloc if there is no memory for packing.
 template <class T>

@@ -16,8 +16,8 @@
 namespace mt::gemm_detail {
 namespace {
 
-/// Four elements of each of eight columns, as four rows. The 128-bit loads place column 4 * h + j in half h of register j, so
-/// that a 4 x 4 transpose within the halves finishes the work.
+/// Four elements of each of eight columns, as four rows. The 128-bit loads place column 4 * h + j in half h of register
+/// j, so that a 4 x 4 transpose within the halves finishes the work.
 __attribute__((always_inline)) inline void transpose(const float* const (&column)[8], __m256 (&row)[4]) {
     __m256 r[4];
 #pragma GCC unroll 4
@@ -149,7 +149,8 @@ struct S32 {
     static V muladd(V a, V b, V c) { return _mm256_add_epi32(_mm256_mullo_epi32(a, b), c); }
     static V add(V a, V b) { return _mm256_add_epi32(a, b); }
     static void pack_transposed(int64_t kc, int64_t cols, const T* src, int64_t src_cs, T* dst, int64_t dst_rs) {
-        pack_transposed_32(kc, cols, reinterpret_cast<const float*>(src), src_cs, reinterpret_cast<float*>(dst), dst_rs);
+        pack_transposed_32(kc, cols, reinterpret_cast<const float*>(src), src_cs, reinterpret_cast<float*>(dst),
+                           dst_rs);
     }
 };
 
@@ -174,7 +175,8 @@ struct S64 {
     }
     static V add(V a, V b) { return _mm256_add_epi64(a, b); }
     static void pack_transposed(int64_t kc, int64_t cols, const T* src, int64_t src_cs, T* dst, int64_t dst_rs) {
-        pack_transposed_64(kc, cols, reinterpret_cast<const double*>(src), src_cs, reinterpret_cast<double*>(dst), dst_rs);
+        pack_transposed_64(kc, cols, reinterpret_cast<const double*>(src), src_cs, reinterpret_cast<double*>(dst),
+                           dst_rs);
     }
 };
 
@@ -213,7 +215,8 @@ struct U8 {
     }
 };
 
-/// kGroups vectors of neighbouring columns. If these are not all there, those beyond `cols` repeat the last one and are not stored.
+/// kGroups vectors of neighbouring columns. If these are not all there, those beyond `cols` repeat the last one and are
+/// not stored.
 template <class S, int kGroups, bool kWhole>
 void dot_columns(int64_t kc, int64_t cols, const typename S::T* a, int64_t a_cs, const typename S::T* b, int64_t b_cs,
                  typename S::T* c, bool accumulate) {
@@ -259,8 +262,8 @@ void dot_columns(int64_t kc, int64_t cols, const typename S::T* a, int64_t a_cs,
 }
 
 template <class S>
-void dot_all_columns(int64_t kc, int64_t cols, const typename S::T* a, int64_t a_cs, const typename S::T* b, int64_t b_cs,
-                     typename S::T* c, bool accumulate) {
+void dot_all_columns(int64_t kc, int64_t cols, const typename S::T* a, int64_t a_cs, const typename S::T* b,
+                     int64_t b_cs, typename S::T* c, bool accumulate) {
     // Columns at this distance compete for one set of the first-level cache, which has room for eight lines or more.
     const bool crowded = b_cs * static_cast<int64_t>(sizeof(*b)) % 4096 == 0;
     const int64_t widest = crowded ? 8 / S::kLanes : 4;
@@ -276,9 +279,22 @@ void dot_all_columns(int64_t kc, int64_t cols, const typename S::T* a, int64_t a
     }
 }
 
+inline float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+inline double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
+
+template <class T>
+void block_dots(int64_t kc, const T* a, int64_t a_cs, const T* b, int64_t b_rs, T* out) {
+    T acc[kDotBlocks] = {};
+    for (int64_t p = 0; p < kc; ++p) {
+#pragma GCC unroll 8
+        for (int r = 0; r < kDotBlocks; ++r) { acc[r] = fused(a[(r * kc + p) * a_cs], b[(r * kc + p) * b_rs], acc[r]); }
+    }
+    for (int r = 0; r < kDotBlocks; ++r) out[r] = acc[r];
+}
+
 // 6 x 2 accumulators, 2 vectors of B and 1 of A fill the 16 registers but one.
-constexpr auto kF32 = make_kernels<F32, 12, 6, 2>(dots_avx2);
-constexpr auto kF64 = make_kernels<F64, 12, 6, 2>(dots_avx2);
+constexpr auto kF32 = make_kernels<F32, 12, 6, 2>(dots_avx2, block_dots_avx2);
+constexpr auto kF64 = make_kernels<F64, 12, 6, 2>(dots_avx2, block_dots_avx2);
 constexpr auto kS32 = make_kernels<S32, 6, 4, 2>();
 constexpr auto kS64 = make_kernels<S64, 4, 4, 1>();
 constexpr auto kU8 = make_kernels<U8, 4, 4, 1>();
@@ -295,16 +311,34 @@ void dots_avx2(int64_t kc, int64_t cols, const double* a, int64_t a_cs, const do
     dot_all_columns<F64>(kc, cols, a, a_cs, b, b_cs, c, accumulate);
 }
 
+void block_dots_avx2(int64_t kc, const float* a, int64_t a_cs, const float* b, int64_t b_rs, float* out) {
+    block_dots(kc, a, a_cs, b, b_rs, out);
+}
+
+void block_dots_avx2(int64_t kc, const double* a, int64_t a_cs, const double* b, int64_t b_rs, double* out) {
+    block_dots(kc, a, a_cs, b, b_rs, out);
+}
+
 template <>
-const Kernels<float>& avx2_kernels<float>() { return kF32; }
+const Kernels<float>& avx2_kernels<float>() {
+    return kF32;
+}
 template <>
-const Kernels<double>& avx2_kernels<double>() { return kF64; }
+const Kernels<double>& avx2_kernels<double>() {
+    return kF64;
+}
 template <>
-const Kernels<int32_t>& avx2_kernels<int32_t>() { return kS32; }
+const Kernels<int32_t>& avx2_kernels<int32_t>() {
+    return kS32;
+}
 template <>
-const Kernels<int64_t>& avx2_kernels<int64_t>() { return kS64; }
+const Kernels<int64_t>& avx2_kernels<int64_t>() {
+    return kS64;
+}
 template <>
-const Kernels<uint8_t>& avx2_kernels<uint8_t>() { return kU8; }
+const Kernels<uint8_t>& avx2_kernels<uint8_t>() {
+    return kU8;
+}
 
 }  // namespace mt::gemm_detail
 

@@ -17,8 +17,8 @@
 namespace mt::gemm_detail {
 namespace {
 
-/// Packs groups of 16 columns, four k at a time: the 128-bit loads place column 4 * q + j in quarter q of register j, so that a
-/// 4 x 4 transpose within the quarters finishes the work.
+/// Packs groups of 16 columns, four k at a time: the 128-bit loads place column 4 * q + j in quarter q of register j,
+/// so that a 4 x 4 transpose within the quarters finishes the work.
 void pack_transposed_32(int64_t kc, int64_t cols, const float* src, int64_t src_cs, float* dst, int64_t dst_rs) {
     for (int64_t j0 = 0; j0 < cols; j0 += 16) {
         const float* column[16];
@@ -126,7 +126,8 @@ struct S32 {
     static V muladd(V a, V b, V c) { return _mm512_add_epi32(_mm512_mullo_epi32(a, b), c); }
     static V add(V a, V b) { return _mm512_add_epi32(a, b); }
     static void pack_transposed(int64_t kc, int64_t cols, const T* src, int64_t src_cs, T* dst, int64_t dst_rs) {
-        pack_transposed_32(kc, cols, reinterpret_cast<const float*>(src), src_cs, reinterpret_cast<float*>(dst), dst_rs);
+        pack_transposed_32(kc, cols, reinterpret_cast<const float*>(src), src_cs, reinterpret_cast<float*>(dst),
+                           dst_rs);
     }
 };
 
@@ -146,7 +147,8 @@ struct S64 {
     static V muladd(V a, V b, V c) { return _mm512_add_epi64(_mm512_mullo_epi64(a, b), c); }
     static V add(V a, V b) { return _mm512_add_epi64(a, b); }
     static void pack_transposed(int64_t kc, int64_t cols, const T* src, int64_t src_cs, T* dst, int64_t dst_rs) {
-        pack_transposed_64(kc, cols, reinterpret_cast<const double*>(src), src_cs, reinterpret_cast<double*>(dst), dst_rs);
+        pack_transposed_64(kc, cols, reinterpret_cast<const double*>(src), src_cs, reinterpret_cast<double*>(dst),
+                           dst_rs);
     }
 };
 
@@ -178,8 +180,8 @@ struct U8 {
 };
 
 // 14 x 2 accumulators, 2 vectors of B and 1 of A fill the 32 registers but one.
-constexpr auto kF32 = make_kernels<F32, 14, 14, 6>(dots_avx2);
-constexpr auto kF64 = make_kernels<F64, 14, 14, 6>(dots_avx2);
+constexpr auto kF32 = make_kernels<F32, 14, 14, 6>(dots_avx2, block_dots_avx2);
+constexpr auto kF64 = make_kernels<F64, 14, 14, 6>(dots_avx2, block_dots_avx2);
 constexpr auto kS32 = make_kernels<S32, 8, 8, 4>();
 constexpr auto kS64 = make_kernels<S64, 8, 8, 4>();
 constexpr auto kU8 = make_kernels<U8, 8, 8, 2>();
@@ -187,15 +189,25 @@ constexpr auto kU8 = make_kernels<U8, 8, 8, 2>();
 }  // namespace
 
 template <>
-const Kernels<float>& avx512_kernels<float>() { return kF32; }
+const Kernels<float>& avx512_kernels<float>() {
+    return kF32;
+}
 template <>
-const Kernels<double>& avx512_kernels<double>() { return kF64; }
+const Kernels<double>& avx512_kernels<double>() {
+    return kF64;
+}
 template <>
-const Kernels<int32_t>& avx512_kernels<int32_t>() { return kS32; }
+const Kernels<int32_t>& avx512_kernels<int32_t>() {
+    return kS32;
+}
 template <>
-const Kernels<int64_t>& avx512_kernels<int64_t>() { return kS64; }
+const Kernels<int64_t>& avx512_kernels<int64_t>() {
+    return kS64;
+}
 template <>
-const Kernels<uint8_t>& avx512_kernels<uint8_t>() { return kU8; }
+const Kernels<uint8_t>& avx512_kernels<uint8_t>() {
+    return kU8;
+}
 
 }  // namespace mt::gemm_detail
 

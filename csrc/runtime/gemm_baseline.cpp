@@ -51,14 +51,24 @@ constexpr auto kKernels = make_kernels<Scalar<T>, 4, 4, 2>();
 }  // namespace
 
 template <>
-const Kernels<float>& baseline_kernels<float>() { return kKernels<float>; }
+const Kernels<float>& baseline_kernels<float>() {
+    return kKernels<float>;
+}
 template <>
-const Kernels<double>& baseline_kernels<double>() { return kKernels<double>; }
+const Kernels<double>& baseline_kernels<double>() {
+    return kKernels<double>;
+}
 template <>
-const Kernels<int32_t>& baseline_kernels<int32_t>() { return kKernels<int32_t>; }
+const Kernels<int32_t>& baseline_kernels<int32_t>() {
+    return kKernels<int32_t>;
+}
 template <>
-const Kernels<int64_t>& baseline_kernels<int64_t>() { return kKernels<int64_t>; }
+const Kernels<int64_t>& baseline_kernels<int64_t>() {
+    return kKernels<int64_t>;
+}
 template <>
-const Kernels<uint8_t>& baseline_kernels<uint8_t>() { return kKernels<uint8_t>; }
+const Kernels<uint8_t>& baseline_kernels<uint8_t>() {
+    return kKernels<uint8_t>;
+}
 
 }  // namespace mt::gemm_detail

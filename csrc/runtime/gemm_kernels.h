@@ -5,23 +5,29 @@
 
 namespace mt::gemm_detail {
 
-/// Computes one tile over one block of k: C[rows, cols] = (accumulate ? C : 0) + A[rows, kc] * B[kc, cols].
-/// The number of rows and of vectors in a row of the tile is fixed in each kernel; `cols` may leave the last vector partly
-/// unused. B's rows and C's rows are contiguous; A has any strides.
+/// Computes one tile over one block of k: C[rows, cols] = (accumulate ? C : 0) + A[rows, kc] * B[kc, cols]. The number
+/// of rows and of vectors in a row of the tile is fixed in each kernel; `cols` may leave the last vector partly unused.
+/// B's rows and C's rows are contiguous; A has any strides.
 template <class T>
 using MicroKernel = void (*)(int64_t kc, const T* a, int64_t a_rs, int64_t a_cs, const T* b, int64_t b_rs, T* c,
                              int64_t c_rs, int64_t cols, bool accumulate);
 
-/// Packs columns that are contiguous in k: dst[p * dst_rs + j] = src[j * src_cs + p] for p < kc, j < cols. `cols` is rounded up to whole
-/// vectors; the lanes beyond hold arbitrary values.
+/// Packs columns that are contiguous in k: dst[p * dst_rs + j] = src[j * src_cs + p] for p < kc, j < cols. `cols` is
+/// rounded up to whole vectors; the lanes beyond hold arbitrary values.
 template <class T>
 using PackTransposed = void (*)(int64_t kc, int64_t cols, const T* src, int64_t src_cs, T* dst, int64_t dst_rs);
 
-/// One row of A times columns of B that are contiguous in k, without packing: C[j] = (accumulate ? C[j] : 0) + the sum of
-/// a[p * a_cs] * b[j * b_cs + p] over p < kc, for j < cols, each in order of p.
+/// One row of A times columns of B that are contiguous in k, without packing: C[j] = (accumulate ? C[j] : 0) + the sum
+/// of a[p * a_cs] * b[j * b_cs + p] over p < kc, for j < cols, each in order of p.
 template <class T>
 using DotKernel = void (*)(int64_t kc, int64_t cols, const T* a, int64_t a_cs, const T* b, int64_t b_cs, T* c,
                            bool accumulate);
+
+/// Dot products of kDotBlocks consecutive blocks of kc elements, each in order: out[r] is the sum of
+/// a[(r * kc + p) * a_cs] * b[(r * kc + p) * b_rs] over p < kc. Independent sums hide the latency of the multiply-add.
+template <class T>
+using BlockDotKernel = void (*)(int64_t kc, const T* a, int64_t a_cs, const T* b, int64_t b_rs, T* out);
+inline constexpr int kDotBlocks = 8;
 
 /// The kernels of one element type for one instruction set.
 template <class T>
@@ -32,7 +38,9 @@ struct Kernels {
     int max_rows[kWidths];                 ///< tallest tile of each width
     const MicroKernel<T>* micro[kWidths];  ///< [width][rows - 1]
     PackTransposed<T> pack_transposed;
-    DotKernel<T> dots;  ///< null where packing is as good
+    DotKernel<T> dots;       ///< null where packing is as good
+    BlockDotKernel<T> block_dots;  ///< null if there is none
+    int64_t direct_b_bytes;  ///< contiguous rows of B up to this size are read better in place than packed
 };
 
 /// Defined for T in float, double, int32_t, int64_t, uint8_t by gemm_baseline.cpp, gemm_avx2.cpp and gemm_avx512.cpp.
@@ -49,6 +57,8 @@ void dots_avx2(int64_t kc, int64_t cols, const float* a, int64_t a_cs, const flo
                bool accumulate);
 void dots_avx2(int64_t kc, int64_t cols, const double* a, int64_t a_cs, const double* b, int64_t b_cs, double* c,
                bool accumulate);
+void block_dots_avx2(int64_t kc, const float* a, int64_t a_cs, const float* b, int64_t b_rs, float* out);
+void block_dots_avx2(int64_t kc, const double* a, int64_t a_cs, const double* b, int64_t b_rs, double* out);
 #endif
 
 }  // namespace mt::gemm_detail

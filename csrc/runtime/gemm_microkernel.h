@@ -1,5 +1,6 @@
-// The register-tiled kernels, written once over a vector type. Included by one source file for each instruction set, after
-// its `#pragma GCC target`: everything is in an unnamed namespace, so that no instantiation is shared between those files.
+// The register-tiled kernels, written once over a vector type. Included by one source file for each instruction set,
+// after its `#pragma GCC target`: everything is in an unnamed namespace, so that no instantiation is shared between
+// those files.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,8 @@
 namespace mt::gemm_detail {
 namespace {
 
-// S describes a vector: T, V, Mask, kLanes, kCheapMask (a masked load costs no more than a plain one), and the operations zero,
-// broadcast, load, store, mask, muladd and add.
+// S describes a vector: T, V, Mask, kLanes, kCheapMask (a masked load costs no more than a plain one), and the
+// operations zero, broadcast, load, store, mask, muladd and add.
 template <class S, int kRows, int kVectors, bool kTail>
 __attribute__((always_inline)) inline void tile(int64_t kc, const typename S::T* a, int64_t a_rs, int64_t a_cs,
                                                 const typename S::T* b, int64_t b_rs, typename S::T* c, int64_t c_rs,
@@ -88,14 +89,19 @@ struct MicroTable<S, kVectors, std::integer_sequence<int, kRowsLess1...>> {
 
 /// The kernel table with tiles of up to kRows1 x 1, kRows2 x 2 and kRows4 x 4 vectors.
 template <class S, int kRows1, int kRows2, int kRows4>
-constexpr Kernels<typename S::T> make_kernels(DotKernel<typename S::T> dots = nullptr) {
+constexpr Kernels<typename S::T> make_kernels(DotKernel<typename S::T> dots = nullptr,
+                                              BlockDotKernel<typename S::T> block_dots = nullptr) {
+    // A vector that fills a cache line makes good use of it wherever it is.
+    constexpr int64_t kDirectBytes = S::kLanes * sizeof(typename S::T) >= 64 ? 2 << 20 : 128 << 10;
     return {S::kLanes,
             {kRows1, kRows2, kRows4},
             {MicroTable<S, 1, std::make_integer_sequence<int, kRows1>>::table,
              MicroTable<S, 2, std::make_integer_sequence<int, kRows2>>::table,
              MicroTable<S, 4, std::make_integer_sequence<int, kRows4>>::table},
             S::pack_transposed,
-            dots};
+            dots,
+            block_dots,
+            kDirectBytes};
 }
 
 }  // namespace

@@ -12,9 +12,9 @@
 namespace mt::gemm_detail {
 namespace {
 
-constexpr int64_t kBytesOfA = 256 << 10;    // a packed block of A: about half of a small second-level cache
+constexpr int64_t kRowsOfA = 128;            // of a block of A, which is then a fraction of a second-level cache
 constexpr int64_t kBytesOfSlab = 8 << 20;   // packed columns of B: a share of the last-level cache
-constexpr int64_t kBytesOfDirectB = 2 << 20;  // contiguous rows of B that are read well in place: the second-level cache, about
+constexpr int64_t kBytesOfCache = 2 << 20;    // more than this comes from memory, or nearly so
 constexpr int64_t kCachePeriod = 4096;        // addresses at this distance share a set of a first-level cache,
 constexpr int64_t kCacheWays = 8;             // which has room for so many of them
 constexpr int64_t kEpilogueTile = 16 << 10;  // elements of C that an epilogue gets at once, about
@@ -55,7 +55,8 @@ double Product<T>::cost() const {
     double cost = static_cast<double>(m) * static_cast<double>(ceil_div(n, kernels->lanes)) * static_cast<double>(k);
     if (n > 1 && b.cs != 1) cost += static_cast<double>(n) * static_cast<double>(k) * (b.rs == 1 ? 0.3 : 2.0);
     if (n > 1 && c.cs != 1) {
-        cost += 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(ceil_div(k, kGemmBlockK<T>));
+        cost += 2.0 * static_cast<double>(m) * static_cast<double>(n) *
+                static_cast<double>(ceil_div(k, kGemmBlockK<T>));
     }
     return cost;
 }
@@ -78,23 +79,27 @@ void Product<T>::plan() {
     tile_rows = kernels->max_rows[width];
     if (width == 1 && vectors % 2 == 1) tile_rows = std::min<int64_t>(tile_rows, kernels->max_rows[0]);
 
-    // A in place is as good as packed, except if every element begins another cache line, or if all rows of a tile fall
-    // into one set of the first-level cache: then few rows at a time, or packing if there are columns enough to pay.
-    if (a.cs == 1 && a.rs != 0 && a.rs * static_cast<int64_t>(sizeof(T)) % kCachePeriod == 0) {
-        pack_a = n > 2 * panel_cols && m > tile_rows;
-        if (!pack_a) tile_rows = std::min(tile_rows, kCacheWays - 1);
+    // A in place is as good as packed, except if each element begins a cache line of its own, or if all rows of a tile
+    // (all its columns) fall into one set of the first-level cache: then few rows at a time, or packing if that pays.
+    const auto crowded = [](int64_t stride) {
+        return stride != 0 && stride * static_cast<int64_t>(sizeof(T)) % kCachePeriod == 0;
+    };
+    if (a.cs == 1 || a.rs == 1) {
+        const bool rows_crowded = a.cs == 1 && crowded(a.rs);
+        pack_a = (rows_crowded || crowded(a.cs)) && n > 2 * panel_cols && m > tile_rows;
+        if (rows_crowded && !pack_a) tile_rows = std::min(tile_rows, kCacheWays - 1);
     } else {
-        pack_a = a.cs != 1 && a.rs != 1 && n > panel_cols && m > 1;
+        pack_a = n > panel_cols && m > 1;
     }
     tile_rows = balanced(m, tile_rows, 1);
 
     if (b.cs == 1 || n == 1) {
-        const bool large = k * n * static_cast<int64_t>(sizeof(T)) > kBytesOfDirectB;
+        const bool large = k * n * static_cast<int64_t>(sizeof(T)) > kernels->direct_b_bytes;
         pack_b = large && m >= 48 ? PackB::Shared : PackB::None;
     } else {
         const bool dots = m == 1 && b.rs == 1 && c.cs == 1 && kernels->dots != nullptr;
-        pack_b = dots             ? PackB::Dots
-                 : m <= tile_rows || (m <= 64 && n >= 8 * panel_cols) ? PackB::Local : PackB::Shared;
+        const bool local = m <= tile_rows || (m <= 64 && n >= 8 * panel_cols);
+        pack_b = dots ? PackB::Dots : local ? PackB::Local : PackB::Shared;
     }
 }
 
@@ -109,6 +114,7 @@ void Product<T>::clear() const {
 template <class T>
 void Product<T>::run(int64_t threads) const {
     if (k == 0) return clear();
+    if (m == 1 && n == 1 && k > kGemmBlockK<T> && kernels->block_dots != nullptr) return run_dot();
     if (n <= panel_cols && k <= kGemmBlockK<T> && pack_b == PackB::None && !pack_a && threads == 1) {
         run_panel(k, a, a.rs, b.data, b.rs, 0, m, 0, n, false);
         if (epilogue.fn != nullptr) epilogue(0, m, 0, n);
@@ -117,8 +123,8 @@ void Product<T>::run(int64_t threads) const {
     if (pack_b != PackB::Shared) return run_tasks(nullptr, 0, n, threads);
 
     const int64_t bytes_of_col = k * static_cast<int64_t>(sizeof(T));
-    const int64_t slab_cols =
-        balanced(n, std::max(panel_cols, kBytesOfSlab / bytes_of_col / panel_cols * panel_cols), panel_cols);
+    const int64_t slab_cols = balanced(n, std::max(panel_cols, kBytesOfSlab / bytes_of_col / panel_cols * panel_cols),
+                                       panel_cols);
     T* packed = static_cast<T*>(t_packed_b.get(static_cast<size_t>(bytes_of_col * padded(std::min(n, slab_cols)))));
     for (int64_t col0 = 0; col0 < n; col0 += slab_cols) {
         const int64_t cols = std::min(slab_cols, n - col0);
@@ -214,8 +220,7 @@ Matrix<const T> Product<T>::pack_rows(int64_t row0, int64_t rows, int64_t k0, in
 /// Rows of C that are computed together against one packed block of A.
 template <class T>
 int64_t Product<T>::block_rows(int64_t rows) const {
-    const int64_t most = kBytesOfA / (kGemmBlockK<T> * static_cast<int64_t>(sizeof(T))) / tile_rows * tile_rows;
-    return balanced(rows, std::max(most, tile_rows), tile_rows);
+    return balanced(rows, std::max(kRowsOfA / tile_rows * tile_rows, tile_rows), tile_rows);
 }
 
 /// Cuts the columns [col0, col0 + cols) of C into blocks and computes them in parallel.
@@ -239,8 +244,8 @@ void Product<T>::run_tasks(const T* packed, int64_t col0, int64_t cols, int64_t 
     }
     const int64_t across = ceil_div(cols, task_cols);
     const int64_t tasks = ceil_div(m, task_rows) * across;
-    // Each thread has a share of its own, the same in every call, so that it finds its data in its caches; one that is done
-    // helps the others, so that a busy core does less. Which thread does a task changes no bit.
+    // Each thread has a share of its own, the same in every call, so that it finds its data in its caches; one that is
+    // done helps the others, so that a busy core does less. Which thread does a task changes no bit.
     struct alignas(64) Share {
         std::atomic<int64_t> next;
         int64_t end;
@@ -263,11 +268,29 @@ void Product<T>::run_tasks(const T* packed, int64_t col0, int64_t cols, int64_t 
     });
 }
 
+/// The single element of C, several blocks of k at a time.
+template <class T>
+void Product<T>::run_dot() const {
+    int64_t k0 = 0;
+    for (; k0 + kDotBlocks * kGemmBlockK<T> <= k; k0 += kDotBlocks * kGemmBlockK<T>) {
+        T sums[kDotBlocks];
+        kernels->block_dots(kGemmBlockK<T>, a.at(0, k0), a.cs, b.at(k0, 0), b.rs, sums);
+        int r = 0;
+        if (k0 == 0) *c.data = sums[r++];
+        for (; r < kDotBlocks; ++r) *c.data = *c.data + sums[r];
+    }
+    for (; k0 < k; k0 += kGemmBlockK<T>) {
+        kernels->micro[0][0](std::min(kGemmBlockK<T>, k - k0), a.at(0, k0), a.rs, a.cs, b.at(k0, 0), b.rs, c.data, c.rs,
+                             1, k0 > 0);
+    }
+    if (epilogue.fn != nullptr) epilogue(0, 1, 0, 1);
+}
+
 /// A block of the single row of C, a few columns of B at a time: those are read in long runs.
 template <class T>
 void Product<T>::run_dots(int64_t col0, int64_t col1) const {
     // From memory, fewer streams at once are faster.
-    const int64_t step = k * n * static_cast<int64_t>(sizeof(T)) > kBytesOfDirectB ? 16 : 32;
+    const int64_t step = k * n * static_cast<int64_t>(sizeof(T)) > kBytesOfCache ? 16 : 32;
     for (int64_t j = col0; j < col1; j += step) {
         for (int64_t k0 = 0; k0 < k; k0 += kGemmBlockK<T>) {
             kernels->dots(std::min(kGemmBlockK<T>, k - k0), std::min(step, col1 - j), a.at(0, k0), a.cs, b.at(k0, j),
@@ -349,7 +372,9 @@ void Product<T>::run_panel(int64_t kc, const Matrix<const T>& a_block, int64_t a
                     if constexpr (std::is_floating_point_v<T>) {
                         element = accumulate ? element + value : value;
                     } else {
-                        element = accumulate ? static_cast<T>(static_cast<uint64_t>(element) + static_cast<uint64_t>(value)) : value;
+                        element = accumulate
+                                      ? static_cast<T>(static_cast<uint64_t>(element) + static_cast<uint64_t>(value))
+                                      : value;
                     }
                 }
             }

@@ -8,19 +8,20 @@ namespace mt {
 
 /// A buffer that grows and is kept. Meant to be thread_local: get() then costs a comparison.
 class Scratch {
-public:
+  public:
     Scratch() = default;
     Scratch(const Scratch&) = delete;
     Scratch& operator=(const Scratch&) = delete;
     ~Scratch();
 
-    /// At least `bytes` bytes, 64-byte aligned, valid until the next get(). The contents are not kept. Throws std::bad_alloc.
+    /// At least `bytes` bytes, 64-byte aligned, valid until the next get(). The contents are not kept. Throws
+    /// std::bad_alloc.
     void* get(size_t bytes) {
         if (bytes > capacity_) grow(bytes);
         return data_;
     }
 
-private:
+  private:
     void grow(size_t bytes);
 
     void* data_ = nullptr;
