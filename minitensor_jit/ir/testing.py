@@ -22,7 +22,8 @@ _SIZES = (1, 2, 3, 4, 5, 8)
 class _Generator:
     """Grows a computation by random instructions whose operands are values it already has."""
 
-    def __init__(self, rng: np.random.Generator, exact: bool, dtypes: tuple[str, ...]) -> None:
+    def __init__(self, rng: np.random.Generator, exact: bool, dtypes: tuple[str, ...], sizes: tuple[int, ...]) -> None:
+        self.sizes = sizes
         self.rng = rng
         self.b = Builder("random")
         self.values: list[Instruction] = []
@@ -64,7 +65,7 @@ class _Generator:
 
     def dims(self, least_rank: int = 0) -> tuple[int, ...]:
         rank = int(self.rng.integers(least_rank, 4))
-        return tuple(int(n) for n in self.rng.choice(_SIZES, rank))
+        return tuple(int(n) for n in self.rng.choice(self.sizes, rank))
 
     def step(self) -> None:
         """Add one operation, or raise `ShapeError` where the random choice does not fit."""
@@ -112,7 +113,7 @@ class _Generator:
         extra = int(self.rng.integers(0, max(1, 4 - len(x.dims))))
         rank = len(x.dims) + extra
         mapping = sorted(int(d) for d in self.rng.choice(rank, len(x.dims), replace=False))
-        dims = [int(n) for n in self.rng.choice(_SIZES, rank)]
+        dims = [int(n) for n in self.rng.choice(self.sizes, rank)]
         for k, d in enumerate(mapping):
             dims[d] = x.dims[k]
         return self.b.broadcast(x, dims, mapping)
@@ -233,10 +234,15 @@ def random_module(
     *,
     exact: bool = True,
     dtypes: tuple[str, ...] = ("f32", "f32", "f64", "s32", "s64", "u8", "pred"),
+    sizes: tuple[int, ...] = _SIZES,
+    max_elements: int = 4096,
 ) -> Module:
-    """A module of about `size` operations on small arrays; `exact` leaves out transcendental functions and dot."""
+    """A module of about `size` operations on arrays with dimensions from `sizes`.
+
+    `exact` leaves out transcendental functions and dot, so that compiled code must give the evaluator's bits.
+    """
     rng = np.random.default_rng(seed)
-    g = _Generator(rng, exact, dtypes)
+    g = _Generator(rng, exact, dtypes, sizes)
     for _ in range(int(rng.integers(1, 5))):
         g.values.append(g.b.parameter(Shape(str(rng.choice(dtypes)), g.dims())))
     for k in range(size):
@@ -245,7 +251,7 @@ def random_module(
                 g.step()
             except ShapeError:
                 continue
-        if g.values[-1].array_shape.size > 4096:
+        if g.values[-1].array_shape.size > max_elements:
             g.values.pop()
     count = int(rng.integers(1, 8))
     roots = [g.pick() for _ in range(count)]

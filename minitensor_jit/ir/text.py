@@ -133,6 +133,8 @@ def parse_number(text: str, shape: Shape) -> np.generic:
     return element
 
 
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
+
 _SIMPLE: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\", "'": "\\'"}
 _BACK: Final = {text[1]: char for char, text in _SIMPLE.items()}
 
@@ -171,7 +173,4 @@ def unescape(text: str) -> str:
 
 def is_identifier(text: str) -> bool:
     """Whether XLA's lexer reads `text` as one name."""
-    return re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.\-]*", text) is not None
-
-
-AnyAttr = Any
+    return _IDENTIFIER.fullmatch(text) is not None

@@ -9,6 +9,7 @@ from .infer import ShapeError, infer_shape
 from .module import CALLED, Computation, Instruction, Module
 from .opcode import ANYWHERE, OPCODES
 from .shape import Shape
+from .text import is_identifier
 
 __all__ = ["VerificationError", "Violation", "check", "verify"]
 
@@ -54,6 +55,8 @@ def verify(module: Module) -> list[Violation]:
     for computation in module.computations:
         if computation.name in names:
             found.append(Violation(computation.name, "", "the computation's name is used twice", computation.line))
+        if not is_identifier(computation.name):
+            found.append(Violation(computation.name, "", "the computation's name is not one that XLA reads"))
         names.add(computation.name)
         found.extend(_computation(computation, above))
         above.add(computation)
@@ -66,6 +69,8 @@ def _computation(computation: Computation, above: set[Computation]) -> Iterator[
     for instruction in computation.instructions:
         for message in _instruction(instruction, defined, above):
             yield Violation(computation.name, instruction.name, message, instruction.line)
+        if not is_identifier(instruction.name):
+            yield Violation(computation.name, instruction.name, "the name is not one that XLA reads", instruction.line)
         if instruction.name in names:
             yield Violation(computation.name, instruction.name, "the name is used twice", instruction.line)
         names.add(instruction.name)

@@ -199,9 +199,10 @@ def test_the_verifier_looks_at_the_graph() -> None:
     stranger = Instruction("s", "parameter", f32(2), parameter_number=0)
     y = Instruction("x", "add", f32(2), (x, stranger), {"dimensions": (0,)})
     k = Instruction("k", "constant", f32(2), literal=np.zeros(3, np.float32))
+    odd = Instruction("2 words", "negate", f32(2), (x,))
     w = Instruction("w", "fusion", f32(2), (x,), {"kind": "kOdd", "calls": combiner("add", "f32")})
-    messages = [str(v) for v in verify(Module("m", [], Computation("main", [x, y, k, w], stranger)))]
-    messages += [str(v) for v in verify(Module("m", *_wrap(Computation("main", [x, y, k, w], stranger))))]
+    messages = [str(v) for v in verify(Module("m", [], Computation("main", [x, y, odd, k, w], stranger)))]
+    messages += [str(v) for v in verify(Module("m", *_wrap(Computation("main", [x, y, odd, k, w], stranger))))]
     text = "\n".join(messages)
     for part in (
         "the entry main is not among the computations",
@@ -211,6 +212,7 @@ def test_the_verifier_looks_at_the_graph() -> None:
         "the literal has dimensions [3]",
         "fusion kind kOdd is none of",
         "no computation that stands above",
+        "main.2 words: the name is not one that XLA reads",
         "the root s is not in the computation",
     ):
         assert part in text
