@@ -42,6 +42,7 @@ for _row in _ROWS.values():
 del _row
 
 from minitensor import _tensor as _tensor_methods  # noqa: E402  (needs the rows)
+from minitensor._tensor import add, sub  # noqa: E402
 from minitensor import _hooks, autograd, nn, optim, random, timeline  # noqa: E402
 from minitensor._tensor_str import set_printoptions  # noqa: E402
 from minitensor.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402

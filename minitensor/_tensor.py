@@ -345,6 +345,23 @@ def masked_fill_(self: Any, mask: Any, value: Any) -> Any:
     return copy_(self, where(mask, value, self))
 
 
+def _with_alpha(op: Any, inplace: bool) -> Any:
+    call = _C.inplace_form(op) if inplace else op
+    name = f"{op.__name__}_" if inplace else op.__name__
+
+    def scaled(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+        return call(input, other if alpha == 1 else other * alpha)
+
+    scaled.__name__ = scaled.__qualname__ = name
+    scaled.__doc__ = f"{op.__doc__} `other` is multiplied by alpha first."
+    return scaled
+
+
+add, sub = _with_alpha(ROWS["add"].call, False), _with_alpha(ROWS["sub"].call, False)
+for _name, _op in {"add": "add", "sub": "sub", "subtract": "sub"}.items():
+    attach(_name, _with_alpha(ROWS[_op].call, False))
+    attach(f"{_name}_", _with_alpha(ROWS[_op].call, True))
+
 copy_ = _C.inplace_form(copy)
 attach("copy_", copy_)
 

@@ -99,8 +99,18 @@ def _encapsulate(
     renamed: dict[Value, Value] = {}
     for index, value in enumerate(ordered):
         params = {"index": index}
+        source = graph.node(value[0])
         inner.add(
-            Node(next_id, ARG, outputs=(graph.meta(value),), params=params, kind="argument", device=cluster.device)
+            Node(
+                next_id,
+                ARG,
+                outputs=(graph.meta(value),),
+                params=params,
+                kind="argument",
+                device=cluster.device,
+                # What the recorder knows of an argument, such as its strides, holds inside too.
+                payload=source.payload if source.is_argument else None,
+            )
         )
         renamed[value] = (next_id, 0)
         next_id += 1
