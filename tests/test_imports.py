@@ -30,14 +30,19 @@ MINITENSOR = [
 MINITENSOR_JIT = [
     ["errors", "flags"],
     ["ir"],
-    ["passes", "lowering", "clustering"],
+    ["passes", "clustering"],
+    # A cluster, which is a graph of ops, becomes an HLO module.
+    ["lowering"],
     # What code generation fills: where values lie, and the unit that it makes. The rest of the runtime drives it.
     ["runtime.buffer_assignment"],
     ["runtime.executable"],
     ["codegen"],
-    ["runtime"],
+    # Dumps and reports are written by the runtime while it compiles.
     ["inspect"],
+    ["runtime"],
+    ["ops_reason"],
     ["api"],
+    ["function"],
     ["tools"],
 ]
 UNWANTED_NAMES = {"utils", "util", "helpers", "manager", "common", "misc"}
