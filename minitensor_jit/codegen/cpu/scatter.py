@@ -68,6 +68,11 @@ def _emit(unit: Unit, task: Task, scatter: Instruction, result: Location) -> Non
     lanes = unit.lanes([updates])
     nest = refine(prod(windows), forms, max(1, lanes // 4))
     lanes = fewer_lanes(lanes, nest.inner)
+    probe = Space()
+    variables = nest.variables(probe, "w")
+    place = within(probe, nest.flat(variables))
+    if not variables[-1].terms or place.coefficient(variables[-1].terms[0][0]) != 1:
+        lanes = 1  # neighbouring updates do not go to neighbouring elements
     space = Space()
     e = unit.kernel(task, lanes, space)
     batch = space.var("batch", prod(batches))
