@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
@@ -30,12 +31,14 @@ class AlgebraicSimplifier:
     """Applies the rules of `simplify/` to a fixed point. Every rule keeps every bit of every float.
 
     Sweeps from operands to users, so most modules need one sweep that changes and one that does not. Instructions that
-    lose their last user are removed.
+    lose their last user are removed. Rules that undo each other are a bug, but no wrong result: with `strict` it raises
+    `RulesFightError`, else it warns and leaves off.
     """
 
     name = "algsimp"
 
-    def __init__(self, rules: Sequence[Rule] = ALL_RULES) -> None:
+    def __init__(self, rules: Sequence[Rule] = ALL_RULES, *, strict: bool = True) -> None:
+        self.strict = strict
         self._rules: dict[str, list[Rule]] = {}
         for rule in rules:
             for opcode in rule.opcodes:
@@ -63,7 +66,14 @@ class AlgebraicSimplifier:
             changed = True
             computation.remove_dead()
             computation.make_names_unique()
-        raise RulesFightError(applied)
+        self._fight(applied)
+        return True
+
+    def _fight(self, names: Sequence[str]) -> None:
+        error = RulesFightError(names)
+        if self.strict:
+            raise error
+        warnings.warn(str(error), RuntimeWarning, stacklevel=2)
 
     def _sweep(self, computation: Computation, rewriter: Rewriter, applied: list[str]) -> bool:
         result: list[Instruction] = []
@@ -75,13 +85,14 @@ class AlgebraicSimplifier:
             current = i
             chain: list[str] = []
             while current.opcode in rules and (new := self._apply(current, rewriter, chain)) is not None:
-                if len(chain) > MAX_CHAIN:
-                    raise RulesFightError(chain[-MAX_CHAIN // 2 :])
                 # What a rule made stands before its user; what it found already has its place.
                 result.extend(rewriter.made)
                 fresh = new in rewriter.made
                 rewriter.made = []
                 current = new
+                if len(chain) >= MAX_CHAIN:
+                    self._fight(chain[MAX_CHAIN // 2 :])
+                    break
                 if not fresh:
                     break
             if chain:

@@ -47,22 +47,24 @@ class PipelineOptions:
     on_pass: PassHook | None = None
 
 
-def pipeline(*, fuse: bool = True, fold_constants: bool = True) -> list[Pass]:
-    """The passes, in order."""
+def pipeline(*, fuse: bool = True, fold_constants: bool = True, strict: bool = True) -> list[Pass]:
+    """The passes, in order. With `strict`, simplification rules that undo each other are an error."""
     passes: list[Pass] = [
         # Later passes look at one computation only.
         CallInliner(),
         # What is dead must not be looked at, and what is equal must look equal to the rules that compare operands.
         DeadCodeElimination(),
         CommonSubexpressionElimination(),
-        # Simplification exposes constants, folding exposes rules; and rules make copies of what others made.
-        AlgebraicSimplifier(),
-        ConstantFolding(),
+        # Simplification exposes constants, and folding exposes rules.
+        AlgebraicSimplifier(strict=strict),
     ]
+    if fold_constants:
+        passes.append(ConstantFolding())
     if fuse:
         # Looks for the index of a gather in its simplified form; what it makes is simplified again.
         passes.append(RowGatherRewriter())
-    passes += [AlgebraicSimplifier(), CommonSubexpressionElimination(), DeadCodeElimination()]
+    # Rules make copies of what others made.
+    passes += [AlgebraicSimplifier(strict=strict), CommonSubexpressionElimination(), DeadCodeElimination()]
     if fuse:
         # Rows first: they keep a reduction and its readers together, which the general pass would part.
         passes += [RowFusion(), Fusion()]
@@ -72,7 +74,7 @@ def pipeline(*, fuse: bool = True, fold_constants: bool = True) -> list[Pass]:
 def run_pipeline(module: Module, options: PipelineOptions | None = None) -> Module:
     """Optimise a module in place and return it."""
     options = options or PipelineOptions()
-    passes = pipeline(fuse=options.fuse, fold_constants=options.fold_constants)
+    passes = pipeline(fuse=options.fuse, fold_constants=options.fold_constants, strict=options.verify)
     PassManager(passes, verify=options.verify, on_pass=options.on_pass).run(module)
     if not options.verify:
         check(module, "after the pipeline")

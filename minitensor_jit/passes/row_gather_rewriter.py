@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final
 
 from ..ir.builder import combiner, lowest
@@ -72,14 +73,29 @@ def picks_one_of_each_row(i: Instruction) -> Decision:
         return Decision.refuse("it does not read exactly one element of each row")
     if positions.opcode != "concatenate" or len(positions.operands) != rank:
         return Decision.refuse("its positions are not put together from one index a dimension")
-    for d, part in enumerate(positions.operands[:-1]):
-        if x.dims[d] == 1 and scalar_value(part) == 0:
-            continue
-        if part.opcode != "iota" or part.attrs["iota_dimension"] != d:
-            return Decision.refuse("a row reads elements of another row")
+    if not all(_counts(part, d) for d, part in enumerate(positions.operands[:-1])):
+        return Decision.refuse("a row reads elements of another row")
     if not is_elementwise(x.opcode) or DTYPES[x.dtype].kind not in "iuf":
         return Decision.refuse("its operand is in memory anyway")
     return Decision.when(x.dims[-1] <= MAX_ROW, f"a row has {x.dims[-1]} elements")
+
+
+def _counts(part: Instruction, dimension: int) -> bool:
+    """Whether the elements of `part` are their own positions along a dimension."""
+    dims = part.dims
+    if part.opcode == "reshape":
+        part = part.operands[0]
+    if dims[dimension] == 1:
+        return bool(scalar_value(part) == 0)
+    if part.opcode != "iota":
+        return False
+    along = part.attrs["iota_dimension"]
+    # A reshape may have added ones: compare the elements before and behind.
+    return (
+        part.dims[along] == dims[dimension]
+        and prod(part.dims[:along]) == prod(dims[:dimension])
+        and prod(part.dims[along + 1 :]) == prod(dims[dimension + 1 :])
+    )
 
 
 def _rewrite(i: Instruction, r: Rewriter, maximum: Computation) -> Instruction:

@@ -127,6 +127,14 @@ def test_rules_that_fight_are_named() -> None:
     with pytest.raises(RulesFightError) as error:
         AlgebraicSimplifier(rules).run(module)
     assert set(error.value.rules) == {"there", "back"}
+    with pytest.warns(RuntimeWarning, match="undo each other"):
+        AlgebraicSimplifier(rules, strict=False).run(module)
+    assert evaluate(module, [np.float32([1, -2])])[0].shape == (2,)
+
+
+def test_constant_folding_can_be_left_out() -> None:
+    assert "constant-folding" in [p.name for p in pipeline()]
+    assert "constant-folding" not in [p.name for p in pipeline(fold_constants=False)]
 
 
 def test_rules_have_distinct_names_and_say_what_they_do() -> None:

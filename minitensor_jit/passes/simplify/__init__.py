@@ -7,7 +7,8 @@ from .logical import RULES as LOGICAL
 from .movement import RULES as MOVEMENT
 from .reduction import RULES as REDUCTION
 from .rewriter import Rewriter, Rule
+from .squeeze import RULES as SQUEEZE
 
 __all__ = ["ALL_RULES", "Rewriter", "Rule"]
 
-ALL_RULES: tuple[Rule, ...] = (*ARITHMETIC, *LOGICAL, *MOVEMENT, *REDUCTION)
+ALL_RULES: tuple[Rule, ...] = (*ARITHMETIC, *LOGICAL, *MOVEMENT, *REDUCTION, *SQUEEZE)

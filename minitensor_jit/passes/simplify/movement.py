@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.module import Instruction
-from .rewriter import ELEMENTWISE, Rewriter, Rule, scalar_value
+from .rewriter import Rewriter, Rule, scalar_value
 
 __all__ = ["RULES"]
 
@@ -72,11 +72,13 @@ def _only_ones(a: Sequence[int], b: Sequence[int]) -> bool:
 
 
 def _reshape_broadcast(i: Instruction, r: Rewriter) -> Instruction | None:
-    """A reshape that adds or removes ones beside a broadcast is another broadcast."""
+    """A reshape that removes ones from a broadcast, or any of a scalar, is another broadcast."""
     inner = i.operands[0]
     if inner.opcode != "broadcast":
         return None
     x, dimensions = inner.operands[0], inner.attrs["dimensions"]
+    if 1 in i.dims:
+        return None  # the broadcast has lost its ones to this reshape
     if x.dims == ():
         return r.broadcast(x, i.dims, ())
     if not _only_ones(inner.dims, i.dims) or 1 in x.dims:
@@ -87,20 +89,24 @@ def _reshape_broadcast(i: Instruction, r: Rewriter) -> Instruction | None:
     return r.broadcast(x, i.dims, [where[d] for d in dimensions])
 
 
-def _operation_of_reshape(i: Instruction, r: Rewriter) -> Instruction | None:
-    """The ones that a reshape adds (keepdim) go behind the operation, towards a broadcast that drops them."""
-    dims = next(
-        (
-            source
-            for x in i.operands
-            if x.opcode == "reshape" and len(source := x.operands[0].dims) < len(x.dims) and _only_ones(source, x.dims)
-        ),
-        None,
-    )
-    if dims is None:
+def _reshape_transpose(i: Instruction, r: Rewriter) -> Instruction | None:
+    """A reshape of leading dimensions that a transpose leaves alone goes first, so that a dot sees the transpose."""
+    inner = i.operands[0]
+    if inner.opcode != "transpose" or 1 in i.dims:
         return None
-    small = r.emit(i.opcode, [r.reshape(x, dims) for x in i.operands], dict(i.attrs), i.array_shape.with_dims(dims))
-    return r.reshape(small, i.dims)
+    permutation, old, new = inner.attrs["dimensions"], inner.dims, i.dims
+    count = 0  # trailing dimensions that both shapes share and that hold everything that moves
+    fixed = next(d for d, p in enumerate((*permutation, -1)) if d != p)
+    for a, b in zip(reversed(old), reversed(new), strict=False):
+        if a != b or count == len(old) - fixed:
+            break
+        count += 1
+    if count < len(old) - fixed or count == len(old) or count == len(new):
+        return None
+    first, lead = len(old) - count, len(new) - count
+    source = inner.operands[0]
+    moved = r.reshape(source, (*new[:lead], *source.dims[first:]))
+    return r.transpose(moved, [*range(lead), *(lead + p - first for p in permutation[first:])])
 
 
 # ---- broadcast
@@ -130,15 +136,6 @@ def _broadcast_reshape(i: Instruction, r: Rewriter) -> Instruction | None:
         return None
     dimensions = [i.attrs["dimensions"][d] for d, n in enumerate(inner.dims) if n != 1]
     return r.broadcast(x, i.dims, dimensions)
-
-
-def _broadcast_of_ones(i: Instruction, r: Rewriter) -> Instruction | None:
-    """A dimension of size one in the source says nothing: drop it, so that equal broadcasts look equal."""
-    x, dimensions = i.operands[0], i.attrs["dimensions"]
-    if 1 not in x.dims or x.array_shape.size == i.array_shape.size:
-        return None
-    kept = [k for k, n in enumerate(x.dims) if n != 1]
-    return r.broadcast(r.reshape(x, [x.dims[k] for k in kept]), i.dims, [dimensions[k] for k in kept])
 
 
 # ---- slice
@@ -293,14 +290,13 @@ RULES: tuple[Rule, ...] = (
     Rule("transpose-of-ones", ("transpose",), _transpose_of_ones, "moving dimensions of size one is a reshape"),
     Rule("transpose-broadcast", ("transpose",), _transpose_broadcast, "transpose(broadcast(x)) is a broadcast"),
     Rule("reshape-reshape", ("reshape",), _reshape_reshape, "two reshapes are one"),
+    Rule("reshape-transpose", ("reshape",), _reshape_transpose, "batch dimensions are reshaped before a transpose"),
     Rule("reshape-broadcast", ("reshape",), _reshape_broadcast, "reshape(broadcast(x)) is a broadcast"),
-    Rule("operation-of-reshape", ELEMENTWISE, _operation_of_reshape, "op(reshape(x)) is reshape(op(x)) for added ones"),
     Rule("broadcast-broadcast", ("broadcast",), _broadcast_broadcast, "two broadcasts are one"),
     Rule(
         "broadcast-as-reshape", ("broadcast",), _broadcast_as_reshape, "a broadcast that repeats nothing is a reshape"
     ),
     Rule("broadcast-reshape", ("broadcast",), _broadcast_reshape, "broadcast(reshape(x)) where only ones are added"),
-    Rule("broadcast-of-ones", ("broadcast",), _broadcast_of_ones, "dimensions of size one are dropped first"),
     Rule("slice-slice", ("slice",), _slice_slice, "two slices are one"),
     Rule("slice-broadcast", ("slice",), _slice_broadcast, "slice(broadcast(x)) is a smaller broadcast"),
     Rule("slice-concatenate", ("slice",), _slice_concatenate, "a slice of one part of a concatenation"),
