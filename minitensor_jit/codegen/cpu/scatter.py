@@ -10,7 +10,7 @@ from ...ir.reduction import reduction_kind
 from ...ir.shape import DTYPES
 from ...runtime.buffer_assignment import Location
 from ..elementwise import combine
-from ..index import ZERO, Index, Lin, Space, strides_of
+from ..index import ZERO, Index, Lin, Space, Var, strides_of
 from ..llvm import I1, I64, Builder, Value
 from ..types import MEMORY
 from .generic_reduce import apply_scalar, check_scalar
@@ -66,12 +66,13 @@ def _emit(unit: Unit, task: Task, scatter: Instruction, result: Location) -> Non
         return [Space.linearize(index, updates.dims), within(space, window)]
 
     lanes = unit.lanes([updates])
-    nest = refine(prod(windows), forms, max(1, lanes // 4))
+    nest = refine(prod(windows), forms)
     lanes = fewer_lanes(lanes, nest.inner)
     probe = Space()
     variables = nest.variables(probe, "w")
     place = within(probe, nest.flat(variables))
-    if not variables[-1].terms or place.coefficient(variables[-1].terms[0][0]) != 1:
+    affine = all(isinstance(a, Var) for a, _ in place.terms)
+    if not affine or not variables[-1].terms or place.coefficient(variables[-1].terms[0][0]) != 1:
         lanes = 1  # neighbouring updates do not go to neighbouring elements
     space = Space()
     e = unit.kernel(task, lanes, space)
