@@ -198,8 +198,9 @@ class Generator:
 STEPS = [
     Generator.unary, Generator.binary, Generator.binary, Generator.compare, Generator.select, Generator.convert,
     Generator.broadcast, Generator.broadcast, Generator.reshape, Generator.reshape, Generator.transpose,
-    Generator.slice, Generator.reverse, Generator.pad, Generator.concatenate, Generator.iota, Generator.constant, Generator.reduce,
-    Generator.reduce, Generator.normalise, Generator.dynamic_slice, Generator.gather, Generator.scatter,
+    Generator.slice, Generator.reverse, Generator.pad, Generator.concatenate, Generator.iota,
+    Generator.constant, Generator.reduce, Generator.reduce, Generator.normalise, Generator.dynamic_slice,
+    Generator.gather, Generator.scatter,
 ]  # fmt: skip
 
 
