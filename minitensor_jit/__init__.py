@@ -6,12 +6,11 @@ It is turned on by `MT_JIT_FLAGS`, a session's configuration, `jit_scope` or `fu
 from minitensor_jit.api import cache_clear, cache_info, explain, jit_scope, options, session_scope, start_from_environment
 from minitensor_jit.errors import CompileError, InvalidArgumentError
 from minitensor_jit.flags import FlagError, JitOptions
-from minitensor_jit.function import Function, function
+from minitensor_jit.function import function
 
 __all__ = [
     "CompileError",
     "FlagError",
-    "Function",
     "InvalidArgumentError",
     "JitOptions",
     "cache_clear",

@@ -7,7 +7,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from minitensor import _C
@@ -94,8 +94,12 @@ def recording(reason: str) -> Iterator[None]:
     _C.begin_recording()
     try:
         yield
-    finally:
-        _C.end_recording(reason)
+    except BaseException:
+        # The program's own error is the one to see; what fails now besides it shows where its values are read.
+        with suppress(Exception):
+            _C.end_recording(reason)
+        raise
+    _C.end_recording(reason)
 
 
 @contextmanager

@@ -9,57 +9,65 @@ from typing import Any
 from minitensor import _C
 from minitensor_jit.api import current_compiler, recording
 
-__all__ = ["Function", "function"]
+__all__ = ["function"]
 
 
-class Function:
-    """A function whose ops are compiled together for every new kind of arguments; made by `function`."""
+class _Recorder:
+    """What a compiled function does when it has no program for its arguments: run the Python function, recorded."""
 
     def __init__(self, fn: Callable[..., Any], jit_compile: bool | None) -> None:
-        functools.update_wrapper(self, fn)
         self._fn = fn
         self._jit_compile = jit_compile
+        self.compiled: Any = None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._record(args, kwargs)
-
-    def _record(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the Python function with its ops recorded, and what they recorded as compiled code."""
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._jit_compile is False:
             return self._fn(*args, **kwargs)
+        if self._jit_compile is None:
+            return self._best_effort(args, kwargs)
         current_compiler()
-        must = int(self._jit_compile is True)
+        nested = _C.is_recording()
         with recording("the end of a function"):
-            if not must:
-                previous = _C.swap_tag((1, 0, _C.next_scope()))
-            else:
-                _C.flush("the start of a function")
-                previous = _C.swap_tag((1, 1, 0))
+            if not nested:
+                _C.whole_function(True)
+            previous = _C.swap_tag((1, 1, 0))
             try:
                 result = self._fn(*args, **kwargs)
-            except BaseException:
+                if not nested:
+                    if kwargs:
+                        _C.flush("the end of a function")
+                    else:
+                        self.compiled.finish(args, result)
+            finally:
                 _C.swap_tag(previous)
-                raise
-            _C.swap_tag(previous)
-            if must:
-                _C.flush("the end of a function")
-            return result
+                if not nested:
+                    _C.whole_function(False)
+        return result
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
-
-    def __repr__(self) -> str:
-        return f"<minitensor function {getattr(self._fn, '__qualname__', self._fn)!s}>"
+    def _best_effort(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        current_compiler()
+        with recording("the end of a function"):
+            previous = _C.swap_tag((1, 0, _C.next_scope()))
+            try:
+                return self._fn(*args, **kwargs)
+            finally:
+                _C.swap_tag(previous)
 
 
 def function(fn: Callable[..., Any] | None = None, *, jit_compile: bool | None = None) -> Any:
     """Compile a function's ops; also a decorator.
 
     With `jit_compile=True` all of it: `InvalidArgumentError` names an op that can't be compiled, the reason and the line.
-    With None, what can be; with False, nothing. Compiled code is kept for each combination of shapes, dtypes and layouts.
+    With None, what can be; with False, nothing. A program is kept for each combination of shapes, dtypes and layouts of
+    the tensors among the arguments, and of the values of the others. A call that has one does not run `fn`: what `fn` does beside
+    computing its result and writing to tensors in place happens only when it is recorded. A function that stores gradients or draws random
+    numbers is recorded at every call; its compiled code is kept all the same.
     """
     if fn is None:
         return functools.partial(function, jit_compile=jit_compile)
     if not callable(fn):
         raise TypeError(f"function takes a callable, not {type(fn).__name__}")
-    return Function(fn, jit_compile)
+    recorder = _Recorder(fn, jit_compile)
+    compiled = _C.CompiledFunction(recorder)
+    recorder.compiled = compiled
+    return functools.update_wrapper(compiled, fn)

@@ -14,7 +14,7 @@ PyMODINIT_FUNC PyInit__C() {
     using namespace mt::py;
     PyObject* module = PyModule_Create(&definition);
     if (!module) return nullptr;
-    bool ready = init_dtypes(module) && init_tensor(module) && init_ops(module) && init_convert(module) && init_autograd(module) && init_functions(module) && init_trace(module);
+    bool ready = init_dtypes(module) && init_tensor(module) && init_ops(module) && init_convert(module) && init_autograd(module) && init_functions(module) && init_trace(module) && init_function(module);
     if (!ready || PyModule_AddStringConstant(module, "version", MT_VERSION) < 0) {
         Py_DECREF(module);
         return nullptr;

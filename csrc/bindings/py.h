@@ -119,6 +119,7 @@ bool init_convert(PyObject* module);
 bool init_autograd(PyObject* module);
 bool init_functions(PyObject* module);
 bool init_trace(PyObject* module);
+bool init_function(PyObject* module);
 
 // convert.cpp
 PyObject* tensor_item(Tensor& tensor);

@@ -345,11 +345,12 @@ std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit) {
     return plan;
 }
 
-void flush_trace(Trace& trace, const char* reason) {
+void flush_trace(Trace& trace, const char* reason, const std::function<void(Trace&, std::shared_ptr<Plan>)>* keep = nullptr) {
     if (trace.empty()) {
         trace.clear();
         return;
     }
+    if (!keep) trace.effects = true;  // a program that needs a value on its way can't be replayed as a whole
     Suspend suspend;
     struct Clear {
         Trace& trace;
@@ -368,12 +369,17 @@ void flush_trace(Trace& trace, const char* reason) {
     bool hit = false;
     std::shared_ptr<Plan> plan = plan_of(trace, &hit);
     if (flush_hook) flush_hook(trace, *plan, reason, hit);
+    if (keep) (*keep)(trace, plan);
     replay(trace, *plan);
     clear.failed = false;
 }
 
 void flush(const char* reason) {
     if (current) flush_trace(*current, reason);
+}
+
+void freeze_at_flush(Trace& trace, const std::function<void(Trace&, std::shared_ptr<Plan>)>& keep) {
+    flush_trace(trace, "the end of a function", &keep);
 }
 
 PlanCacheInfo plan_cache_info() { return {plans().hits, plans().misses, plans().size()}; }

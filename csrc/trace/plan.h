@@ -1,6 +1,7 @@
 // A launch plan: how to run every trace of one signature. Made once by the JIT (Python), replayed in C++.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -66,6 +67,9 @@ extern void (*launch_profile_hook)(const Step& step, int64_t start_ns, int64_t e
 void replay(Trace& trace, Plan& plan);
 // Finds or makes the plan of a finished trace.
 std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit);
+
+// Flushes the trace, and hands it with its plan to `keep` between planning and running.
+void freeze_at_flush(Trace& trace, const std::function<void(Trace&, std::shared_ptr<Plan>)>& keep);
 
 struct PlanCacheInfo {
     uint64_t hits, misses, size;

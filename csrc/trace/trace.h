@@ -96,6 +96,8 @@ public:
     int32_t scopes = 0;
     // Set for a function that is compiled as a whole: memory from outside is read when it runs, not copied now.
     bool whole_function = false;
+    // Set when the program does what a replay of the trace would not: store gradients, draw random numbers, flush on the way.
+    bool effects = false;
 
     // Appends what is known only at the flush: leaves, which results live and where they go.
     void finish_signature();

@@ -1,0 +1,269 @@
+// mt.function's object: keeps a program for each kind of arguments; a call that fits one never runs Python.
+#include <cstddef>
+#include <string>
+
+#include "autograd/engine.h"
+#include "bindings/py.h"
+#include "trace/program.h"
+
+namespace mt::py {
+
+namespace {
+
+constexpr size_t kMaxArguments = 32;
+constexpr size_t kMaxResults = 32;
+
+struct Entry {
+    std::vector<PyObject*> others;  // per argument: null for a tensor, else the value, owned
+    std::unique_ptr<trace::Program> program;
+    uint64_t options;
+    bool grad_enabled;
+    PyObject* result_type;  // null: one tensor; else tuple or list
+};
+
+struct FunctionObject {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject* miss;  // called with (args, kwargs) when no program fits
+    PyObject* dict;
+    PyObject* weakrefs;
+    std::vector<Entry>* entries;
+    uint64_t hits;
+};
+
+FunctionObject* self_of(PyObject* o) { return reinterpret_cast<FunctionObject*>(o); }
+
+void drop(Entry& entry) {
+    for (PyObject* other : entry.others) Py_XDECREF(other);
+    Py_XDECREF(entry.result_type);
+}
+
+bool others_match(const Entry& entry, PyObject* const* args, size_t nargs) {
+    if (entry.others.size() != nargs) return false;
+    for (size_t i = 0; i < nargs; ++i) {
+        PyObject* other = entry.others[i];
+        if (!other) {
+            if (!is_tensor(args[i])) return false;
+        } else if (other != args[i]) {
+            if (Py_TYPE(other) != Py_TYPE(args[i])) return false;
+            int equal = PyObject_RichCompareBool(other, args[i], Py_EQ);
+            if (equal < 0) fail_python();
+            if (!equal) return false;
+        }
+    }
+    return true;
+}
+
+PyObject* pack(const Entry& entry, Ref<Tensor>* results, size_t count) {
+    if (!entry.result_type) return wrap(std::move(results[0]));
+    bool list = entry.result_type == reinterpret_cast<PyObject*>(&PyList_Type);
+    PyRef sequence = checked(list ? PyList_New(static_cast<Py_ssize_t>(count)) : PyTuple_New(static_cast<Py_ssize_t>(count)));
+    for (size_t i = 0; i < count; ++i) {
+        PyObject* item = wrap(std::move(results[i]));
+        if (!item) fail_python();
+        if (list) PyList_SET_ITEM(sequence.get(), static_cast<Py_ssize_t>(i), item);
+        else PyTuple_SET_ITEM(sequence.get(), static_cast<Py_ssize_t>(i), item);
+    }
+    return sequence.release();
+}
+
+PyObject* call_miss(PyObject* self, PyObject* const* args, size_t nargs, PyObject* kwnames) {
+    PyRef positional = checked(PyTuple_New(static_cast<Py_ssize_t>(nargs)));
+    for (size_t i = 0; i < nargs; ++i) PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
+    PyRef keywords = checked(PyDict_New());
+    for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k)
+        if (PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(kwnames, k), args[nargs + static_cast<size_t>(k)]) < 0) fail_python();
+    return PyObject_CallFunctionObjArgs(self_of(self)->miss, positional.get(), keywords.get(), nullptr);
+}
+
+PyObject* function_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+    return guarded([&]() -> PyObject* {
+        auto nargs = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
+        FunctionObject& f = *self_of(self);
+        bool keywords = kwnames && PyTuple_GET_SIZE(kwnames);
+        if (!keywords && nargs <= kMaxArguments && !trace::recording()) {
+            Tensor* tensors[kMaxArguments];
+            size_t count = 0;
+            for (size_t i = 0; i < nargs; ++i)
+                if (is_tensor(args[i])) tensors[count++] = tensor_of(args[i]);
+            for (Entry& entry : *f.entries) {
+                if (entry.options != trace::options_id() || entry.grad_enabled != grad_enabled) continue;
+                if (!others_match(entry, args, nargs) || !entry.program->accepts(tensors, count)) continue;
+                Ref<Tensor> results[kMaxResults];
+                trace::Suspend suspend;
+                if (!entry.program->run(tensors, results)) break;
+                ++f.hits;
+                return pack(entry, results, entry.program->result_count());
+            }
+        }
+        return call_miss(self, args, nargs, kwnames);
+    });
+}
+
+// finish(args, result): runs what was recorded while the function ran. The program is kept for later calls if they can do without
+// Python; returns None then, and otherwise the reason why they can't.
+PyObject* function_finish(PyObject* self, PyObject* arguments) {
+    return guarded([&]() -> PyObject* {
+        PyObject *args, *result;
+        if (!PyArg_ParseTuple(arguments, "O!O:finish", &PyTuple_Type, &args, &result)) return nullptr;
+        trace::Trace* trace = trace::current;
+        if (!trace) fail("finish: nothing is being recorded");
+        const char* why = nullptr;
+        std::vector<Tensor*> tensors, results;
+        Entry entry{};
+        entry.options = trace::options_id();
+        entry.grad_enabled = grad_enabled;
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
+            PyObject* arg = PyTuple_GET_ITEM(args, i);
+            bool tensor = is_tensor(arg);
+            if (tensor) tensors.push_back(tensor_of(arg));
+            bool simple = arg == Py_None || PyLong_CheckExact(arg) || PyFloat_CheckExact(arg) || PyBool_Check(arg) || PyUnicode_CheckExact(arg);
+            if (!tensor && !simple) why = "an argument is neither a tensor nor a number";
+            entry.others.push_back(tensor ? nullptr : Py_NewRef(arg));
+        }
+        if (is_tensor(result)) {
+            results.push_back(tensor_of(result));
+        } else if (PyTuple_CheckExact(result) || PyList_CheckExact(result)) {
+            entry.result_type = Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(result)));
+            PyRef fast = checked(PySequence_Fast(result, ""));
+            for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
+                PyObject* item = PySequence_Fast_GET_ITEM(fast.get(), i);
+                if (is_tensor(item)) results.push_back(tensor_of(item));
+                else why = "a result is not a tensor";
+            }
+        } else {
+            why = "its result is not a tensor, or a tuple or list of tensors";
+        }
+        if (tensors.size() > kMaxArguments || results.size() > kMaxResults) why = "it has too many arguments or results";
+        if (trace->empty()) why = "it computes nothing";
+        if (!why) {
+            try {
+                trace::freeze_at_flush(*trace, [&](trace::Trace& t, std::shared_ptr<trace::Plan> plan) {
+                    entry.program = trace::Program::freeze(t, std::move(plan), tensors, results, &why);
+                });
+            } catch (...) {
+                drop(entry);
+                throw;
+            }
+            if (entry.program) {
+                if (self_of(self)->entries->size() >= 64) {
+                    drop(self_of(self)->entries->front());
+                    self_of(self)->entries->erase(self_of(self)->entries->begin());
+                }
+                self_of(self)->entries->push_back(std::move(entry));
+                Py_RETURN_NONE;
+            }
+        } else {
+            drop(entry);
+            trace::flush("the end of a function");
+            return PyUnicode_FromString(why);
+        }
+        drop(entry);
+        return PyUnicode_FromString(why ? why : "");
+    });
+}
+
+PyObject* function_clear(PyObject* self, PyObject*) {
+    for (Entry& entry : *self_of(self)->entries) drop(entry);
+    self_of(self)->entries->clear();
+    Py_RETURN_NONE;
+}
+
+PyObject* function_programs(PyObject* self, void*) { return PyLong_FromSize_t(self_of(self)->entries->size()); }
+PyObject* function_hits(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(self_of(self)->hits); }
+
+PyObject* function_new(PyTypeObject* type, PyObject* args, PyObject*) {
+    PyObject* miss;
+    if (!PyArg_ParseTuple(args, "O:CompiledFunction", &miss)) return nullptr;
+    PyObject* self = type->tp_alloc(type, 0);
+    if (!self) return nullptr;
+    self_of(self)->vectorcall = function_vectorcall;
+    self_of(self)->miss = Py_NewRef(miss);
+    self_of(self)->entries = new std::vector<Entry>;
+    return self;
+}
+
+int function_traverse(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(self_of(self)->miss);
+    Py_VISIT(self_of(self)->dict);
+    return 0;
+}
+int function_tp_clear(PyObject* self) {
+    Py_CLEAR(self_of(self)->miss);
+    Py_CLEAR(self_of(self)->dict);
+    return 0;
+}
+void function_dealloc(PyObject* self) {
+    PyObject_GC_UnTrack(self);
+    if (self_of(self)->weakrefs) PyObject_ClearWeakRefs(self);
+    function_tp_clear(self);
+    for (Entry& entry : *self_of(self)->entries) drop(entry);
+    delete self_of(self)->entries;
+    Py_TYPE(self)->tp_free(self);
+}
+PyObject* function_get(PyObject* self, PyObject* object, PyObject*) {
+    return object && object != Py_None ? PyMethod_New(self, object) : Py_NewRef(self);
+}
+PyObject* function_repr(PyObject* self) {
+    PyRef name(PyObject_GetAttrString(self, "__qualname__"));
+    if (!name) {
+        PyErr_Clear();
+        return PyUnicode_FromString("<minitensor function>");
+    }
+    return PyUnicode_FromFormat("<minitensor function %U>", name.get());
+}
+
+PyMethodDef methods[] = {{"finish", function_finish, METH_VARARGS, "finish(args, result): runs what the function recorded, and keeps it as a program if it can."},
+                         {"clear", function_clear, METH_NOARGS, "clear()\n--\n\nForgets all programs."},
+                         {}};
+PyGetSetDef getset[] = {{"programs", function_programs, nullptr, "How many programs are kept.", nullptr},
+                        {"hits", function_hits, nullptr, "How many calls ran a kept program.", nullptr},
+                        {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+                        {}};
+
+PyTypeObject make_function_type() {
+    PyTypeObject type = blank_type();
+    type.tp_name = "minitensor.CompiledFunction";
+    type.tp_doc = "A function that runs as compiled programs; made by minitensor.function.";
+    type.tp_basicsize = sizeof(FunctionObject);
+    type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
+    type.tp_vectorcall_offset = offsetof(FunctionObject, vectorcall);
+    type.tp_call = PyVectorcall_Call;
+    type.tp_new = function_new;
+    type.tp_dealloc = function_dealloc;
+    type.tp_traverse = function_traverse;
+    type.tp_clear = function_tp_clear;
+    type.tp_dictoffset = offsetof(FunctionObject, dict);
+    type.tp_weaklistoffset = offsetof(FunctionObject, weakrefs);
+    type.tp_descr_get = function_get;
+    type.tp_repr = function_repr;
+    type.tp_methods = methods;
+    type.tp_getset = getset;
+    return type;
+}
+
+PyTypeObject FunctionType = make_function_type();
+
+// begin_function(): what is recorded from here on belongs to one function that is compiled as a whole.
+PyObject* py_whole_function(PyObject*, PyObject* on) {
+    if (trace::current) {
+        trace::current->whole_function = PyObject_IsTrue(on) == 1;
+        trace::current->effects = false;
+    }
+    Py_RETURN_NONE;
+}
+
+PyMethodDef functions[] = {{"whole_function", py_whole_function, METH_O, "whole_function(on): whether what is recorded belongs to one function that is compiled as a whole."}, {}};
+
+void note_gradient(Tensor&) {
+    if (trace::current) trace::current->effects = true;
+}
+
+}  // namespace
+
+bool init_function(PyObject* module) {
+    grad_stored_hook = note_gradient;
+    return PyType_Ready(&FunctionType) == 0 && PyModule_AddFunctions(module, functions) == 0 && PyModule_AddType(module, &FunctionType) == 0;
+}
+
+}  // namespace mt::py

@@ -1,0 +1,161 @@
+#include "trace/program.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace mt::trace {
+
+namespace {
+
+bool plain(const Tensor& t) { return t.device().type == DeviceType::CPU && !(grad_enabled && requires_grad(t)); }
+
+int32_t find_storage(const std::vector<Tensor*>& tensors, const Storage* storage) {
+    for (size_t i = 0; i < tensors.size(); ++i)
+        if (tensors[i]->storage.get() == storage) return static_cast<int32_t>(i);
+    return -1;
+}
+
+}  // namespace
+
+std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> plan, const std::vector<Tensor*>& arguments,
+                                         const std::vector<Tensor*>& results, const char** why) {
+    auto program = std::make_unique<Program>();
+    auto refuse = [&](const char* reason) {
+        *why = reason;
+        return nullptr;
+    };
+    if (trace.effects) return refuse("it stores gradients or draws random numbers");
+    for (size_t i = 0; i < arguments.size(); ++i) {
+        const Tensor& t = *arguments[i];
+        if (!plain(t)) return refuse("an argument requires grad");
+        if (find_storage(arguments, t.storage.get()) != static_cast<int32_t>(i)) return refuse("arguments share memory");
+        program->arguments_.push_back({t.dtype, t.sizes, t.strides});
+    }
+    for (size_t i = 0; i < trace.leaves.size(); ++i) {
+        const Leaf& leaf = trace.leaves[i];
+        int32_t argument = find_storage(arguments, leaf.storage.get());
+        if (argument >= 0)
+            program->argument_leaves_.push_back({static_cast<uint32_t>(i), static_cast<uint32_t>(argument), leaf.offset - arguments[static_cast<size_t>(argument)]->offset});
+    }
+    auto flat = [&](const Pending& p) { return trace.nodes[p.node].first_result + p.result; };
+    for (Tensor* t : results) {
+        if (!plain(*t)) return refuse("a result requires grad");
+        Returned returned;
+        auto same = std::find(arguments.begin(), arguments.end(), t);
+        if (same != arguments.end()) {
+            returned.type = Returned::Type::Argument;
+            returned.argument = static_cast<uint32_t>(same - arguments.begin());
+        } else if (!t->storage->pending) {
+            if (find_storage(arguments, t->storage.get()) >= 0) return refuse("a result is a view of an argument");
+            returned.type = Returned::Type::Captured;
+            returned.captured = Ref<Tensor>::borrow(t);
+        } else if (t->storage->data) {
+            return refuse("a result is a view of memory that the function writes");
+        } else {
+            returned.type = Returned::Type::Fresh;
+            returned.result = flat(*t->storage->pending);
+            returned.dtype = t->dtype;
+            returned.sizes = t->sizes;
+            returned.strides = t->strides;
+            returned.offset = t->offset;
+            if (std::find(program->fresh_.begin(), program->fresh_.end(), returned.result) == program->fresh_.end())
+                program->fresh_.push_back(returned.result);
+        }
+        program->results_.push_back(std::move(returned));
+    }
+    for (uint32_t i = 0; i < trace.results.size(); ++i) {
+        Storage* storage = trace.results[i].storage;
+        if (!storage) continue;
+        if (storage->data) {
+            program->written_.push_back({i, find_storage(arguments, storage), Ref<Storage>::borrow(storage)});
+            if (program->written_.back().argument >= 0) program->written_.back().memory.reset();
+        } else if (std::find(program->fresh_.begin(), program->fresh_.end(), i) == program->fresh_.end()) {
+            return refuse("it keeps a tensor that it does not return");
+        }
+    }
+    program->plan_ = std::move(plan);
+    Trace& own = program->trace_;
+    own.nodes = trace.nodes;
+    for (TraceNode& node : own.nodes) Py_XINCREF(node.source.code);
+    own.operands = trace.operands;
+    own.params = trace.params;
+    own.results = trace.results;
+    for (ResultInfo& result : own.results) result.storage = nullptr;
+    own.leaves = trace.leaves;
+    own.scalars = trace.scalars;
+    for (const ArgumentLeaf& leaf : program->argument_leaves_) own.leaves[leaf.leaf].storage.reset();
+    return program;
+}
+
+bool Program::accepts(Tensor* const* arguments, size_t count) const {
+    if (count != arguments_.size()) return false;
+    for (size_t i = 0; i < count; ++i) {
+        const Tensor& t = *arguments[i];
+        const ArgumentMeta& meta = arguments_[i];
+        if (t.dtype != meta.dtype || !(t.sizes == meta.sizes) || !(t.strides == meta.strides) || t.storage->pending || !plain(t)) return false;
+        for (size_t j = 0; j < i; ++j)
+            if (arguments[j]->storage == t.storage) return false;
+    }
+    for (const Written& w : written_) {
+        // A captured tensor that is written and passed as an argument would be both.
+        for (size_t i = 0; w.argument < 0 && i < count; ++i)
+            if (arguments[i]->storage == w.memory) return false;
+        if (w.argument >= 0 && arguments[w.argument]->storage->read_only) return false;
+    }
+    // Captured tensors that an unfinished recording is about to change.
+    for (const Leaf& leaf : trace_.leaves)
+        if (leaf.storage && leaf.storage->pending) return false;
+    return true;
+}
+
+bool Program::run(Tensor* const* arguments, Ref<Tensor>* out) {
+    if (busy_) return false;
+    busy_ = true;
+    struct Unbind {
+        Program& program;
+        ~Unbind() {
+            for (const ArgumentLeaf& leaf : program.argument_leaves_) program.trace_.leaves[leaf.leaf].storage.reset();
+            for (ResultInfo& result : program.trace_.results) result.storage = nullptr;
+            program.busy_ = false;
+        }
+    } unbind{*this};
+    for (const ArgumentLeaf& leaf : argument_leaves_) {
+        const Tensor& t = *arguments[leaf.argument];
+        trace_.leaves[leaf.leaf].storage = t.storage;
+        trace_.leaves[leaf.leaf].offset = t.offset + leaf.offset;
+    }
+    SmallVector<Storage*, 8> fresh;
+    for (uint32_t result : fresh_) {
+        const ResultInfo& info = trace_.results[result];
+        Ref<Storage> storage = Storage::allocate(static_cast<size_t>(product(info.sizes)) * itemsize(info.dtype));
+        trace_.results[result].storage = storage.get();
+        fresh.push_back(storage.release());
+    }
+    struct Release {
+        SmallVector<Storage*, 8>& storages;
+        ~Release() {
+            for (Storage* storage : storages) Ref<Storage> last(storage);
+        }
+    } release{fresh};
+    for (const Written& w : written_) {
+        Storage* storage = w.argument >= 0 ? arguments[w.argument]->storage.get() : w.memory.get();
+        trace_.results[w.result].storage = storage;
+        ++storage->version;
+    }
+    replay(trace_, *plan_);
+    for (size_t i = 0; i < results_.size(); ++i) {
+        const Returned& returned = results_[i];
+        if (returned.type == Returned::Type::Argument) {
+            out[i] = Ref<Tensor>::borrow(arguments[returned.argument]);
+        } else if (returned.type == Returned::Type::Captured) {
+            out[i] = returned.captured;
+        } else {
+            Storage* storage = trace_.results[returned.result].storage;
+            out[i] = Tensor::make(Ref<Storage>::borrow(storage), returned.dtype, returned.sizes, returned.strides, returned.offset);
+        }
+    }
+    return true;
+}
+
+}  // namespace mt::trace

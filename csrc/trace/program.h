@@ -1,0 +1,58 @@
+// A whole function as one program: a recorded trace with its plan, whose leaves and results are bound anew at every call.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "trace/plan.h"
+
+namespace mt::trace {
+
+class Program {
+public:
+    // Takes over a recorded trace after `plan` is known. `arguments` are the tensors that the function was called with, `results` those
+    // that it returned. Null if a later call could not be the same without running the Python function: see `why`.
+    static std::unique_ptr<Program> freeze(Trace& trace, std::shared_ptr<Plan> plan, const std::vector<Tensor*>& arguments,
+                                           const std::vector<Tensor*>& results, const char** why);
+
+    // Whether a call with these tensors is what was recorded.
+    bool accepts(Tensor* const* arguments, size_t count) const;
+    // `out` gets one tensor for each result. False if the program is running on another thread at this moment.
+    bool run(Tensor* const* arguments, Ref<Tensor>* out);
+    size_t result_count() const { return results_.size(); }
+
+private:
+    struct ArgumentMeta {
+        DType dtype;
+        Dims sizes, strides;
+    };
+    struct ArgumentLeaf {
+        uint32_t leaf, argument;
+        int64_t offset;  // from the argument's first element
+    };
+    struct Written {  // a recorded value that goes to memory which exists
+        uint32_t result;
+        int32_t argument;      // -1: `memory`
+        Ref<Storage> memory;
+    };
+    struct Returned {
+        enum class Type : uint8_t { Argument, Captured, Fresh } type;
+        uint32_t argument = 0;
+        Ref<Tensor> captured;
+        uint32_t result = 0;  // Fresh: the recorded value whose memory it shows
+        DType dtype{};
+        Dims sizes, strides;
+        int64_t offset = 0;
+    };
+
+    Trace trace_;
+    std::shared_ptr<Plan> plan_;
+    std::vector<ArgumentMeta> arguments_;
+    std::vector<ArgumentLeaf> argument_leaves_;
+    std::vector<Written> written_;
+    std::vector<Returned> results_;
+    std::vector<uint32_t> fresh_;  // recorded values that need new memory, each once
+    bool busy_ = false;
+};
+
+}  // namespace mt::trace
