@@ -72,6 +72,10 @@ void infer_gather(Call& call) {
     const Tensor &t = tensor_at(call, 0), &index = tensor_at(call, 1);
     auto dim = static_cast<size_t>(dim_param(call, t));
     check_index_dtype(index, "gather");
+    if (index.numel == 0) {  // nothing to look up, so nothing to check
+        result(call, t.dtype, index.sizes);
+        return;
+    }
     if (rank_of(t) != rank_of(index)) fail("Index tensor must have the same number of dimensions as input tensor");
     for (size_t d = 0; d < t.ndim(); ++d)
         if (d != dim && size_at(index, d) > t.sizes[d])
