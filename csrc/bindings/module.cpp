@@ -1,4 +1,6 @@
 #include "bindings/py.h"
+#include "core/isa.h"
+#include "core/parallel.h"
 
 #ifndef MT_VERSION
 #define MT_VERSION "unknown"
@@ -14,7 +16,13 @@ PyMODINIT_FUNC PyInit__C() {
     using namespace mt::py;
     PyObject* module = PyModule_Create(&definition);
     if (!module) return nullptr;
-    bool ready = init_dtypes(module) && init_tensor(module) && init_ops(module) && init_convert(module) && init_autograd(module) && init_functions(module) && init_trace(module) && init_function(module);
+    // A wrong MT_ISA or MT_NUM_THREADS is an error here, not in the middle of compiled code.
+    bool valid = guarded([] {
+        isa();
+        num_threads();
+        return true;
+    });
+    bool ready = valid && init_dtypes(module) && init_tensor(module) && init_ops(module) && init_convert(module) && init_autograd(module) && init_functions(module) && init_trace(module) && init_function(module);
     if (!ready || PyModule_AddStringConstant(module, "version", MT_VERSION) < 0) {
         Py_DECREF(module);
         return nullptr;
