@@ -8,7 +8,7 @@ from typing import Final
 
 from ..ir.decision import Decision
 from ..ir.module import Computation, Instruction, Module
-from ..ir.opcode import is_elementwise
+from ..ir.opcode import OPCODES, is_elementwise
 from ..ir.reduction import reduction_kind
 from ..ir.shape import Shape
 from .outline import Outline, outline
@@ -20,6 +20,8 @@ MAX_ROW: Final = 65536
 # With fewer rows than this there is too little to share among threads for many elements.
 FEW_ROWS: Final = 8
 MAX_SERIAL: Final = 16384
+# How many scalar operations are copied into a fusion for one value that it broadcasts.
+MAX_SCALARS: Final = 8
 MAX_MEMBERS: Final = 256
 MAX_OPERANDS: Final = 64
 
@@ -53,10 +55,11 @@ class RowFusion:
 
     Contract: all reductions in it are over the same trailing dimensions of one shape [rows..., row...], with a scalar
     constant as initial value and a simple combiner. Every other instruction in it is elementwise on the full shape or
-    on [rows...], a broadcast or iota to one of the two, or a scalar constant. A broadcast repeats a value of the row
-    along the row, or reads an operand of the fusion or a scalar constant. Outputs have one of the two shapes. Some
-    elementwise instruction depends on a reduction; lone reductions are left to `Fusion`. If the row is passed over more
-    than once, or an output has the full shape, the row has at most 65,536 elements. Refusals are in `decisions`.
+    on [rows...], a broadcast or iota to one of the two, or a scalar. A broadcast repeats a value of the row along the
+    row, or reads an operand of the fusion or a scalar that does not depend on the rows. Outputs have one of the two
+    shapes. Some elementwise instruction depends on a reduction; lone reductions are left to `Fusion`. If the row is
+    passed over more than once, or an output has the full shape, the row has at most 65,536 elements. Refusals are in
+    `decisions`.
     """
 
     name = "row-fusion"
@@ -228,9 +231,8 @@ def _complete(computation: Computation, members: list[Instruction]) -> _Group:
         for operand in member.operands:
             if operand not in wanted and _is_leaf(operand):
                 wanted.add(operand)
-                source = operand.operands[0] if operand.opcode == "broadcast" else operand
-                if source.opcode == "constant" and _is_leaf(source):
-                    wanted.add(source)
+                if operand.opcode == "broadcast":
+                    _add_scalars(operand.operands[0], wanted)
     # A broadcast that others read too stays outside as well: its source leaves the fusion, which is smaller.
     moved = {i for i in members if i.opcode != "broadcast"}
     users = computation.users()
@@ -245,6 +247,20 @@ def _complete(computation: Computation, members: list[Instruction]) -> _Group:
             needed.update(o for o in i.operands if o in wanted)
     ordered = [i for i in computation.instructions if i in needed]
     return _Group(frozenset(moved), Outline(ordered, roots, "kCustom", "row"))
+
+
+def _add_scalars(i: Instruction, wanted: set[Instruction]) -> None:
+    """Add a copy of a scalar and of the scalars that it is computed from, as far as they are cheap."""
+    stack = [i]
+    budget = MAX_SCALARS
+    while stack and budget:
+        i = stack.pop()
+        if i in wanted or i.shape != Shape(i.dtype):
+            continue
+        if i.opcode == "constant" or (is_elementwise(i.opcode) and not OPCODES[i.opcode].transcendental):
+            wanted.add(i)
+            stack.extend(i.operands)
+            budget -= 1
 
 
 def _has_cycle(computation: Computation, groups: list[_Group]) -> bool:

@@ -85,7 +85,7 @@ def assert_row_contract(fusion: Instruction) -> None:
             assert i.operands[0].dims == full
             assert i.dims == rows == full[: len(rows)]
         elif i.opcode not in ("parameter", "tuple"):
-            assert i.dims in (full, rows) or (i.opcode == "constant" and i.dims == ())
+            assert i.dims in (full, rows, ())
     assert all(r.dims in (full, rows) for r in body.roots)
 
 
