@@ -1,0 +1,1 @@
+"""Command line tools: each is `python -m minitensor_jit.tools.X`."""
