@@ -32,13 +32,13 @@ template <> struct Format<float> {
     static constexpr int exponent_bias = 127;
     static constexpr float log2e = 0x1.715476p+0f;
     static constexpr float ln2 = 0x1.62e43p-1f;
-    static constexpr float ln2_high = 0x1.62e4p-1f; // n * ln2_high is exact
+    static constexpr float ln2_high = 0x1.62e4p-1f;  // n * ln2_high is exact
     static constexpr float ln2_low = 0x1.7f7d1cp-20f;
     static constexpr float two_pi = 0x1.921fb6p+2f;
-    static constexpr float exp_low = -104.0f; // exp is below half the least denormal
+    static constexpr float exp_low = -104.0f;  // exp is below half the least denormal
     static constexpr float exp_high = 89.0f;  // exp is above the largest finite number
     static constexpr float expm1_low = -18.0f;
-    static constexpr float tanh_high = 10.0f; // tanh is 1
+    static constexpr float tanh_high = 10.0f;  // tanh is 1
     static constexpr float log1p_exact = 0x1p+40f;
     static constexpr float exp[] = {0x1.fffffep-2f, 0x1.5554bp-3f, 0x1.555674p-5f, 0x1.122776p-7f, 0x1.6bebe2p-10f};
     static constexpr float exp2r[] = {0x1.fffffcp+0f, 0x1.555492p+0f, 0x1.5558fp-1f, 0x1.1239e2p-2f, 0x1.6a249ep-4f};
@@ -148,7 +148,7 @@ template <class T> static inline Reduced<T> reduce_exp(T x, T bias) {
     return {bits(shifted), r};
 }
 
-} // namespace detail
+}  // namespace detail
 
 // e^x. Overflows to infinity, and underflows gradually.
 template <class T> static inline T exp(T x) {
@@ -211,11 +211,11 @@ template <class T> static inline T log1p(T x) {
     constexpr T shift = T(Bits(1) << F::mantissa_bits);
     const Bits low = detail::bits(T(2) / T(3));
     const T u = T(1) + x;
-    const T lost = detail::select(x < T(1), x - (u - T(1)), T(1) - (u - x)); // 1 + x = u + lost, exactly
+    const T lost = detail::select(x < T(1), x - (u - T(1)), T(1) - (u - x));  // 1 + x = u + lost, exactly
     const Bits i = detail::bits(u) + (detail::one_bits<T> - low);
     const Bits biased = i >> F::mantissa_bits;
     const T e = detail::value(Bits(biased | detail::bits(shift))) - (shift + T(F::exponent_bias));
-    const T inverse = detail::value(Bits((Bits(2 * F::exponent_bias) - biased) << F::mantissa_bits)); // 2^-e
+    const T inverse = detail::value(Bits((Bits(2 * F::exponent_bias) - biased) << F::mantissa_bits));  // 2^-e
     const T m = detail::value(Bits((i & mantissa_mask) + low));
     const T f = detail::fma(lost, detail::select(x < F::log1p_exact, inverse, T(0)), m - T(1));
     const T p = detail::fma(detail::horner(F::log, f), f, T(-0.5));
@@ -249,7 +249,7 @@ template <class T> static inline T sigmoid(T x) {
     const T e = exp<T>(-detail::abs(x));
     const T numerator = x < T(0) ? e : T(1);
     const T d = T(1) + e;
-    const T d_low = e - (d - T(1)); // 1 + e = d + d_low, exactly
+    const T d_low = e - (d - T(1));  // 1 + e = d + d_low, exactly
     // The quotient is corrected by its remainder, which leaves one rounding error where division alone would add to
     // d's.
     const T inverse = T(1) / d;
@@ -268,7 +268,7 @@ template <class T> static inline SinCos<T> sincospi2(T u) {
     using Bits = detail::Bits<T>;
     const T shifted = detail::fma(u, T(4), detail::round_shift<T>);
     const Bits quadrant = detail::bits(shifted);
-    const T r = detail::fma(shifted - detail::round_shift<T>, T(-0.25), u); // exact, |r| <= 1/8
+    const T r = detail::fma(shifted - detail::round_shift<T>, T(-0.25), u);  // exact, |r| <= 1/8
     const T z = r * r;
     const T s = detail::fma(r, F::two_pi, r * detail::horner(F::sin, z));
     const T c = detail::fma(detail::horner(F::cos, z), z, T(1));
@@ -282,4 +282,4 @@ template <class T> static inline SinCos<T> sincospi2(T u) {
 template <class T> static inline T sinpi2(T u) { return sincospi2<T>(u).sin; }
 template <class T> static inline T cospi2(T u) { return sincospi2<T>(u).cos; }
 
-} // namespace mt::math or mt::MT_ISA_NS::math
+}  // namespace mt::math or mt::MT_ISA_NS::math
