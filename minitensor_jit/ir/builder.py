@@ -2,50 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .combiners import combiner, highest, lowest
 from .infer import ShapeError, infer_shape
 from .module import Attrs, Computation, Instruction, Literal, Metadata, Module
-from .shape import DTYPES, AnyShape, Shape, TupleShape, dtype_of
+from .shape import AnyShape, Shape, dtype_of
 
-__all__ = ["Builder", "combiner"]
+__all__ = ["Builder", "combiner", "highest", "lowest"]
 
 Dims = Sequence[int]
-
-# Reduction kinds by name: the opcode that combines two scalars.
-REDUCTIONS = {
-    "add": "add",
-    "sum": "add",
-    "multiply": "multiply",
-    "prod": "multiply",
-    "maximum": "maximum",
-    "max": "maximum",
-    "minimum": "minimum",
-    "min": "minimum",
-    "and": "and",
-    "or": "or",
-    "xor": "xor",
-}
-
-
-def combiner(kind: str, dtype: str) -> Computation:
-    """The computation `(a, b) -> kind(a, b)` on scalars, for reduce and scatter; `assign` gives `b`."""
-    shape = Shape(dtype)
-    a = Instruction("a", "parameter", shape, parameter_number=0)
-    b = Instruction("b", "parameter", shape, parameter_number=1)
-    if kind == "assign":
-        return Computation(f"assign_{dtype}", [a, b], b)
-    if kind not in REDUCTIONS:
-        raise ValueError(f"unknown reduction kind {kind!r}; known: {', '.join(REDUCTIONS)}")
-    opcode = REDUCTIONS[kind]
-    infer_shape(opcode, (shape, shape), {})
-    root = Instruction(opcode, opcode, shape, (a, b))
-    return Computation(f"{opcode}_{dtype}", [a, b, root], root)
 
 
 class Builder:
@@ -522,28 +492,3 @@ class Builder:
     def fusion(self, computation: Computation, *operands: Instruction, kind: str = "kLoop") -> Instruction:
         """The result of a computation that is compiled as one kernel."""
         return self.emit("fusion", operands, {"kind": kind, "calls": computation})
-
-
-def lowest(dtype: str) -> Any:
-    """The identity of `maximum`: -inf, the smallest integer or False."""
-    return _extreme(dtype, lambda info: info.min, -np.inf, False)
-
-
-def highest(dtype: str) -> Any:
-    """The identity of `minimum`: inf, the largest integer or True."""
-    return _extreme(dtype, lambda info: info.max, np.inf, True)
-
-
-def _extreme(dtype: str, bound: Callable[[Any], int], infinity: float, logical: bool) -> Any:
-    kind = DTYPES[dtype].kind
-    if kind == "f":
-        return infinity
-    if kind == "b":
-        return logical
-    return bound(np.iinfo(Shape(dtype).numpy_dtype))
-
-
-def result_shapes(module: Module) -> tuple[AnyShape, ...]:
-    """The shapes of a module's results: the elements of a tuple root, else the one shape."""
-    shape = module.entry.root.shape
-    return shape.elements if isinstance(shape, TupleShape) else (shape,)

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cmp_to_key
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from .evaluate_elementwise import ELEMENTWISE_RULES, Array, Rule, Value
 from .infer import dot_dims
 from .module import Computation, Instruction, Module
 from .opcode import is_elementwise
-from .reduction import maximum, minimum, reduce_ordered, reduction_kind
+from .reduction import reduce_ordered, reduction_kind
 from .shape import Shape
 
 __all__ = ["evaluate", "evaluate_computation", "evaluate_instruction"]
-
-Array = NDArray[Any]
-Value = Any  # an Array, or a tuple of Values
 
 
 def evaluate(module: Module, args: Sequence[ArrayLike]) -> list[Array]:
@@ -61,171 +59,6 @@ def evaluate_instruction(instruction: Instruction, operands: Sequence[Value]) ->
     with np.errstate(all="ignore"):
         result = rule(instruction, operands)
     return np.asarray(result) if isinstance(result, np.generic) else result
-
-
-# ---- elementwise
-
-
-def _unary(function: Callable[[Array], Array]) -> Callable[[Instruction, Sequence[Value]], Value]:
-    def rule(i: Instruction, x: Sequence[Value]) -> Value:
-        return np.asarray(function(x[0])).astype(x[0].dtype, copy=False)
-
-    return rule
-
-
-def _binary(function: Callable[[Array, Array], Array]) -> Callable[[Instruction, Sequence[Value]], Value]:
-    def rule(i: Instruction, x: Sequence[Value]) -> Value:
-        return np.asarray(function(x[0], x[1])).astype(x[0].dtype, copy=False)
-
-    return rule
-
-
-def _sign(x: Array) -> Array:
-    if x.dtype.kind != "f":
-        return np.sign(x)
-    return np.where((x == 0) | np.isnan(x), x, np.copysign(np.ones((), x.dtype), x))
-
-
-def _not(x: Array) -> Array:
-    return np.invert(x)
-
-
-def _round_afz(x: Array) -> Array:
-    whole = np.trunc(x)
-    away = np.where(np.abs(x - whole) >= 0.5, np.copysign(1, x), 0).astype(x.dtype)
-    return np.asarray(np.copysign(whole + away, x))
-
-
-def _rsqrt(x: Array) -> Array:
-    return np.asarray(np.ones((), x.dtype) / np.sqrt(x))
-
-
-def _logistic(x: Array) -> Array:
-    one = np.ones((), x.dtype)
-    return np.asarray(one / (one + np.exp(-x)))
-
-
-def _popcnt(x: Array) -> Array:
-    return np.asarray(np.bitwise_count(x.view(f"u{x.dtype.itemsize}")))
-
-
-def _divide(x: Array, y: Array) -> Array:
-    if x.dtype.kind in "fc":
-        return np.asarray(x / y)
-    # XLA: division by zero gives all ones; the smallest integer divided by -1 wraps.
-    safe = np.where(y == 0, np.ones((), y.dtype), y)
-    if x.dtype.kind == "i":
-        minus = safe == -1
-        safe = np.where(minus, np.ones((), y.dtype), safe)
-        quotient = np.floor_divide(x, safe)
-        quotient = quotient + ((x - quotient * safe != 0) & ((x < 0) != (safe < 0))).astype(x.dtype)
-        quotient = np.where(minus, np.negative(x), quotient)
-    else:
-        quotient = np.floor_divide(x, safe)
-    return np.where(y == 0, np.array(-1).astype(x.dtype), quotient)
-
-
-def _remainder(x: Array, y: Array) -> Array:
-    if x.dtype.kind == "f":
-        return np.fmod(x, y)
-    return np.where(y == 0, x, x - _divide(x, y) * y)
-
-
-def _power(x: Array, y: Array) -> Array:
-    if x.dtype.kind in "iu" and x.dtype.kind == "i":
-        powers = np.power(x, np.maximum(y, 0))
-        negative = np.where(x == 1, 1, np.where(x == -1, np.where(y % 2 == 0, 1, -1), 0))
-        return np.where(y < 0, negative, powers).astype(x.dtype)
-    return np.power(x, y)
-
-
-def _add(x: Array, y: Array) -> Array:
-    return x | y if x.dtype.kind == "b" else np.add(x, y)
-
-
-def _multiply(x: Array, y: Array) -> Array:
-    return x & y if x.dtype.kind == "b" else np.multiply(x, y)
-
-
-def _shift(function: Callable[[Array, Array], Array], *, unsigned: bool) -> Callable[[Array, Array], Array]:
-    def shift(x: Array, y: Array) -> Array:
-        bits = 8 * x.dtype.itemsize
-        unsigned_dtype = np.dtype(f"u{x.dtype.itemsize}")
-        by = y.astype(unsigned_dtype)
-        over = by >= bits
-        # As in XLA, the arithmetic shift takes the top bit of an unsigned integer for a sign.
-        value = x.astype(unsigned_dtype if unsigned else np.dtype(f"i{x.dtype.itemsize}"))
-        count = np.where(over, np.array(bits - 1, unsigned_dtype), by).astype(value.dtype)
-        result = function(value, count).astype(x.dtype)
-        # A shift by too much leaves zero, or the sign for the arithmetic one.
-        return np.where(over, np.zeros((), x.dtype), result) if unsigned else result
-
-    return shift
-
-
-_DIRECTIONS: Final[dict[str, Callable[[Array, Array], Array]]] = {
-    "EQ": np.equal,
-    "NE": np.not_equal,
-    "LT": np.less,
-    "LE": np.less_equal,
-    "GT": np.greater,
-    "GE": np.greater_equal,
-}
-
-
-def _compare(i: Instruction, x: Sequence[Value]) -> Value:
-    left, right = x
-    if i.attrs.get("type") == "TOTALORDER" and left.dtype.kind == "f":
-        left, right = _total_order(left), _total_order(right)
-    return _DIRECTIONS[i.attrs["direction"]](left, right)
-
-
-def _total_order(x: Array) -> Array:
-    """Integers that order as the bits of floats do: -NaN, -inf, ..., -0, +0, ..., inf, NaN."""
-    bits = x.view(f"i{x.dtype.itemsize}")
-    return np.where(bits < 0, np.invert(bits) ^ np.iinfo(bits.dtype).min, bits)
-
-
-def _select(i: Instruction, x: Sequence[Value]) -> Value:
-    return np.where(x[0], x[1], x[2])
-
-
-def _clamp(i: Instruction, x: Sequence[Value]) -> Value:
-    return minimum(maximum(x[0], x[1]), x[2])
-
-
-def _convert(i: Instruction, x: Sequence[Value]) -> Value:
-    return convert(x[0], i.array_shape)
-
-
-def convert(x: Array, shape: Shape) -> Array:
-    """Float to integer truncates; what does not fit gives what `docs/numerics.md` says."""
-    dtype = shape.numpy_dtype
-    if x.dtype.kind != "f" or shape.kind in "fc":
-        return x.astype(dtype)
-    if shape.kind == "b":
-        return np.asarray(x != 0)
-    if dtype == np.uint64:
-        # The upper half does not fit int64: shift it down and set the top bit afterwards.
-        high = x >= x.dtype.type(2.0**63)
-        low = _truncate(np.where(high, x - x.dtype.type(2.0**63), x), np.dtype(np.int64)).view(np.uint64)
-        return np.where(high, low ^ np.uint64(1 << 63), low)
-    if dtype == np.int32 or dtype == np.int64:
-        return _truncate(x, dtype)
-    return _truncate(x, np.dtype(np.int64)).astype(dtype)
-
-
-def _truncate(x: Array, dtype: np.dtype[Any]) -> Array:
-    info = np.iinfo(dtype)
-    whole = np.trunc(x)
-    # 2**31 and 2**63 are exact in every float type; their negatives are the smallest integers.
-    limit = float(2 ** (info.bits - 1))
-    fits = (whole >= -limit) & (whole < limit)
-    return np.where(fits, np.where(fits, whole, 0).astype(dtype), np.array(info.min, dtype))
-
-
-def _bitcast_convert(i: Instruction, x: Sequence[Value]) -> Value:
-    return np.ascontiguousarray(x[0]).view(i.array_shape.numpy_dtype).reshape(i.dims)
 
 
 # ---- sources and movement
@@ -460,50 +293,10 @@ def _call(i: Instruction, x: Sequence[Value]) -> Value:
     return evaluate_computation(i.called()[0], x)
 
 
-RULES: Final[dict[str, Callable[[Instruction, Sequence[Value]], Value]]] = {
+RULES: Final[dict[str, Rule]] = {
+    **ELEMENTWISE_RULES,
     "constant": _constant,
     "iota": _iota,
-    "abs": _unary(np.abs),
-    "negate": _unary(np.negative),
-    "sign": _unary(_sign),
-    "not": _unary(_not),
-    "floor": _unary(np.floor),
-    "ceil": _unary(np.ceil),
-    "round-nearest-even": _unary(np.rint),
-    "round-nearest-afz": _unary(_round_afz),
-    "is-finite": lambda i, x: np.isfinite(x[0]),
-    "sqrt": _unary(np.sqrt),
-    "rsqrt": _unary(_rsqrt),
-    "exponential": _unary(np.exp),
-    "exponential-minus-one": _unary(np.expm1),
-    "log": _unary(np.log),
-    "log-plus-one": _unary(np.log1p),
-    "tanh": _unary(np.tanh),
-    "logistic": _unary(_logistic),
-    "sine": _unary(np.sin),
-    "cosine": _unary(np.cos),
-    "popcnt": _unary(_popcnt),
-    "copy": _unary(lambda x: x),
-    "convert": _convert,
-    "bitcast-convert": _bitcast_convert,
-    "add": _binary(_add),
-    "subtract": _binary(np.subtract),
-    "multiply": _binary(_multiply),
-    "divide": _binary(_divide),
-    "remainder": _binary(_remainder),
-    "power": _binary(_power),
-    "atan2": _binary(np.arctan2),
-    "maximum": _binary(maximum),
-    "minimum": _binary(minimum),
-    "and": _binary(np.bitwise_and),
-    "or": _binary(np.bitwise_or),
-    "xor": _binary(np.bitwise_xor),
-    "shift-left": _binary(_shift(np.left_shift, unsigned=True)),
-    "shift-right-logical": _binary(_shift(np.right_shift, unsigned=True)),
-    "shift-right-arithmetic": _binary(_shift(np.right_shift, unsigned=False)),
-    "compare": _compare,
-    "select": _select,
-    "clamp": _clamp,
     "broadcast": _broadcast,
     "reshape": _reshape,
     "bitcast": _reshape,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from .opcode import OPCODES, opcode_of
@@ -429,8 +428,3 @@ RULES: Final[dict[str, Rule]] = {
     "gather": _gather,
     "scatter": _scatter,
 }
-
-
-def reshape_is_trivial(a: Shape, b: Shape) -> bool:
-    """Whether two shapes differ in dimensions of size one only."""
-    return prod(a.dims) == prod(b.dims) and [n for n in a.dims if n != 1] == [n for n in b.dims if n != 1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from ..ir.builder import combiner, lowest
+from ..ir.combiners import combiner, lowest
 from ..ir.decision import Decision
 from ..ir.module import Computation, Instruction, Module
 from ..ir.opcode import is_elementwise

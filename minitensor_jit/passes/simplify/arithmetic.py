@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.builder import highest, lowest
+from ...ir.combiners import highest, lowest
 from ...ir.module import Instruction
 from ...ir.opcode import OPCODES
 from ...ir.shape import DTYPES, Shape

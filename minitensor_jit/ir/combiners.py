@@ -1,0 +1,63 @@
+"""The computations that combine two scalars in a reduce or scatter, and their identities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .infer import infer_shape
+from .module import Computation, Instruction
+from .shape import DTYPES, Shape
+
+__all__ = ["REDUCTIONS", "combiner", "highest", "lowest"]
+
+# Reduction kinds by name: the opcode that combines two scalars.
+REDUCTIONS = {
+    "add": "add",
+    "sum": "add",
+    "multiply": "multiply",
+    "prod": "multiply",
+    "maximum": "maximum",
+    "max": "maximum",
+    "minimum": "minimum",
+    "min": "minimum",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+}
+
+
+def combiner(kind: str, dtype: str) -> Computation:
+    """The computation `(a, b) -> kind(a, b)` on scalars, for reduce and scatter; `assign` gives `b`."""
+    shape = Shape(dtype)
+    a = Instruction("a", "parameter", shape, parameter_number=0)
+    b = Instruction("b", "parameter", shape, parameter_number=1)
+    if kind == "assign":
+        return Computation(f"assign_{dtype}", [a, b], b)
+    if kind not in REDUCTIONS:
+        raise ValueError(f"unknown reduction kind {kind!r}; known: {', '.join(REDUCTIONS)}")
+    opcode = REDUCTIONS[kind]
+    infer_shape(opcode, (shape, shape), {})
+    root = Instruction(opcode, opcode, shape, (a, b))
+    return Computation(f"{opcode}_{dtype}", [a, b, root], root)
+
+
+def lowest(dtype: str) -> Any:
+    """The identity of `maximum`: -inf, the smallest integer or False."""
+    return _extreme(dtype, lambda info: info.min, -np.inf, False)
+
+
+def highest(dtype: str) -> Any:
+    """The identity of `minimum`: inf, the largest integer or True."""
+    return _extreme(dtype, lambda info: info.max, np.inf, True)
+
+
+def _extreme(dtype: str, bound: Callable[[Any], int], infinity: float, logical: bool) -> Any:
+    kind = DTYPES[dtype].kind
+    if kind == "f":
+        return infinity
+    if kind == "b":
+        return logical
+    return bound(np.iinfo(Shape(dtype).numpy_dtype))
