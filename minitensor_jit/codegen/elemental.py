@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Emitter"]
 
+# Opcodes whose result at an index is that of their first operand at another one.
+FORWARDING = frozenset({"broadcast", "reshape", "bitcast", "transpose", "slice", "reverse", "dynamic-slice", "gather"})
+
 
 class Emitter:
     """Emits values into a function, at the loop level where they belong.
@@ -284,6 +287,35 @@ class Emitter:
 
     def value(self, i: Instruction, index: Index) -> Value:
         """The value of `i` at `index`: a vector if it differs between lanes, else a scalar."""
+        known = self._known(i, index)
+        if known is not None:
+            return known
+        # Operands first, with a stack of our own: a chain of operations may be longer than Python's.
+        stack = [(i, index, self._dependencies(i, index))]
+        while stack:
+            node, at, needs = stack[-1]
+            missing = [(o, where) for o, where in needs if self._known(o, where) is None]
+            if missing:
+                stack.extend((o, where, self._dependencies(o, where)) for o, where in missing)
+                continue
+            stack.pop()
+            if self._known(node, at) is None:
+                self._remember(node, at, self._emit(node, at))
+        result = self._known(i, index)
+        assert result is not None
+        return result
+
+    def _dependencies(self, i: Instruction, index: Index) -> list[tuple[Instruction, Index]]:
+        """What is read unconditionally to compute the value."""
+        if i in self.pointers or i in self.results or i in self.constants:
+            return []
+        if is_elementwise(i.opcode):
+            return [(o, index) for o in i.operands]
+        if i.opcode in FORWARDING:
+            return [(i.operands[0], operand_indices(self.space, i, index)[0])]
+        return []
+
+    def _known(self, i: Instruction, index: Index) -> Value | None:
         guards = self._guards()
         key = (i, index, *guards)
         known = self._find(key)
@@ -298,10 +330,11 @@ class Emitter:
                 known = self._find((i, index, None, guards[1]))
                 if known is not None and known.lanes == 1:
                     return known
-        value = self._emit(i, index)
-        if value.lanes == 1:
-            key = (i, index, None, guards[1])
-        return self._keep(key, value)
+        return None
+
+    def _remember(self, i: Instruction, index: Index, value: Value) -> None:
+        mask, predicate = self._guards()
+        self._keep((i, index, None if value.lanes == 1 else mask, predicate), value)
 
     def _emit(self, i: Instruction, index: Index) -> Value:
         opcode = i.opcode

@@ -34,7 +34,8 @@ class Executable:
     result_shapes: list[Shape]
     scratch_bytes: int
     aliases: frozenset[tuple[int, int]]
-    """(result, parameter): this result may be written over this parameter's memory."""
+    """(result, parameter): this result may be written over this parameter's memory, if no other parameter and no other
+    result lies there too."""
     object_code: bytes
     code: Code
     kernels: int = 0

@@ -3,6 +3,7 @@ import pytest
 from runtime_table import check
 
 from minitensor_jit.codegen.elementwise import ELEMENTWISE
+from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.opcode import OPCODES
 from minitensor_jit.ir.shape import Shape
 
@@ -120,3 +121,14 @@ def test_mixed_types_in_one_loop():
         ]
 
     check(build, Shape("f32", (9, 37)), Shape("s64", (9, 37)), Shape("pred", (9, 37)))
+
+
+def test_a_chain_longer_than_the_stack_of_python():
+    def chain(b, x):
+        f = Builder("fused")
+        y = f.parameter(x.shape)
+        for _ in range(3000):
+            y = f.reshape(f.add(f.reshape(y, (5, 4)), f.constant(np.full((5, 4), 0.5, np.float32))), (4, 5))
+        return b.fusion(f.build_computation(y), x)
+
+    check(chain, Shape("f32", (4, 5)))

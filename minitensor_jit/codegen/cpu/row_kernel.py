@@ -32,6 +32,7 @@ __all__ = ["RowKernel"]
 UNROLLED_COST = 128
 # A costly value is kept from one pass to the next in at most so much stack.
 STASH_BYTES = 32 << 10
+STASH_TOTAL_BYTES = 128 << 10
 STASH_COST = 10
 # Fewer rows than this are divided into blocks that run in parallel.
 FEW_ROWS = 32
@@ -370,6 +371,8 @@ class RowKernel:
                 continue
             costly = is_elementwise(i.opcode) and COST.get(i.opcode, 1) >= STASH_COST
             fits = i.array_shape.size == size and self.length * i.array_shape.itemsize <= STASH_BYTES
+            taken = sum(self.length * s.array_shape.itemsize for s in stash)
+            fits &= taken + self.length * i.array_shape.itemsize <= STASH_TOTAL_BYTES
             if costly and fits and len(stages) > 1 and i.dtype != "pred":
                 stash[i] = (min(stages), self.e.function.alloca(MEMORY[i.dtype], self.length))
         return stash

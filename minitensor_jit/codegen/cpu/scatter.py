@@ -118,9 +118,10 @@ def _emit(unit: Unit, task: Task, scatter: Instruction, result: Location) -> Non
         offset, inside = starts()
         function, b = e.function, e.inner
         then, after = function.block("inside"), function.block("next")
-        base = b.gep(target, offset, MEMORY[dtype])
         # Its own level: what is computed for this window is not known after it.
         e.push(Builder(function, then, len(e.builders)))
+        # In here, so that nothing is read at this address before it is known to be inside.
+        base = e.inner.gep(target, offset, MEMORY[dtype])
 
         def row(q: Value, _: Sequence[Value]) -> list[Value]:
             delinearize_rows(e, q, outer, nest.extents[:-1])
