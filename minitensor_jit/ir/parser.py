@@ -54,7 +54,11 @@ def parse_module(text: str, *, any_layout: bool = False) -> Module:
 
     Arguments and results must be row-major; `any_layout` takes text that JAX prints before layouts are assigned.
     """
-    return _Parser(text, any_layout).module()
+    parser = _Parser(text, any_layout)
+    try:
+        return parser.module()
+    except RecursionError:
+        raise ParseError("tuples or literals are nested too deeply", parser.token.line) from None
 
 
 def _tokens(text: str) -> list[Token]:

@@ -151,6 +151,11 @@ def test_garbage_raises_parse_errors_only(text: str) -> None:
         parse_module(ENTRY.format(text))
 
 
+def test_deep_nesting_is_an_error() -> None:
+    with pytest.raises(ParseError, match="nested too deeply"):
+        parse_module(ENTRY.format("  x = " + "(" * 100_000))
+
+
 def test_truncated_text_raises_parse_errors_only() -> None:
     text = print_module(random_module(3, 25, exact=False))
     for end in range(0, len(text) - 3, 7):
