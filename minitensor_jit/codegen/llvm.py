@@ -207,6 +207,7 @@ class Module:
         self.globals: list[str] = []
         self.attributes: list[str] = []
         self.metadata: dict[str, str] = {}
+        self.float_flags = ""  # what LLVM may do to floating-point arithmetic, such as " contract"
         self._declared: dict[str, _Declared] = {}
         self._data: dict[bytes, Value] = {}
 
@@ -254,6 +255,13 @@ _ICMP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 def _two(opcode: str) -> Callable[..., Value]:
     def method(self: Builder, a: Any, b: Any) -> Value:
         return self._binary(opcode, a, b)
+
+    return method
+
+
+def _float_two(opcode: str) -> Callable[..., Value]:
+    def method(self: Builder, a: Any, b: Any) -> Value:
+        return self._binary(opcode + self.module.float_flags, a, b)
 
     return method
 
@@ -311,7 +319,8 @@ class Builder:
     sdiv, udiv, srem, urem = _two("sdiv"), _two("udiv"), _two("srem"), _two("urem")
     shl, lshr, ashr = _two("shl"), _two("lshr"), _two("ashr")
     and_, or_, xor = _two("and"), _two("or"), _two("xor")
-    fadd, fsub, fmul, fdiv, frem = _two("fadd"), _two("fsub"), _two("fmul"), _two("fdiv"), _two("frem")
+    fadd, fsub, fmul, fdiv = _float_two("fadd"), _float_two("fsub"), _float_two("fmul"), _float_two("fdiv")
+    frem = _two("frem")
     trunc, zext, sext, fptrunc, fpext = _cast("trunc"), _cast("zext"), _cast("sext"), _cast("fptrunc"), _cast("fpext")
     sitofp, uitofp, fptosi, fptoui = _cast("sitofp"), _cast("uitofp"), _cast("fptosi"), _cast("fptoui")
     bitcast = _cast("bitcast")

@@ -211,3 +211,15 @@ def test_a_fusion_without_a_kernel_of_its_own_is_taken_apart():
         return [b.get_tuple_element(r, k) for k in range(3)]
 
     check(build, f32(20, 30), args=[np.random.default_rng(0).normal(size=(20, 30)).astype(np.float32)], ulp=4)
+
+
+def test_fast_math_may_contract():
+    a = np.full(64, 1 + 2.0**-12, np.float32)
+    builder = Builder("fast")
+    x, y = builder.parameter(f32(64)), builder.parameter(f32(64))
+    module = builder.build(builder.add(builder.multiply(x, x), y))
+    executable = compile_module(module, name="fast", fast_math=True)
+    (got,) = run(executable, [a, -(a * a)], Runtime())
+    assert np.all(got == 2.0**-24)  # what the rounding of the product loses
+    exact = compile_module(module, name="exact")
+    assert np.all(run(exact, [a, -(a * a)], Runtime())[0] == 0)

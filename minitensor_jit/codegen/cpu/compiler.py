@@ -82,6 +82,9 @@ class _Program:
         self.result_shapes = [s for s in shapes if isinstance(s, Shape)]
         self.assignment = BufferAssignment()
         self.unit = Unit(LlvmModule(name, target.triple, target.layout), target, options, self._temporary)
+        if options.fast_math:
+            # Fused multiply-adds. Reassociation would break the rounding tricks of the transcendental functions.
+            self.unit.module.float_flags = " contract"
         self.schedule = Schedule(self.unit, module)
         self._locations: dict[Value, Location] = {}
         self._temporaries: list[Hashable] = []
