@@ -2,12 +2,7 @@
 #include "autograd/engine.h"
 #include "bindings/py.h"
 #include "dispatch/infer_view.h"
-
-namespace mt {
-__attribute__((weak)) Ref<Tensor> nonzero(const Tensor& input);
-__attribute__((weak)) Ref<Tensor> masked_select(const Tensor& input, const Tensor& mask);
-}  // namespace mt
-
+#include "kernels/cpu/select.h"
 namespace mt::py {
 
 namespace {

@@ -18,8 +18,8 @@ PyMODINIT_FUNC PyInit__C() {
     if (!module) return nullptr;
     // A wrong MT_ISA or MT_NUM_THREADS is an error here, not in the middle of compiled code.
     bool valid = guarded([] {
-        isa();
-        num_threads();
+        mt::isa();
+        mt::num_threads();
         return true;
     });
     bool ready = valid && init_dtypes(module) && init_tensor(module) && init_ops(module) && init_convert(module) && init_autograd(module) && init_functions(module) && init_trace(module) && init_function(module);
