@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from ..ir.combiners import combiner, lowest
+from ..ir.combiners import combiner, highest, lowest
 from ..ir.decision import Decision
 from ..ir.module import Computation, Instruction, Module
 from ..ir.opcode import is_elementwise
@@ -77,6 +77,8 @@ def picks_one_of_each_row(i: Instruction) -> Decision:
         return Decision.refuse("a row reads elements of another row")
     if not is_elementwise(x.opcode) or DTYPES[x.dtype].kind not in "iuf":
         return Decision.refuse("its operand is in memory anyway")
+    if x.dims[-1] - 1 > highest(positions.dtype):
+        return Decision.refuse(f"{positions.dtype} cannot count the {x.dims[-1]} elements of a row")
     return Decision.when(x.dims[-1] <= MAX_ROW, f"a row has {x.dims[-1]} elements")
 
 
