@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/index_transpose.h"
 
 namespace mt::cpu {
 
@@ -24,6 +25,8 @@ void copy_plane(T* dst, const T* src, const Loop& a, const Loop& b) {
             std::memcpy(dst + i * a.dst, src + i * a.src, static_cast<size_t>(b.size) * sizeof(T));
         return;
     }
+    if constexpr (sizeof(T) <= 8)
+        if (b.dst == 1 && a.src == 1) return transpose_plane(dst, a.dst, src, b.src, a.size, b.size);
     for (int64_t j0 = 0; j0 < b.size; j0 += kTile) {
         int64_t j1 = std::min(b.size, j0 + kTile);
         for (int64_t i = 0; i < a.size; ++i) {

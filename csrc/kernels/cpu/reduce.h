@@ -13,6 +13,7 @@ namespace mt::cpu {
 enum class ReduceOp : uint8_t { Sum, Prod, Max, Min, Count };
 
 inline constexpr int64_t kLanes = 64;
+inline constexpr int64_t kAdjacentRows = 64;
 inline constexpr int64_t kRowBlock = 4096, kMaxRowBlocks = 1024;
 inline constexpr int64_t kColumnBlock = 256, kMaxColumnBlocks = 64;
 
@@ -31,6 +32,8 @@ struct ReduceLoops {
     void (*lanes_init)(void* lanes);
     void (*lanes_add)(void* lanes, const void* in, int64_t n);
     void (*lanes_finish)(void* acc, const void* lanes);
+    // One block of each of count <= kAdjacentRows rows: row i has the elements in[r * n_stride + i]. Null where there is none.
+    void (*adjacent)(void* acc, const void* in, int64_t n, int64_t n_stride, int64_t count);
     // Blocks of `block` rows each: acc[j * cols + c] reduces the elements of column c in block j.
     void (*columns)(void* acc, const void* in, int64_t rows, int64_t row_stride, int64_t cols, int64_t block);
     // total[i] = total[i] (op) part[i].

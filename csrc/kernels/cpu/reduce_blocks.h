@@ -61,6 +61,31 @@ MT_INLINE typename Op::Acc reduce_row(const typename Op::In* p, int64_t n) {
     return combine_lanes<Op>(lanes);
 }
 
+// One block of N * W adjacent rows and, if Tail, of `tail` more. The lanes of all rows stay in the first-level cache.
+template <class Op, int N, bool Tail>
+void adjacent_rows(typename Op::Acc* acc, const typename Op::In* p, int64_t n, int64_t n_stride, int tail) {
+    using In = typename Op::In;
+    using Acc = typename Op::Acc;
+    constexpr int W = kWidth<In>, M = N + Tail;
+    Vec<Acc> lanes[kLanes][M];
+    for (int l = 0; l < kLanes; ++l)
+#pragma GCC unroll 16
+        for (int k = 0; k < M; ++k) lanes[l][k] = identity<Op>();
+    for (int64_t r = 0; r < n; ++r, p += n_stride) {
+        Vec<Acc>* lane = lanes[r % kLanes];
+#pragma GCC unroll 16
+        for (int k = 0; k < N; ++k) lane[k] = Op::combine(lane[k], Op::map(load<In>(p + k * W)));
+        if constexpr (Tail) lane[N] = Op::combine(lane[N], Op::map(load_partial<In>(p + N * W, tail, Op::fill())));
+    }
+    for (int w = kLanes / 2; w > 0; w /= 2)
+        for (int l = 0; l < w; ++l)
+#pragma GCC unroll 16
+            for (int k = 0; k < M; ++k) lanes[l][k] = Op::combine(lanes[l][k], lanes[l + w][k]);
+#pragma GCC unroll 16
+    for (int k = 0; k < N; ++k) store<Acc>(acc + k * W, lanes[0][k]);
+    if constexpr (Tail) store_partial<Acc>(acc + N * W, lanes[0][N], tail);
+}
+
 // Columns of one block, N whole vectors and a partial one of `tail` elements, for narrow matrices: B blocks abreast hide the
 // latency of one chain of additions.
 template <class Op, int N, int B>
@@ -154,6 +179,15 @@ struct Loops {
         for (int k = 0; k < N; ++k) v[k] = load<Acc>(static_cast<const Acc*>(lanes) + k * W);
         *static_cast<Acc*>(acc) = combine_lanes<Op>(v);
     }
+    static void adjacent(void* acc, const void* in, int64_t n, int64_t n_stride, int64_t count) {
+        auto* out = static_cast<Acc*>(acc);
+        auto* p = static_cast<const In*>(in);
+        constexpr int most = W * 4 < 64 ? 4 : 64 / W;
+        for (; count >= most * W; count -= most * W, out += most * W, p += most * W)
+            adjacent_rows<Op, most, false>(out, p, n, n_stride, 0);
+        for (; count >= W; count -= W, out += W, p += W) adjacent_rows<Op, 1, false>(out, p, n, n_stride, 0);
+        if (count) adjacent_rows<Op, 0, true>(out, p, n, n_stride, static_cast<int>(count));
+    }
     template <int B>
     static void narrow(Acc* acc, const In* p, int64_t rows, int64_t row_stride, int64_t cols, int64_t block) {
         switch (cols / W) {
@@ -198,8 +232,8 @@ struct Loops {
         for (int64_t i = 0; i < n; ++i) static_cast<Acc*>(acc)[i] = value;
     }
     static constexpr ReduceLoops table(DType dtype) {
-        ReduceLoops loops{dtype,   dtype,   rows,    lanes_init, lanes_add, lanes_finish,
-                          columns, combine, fill,    nullptr};
+        ReduceLoops loops{dtype,    dtype,   rows,    lanes_init, lanes_add, lanes_finish,
+                          adjacent, columns, combine, fill,       nullptr};
         if constexpr (!__is_same(In, Acc)) loops.finish = Op::unmap;
         return loops;
     }

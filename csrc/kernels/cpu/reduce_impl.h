@@ -39,8 +39,8 @@ struct WideningSum {
         }
     }
     static constexpr ReduceLoops table(DType dtype) {
-        return {dtype,   DType::I64,     rows,        Total::lanes_init, lanes_add, Total::lanes_finish,
-                columns, Total::combine, Total::fill, nullptr};
+        return {dtype,   DType::I64, rows,           Total::lanes_init, lanes_add, Total::lanes_finish,
+                nullptr, columns,    Total::combine, Total::fill,       nullptr};
     }
 };
 
@@ -51,12 +51,6 @@ struct ArgLoop {
 
     static MT_INLINE bool exceeds(Acc a, Acc b) { return Max ? a > b : a < b; }
 
-    static bool any_equal(const T* p, Acc key) {
-        auto equal = Op::map(load<T>(p)) == splat<Acc>(key);
-        Int<T> any = 0;
-        for (int i = 0; i < kWidth<T>; ++i) any |= static_cast<Int<T>>(equal[i]);
-        return any != 0;
-    }
     // What Op::map gives for one element.
     static MT_INLINE Acc key_of(T x) {
         if constexpr (kFloat<T>) {
@@ -68,13 +62,16 @@ struct ArgLoop {
             return x;
         }
     }
-    // The first element whose key is `key`: there is one.
-    static int64_t find(const T* p, int64_t n, Acc key) {
+    // The first of n elements whose key is `key`: there is one.
+    static MT_INLINE int64_t find(const T* p, int64_t n, Acc key) {
         constexpr int W = kWidth<T>;
-        int64_t r = 0;
-        while (r + W <= n && !any_equal(p + r, key)) r += W;
-        while (r + 1 < n && key_of(p[r]) != key) ++r;
-        return r;
+        Vec<Acc> wanted = splat<Acc>(key);
+        for (int64_t r = 0;; r += W) {
+            // What fills the last vector stands behind the elements.
+            Vec<T> v = n - r >= W ? load<T>(p + r) : load_partial<T>(p + r, static_cast<int>(n - r), Op::fill());
+            int at = first_true<Int<T>>((Vec<Int<T>>)(Op::map(v) == wanted));
+            if (at < W) return r + at;
+        }
     }
     static void rows(void* acc, int64_t* index, const void* in, int64_t count, int64_t stride, int64_t n) {
         for (int64_t i = 0; i < count; ++i) {
@@ -95,18 +92,32 @@ struct ArgLoop {
     static void columns(void* acc, int64_t* index, const void* in, int64_t first, int64_t rows, int64_t row_stride,
                         int64_t cols) {
         auto* best = static_cast<Acc*>(acc);
-        auto* p = static_cast<const T*>(in);
-        for (int64_t r = 0; r < rows; ++r, p += row_stride) {
-            if (first + r == 0) {
-                for (int64_t c = 0; c < cols; ++c) best[c] = key_of(p[c]);
-                for (int64_t c = 0; c < cols; ++c) index[c] = 0;
-                continue;
-            }
-            for (int64_t c = 0; c < cols; ++c) {
-                Acc key = key_of(p[c]);
-                bool over = exceeds(key, best[c]);
-                best[c] = over ? key : best[c];
-                index[c] = over ? first + r : index[c];
+        // Indices of the elements' own width, relative to the rows of one pass, keep the loop in vectors.
+        using Index = typename IntOf<(sizeof(T) < 4 ? 4 : sizeof(T))>::type;
+        constexpr int64_t chunk = 256, pass = 1 << 30;
+        alignas(64) Acc key[chunk];
+        alignas(64) Index at[chunk];
+        for (int64_t r0 = 0; r0 < rows; r0 += pass) {
+            int64_t r1 = rows - r0 < pass ? rows : r0 + pass;
+            for (int64_t c0 = 0; c0 < cols; c0 += chunk) {
+                int64_t width = cols - c0 < chunk ? cols - c0 : chunk;
+                const T* p = static_cast<const T*>(in) + r0 * row_stride + c0;
+                for (int64_t c = 0; c < width; ++c) key[c] = key_of(p[c]);
+                for (int64_t c = 0; c < width; ++c) at[c] = 0;
+                for (int64_t r = r0 + 1; r < r1; ++r) {
+                    p += row_stride;
+                    for (int64_t c = 0; c < width; ++c) {
+                        Acc k = key_of(p[c]);
+                        bool over = exceeds(k, key[c]);
+                        key[c] = over ? k : key[c];
+                        at[c] = over ? static_cast<Index>(r - r0) : at[c];
+                    }
+                }
+                for (int64_t c = 0; c < width; ++c) {
+                    if (first + r0 && !exceeds(key[c], best[c0 + c])) continue;
+                    best[c0 + c] = key[c];
+                    index[c0 + c] = first + r0 + at[c];
+                }
             }
         }
     }
@@ -118,7 +129,8 @@ struct ArgLoop {
 
 }  // namespace
 
-#define MT_NONE {DType::Count, DType::Count, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr}
+#define MT_NONE \
+    {DType::Count, DType::Count, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr}
 #define MT_EXTREMES(MAX)                                                                                         \
     {Loops<Extreme<uint8_t, MAX>>::table(DType::Bool), Loops<Extreme<uint8_t, MAX>>::table(DType::U8),           \
      Loops<Extreme<int32_t, MAX>>::table(DType::I32),  Loops<Extreme<int64_t, MAX>>::table(DType::I64),          \

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/cpu/index_strided.h"
+#include "kernels/cpu/index_transpose.h"
 #include "kernels/cpu/reduce.h"
 
 namespace mt::cpu {
@@ -74,8 +75,7 @@ void gather_tile(T* dst, const T* src, int64_t rows, int64_t row_stride, int64_t
         for (int64_t i = 0; i < rows; ++i)
             std::memcpy(dst + i * cols, src + i * row_stride, static_cast<size_t>(cols) * sizeof(T));
     } else if (row_stride == 1) {
-        for (int64_t j = 0; j < cols; ++j)
-            for (int64_t i = 0; i < rows; ++i) dst[i * cols + j] = src[i + j * col_stride];
+        transpose_plane(dst, cols, src, col_stride, rows, cols);
     } else {
         for (int64_t i = 0; i < rows; ++i)
             for (int64_t j = 0; j < cols; ++j) dst[i * cols + j] = src[i * row_stride + j * col_stride];
@@ -167,19 +167,26 @@ void indirect_rows(const Task& task) {
     const ReduceStep& step = task.step;
     int64_t last = step.outer_dims ? step.outer_size[step.outer_dims - 1] : 1;
     int64_t row_stride = step.outer_dims ? step.outer_stride[step.outer_dims - 1] : 0;
-    int64_t groups = ceil_div(last, kTileRows), tasks = step.outer / last * groups;
+    // Rows that lie next to each other are taken as the elements of a vector.
+    bool adjacent = task.loops.adjacent && step.dtype == task.loops.in && row_stride == 1 && last > 1;
+    int64_t at_once = adjacent ? kAdjacentRows : kTileRows;
+    int64_t groups = ceil_div(last, at_once), tasks = step.outer / last * groups;
     int64_t n = step.n, block = row_block(n), blocks = ceil_div(n, block);
     Scratch partial(static_cast<size_t>(step.outer * blocks * task.out_size));  // [blocks, outer]
     char* parts = blocks == 1 ? task.out : partial.as<char>();
-    parallel_for(tasks * blocks, grain_of(std::min(last, kTileRows) * std::min(n, block)), [&](int64_t begin, int64_t end) {
-        Scratch memory(sizeof(RowTiles));
-        auto& tiles = *memory.as<RowTiles>();
+    parallel_for(tasks * blocks, grain_of(std::min(last, at_once) * std::min(n, block)), [&](int64_t begin, int64_t end) {
+        Scratch memory(adjacent ? 0 : sizeof(RowTiles));
         for (int64_t i = begin; i < end; ++i) {
             int64_t group = i / blocks, j = i % blocks;
-            int64_t row = group / groups * last + group % groups * kTileRows;
-            int64_t count = std::min(kTileRows, last - group % groups * kTileRows);
-            indirect_block(task, tiles, step.at(row), row_stride, count, j * block, std::min(n, (j + 1) * block),
-                           parts + (j * step.outer + row) * task.out_size);
+            int64_t row = group / groups * last + group % groups * at_once;
+            int64_t count = std::min(at_once, last - group % groups * at_once);
+            int64_t r0 = j * block, r1 = std::min(n, r0 + block);
+            char* acc = parts + (j * step.outer + row) * task.out_size;
+            const char* data = step.at(row);
+            if (adjacent)
+                task.loops.adjacent(acc, data + r0 * step.n_stride * task.in_size, r1 - r0, step.n_stride, count);
+            else
+                indirect_block(task, *memory.as<RowTiles>(), data, row_stride, count, r0, r1, acc);
         }
     });
     if (blocks == 1) return;

@@ -100,6 +100,28 @@ MT_INLINE Vec<T> rotate(Vec<T> v) {
     return __builtin_shuffle(v, index);
 }
 
+// The first lane of a comparison's result that holds, or kWidth<T> if none does.
+template <class T>
+MT_INLINE int first_true(Vec<T> mask) {
+#if MT_VEC == 64
+    uint64_t bits;
+    if constexpr (sizeof(T) == 4) bits = _mm512_movepi32_mask((__m512i)mask);
+    else if constexpr (sizeof(T) == 8) bits = _mm512_movepi64_mask((__m512i)mask);
+    else bits = _mm512_movepi8_mask((__m512i)mask);
+    return bits ? __builtin_ctzll(bits) : kWidth<T>;
+#elif MT_VEC == 32
+    unsigned bits;
+    if constexpr (sizeof(T) == 4) bits = static_cast<unsigned>(_mm256_movemask_ps((__m256)mask));
+    else if constexpr (sizeof(T) == 8) bits = static_cast<unsigned>(_mm256_movemask_pd((__m256d)mask));
+    else bits = static_cast<unsigned>(_mm256_movemask_epi8((__m256i)mask));
+    return bits ? __builtin_ctz(bits) : kWidth<T>;
+#else
+    int i = 0;
+    while (i < kWidth<T> && !mask[i]) ++i;
+    return i;
+#endif
+}
+
 // The ops: In elements map to Acc accumulators that combine; fill() maps to the identity.
 
 template <class T>
