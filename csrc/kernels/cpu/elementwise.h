@@ -85,9 +85,15 @@ struct ElementwiseTable {
     ConvertFn convert[kCompiledDtypes][kCompiledDtypes];  // [from][to]
     // Copies to 64-byte aligned memory around the caches; the caller fences. `bytes` is a multiple of 64.
     void (*stream)(void* out, const void* in, int64_t bytes);
+    // Add, Sub, Mul and Div of float32 and float64 that write around the caches; the caller fences.
+    BinaryFn stream_binary[4][2];
 
     UnaryFn get(UnaryOp op, DType dtype) const { return unary[static_cast<size_t>(op)][dtype_index(dtype)]; }
     BinaryFn get(BinaryOp op, DType dtype) const { return binary[static_cast<size_t>(op)][dtype_index(dtype)]; }
+    BinaryFn get_stream(BinaryOp op, DType dtype) const {
+        if (op > BinaryOp::Div || (dtype != DType::F32 && dtype != DType::F64)) return nullptr;
+        return stream_binary[static_cast<size_t>(op)][dtype == DType::F64];
+    }
     ConvertFn get_convert(DType from, DType to) const { return convert[dtype_index(from)][dtype_index(to)]; }
 };
 

@@ -12,7 +12,7 @@ namespace {
 [[noreturn]] void divided_by_zero() { throw Error(ErrorKind::ZeroDivision, "integer division or modulo by zero"); }
 
 // Any operands, any size.
-__attribute__((noinline)) void general_binary(BinaryFn fn, DType result, Call& call) {
+__attribute__((noinline)) void general_binary(BinaryOp op, DType result, Call& call) {
     DType compute = call.compute;
     alignas(8) char numbers[2][8];
     LoopOperand operands[2];
@@ -25,16 +25,19 @@ __attribute__((noinline)) void general_binary(BinaryFn fn, DType result, Call& c
         }
     }
     struct Context {
-        BinaryFn fn;
+        BinaryFn fn, stream;
         std::atomic<bool> failed;
-    } context{fn, false};
+    } context{elementwise().get(op, compute), elementwise().get_stream(op, compute), false};
+    BlockFn stream = [](void* opaque, void* to, const void* const* from, int64_t n, unsigned scalars) {
+        static_cast<Context*>(opaque)->stream(to, from[0], from[1], n, scalars);
+    };
     run_elementwise(
         operand_of(*call.outputs[0], result), operands, 2,
         [](void* opaque, void* to, const void* const* from, int64_t n, unsigned scalars) {
-            auto& [loop, failed] = *static_cast<Context*>(opaque);
-            if (!loop(to, from[0], from[1], n, scalars)) failed.store(true, std::memory_order_relaxed);
+            auto& c = *static_cast<Context*>(opaque);
+            if (!c.fn(to, from[0], from[1], n, scalars)) c.failed.store(true, std::memory_order_relaxed);
         },
-        &context);
+        &context, context.stream ? stream : nullptr);
     if (context.failed) divided_by_zero();
 }
 
@@ -69,7 +72,7 @@ template <BinaryOp op> void binary(Call& call) {
             return;
         }
     }
-    general_binary(fn, result, call);
+    general_binary(op, result, call);
 }
 
 // A number as exponent for which the power is a short product, root or quotient.

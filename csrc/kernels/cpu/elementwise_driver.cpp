@@ -44,6 +44,7 @@ LoopOperand scalar_operand(const void* value, DType dtype) {
 namespace {
 
 constexpr int64_t kBufferBytes = 4096;
+constexpr int64_t kStreamBytes = 2048;
 // A tile has at most kTileColumns columns, and as many rows as whole cache lines of a transposed input fill: two lines,
 // since they are fetched in pairs.
 constexpr int64_t kTileColumns = 64;
@@ -111,6 +112,8 @@ struct Driver {
         }
         stream = !convert[0] && !in_place && loop.inner_stride(0) == loop.item[0] &&
                  loop.numel * loop.item[0] >= streaming_threshold();
+        // Short bursts: with 4 KB the reads stall behind them, and the whole takes half as long again.
+        if (stream) block = std::min(block, kStreamBytes / loop.item[0]);
     }
 
     // Computes n <= block elements; `in[k]` are contiguous elements as stored, or one where `scalars` has a bit.
@@ -272,12 +275,18 @@ constexpr int64_t kShortRow = 32;
 
 }  // namespace
 
-void run_elementwise(const LoopOperand& out, const LoopOperand* in, size_t count, BlockFn fn, void* context) {
+void run_elementwise(const LoopOperand& out, const LoopOperand* in, size_t count, BlockFn fn, void* context,
+                     BlockFn stream_fn) {
     Driver driver(out, in, count, fn, context);
     StridedLoop& loop = driver.loop;
     if (loop.numel == 0) return;
+    bool fenced = driver.stream;
+    if (driver.stream && stream_fn) {
+        driver.fn = stream_fn;
+        driver.stream = false;
+    }
     auto finish = [&] {
-        if (driver.stream) fence();
+        if (fenced) fence();
     };
     if (loop.prepare_tiles()) {
         int64_t item = 8;

@@ -166,6 +166,51 @@ void stream_loop(void* out, const void* in, int64_t bytes) {
 #endif
 }
 
+// One vector to memory that is aligned to its size.
+template <class V> inline void stream_vector(void* to, V value) {
+#if MT_VECTOR_BYTES == 64
+    _mm512_stream_si512(static_cast<__m512i*>(to), reinterpret_cast<__m512i>(value));
+#elif MT_VECTOR_BYTES == 32
+    _mm256_stream_si256(static_cast<__m256i*>(to), reinterpret_cast<__m256i>(value));
+#elif defined(__SSE2__)
+    _mm_stream_si128(static_cast<__m128i*>(to), reinterpret_cast<__m128i>(value));
+#else
+    *static_cast<V*>(to) = value;
+#endif
+}
+
+template <class V, class T> inline V load_vector(const T* from) {
+    V value;
+    __builtin_memcpy(&value, from, sizeof value);
+    return value;
+}
+
+template <class Op, class T>
+bool stream_binary_loop(void* out, const void* lhs, const void* rhs, int64_t n, unsigned scalars) {
+    typedef T Vector __attribute__((vector_size(MT_VECTOR_BYTES)));
+    constexpr int64_t width = MT_VECTOR_BYTES / sizeof(T);
+    auto* r = static_cast<T*>(out);
+    auto* a = static_cast<const T*>(lhs);
+    auto* b = static_cast<const T*>(rhs);
+    int64_t step_a = !(scalars & 1), step_b = !(scalars & 2);
+    int64_t i = 0;
+    for (; i < n && reinterpret_cast<uintptr_t>(r + i) % MT_VECTOR_BYTES; ++i)
+        r[i] = Op::apply(a[i * step_a], b[i * step_b]);
+    Vector x = *a - Vector{}, y = *b - Vector{};
+    if (scalars == 0) {
+        for (; i + width <= n; i += width)
+            stream_vector(r + i, Op::of_vectors(load_vector<Vector>(a + i), load_vector<Vector>(b + i)));
+    } else if (scalars == 2) {
+        for (; i + width <= n; i += width) stream_vector(r + i, Op::of_vectors(load_vector<Vector>(a + i), y));
+    } else if (scalars == 1) {
+        for (; i + width <= n; i += width) stream_vector(r + i, Op::of_vectors(x, load_vector<Vector>(b + i)));
+    } else {
+        for (; i + width <= n; i += width) stream_vector(r + i, Op::of_vectors(x, y));
+    }
+    for (; i < n; ++i) r[i] = Op::apply(a[i * step_a], b[i * step_b]);
+    return true;
+}
+
 }  // namespace
 
 // Columns: bool, uint8, int32, int64, float32, float64. bool is computed as 0 or 1 in a byte.
@@ -229,6 +274,10 @@ extern constinit const ElementwiseTable elementwise_table = {
     .convert = {MT_CONVERT(uint8_t), MT_CONVERT(uint8_t), MT_CONVERT(int32_t), MT_CONVERT(int64_t), MT_CONVERT(float),
                 MT_CONVERT(double)},
     .stream = stream_loop,
+    .stream_binary = {{stream_binary_loop<Add, float>, stream_binary_loop<Add, double>},
+                      {stream_binary_loop<Sub, float>, stream_binary_loop<Sub, double>},
+                      {stream_binary_loop<Mul, float>, stream_binary_loop<Mul, double>},
+                      {stream_binary_loop<Div, float>, stream_binary_loop<Div, double>}},
 };
 
 #undef MT_FLOATS

@@ -129,6 +129,7 @@ struct IsFinite {
             if constexpr (kIsFloat<T>) return a OP b;                                       \
             else return static_cast<T>(static_cast<Bits<T>>(a) OP static_cast<Bits<T>>(b)); \
         }                                                                                   \
+        template <class V> static V of_vectors(V a, V b) { return a OP b; }                 \
     };
 MT_WRAPPING(Add, +)
 MT_WRAPPING(Sub, -)
@@ -137,6 +138,7 @@ MT_WRAPPING(Mul, *)
 
 struct Div {
     template <class T> static T apply(T a, T b) { return a / b; }
+    template <class V> static V of_vectors(V a, V b) { return a / b; }
 };
 
 struct Maximum {  // NaN if either is NaN; -0 orders before +0

@@ -104,7 +104,9 @@ struct LoopOperand {
 using BlockFn = void (*)(void* context, void* out, const void* const* in, int64_t n, unsigned scalars);
 // Parallel; converts, gathers and scatters through small buffers only where an operand needs it, and writes around the
 // caches when the result is larger than they are.
-void run_elementwise(const LoopOperand& out, const LoopOperand* in, size_t count, BlockFn fn, void* context);
+// `stream_fn`, if given, computes the same and does the latter by itself.
+void run_elementwise(const LoopOperand& out, const LoopOperand* in, size_t count, BlockFn fn, void* context,
+                     BlockFn stream_fn = nullptr);
 // out = in, converted and broadcast.
 void copy_elements(const LoopOperand& out, const LoopOperand& in);
 
