@@ -15,7 +15,7 @@ from typing import Any
 
 from minitensor_jit.clustering.graph import Graph, Source
 from minitensor_jit.clustering.pipeline import ClusteringResult
-from minitensor_jit.clustering.verdict import Verdict
+from minitensor_jit.clustering.verdict import Reason, Verdict
 
 _FALLBACK_FIX = "run with --dump_to=DIR, and report the defect with what is in the folder"
 
@@ -85,6 +85,7 @@ class Report:
         self._compiles: dict[tuple[str, str], list[float]] = {}
         self._hits: Counter[str] = Counter()
         self._fallbacks: dict[str, str] = {}
+        self._unrecorded: dict[_Eager, Counter[tuple[str, Source | None]]] = {}
 
     def record_trace(self, graph: Graph, result: ClusteringResult, runs: int = 1) -> TraceRecord:
         """Enter a graph as it was recorded, before clustering, and what became of its ops.
@@ -123,10 +124,18 @@ class Report:
         with self._lock:
             self._fallbacks[cluster] = reason
 
+    def record_eager(self, op: str, reason: str, source: Source | None = None, fix: str = "", count: int = 1) -> None:
+        """Enter an op that ran at once though recording was on: one whose result's shape depends on the data."""
+        not_compilable = Reason.NOT_COMPILABLE
+        why = _Eager(not_compilable.code, not_compilable.sentence.format(reason), fix or not_compilable.fix)
+        with self._lock:
+            self._unrecorded.setdefault(why, Counter())[op, source] += count
+
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
-            for collection in (self._traces, self._flushes, self._compiles, self._hits, self._fallbacks):
+            self._traces.clear()
+            for collection in (self._flushes, self._compiles, self._hits, self._fallbacks, self._unrecorded):
                 collection.clear()
 
     def account(self) -> Account:
@@ -136,6 +145,9 @@ class Report:
 
     def _account(self) -> Account:
         account = Account(traces=len(self._traces))
+        for why, unrecorded in self._unrecorded.items():
+            account.eager[why] = Counter(unrecorded)
+            account.total += unrecorded.total()
         clusters: dict[frozenset[tuple[tuple[str, Source | None], int]], ClusterAccount] = {}
         compiles: Counter[str] = Counter()
         milliseconds: dict[str, float] = {}

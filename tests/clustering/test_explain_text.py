@@ -114,6 +114,17 @@ def test_every_op_is_accounted_for_once(seed):
         assert group["code"]
 
 
+def test_ops_that_ran_at_once_are_in_the_account():
+    report = Report()
+    record(report, training_step())
+    for _ in range(3):
+        report.record_eager("unique", "the shape of its result depends on the data", Source("train.py", 8))
+    account = report.account()
+    assert (account.total, account.compiled, account.left_eager) == (9, 4, 5)
+    text = report.text()
+    assert "3 ops: it can't be compiled: the shape of its result depends on the data\n    train.py:8  unique x3" in text
+
+
 def test_json():
     report = Report()
     record(report, training_step())
