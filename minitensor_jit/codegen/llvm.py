@@ -71,7 +71,7 @@ def constant_text(type_: Type, value: Any) -> str:
     if value is ir.Undefined:
         return "poison"
     if isinstance(type_, (ir.FloatType, ir.DoubleType)):
-        return float_text(float(value or 0), type_)
+        return float_text(float(0.0 if value is None else value), type_)
     if isinstance(type_, ir.PointerType):
         return "null"
     if type_ is I1 or type_ == I1:
