@@ -66,16 +66,31 @@ DType dtype_of_format(const char* format, Py_ssize_t itemsize) {
               "' to a tensor. The supported types are: float64, float32, int64, int32, uint8 and bool.");
 }
 
+struct LentBuffer {
+    Py_buffer view;
+    bool sole_owner;  // the object's memory is its own: once we hold the only reference, nobody else can write it
+};
+
+// A NumPy array that is not a view of another.
+bool owns_its_memory(PyObject* object) {
+    if (std::string_view(Py_TYPE(object)->tp_name) != "numpy.ndarray") return false;
+    PyRef base(PyObject_GetAttrString(object, "base"));
+    if (!base) PyErr_Clear();
+    return base.get() == Py_None;
+}
+
 // A tensor over an object's buffer, which it keeps alive.
 Ref<Tensor> from_buffer(PyObject* object, bool strict) {
-    auto* view = new Py_buffer;
+    auto* lent = new LentBuffer;
+    Py_buffer* view = &lent->view;
     if (PyObject_GetBuffer(object, view, PyBUF_FULL_RO) < 0) {
-        delete view;
+        delete lent;
         fail_python();
     }
+    lent->sole_owner = owns_its_memory(object);
     auto release = [](void* context) {
-        auto* held = static_cast<Py_buffer*>(context);
-        PyBuffer_Release(held);
+        auto* held = static_cast<LentBuffer*>(context);
+        PyBuffer_Release(&held->view);
         delete held;
     };
     try {
@@ -102,11 +117,15 @@ Ref<Tensor> from_buffer(PyObject* object, bool strict) {
         auto [low, high] = element_span(sizes, strides, 0);
         if (low < 0 && strict) fail_value("negative strides");
         auto size = static_cast<int64_t>(itemsize(dtype));
-        Ref<Storage> storage = Storage::wrap(static_cast<char*>(view->buf) + low * size, static_cast<size_t>((high - low) * size), release, view);
+        Ref<Storage> storage = Storage::wrap(static_cast<char*>(view->buf) + low * size, static_cast<size_t>((high - low) * size), release, lent);
         storage->read_only = view->readonly;
+        storage->shared = [](void* context) {
+            auto* held = static_cast<LentBuffer*>(context);
+            return !held->sole_owner || Py_REFCNT(held->view.obj) > 1;
+        };
         return Tensor::make(std::move(storage), dtype, sizes, strides, -low);
     } catch (...) {
-        release(view);
+        release(lent);
         throw;
     }
 }

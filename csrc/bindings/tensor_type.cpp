@@ -523,7 +523,15 @@ PyObject* add_method(PyObject*, PyObject* args) {
 }
 
 // The slot for repr goes through a Python function that is attached later.
-PyObject* tensor_repr(PyObject* self) { return PyObject_CallMethod(self, "_repr", nullptr); }
+PyObject* tensor_repr(PyObject* self) {
+    bool computed = guarded([&] {
+        Observing observing("repr()");
+        Tensor& t = *tensor_of(self);
+        if (t.pending() && t.numel) materialize_hook(t.storage.get());
+        return true;
+    });
+    return computed ? PyObject_CallMethod(self, "_repr", nullptr) : nullptr;
+}
 
 PyMethodDef functions[] = {{"add_method", add_method, METH_VARARGS, "Attaches a function to Tensor."}, {}};
 

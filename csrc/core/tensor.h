@@ -30,19 +30,24 @@ struct Storage {
     // Frees memory that isn't the allocator's (NumPy, DLPack); null: the allocator owns `data`.
     void (*deleter)(void* context) = nullptr;
     void* deleter_context = nullptr;
+    bool (*shared)(void* context) = nullptr;  // whether the lender can still reach the memory; null: assume so
     bool read_only = false;
     uint32_t exports = 0;  // live buffers of this memory outside the framework: its owner may read and write them unseen
+    uint32_t readers = 0;  // recorded reads of the memory as it is now, by traces that have not run
 
     static Ref<Storage> allocate(size_t nbytes, Device device = {});   // memory now
     static Ref<Storage> unbacked(size_t nbytes, Device device = {});   // memory when it's needed: recorded values, meta
     static Ref<Storage> wrap(void* data, size_t nbytes, void (*deleter)(void*), void* context);
     static void destroy(Storage* storage);
     void ensure_memory();  // backs an unbacked CPU storage
-    bool external() const { return exports != 0 || (deleter && !read_only); }
+    // Whether somebody outside the framework may write this memory without our knowing.
+    bool external() const { return exports != 0 || (deleter && !read_only && (!shared || shared(deleter_context))); }
 };
 
 // Runs the recorded program that `storage` waits for; installed by trace/, which stands above core/.
 extern void (*materialize_hook)(Storage* storage);
+// Called before memory with `readers` is written by anybody but a trace that reads it.
+extern void (*before_write_hook)(Storage* storage);
 // Tells trace/ that a pending storage died unseen.
 extern void (*pending_died_hook)(Storage* storage);
 

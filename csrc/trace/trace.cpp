@@ -65,6 +65,8 @@ void Trace::clear() {
     signature.clear();
     scopes = 0;
     leaf_table_.assign(64, -1);
+    auto snapshots = std::move(snapshots_);
+    snapshots_.clear();
     std::vector<Leaf> dying = std::move(leaves);  // last: storages may die, and their owners run code
     leaves.clear();
     dying.clear();
@@ -91,6 +93,15 @@ ValueRef Trace::leaf_of(const Ref<Storage>& storage, int64_t offset, const Dims&
     return {RefKind::Leaf, 0, static_cast<uint32_t>(leaves.size() - 1)};
 }
 
+Ref<Storage> Trace::snapshot(Storage& storage) {
+    for (auto& [source, copy] : snapshots_)
+        if (source.get() == &storage && std::memcmp(copy->data, storage.data, storage.nbytes) == 0) return copy;
+    Ref<Storage> copy = Storage::allocate(storage.nbytes);
+    if (storage.nbytes) std::memcpy(copy->data, storage.data, storage.nbytes);
+    snapshots_.emplace_back(Ref<Storage>::borrow(&storage), copy);
+    return copy;
+}
+
 ValueRef Trace::read(Tensor& tensor) {
     Storage& storage = *tensor.storage;
     if (storage.pending && storage.pending->trace != this) materialize_hook(&storage);
@@ -103,13 +114,7 @@ ValueRef Trace::read(Tensor& tensor) {
     }
     if (storage.external() && !whole_function) {
         // NumPy or another framework may change these bytes before the flush: what the program reads is what is there now.
-        Suspend suspend;
-        static const OpDef* clone = find_op("clone");
-        bool enabled = grad_enabled;
-        grad_enabled = false;
-        Ref<Tensor> snapshot = call_op(*clone, {&tensor});
-        grad_enabled = enabled;
-        return leaf_of(snapshot->storage, 0, snapshot->sizes, snapshot->strides, snapshot->dtype);
+        return leaf_of(snapshot(storage), tensor.offset, tensor.sizes, tensor.strides, tensor.dtype);
     }
     return leaf_of(tensor.storage, tensor.offset, tensor.sizes, tensor.strides, tensor.dtype);
 }

@@ -116,7 +116,11 @@ private:
     void push_value(const Value& value);
     void check_size();
 
+    Ref<Storage> snapshot(Storage& storage);
+
     std::vector<int32_t> leaf_table_;
+    // Copies of memory that is shared outside the framework, by the storage they were taken of.
+    std::vector<std::pair<Ref<Storage>, Ref<Storage>>> snapshots_;
 };
 
 // Per thread: the trace being recorded, the tag of what is recorded now.
