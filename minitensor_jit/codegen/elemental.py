@@ -456,15 +456,20 @@ class Emitter:
             pointer = known
         return self.at(pointer).gep(pointer, lin.const, element)
 
-    def load(self, base: Value, dtype: str, lin: Lin) -> Value:
-        """Element `lin` of an array, in all lanes; guarded as the state says."""
+    def load(self, base: Value, dtype: str, lin: Lin, *, mutable: bool = False) -> Value:
+        """Element `lin` of an array, in all lanes; guarded as the state says.
+
+        The load moves out of loops that it does not depend on, unless the memory is `mutable`: the kernel writes it.
+        """
+        if mutable:
+            base = Value(base.type, base.text, base.ref, self.inner.level)
         if self.varies(lin):
             value = self._load_lanes(base, dtype, lin)
         else:
             address = self.address(base, dtype, lin)
             if self.predicate is not None:
                 address = self.at(address, self.predicate, base).select(self.predicate, address, base)
-            value = self.at(address).load(address, MEMORY[dtype], DTYPES[dtype].itemsize)
+            value = self.at(address, base).load(address, MEMORY[dtype], DTYPES[dtype].itemsize)
         return self._from_memory(value, dtype)
 
     def _from_memory(self, value: Value, dtype: str) -> Value:
@@ -488,7 +493,7 @@ class Emitter:
         direct = [c for a, c in lin.terms if a is self.vector_var]
         if direct == [1] and not any(self._atom_varies(a) for a, _ in lin.terms if a is not self.vector_var):
             address = self.address(base, dtype, lin)
-            b = self.at(address, mask)
+            b = self.at(address, base, mask)
             if mask is None:
                 return b.load(address, type_, align)
             name = f"llvm.masked.load.v{n}{_suffix(element)}.p0"

@@ -14,7 +14,7 @@ def f32(*dims):
 
 SHAPES = [
     (7,), (64,), (100,), (5000,), (9000,), (3, 10), (3, 16), (5, 100), (4, 1000), (2, 9000), (1, 7), (7, 1), (300, 5),
-    (300, 64), (1000, 37), (20000, 3), (3, 5, 7), (3, 400, 17), (2, 3, 4, 5),
+    (300, 64), (1000, 37), (20000, 3), (41, 301), (601, 1110), (3, 5, 7), (3, 400, 17), (2, 3, 4, 5),
 ]  # fmt: skip
 
 
@@ -114,6 +114,16 @@ def test_fused_inputs():
             lambda b, x, y, d=dimensions: b.reduce_sum(b.add(b.transpose(x, (1, 0)), y), d), f32(70, 300), f32(300, 70)
         )
     check(lambda b, x, y: b.reduce_sum(b.add(x, b.broadcast(y, (5, 600, 70), (2,))), (1,)), f32(5, 600, 70), f32(70))
+
+
+def test_wide_columns_with_results_of_all_shapes():
+    def build(b, x, y, bias):
+        t = b.add(x, b.broadcast(bias, x.dims, (1,)))
+        product = b.multiply(t, y)
+        c = b.reduce_sum(product, (0,))
+        return [c, b.reduce_max(t, (0,)), product, b.reduce(b.compare(x, y, "LT"), b.constant(False), (0,), "or")]
+
+    check(build, f32(70, 1200), f32(70, 1200), f32(1200))
 
 
 def softmax(b, x):

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...runtime.buffer_assignment import Location
+from ..elemental import Emitter
 from ..errors import CompileError
 from ..index import Lin, Space
 from ..indexing import accesses
 from ..llvm import Value
 from ..types import MEMORY
+from .column_panel import ColumnPanel
 from .loop_kernel import copies_for, delinearize_rows, fewer_lanes
 from .loops import counted_loop, i64, lane_mask, tail_mask, vector_variables
 from .reduction import Reduction, column_blocks
@@ -22,6 +24,8 @@ from .unit import Root, Task, Unit, element_cost, reachable
 
 __all__ = ["ColumnKernel"]
 
+# Columns of fewer rows than this are not worth a panel.
+LONG = 16
 # With fewer units of parallel work than this, the blocks of the columns run in parallel too.
 FEW_UNITS = 16
 
@@ -92,20 +96,32 @@ class ColumnKernel:
         units = self.kept // width * self.tiles
         work = self.kept * self.length * self.cost
         threshold = self.unit.options.parallel_threshold
-        if self.blocks > 1 and units < FEW_UNITS and not self.element_roots and work > 4 * threshold:
+        # A tile reads short pieces of rows. Where there are several tiles a row, longer pieces are read faster.
+        panel = ColumnPanel(self) if self.tiles > 1 and self.length >= LONG else None
+        main_units = panel.units if panel is not None else units
+        if self.blocks > 1 and main_units < FEW_UNITS and not self.element_roots and work > 4 * threshold:
             parts = [
                 self.unit.temporary(self.blocks * self.kept * r.instruction.array_shape.itemsize)
                 for r in self.reductions
             ]
-            self._emit(units * self.blocks, work, parts, writes_parts=True)
+            if panel is None:
+                self._emit(units * self.blocks, work, parts, writes_parts=True)
+            else:
+                e = self._kernel(".blocks")
+                panel.emit(work, [self.unit.result_pointer(e, p) for p in parts], e, self.space)
             self._emit(units, self.kept * self.blocks, parts, writes_parts=False)
-        else:
+        elif panel is None:
             self._emit(units, work, None, writes_parts=False)
+        else:
+            panel.emit(work, None, self._kernel(""), self.space)
+
+    def _kernel(self, suffix: str) -> Emitter:
+        self.space = Space()
+        return self.unit.kernel(self.task, self.lanes, self.space, suffix=suffix)
 
     def _emit(self, units: int, work: int, parts: list[Location] | None, *, writes_parts: bool) -> None:
-        space = self.space = Space()
-        suffix = "" if parts is None else ".blocks" if writes_parts else ".combine"
-        e = self.e = self.unit.kernel(self.task, self.lanes, space, suffix=suffix)
+        e = self.e = self._kernel("" if parts is None else ".blocks" if writes_parts else ".combine")
+        space = self.space
         self.outer_variables = self.nest.variables(space, "o")[:-1]
         self.variables = vector_variables(space, self.nest.inner, self.lanes, self.copies)
         self.r = space.var("r", self.length)
@@ -167,13 +183,14 @@ class ColumnKernel:
             return self._reduce_block(masks, i64(0), i64(self.length))
 
         def block(j: Value, totals: Sequence[Value]) -> list[Value]:
-            parts = self._reduce_block(masks, *self._bounds(j))
+            parts = self._reduce_block(masks, *self.bounds(self.e, j))
             return self._combine(totals, parts)
 
         return counted_loop(e, i64(0), i64(self.blocks), 1, block, self._identities(masks))
 
-    def _bounds(self, j: Value) -> tuple[Value, Value]:
-        b = self.e.at(j)
+    def bounds(self, e: Emitter, j: Value) -> tuple[Value, Value]:
+        """The rows of block j."""
+        b = e.at(j)
         begin = b.mul(j, i64(self.block))
         return begin, b.intrinsic("llvm.smin", b.add(begin, i64(self.block)), i64(self.length))
 
@@ -196,36 +213,41 @@ class ColumnKernel:
                     for n, reduction in enumerate(self.reductions):
                         x = e.value(reduction.input, reduction.input_index(self.space, kept, self.r))
                         values[n].append(e.splat(x, self.lanes))
-                    self._store(self.element_roots, self.element(self.space, kept, self.r))
+                    self.store_elements(e, self.space, self.element(self.space, kept, self.r), self.targets)
             return self._combine(totals, [v for some in values for v in some])
 
         return counted_loop(e, begin, end, 1, row, self._identities(masks))
 
-    def _store(self, roots: list[Root], at: Lin) -> None:
-        e = self.e
-        values = [e.value(i, self.space.delinearize(at, i.dims)) for i, _ in roots]
+    def store_elements(self, e: Emitter, space: Space, at: Lin, targets: list[Value]) -> None:
+        """Stores what has the input's shape, at element `at`."""
+        self._store(e, space, self.element_roots, at, targets)
+
+    def store_kept(self, e: Emitter, space: Space, kept: Lin, totals: Sequence[Value], targets: list[Value]) -> None:
+        """Combines one vector of totals with the initial values, and stores what has one element a column."""
+        for reduction, total in zip(self.reductions, totals, strict=True):
+            initial = e.splat(e.value(reduction.instruction.operands[1], ()), self.lanes)
+            value = reduction.combine(e.at(initial, total), initial, total)
+            e.results[reduction.instruction] = (kept, value)
+        self._store(e, space, self.kept_roots, kept, targets)
+
+    @staticmethod
+    def _store(e: Emitter, space: Space, roots: list[Root], at: Lin, targets: list[Value]) -> None:
+        values = [e.value(i, space.delinearize(at, i.dims)) for i, _ in roots]
         for (i, n), value in zip(roots, values, strict=True):
-            e.store(self.targets[n], i.dtype, at, value)
+            e.store(targets[n], i.dtype, at, value)
 
     def _finish(self, masks: list[Value | None], totals: Sequence[Value]) -> None:
-        """Combines with the initial values, and stores what has one element a column."""
-        e = self.e
         for k, mask in enumerate(masks):
-            with e.vectorized(self.variables[k]), e.masked(mask):
-                kept = self.kept_at(k)
-                for n, reduction in enumerate(self.reductions):
-                    initial = e.splat(e.value(reduction.instruction.operands[1], ()), self.lanes)
-                    total = totals[n * self.copies + k]
-                    value = reduction.combine(e.at(initial, total), initial, total)
-                    e.results[reduction.instruction] = (kept, value)
-                self._store(self.kept_roots, kept)
+            with self.e.vectorized(self.variables[k]), self.e.masked(mask):
+                own = [totals[n * self.copies + k] for n in range(len(self.reductions))]
+                self.store_kept(self.e, self.space, self.kept_at(k), own, self.targets)
 
     # ---- blocks in parallel: parts are [blocks, kept]
 
     def _write_part(self, masks: list[Value | None], block: Value) -> None:
         e = self.e
         assert self.parts is not None
-        totals = self._reduce_block(masks, *self._bounds(block))
+        totals = self._reduce_block(masks, *self.bounds(e, block))
         offset = e.at(block).mul(block, i64(self.kept))
         for k, mask in enumerate(masks):
             with e.vectorized(self.variables[k]), e.masked(mask):

@@ -18,8 +18,8 @@ from ...ir.reduction import (
 )
 from ..elementwise import combine
 from ..index import Index, Lin, Space
-from ..llvm import Builder, Value
-from ..types import dtype_constant
+from ..llvm import Builder, Value, vector
+from ..types import MEMORY, dtype_constant
 
 __all__ = ["LANES", "Reduction", "column_blocks", "fold_lanes", "reductions", "row_blocks"]
 
@@ -52,6 +52,11 @@ class Reduction:
     def identity(self, lanes: int = 1) -> Value:
         """The value that changes nothing."""
         return dtype_constant(self.dtype, identity(self.kind, self.instruction.array_shape.numpy_dtype), lanes)
+
+    def memory_identity(self, b: Builder, lanes: int) -> Value:
+        """The same as it lies in memory."""
+        value = self.identity(lanes)
+        return value if self.dtype != "pred" else b.zext(value, vector(MEMORY["pred"], lanes))
 
     def combine(self, b: Builder, x: Value, y: Value) -> Value:
         """Combines two values, or two vectors lane by lane."""

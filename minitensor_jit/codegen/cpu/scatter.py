@@ -107,7 +107,7 @@ def _emit(unit: Unit, task: Task, scatter: Instruction, result: Location) -> Non
         window = nest.flat([*outer, v])
         update = e.value(updates, update_index(space, batch, window))
         place = within(space, window)
-        old = e.load(base, dtype, place)
+        old = e.load(base, dtype, place, mutable=True)
         update, old = e.splat(update, max(update.lanes, old.lanes)), e.splat(old, max(update.lanes, old.lanes))
         b = e.inner
         new = combine(b, kind, dtype, old, update) if kind else apply_scalar(e, combiner, [old, update])[0]
