@@ -20,6 +20,8 @@ def attach(name: str, function: Any) -> None:
 
 
 def _method(function: Callable[..., Any]) -> Callable[..., Any]:
+    # A leading underscore keeps Python's own max, min and type visible in this file.
+    function.__name__ = function.__qualname__ = function.__name__.removeprefix("_")
     attach(function.__name__, function)
     return function
 
@@ -207,7 +209,7 @@ def to(self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool 
 
 
 @_method
-def type(self: Any, dtype: Any = None) -> Any:
+def _type(self: Any, dtype: Any = None) -> Any:
     """The name of the tensor's type, or the tensor converted to a dtype."""
     if dtype is None:
         names = {"float32": "Float", "float64": "Double", "int64": "Long", "int32": "Int", "uint8": "Byte", "bool": "Bool"}
@@ -312,13 +314,13 @@ def new_tensor(self: Any, data: Any, *, dtype: Any = None, device: Any = None, r
 
 
 @_method
-def max(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def _max(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
     """The largest element; along dim, the largest elements and their indices; or elementwise against another tensor."""
     return _extreme(self, dim, keepdim, "max")
 
 
 @_method
-def min(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def _min(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
     """The smallest element; along dim, the smallest elements and their indices; or elementwise against another tensor."""
     return _extreme(self, dim, keepdim, "min")
 
