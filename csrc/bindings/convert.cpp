@@ -410,6 +410,8 @@ int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags) {
                 fail_python();
             }
             Observing observing(trace::observation ? trace::observation : "numpy()");
+            // Recorded reads of this memory must not see what its new owner writes.
+            if (trace::recording()) trace::flush("numpy()");
             view->buf = t.data();
             auto* shape = new BufferShape;
             shape->storage = t.storage;
@@ -458,6 +460,7 @@ PyObject* tensor_dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
         }
         no_meta(t, "share memory");
         Observing observing("__dlpack__()");
+        if (trace::recording()) trace::flush("__dlpack__()");
         Ref<Tensor> source = copy ? cast_to(detach(t), t.dtype, true) : Ref<Tensor>::borrow(&t);
         if (versioned) return make_capsule<dlpack::ManagedTensorVersioned>(std::move(source), "dltensor_versioned", copy);
         if (t.storage->read_only) {

@@ -119,9 +119,12 @@ public:
         for (ValueRef value : plan.deferred) deferred[flat(value)] = true;
         for (size_t i = 0; i < trace.results.size(); ++i) {
             Storage* storage = trace.results[i].storage;
-            if (!storage || deferred[i]) continue;
+            if (!storage) continue;
+            if (storage->data && storage->readers) keep_leaves(storage, &trace);
+            if (deferred[i]) continue;
             storage->ensure_memory();
             data_[i] = storage->data;
+            held_.push_back(Ref<Storage>::borrow(storage));
         }
     }
     ~Buffers() {
@@ -159,13 +162,16 @@ private:
     Trace& trace_;
     std::vector<void*> data_;
     std::vector<size_t> owned_;
+    std::vector<Ref<Storage>> held_;  // another thread may drop a result while it's being computed
 };
 
 // A tensor over a value's memory, for the kernel of a single op.
 Ref<Tensor> tensor_over(const Trace& trace, const Buffers& buffers, ValueRef value) {
     if (value.kind == RefKind::Leaf) {
         const Leaf& leaf = trace.leaves[value.index];
-        return Tensor::make(leaf.storage, leaf.dtype, leaf.sizes, leaf.strides, leaf.offset);
+        // The storage may have a recorded value by now; a kernel must see the memory, not wait for that value.
+        Ref<Storage> memory = Storage::wrap(leaf.storage->data, leaf.storage->nbytes, [](void*) {}, nullptr);
+        return Tensor::make(std::move(memory), leaf.dtype, leaf.sizes, leaf.strides, leaf.offset);
     }
     const ResultInfo& result = trace.results[buffers.flat(value)];
     Ref<Storage> storage = Storage::wrap(buffers.input(value), buffers.bytes(buffers.flat(value)), [](void*) {}, nullptr);
@@ -350,6 +356,8 @@ void flush_trace(Trace& trace, const char* reason, const std::function<void(Trac
         trace.clear();
         return;
     }
+    trace.wait_until_idle();
+    if (trace.runner) fail("a recorded value is needed while it is being computed");
     if (!keep) trace.effects = true;  // a program that needs a value on its way can't be replayed as a whole
     Suspend suspend;
     struct Clear {
@@ -358,8 +366,11 @@ void flush_trace(Trace& trace, const char* reason, const std::function<void(Trac
         ~Clear() {
             if (failed) abandon(trace);
             trace.clear();
+            trace.runner = 0;
         }
     } clear{trace};
+    trace.runner = PyThread_get_thread_ident();
+    trace.drop_unreachable();
     bool nothing_lives = std::none_of(trace.results.begin(), trace.results.end(), [](const ResultInfo& r) { return r.storage; });
     if (nothing_lives) {
         // Nobody can see any of it; only errors could be lost, and those that depend on shapes were raised while recording.
@@ -389,6 +400,9 @@ namespace {
 
 void materialize(Storage* storage) {
     Trace* trace = storage->pending->trace;
+    if (trace) trace->wait_until_idle();
+    if (!storage->pending) return;
+    trace = storage->pending->trace;
     if (!trace) fail("this value was never computed: the recorded program it belongs to failed earlier");
     if (trace == current && current_tag.must)
         refuse_hook(observation ? observation : "an eager op", "it needs a value in the middle of a function that is compiled as a whole");
@@ -441,7 +455,25 @@ void view_write_kernel(Call& call) {
     copy_into(*region, call.in(1));
 }
 
-void assign_kernel(Call& call) { copy_into(*call.outputs[0], call.in(0)); }
+void assign_kernel(Call& call) {
+    if (!call.operands[0].is_scalar) return copy_into(*call.outputs[0], call.in(0));
+    static const OpDef* fill = find_op("fill");
+    Operand destination;
+    destination.tensor = call.outputs[0];
+    const Scalar& scalar = call.operands[0].scalar;
+    Value value;
+    value.tag = scalar.tag == Scalar::Bool ? Value::Bool : scalar.tag == Scalar::Int ? Value::Int : Value::Float;
+    value.i = scalar.i;  // or its bits as a double
+    Call inner;
+    inner.op = fill;
+    inner.operands = &destination;
+    inner.operand_count = 1;
+    inner.params = &value;
+    inner.param_count = 1;
+    infer(inner);
+    inner.outputs[0] = call.outputs[0];
+    fill->cpu(inner);
+}
 
 const RegisterNative registered{{"_view_read", infer_nothing, view_read_kernel},
                                 {"_view_write", infer_nothing, view_write_kernel},
@@ -452,6 +484,7 @@ const RegisterNative registered{{"_view_read", infer_nothing, view_read_kernel},
 void install() {
     materialize_hook = materialize;
     pending_died_hook = pending_died;
+    before_write_hook = [](Storage* storage) { keep_leaves(storage, nullptr); };
     capture_source_hook = capture_source;
 }
 

@@ -76,6 +76,7 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
     }
     program->plan_ = std::move(plan);
     Trace& own = program->trace_;
+    own.counts_readers = false;
     own.nodes = trace.nodes;
     for (TraceNode& node : own.nodes) Py_XINCREF(node.source.code);
     own.operands = trace.operands;

@@ -1,6 +1,10 @@
 #include "trace/trace.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
+#include <unordered_map>
 
 #include "core/error.h"
 #include "trace/plan.h"
@@ -14,6 +18,13 @@ namespace {
 
 MT_THREAD_LOCAL int recording_depth = 0;
 thread_local Trace* thread_trace = nullptr;
+
+// One for each thread that ever recorded; they stay.
+std::vector<Trace*>& all_traces() {
+    static auto* traces = new std::vector<Trace*>;
+    return *traces;
+}
+
 
 const OpDef& view_read_op() {
     static const OpDef* op = find_op("_view_read");
@@ -34,7 +45,7 @@ bool covers_storage(const Tensor& tensor) {
 }
 
 bool is_baked(const Scalar& s) {
-    if (s.tag != Scalar::Float) return s.tag == Scalar::Bool || (s.i >= -2 && s.i <= 2);
+    if (s.tag != Scalar::Float) return s.tag == Scalar::Bool || (s.i >= -3 && s.i <= 3);
     return s.f == 0.0 || s.f == 1.0 || s.f == -1.0 || s.f == 2.0 || s.f == 0.5;
 }
 
@@ -69,6 +80,8 @@ void Trace::clear() {
     snapshots_.clear();
     std::vector<Leaf> dying = std::move(leaves);  // last: storages may die, and their owners run code
     leaves.clear();
+    for (Leaf& leaf : dying)
+        if (leaf.storage && counts_readers) --leaf.storage->readers;
     dying.clear();
 }
 
@@ -89,6 +102,7 @@ ValueRef Trace::leaf_of(const Ref<Storage>& storage, int64_t offset, const Dims&
             return {RefKind::Leaf, 0, static_cast<uint32_t>(leaf_table_[at])};
     }
     leaf_table_[at] = static_cast<int32_t>(leaves.size());
+    ++storage->readers;
     leaves.push_back({storage, offset, sizes, strides, dtype});
     return {RefKind::Leaf, 0, static_cast<uint32_t>(leaves.size() - 1)};
 }
@@ -126,6 +140,17 @@ ValueRef Trace::add_operand(const Operand& operand) {
     return {RefKind::Scalar, 0, static_cast<uint32_t>(scalars.size() - 1)};
 }
 
+void Trace::push_operand(ValueRef input) {
+    operands.push_back(input);
+    if (input.kind != RefKind::Scalar) {
+        signature.push_back(input.word());
+        return;
+    }
+    const ScalarInput& scalar = scalars[input.index];
+    signature.push_back(input.word() | static_cast<uint64_t>(scalar.baked) << 56 | static_cast<uint64_t>(scalar.scalar.tag) << 57);
+    if (scalar.baked) signature.push_back(bits_of(scalar.scalar));
+}
+
 void Trace::push_value(const Value& value) {
     params.push_back(value);
     signature.push_back(static_cast<uint64_t>(value.tag) << 32 | static_cast<uint64_t>(value.ints.size()));
@@ -137,12 +162,13 @@ void Trace::push_value(const Value& value) {
 
 uint32_t Trace::add_node(const OpDef& op, const Tag& tag) {
     TraceNode node{};
+    // First: it makes Python objects, so the garbage collector may run, and with it finalizers that record.
+    capture_source(&node.source);
     node.op = &op;
     node.first_operand = static_cast<uint32_t>(operands.size());
     node.first_param = static_cast<uint32_t>(params.size());
     node.first_result = static_cast<uint32_t>(results.size());
     node.tag = tag;
-    capture_source(&node.source);
     nodes.push_back(node);
     return static_cast<uint32_t>(nodes.size() - 1);
 }
@@ -161,10 +187,7 @@ ValueRef Trace::append(const OpDef& op, std::initializer_list<ValueRef> inputs, 
                        const Dims& sizes) {
     uint32_t index = add_node(op, current_tag);
     signature.push_back(tag_word(op, inputs.size(), current_tag));
-    for (const ValueRef& input : inputs) {
-        operands.push_back(input);
-        signature.push_back(input.word());
-    }
+    for (const ValueRef& input : inputs) push_operand(input);
     for (const Value& value : values) push_value(value);
     TraceNode& node = nodes[index];
     node.operand_count = static_cast<uint32_t>(inputs.size());
@@ -180,16 +203,7 @@ void Trace::record(Call& call, uint32_t* node_index) {
     for (size_t i = 0; i < call.operand_count; ++i) inputs.push_back(add_operand(call.operands[i]));
     uint32_t index = add_node(*call.op, current_tag);
     signature.push_back(tag_word(*call.op, inputs.size(), current_tag));
-    for (const ValueRef& input : inputs) {
-        operands.push_back(input);
-        if (input.kind != RefKind::Scalar) {
-            signature.push_back(input.word());
-            continue;
-        }
-        const ScalarInput& scalar = scalars[input.index];
-        signature.push_back(input.word() | static_cast<uint64_t>(scalar.baked) << 56 | static_cast<uint64_t>(scalar.scalar.tag) << 57);
-        if (scalar.baked) signature.push_back(bits_of(scalar.scalar));
-    }
+    for (const ValueRef& input : inputs) push_operand(input);
     for (size_t i = 0; i < call.param_count; ++i) push_value(call.params[i]);
     TraceNode& node = nodes[index];
     node.operand_count = static_cast<uint32_t>(inputs.size());
@@ -220,6 +234,7 @@ void Trace::check_size() {
 }
 
 void Trace::run(Call& call, Ref<Tensor>* out) {
+    wait_until_idle();
     uint32_t index;
     record(call, &index);
     for (size_t i = 0; i < call.result_count; ++i) {
@@ -263,18 +278,18 @@ void Trace::assign(Tensor& destination, ValueRef value) {
 }
 
 void Trace::run_inplace(Call& call, Tensor& destination) {
-    static const OpDef *copy = find_op("copy"), *fill = find_op("fill"), *cast = find_op("cast"), *full = find_op("full"),
-                       *assign_op = find_op("_assign");
+    static const OpDef *copy = find_op("copy"), *fill = find_op("fill"), *cast = find_op("cast"), *assign_op = find_op("_assign");
+    wait_until_idle();
     ValueRef value;
-    Value dtype, device;
+    Value dtype;
     dtype.tag = Value::Type;
     dtype.dtype = destination.dtype;
-    device.tag = Value::Dev;
-    if (call.op == copy) {
-        ValueRef source = add_operand(call.operands[1]);
+    if (call.op == copy || call.op == fill) {
+        Operand number;
+        number.is_scalar = true;
+        if (call.op == fill) number.scalar = call.params[0].as_scalar();
+        ValueRef source = add_operand(call.op == copy ? call.operands[1] : number);
         value = append(*assign_op, {source}, {value_of(destination.sizes), dtype}, destination.dtype, destination.sizes);
-    } else if (call.op == fill) {
-        value = append(*full, {}, {value_of(destination.sizes), call.params[0], dtype, device}, destination.dtype, destination.sizes);
     } else {
         uint32_t index;
         record(call, &index);
@@ -296,17 +311,50 @@ std::vector<ValueRef> Trace::live_results() const {
     return live;
 }
 
+void Trace::wait_until_idle() const {
+    while (__builtin_expect(runner != 0 && runner != PyThread_get_thread_ident(), 0)) {
+        MaybeReleaseGil gil(true);
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+}
+
+void Trace::drop_unreachable() {
+    std::unordered_map<Storage*, uint32_t> held;
+    for (const Leaf& leaf : leaves)
+        if (leaf.storage->pending) ++held[leaf.storage.get()];
+    for (const auto& [storage, count] : held) {
+        if (storage->refcount != count || storage->pending->trace != this) continue;
+        results[nodes[storage->pending->node].first_result + storage->pending->result].storage = nullptr;
+        delete storage->pending;
+        storage->pending = nullptr;
+    }
+}
+
+bool Trace::reads(const Storage* storage) const {
+    return std::any_of(leaves.begin(), leaves.end(), [&](const Leaf& leaf) { return leaf.storage.get() == storage; });
+}
+
+void Trace::keep_leaf(Storage* storage) {
+    if (!reads(storage)) return;
+    wait_until_idle();
+    Ref<Storage> copy = Storage::allocate(storage->nbytes);
+    if (storage->nbytes) std::memcpy(copy->data, storage->data, storage->nbytes);
+    for (Leaf& leaf : leaves) {
+        if (leaf.storage.get() != storage) continue;
+        --storage->readers;
+        leaf.storage = copy;
+        ++copy->readers;
+    }
+}
+
 void Trace::finish_signature() {
     signature.push_back(~uint64_t{0});
+    std::unordered_map<const Storage*, size_t> first;
     for (size_t i = 0; i < leaves.size(); ++i) {
         const Leaf& leaf = leaves[i];
         // Which earlier leaf shares the storage: writes to it must wait for the reads of both.
         size_t same = i;
-        for (size_t j = 0; j < i && leaves.size() <= 256; ++j)
-            if (leaves[j].storage == leaf.storage) {
-                same = j;
-                break;
-            }
+        if (auto [known, fresh] = first.try_emplace(leaf.storage.get(), i); !fresh) same = known->second;
         signature.push_back(static_cast<uint64_t>(leaf.dtype) << 56 | static_cast<uint64_t>(leaf.sizes.size()) << 48 | same);
         for (int64_t size : leaf.sizes) signature.push_back(static_cast<uint64_t>(size));
         for (int64_t stride : leaf.strides) signature.push_back(static_cast<uint64_t>(stride));
@@ -316,11 +364,8 @@ void Trace::finish_signature() {
         signature.push_back(value.word());
         const Storage* storage = results[nodes[value.index].first_result + value.result].storage;
         uint64_t home = ~uint64_t{0};
-        for (size_t i = 0; storage->data && i < leaves.size(); ++i)
-            if (leaves[i].storage.get() == storage) {
-                home = i;
-                break;
-            }
+        if (storage->data)
+            if (auto known = first.find(storage); known != first.end()) home = known->second;
         signature.push_back(home);
     }
     signature.push_back(options_id());
@@ -340,9 +385,17 @@ Suspend::~Suspend() {
 
 bool recording() { return current != nullptr; }
 
+void keep_leaves(Storage* storage, const Trace* except) {
+    for (Trace* trace : all_traces())
+        if (trace != except) trace->keep_leaf(storage);
+}
+
 void begin_recording() {
     if (recording_depth++ > 0 && current) return;
-    if (!thread_trace) thread_trace = new Trace;
+    if (!thread_trace) {
+        thread_trace = new Trace;
+        all_traces().push_back(thread_trace);
+    }
     current = thread_trace;
     current_interpreter = current;
     capture_sources = true;

@@ -40,8 +40,8 @@ struct Leaf {
     DType dtype;
 };
 
-// A Python number among the operands. Its value is an input of the compiled code unless it is `baked`: 0, 1, -1, 2 and 0.5
-// are constants that simplification can use, the rest may change from step to step without a new compilation.
+// A Python number among the operands. Its value is an input of the compiled code unless it is `baked`: the integers
+// from -3 to 3, 0.0, 1.0, -1.0, 2.0 and 0.5 are constants that simplification can use, the rest may change from step to step without a new compilation.
 struct ScalarInput {
     Scalar scalar;
     bool baked;
@@ -83,6 +83,15 @@ public:
     ValueRef read(Tensor& tensor);
     bool empty() const { return nodes.empty(); }
     void clear();
+    // Storages that only this trace holds are read by nobody afterwards: what it writes to them is not a result.
+    void drop_unreachable();
+    // Has the trace read `storage` from a copy from here on, since its memory is about to change.
+    void keep_leaf(Storage* storage);
+    bool reads(const Storage* storage) const;
+    // Returns when no other thread is running this trace.
+    void wait_until_idle() const;
+    unsigned long runner = 0;  // the thread that runs it
+    bool counts_readers = true;  // false for a program's own copy, which may run after any change of its leaves
 
     std::vector<TraceNode> nodes;
     std::vector<ValueRef> operands;
@@ -113,6 +122,7 @@ private:
     void assign(Tensor& destination, ValueRef value);
     void bind(Storage* storage, ValueRef value, const Dims& sizes);
     void record(Call& call, uint32_t* node_index);
+    void push_operand(ValueRef input);
     void push_value(const Value& value);
     void check_size();
 
@@ -143,6 +153,9 @@ private:
     Trace* trace_;
     bool capture_;
 };
+
+// Has every trace but `except` read `storage` from a copy, since its memory is about to be written.
+void keep_leaves(Storage* storage, const Trace* except);
 
 // Runs what is recorded on this thread; no-op when nothing is.
 void flush(const char* reason);

@@ -151,6 +151,8 @@ class Group:
 
     def shares(self, other: Group) -> Decision:
         """Whether merging with a group of the same loops saves memory traffic."""
+        if any(root.is_tuple for root in (*self.roots, *other.roots)):
+            return Decision.refuse("one of them gives a tuple")
         if len(self.members) + len(other.members) > MAX_MEMBERS:
             return Decision.refuse("the fusion would be too large")
         mine, theirs = self.reads, other.reads
