@@ -1,5 +1,8 @@
 // cumsum and sort: ops that run along one dimension in order.
 #include <algorithm>
+#include <bit>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "dispatch/infer_index.h"
@@ -66,35 +69,66 @@ void cumsum_kernel(Call& call) {
     target.store();
 }
 
+// An unsigned integer of the same order: equal for the two zeros, and greatest for every NaN.
 template <class T>
-struct Item {
-    T value;
-    int64_t index;
-};
-
-// NaN is the largest; equal elements keep their order.
-template <class T, bool Descending>
-struct Before {
-    bool operator()(const Item<T>& a, const Item<T>& b) const {
-        if (Descending) return a.value > b.value || (a.value != a.value && b.value == b.value);
-        return a.value < b.value || (b.value != b.value && a.value == a.value);
+auto order_key(T x) {
+    if constexpr (std::is_floating_point_v<T>) {
+        using U = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+        constexpr U sign = U(1) << (sizeof(T) * 8 - 1);
+        if (x != x) return ~U(0);
+        U bits = std::bit_cast<U>(x + T(0));
+        return bits & sign ? ~bits : bits | sign;
+    } else if constexpr (std::is_same_v<T, int64_t>) {
+        return static_cast<uint64_t>(x) ^ (uint64_t(1) << 63);
+    } else if constexpr (std::is_same_v<T, int32_t>) {
+        return static_cast<uint32_t>(x) ^ (uint32_t(1) << 31);
+    } else {
+        return static_cast<uint32_t>(x);
     }
+}
+
+template <class Key, class Index>
+struct Item {
+    Key key;
+    Index index;
+    bool operator<(const Item& other) const { return key != other.key ? key < other.key : index < other.index; }
 };
 
-template <class T>
+// Sorts by key and keeps the order of equal ones: by radix where that pays.
+template <class Key, class Index>
+void sort_items(Item<Key, Index>* items, Item<Key, Index>* spare, int64_t n) {
+    constexpr int bits = 8, passes = static_cast<int>(sizeof(Key)) * 8 / bits;
+    constexpr int64_t buckets = 1 << bits;
+    if (n < 512) return std::sort(items, items + n);
+    Item<Key, Index>*from = items, *to = spare;
+    for (int pass = 0; pass < passes; ++pass) {
+        int64_t counts[buckets] = {};
+        for (int64_t i = 0; i < n; ++i) ++counts[from[i].key >> (pass * bits) & (buckets - 1)];
+        if (counts[from[0].key >> (pass * bits) & (buckets - 1)] == n) continue;
+        int64_t place = 0;
+        for (int64_t& count : counts) place += std::exchange(count, place);
+        for (int64_t i = 0; i < n; ++i) to[counts[from[i].key >> (pass * bits) & (buckets - 1)]++] = from[i];
+        std::swap(from, to);
+    }
+    if (from != items) std::copy(from, from + n, items);
+}
+
+template <class T, class Index>
 void sort_all(T* values, int64_t* indices, const T* in, const Along& shape, bool descending) {
+    using Key = decltype(order_key(T()));
     parallel_for(shape.outer * shape.inner, grain_of(shape.n * 16), [&](int64_t begin, int64_t end) {
-        std::vector<Item<T>> items(static_cast<size_t>(shape.n));
+        std::vector<Item<Key, Index>> items(static_cast<size_t>(shape.n) * 2);
         for (int64_t i = begin; i < end; ++i) {
             int64_t base = i / shape.inner * shape.n * shape.inner + i % shape.inner;
-            for (int64_t r = 0; r < shape.n; ++r) items[static_cast<size_t>(r)] = {in[base + r * shape.inner], r};
-            if (descending)
-                std::stable_sort(items.begin(), items.end(), Before<T, true>());
-            else
-                std::stable_sort(items.begin(), items.end(), Before<T, false>());
             for (int64_t r = 0; r < shape.n; ++r) {
-                values[base + r * shape.inner] = items[static_cast<size_t>(r)].value;
-                indices[base + r * shape.inner] = items[static_cast<size_t>(r)].index;
+                Key key = order_key(in[base + r * shape.inner]);
+                items[static_cast<size_t>(r)] = {descending ? static_cast<Key>(~key) : key, static_cast<Index>(r)};
+            }
+            sort_items(items.data(), items.data() + shape.n, shape.n);
+            for (int64_t r = 0; r < shape.n; ++r) {
+                auto index = static_cast<int64_t>(items[static_cast<size_t>(r)].index);
+                values[base + r * shape.inner] = in[base + index * shape.inner];
+                indices[base + r * shape.inner] = index;
             }
         }
     });
@@ -110,7 +144,10 @@ void sort_kernel(Call& call) {
     auto* indices = call.outputs[1]->ptr<int64_t>();
     switch (t.dtype) {
 #define MT_SORT(D, T) \
-    case DType::D: return sort_all(static_cast<T*>(values), indices, in.as<T>(), shape, descending);
+    case DType::D:                                                                                                  \
+        return sizeof(T) <= 4 && shape.n <= UINT32_MAX                                                              \
+                   ? sort_all<T, uint32_t>(static_cast<T*>(values), indices, in.as<T>(), shape, descending)         \
+                   : sort_all<T, uint64_t>(static_cast<T*>(values), indices, in.as<T>(), shape, descending);
         MT_FOREACH_DTYPE(MT_SORT)
 #undef MT_SORT
         default: return;
