@@ -26,7 +26,7 @@ from .indexing import (
     pad_conditions,
     update_conditions,
 )
-from .llvm import I1, I8, I32, I64, PTR, VOID, Builder, Function, Value, constant, type_text, vector
+from .llvm import I1, I8, I32, I64, PTR, VOID, Builder, Function, Type, Value, constant, integer, type_text, vector
 from .types import MEMORY, dtype_constant
 
 if TYPE_CHECKING:
@@ -216,9 +216,9 @@ class Emitter:
         type_ = I32 if reach < 2**31 - self.vector_lanes else I64
         return self._keep(key, self._lanes_of(lin, type_))
 
-    def _lanes_of(self, lin: Lin, type_: object) -> Value:
+    def _lanes_of(self, lin: Lin, type_: Type) -> Value:
         n = self.vector_lanes
-        vector_type = vector(type_, n)  # type: ignore[arg-type]
+        vector_type = vector(type_, n)
         uniform = Lin(
             lin.const, tuple((a, c) for a, c in lin.terms if a is self.vector_var or not self._atom_varies(a))
         )
@@ -231,9 +231,7 @@ class Emitter:
             elif not self._atom_varies(atom):
                 continue
             elif isinstance(atom, Div):
-                term = self._lanes_of(atom.lin, type_)
-                term = self.at(term).udiv(term, constant(vector_type, atom.divisor))
-                term = self._times(term, c)
+                term = self._times(self._quotients(atom, type_), c)
             else:
                 term = self._dynamic(atom)  # type: ignore[arg-type]
                 bits = term.type.element.width
@@ -247,6 +245,38 @@ class Emitter:
                 term = self._times(term, c)
             total = self.at(total, term).add(total, term)
         return total
+
+    def _quotients(self, atom: Div, type_: Type) -> Value:
+        vector_type = vector(type_, self.vector_lanes)
+        wrap = self._wrap(atom)
+        if wrap is None:
+            numerator = self._lanes_of(atom.lin, type_)
+            return self.at(numerator).udiv(numerator, constant(vector_type, atom.divisor))
+        first, below = wrap
+        b = self.at(first, below)
+        quotient = b.splat(b.trunc(first, type_), self.vector_lanes)
+        return b.add(quotient, b.zext(b.not_(below), vector_type))
+
+    def _wrap(self, atom: Div) -> tuple[Value, Value] | None:
+        """Of a quotient that changes at most once within a vector: its value in lane 0, and the lanes that have it."""
+        n = self.vector_lanes
+        simple = atom.divisor >= n and all(
+            c == 1 if a is self.vector_var else not self._atom_varies(a) for a, c in atom.lin.terms
+        )
+        if not simple:
+            return None
+        first = self._atom(atom)
+        key = ("wrap", atom, self._guards())
+        below = self._find(key)
+        if below is None:
+            position = self.scalar(atom.lin)
+            b = self.at(position, first)
+            # So many more lanes until the next multiple of the divisor.
+            left = b.sub(b.mul(b.add(first, constant(I64, 1)), constant(I64, atom.divisor)), position)
+            left = b.trunc(b.intrinsic("llvm.smin", left, constant(I64, n)), I32)
+            below = b.icmp_signed("<", constant(vector(I32, n), list(range(n))), b.splat(left, n))
+            self._keep(key, below)
+        return first, below
 
     def _times(self, value: Value, factor: int) -> Value:
         return value if factor == 1 else self.at(value).mul(value, constant(value.type, factor))
@@ -499,6 +529,9 @@ class Emitter:
             name = f"llvm.masked.load.v{n}{_suffix(element)}.p0"
             callee = module.declare(name, type_, [PTR, vector(I1, n), type_])
             return b.call(callee, [_aligned(address, align), mask, constant(type_, None)])
+        wrapped = self._load_wrapped(base, dtype, lin, mask)
+        if wrapped is not None:
+            return wrapped
         index = self.lanes_of(lin)
         b = self.at(index, base, mask)
         pointers = vector(PTR, n)
@@ -512,6 +545,40 @@ class Emitter:
         active = mask if mask is not None else constant(vector(I1, n), True)
         passthru = constant(type_, None)
         return b.call(callee, [_aligned(where, align), active, passthru])
+
+    def _load_wrapped(self, base: Value, dtype: str, lin: Lin, mask: Value | None) -> Value | None:
+        """A load whose lanes are in two pieces, as for a bias that is repeated row after row. None if it is not so."""
+        n, element, align = self.vector_lanes, MEMORY[dtype], DTYPES[dtype].itemsize
+        varying = [(a, c) for a, c in lin.terms if a is not self.vector_var and self._atom_varies(a)]
+        stride = lin.coefficient(self.vector_var) if self.vector_var is not None else 0
+        if len(varying) != 1 or stride not in (0, 1):
+            return None
+        atom, jump = varying[0]
+        wrap = self._wrap(atom) if isinstance(atom, Div) else None
+        if wrap is None:
+            return None
+        first, below = wrap
+        start = self.scalar(Lin(lin.const, tuple((a, c) for a, c in lin.terms if a is not atom)))
+        offset = self._times(first, jump)
+        b = self.at(start, offset, below, base, mask)
+        low = b.gep(base, b.add(start, offset), element)
+        high = b.gep(low, jump, element)
+        above = b.not_(below)
+        if mask is not None:
+            below, above = b.and_(below, mask), b.and_(above, mask)
+        type_ = vector(element, n)
+        if stride == 1:
+            name = f"llvm.masked.load.v{n}{_suffix(element)}.p0"
+            callee = self.function.module.declare(name, type_, [PTR, vector(I1, n), type_])
+            value = b.call(callee, [_aligned(low, align), below, constant(type_, None)])
+            return b.call(callee, [_aligned(high, align), above, value])
+        # One value up to the jump and another one beyond; what no lane needs is not read.
+        pieces = []
+        for address, lanes in ((low, below), (high, above)):
+            bits = b.bitcast(lanes, integer(n))
+            wanted = b.icmp_unsigned("!=", bits, constant(bits.type, 0))
+            pieces.append(b.splat(b.load(b.select(wanted, address, base), element, align), n))
+        return b.select(below, pieces[0], pieces[1])
 
     def store(self, base: Value, dtype: str, lin: Lin, value: Value, *, streaming: bool = False) -> None:
         """Writes element `lin` (contiguous lanes) in the innermost loop, under the lane mask."""

@@ -36,6 +36,11 @@ def vector(element: Type, lanes: int) -> Type:
     return known
 
 
+def integer(bits: int) -> Type:
+    """The integer type of so many bits."""
+    return ir.IntType(bits)
+
+
 def type_text(type_: Type) -> str:
     """The type as LLVM writes it."""
     entry = _TEXT.get(id(type_))
