@@ -37,7 +37,15 @@ from minitensor.ops import ROWS as _ROWS
 
 # Every op under its name; the composed functions below replace those that take more forms.
 for _row in _ROWS.values():
-    if not _row.name.startswith("_") and _row.name not in {"fill", "copy", "view", "max_dim", "min_dim", "nll_loss_backward", "cast"}:
+    if not _row.name.startswith("_") and _row.name not in {
+        "fill",
+        "copy",
+        "view",
+        "max_dim",
+        "min_dim",
+        "nll_loss_backward",
+        "cast",
+    }:
         globals()[_row.name] = _row.call
 del _row
 

@@ -77,7 +77,9 @@ def _after(items: list[Any], item: Any) -> int:
 def _check_mask(source: Any, mask: Any, at: int) -> None:
     shape = tuple(source.shape[at : at + mask.ndim])
     if tuple(mask.shape) != shape:
-        raise IndexError(f"The shape of the mask {list(mask.shape)} at index 0 does not match the shape of the indexed tensor {list(source.shape)} at index {at}")
+        raise IndexError(
+            f"The shape of the mask {list(mask.shape)} at index 0 does not match the shape of the indexed tensor {list(source.shape)} at index {at}"
+        )
 
 
 def _gathered(view: Any, indices: list[Any]) -> tuple[Any, Any, list[int], int]:
@@ -142,7 +144,9 @@ def _moved(result: Any, count: int, place: int) -> Any:
 def setitem(target: Any, key: Any, value: Any) -> None:
     """`target[key] = value`."""
     if not isinstance(value, Tensor):
-        value = _C.tensor_from_data(value, None if not isinstance(value, (int, float, bool)) else target.dtype, None, True)
+        value = _C.tensor_from_data(
+            value, None if not isinstance(value, (int, float, bool)) else target.dtype, None, True
+        )
     if value.dtype is not target.dtype:
         value = value.to(target.dtype)
     if isinstance(key, Tensor) and key.dtype is _C.bool and value.numel() == 1:

@@ -37,14 +37,33 @@ for _row in ROWS.values():
     if _row.name not in _SPECIAL:
         attach(_row.name, _row.call)
     _relation = _row.name in {"eq", "ne", "lt", "le", "gt", "ge"} or _row.name.startswith("is")
-    if (_row.kind == "elementwise" and not _relation and _row.name not in {"clone", "cast", "where"}) or _row.name in {"tril", "triu", "scatter_add", "index_add", "index_copy"}:
+    if (_row.kind == "elementwise" and not _relation and _row.name not in {"clone", "cast", "where"}) or _row.name in {
+        "tril",
+        "triu",
+        "scatter_add",
+        "index_add",
+        "index_copy",
+    }:
         attach(f"{_row.name}_", _C.inplace_form(_row.call))
 
 attach("view", view_)
-for _alias, _name in {"absolute": "abs", "negative": "neg", "multiply": "mul", "subtract": "sub", "divide": "div", "true_divide": "div"}.items():
+for _alias, _name in {
+    "absolute": "abs",
+    "negative": "neg",
+    "multiply": "mul",
+    "subtract": "sub",
+    "divide": "div",
+    "true_divide": "div",
+}.items():
     attach(_alias, ROWS[_name].call)
     attach(f"{_alias}_", _C.inplace_form(ROWS[_name].call))
-for _alias, _name in {"greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne"}.items():
+for _alias, _name in {
+    "greater": "gt",
+    "greater_equal": "ge",
+    "less": "lt",
+    "less_equal": "le",
+    "not_equal": "ne",
+}.items():
     attach(_alias, ROWS[_name].call)
 attach("swapaxes", ROWS["transpose"].call)
 attach("swapdims", ROWS["transpose"].call)
@@ -185,7 +204,9 @@ def repeat(self: Any, *repeats: Any) -> Any:
 
 
 @_method
-def to(self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False, non_blocking: bool = False) -> Any:
+def to(
+    self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False, non_blocking: bool = False
+) -> Any:
     """The tensor in another dtype, on another device, or as another tensor; itself if nothing changes."""
     for arg in args:
         if isinstance(arg, Tensor):
@@ -212,7 +233,14 @@ def to(self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool 
 def _type(self: Any, dtype: Any = None) -> Any:
     """The name of the tensor's type, or the tensor converted to a dtype."""
     if dtype is None:
-        names = {"float32": "Float", "float64": "Double", "int64": "Long", "int32": "Int", "uint8": "Byte", "bool": "Bool"}
+        names = {
+            "float32": "Float",
+            "float64": "Double",
+            "int64": "Long",
+            "int32": "Int",
+            "uint8": "Byte",
+            "bool": "Bool",
+        }
         return f"minitensor.{names[self.dtype.name]}Tensor"
     return self.to(dtype)
 
@@ -232,7 +260,14 @@ def _converter(name: str, dtype: Any) -> None:
     attach(name, convert)
 
 
-for _name, _dtype in {"float": _C.float32, "double": _C.float64, "int": _C.int32, "long": _C.int64, "byte": _C.uint8, "bool": _C.bool}.items():
+for _name, _dtype in {
+    "float": _C.float32,
+    "double": _C.float64,
+    "int": _C.int32,
+    "long": _C.int64,
+    "byte": _C.uint8,
+    "bool": _C.bool,
+}.items():
     _converter(_name, _dtype)
 
 
@@ -278,7 +313,9 @@ attach("__dlpack_device__", _dlpack_device)
 
 
 @_method
-def new_full(self: Any, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def new_full(
+    self: Any, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
     """A tensor of one value with this tensor's dtype."""
     made = full(size, fill_value, dtype=dtype or self.dtype, device=device or self.device)
     return made.requires_grad_() if requires_grad else made
@@ -398,7 +435,9 @@ def bernoulli_(self: Any, p: float = 0.5) -> Any:
 
 
 @_method
-def backward(self: Any, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None) -> None:
+def backward(
+    self: Any, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+) -> None:
     """Add the gradients of this tensor to the leaves it was computed from."""
     from minitensor import autograd
 
@@ -437,7 +476,9 @@ def _deepcopy(self: Any, memo: dict[int, Any]) -> Any:
     if id(self) in memo:
         return memo[id(self)]
     if not self.is_leaf:
-        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment")
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment"
+        )
     from minitensor.autograd import no_grad
 
     with no_grad():

@@ -36,7 +36,9 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
     return _C.tensor_from_data(data, dtype, device, False)
 
 
-def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Any:
+def asarray(
+    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
+) -> Any:
     """`obj` as a tensor; `copy=True` always copies, None only where needed."""
     return _made(tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device), requires_grad)
 
@@ -81,12 +83,22 @@ def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool 
 
 def empty_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """A tensor of input's shape and dtype whose memory is not initialised."""
-    return empty(tuple(input.shape), dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+    return empty(
+        tuple(input.shape), dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad
+    )
 
 
-def full_like(input: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def full_like(
+    input: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
     """A tensor of one value with input's shape and dtype."""
-    return full(tuple(input.shape), fill_value, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+    return full(
+        tuple(input.shape),
+        fill_value,
+        dtype=dtype or input.dtype,
+        device=device or input.device,
+        requires_grad=requires_grad,
+    )
 
 
 def zeros_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
@@ -99,14 +111,18 @@ def ones_like(input: Any, *, dtype: Any = None, device: Any = None, requires_gra
     return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def arange(
+    start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
     """Values from start (0 if only one bound is given) up to, not including, end."""
     if end is None:
         start, end = 0, start
     return _made(creation.arange(start, end, step, dtype=dtype, device=device), requires_grad)
 
 
-def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def linspace(
+    start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
     """`steps` evenly spaced values from start to end, both included."""
     return _made(creation.linspace(start, end, steps, dtype=dtype, device=device), requires_grad)
 
@@ -126,12 +142,16 @@ def randn(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool
     return _made(random.normal(_size(size), dtype=dtype, device=device), requires_grad)
 
 
-def normal(mean: float, std: float, size: Sequence[int], *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def normal(
+    mean: float, std: float, size: Sequence[int], *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
     """Numbers from a normal distribution."""
     return _made(random.normal(size, mean, std, dtype=dtype, device=device), requires_grad)
 
 
-def randint(low: int, high: Any = None, size: Any = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def randint(
+    low: int, high: Any = None, size: Any = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
     """Uniform integers from low (0 if only one bound is given) up to, not including, high."""
     if size is None:
         low, high, size = 0, low, high

@@ -38,7 +38,9 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
     first = tuple(tensors[0].shape)
     for i, other in enumerate(tensors):
         if tuple(other.shape) != first:
-            raise RuntimeError(f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and {list(other.shape)} at entry {i}")
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and {list(other.shape)} at entry {i}"
+            )
     return cat([other.unsqueeze(dim) for other in tensors], dim)
 
 

@@ -110,7 +110,10 @@ def session_scope(level: int, cpu_global_jit: bool) -> Iterator[None]:
         with options(auto_jit=0):
             yield
         return
-    with options(auto_jit=level, cpu_global_jit=cpu_global_jit or current.cpu_global_jit), recording("the end of a session run"):
+    with (
+        options(auto_jit=level, cpu_global_jit=cpu_global_jit or current.cpu_global_jit),
+        recording("the end of a session run"),
+    ):
         yield
 
 

@@ -59,7 +59,9 @@ class Function:
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Give the gradient of every argument of forward, None for those without."""
-        raise NotImplementedError("You must implement the backward for your custom autograd.Function to use it with backward mode AD.")
+        raise NotImplementedError(
+            "You must implement the backward for your custom autograd.Function to use it with backward mode AD."
+        )
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
@@ -76,7 +78,11 @@ class Function:
         single = not isinstance(result, tuple)
         outputs = [o for o in ((result,) if single else result)]
         outputs = [o.alias() if isinstance(o, Tensor) and any(o is a for a in args) else o for o in outputs]
-        differentiable = [o for o in outputs if isinstance(o, Tensor) and id(o) not in ctx._non_differentiable and o.is_floating_point()]
+        differentiable = [
+            o
+            for o in outputs
+            if isinstance(o, Tensor) and id(o) not in ctx._non_differentiable and o.is_floating_point()
+        ]
         positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         metas = [(tuple(o.shape), o.dtype) for o in differentiable]
 
@@ -84,7 +90,10 @@ class Function:
             if ctx._materialize:
                 from minitensor.ops.creation import full
 
-                gradients = tuple(full(shape, 0, dtype=dtype) if g is None else g for g, (shape, dtype) in zip(gradients, metas, strict=True))
+                gradients = tuple(
+                    full(shape, 0, dtype=dtype) if g is None else g
+                    for g, (shape, dtype) in zip(gradients, metas, strict=True)
+                )
             returned = cls.backward(ctx, *gradients)
             returned = returned if isinstance(returned, tuple) else (returned,)
             if len(returned) < len(args):

@@ -26,7 +26,11 @@ def _seeds(tensors: Sequence[Any], gradients: Any) -> tuple[Any, ...]:
 
 
 def backward(
-    tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
 ) -> None:
     """Add the gradients of `tensors` to the `.grad` of the leaves they were computed from.
 

@@ -33,4 +33,9 @@ def _matmul_vjp(g: Any, _out: Any, x: Any, y: Any) -> tuple[Any, Any]:
     return gx, gy
 
 
-matmul = contraction("matmul(Tensor input, Tensor other)", "The matrix product, batched over leading dimensions.", lower=lambda b, x, y: b.matmul_broadcast(x, y), vjp=_matmul_vjp)
+matmul = contraction(
+    "matmul(Tensor input, Tensor other)",
+    "The matrix product, batched over leading dimensions.",
+    lower=lambda b, x, y: b.matmul_broadcast(x, y),
+    vjp=_matmul_vjp,
+)

@@ -30,5 +30,12 @@ arange = creation(
     "arange(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None, device? device=None)", "Evenly spaced values in [start, end).",
     lower=_arange_lower, refuse=_arange_refuse,
 )  # fmt: skip
-eye = creation("eye(int n, int? m=None, *, dtype? dtype=None, device? device=None)", "Ones on the diagonal.", lower=lambda b, *_: b.diagonal_ones())
-linspace = creation("linspace(Scalar start, Scalar end, int steps, *, dtype? dtype=None, device? device=None)", "Evenly spaced values from start to end.")
+eye = creation(
+    "eye(int n, int? m=None, *, dtype? dtype=None, device? device=None)",
+    "Ones on the diagonal.",
+    lower=lambda b, *_: b.diagonal_ones(),
+)
+linspace = creation(
+    "linspace(Scalar start, Scalar end, int steps, *, dtype? dtype=None, device? device=None)",
+    "Evenly spaced values from start to end.",
+)

@@ -25,17 +25,41 @@ def _truth(b: Any, x: Any) -> Any:
 def _trunc(b: Any, x: Any) -> Any:
     # Towards zero, with the sign of x kept on a zero result, as trunc gives it.
     magnitude = b.floor(b.abs(x))
-    return b.select(b.compare(x, _zero(b, x), "LT"), b.negate(magnitude), b.select(b.compare(x, _zero(b, x), "EQ"), x, magnitude))
+    return b.select(
+        b.compare(x, _zero(b, x), "LT"), b.negate(magnitude), b.select(b.compare(x, _zero(b, x), "EQ"), x, magnitude)
+    )
 
 
 # ---- one operand
 
-neg = elementwise("neg(Tensor input)", "The negative of each element.", lower=lambda b, x: b.negate(x), vjp=lambda g, _out, _x: -g)
-abs = elementwise("abs(Tensor input)", "The absolute value of each element.", lower=lambda b, x: b.abs(x), vjp=lambda g, _out, x: g * sign(x))
+neg = elementwise(
+    "neg(Tensor input)", "The negative of each element.", lower=lambda b, x: b.negate(x), vjp=lambda g, _out, _x: -g
+)
+abs = elementwise(
+    "abs(Tensor input)",
+    "The absolute value of each element.",
+    lower=lambda b, x: b.abs(x),
+    vjp=lambda g, _out, x: g * sign(x),
+)
 sign = elementwise("sign(Tensor input)", "-1, 0 or 1, the sign of each element.", vjp=lambda g, _out, _x: g * 0)
-exp = elementwise("exp(Tensor input)", "e to the power of each element.", lower=lambda b, x: b.exponential(x), vjp=lambda g, out, _x: g * out)
-log = elementwise("log(Tensor input)", "The natural logarithm of each element.", lower=lambda b, x: b.log(x), vjp=lambda g, _out, x: g / x)
-sqrt = elementwise("sqrt(Tensor input)", "The square root of each element.", lower=lambda b, x: b.sqrt(x), vjp=lambda g, out, _x: g / (2 * out))
+exp = elementwise(
+    "exp(Tensor input)",
+    "e to the power of each element.",
+    lower=lambda b, x: b.exponential(x),
+    vjp=lambda g, out, _x: g * out,
+)
+log = elementwise(
+    "log(Tensor input)",
+    "The natural logarithm of each element.",
+    lower=lambda b, x: b.log(x),
+    vjp=lambda g, _out, x: g / x,
+)
+sqrt = elementwise(
+    "sqrt(Tensor input)",
+    "The square root of each element.",
+    lower=lambda b, x: b.sqrt(x),
+    vjp=lambda g, out, _x: g / (2 * out),
+)
 rsqrt = elementwise(
     "rsqrt(Tensor input)",
     "One over the square root of each element.",
@@ -48,9 +72,17 @@ reciprocal = elementwise(
     lower=lambda b, x: b.divide(_one(b, x), x),
     vjp=lambda g, out, _x: -g * (out * out),
 )
-tanh = elementwise("tanh(Tensor input)", "The hyperbolic tangent of each element.", lower=lambda b, x: b.tanh(x), vjp=lambda g, out, _x: g * (1 - out * out))
+tanh = elementwise(
+    "tanh(Tensor input)",
+    "The hyperbolic tangent of each element.",
+    lower=lambda b, x: b.tanh(x),
+    vjp=lambda g, out, _x: g * (1 - out * out),
+)
 sigmoid = elementwise(
-    "sigmoid(Tensor input)", "1 / (1 + exp(-x)) of each element.", lower=lambda b, x: b.logistic(x), vjp=lambda g, out, _x: g * out * (1 - out)
+    "sigmoid(Tensor input)",
+    "1 / (1 + exp(-x)) of each element.",
+    lower=lambda b, x: b.logistic(x),
+    vjp=lambda g, out, _x: g * out * (1 - out),
 )
 relu = elementwise(
     "relu(Tensor input)",
@@ -58,20 +90,50 @@ relu = elementwise(
     lower=lambda b, x: b.maximum(x, _zero(b, x)),
     vjp=lambda g, out, _x: where(out > 0, g, 0.0),
 )
-floor = elementwise("floor(Tensor input)", "The largest integer not above each element.", lower=lambda b, x: b.floor(x), vjp=lambda g, _out, _x: g * 0)
-ceil = elementwise("ceil(Tensor input)", "The smallest integer not below each element.", lower=lambda b, x: b.ceil(x), vjp=lambda g, _out, _x: g * 0)
+floor = elementwise(
+    "floor(Tensor input)",
+    "The largest integer not above each element.",
+    lower=lambda b, x: b.floor(x),
+    vjp=lambda g, _out, _x: g * 0,
+)
+ceil = elementwise(
+    "ceil(Tensor input)",
+    "The smallest integer not below each element.",
+    lower=lambda b, x: b.ceil(x),
+    vjp=lambda g, _out, _x: g * 0,
+)
 trunc = elementwise("trunc(Tensor input)", "Each element without its fraction.", vjp=lambda g, _out, _x: g * 0)
 round = elementwise(
-    "round(Tensor input)", "The nearest integer, halves to even.", lower=lambda b, x: b.round_nearest_even(x), vjp=lambda g, _out, _x: g * 0
+    "round(Tensor input)",
+    "The nearest integer, halves to even.",
+    lower=lambda b, x: b.round_nearest_even(x),
+    vjp=lambda g, _out, _x: g * 0,
 )
-square = elementwise("square(Tensor input)", "Each element times itself.", lower=lambda b, x: b.multiply(x, x), vjp=lambda g, _out, x: g * (2 * x))
+square = elementwise(
+    "square(Tensor input)",
+    "Each element times itself.",
+    lower=lambda b, x: b.multiply(x, x),
+    vjp=lambda g, _out, x: g * (2 * x),
+)
 isnan = elementwise("isnan(Tensor input)", "Whether each element is NaN.", lower=lambda b, x: b.compare(x, x, "NE"))
-isinf = elementwise("isinf(Tensor input)", "Whether each element is infinite.", lower=lambda b, x: b.compare(b.abs(x), b.full(x.shape, math.inf), "EQ"),
-                    refuse=lambda call: None if call.floating else "it is constant for integers")
-isfinite = elementwise("isfinite(Tensor input)", "Whether each element is finite.", lower=lambda b, x: b.is_finite(x),
-                       refuse=lambda call: None if call.floating else "it is constant for integers")
-logical_not = elementwise("logical_not(Tensor input)", "Whether each element is zero.", lower=lambda b, x: b.not_(_truth(b, x)))
-bitwise_not = elementwise("bitwise_not(Tensor input)", "Each element with its bits inverted.", lower=lambda b, x: b.not_(x))
+isinf = elementwise(
+    "isinf(Tensor input)",
+    "Whether each element is infinite.",
+    lower=lambda b, x: b.compare(b.abs(x), b.full(x.shape, math.inf), "EQ"),
+    refuse=lambda call: None if call.floating else "it is constant for integers",
+)
+isfinite = elementwise(
+    "isfinite(Tensor input)",
+    "Whether each element is finite.",
+    lower=lambda b, x: b.is_finite(x),
+    refuse=lambda call: None if call.floating else "it is constant for integers",
+)
+logical_not = elementwise(
+    "logical_not(Tensor input)", "Whether each element is zero.", lower=lambda b, x: b.not_(_truth(b, x))
+)
+bitwise_not = elementwise(
+    "bitwise_not(Tensor input)", "Each element with its bits inverted.", lower=lambda b, x: b.not_(x)
+)
 
 
 # ---- two operands
@@ -81,16 +143,35 @@ def _binary(name: str, doc: str, **rules: Any) -> Any:
     return elementwise(f"{name}(Tensor|Scalar input, Tensor|Scalar other)", doc, **rules)
 
 
-add = _binary("add", "The sum.", lower=lambda b, x, y: b.or_(x, y) if x.shape.dtype == "pred" else b.add(x, y), vjp=lambda g, _out, _x, _y: (g, g))
+add = _binary(
+    "add",
+    "The sum.",
+    lower=lambda b, x, y: b.or_(x, y) if x.shape.dtype == "pred" else b.add(x, y),
+    vjp=lambda g, _out, _x, _y: (g, g),
+)
 sub = _binary("sub", "The difference.", lower=lambda b, x, y: b.subtract(x, y), vjp=lambda g, _out, _x, _y: (g, -g))
-mul = _binary("mul", "The product.", lower=lambda b, x, y: b.and_(x, y) if x.shape.dtype == "pred" else b.multiply(x, y), vjp=lambda g, _out, x, y: (g * y, g * x))
-div = _binary("div", "The quotient, in floating point.", lower=lambda b, x, y: b.divide(x, y), vjp=lambda g, out, _x, y: (g / y, -g * out / y))
+mul = _binary(
+    "mul",
+    "The product.",
+    lower=lambda b, x, y: b.and_(x, y) if x.shape.dtype == "pred" else b.multiply(x, y),
+    vjp=lambda g, _out, x, y: (g * y, g * x),
+)
+div = _binary(
+    "div",
+    "The quotient, in floating point.",
+    lower=lambda b, x, y: b.divide(x, y),
+    vjp=lambda g, out, _x, y: (g / y, -g * out / y),
+)
 maximum = _binary(
-    "maximum", "The larger of the two; NaN if either is NaN.", lower=lambda b, x, y: b.or_(x, y) if x.shape.dtype == "pred" else b.maximum(x, y),
+    "maximum",
+    "The larger of the two; NaN if either is NaN.",
+    lower=lambda b, x, y: b.or_(x, y) if x.shape.dtype == "pred" else b.maximum(x, y),
     vjp=lambda g, _out, x, y: _share(g, x, y, x > y),
 )
 minimum = _binary(
-    "minimum", "The smaller of the two; NaN if either is NaN.", lower=lambda b, x, y: b.and_(x, y) if x.shape.dtype == "pred" else b.minimum(x, y),
+    "minimum",
+    "The smaller of the two; NaN if either is NaN.",
+    lower=lambda b, x, y: b.and_(x, y) if x.shape.dtype == "pred" else b.minimum(x, y),
     vjp=lambda g, _out, x, y: _share(g, x, y, x < y),
 )
 
@@ -103,7 +184,9 @@ def _share(g: Any, x: Any, y: Any, x_wins: Any) -> tuple[Any, Any]:
 
 
 floor_divide = _binary("floor_divide", "The quotient rounded down.")
-remainder = _binary("remainder", "The remainder, with the sign of the divisor.", vjp=lambda g, _out, x, y: (g, -g * floor_divide(x, y)))
+remainder = _binary(
+    "remainder", "The remainder, with the sign of the divisor.", vjp=lambda g, _out, x, y: (g, -g * floor_divide(x, y))
+)
 
 # Exponents that are multiplications and square roots, exactly as the eager kernel computes them.
 _POWERS: dict[float, Any] = {
@@ -143,9 +226,15 @@ lt = _binary("lt", "Whether the first is smaller.", lower=lambda b, x, y: b.comp
 le = _binary("le", "Whether the first is smaller or equal.", lower=lambda b, x, y: b.compare(x, y, "LE"))
 gt = _binary("gt", "Whether the first is larger.", lower=lambda b, x, y: b.compare(x, y, "GT"))
 ge = _binary("ge", "Whether the first is larger or equal.", lower=lambda b, x, y: b.compare(x, y, "GE"))
-logical_and = _binary("logical_and", "Whether both are non-zero.", lower=lambda b, x, y: b.and_(_truth(b, x), _truth(b, y)))
-logical_or = _binary("logical_or", "Whether either is non-zero.", lower=lambda b, x, y: b.or_(_truth(b, x), _truth(b, y)))
-logical_xor = _binary("logical_xor", "Whether exactly one is non-zero.", lower=lambda b, x, y: b.xor(_truth(b, x), _truth(b, y)))
+logical_and = _binary(
+    "logical_and", "Whether both are non-zero.", lower=lambda b, x, y: b.and_(_truth(b, x), _truth(b, y))
+)
+logical_or = _binary(
+    "logical_or", "Whether either is non-zero.", lower=lambda b, x, y: b.or_(_truth(b, x), _truth(b, y))
+)
+logical_xor = _binary(
+    "logical_xor", "Whether exactly one is non-zero.", lower=lambda b, x, y: b.xor(_truth(b, x), _truth(b, y))
+)
 bitwise_and = _binary("bitwise_and", "The bits that both have.", lower=lambda b, x, y: b.and_(x, y))
 bitwise_or = _binary("bitwise_or", "The bits that either has.", lower=lambda b, x, y: b.or_(x, y))
 bitwise_xor = _binary("bitwise_xor", "The bits that exactly one has.", lower=lambda b, x, y: b.xor(x, y))
@@ -176,14 +265,32 @@ def _clamp_vjp(g: Any, _out: Any, x: Any, low: Any, high: Any) -> Any:
     return g if inside is None else where(inside, g, 0.0)
 
 
-clamp = elementwise("clamp(Tensor input, Scalar? min=None, Scalar? max=None)", "Each element brought into [min, max]; NaN stays.", lower=_clamp_lower, vjp=_clamp_vjp)
+clamp = elementwise(
+    "clamp(Tensor input, Scalar? min=None, Scalar? max=None)",
+    "Each element brought into [min, max]; NaN stays.",
+    lower=_clamp_lower,
+    vjp=_clamp_vjp,
+)
 
 # ---- conversions and copies
 
-cast = elementwise("cast(Tensor input, dtype dtype)", "The elements converted to dtype.", lower=lambda b, x, dtype: x, vjp=lambda g, _out, _x, dtype: g)
+cast = elementwise(
+    "cast(Tensor input, dtype dtype)",
+    "The elements converted to dtype.",
+    lower=lambda b, x, dtype: x,
+    vjp=lambda g, _out, _x, dtype: g,
+)
 clone = elementwise("clone(Tensor input)", "A contiguous copy.", lower=lambda b, x: x, vjp=lambda g, _out, _x: g)
 # In place only: destination first.
-fill = elementwise("fill(Tensor input, Scalar value)", "Sets every element.", vjp=lambda g, _out, _x, value: None,
-                   why="it is recorded as the creation of a constant")
-copy = elementwise("copy(Tensor input, Tensor src)", "Copies src, broadcast and converted.", vjp=lambda g, _out, _x, _src: (None, g),
-                   why="it is recorded as an assignment")
+fill = elementwise(
+    "fill(Tensor input, Scalar value)",
+    "Sets every element.",
+    vjp=lambda g, _out, _x, value: None,
+    why="it is recorded as the creation of a constant",
+)
+copy = elementwise(
+    "copy(Tensor input, Tensor src)",
+    "Copies src, broadcast and converted.",
+    vjp=lambda g, _out, _x, _src: (None, g),
+    why="it is recorded as an assignment",
+)

@@ -15,7 +15,11 @@ def _index_is_argument(position: int) -> Callable[[Any], str | None]:
     """Compiled code reads indices unchecked, so their bounds are checked before the launch: they have to be there by then."""
 
     def refuse(call: Any) -> str | None:
-        return None if call.is_leaf(position) else "its indices are computed by the recorded program, so they can't be checked before a launch"
+        return (
+            None
+            if call.is_leaf(position)
+            else "its indices are computed by the recorded program, so they can't be checked before a launch"
+        )
 
     return refuse
 
@@ -89,9 +93,19 @@ def _unsort(g: Any, dim: int) -> Any:
 # ---- results whose shape depends on the data
 
 _DATA = "the shape of its result depends on the data"
-nonzero = opaque("nonzero(Tensor input)", "The indices of the elements that are not zero, one row each.", why=_DATA, kernel=_C.nonzero)
-masked_select = opaque("masked_select(Tensor input, Tensor mask)", "The elements where mask holds, in order.", why=_DATA, kernel=_C.masked_select,
-                       vjp=lambda g, _out, _x, mask: (_masked_scatter(g, _x, mask), None))
+nonzero = opaque(
+    "nonzero(Tensor input)",
+    "The indices of the elements that are not zero, one row each.",
+    why=_DATA,
+    kernel=_C.nonzero,
+)
+masked_select = opaque(
+    "masked_select(Tensor input, Tensor mask)",
+    "The elements where mask holds, in order.",
+    why=_DATA,
+    kernel=_C.masked_select,
+    vjp=lambda g, _out, _x, mask: (_masked_scatter(g, _x, mask), None),
+)
 
 
 def _masked_scatter(g: Any, x: Any, mask: Any) -> Any:
@@ -110,4 +124,9 @@ def _unique_kernel(x: Any, return_inverse: bool, return_counts: bool) -> Any:
     return (values, inverse.reshape(x.shape), counts)
 
 
-unique = opaque("unique(Tensor input, bool return_inverse=False, bool return_counts=False)", "The distinct elements, sorted.", why=_DATA, kernel=_unique_kernel)
+unique = opaque(
+    "unique(Tensor input, bool return_inverse=False, bool return_counts=False)",
+    "The distinct elements, sorted.",
+    why=_DATA,
+    kernel=_unique_kernel,
+)

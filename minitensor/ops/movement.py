@@ -72,26 +72,46 @@ def _overlaps(size: Any, stride: Any) -> bool:
     return False
 
 
-view_ = view("view(Tensor input, int[]... size)", "The same elements in another shape, without a copy.", vjp=_like_input)
-expand = view("expand(Tensor input, int[]... size)", "Dimensions of size 1 repeated, without a copy.", vjp=lambda g, _out, _x, size: g)
+view_ = view(
+    "view(Tensor input, int[]... size)", "The same elements in another shape, without a copy.", vjp=_like_input
+)
+expand = view(
+    "expand(Tensor input, int[]... size)",
+    "Dimensions of size 1 repeated, without a copy.",
+    vjp=lambda g, _out, _x, size: g,
+)
 permute = view("permute(Tensor input, int[]... dims)", "The dimensions in another order.", vjp=_permute_vjp)
-transpose = view("transpose(Tensor input, int dim0, int dim1)", "Two dimensions swapped.", vjp=lambda g, _out, _x, dim0, dim1: transpose(g, dim0, dim1))
+transpose = view(
+    "transpose(Tensor input, int dim0, int dim1)",
+    "Two dimensions swapped.",
+    vjp=lambda g, _out, _x, dim0, dim1: transpose(g, dim0, dim1),
+)
 squeeze = view("squeeze(Tensor input, int[]? dim=None)", "Dimensions of size 1 dropped.", vjp=_like_input)
 unsqueeze = view("unsqueeze(Tensor input, int dim)", "A dimension of size 1 added.", vjp=_like_input)
-select = view("select(Tensor input, int dim, int index)", "One index along dim.", vjp=_scattered(lambda x, dim, index: select(x, dim, index)))
+select = view(
+    "select(Tensor input, int dim, int index)",
+    "One index along dim.",
+    vjp=_scattered(lambda x, dim, index: select(x, dim, index)),
+)
 slice = view(
     "slice(Tensor input, int dim=0, int? start=None, int? end=None, int step=1)",
     "A range along dim.",
     vjp=_scattered(lambda x, dim, start, end, step: slice(x, dim, start, end, step)),
 )
-as_strided = view("as_strided(Tensor input, int[] size, int[] stride, int? storage_offset=None)", "Any strided view of the storage.", vjp=_as_strided_vjp)
+as_strided = view(
+    "as_strided(Tensor input, int[] size, int[] stride, int? storage_offset=None)",
+    "Any strided view of the storage.",
+    vjp=_as_strided_vjp,
+)
 alias = view("alias(Tensor input)", "The tensor itself, as a view.", vjp=lambda g, _out, _x: g)
 diagonal = view(
     "diagonal(Tensor input, int offset=0, int dim1=0, int dim2=1)",
     "The diagonal of two dimensions, last.",
     vjp=_scattered(lambda x, offset, dim1, dim2: diagonal(x, offset, dim1, dim2)),
 )
-unfold = view("unfold(Tensor input, int dimension, int size, int step)", "Windows along a dimension, last.", vjp=_unfold_vjp)
+unfold = view(
+    "unfold(Tensor input, int dimension, int size, int step)", "Windows along a dimension, last.", vjp=_unfold_vjp
+)
 
 
 def _cat_vjp(g: Any, _out: Any, _tensors: Any, dim: int) -> Any:
@@ -105,7 +125,12 @@ def _cat_vjp(g: Any, _out: Any, _tensors: Any, dim: int) -> Any:
     return tuple(parts)
 
 
-cat = movement("cat(Tensor[] tensors, int dim=0)", "The tensors one after the other along dim.", lower=lambda b, *rest: b.concatenate_all(rest[:-1], rest[-1]), vjp=_cat_vjp)
+cat = movement(
+    "cat(Tensor[] tensors, int dim=0)",
+    "The tensors one after the other along dim.",
+    lower=lambda b, *rest: b.concatenate_all(rest[:-1], rest[-1]),
+    vjp=_cat_vjp,
+)
 tril = movement(
     "tril(Tensor input, int diagonal=0)", "The lower triangle; the rest is zero.",
     lower=lambda b, x, diagonal: b.triangle(x, diagonal, "LE"), vjp=lambda g, _out, _x, diagonal: tril(g, diagonal),
@@ -116,8 +141,20 @@ triu = movement(
 )  # fmt: skip
 
 # What recorded programs have in place of aliasing: reading and writing through views of a value, and assignment.
-view_read = movement("_view_read(Tensor base, int[] size, int[] stride, int offset)", "The elements that a view of the value shows.", lower=lambda b, base, size, stride, offset: b.view_read(base, size, stride, offset))
-view_write = movement("_view_write(Tensor base, Tensor value, int[] size, int[] stride, int offset)", "The value with a view of it replaced.", lower=lambda b, base, value, size, stride, offset: b.view_write(base, value, size, stride, offset))
-assign = movement("_assign(Tensor src, int[] size, dtype dtype)", "src, broadcast and converted.", lower=lambda b, src, size, dtype: b.broadcast_to(b.to_dtype(src, b.result.dtype), size))
+view_read = movement(
+    "_view_read(Tensor base, int[] size, int[] stride, int offset)",
+    "The elements that a view of the value shows.",
+    lower=lambda b, base, size, stride, offset: b.view_read(base, size, stride, offset),
+)
+view_write = movement(
+    "_view_write(Tensor base, Tensor value, int[] size, int[] stride, int offset)",
+    "The value with a view of it replaced.",
+    lower=lambda b, base, value, size, stride, offset: b.view_write(base, value, size, stride, offset),
+)
+assign = movement(
+    "_assign(Tensor src, int[] size, dtype dtype)",
+    "src, broadcast and converted.",
+    lower=lambda b, src, size, dtype: b.broadcast_to(b.to_dtype(src, b.result.dtype), size),
+)
 
 from minitensor.ops.creation import arange, full  # noqa: E402  (the rows above name them only when they run)

@@ -84,14 +84,47 @@ sum = reduction(
     f"sum({_ARGS}, *, dtype? dtype=None)", "The sum over the given dimensions, or over all.",
     lower=lambda b, x, dim, keepdim, dtype: b.reduce_dims(b.to_dtype(x, b.result.dtype), "add", dim, keepdim), vjp=_sum_vjp,
 )  # fmt: skip
-prod = reduction(f"prod({_ARGS}, *, dtype? dtype=None)", "The product over the given dimensions, or over all.", vjp=_prod_vjp)
-mean = reduction(f"mean({_ARGS}, *, dtype? dtype=None)", "The arithmetic mean over the given dimensions, or over all.", lower=_mean_lower, vjp=_mean_vjp)
-amax = reduction(f"amax({_ARGS})", "The largest element over the given dimensions.", lower=lambda b, x, dim, keepdim: b.reduce_dims(x, "maximum", dim, keepdim), vjp=_extreme_vjp)
-amin = reduction(f"amin({_ARGS})", "The smallest element over the given dimensions.", lower=lambda b, x, dim, keepdim: b.reduce_dims(x, "minimum", dim, keepdim), vjp=_extreme_vjp)
-any = reduction(f"any({_ARGS})", "Whether any element is non-zero.", lower=lambda b, x, dim, keepdim: b.reduce_dims(b.truth(x), "or", dim, keepdim))
-all = reduction(f"all({_ARGS})", "Whether all elements are non-zero.", lower=lambda b, x, dim, keepdim: b.reduce_dims(b.truth(x), "and", dim, keepdim))
-argmax = reduction("argmax(Tensor input, int? dim=None, bool keepdim=False)", "The index of the first largest element.", lower=lambda b, x, dim, keepdim: b.arg_extreme(x, "GT", dim, keepdim))
-argmin = reduction("argmin(Tensor input, int? dim=None, bool keepdim=False)", "The index of the first smallest element.", lower=lambda b, x, dim, keepdim: b.arg_extreme(x, "LT", dim, keepdim))
+prod = reduction(
+    f"prod({_ARGS}, *, dtype? dtype=None)", "The product over the given dimensions, or over all.", vjp=_prod_vjp
+)
+mean = reduction(
+    f"mean({_ARGS}, *, dtype? dtype=None)",
+    "The arithmetic mean over the given dimensions, or over all.",
+    lower=_mean_lower,
+    vjp=_mean_vjp,
+)
+amax = reduction(
+    f"amax({_ARGS})",
+    "The largest element over the given dimensions.",
+    lower=lambda b, x, dim, keepdim: b.reduce_dims(x, "maximum", dim, keepdim),
+    vjp=_extreme_vjp,
+)
+amin = reduction(
+    f"amin({_ARGS})",
+    "The smallest element over the given dimensions.",
+    lower=lambda b, x, dim, keepdim: b.reduce_dims(x, "minimum", dim, keepdim),
+    vjp=_extreme_vjp,
+)
+any = reduction(
+    f"any({_ARGS})",
+    "Whether any element is non-zero.",
+    lower=lambda b, x, dim, keepdim: b.reduce_dims(b.truth(x), "or", dim, keepdim),
+)
+all = reduction(
+    f"all({_ARGS})",
+    "Whether all elements are non-zero.",
+    lower=lambda b, x, dim, keepdim: b.reduce_dims(b.truth(x), "and", dim, keepdim),
+)
+argmax = reduction(
+    "argmax(Tensor input, int? dim=None, bool keepdim=False)",
+    "The index of the first largest element.",
+    lower=lambda b, x, dim, keepdim: b.arg_extreme(x, "GT", dim, keepdim),
+)
+argmin = reduction(
+    "argmin(Tensor input, int? dim=None, bool keepdim=False)",
+    "The index of the first smallest element.",
+    lower=lambda b, x, dim, keepdim: b.arg_extreme(x, "LT", dim, keepdim),
+)
 
 
 def _max_dim_vjp(larger: Any) -> Any:
@@ -104,8 +137,16 @@ def _max_dim_vjp(larger: Any) -> Any:
     return vjp
 
 
-max_dim = reduction("max_dim(Tensor input, int dim, bool keepdim=False)", "The largest elements along dim and their indices.", vjp=_max_dim_vjp(argmax))
-min_dim = reduction("min_dim(Tensor input, int dim, bool keepdim=False)", "The smallest elements along dim and their indices.", vjp=_max_dim_vjp(argmin))
+max_dim = reduction(
+    "max_dim(Tensor input, int dim, bool keepdim=False)",
+    "The largest elements along dim and their indices.",
+    vjp=_max_dim_vjp(argmax),
+)
+min_dim = reduction(
+    "min_dim(Tensor input, int dim, bool keepdim=False)",
+    "The smallest elements along dim and their indices.",
+    vjp=_max_dim_vjp(argmin),
+)
 
 
 def _softmax_lower(b: Any, x: Any, dim: int, dtype: Any, log: bool) -> Any:

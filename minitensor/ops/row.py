@@ -13,7 +13,19 @@ from typing import Any
 
 from minitensor import _C
 
-__all__ = ["ROWS", "Row", "contraction", "creation", "elementwise", "index", "movement", "opaque", "random", "reduction", "view"]
+__all__ = [
+    "ROWS",
+    "Row",
+    "contraction",
+    "creation",
+    "elementwise",
+    "index",
+    "movement",
+    "opaque",
+    "random",
+    "reduction",
+    "view",
+]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -70,7 +82,9 @@ def _saved(row: Row, operands: int) -> tuple[bool, list[bool]]:
         return False, []
     names = list(inspect.signature(row.vjp).parameters)
     if len(names) < 2 + operands:
-        raise ValueError(f"the vjp of '{row.name}' takes {len(names)} arguments; it needs g, out and {operands} operands")
+        raise ValueError(
+            f"the vjp of '{row.name}' takes {len(names)} arguments; it needs g, out and {operands} operands"
+        )
     return not names[1].startswith("_"), [not name.startswith("_") for name in names[2 : 2 + operands]]
 
 

@@ -164,7 +164,10 @@ class _Plan:
             {
                 (results[0], leaf)
                 for leaf in self.reads[-1]
-                if node.kind == "elementwise" and whole[leaf].offset == 0 and whole[leaf].sizes == node.outputs[0].shape and whole[leaf].row_major
+                if node.kind == "elementwise"
+                and whole[leaf].offset == 0
+                and whole[leaf].sizes == node.outputs[0].shape
+                and whole[leaf].row_major
             }
         )
 
@@ -183,10 +186,24 @@ class _Plan:
         outer = {(arg.id, 0): value for arg, value in zip(node.subgraph.arguments, node.inputs, strict=True)}
         refs = [(self.trace.value_ref(self.original(outer[value])), dtype) for value, dtype in lowered.parameters]
         outputs = [self.trace.value_ref(value) for value in fetches]
-        children = [self.trace.launch_name(n.payload.node) for n in node.subgraph if n.payload is not None and n.kind != "argument"]
+        children = [
+            self.trace.launch_name(n.payload.node)
+            for n in node.subgraph
+            if n.payload is not None and n.kind != "argument"
+        ]
         work = sum(shape.nbytes for shape in (*executable.parameter_shapes, *executable.result_shapes))
         self.steps.append(
-            ("launch", executable.entry_address, refs, outputs, executable.scratch_bytes, work, executable, name, children)
+            (
+                "launch",
+                executable.entry_address,
+                refs,
+                outputs,
+                executable.scratch_bytes,
+                work,
+                executable,
+                name,
+                children,
+            )
         )
         leaves = [ref[1] if ref[0] == "leaf" else -1 for ref, _ in refs]
         self.reads.append([leaf for leaf in leaves if leaf >= 0])
@@ -195,11 +212,17 @@ class _Plan:
             {
                 (fetches[result], leaves[parameter])
                 for result, parameter in executable.aliases
-                if leaves[parameter] >= 0 and self.trace.leaves[leaves[parameter]].offset == 0 and self.trace.leaves[leaves[parameter]].row_major
+                if leaves[parameter] >= 0
+                and self.trace.leaves[leaves[parameter]].offset == 0
+                and self.trace.leaves[leaves[parameter]].row_major
             }
         )
         for check in lowered.checks:
-            operand = next(n.payload for n in node.subgraph if n.payload is not None and n.kind != "argument" and n.payload.node == check.node).operands[check.operand]
+            operand = next(
+                n.payload
+                for n in node.subgraph
+                if n.payload is not None and n.kind != "argument" and n.payload.node == check.node
+            ).operands[check.operand]
             self.checks.append((operand.index, check.low, check.high, check.node))
 
     def failed(self, node: Node, name: str, error: Exception) -> None:
