@@ -11,8 +11,9 @@ struct BackwardOptions {
     bool allow_unused = false;
 };
 
-// Sends `gradients` back from `roots`. With `inputs`, gives their gradients (null where unused) and accumulates nothing;
-// without, adds to the leaves' .grad. Nodes run latest first; what they saved is freed as they go unless retain_graph.
+// Sends `gradients` back from `roots`. With `inputs`, gives their gradients (null where unused) and accumulates
+// nothing; without, adds to the leaves' .grad. Nodes run latest first; what they saved is freed as they go unless
+// retain_graph.
 std::vector<Ref<Tensor>> run_backward(const std::vector<Tensor*>& roots, std::vector<Ref<Tensor>> gradients,
                                       const std::vector<Tensor*>& inputs, const BackwardOptions& options);
 

@@ -114,7 +114,8 @@ void Arguments::set(const ArgSpec& spec, PyObject* object, Value* value) {
     if (object == Py_None && (spec.optional || (spec.has_default && spec.default_value.is_none()))) return;
     std::string what;
     auto wrong = [&]() {
-        fail_type(op_.name + "(): argument '" + spec.name + "' must be " + type_name(spec.type) + ", not " + Py_TYPE(object)->tp_name);
+        fail_type(op_.name + "(): argument '" + spec.name + "' must be " + type_name(spec.type) + ", not " +
+                  Py_TYPE(object)->tp_name);
     };
     switch (spec.type) {
         case ArgType::Bool:
@@ -174,13 +175,16 @@ void Arguments::parse(PyObject* const* args, size_t nargs, PyObject* kwnames) {
     for (size_t i = 0; i < positional && i < nargs; ++i) {
         if (!specs[i].variadic || !is_int(args[i])) continue;
         spread = checked(PyTuple_New(static_cast<Py_ssize_t>(nargs - i)));
-        for (size_t j = i; j < nargs; ++j) PyTuple_SET_ITEM(spread.get(), static_cast<Py_ssize_t>(j - i), Py_NewRef(args[j]));
+        for (size_t j = i; j < nargs; ++j)
+            PyTuple_SET_ITEM(spread.get(), static_cast<Py_ssize_t>(j - i), Py_NewRef(args[j]));
         bound[i] = spread.get();
         take = i;
         break;
     }
     if (take > positional)
-        refuse("takes at most " + std::to_string(positional) + " positional arguments but " + std::to_string(nargs) + " were given", args, nargs, kwnames);
+        refuse("takes at most " + std::to_string(positional) + " positional arguments but " + std::to_string(nargs) +
+                   " were given",
+               args, nargs, kwnames);
     for (size_t i = 0; i < take; ++i) bound[i] = args[i];
     if (kwnames) {
         for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(kwnames); ++k) {
@@ -195,10 +199,12 @@ void Arguments::parse(PyObject* const* args, size_t nargs, PyObject* kwnames) {
                 const char* text = PyUnicode_AsUTF8(name);
                 std::string_view alias = text ? text : "";
                 for (i = 0; i < n; ++i)
-                    if ((alias == "axis" && specs[i].name == "dim") || (alias == "keepdims" && specs[i].name == "keepdim") ||
+                    if ((alias == "axis" && specs[i].name == "dim") ||
+                        (alias == "keepdims" && specs[i].name == "keepdim") ||
                         (alias == "x" && specs[i].name == "input"))
                         break;
-                if (i == n) refuse("got an unexpected keyword argument '" + std::string(alias) + "'", args, nargs, kwnames);
+                if (i == n)
+                    refuse("got an unexpected keyword argument '" + std::string(alias) + "'", args, nargs, kwnames);
             }
             if (bound[i]) refuse("got multiple values for argument '" + specs[i].name + "'", args, nargs, kwnames);
             bound[i] = args[nargs + static_cast<size_t>(k)];
@@ -215,7 +221,9 @@ void Arguments::parse(PyObject* const* args, size_t nargs, PyObject* kwnames) {
             for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(sequence.get()); ++j) {
                 PyObject* item = PySequence_Fast_GET_ITEM(sequence.get(), j);
                 if (!is_tensor(item))
-                    refuse("expected Tensor as element " + std::to_string(j) + " of argument '" + spec.name + "', but got " + Py_TYPE(item)->tp_name, args, nargs, kwnames);
+                    refuse("expected Tensor as element " + std::to_string(j) + " of argument '" + spec.name +
+                               "', but got " + Py_TYPE(item)->tp_name,
+                           args, nargs, kwnames);
                 Operand operand;
                 operand.tensor = tensor_of(item);
                 operands_.push_back(operand);
@@ -230,7 +238,9 @@ void Arguments::parse(PyObject* const* args, size_t nargs, PyObject* kwnames) {
         } else if (spec.scalar_ok && scalar_from(object, &operand.scalar)) {
             operand.is_scalar = true;
         } else {
-            refuse("argument '" + spec.name + "' must be Tensor" + (spec.scalar_ok ? " or Number" : "") + ", not " + Py_TYPE(object)->tp_name, args, nargs, kwnames);
+            refuse("argument '" + spec.name + "' must be Tensor" + (spec.scalar_ok ? " or Number" : "") + ", not " +
+                       Py_TYPE(object)->tp_name,
+                   args, nargs, kwnames);
         }
         operands_.push_back(operand);
     }

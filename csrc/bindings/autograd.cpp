@@ -11,8 +11,7 @@ namespace mt::py {
 namespace {
 
 struct NodeObject {
-    PyObject_HEAD
-    GradNode* node;  // owned
+    PyObject_HEAD GradNode* node;  // owned
 };
 
 GradNode& node_of(PyObject* self) { return *reinterpret_cast<NodeObject*>(self)->node; }
@@ -46,7 +45,9 @@ std::string node_name(const GradNode& node) {
     return name + "Backward0";
 }
 
-PyObject* node_repr(PyObject* self) { return PyUnicode_FromFormat("<%s object at %p>", node_name(node_of(self)).c_str(), &node_of(self)); }
+PyObject* node_repr(PyObject* self) {
+    return PyUnicode_FromFormat("<%s object at %p>", node_name(node_of(self)).c_str(), &node_of(self));
+}
 PyObject* node_get_name(PyObject* self, PyObject*) { return PyUnicode_FromString(node_name(node_of(self)).c_str()); }
 
 PyObject* node_next(PyObject* self, void*) {
@@ -67,7 +68,8 @@ PyObject* node_compare(PyObject* a, PyObject* b, int operation) {
 Py_hash_t node_hash(PyObject* self) { return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(&node_of(self)) >> 4); }
 
 PyMethodDef node_methods[] = {{"name", node_get_name, METH_NOARGS, "name()\n--\n\nThe node's name."}, {}};
-PyGetSetDef node_getset[] = {{"next_functions", node_next, nullptr, "((node, index), ...): where gradients go next.", nullptr}, {}};
+PyGetSetDef node_getset[] = {
+    {"next_functions", node_next, nullptr, "((node, index), ...): where gradients go next.", nullptr}, {}};
 
 PyTypeObject make_node_type() {
     PyTypeObject type = blank_type();
@@ -100,14 +102,16 @@ PyObject* py_run_backward(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         PyObject *tensors, *gradients, *inputs;
         int retain, create, unused;
-        if (!PyArg_ParseTuple(args, "OOOppp:run_backward", &tensors, &gradients, &inputs, &retain, &create, &unused)) return nullptr;
+        if (!PyArg_ParseTuple(args, "OOOppp:run_backward", &tensors, &gradients, &inputs, &retain, &create, &unused))
+            return nullptr;
         std::vector<Tensor*> roots = tensors_from(tensors, "the tensors to differentiate");
         std::vector<Ref<Tensor>> seeds(roots.size());
         PyRef fast = checked(PySequence_Fast(gradients, "gradients"));
         for (size_t i = 0; i < roots.size() && i < static_cast<size_t>(PySequence_Fast_GET_SIZE(fast.get())); ++i) {
             PyObject* item = PySequence_Fast_GET_ITEM(fast.get(), static_cast<Py_ssize_t>(i));
             if (item == Py_None) continue;
-            if (!is_tensor(item)) fail_type(std::string("gradients can be either Tensors or None, but got ") + Py_TYPE(item)->tp_name);
+            if (!is_tensor(item))
+                fail_type(std::string("gradients can be either Tensors or None, but got ") + Py_TYPE(item)->tp_name);
             seeds[i] = Ref<Tensor>::borrow(tensor_of(item));
         }
         BackwardOptions options{retain != 0, create != 0, unused != 0};
@@ -117,7 +121,8 @@ PyObject* py_run_backward(PyObject*, PyObject* args) {
         std::vector<Ref<Tensor>> result = run_backward(roots, std::move(seeds), wanted, options);
         if (!grad) Py_RETURN_NONE;
         PyRef tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(result.size())));
-        for (size_t i = 0; i < result.size(); ++i) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), wrap(std::move(result[i])));
+        for (size_t i = 0; i < result.size(); ++i)
+            PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), wrap(std::move(result[i])));
         return tuple.release();
     });
 }
@@ -161,7 +166,8 @@ PyObject* py_remove_hook(PyObject*, PyObject* args) {
     Py_RETURN_NONE;
 }
 
-// attach_function(callable, inputs, outputs): outputs become results of a node that calls `callable` with their gradients.
+// attach_function(callable, inputs, outputs): outputs become results of a node that calls `callable` with their
+// gradients.
 PyObject* py_attach_function(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         PyObject *callable, *inputs, *outputs;
@@ -170,7 +176,8 @@ PyObject* py_attach_function(PyObject*, PyObject* args) {
         node->type = GradNode::Type::Python;
         node->sequence = next_sequence();
         node->callable = Py_NewRef(callable);
-        for (Tensor* t : tensors_from(inputs, "inputs")) node->edges.push_back(requires_grad(*t) ? grad_edge(*t) : Edge{});
+        for (Tensor* t : tensors_from(inputs, "inputs"))
+            node->edges.push_back(requires_grad(*t) ? grad_edge(*t) : Edge{});
         std::vector<Tensor*> results = tensors_from(outputs, "outputs");
         for (size_t i = 0; i < results.size(); ++i) {
             node->result_meta.push_back({results[i]->sizes, results[i]->dtype});
@@ -181,10 +188,13 @@ PyObject* py_attach_function(PyObject*, PyObject* args) {
 }
 
 PyMethodDef functions[] = {
-    {"run_backward", py_run_backward, METH_VARARGS, "run_backward(tensors, gradients, inputs, retain_graph, create_graph, allow_unused)"},
-    {"is_grad_enabled", py_grad_enabled, METH_NOARGS, "is_grad_enabled()\n--\n\nWhether operations are recorded for differentiation."},
+    {"run_backward", py_run_backward, METH_VARARGS,
+     "run_backward(tensors, gradients, inputs, retain_graph, create_graph, allow_unused)"},
+    {"is_grad_enabled", py_grad_enabled, METH_NOARGS,
+     "is_grad_enabled()\n--\n\nWhether operations are recorded for differentiation."},
     {"set_grad_enabled", py_set_grad_enabled, METH_O, "Sets the mode and returns the previous one."},
-    {"is_inference_mode_enabled", py_inference_mode, METH_NOARGS, "is_inference_mode_enabled()\n--\n\nWhether inference mode is on."},
+    {"is_inference_mode_enabled", py_inference_mode, METH_NOARGS,
+     "is_inference_mode_enabled()\n--\n\nWhether inference mode is on."},
     {"set_inference_mode", py_set_inference_mode, METH_O, "Sets the mode and returns the previous one."},
     {"register_hook", py_register_hook, METH_VARARGS, "register_hook(tensor, callable)"},
     {"remove_hook", py_remove_hook, METH_VARARGS, "remove_hook(node, callable)"},

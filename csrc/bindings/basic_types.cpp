@@ -26,13 +26,11 @@ void set_error(const Error& error) {
 namespace {
 
 struct DTypeObject {
-    PyObject_HEAD
-    DType dtype;
+    PyObject_HEAD DType dtype;
 };
 
 struct DeviceObject {
-    PyObject_HEAD
-    Device device;
+    PyObject_HEAD Device device;
 };
 
 PyObject* g_dtypes[static_cast<size_t>(DType::Count)];
@@ -84,7 +82,9 @@ Device parse_device(const char* text) {
         if (end == colon + 1 || *end || index < 0 || index > 127) known = false;
         device.index = static_cast<int8_t>(index);
     }
-    if (!known) fail(std::string("Invalid device string: '") + text + "'; expected one of cpu, cuda, meta, jit_cpu, jit_gpu, with an optional :index");
+    if (!known)
+        fail(std::string("Invalid device string: '") + text +
+             "'; expected one of cpu, cuda, meta, jit_cpu, jit_gpu, with an optional :index");
     return device;
 }
 
@@ -93,7 +93,8 @@ PyObject* device_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         PyObject* name = nullptr;
         int index = -1;
         static const char* keywords[] = {"type", "index", nullptr};
-        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i:device", const_cast<char**>(keywords), &name, &index)) return nullptr;
+        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i:device", const_cast<char**>(keywords), &name, &index))
+            return nullptr;
         Device device = device_from(name);
         if (index >= 0) device.index = static_cast<int8_t>(index);
         PyRef self = checked(type->tp_alloc(type, 0));
@@ -104,11 +105,15 @@ PyObject* device_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
 
 PyObject* device_repr(PyObject* self) {
     Device device = device_of(self);
-    if (device.index >= 0) return PyUnicode_FromFormat("device(type='%s', index=%d)", kDeviceNames[static_cast<size_t>(device.type)], device.index);
+    if (device.index >= 0)
+        return PyUnicode_FromFormat("device(type='%s', index=%d)", kDeviceNames[static_cast<size_t>(device.type)],
+                                    device.index);
     return PyUnicode_FromFormat("device(type='%s')", kDeviceNames[static_cast<size_t>(device.type)]);
 }
 PyObject* device_str(PyObject* self) { return PyUnicode_FromString(device_string(device_of(self)).c_str()); }
-PyObject* device_type(PyObject* self, void*) { return PyUnicode_FromString(kDeviceNames[static_cast<size_t>(device_of(self).type)]); }
+PyObject* device_type(PyObject* self, void*) {
+    return PyUnicode_FromString(kDeviceNames[static_cast<size_t>(device_of(self).type)]);
+}
 PyObject* device_index(PyObject* self, void*) {
     int index = device_of(self).index;
     return index < 0 ? Py_NewRef(Py_None) : PyLong_FromLong(index);
@@ -117,15 +122,18 @@ PyObject* device_compare(PyObject* a, PyObject* b, int op) {
     if (!PyObject_TypeCheck(b, &DeviceType_) || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
     return PyBool_FromLong((device_of(a) == device_of(b)) == (op == Py_EQ));
 }
-Py_hash_t device_hash(PyObject* self) { return static_cast<Py_hash_t>(device_of(self).type) * 257 + device_of(self).index + 2; }
+Py_hash_t device_hash(PyObject* self) {
+    return static_cast<Py_hash_t>(device_of(self).type) * 257 + device_of(self).index + 2;
+}
 PyObject* device_reduce(PyObject* self, PyObject*) {
     return Py_BuildValue("O(s)", &DeviceType_, device_string(device_of(self)).c_str());
 }
 
 PyMethodDef device_methods[] = {{"__reduce__", device_reduce, METH_NOARGS, "Pickled by name."}, {}};
-PyGetSetDef device_getset[] = {{"type", device_type, nullptr, "'cpu', 'cuda', 'meta', 'jit_cpu' or 'jit_gpu'.", nullptr},
-                               {"index", device_index, nullptr, "The device's number, or None.", nullptr},
-                               {}};
+PyGetSetDef device_getset[] = {
+    {"type", device_type, nullptr, "'cpu', 'cuda', 'meta', 'jit_cpu' or 'jit_gpu'.", nullptr},
+    {"index", device_index, nullptr, "The device's number, or None.", nullptr},
+    {}};
 
 PyObject* size_repr(PyObject* self) {
     PyRef list(PySequence_List(self));
@@ -150,7 +158,8 @@ PyTypeObject make_type(const char* name, const char* doc, Py_ssize_t size) {
 }  // namespace
 
 PyTypeObject DTypeType = make_type("minitensor.dtype", "The type of a tensor's elements.", sizeof(DTypeObject));
-PyTypeObject DeviceType_ = make_type("minitensor.device", "device(type, index=None)\n--\n\nWhere a tensor lives.", sizeof(DeviceObject));
+PyTypeObject DeviceType_ = make_type("minitensor.device", "device(type, index=None)\n--\n\nWhere a tensor lives.",
+                                     sizeof(DeviceObject));
 PyTypeObject SizeType = make_type("minitensor.Size", "The shape of a tensor: a tuple of ints.", 0);
 
 PyObject* dtype_object(DType dtype) { return Py_NewRef(g_dtypes[static_cast<size_t>(dtype)]); }
@@ -163,7 +172,8 @@ DType dtype_from(PyObject* object) {
     else if (object == reinterpret_cast<PyObject*>(&PyLong_Type)) dtype = DType::I64;
     else if (object == reinterpret_cast<PyObject*>(&PyBool_Type)) dtype = DType::Bool;
     else fail_type(std::string("dtype must be a minitensor.dtype, got ") + Py_TYPE(object)->tp_name);
-    if (!info(dtype).supported) throw Error(ErrorKind::NotImplemented, std::string("dtype ") + info(dtype).name + " has no kernels yet");
+    if (!info(dtype).supported)
+        throw Error(ErrorKind::NotImplemented, std::string("dtype ") + info(dtype).name + " has no kernels yet");
     return dtype;
 }
 
@@ -175,7 +185,8 @@ PyObject* device_object(Device device) {
 
 Device device_from(PyObject* object) {
     if (Py_TYPE(object) == &DeviceType_) return device_of(object);
-    if (!PyUnicode_Check(object)) fail_type(std::string("device must be a minitensor.device or its name, got ") + Py_TYPE(object)->tp_name);
+    if (!PyUnicode_Check(object))
+        fail_type(std::string("device must be a minitensor.device or its name, got ") + Py_TYPE(object)->tp_name);
     const char* text = PyUnicode_AsUTF8(object);
     if (!text) fail_python();
     return parse_device(text);
@@ -184,14 +195,16 @@ Device device_from(PyObject* object) {
 PyObject* size_object(const Dims& dims) {
     PyObject* self = SizeType.tp_alloc(&SizeType, static_cast<Py_ssize_t>(dims.size()));
     if (!self) return nullptr;
-    for (size_t i = 0; i < dims.size(); ++i) PyTuple_SET_ITEM(self, static_cast<Py_ssize_t>(i), PyLong_FromLongLong(dims[i]));
+    for (size_t i = 0; i < dims.size(); ++i)
+        PyTuple_SET_ITEM(self, static_cast<Py_ssize_t>(i), PyLong_FromLongLong(dims[i]));
     return self;
 }
 
 PyObject* dims_to_tuple(const Dims& dims) {
     PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(dims.size()));
     if (!tuple) return nullptr;
-    for (size_t i = 0; i < dims.size(); ++i) PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), PyLong_FromLongLong(dims[i]));
+    for (size_t i = 0; i < dims.size(); ++i)
+        PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), PyLong_FromLongLong(dims[i]));
     return tuple;
 }
 
@@ -230,9 +243,11 @@ bool init_dtypes(PyObject* module) {
         g_dtypes[i] = object;
         if (PyModule_AddObjectRef(module, info(static_cast<DType>(i)).name, object) < 0) return false;
     }
-    OutOfMemoryError = PyErr_NewExceptionWithDoc("minitensor.OutOfMemoryError", "A tensor does not fit into memory.", PyExc_RuntimeError, nullptr);
+    OutOfMemoryError = PyErr_NewExceptionWithDoc("minitensor.OutOfMemoryError", "A tensor does not fit into memory.",
+                                                 PyExc_RuntimeError, nullptr);
     return OutOfMemoryError && PyModule_AddObjectRef(module, "OutOfMemoryError", OutOfMemoryError) == 0 &&
-           PyModule_AddType(module, &DTypeType) == 0 && PyModule_AddType(module, &DeviceType_) == 0 && PyModule_AddType(module, &SizeType) == 0;
+           PyModule_AddType(module, &DTypeType) == 0 && PyModule_AddType(module, &DeviceType_) == 0 &&
+           PyModule_AddType(module, &SizeType) == 0;
 }
 
 }  // namespace mt::py

@@ -46,13 +46,24 @@ DType dtype_of_format(const char* format, Py_ssize_t itemsize) {
     std::string_view text = format ? format : "B";
     if (!text.empty() && (text[0] == '@' || text[0] == '=' || text[0] == '<')) text.remove_prefix(1);
     if (!text.empty() && (text[0] == '>' || text[0] == '!'))
-        fail_value("given numpy array has byte order different from the native byte order. Conversion between byte orders is currently not supported.");
+        fail_value("given numpy array has byte order different from the native byte order. Conversion between byte "
+                   "orders is currently not supported.");
     if (text.size() == 1) {
         switch (text[0]) {
             case '?': return DType::Bool;
-            case 'B': case 'H': case 'I': case 'L': case 'Q': case 'N':
+            case 'B':
+            case 'H':
+            case 'I':
+            case 'L':
+            case 'Q':
+            case 'N':
                 return itemsize == 1 ? DType::U8 : itemsize == 2 ? DType::U16 : itemsize == 4 ? DType::U32 : DType::U64;
-            case 'b': case 'h': case 'i': case 'l': case 'q': case 'n':
+            case 'b':
+            case 'h':
+            case 'i':
+            case 'l':
+            case 'q':
+            case 'n':
                 return itemsize == 1 ? DType::I8 : itemsize == 2 ? DType::I16 : itemsize == 4 ? DType::I32 : DType::I64;
             case 'e': return DType::F16;
             case 'f': return DType::F32;
@@ -96,7 +107,8 @@ Ref<Tensor> from_buffer(PyObject* object, bool strict) {
     try {
         DType dtype = dtype_of_format(view->format, view->itemsize);
         if (!info(dtype).supported)
-            fail_type(std::string("can't convert an array of dtype ") + info(dtype).name + ": the supported types are float64, float32, int64, int32, uint8 and bool.");
+            fail_type(std::string("can't convert an array of dtype ") + info(dtype).name +
+                      ": the supported types are float64, float32, int64, int32, uint8 and bool.");
         if (view->suboffsets)
             for (int i = 0; i < view->ndim; ++i)
                 if (view->suboffsets[i] >= 0) fail_value("can't convert a buffer with suboffsets");
@@ -105,10 +117,13 @@ Ref<Tensor> from_buffer(PyObject* object, bool strict) {
             sizes.push_back(view->shape[i]);
             int64_t bytes = view->strides ? view->strides[i] : 0;
             if (strict && bytes < 0)
-                fail_value("At least one stride in the given numpy array is negative, and tensors with negative strides are not currently "
-                           "supported. (You can probably work around this by making a copy of your array with array.copy().)");
+                fail_value(
+                    "At least one stride in the given numpy array is negative, and tensors with negative strides are "
+                    "not currently "
+                    "supported. (You can probably work around this by making a copy of your array with array.copy().)");
             if (view->strides && bytes % view->itemsize != 0 && view->shape[i] > 1)
-                fail_value("given numpy array strides not a multiple of the element byte size. Copy array to reallocate the memory.");
+                fail_value("given numpy array strides not a multiple of the element byte size. Copy array to "
+                           "reallocate the memory.");
             strides.push_back(bytes / view->itemsize);
         }
         if (!view->strides) strides = contiguous_strides(sizes);
@@ -117,7 +132,8 @@ Ref<Tensor> from_buffer(PyObject* object, bool strict) {
         auto [low, high] = element_span(sizes, strides, 0);
         if (low < 0 && strict) fail_value("negative strides");
         auto size = static_cast<int64_t>(itemsize(dtype));
-        Ref<Storage> storage = Storage::wrap(static_cast<char*>(view->buf) + low * size, static_cast<size_t>((high - low) * size), release, lent);
+        Ref<Storage> storage = Storage::wrap(static_cast<char*>(view->buf) + low * size,
+                                             static_cast<size_t>((high - low) * size), release, lent);
         storage->read_only = view->readonly;
         storage->shared = [](void* context) {
             auto* held = static_cast<LentBuffer*>(context);
@@ -144,12 +160,16 @@ void inspect(PyObject* data, size_t depth, Inferred& found, bool first) {
         Py_ssize_t n = PySequence_Fast_GET_SIZE(data);
         if (first && depth == found.sizes.size()) found.sizes.push_back(n);
         if (depth >= found.sizes.size() || found.sizes[depth] != n)
-            fail_value("expected sequence of length " + std::to_string(depth < found.sizes.size() ? found.sizes[depth] : 0) + " at dim " +
+            fail_value("expected sequence of length " +
+                       std::to_string(depth < found.sizes.size() ? found.sizes[depth] : 0) + " at dim " +
                        std::to_string(depth) + " (got " + std::to_string(n) + ")");
-        for (Py_ssize_t i = 0; i < n; ++i) inspect(PySequence_Fast_GET_ITEM(data, i), depth + 1, found, first && i == 0);
+        for (Py_ssize_t i = 0; i < n; ++i)
+            inspect(PySequence_Fast_GET_ITEM(data, i), depth + 1, found, first && i == 0);
         return;
     }
-    if (depth != found.sizes.size()) fail_value("expected sequence of length " + std::to_string(found.sizes[depth]) + " at dim " + std::to_string(depth) + " (got a number)");
+    if (depth != found.sizes.size())
+        fail_value("expected sequence of length " + std::to_string(found.sizes[depth]) + " at dim " +
+                   std::to_string(depth) + " (got a number)");
     int category;
     if (PyBool_Check(data)) category = 0;
     else if (PyFloat_Check(data)) category = 2;
@@ -162,7 +182,8 @@ void inspect(PyObject* data, size_t depth, Inferred& found, bool first) {
         Scalar scalar;
         if (!scalar_from(data, &scalar)) {
             std::string_view type = Py_TYPE(data)->tp_name;
-            fail_type(type == "str" ? "new(): invalid data type 'str'" : "could not infer dtype of " + std::string(type));
+            fail_type(type == "str" ? "new(): invalid data type 'str'"
+                                    : "could not infer dtype of " + std::string(type));
         }
         category = scalar.tag == Scalar::Bool ? 0 : scalar.tag == Scalar::Int ? 1 : 2;
     }
@@ -185,14 +206,21 @@ void store(PyObject* data, DType dtype, char*& out) {
     auto to_integer = [&](double low, double high) {
         double value = scalar.as_double();
         if (std::isnan(value)) fail_value("cannot convert float NaN to integer");
-        if (value < low || value > high) fail(std::string("value cannot be converted to type ") + info(dtype).name + " without overflow");
+        if (value < low || value > high)
+            fail(std::string("value cannot be converted to type ") + info(dtype).name + " without overflow");
         return scalar.as_int();
     };
     switch (dtype) {
         case DType::Bool: *reinterpret_cast<bool*>(out) = scalar.as_double() != 0; break;
         case DType::U8: *reinterpret_cast<uint8_t*>(out) = static_cast<uint8_t>(to_integer(-255, 255)); break;
-        case DType::I32: *reinterpret_cast<int32_t*>(out) = static_cast<int32_t>(to_integer(-2147483648.0, 2147483647.0)); break;
-        case DType::I64: *reinterpret_cast<int64_t*>(out) = scalar.tag == Scalar::Float ? to_integer(-9223372036854775808.0, 9223372036854774784.0) : scalar.i; break;
+        case DType::I32:
+            *reinterpret_cast<int32_t*>(out) = static_cast<int32_t>(to_integer(-2147483648.0, 2147483647.0));
+            break;
+        case DType::I64:
+            *reinterpret_cast<int64_t*>(out) = scalar.tag == Scalar::Float
+                                                   ? to_integer(-9223372036854775808.0, 9223372036854774784.0)
+                                                   : scalar.i;
+            break;
         case DType::F32: *reinterpret_cast<float*>(out) = static_cast<float>(scalar.as_double()); break;
         case DType::F64: *reinterpret_cast<double*>(out) = scalar.as_double(); break;
         default: fail("unsupported dtype");
@@ -218,12 +246,14 @@ Ref<Tensor> cast_to(Ref<Tensor> tensor, DType dtype, bool copy) {
     return result;
 }
 
-// tensor_from_data(data, dtype, device, copy): new memory, unless `copy` is false and data is an array that can be shared.
+// tensor_from_data(data, dtype, device, copy): new memory, unless `copy` is false and data is an array that can be
+// shared.
 PyObject* tensor_from_data(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         PyObject *data, *dtype_argument, *device_argument;
         int copy;
-        if (!PyArg_ParseTuple(args, "OOOp:tensor_from_data", &data, &dtype_argument, &device_argument, &copy)) return nullptr;
+        if (!PyArg_ParseTuple(args, "OOOp:tensor_from_data", &data, &dtype_argument, &device_argument, &copy))
+            return nullptr;
         Device device;
         if (device_argument != Py_None) device = device_from(device_argument);
         bool has_dtype = dtype_argument != Py_None;
@@ -231,22 +261,27 @@ PyObject* tensor_from_data(PyObject*, PyObject* args) {
         Ref<Tensor> result;
         if (is_tensor(data)) {
             Tensor& source = *tensor_of(data);
-            result = source.device().type == DeviceType::Meta ? Ref<Tensor>::borrow(&source)
-                                                               : cast_to(detach(source), has_dtype ? dtype : source.dtype, copy);
+            result = source.device().type == DeviceType::Meta
+                         ? Ref<Tensor>::borrow(&source)
+                         : cast_to(detach(source), has_dtype ? dtype : source.dtype, copy);
         } else if (!PyList_Check(data) && !PyTuple_Check(data) && PyObject_CheckBuffer(data) && !PyBytes_Check(data)) {
             Ref<Tensor> shared = from_buffer(data, !copy);
             result = cast_to(shared, has_dtype ? dtype : shared->dtype, copy);
         } else {
             Inferred found;
             inspect(data, 0, found, true);
-            if (!has_dtype) dtype = found.category == 0 ? DType::Bool : found.category == 1 ? DType::I64 : default_dtype();
+            if (!has_dtype)
+                dtype = found.category == 0 ? DType::Bool : found.category == 1 ? DType::I64 : default_dtype();
             result = Tensor::empty(found.sizes, dtype);
             char* out = static_cast<char*>(result->storage->data);
             store(data, dtype, out);
         }
         if (device.type == DeviceType::Meta) result = Tensor::empty(result->sizes, result->dtype, device);
         else if (device.type != DeviceType::CPU)
-            throw Error(ErrorKind::NotImplemented, "this build has no device '" + std::string(PyUnicode_AsUTF8(checked(PyObject_Str(device_argument)).get())) + "'; it has cpu and meta");
+            throw Error(ErrorKind::NotImplemented,
+                        "this build has no device '" +
+                            std::string(PyUnicode_AsUTF8(checked(PyObject_Str(device_argument)).get())) +
+                            "'; it has cpu and meta");
         return wrap(std::move(result));
     });
 }
@@ -278,17 +313,21 @@ dlpack::DataType dlpack_type(DType dtype) {
         default: break;
     }
     const DTypeInfo& i = info(dtype);
-    uint8_t code = i.category == 3 ? dlpack::kComplex : i.category == 2 ? dlpack::kFloat : i.is_signed ? dlpack::kInt : dlpack::kUInt;
+    uint8_t code = i.category == 3   ? dlpack::kComplex
+                   : i.category == 2 ? dlpack::kFloat
+                   : i.is_signed     ? dlpack::kInt
+                                     : dlpack::kUInt;
     return {code, bits, 1};
 }
 
 DType dtype_of_dlpack(dlpack::DataType type) {
     for (size_t i = 0; i < static_cast<size_t>(DType::Count); ++i) {
         dlpack::DataType own = dlpack_type(static_cast<DType>(i));
-        if (own.code == type.code && own.bits == type.bits && type.lanes == 1 && info(static_cast<DType>(i)).supported) return static_cast<DType>(i);
+        if (own.code == type.code && own.bits == type.bits && type.lanes == 1 && info(static_cast<DType>(i)).supported)
+            return static_cast<DType>(i);
     }
-    fail_type("from_dlpack: no supported dtype for DLPack code " + std::to_string(type.code) + " with " + std::to_string(type.bits) + " bits and " +
-              std::to_string(type.lanes) + " lanes");
+    fail_type("from_dlpack: no supported dtype for DLPack code " + std::to_string(type.code) + " with " +
+              std::to_string(type.bits) + " bits and " + std::to_string(type.lanes) + " lanes");
 }
 
 template <class Managed>
@@ -317,7 +356,13 @@ PyObject* make_capsule(Ref<Tensor> tensor, const char* name, bool copied) {
     exported->sizes = tensor->sizes;
     exported->strides = tensor->strides;
     ++tensor->storage->exports;
-    exported->managed.dl_tensor = {data, {dlpack::kCPU, 0}, static_cast<int32_t>(tensor->ndim()), dlpack_type(tensor->dtype), exported->sizes.data(), exported->strides.data(), 0};
+    exported->managed.dl_tensor = {data,
+                                   {dlpack::kCPU, 0},
+                                   static_cast<int32_t>(tensor->ndim()),
+                                   dlpack_type(tensor->dtype),
+                                   exported->sizes.data(),
+                                   exported->strides.data(),
+                                   0};
     exported->managed.manager_ctx = exported;
     exported->managed.deleter = delete_export<Managed>;
     if constexpr (std::is_same_v<Managed, dlpack::ManagedTensorVersioned>) {
@@ -338,7 +383,9 @@ Ref<Tensor> import_capsule(PyObject* capsule, const char* name, const char* used
     auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
     if (!managed) fail_python();
     const dlpack::Tensor& t = managed->dl_tensor;
-    if (t.device.device_type != dlpack::kCPU) fail("from_dlpack: only CPU memory can be shared, got DLPack device type " + std::to_string(t.device.device_type));
+    if (t.device.device_type != dlpack::kCPU)
+        fail("from_dlpack: only CPU memory can be shared, got DLPack device type " +
+             std::to_string(t.device.device_type));
     DType dtype = dtype_of_dlpack(t.dtype);
     Dims sizes(t.shape, static_cast<size_t>(t.ndim));
     Dims strides = t.strides ? Dims(t.strides, static_cast<size_t>(t.ndim)) : contiguous_strides(sizes);
@@ -350,7 +397,8 @@ Ref<Tensor> import_capsule(PyObject* capsule, const char* name, const char* used
         if (held->deleter) held->deleter(held);
     };
     bool read_only = false;
-    if constexpr (std::is_same_v<Managed, dlpack::ManagedTensorVersioned>) read_only = managed->flags & dlpack::kReadOnly;
+    if constexpr (std::is_same_v<Managed, dlpack::ManagedTensorVersioned>)
+        read_only = managed->flags & dlpack::kReadOnly;
     if (PyCapsule_SetName(capsule, used) < 0) fail_python();
     Ref<Storage> storage = Storage::wrap(data, static_cast<size_t>((high - low) * size), release, managed);
     storage->read_only = read_only;
@@ -360,8 +408,10 @@ Ref<Tensor> import_capsule(PyObject* capsule, const char* name, const char* used
 PyObject* from_dlpack_capsule(PyObject*, PyObject* capsule) {
     return guarded([&]() -> PyObject* {
         if (PyCapsule_IsValid(capsule, "dltensor_versioned"))
-            return wrap(import_capsule<dlpack::ManagedTensorVersioned>(capsule, "dltensor_versioned", "used_dltensor_versioned"));
-        if (PyCapsule_IsValid(capsule, "dltensor")) return wrap(import_capsule<dlpack::ManagedTensor>(capsule, "dltensor", "used_dltensor"));
+            return wrap(import_capsule<dlpack::ManagedTensorVersioned>(capsule, "dltensor_versioned",
+                                                                       "used_dltensor_versioned"));
+        if (PyCapsule_IsValid(capsule, "dltensor"))
+            return wrap(import_capsule<dlpack::ManagedTensor>(capsule, "dltensor", "used_dltensor"));
         fail_value("from_dlpack: expected a DLPack capsule that has not been consumed");
     });
 }
@@ -376,8 +426,7 @@ PyMethodDef functions[] = {
 }  // namespace
 
 PyObject* tensor_item(Tensor& t) {
-    if (t.numel != 1)
-        fail("a Tensor with " + std::to_string(t.numel) + " elements cannot be converted to Scalar");
+    if (t.numel != 1) fail("a Tensor with " + std::to_string(t.numel) + " elements cannot be converted to Scalar");
     no_meta(t, "read an item");
     return element_to_python(t.data(), t.dtype);
 }
@@ -399,7 +448,8 @@ int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags) {
         [&]() -> int {
             Tensor& t = *tensor_of(self);
             view->obj = nullptr;
-            if (requires_grad(t)) fail("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.");
+            if (requires_grad(t))
+                fail("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.");
             no_meta(t, "share memory");
             if ((flags & PyBUF_WRITABLE) && t.storage->read_only) {
                 PyErr_SetString(PyExc_BufferError, "the tensor's memory is read-only");
@@ -450,9 +500,12 @@ PyObject* tensor_dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
             const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, k));
             PyObject* value = args[nargs + k];
             std::string_view key = name ? name : "";
-            if (key == "max_version") versioned = PyTuple_Check(value) && PyTuple_GET_SIZE(value) == 2 && PyLong_AsLong(PyTuple_GET_ITEM(value, 0)) >= 1;
+            if (key == "max_version")
+                versioned = PyTuple_Check(value) && PyTuple_GET_SIZE(value) == 2 &&
+                            PyLong_AsLong(PyTuple_GET_ITEM(value, 0)) >= 1;
             else if (key == "copy") copy = value == Py_True;
-            else if (key != "stream" && key != "dl_device") fail_type("__dlpack__() got an unexpected keyword argument '" + std::string(key) + "'");
+            else if (key != "stream" && key != "dl_device")
+                fail_type("__dlpack__() got an unexpected keyword argument '" + std::string(key) + "'");
         }
         if (requires_grad(t)) {
             PyErr_SetString(PyExc_BufferError, "Can't export tensors that require gradient, use tensor.detach()");
@@ -462,7 +515,8 @@ PyObject* tensor_dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
         Observing observing("__dlpack__()");
         if (trace::recording()) trace::flush("__dlpack__()");
         Ref<Tensor> source = copy ? cast_to(detach(t), t.dtype, true) : Ref<Tensor>::borrow(&t);
-        if (versioned) return make_capsule<dlpack::ManagedTensorVersioned>(std::move(source), "dltensor_versioned", copy);
+        if (versioned)
+            return make_capsule<dlpack::ManagedTensorVersioned>(std::move(source), "dltensor_versioned", copy);
         if (t.storage->read_only) {
             PyErr_SetString(PyExc_BufferError, "read-only memory needs DLPack 1.0: pass max_version=(1, 0)");
             return nullptr;

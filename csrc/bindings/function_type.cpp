@@ -22,8 +22,7 @@ struct Entry {
 };
 
 struct FunctionObject {
-    PyObject_HEAD
-    vectorcallfunc vectorcall;
+    PyObject_HEAD vectorcallfunc vectorcall;
     PyObject* miss;  // called with (args, kwargs) when no program fits
     PyObject* dict;
     PyObject* weakrefs;
@@ -57,7 +56,8 @@ bool others_match(const Entry& entry, PyObject* const* args, size_t nargs) {
 PyObject* pack(const Entry& entry, Ref<Tensor>* results, size_t count) {
     if (!entry.result_type) return wrap(std::move(results[0]));
     bool list = entry.result_type == reinterpret_cast<PyObject*>(&PyList_Type);
-    PyRef sequence = checked(list ? PyList_New(static_cast<Py_ssize_t>(count)) : PyTuple_New(static_cast<Py_ssize_t>(count)));
+    PyRef sequence = checked(list ? PyList_New(static_cast<Py_ssize_t>(count))
+                                  : PyTuple_New(static_cast<Py_ssize_t>(count)));
     for (size_t i = 0; i < count; ++i) {
         PyObject* item = wrap(std::move(results[i]));
         if (!item) fail_python();
@@ -69,10 +69,12 @@ PyObject* pack(const Entry& entry, Ref<Tensor>* results, size_t count) {
 
 PyObject* call_miss(PyObject* self, PyObject* const* args, size_t nargs, PyObject* kwnames) {
     PyRef positional = checked(PyTuple_New(static_cast<Py_ssize_t>(nargs)));
-    for (size_t i = 0; i < nargs; ++i) PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
+    for (size_t i = 0; i < nargs; ++i)
+        PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
     PyRef keywords = checked(PyDict_New());
     for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k)
-        if (PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(kwnames, k), args[nargs + static_cast<size_t>(k)]) < 0) fail_python();
+        if (PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(kwnames, k), args[nargs + static_cast<size_t>(k)]) < 0)
+            fail_python();
     return PyObject_CallFunctionObjArgs(self_of(self)->miss, positional.get(), keywords.get(), nullptr);
 }
 
@@ -100,8 +102,8 @@ PyObject* function_vectorcall(PyObject* self, PyObject* const* args, size_t narg
     });
 }
 
-// finish(args, result): runs what was recorded while the function ran. The program is kept for later calls if they can do without
-// Python; returns None then, and otherwise the reason why they can't.
+// finish(args, result): runs what was recorded while the function ran. The program is kept for later calls if they can
+// do without Python; returns None then, and otherwise the reason why they can't.
 PyObject* function_finish(PyObject* self, PyObject* arguments) {
     return guarded([&]() -> PyObject* {
         PyObject *args, *result;
@@ -117,7 +119,8 @@ PyObject* function_finish(PyObject* self, PyObject* arguments) {
             PyObject* arg = PyTuple_GET_ITEM(args, i);
             bool tensor = is_tensor(arg);
             if (tensor) tensors.push_back(tensor_of(arg));
-            bool simple = arg == Py_None || PyLong_CheckExact(arg) || PyFloat_CheckExact(arg) || PyBool_Check(arg) || PyUnicode_CheckExact(arg);
+            bool simple = arg == Py_None || PyLong_CheckExact(arg) || PyFloat_CheckExact(arg) || PyBool_Check(arg) ||
+                          PyUnicode_CheckExact(arg);
             if (!tensor && !simple) why = "an argument is neither a tensor nor a number";
             entry.others.push_back(tensor ? nullptr : Py_NewRef(arg));
         }
@@ -134,7 +137,8 @@ PyObject* function_finish(PyObject* self, PyObject* arguments) {
         } else {
             why = "its result is not a tensor, or a tuple or list of tensors";
         }
-        if (tensors.size() > kMaxArguments || results.size() > kMaxResults) why = "it has too many arguments or results";
+        if (tensors.size() > kMaxArguments || results.size() > kMaxResults)
+            why = "it has too many arguments or results";
         if (trace->empty()) why = "it computes nothing";
         if (!why) {
             try {
@@ -213,9 +217,11 @@ PyObject* function_repr(PyObject* self) {
     return PyUnicode_FromFormat("<minitensor function %U>", name.get());
 }
 
-PyMethodDef methods[] = {{"finish", function_finish, METH_VARARGS, "finish(args, result): runs what the function recorded, and keeps it as a program if it can."},
-                         {"clear", function_clear, METH_NOARGS, "clear()\n--\n\nForgets all programs."},
-                         {}};
+PyMethodDef methods[] = {
+    {"finish", function_finish, METH_VARARGS,
+     "finish(args, result): runs what the function recorded, and keeps it as a program if it can."},
+    {"clear", function_clear, METH_NOARGS, "clear()\n--\n\nForgets all programs."},
+    {}};
 PyGetSetDef getset[] = {{"programs", function_programs, nullptr, "How many programs are kept.", nullptr},
                         {"hits", function_hits, nullptr, "How many calls ran a kept program.", nullptr},
                         {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
@@ -253,7 +259,10 @@ PyObject* py_whole_function(PyObject*, PyObject* on) {
     Py_RETURN_NONE;
 }
 
-PyMethodDef functions[] = {{"whole_function", py_whole_function, METH_O, "whole_function(on): whether what is recorded belongs to one function that is compiled as a whole."}, {}};
+PyMethodDef functions[] = {
+    {"whole_function", py_whole_function, METH_O,
+     "whole_function(on): whether what is recorded belongs to one function that is compiled as a whole."},
+    {}};
 
 void note_gradient(Tensor&) {
     if (trace::current) trace::current->effects = true;
@@ -263,7 +272,8 @@ void note_gradient(Tensor&) {
 
 bool init_function(PyObject* module) {
     grad_stored_hook = note_gradient;
-    return PyType_Ready(&FunctionType) == 0 && PyModule_AddFunctions(module, functions) == 0 && PyModule_AddType(module, &FunctionType) == 0;
+    return PyType_Ready(&FunctionType) == 0 && PyModule_AddFunctions(module, functions) == 0 &&
+           PyModule_AddType(module, &FunctionType) == 0;
 }
 
 }  // namespace mt::py

@@ -10,7 +10,8 @@ namespace {
 PyObject* advanced(const char* function, PyObject* self, PyObject* key, PyObject* value) {
     static PyObject* module = nullptr;
     if (!module) module = checked(PyImport_ImportModule("minitensor._indexing")).release();
-    return value ? PyObject_CallMethod(module, function, "OOO", self, key, value) : PyObject_CallMethod(module, function, "OO", self, key);
+    return value ? PyObject_CallMethod(module, function, "OOO", self, key, value)
+                 : PyObject_CallMethod(module, function, "OO", self, key);
 }
 
 bool is_basic(PyObject* item) {
@@ -39,7 +40,8 @@ bool slice_bound(PyObject* object, Value* out) {
 
 // The view that a key of basic items selects; the tensor itself, as an alias, for x[...].
 Ref<Tensor> basic_view(Tensor& source, PyObject* const* items, size_t count) {
-    static const OpDef *select = find_op("select"), *slice = find_op("slice"), *unsqueeze = find_op("unsqueeze"), *alias = find_op("alias");
+    static const OpDef *select = find_op("select"), *slice = find_op("slice"), *unsqueeze = find_op("unsqueeze"),
+                       *alias = find_op("alias");
     size_t consuming = 0;
     for (size_t i = 0; i < count; ++i) consuming += items[i] != Py_None && items[i] != Py_Ellipsis;
     if (consuming > source.ndim())
@@ -63,7 +65,8 @@ Ref<Tensor> basic_view(Tensor& source, PyObject* const* items, size_t count) {
             slice_bound(s->stop, &end);
             slice_bound(s->step, &step);
             if (step.i <= 0) fail_value("step must be greater than zero");
-            if (!(start.is_none() && end.is_none() && step.i == 1)) current = call_op(*slice, {current.get()}, {value_of(dim), start, end, step});
+            if (!(start.is_none() && end.is_none() && step.i == 1))
+                current = call_op(*slice, {current.get()}, {value_of(dim), start, end, step});
             ++dim;
         } else {
             PyRef index(PyNumber_Index(item));
@@ -72,7 +75,8 @@ Ref<Tensor> basic_view(Tensor& source, PyObject* const* items, size_t count) {
             if (value == -1) check_python();
             int64_t size = current->sizes[static_cast<size_t>(dim)];
             if (value < -size || value >= size)
-                fail_index("index " + std::to_string(value) + " is out of bounds for dimension " + std::to_string(dim) + " with size " + std::to_string(size));
+                fail_index("index " + std::to_string(value) + " is out of bounds for dimension " + std::to_string(dim) +
+                           " with size " + std::to_string(size));
             current = call_op(*select, {current.get()}, {value_of(dim), value_of(value)});
         }
     }
@@ -104,7 +108,8 @@ PyObject* tensor_getitem(PyObject* self, PyObject* key) {
         if (!items.basic) return advanced("getitem", self, key, nullptr);
         Tensor& t = *tensor_of(self);
         if (t.ndim() == 0 && items.count == 1 && PyLong_Check(key))
-            fail_index("invalid index of a 0-dim tensor. Use `tensor.item()` in Python to convert a 0-dim tensor to a number");
+            fail_index(
+                "invalid index of a 0-dim tensor. Use `tensor.item()` in Python to convert a 0-dim tensor to a number");
         return wrap(basic_view(t, items.items, items.count));
     });
 }
@@ -134,7 +139,9 @@ int tensor_setitem(PyObject* self, PyObject* key, PyObject* value) {
                 call_op_inplace(*copy, *view, {destination, source});
             } else if (scalar_from(value, &scalar)) {
                 Value v;
-                v.tag = scalar.tag == Scalar::Float ? Value::Float : scalar.tag == Scalar::Bool ? Value::Bool : Value::Int;
+                v.tag = scalar.tag == Scalar::Float  ? Value::Float
+                        : scalar.tag == Scalar::Bool ? Value::Bool
+                                                     : Value::Int;
                 if (scalar.tag == Scalar::Float) v.f = scalar.f;
                 else v.i = scalar.i;
                 call_op_inplace(*fill, *view, {destination}, {v});

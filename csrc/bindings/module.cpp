@@ -8,7 +8,15 @@
 
 namespace {
 
-PyModuleDef definition = {PyModuleDef_HEAD_INIT, "minitensor._C", "The C++ core of minitensor.", -1, nullptr, nullptr, nullptr, nullptr, nullptr};
+PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                          "minitensor._C",
+                          "The C++ core of minitensor.",
+                          -1,
+                          nullptr,
+                          nullptr,
+                          nullptr,
+                          nullptr,
+                          nullptr};
 
 }  // namespace
 
@@ -22,7 +30,8 @@ PyMODINIT_FUNC PyInit__C() {
         mt::num_threads();
         return true;
     });
-    bool ready = valid && init_dtypes(module) && init_tensor(module) && init_ops(module) && init_convert(module) && init_autograd(module) && init_functions(module) && init_trace(module) && init_function(module);
+    bool ready = valid && init_dtypes(module) && init_tensor(module) && init_ops(module) && init_convert(module) &&
+                 init_autograd(module) && init_functions(module) && init_trace(module) && init_function(module);
     if (!ready || PyModule_AddStringConstant(module, "version", MT_VERSION) < 0) {
         Py_DECREF(module);
         return nullptr;

@@ -10,8 +10,7 @@ namespace mt::py {
 namespace {
 
 struct OpObject {
-    PyObject_HEAD
-    vectorcallfunc vectorcall;
+    PyObject_HEAD vectorcallfunc vectorcall;
     const OpDef* op;
     bool inplace;
     PyObject* doc;
@@ -113,7 +112,8 @@ PyTypeObject make_op_type() {
 }
 
 Kind kind_from(const char* name) {
-    static const char* names[] = {"elementwise", "reduction", "view", "movement", "contraction", "index", "random", "creation", "composite", "opaque"};
+    static const char* names[] = {"elementwise", "reduction", "view",     "movement",  "contraction",
+                                  "index",       "random",    "creation", "composite", "opaque"};
     for (size_t i = 0; i < 10; ++i)
         if (std::string_view(names[i]) == name) return static_cast<Kind>(i);
     fail_value(std::string("unknown kind of op '") + name + "'");
@@ -139,7 +139,8 @@ PyObject* py_set_rules(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         PyObject *object, *row, *vjp, *saves, *kernel;
         int saves_out, compilable;
-        if (!PyArg_ParseTuple(args, "OOOpOpO:set_rules", &object, &row, &vjp, &saves_out, &saves, &compilable, &kernel)) return nullptr;
+        if (!PyArg_ParseTuple(args, "OOOpOpO:set_rules", &object, &row, &vjp, &saves_out, &saves, &compilable, &kernel))
+            return nullptr;
         OpDef& op = def_of(object);
         Py_XSETREF(op.row, Py_NewRef(row));
         Py_XSETREF(op.vjp, vjp == Py_None ? nullptr : Py_NewRef(vjp));
@@ -161,7 +162,8 @@ PyObject* py_inplace_form(PyObject*, PyObject* object) {
     return guarded([&]() -> PyObject* { return make_op_object(def_of(object), true); });
 }
 
-// fill_random(op, tensor, *parameters between size and dtype): the in-place form of a random op, whose size and dtype are the tensor's.
+// fill_random(op, tensor, *parameters between size and dtype): the in-place form of a random op, whose size and dtype
+// are the tensor's.
 PyObject* py_fill_random(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     return guarded([&]() -> PyObject* {
         if (nargs < 2 || !is_tensor(args[1])) fail_type("fill_random(op, tensor, *parameters)");
@@ -180,7 +182,8 @@ PyObject* py_fill_random(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
                 value.tag = Value::Dev;
             } else {
                 Scalar scalar;
-                if (next >= nargs || !scalar_from(args[next++], &scalar)) fail_type(op.name + "_: parameter '" + spec.name + "' must be a Number");
+                if (next >= nargs || !scalar_from(args[next++], &scalar))
+                    fail_type(op.name + "_: parameter '" + spec.name + "' must be a Number");
                 value.tag = scalar.tag == Scalar::Float || spec.type == ArgType::Float ? Value::Float : Value::Int;
                 if (value.tag == Value::Float) value.f = scalar.as_double();
                 else value.i = scalar.i;
@@ -218,24 +221,29 @@ void run_python_kernel(Call& call, Device device, Ref<Tensor>* results) {
     std::vector<PyRef> owned;
     for (size_t i = 0; i < call.operand_count; ++i) {
         const Operand& operand = call.operands[i];
-        owned.emplace_back(operand.tensor ? wrap(detach(*operand.tensor)) : operand.is_scalar ? scalar_to_python(operand.scalar) : Py_NewRef(Py_None));
+        owned.emplace_back(operand.tensor      ? wrap(detach(*operand.tensor))
+                           : operand.is_scalar ? scalar_to_python(operand.scalar)
+                                               : Py_NewRef(Py_None));
     }
     for (size_t i = 0; i < call.param_count; ++i) owned.emplace_back(value_to_python(call.params[i]));
     std::vector<PyObject*> raw;
     for (PyRef& ref : owned) raw.push_back(ref.get());
     bool enabled = grad_enabled;
     grad_enabled = false;
-    PyRef returned(PyObject_Vectorcall(call.op->python_kernel[static_cast<size_t>(device.type)], raw.data(), raw.size(), nullptr));
+    PyRef returned(
+        PyObject_Vectorcall(call.op->python_kernel[static_cast<size_t>(device.type)], raw.data(), raw.size(), nullptr));
     grad_enabled = enabled;
     if (!returned) fail_python();
     auto take = [&](PyObject* object, size_t i) {
-        if (!is_tensor(object)) fail_type("the kernel of '" + call.op->name + "' must return tensors, got " + Py_TYPE(object)->tp_name);
+        if (!is_tensor(object))
+            fail_type("the kernel of '" + call.op->name + "' must return tensors, got " + Py_TYPE(object)->tp_name);
         results[i] = Ref<Tensor>::borrow(tensor_of(object));
     };
     if (PyTuple_Check(returned.get())) {
         call.result_count = static_cast<size_t>(PyTuple_GET_SIZE(returned.get()));
         if (call.result_count > kMaxResults) fail("the kernel of '" + call.op->name + "' returned too many tensors");
-        for (size_t i = 0; i < call.result_count; ++i) take(PyTuple_GET_ITEM(returned.get(), static_cast<Py_ssize_t>(i)), i);
+        for (size_t i = 0; i < call.result_count; ++i)
+            take(PyTuple_GET_ITEM(returned.get(), static_cast<Py_ssize_t>(i)), i);
     } else {
         call.result_count = 1;
         take(returned.get(), 0);
@@ -258,7 +266,8 @@ PyObject* make_op_object(const OpDef& op, bool inplace) {
 PyObject* results_to_python(const Call& call, Ref<Tensor>* results) {
     if (call.result_count == 1) return wrap(std::move(results[0]));
     PyRef tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(call.result_count)));
-    for (size_t i = 0; i < call.result_count; ++i) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), wrap(std::move(results[i])));
+    for (size_t i = 0; i < call.result_count; ++i)
+        PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), wrap(std::move(results[i])));
     return tuple.release();
 }
 
@@ -266,7 +275,8 @@ bool init_ops(PyObject* module) {
     OpType.tp_getset = getset;
     OpType.tp_methods = methods;
     python_kernel_hook = run_python_kernel;
-    return PyType_Ready(&OpType) == 0 && PyModule_AddFunctions(module, functions) == 0 && PyModule_AddType(module, &OpType) == 0;
+    return PyType_Ready(&OpType) == 0 && PyModule_AddFunctions(module, functions) == 0 &&
+           PyModule_AddType(module, &OpType) == 0;
 }
 
 }  // namespace mt::py

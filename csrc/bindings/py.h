@@ -13,8 +13,7 @@
 namespace mt::py {
 
 struct TensorObject {
-    PyObject_HEAD
-    Tensor* tensor;  // owned
+    PyObject_HEAD Tensor* tensor;  // owned
     PyObject* dict;
     PyObject* weakrefs;
 };
@@ -51,13 +50,9 @@ template <class F>
 auto guarded(F&& body, decltype(body()) failure = {}) -> decltype(body()) {
     try {
         return body();
-    } catch (const Error& error) {
-        set_error(error);
-    } catch (const std::bad_alloc&) {
+    } catch (const Error& error) { set_error(error); } catch (const std::bad_alloc&) {
         PyErr_NoMemory();
-    } catch (const std::exception& error) {
-        PyErr_SetString(PyExc_RuntimeError, error.what());
-    }
+    } catch (const std::exception& error) { PyErr_SetString(PyExc_RuntimeError, error.what()); }
     return failure;
 }
 
@@ -84,7 +79,7 @@ bool scalar_from(PyObject* object, Scalar* out);
 
 // The operands and parameters of one call, owned for its duration.
 class Arguments {
-public:
+  public:
     explicit Arguments(const OpDef& op) : op_(op) {}
     ~Arguments() {
         for (size_t i = 0; i < call.param_count; ++i) params()[i].~Value();
@@ -94,7 +89,7 @@ public:
     void parse(PyObject* const* args, size_t nargs, PyObject* kwnames);
     Call call;
 
-private:
+  private:
     Value* params() { return std::launder(reinterpret_cast<Value*>(storage_)); }
     void set(const ArgSpec& spec, PyObject* object, Value* value);
     [[noreturn]] void refuse(const std::string& why, PyObject* const* args, size_t nargs, PyObject* kwnames);
@@ -134,11 +129,11 @@ int tensor_setitem(PyObject* self, PyObject* key, PyObject* value);
 
 // Names the observation that may flush a recording, for its account.
 class Observing {
-public:
+  public:
     explicit Observing(const char* what);
     ~Observing();
 
-private:
+  private:
     const char* previous_;
 };
 

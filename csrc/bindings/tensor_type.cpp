@@ -38,7 +38,8 @@ PyObject* allocate_object(PyTypeObject* type) {
         _Py_NewReference(object);
         return object;
     }
-    return type == &TensorType ? reinterpret_cast<PyObject*>(PyObject_GC_New(TensorObject, type)) : type->tp_alloc(type, 0);
+    return type == &TensorType ? reinterpret_cast<PyObject*>(PyObject_GC_New(TensorObject, type))
+                               : type->tp_alloc(type, 0);
 }
 
 void tensor_dealloc(PyObject* self) {
@@ -50,10 +51,8 @@ void tensor_dealloc(PyObject* self) {
         object->tensor->pyobject = nullptr;
         Ref<Tensor> dying(std::exchange(object->tensor, nullptr));
     }
-    if (Py_TYPE(self) == &TensorType && g_free_count < kFreelist)
-        g_free[g_free_count++] = self;
-    else
-        Py_TYPE(self)->tp_free(self);
+    if (Py_TYPE(self) == &TensorType && g_free_count < kFreelist) g_free[g_free_count++] = self;
+    else Py_TYPE(self)->tp_free(self);
 }
 
 int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
@@ -118,8 +117,8 @@ PyObject* unary(LazyOp& which, PyObject* a) {
     });
 }
 
-#define MT_BINARY_SLOT(NAME)                             \
-    LazyOp op_##NAME{#NAME};                             \
+#define MT_BINARY_SLOT(NAME) \
+    LazyOp op_##NAME{#NAME}; \
     PyObject* slot_##NAME(PyObject* a, PyObject* b) { return binary(op_##NAME, a, b); }
 #define MT_INPLACE_SLOT(NAME) \
     PyObject* slot_i##NAME(PyObject* a, PyObject* b) { return inplace(op_##NAME, a, b); }
@@ -127,23 +126,16 @@ PyObject* unary(LazyOp& which, PyObject* a) {
     LazyOp op_##NAME{#NAME}; \
     PyObject* slot_##NAME(PyObject* a) { return unary(op_##NAME, a); }
 
-MT_BINARY_SLOT(add) MT_INPLACE_SLOT(add)
-MT_BINARY_SLOT(sub) MT_INPLACE_SLOT(sub)
-MT_BINARY_SLOT(mul) MT_INPLACE_SLOT(mul)
-MT_BINARY_SLOT(div) MT_INPLACE_SLOT(div)
-MT_BINARY_SLOT(floor_divide) MT_INPLACE_SLOT(floor_divide)
-MT_BINARY_SLOT(remainder) MT_INPLACE_SLOT(remainder)
-MT_BINARY_SLOT(bitwise_and) MT_INPLACE_SLOT(bitwise_and)
-MT_BINARY_SLOT(bitwise_or) MT_INPLACE_SLOT(bitwise_or)
-MT_BINARY_SLOT(bitwise_xor) MT_INPLACE_SLOT(bitwise_xor)
-MT_BINARY_SLOT(matmul)
-MT_BINARY_SLOT(pow)
-MT_BINARY_SLOT(eq) MT_BINARY_SLOT(ne) MT_BINARY_SLOT(lt) MT_BINARY_SLOT(le) MT_BINARY_SLOT(gt) MT_BINARY_SLOT(ge)
-MT_UNARY_SLOT(neg)
-MT_UNARY_SLOT(abs)
-MT_UNARY_SLOT(bitwise_not)
+MT_BINARY_SLOT(add)
+MT_INPLACE_SLOT(add) MT_BINARY_SLOT(sub) MT_INPLACE_SLOT(sub) MT_BINARY_SLOT(mul) MT_INPLACE_SLOT(mul)
+    MT_BINARY_SLOT(div) MT_INPLACE_SLOT(div) MT_BINARY_SLOT(floor_divide) MT_INPLACE_SLOT(floor_divide)
+        MT_BINARY_SLOT(remainder) MT_INPLACE_SLOT(remainder) MT_BINARY_SLOT(bitwise_and) MT_INPLACE_SLOT(bitwise_and)
+            MT_BINARY_SLOT(bitwise_or) MT_INPLACE_SLOT(bitwise_or) MT_BINARY_SLOT(bitwise_xor)
+                MT_INPLACE_SLOT(bitwise_xor) MT_BINARY_SLOT(matmul) MT_BINARY_SLOT(pow) MT_BINARY_SLOT(eq)
+                    MT_BINARY_SLOT(ne) MT_BINARY_SLOT(lt) MT_BINARY_SLOT(le) MT_BINARY_SLOT(gt) MT_BINARY_SLOT(ge)
+                        MT_UNARY_SLOT(neg) MT_UNARY_SLOT(abs) MT_UNARY_SLOT(bitwise_not)
 
-PyObject* slot_power(PyObject* a, PyObject* b, PyObject* modulus) {
+                            PyObject* slot_power(PyObject* a, PyObject* b, PyObject* modulus) {
     if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
     return slot_pow(a, b);
 }
@@ -227,12 +219,12 @@ Py_hash_t tensor_hash(PyObject* self) { return static_cast<Py_hash_t>(reinterpre
 
 // Attributes ------------------------------------------------------------------------------------------------------
 
-#define MT_GETTER(NAME, EXPRESSION)                    \
-    PyObject* get_##NAME(PyObject* self, void*) {      \
-        return guarded([&]() -> PyObject* {            \
+#define MT_GETTER(NAME, EXPRESSION)                        \
+    PyObject* get_##NAME(PyObject* self, void*) {          \
+        return guarded([&]() -> PyObject* {                \
             [[maybe_unused]] Tensor& t = *tensor_of(self); \
-            return EXPRESSION;                         \
-        });                                            \
+            return EXPRESSION;                             \
+        });                                                \
     }
 MT_GETTER(shape, size_object(t.sizes))
 MT_GETTER(dtype, dtype_object(t.dtype))
@@ -253,7 +245,8 @@ PyObject* transposed(Tensor& t, bool last_two) {
     static LazyOp permute{"permute"};
     Dims dims;
     size_t n = t.ndim();
-    if (last_two && n < 2) fail("tensor.mT is only supported on matrices or batches of matrices. Got " + std::to_string(n) + "-D tensor.");
+    if (last_two && n < 2)
+        fail("tensor.mT is only supported on matrices or batches of matrices. Got " + std::to_string(n) + "-D tensor.");
     for (size_t i = 0; i < n; ++i) dims.push_back(static_cast<int64_t>(last_two ? i : n - 1 - i));
     if (last_two) std::swap(dims[n - 1], dims[n - 2]);
     return wrap(call_op(permute.get(), {&t}, {value_of(dims)}));
@@ -287,11 +280,17 @@ int set_grad(PyObject* self, PyObject* value, void*) {
                 if (t.autograd) t.autograd->grad.reset();
                 return 0;
             }
-            if (!is_tensor(value)) fail_type(std::string("assigned grad expected to be a Tensor or None but got ") + Py_TYPE(value)->tp_name);
+            if (!is_tensor(value))
+                fail_type(std::string("assigned grad expected to be a Tensor or None but got ") +
+                          Py_TYPE(value)->tp_name);
             Tensor& g = *tensor_of(value);
             if (&g == &t) fail("can't assign Variable as its own grad");
-            if (!(g.sizes == t.sizes)) fail("assigned grad has data of a different size: expected " + to_string(t.sizes) + ", got " + to_string(g.sizes));
-            if (g.dtype != t.dtype) fail(std::string("assigned grad has data of a different type: expected ") + info(t.dtype).name + ", got " + info(g.dtype).name);
+            if (!(g.sizes == t.sizes))
+                fail("assigned grad has data of a different size: expected " + to_string(t.sizes) + ", got " +
+                     to_string(g.sizes));
+            if (g.dtype != t.dtype)
+                fail(std::string("assigned grad has data of a different type: expected ") + info(t.dtype).name +
+                     ", got " + info(g.dtype).name);
             autograd_meta(t).grad = Ref<Tensor>::borrow(&g);
             return 0;
         },
@@ -320,10 +319,12 @@ PyGetSetDef tensor_getset[] = {
     {"dtype", get_dtype, nullptr, "The type of the elements.", nullptr},
     {"device", get_device, nullptr, "Where the elements are.", nullptr},
     {"ndim", get_ndim, nullptr, "The number of dimensions.", nullptr},
-    {"requires_grad", get_requires_grad, set_requires_grad_attribute, "Whether gradients are computed for this tensor.", nullptr},
+    {"requires_grad", get_requires_grad, set_requires_grad_attribute, "Whether gradients are computed for this tensor.",
+     nullptr},
     {"grad", get_grad, set_grad, "The accumulated gradient, or None.", nullptr},
     {"grad_fn", get_grad_fn, nullptr, "The node that computes this tensor's gradient, or None.", nullptr},
-    {"is_leaf", get_is_leaf, nullptr, "Whether the tensor was made by the user rather than by a differentiable op.", nullptr},
+    {"is_leaf", get_is_leaf, nullptr, "Whether the tensor was made by the user rather than by a differentiable op.",
+     nullptr},
     {"output_nr", get_output_nr, nullptr, "Which result of grad_fn this is.", nullptr},
     {"data", get_data, set_data, "The same elements without gradient history.", nullptr},
     {"T", get_T, nullptr, "The tensor with its dimensions reversed.", nullptr},
@@ -343,7 +344,8 @@ PyObject* method_size(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
         if (nargs == 0 || args[0] == Py_None) return size_object(t.sizes);
         int64_t dim = PyLong_AsLongLong(args[0]);
         if (dim == -1) check_python();
-        if (t.ndim() == 0) fail_index("Dimension specified as " + std::to_string(dim) + " but tensor has no dimensions");
+        if (t.ndim() == 0)
+            fail_index("Dimension specified as " + std::to_string(dim) + " but tensor has no dimensions");
         return PyLong_FromLongLong(t.sizes[static_cast<size_t>(normalize_dim(dim, t.ndim()))]);
     });
 }
@@ -358,12 +360,12 @@ PyObject* method_stride(PyObject* self, PyObject* const* args, Py_ssize_t nargs)
     });
 }
 
-#define MT_METHOD(NAME, EXPRESSION)                    \
-    PyObject* method_##NAME(PyObject* self, PyObject*) { \
-        return guarded([&]() -> PyObject* {            \
+#define MT_METHOD(NAME, EXPRESSION)                        \
+    PyObject* method_##NAME(PyObject* self, PyObject*) {   \
+        return guarded([&]() -> PyObject* {                \
             [[maybe_unused]] Tensor& t = *tensor_of(self); \
-            return EXPRESSION;                         \
-        });                                            \
+            return EXPRESSION;                             \
+        });                                                \
     }
 MT_METHOD(dim, PyLong_FromSize_t(t.ndim()))
 MT_METHOD(numel, PyLong_FromLongLong(t.numel))
@@ -429,7 +431,8 @@ PyObject* method_as_subclass(PyObject*, PyObject* args) {
         PyObject *cls, *data;
         int wants_grad = 0;
         if (!PyArg_ParseTuple(args, "OO|p:_as_subclass", &cls, &data, &wants_grad)) return nullptr;
-        if (!PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), &TensorType) || !is_tensor(data))
+        if (!PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), &TensorType) ||
+            !is_tensor(data))
             fail_type("_as_subclass(cls, data, requires_grad) takes a subclass of Tensor and a Tensor");
         Ref<Tensor> fresh = detach(*tensor_of(data));
         set_requires_grad(*fresh, wants_grad != 0);
@@ -444,13 +447,17 @@ PyMethodDef tensor_methods[] = {
     {"ndimension", method_dim, METH_NOARGS, "ndimension()\n--\n\nThe number of dimensions."},
     {"numel", method_numel, METH_NOARGS, "numel()\n--\n\nThe number of elements."},
     {"nelement", method_numel, METH_NOARGS, "nelement()\n--\n\nThe number of elements."},
-    {"storage_offset", method_storage_offset, METH_NOARGS, "storage_offset()\n--\n\nThe first element's place in the storage."},
-    {"is_contiguous", method_is_contiguous, METH_NOARGS, "is_contiguous()\n--\n\nWhether the elements lie in row-major order."},
+    {"storage_offset", method_storage_offset, METH_NOARGS,
+     "storage_offset()\n--\n\nThe first element's place in the storage."},
+    {"is_contiguous", method_is_contiguous, METH_NOARGS,
+     "is_contiguous()\n--\n\nWhether the elements lie in row-major order."},
     {"element_size", method_element_size, METH_NOARGS, "element_size()\n--\n\nBytes of one element."},
-    {"is_floating_point", method_is_floating_point, METH_NOARGS, "is_floating_point()\n--\n\nWhether the dtype is a floating-point type."},
+    {"is_floating_point", method_is_floating_point, METH_NOARGS,
+     "is_floating_point()\n--\n\nWhether the dtype is a floating-point type."},
     {"is_complex", method_is_complex, METH_NOARGS, "is_complex()\n--\n\nWhether the dtype is complex."},
     {"is_inference", method_is_inference, METH_NOARGS, "is_inference()\n--\n\nWhether it was made in inference mode."},
-    {"_storage_id", method_storage_id, METH_NOARGS, "_storage_id()\n--\n\nIdentifies the storage: equal for views of it."},
+    {"_storage_id", method_storage_id, METH_NOARGS,
+     "_storage_id()\n--\n\nIdentifies the storage: equal for views of it."},
     {"data_ptr", method_data_ptr, METH_NOARGS, "data_ptr()\n--\n\nThe address of the first element."},
     {"item", method_item, METH_NOARGS, "item()\n--\n\nThe value of a tensor of one element as a Python number."},
     {"tolist", method_tolist, METH_NOARGS, "tolist()\n--\n\nThe elements as nested lists."},
@@ -459,8 +466,10 @@ PyMethodDef tensor_methods[] = {
     {"requires_grad_", method(method_requires_grad_), METH_FASTCALL | METH_KEYWORDS,
      "requires_grad_(requires_grad=True)\n--\n\nSets requires_grad and returns the tensor."},
     {"__dlpack__", method(tensor_dlpack), METH_FASTCALL | METH_KEYWORDS,
-     "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\nA DLPack capsule over the same memory."},
-    {"_as_subclass", method_as_subclass, METH_VARARGS | METH_STATIC, "_as_subclass(cls, data, requires_grad=False)\n--\n\nA tensor of class cls over data's contents."},
+     "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\nA DLPack capsule over the same "
+     "memory."},
+    {"_as_subclass", method_as_subclass, METH_VARARGS | METH_STATIC,
+     "_as_subclass(cls, data, requires_grad=False)\n--\n\nA tensor of class cls over data's contents."},
     {}};
 
 PyNumberMethods number_methods;
@@ -483,7 +492,8 @@ PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject*) {
     return guarded([&]() -> PyObject* {
         if (PyTuple_GET_SIZE(args) == 1 && is_tensor(PyTuple_GET_ITEM(args, 0)))
             return wrap_as(type, detach(*tensor_of(PyTuple_GET_ITEM(args, 0))));
-        if (PyTuple_GET_SIZE(args) != 0) fail_type("Tensor(data) takes a Tensor; use minitensor.tensor(data) for other data");
+        if (PyTuple_GET_SIZE(args) != 0)
+            fail_type("Tensor(data) takes a Tensor; use minitensor.tensor(data) for other data");
         return wrap_as(type, Tensor::empty({0}, default_dtype()));
     });
 }

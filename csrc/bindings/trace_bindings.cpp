@@ -26,7 +26,8 @@ PyObject* source_tuple(const SourceRef& source) {
 
 PyObject* value_ref(ValueRef value) {
     static const char* kinds[] = {"none", "node", "leaf", "scalar"};
-    return Py_BuildValue("(sII)", kinds[static_cast<size_t>(value.kind)], value.index, static_cast<unsigned>(value.result));
+    return Py_BuildValue("(sII)", kinds[static_cast<size_t>(value.kind)], value.index,
+                         static_cast<unsigned>(value.result));
 }
 
 template <class Range, class Make>
@@ -58,11 +59,13 @@ PyObject* describe_node(const Trace& trace, const TraceNode& node) {
                 home = static_cast<int>(leaf);
                 break;
             }
-        PyRef item = checked(Py_BuildValue("(sNOi)", info(result.dtype).hlo_name, dims_to_tuple(result.sizes), result.storage ? Py_True : Py_False, home));
+        PyRef item = checked(Py_BuildValue("(sNOi)", info(result.dtype).hlo_name, dims_to_tuple(result.sizes),
+                                           result.storage ? Py_True : Py_False, home));
         PyList_Append(results.get(), item.get());
     }
-    return Py_BuildValue("(sOOOs(iii)N)", node.op->name.c_str(), operands.get(), params.get(), results.get(), info(node.compute).hlo_name,
-                         static_cast<int>(node.tag.compile), static_cast<int>(node.tag.must), static_cast<int>(node.tag.scope), source_tuple(node.source));
+    return Py_BuildValue("(sOOOs(iii)N)", node.op->name.c_str(), operands.get(), params.get(), results.get(),
+                         info(node.compute).hlo_name, static_cast<int>(node.tag.compile),
+                         static_cast<int>(node.tag.must), static_cast<int>(node.tag.scope), source_tuple(node.source));
 }
 
 PyRef describe(const Trace& trace) {
@@ -76,9 +79,13 @@ PyRef describe(const Trace& trace) {
                 break;
             }
         ++index;
-        return Py_BuildValue("(sNNLn)", info(leaf.dtype).hlo_name, dims_to_tuple(leaf.sizes), dims_to_tuple(leaf.strides), static_cast<long long>(leaf.offset), static_cast<Py_ssize_t>(same));
+        return Py_BuildValue("(sNNLn)", info(leaf.dtype).hlo_name, dims_to_tuple(leaf.sizes),
+                             dims_to_tuple(leaf.strides), static_cast<long long>(leaf.offset),
+                             static_cast<Py_ssize_t>(same));
     });
-    PyRef scalars = list_of(trace.scalars, [](const ScalarInput& s) { return Py_BuildValue("(NO)", scalar_to_python(s.scalar), s.baked ? Py_True : Py_False); });
+    PyRef scalars = list_of(trace.scalars, [](const ScalarInput& s) {
+        return Py_BuildValue("(NO)", scalar_to_python(s.scalar), s.baked ? Py_True : Py_False);
+    });
     return checked(Py_BuildValue("(OOO)", nodes.get(), leaves.get(), scalars.get()));
 }
 
@@ -87,7 +94,10 @@ ValueRef value_from(PyObject* object) {
     unsigned index, result;
     if (!PyArg_ParseTuple(object, "sII", &kind, &index, &result)) fail_python();
     ValueRef value;
-    value.kind = kind[0] == 'n' && kind[2] == 'd' ? RefKind::Node : kind[0] == 'l' ? RefKind::Leaf : kind[0] == 's' ? RefKind::Scalar : RefKind::None;
+    value.kind = kind[0] == 'n' && kind[2] == 'd' ? RefKind::Node
+                 : kind[0] == 'l'                 ? RefKind::Leaf
+                 : kind[0] == 's'                 ? RefKind::Scalar
+                                                  : RefKind::None;
     value.index = index;
     value.result = static_cast<uint8_t>(result);
     return value;
@@ -120,7 +130,9 @@ Step step_from(PyObject* object) {
     long long work;
     PyObject *inputs, *outputs, *executable, *children;
     const char* name;
-    if (!PyArg_ParseTuple(object, "sKOOKLOsO", &type, &entry, &inputs, &outputs, &scratch, &work, &executable, &name, &children)) fail_python();
+    if (!PyArg_ParseTuple(object, "sKOOKLOsO", &type, &entry, &inputs, &outputs, &scratch, &work, &executable, &name,
+                          &children))
+        fail_python();
     step.entry = reinterpret_cast<EntryFn>(entry);
     each(inputs, [&](PyObject* item) {
         PyObject* value;
@@ -140,7 +152,8 @@ Step step_from(PyObject* object) {
 void count_last_uses(const Trace& trace, Plan& plan) {
     plan.last_use.assign(trace.results.size(), -1);
     auto use = [&](ValueRef value, size_t s) {
-        if (value.kind == RefKind::Node) plan.last_use[trace.nodes[value.index].first_result + value.result] = static_cast<int32_t>(s);
+        if (value.kind == RefKind::Node)
+            plan.last_use[trace.nodes[value.index].first_result + value.result] = static_cast<int32_t>(s);
     };
     for (size_t s = 0; s < plan.steps.size(); ++s) {
         const Step& step = plan.steps[s];
@@ -185,7 +198,8 @@ void on_flush(const Trace& trace, const Plan& plan, const char* reason, bool hit
     capture_source(&source);
     PyRef where(source_tuple(source));
     Py_XDECREF(source.code);
-    PyRef done(PyObject_CallFunction(g_flush, "sOOnO", reason, where.get(), hit ? Py_True : Py_False, static_cast<Py_ssize_t>(trace.nodes.size()),
+    PyRef done(PyObject_CallFunction(g_flush, "sOOnO", reason, where.get(), hit ? Py_True : Py_False,
+                                     static_cast<Py_ssize_t>(trace.nodes.size()),
                                      plan.record ? plan.record.get() : Py_None));
     if (!done) fail_python();
 }
@@ -218,7 +232,8 @@ PyObject* py_swap_tag(PyObject*, PyObject* tag) {
     if (!PyArg_ParseTuple(tag, "iii:swap_tag", &compile, &must, &scope)) return nullptr;
     Tag previous = current_tag;
     current_tag = {static_cast<int8_t>(compile), must != 0, scope};
-    return Py_BuildValue("(iii)", static_cast<int>(previous.compile), static_cast<int>(previous.must), static_cast<int>(previous.scope));
+    return Py_BuildValue("(iii)", static_cast<int>(previous.compile), static_cast<int>(previous.must),
+                         static_cast<int>(previous.scope));
 }
 
 PyObject* py_swap_options_id(PyObject*, PyObject* id) {
@@ -250,7 +265,8 @@ PyObject* py_next_scope(PyObject*, PyObject*) { return PyLong_FromLong(current ?
 
 PyObject* py_plan_cache_info(PyObject*, PyObject*) {
     PlanCacheInfo i = plan_cache_info();
-    return Py_BuildValue("{sKsKsK}", "hits", static_cast<unsigned long long>(i.hits), "misses", static_cast<unsigned long long>(i.misses), "size", static_cast<unsigned long long>(i.size));
+    return Py_BuildValue("{sKsKsK}", "hits", static_cast<unsigned long long>(i.hits), "misses",
+                         static_cast<unsigned long long>(i.misses), "size", static_cast<unsigned long long>(i.size));
 }
 PyObject* py_clear_plan_cache(PyObject*, PyObject*) {
     clear_plan_cache();
@@ -309,7 +325,8 @@ void on_kernel(const OpDef* op, const Call& call, int64_t start, int64_t end) {
 }
 
 void on_launch(const Step& step, int64_t start, int64_t end) {
-    Event event{step.name, "_JitLaunch", start, end, PyThread_get_thread_ident(), {}, Py_XNewRef(step.children.get()), {}, step.work_bytes};
+    Event event{step.name, "_JitLaunch",   start, end, PyThread_get_thread_ident(), {}, Py_XNewRef(step.children.get()),
+                {},        step.work_bytes};
     capture_source(&event.source);
     g_events->push_back(std::move(event));
 }
@@ -334,12 +351,15 @@ PyObject* py_stop_profile(PyObject*, PyObject*) {
         std::vector<Event> events = std::move(*g_events);
         delete std::exchange(g_events, nullptr);
         PyRef list = list_of(events, [](const Event& e) {
-            PyRef inputs = list_of(e.inputs, [](const std::string& text) { return PyUnicode_FromString(text.c_str()); });
+            PyRef inputs = list_of(e.inputs,
+                                   [](const std::string& text) { return PyUnicode_FromString(text.c_str()); });
             PyRef where(source_tuple(e.source));
             bool known = where.get() != Py_None;
-            return Py_BuildValue("(ssLLkOOOOL)", e.name.c_str(), e.op.c_str(), static_cast<long long>(e.start), static_cast<long long>(e.end), e.thread,
-                                 known ? PyTuple_GET_ITEM(where.get(), 0) : Py_None, known ? PyTuple_GET_ITEM(where.get(), 1) : Py_None,
-                                 e.children ? e.children : Py_None, inputs.get(), static_cast<long long>(e.bytes));
+            return Py_BuildValue("(ssLLkOOOOL)", e.name.c_str(), e.op.c_str(), static_cast<long long>(e.start),
+                                 static_cast<long long>(e.end), e.thread,
+                                 known ? PyTuple_GET_ITEM(where.get(), 0) : Py_None,
+                                 known ? PyTuple_GET_ITEM(where.get(), 1) : Py_None, e.children ? e.children : Py_None,
+                                 inputs.get(), static_cast<long long>(e.bytes));
         });
         for (Event& e : events) {
             Py_XDECREF(e.source.code);
@@ -353,8 +373,10 @@ PyObject* py_stop_profile(PyObject*, PyObject*) {
 
 PyObject* py_allocator_stats(PyObject*, PyObject*) {
     AllocatorStats s = allocator_stats();
-    return Py_BuildValue("{sLsLsLsLsL}", "allocated_bytes", static_cast<long long>(s.allocated_bytes), "peak_allocated_bytes", static_cast<long long>(s.peak_allocated_bytes),
-                         "reserved_bytes", static_cast<long long>(s.reserved_bytes), "allocations", static_cast<long long>(s.allocations), "cache_hits", static_cast<long long>(s.cache_hits));
+    return Py_BuildValue("{sLsLsLsLsL}", "allocated_bytes", static_cast<long long>(s.allocated_bytes),
+                         "peak_allocated_bytes", static_cast<long long>(s.peak_allocated_bytes), "reserved_bytes",
+                         static_cast<long long>(s.reserved_bytes), "allocations", static_cast<long long>(s.allocations),
+                         "cache_hits", static_cast<long long>(s.cache_hits));
 }
 PyObject* py_empty_cache(PyObject*, PyObject*) {
     empty_cache();
@@ -369,10 +391,12 @@ PyObject* py_num_threads(PyObject*, PyObject*) {
 }
 PyObject* py_set_num_threads(PyObject*, PyObject* count) {
     return guarded([&]() -> PyObject* {
-        if (!PyLong_Check(count)) fail_type(std::string("set_num_threads expects an int, but got ") + Py_TYPE(count)->tp_name);
+        if (!PyLong_Check(count))
+            fail_type(std::string("set_num_threads expects an int, but got ") + Py_TYPE(count)->tp_name);
         long n = PyLong_AsLong(count);
         if (n == -1) check_python();
-        if (n < 1 || n > 4096) fail("set_num_threads expects a positive integer (at most 4096), got " + std::to_string(n));
+        if (n < 1 || n > 4096)
+            fail("set_num_threads expects a positive integer (at most 4096), got " + std::to_string(n));
         set_num_threads(static_cast<int>(n));
         Py_RETURN_NONE;
     });
@@ -393,19 +417,25 @@ PyObject* py_set_generator(PyObject*, PyObject* args) {
     Py_RETURN_NONE;
 }
 PyObject* py_generator(PyObject*, PyObject*) {
-    return Py_BuildValue("(KK)", static_cast<unsigned long long>(default_generator().seed), static_cast<unsigned long long>(default_generator().offset));
+    return Py_BuildValue("(KK)", static_cast<unsigned long long>(default_generator().seed),
+                         static_cast<unsigned long long>(default_generator().offset));
 }
 
 PyMethodDef functions[] = {
     {"begin_recording", py_begin_recording, METH_NOARGS, "Ops are recorded from here on; nests."},
-    {"end_recording", py_end_recording, METH_O, "Ends what begin_recording began; the outermost end runs the recording."},
+    {"end_recording", py_end_recording, METH_O,
+     "Ends what begin_recording began; the outermost end runs the recording."},
     {"flush", py_flush, METH_O, "flush(reason): runs what is recorded."},
     {"is_recording", py_is_recording, METH_NOARGS, "Whether ops are being recorded."},
-    {"swap_tag", py_swap_tag, METH_O, "swap_tag((compile, must, scope)): the tag of ops recorded from here on; returns the previous one."},
-    {"swap_options_id", py_swap_options_id, METH_O, "swap_options_id(id): the options in force, part of every signature; returns the previous one."},
-    {"set_compile_hook", py_set_compile_hook, METH_O, "set_compile_hook(f): f(nodes, leaves, scalars) -> (steps, deferred, checks, record)."},
+    {"swap_tag", py_swap_tag, METH_O,
+     "swap_tag((compile, must, scope)): the tag of ops recorded from here on; returns the previous one."},
+    {"swap_options_id", py_swap_options_id, METH_O,
+     "swap_options_id(id): the options in force, part of every signature; returns the previous one."},
+    {"set_compile_hook", py_set_compile_hook, METH_O,
+     "set_compile_hook(f): f(nodes, leaves, scalars) -> (steps, deferred, checks, record)."},
     {"set_flush_hook", py_set_flush_hook, METH_O, "set_flush_hook(f | None): f(reason, source, hit, ops, record)."},
-    {"set_refuse_hook", py_set_refuse_hook, METH_O, "set_refuse_hook(f): f(op, reason) raises for what must be compiled and can't."},
+    {"set_refuse_hook", py_set_refuse_hook, METH_O,
+     "set_refuse_hook(f): f(op, reason) raises for what must be compiled and can't."},
     {"next_scope", py_next_scope, METH_NOARGS, "The number of the next scope in what is being recorded."},
     {"plan_cache_info", py_plan_cache_info, METH_NOARGS, "Hits, misses and size of the cache of launch plans."},
     {"clear_plan_cache", py_clear_plan_cache, METH_NOARGS, "Forgets all launch plans."},
@@ -416,11 +446,16 @@ PyMethodDef functions[] = {
     {"stop_profile", py_stop_profile, METH_NOARGS, "The events since start_profile."},
     {"allocator_stats", py_allocator_stats, METH_NOARGS, "Statistics of the host allocator, in bytes and counts."},
     {"empty_cache", py_empty_cache, METH_NOARGS, "empty_cache()\n--\n\nGives cached free memory back to the system."},
-    {"reset_peak_memory_stats", py_reset_peak, METH_NOARGS, "reset_peak_memory_stats()\n--\n\nStarts the peak anew from what is in use."},
-    {"get_num_threads", py_num_threads, METH_NOARGS, "get_num_threads()\n--\n\nThe number of threads that kernels use."},
-    {"set_num_threads", py_set_num_threads, METH_O, "set_num_threads(n, /)\n--\n\nSets the number of threads that kernels use. Results do not depend on it."},
-    {"get_default_dtype", py_default_dtype, METH_NOARGS, "get_default_dtype()\n--\n\nThe dtype of new floating-point tensors."},
-    {"set_default_dtype", py_set_default_dtype, METH_O, "set_default_dtype(dtype, /)\n--\n\nSets the dtype of new floating-point tensors."},
+    {"reset_peak_memory_stats", py_reset_peak, METH_NOARGS,
+     "reset_peak_memory_stats()\n--\n\nStarts the peak anew from what is in use."},
+    {"get_num_threads", py_num_threads, METH_NOARGS,
+     "get_num_threads()\n--\n\nThe number of threads that kernels use."},
+    {"set_num_threads", py_set_num_threads, METH_O,
+     "set_num_threads(n, /)\n--\n\nSets the number of threads that kernels use. Results do not depend on it."},
+    {"get_default_dtype", py_default_dtype, METH_NOARGS,
+     "get_default_dtype()\n--\n\nThe dtype of new floating-point tensors."},
+    {"set_default_dtype", py_set_default_dtype, METH_O,
+     "set_default_dtype(dtype, /)\n--\n\nSets the dtype of new floating-point tensors."},
     {"set_generator_state", py_set_generator, METH_VARARGS, "set_generator_state(seed, offset)"},
     {"generator_state", py_generator, METH_NOARGS, "(seed, offset) of the default generator."},
     {}};

@@ -58,10 +58,8 @@ void* from_system(size_t size) {
 }
 
 void to_system(void* data, size_t size) {
-    if (size < kHuge)
-        std::free(data);
-    else
-        munmap(data, size);
+    if (size < kHuge) std::free(data);
+    else munmap(data, size);
 }
 
 void empty_locked(Cache& c) {
@@ -85,8 +83,8 @@ std::string in_mebibytes(int64_t bytes) {
 
 // Linux lends address space that it can't back and ends the process later; refuse what can't fit in memory at all.
 size_t physical_bytes() {
-    static const size_t bytes =
-        static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    static const size_t bytes = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) *
+                                static_cast<size_t>(sysconf(_SC_PAGESIZE));
     return bytes;
 }
 
@@ -132,7 +130,8 @@ void* allocate(size_t nbytes) {
         }
         if (!data)
             throw Error(ErrorKind::OutOfMemory,
-                        "cannot allocate " + in_mebibytes(static_cast<int64_t>(nbytes > INT64_MAX ? INT64_MAX : nbytes)) +
+                        "cannot allocate " +
+                            in_mebibytes(static_cast<int64_t>(nbytes > INT64_MAX ? INT64_MAX : nbytes)) +
                             ": tensors hold " + in_mebibytes(c.stats.allocated_bytes) + " of this machine's " +
                             in_mebibytes(static_cast<int64_t>(physical_bytes())));
         c.stats.reserved_bytes += static_cast<int64_t>(size);
@@ -148,10 +147,8 @@ void deallocate(void* data, size_t nbytes) noexcept {
     size_t size = rounded_size(nbytes);
     std::lock_guard lock(c.mutex);
     c.stats.allocated_bytes -= static_cast<int64_t>(size);
-    if (size < kHuge)
-        c.small[class_of(size)].push_back(data);
-    else
-        c.large.emplace(size, data);
+    if (size < kHuge) c.small[class_of(size)].push_back(data);
+    else c.large.emplace(size, data);
 }
 
 void empty_cache() noexcept {

@@ -1,5 +1,6 @@
-// Caching host allocator. Blocks are 64-byte aligned; blocks of 2 MB and more are 2 MB aligned and ask for huge pages, since
-// page faults cost more than the arithmetic on fresh large arrays. Guarded by a mutex: tensors may die on any thread.
+// Caching host allocator. Blocks are 64-byte aligned; blocks of 2 MB and more are 2 MB aligned and ask for huge pages,
+// since page faults cost more than the arithmetic on fresh large arrays. Guarded by a mutex: tensors may die on any
+// thread.
 #pragma once
 
 #include <cstddef>

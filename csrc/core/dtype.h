@@ -9,20 +9,20 @@ namespace mt {
 // Every type of the API has its number from the start; MT_FOREACH_DTYPE lists those that kernels are compiled for.
 enum class DType : uint8_t { Bool, U8, I8, U16, I16, U32, I32, U64, I64, F16, BF16, F32, F64, C64, C128, Count };
 
-#define MT_FOREACH_DTYPE(X)  \
-    X(Bool, bool)            \
-    X(U8, uint8_t)           \
-    X(I32, int32_t)          \
-    X(I64, int64_t)          \
-    X(F32, float)            \
+#define MT_FOREACH_DTYPE(X) \
+    X(Bool, bool)           \
+    X(U8, uint8_t)          \
+    X(I32, int32_t)         \
+    X(I64, int64_t)         \
+    X(F32, float)           \
     X(F64, double)
 
 template <class T>
 struct DTypeOf;
-#define MT_DTYPE_OF(D, T)                          \
-    template <>                                    \
-    struct DTypeOf<T> {                            \
-        static constexpr DType value = DType::D;   \
+#define MT_DTYPE_OF(D, T)                        \
+    template <>                                  \
+    struct DTypeOf<T> {                          \
+        static constexpr DType value = DType::D; \
     };
 MT_FOREACH_DTYPE(MT_DTYPE_OF)
 #undef MT_DTYPE_OF
@@ -52,12 +52,12 @@ DType promote(DType a, DType b);
 // PyTorch's result_type: dimensioned tensors, then zero-dimensional ones, then Python scalars; a lower priority
 // matters only when its category is higher.
 class ResultType {
-public:
+  public:
     void add_tensor(DType dtype, bool zero_dim) { merge(zero_dim ? zero_ : dim_, dtype); }
     void add_scalar(DType dtype) { merge(scalar_, dtype); }
     DType get() const;
 
-private:
+  private:
     static void merge(int& slot, DType dtype) {
         slot = slot < 0 ? static_cast<int>(dtype) : static_cast<int>(promote(static_cast<DType>(slot), dtype));
     }

@@ -10,12 +10,12 @@ namespace mt {
 enum class ErrorKind { Runtime, Type, Value, Index, ZeroDivision, NotImplemented, OutOfMemory, Python };
 
 class Error : public std::exception {
-public:
+  public:
     Error(ErrorKind kind, std::string message) : kind_(kind), message_(std::move(message)) {}
     ErrorKind kind() const { return kind_; }
     const char* what() const noexcept override { return message_.c_str(); }
 
-private:
+  private:
     ErrorKind kind_;
     std::string message_;
 };

@@ -1,5 +1,5 @@
-// Intrusive reference counts. Counts are plain integers: they change only while the GIL is held; kernels that run without it
-// touch raw pointers alone.
+// Intrusive reference counts. Counts are plain integers: they change only while the GIL is held; kernels that run
+// without it touch raw pointers alone.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace mt {
 
 template <class T>
 class Ref {
-public:
+  public:
     Ref() = default;
     Ref(std::nullptr_t) {}
     explicit Ref(T* adopted) : pointer_(adopted) {}  // takes over one count
@@ -39,14 +39,14 @@ public:
     explicit operator bool() const { return pointer_ != nullptr; }
     bool operator==(const Ref& other) const { return pointer_ == other.pointer_; }
 
-private:
+  private:
     T* pointer_ = nullptr;
 };
 
 // Recycles the memory of one small class. Used under the GIL only.
 template <class T, size_t Keep = 1024>
 class Freelist {
-public:
+  public:
     static void* take() {
         if (head_) {
             Slot* slot = head_;
@@ -65,7 +65,7 @@ public:
         ++count_;
     }
 
-private:
+  private:
     struct Slot {
         Slot* next;
     };

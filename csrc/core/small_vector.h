@@ -14,7 +14,7 @@ template <class T, uint32_t N>
 class SmallVector {
     static_assert(std::is_trivially_copyable_v<T>);
 
-public:
+  public:
     SmallVector() = default;
     SmallVector(std::initializer_list<T> values) { assign(values.begin(), values.size()); }
     SmallVector(size_t count, T value) {
@@ -93,7 +93,7 @@ public:
         return true;
     }
 
-private:
+  private:
     void release() {
         if (data_ != inline_) ::operator delete(data_);
         data_ = inline_;

@@ -32,11 +32,12 @@ struct Storage {
     void* deleter_context = nullptr;
     bool (*shared)(void* context) = nullptr;  // whether the lender can still reach the memory; null: assume so
     bool read_only = false;
-    uint32_t exports = 0;  // live buffers of this memory outside the framework: its owner may read and write them unseen
+    uint32_t exports =
+        0;  // live buffers of this memory outside the framework: its owner may read and write them unseen
     uint32_t readers = 0;  // recorded reads of the memory as it is now, by traces that have not run
 
     static Ref<Storage> allocate(size_t nbytes, Device device = {});   // memory now
-    static Ref<Storage> unbacked(size_t nbytes, Device device = {});   // memory when it's needed: recorded values, meta
+    static Ref<Storage> unbacked(size_t nbytes, Device device = {});  // memory when it's needed: recorded values, meta
     static Ref<Storage> wrap(void* data, size_t nbytes, void (*deleter)(void*), void* context);
     static void destroy(Storage* storage);
     void ensure_memory();  // backs an unbacked CPU storage
@@ -61,9 +62,9 @@ struct Tensor {
     Dims sizes, strides;
     int64_t numel = 1;
     AutogradMeta* autograd = nullptr;  // owned
-    Ref<Tensor> base;                  // of a differentiable view: the tensor that owns the storage's gradient history
-    uint32_t base_generation = 0;      // `base`'s count of in-place rewrites when this view's grad_fn was made
-    _object* pyobject = nullptr;       // the Python object of this tensor while it lives; borrowed
+    Ref<Tensor> base;  // of a differentiable view: the tensor that owns the storage's gradient history
+    uint32_t base_generation = 0;  // `base`'s count of in-place rewrites when this view's grad_fn was made
+    _object* pyobject = nullptr;  // the Python object of this tensor while it lives; borrowed
 
     static Ref<Tensor> empty(const Dims& sizes, DType dtype, Device device = {});
     static Ref<Tensor> view(const Tensor& base, const Dims& sizes, const Dims& strides, int64_t offset);
@@ -88,7 +89,7 @@ struct Tensor {
 // Frees `meta`; installed by autograd/.
 extern void (*autograd_meta_destroy_hook)(AutogradMeta* meta);
 
-int64_t product(const Dims& sizes);                  // throws on overflow
+int64_t product(const Dims& sizes);  // throws on overflow
 Dims contiguous_strides(const Dims& sizes);
 bool is_contiguous(const Dims& sizes, const Dims& strides);
 // The shape both broadcast to; throws PyTorch's error.
@@ -99,6 +100,6 @@ Dims broadcast_strides(const Dims& sizes, const Dims& strides, const Dims& targe
 int64_t normalize_dim(int64_t dim, size_t rank);
 // First and one-past-last element that the view can touch, relative to the storage's start.
 std::pair<int64_t, int64_t> element_span(const Dims& sizes, const Dims& strides, int64_t offset);
-std::string to_string(const Dims& dims);             // [2, 3]
+std::string to_string(const Dims& dims);  // [2, 3]
 
 }  // namespace mt

@@ -39,12 +39,13 @@ Dims batch_sizes(const Tensor& a, const Tensor& b) {
         fail("size mismatch, got input (" + text(rows) + "), mat (" + text(rows) + "x" + text(k) + "), vec (" +
              text(b.sizes[0]) + ")");
     if (b.ndim() == 2)
-        fail("mat1 and mat2 shapes cannot be multiplied (" + text(rows) + "x" + text(k) + " and " + text(b.sizes[0]) + "x" +
-             text(b.sizes[1]) + ")");
+        fail("mat1 and mat2 shapes cannot be multiplied (" + text(rows) + "x" + text(k) + " and " + text(b.sizes[0]) +
+             "x" + text(b.sizes[1]) + ")");
     int64_t batch = product(batch_sizes(a, b));
     std::string lead = "[" + text(batch) + ", ";
     fail("Expected size for first two dimensions of batch2 tensor to be: " + lead + text(k) + "] but got: " + lead +
-         text(b.sizes[b.ndim() - 2]) + "]. (matmul of shapes " + to_string(a.sizes) + " and " + to_string(b.sizes) + ")");
+         text(b.sizes[b.ndim() - 2]) + "]. (matmul of shapes " + to_string(a.sizes) + " and " + to_string(b.sizes) +
+         ")");
 }
 
 }  // namespace
@@ -52,16 +53,16 @@ Dims batch_sizes(const Tensor& a, const Tensor& b) {
 void infer_matmul(Call& call) {
     for (size_t i = 0; i < 2; ++i)
         if (i >= call.operand_count || !call.operands[i].tensor)
-            fail_type(std::string("matmul(): argument '") + (i ? "other" : "input") + "' (position " + std::to_string(i + 1) +
-                      ") must be Tensor");
+            fail_type(std::string("matmul(): argument '") + (i ? "other" : "input") + "' (position " +
+                      std::to_string(i + 1) + ") must be Tensor");
     const Tensor &a = call.in(0), &b = call.in(1);
     if (!a.ndim() || !b.ndim())
         fail("both arguments to matmul need to be at least 1D, but they are " + std::to_string(a.ndim()) + "D and " +
              std::to_string(b.ndim()) + "D");
     if (a.sizes.back() != (b.ndim() == 1 ? b.sizes[0] : b.sizes[b.ndim() - 2])) fail_shapes(a, b);
     if (a.dtype != b.dtype)
-        fail(std::string("expected m1 and m2 to have the same dtype, but got: ") + cpp_name(a.dtype) + " != " +
-             cpp_name(b.dtype));
+        fail(std::string("expected m1 and m2 to have the same dtype, but got: ") + cpp_name(a.dtype) +
+             " != " + cpp_name(b.dtype));
     if (a.dtype == DType::Bool)
         throw Error(ErrorKind::NotImplemented, "\"addmm_impl_cpu_\" not implemented for 'Bool'");
     call.result_count = 1;

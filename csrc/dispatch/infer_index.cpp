@@ -50,8 +50,8 @@ void infer_index_write(Call& call, const char* name) {
     auto dim = static_cast<size_t>(dim_param(call, t));
     check_index_dtype(index, name);
     if (t.dtype != src.dtype)
-        fail(std::string(name) + "(): self (" + torch_type_name(t.dtype) + ") and source (" + torch_type_name(src.dtype) +
-             ") must have the same scalar type");
+        fail(std::string(name) + "(): self (" + torch_type_name(t.dtype) + ") and source (" +
+             torch_type_name(src.dtype) + ") must have the same scalar type");
     Dims expected = selected_sizes(t, index, dim);
     if (!(src.sizes == expected) && !(t.ndim() == 0 && src.numel == 1 && index.numel == 1))
         fail(std::string(name) + "(): source has shape " + to_string(src.sizes) + ", but an index of shape " +
@@ -80,8 +80,8 @@ void infer_gather(Call& call) {
     for (size_t d = 0; d < t.ndim(); ++d)
         if (d != dim && size_at(index, d) > t.sizes[d])
             fail("Size does not match at dimension " + text(static_cast<int64_t>(d)) + " expected index " +
-                 to_string(index.sizes) + " to be no larger than self " + to_string(t.sizes) + " apart from dimension " +
-                 text(static_cast<int64_t>(dim)));
+                 to_string(index.sizes) + " to be no larger than self " + to_string(t.sizes) +
+                 " apart from dimension " + text(static_cast<int64_t>(dim)));
     result(call, t.dtype, index.sizes);
 }
 
@@ -120,7 +120,8 @@ void infer_cat(Call& call) {
     ResultType dtype;
     for (size_t i = 0; i < call.operand_count; ++i) {
         const Tensor& t = tensor_at(call, i);
-        if (t.ndim() == 0) fail("zero-dimensional tensor (at position " + text(static_cast<int64_t>(i)) + ") cannot be concatenated");
+        if (t.ndim() == 0)
+            fail("zero-dimensional tensor (at position " + text(static_cast<int64_t>(i)) + ") cannot be concatenated");
         dtype.add_tensor(t.dtype, false);
         if (!shape && !cat_skips(t)) shape = &t;
     }
@@ -135,12 +136,13 @@ void infer_cat(Call& call) {
         const Tensor& t = call.in(i);
         if (cat_skips(t)) continue;
         if (t.ndim() != shape->ndim())
-            fail("Tensors must have same number of dimensions: got " + text(rank_of(*shape)) + " and " + text(rank_of(t)));
+            fail("Tensors must have same number of dimensions: got " + text(rank_of(*shape)) + " and " +
+                 text(rank_of(t)));
         for (size_t d = 0; d < t.ndim(); ++d)
             if (d != dim && t.sizes[d] != shape->sizes[d])
-                fail("Sizes of tensors must match except in dimension " + text(static_cast<int64_t>(dim)) + ". Expected size " +
-                     text(shape->sizes[d]) + " but got size " + text(t.sizes[d]) + " for tensor number " +
-                     text(static_cast<int64_t>(i)) + " in the list.");
+                fail("Sizes of tensors must match except in dimension " + text(static_cast<int64_t>(dim)) +
+                     ". Expected size " + text(shape->sizes[d]) + " but got size " + text(t.sizes[d]) +
+                     " for tensor number " + text(static_cast<int64_t>(i)) + " in the list.");
         total += t.sizes[dim];
     }
     meta.sizes[dim] = total;

@@ -18,10 +18,8 @@ const Tensor& input_of(const Call& call, size_t i = 0) {
 void reduced_sizes(const Dims& sizes, uint64_t mask, bool keepdim, Dims& out) {
     out.clear();
     for (size_t d = 0; d < sizes.size(); ++d) {
-        if (!(mask >> d & 1))
-            out.push_back(sizes[d]);
-        else if (keepdim)
-            out.push_back(1);
+        if (!(mask >> d & 1)) out.push_back(sizes[d]);
+        else if (keepdim) out.push_back(1);
     }
 }
 
@@ -57,7 +55,8 @@ void check_not_empty(const char* name, const Tensor& t, uint64_t mask, bool all,
     }
     for (size_t d = 0; d < t.ndim(); ++d)
         if ((mask >> d & 1) && t.sizes[d] == 0)
-            fail_index(std::string(name) + "(): Expected reduction dim " + std::to_string(d) + " to have non-zero size.");
+            fail_index(std::string(name) + "(): Expected reduction dim " + std::to_string(d) +
+                       " to have non-zero size.");
 }
 
 bool is_all(const Value& dim) { return dim.is_none() || (dim.tag == Value::Ints && dim.ints.empty()); }
@@ -93,8 +92,9 @@ void infer_softmax_like(Call& call, const char* name) {
     normalize_dim(call.param(0).as_int(), t.ndim());
     DType dtype = dtype_param(call, 1, t.dtype);
     if (!is_floating(dtype))
-        throw Error(ErrorKind::NotImplemented,
-                    std::string("\"") + name + "_lastdim_kernel_impl\" not implemented for '" + torch_type_name(dtype) + "'");
+        throw Error(ErrorKind::NotImplemented, std::string("\"") + name +
+                                                   "_lastdim_kernel_impl\" not implemented for '" +
+                                                   torch_type_name(dtype) + "'");
     call.result_count = 1;
     call.results[0].dtype = dtype;
     call.results[0].sizes = t.sizes;
@@ -103,7 +103,8 @@ void infer_softmax_like(Call& call, const char* name) {
 void check_target(const Tensor& target) {
     if (target.dtype != DType::I64)
         fail(std::string("expected target dtype to be Long, but got ") + torch_type_name(target.dtype));
-    if (target.ndim() != 1) fail("nll_loss: the target must have one dimension [N], but has shape " + to_string(target.sizes));
+    if (target.ndim() != 1)
+        fail("nll_loss: the target must have one dimension [N], but has shape " + to_string(target.sizes));
 }
 
 }  // namespace
@@ -119,7 +120,8 @@ uint64_t reduced_dims(const Value& dim, size_t rank) {
     uint64_t mask = 0;
     for (int64_t d : dim.ints) {
         auto bit = uint64_t(1) << normalize_dim(d, rank);
-        if (mask & bit) fail("dim " + std::to_string(normalize_dim(d, rank)) + " appears multiple times in the list of dims");
+        if (mask & bit)
+            fail("dim " + std::to_string(normalize_dim(d, rank)) + " appears multiple times in the list of dims");
         mask |= bit;
     }
     return mask & all;
@@ -143,7 +145,8 @@ void infer_amin(Call& call) { infer_extreme(call, "amin"); }
 
 void infer_any_all(Call& call) {
     const Tensor& t = input_of(call);
-    one_result(call, t, reduced_dims(call.param(0), t.ndim()), flag(call, 1), t.dtype == DType::U8 ? DType::U8 : DType::Bool);
+    one_result(call, t, reduced_dims(call.param(0), t.ndim()), flag(call, 1),
+               t.dtype == DType::U8 ? DType::U8 : DType::Bool);
 }
 
 void infer_argmax(Call& call) { infer_arg(call, "argmax"); }

@@ -58,7 +58,8 @@ bool compute_view_strides(const Dims& sizes, const Dims& strides, const Dims& ne
         return true;
     }
     out_strides.resize(new_sizes.size());
-    // Runs of old dimensions that lie regularly in memory, from the innermost: each must be filled by whole new dimensions.
+    // Runs of old dimensions that lie regularly in memory, from the innermost: each must be filled by whole new
+    // dimensions.
     size_t at = new_sizes.size();
     int64_t run = 1, base = 1;  // elements of the run, and the distance of neighbours in it
     bool open = false;
@@ -93,17 +94,15 @@ void infer_minus_one(Dims& size, int64_t numel) {
             if (inferred != size.size()) fail("only one dimension can be inferred");
             inferred = d;
         } else if (size[d] < 0) {
-            fail("invalid shape dimension " + std::to_string(size[d]) + " at index " + std::to_string(d) + " of shape " +
-                 to_string(size));
+            fail("invalid shape dimension " + std::to_string(size[d]) + " at index " + std::to_string(d) +
+                 " of shape " + to_string(size));
         } else {
             overflow |= __builtin_mul_overflow(known, size[d], &known);
         }
     }
     bool fits = !overflow;
-    if (inferred == size.size())
-        fits &= known == numel;
-    else
-        fits &= known ? numel % known == 0 : numel == 0;
+    if (inferred == size.size()) fits &= known == numel;
+    else fits &= known ? numel % known == 0 : numel == 0;
     if (!fits) fail("shape '" + to_string(size) + "' is invalid for input of size " + std::to_string(numel));
     if (inferred == size.size()) return;
     if (known == 0)
@@ -127,8 +126,8 @@ void infer_expand(Call& call) {
     const Tensor& t = call.in(0);
     Dims size = ints_of(call.param(0));
     if (size.size() < t.ndim())
-        fail("expand(" + std::string(info(t.dtype).name) + " tensor of shape " + to_string(t.sizes) + ", size=" + to_string(size) +
-             "): the number of sizes provided (" + std::to_string(size.size()) +
+        fail("expand(" + std::string(info(t.dtype).name) + " tensor of shape " + to_string(t.sizes) +
+             ", size=" + to_string(size) + "): the number of sizes provided (" + std::to_string(size.size()) +
              ") must be greater or equal to the number of dimensions in the tensor (" + std::to_string(t.ndim()) + ")");
     size_t lead = size.size() - t.ndim();
     meta.strides.resize(size.size());
@@ -144,9 +143,10 @@ void infer_expand(Call& call) {
         if (size[d] == -1) size[d] = own;
         if (size[d] != own) {
             if (own != 1 || size[d] < 0)
-                fail("The expanded size of the tensor (" + std::to_string(size[d]) + ") must match the existing size (" +
-                     std::to_string(own) + ") at non-singleton dimension " + std::to_string(d) + ".  Target sizes: " +
-                     to_string(size) + ".  Tensor sizes: " + to_string(t.sizes));
+                fail("The expanded size of the tensor (" + std::to_string(size[d]) +
+                     ") must match the existing size (" + std::to_string(own) + ") at non-singleton dimension " +
+                     std::to_string(d) + ".  Target sizes: " + to_string(size) +
+                     ".  Tensor sizes: " + to_string(t.sizes));
             stride = 0;
         }
         meta.strides[d] = stride;
@@ -160,9 +160,10 @@ void infer_permute(Call& call) {
     const Tensor& t = call.in(0);
     Dims dims = ints_of(call.param(0));
     if (dims.size() != t.ndim())
-        fail("permute(dims): number of dimensions in the tensor input does not match the length of the desired ordering of "
-             "dimensions i.e. input.dim() = " + std::to_string(t.ndim()) + " is not equal to len(dims) = " +
-             std::to_string(dims.size()));
+        fail("permute(dims): number of dimensions in the tensor input does not match the length of the desired "
+             "ordering of "
+             "dimensions i.e. input.dim() = " +
+             std::to_string(t.ndim()) + " is not equal to len(dims) = " + std::to_string(dims.size()));
     uint64_t seen = 0;
     for (size_t i = 0; i < dims.size(); ++i) {
         auto d = static_cast<size_t>(normalize_dim(dims[i], t.ndim()));
@@ -218,8 +219,8 @@ void infer_select(Call& call) {
     auto d = static_cast<size_t>(normalize_dim(call.param(0).as_int(), t.ndim()));
     int64_t index = call.param(1).as_int(), size = t.sizes[d];
     if (index < -size || index >= size)
-        fail_index("select(): index " + std::to_string(index) + " out of range for tensor of size " + to_string(t.sizes) +
-                   " at dimension " + std::to_string(d));
+        fail_index("select(): index " + std::to_string(index) + " out of range for tensor of size " +
+                   to_string(t.sizes) + " at dimension " + std::to_string(d));
     meta.offset += (index < 0 ? index + size : index) * t.strides[d];
     meta.sizes.erase(d);
     meta.strides.erase(d);
@@ -259,8 +260,7 @@ void infer_as_strided(Call& call) {
             overflow |= __builtin_mul_overflow(size[d] - 1, stride[d], &reach);
             overflow |= __builtin_add_overflow(last, reach, &last);
         }
-    else
-        last = -1;
+    else last = -1;
     auto bytes_each = static_cast<int64_t>(itemsize(t.dtype));
     if (overflow || last >= INT64_MAX / bytes_each)
         fail("Storage size calculation overflowed with sizes=" + to_string(size) + " and strides=" + to_string(stride));
@@ -286,10 +286,8 @@ void infer_diagonal(Call& call) {
         fail("diagonal dimensions cannot be identical " + std::to_string(int_or(call, 1, 0)) + ", " +
              std::to_string(int_or(call, 2, 1)));
     int64_t rows = t.sizes[a], cols = t.sizes[b], length;
-    if (offset >= 0)
-        length = std::max<int64_t>(std::min(rows, offset < cols ? cols - offset : 0), 0);
-    else
-        length = std::max<int64_t>(std::min(offset > -rows ? rows + offset : 0, cols), 0);
+    if (offset >= 0) length = std::max<int64_t>(std::min(rows, offset < cols ? cols - offset : 0), 0);
+    else length = std::max<int64_t>(std::min(offset > -rows ? rows + offset : 0, cols), 0);
     if (length) meta.offset += offset >= 0 ? offset * t.strides[b] : -offset * t.strides[a];
     int64_t stride = t.strides[a] + t.strides[b];
     drop_dims(meta, uint64_t(1) << a | uint64_t(1) << b);
@@ -305,8 +303,8 @@ void infer_unfold(Call& call) {
     int64_t length = t.ndim() ? t.sizes[d] : 1, stride = t.ndim() ? t.strides[d] : 1;
     if (size < 0) fail("size is " + std::to_string(size) + " but must be >= 0");
     if (size > length)
-        fail("maximum size for tensor at dimension " + std::to_string(d) + " is " + std::to_string(length) + " but size is " +
-             std::to_string(size));
+        fail("maximum size for tensor at dimension " + std::to_string(d) + " is " + std::to_string(length) +
+             " but size is " + std::to_string(size));
     if (step <= 0) fail("step is " + std::to_string(step) + " but must be > 0");
     if (t.ndim()) {
         meta.sizes[d] = (length - size) / step + 1;

@@ -5,8 +5,8 @@
 
 namespace mt {
 
-// The strides with which a tensor can be seen as `new_sizes` without a copy; false if there are none. Both shapes have the same
-// number of elements.
+// The strides with which a tensor can be seen as `new_sizes` without a copy; false if there are none. Both shapes have
+// the same number of elements.
 bool compute_view_strides(const Dims& sizes, const Dims& strides, const Dims& new_sizes, Dims& out_strides);
 // Replaces the one -1 of `size` by what makes it fit `numel` elements; throws if it can't.
 void infer_minus_one(Dims& size, int64_t numel);

@@ -16,9 +16,24 @@ struct Scalar {
         int64_t i = 0;
         double f;
     };
-    static Scalar of(bool value) { Scalar s; s.tag = Bool; s.i = value; return s; }
-    static Scalar of(int64_t value) { Scalar s; s.tag = Int; s.i = value; return s; }
-    static Scalar of(double value) { Scalar s; s.tag = Float; s.f = value; return s; }
+    static Scalar of(bool value) {
+        Scalar s;
+        s.tag = Bool;
+        s.i = value;
+        return s;
+    }
+    static Scalar of(int64_t value) {
+        Scalar s;
+        s.tag = Int;
+        s.i = value;
+        return s;
+    }
+    static Scalar of(double value) {
+        Scalar s;
+        s.tag = Float;
+        s.f = value;
+        return s;
+    }
     DType dtype() const { return tag == Bool ? DType::Bool : tag == Int ? DType::I64 : default_dtype(); }
     double as_double() const { return tag == Float ? f : static_cast<double>(i); }
     int64_t as_int() const { return tag == Float ? static_cast<int64_t>(f) : i; }
@@ -39,12 +54,10 @@ struct Value {
     bool as_bool() const { return i != 0; }
     int64_t as_int() const { return tag == Float ? static_cast<int64_t>(f) : i; }
     double as_double() const { return tag == Float ? f : static_cast<double>(i); }
-    Scalar as_scalar() const {
-        return tag == Bool ? Scalar::of(i != 0) : tag == Float ? Scalar::of(f) : Scalar::of(i);
-    }
+    Scalar as_scalar() const { return tag == Bool ? Scalar::of(i != 0) : tag == Float ? Scalar::of(f) : Scalar::of(i); }
     bool operator==(const Value& other) const {
-        return tag == other.tag && (tag == Type ? dtype == other.dtype
-                                    : tag == Dev ? device == other.device
+        return tag == other.tag && (tag == Type   ? dtype == other.dtype
+                                    : tag == Dev  ? device == other.device
                                     : tag == Ints ? ints == other.ints
                                                   : i == other.i);
     }
@@ -91,7 +104,18 @@ struct Call {
 using InferFn = void (*)(Call& call);
 using KernelFn = void (*)(Call& call);
 
-enum class Kind : uint8_t { Elementwise, Reduction, View, Movement, Contraction, Index, Random, Creation, Composite, Opaque };
+enum class Kind : uint8_t {
+    Elementwise,
+    Reduction,
+    View,
+    Movement,
+    Contraction,
+    Index,
+    Random,
+    Creation,
+    Composite,
+    Opaque
+};
 
 // Static registration of the C++ half of an op: one line beside each kernel.
 struct NativeOp {

@@ -10,7 +10,7 @@ namespace mt {
 
 // Owns one count of a Python object.
 class PyRef {
-public:
+  public:
     PyRef() = default;
     explicit PyRef(PyObject* owned) : object_(owned) {}
     PyRef(PyRef&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
@@ -25,7 +25,7 @@ public:
     PyObject* release() { return std::exchange(object_, nullptr); }
     explicit operator bool() const { return object_ != nullptr; }
 
-private:
+  private:
     PyObject* object_ = nullptr;
 };
 

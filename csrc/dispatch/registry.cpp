@@ -121,7 +121,8 @@ OpDef& define_op(const std::string& schema, Kind kind) {
         ArgSpec spec = parse_arg(item);
         spec.keyword_only = keyword_only;
         if (spec.type == ArgType::Tensor || spec.type == ArgType::TensorList) {
-            if (op.operand_count != op.args.size()) fail_value("schema '" + schema + "': tensors come before parameters");
+            if (op.operand_count != op.args.size())
+                fail_value("schema '" + schema + "': tensors come before parameters");
             ++op.operand_count;
         }
         op.args.push_back(std::move(spec));

@@ -34,7 +34,7 @@ uint64_t hash_words(const std::vector<uint64_t>& words) {
 
 // Least recently used plans leave first.
 class PlanCache {
-public:
+  public:
     std::shared_ptr<Plan> find(const std::vector<uint64_t>& signature, uint64_t hash) {
         auto [first, last] = index_.equal_range(hash);
         for (; first != last; ++first) {
@@ -68,7 +68,7 @@ public:
     size_t size() const { return order_.size(); }
     uint64_t hits = 0, misses = 0;
 
-private:
+  private:
     struct Entry {
         std::vector<uint64_t> signature;
         uint64_t hash;
@@ -111,7 +111,7 @@ void store_scalar(const Scalar& scalar, DType dtype, void* out) {
 
 // The memory of every value while a plan runs.
 class Buffers {
-public:
+  public:
     Buffers(Trace& trace, const Plan& plan) : trace_(trace) {
         data_.assign(trace.results.size(), nullptr);
         owned_.assign(trace.results.size(), 0);
@@ -157,7 +157,7 @@ public:
         data_[i] = nullptr;
     }
 
-private:
+  private:
     static constexpr size_t kOwned = size_t{1} << 63;
     Trace& trace_;
     std::vector<void*> data_;
@@ -174,16 +174,17 @@ Ref<Tensor> tensor_over(const Trace& trace, const Buffers& buffers, ValueRef val
         return Tensor::make(std::move(memory), leaf.dtype, leaf.sizes, leaf.strides, leaf.offset);
     }
     const ResultInfo& result = trace.results[buffers.flat(value)];
-    Ref<Storage> storage = Storage::wrap(buffers.input(value), buffers.bytes(buffers.flat(value)), [](void*) {}, nullptr);
+    Ref<Storage> storage = Storage::wrap(
+        buffers.input(value), buffers.bytes(buffers.flat(value)), [](void*) {}, nullptr);
     return Tensor::make(std::move(storage), result.dtype, result.sizes, contiguous_strides(result.sizes), 0);
 }
 
 class OverrideSource {
-public:
+  public:
     explicit OverrideSource(const SourceRef& source) : previous_(source_override) { source_override = &source; }
     ~OverrideSource() { source_override = previous_; }
 
-private:
+  private:
     const SourceRef* previous_;
 };
 
@@ -295,8 +296,6 @@ void add_source_note(const SourceRef& source, const OpDef& op) {
 
 }  // namespace
 
-
-
 uint64_t options_id() { return g_options_id; }
 void set_options_id(uint64_t id) { g_options_id = id; }
 
@@ -315,12 +314,11 @@ void replay(Trace& trace, Plan& plan) {
     Buffers buffers(trace, plan);
     for (size_t s = 0; s < plan.steps.size(); ++s) {
         const Step& step = plan.steps[s];
-        if (step.type == Step::Type::Launch)
-            run_launch(trace, step, buffers);
-        else
-            located(step.node, [&] { run_op(trace, trace.nodes[step.node], step.node, buffers); });
+        if (step.type == Step::Type::Launch) run_launch(trace, step, buffers);
+        else located(step.node, [&] { run_op(trace, trace.nodes[step.node], step.node, buffers); });
         auto done = [&](ValueRef value) {
-            if (value.kind == RefKind::Node && plan.last_use[buffers.flat(value)] == static_cast<int32_t>(s)) buffers.free(buffers.flat(value));
+            if (value.kind == RefKind::Node && plan.last_use[buffers.flat(value)] == static_cast<int32_t>(s))
+                buffers.free(buffers.flat(value));
         };
         if (step.type == Step::Type::Launch) {
             for (const InputSlot& slot : step.inputs) done(slot.value);
@@ -351,7 +349,8 @@ std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit) {
     return plan;
 }
 
-void flush_trace(Trace& trace, const char* reason, const std::function<void(Trace&, std::shared_ptr<Plan>)>* keep = nullptr) {
+void flush_trace(Trace& trace, const char* reason,
+                 const std::function<void(Trace&, std::shared_ptr<Plan>)>* keep = nullptr) {
     if (trace.empty()) {
         trace.clear();
         return;
@@ -371,9 +370,11 @@ void flush_trace(Trace& trace, const char* reason, const std::function<void(Trac
     } clear{trace};
     trace.runner = PyThread_get_thread_ident();
     trace.drop_unreachable();
-    bool nothing_lives = std::none_of(trace.results.begin(), trace.results.end(), [](const ResultInfo& r) { return r.storage; });
+    bool nothing_lives = std::none_of(trace.results.begin(), trace.results.end(),
+                                      [](const ResultInfo& r) { return r.storage; });
     if (nothing_lives) {
-        // Nobody can see any of it; only errors could be lost, and those that depend on shapes were raised while recording.
+        // Nobody can see any of it; only errors could be lost, and those that depend on shapes were raised while
+        // recording.
         clear.failed = false;
         return;
     }
@@ -405,7 +406,8 @@ void materialize(Storage* storage) {
     trace = storage->pending->trace;
     if (!trace) fail("this value was never computed: the recorded program it belongs to failed earlier");
     if (trace == current && current_tag.must)
-        refuse_hook(observation ? observation : "an eager op", "it needs a value in the middle of a function that is compiled as a whole");
+        refuse_hook(observation ? observation : "an eager op",
+                    "it needs a value in the middle of a function that is compiled as a whole");
     flush_trace(*trace, observation ? observation : "a value was needed by an op that runs eagerly");
 }
 
@@ -421,7 +423,8 @@ void infer_nothing(Call&) {}
 
 void view_read_kernel(Call& call) {
     static const OpDef* clone = find_op("clone");
-    Ref<Tensor> view = Tensor::view(call.in(0), call.param(0).ints, call.param(1).ints, call.param(2).i + call.in(0).offset);
+    Ref<Tensor> view = Tensor::view(call.in(0), call.param(0).ints, call.param(1).ints,
+                                    call.param(2).i + call.in(0).offset);
     Operand operand;
     operand.tensor = view.get();
     Call inner;
@@ -449,7 +452,8 @@ void copy_into(Tensor& destination, const Tensor& source) {
 
 void view_write_kernel(Call& call) {
     Tensor& out = *call.outputs[0];
-    Ref<Tensor> flat_out = Tensor::make(out.storage, out.dtype, call.in(0).sizes, contiguous_strides(call.in(0).sizes), out.offset);
+    Ref<Tensor> flat_out = Tensor::make(out.storage, out.dtype, call.in(0).sizes, contiguous_strides(call.in(0).sizes),
+                                        out.offset);
     copy_into(*flat_out, call.in(0));
     Ref<Tensor> region = Tensor::view(out, call.param(0).ints, call.param(1).ints, call.param(2).i + out.offset);
     copy_into(*region, call.in(1));

@@ -56,7 +56,8 @@ struct Plan {
 uint64_t options_id();
 void set_options_id(uint64_t id);
 
-// Python's compiler: called with the trace's description on a miss, returns the plan's; see bindings/trace_bindings.cpp.
+// Python's compiler: called with the trace's description on a miss, returns the plan's; see
+// bindings/trace_bindings.cpp.
 extern std::shared_ptr<Plan> (*compile_hook)(Trace& trace);
 // Told of every flush while an account is kept: reason, whether the plan was cached.
 extern void (*flush_hook)(const Trace& trace, const Plan& plan, const char* reason, bool hit);

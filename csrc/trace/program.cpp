@@ -18,8 +18,9 @@ int32_t find_storage(const std::vector<Tensor*>& tensors, const Storage* storage
 
 }  // namespace
 
-std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> plan, const std::vector<Tensor*>& arguments,
-                                         const std::vector<Tensor*>& results, const char** why) {
+std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> plan,
+                                         const std::vector<Tensor*>& arguments, const std::vector<Tensor*>& results,
+                                         const char** why) {
     auto program = std::make_unique<Program>();
     auto refuse = [&](const char* reason) {
         *why = reason;
@@ -29,14 +30,16 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
     for (size_t i = 0; i < arguments.size(); ++i) {
         const Tensor& t = *arguments[i];
         if (!plain(t)) return refuse("an argument requires grad");
-        if (find_storage(arguments, t.storage.get()) != static_cast<int32_t>(i)) return refuse("arguments share memory");
+        if (find_storage(arguments, t.storage.get()) != static_cast<int32_t>(i))
+            return refuse("arguments share memory");
         program->arguments_.push_back({t.dtype, t.sizes, t.strides});
     }
     for (size_t i = 0; i < trace.leaves.size(); ++i) {
         const Leaf& leaf = trace.leaves[i];
         int32_t argument = find_storage(arguments, leaf.storage.get());
         if (argument >= 0)
-            program->argument_leaves_.push_back({static_cast<uint32_t>(i), static_cast<uint32_t>(argument), leaf.offset - arguments[static_cast<size_t>(argument)]->offset});
+            program->argument_leaves_.push_back({static_cast<uint32_t>(i), static_cast<uint32_t>(argument),
+                                                 leaf.offset - arguments[static_cast<size_t>(argument)]->offset});
     }
     auto flat = [&](const Pending& p) { return trace.nodes[p.node].first_result + p.result; };
     for (Tensor* t : results) {
@@ -94,7 +97,9 @@ bool Program::accepts(Tensor* const* arguments, size_t count) const {
     for (size_t i = 0; i < count; ++i) {
         const Tensor& t = *arguments[i];
         const ArgumentMeta& meta = arguments_[i];
-        if (t.dtype != meta.dtype || !(t.sizes == meta.sizes) || !(t.strides == meta.strides) || t.storage->pending || !plain(t)) return false;
+        if (t.dtype != meta.dtype || !(t.sizes == meta.sizes) || !(t.strides == meta.strides) || t.storage->pending ||
+            !plain(t))
+            return false;
         for (size_t j = 0; j < i; ++j)
             if (arguments[j]->storage == t.storage) return false;
     }
@@ -153,7 +158,8 @@ bool Program::run(Tensor* const* arguments, Ref<Tensor>* out) {
             out[i] = returned.captured;
         } else {
             Storage* storage = trace_.results[returned.result].storage;
-            out[i] = Tensor::make(Ref<Storage>::borrow(storage), returned.dtype, returned.sizes, returned.strides, returned.offset);
+            out[i] = Tensor::make(Ref<Storage>::borrow(storage), returned.dtype, returned.sizes, returned.strides,
+                                  returned.offset);
         }
     }
     return true;

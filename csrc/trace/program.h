@@ -1,4 +1,5 @@
-// A whole function as one program: a recorded trace with its plan, whose leaves and results are bound anew at every call.
+// A whole function as one program: a recorded trace with its plan, whose leaves and results are bound anew at every
+// call.
 #pragma once
 
 #include <memory>
@@ -9,11 +10,13 @@
 namespace mt::trace {
 
 class Program {
-public:
-    // Takes over a recorded trace after `plan` is known. `arguments` are the tensors that the function was called with, `results` those
-    // that it returned. Null if a later call could not be the same without running the Python function: see `why`.
-    static std::unique_ptr<Program> freeze(Trace& trace, std::shared_ptr<Plan> plan, const std::vector<Tensor*>& arguments,
-                                           const std::vector<Tensor*>& results, const char** why);
+  public:
+    // Takes over a recorded trace after `plan` is known. `arguments` are the tensors that the function was called with,
+    // `results` those that it returned. Null if a later call could not be the same without running the Python function:
+    // see `why`.
+    static std::unique_ptr<Program> freeze(Trace& trace, std::shared_ptr<Plan> plan,
+                                           const std::vector<Tensor*>& arguments, const std::vector<Tensor*>& results,
+                                           const char** why);
 
     // Whether a call with these tensors is what was recorded.
     bool accepts(Tensor* const* arguments, size_t count) const;
@@ -21,7 +24,7 @@ public:
     bool run(Tensor* const* arguments, Ref<Tensor>* out);
     size_t result_count() const { return results_.size(); }
 
-private:
+  private:
     struct ArgumentMeta {
         DType dtype;
         Dims sizes, strides;

@@ -29,7 +29,8 @@ bool is_internal(PyCodeObject* code) {
     static const Py_ssize_t index = MT_CODE_INDEX(nullptr);
     void* extra = nullptr;
     auto* object = reinterpret_cast<PyObject*>(code);
-    if (index >= 0 && MT_CODE_GET(object, index, &extra) == 0 && extra) return reinterpret_cast<uintptr_t>(extra) == kInternal;
+    if (index >= 0 && MT_CODE_GET(object, index, &extra) == 0 && extra)
+        return reinterpret_cast<uintptr_t>(extra) == kInternal;
     bool internal = false;
     Py_ssize_t length = 0;
     if (const char* name = PyUnicode_AsUTF8AndSize(code->co_filename, &length)) {

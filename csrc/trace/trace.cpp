@@ -25,7 +25,6 @@ std::vector<Trace*>& all_traces() {
     return *traces;
 }
 
-
 const OpDef& view_read_op() {
     static const OpDef* op = find_op("_view_read");
     return *op;
@@ -85,7 +84,8 @@ void Trace::clear() {
     dying.clear();
 }
 
-ValueRef Trace::leaf_of(const Ref<Storage>& storage, int64_t offset, const Dims& sizes, const Dims& strides, DType dtype) {
+ValueRef Trace::leaf_of(const Ref<Storage>& storage, int64_t offset, const Dims& sizes, const Dims& strides,
+                        DType dtype) {
     if (leaves.size() * 2 >= leaf_table_.size()) {
         leaf_table_.assign(leaf_table_.size() * 2, -1);
         for (size_t i = 0; i < leaves.size(); ++i) {
@@ -123,11 +123,13 @@ ValueRef Trace::read(Tensor& tensor) {
         const Pending& pending = *storage.pending;
         ValueRef base{RefKind::Node, static_cast<uint8_t>(pending.result), pending.node};
         if (tensor.offset == 0 && tensor.sizes == pending.sizes && tensor.contiguous()) return base;
-        return append(view_read_op(), {base}, {value_of(tensor.sizes), value_of(tensor.strides), value_of(tensor.offset)},
-                      tensor.dtype, tensor.sizes);
+        return append(view_read_op(), {base},
+                      {value_of(tensor.sizes), value_of(tensor.strides), value_of(tensor.offset)}, tensor.dtype,
+                      tensor.sizes);
     }
     if (storage.external() && !whole_function) {
-        // NumPy or another framework may change these bytes before the flush: what the program reads is what is there now.
+        // NumPy or another framework may change these bytes before the flush: what the program reads is what is there
+        // now.
         return leaf_of(snapshot(storage), tensor.offset, tensor.sizes, tensor.strides, tensor.dtype);
     }
     return leaf_of(tensor.storage, tensor.offset, tensor.sizes, tensor.strides, tensor.dtype);
@@ -147,7 +149,8 @@ void Trace::push_operand(ValueRef input) {
         return;
     }
     const ScalarInput& scalar = scalars[input.index];
-    signature.push_back(input.word() | static_cast<uint64_t>(scalar.baked) << 56 | static_cast<uint64_t>(scalar.scalar.tag) << 57);
+    signature.push_back(input.word() | static_cast<uint64_t>(scalar.baked) << 56 |
+                        static_cast<uint64_t>(scalar.scalar.tag) << 57);
     if (scalar.baked) signature.push_back(bits_of(scalar.scalar));
 }
 
@@ -183,8 +186,8 @@ uint64_t tag_word(const OpDef& op, size_t operand_count, const Tag& tag) {
 
 }  // namespace
 
-ValueRef Trace::append(const OpDef& op, std::initializer_list<ValueRef> inputs, std::initializer_list<Value> values, DType dtype,
-                       const Dims& sizes) {
+ValueRef Trace::append(const OpDef& op, std::initializer_list<ValueRef> inputs, std::initializer_list<Value> values,
+                       DType dtype, const Dims& sizes) {
     uint32_t index = add_node(op, current_tag);
     signature.push_back(tag_word(op, inputs.size(), current_tag));
     for (const ValueRef& input : inputs) push_operand(input);
@@ -213,15 +216,14 @@ void Trace::record(Call& call, uint32_t* node_index) {
     node.seed = call.seed;
     effects |= call.op->kind == Kind::Random;
     node.philox_offset = call.philox_offset;
-    for (size_t i = 0; i < call.result_count; ++i) results.push_back({call.results[i].dtype, call.results[i].sizes, nullptr});
+    for (size_t i = 0; i < call.result_count; ++i)
+        results.push_back({call.results[i].dtype, call.results[i].sizes, nullptr});
     *node_index = index;
 }
 
 void Trace::bind(Storage* storage, ValueRef value, const Dims& sizes) {
-    if (!storage->pending)
-        storage->pending = new Pending;
-    else
-        results[nodes[storage->pending->node].first_result + storage->pending->result].storage = nullptr;
+    if (!storage->pending) storage->pending = new Pending;
+    else results[nodes[storage->pending->node].first_result + storage->pending->result].storage = nullptr;
     storage->pending->trace = this;
     storage->pending->node = value.index;
     storage->pending->result = value.result;
@@ -271,14 +273,16 @@ void Trace::assign(Tensor& destination, ValueRef value) {
     }
     Dims base_sizes;
     ValueRef base = whole(destination, &base_sizes);
-    ValueRef written = append(view_write_op(), {base, value},
-                              {value_of(destination.sizes), value_of(destination.strides), value_of(destination.offset)},
-                              destination.dtype, base_sizes);
+    ValueRef written = append(
+        view_write_op(), {base, value},
+        {value_of(destination.sizes), value_of(destination.strides), value_of(destination.offset)}, destination.dtype,
+        base_sizes);
     bind(destination.storage.get(), written, base_sizes);
 }
 
 void Trace::run_inplace(Call& call, Tensor& destination) {
-    static const OpDef *copy = find_op("copy"), *fill = find_op("fill"), *cast = find_op("cast"), *assign_op = find_op("_assign");
+    static const OpDef *copy = find_op("copy"), *fill = find_op("fill"), *cast = find_op("cast"),
+                       *assign_op = find_op("_assign");
     wait_until_idle();
     ValueRef value;
     Value dtype;
@@ -289,7 +293,8 @@ void Trace::run_inplace(Call& call, Tensor& destination) {
         number.is_scalar = true;
         if (call.op == fill) number.scalar = call.params[0].as_scalar();
         ValueRef source = add_operand(call.op == copy ? call.operands[1] : number);
-        value = append(*assign_op, {source}, {value_of(destination.sizes), dtype}, destination.dtype, destination.sizes);
+        value = append(*assign_op, {source}, {value_of(destination.sizes), dtype}, destination.dtype,
+                       destination.sizes);
     } else {
         uint32_t index;
         record(call, &index);
@@ -298,7 +303,8 @@ void Trace::run_inplace(Call& call, Tensor& destination) {
             value = append(*cast, {value}, {dtype}, destination.dtype, destination.sizes);
     }
     assign(destination, value);
-    if (destination.storage->external() && !whole_function) flush("a write to memory that is shared outside the framework");
+    if (destination.storage->external() && !whole_function)
+        flush("a write to memory that is shared outside the framework");
     check_size();
 }
 
@@ -355,7 +361,8 @@ void Trace::finish_signature() {
         // Which earlier leaf shares the storage: writes to it must wait for the reads of both.
         size_t same = i;
         if (auto [known, fresh] = first.try_emplace(leaf.storage.get(), i); !fresh) same = known->second;
-        signature.push_back(static_cast<uint64_t>(leaf.dtype) << 56 | static_cast<uint64_t>(leaf.sizes.size()) << 48 | same);
+        signature.push_back(static_cast<uint64_t>(leaf.dtype) << 56 | static_cast<uint64_t>(leaf.sizes.size()) << 48 |
+                            same);
         for (int64_t size : leaf.sizes) signature.push_back(static_cast<uint64_t>(size));
         for (int64_t stride : leaf.strides) signature.push_back(static_cast<uint64_t>(stride));
     }

@@ -1,8 +1,10 @@
-// Recording: calls become nodes of a trace; tensors they would have computed have a pending storage. A flush runs the trace.
+// Recording: calls become nodes of a trace; tensors they would have computed have a pending storage. A flush runs the
+// trace.
 //
-// Every storage that the trace writes has one current value, the contents of the whole storage in row-major order. Views are
-// metadata, so reading through one is a read of the base's value (a `_view_read` node unless the view is the whole base), and writing
-// through one is an update of it (`_view_write`). So the graph is in SSA form and no aliasing is left in it.
+// Every storage that the trace writes has one current value, the contents of the whole storage in row-major order.
+// Views are metadata, so reading through one is a read of the base's value (a `_view_read` node unless the view is the
+// whole base), and writing through one is an update of it (`_view_write`). So the graph is in SSA form and no aliasing
+// is left in it.
 #pragma once
 
 #include <string>
@@ -41,7 +43,8 @@ struct Leaf {
 };
 
 // A Python number among the operands. Its value is an input of the compiled code unless it is `baked`: the integers
-// from -3 to 3, 0.0, 1.0, -1.0, 2.0 and 0.5 are constants that simplification can use, the rest may change from step to step without a new compilation.
+// from -3 to 3, 0.0, 1.0, -1.0, 2.0 and 0.5 are constants that simplification can use, the rest may change from step to
+// step without a new compilation.
 struct ScalarInput {
     Scalar scalar;
     bool baked;
@@ -72,7 +75,7 @@ struct TraceNode {
 };
 
 class Trace final : public Interpreter {
-public:
+  public:
     Trace();
     ~Trace() override;
     void run(Call& call, Ref<Tensor>* results) override;
@@ -105,19 +108,20 @@ public:
     int32_t scopes = 0;
     // Set for a function that is compiled as a whole: memory from outside is read when it runs, not copied now.
     bool whole_function = false;
-    // Set when the program does what a replay of the trace would not: store gradients, draw random numbers, flush on the way.
+    // Set when the program does what a replay of the trace would not: store gradients, draw random numbers, flush on
+    // the way.
     bool effects = false;
 
     // Appends what is known only at the flush: leaves, which results live and where they go.
     void finish_signature();
     std::vector<ValueRef> live_results() const;
 
-private:
+  private:
     uint32_t add_node(const OpDef& op, const Tag& tag);
     ValueRef add_operand(const Operand& operand);
     ValueRef leaf_of(const Ref<Storage>& storage, int64_t offset, const Dims& sizes, const Dims& strides, DType dtype);
-    ValueRef append(const OpDef& op, std::initializer_list<ValueRef> inputs, std::initializer_list<Value> values, DType dtype,
-                    const Dims& sizes);
+    ValueRef append(const OpDef& op, std::initializer_list<ValueRef> inputs, std::initializer_list<Value> values,
+                    DType dtype, const Dims& sizes);
     ValueRef whole(Tensor& tensor, Dims* base_sizes);
     void assign(Tensor& destination, ValueRef value);
     void bind(Storage* storage, ValueRef value, const Dims& sizes);
@@ -144,11 +148,11 @@ void end_recording(const char* reason);
 bool recording();
 // Suspends recording for its lifetime.
 class Suspend {
-public:
+  public:
     Suspend();
     ~Suspend();
 
-private:
+  private:
     Interpreter* interpreter_;
     Trace* trace_;
     bool capture_;

@@ -23,7 +23,8 @@ void cat_kernel(Call& call) {
             strided_copy(to, out.strides, t.data(), t.strides, t.sizes, static_cast<size_t>(size));
         } else if (t.numel) {
             Packed converted(t, out.dtype);
-            strided_copy(to, out.strides, converted.data(), contiguous_strides(t.sizes), t.sizes, static_cast<size_t>(size));
+            strided_copy(to, out.strides, converted.data(), contiguous_strides(t.sizes), t.sizes,
+                         static_cast<size_t>(size));
         }
         to += t.sizes[dim] * out.strides[dim] * size;
     }

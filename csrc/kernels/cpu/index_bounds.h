@@ -26,8 +26,8 @@ inline int64_t first_out_of_bounds(const int64_t* index, int64_t n, int64_t low,
 inline void check_bounds(const int64_t* index, int64_t n, int64_t low, int64_t high, int64_t dim, ErrorKind kind) {
     int64_t bad = first_out_of_bounds(index, n, low, high);
     if (bad < n)
-        throw Error(kind, "index " + std::to_string(index[bad]) + " is out of bounds for dimension " + std::to_string(dim) +
-                              " with size " + std::to_string(high));
+        throw Error(kind, "index " + std::to_string(index[bad]) + " is out of bounds for dimension " +
+                              std::to_string(dim) + " with size " + std::to_string(high));
 }
 
 inline bool shares_memory(const Tensor& a, const Tensor& b) { return a.storage.get() == b.storage.get(); }

@@ -7,7 +7,8 @@ namespace mt::cpu {
 
 namespace {
 
-// Walks the places of an index tensor, row by row of its last dimension, with the element of `t` that each belongs to when its index is 0.
+// Walks the places of an index tensor, row by row of its last dimension, with the element of `t` that each belongs to
+// when its index is 0.
 struct Walk {
     int64_t rows = 1, length = 1;
     int64_t step = 0;   // of t's elements along the last dimension; 0 if that is the indexed one

@@ -143,10 +143,10 @@ void sort_kernel(Call& call) {
     void* values = call.outputs[0]->data();
     auto* indices = call.outputs[1]->ptr<int64_t>();
     switch (t.dtype) {
-#define MT_SORT(D, T) \
-    case DType::D:                                                                                                  \
-        return sizeof(T) <= 4 && shape.n <= UINT32_MAX                                                              \
-                   ? sort_all<T, uint32_t>(static_cast<T*>(values), indices, in.as<T>(), shape, descending)         \
+#define MT_SORT(D, T)                                                                                       \
+    case DType::D:                                                                                          \
+        return sizeof(T) <= 4 && shape.n <= UINT32_MAX                                                      \
+                   ? sort_all<T, uint32_t>(static_cast<T*>(values), indices, in.as<T>(), shape, descending) \
                    : sort_all<T, uint64_t>(static_cast<T*>(values), indices, in.as<T>(), shape, descending);
         MT_FOREACH_DTYPE(MT_SORT)
 #undef MT_SORT

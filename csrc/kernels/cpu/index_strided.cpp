@@ -54,7 +54,8 @@ void copy_loops(void* dst, const void* src, const Loop* outer, size_t outer_coun
             int64_t many = std::min(tiles - tile, end - task);
             int64_t first = tile * kTile;
             Loop part{std::min(a.size, first + many * kTile) - first, a.dst, a.src};
-            copy_plane(static_cast<T*>(dst) + d + first * a.dst, static_cast<const T*>(src) + s + first * a.src, part, b);
+            copy_plane(static_cast<T*>(dst) + d + first * a.dst, static_cast<const T*>(src) + s + first * a.src, part,
+                       b);
             task += many;
         }
     });
@@ -76,8 +77,7 @@ void strided_copy(void* dst, const Dims& dst_strides, const void* src, const Dim
         Loop loop{sizes[i], dst_strides[i], src_strides[i]};
         if (n && loops[n - 1].dst == loop.dst * loop.size && loops[n - 1].src == loop.src * loop.size)
             loops[n - 1] = {loops[n - 1].size * loop.size, loop.dst, loop.src};
-        else
-            loops[n++] = loop;
+        else loops[n++] = loop;
     }
     // Innermost goes the destination's fastest dimension, next to it the source's.
     auto magnitude = [](int64_t stride) { return stride < 0 ? -stride : stride; };
@@ -106,10 +106,8 @@ void convert_contiguous(void* dst, DType to, const void* src, DType from, int64_
     auto to_size = static_cast<int64_t>(itemsize(to)), from_size = static_cast<int64_t>(itemsize(from));
     ConvertFn convert = to == from ? nullptr : elementwise().get_convert(from, to);
     parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
-        if (convert)
-            convert(d + begin * to_size, s + begin * from_size, end - begin);
-        else
-            std::memcpy(d + begin * to_size, s + begin * from_size, static_cast<size_t>((end - begin) * to_size));
+        if (convert) convert(d + begin * to_size, s + begin * from_size, end - begin);
+        else std::memcpy(d + begin * to_size, s + begin * from_size, static_cast<size_t>((end - begin) * to_size));
     });
 }
 

@@ -18,7 +18,7 @@ inline int64_t grain_of(int64_t cost) { return cost >= kGrain ? 1 : kGrain / (co
 
 // Temporary memory: inline when it's small, otherwise from the caching allocator.
 class Scratch {
-public:
+  public:
     Scratch() = default;
     explicit Scratch(size_t nbytes) { reserve(nbytes); }
     Scratch(const Scratch&) = delete;
@@ -38,7 +38,7 @@ public:
         return static_cast<T*>(data());
     }
 
-private:
+  private:
     void* heap_ = nullptr;
     size_t nbytes_ = 0;
     alignas(64) char inline_[2048];
@@ -68,10 +68,10 @@ void convert_contiguous(void* dst, DType to, const void* src, DType from, int64_
 // The elements of `t` in logical order, converted to `to`, into contiguous memory.
 void pack(void* dst, DType to, const Strided& t);
 
-// A tensor's elements as contiguous memory of dtype `to`: its own memory where it is that already, otherwise (or if `copy`) a
-// packed copy.
+// A tensor's elements as contiguous memory of dtype `to`: its own memory where it is that already, otherwise (or if
+// `copy`) a packed copy.
 class Packed {
-public:
+  public:
     Packed(const Strided& t, DType to, bool copy = false);
     const void* data() const { return data_; }
     template <class T>
@@ -79,15 +79,15 @@ public:
         return static_cast<const T*>(data_);
     }
 
-private:
+  private:
     Scratch copy_;
     const void* data_;
 };
 
-// Where a kernel writes contiguous elements of dtype `dtype`: the output's own memory, or scratch that store() converts and
-// copies to it (destinations of in-place calls have any strides and dtype).
+// Where a kernel writes contiguous elements of dtype `dtype`: the output's own memory, or scratch that store() converts
+// and copies to it (destinations of in-place calls have any strides and dtype).
 class ContiguousOut {
-public:
+  public:
     ContiguousOut(Tensor& out, DType dtype);
     void* data() { return data_; }
     template <class T>
@@ -96,7 +96,7 @@ public:
     }
     void store();
 
-private:
+  private:
     Tensor& out_;
     DType dtype_;
     Scratch copy_;

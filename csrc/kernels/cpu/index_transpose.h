@@ -27,9 +27,12 @@ void transpose_plane(T* dst, int64_t dst_stride, const T* src, int64_t src_strid
                     T* d = dst + i * dst_stride + j;
                     if constexpr (N == 4) {
                         typedef int32_t I __attribute__((vector_size(16)));
-                        V a = load(s), b = load(s + src_stride), c = load(s + 2 * src_stride), e = load(s + 3 * src_stride);
-                        V ab_low = __builtin_shuffle(a, b, I{0, 4, 1, 5}), ab_high = __builtin_shuffle(a, b, I{2, 6, 3, 7});
-                        V ce_low = __builtin_shuffle(c, e, I{0, 4, 1, 5}), ce_high = __builtin_shuffle(c, e, I{2, 6, 3, 7});
+                        V a = load(s), b = load(s + src_stride), c = load(s + 2 * src_stride),
+                          e = load(s + 3 * src_stride);
+                        V ab_low = __builtin_shuffle(a, b, I{0, 4, 1, 5}),
+                          ab_high = __builtin_shuffle(a, b, I{2, 6, 3, 7});
+                        V ce_low = __builtin_shuffle(c, e, I{0, 4, 1, 5}),
+                          ce_high = __builtin_shuffle(c, e, I{2, 6, 3, 7});
                         store(d, __builtin_shuffle(ab_low, ce_low, I{0, 1, 4, 5}));
                         store(d + dst_stride, __builtin_shuffle(ab_low, ce_low, I{2, 3, 6, 7}));
                         store(d + 2 * dst_stride, __builtin_shuffle(ab_high, ce_high, I{0, 1, 4, 5}));

@@ -40,8 +40,7 @@ size_t batch_dims(const Tensor& a, const Tensor& b, const Tensor& out, Batch* ba
         Batch* last = batches + count - 1;
         if (count && last->a == next.a * next.size && last->b == next.b * next.size && last->c == next.c * next.size)
             *last = {last->size * next.size, next.a, next.b, next.c};
-        else
-            batches[count++] = next;
+        else batches[count++] = next;
     }
     return count;
 }

@@ -41,14 +41,16 @@ void sum_or_prod_kernel(Call& call) {
         const ReduceLoops& loops = table.get(op, out.dtype);
         return reduce_into(out, t, mask, loops, loops);
     }
-    // Integers are accumulated in 64 bits, which agrees with any narrower type modulo its range once the elements are of that type.
+    // Integers are accumulated in 64 bits, which agrees with any narrower type modulo its range once the elements are
+    // of that type.
     const ReduceLoops& next = table.get(op, DType::I64);
     bool convert = is_floating(t.dtype) || (out.dtype == DType::Bool && t.dtype != DType::Bool);
     DType dtype = convert ? out.dtype : t.dtype;
     const ReduceLoops& loops = op == ReduceOp::Sum ? table.get(op, dtype) : next;
     if (!convert) return reduce_into(out, t, mask, loops, next);
     Packed converted(t, dtype);
-    reduce_into(out, Strided(converted.data(), dtype, t.sizes, contiguous_strides(t.sizes), t.numel), mask, loops, next);
+    reduce_into(out, Strided(converted.data(), dtype, t.sizes, contiguous_strides(t.sizes), t.numel), mask, loops,
+                next);
 }
 
 template <class T>

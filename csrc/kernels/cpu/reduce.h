@@ -1,5 +1,5 @@
-// The inner loops of the reductions, one table for each instruction set, and the driver that brings every reduction to them.
-// docs/numerics.md defines the order of the operations.
+// The inner loops of the reductions, one table for each instruction set, and the driver that brings every reduction to
+// them. docs/numerics.md defines the order of the operations.
 #pragma once
 
 #include <cstddef>
@@ -20,19 +20,22 @@ inline constexpr int64_t kColumnBlock = 256, kMaxColumnBlocks = 64;
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // Elements a block of a row (a column) of `n` elements.
 inline int64_t row_block(int64_t n) { return kRowBlock * ceil_div(n > 0 ? n : 1, kRowBlock * kMaxRowBlocks); }
-inline int64_t column_block(int64_t n) { return kColumnBlock * ceil_div(n > 0 ? n : 1, kColumnBlock * kMaxColumnBlocks); }
+inline int64_t column_block(int64_t n) {
+    return kColumnBlock * ceil_div(n > 0 ? n : 1, kColumnBlock * kMaxColumnBlocks);
+}
 
 // Loops over elements of dtype `in`; accumulators have the size of `out`, into which finish() turns them in place.
 struct ReduceLoops {
     DType in, out;
     // One block a row: acc[i] reduces the n contiguous elements at in + i * stride.
     void (*rows)(void* acc, const void* in, int64_t count, int64_t stride, int64_t n);
-    // The same in pieces, for elements that come through a buffer: kLanes accumulators; every piece but the last has a multiple of
-    // kLanes elements.
+    // The same in pieces, for elements that come through a buffer: kLanes accumulators; every piece but the last has a
+    // multiple of kLanes elements.
     void (*lanes_init)(void* lanes);
     void (*lanes_add)(void* lanes, const void* in, int64_t n);
     void (*lanes_finish)(void* acc, const void* lanes);
-    // One block of each of count <= kAdjacentRows rows: row i has the elements in[r * n_stride + i]. Null where there is none.
+    // One block of each of count <= kAdjacentRows rows: row i has the elements in[r * n_stride + i]. Null where there
+    // is none.
     void (*adjacent)(void* acc, const void* in, int64_t n, int64_t n_stride, int64_t count);
     // Blocks of `block` rows each: acc[j * cols + c] reduces the elements of column c in block j.
     void (*columns)(void* acc, const void* in, int64_t rows, int64_t row_stride, int64_t cols, int64_t block);
@@ -62,9 +65,15 @@ struct ReduceTable {
     }
 };
 
-namespace baseline { extern const ReduceTable reduce_table; }
-namespace avx2 { extern const ReduceTable reduce_table; }
-namespace avx512 { extern const ReduceTable reduce_table; }
+namespace baseline {
+extern const ReduceTable reduce_table;
+}
+namespace avx2 {
+extern const ReduceTable reduce_table;
+}
+namespace avx512 {
+extern const ReduceTable reduce_table;
+}
 
 // The table of mt::isa().
 const ReduceTable& select_reduce_table();
@@ -73,8 +82,8 @@ inline const ReduceTable& reductions() {
     return table;
 }
 
-// out[...] = the reduction of `t` over the dimensions in `mask`, in contiguous memory of dtype `loops.out`. The elements are converted to
-// loops.in first; `next` serves the steps after the first one.
+// out[...] = the reduction of `t` over the dimensions in `mask`, in contiguous memory of dtype `loops.out`. The
+// elements are converted to loops.in first; `next` serves the steps after the first one.
 void reduce_tensor(void* out, const Strided& t, uint64_t mask, const ReduceLoops& loops, const ReduceLoops& next);
 
 }  // namespace mt::cpu

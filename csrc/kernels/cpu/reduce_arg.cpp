@@ -68,8 +68,8 @@ void indirect_rows(const Task& task) {
             const char* data = step.at(row);
             for (int64_t r = 0; r < step.n; r += kTileCols) {
                 int64_t length = std::min(step.n - r, kTileCols);
-                load_tile(tile.data(), step.dtype, data + r * step.n_stride * size, step.dtype, count, row_stride, length,
-                          step.n_stride, nullptr);
+                load_tile(tile.data(), step.dtype, data + r * step.n_stride * size, step.dtype, count, row_stride,
+                          length, step.n_stride, nullptr);
                 task.loops.rows(keys, at, tile.data(), count, length, length);
                 for (int64_t k = 0; k < count; ++k) {
                     const char* key = reinterpret_cast<const char*>(keys) + k * task.size;
@@ -100,8 +100,8 @@ void columns(const Task& task) {
             }
             for (int64_t r = 0; r < step.n; r += tile_rows) {
                 int64_t rows = std::min(tile_rows, step.n - r);
-                load_tile(tile.data(), step.dtype, data + r * step.n_stride * task.size, step.dtype, rows, step.n_stride,
-                          cols, step.inner_stride, nullptr);
+                load_tile(tile.data(), step.dtype, data + r * step.n_stride * task.size, step.dtype, rows,
+                          step.n_stride, cols, step.inner_stride, nullptr);
                 task.loops.columns(keys, index, tile.data(), r, rows, cols, cols);
             }
         }
@@ -126,13 +126,11 @@ void arg_reduce(int64_t* index, int64_t count, const Tensor& t, uint64_t mask, b
         dims = ReduceDims(t.sizes, contiguous_strides(t.sizes), mask);
         dims.take_step(step);
     }
-    Task task{reductions().arg[max ? 0 : 1][dtype_index(t.dtype)], step, index, static_cast<int64_t>(itemsize(t.dtype))};
-    if (step.inner > 1)
-        columns(task);
-    else if (step.n_stride == 1)
-        direct_rows(task);
-    else
-        indirect_rows(task);
+    Task task{reductions().arg[max ? 0 : 1][dtype_index(t.dtype)], step, index,
+              static_cast<int64_t>(itemsize(t.dtype))};
+    if (step.inner > 1) columns(task);
+    else if (step.n_stride == 1) direct_rows(task);
+    else indirect_rows(task);
 }
 
 template <bool Max>

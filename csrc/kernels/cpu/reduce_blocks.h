@@ -1,5 +1,5 @@
-// The building blocks of the reductions for one instruction set: sums of rows and of columns in the documented order. See
-// reduce_vec.h for how it is included.
+// The building blocks of the reductions for one instruction set: sums of rows and of columns in the documented order.
+// See reduce_vec.h for how it is included.
 
 namespace mt::cpu::MT_ISA_NS {
 namespace {
@@ -19,19 +19,17 @@ MT_INLINE void accumulate(Vec<typename Op::Acc> (&lanes)[kVecs<Op>], const typen
 #pragma GCC unroll 16
     for (int k = 0; k < N; ++k) {
         int64_t left = n - r - k * W;
-        if (left >= W)
-            lanes[k] = Op::combine(lanes[k], Op::map(load<In>(p + r + k * W)));
+        if (left >= W) lanes[k] = Op::combine(lanes[k], Op::map(load<In>(p + r + k * W)));
         else if (left > 0)
-            lanes[k] = Op::combine(lanes[k], Op::map(load_partial<In>(p + r + k * W, static_cast<int>(left), Op::fill())));
+            lanes[k] = Op::combine(lanes[k],
+                                   Op::map(load_partial<In>(p + r + k * W, static_cast<int>(left), Op::fill())));
     }
 }
 
 template <class Op, int W>
 MT_INLINE typename Op::Acc halve(Vec<typename Op::Acc> v) {
-    if constexpr (W == 0)
-        return v[0];
-    else
-        return halve<Op, W / 2>(Op::combine(v, rotate<W, typename Op::Acc>(v)));
+    if constexpr (W == 0) return v[0];
+    else return halve<Op, W / 2>(Op::combine(v, rotate<W, typename Op::Acc>(v)));
 }
 
 // lane[l] += lane[l + w] for w in 32, 16, ..., 1.
@@ -86,8 +84,8 @@ void adjacent_rows(typename Op::Acc* acc, const typename Op::In* p, int64_t n, i
     if constexpr (Tail) store_partial<Acc>(acc + N * W, lanes[0][N], tail);
 }
 
-// Columns of one block, N whole vectors and a partial one of `tail` elements, for narrow matrices: B blocks abreast hide the
-// latency of one chain of additions.
+// Columns of one block, N whole vectors and a partial one of `tail` elements, for narrow matrices: B blocks abreast
+// hide the latency of one chain of additions.
 template <class Op, int N, int B>
 void narrow_columns(typename Op::Acc* acc, const typename Op::In* p, int64_t rows, int64_t row_stride, int64_t cols,
                     int64_t block) {
@@ -117,7 +115,8 @@ void narrow_columns(typename Op::Acc* acc, const typename Op::In* p, int64_t row
     }
 }
 
-// Columns of one block of a wide matrix: chunks of accumulators that stay in the first-level cache, four rows at a time.
+// Columns of one block of a wide matrix: chunks of accumulators that stay in the first-level cache, four rows at a
+// time.
 template <class Op>
 void wide_columns(typename Op::Acc* acc, const typename Op::In* p, int64_t rows, int64_t row_stride, int64_t cols) {
     using In = typename Op::In;
@@ -138,8 +137,7 @@ void wide_columns(typename Op::Acc* acc, const typename Op::In* p, int64_t rows,
                     Vec<Acc> x3 = Op::map(load<In>(row + c + 3 * row_stride));
                     a = Op::combine(Op::combine(Op::combine(Op::combine(a, x0), x1), x2), x3);
                 } else {
-                    for (int64_t i = 0; i < take; ++i)
-                        a = Op::combine(a, Op::map(load<In>(row + c + i * row_stride)));
+                    for (int64_t i = 0; i < take; ++i) a = Op::combine(a, Op::map(load<In>(row + c + i * row_stride)));
                 }
                 store<Acc>(acc + c0 + c, a);
             }

@@ -131,13 +131,13 @@ struct ArgLoop {
 
 #define MT_NONE \
     {DType::Count, DType::Count, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr}
-#define MT_EXTREMES(MAX)                                                                                         \
-    {Loops<Extreme<uint8_t, MAX>>::table(DType::Bool), Loops<Extreme<uint8_t, MAX>>::table(DType::U8),           \
-     Loops<Extreme<int32_t, MAX>>::table(DType::I32),  Loops<Extreme<int64_t, MAX>>::table(DType::I64),          \
+#define MT_EXTREMES(MAX)                                                                                \
+    {Loops<Extreme<uint8_t, MAX>>::table(DType::Bool), Loops<Extreme<uint8_t, MAX>>::table(DType::U8),  \
+     Loops<Extreme<int32_t, MAX>>::table(DType::I32),  Loops<Extreme<int64_t, MAX>>::table(DType::I64), \
      Loops<Extreme<float, MAX>>::table(DType::F32),    Loops<Extreme<double, MAX>>::table(DType::F64)}
-#define MT_ARG(MAX)                                                                                              \
-    {ArgLoop<uint8_t, MAX>::table(DType::Bool), ArgLoop<uint8_t, MAX>::table(DType::U8),                         \
-     ArgLoop<int32_t, MAX>::table(DType::I32),  ArgLoop<int64_t, MAX>::table(DType::I64),                        \
+#define MT_ARG(MAX)                                                                       \
+    {ArgLoop<uint8_t, MAX>::table(DType::Bool), ArgLoop<uint8_t, MAX>::table(DType::U8),  \
+     ArgLoop<int32_t, MAX>::table(DType::I32),  ArgLoop<int64_t, MAX>::table(DType::I64), \
      ArgLoop<float, MAX>::table(DType::F32),    ArgLoop<double, MAX>::table(DType::F64)}
 
 constinit const ReduceTable reduce_table = {

@@ -148,8 +148,8 @@ struct RowTiles {
 };
 
 // Rows first .. first + count, one block of theirs: acc[i * acc_stride] in elements.
-void indirect_block(const Task& task, RowTiles& tiles, const char* data, int64_t row_stride, int64_t count, int64_t begin,
-                    int64_t end, char* acc) {
+void indirect_block(const Task& task, RowTiles& tiles, const char* data, int64_t row_stride, int64_t count,
+                    int64_t begin, int64_t end, char* acc) {
     const ReduceStep& step = task.step;
     auto source_size = static_cast<int64_t>(itemsize(step.dtype));
     for (int64_t i = 0; i < count; ++i) task.loops.lanes_init(tiles.lanes + i * kLanes * 8);
@@ -174,28 +174,30 @@ void indirect_rows(const Task& task) {
     int64_t n = step.n, block = row_block(n), blocks = ceil_div(n, block);
     Scratch partial(static_cast<size_t>(step.outer * blocks * task.out_size));  // [blocks, outer]
     char* parts = blocks == 1 ? task.out : partial.as<char>();
-    parallel_for(tasks * blocks, grain_of(std::min(last, at_once) * std::min(n, block)), [&](int64_t begin, int64_t end) {
-        Scratch memory(adjacent ? 0 : sizeof(RowTiles));
-        for (int64_t i = begin; i < end; ++i) {
-            int64_t group = i / blocks, j = i % blocks;
-            int64_t row = group / groups * last + group % groups * at_once;
-            int64_t count = std::min(at_once, last - group % groups * at_once);
-            int64_t r0 = j * block, r1 = std::min(n, r0 + block);
-            char* acc = parts + (j * step.outer + row) * task.out_size;
-            const char* data = step.at(row);
-            if (adjacent)
-                task.loops.adjacent(acc, data + r0 * step.n_stride * task.in_size, r1 - r0, step.n_stride, count);
-            else
-                indirect_block(task, *memory.as<RowTiles>(), data, row_stride, count, r0, r1, acc);
-        }
-    });
+    parallel_for(
+        tasks * blocks, grain_of(std::min(last, at_once) * std::min(n, block)), [&](int64_t begin, int64_t end) {
+            Scratch memory(adjacent ? 0 : sizeof(RowTiles));
+            for (int64_t i = begin; i < end; ++i) {
+                int64_t group = i / blocks, j = i % blocks;
+                int64_t row = group / groups * last + group % groups * at_once;
+                int64_t count = std::min(at_once, last - group % groups * at_once);
+                int64_t r0 = j * block, r1 = std::min(n, r0 + block);
+                char* acc = parts + (j * step.outer + row) * task.out_size;
+                const char* data = step.at(row);
+                if (adjacent)
+                    task.loops.adjacent(acc, data + r0 * step.n_stride * task.in_size, r1 - r0, step.n_stride, count);
+                else indirect_block(task, *memory.as<RowTiles>(), data, row_stride, count, r0, r1, acc);
+            }
+        });
     if (blocks == 1) return;
     std::memcpy(task.out, parts, static_cast<size_t>(step.outer * task.out_size));
-    for (int64_t j = 1; j < blocks; ++j) task.loops.combine(task.out, parts + j * step.outer * task.out_size, step.outer);
+    for (int64_t j = 1; j < blocks; ++j)
+        task.loops.combine(task.out, parts + j * step.outer * task.out_size, step.outer);
 }
 
 // Columns c0 .. c0 + cols of blocks first .. last into acc [last - first, cols].
-void column_blocks(const Task& task, const char* data, int64_t c0, int64_t cols, int64_t first, int64_t last, char* acc) {
+void column_blocks(const Task& task, const char* data, int64_t c0, int64_t cols, int64_t first, int64_t last,
+                   char* acc) {
     const ReduceStep& step = task.step;
     int64_t block = column_block(step.n), r0 = first * block, r1 = std::min(step.n, last * block);
     if (step.dtype == task.loops.in && step.inner_stride == 1) {
@@ -206,7 +208,8 @@ void column_blocks(const Task& task, const char* data, int64_t c0, int64_t cols,
     const int64_t tile_cols = std::clamp<int64_t>((1 << 16) / block, 1, 64);
     auto source_size = static_cast<int64_t>(itemsize(step.dtype));
     Scratch tile(static_cast<size_t>(block * tile_cols * 16) + static_cast<size_t>(tile_cols * 8));
-    char *elements = tile.as<char>(), *spare = elements + block * tile_cols * 8, *result = spare + block * tile_cols * 8;
+    char *elements = tile.as<char>(), *spare = elements + block * tile_cols * 8,
+         *result = spare + block * tile_cols * 8;
     for (int64_t j = first; j < last; ++j)
         for (int64_t c = c0; c < c0 + cols; c += tile_cols) {
             int64_t width = std::min(tile_cols, c0 + cols - c), rows = std::min(block, step.n - j * block);
@@ -254,12 +257,9 @@ void reduce_columns(const Task& task) {
 void run_step(const ReduceStep& step, const ReduceLoops& loops, void* out) {
     Task task{loops, step, static_cast<char*>(out), static_cast<int64_t>(itemsize(loops.in)),
               static_cast<int64_t>(itemsize(loops.out))};
-    if (step.inner > 1)
-        reduce_columns(task);
-    else if (step.dtype == loops.in && step.n_stride == 1)
-        direct_rows(task);
-    else
-        indirect_rows(task);
+    if (step.inner > 1) reduce_columns(task);
+    else if (step.dtype == loops.in && step.n_stride == 1) direct_rows(task);
+    else indirect_rows(task);
     if (loops.finish) loops.finish(out, step.outer * step.inner);
 }
 
@@ -274,12 +274,12 @@ void load_tile(void* dst, DType to, const char* src, DType from, int64_t rows, i
                         col_stride);
             break;
         case 4:
-            gather_tile(static_cast<uint32_t*>(gathered), reinterpret_cast<const uint32_t*>(src), rows, row_stride, cols,
-                        col_stride);
+            gather_tile(static_cast<uint32_t*>(gathered), reinterpret_cast<const uint32_t*>(src), rows, row_stride,
+                        cols, col_stride);
             break;
         default:
-            gather_tile(static_cast<uint64_t*>(gathered), reinterpret_cast<const uint64_t*>(src), rows, row_stride, cols,
-                        col_stride);
+            gather_tile(static_cast<uint64_t*>(gathered), reinterpret_cast<const uint64_t*>(src), rows, row_stride,
+                        cols, col_stride);
     }
     if (to != from) elementwise().get_convert(from, to)(dst, spare, rows * cols);
 }

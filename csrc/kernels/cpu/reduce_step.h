@@ -30,13 +30,13 @@ struct ReduceStep {
     int64_t stride() const { return outer_dims ? outer_stride[0] : 0; }
 };
 
-// dst[i * cols + j] = src[i * row_stride + j * col_stride], converted from `from` to `to`; small enough for the cache. `spare` has
-// room for as many elements of 8 bytes.
+// dst[i * cols + j] = src[i * row_stride + j * col_stride], converted from `from` to `to`; small enough for the cache.
+// `spare` has room for as many elements of 8 bytes.
 void load_tile(void* dst, DType to, const char* src, DType from, int64_t rows, int64_t row_stride, int64_t cols,
                int64_t col_stride, void* spare);
 
-// The dimensions of a reduction from the outermost to the innermost, without those of size 1; neighbours that are alike and lie
-// regularly in memory are one.
+// The dimensions of a reduction from the outermost to the innermost, without those of size 1; neighbours that are alike
+// and lie regularly in memory are one.
 struct ReduceDims {
     size_t count = 0;
     int64_t size[kMaxDims], stride[kMaxDims];
@@ -44,8 +44,9 @@ struct ReduceDims {
 
     ReduceDims(const Dims& sizes, const Dims& strides, uint64_t mask);
     bool any_reduced() const;
-    // Fills all of `step` but data and dtype from the innermost reduced group, and leaves the remaining dimensions, to be seen as
-    // contiguous. False if the group or what is inside it doesn't lie regularly: the tensor has to be packed.
+    // Fills all of `step` but data and dtype from the innermost reduced group, and leaves the remaining dimensions, to
+    // be seen as contiguous. False if the group or what is inside it doesn't lie regularly: the tensor has to be
+    // packed.
     bool take_step(ReduceStep& step);
     // After a step: strides of contiguous memory; neighbours are merged.
     void make_contiguous();

@@ -1,4 +1,5 @@
-// Vectors of MT_VEC bytes, and the operations of the reductions on them. Included once for each instruction set, inside its
+// Vectors of MT_VEC bytes, and the operations of the reductions on them. Included once for each instruction set, inside
+// its
 // `#pragma GCC target`, with MT_ISA_NS and MT_VEC defined.
 
 namespace mt::cpu::MT_ISA_NS {
@@ -17,9 +18,15 @@ inline constexpr int kWidth = MT_VEC / static_cast<int>(sizeof(T));
 
 template <size_t Bytes>
 struct IntOf;
-template <> struct IntOf<1> { using type = int8_t; };
-template <> struct IntOf<4> { using type = int32_t; };
-template <> struct IntOf<8> { using type = int64_t; };
+template <> struct IntOf<1> {
+    using type = int8_t;
+};
+template <> struct IntOf<4> {
+    using type = int32_t;
+};
+template <> struct IntOf<8> {
+    using type = int64_t;
+};
 // The signed integer of T's size.
 template <class T>
 using Int = typename IntOf<sizeof(T)>::type;
@@ -51,8 +58,7 @@ MT_INLINE Vec<T> load_partial(const T* p, int n, T fill) {
         v = (Vec<T>)_mm512_mask_loadu_epi32((__m512i)v, static_cast<__mmask16>((1u << n) - 1), p);
     else if constexpr (sizeof(T) == 8)
         v = (Vec<T>)_mm512_mask_loadu_epi64((__m512i)v, static_cast<__mmask8>((1u << n) - 1), p);
-    else
-        v = (Vec<T>)_mm512_mask_loadu_epi8((__m512i)v, (uint64_t(1) << n) - 1, p);
+    else v = (Vec<T>)_mm512_mask_loadu_epi8((__m512i)v, (uint64_t(1) << n) - 1, p);
 #elif MT_VEC == 32
     if constexpr (sizeof(T) == 4) {
         __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
@@ -71,12 +77,9 @@ MT_INLINE Vec<T> load_partial(const T* p, int n, T fill) {
 template <class T>
 MT_INLINE void store_partial(T* p, Vec<T> v, int n) {
 #if MT_VEC == 64
-    if constexpr (sizeof(T) == 4)
-        _mm512_mask_storeu_epi32(p, static_cast<__mmask16>((1u << n) - 1), (__m512i)v);
-    else if constexpr (sizeof(T) == 8)
-        _mm512_mask_storeu_epi64(p, static_cast<__mmask8>((1u << n) - 1), (__m512i)v);
-    else
-        _mm512_mask_storeu_epi8(p, (uint64_t(1) << n) - 1, (__m512i)v);
+    if constexpr (sizeof(T) == 4) _mm512_mask_storeu_epi32(p, static_cast<__mmask16>((1u << n) - 1), (__m512i)v);
+    else if constexpr (sizeof(T) == 8) _mm512_mask_storeu_epi64(p, static_cast<__mmask8>((1u << n) - 1), (__m512i)v);
+    else _mm512_mask_storeu_epi8(p, (uint64_t(1) << n) - 1, (__m512i)v);
 #elif MT_VEC == 32
     if constexpr (sizeof(T) == 4) {
         __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
@@ -142,8 +145,8 @@ struct Mul {
     static MT_INLINE Vec<T> combine(Vec<T> a, Vec<T> b) { return a * b; }
 };
 
-// Floating-point numbers are compared through integers of the same order (-0 before +0); NaN maps to the extreme. For Arg, the zeros
-// are equal.
+// Floating-point numbers are compared through integers of the same order (-0 before +0); NaN maps to the extreme. For
+// Arg, the zeros are equal.
 template <class T, bool Max, bool Arg = false>
 struct Extreme {
     using In = T;

@@ -56,12 +56,13 @@ void softmax_kernel(Call& call) {
         });
     } else {
         int64_t chunks = (inner + kSoftmaxColumns - 1) / kSoftmaxColumns;
-        parallel_for(outer * chunks, grain_of(n * std::min(inner, kSoftmaxColumns) * cost), [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i) {
-                int64_t c = i % chunks * kSoftmaxColumns, at = (i / chunks * n * inner + c) * size;
-                loops.columns(y + at, x + at, n, inner, std::min(inner - c, kSoftmaxColumns), Log);
-            }
-        });
+        parallel_for(outer * chunks, grain_of(n * std::min(inner, kSoftmaxColumns) * cost),
+                     [&](int64_t begin, int64_t end) {
+                         for (int64_t i = begin; i < end; ++i) {
+                             int64_t c = i % chunks * kSoftmaxColumns, at = (i / chunks * n * inner + c) * size;
+                             loops.columns(y + at, x + at, n, inner, std::min(inner - c, kSoftmaxColumns), Log);
+                         }
+                     });
     }
     target.store();
 }
@@ -76,7 +77,7 @@ void check_targets(const int64_t* target, int64_t stride, int64_t n, int64_t cla
 template <class T>
 void nll_loss(Call& call) {
     const Tensor &t = call.in(0), &target = call.in(1);
-    const auto *x = t.ptr<T>();
+    const auto* x = t.ptr<T>();
     const auto* index = target.ptr<int64_t>();
     int64_t n = target.numel, step = target.strides[0];
     check_targets(index, step, n, t.sizes[1]);

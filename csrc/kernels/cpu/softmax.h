@@ -1,5 +1,5 @@
-// The loops of softmax and log_softmax, one table for each instruction set. Their bits are those of the ops they stand for:
-// amax, sub, exp, sum and then div, or log and sub.
+// The loops of softmax and log_softmax, one table for each instruction set. Their bits are those of the ops they stand
+// for: amax, sub, exp, sum and then div, or log and sub.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,15 @@ struct SoftmaxTable {
     SoftmaxLoops f32, f64;
 };
 
-namespace baseline { extern const SoftmaxTable softmax_table; }
-namespace avx2 { extern const SoftmaxTable softmax_table; }
-namespace avx512 { extern const SoftmaxTable softmax_table; }
+namespace baseline {
+extern const SoftmaxTable softmax_table;
+}
+namespace avx2 {
+extern const SoftmaxTable softmax_table;
+}
+namespace avx512 {
+extern const SoftmaxTable softmax_table;
+}
 
 inline constexpr int64_t kSoftmaxColumns = 64;  // at most, in one call
 

@@ -43,7 +43,8 @@ void short_rows(T* out, const T* in, int64_t count, int64_t n, bool log) {
         int64_t rows = count - first < group ? count - first : group, elements = rows * n;
         const T* x = in + first * n;
         T* y = out + first * n;
-        for (int64_t i = 0; i < rows; ++i) scale_row<T, false>(shifted + i * n, x + i * n, row_maximum(x + i * n, n), n);
+        for (int64_t i = 0; i < rows; ++i)
+            scale_row<T, false>(shifted + i * n, x + i * n, row_maximum(x + i * n, n), n);
         int64_t padded = (elements + 15) / 16 * 16;
         for (int64_t i = elements; i < padded; ++i) shifted[i] = T(0);
         exp_all<T>(e, shifted, padded);
@@ -79,10 +80,8 @@ void long_row(T* out, const T* in, int64_t n, bool log) {
         T part = combine_lanes<Add<T>>(lanes);
         total = b ? total + part : part;
     }
-    if (log)
-        scale_row<T, false>(out, out, math::log<T>(total), n);
-    else
-        scale_row<T, true>(out, out, total, n);
+    if (log) scale_row<T, false>(out, out, math::log<T>(total), n);
+    else scale_row<T, true>(out, out, total, n);
 }
 
 template <class T>
@@ -99,7 +98,8 @@ void softmax_columns(void* out, const void* in, int64_t n, int64_t stride, int64
     auto* y = static_cast<T*>(out);
     auto* x = static_cast<const T*>(in);
     alignas(64) typename Max::Acc keys[kSoftmaxColumns] = {};
-    alignas(64) T m[kSoftmaxColumns], s[kSoftmaxColumns], acc[kSoftmaxColumns], t[kSoftmaxColumns] = {}, e[kSoftmaxColumns];
+    alignas(64) T m[kSoftmaxColumns], s[kSoftmaxColumns], acc[kSoftmaxColumns], t[kSoftmaxColumns] = {},
+                                                                                e[kSoftmaxColumns];
     Loops<Max>::columns(keys, x, n, stride, cols, n);
     Max::unmap(keys, cols);
     __builtin_memcpy(m, keys, sizeof m);
