@@ -3,18 +3,24 @@
 It is turned on by `MT_JIT_FLAGS`, a session's configuration, `jit_scope` or `function`; see `minitensor_jit.api`.
 """
 
-from minitensor_jit.api import (
-    cache_clear,
-    cache_info,
-    explain,
-    jit_scope,
-    options,
-    session_scope,
-    start_from_environment,
-)
-from minitensor_jit.errors import CompileError, InvalidArgumentError
-from minitensor_jit.flags import FlagError, JitOptions
-from minitensor_jit.function import function
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from minitensor_jit.api import (
+        cache_clear,
+        cache_info,
+        explain,
+        jit_scope,
+        options,
+        session_scope,
+        start_from_environment,
+    )
+    from minitensor_jit.errors import CompileError, InvalidArgumentError
+    from minitensor_jit.flags import FlagError, JitOptions
+    from minitensor_jit.function import function
 
 __all__ = [
     "CompileError",
@@ -30,3 +36,22 @@ __all__ = [
     "session_scope",
     "start_from_environment",
 ]
+
+# By module. Imported when they are asked for: the IR, the passes and their tools need no tensors.
+_HOMES = {
+    **dict.fromkeys(("CompileError", "InvalidArgumentError"), "errors"),
+    **dict.fromkeys(("FlagError", "JitOptions"), "flags"),
+    "function": "function",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'minitensor_jit' has no attribute '{name}'")
+    value = getattr(import_module(f"minitensor_jit.{_HOMES.get(name, 'api')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -10,7 +10,7 @@ __all__: list[str] = []
 
 full = creation(
     "full(int[] size, Scalar fill_value, *, dtype? dtype=None, device? device=None)", "A tensor of one value.",
-    lower=lambda b, size, fill_value, dtype, device: b.full(b.result, fill_value),
+    lower=lambda b, size, fill_value, dtype, device: b.filled(fill_value),
 )  # fmt: skip
 
 

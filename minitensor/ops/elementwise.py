@@ -23,6 +23,8 @@ def _truth(b: Any, x: Any) -> Any:
 
 
 def _trunc(b: Any, x: Any) -> Any:
+    if not b.call.floating:
+        return x
     # Towards zero, with the sign of x kept on a zero result, as trunc gives it.
     magnitude = b.floor(b.abs(x))
     return b.select(
@@ -93,20 +95,20 @@ relu = elementwise(
 floor = elementwise(
     "floor(Tensor input)",
     "The largest integer not above each element.",
-    lower=lambda b, x: b.floor(x),
+    lower=lambda b, x: b.floor(x) if b.call.floating else x,
     vjp=lambda g, _out, _x: g * 0,
 )
 ceil = elementwise(
     "ceil(Tensor input)",
     "The smallest integer not below each element.",
-    lower=lambda b, x: b.ceil(x),
+    lower=lambda b, x: b.ceil(x) if b.call.floating else x,
     vjp=lambda g, _out, _x: g * 0,
 )
-trunc = elementwise("trunc(Tensor input)", "Each element without its fraction.", vjp=lambda g, _out, _x: g * 0)
+trunc = elementwise("trunc(Tensor input)", "Each element without its fraction.", lower=_trunc, vjp=lambda g, _out, _x: g * 0)
 round = elementwise(
     "round(Tensor input)",
     "The nearest integer, halves to even.",
-    lower=lambda b, x: b.round_nearest_even(x),
+    lower=lambda b, x: b.round_nearest_even(x) if b.call.floating else x,
     vjp=lambda g, _out, _x: g * 0,
 )
 square = elementwise(

@@ -31,6 +31,17 @@ def _size(dims: Dims) -> int:
     return count
 
 
+def number_of(value: float | int | bool, dtype: str) -> float | int | bool:
+    """A Python number as the core stores it in `dtype`: fractions cut off, integers wrapped."""
+    if dtype == "pred":
+        return bool(value)
+    if dtype in FLOATING:
+        return float(value)
+    bits = int(dtype[1:])
+    wrapped = int(value) & ((1 << bits) - 1)
+    return wrapped - (1 << bits) if dtype[0] == "s" and wrapped >> (bits - 1) else wrapped
+
+
 class Lowering(Builder):
     """A builder for one cluster. `call` and `result` are the call that is being lowered and its first result's shape."""
 
@@ -56,6 +67,10 @@ class Lowering(Builder):
         return Shape(dtype, dims)
 
     # ---- types and broadcasting
+
+    def filled(self, value: float | int | bool) -> Instruction:
+        """The result's shape full of one number."""
+        return self.full(self.result, number_of(value, self.result.dtype))
 
     def to_dtype(self, x: Instruction, dtype: str) -> Instruction:
         """x converted as docs/numerics.md says."""

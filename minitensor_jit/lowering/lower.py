@@ -10,7 +10,7 @@ from minitensor_jit.clustering.graph import Graph, Node, Value
 from minitensor_jit.ir.module import Instruction, Metadata, Module
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.lowering.call import RecordedCall
-from minitensor_jit.lowering.context import BoundsCheck, Lowering
+from minitensor_jit.lowering.context import BoundsCheck, Lowering, number_of
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class _ClusterLowering:
 
     def scalar(self, value: Value, constant: Any, dtype: str) -> Instruction:
         if constant is not None:
-            return self.builder.constant(constant, dtype)
+            return self.builder.constant(number_of(constant, dtype), dtype)
         known = self.scalars.get((value[0], dtype))
         if known is None:
             known = self.scalars[value[0], dtype] = self.builder.parameter(Shape(dtype))
