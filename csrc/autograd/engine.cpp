@@ -106,11 +106,17 @@ Gradients collect(PyObject* returned, const GradNode& node, size_t expected) {
 // A tensor that has only a shape and a dtype, for formulas that read no values.
 Ref<Tensor> shape_only(const OperandMeta& meta) {
     static Ref<Storage> nothing = Storage::unbacked(0, Device{DeviceType::Meta, -1});
-    return Tensor::make(nothing, meta.dtype, meta.sizes, contiguous_strides(meta.sizes), 0);
+    return Tensor::make(nothing, meta.dtype, meta.sizes, meta.strides.size() == meta.sizes.size() ? meta.strides : contiguous_strides(meta.sizes), meta.offset);
+}
+
+// Whether a backward pass frees something that a second one would need.
+bool op_saves(const OpDef& op) {
+    return op.vjp_saves_out || std::find(op.vjp_saves_operand.begin(), op.vjp_saves_operand.end(), true) != op.vjp_saves_operand.end();
 }
 
 Gradients apply_op(GradNode& node, Gradients& gradients) {
-    if (node.released)
+    bool saves = op_saves(*node.op);
+    if (node.released && saves)
         fail("Trying to backward through the graph a second time (or directly access saved tensors after they have already "
              "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
              "Specify retain_graph=True if you need to backward through the graph a second time (op '" + node.op->name + "').");
@@ -158,11 +164,21 @@ Gradients apply_op(GradNode& node, Gradients& gradients) {
 
 Gradients apply_copy_slices(GradNode& node, Gradients& gradients) {
     const OpDef &clone = op_named("clone"), &as_strided = op_named("as_strided"), &copy = op_named("copy"), &fill = op_named("fill");
-    Ref<Tensor> base_gradient = call_op(clone, {gradients[0].get()});
-    auto region_of = [&](Tensor& t) {
-        return call_op(as_strided, {&t}, {value_of(node.view_sizes), value_of(node.view_strides), value_of(node.view_offset)});
-    };
-    Ref<Tensor> region = region_of(*base_gradient);
+    Ref<Tensor> base_gradient;
+    if (is_contiguous(node.base_sizes, node.base_strides)) {
+        base_gradient = call_op(clone, {gradients[0].get()});
+    } else {
+        // The view's strides are those of the base's memory: lay the gradient out likewise.
+        auto [low, high] = element_span(node.base_sizes, node.base_strides, 0);
+        Ref<Tensor> memory = full_of({Dims{high - low}, gradients[0]->dtype}, 0);
+        base_gradient = call_op(as_strided, {memory.get()}, {value_of(node.base_sizes), value_of(node.base_strides), value_of(-low)});
+        Operand self, other;
+        self.tensor = base_gradient.get();
+        other.tensor = gradients[0].get();
+        call_op_inplace(copy, *base_gradient, {self, other});
+    }
+    Ref<Tensor> region = call_op(as_strided, {base_gradient.get()}, {value_of(node.view_sizes), value_of(node.view_strides),
+                                                                     value_of(node.view_offset + base_gradient->offset)});
     Gradients inner_gradients{call_op(clone, {region.get()})};
     Gradients inner = apply_op(*node.inner, inner_gradients);
     Operand destination, source;

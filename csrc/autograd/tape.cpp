@@ -20,8 +20,8 @@ void destroy_meta(AutogradMeta* meta) {
     delete meta;
 }
 
-// The node of one call, its edges from `edges`.
-Ref<GradNode> make_node(const Call& call, std::vector<Edge> edges) {
+// The node of one call, its edges from `edges`. `before` has what in-place calls overwrote, per operand.
+Ref<GradNode> make_node(const Call& call, std::vector<Edge> edges, const Ref<Tensor>* before = nullptr) {
     const OpDef& op = *call.op;
     Ref<GradNode> node(new GradNode);
     node->sequence = next_sequence();
@@ -40,12 +40,17 @@ Ref<GradNode> make_node(const Call& call, std::vector<Edge> edges) {
             continue;
         }
         node->operand_meta[i] = {operand.tensor->sizes, operand.tensor->dtype};
+        if (op.kind == Kind::View) {
+            node->operand_meta[i].strides = operand.tensor->strides;
+            node->operand_meta[i].offset = operand.tensor->offset;
+        }
         size_t spec = i < op.vjp_saves_operand.size() ? i : op.vjp_saves_operand.size() - 1;  // a list saves alike
         if (op.vjp_saves_operand[spec]) {
             if (operand.tensor->is_inference)
                 fail("Inference tensors cannot be saved for backward. To work around you can make a clone to get a "
                      "normal tensor and use it in autograd.");
-            node->saved[i] = {Ref<Tensor>::borrow(operand.tensor), operand.tensor->storage->version, false};
+            Tensor* value = before && before[i] ? before[i].get() : operand.tensor;
+            node->saved[i] = {Ref<Tensor>::borrow(value), value->storage->version, false};
         }
     }
     node->params.assign(call.params, call.params + call.param_count);
@@ -60,12 +65,12 @@ void save_output(GradNode& node, const Tensor& result) {
 Tensor& root_of(Tensor& tensor) { return tensor.base ? *tensor.base : tensor; }
 
 // x += y where x is a view: the history of the base is rewritten, x's is made anew from it.
-void record_on_view(Call& call, Tensor& view) {
+void record_on_view(Call& call, Tensor& view, const Ref<Tensor>* before) {
     Tensor& base = *view.base;
     std::vector<Edge> edges(call.operand_count);
     for (size_t i = 0; i < call.operand_count; ++i)
         if (edge_wanted(call.operands[i].tensor)) edges[i] = grad_edge(*call.operands[i].tensor);
-    Ref<GradNode> inner = make_node(call, std::move(edges));
+    Ref<GradNode> inner = make_node(call, std::move(edges), before);
     inner->result_meta.push_back({view.sizes, view.dtype});
     if (inner->op->vjp_saves_out) inner->output = {detach(view), view.storage->version, true};
     Ref<GradNode> node(new GradNode);
@@ -80,6 +85,7 @@ void record_on_view(Call& call, Tensor& view) {
     node->view_strides = view.strides;
     node->view_offset = view.offset - base.offset;
     node->base_sizes = base.sizes;
+    node->base_strides = base.strides;
     node->result_meta.push_back({base.sizes, base.dtype});
     set_history(base, node, 0);
     ++autograd_meta(base).generation;
@@ -90,7 +96,7 @@ void record(Call& call, Ref<Tensor>* results, Tensor* inplace) {
     bool wanted = false;
     for (size_t i = 0; i < call.operand_count; ++i) wanted |= edge_wanted(call.operands[i].tensor);
     const OpDef& op = *call.op;
-    if (op.kind == Kind::View && results) {
+    if (op.kind == Kind::View && !inplace) {
         // Every view made in grad mode knows its base: a later write through it may bring a gradient.
         Tensor& source = *call.operands[0].tensor;
         Tensor& base = root_of(source);
@@ -98,22 +104,15 @@ void record(Call& call, Ref<Tensor>* results, Tensor* inplace) {
         results[0]->base_generation = base.autograd ? base.autograd->generation : 0;
     }
     if (inplace) wanted |= edge_wanted(inplace);
-    if (!wanted || !op.differentiable()) {
-        if (wanted && inplace && !op.differentiable())
-            fail("in-place " + op.name + " on a tensor that requires grad: the op has no derivative");
+    if (!wanted || !op.differentiable()) return;
+    if (inplace && inplace->base) {
+        record_on_view(call, *inplace, results);
         return;
-    }
-    if (inplace) {
-        if (!is_floating(inplace->dtype) && !is_complex(inplace->dtype)) return;
-        if (inplace->base) {
-            record_on_view(call, *inplace);
-            return;
-        }
     }
     std::vector<Edge> edges(call.operand_count);
     for (size_t i = 0; i < call.operand_count; ++i)
         if (edge_wanted(call.operands[i].tensor)) edges[i] = grad_edge(*call.operands[i].tensor);
-    Ref<GradNode> node = make_node(call, std::move(edges));
+    Ref<GradNode> node = make_node(call, std::move(edges), inplace ? results : nullptr);
     if (inplace) {
         node->result_meta.push_back({inplace->sizes, inplace->dtype});
         save_output(*node, *inplace);
@@ -129,8 +128,8 @@ void record(Call& call, Ref<Tensor>* results, Tensor* inplace) {
     save_output(*node, *results[0]);
 }
 
-void check_inplace(Call& call, Tensor& destination) {
-    if (!grad_enabled) return;
+bool check_inplace(Call& call, Tensor& destination) {
+    if (!grad_enabled) return false;
     if (destination.is_inference && !inference_mode)
         fail("Inplace update to inference tensor outside InferenceMode is not allowed.");
     bool leaf = destination.autograd && destination.autograd->requires_grad && !destination.autograd->grad_fn;
@@ -140,6 +139,11 @@ void check_inplace(Call& call, Tensor& destination) {
         !destination.base->autograd->grad_fn)
         fail("a view of a leaf Variable that requires grad is being used in an in-place operation. (" + call.op->name +
              "_)");
+    bool wanted = edge_wanted(&destination);
+    for (size_t i = 0; i < call.operand_count; ++i) wanted |= edge_wanted(call.operands[i].tensor);
+    if (!wanted || (!is_floating(destination.dtype) && !is_complex(destination.dtype))) return false;
+    if (!call.op->differentiable()) fail("in-place " + call.op->name + " on a tensor that requires grad: the op has no derivative");
+    return true;
 }
 
 // Nodes whose count fell to zero while another was being destroyed: a long chain must not recurse.

@@ -25,6 +25,8 @@ struct SavedTensor {
 struct OperandMeta {
     Dims sizes;
     DType dtype;
+    Dims strides{};  // of views only
+    int64_t offset = 0;
 };
 
 // Where a recorded or profiled call stands in the user's program; unresolved until somebody asks.
@@ -53,7 +55,7 @@ struct GradNode {
     Tensor* leaf = nullptr;
     // CopySlices: the inner call's node and the geometry of the written view and its base.
     Ref<GradNode> inner;
-    Dims view_sizes, view_strides, base_sizes;
+    Dims view_sizes, view_strides, base_sizes, base_strides;
     int64_t view_offset = 0;
     // Python: called with the gradients of the results, gives those of the operands.
     PyObject* callable = nullptr;

@@ -8,6 +8,7 @@
 namespace mt {
 
 void (*materialize_hook)(Storage*) = nullptr;
+void (*before_write_hook)(Storage*) = nullptr;
 void (*pending_died_hook)(Storage*) = nullptr;
 void (*autograd_meta_destroy_hook)(AutogradMeta*) = nullptr;
 

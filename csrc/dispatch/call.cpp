@@ -12,7 +12,7 @@ MT_THREAD_LOCAL Interpreter* current_interpreter = nullptr;
 MT_THREAD_LOCAL bool grad_enabled = true;
 MT_THREAD_LOCAL bool inference_mode = false;
 void (*tape_hook)(Call&, Ref<Tensor>*, Tensor*) = nullptr;
-void (*check_inplace_hook)(Call&, Tensor&) = nullptr;
+bool (*check_inplace_hook)(Call&, Tensor&) = nullptr;
 void (*profile_hook)(const OpDef*, const Call&, int64_t, int64_t) = nullptr;
 
 void (*python_kernel_hook)(Call&, Device, Ref<Tensor>*) = nullptr;
@@ -31,6 +31,7 @@ Generator& default_generator() {
 namespace {
 
 constexpr int64_t kReleaseGilElements = 1 << 15;
+constexpr size_t kMaxInplaceOperands = 4;
 
 std::string device_text(Device device) {
     static const char* names[] = {"cpu", "cuda", "meta", "jit_cpu", "jit_gpu"};
@@ -171,22 +172,28 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     infer(call);
     check_writable(call, destination);
     check_result_fits(call, destination);
-    if (check_inplace_hook) check_inplace_hook(call, destination);
+    bool taped = check_inplace_hook && check_inplace_hook(call, destination);
     Device device = result_device(call);
     if (call.op->kind == Kind::Random) reserve_random(call);
-    // An operand that overlaps the destination other than as the same view is read from a copy.
-    Ref<Tensor> copies[4];
-    size_t copied = 0;
+    // An operand that overlaps the destination is read from a copy, unless each element is read just before it's written. What the
+    // gradient formula reads is kept too; that copy has the operand's history, for second derivatives.
+    Tensor* operands[kMaxInplaceOperands];
+    Ref<Tensor> copies[kMaxInplaceOperands], before[kMaxInplaceOperands];
+    if (call.operand_count > kMaxInplaceOperands) fail("in-place " + call.op->name + ": too many operands");
     for (size_t i = 0; i < call.operand_count; ++i) {
-        Tensor* t = call.operands[i].tensor;
-        if (!t || t == &destination || same_view(*t, destination) || !may_overlap(*t, destination)) continue;
-        if (copied == 4) fail("in-place " + call.op->name + ": too many operands overlap the destination");
+        Tensor* t = operands[i] = call.operands[i].tensor;
+        if (!t || !may_overlap(*t, destination)) continue;
+        bool in_step = i == 0 || call.op->kind == Kind::Elementwise;
+        bool read_apart = t != &destination && !same_view(*t, destination);
+        bool saved = taped && i < call.op->vjp_saves_operand.size() && call.op->vjp_saves_operand[i];
+        if (!read_apart && in_step && !saved) continue;
         static const OpDef* clone = find_op("clone");
         bool enabled = grad_enabled;
-        grad_enabled = false;
-        copies[copied] = call_op(*clone, {t});
+        grad_enabled = saved;
+        copies[i] = call_op(*clone, {t});
         grad_enabled = enabled;
-        call.operands[i].tensor = copies[copied++].get();
+        if (saved) before[i] = copies[i];
+        if (read_apart || !in_step) call.operands[i].tensor = copies[i].get();
     }
     if (current_interpreter && device.type == DeviceType::CPU) {
         current_interpreter->run_inplace(call, destination);
@@ -194,12 +201,14 @@ void dispatch_inplace(Call& call, Tensor& destination) {
         need_operands(call);
         if (destination.pending()) materialize_hook(destination.storage.get());
         destination.storage->ensure_memory();
+        if (destination.storage->readers) before_write_hook(destination.storage.get());
         call.outputs[0] = &destination;
         call.result_count = 1;
         run_kernel(call);
     }
     ++destination.storage->version;
-    if (tape_hook && grad_enabled) tape_hook(call, nullptr, &destination);
+    for (size_t i = 0; i < call.operand_count; ++i) call.operands[i].tensor = operands[i];
+    if (taped) tape_hook(call, before, &destination);
 }
 
 Ref<Tensor> call_op(const OpDef& op, std::initializer_list<Tensor*> operands, std::initializer_list<Value> params) {

@@ -18,9 +18,11 @@ public:
 #define MT_THREAD_LOCAL thread_local __attribute__((tls_model("initial-exec")))
 extern MT_THREAD_LOCAL Interpreter* current_interpreter;
 
-// The tape, installed by autograd/. `inplace` is the destination of an in-place call.
+// The tape, installed by autograd/. Of an in-place call `inplace` is the destination, and `results` has, for each operand whose
+// memory was written, what it held before if the gradient formula reads it.
 extern void (*tape_hook)(Call& call, Ref<Tensor>* results, Tensor* inplace);
-extern void (*check_inplace_hook)(Call& call, Tensor& destination);
+// Refuses what must not be written in place; says whether the tape will have a node for the call.
+extern bool (*check_inplace_hook)(Call& call, Tensor& destination);
 extern MT_THREAD_LOCAL bool grad_enabled;
 extern MT_THREAD_LOCAL bool inference_mode;
 
