@@ -34,8 +34,8 @@ struct StridedLoop {
     bool dense(size_t operand) const;
     // Whether the operand is one single element.
     bool single(size_t operand) const;
-    // The dimension along which an input is contiguous although the innermost one isn't; -1 if there is none worth
-    // tiling. Moves it next to the innermost one.
+    // Whether an input is contiguous along another dimension than the innermost one, so that tiles pay. That dimension
+    // is moved next to the innermost one.
     bool prepare_tiles();
     bool transposed(size_t operand) const {
         return ndim >= 2 && strides[operand][ndim - 2] == item[operand] && inner_stride(operand) != item[operand] &&
