@@ -439,6 +439,11 @@ def backward(
     self: Any, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
 ) -> None:
     """Add the gradients of this tensor to the leaves it was computed from."""
+    if inputs is None:
+        # What almost every training step does, without the general form's detours.
+        retain = create_graph if retain_graph is None else retain_graph
+        _C.run_backward((self,), (gradient,), None, retain, create_graph, False)
+        return
     from minitensor import autograd
 
     autograd.backward(self, gradient, retain_graph, create_graph, inputs)

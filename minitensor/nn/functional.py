@@ -197,6 +197,9 @@ def _along(weight: mt.Tensor, like: mt.Tensor, dim: int) -> mt.Tensor:
 
 def _check_classes(input: mt.Tensor, target: mt.Tensor, weight: mt.Tensor | None, reduction: str) -> None:
     """Check the arguments of a loss over classes."""
+    if weight is None and input.dim() == 2 and target.dim() == 1 and len(input) == len(target):
+        if reduction in ("none", "mean", "sum"):
+            return
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
     if input.dim() == 0:

@@ -18,7 +18,7 @@ def _dims(x: Any, dim: Any) -> tuple[int, ...]:
 
 def _spread(t: Any, x: Any, dim: Any, keepdim: bool) -> Any:
     """A reduced tensor with its reduced dimensions back, as ones, so that it broadcasts against x."""
-    if keepdim or x.ndim == 0:
+    if keepdim or t.ndim == 0:
         return t
     for d in sorted(_dims(x, dim)):
         t = t.unsqueeze(d)
@@ -26,6 +26,8 @@ def _spread(t: Any, x: Any, dim: Any, keepdim: bool) -> Any:
 
 
 def _count(x: Any, dim: Any) -> int:
+    if dim is None:
+        return int(x.numel())
     count = 1
     for d in _dims(x, dim):
         count *= x.shape[d]

@@ -71,4 +71,4 @@ class SGD(Optimizer):
                 dampening = group["dampening"]
                 buffer.mul_(momentum).add_(grad if dampening == 0 else grad * (1 - dampening))
             grad = grad + buffer * momentum if group["nesterov"] else buffer
-        param.sub_(grad * group["lr"])
+        param -= grad * group["lr"]
