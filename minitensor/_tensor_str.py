@@ -40,9 +40,10 @@ def set_printoptions(
 ) -> None:
     """Say how tensors print.
 
-    `precision` is the number of digits after the point; above `threshold` elements the middle is left out and `edgeitems` stay at
-    either end of each dimension; `linewidth` is in columns; `profile` is "default", "short" or "full"; `sci_mode` is scientific
-    notation, always, never or, with None, where it reads better. What is None stays as it is, except `sci_mode`.
+    `precision` is the number of digits after the point; above `threshold` elements the middle is left out and
+    `edgeitems` stay at either end of each dimension; `linewidth` is in columns; `profile` is "default", "short" or
+    "full"; `sci_mode` is scientific notation, always, never or, with None, where it reads better. What is None stays as
+    it is, except `sci_mode`.
     """
     if profile is not None and profile not in _PROFILES:
         raise ValueError(f"set_printoptions: profile must be one of {', '.join(map(repr, _PROFILES))}, not {profile!r}")

@@ -227,8 +227,9 @@ def test_like_pytorch():
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(0)
     settings = [
-        {}, {"precision": 2}, {"profile": "short"}, {"sci_mode": True}, {"sci_mode": False}, {"linewidth": 40}, {"edgeitems": 1},
-        {"edgeitems": 0}, {"threshold": 5}, {"threshold": 5, "edgeitems": 2, "linewidth": 30}, {"precision": 0},
+        {}, {"precision": 2}, {"profile": "short"}, {"sci_mode": True}, {"sci_mode": False}, {"linewidth": 40},
+        {"edgeitems": 1}, {"edgeitems": 0}, {"threshold": 5}, {"threshold": 5, "edgeitems": 2, "linewidth": 30},
+        {"precision": 0},
     ]  # fmt: skip
     shapes = [(), (0,), (2, 0), (1,), (7,), (50,), (1001,), (3, 4), (40, 50), (2, 3, 4), (11, 12, 13), (2, 1, 3, 2)]
     try:

@@ -23,7 +23,7 @@ def _truth(b: Any, x: Any) -> Any:
 
 
 def _trunc(b: Any, x: Any) -> Any:
-    if not b.call.floating:
+    if not b.recorded.floating:
         return x
     # Towards zero, with the sign of x kept on a zero result, as trunc gives it.
     magnitude = b.floor(b.abs(x))
@@ -95,20 +95,20 @@ relu = elementwise(
 floor = elementwise(
     "floor(Tensor input)",
     "The largest integer not above each element.",
-    lower=lambda b, x: b.floor(x) if b.call.floating else x,
+    lower=lambda b, x: b.floor(x) if b.recorded.floating else x,
     vjp=lambda g, _out, _x: g * 0,
 )
 ceil = elementwise(
     "ceil(Tensor input)",
     "The smallest integer not below each element.",
-    lower=lambda b, x: b.ceil(x) if b.call.floating else x,
+    lower=lambda b, x: b.ceil(x) if b.recorded.floating else x,
     vjp=lambda g, _out, _x: g * 0,
 )
 trunc = elementwise("trunc(Tensor input)", "Each element without its fraction.", lower=_trunc, vjp=lambda g, _out, _x: g * 0)
 round = elementwise(
     "round(Tensor input)",
     "The nearest integer, halves to even.",
-    lower=lambda b, x: b.round_nearest_even(x) if b.call.floating else x,
+    lower=lambda b, x: b.round_nearest_even(x) if b.recorded.floating else x,
     vjp=lambda g, _out, _x: g * 0,
 )
 square = elementwise(
@@ -219,7 +219,7 @@ def _pow_vjp(g: Any, out: Any, x: Any, y: Any) -> tuple[Any, Any]:
 
 pow = _binary(
     "pow", "input to the power of other.",
-    lower=lambda b, x, y: _POWERS[b.call.constant(1)](b, x), refuse=_pow_refuse, vjp=_pow_vjp,
+    lower=lambda b, x, y: _POWERS[b.recorded.constant(1)](b, x), refuse=_pow_refuse, vjp=_pow_vjp,
 )  # fmt: skip
 
 eq = _binary("eq", "Whether the two are equal.", lower=lambda b, x, y: b.compare(x, y, "EQ"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.module import Computation, Instruction
@@ -16,7 +17,7 @@ Dims = Sequence[int]
 
 @dataclass(frozen=True, slots=True)
 class BoundsCheck:
-    """The elements of operand `operand` of trace node `node` have to lie in [low, high) for the compiled code to be right."""
+    """What compiled code relies on: the elements of operand `operand` of trace node `node` lie in [low, high)."""
 
     node: int
     operand: int
@@ -43,27 +44,27 @@ def number_of(value: float | int | bool, dtype: str) -> float | int | bool:
 
 
 class Lowering(Builder):
-    """A builder for one cluster. `call` and `result` are the call that is being lowered and its first result's shape."""
+    """A builder for one cluster. `recorded` and `result` are the call being lowered and its first result's shape."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.checks: list[BoundsCheck] = []
-        self._call: RecordedCall | None = None
+        self._recorded: RecordedCall | None = None
 
     def begin(self, call: RecordedCall) -> None:
         """Say which call is lowered next."""
-        self._call = call
+        self._recorded = call
 
     @property
-    def call(self) -> RecordedCall:
+    def recorded(self) -> RecordedCall:
         """The call that is being lowered."""
-        assert self._call is not None
-        return self._call
+        assert self._recorded is not None
+        return self._recorded
 
     @property
     def result(self) -> Shape:
         """The shape of its first result."""
-        dtype, dims = self.call.results[0]
+        dtype, dims = self.recorded.results[0]
         return Shape(dtype, dims)
 
     # ---- types and broadcasting
@@ -74,11 +75,11 @@ class Lowering(Builder):
 
     def to_dtype(self, x: Instruction, dtype: str) -> Instruction:
         """x converted as docs/numerics.md says."""
-        source = x.shape.dtype
+        source = x.dtype
         if source == dtype:
             return x
         if dtype == "pred":
-            return self.compare(x, self.full(Shape(source, x.shape.dims), 0), "NE")
+            return self.compare(x, self.full(Shape(source, x.dims), 0), "NE")
         if dtype == "u8" and source in FLOATING:
             x = self.convert(x, "s64")
         return self.convert(x, dtype)
@@ -89,7 +90,7 @@ class Lowering(Builder):
 
     def broadcast_to(self, x: Instruction, dims: Dims) -> Instruction:
         """x expanded to dims, by PyTorch's rule."""
-        own, dims = tuple(x.shape.dims), tuple(dims)
+        own, dims = x.dims, tuple(dims)
         if own == dims:
             return x
         lead = len(dims) - len(own)
@@ -101,7 +102,7 @@ class Lowering(Builder):
 
     def spread(self, x: Instruction, like: Instruction) -> Instruction:
         """x, reduced with keepdim, expanded to `like`."""
-        return self.broadcast_to(x, like.shape.dims)
+        return self.broadcast_to(x, like.dims)
 
     # ---- reductions
 
@@ -113,11 +114,11 @@ class Lowering(Builder):
 
     def reduced_count(self, x: Instruction, dim: int | Dims | None) -> int:
         """How many elements go into each result."""
-        return _size([x.shape.dims[d] for d in self._normal_dims(len(x.shape.dims), dim)])
+        return _size([x.dims[d] for d in self._normal_dims(len(x.dims), dim)])
 
     def reduce_dims(self, x: Instruction, kind: str, dim: int | Dims | None, keepdim: bool) -> Instruction:
         """A reduction in the documented order: sizes of 1 dropped, neighbours merged, innermost group first."""
-        dims = tuple(x.shape.dims)
+        dims = x.dims
         wanted = self._normal_dims(len(dims), dim)
         out = tuple(1 if d in wanted else n for d, n in enumerate(dims) if keepdim or d not in wanted)
         kept = [d for d, n in enumerate(dims) if n != 1]
@@ -135,7 +136,7 @@ class Lowering(Builder):
             x = self.reshape(x, [dims[d] for d in kept])
         for group in reversed(groups):
             x = self._reduce_once(x, kind, group)
-        return self.reshape(x, out) if tuple(x.shape.dims) != out else x
+        return self.reshape(x, out) if x.dims != out else x
 
     def _reduce_once(self, x: Instruction, kind: str, dims: Dims) -> Instruction:
         if kind == "add":
@@ -148,29 +149,21 @@ class Lowering(Builder):
 
     def arg_extreme(self, x: Instruction, direction: str, dim: int | None, keepdim: bool) -> Instruction:
         """The index of the first extreme element; NaN is the extreme."""
-        dims = tuple(x.shape.dims)
+        dims = x.dims
         out = self.result.dims
         if dim is None or not dims:
             x = self.reshape(x, (_size(dims),))
             axis = 0
         else:
             axis = dim % len(dims)
-        dtype = x.shape.dtype
+        dtype = x.dtype
         if dtype == "pred":
             x, dtype = self.convert(x, "s32"), "s32"
-        places = self.iota(Shape("s64", tuple(x.shape.dims)), axis)
-        import numpy as np
-
-        kind = Shape(dtype).numpy_dtype
-        worst: float | int
-        if dtype in FLOATING:
-            worst = -np.inf if direction == "GT" else np.inf
-        else:
-            worst = int(np.iinfo(kind).min if direction == "GT" else np.iinfo(kind).max)
-        inits = (self.constant(worst, dtype), self.constant(np.iinfo(np.int64).max, "s64"))
+        places = self.iota(Shape("s64", x.dims), axis)
+        inits = (self.constant(_worst(dtype, direction), dtype), self.constant(_integer_range("s64")[1], "s64"))
         reduced = self.reduce((x, places), inits, (axis,), _first_extreme(dtype, direction))
         index = self.get_tuple_element(reduced, 1)
-        return self.reshape(index, out) if tuple(index.shape.dims) != tuple(out) else index
+        return self.reshape(index, out) if index.dims != tuple(out) else index
 
     # ---- movement
 
@@ -185,16 +178,16 @@ class Lowering(Builder):
     def concatenate_all(self, operands: Sequence[Instruction], dim: int) -> Instruction:
         """The operands, converted to the result's type, one after the other along dim."""
         rank = len(self.result.dims)
-        parts = [self.to_dtype(x, self.result.dtype) for x in operands if len(x.shape.dims) == rank]
+        parts = [self.to_dtype(x, self.result.dtype) for x in operands if len(x.dims) == rank]
         return parts[0] if len(parts) == 1 else self.concatenate(parts, dim % rank)
 
     def triangle(self, x: Instruction, diagonal: int, direction: str) -> Instruction:
         """x where column - row stands in `direction` to the diagonal, zero elsewhere."""
-        dims = tuple(x.shape.dims)
+        dims = x.dims
         index = Shape("s64", dims)
         row, column = self.iota(index, len(dims) - 2), self.iota(index, len(dims) - 1)
         inside = self.compare(column, self.add(row, self.full(index, diagonal)), direction)
-        return self.select(inside, x, self.full(Shape(x.shape.dtype, dims), 0))
+        return self.select(inside, x, self.full(Shape(x.dtype, dims), 0))
 
     def diagonal_ones(self) -> Instruction:
         """The identity matrix of the result's shape."""
@@ -207,7 +200,7 @@ class Lowering(Builder):
     def matmul_broadcast(self, x: Instruction, y: Instruction) -> Instruction:
         """The matrix product with PyTorch's rules for vectors and batches."""
         out = self.result.dims
-        a, b = tuple(x.shape.dims), tuple(y.shape.dims)
+        a, b = x.dims, y.dims
         if len(a) <= 2 and len(b) <= 2:
             return self.dot(x, y, lhs_contracting_dims=(len(a) - 1,), rhs_contracting_dims=(max(len(b) - 2, 0),))
         if len(b) <= 2 and len(a) > 2:
@@ -232,17 +225,17 @@ class Lowering(Builder):
 
     def check_index(self, operand: int, low: int, high: int) -> None:
         """Have the launch check an index operand first: compiled code clamps where eager code raises."""
-        self.checks.append(BoundsCheck(self.call.node, operand, low, high))
+        self.checks.append(BoundsCheck(self.recorded.node, operand, low, high))
 
     def _wrapped(self, index: Instruction, size: int) -> Instruction:
         index = self.to_dtype(index, "s64")
-        shape = Shape("s64", tuple(index.shape.dims))
+        shape = Shape("s64", index.dims)
         negative = self.compare(index, self.full(shape, 0), "LT")
         return self.select(negative, self.add(index, self.full(shape, size)), index)
 
     def _full_positions(self, index: Instruction, dim: int) -> Instruction:
-        """For each element of `index` its whole position: its own place, with its value along dim. The last dimension runs over it."""
-        dims = tuple(index.shape.dims)
+        """For each element of `index` its own place, with its value along dim; the last dimension runs over it."""
+        dims = index.dims
         column = (*dims, 1)
         index = self.to_dtype(index, "s64")
         parts = [
@@ -252,11 +245,11 @@ class Lowering(Builder):
 
     def gather_along(self, x: Instruction, index: Instruction, dim: int, *, low: int = 0) -> Instruction:
         """x[i][index[i][j]] for dim 1, and so on."""
-        rank = len(x.shape.dims)
+        rank = len(x.dims)
         if rank == 0:
-            return self.reshape(x, index.shape.dims)
+            return self.reshape(x, index.dims)
         dim %= rank
-        self.check_index(1, low, x.shape.dims[dim])
+        self.check_index(1, low, x.dims[dim])
         return self.gather(
             x,
             self._full_positions(index, dim),
@@ -269,11 +262,11 @@ class Lowering(Builder):
 
     def scatter_along(self, x: Instruction, index: Instruction, src: Instruction, dim: int, kind: str) -> Instruction:
         """x with the elements of src combined into the places that index names along dim."""
-        rank = len(x.shape.dims)
+        rank = len(x.dims)
         dim %= max(rank, 1)
-        self.check_index(1, 0, x.shape.dims[dim])
-        dims = tuple(index.shape.dims)
-        if tuple(src.shape.dims) != dims:
+        self.check_index(1, 0, x.dims[dim])
+        dims = index.dims
+        if src.dims != dims:
             src = self.slice(src, (0,) * rank, dims)
         return self.scatter(
             x,
@@ -288,10 +281,10 @@ class Lowering(Builder):
 
     def take(self, x: Instruction, index: Instruction, dim: int) -> Instruction:
         """The slices of x along dim that index, of any shape, names."""
-        dims = tuple(x.shape.dims)
+        dims = x.dims
         dim %= len(dims)
         self.check_index(1, -dims[dim], dims[dim])
-        many = len(index.shape.dims)
+        many = len(index.dims)
         out_rank = len(dims) - 1 + many
         return self.gather(
             x,
@@ -305,10 +298,10 @@ class Lowering(Builder):
 
     def put(self, x: Instruction, index: Instruction, src: Instruction, dim: int, kind: str) -> Instruction:
         """x with the slices that index names along dim combined with those of src."""
-        dims = tuple(x.shape.dims)
+        dims = x.dims
         dim %= len(dims)
         self.check_index(1, -dims[dim], dims[dim])
-        count = _size(index.shape.dims)
+        count = _size(index.dims)
         index = self.reshape(self._wrapped(index, dims[dim]), (count,))
         src = self.reshape(src, tuple(count if d == dim else n for d, n in enumerate(dims)))
         return self.scatter(
@@ -324,13 +317,24 @@ class Lowering(Builder):
 
     def one_hot_select(self, target: Instruction, value: Instruction, classes: int) -> Instruction:
         """value[n] at [n, target[n]], zero elsewhere."""
-        dims = (*target.shape.dims, classes)
+        dims = (*target.dims, classes)
         index = Shape("s64", dims)
         lead = tuple(range(len(dims) - 1))
         hit = self.compare(
             self.iota(index, len(dims) - 1), self.broadcast(self.to_dtype(target, "s64"), dims, lead), "EQ"
         )
-        return self.select(hit, self.broadcast(value, dims, lead), self.full(Shape(value.shape.dtype, dims), 0))
+        return self.select(hit, self.broadcast(value, dims, lead), self.full(Shape(value.dtype, dims), 0))
+
+
+def _integer_range(dtype: str) -> tuple[int, int]:
+    bits = int(dtype[1:])
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if dtype[0] == "s" else (0, (1 << bits) - 1)
+
+
+def _worst(dtype: str, direction: str) -> float | int:
+    """What no element of the type is worse than."""
+    low, high = (-inf, inf) if dtype in FLOATING else _integer_range(dtype)
+    return low if direction == "GT" else high
 
 
 def _broadcast(a: Dims, b: Dims) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ class LoweredCluster:
 
     module: Module
     parameters: list[tuple[Value, str]]
-    """For each: the argument's value in the cluster's graph, and the type that a number is converted to (of tensors, theirs)."""
+    """For each: the argument's value in the cluster's graph, and its type; a number is converted to it."""
     checks: list[BoundsCheck] = field(default_factory=list)
 
 
@@ -50,7 +50,7 @@ class _ClusterLowering:
         operands: list[Any] = []
         sources = iter(node.inputs)
         elementwise = node.kind == "elementwise"
-        dtype, dims = call.results[0]
+        _, dims = call.results[0]
         for place, operand in enumerate(call.operands):
             if operand.kind == "none":
                 operands.append(None)
@@ -93,7 +93,7 @@ class _ClusterLowering:
 
 @dataclass(frozen=True, slots=True)
 class StridedArgument:
-    """An argument whose elements don't lie in row-major order: a parameter over the memory that it spans, and a view of that."""
+    """An argument that is not row-major: a parameter over the memory that it spans, and a view of that."""
 
     size: tuple[int, ...]
     stride: tuple[int, ...]

@@ -1,8 +1,9 @@
 """Strided views of row-major values as HLO.
 
-A view is a list of (size, stride) over the flat value. Where the strides nest, each a multiple of the next with room for it,
-the value is reshaped so that every stride is a dimension of its own; the view is then a unit-stride slice of that shape, in
-another order. So a transpose stays a transpose, and a slice a slice. Any other view is a gather, or a scatter, of positions.
+A view is a list of (size, stride) over the flat value. Where the strides nest, each a multiple of the next with room
+for it, the value is reshaped so that every stride is a dimension of its own; the view is then a unit-stride slice of
+that shape, in another order. So a transpose stays a transpose, and a slice a slice. Any other view is a gather, or a
+scatter, of positions.
 """
 
 from __future__ import annotations
@@ -76,18 +77,18 @@ def _expand(b: Builder, x: Instruction, size: Dims, stride: Dims) -> Instruction
     """x without the view's repeated dimensions (stride 0), with them."""
     repeated = [n != 1 and s == 0 for n, s in zip(size, stride, strict=True)]
     if not any(repeated):
-        return b.reshape(x, size) if tuple(x.shape.dims) != size else x
+        return b.reshape(x, size) if x.dims != size else x
     dense = tuple(n for n, again in zip(size, repeated, strict=True) if not again)
-    x = b.reshape(x, dense) if tuple(x.shape.dims) != dense else x
+    x = b.reshape(x, dense) if x.dims != dense else x
     return b.broadcast(x, size, [d for d, again in enumerate(repeated) if not again])
 
 
 def view_read(b: Builder, base: Instruction, size: Dims, stride: Dims, offset: int) -> Instruction:
     """The elements of the view, row-major."""
-    dims = tuple(base.shape.dims)
+    dims = base.dims
     total = _size(dims)
     if _size(size) == 0:
-        return b.full(Shape(base.shape.dtype, size), 0)
+        return b.full(Shape(base.dtype, size), 0)
     nest = _nest(total, size, stride, offset)
     if nest is None:
         flat = b.reshape(base, (total,))
@@ -105,7 +106,7 @@ def view_read(b: Builder, base: Instruction, size: Dims, stride: Dims, offset: i
         limits = [start + n for start, n in zip(nest.starts, nest.sizes, strict=True)]
         x = b.slice(x, nest.starts, limits)
     kept = tuple(size[d] for d in nest.order)
-    if tuple(x.shape.dims) != kept:
+    if x.dims != kept:
         x = b.reshape(x, kept)
     in_view = sorted(range(len(nest.order)), key=lambda place: nest.order[place])
     if in_view != list(range(len(in_view))):
@@ -115,7 +116,7 @@ def view_read(b: Builder, base: Instruction, size: Dims, stride: Dims, offset: i
 
 def view_write(b: Builder, base: Instruction, value: Instruction, size: Dims, stride: Dims, offset: int) -> Instruction:
     """The base with the view's elements replaced by `value`'s. The view shows no element twice."""
-    dims = tuple(base.shape.dims)
+    dims = base.dims
     total = _size(dims)
     if _size(size) == 0:
         return base
@@ -137,11 +138,11 @@ def view_write(b: Builder, base: Instruction, value: Instruction, size: Dims, st
         return b.reshape(written, dims)
     in_view = sorted(nest.order)
     dense = tuple(size[d] for d in in_view)
-    value = b.reshape(value, dense) if tuple(value.shape.dims) != dense else value
+    value = b.reshape(value, dense) if value.dims != dense else value
     permutation = [in_view.index(d) for d in nest.order]
     if permutation != list(range(len(permutation))):
         value = b.transpose(value, permutation)
-    value = b.reshape(value, nest.sizes) if tuple(value.shape.dims) != nest.sizes else value
+    value = b.reshape(value, nest.sizes) if value.dims != nest.sizes else value
     if nest.sizes == nest.shape:
         return b.reshape(value, dims) if nest.shape != dims else value
     x = b.reshape(base, nest.shape) if dims != nest.shape else base
