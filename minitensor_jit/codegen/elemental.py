@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["Emitter"]
+
+# The lanes' mask, the lanes' condition and the predicate under which a value was computed, by their names.
+Guards: TypeAlias = tuple[str | None, str | None, str | None]
+UNGUARDED: Guards = (None, None, None)
 
 # Opcodes whose result at an index is that of their first operand at another one.
 FORWARDING = frozenset({"broadcast", "reshape", "bitcast", "transpose", "slice", "reverse", "dynamic-slice", "gather"})
@@ -59,6 +63,7 @@ class Emitter:
         self.constants: dict[Instruction, Instruction] = {}
         self.variables: dict[Atom, Value] = {}
         self.lane_mask: Value | None = None  # lanes that exist and whose condition holds; None for all
+        self.lane_condition: Value | None = None  # of these, those whose condition holds, whether they exist or not
         self.predicate: Value | None = None  # a scalar condition that guards loads; None for none
         self._varying: dict[Lin, bool] = {}
 
@@ -117,21 +122,23 @@ class Emitter:
             self.lane_mask = outer
 
     @contextmanager
-    def _guarded(self, condition: Value | None) -> Iterator[None]:
-        """Within, memory may be read only where the condition holds, besides the guards already there."""
-        mask, predicate = self.lane_mask, self.predicate
-        if condition is not None:
-            if condition.lanes > 1:
-                self.lane_mask = condition if mask is None else self.at(mask, condition).and_(mask, condition)
+    def _guarded(self, conditions: Sequence[Value]) -> Iterator[None]:
+        """Within, memory may be read only where the conditions hold, besides the guards already there."""
+        before = self.lane_mask, self.lane_condition, self.predicate
+        for c in conditions:
+            if c.lanes > 1:
+                self.lane_mask = self._both(self.lane_mask, c)
+                self.lane_condition = self._both(self.lane_condition, c)
             else:
-                self.predicate = (
-                    condition if predicate is None else self.at(predicate, condition).and_(predicate, condition)
-                )
+                self.predicate = self._both(self.predicate, c)
         try:
             with self.space.conditional():
                 yield
         finally:
-            self.lane_mask, self.predicate = mask, predicate
+            self.lane_mask, self.lane_condition, self.predicate = before
+
+    def _both(self, a: Value | None, b: Value) -> Value:
+        return b if a is None else self.at(a, b).and_(a, b)
 
     def set_variable(self, var: Lin, value: Value) -> None:
         """Declares the current value of a loop variable."""
@@ -174,9 +181,12 @@ class Emitter:
             raw = b.intrinsic("llvm.umin", raw, constant(raw.type, atom.high))
         return self._keep(key, raw)
 
-    def _guards(self) -> tuple[str | None, str | None]:
-        mask, predicate = self.lane_mask, self.predicate
-        return (mask.ref if mask is not None else None, predicate.ref if predicate is not None else None)
+    def _guards(self) -> Guards:
+        return (_ref(self.lane_mask), *self._scalar_guards())
+
+    def _scalar_guards(self) -> tuple[str | None, str | None]:
+        """The guards of what is the same in all lanes; whether a lane exists is none of them."""
+        return _ref(self.lane_condition), _ref(self.predicate)
 
     def _atom(self, atom: Atom) -> Value:
         """The value of an atom that is the same in all lanes (or, for the vector variable, in lane 0)."""
@@ -192,7 +202,7 @@ class Emitter:
         """The form as an i64; the vector variable stands for its value in lane 0."""
         if not lin.terms:
             return constant(I64, lin.const)
-        key = ("lin", lin, self.predicate.ref if self.predicate is not None else None)
+        key = ("lin", lin, self._scalar_guards())
         known = self._find(key)
         if known is not None:
             return known
@@ -281,29 +291,26 @@ class Emitter:
     def _times(self, value: Value, factor: int) -> Value:
         return value if factor == 1 else self.at(value).mul(value, constant(value.type, factor))
 
-    def condition(self, conditions: Sequence[Condition]) -> Value | bool:
-        """Whether all conditions hold: a scalar or a lane mask, or a plain bool where the ranges decide."""
-        total: Value | None = None
+    def condition(self, conditions: Sequence[Condition]) -> list[Value] | bool:
+        """Whether all conditions hold: a scalar, a lane mask, or one of each; a plain bool where the ranges decide."""
+        parts: dict[bool, Value] = {}
         for c in conditions:
             low, high = self.space.range(c.lin)
             if high < c.low or low >= c.high:
                 return False
             if c.low <= low and high < c.high and c.step == 1:
                 continue
-            x = self.lanes_of(c.lin) if self.varies(c.lin) else self.scalar(c.lin)
+            varies = self.varies(c.lin)
+            x = self.lanes_of(c.lin) if varies else self.scalar(c.lin)
             b = self.at(x)
             shifted = b.sub(x, constant(x.type, c.low)) if c.low else x
             holds = b.icmp_unsigned("<", shifted, constant(x.type, c.high - c.low))
             if c.step > 1:
                 exact = b.icmp_unsigned("==", b.urem(shifted, constant(x.type, c.step)), constant(x.type, 0))
                 holds = b.and_(holds, exact)
-            if total is None:
-                total = holds
-            else:
-                n = max(total.lanes, holds.lanes)
-                total, holds = self.splat(total, n), self.splat(holds, n)
-                total = self.at(total, holds).and_(total, holds)
-        return True if total is None else total
+            known = parts.get(varies)
+            parts[varies] = holds if known is None else self.at(known, holds).and_(known, holds)
+        return list(parts.values()) or True
 
     # ---- values
 
@@ -346,25 +353,18 @@ class Emitter:
         return []
 
     def _known(self, i: Instruction, index: Index) -> Value | None:
-        guards = self._guards()
-        key = (i, index, *guards)
-        known = self._find(key)
-        if known is not None:
-            return known
-        if guards != (None, None):
-            # What was computed without guards is good with them; a scalar does not depend on the lane mask at all.
-            known = self._find((i, index, None, None))
-            if known is not None:
-                return known
-            if guards[1] is not None:
-                known = self._find((i, index, None, guards[1]))
-                if known is not None and known.lanes == 1:
-                    return known
-        return None
+        mask, condition, predicate = guards = self._guards()
+        known = self._find((i, index, guards))
+        if known is None and guards != UNGUARDED:
+            # What was computed without guards is good with them; and a scalar does not ask which lanes exist.
+            known = self._find((i, index, UNGUARDED))
+            if known is None and mask is not None:
+                known = self._find((i, index, (None, condition, predicate)))
+        return known
 
     def _remember(self, i: Instruction, index: Index, value: Value) -> None:
-        mask, predicate = self._guards()
-        self._keep((i, index, None if value.lanes == 1 else mask, predicate), value)
+        guards = self._guards() if value.lanes > 1 else (None, *self._scalar_guards())
+        self._keep((i, index, guards), value)
 
     def _emit(self, i: Instruction, index: Index) -> Value:
         opcode = i.opcode
@@ -424,12 +424,16 @@ class Emitter:
             return self.value(*outside)
         if condition is True:
             return self.value(*inside)
-        assert isinstance(condition, Value)
         with self._guarded(condition):
             a = self.value(*inside)
         return self._select(condition, a, self.value(*outside))
 
-    def _select(self, condition: Value, a: Value, b: Value) -> Value:
+    def _select(self, conditions: Sequence[Value], a: Value, b: Value) -> Value:
+        lanes = max(c.lanes for c in conditions)
+        condition = self.splat(conditions[0], lanes)
+        for c in conditions[1:]:
+            other = self.splat(c, lanes)
+            condition = self.at(condition, other).and_(condition, other)
         lanes = max(condition.lanes, a.lanes, b.lanes)
         if condition.lanes > 1 or lanes > 1:
             a, b = self.splat(a, lanes), self.splat(b, lanes)
@@ -449,7 +453,7 @@ class Emitter:
             condition = self.condition([Condition(index[axis], offset, end)])
             if condition is True:
                 return self.value(o, at)
-            assert isinstance(condition, Value)
+            assert not isinstance(condition, bool)  # an operand that can't be reached was left out above
             with self._guarded(condition):
                 value = self.value(o, at)
             result = value if result is None else self._select(condition, value, result)
@@ -472,7 +476,7 @@ class Emitter:
         element = MEMORY[dtype]
         pointer = base
         if lin.terms:
-            key = ("address", base.ref, dtype, lin.terms, self.predicate.ref if self.predicate is not None else None)
+            key = ("address", base.ref, dtype, lin.terms, self._scalar_guards())
             known = self._find(key)
             if known is None:
                 levels: dict[int, list[tuple[Atom, int]]] = {}
@@ -497,10 +501,24 @@ class Emitter:
             value = self._load_lanes(base, dtype, lin)
         else:
             address = self.address(base, dtype, lin)
-            if self.predicate is not None:
-                address = self.at(address, self.predicate, base).select(self.predicate, address, base)
+            guard = self._scalar_guard()
+            if guard is not None:
+                address = self.at(address, guard, base).select(guard, address, base)
             value = self.at(address, base).load(address, MEMORY[dtype], DTYPES[dtype].itemsize)
         return self._from_memory(value, dtype)
+
+    def _scalar_guard(self) -> Value | None:
+        """When a value that is the same in all lanes may be read: if any lane wants it."""
+        condition = self.lane_condition
+        if condition is None:
+            return self.predicate
+        key = ("any", condition.ref)
+        wanted = self._find(key)
+        if wanted is None:
+            b = self.at(condition)
+            bits = b.bitcast(condition, integer(condition.lanes))
+            wanted = self._keep(key, b.icmp_unsigned("!=", bits, constant(bits.type, 0)))
+        return self._both(self.predicate, wanted)
 
     def _from_memory(self, value: Value, dtype: str) -> Value:
         if dtype != "pred":
@@ -598,6 +616,10 @@ class Emitter:
             b.store(value, address, min(64, align * value.lanes), ", !nontemporal !0")
         else:
             b.store(value, address, align)
+
+
+def _ref(value: Value | None) -> str | None:
+    return None if value is None else value.ref
 
 
 def _suffix(element: object) -> str:

@@ -14,6 +14,8 @@ __all__ = ["LoopKernels", "copies_for", "delinearize_rows", "fewer_lanes"]
 
 # Elements of a chunk of a long loop: the granularity of parallel work.
 CHUNK = 8192
+# Up to so many elements, compile time counts for more than the last bit of throughput.
+SMALL = 8192
 
 
 class LoopKernels:
@@ -121,7 +123,11 @@ class _Loop:
         space = Space()
         e = self.unit.kernel(self.task, self.lanes, space, suffix=".stream" if streaming else "")
         outer = nest.variables(space, "o")[:-1]
-        copies = min(copies_for(self.cost * max(1, len(self.roots) - 1)), max(1, inner // self.lanes))
+        # What fits in the first-level cache gains little from unrolling, and compiles faster without.
+        small = self.size <= SMALL
+        copies = min(
+            2 if small else 4, copies_for(self.cost * max(1, len(self.roots) - 1)), max(1, inner // self.lanes)
+        )
         copies = 1 << (copies.bit_length() - 1)
         targets = [self.unit.result_pointer(e, self.task.results[n]) for _, n in self.roots]
 
