@@ -7,6 +7,7 @@ results are the same to the last bit.
 
 from __future__ import annotations
 
+import contextlib as _contextlib
 from pathlib import Path as _Path
 from typing import Any as _Any
 
@@ -74,7 +75,8 @@ int = int32
 long = int64
 
 _PACKAGE = _Path(__file__).resolve().parent
-_C.set_internal_prefixes([f"{_PACKAGE}/", f"{_PACKAGE.parent / 'minitensor_jit'}/"])
+# Frames that are not the user's; scopes are left through contextlib's.
+_C.set_internal_prefixes([f"{_PACKAGE}/", f"{_PACKAGE.parent / 'minitensor_jit'}/", _contextlib.__file__])
 
 _JIT_NAMES = {"jit_scope", "function", "InvalidArgumentError"}
 

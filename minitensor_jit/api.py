@@ -7,7 +7,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from minitensor import _C
@@ -138,7 +138,9 @@ class jit_scope:
     def __exit__(self, *exception: object) -> None:
         _C.swap_tag(self._previous.pop())
         if self._compile:
-            _C.end_recording("the end of a jit_scope")
+            # An exception of the program's own is the one to see; values that fail now besides it say so when they are read.
+            with suppress(Exception) if exception[0] is not None else nullcontext():
+                _C.end_recording("the end of a jit_scope")
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         compile_ops = self._compile
@@ -161,6 +163,11 @@ def _on_flush(reason: str, source: tuple[str, int, str] | None, hit: bool, ops: 
         _report.record_hit(record)
 
 
+def _on_eager(op: str, source: tuple[str, int, str] | None) -> None:
+    assert _report is not None
+    _report.record_eager(op, reason_of(op), None if source is None else Source(*source))
+
+
 def _keep_account(report: Report | None) -> Report | None:
     """Make `report` the one that is written to; returns the one before."""
     global _report
@@ -169,6 +176,7 @@ def _keep_account(report: Report | None) -> Report | None:
         for compiler in _compilers.values():
             compiler.report = report
     _C.set_flush_hook(None if report is None else _on_flush)
+    _C.set_eager_hook(None if report is None else _on_eager)
     return previous
 
 

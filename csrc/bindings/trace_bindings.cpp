@@ -17,6 +17,7 @@ using namespace mt::trace;
 PyObject* g_compile = nullptr;
 PyObject* g_flush = nullptr;
 PyObject* g_refuse = nullptr;
+PyObject* g_eager = nullptr;
 
 PyObject* source_tuple(const SourceRef& source) {
     if (!source.code) Py_RETURN_NONE;
@@ -193,6 +194,15 @@ void on_refuse(const char* op, const char* reason) {
     fail_python();
 }
 
+void on_eager(const char* op) {
+    SourceRef source;
+    capture_source(&source);
+    PyRef where(source_tuple(source));
+    Py_XDECREF(source.code);
+    PyRef done(PyObject_CallFunction(g_eager, "sO", op, where.get()));
+    if (!done) fail_python();
+}
+
 void on_flush(const Trace& trace, const Plan& plan, const char* reason, bool hit) {
     SourceRef source;
     capture_source(&source);
@@ -251,6 +261,12 @@ PyObject* py_set_compile_hook(PyObject*, PyObject* callable) {
 PyObject* py_set_flush_hook(PyObject*, PyObject* callable) {
     Py_XSETREF(g_flush, callable == Py_None ? nullptr : Py_NewRef(callable));
     flush_hook = g_flush ? on_flush : nullptr;
+    Py_RETURN_NONE;
+}
+
+PyObject* py_set_eager_hook(PyObject*, PyObject* callable) {
+    Py_XSETREF(g_eager, callable == Py_None ? nullptr : Py_NewRef(callable));
+    eager_hook = g_eager ? on_eager : nullptr;
     Py_RETURN_NONE;
 }
 
@@ -434,6 +450,7 @@ PyMethodDef functions[] = {
     {"set_compile_hook", py_set_compile_hook, METH_O,
      "set_compile_hook(f): f(nodes, leaves, scalars) -> (steps, deferred, checks, record)."},
     {"set_flush_hook", py_set_flush_hook, METH_O, "set_flush_hook(f | None): f(reason, source, hit, ops, record)."},
+    {"set_eager_hook", py_set_eager_hook, METH_O, "set_eager_hook(f | None): f(op, source) for what ran eagerly since it can't be recorded."},
     {"set_refuse_hook", py_set_refuse_hook, METH_O,
      "set_refuse_hook(f): f(op, reason) raises for what must be compiled and can't."},
     {"next_scope", py_next_scope, METH_NOARGS, "The number of the next scope in what is being recorded."},

@@ -13,6 +13,7 @@ namespace mt::trace {
 std::shared_ptr<Plan> (*compile_hook)(Trace&) = nullptr;
 void (*flush_hook)(const Trace&, const Plan&, const char*, bool) = nullptr;
 void (*refuse_hook)(const char*, const char*) = nullptr;
+void (*eager_hook)(const char*) = nullptr;
 void (*launch_profile_hook)(const Step&, int64_t, int64_t) = nullptr;
 MT_THREAD_LOCAL const char* observation = nullptr;
 

@@ -61,6 +61,8 @@ void set_options_id(uint64_t id);
 extern std::shared_ptr<Plan> (*compile_hook)(Trace& trace);
 // Told of every flush while an account is kept: reason, whether the plan was cached.
 extern void (*flush_hook)(const Trace& trace, const Plan& plan, const char* reason, bool hit);
+// Told, while an account is kept, of an op that ran eagerly since it can't be recorded.
+extern void (*eager_hook)(const char* op);
 // Raises the error of an op that must be compiled and can't even be recorded.
 extern void (*refuse_hook)(const char* op, const char* reason);
 extern void (*launch_profile_hook)(const Step& step, int64_t start_ns, int64_t end_ns);

@@ -32,14 +32,18 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
         if (!plain(t)) return refuse("an argument requires grad");
         if (find_storage(arguments, t.storage.get()) != static_cast<int32_t>(i))
             return refuse("arguments share memory");
-        program->arguments_.push_back({t.dtype, t.sizes, t.strides});
+        program->arguments_.push_back({t.dtype, t.sizes, t.strides, false, t.offset, t.storage->nbytes});
     }
     for (size_t i = 0; i < trace.leaves.size(); ++i) {
         const Leaf& leaf = trace.leaves[i];
         int32_t argument = find_storage(arguments, leaf.storage.get());
-        if (argument >= 0)
-            program->argument_leaves_.push_back({static_cast<uint32_t>(i), static_cast<uint32_t>(argument),
-                                                 leaf.offset - arguments[static_cast<size_t>(argument)]->offset});
+        if (argument < 0) continue;
+        auto which = static_cast<uint32_t>(argument);
+        const Tensor& t = *arguments[which];
+        auto read = element_span(leaf.sizes, leaf.strides, leaf.offset);
+        auto shown = element_span(t.sizes, t.strides, t.offset);
+        if (read.first < shown.first || read.second > shown.second) program->arguments_[which].whole_storage = true;
+        program->argument_leaves_.push_back({static_cast<uint32_t>(i), which, leaf.offset - t.offset});
     }
     auto flat = [&](const Pending& p) { return trace.nodes[p.node].first_result + p.result; };
     for (Tensor* t : results) {
@@ -71,8 +75,9 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
         Storage* storage = trace.results[i].storage;
         if (!storage) continue;
         if (storage->data) {
-            program->written_.push_back({i, find_storage(arguments, storage), Ref<Storage>::borrow(storage)});
-            if (program->written_.back().argument >= 0) program->written_.back().memory.reset();
+            int32_t argument = find_storage(arguments, storage);
+            program->written_.push_back({i, argument, argument < 0 ? Ref<Storage>::borrow(storage) : Ref<Storage>()});
+            if (argument >= 0) program->arguments_[static_cast<size_t>(argument)].whole_storage = true;
         } else if (std::find(program->fresh_.begin(), program->fresh_.end(), i) == program->fresh_.end()) {
             return refuse("it keeps a tensor that it does not return");
         }
@@ -100,6 +105,7 @@ bool Program::accepts(Tensor* const* arguments, size_t count) const {
         if (t.dtype != meta.dtype || !(t.sizes == meta.sizes) || !(t.strides == meta.strides) || t.storage->pending ||
             !plain(t))
             return false;
+        if (meta.whole_storage && (t.offset != meta.offset || t.storage->nbytes != meta.nbytes)) return false;
         for (size_t j = 0; j < i; ++j)
             if (arguments[j]->storage == t.storage) return false;
     }
@@ -110,8 +116,12 @@ bool Program::accepts(Tensor* const* arguments, size_t count) const {
         if (w.argument >= 0 && arguments[w.argument]->storage->read_only) return false;
     }
     // Captured tensors that an unfinished recording is about to change.
-    for (const Leaf& leaf : trace_.leaves)
-        if (leaf.storage && leaf.storage->pending) return false;
+    for (const Leaf& leaf : trace_.leaves) {
+        if (!leaf.storage) continue;
+        if (leaf.storage->pending) return false;
+        for (size_t i = 0; i < count; ++i)
+            if (arguments[i]->storage == leaf.storage) return false;
+    }
     return true;
 }
 

@@ -28,6 +28,10 @@ class Program {
     struct ArgumentMeta {
         DType dtype;
         Dims sizes, strides;
+        // Set where the program reads or writes more of the storage than the argument shows: it must be as it was.
+        bool whole_storage = false;
+        int64_t offset = 0;
+        size_t nbytes = 0;
     };
     struct ArgumentLeaf {
         uint32_t leaf, argument;

@@ -251,6 +251,7 @@ void Trace::run(Call& call, Ref<Tensor>* out) {
 
 void Trace::passing_by(const Call& call) {
     if (current_tag.must) refuse_hook(call.op->name.c_str(), "");
+    if (eager_hook) eager_hook(call.op->name.c_str());
 }
 
 ValueRef Trace::whole(Tensor& tensor, Dims* base_sizes) {
