@@ -1,0 +1,171 @@
+"""Loads and stores of array elements: contiguous, masked, wrapped around, gathered or scalar."""
+
+from __future__ import annotations
+
+from ..ir.shape import DTYPES
+from .index import Atom, Div, Lin
+from .index_emitter import IndexEmitter
+from .llvm import I1, I8, PTR, VOID, Type, Value, constant, integer, type_text, vector
+from .types import MEMORY
+
+__all__ = ["MemoryEmitter"]
+
+
+class MemoryEmitter(IndexEmitter):
+    """Emits addresses, loads and stores."""
+
+    def address(self, base: Value, dtype: str, lin: Lin) -> Value:
+        """The address of element `lin` (in lane 0)."""
+        element = MEMORY[dtype]
+        pointer = base
+        if lin.terms:
+            key = ("address", base.ref, dtype, lin.terms, self.scalar_guards())
+            known = self._find(key)
+            if known is None:
+                levels: dict[int, list[tuple[Atom, int]]] = {}
+                for atom, c in lin.terms:
+                    level = self.scalar(Lin(0, ((atom, 1),))).level
+                    levels.setdefault(level, []).append((atom, c))
+                for level in sorted(levels):
+                    offset = self.scalar(Lin(0, tuple(levels[level])))
+                    pointer = self.at(pointer, offset).gep(pointer, offset, element)
+                known = self._keep(key, pointer)
+            pointer = known
+        return self.at(pointer).gep(pointer, lin.const, element)
+
+    def load(self, base: Value, dtype: str, lin: Lin, *, mutable: bool = False) -> Value:
+        """Element `lin` of an array, in all lanes; guarded as the state says.
+
+        The load moves out of loops that it does not depend on, unless the memory is `mutable`: the kernel writes it.
+        """
+        if mutable:
+            base = Value(base.type, base.text, base.ref, self.inner.level)
+        if self.varies(lin):
+            value = self._load_lanes(base, dtype, lin)
+        else:
+            address = self.address(base, dtype, lin)
+            guard = self._scalar_guard()
+            if guard is not None:
+                address = self.at(address, guard, base).select(guard, address, base)
+            value = self.at(address, base).load(address, MEMORY[dtype], DTYPES[dtype].itemsize)
+        return self._from_memory(value, dtype)
+
+    def _scalar_guard(self) -> Value | None:
+        """When a value that is the same in all lanes may be read: if any lane wants it."""
+        condition = self.lane_condition
+        if condition is None:
+            return self.predicate
+        key = ("any", condition.ref)
+        wanted = self._find(key)
+        if wanted is None:
+            b = self.at(condition)
+            bits = b.bitcast(condition, integer(condition.lanes))
+            wanted = self._keep(key, b.icmp_unsigned("!=", bits, constant(bits.type, 0)))
+        return self._both(self.predicate, wanted)
+
+    def _from_memory(self, value: Value, dtype: str) -> Value:
+        if dtype != "pred":
+            return value
+        return self.at(value).icmp_unsigned("!=", value, constant(value.type, 0))
+
+    def _load_mask(self) -> Value | None:
+        """The lanes that may be read, from both guards; None for all."""
+        mask, predicate = self.lane_mask, self.predicate
+        if predicate is None:
+            return mask
+        lanes = self.splat(predicate, self.vector_lanes)
+        return lanes if mask is None else self.at(mask, lanes).and_(mask, lanes)
+
+    def _load_lanes(self, base: Value, dtype: str, lin: Lin) -> Value:
+        n, element, align = self.vector_lanes, MEMORY[dtype], DTYPES[dtype].itemsize
+        type_ = vector(element, n)
+        mask = self._load_mask()
+        module = self.function.module
+        direct = [c for a, c in lin.terms if a is self.vector_var]
+        if direct == [1] and not any(self._atom_varies(a) for a, _ in lin.terms if a is not self.vector_var):
+            address = self.address(base, dtype, lin)
+            b = self.at(address, base, mask)
+            if mask is None:
+                return b.load(address, type_, align)
+            name = f"llvm.masked.load.v{n}{_suffix(element)}.p0"
+            callee = module.declare(name, type_, [PTR, vector(I1, n), type_])
+            return b.call(callee, [_aligned(address, align), mask, constant(type_, None)])
+        wrapped = self._load_wrapped(base, dtype, lin, mask)
+        if wrapped is not None:
+            return wrapped
+        index = self.lanes_of(lin)
+        b = self.at(index, base, mask)
+        pointers = vector(PTR, n)
+        where = b.emit(
+            pointers,
+            type_text(pointers),
+            f"getelementptr {type_text(element)}, ptr {base.ref}, {index.text} {index.ref}",
+        )
+        name = f"llvm.masked.gather.v{n}{_suffix(element)}.v{n}p0"
+        callee = module.declare(name, type_, [pointers, vector(I1, n), type_])
+        active = mask if mask is not None else constant(vector(I1, n), True)
+        passthru = constant(type_, None)
+        return b.call(callee, [_aligned(where, align), active, passthru])
+
+    def _load_wrapped(self, base: Value, dtype: str, lin: Lin, mask: Value | None) -> Value | None:
+        """A load whose lanes are in two pieces, as for a bias that is repeated row after row. None if it is not so."""
+        n, element, align = self.vector_lanes, MEMORY[dtype], DTYPES[dtype].itemsize
+        varying = [(a, c) for a, c in lin.terms if a is not self.vector_var and self._atom_varies(a)]
+        stride = lin.coefficient(self.vector_var) if self.vector_var is not None else 0
+        if len(varying) != 1 or stride not in (0, 1):
+            return None
+        atom, jump = varying[0]
+        wrap = self._wrap(atom) if isinstance(atom, Div) else None
+        if wrap is None:
+            return None
+        first, below = wrap
+        start = self.scalar(Lin(lin.const, tuple((a, c) for a, c in lin.terms if a is not atom)))
+        offset = self._times(first, jump)
+        b = self.at(start, offset, below, base, mask)
+        low = b.gep(base, b.add(start, offset), element)
+        high = b.gep(low, jump, element)
+        above = b.not_(below)
+        if mask is not None:
+            below, above = b.and_(below, mask), b.and_(above, mask)
+        type_ = vector(element, n)
+        if stride == 1:
+            name = f"llvm.masked.load.v{n}{_suffix(element)}.p0"
+            callee = self.function.module.declare(name, type_, [PTR, vector(I1, n), type_])
+            value = b.call(callee, [_aligned(low, align), below, constant(type_, None)])
+            return b.call(callee, [_aligned(high, align), above, value])
+        # One value up to the jump and another one beyond; what no lane needs is not read.
+        pieces = []
+        for address, lanes in ((low, below), (high, above)):
+            bits = b.bitcast(lanes, integer(n))
+            wanted = b.icmp_unsigned("!=", bits, constant(bits.type, 0))
+            pieces.append(b.splat(b.load(b.select(wanted, address, base), element, align), n))
+        return b.select(below, pieces[0], pieces[1])
+
+    def store(self, base: Value, dtype: str, lin: Lin, value: Value, *, streaming: bool = False) -> None:
+        """Writes element `lin` (contiguous lanes) in the innermost loop, under the lane mask."""
+        b = self.inner
+        align = DTYPES[dtype].itemsize
+        vectors = self.varies(lin)
+        if vectors:
+            value = self.splat(value, self.vector_lanes)
+        if dtype == "pred":
+            value = self.at(value).zext(value, vector(I8, value.lanes))
+        address = self.address(base, dtype, lin)
+        if vectors and self.lane_mask is not None:
+            name = f"llvm.masked.store.v{value.lanes}{_suffix(MEMORY[dtype])}.p0"
+            callee = self.function.module.declare(name, VOID, [value.type, PTR, vector(I1, value.lanes)])
+            b.call(callee, [value, _aligned(address, align), self.lane_mask])
+        elif streaming and vectors:
+            b.store(value, address, min(64, align * value.lanes), ", !nontemporal !0")
+        else:
+            b.store(value, address, align)
+
+
+def _suffix(element: Type) -> str:
+    text = type_text(element)
+    return {"float": "f32", "double": "f64"}.get(text, text)
+
+
+def _aligned(pointer: Value, align: int) -> Value:
+    """The pointer with the alignment that masked operations read from their argument's attribute."""
+    return Value(pointer.type, f"{pointer.text} align {align}", pointer.ref, pointer.level)
