@@ -98,7 +98,9 @@ class Builder:
         """A literal. Python bools, ints and floats become pred, s32 and f32 unless `dtype` says otherwise."""
         if dtype is not None:
             numpy_dtype = Shape(dtype).numpy_dtype
-            array = np.array(value, dtype=numpy_dtype, order="C")
+            if isinstance(value, int) and numpy_dtype.kind in "iu":
+                value = np.int64(value)  # integers wrap
+            array = np.array(value).astype(numpy_dtype, order="C")
         elif isinstance(value, (np.ndarray, np.generic)):
             array = np.array(value, order="C")
         else:

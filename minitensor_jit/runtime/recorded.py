@@ -30,9 +30,9 @@ class Leaf:
     def row_major(self) -> bool:
         """Whether its elements lie in order without gaps."""
         step = 1
+        if 0 in self.sizes:
+            return True
         for n, s in zip(reversed(self.sizes), reversed(self.strides), strict=True):
-            if n == 0:
-                return True
             if n != 1:
                 if s != step:
                     return False
