@@ -7,7 +7,6 @@ tensors and modules, not in the session.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, ClassVar, TypeVar
 
@@ -182,19 +181,20 @@ class Session:
             raise TypeError(f"Session.run: options must be a RunOptions, not {type(options).__name__}")
         if run_metadata is not None and not isinstance(run_metadata, RunMetadata):
             raise TypeError(f"Session.run: run_metadata must be a RunMetadata, not {type(run_metadata).__name__}")
+        if options is None or options.trace_level == RunOptions.NO_TRACE or run_metadata is None:
+            return self._call(fn, args)
+        with _hooks.collect_step_stats() as stats:
+            result = self._call(fn, args)
+        run_metadata.step_stats = stats
+        return result
+
+    def _call(self, fn: Callable[..., R], args: tuple[Any, ...]) -> R:
         optimizer_options = self._config.graph_options.optimizer_options
         level = optimizer_options.global_jit_level
-        traced = options is not None and options.trace_level > RunOptions.NO_TRACE and run_metadata is not None
-        with ExitStack() as stack:
-            if traced:
-                stats = stack.enter_context(_hooks.collect_step_stats())
-            # Inside: the flush at the end of the jit scope belongs to the trace.
-            if level != OptimizerOptions.DEFAULT:
-                stack.enter_context(_hooks.jit_session(level, optimizer_options.cpu_global_jit))
-            result = fn(*args)
-        if traced:
-            run_metadata.step_stats = stats  # type: ignore[union-attr]
-        return result
+        if level == OptimizerOptions.DEFAULT:
+            return fn(*args)
+        with _hooks.jit_session(level, optimizer_options.cpu_global_jit):
+            return fn(*args)
 
     def close(self) -> None:
         """Refuse further runs."""

@@ -134,10 +134,12 @@ class TestRegistration:
         assert [n for n, _ in net.named_parameters()] == ["first.weight", "first.bias"]
         net.plain = 3
         net.plain = nn.Parameter(mt.ones(1))
-        assert "plain" not in net.__dict__
-        assert "plain" in dict(net.named_parameters())
+        assert net.plain is dict(net.named_parameters())["plain"]
+        net.first.weight = nn.Parameter(mt.zeros(3, 4))
+        assert [n for n, _ in net.first.named_parameters()] == ["weight", "bias"]  # the order stays
         del net.plain
         del net.scratch
+        assert not hasattr(net, "scratch")
         assert not hasattr(net, "plain")
         with pytest.raises(AttributeError, match="'TwoLayers' object has no attribute 'plain'"):
             _ = net.plain
@@ -430,8 +432,10 @@ class TestLosses:
             F.cross_entropy(logits, target, reduction="x")
         with pytest.raises(ValueError, match="one value for each of the 3 classes"):
             F.nll_loss(logits, target, mt.ones(2))
-        with pytest.raises(ValueError, match="target size"):
+        with pytest.raises(RuntimeError, match="the target must have one dimension"):
             F.nll_loss(logits, mt.zeros(4, 1, dtype=mt.int64))
+        with pytest.raises(ValueError, match=r"target size \[4, 2\], got \[4, 3\]"):
+            F.nll_loss(mt.ones(4, 3, 2), mt.zeros(4, 3, dtype=mt.int64))
         with pytest.raises(ValueError, match="label_smoothing"):
             F.cross_entropy(logits, target, label_smoothing=2.0)
         with pytest.raises(ValueError, match="input's shape"):

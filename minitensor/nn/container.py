@@ -40,8 +40,10 @@ class _Indexed(Module):
         # Positions are names: those after a gap move up. Names that the user gave stay.
         if all(name.isdecimal() for name in self._modules):
             rest = list(self._modules.values())
-            self._modules.clear()
-            self._modules.update((str(i), module) for i, module in enumerate(rest))
+            for name in list(self._modules):
+                delattr(self, name)
+            for i, module in enumerate(rest):
+                self.add_module(str(i), module)
 
     def __len__(self) -> int:
         return len(self._modules)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import minitensor as mt
 from minitensor.nn.hooks import RemovableHandle, add_hook
@@ -88,13 +88,9 @@ class Module:
 
     # Attributes
 
-    def __getattr__(self, name: str) -> Any:
-        # Reached only where the ordinary search found nothing.
-        for registry in ("_parameters", "_buffers", "_modules"):
-            members = self.__dict__.get(registry, {})
-            if name in members:
-                return members[name]
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__
@@ -104,25 +100,25 @@ class Module:
                 raise AttributeError(f"cannot assign {what} before Module.__init__() call")
             object.__setattr__(self, name, value)
         elif isinstance(value, Parameter):
-            self._forget(name)
+            self._forget(name, but=self._parameters)
             self.register_parameter(name, value)
         elif isinstance(value, Module):
-            if name in own["_parameters"]:
+            if name in self._parameters:
                 self._refuse(name, value, "parameter", "Parameter or None")
-            self._forget(name, but=own["_modules"])
+            self._forget(name, but=self._modules)
             self.register_module(name, value)
-        elif name in own["_parameters"]:
+        elif name in self._parameters:
             if value is not None:
                 self._refuse(name, value, "parameter", "Parameter or None")
-            own["_parameters"][name] = None
-        elif name in own["_modules"]:
+            self._put(self._parameters, name, None)
+        elif name in self._modules:
             if value is not None:
                 self._refuse(name, value, "child module", "Module or None")
-            own["_modules"][name] = None
-        elif name in own["_buffers"]:
+            self._put(self._modules, name, None)
+        elif name in self._buffers:
             if value is not None and not isinstance(value, mt.Tensor):
                 self._refuse(name, value, "buffer", "Tensor or None")
-            own["_buffers"][name] = value
+            self._put(self._buffers, name, value)
         else:
             object.__setattr__(self, name, value)
 
@@ -133,8 +129,9 @@ class Module:
                 return
         object.__delattr__(self, name)
 
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._parameters, *self._buffers, *self._modules})
+    def _put(self, registry: dict[str, Any], name: str, value: Any) -> None:
+        # Also an ordinary attribute: reading it is a dictionary's lookup, and not a call of __getattr__.
+        registry[name] = self.__dict__[name] = value
 
     def _forget(self, name: str, but: dict[str, Any] | None = None) -> None:
         for registry in (self.__dict__, self._parameters, self._buffers, self._modules):
@@ -152,14 +149,14 @@ class Module:
         self._check_name("parameter", name, self._parameters)
         if param is not None and not isinstance(param, Parameter):
             self._refuse(name, param, "parameter", "Parameter or None")
-        self._parameters[name] = param
+        self._put(self._parameters, name, param)
 
     def register_buffer(self, name: str, tensor: mt.Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that is state but no parameter; if ``persistent`` it is part of :meth:`state_dict`."""
         self._check_name("buffer", name, self._buffers)
         if tensor is not None and not isinstance(tensor, mt.Tensor):
             self._refuse(name, tensor, "buffer", "Tensor or None")
-        self._buffers[name] = tensor
+        self._put(self._buffers, name, tensor)
         if persistent:
             self._non_persistent_buffers.discard(name)
         else:
@@ -170,7 +167,7 @@ class Module:
         self._check_name("module", name, self._modules)
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{type(module).__name__} is not a Module subclass")
-        self._modules[name] = module
+        self._put(self._modules, name, module)
 
     add_module = register_module
 
@@ -356,7 +353,7 @@ class Module:
                     if buffer is not None:
                         if id(buffer) not in done:
                             done[id(buffer)] = convert(buffer)
-                        module._buffers[name] = done[id(buffer)]
+                        module._put(module._buffers, name, done[id(buffer)])
         return self
 
     # State
@@ -422,10 +419,11 @@ class Module:
         if not assign:
             tensor.copy_(value)
         elif isinstance(tensor, Parameter):
-            is_param = isinstance(value, Parameter)
-            self._parameters[name] = value if is_param else Parameter(value, requires_grad=tensor.requires_grad)
+            if not isinstance(value, Parameter):
+                value = Parameter(value, requires_grad=tensor.requires_grad)
+            self._put(self._parameters, name, value)
         else:
-            self._buffers[name] = value
+            self._put(self._buffers, name, value)
         return None
 
     # Text
