@@ -432,7 +432,7 @@ class TestLosses:
             F.cross_entropy(logits, target, reduction="x")
         with pytest.raises(ValueError, match="one value for each of the 3 classes"):
             F.nll_loss(logits, target, mt.ones(2))
-        with pytest.raises(RuntimeError, match="the target must have one dimension"):
+        with pytest.raises(ValueError, match="target size"):
             F.nll_loss(logits, mt.zeros(4, 1, dtype=mt.int64))
         with pytest.raises(ValueError, match=r"target size \[4, 2\], got \[4, 3\]"):
             F.nll_loss(mt.ones(4, 3, 2), mt.zeros(4, 3, dtype=mt.int64))

@@ -84,8 +84,6 @@ def nll_loss(
     used. Where ``target`` is ``ignore_index`` the loss is zero. By default nothing is ignored: unlike PyTorch's, whose
     default is -100, the function then refuses every target that is no class.
     """
-    if weight is None and ignore_index is None and input.dim() == 2:
-        return _reduce(mt.nll_loss(input, target), reduction)
     _check_classes(input, target, weight, reduction)
     if weight is None and ignore_index is None:
         return _reduce(_pick(input, target), reduction)
@@ -202,7 +200,7 @@ def _check_classes(input: mt.Tensor, target: mt.Tensor, weight: mt.Tensor | None
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
     if weight is None and input.dim() == 2 and target.dim() == 1 and len(input) == len(target):
-        return
+        return  # the usual case, on the short way
     if input.dim() == 0:
         raise ValueError("Expected input with at least 1 dimension (classes), got a scalar")
     shape = list(input.shape)
