@@ -137,8 +137,11 @@ class IndexEmitter(Scope):
     def _wrap(self, atom: Div) -> tuple[Value, Value] | None:
         """Of a quotient that changes at most once within a vector: its value in lane 0, and the lanes that have it."""
         n = self.vector_lanes
-        simple = atom.divisor >= n and all(
-            c == 1 if a is self.vector_var else not self._atom_varies(a) for a, c in atom.lin.terms
+        # Lane 0 may lie before the range that is read, where an unsigned quotient says nothing about the next lanes.
+        simple = (
+            atom.divisor >= n
+            and self.space.range(atom.lin)[0] >= 0
+            and all(c == 1 if a is self.vector_var else not self._atom_varies(a) for a, c in atom.lin.terms)
         )
         if not simple:
             return None
