@@ -1,5 +1,6 @@
 // mt.function's object: keeps a program for each kind of arguments; a call that fits one never runs Python.
 #include <cstddef>
+#include <cstring>
 #include <string>
 
 #include "autograd/engine.h"
@@ -18,6 +19,7 @@ struct Entry {
     std::unique_ptr<trace::Program> program;
     uint64_t options;
     bool grad_enabled;
+    DType default_dtype;
     PyObject* result_type;  // null: one tensor; else tuple or list
 };
 
@@ -45,6 +47,11 @@ bool others_match(const Entry& entry, PyObject* const* args, size_t nargs) {
             if (!is_tensor(args[i])) return false;
         } else if (other != args[i]) {
             if (Py_TYPE(other) != Py_TYPE(args[i])) return false;
+            if (PyFloat_CheckExact(other)) {  // by bits: 0.0 and -0.0 differ, NaN is itself
+                double a = PyFloat_AS_DOUBLE(other), b = PyFloat_AS_DOUBLE(args[i]);
+                if (std::memcmp(&a, &b, sizeof a) != 0) return false;
+                continue;
+            }
             int equal = PyObject_RichCompareBool(other, args[i], Py_EQ);
             if (equal < 0) fail_python();
             if (!equal) return false;
@@ -89,7 +96,9 @@ PyObject* function_vectorcall(PyObject* self, PyObject* const* args, size_t narg
             for (size_t i = 0; i < nargs; ++i)
                 if (is_tensor(args[i])) tensors[count++] = tensor_of(args[i]);
             for (Entry& entry : *f.entries) {
-                if (entry.options != trace::options_id() || entry.grad_enabled != grad_enabled) continue;
+                if (entry.options != trace::options_id() || entry.grad_enabled != grad_enabled ||
+                    entry.default_dtype != default_dtype() || inference_mode)
+                    continue;
                 if (!others_match(entry, args, nargs) || !entry.program->accepts(tensors, count)) continue;
                 Ref<Tensor> results[kMaxResults];
                 trace::Suspend suspend;
@@ -115,6 +124,8 @@ PyObject* function_finish(PyObject* self, PyObject* arguments) {
         Entry entry{};
         entry.options = trace::options_id();
         entry.grad_enabled = grad_enabled;
+        entry.default_dtype = default_dtype();
+        if (inference_mode) why = "it runs in inference mode";
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
             PyObject* arg = PyTuple_GET_ITEM(args, i);
             bool tensor = is_tensor(arg);

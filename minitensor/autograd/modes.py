@@ -24,21 +24,25 @@ class _Mode:
     def __exit__(self, *exception: object) -> None:
         _C.set_grad_enabled(self._previous.pop())
 
+    def _again(self) -> _Mode:
+        return _Mode(self._enabled)
+
     def __call__(self, function: F) -> F:
-        enabled, kind = self._enabled, type(self)
+        """The function with the mode in force while it runs."""
 
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with _Mode(enabled) if kind is not inference_mode else inference_mode(enabled):
+            with self._again():
                 return function(*args, **kwargs)
 
         return wrapped  # type: ignore[return-value]  # same signature
 
 
-class no_grad(_Mode):
+class no_grad(_Mode):  # noqa: N801  (PyTorch's name)
     """Ops inside are not recorded for differentiation."""
 
     def __new__(cls, function: Any = None) -> Any:
+        """A context manager or, over a function, that function with the mode in force."""
         self = super().__new__(cls)
         if function is None:
             return self
@@ -49,10 +53,11 @@ class no_grad(_Mode):
         super().__init__(False)
 
 
-class enable_grad(_Mode):
+class enable_grad(_Mode):  # noqa: N801  (PyTorch's name)
     """Ops inside are recorded for differentiation, also within no_grad."""
 
     def __new__(cls, function: Any = None) -> Any:
+        """A context manager or, over a function, that function with the mode in force."""
         self = super().__new__(cls)
         if function is None:
             return self
@@ -63,7 +68,7 @@ class enable_grad(_Mode):
         super().__init__(True)
 
 
-class set_grad_enabled(_Mode):
+class set_grad_enabled(_Mode):  # noqa: N801  (PyTorch's name)
     """Sets whether ops are recorded for differentiation: at once, and as a context until its end."""
 
     def __init__(self, mode: bool) -> None:
@@ -74,10 +79,11 @@ class set_grad_enabled(_Mode):
         _C.set_grad_enabled(self._enabled)
 
 
-class inference_mode(_Mode):
+class inference_mode(_Mode):  # noqa: N801  (PyTorch's name)
     """Like no_grad; results made inside can't be used for differentiation later."""
 
     def __new__(cls, mode: Any = True) -> Any:
+        """A context manager or, over a function, that function with the mode in force."""
         self = super().__new__(cls)
         if not callable(mode):
             return self
@@ -87,6 +93,9 @@ class inference_mode(_Mode):
     def __init__(self, mode: bool = True) -> None:
         super().__init__(not mode)
         self._inference = bool(mode)
+
+    def _again(self) -> _Mode:
+        return inference_mode(self._inference)
 
     def __enter__(self) -> None:
         # In normal mode gradients are recorded again; both flags go back together.

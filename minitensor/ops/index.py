@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from minitensor import _C
+from minitensor._C import Op
 from minitensor.ops.row import index, movement, opaque
 
 __all__: list[str] = []
 
 
 def _index_is_argument(position: int) -> Callable[[Any], str | None]:
-    """Compiled code reads indices unchecked, so their bounds are checked before the launch: they have to be there by then."""
+    """Compiled code reads indices unchecked; bounds are checked before the launch, so they must be there by then."""
 
     def refuse(call: Any) -> str | None:
         return (
@@ -34,27 +35,31 @@ def _zeros(x: Any, g: Any) -> Any:
     return full(tuple(x.shape), 0, dtype=g.dtype)
 
 
-gather = index(
+gather: Op = index(
     "gather(Tensor input, Tensor index, int dim)", "input[i][index[i][j]] for dim 1, and so on.",
     lower=lambda b, x, i, dim: b.gather_along(x, i, dim), refuse=_index_is_argument(1), vjp=_gather_vjp,
 )  # fmt: skip
-scatter_add = index(
-    "scatter_add(Tensor input, Tensor index, Tensor src, int dim)", "input with src added at the places that index names along dim.",
+scatter_add: Op = index(
+    "scatter_add(Tensor input, Tensor index, Tensor src, int dim)",
+    "input with src added at the places that index names along dim.",
     lower=lambda b, x, i, src, dim: b.scatter_along(x, i, src, dim, "add"), refuse=_index_is_argument(1),
     vjp=lambda g, _out, _x, i, _src, dim: (g, None, gather(g, i, dim)),
 )  # fmt: skip
-index_select = index(
-    "index_select(Tensor input, Tensor index, int dim)", "The slices of input along dim that index names; index may have any shape.",
+index_select: Op = index(
+    "index_select(Tensor input, Tensor index, int dim)",
+    "The slices of input along dim that index names; index may have any shape.",
     lower=lambda b, x, i, dim: b.take(x, i, dim), refuse=_index_is_argument(1),
     vjp=lambda g, _out, _x, i, dim: (index_add(_zeros(_x, g), i, g, dim), None),
 )  # fmt: skip
-index_add = index(
-    "index_add(Tensor input, Tensor index, Tensor src, int dim)", "input with src added to the slices that index names.",
+index_add: Op = index(
+    "index_add(Tensor input, Tensor index, Tensor src, int dim)",
+    "input with src added to the slices that index names.",
     lower=lambda b, x, i, src, dim: b.put(x, i, src, dim, "add"), refuse=_index_is_argument(1),
     vjp=lambda g, _out, _x, i, _src, dim: (g, None, index_select(g, i, dim)),
 )  # fmt: skip
-index_copy = index(
-    "index_copy(Tensor input, Tensor index, Tensor src, int dim)", "input with the slices that index names replaced by src.",
+index_copy: Op = index(
+    "index_copy(Tensor input, Tensor index, Tensor src, int dim)",
+    "input with the slices that index names replaced by src.",
     lower=lambda b, x, i, src, dim: b.put(x, i, src, dim, "assign"), refuse=_index_is_argument(1),
     vjp=lambda g, _out, _x, i, _src, dim: (index_copy(g, i, _zeros(_src, g), dim), None, index_select(g, i, dim)),
 )  # fmt: skip
@@ -66,28 +71,31 @@ def _nll_vjp(g: Any, _out: Any, _x: Any, target: Any) -> tuple[Any, Any]:
 
 nll_loss = index(
     "nll_loss(Tensor input, Tensor target)", "-input[n, target[n]] for every row n.",
-    lower=lambda b, x, t: b.negate(b.reshape(b.gather_along(x, b.reshape(t, (*t.shape.dims, 1)), 1, low=0), t.shape.dims)),
+    lower=lambda b, x, t: b.negate(b.reshape(b.gather_along(x, b.reshape(t, (*t.dims, 1)), 1, low=0), t.dims)),
     refuse=_index_is_argument(1), vjp=_nll_vjp,
 )  # fmt: skip
-nll_loss_backward = index(
+nll_loss_backward: Op = index(
     "nll_loss_backward(Tensor grad, Tensor target, int classes)", "-grad[n] at [n, target[n]], zero elsewhere.",
     lower=lambda b, g, t, classes: b.one_hot_select(t, b.negate(g), classes),
     vjp=lambda g, _out, _grad, target, classes: (-gather(g, target.unsqueeze(1), 1).squeeze(1), None),
 )  # fmt: skip
 
+
+def _sort_vjp(g: Any, _out: Any, x: Any, dim: int, descending: bool, stable: bool) -> Any:
+    places = sort(x, dim, descending, stable)[1]
+    return scatter_add(_zeros(x, g[0]), places, g[0], dim)
+
+
 _cumsum_doc = "The sums of the elements up to each place along dim."
-cumsum = movement(
+cumsum: Op = movement(
     "cumsum(Tensor input, int dim, *, dtype? dtype=None)", _cumsum_doc,
     vjp=lambda g, _out, _x, dim, dtype: g.sum(dim=dim, keepdim=True) - cumsum(g, dim) + g,
 )  # fmt: skip
-sort = index(
-    "sort(Tensor input, int dim=-1, bool descending=False, bool stable=False)", "The elements in order along dim, and where they came from.",
-    vjp=lambda g, out, _x, dim, descending, stable: _unsort(g, dim),
-)  # fmt: skip
-
-
-def _unsort(g: Any, dim: int) -> Any:
-    raise NotImplementedError("the gradient of sort")
+sort: Op = index(
+    "sort(Tensor input, int dim=-1, bool descending=False, bool stable=False)",
+    "The elements in order along dim, and where they came from.",
+    vjp=_sort_vjp,
+)
 
 
 # ---- results whose shape depends on the data

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minitensor import _C
+from minitensor._C import Op
 from minitensor.ops.row import movement, view
 
 __all__: list[str] = []
@@ -47,20 +48,33 @@ def _unfold_vjp(g: Any, _out: Any, _x: Any, dim: int, size: int, step: int) -> A
 
 
 def _as_strided_vjp(g: Any, _out: Any, _x: Any, size: Any, stride: Any, offset: int | None) -> Any:
-    # The base is dense and starts its storage. Elements that the view shows more than once get the sum.
-    whole = _zeros_like(_x, g)
-    flat = view_(whole, (-1,))
+    # Over memory laid out as x's; elements that the view shows more than once get the sum, those outside x nothing.
+    if g.numel() == 0 or _x.numel() == 0:
+        return _zeros_like(_x, g)
+    shape, strides, start = tuple(_x.shape), _x.stride(), _x.storage_offset()
+    offset = start if offset is None else offset
+    low = start if start < offset else offset
+    ends = (_reach(shape, strides, start), _reach(size, stride, offset))
+    flat = full(((ends[0] if ends[0] > ends[1] else ends[1]) + 1 - low,), 0, dtype=g.dtype)
     if _overlaps(size, stride):
-        positions = full(tuple(size), offset or 0, dtype=_C.int64)
+        positions = full(tuple(size), offset - low, dtype=_C.int64)
         for d, (n, s) in enumerate(zip(size, stride, strict=True)):
-            shape = [1] * len(size)
-            shape[d] = n
-            positions = positions + arange(0, n, 1).reshape(shape) * s
+            place = [1] * len(size)
+            place[d] = n
+            positions = positions + arange(0, n, 1).reshape(place) * s
         from minitensor.ops.index import index_add
 
-        return index_add(flat, positions.reshape((-1,)), g.reshape((-1,)), 0).reshape(tuple(_x.shape))
-    as_strided(flat, size, stride, offset or 0).copy_(g)
-    return whole
+        flat = index_add(flat, positions.reshape((-1,)), g.reshape((-1,)), 0)
+    else:
+        as_strided(flat, size, stride, offset - low).copy_(g)
+    return as_strided(flat, shape, strides, start - low)
+
+
+def _reach(size: Any, stride: Any, offset: int) -> int:
+    """The last element that a view without negative strides shows."""
+    for n, s in zip(size, stride, strict=True):
+        offset += (n - 1) * s
+    return offset
 
 
 def _overlaps(size: Any, stride: Any) -> bool:
@@ -72,7 +86,7 @@ def _overlaps(size: Any, stride: Any) -> bool:
     return False
 
 
-view_ = view(
+view_: Op = view(
     "view(Tensor input, int[]... size)", "The same elements in another shape, without a copy.", vjp=_like_input
 )
 expand = view(
@@ -81,19 +95,19 @@ expand = view(
     vjp=lambda g, _out, _x, size: g,
 )
 permute = view("permute(Tensor input, int[]... dims)", "The dimensions in another order.", vjp=_permute_vjp)
-transpose = view(
+transpose: Op = view(
     "transpose(Tensor input, int dim0, int dim1)",
     "Two dimensions swapped.",
     vjp=lambda g, _out, _x, dim0, dim1: transpose(g, dim0, dim1),
 )
 squeeze = view("squeeze(Tensor input, int[]? dim=None)", "Dimensions of size 1 dropped.", vjp=_like_input)
 unsqueeze = view("unsqueeze(Tensor input, int dim)", "A dimension of size 1 added.", vjp=_like_input)
-select = view(
+select: Op = view(
     "select(Tensor input, int dim, int index)",
     "One index along dim.",
     vjp=_scattered(lambda x, dim, index: select(x, dim, index)),
 )
-slice = view(
+slice: Op = view(
     "slice(Tensor input, int dim=0, int? start=None, int? end=None, int step=1)",
     "A range along dim.",
     vjp=_scattered(lambda x, dim, start, end, step: slice(x, dim, start, end, step)),
@@ -104,7 +118,7 @@ as_strided = view(
     vjp=_as_strided_vjp,
 )
 alias = view("alias(Tensor input)", "The tensor itself, as a view.", vjp=lambda g, _out, _x: g)
-diagonal = view(
+diagonal: Op = view(
     "diagonal(Tensor input, int offset=0, int dim1=0, int dim2=1)",
     "The diagonal of two dimensions, last.",
     vjp=_scattered(lambda x, offset, dim1, dim2: diagonal(x, offset, dim1, dim2)),
@@ -115,7 +129,8 @@ unfold = view(
 
 
 def _cat_vjp(g: Any, _out: Any, _tensors: Any, dim: int) -> Any:
-    parts, start = [], 0
+    parts: list[Any] = []
+    start = 0
     for t in _tensors:
         if t.ndim == 1 and t.numel() == 0 and g.ndim != 1:
             parts.append(None)
@@ -125,17 +140,17 @@ def _cat_vjp(g: Any, _out: Any, _tensors: Any, dim: int) -> Any:
     return tuple(parts)
 
 
-cat = movement(
+cat: Op = movement(
     "cat(Tensor[] tensors, int dim=0)",
     "The tensors one after the other along dim.",
     lower=lambda b, *rest: b.concatenate_all(rest[:-1], rest[-1]),
     vjp=_cat_vjp,
 )
-tril = movement(
+tril: Op = movement(
     "tril(Tensor input, int diagonal=0)", "The lower triangle; the rest is zero.",
     lower=lambda b, x, diagonal: b.triangle(x, diagonal, "LE"), vjp=lambda g, _out, _x, diagonal: tril(g, diagonal),
 )  # fmt: skip
-triu = movement(
+triu: Op = movement(
     "triu(Tensor input, int diagonal=0)", "The upper triangle; the rest is zero.",
     lower=lambda b, x, diagonal: b.triangle(x, diagonal, "GE"), vjp=lambda g, _out, _x, diagonal: triu(g, diagonal),
 )  # fmt: skip
