@@ -100,6 +100,12 @@ void infer_softmax_like(Call& call, const char* name) {
     call.results[0].sizes = t.sizes;
 }
 
+void check_loss_dtype(const Tensor& t) {
+    if (!is_floating(t.dtype))
+        throw Error(ErrorKind::NotImplemented,
+                    std::string("\"nll_loss_out_frame\" not implemented for '") + torch_type_name(t.dtype) + "'");
+}
+
 void check_target(const Tensor& target) {
     if (target.dtype != DType::I64)
         fail(std::string("expected target dtype to be Long, but got ") + torch_type_name(target.dtype));
@@ -170,9 +176,7 @@ void infer_nll_loss(Call& call) {
     if (t.sizes[0] != target.sizes[0])
         fail_value("Expected input batch_size (" + std::to_string(t.sizes[0]) + ") to match target batch_size (" +
                    std::to_string(target.sizes[0]) + ").");
-    if (!is_floating(t.dtype))
-        throw Error(ErrorKind::NotImplemented,
-                    std::string("\"nll_loss_out_frame\" not implemented for '") + torch_type_name(t.dtype) + "'");
+    check_loss_dtype(t);
     call.result_count = 1;
     call.results[0].dtype = t.dtype;
     call.results[0].sizes = target.sizes;
@@ -181,6 +185,7 @@ void infer_nll_loss(Call& call) {
 void infer_nll_loss_backward(Call& call) {
     const Tensor &grad = input_of(call, 0), &target = input_of(call, 1);
     check_target(target);
+    check_loss_dtype(grad);
     if (!(grad.sizes == target.sizes))
         fail_value("nll_loss_backward: expected a gradient of shape " + to_string(target.sizes) + ", but got " +
                    to_string(grad.sizes));

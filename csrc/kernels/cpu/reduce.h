@@ -39,6 +39,9 @@ struct ReduceLoops {
     void (*adjacent)(void* acc, const void* in, int64_t n, int64_t n_stride, int64_t count);
     // Blocks of `block` rows each: acc[j * cols + c] reduces the elements of column c in block j.
     void (*columns)(void* acc, const void* in, int64_t rows, int64_t row_stride, int64_t cols, int64_t block);
+    // One block of columns that are contiguous themselves: column c has the elements in[c * col_stride + r]. Null where
+    // there is none.
+    void (*contiguous_columns)(void* acc, const void* in, int64_t rows, int64_t col_stride, int64_t cols);
     // total[i] = total[i] (op) part[i].
     void (*combine)(void* total, const void* part, int64_t n);
     void (*fill)(void* acc, int64_t n);    // the identity

@@ -152,6 +152,37 @@ void wide_columns(typename Op::Acc* acc, const typename Op::In* p, int64_t rows,
     }
 }
 
+// One block of up to W columns that are contiguous themselves, through transposed squares.
+template <class Op>
+void contiguous_columns(typename Op::Acc* acc, const typename Op::In* p, int64_t rows, int64_t col_stride,
+                        int64_t cols) {
+    using In = typename Op::In;
+    constexpr int W = kWidth<In>;
+    const In* column[W];
+    for (int k = 0; k < W; ++k) column[k] = p + (k < cols ? k : cols - 1) * col_stride;
+    Vec<typename Op::Acc> a = identity<Op>();
+    Vec<In> v[W];
+    int64_t r = 0;
+    for (; r + W <= rows; r += W) {
+#pragma GCC unroll 16
+        for (int k = 0; k < W; ++k) v[k] = load<In>(column[k] + r);
+        transpose<In>(v);
+#pragma GCC unroll 16
+        for (int k = 0; k < W; ++k) a = Op::combine(a, Op::map(v[k]));
+    }
+    if (r < rows) {
+        int left = static_cast<int>(rows - r);
+#pragma GCC unroll 16
+        for (int k = 0; k < W; ++k) v[k] = load_partial<In>(column[k] + r, left, Op::fill());
+        transpose<In>(v);
+#pragma GCC unroll 16
+        for (int k = 0; k < W; ++k)
+            if (k < left) a = Op::combine(a, Op::map(v[k]));
+    }
+    if (cols >= W) store<typename Op::Acc>(acc, a);
+    else store_partial<typename Op::Acc>(acc, a, static_cast<int>(cols));
+}
+
 template <class Op>
 struct Loops {
     using In = typename Op::In;
@@ -214,6 +245,11 @@ struct Loops {
             rows -= take;
         }
     }
+    static void along(void* acc, const void* in, int64_t rows, int64_t col_stride, int64_t cols) {
+        for (int64_t c = 0; c < cols; c += W)
+            contiguous_columns<Op>(static_cast<Acc*>(acc) + c, static_cast<const In*>(in) + c * col_stride, rows,
+                                   col_stride, cols - c);
+    }
     static void combine(void* total, const void* part, int64_t n) {
         auto* a = static_cast<Acc*>(total);
         auto* b = static_cast<const Acc*>(part);
@@ -231,7 +267,8 @@ struct Loops {
     }
     static constexpr ReduceLoops table(DType dtype) {
         ReduceLoops loops{dtype,    dtype,   rows,    lanes_init, lanes_add, lanes_finish,
-                          adjacent, columns, combine, fill,       nullptr};
+                          adjacent, columns, nullptr, combine,    fill,      nullptr};
+        if constexpr (sizeof(In) >= 4) loops.contiguous_columns = along;
         if constexpr (!__is_same(In, Acc)) loops.finish = Op::unmap;
         return loops;
     }

@@ -39,8 +39,8 @@ struct WideningSum {
         }
     }
     static constexpr ReduceLoops table(DType dtype) {
-        return {dtype,   DType::I64, rows,           Total::lanes_init, lanes_add, Total::lanes_finish,
-                nullptr, columns,    Total::combine, Total::fill,       nullptr};
+        return {dtype,   DType::I64, rows,    Total::lanes_init, lanes_add,   Total::lanes_finish,
+                nullptr, columns,    nullptr, Total::combine,    Total::fill, nullptr};
     }
 };
 
@@ -129,8 +129,9 @@ struct ArgLoop {
 
 }  // namespace
 
-#define MT_NONE \
-    {DType::Count, DType::Count, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr}
+#define MT_NONE                                                      \
+    {DType::Count, DType::Count, nullptr, nullptr, nullptr, nullptr, \
+     nullptr,      nullptr,      nullptr, nullptr, nullptr, nullptr}
 #define MT_EXTREMES(MAX)                                                                                \
     {Loops<Extreme<uint8_t, MAX>>::table(DType::Bool), Loops<Extreme<uint8_t, MAX>>::table(DType::U8),  \
      Loops<Extreme<int32_t, MAX>>::table(DType::I32),  Loops<Extreme<int64_t, MAX>>::table(DType::I64), \

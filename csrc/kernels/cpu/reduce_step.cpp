@@ -195,6 +195,10 @@ void indirect_rows(const Task& task) {
         task.loops.combine(task.out, parts + j * step.outer * task.out_size, step.outer);
 }
 
+bool contiguous_columns(const Task& task) {
+    return task.step.dtype == task.loops.in && task.step.n_stride == 1 && task.loops.contiguous_columns;
+}
+
 // Columns c0 .. c0 + cols of blocks first .. last into acc [last - first, cols].
 void column_blocks(const Task& task, const char* data, int64_t c0, int64_t cols, int64_t first, int64_t last,
                    char* acc) {
@@ -202,6 +206,13 @@ void column_blocks(const Task& task, const char* data, int64_t c0, int64_t cols,
     int64_t block = column_block(step.n), r0 = first * block, r1 = std::min(step.n, last * block);
     if (step.dtype == task.loops.in && step.inner_stride == 1) {
         task.loops.columns(acc, data + (r0 * step.n_stride + c0) * task.in_size, r1 - r0, step.n_stride, cols, block);
+        return;
+    }
+    if (contiguous_columns(task)) {
+        for (int64_t j = first; j < last; ++j)
+            task.loops.contiguous_columns(acc + (j - first) * cols * task.out_size,
+                                          data + (j * block + c0 * step.inner_stride) * task.in_size,
+                                          std::min(block, step.n - j * block), step.inner_stride, cols);
         return;
     }
     // Gathered: tiles as long as a block, so that a column's accumulator never leaves its loop.
@@ -223,7 +234,9 @@ void column_blocks(const Task& task, const char* data, int64_t c0, int64_t cols,
 
 void reduce_columns(const Task& task) {
     const ReduceStep& step = task.step;
-    constexpr int64_t chunk = 1024;
+    constexpr int64_t most = 1024;
+    // Contiguous columns are read as so many streams.
+    const int64_t chunk = contiguous_columns(task) ? 16 : most;
     int64_t n = step.n, inner = step.inner, blocks = ceil_div(n, column_block(n)), chunks = ceil_div(inner, chunk);
     if (blocks > 1 && step.outer * chunks < 2 * num_threads()) {
         // Few columns: the blocks in parallel.
@@ -241,7 +254,7 @@ void reduce_columns(const Task& task) {
         return;
     }
     parallel_for(step.outer * chunks, grain_of(n * std::min(inner, chunk)), [&](int64_t begin, int64_t end) {
-        alignas(64) char part[chunk * 8];
+        alignas(64) char part[most * 8];
         for (int64_t i = begin; i < end; ++i) {
             int64_t o = i / chunks, c0 = i % chunks * chunk, cols = std::min(chunk, inner - c0);
             const char* data = step.at(o);

@@ -125,6 +125,27 @@ MT_INLINE int first_true(Vec<T> mask) {
 #endif
 }
 
+// Transposes a square of kWidth<T> vectors: exchanges ever larger blocks across the diagonal.
+template <class T, int Step = 1>
+MT_INLINE void transpose(Vec<T> (&v)[kWidth<T>]) {
+    constexpr int W = kWidth<T>;
+    if constexpr (Step < W) {
+        Vec<Int<T>> low, high;
+        for (int j = 0; j < W; ++j) {
+            low[j] = static_cast<Int<T>>(j & Step ? W + j - Step : j);
+            high[j] = static_cast<Int<T>>(j & Step ? W + j : j + Step);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < W; ++i) {
+            if (i & Step) continue;
+            Vec<T> a = v[i], b = v[i + Step];
+            v[i] = __builtin_shuffle(a, b, low);
+            v[i + Step] = __builtin_shuffle(a, b, high);
+        }
+        transpose<T, Step * 2>(v);
+    }
+}
+
 // The ops: In elements map to Acc accumulators that combine; fill() maps to the identity.
 
 template <class T>
