@@ -11,6 +11,8 @@ _Ints: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 
 version: str
 
+def build_config() -> dict[str, Any]: ...
+
 # ---- dtypes, devices, shapes
 
 @final
@@ -77,7 +79,7 @@ class Size(tuple[builtins.int, ...]):
 # The classes under names that Tensor's properties don't hide.
 _dtype: TypeAlias = dtype
 _device: TypeAlias = device
-# What a function takes where a dtype or device is meant: Python's float, int and bool stand for a dtype, a name for a device.
+# Python's float, int and bool stand for a dtype, a name stands for a device.
 _DType: TypeAlias = dtype | builtins.type[builtins.float]
 _Device: TypeAlias = device | str
 
@@ -188,7 +190,7 @@ class Tensor:
     def __ixor__(self, other: Tensor | _Number, /) -> Self: ...
     def __pow__(self, other: Tensor | _Number, modulus: None = None, /) -> Tensor: ...
     def __rpow__(self, other: _Number, modulus: None = None, /) -> Tensor: ...
-    def __ipow__(self, other: Tensor | _Number, /) -> Self: ...
+    def __ipow__(self, other: Tensor | _Number, /) -> Self: ...  # type: ignore[misc]  # no modulus
     def __matmul__(self, other: Tensor, /) -> Tensor: ...
     def __rmatmul__(self, other: Tensor, /) -> Tensor: ...
     def __array__(self, dtype: Any = None, copy: builtins.bool | None = None) -> NDArray[Any]: ...

@@ -1,8 +1,8 @@
 """minitensor: tensors with automatic differentiation, as in PyTorch, and a JIT compiler that clusters ops.
 
 Every op runs at once through a kernel registry. With ``MT_JIT_FLAGS="--auto_jit=2 --cpu_global_jit"``, inside
-:func:`jit_scope`, in a :class:`Session`, or in a :func:`function`, ops are recorded, clustered and compiled instead; the
-results are the same to the last bit.
+:func:`jit_scope`, in a :class:`Session`, or in a :func:`function`, ops are recorded, clustered and compiled instead;
+the results are the same to the last bit.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ for _row in _ROWS.values():
         globals()[_row.name] = _row.call
 del _row
 
-from minitensor import _tensor as _tensor_methods  # noqa: E402  (needs the rows)
-from minitensor._tensor import add, sub  # noqa: E402
 from minitensor import _hooks, autograd, nn, optim, random, timeline  # noqa: E402
+from minitensor import _tensor as _tensor_methods  # noqa: E402  (needs the rows)
+from minitensor._config import show_config  # noqa: E402
+from minitensor._tensor import add, sub  # noqa: E402
 from minitensor._tensor_str import set_printoptions  # noqa: E402
 from minitensor.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402
 from minitensor.creation import *  # noqa: E402, F403

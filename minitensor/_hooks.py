@@ -1,8 +1,9 @@
-"""Where `minitensor_jit` hooks in. Nothing here imports it until the JIT is asked for, so eager code never loads LLVM."""
+"""Where `minitensor_jit` hooks in. Nothing imports it until the JIT is asked for, so eager code never loads LLVM."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -10,7 +11,14 @@ from typing import Any
 from minitensor import _C
 from minitensor.step_stats import StepStats, from_events
 
-__all__ = ["collect_step_stats", "jit_session", "start_from_environment", "step_boundary"]
+__all__ = [
+    "collect_step_stats",
+    "compiler_config",
+    "installed_version",
+    "jit_session",
+    "start_from_environment",
+    "step_boundary",
+]
 
 
 def _jit() -> Any:
@@ -29,6 +37,27 @@ def jit_session(level: int, cpu_global_jit: bool) -> AbstractContextManager[None
     """Record, cluster and compile what runs inside, as a session's configuration says; run it at the end."""
     context: AbstractContextManager[None] = _jit().session_scope(level, cpu_global_jit)
     return context
+
+
+def installed_version(package: str) -> str:
+    """The version of an installed package, without importing it."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def compiler_config() -> dict[str, str]:
+    """What there is to say of the compiler, without loading it."""
+    api = sys.modules.get("minitensor_jit")
+    flags = os.environ.get("MT_JIT_FLAGS", "") if api is None else api.current_options().text()
+    return {
+        "llvmlite": installed_version("llvmlite"),
+        "JIT": "not loaded" if api is None else "recording" if _C.is_recording() else "loaded",
+        "JIT flags": flags or "none",
+    }
 
 
 def step_boundary() -> None:

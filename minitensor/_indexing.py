@@ -78,12 +78,13 @@ def _check_mask(source: Any, mask: Any, at: int) -> None:
     shape = tuple(source.shape[at : at + mask.ndim])
     if tuple(mask.shape) != shape:
         raise IndexError(
-            f"The shape of the mask {list(mask.shape)} at index 0 does not match the shape of the indexed tensor {list(source.shape)} at index {at}"
+            f"The shape of the mask {list(mask.shape)} at index 0 does not match the shape of the indexed tensor "
+            f"{list(source.shape)} at index {at}"
         )
 
 
 def _gathered(view: Any, indices: list[Any]) -> tuple[Any, Any, list[int], int]:
-    """The view with its indexed dimensions merged in front, one index into them, their sizes, and where the result's go."""
+    """The view with its indexed dimensions merged in front, an index into them, their sizes, and the result's place."""
     dims = [d for d, index in enumerate(indices) if index is not None]
     used = [indices[d] for d in dims]
     sizes = [view.shape[d] for d in dims]

@@ -10,4 +10,4 @@ from typing import Any
 @cache
 def named(op: str, fields: tuple[str, ...]) -> Any:
     """The tuple type of op's results."""
-    return namedtuple(op, fields, module="minitensor.return_types")  # noqa: PYI024  (made at run time)
+    return namedtuple(op, fields, module="minitensor.return_types")

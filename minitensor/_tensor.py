@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -169,7 +170,8 @@ def split(self: Any, split_size: int | Sequence[int], dim: int = 0) -> tuple[Any
         sizes = list(split_size)
         if sum(sizes) != n or min(sizes, default=0) < 0:
             raise RuntimeError(
-                f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at dimension {dim}), but got split_sizes={sizes}"
+                f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at dimension {dim}), "
+                f"but got split_sizes={sizes}"
             )
     parts, start = [], 0
     for size in sizes:
@@ -208,6 +210,8 @@ def to(
     self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False, non_blocking: bool = False
 ) -> Any:
     """The tensor in another dtype, on another device, or as another tensor; itself if nothing changes."""
+    switches = [arg for arg in args if isinstance(arg, bool)]  # non_blocking, which means nothing here, and copy
+    copy = switches[1] if len(switches) > 1 else copy
     for arg in args:
         if isinstance(arg, Tensor):
             dtype, device = arg.dtype, arg.device
@@ -215,9 +219,7 @@ def to(
             dtype = arg
         elif isinstance(arg, (str, _C.device)):
             device = arg
-        elif isinstance(arg, bool):
-            non_blocking = arg
-        elif arg is not None:
+        elif arg is not None and not isinstance(arg, bool):
             raise TypeError(f"to() takes dtypes, devices and tensors, got {type(arg).__name__}")
     target = None if device is None else _C.device(device) if isinstance(device, str) else device
     if target is not None and target.type != self.device.type:
@@ -352,13 +354,13 @@ def new_tensor(self: Any, data: Any, *, dtype: Any = None, device: Any = None, r
 
 @_method
 def _max(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    """The largest element; along dim, the largest elements and their indices; or elementwise against another tensor."""
+    """The largest element; along dim, the largest elements and their places; or elementwise against a tensor."""
     return _extreme(self, dim, keepdim, "max")
 
 
 @_method
 def _min(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    """The smallest element; along dim, the smallest elements and their indices; or elementwise against another tensor."""
+    """The smallest element; along dim, the smallest elements and their places; or elementwise against a tensor."""
     return _extreme(self, dim, keepdim, "min")
 
 
@@ -370,6 +372,98 @@ def _extreme(self: Any, dim: Any, keepdim: bool, which: str) -> Any:
     from minitensor._return_types import named
 
     return named(which, ("values", "indices"))(*ROWS[f"{which}_dim"].call(self, dim, keepdim))
+
+
+# ---- PyTorch's order of arguments, where the rows have all operands first
+
+
+@_method
+def gather(self: Any, dim: int, index: Any) -> Any:
+    """input[i][index[i][j]] for dim 1, and so on."""
+    return ROWS["gather"].call(self, index, dim)
+
+
+@_method
+def index_select(self: Any, dim: int, index: Any) -> Any:
+    """The slices along dim that index names."""
+    return ROWS["index_select"].call(self, index, dim)
+
+
+@_method
+def scatter_add(self: Any, dim: int, index: Any, src: Any) -> Any:
+    """The tensor with src added at the places that index names along dim."""
+    return ROWS["scatter_add"].call(self, index, src, dim)
+
+
+@_method
+def scatter_add_(self: Any, dim: int, index: Any, src: Any) -> Any:
+    """Adds src at the places that index names along dim."""
+    return _scatter_add_(self, index, src, dim)
+
+
+@_method
+def index_add(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+    """The tensor with source, times alpha, added to the slices that index names."""
+    return ROWS["index_add"].call(self, index, source if alpha == 1 else source * alpha, dim)
+
+
+@_method
+def index_add_(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+    """Adds source, times alpha, to the slices that index names."""
+    return _index_add_(self, index, source if alpha == 1 else source * alpha, dim)
+
+
+@_method
+def index_copy(self: Any, dim: int, index: Any, source: Any) -> Any:
+    """The tensor with the slices that index names replaced by those of source."""
+    return ROWS["index_copy"].call(self, index, source, dim)
+
+
+@_method
+def index_copy_(self: Any, dim: int, index: Any, source: Any) -> Any:
+    """Replaces the slices that index names by those of source."""
+    return _index_copy_(self, index, source, dim)
+
+
+_scatter_add_, _index_add_, _index_copy_ = (
+    _C.inplace_form(ROWS[_name].call) for _name in ("scatter_add", "index_add", "index_copy")
+)
+
+
+@_method
+def sort(self: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+    """The elements in order along dim, and their places before."""
+    from minitensor._return_types import named
+
+    return named("sort", ("values", "indices"))(*ROWS["sort"].call(self, dim, descending, stable))
+
+
+@_method
+def unique(self: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:
+    """The distinct elements, sorted; with their places and counts if asked for."""
+    values, inverse, counts = ROWS["unique"].call(self, return_inverse, return_counts)
+    more = [extra for extra, wanted in ((inverse, return_inverse), (counts, return_counts)) if wanted]
+    return (values, *more) if more else values
+
+
+# ---- composed
+
+
+@_method
+def var(self: Any, dim: Any = None, correction: float = 1, keepdim: bool = False) -> Any:
+    """The variance: the mean of the squared distances from the mean, over the count less `correction`."""
+    count = self.numel()
+    if dim is not None:
+        sizes = [self.shape[_dim(d, self.ndim)] for d in ((dim,) if isinstance(dim, int) else dim)] if self.ndim else []
+        count = math.prod(sizes)
+    squares = (self - self.mean(dim=dim, keepdim=True)).square().sum(dim=dim, keepdim=keepdim)
+    return squares / max(count - correction, 0)
+
+
+@_method
+def std(self: Any, dim: Any = None, correction: float = 1, keepdim: bool = False) -> Any:
+    """The standard deviation."""
+    return self.var(dim, correction, keepdim).sqrt()
 
 
 @_method

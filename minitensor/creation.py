@@ -9,8 +9,9 @@ from minitensor import _C
 from minitensor.ops import creation, random
 
 __all__ = [
-    "arange", "as_tensor", "asarray", "empty", "empty_like", "eye", "from_dlpack", "from_numpy", "full", "full_like", "linspace", "normal",
-    "ones", "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "scalar_tensor", "tensor", "zeros", "zeros_like",
+    "arange", "as_tensor", "asarray", "empty", "empty_like", "eye", "from_dlpack", "from_numpy", "full", "full_like",
+    "linspace", "normal", "ones", "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm",
+    "scalar_tensor", "tensor", "zeros", "zeros_like",
 ]  # fmt: skip
 
 Tensor = _C.Tensor

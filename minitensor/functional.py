@@ -9,12 +9,13 @@ from minitensor import _C
 from minitensor.ops import ROWS
 from minitensor.ops.elementwise import where as _where
 from minitensor.ops.index import nonzero as _nonzero
-from minitensor.ops.index import unique as _unique
 from minitensor.ops.movement import cat
 
 __all__ = [
-    "broadcast_shapes", "broadcast_tensors", "broadcast_to", "chunk", "concat", "concatenate", "flatten", "gather", "index_select", "is_tensor",
-    "max", "mean", "min", "narrow", "numel", "repeat_interleave", "reshape", "split", "stack", "std", "t", "unbind", "unique", "where",
+    "broadcast_shapes", "broadcast_tensors", "broadcast_to", "chunk", "concat", "concatenate", "flatten", "gather",
+    "index_add", "index_copy", "index_select", "is_tensor", "max", "mean", "min", "narrow", "numel",
+    "repeat_interleave", "reshape", "scatter_add", "sort", "split", "stack", "std", "t", "unbind", "unique", "var",
+    "where",
 ]  # fmt: skip
 
 Tensor = _C.Tensor
@@ -39,7 +40,8 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
     for i, other in enumerate(tensors):
         if tuple(other.shape) != first:
             raise RuntimeError(
-                f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and {list(other.shape)} at entry {i}"
+                f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 "
+                f"and {list(other.shape)} at entry {i}"
             )
     return cat([other.unsqueeze(dim) for other in tensors], dim)
 
@@ -62,20 +64,6 @@ def min(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
 
 
 mean = ROWS["mean"].call
-gather = ROWS["gather"].call
-index_select = ROWS["index_select"].call
-
-
-def std(input: Any, dim: Any = None, correction: float = 1, keepdim: bool = False) -> Any:
-    """The standard deviation."""
-    return ROWS["var"].call(input, dim, correction=correction, keepdim=keepdim).sqrt()
-
-
-def unique(input: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:
-    """The distinct elements, sorted; with their places and counts if asked for."""
-    values, inverse, counts = _unique(input, return_inverse, return_counts)
-    more = [extra for extra, wanted in ((inverse, return_inverse), (counts, return_counts)) if wanted]
-    return (values, *more) if more else values
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> Any:
@@ -131,3 +119,12 @@ unbind = _as_function("unbind")
 narrow = _as_function("narrow")
 split = _as_function("split")
 chunk = _as_function("chunk")
+gather = _as_function("gather")
+index_add = _as_function("index_add")
+index_copy = _as_function("index_copy")
+index_select = _as_function("index_select")
+scatter_add = _as_function("scatter_add")
+sort = _as_function("sort")
+std = _as_function("std")
+unique = _as_function("unique")
+var = _as_function("var")

@@ -11,7 +11,7 @@ __all__ = ["get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_stat
 
 
 def manual_seed(seed: int) -> None:
-    """Seed the generator: the same program then draws the same numbers, with any number of threads, eager or compiled."""
+    """Seed the generator: the program then draws the same numbers, with any number of threads, eager or compiled."""
     number = int(seed)
     if not -0x8000_0000_0000_0000 <= number <= 0xFFFF_FFFF_FFFF_FFFF:
         raise RuntimeError(f"Overflow when unpacking long: the seed {number} does not fit in 64 bits")

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from minitensor_jit.api import (
         cache_clear,
         cache_info,
+    current_options,
         explain,
         jit_scope,
         options,
@@ -29,6 +30,7 @@ __all__ = [
     "JitOptions",
     "cache_clear",
     "cache_info",
+    "current_options",
     "explain",
     "function",
     "jit_scope",

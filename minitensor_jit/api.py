@@ -18,7 +18,16 @@ from minitensor_jit.inspect.report import Report
 from minitensor_jit.ops_reason import reason_of
 from minitensor_jit.runtime.launcher import Compiler
 
-__all__ = ["cache_clear", "cache_info", "explain", "jit_scope", "options", "session_scope", "start_from_environment"]
+__all__ = [
+    "cache_clear",
+    "cache_info",
+    "current_options",
+    "explain",
+    "jit_scope",
+    "options",
+    "session_scope",
+    "start_from_environment",
+]
 
 
 class _State(threading.local):
@@ -51,6 +60,11 @@ def current_compiler() -> Compiler:
         _state.compiler, number = compiler_for(_default_options)
         _C.swap_options_id(number)
     return _state.compiler
+
+
+def current_options() -> JitOptions:
+    """The options in force on this thread."""
+    return current_compiler().options
 
 
 def _plan(nodes: Any, leaves: Any, scalars: Any) -> Any:
@@ -117,7 +131,7 @@ def session_scope(level: int, cpu_global_jit: bool) -> Iterator[None]:
         yield
 
 
-class jit_scope:
+class jit_scope:  # noqa: N801  (called like a function)
     """Ops inside are compiled, in clusters of their own; with `compile_ops=False`, they never are.
 
     Best effort: what can't be compiled runs as ever, and `explain` says why. A context manager or a decorator.
@@ -138,11 +152,12 @@ class jit_scope:
     def __exit__(self, *exception: object) -> None:
         _C.swap_tag(self._previous.pop())
         if self._compile:
-            # An exception of the program's own is the one to see; values that fail now besides it say so when they are read.
+            # An exception of the program's own is the one to see; values that fail now say so when they are read.
             with suppress(Exception) if exception[0] is not None else nullcontext():
                 _C.end_recording("the end of a jit_scope")
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, run in such a scope at every call."""
         compile_ops = self._compile
 
         @functools.wraps(fn)
@@ -192,8 +207,10 @@ class Explanation(Report):
 
 
 def explain(fn: Callable[..., Any]) -> Callable[..., Explanation]:
-    """`explain(fn)(*args)` runs `fn` compiled and gives an account of it: clusters, ops left eager with the reason, the line and
-    the fix, what ran the recording and when, compilations and cache hits.
+    """Make `explain(fn)(*args)` run `fn` compiled and give an account of it.
+
+    It lists clusters, ops left eager with the reason, the line and the fix, what ran the recording and when,
+    compilations and cache hits.
     """
     if not callable(fn):
         raise TypeError(f"explain takes a function, not {type(fn).__name__}")
@@ -247,7 +264,7 @@ def start_from_environment() -> None:
     current_compiler()
     if _default_options.auto_jit:
         _C.begin_recording()
-        # Values that nobody asked for have no effect that could be seen; run them all the same, for errors and the account.
+        # Values that nobody asked for have no effect that could be seen; they run for their errors and the account.
         atexit.register(_flush_at_exit)
 
 

@@ -57,11 +57,12 @@ class _Recorder:
 def function(fn: Callable[..., Any] | None = None, *, jit_compile: bool | None = None) -> Any:
     """Compile a function's ops; also a decorator.
 
-    With `jit_compile=True` all of it: `InvalidArgumentError` names an op that can't be compiled, the reason and the line.
-    With None, what can be; with False, nothing. A program is kept for each combination of shapes, dtypes and layouts of
-    the tensors among the arguments, and of the values of the others. A call that has one does not run `fn`: what `fn` does beside
-    computing its result and writing to tensors in place happens only when it is recorded. A function that stores gradients or draws random
-    numbers is recorded at every call; its compiled code is kept all the same.
+    With `jit_compile=True` all of it: `InvalidArgumentError` names an op that can't be compiled, the reason and the
+    line. With None, what can be; with False, nothing. A program is kept for each combination of shapes, dtypes and
+    layouts of the tensors among the arguments, and of the values of the others. A call that has one does not run `fn`:
+    what `fn` does beside computing its result and writing to tensors in place happens only when it is recorded. A
+    function that stores gradients or draws random numbers is recorded at every call; its compiled code is kept all the
+    same.
     """
     if fn is None:
         return functools.partial(function, jit_compile=jit_compile)

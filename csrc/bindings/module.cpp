@@ -8,11 +8,48 @@
 
 namespace {
 
+#if defined(__SANITIZE_ADDRESS__)
+constexpr const char* kSanitizer = "address";
+#elif defined(__SANITIZE_THREAD__)
+constexpr const char* kSanitizer = "thread";
+#else
+constexpr const char* kSanitizer = "";
+#endif
+
+#ifdef __OPTIMIZE__
+constexpr bool kOptimized = true;
+#else
+constexpr bool kOptimized = false;
+#endif
+
+#ifdef NDEBUG
+constexpr bool kAssertions = false;
+#else
+constexpr bool kAssertions = true;
+#endif
+
+#ifdef __clang__
+constexpr const char* kCompiler = __VERSION__;
+#else
+constexpr const char* kCompiler = "GCC " __VERSION__;
+#endif
+
+PyObject* build_config(PyObject*, PyObject*) {
+    return Py_BuildValue("{ss sl sO sO ss ss ss}", "compiler", kCompiler, "cplusplus", static_cast<long>(__cplusplus),
+                         "optimized", kOptimized ? Py_True : Py_False, "assertions", kAssertions ? Py_True : Py_False,
+                         "sanitizer", kSanitizer, "isa", mt::isa_name(mt::isa()), "detected_isa",
+                         mt::isa_name(mt::detected_isa()));
+}
+
+PyMethodDef functions[] = {
+    {"build_config", build_config, METH_NOARGS, "How the extension was built, and the instruction set that it uses."},
+    {}};
+
 PyModuleDef definition = {PyModuleDef_HEAD_INIT,
                           "minitensor._C",
                           "The C++ core of minitensor.",
                           -1,
-                          nullptr,
+                          functions,
                           nullptr,
                           nullptr,
                           nullptr,

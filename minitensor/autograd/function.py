@@ -76,7 +76,7 @@ class Function:
         if not (_C.is_grad_enabled() and any(ctx.needs_input_grad)):
             return result
         single = not isinstance(result, tuple)
-        outputs = [o for o in ((result,) if single else result)]
+        outputs = [result] if single else list(result)
         outputs = [o.alias() if isinstance(o, Tensor) and any(o is a for a in args) else o for o in outputs]
         differentiable = [
             o
@@ -98,7 +98,8 @@ class Function:
             returned = returned if isinstance(returned, tuple) else (returned,)
             if len(returned) < len(args):
                 raise RuntimeError(
-                    f"function {cls.__name__}Backward returned an incorrect number of gradients (expected {len(args)}, got {len(returned)})"
+                    f"function {cls.__name__}Backward returned an incorrect number of gradients "
+                    f"(expected {len(args)}, got {len(returned)})"
                 )
             return tuple(returned[i] for i in positions)
 

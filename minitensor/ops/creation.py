@@ -27,7 +27,8 @@ def _arange_refuse(call: Any) -> str | None:
 
 
 arange = creation(
-    "arange(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None, device? device=None)", "Evenly spaced values in [start, end).",
+    "arange(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None, device? device=None)",
+    "Evenly spaced values in [start, end).",
     lower=_arange_lower, refuse=_arange_refuse,
 )  # fmt: skip
 eye = creation(

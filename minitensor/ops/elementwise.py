@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from minitensor._C import Op
 from minitensor.ops.row import elementwise
 
 __all__: list[str] = []
@@ -43,7 +44,7 @@ abs = elementwise(
     lower=lambda b, x: b.abs(x),
     vjp=lambda g, _out, x: g * sign(x),
 )
-sign = elementwise("sign(Tensor input)", "-1, 0 or 1, the sign of each element.", vjp=lambda g, _out, _x: g * 0)
+sign: Op = elementwise("sign(Tensor input)", "-1, 0 or 1, the sign of each element.", vjp=lambda g, _out, _x: g * 0)
 exp = elementwise(
     "exp(Tensor input)",
     "e to the power of each element.",
@@ -104,7 +105,9 @@ ceil = elementwise(
     lower=lambda b, x: b.ceil(x) if b.recorded.floating else x,
     vjp=lambda g, _out, _x: g * 0,
 )
-trunc = elementwise("trunc(Tensor input)", "Each element without its fraction.", lower=_trunc, vjp=lambda g, _out, _x: g * 0)
+trunc = elementwise(
+    "trunc(Tensor input)", "Each element without its fraction.", lower=_trunc, vjp=lambda g, _out, _x: g * 0
+)
 round = elementwise(
     "round(Tensor input)",
     "The nearest integer, halves to even.",
@@ -243,7 +246,7 @@ bitwise_xor = _binary("bitwise_xor", "The bits that exactly one has.", lower=lam
 
 # ---- three operands
 
-where = elementwise(
+where: Op = elementwise(
     "where(Tensor condition, Tensor|Scalar input, Tensor|Scalar other)",
     "input where the condition holds, other elsewhere.",
     lower=lambda b, c, x, y: b.select(_truth(b, c), x, y),
@@ -282,7 +285,7 @@ cast = elementwise(
     lower=lambda b, x, dtype: x,
     vjp=lambda g, _out, _x, dtype: g,
 )
-clone = elementwise("clone(Tensor input)", "A contiguous copy.", lower=lambda b, x: x, vjp=lambda g, _out, _x: g)
+clone: Op = elementwise("clone(Tensor input)", "A contiguous copy.", lower=lambda b, x: x, vjp=lambda g, _out, _x: g)
 # In place only: destination first.
 fill = elementwise(
     "fill(Tensor input, Scalar value)",
@@ -290,7 +293,7 @@ fill = elementwise(
     vjp=lambda g, _out, _x, value: None,
     why="it is recorded as the creation of a constant",
 )
-copy = elementwise(
+copy: Op = elementwise(
     "copy(Tensor input, Tensor src)",
     "Copies src, broadcast and converted.",
     vjp=lambda g, _out, _x, _src: (None, g),

@@ -67,7 +67,8 @@ def _prod_vjp(g: Any, out: Any, x: Any, dim: Any, keepdim: bool, dtype: Any) -> 
     flat = x.permute(order).reshape([*kept, -1])
     n = flat.shape[-1]
     columns = [flat.select(-1, i) for i in range(n)]
-    before, after = [None] * n, [None] * n
+    before: list[Any] = [None] * n
+    after: list[Any] = [None] * n
     for i in range(1, n):
         before[i] = columns[i - 1] if before[i - 1] is None else before[i - 1] * columns[i - 1]
         j = n - 1 - i
@@ -84,7 +85,8 @@ def _prod_vjp(g: Any, out: Any, x: Any, dim: Any, keepdim: bool, dtype: Any) -> 
 
 sum = reduction(
     f"sum({_ARGS}, *, dtype? dtype=None)", "The sum over the given dimensions, or over all.",
-    lower=lambda b, x, dim, keepdim, dtype: b.reduce_dims(b.to_dtype(x, b.result.dtype), "add", dim, keepdim), vjp=_sum_vjp,
+    lower=lambda b, x, dim, keepdim, dtype: b.reduce_dims(b.to_dtype(x, b.result.dtype), "add", dim, keepdim),
+    vjp=_sum_vjp,
 )  # fmt: skip
 prod = reduction(
     f"prod({_ARGS}, *, dtype? dtype=None)", "The product over the given dimensions, or over all.", vjp=_prod_vjp

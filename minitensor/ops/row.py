@@ -32,10 +32,11 @@ __all__ = [
 class Row:
     """One op.
 
-    `lower(b, *operands, *params)` emits HLO through the builder `b`; for elementwise ops the operands come converted and
-    broadcast. `vjp(g, out, *operands, *params)` gives the gradients of the operands, as a tensor or a tuple, in the broadcast
-    shape; an argument whose name begins with `_` is not read and not kept for the backward pass (its shape and dtype are
-    there all the same). `refuse(call)` gives the reason why one particular call can't be compiled, or None.
+    `lower(b, *operands, *params)` emits HLO through the builder `b`; for elementwise ops the operands come converted
+    and broadcast. `vjp(g, out, *operands, *params)` gives the gradients of the operands, as a tensor or a tuple, in the
+    broadcast shape; an argument whose name begins with `_` is not read and not kept for the backward pass (its shape
+    and dtype are there all the same). `refuse(call)` gives the reason why one particular call can't be compiled, or
+    None.
     `samples()` gives argument lists for the generated tests.
     """
 
@@ -66,7 +67,7 @@ ROWS: dict[str, Row] = {}
 """Every op by name, in order of definition."""
 
 
-def _define(kind: str, schema: str, doc: str, **rules: Any) -> Any:
+def _define(kind: str, schema: str, doc: str, **rules: Any) -> _C.Op:
     op = _C.define_op(schema, kind)
     op.__doc__ = doc
     row = Row(name=op.__name__, kind=kind, schema=schema, call=op, **rules)
@@ -88,46 +89,46 @@ def _saved(row: Row, operands: int) -> tuple[bool, list[bool]]:
     return not names[1].startswith("_"), [not name.startswith("_") for name in names[2 : 2 + operands]]
 
 
-def elementwise(schema: str, doc: str, **rules: Any) -> Any:
+def elementwise(schema: str, doc: str, **rules: Any) -> _C.Op:
     """An op on each element; operands broadcast and promote."""
     return _define("elementwise", schema, doc, **rules)
 
 
-def reduction(schema: str, doc: str, **rules: Any) -> Any:
+def reduction(schema: str, doc: str, **rules: Any) -> _C.Op:
     """An op that combines elements along dimensions."""
     return _define("reduction", schema, doc, **rules)
 
 
-def view(schema: str, doc: str, **rules: Any) -> Any:
+def view(schema: str, doc: str, **rules: Any) -> _C.Op:
     """An op whose result shares the operand's storage; it costs nothing, and nothing is recorded but its geometry."""
     return _define("view", schema, doc, **rules)
 
 
-def movement(schema: str, doc: str, **rules: Any) -> Any:
+def movement(schema: str, doc: str, **rules: Any) -> _C.Op:
     """An op that only moves elements."""
     return _define("movement", schema, doc, **rules)
 
 
-def contraction(schema: str, doc: str, **rules: Any) -> Any:
+def contraction(schema: str, doc: str, **rules: Any) -> _C.Op:
     """An op that runs on the shared matrix product."""
     return _define("contraction", schema, doc, **rules)
 
 
-def index(schema: str, doc: str, **rules: Any) -> Any:
+def index(schema: str, doc: str, **rules: Any) -> _C.Op:
     """An op that reads or writes elements chosen by an index tensor."""
     return _define("index", schema, doc, **rules)
 
 
-def random(schema: str, doc: str, **rules: Any) -> Any:
+def random(schema: str, doc: str, **rules: Any) -> _C.Op:
     """An op that draws from the generator."""
     return _define("random", schema, doc, **rules)
 
 
-def creation(schema: str, doc: str, **rules: Any) -> Any:
+def creation(schema: str, doc: str, **rules: Any) -> _C.Op:
     """An op without operands."""
     return _define("creation", schema, doc, **rules)
 
 
-def opaque(schema: str, doc: str, *, why: str, **rules: Any) -> Any:
+def opaque(schema: str, doc: str, *, why: str, **rules: Any) -> _C.Op:
     """An op that is never compiled, for the reason `why`; its kernel may be a Python callable."""
     return _define("opaque", schema, doc, why=why, **rules)

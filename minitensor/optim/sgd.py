@@ -53,12 +53,13 @@ class SGD(Optimizer):
             for group in self.param_groups:
                 for param in group["params"]:
                     if param.grad is not None:
-                        self._update(param, group)
+                        self._update(param, param.grad, group)
         self._end_step()
         return loss
 
-    def _update(self, param: mt.Tensor, group: dict[str, Any]) -> None:
-        grad = -param.grad if group["maximize"] else param.grad
+    def _update(self, param: mt.Tensor, grad: mt.Tensor, group: dict[str, Any]) -> None:
+        if group["maximize"]:
+            grad = -grad
         if group["weight_decay"] != 0:
             grad = grad + param * group["weight_decay"]
         momentum = group["momentum"]

@@ -1,4 +1,4 @@
-"""From a recorded trace to a launch plan: cluster, lower, optimise, generate code. Runs on a miss; hits never leave C++."""
+"""From a recorded trace to a launch plan: cluster, lower, optimise, emit code. Only for misses: hits stay in C++."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ class _Plan:
             self.in_place.append(set())
 
     def deferred(self) -> list[ValueRef]:
-        """Results that go to memory which somebody still reads afterwards, or reads otherwise than element by element."""
+        """Results that go to memory which is still read afterwards, or otherwise than element by element."""
         late = []
         for value, home in self.trace.live.items():
             if home < 0:
