@@ -159,7 +159,12 @@ PyObject* py_set_rules(PyObject*, PyObject* args) {
 }
 
 PyObject* py_inplace_form(PyObject*, PyObject* object) {
-    return guarded([&]() -> PyObject* { return make_op_object(def_of(object), true); });
+    return guarded([&]() -> PyObject* {
+        PyRef made = checked(make_op_object(def_of(object), true));
+        PyObject* doc = cast(object)->doc;
+        if (doc) cast(made.get())->doc = PyUnicode_FromFormat("In place: %S", doc);
+        return made.release();
+    });
 }
 
 // fill_random(op, tensor, *parameters between size and dtype): the in-place form of a random op, whose size and dtype
