@@ -1,0 +1,85 @@
+"""Every public name says what it is."""
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+import minitensor as mt
+import minitensor_jit
+
+# Names that stand for values, which have no docstring of their own.
+VALUES = (mt.dtype, int, float, str, bool, tuple, list, dict, type(None))
+
+
+def modules():
+    for package in (mt, minitensor_jit):
+        yield package.__name__
+        for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not info.name.endswith(("_C", "__main__")):
+                yield info.name
+
+
+def has_docstring(thing):
+    return bool((getattr(thing, "__doc__", None) or "").strip())
+
+
+def own_members(cls):
+    """The public methods and properties that a class defines itself."""
+    for name, member in vars(cls).items():
+        # What a factory makes by the dozen, such as a builder's LLVM instructions, is documented as a whole.
+        if name.startswith("_") or isinstance(member, VALUES) or "<locals>" in getattr(member, "__qualname__", ""):
+            continue
+        if isinstance(member, staticmethod | classmethod):
+            member = member.__func__
+        if callable(member) or isinstance(member, property) or inspect.isgetsetdescriptor(member):
+            yield name, member
+
+
+def overrides_documented(cls, name):
+    return any(has_docstring(vars(base)[name]) for base in cls.__mro__[1:] if name in vars(base))
+
+
+@pytest.mark.parametrize("name", list(modules()))
+def test_modules(name):
+    module = importlib.import_module(name)
+    missing = [] if has_docstring(module) else [name]
+    for attribute, thing in vars(module).items():
+        if attribute.startswith("_") or getattr(thing, "__module__", None) != name:
+            continue
+        if (inspect.isclass(thing) or inspect.isfunction(thing)) and not has_docstring(thing):
+            missing.append(f"{name}.{attribute}")
+        if inspect.isclass(thing):
+            missing += [
+                f"{name}.{attribute}.{method}"
+                for method, member in own_members(thing)
+                if not has_docstring(member) and not overrides_documented(thing, method)
+            ]
+    assert missing == []
+
+
+def exported():
+    names = {name: getattr(mt, name) for name in dir(mt) if not name.startswith("_")}
+    names |= {f"jit.{name}": getattr(minitensor_jit, name) for name in minitensor_jit.__all__}
+    return {name: thing for name, thing in names.items() if not isinstance(thing, VALUES) and name != "annotations"}
+
+
+def test_exported_names():
+    assert [name for name, thing in exported().items() if not has_docstring(thing)] == []
+
+
+@pytest.mark.parametrize("cls", [mt.Tensor, mt.dtype, mt.device, mt.Size, mt._C.CompiledFunction])
+def test_classes_of_the_extension(cls):
+    assert has_docstring(cls)
+    assert [name for name, member in own_members(cls) if not has_docstring(member)] == []
+
+
+def test_functions_of_the_extension():
+    functions = {name: thing for name, thing in vars(mt._C).items() if inspect.isbuiltin(thing)}
+    assert [name for name, thing in functions.items() if not has_docstring(thing)] == []
+
+
+def test_every_op_has_a_signature():
+    wrong = [name for name, row in mt.ops.ROWS.items() if not inspect.signature(row.call).parameters]
+    assert wrong == []
