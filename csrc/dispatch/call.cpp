@@ -1,8 +1,10 @@
 #include "dispatch/call.h"
 
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "core/error.h"
 
@@ -11,11 +13,22 @@ namespace mt {
 MT_THREAD_LOCAL Interpreter* current_interpreter = nullptr;
 MT_THREAD_LOCAL bool grad_enabled = true;
 MT_THREAD_LOCAL bool inference_mode = false;
+MT_THREAD_LOCAL bool MaybeReleaseGil::gil_held = false;
 void (*tape_hook)(Call&, Ref<Tensor>*, Tensor*) = nullptr;
 bool (*check_inplace_hook)(Call&, Tensor&) = nullptr;
 void (*profile_hook)(const OpDef*, const Call&, int64_t, int64_t) = nullptr;
 
 void (*python_kernel_hook)(Call&, Device, Ref<Tensor>*) = nullptr;
+
+void ReleaseGil::take_back(PyThreadState* state) noexcept {
+    try {
+        PyEval_RestoreThread(state);
+    } catch (...) {
+        // The interpreter is shutting down and unwinds this thread to end it. The frames above hold references that must not be
+        // touched without the GIL: wait here for the end of the process.
+        for (;;) pause();
+    }
+}
 
 int64_t now_ns() {
     timespec t;
@@ -39,25 +52,36 @@ std::string device_text(Device device) {
     return device.index >= 0 ? text + ":" + std::to_string(device.index) : text;
 }
 
+class GradMode {
+public:
+    explicit GradMode(bool enabled) : previous_(std::exchange(grad_enabled, enabled)) {}
+    ~GradMode() { grad_enabled = previous_; }
+
+private:
+    bool previous_;
+};
+
+bool same_device(Device a, Device b) {
+    return a.type == b.type && (a.index == b.index || a.type == DeviceType::CPU || a.type == DeviceType::Meta);
+}
+
 // The device of the results: the operands' one device (0-d CPU tensors go anywhere), or the `device` parameter.
 Device result_device(const Call& call) {
-    Device device;
-    bool found = false;
+    auto goes_anywhere = [](const Tensor& t) { return t.ndim() == 0 && t.device().type == DeviceType::CPU; };
+    const Tensor* decides = nullptr;
     for (size_t i = 0; i < call.operand_count; ++i) {
         const Tensor* t = call.operands[i].tensor;
         if (!t) continue;
-        Device own = t->device();
-        if (!found || (device.type == DeviceType::CPU && own.type != DeviceType::CPU)) {
-            device = own;
-            found = true;
-        } else if (!(own == device) && !(own.type == DeviceType::CPU && t->ndim() == 0)) {
-            fail("Expected all tensors to be on the same device, but found at least two devices, " + device_text(device) +
-                 " and " + device_text(own) + "! (when calling " + call.op->name + ")");
-        }
+        if (!decides || (goes_anywhere(*decides) && !goes_anywhere(*t))) decides = t;
+        else if (!same_device(t->device(), decides->device()) && !goes_anywhere(*t))
+            fail("Expected all tensors to be on the same device, but found at least two devices, " +
+                 device_text(decides->device()) + " and " + device_text(t->device()) + "! (when calling " + call.op->name +
+                 ")");
     }
-    for (size_t i = 0; i < call.param_count && !found; ++i)
+    if (decides) return decides->device();
+    for (size_t i = 0; i < call.param_count; ++i)
         if (call.params[i].tag == Value::Dev) return call.params[i].device;
-    return device;
+    return {};
 }
 
 int64_t work_of(const Call& call) {
@@ -67,11 +91,80 @@ int64_t work_of(const Call& call) {
     return most;
 }
 
-// Inputs that a recorder left pending are computed now, before a kernel reads them.
-void need_operands(Call& call) {
+// Inputs that a recorder left pending are computed now, before a kernel reads them. True if any was: other threads may have run
+// meanwhile, so what was inferred of the operands may not hold any more.
+bool need_operands(Call& call) {
+    bool any = false;
     for (size_t i = 0; i < call.operand_count; ++i)
-        if (Tensor* t = call.operands[i].tensor; t && t->pending()) materialize_hook(t->storage.get());
+        while (call.operands[i].tensor && call.operands[i].tensor->pending()) {
+            // Held: a new content (x.data = y) may drop it.
+            Ref<Storage> storage = call.operands[i].tensor->storage;
+            materialize_hook(storage.get());
+            any = true;
+            i = 0;
+        }
+    return any;
 }
+
+// Leaves `destination` with memory that may be written, and the operands computed.
+void settle(Call& call, Tensor& destination) {
+    for (;;) {
+        // Each of these may let other threads run, which may undo what the one before did.
+        if (need_operands(call)) continue;
+        Ref<Storage> storage = destination.storage;
+        if (storage->pending) materialize_hook(storage.get());
+        else if (storage->readers) before_write_hook(storage.get());
+        else {
+            storage->ensure_memory();
+            return;
+        }
+    }
+}
+
+// A kernel that runs without the GIL gets handles of its own, over memory that stays: meanwhile other threads may give a tensor
+// other contents, or record a write to its storage.
+class Pinned {
+public:
+    explicit Pinned(Call& call) : call_(call) {
+        for (size_t i = 0; i < call.operand_count; ++i) pin(call.operands[i].tensor);
+        for (Tensor*& output : call.outputs) pin(output);
+    }
+    ~Pinned() {
+        size_t next = 0;
+        for (size_t i = 0; i < call_.operand_count; ++i) call_.operands[i].tensor = originals_[next++];
+        for (Tensor*& output : call_.outputs) output = originals_[next++];
+    }
+
+private:
+    void pin(Tensor*& tensor) {
+        originals_.push_back(tensor);
+        if (!tensor) {
+            handles_.emplace_back();
+            return;
+        }
+        // Storages and tensors that were the same stay the same.
+        for (size_t i = 0; i + 1 < originals_.size(); ++i)
+            if (originals_[i] == tensor) {
+                tensor = handles_[i].get();
+                handles_.push_back(Ref<Tensor>::borrow(tensor));
+                return;
+            }
+        Ref<Storage> memory;
+        for (auto& [storage, pinned] : storages_)
+            if (storage == tensor->storage) memory = pinned;
+        if (!memory) {
+            memory = Storage::wrap(tensor->storage->data, tensor->storage->nbytes, [](void*) {}, nullptr);
+            storages_.emplace_back(tensor->storage, memory);
+        }
+        handles_.push_back(Tensor::make(memory, tensor->dtype, tensor->sizes, tensor->strides, tensor->offset));
+        tensor = handles_.back().get();
+    }
+
+    Call& call_;
+    std::vector<Tensor*> originals_;
+    std::vector<Ref<Tensor>> handles_;  // as many as originals_, null for null
+    std::vector<std::pair<Ref<Storage>, Ref<Storage>>> storages_;
+};
 
 void reserve_random(Call& call) {
     Generator& generator = default_generator();
@@ -90,11 +183,41 @@ bool same_view(const Tensor& a, const Tensor& b) {
            a.dtype == b.dtype;
 }
 
+bool shows_an_element_twice(const Tensor& t) {
+    if (t.numel < 2 || t.contiguous()) return false;
+    std::vector<std::pair<int64_t, int64_t>> steps;  // (stride, size), inner first
+    for (size_t i = 0; i < t.ndim(); ++i)
+        if (t.sizes[i] > 1) steps.push_back({t.strides[i], t.sizes[i]});
+    std::sort(steps.begin(), steps.end());
+    int64_t reach = 0;
+    bool nested = true;
+    for (auto [stride, size] : steps) {
+        if (stride == 0) return true;
+        nested &= stride > reach;
+        reach += stride * (size - 1);
+    }
+    if (nested) return false;
+    // Strides that interleave: look at every place.
+    std::vector<bool> seen(static_cast<size_t>(reach) + 1);
+    std::vector<int64_t> at(steps.size(), 0);
+    int64_t place = 0;
+    for (int64_t i = 0; i < t.numel; ++i) {
+        if (seen[static_cast<size_t>(place)]) return true;
+        seen[static_cast<size_t>(place)] = true;
+        for (size_t d = 0; d < steps.size(); ++d) {
+            place += steps[d].first;
+            if (++at[d] < steps[d].second) break;
+            place -= steps[d].first * steps[d].second;
+            at[d] = 0;
+        }
+    }
+    return false;
+}
+
 void check_writable(const Call& call, const Tensor& destination) {
     if (destination.storage->read_only)
         fail_value("cannot write in place: the memory of this tensor is read-only (op " + call.op->name + ")");
-    for (size_t i = 0; i < destination.ndim(); ++i)
-        if (destination.strides[i] == 0 && destination.sizes[i] > 1)
+    if (shows_an_element_twice(destination))
             fail("unsupported operation: more than one element of the written-to tensor refers to a single memory "
                  "location. Please clone() the tensor before performing the operation.");
 }
@@ -125,7 +248,12 @@ void run_kernel(Call& call) {
         profile_hook(call.op, call, start, now_ns());
         return;
     }
-    MaybeReleaseGil gil(work_of(call) >= kReleaseGilElements);
+    if (work_of(call) < kReleaseGilElements) {
+        kernel(call);
+        return;
+    }
+    Pinned pinned(call);
+    MaybeReleaseGil gil(true);
     kernel(call);
 }
 
@@ -147,8 +275,10 @@ void dispatch(Call& call, Ref<Tensor>* results) {
             for (size_t i = 0; i < call.result_count; ++i)
                 results[i] = Tensor::empty(call.results[i].sizes, call.results[i].dtype, device);
         } else {
+            bool others_ran = current_interpreter != nullptr;
             if (current_interpreter) current_interpreter->passing_by(call);
-            need_operands(call);
+            others_ran |= need_operands(call);
+            if (others_ran && op.infer) op.infer(call);
             if (device.type != DeviceType::CPU)
                 throw Error(ErrorKind::NotImplemented,
                             "op '" + op.name + "' has no kernel for device " + device_text(device));
@@ -169,11 +299,17 @@ void dispatch(Call& call, Ref<Tensor>* results) {
 }
 
 void dispatch_inplace(Call& call, Tensor& destination) {
+    Device device = destination.device();
+    bool record = current_interpreter && device.type == DeviceType::CPU;
+    if (!record && device.type != DeviceType::Meta) settle(call, destination);
     infer(call);
     check_writable(call, destination);
     check_result_fits(call, destination);
     bool taped = check_inplace_hook && check_inplace_hook(call, destination);
-    Device device = result_device(call);
+    for (size_t i = 0; i < call.operand_count; ++i)
+        if (call.operands[i].tensor && !same_device(result_device(call), device))
+            fail("Expected all tensors to be on the same device, but found at least two devices, " + device_text(device) + " and " +
+                 device_text(result_device(call)) + "! (in-place " + call.op->name + ")");
     if (call.op->kind == Kind::Random) reserve_random(call);
     // An operand that overlaps the destination is read from a copy, unless each element is read just before it's written. What the
     // gradient formula reads is kept too; that copy has the operand's history, for second derivatives.
@@ -188,20 +324,18 @@ void dispatch_inplace(Call& call, Tensor& destination) {
         bool saved = taped && i < call.op->vjp_saves_operand.size() && call.op->vjp_saves_operand[i];
         if (!read_apart && in_step && !saved) continue;
         static const OpDef* clone = find_op("clone");
-        bool enabled = grad_enabled;
-        grad_enabled = saved;
+        GradMode mode(saved);
+        HoldGil hold;  // what was inferred must still be true afterwards
         copies[i] = call_op(*clone, {t});
-        grad_enabled = enabled;
         if (saved) before[i] = copies[i];
         if (read_apart || !in_step) call.operands[i].tensor = copies[i].get();
     }
-    if (current_interpreter && device.type == DeviceType::CPU) {
+    if (record) {
         current_interpreter->run_inplace(call, destination);
     } else if (device.type != DeviceType::Meta) {
-        need_operands(call);
-        if (destination.pending()) materialize_hook(destination.storage.get());
-        destination.storage->ensure_memory();
-        if (destination.storage->readers) before_write_hook(destination.storage.get());
+        if (device.type != DeviceType::CPU)
+            throw Error(ErrorKind::NotImplemented,
+                        "op '" + call.op->name + "' has no kernel for device " + device_text(device));
         call.outputs[0] = &destination;
         call.result_count = 1;
         run_kernel(call);

@@ -1,0 +1,61 @@
+"""Random programs do the same, bit for bit, eagerly, recorded, in scopes and in compiled functions. `scripts/fuzz` runs more."""
+
+import pytest
+from fuzz_generator import Generator
+from fuzz_programs import MODES, Step, check, execute, outcome, run_eager, shrink, text, threads
+
+PROGRAMS = 25
+
+
+def fail_with(seed, program, mode, found):
+    small = shrink(program, lambda p: check(p, mode, fresh=True) is not None)
+    pytest.fail(f"seed {seed}, {mode}: {found}\n\n{text(small)}\n\n{check(small, mode, fresh=True)}")
+
+
+@pytest.mark.parametrize("mode", [*MODES, "compiled"])
+def test_programs(mode):
+    for seed in range(PROGRAMS):
+        program = Generator(seed, 24, pure=mode == "compiled").make()
+        if (found := check(program, mode, 1 + seed % 2)) is not None:
+            fail_with(seed, program, mode, found)
+
+
+def test_large_programs():
+    for seed in range(6):
+        program = Generator(1000 + seed, 20, large=True).make()
+        if (found := check(program, "recorded", 1 + seed % 2)) is not None:
+            fail_with(seed, program, "recorded", found)
+
+
+def test_long_programs():
+    for seed in range(4):
+        program = Generator(2000 + seed, 60).make()
+        if (found := check(program, "recorded", 1 + seed % 2)) is not None:
+            fail_with(seed, program, "recorded", found)
+
+
+def test_threads():
+    for seed in range(20):
+        program = Generator(3000 + seed, 20, large=True).make()
+        with threads(1):
+            one = run_eager(program)
+        with threads(2):
+            two = run_eager(program)
+        from fuzz_programs import difference
+
+        assert difference(one, two) is None, text(program)
+
+
+def test_a_program_is_what_its_seed_says():
+    assert Generator(5, 24).make() == Generator(5, 24).make()
+
+
+def test_shrinking():
+    program = Generator(7, 24).make()
+    wanted = program[10].kind
+    small = shrink(program, lambda p: any(s.kind == wanted for s in p))
+    assert [s.kind for s in small] == [wanted]
+
+
+def test_steps_without_inputs_do_nothing():
+    assert outcome(execute([Step("unary", 1, (0,), ("exp",))]))[0].keys() == {"generator"}
