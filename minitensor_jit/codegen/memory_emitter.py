@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from ..ir.shape import DTYPES
 from .index import Atom, Div, Lin
 from .index_emitter import IndexEmitter
@@ -11,8 +13,17 @@ from .types import MEMORY
 __all__ = ["MemoryEmitter"]
 
 
+class Tile(Protocol):
+    """Another way to load lanes that are `stride` elements apart, where the loops around allow one."""
+
+    def load(self, base: Value, dtype: str, lin: Lin, stride: int) -> Value | None:
+        """The lanes, as they lie in memory; None to load them one by one."""
+
+
 class MemoryEmitter(IndexEmitter):
     """Emits addresses, loads and stores."""
+
+    tile: Tile | None = None
 
     def address(self, base: Value, dtype: str, lin: Lin) -> Value:
         """The address of element `lin` (in lane 0)."""
@@ -32,6 +43,11 @@ class MemoryEmitter(IndexEmitter):
                 known = self._keep(key, pointer)
             pointer = known
         return self.at(pointer).gep(pointer, lin.const, element)
+
+    def element_address(self, base: Value, dtype: str, lin: Lin, more: Value) -> Value:
+        """The address of element `lin + more` (in lane 0)."""
+        address = self.address(base, dtype, lin)
+        return self.at(address, more).gep(address, more, MEMORY[dtype])
 
     def load(self, base: Value, dtype: str, lin: Lin, *, mutable: bool = False) -> Value:
         """Element `lin` of an array, in all lanes; guarded as the state says.
@@ -90,6 +106,11 @@ class MemoryEmitter(IndexEmitter):
             name = f"llvm.masked.load.v{n}{_suffix(element)}.p0"
             callee = module.declare(name, type_, [PTR, vector(I1, n), type_])
             return b.call(callee, [_aligned(address, align), mask, constant(type_, None)])
+        if self.tile is not None and mask is None and len(direct) == 1:
+            others = (a for a, _ in lin.terms if a is not self.vector_var)
+            value = None if any(map(self._atom_varies, others)) else self.tile.load(base, dtype, lin, direct[0])
+            if value is not None:
+                return value
         wrapped = self._load_wrapped(base, dtype, lin, mask)
         if wrapped is not None:
             return wrapped

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from runtime_table import check
 
+from minitensor_jit.codegen.cpu import loop_kernel
 from minitensor_jit.ir.shape import Shape
 
 
@@ -20,6 +21,23 @@ def test_transpose(dims):
     check(lambda b, x: b.add(b.transpose(x, order), b.transpose(x, order)), f32(*dims))
     swapped = (*order[2:], order[0], order[1])
     check(lambda b, x: b.negate(b.transpose(x, swapped)), f32(*dims))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "s32", "pred", "u8"])
+@pytest.mark.parametrize("dims", [(64, 48), (37, 45), (16, 16), (130, 17), (5, 40, 33)])
+def test_transpose_in_tiles(dims, dtype, monkeypatch):
+    monkeypatch.setattr(loop_kernel, "TILED", 1)
+    order = (*range(len(dims) - 2), len(dims) - 1, len(dims) - 2)
+    flipped = Shape(dtype, tuple(dims[d] for d in order))
+
+    def build(b, x, y):
+        across = b.transpose(x, order)
+        return [
+            b.select(b.compare(across, y, "EQ"), across, y),
+            b.broadcast(across, (2, *flipped.dims), range(1, len(dims) + 1)),
+        ]
+
+    check(build, Shape(dtype, dims), flipped)
 
 
 def test_reshape_that_does_not_follow_dimensions():

@@ -16,10 +16,10 @@ from ..indexing import accesses
 from ..llvm import Value
 from ..types import MEMORY
 from .column_panel import ColumnPanel
-from .loop_kernel import copies_for, delinearize_rows, fewer_lanes
+from .loop_kernel import copies_for, fewer_lanes
 from .loops import counted_loop, i64, lane_mask, tail_mask, vector_variables
 from .reduction import Reduction, column_blocks
-from .space import refine
+from .space import delinearize_rows, refine
 from .unit import Root, Task, Unit, element_cost, reachable
 
 __all__ = ["ColumnKernel"]

@@ -13,9 +13,9 @@ from ..elemental import Emitter
 from ..index import Lin, Space
 from ..llvm import Value
 from ..types import MEMORY
-from .loop_kernel import delinearize_rows
 from .loops import counted_loop, i64, vector_loop
 from .reduction import Reduction
+from .space import delinearize_rows
 
 if TYPE_CHECKING:
     from .column_kernel import ColumnKernel

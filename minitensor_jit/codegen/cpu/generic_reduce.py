@@ -13,9 +13,9 @@ from ..index import Index, Lin, Space
 from ..indexing import accesses
 from ..llvm import Value
 from ..types import dtype_constant
-from .loop_kernel import delinearize_rows, fewer_lanes
+from .loop_kernel import fewer_lanes
 from .loops import counted_loop, i64, vector_loop
-from .space import refine
+from .space import delinearize_rows, refine
 from .unit import Task, Unit, element_cost, reachable
 
 __all__ = ["GenericReduce", "apply_scalar", "check_scalar"]

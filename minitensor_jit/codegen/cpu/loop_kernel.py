@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from ..elemental import Emitter
+from collections.abc import Sequence
+
 from ..index import Lin, Space
 from ..indexing import accesses
 from ..llvm import I64, VOID, Builder, Function, Value
 from .loops import counted_loop, i64, vector_loop
-from .space import refine
+from .space import delinearize_rows, refine
+from .tiles import emit_tiles, tile_units
 from .unit import Root, Task, Unit, element_cost, reachable
 
-__all__ = ["LoopKernels", "copies_for", "delinearize_rows", "fewer_lanes"]
+__all__ = ["LoopKernels", "copies_for", "fewer_lanes"]
 
 # Elements of a chunk of a long loop: the granularity of parallel work.
 CHUNK = 8192
+# From so many elements on, operands that lie across are read in tiles.
+TILED = 65536
 # Up to so many elements, compile time counts for more than the last bit of throughput.
 SMALL = 8192
 
@@ -50,19 +54,6 @@ def fewer_lanes(lanes: int, inner: int) -> int:
     return lanes
 
 
-def delinearize_rows(e: Emitter, row: Value, variables: list[Lin], extents: tuple[int, ...]) -> None:
-    """Sets the variables of the outer loops for row number `row`."""
-    rest, b = row, e.at(row)
-    for k in range(len(variables) - 1, -1, -1):
-        if extents[k] == 1:
-            continue
-        if all(n == 1 for n in extents[:k]):
-            e.set_variable(variables[k], rest)
-            return
-        e.set_variable(variables[k], b.urem(rest, i64(extents[k])))
-        rest = b.udiv(rest, i64(extents[k]))
-
-
 class _Loop:
     def __init__(self, unit: Unit, task: Task, size: int, roots: list[Root]) -> None:
         self.unit, self.task, self.size, self.roots = unit, task, size, roots
@@ -76,9 +67,13 @@ class _Loop:
         # A long inner loop is divided into chunks; there is one unit of parallel work for each chunk of each row.
         self.chunk = CHUNK if inner >= 4 * CHUNK or (rows == 1 and inner > 2 * CHUNK) else inner
         self.units = rows * -(-inner // self.chunk)
+        self.across = self._across()
+        if self.across is not None:
+            self.units = tile_units(self.nest, self.across)
 
     def _forms(self, space: Space, flat: Lin) -> set[Lin]:
         found = accesses(space, [(r, space.delinearize(flat, r.dims)) for r, _ in self.roots])
+        self.flat, self.leaves = flat, found.leaves
         # The operands that are read at the place that is written, and nowhere else.
         self.in_place = {
             (n, p.parameter_number)
@@ -87,6 +82,22 @@ class _Loop:
             if p.parameter_number is not None and lins == {flat} and p.dtype == r.dtype
         }
         return found.all_forms()
+
+    def _across(self) -> int | None:
+        """The outer loop along which an operand is contiguous that the inner loop reads in strides, if tiles pay."""
+        if self.size < TILED or not 4 <= self.lanes <= 16:
+            return None
+        loops = {s: k for k, (s, n) in enumerate(zip(self.nest.strides(), self.nest.extents, strict=True)) if n > 1}
+        loop_of = {a: loops[c] for a, c in self.flat.terms}
+        inner = next((a for a, c in self.flat.terms if c == 1), None)
+        if inner is None or self.nest.inner < self.lanes:
+            return None
+        for lin in set[Lin]().union(*self.leaves.values()):
+            if abs(lin.coefficient(inner)) > 1:
+                for atom, c in lin.terms:
+                    if c == 1 and atom in loop_of and self.nest.extents[loop_of[atom]] >= self.lanes:
+                        return loop_of[atom]
+        return None
 
     def emit(self) -> None:
         unit, work = self.unit, self.size * self.cost
@@ -131,12 +142,15 @@ class _Loop:
         copies = 1 << (copies.bit_length() - 1)
         targets = [self.unit.result_pointer(e, self.task.results[n]) for _, n in self.roots]
 
-        def body(v: Lin, copy: int) -> None:
-            flat = nest.flat([*outer, v])
+        def element(variables: Sequence[Lin]) -> None:
+            flat = nest.flat(variables)
             # Read everything before anything is written: a result may lie where an operand was.
             values = [e.value(r, space.delinearize(flat, r.dims)) for r, _ in self.roots]
             for (r, _), target, value in zip(self.roots, targets, values, strict=True):
                 e.store(target, r.dtype, flat, value, streaming=streaming)
+
+        def body(v: Lin, copy: int) -> None:
+            element([*outer, v])
 
         begin, end = e.function.arguments[1:]
 
@@ -155,7 +169,9 @@ class _Loop:
             vector_loop(e, inner, copies, *elements(b, part, b.add(part, i64(1))), body)
             return []
 
-        if self.units == 1:
+        if self.across is not None:
+            emit_tiles(e, nest, self.across, outer, begin, end, element)
+        elif self.units == 1:
             vector_loop(e, inner, copies, i64(0), i64(inner), body)
         elif not outer:
             vector_loop(e, inner, copies, *elements(e.inner, begin, end), body)

@@ -20,10 +20,10 @@ from ..index import Lin, Space
 from ..indexing import accesses
 from ..llvm import Value
 from ..types import MEMORY
-from .loop_kernel import copies_for, delinearize_rows, fewer_lanes
+from .loop_kernel import copies_for, fewer_lanes
 from .loops import counted_loop, i64, static_masks, tail_mask, vector_loop, vector_variables
 from .reduction import LANES, Reduction, fold_lanes, row_blocks
-from .space import refine
+from .space import delinearize_rows, refine
 from .unit import Root, Task, Unit, element_cost, reachable
 
 __all__ = ["RowKernel"]

@@ -14,9 +14,9 @@ from ..index import ZERO, Index, Lin, Space, Var, strides_of
 from ..llvm import I1, I64, Builder, Value
 from ..types import MEMORY
 from .generic_reduce import apply_scalar, check_scalar
-from .loop_kernel import LoopKernels, delinearize_rows, fewer_lanes
+from .loop_kernel import LoopKernels, fewer_lanes
 from .loops import counted_loop, i64, vector_loop
-from .space import refine
+from .space import delinearize_rows, refine
 from .unit import Task, Unit
 
 __all__ = ["Scatter"]

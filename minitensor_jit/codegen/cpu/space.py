@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from ..elemental import Emitter
 from ..index import ZERO, Atom, Div, Lin, Space
+from ..llvm import Value
+from .loops import i64
 
-__all__ = ["Nest", "refine"]
+__all__ = ["Nest", "delinearize_rows", "refine"]
 
 
 @dataclass(frozen=True)
@@ -95,3 +98,16 @@ def refine(
             break
         cuts |= wanted
     return nest
+
+
+def delinearize_rows(e: Emitter, row: Value, variables: list[Lin], extents: tuple[int, ...]) -> None:
+    """Sets the variables of the outer loops for row number `row`."""
+    rest, b = row, e.at(row)
+    for k in range(len(variables) - 1, -1, -1):
+        if extents[k] == 1:
+            continue
+        if all(n == 1 for n in extents[:k]):
+            e.set_variable(variables[k], rest)
+            return
+        e.set_variable(variables[k], b.urem(rest, i64(extents[k])))
+        rest = b.udiv(rest, i64(extents[k]))
