@@ -14,7 +14,7 @@ from ..ir.decision import Decision
 from ..ir.module import Instruction
 from ..ir.shape import DTYPES
 from . import math
-from .llvm import I64, Builder, Value, constant, vector
+from .llvm import Builder, Value, constant
 from .types import REGISTER, register_type
 
 __all__ = ["ELEMENTWISE", "combine", "convert", "supports"]
@@ -303,9 +303,3 @@ def combine(b: Builder, kind: str, dtype: str, x: Value, y: Value) -> Value:
     if element == "b":
         return b.or_(x, y) if name == "max" else b.and_(x, y)
     return b.intrinsic(f"llvm.{'s' if element == 'i' else 'u'}{name}", x, y)
-
-
-def lane_numbers(lanes: int, bits: int = 64) -> Value:
-    """The vector 0, 1, 2, ..."""
-    type_ = vector(I64 if bits == 64 else REGISTER["s32"], lanes)
-    return constant(type_, list(range(lanes)))

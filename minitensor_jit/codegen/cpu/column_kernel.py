@@ -26,8 +26,8 @@ __all__ = ["ColumnKernel"]
 
 # Columns of fewer rows than this are not worth a panel.
 LONG = 16
-# With fewer units of parallel work than this, the blocks of the columns run in parallel too.
-FEW_UNITS = 16
+# With fewer units of parallel work than this for each thread, the blocks of the columns run in parallel too.
+FEW_UNITS = 8
 
 
 class ColumnKernel:
@@ -99,7 +99,8 @@ class ColumnKernel:
         # A tile reads short pieces of rows. Where there are several tiles a row, longer pieces are read faster.
         panel = ColumnPanel(self) if self.tiles > 1 and self.length >= LONG else None
         main_units = panel.units if panel is not None else units
-        if self.blocks > 1 and main_units < FEW_UNITS and not self.element_roots and work > 4 * threshold:
+        few = main_units < FEW_UNITS * self.unit.options.threads
+        if self.blocks > 1 and few and not self.element_roots and work > 4 * threshold:
             parts = [
                 self.unit.temporary(self.blocks * self.kept * r.instruction.array_shape.itemsize)
                 for r in self.reductions

@@ -34,8 +34,8 @@ UNROLLED_COST = 128
 STASH_BYTES = 32 << 10
 STASH_TOTAL_BYTES = 128 << 10
 STASH_COST = 10
-# Fewer rows than this are divided into blocks that run in parallel.
-FEW_ROWS = 32
+# Fewer rows than this for each thread are divided into blocks that run in parallel.
+FEW_ROWS = 16
 
 
 class RowKernel:
@@ -115,8 +115,10 @@ class RowKernel:
     def emit(self) -> None:
         """Emits and launches it."""
         work = self.outer * self.length * self.cost
+        options = self.unit.options
         single = self.stages == 1 and not self.element_roots
-        if single and self.blocks > 1 and self.outer < FEW_ROWS and work > self.unit.options.parallel_threshold:
+        few = self.outer < FEW_ROWS * options.threads
+        if single and few and self.blocks > 1 and work > options.parallel_threshold:
             self._emit_blocks(work)
             return
         e = self._begin()

@@ -33,7 +33,7 @@ class Options:
     """What the caller chooses."""
 
     fast_math: bool = False
-    threads: int = 2
+    threads: int = 2  # how many there will probably be; any number gives the same bits
     # Work below this runs on the calling thread; the unit is about one simple operation on one element.
     parallel_threshold: int = 65536
     # Results larger than this bypass the caches.
