@@ -1,0 +1,136 @@
+"""The documents are true: their scripts run, print what stands there, and what they quote is in the sources.
+
+A fenced block says what it is by its first line:
+
+    ```python               is run; the blocks of one document share their names
+    ```text                 is what the block before printed
+    ```cpp file=csrc/a.h    stands in that file, in any language and up to indentation
+    ```sh                   is run where it runs an example
+
+In what is printed or quoted, `...` stands for any text within a line, and a line `...` for any lines. `isa=avx512` on a
+block limits its comparison to machines with these instructions.
+"""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import minitensor as mt
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w+)([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass
+class Block:
+    language: str
+    attributes: dict[str, str]
+    text: str
+    line: int
+
+
+def blocks(document):
+    source = (ROOT / document).read_text()
+    found = []
+    for match in FENCE.finditer(source):
+        words = dict(word.split("=", 1) for word in shlex.split(match[2]) if "=" in word)
+        found.append(Block(match[1], words, match[3], source.count("\n", 0, match.start()) + 1))
+    return found
+
+
+def pattern_of(line):
+    return re.compile(".*".join(re.escape(part) for part in line.strip().split("...")))
+
+
+def unmatched(expected, actual, anywhere=False):
+    """None if the lines of `expected` describe those of `actual`, else the first line of `expected` that nothing fits."""
+    wanted = [line for line in expected.splitlines() if line.strip()]
+    given = [line.strip() for line in actual.splitlines() if line.strip()]
+    if anywhere:
+        wanted = ["...", *wanted, "..."]
+    reached = {0}  # how many lines of `given` the lines so far may have used up
+    for line in wanted:
+        if line.strip() == "...":
+            reached = set(range(min(reached), len(given) + 1))
+            continue
+        pattern = pattern_of(line)
+        reached = {n + 1 for n in reached if n < len(given) and pattern.fullmatch(given[n])}
+        if not reached:
+            return line
+    return None if len(given) in reached else "(the end)"
+
+
+def applies(block):
+    return block.attributes.get("isa") in (None, mt._C.build_config()["isa"])
+
+
+def run_shell(block, document):
+    for command in block.text.replace("\\\n", " ").splitlines():
+        if "examples/" not in command or "pip install" in command:
+            continue
+        words = re.sub(r"\bpython\b", shlex.quote(sys.executable), command.partition(" #")[0])
+        run = subprocess.run(
+            words, shell=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+        )
+        assert run.returncode == 0, f"{document}:{block.line}: {command}\n{run.stderr}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_document(document, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__main__"}
+    printed = None
+    for block in blocks(document):
+        where = f"{document}:{block.line}"
+        if "file" in block.attributes:
+            source = (ROOT / block.attributes["file"]).read_text()
+            missing = unmatched(block.text, source, anywhere=True)
+            assert missing is None, f"{where}: {block.attributes['file']} does not have\n{missing}"
+        elif block.language == "python":
+            # With the lines of the document, so that messages and dumps name it.
+            code = compile("\n" * block.line + block.text, str(ROOT / document), "exec")
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                exec(code, namespace)
+            printed = out.getvalue()
+        elif block.language == "text" and printed is not None:
+            if applies(block):
+                missing = unmatched(block.text, printed)
+                assert missing is None, f"{where}: nothing printed fits\n{missing}\nPrinted:\n{printed}"
+        elif block.language == "sh":
+            run_shell(block, document)
+
+
+def test_links():
+    missing = []
+    for document in DOCUMENTS:
+        text = re.sub(r"`[^`\n]*`", "", FENCE.sub("", (ROOT / document).read_text()))
+        for target in re.findall(r"\]\(([^)#\s]+)", text):
+            if "://" not in target and not (ROOT / document).parent.joinpath(target).exists():
+                missing.append(f"{document}: {target}")
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "anywhere", "missing"),
+    [
+        ("a\nb\n", "a\n  b\n", False, None),
+        ("a\n...\nd\n", "a\nb\nc\nd\n", False, None),
+        ("a ... c\n", "a b c\n", False, None),
+        ("a\n", "a\nb\n", False, "(the end)"),
+        ("a\nb\n", "a\nc\n", False, "b"),
+        ("b\n...\nd\n", "a\nb\nc\nd\ne\n", True, None),
+        ("b\nd\n", "a\nb\nc\nd\n", True, "d"),
+    ],
+)
+def test_the_comparison(expected, actual, anywhere, missing):
+    assert unmatched(expected, actual, anywhere) == missing
