@@ -218,7 +218,7 @@ def indexed(env: Env, x: Any, index: Any, name: str, dim: int) -> Any:
 @kind
 def index_write(env: Env, x: Any, index: Any, src: Any, name: str, dim: int, inplace: bool) -> Any:
     if inplace:
-        getattr(x, name + "_")(index, src, dim)
+        getattr(x, name + "_")(dim, index, src)
         return None
     return mt.ops.ROWS[name].call(x, index, src, dim)
 
