@@ -7,7 +7,7 @@ from typing import Protocol
 from ..ir.shape import DTYPES
 from .index import Atom, Div, Lin
 from .index_emitter import IndexEmitter
-from .llvm import I1, I8, PTR, VOID, Type, Value, constant, integer, type_text, vector
+from .llvm import I1, I8, I32, PTR, VOID, Builder, Type, Value, constant, integer, type_text, vector
 from .types import MEMORY
 
 __all__ = ["MemoryEmitter"]
@@ -24,6 +24,7 @@ class MemoryEmitter(IndexEmitter):
     """Emits addresses, loads and stores."""
 
     tile: Tile | None = None
+    prefetch: int = 0  # contiguous loads announce what lies so many bytes ahead; 0 for not
 
     def address(self, base: Value, dtype: str, lin: Lin) -> Value:
         """The address of element `lin` (in lane 0)."""
@@ -102,6 +103,8 @@ class MemoryEmitter(IndexEmitter):
             address = self.address(base, dtype, lin)
             b = self.at(address, base, mask)
             if mask is None:
+                if self.prefetch:
+                    self._prefetch(b, b.gep(address, self.prefetch, I8))
                 return b.load(address, type_, align)
             name = f"llvm.masked.load.v{n}{_suffix(element)}.p0"
             callee = module.declare(name, type_, [PTR, vector(I1, n), type_])
@@ -127,6 +130,12 @@ class MemoryEmitter(IndexEmitter):
         active = mask if mask is not None else constant(vector(I1, n), True)
         passthru = constant(type_, None)
         return b.call(callee, [_aligned(where, align), active, passthru])
+
+    def _prefetch(self, b: Builder, address: Value) -> None:
+        """Into the second-level cache; the address may be beyond the array."""
+        callee = self.function.module.declare("llvm.prefetch.p0", VOID, [PTR, I32, I32, I32])
+        for_reading, near, data = constant(I32, 0), constant(I32, 2), constant(I32, 1)
+        b.call(callee, [address, for_reading, near, data])
 
     def _load_wrapped(self, base: Value, dtype: str, lin: Lin, mask: Value | None) -> Value | None:
         """A load whose lanes are in two pieces, as for a bias that is repeated row after row. None if it is not so."""

@@ -34,6 +34,9 @@ UNROLLED_COST = 128
 STASH_BYTES = 32 << 10
 STASH_TOTAL_BYTES = 128 << 10
 STASH_COST = 10
+# Inputs of so many elements come from memory: there it helps to announce loads, also across pages.
+LARGE = 1 << 21
+PREFETCH_DISTANCE = 1024
 # Fewer rows than this for each thread are divided into blocks that run in parallel.
 FEW_ROWS = 16
 
@@ -290,7 +293,9 @@ class RowKernel:
         def round_(r: Value, carried: Sequence[Value]) -> list[Value]:
             flat = iter(carried)
             vectors = [[next(flat) for _ in some] for some in start]
+            e.prefetch = PREFETCH_DISTANCE if self.outer * self.length >= LARGE else 0
             done = self._accumulate(group, r, [None] * self.copies, vectors, roots, kept)
+            e.prefetch = 0
             return [v for some in done for v in some]
 
         ended = iter(counted_loop(e, begin, main_end, LANES, round_, [v for some in start for v in some]))
