@@ -120,6 +120,16 @@ def test_links():
     assert missing == []
 
 
+def test_paths():
+    missing = []
+    for document in DOCUMENTS:
+        text = FENCE.sub("", (ROOT / document).read_text())
+        for path in re.findall(r"`((?:csrc|minitensor|minitensor_jit|tests|docs|examples|scripts)/[\w./-]*\w)`", text):
+            if not (ROOT / path).exists():
+                missing.append(f"{document}: {path}")
+    assert missing == []
+
+
 @pytest.mark.parametrize(
     ("expected", "actual", "anywhere", "missing"),
     [
