@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from minitensor_jit.api import (
         cache_clear,
         cache_info,
-    current_options,
+        current_options,
         explain,
         jit_scope,
         options,

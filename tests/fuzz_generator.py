@@ -10,14 +10,56 @@ from fuzz_programs import DTYPES, FLOATS, Env, Program, Step, step
 
 import minitensor as mt
 
-UNARY = (
-    "neg abs sign exp log sqrt rsqrt reciprocal tanh sigmoid relu floor ceil trunc round square isnan isinf isfinite "
-    "logical_not bitwise_not clone"
-).split()
-UNARY_INPLACE = "neg abs exp sqrt tanh sigmoid relu floor square reciprocal round".split()
-BINARY = "add sub mul div maximum minimum floor_divide remainder pow eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor".split()
-INPLACE = "add sub mul div maximum minimum pow".split()
-REDUCTIONS = "sum mean amax amin any all prod".split()
+UNARY = [
+    "neg",
+    "abs",
+    "sign",
+    "exp",
+    "log",
+    "sqrt",
+    "rsqrt",
+    "reciprocal",
+    "tanh",
+    "sigmoid",
+    "relu",
+    "floor",
+    "ceil",
+    "trunc",
+    "round",
+    "square",
+    "isnan",
+    "isinf",
+    "isfinite",
+    "logical_not",
+    "bitwise_not",
+    "clone",
+]
+UNARY_INPLACE = ["neg", "abs", "exp", "sqrt", "tanh", "sigmoid", "relu", "floor", "square", "reciprocal", "round"]
+BINARY = [
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "maximum",
+    "minimum",
+    "floor_divide",
+    "remainder",
+    "pow",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+]
+INPLACE = ["add", "sub", "mul", "div", "maximum", "minimum", "pow"]
+REDUCTIONS = ["sum", "mean", "amax", "amin", "any", "all", "prod"]
 NUMBERS = (0, 1, -1, 2, 3, 0.5, -0.0, 0.1, 2.5, -3.0, 1e-3, 7, True, 1e30)
 INDEXED = ("getitem_tensor", "setitem_tensor", "indexed", "index_write", "cross_entropy")
 DATA_DEPENDENT = ("floor_divide", "remainder", "pow")
@@ -101,14 +143,21 @@ class Generator:
     def emit(self, kind: str, inputs: tuple[int | None, ...] = (), params: tuple[Any, ...] = ()) -> None:
         if any(i is None for i in inputs):
             return
-        if self.pure and (kind == "gather_argmax" or any(p in NOT_COMPILED for p in (*params, kind) if isinstance(p, str))):
+        if self.pure and (
+            kind == "gather_argmax" or any(p in NOT_COMPILED for p in (*params, kind) if isinstance(p, str))
+        ):
             return
         if self.pure and "pow" in params and params[1:2] not in ((0,), (1,), (2,), (3,), (0.5,), (-1,)):
             return
         s = Step(kind, self.next, tuple(int(i) for i in inputs if i is not None), params)
         seen = len(self.env.seen)
         step(self.env, s)
-        failed = len(self.env.seen) > seen and isinstance(self.env.seen[-1], str) and ": " in self.env.seen[-1] and kind != "observe"
+        failed = (
+            len(self.env.seen) > seen
+            and isinstance(self.env.seen[-1], str)
+            and ": " in self.env.seen[-1]
+            and kind != "observe"
+        )
         if failed and (kind in ("tensor", "shared", "create") or not self.keeps_failure(s)):
             del self.env.seen[seen:]
             if kind in ("backward", "second_order"):
@@ -161,7 +210,9 @@ class Generator:
         name = self.pick(BINARY)
         if x is None or y is None:
             return
-        if name in DATA_DEPENDENT and not (self.env.slots[y].is_floating_point() or self.env.slots[x].is_floating_point()):
+        if name in DATA_DEPENDENT and not (
+            self.env.slots[y].is_floating_point() or self.env.slots[x].is_floating_point()
+        ):
             return
         self.emit("binary", (x, y), (name,))
 
@@ -189,7 +240,11 @@ class Generator:
     make_binary_inplace_2 = make_binary_inplace
 
     def make_number_inplace(self) -> None:
-        self.emit("binary_number_inplace", (self.slot(),), (self.pick(("add", "sub", "mul", "div", "fill")), self.pick(NUMBERS)))
+        self.emit(
+            "binary_number_inplace",
+            (self.slot(),),
+            (self.pick(("add", "sub", "mul", "div", "fill")), self.pick(NUMBERS)),
+        )
 
     def make_add_alpha(self) -> None:
         x, y = self.operands()
@@ -307,7 +362,14 @@ class Generator:
         if x is None:
             return
         a = self.env.slots[x]
-        y = self.slot(lambda t: t.dtype is a.dtype and t.ndim in (1, 2, 3) and t.shape[max(t.ndim - 2, 0)] == a.shape[-1] and t.numel() < 20_000)
+        y = self.slot(
+            lambda t: (
+                t.dtype is a.dtype
+                and t.ndim in (1, 2, 3)
+                and t.shape[max(t.ndim - 2, 0)] == a.shape[-1]
+                and t.numel() < 20_000
+            )
+        )
         if y is None:
             self.new_tensor((a.shape[-1], self.integer(1, 20)), a.dtype.name)
             y = self.next - 1
@@ -327,7 +389,20 @@ class Generator:
         x = self.env.slots[i]
         dim = self.integer(0, x.ndim)
         n, dtype = x.shape[dim], self.pick(("int64", "int64", "int32"))
-        kind = self.pick(("index_select", "gather", "scatter_add", "index_add", "index_copy", "getitem", "setitem", "mask", "mask_set", "cross_entropy"))
+        kind = self.pick(
+            (
+                "index_select",
+                "gather",
+                "scatter_add",
+                "index_add",
+                "index_copy",
+                "getitem",
+                "setitem",
+                "mask",
+                "mask_set",
+                "cross_entropy",
+            )
+        )
         if kind in ("getitem", "setitem"):
             dim, n = 0, x.shape[0]
         if kind in ("mask", "mask_set"):
@@ -344,7 +419,9 @@ class Generator:
             return
         flat = kind in ("index_select", "index_add", "index_copy", "getitem", "setitem")
         count = self.integer(0, 6)
-        shape = (count,) if flat else tuple(self.integer(1, m + 1) if d != dim else count for d, m in enumerate(x.shape))
+        shape = (
+            (count,) if flat else tuple(self.integer(1, m + 1) if d != dim else count for d, m in enumerate(x.shape))
+        )
         low = -n if kind in ("index_select", "getitem", "setitem") and self.chance(0.5) else 0
         self.emit("index_tensor", (), (self.integer(0, 1 << 30), shape, low, n, dtype))
         index = self.next - 1
@@ -391,7 +468,9 @@ class Generator:
         if self.chance(0.5):
             self.emit("create", (), (self.pick(("rand", "randn")), (self.shape(),), self.pick(FLOATS)))
         elif self.chance(0.5):
-            self.emit("create", (), ("randint", (0, self.integer(1, 100), self.shape()), self.pick(("int64", "float32"))))
+            self.emit(
+                "create", (), ("randint", (0, self.integer(1, 100), self.shape()), self.pick(("int64", "float32")))
+            )
         else:
             self.emit("fill_random", (self.slot(),), (self.pick(("uniform_", "normal_", "bernoulli_")),))
 

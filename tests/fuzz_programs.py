@@ -1,7 +1,7 @@
-"""Random tensor programs: made from a seed, run in every way there is, compared bit for bit, and shrunk when they differ.
+"""Random tensor programs: made from a seed, run in every way, compared bit for bit, and shrunk when they differ.
 
-A program is a list of steps on numbered slots. A step whose inputs are missing does nothing, so any subset of a program is a
-program too; that is what makes shrinking easy.
+A program is a list of steps on numbered slots. A step whose inputs are missing does nothing, so any subset of a program
+is a program too; that is what makes shrinking easy.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Env:
 
 
 def random_array(seed: int, shape: Sequence[int], dtype: str, special: bool) -> np.ndarray:
-    """Values that exercise an op: small numbers; with `special`, also NaN, infinities, zeros of both signs, extremes."""
+    """Values that exercise an op: small numbers; with `special`, also NaN, infinities, both zeros, extremes."""
     rng = np.random.default_rng(seed)
     if dtype == "bool":
         return rng.random(shape) < 0.5
@@ -57,7 +57,9 @@ def random_array(seed: int, shape: Sequence[int], dtype: str, special: bool) -> 
         if special and x.size:
             flat = x.reshape(-1)
             kind = np.dtype(dtype).type
-            odd = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-42, 3e38, 1.0, -1.0, 0.5, 88.7, -103.0], kind)
+            odd = np.array(
+                [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-42, 3e38, 1.0, -1.0, 0.5, 88.7, -103.0], kind
+            )
             at = rng.integers(0, flat.size, max(1, flat.size // 3))
             flat[at] = odd[rng.integers(0, len(odd), len(at))]
         return x
@@ -393,7 +395,9 @@ def difference(a: Outcome, b: Outcome) -> str | None:
 def describe(x: Any, y: Any) -> str:
     """Two values, and where they differ."""
     if isinstance(x, np.ndarray) and isinstance(y, np.ndarray) and x.shape == y.shape and x.dtype == y.dtype:
-        unequal = np.argwhere(~((x == y) & (np.signbit(x) == np.signbit(y)) | (x != x) & (y != y)) if x.dtype.kind == "f" else x != y)
+        unequal = np.argwhere(
+            ~((x == y) & (np.signbit(x) == np.signbit(y)) | (x != x) & (y != y)) if x.dtype.kind == "f" else x != y
+        )
         if len(unequal):
             at = tuple(unequal[0])
             return f"{x.dtype}{list(x.shape)} {len(unequal)} differ, first {at}: {x[at]!r} and {y[at]!r}"
@@ -520,7 +524,7 @@ MODES: dict[str, Callable[[Program], Outcome]] = {
 
 
 def check(program: Program, mode: str, count: int = 2, *, fresh: bool = False) -> str | None:
-    """None if the program does the same eagerly and in that mode; else what differs. With `fresh`, compile all of it anew."""
+    """None if the program does the same eagerly and in that mode; else what differs. `fresh`: compile it anew."""
     if fresh:
         mt.jit.cache_clear()
     expected = run_eager(program) if mode != "compiled" else None

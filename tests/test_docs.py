@@ -52,7 +52,7 @@ def pattern_of(line):
 
 
 def unmatched(expected, actual, anywhere=False):
-    """None if the lines of `expected` describe those of `actual`, else the first line of `expected` that nothing fits."""
+    """None if the lines of `expected` describe those of `actual`, else the first of them that nothing fits."""
     wanted = [line for line in expected.splitlines() if line.strip()]
     given = [line.strip() for line in actual.splitlines() if line.strip()]
     if anywhere:

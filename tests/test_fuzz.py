@@ -1,4 +1,4 @@
-"""Random programs do the same, bit for bit, eagerly, recorded, in scopes and in compiled functions. `scripts/fuzz` runs more."""
+"""Random programs do the same, bit for bit, eager, recorded, in scopes and compiled. `scripts/fuzz` runs more."""
 
 import pytest
 from fuzz_generator import Generator

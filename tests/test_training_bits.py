@@ -1,4 +1,4 @@
-"""The example's model, trained in every way there is and with one and two threads: the same losses and weights, bit for bit."""
+"""The example's model, trained in every way, with one and two threads: the same losses and weights, bit for bit."""
 
 import os
 import subprocess
@@ -190,7 +190,9 @@ def test_a_changing_learning_rate_compiles_nothing(digits):
     assert counts[2] == counts[-1]
 
 
-@pytest.mark.parametrize("flags", ["--auto_jit=2 --cpu_global_jit", "--auto_jit=1 --cpu_global_jit --min_cluster_size=1"])
+@pytest.mark.parametrize(
+    "flags", ["--auto_jit=2 --cpu_global_jit", "--auto_jit=1 --cpu_global_jit --min_cluster_size=1"]
+)
 @pytest.mark.parametrize("count", [1, 2])
 def test_same_bits_by_the_environment(tmp_path, expected, flags, count):
     program = f"""
@@ -201,7 +203,11 @@ losses, weights = t.eagerly(t.Training(t.digits.__wrapped__()))
 print(*losses, *(w.hex() for w in weights), sep="\\n")
 """
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MT_")}
-    environment |= {"MT_JIT_FLAGS": flags, "MT_NUM_THREADS": str(count), "PYTHONPATH": str(Path(mt.__file__).parent.parent)}
+    environment |= {
+        "MT_JIT_FLAGS": flags,
+        "MT_NUM_THREADS": str(count),
+        "PYTHONPATH": str(Path(mt.__file__).parent.parent),
+    }
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=120)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.split()
