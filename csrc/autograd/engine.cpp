@@ -114,6 +114,20 @@ bool op_saves(const OpDef& op) {
     return op.vjp_saves_out || std::find(op.vjp_saves_operand.begin(), op.vjp_saves_operand.end(), true) != op.vjp_saves_operand.end();
 }
 
+PyRef wrapped(Ref<Tensor> tensor) {
+    PyRef object(wrap_hook(std::move(tensor)));
+    if (!object) fail_python();
+    return object;
+}
+
+PyRef tuple_of(const Gradients& gradients, size_t count) {
+    PyRef tuple(PyTuple_New(static_cast<Py_ssize_t>(count)));
+    if (!tuple) fail_python();
+    for (size_t i = 0; i < count; ++i)
+        PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), wrapped(gradients[i]).release());
+    return tuple;
+}
+
 Gradients apply_op(GradNode& node, Gradients& gradients) {
     bool saves = op_saves(*node.op);
     if (node.released && saves)
@@ -122,15 +136,9 @@ Gradients apply_op(GradNode& node, Gradients& gradients) {
              "Specify retain_graph=True if you need to backward through the graph a second time (op '" + node.op->name + "').");
     const OpDef& op = *node.op;
     std::vector<PyRef> arguments;
-    if (node.result_meta.size() == 1) {
-        arguments.emplace_back(wrap_hook(gradients[0]));
-    } else {
-        PyRef tuple(PyTuple_New(static_cast<Py_ssize_t>(node.result_meta.size())));
-        for (size_t i = 0; i < node.result_meta.size(); ++i)
-            PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), wrap_hook(gradients[i]));
-        arguments.push_back(std::move(tuple));
-    }
-    arguments.emplace_back(op.vjp_saves_out ? wrap_hook(unpack(node, node.output)) : Py_NewRef(Py_None));
+    if (node.result_meta.size() == 1) arguments.push_back(wrapped(gradients[0]));
+    else arguments.push_back(tuple_of(gradients, node.result_meta.size()));
+    arguments.push_back(op.vjp_saves_out ? wrapped(unpack(node, node.output)) : PyRef::borrow(Py_None));
     size_t n = node.operand_kind.size();
     bool list = op.args.size() && op.args[0].type == ArgType::TensorList;
     PyRef operand_list(list ? PyList_New(0) : nullptr);
@@ -141,13 +149,17 @@ Gradients apply_op(GradNode& node, Gradients& gradients) {
         else if (node.saved[i].tensor) value = PyRef(wrap_hook(unpack(node, node.saved[i])));
         else value = PyRef(wrap_hook(shape_only(node.operand_meta[i])));
         if (!value) fail_python();
-        if (list) PyList_Append(operand_list.get(), value.get());
-        else arguments.push_back(std::move(value));
+        if (list) {
+            if (PyList_Append(operand_list.get(), value.get()) < 0) fail_python();
+        } else arguments.push_back(std::move(value));
     }
     if (list) arguments.push_back(std::move(operand_list));
     for (const Value& param : node.params) arguments.emplace_back(value_to_python_hook(param));
     std::vector<PyObject*> raw;
-    for (PyRef& argument : arguments) raw.push_back(argument.get());
+    for (PyRef& argument : arguments) {
+        if (!argument) fail_python();
+        raw.push_back(argument.get());
+    }
     FormulaScope scope(node);
     PyRef returned(PyObject_Vectorcall(op.vjp, raw.data(), raw.size(), nullptr));
     if (!returned) fail_python();
@@ -195,29 +207,32 @@ Gradients apply_copy_slices(GradNode& node, Gradients& gradients) {
 }
 
 Gradients apply_python(GradNode& node, Gradients& gradients) {
-    PyRef tuple(PyTuple_New(static_cast<Py_ssize_t>(gradients.size())));
-    for (size_t i = 0; i < gradients.size(); ++i) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), wrap_hook(gradients[i]));
-    PyRef returned(PyObject_Call(node.callable, tuple.get(), nullptr));
+    PyRef tuple = tuple_of(gradients, gradients.size());
+    PyRef callable = PyRef::borrow(node.callable);
+    PyRef returned(PyObject_Call(callable.get(), tuple.get(), nullptr));
     if (!returned) fail_python();
     Gradients result = collect(returned.get(), node, node.edges.size());
     return result;
 }
 
 void store_gradient(GradNode& node, Ref<Tensor> gradient, bool create_graph) {
-    Tensor* leaf = node.leaf;
-    if (!leaf) return;
+    if (!node.leaf) return;
+    // Threads that run backward at the same time add to the same gradient, and may drop the leaf or its gradient.
+    HoldGil hold;
+    Ref<Tensor> leaf = Ref<Tensor>::borrow(node.leaf);
     AutogradMeta& meta = autograd_meta(*leaf);
-    if (!meta.grad) {
+    Ref<Tensor> before = meta.grad;
+    if (!before) {
         // The engine's own tensor is handed over unless somebody else holds its storage.
         bool mine = gradient->storage->refcount == 1 && gradient->refcount == 1 && gradient->contiguous();
         meta.grad = create_graph ? gradient : mine ? detach(*gradient) : call_op(op_named("clone"), {gradient.get()});
     } else if (create_graph) {
-        meta.grad = call_op(op_named("add"), {meta.grad.get(), gradient.get()});
+        meta.grad = call_op(op_named("add"), {before.get(), gradient.get()});
     } else {
         Operand self, other;
-        self.tensor = meta.grad.get();
+        self.tensor = before.get();
         other.tensor = gradient.get();
-        call_op_inplace(op_named("add"), *meta.grad, {self, other});
+        call_op_inplace(op_named("add"), *before, {self, other});
     }
     if (grad_stored_hook) grad_stored_hook(*leaf);
 }
@@ -304,12 +319,20 @@ private:
         bool any = false;
         for (auto& g : gradients) any |= static_cast<bool>(g);
         if (any) {
-            for (auto& [index, hook] : std::vector(node.hooks)) {
-                if (!gradients[index]) continue;
-                PyRef argument(wrap_hook(gradients[index]));
-                PyRef returned(PyObject_CallOneArg(hook, argument.get()));
+            // A hook may remove hooks, itself too.
+            std::vector<std::pair<uint32_t, PyRef>> hooks;
+            for (auto& [index, hook] : node.hooks) hooks.emplace_back(index, PyRef::borrow(hook));
+            for (auto& [index, hook] : hooks) {
+                if (index >= gradients.size() || !gradients[index]) continue;
+                PyRef argument = wrapped(gradients[index]);
+                PyRef returned(PyObject_CallOneArg(hook.get(), argument.get()));
                 if (!returned) fail_python();
-                if (returned.get() != Py_None) gradients[index] = tensor_from(returned.get(), node, index);
+                if (returned.get() == Py_None) continue;
+                Ref<Tensor> replaced = tensor_from(returned.get(), node, index);
+                if (!(replaced->sizes == gradients[index]->sizes))
+                    fail("hook has changed the size of value: from " + to_string(gradients[index]->sizes) + " to " +
+                         to_string(replaced->sizes));
+                gradients[index] = std::move(replaced);
             }
         }
         if (auto found = captures_.find(&node); found != captures_.end())

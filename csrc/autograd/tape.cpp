@@ -14,10 +14,32 @@ uint64_t g_sequence = 0;
 
 bool edge_wanted(const Tensor* t) { return t && (is_floating(t->dtype) || is_complex(t->dtype)) && requires_grad(*t); }
 
+// What a thread is destroying, so that a long chain of owners doesn't recurse: the first one to die frees those that
+// die with it, one after the other.
+template <class T>
+struct Dying {
+    std::vector<T*> waiting;
+    bool active = false;
+
+    template <class Free>
+    void destroy(T* dying, Free&& free) {
+        waiting.push_back(dying);
+        if (std::exchange(active, true)) return;
+        while (!waiting.empty()) {
+            T* next = waiting.back();
+            waiting.pop_back();
+            free(next);
+        }
+        active = false;
+    }
+};
+thread_local Dying<AutogradMeta> t_dying_metas;
+thread_local Dying<GradNode> t_dying_nodes;
+
 void destroy_meta(AutogradMeta* meta) {
     // The graph may outlive the leaf; nobody can see its gradient any more.
     if (meta->accumulator) meta->accumulator->leaf = nullptr;
-    delete meta;
+    t_dying_metas.destroy(meta, [](AutogradMeta* next) { delete next; });
 }
 
 // The node of one call, its edges from `edges`. `before` has what in-place calls overwrote, per operand.
@@ -146,9 +168,6 @@ bool check_inplace(Call& call, Tensor& destination) {
     return true;
 }
 
-// Nodes whose count fell to zero while another was being destroyed: a long chain must not recurse.
-thread_local std::vector<GradNode*>* g_dying = nullptr;
-
 void free_node(GradNode* node) {
     for (auto& hook : node->hooks) Py_XDECREF(hook.second);
     Py_XDECREF(node->callable);
@@ -160,20 +179,7 @@ void free_node(GradNode* node) {
 
 uint64_t next_sequence() { return ++g_sequence; }
 
-void GradNode::destroy(GradNode* node) {
-    if (g_dying) {
-        g_dying->push_back(node);
-        return;
-    }
-    std::vector<GradNode*> dying{node};
-    g_dying = &dying;
-    while (!dying.empty()) {
-        GradNode* next = dying.back();
-        dying.pop_back();
-        free_node(next);
-    }
-    g_dying = nullptr;
-}
+void GradNode::destroy(GradNode* node) { t_dying_nodes.destroy(node, free_node); }
 
 AutogradMeta& autograd_meta(Tensor& tensor) {
     if (!tensor.autograd) tensor.autograd = new AutogradMeta;

@@ -89,9 +89,9 @@ Dims dims_from(PyObject* object, const char* what) {
     }
     if (!PyTuple_Check(object) && !PyList_Check(object) && !(PySequence_Check(object) && !PyUnicode_Check(object)))
         fail_type(std::string(what) + " must be a tuple of ints, not " + Py_TYPE(object)->tp_name);
-    PyRef sequence = checked(PySequence_Fast(object, what));
-    Py_ssize_t n = PySequence_Fast_GET_SIZE(sequence.get());
-    for (Py_ssize_t i = 0; i < n; ++i) dims.push_back(int_from(PySequence_Fast_GET_ITEM(sequence.get(), i), what));
+    PyRef sequence = checked(PySequence_Tuple(object));  // an item's __index__ may change a list
+    Py_ssize_t n = PyTuple_GET_SIZE(sequence.get());
+    for (Py_ssize_t i = 0; i < n; ++i) dims.push_back(int_from(PyTuple_GET_ITEM(sequence.get(), i), what));
     return dims;
 }
 
@@ -166,7 +166,7 @@ void Arguments::set(const ArgSpec& spec, PyObject* object, Value* value) {
 void Arguments::parse(PyObject* const* args, size_t nargs, PyObject* kwnames) {
     const std::vector<ArgSpec>& specs = op_.args;
     size_t n = specs.size();
-    PyObject* bound[16] = {};
+    PyObject* bound[kMaxCallArgs] = {};
     PyRef spread;
     size_t positional = 0;
     while (positional < n && !specs[positional].keyword_only) ++positional;
@@ -217,9 +217,9 @@ void Arguments::parse(PyObject* const* args, size_t nargs, PyObject* kwnames) {
         if (spec.type == ArgType::TensorList) {
             if (!object || !(PyTuple_Check(object) || PyList_Check(object)))
                 refuse("argument '" + spec.name + "' must be a tuple or list of Tensors", args, nargs, kwnames);
-            PyRef sequence = checked(PySequence_Fast(object, ""));
-            for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(sequence.get()); ++j) {
-                PyObject* item = PySequence_Fast_GET_ITEM(sequence.get(), j);
+            list_ = checked(PySequence_Tuple(object));
+            for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(list_.get()); ++j) {
+                PyObject* item = PyTuple_GET_ITEM(list_.get(), j);
                 if (!is_tensor(item))
                     refuse("expected Tensor as element " + std::to_string(j) + " of argument '" + spec.name +
                                "', but got " + Py_TYPE(item)->tp_name,

@@ -56,7 +56,9 @@ PyObject* node_next(PyObject* self, void*) {
     for (size_t i = 0; tuple && i < node.edges.size(); ++i) {
         const Edge& edge = node.edges[i];
         PyObject* next = edge.node ? wrap_grad_node(edge.node) : Py_NewRef(Py_None);
-        PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_BuildValue("(NI)", next, edge.index));
+        PyObject* item = next ? Py_BuildValue("(NI)", next, edge.index) : nullptr;
+        if (!item) return nullptr;
+        PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), item);
     }
     return tuple.release();
 }
@@ -86,14 +88,21 @@ PyTypeObject make_node_type() {
     return type;
 }
 
-std::vector<Tensor*> tensors_from(PyObject* sequence, const char* what) {
+// Held: hooks may change a list, and an iterator's items are nobody else's.
+std::vector<Ref<Tensor>> tensors_from(PyObject* sequence, const char* what) {
     PyRef fast = checked(PySequence_Fast(sequence, what));
-    std::vector<Tensor*> result;
+    std::vector<Ref<Tensor>> result;
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
         PyObject* item = PySequence_Fast_GET_ITEM(fast.get(), i);
         if (!is_tensor(item)) fail_type(std::string(what) + " must be Tensors, got " + Py_TYPE(item)->tp_name);
-        result.push_back(tensor_of(item));
+        result.push_back(Ref<Tensor>::borrow(tensor_of(item)));
     }
+    return result;
+}
+
+std::vector<Tensor*> pointers(const std::vector<Ref<Tensor>>& tensors) {
+    std::vector<Tensor*> result;
+    for (const Ref<Tensor>& tensor : tensors) result.push_back(tensor.get());
     return result;
 }
 
@@ -104,7 +113,7 @@ PyObject* py_run_backward(PyObject*, PyObject* args) {
         int retain, create, unused;
         if (!PyArg_ParseTuple(args, "OOOppp:run_backward", &tensors, &gradients, &inputs, &retain, &create, &unused))
             return nullptr;
-        std::vector<Tensor*> roots = tensors_from(tensors, "the tensors to differentiate");
+        std::vector<Ref<Tensor>> roots = tensors_from(tensors, "the tensors to differentiate");
         std::vector<Ref<Tensor>> seeds(roots.size());
         PyRef fast = checked(PySequence_Fast(gradients, "gradients"));
         for (size_t i = 0; i < roots.size() && i < static_cast<size_t>(PySequence_Fast_GET_SIZE(fast.get())); ++i) {
@@ -116,9 +125,9 @@ PyObject* py_run_backward(PyObject*, PyObject* args) {
         }
         BackwardOptions options{retain != 0, create != 0, unused != 0};
         bool grad = inputs != Py_None;
-        std::vector<Tensor*> wanted;
+        std::vector<Ref<Tensor>> wanted;
         if (grad) wanted = tensors_from(inputs, "inputs");
-        std::vector<Ref<Tensor>> result = run_backward(roots, std::move(seeds), wanted, options);
+        std::vector<Ref<Tensor>> result = run_backward(pointers(roots), std::move(seeds), pointers(wanted), options);
         if (!grad) Py_RETURN_NONE;
         PyRef tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(result.size())));
         for (size_t i = 0; i < result.size(); ++i)
@@ -129,14 +138,16 @@ PyObject* py_run_backward(PyObject*, PyObject* args) {
 
 PyObject* py_grad_enabled(PyObject*, PyObject*) { return PyBool_FromLong(grad_enabled); }
 PyObject* py_set_grad_enabled(PyObject*, PyObject* value) {
-    bool previous = grad_enabled;
-    grad_enabled = PyObject_IsTrue(value) == 1;
+    int enabled = PyObject_IsTrue(value);
+    if (enabled < 0) return nullptr;
+    bool previous = std::exchange(grad_enabled, enabled != 0);
     return PyBool_FromLong(previous);
 }
 PyObject* py_inference_mode(PyObject*, PyObject*) { return PyBool_FromLong(inference_mode); }
 PyObject* py_set_inference_mode(PyObject*, PyObject* value) {
-    bool previous = inference_mode;
-    inference_mode = PyObject_IsTrue(value) == 1;
+    int enabled = PyObject_IsTrue(value);
+    if (enabled < 0) return nullptr;
+    bool previous = std::exchange(inference_mode, enabled != 0);
     return PyBool_FromLong(previous);
 }
 
@@ -159,7 +170,7 @@ PyObject* py_remove_hook(PyObject*, PyObject* args) {
     auto& hooks = node_of(node).hooks;
     for (size_t i = 0; i < hooks.size(); ++i)
         if (hooks[i].second == callable) {
-            Py_DECREF(callable);
+            PyRef dying(hooks[i].second);
             hooks.erase(hooks.begin() + static_cast<int64_t>(i));
             break;
         }
@@ -176,9 +187,9 @@ PyObject* py_attach_function(PyObject*, PyObject* args) {
         node->type = GradNode::Type::Python;
         node->sequence = next_sequence();
         node->callable = Py_NewRef(callable);
-        for (Tensor* t : tensors_from(inputs, "inputs"))
+        for (const Ref<Tensor>& t : tensors_from(inputs, "inputs"))
             node->edges.push_back(requires_grad(*t) ? grad_edge(*t) : Edge{});
-        std::vector<Tensor*> results = tensors_from(outputs, "outputs");
+        std::vector<Ref<Tensor>> results = tensors_from(outputs, "outputs");
         for (size_t i = 0; i < results.size(); ++i) {
             node->result_meta.push_back({results[i]->sizes, results[i]->dtype});
             set_history(*results[i], node, static_cast<uint32_t>(i));

@@ -96,6 +96,7 @@ PyObject* device_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i:device", const_cast<char**>(keywords), &name, &index))
             return nullptr;
         Device device = device_from(name);
+        if (index > 127) fail("Invalid device index: " + std::to_string(index));
         if (index >= 0) device.index = static_cast<int8_t>(index);
         PyRef self = checked(type->tp_alloc(type, 0));
         reinterpret_cast<DeviceObject*>(self.get())->device = device;
@@ -140,9 +141,10 @@ PyObject* size_repr(PyObject* self) {
     return list ? PyUnicode_FromFormat("minitensor.Size(%R)", list.get()) : nullptr;
 }
 PyObject* size_numel(PyObject* self, PyObject*) {
-    long long count = 1;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self); ++i) count *= PyLong_AsLongLong(PyTuple_GET_ITEM(self, i));
-    return PyErr_Occurred() ? nullptr : PyLong_FromLongLong(count);
+    PyRef count(PyLong_FromLong(1));
+    for (Py_ssize_t i = 0; count && i < PyTuple_GET_SIZE(self); ++i)
+        count = PyRef(PyNumber_Multiply(count.get(), PyTuple_GET_ITEM(self, i)));
+    return count.release();
 }
 PyMethodDef size_methods[] = {{"numel", size_numel, METH_NOARGS, "The product of the sizes."}, {}};
 

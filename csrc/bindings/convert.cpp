@@ -127,6 +127,7 @@ Ref<Tensor> from_buffer(PyObject* object, bool strict) {
             strides.push_back(bytes / view->itemsize);
         }
         if (!view->strides) strides = contiguous_strides(sizes);
+        byte_count(sizes, dtype);  // throws on overflow
         if (reinterpret_cast<uintptr_t>(view->buf) % itemsize(dtype) != 0)
             fail_value("the array's memory is not aligned to its element size; copy it first");
         auto [low, high] = element_span(sizes, strides, 0);
@@ -154,6 +155,12 @@ struct Inferred {
     bool numpy_double = false;
 };
 
+// An item's conversion to a number runs code, which may change the list.
+PyRef item_of(PyObject* sequence, Py_ssize_t i, Py_ssize_t expected) {
+    if (PySequence_Fast_GET_SIZE(sequence) != expected) fail("the list changed size while it was read");
+    return PyRef::borrow(PySequence_Fast_GET_ITEM(sequence, i));
+}
+
 void inspect(PyObject* data, size_t depth, Inferred& found, bool first) {
     if (depth > kMaxDims) fail_value("too many dimensions");
     if ((PyList_Check(data) || PyTuple_Check(data))) {
@@ -164,7 +171,7 @@ void inspect(PyObject* data, size_t depth, Inferred& found, bool first) {
                        std::to_string(depth < found.sizes.size() ? found.sizes[depth] : 0) + " at dim " +
                        std::to_string(depth) + " (got " + std::to_string(n) + ")");
         for (Py_ssize_t i = 0; i < n; ++i)
-            inspect(PySequence_Fast_GET_ITEM(data, i), depth + 1, found, first && i == 0);
+            inspect(item_of(data, i, n).get(), depth + 1, found, first && i == 0);
         return;
     }
     if (depth != found.sizes.size())
@@ -190,10 +197,12 @@ void inspect(PyObject* data, size_t depth, Inferred& found, bool first) {
     found.category = std::max(found.category, category);
 }
 
-void store(PyObject* data, DType dtype, char*& out) {
-    if (PyList_Check(data) || PyTuple_Check(data)) {
-        Py_ssize_t n = PySequence_Fast_GET_SIZE(data);
-        for (Py_ssize_t i = 0; i < n; ++i) store(PySequence_Fast_GET_ITEM(data, i), dtype, out);
+void store(PyObject* data, DType dtype, const Dims& sizes, size_t depth, char*& out) {
+    bool list = PyList_Check(data) || PyTuple_Check(data);
+    if (list != (depth < sizes.size())) fail("the list changed while it was read");
+    if (list) {
+        for (Py_ssize_t i = 0; i < sizes[depth]; ++i)
+            store(item_of(data, i, sizes[depth]).get(), dtype, sizes, depth + 1, out);
         return;
     }
     PyRef item;
@@ -228,11 +237,19 @@ void store(PyObject* data, DType dtype, char*& out) {
     out += itemsize(dtype);
 }
 
+class NoGrad {
+  public:
+    NoGrad() : previous_(std::exchange(grad_enabled, false)) {}
+    ~NoGrad() { grad_enabled = previous_; }
+
+  private:
+    bool previous_;
+};
+
 Ref<Tensor> cast_to(Ref<Tensor> tensor, DType dtype, bool copy) {
     static const OpDef *cast = find_op("cast"), *clone = find_op("clone");
     trace::Suspend suspend;  // data comes in as it is now
-    bool enabled = grad_enabled;
-    grad_enabled = false;
+    NoGrad no_grad;
     Ref<Tensor> result = tensor;
     if (tensor->dtype != dtype) {
         Value value;
@@ -242,7 +259,6 @@ Ref<Tensor> cast_to(Ref<Tensor> tensor, DType dtype, bool copy) {
     } else if (copy) {
         result = call_op(*clone, {tensor.get()});
     }
-    grad_enabled = enabled;
     return result;
 }
 
@@ -274,7 +290,7 @@ PyObject* tensor_from_data(PyObject*, PyObject* args) {
                 dtype = found.category == 0 ? DType::Bool : found.category == 1 ? DType::I64 : default_dtype();
             result = Tensor::empty(found.sizes, dtype);
             char* out = static_cast<char*>(result->storage->data);
-            store(data, dtype, out);
+            store(data, dtype, found.sizes, 0, out);
         }
         if (device.type == DeviceType::Meta) result = Tensor::empty(result->sizes, result->dtype, device);
         else if (device.type != DeviceType::CPU)
@@ -333,29 +349,38 @@ DType dtype_of_dlpack(dlpack::DataType type) {
 template <class Managed>
 struct Exported {
     Managed managed;
-    Ref<Tensor> tensor;
+    Ref<Storage> storage;
     Dims sizes, strides;
 };
 
-void release_export(Tensor& tensor) { --tensor.storage->exports; }
+// The memory, for somebody outside to read and write: other threads' recorded reads of it get a copy first.
+void* reachable_data(Tensor& tensor) {
+    for (;;) {
+        void* data = tensor.data();
+        Ref<Storage> storage = tensor.storage;
+        if (!storage->readers) return data;
+        before_write_hook(storage.get());
+    }
+}
 
 // DLPack consumers may free from any thread.
 template <class Managed>
 void delete_export(Managed* managed) {
     PyGILState_STATE state = PyGILState_Ensure();
     auto* exported = static_cast<Exported<Managed>*>(managed->manager_ctx);
-    release_export(*exported->tensor);
+    --exported->storage->exports;
     delete exported;
     PyGILState_Release(state);
 }
 
 template <class Managed>
 PyObject* make_capsule(Ref<Tensor> tensor, const char* name, bool copied) {
-    void* data = tensor->data();
+    void* data = reachable_data(*tensor);
     auto* exported = new Exported<Managed>{};
     exported->sizes = tensor->sizes;
     exported->strides = tensor->strides;
-    ++tensor->storage->exports;
+    exported->storage = tensor->storage;
+    ++exported->storage->exports;
     exported->managed.dl_tensor = {data,
                                    {dlpack::kCPU, 0},
                                    static_cast<int32_t>(tensor->ndim()),
@@ -369,13 +394,14 @@ PyObject* make_capsule(Ref<Tensor> tensor, const char* name, bool copied) {
         exported->managed.version = {1, 0};
         exported->managed.flags = (tensor->storage->read_only ? dlpack::kReadOnly : 0) | (copied ? 2 : 0);
     }
-    exported->tensor = std::move(tensor);
-    return PyCapsule_New(&exported->managed, name, [](PyObject* capsule) {
+    PyObject* capsule = PyCapsule_New(&exported->managed, name, [](PyObject* capsule) {
         const char* current = PyCapsule_GetName(capsule);
         if (!current || std::strncmp(current, "used", 4) == 0) return;
         auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, current));
-        if (managed) managed->deleter(managed);
+        if (managed && managed->deleter) managed->deleter(managed);
     });
+    if (!capsule) delete_export(&exported->managed);
+    return capsule;
 }
 
 template <class Managed>
@@ -387,11 +413,20 @@ Ref<Tensor> import_capsule(PyObject* capsule, const char* name, const char* used
         fail("from_dlpack: only CPU memory can be shared, got DLPack device type " +
              std::to_string(t.device.device_type));
     DType dtype = dtype_of_dlpack(t.dtype);
+    if (t.ndim < 0 || t.ndim > static_cast<int32_t>(kMaxDims) || (t.ndim && !t.shape))
+        fail_value("from_dlpack: the capsule's shape is broken");
     Dims sizes(t.shape, static_cast<size_t>(t.ndim));
+    byte_count(sizes, dtype);  // throws if negative or too large
     Dims strides = t.strides ? Dims(t.strides, static_cast<size_t>(t.ndim)) : contiguous_strides(sizes);
+    for (int64_t stride : strides)
+        if (stride < 0)
+            fail_value("from_dlpack: tensors with negative strides are not supported; copy the array first");
     auto [low, high] = element_span(sizes, strides, 0);
     auto size = static_cast<int64_t>(itemsize(dtype));
-    char* data = static_cast<char*>(t.data) + t.byte_offset + low * size;
+    char* data = static_cast<char*>(t.data) + t.byte_offset;
+    if (!data && high > low) fail_value("from_dlpack: the capsule has no memory");
+    if (reinterpret_cast<uintptr_t>(data) % static_cast<size_t>(size) != 0)
+        fail_value("from_dlpack: the memory is not aligned to its element size; copy the array first");
     auto release = [](void* context) {
         auto* held = static_cast<Managed*>(context);
         if (held->deleter) held->deleter(held);
@@ -402,7 +437,7 @@ Ref<Tensor> import_capsule(PyObject* capsule, const char* name, const char* used
     if (PyCapsule_SetName(capsule, used) < 0) fail_python();
     Ref<Storage> storage = Storage::wrap(data, static_cast<size_t>((high - low) * size), release, managed);
     storage->read_only = read_only;
-    return Tensor::make(std::move(storage), dtype, sizes, strides, -low);
+    return Tensor::make(std::move(storage), dtype, sizes, strides, 0);
 }
 
 PyObject* from_dlpack_capsule(PyObject*, PyObject* capsule) {
@@ -433,7 +468,8 @@ PyObject* tensor_item(Tensor& t) {
 
 PyObject* tensor_tolist(Tensor& t) {
     no_meta(t, "convert to a list");
-    return nested_list(t, static_cast<const char*>(t.data()), 0);
+    Ref<Tensor> held = detach(t);  // the garbage collector may run, and with it what gives `t` other contents
+    return nested_list(*held, static_cast<const char*>(held->data()), 0);
 }
 
 namespace {
@@ -441,6 +477,20 @@ struct BufferShape {
     Ref<Storage> storage;
     Py_ssize_t values[2 * kMaxDims];
 };
+}  // namespace
+
+namespace {
+
+// Whether the elements lie in column-major order.
+bool transposed_contiguous(const Tensor& t) {
+    Dims sizes, strides;
+    for (size_t i = t.ndim(); i-- > 0;) {
+        sizes.push_back(t.sizes[i]);
+        strides.push_back(t.strides[i]);
+    }
+    return is_contiguous(sizes, strides);
+}
+
 }  // namespace
 
 int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags) {
@@ -455,14 +505,18 @@ int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags) {
                 PyErr_SetString(PyExc_BufferError, "the tensor's memory is read-only");
                 fail_python();
             }
-            if (!(flags & PyBUF_STRIDES) && !t.contiguous()) {
+            auto asks = [&](int what) { return (flags & what) == what; };
+            bool row_major = t.contiguous(), column_major = transposed_contiguous(t);
+            if ((!asks(PyBUF_STRIDES) && !row_major) || (asks(PyBUF_C_CONTIGUOUS) && !row_major) ||
+                (asks(PyBUF_F_CONTIGUOUS) && !column_major) ||
+                (asks(PyBUF_ANY_CONTIGUOUS) && !row_major && !column_major)) {
                 PyErr_SetString(PyExc_BufferError, "the tensor is not contiguous");
                 fail_python();
             }
             Observing observing(trace::observation ? trace::observation : "numpy()");
             // Recorded reads of this memory must not see what its new owner writes.
             if (trace::recording()) trace::flush("numpy()");
-            view->buf = t.data();
+            view->buf = reachable_data(t);
             auto* shape = new BufferShape;
             shape->storage = t.storage;
             auto size = static_cast<Py_ssize_t>(itemsize(t.dtype));
@@ -499,10 +553,13 @@ PyObject* tensor_dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
         for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k) {
             const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, k));
             PyObject* value = args[nargs + k];
-            std::string_view key = name ? name : "";
-            if (key == "max_version")
+            if (!name) fail_python();
+            std::string_view key = name;
+            if (key == "max_version") {
                 versioned = PyTuple_Check(value) && PyTuple_GET_SIZE(value) == 2 &&
                             PyLong_AsLong(PyTuple_GET_ITEM(value, 0)) >= 1;
+                check_python();
+            }
             else if (key == "copy") copy = value == Py_True;
             else if (key != "stream" && key != "dl_device")
                 fail_type("__dlpack__() got an unexpected keyword argument '" + std::string(key) + "'");

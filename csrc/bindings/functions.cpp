@@ -17,7 +17,7 @@ PyObject* py_can_view(PyObject*, PyObject* args) {
         int64_t known = 1, unknown = -1;
         for (size_t i = 0; i < sizes.size(); ++i) {
             if (sizes[i] == -1) unknown = static_cast<int64_t>(i);
-            else known *= sizes[i];
+            else if (sizes[i] < 0 || __builtin_mul_overflow(known, sizes[i], &known)) Py_RETURN_TRUE;  // as below
         }
         if (unknown >= 0) {
             if (known == 0 || t.numel % known) Py_RETURN_TRUE;  // `view` explains what is wrong
@@ -39,15 +39,23 @@ PyObject* py_needs_gradient(PyObject*, PyObject* position) {
 
 Tensor& concrete(PyObject* object) {
     if (!is_tensor(object)) fail_type(std::string("expected a Tensor, got ") + Py_TYPE(object)->tp_name);
-    return *tensor_of(object);
+    Tensor& t = *tensor_of(object);
+    if (t.device().type == DeviceType::Meta) fail("the shape of the result depends on data, which a meta tensor doesn't have");
+    return t;
 }
 
-PyObject* py_nonzero(PyObject*, PyObject* const* args, Py_ssize_t) {
-    return guarded([&]() -> PyObject* { return wrap(nonzero(concrete(args[0]))); });
+void expect(Py_ssize_t nargs, Py_ssize_t count) {
+    if (nargs != count) fail_type("takes " + std::to_string(count) + " tensors, got " + std::to_string(nargs));
 }
 
-PyObject* py_masked_select(PyObject*, PyObject* const* args, Py_ssize_t) {
-    return guarded([&]() -> PyObject* { return wrap(masked_select(concrete(args[0]), concrete(args[1]))); });
+PyObject* py_nonzero(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+    return guarded([&]() -> PyObject* {
+        expect(nargs, 1); return wrap(nonzero(concrete(args[0]))); });
+}
+
+PyObject* py_masked_select(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+    return guarded([&]() -> PyObject* {
+        expect(nargs, 2); return wrap(masked_select(concrete(args[0]), concrete(args[1]))); });
 }
 
 PyMethodDef functions[] = {

@@ -73,6 +73,8 @@ Ref<Tensor> basic_view(Tensor& source, PyObject* const* items, size_t count) {
             if (!index) fail_python();
             int64_t value = PyLong_AsLongLong(index.get());
             if (value == -1) check_python();
+            // __index__ may have given the tensor other contents.
+            if (dim >= static_cast<int64_t>(current->ndim())) fail_index("the tensor changed while it was indexed");
             int64_t size = current->sizes[static_cast<size_t>(dim)];
             if (value < -size || value >= size)
                 fail_index("index " + std::to_string(value) + " is out of bounds for dimension " + std::to_string(dim) +

@@ -19,7 +19,8 @@ struct OpObject {
 OpObject* cast(PyObject* self) { return reinterpret_cast<OpObject*>(self); }
 
 PyObject* call_inplace(Arguments& arguments) {
-    Tensor* destination = arguments.call.operands[0].tensor;
+    Tensor* destination = arguments.call.operand_count ? arguments.call.operands[0].tensor : nullptr;
+    if (!destination) fail_type(arguments.call.op->name + "_(): the first argument must be a Tensor");
     dispatch_inplace(arguments.call, *destination);
     return destination->pyobject ? Py_NewRef(destination->pyobject) : wrap(Ref<Tensor>::borrow(destination));
 }
@@ -272,7 +273,7 @@ PyObject* results_to_python(const Call& call, Ref<Tensor>* results) {
     if (call.result_count == 1) return wrap(std::move(results[0]));
     PyRef tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(call.result_count)));
     for (size_t i = 0; i < call.result_count; ++i)
-        PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), wrap(std::move(results[i])));
+        PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), checked(wrap(std::move(results[i]))).release());
     return tuple.release();
 }
 

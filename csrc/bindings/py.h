@@ -94,10 +94,10 @@ class Arguments {
     void set(const ArgSpec& spec, PyObject* object, Value* value);
     [[noreturn]] void refuse(const std::string& why, PyObject* const* args, size_t nargs, PyObject* kwnames);
 
-    static constexpr size_t kMaxParams = 8;
     const OpDef& op_;
+    PyRef list_;  // of tensors: the caller's own list may change while the op runs
     SmallVector<Operand, 4> operands_;
-    alignas(Value) unsigned char storage_[sizeof(Value) * kMaxParams];
+    alignas(Value) unsigned char storage_[sizeof(Value) * kMaxCallParams];
 };
 
 PyObject* wrap_grad_node(Ref<GradNode> node);

@@ -45,23 +45,45 @@ PyObject* allocate_object(PyTypeObject* type) {
 void tensor_dealloc(PyObject* self) {
     auto* object = reinterpret_cast<TensorObject*>(self);
     PyObject_GC_UnTrack(self);
+    // First: code that runs from here on may meet the tensor elsewhere, and must not be given this object.
+    if (object->tensor && object->tensor->pyobject == self) object->tensor->pyobject = nullptr;
     if (object->weakrefs) PyObject_ClearWeakRefs(self);
     Py_CLEAR(object->dict);
-    if (object->tensor) {
-        object->tensor->pyobject = nullptr;
-        Ref<Tensor> dying(std::exchange(object->tensor, nullptr));
-    }
+    Ref<Tensor> dying(std::exchange(object->tensor, nullptr));
+    dying.reset();
     if (Py_TYPE(self) == &TensorType && g_free_count < kFreelist) g_free[g_free_count++] = self;
     else Py_TYPE(self)->tp_free(self);
 }
 
+// The autograd node that only this object keeps alive: what it refers to is the garbage collector's business. Hooks that
+// capture their own tensor are found so.
+GradNode* own_node(Tensor* tensor, bool accumulator) {
+    if (!tensor || tensor->refcount != 1 || !tensor->autograd) return nullptr;
+    const Ref<GradNode>& node = accumulator ? tensor->autograd->accumulator : tensor->autograd->grad_fn;
+    return node && node->refcount == 1 ? node.get() : nullptr;
+}
+
 int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
-    Py_VISIT(reinterpret_cast<TensorObject*>(self)->dict);
+    auto* object = reinterpret_cast<TensorObject*>(self);
+    Py_VISIT(object->dict);
+    for (bool accumulator : {false, true})
+        if (GradNode* node = own_node(object->tensor, accumulator)) {
+            Py_VISIT(node->callable);
+            for (auto& hook : node->hooks) Py_VISIT(hook.second);
+        }
     return 0;
 }
 
 int tensor_clear(PyObject* self) {
-    Py_CLEAR(reinterpret_cast<TensorObject*>(self)->dict);
+    auto* object = reinterpret_cast<TensorObject*>(self);
+    Py_CLEAR(object->dict);
+    for (bool accumulator : {false, true})
+        if (GradNode* node = own_node(object->tensor, accumulator)) {
+            // The node goes with all its references; they are let go of when nothing points at them any more.
+            Ref<GradNode> dying = std::exchange(
+                accumulator ? object->tensor->autograd->accumulator : object->tensor->autograd->grad_fn, {});
+            if (accumulator) node->leaf = nullptr;
+        }
     return 0;
 }
 
@@ -420,7 +442,12 @@ PyObject* method_requires_grad_(PyObject* self, PyObject* const* args, Py_ssize_
     return guarded([&]() -> PyObject* {
         Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
         if (total > 1) fail_type("requires_grad_() takes at most one argument");
-        set_requires_grad(*tensor_of(self), total == 0 || PyObject_IsTrue(args[0]) == 1);
+        if (kwnames && PyTuple_GET_SIZE(kwnames) &&
+            PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), "requires_grad") != 0)
+            fail_type("requires_grad_() got an unexpected keyword argument");
+        int wanted = total == 0 ? 1 : PyObject_IsTrue(args[0]);
+        if (wanted < 0) fail_python();
+        set_requires_grad(*tensor_of(self), wanted != 0);
         return Py_NewRef(self);
     });
 }
@@ -515,7 +542,8 @@ PyObject* wrap_as(PyTypeObject* type, Ref<Tensor> tensor) {
 
 PyObject* wrap(Ref<Tensor> tensor) {
     if (!tensor) Py_RETURN_NONE;
-    if (tensor->pyobject) return Py_NewRef(tensor->pyobject);
+    // A subclass's object without counts is being deallocated.
+    if (tensor->pyobject && Py_REFCNT(tensor->pyobject) > 0) return Py_NewRef(tensor->pyobject);
     return wrap_as(&TensorType, std::move(tensor));
 }
 

@@ -93,6 +93,7 @@ PyRef describe(const Trace& trace) {
 ValueRef value_from(PyObject* object) {
     const char* kind;
     unsigned index, result;
+    if (!PyTuple_Check(object)) fail_type("a value of a plan must be a tuple");
     if (!PyArg_ParseTuple(object, "sII", &kind, &index, &result)) fail_python();
     ValueRef value;
     value.kind = kind[0] == 'n' && kind[2] == 'd' ? RefKind::Node
@@ -239,6 +240,10 @@ PyObject* py_is_recording(PyObject*, PyObject*) { return PyBool_FromLong(recordi
 // swap_tag((compile, must, scope)) -> the previous one
 PyObject* py_swap_tag(PyObject*, PyObject* tag) {
     int compile, must, scope;
+    if (!PyTuple_Check(tag)) {
+        PyErr_SetString(PyExc_TypeError, "swap_tag takes a tuple");
+        return nullptr;
+    }
     if (!PyArg_ParseTuple(tag, "iii:swap_tag", &compile, &must, &scope)) return nullptr;
     Tag previous = current_tag;
     current_tag = {static_cast<int8_t>(compile), must != 0, scope};
@@ -247,8 +252,9 @@ PyObject* py_swap_tag(PyObject*, PyObject* tag) {
 }
 
 PyObject* py_swap_options_id(PyObject*, PyObject* id) {
-    uint64_t previous = options_id();
-    set_options_id(PyLong_AsUnsignedLongLongMask(id));
+    uint64_t previous = options_id(), next = PyLong_AsUnsignedLongLongMask(id);
+    if (PyErr_Occurred()) return nullptr;
+    set_options_id(next);
     return PyLong_FromUnsignedLongLong(previous);
 }
 
@@ -322,6 +328,16 @@ struct Event {
 };
 std::vector<Event>* g_events = nullptr;
 
+// A finalizer may have ended the profile since the kernel began.
+void note(Event event) {
+    if (g_events) {
+        g_events->push_back(std::move(event));
+    } else {
+        Py_XDECREF(event.source.code);
+        Py_XDECREF(event.children);
+    }
+}
+
 std::string meta_text(const Tensor& t) {
     std::string text = std::string(info(t.dtype).hlo_name) + to_string(t.sizes);
     return text;
@@ -337,14 +353,14 @@ void on_kernel(const OpDef* op, const Call& call, int64_t start, int64_t end) {
         }
     for (size_t i = 0; i < call.result_count; ++i)
         if (const Tensor* t = call.outputs[i]) event.bytes += t->numel * static_cast<int64_t>(itemsize(t->dtype));
-    g_events->push_back(std::move(event));
+    note(std::move(event));
 }
 
 void on_launch(const Step& step, int64_t start, int64_t end) {
     Event event{step.name, "_JitLaunch",   start, end, PyThread_get_thread_ident(), {}, Py_XNewRef(step.children.get()),
                 {},        step.work_bytes};
     capture_source(&event.source);
-    g_events->push_back(std::move(event));
+    note(std::move(event));
 }
 
 PyObject* py_start_profile(PyObject*, PyObject*) {
@@ -383,6 +399,12 @@ PyObject* py_stop_profile(PyObject*, PyObject*) {
         }
         return list.release();
     });
+}
+
+// In a forked child: the other threads, and what they were running, are gone.
+PyObject* py_after_fork(PyObject*, PyObject*) {
+    trace::abandon_other_threads();
+    Py_RETURN_NONE;
 }
 
 // Process-wide state ----------------------------------------------------------------------------------------------
@@ -481,7 +503,12 @@ PyMethodDef functions[] = {
 
 bool init_trace(PyObject* module) {
     trace::install();
-    return PyModule_AddFunctions(module, functions) == 0;
+    static PyMethodDef after_fork = {"_after_fork", py_after_fork, METH_NOARGS, nullptr};
+    PyRef os(PyImport_ImportModule("os")), function(PyCFunction_New(&after_fork, nullptr)), none(PyTuple_New(0));
+    PyRef enroll(os ? PyObject_GetAttrString(os.get(), "register_at_fork") : nullptr);
+    PyRef keywords(function ? Py_BuildValue("{sO}", "after_in_child", function.get()) : nullptr);
+    PyRef enrolled(enroll && keywords && none ? PyObject_Call(enroll.get(), none.get(), keywords.get()) : nullptr);
+    return enrolled && PyModule_AddFunctions(module, functions) == 0;
 }
 
 }  // namespace mt::py

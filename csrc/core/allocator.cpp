@@ -1,5 +1,6 @@
 #include "core/allocator.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -28,7 +29,12 @@ struct Cache {
 };
 
 Cache& cache() {
-    static Cache* instance = new Cache;  // leaked: tensors may outlive static destruction
+    static Cache* instance = [] {
+        auto* made = new Cache;  // leaked: tensors may outlive static destruction
+        // Threads that run without the GIL allocate: a child must not inherit the lock of one.
+        pthread_atfork([] { cache().mutex.lock(); }, [] { cache().mutex.unlock(); }, [] { cache().mutex.unlock(); });
+        return made;
+    }();
     return *instance;
 }
 
@@ -88,6 +94,13 @@ size_t physical_bytes() {
     return bytes;
 }
 
+[[noreturn]] void out_of_memory(size_t nbytes, int64_t held) {
+    throw Error(ErrorKind::OutOfMemory,
+                "cannot allocate " + in_mebibytes(static_cast<int64_t>(nbytes > INT64_MAX ? INT64_MAX : nbytes)) +
+                    ": tensors hold " + in_mebibytes(held) + " of this machine's " +
+                    in_mebibytes(static_cast<int64_t>(physical_bytes())));
+}
+
 }  // namespace
 
 size_t rounded_size(size_t nbytes) {
@@ -128,17 +141,16 @@ void* allocate(size_t nbytes) {
             empty_locked(c);
             data = from_system(size);
         }
-        if (!data)
-            throw Error(ErrorKind::OutOfMemory,
-                        "cannot allocate " +
-                            in_mebibytes(static_cast<int64_t>(nbytes > INT64_MAX ? INT64_MAX : nbytes)) +
-                            ": tensors hold " + in_mebibytes(c.stats.allocated_bytes) + " of this machine's " +
-                            in_mebibytes(static_cast<int64_t>(physical_bytes())));
+        if (!data) out_of_memory(nbytes, c.stats.allocated_bytes);
         c.stats.reserved_bytes += static_cast<int64_t>(size);
     }
     c.stats.allocated_bytes += static_cast<int64_t>(size);
     if (c.stats.allocated_bytes > c.stats.peak_allocated_bytes) c.stats.peak_allocated_bytes = c.stats.allocated_bytes;
     return data;
+}
+
+void require_possible(size_t nbytes) {
+    if (__builtin_expect(nbytes > physical_bytes(), 0)) out_of_memory(nbytes, allocator_stats().allocated_bytes);
 }
 
 void deallocate(void* data, size_t nbytes) noexcept {

@@ -20,6 +20,8 @@ struct AllocatorStats {
 size_t rounded_size(size_t nbytes);
 // Throws OutOfMemory, naming the size and what is held, after freeing the cache and trying again.
 void* allocate(size_t nbytes);
+// Throws what `allocate` would if this machine's memory is too small altogether.
+void require_possible(size_t nbytes);
 void deallocate(void* data, size_t nbytes) noexcept;
 void empty_cache() noexcept;
 AllocatorStats allocator_stats() noexcept;

@@ -48,6 +48,8 @@ void Storage::destroy(Storage* storage) {
 }
 
 Ref<Tensor> Tensor::make(Ref<Storage> storage, DType dtype, const Dims& sizes, const Dims& strides, int64_t offset) {
+    if (sizes.size() > kMaxDims)
+        fail("a tensor has at most " + std::to_string(kMaxDims) + " dimensions, not " + std::to_string(sizes.size()));
     auto* tensor = new (Freelist<Tensor>::take()) Tensor;
     Ref<Tensor> result(tensor);
     tensor->storage = std::move(storage);
@@ -56,17 +58,13 @@ Ref<Tensor> Tensor::make(Ref<Storage> storage, DType dtype, const Dims& sizes, c
     tensor->strides = strides;
     tensor->offset = offset;
     int64_t count = 1;
-    for (int64_t size : sizes) count *= size;
+    for (int64_t size : sizes) count = wrapping_mul(count, size);
     tensor->numel = count;
     return result;
 }
 
 Ref<Tensor> Tensor::empty(const Dims& sizes, DType dtype, Device device) {
-    int64_t count = product(sizes);
-    int64_t bytes;
-    if (__builtin_mul_overflow(count, static_cast<int64_t>(itemsize(dtype)), &bytes))
-        fail("a tensor of shape " + to_string(sizes) + " has more bytes than 64 bits can count");
-    return make(Storage::allocate(static_cast<size_t>(bytes), device), dtype, sizes, contiguous_strides(sizes), 0);
+    return make(Storage::allocate(byte_count(sizes, dtype), device), dtype, sizes, contiguous_strides(sizes), 0);
 }
 
 Ref<Tensor> Tensor::view(const Tensor& base, const Dims& sizes, const Dims& strides, int64_t offset) {
@@ -94,13 +92,20 @@ int64_t product(const Dims& sizes) {
     return count;
 }
 
+size_t byte_count(const Dims& sizes, DType dtype) {
+    int64_t bytes;
+    if (__builtin_mul_overflow(product(sizes), static_cast<int64_t>(itemsize(dtype)), &bytes))
+        fail("a tensor of shape " + to_string(sizes) + " has more bytes than 64 bits can count");
+    return static_cast<size_t>(bytes);
+}
+
 Dims contiguous_strides(const Dims& sizes) {
     Dims strides;
     strides.resize(sizes.size());
     int64_t step = 1;
     for (size_t i = sizes.size(); i-- > 0;) {
         strides[i] = step;
-        step *= std::max<int64_t>(sizes[i], 1);
+        step = wrapping_mul(step, std::max<int64_t>(sizes[i], 1));
     }
     return strides;
 }
@@ -112,7 +117,7 @@ bool is_contiguous(const Dims& sizes, const Dims& strides) {
         if (sizes[i] == 0) return true;
         if (sizes[i] == 1) continue;
         dense &= strides[i] == step;
-        step *= sizes[i];
+        step = wrapping_mul(step, sizes[i]);
     }
     return dense;
 }
@@ -156,11 +161,10 @@ int64_t normalize_dim(int64_t dim, size_t rank) {
 }
 
 std::pair<int64_t, int64_t> element_span(const Dims& sizes, const Dims& strides, int64_t offset) {
+    for (int64_t size : sizes)
+        if (size == 0) return {offset, offset};
     int64_t low = offset, high = offset;
-    for (size_t i = 0; i < sizes.size(); ++i) {
-        if (sizes[i] == 0) return {offset, offset};
-        (strides[i] < 0 ? low : high) += strides[i] * (sizes[i] - 1);
-    }
+    for (size_t i = 0; i < sizes.size(); ++i) (strides[i] < 0 ? low : high) += strides[i] * (sizes[i] - 1);
     return {low, high + 1};
 }
 

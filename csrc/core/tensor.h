@@ -78,7 +78,9 @@ struct Tensor {
     // The first element; computes a recorded value first.
     void* data() const {
         if (storage->pending) materialize_hook(storage.get());
-        return static_cast<char*>(storage->data) + offset * static_cast<int64_t>(itemsize(dtype));
+        // As a number: the offset of a tensor without elements may lie anywhere.
+        return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(storage->data) +
+                                       static_cast<uintptr_t>(offset) * itemsize(dtype));
     }
     template <class T>
     T* ptr() const {
@@ -90,6 +92,14 @@ struct Tensor {
 extern void (*autograd_meta_destroy_hook)(AutogradMeta* meta);
 
 int64_t product(const Dims& sizes);  // throws on overflow
+size_t byte_count(const Dims& sizes, DType dtype);  // of a contiguous tensor; throws on overflow
+// Products and sums of strides and offsets wrap: they can only overflow where there are no elements.
+inline int64_t wrapping_mul(int64_t a, int64_t b) {
+    return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+inline int64_t wrapping_add(int64_t a, int64_t b) {
+    return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
 Dims contiguous_strides(const Dims& sizes);
 bool is_contiguous(const Dims& sizes, const Dims& strides);
 // The shape both broadcast to; throws PyTorch's error.

@@ -44,16 +44,43 @@ void run_kernel(Call& call);
 // Inference alone.
 void infer(Call& call);
 
-// Frees the GIL for its lifetime when `large`.
-class MaybeReleaseGil {
+// Frees the GIL for its lifetime. No Python object, reference count or tensor may be touched meanwhile.
+class ReleaseGil {
 public:
-    explicit MaybeReleaseGil(bool large) : state_(large ? PyEval_SaveThread() : nullptr) {}
-    ~MaybeReleaseGil() {
-        if (state_) PyEval_RestoreThread(state_);
-    }
+    ReleaseGil() : state_(PyEval_SaveThread()) {}
+    ~ReleaseGil() { take_back(state_); }
+    ReleaseGil(const ReleaseGil&) = delete;
+
+    static void take_back(PyThreadState* state) noexcept;
 
 private:
     PyThreadState* state_;
+};
+
+// Frees it for a kernel when that is `large`, and no HoldGil is in force.
+class MaybeReleaseGil {
+public:
+    explicit MaybeReleaseGil(bool large) : state_(large && !gil_held ? PyEval_SaveThread() : nullptr) {}
+    ~MaybeReleaseGil() {
+        if (state_) ReleaseGil::take_back(state_);
+    }
+    MaybeReleaseGil(const MaybeReleaseGil&) = delete;
+
+private:
+    friend class HoldGil;
+    static MT_THREAD_LOCAL bool gil_held;
+    PyThreadState* state_;
+};
+
+// Has kernels keep the GIL: for a sequence of calls that other threads must see as one.
+class HoldGil {
+public:
+    HoldGil() : previous_(std::exchange(MaybeReleaseGil::gil_held, true)) {}
+    ~HoldGil() { MaybeReleaseGil::gil_held = previous_; }
+    HoldGil(const HoldGil&) = delete;
+
+private:
+    bool previous_;
 };
 
 // Reserved by random ops: the default generator's seed and the next offset.

@@ -75,7 +75,7 @@ bool compute_view_strides(const Dims& sizes, const Dims& strides, const Dims& ne
         while (at > 0 && (filled < run || new_sizes[at - 1] == 1)) {
             --at;
             out_strides[at] = base * filled;
-            filled *= new_sizes[at];
+            filled = wrapping_mul(filled, new_sizes[at]);
         }
         if (filled != run) return false;
         run = 1;
@@ -207,7 +207,7 @@ void infer_unsqueeze(Call& call) {
     ResultMeta& meta = start(call);
     size_t rank = call.in(0).ndim();
     auto at = static_cast<size_t>(normalize_dim(call.param(0).as_int(), rank + 1));
-    int64_t stride = at < rank ? meta.sizes[at] * meta.strides[at] : 1;
+    int64_t stride = at < rank ? wrapping_mul(meta.sizes[at], meta.strides[at]) : 1;
     meta.sizes.insert(at, 1);
     meta.strides.insert(at, stride);
 }
@@ -221,7 +221,7 @@ void infer_select(Call& call) {
     if (index < -size || index >= size)
         fail_index("select(): index " + std::to_string(index) + " out of range for tensor of size " +
                    to_string(t.sizes) + " at dimension " + std::to_string(d));
-    meta.offset += (index < 0 ? index + size : index) * t.strides[d];
+    meta.offset = wrapping_add(meta.offset, wrapping_mul(index < 0 ? index + size : index, t.strides[d]));
     meta.sizes.erase(d);
     meta.strides.erase(d);
 }
@@ -236,10 +236,10 @@ void infer_slice(Call& call) {
     auto bounded = [size](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + size : i, 0, size); };
     begin = bounded(begin);
     end = std::max(bounded(end), begin);
-    meta.offset += begin * t.strides[d];
+    meta.offset = wrapping_add(meta.offset, wrapping_mul(begin, t.strides[d]));
     meta.sizes[d] = (end - begin) / step + ((end - begin) % step != 0);
     // One element needs no step, and the product could overflow.
-    if (meta.sizes[d] > 1) meta.strides[d] *= step;
+    if (meta.sizes[d] > 1) meta.strides[d] = wrapping_mul(meta.strides[d], step);
 }
 
 void infer_as_strided(Call& call) {
@@ -288,8 +288,10 @@ void infer_diagonal(Call& call) {
     int64_t rows = t.sizes[a], cols = t.sizes[b], length;
     if (offset >= 0) length = std::max<int64_t>(std::min(rows, offset < cols ? cols - offset : 0), 0);
     else length = std::max<int64_t>(std::min(offset > -rows ? rows + offset : 0, cols), 0);
-    if (length) meta.offset += offset >= 0 ? offset * t.strides[b] : -offset * t.strides[a];
-    int64_t stride = t.strides[a] + t.strides[b];
+    if (length)
+        meta.offset = wrapping_add(meta.offset, offset >= 0 ? wrapping_mul(offset, t.strides[b])
+                                                            : wrapping_mul(-offset, t.strides[a]));
+    int64_t stride = wrapping_add(t.strides[a], t.strides[b]);
     drop_dims(meta, uint64_t(1) << a | uint64_t(1) << b);
     meta.sizes.push_back(length);
     meta.strides.push_back(stride);
@@ -308,7 +310,7 @@ void infer_unfold(Call& call) {
     if (step <= 0) fail("step is " + std::to_string(step) + " but must be > 0");
     if (t.ndim()) {
         meta.sizes[d] = (length - size) / step + 1;
-        if (meta.sizes[d] > 1) meta.strides[d] = stride * step;
+        if (meta.sizes[d] > 1) meta.strides[d] = wrapping_mul(stride, step);
     }
     meta.sizes.push_back(size);
     meta.strides.push_back(stride);

@@ -127,6 +127,9 @@ OpDef& define_op(const std::string& schema, Kind kind) {
         }
         op.args.push_back(std::move(spec));
     }
+    if (op.args.size() > kMaxCallArgs || op.args.size() - op.operand_count > kMaxCallParams)
+        fail_value("schema '" + schema + "': at most " + std::to_string(kMaxCallArgs) + " arguments, and " +
+                   std::to_string(kMaxCallParams) + " that are not tensors");
     if (const NativeOp* native = find_native(op.name)) {
         op.infer = native->infer;
         op.cpu = native->cpu;

@@ -34,6 +34,9 @@ struct ArgSpec {
     Value default_value;
 };
 
+// What a call has room for.
+inline constexpr size_t kMaxCallParams = 8, kMaxCallArgs = 16;
+
 struct OpDef {
     int id = 0;
     std::string name;

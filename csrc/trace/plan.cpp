@@ -84,18 +84,20 @@ PlanCache& plans() {
     return *cache;
 }
 
-// Scratch memory of launches, kept per thread. Not a tensor's, so not in the tensors' statistics.
+// Scratch memory of launches, kept per thread.
 void* scratch(size_t bytes) {
-    thread_local void* memory = nullptr;
-    thread_local size_t capacity = 0;
-    if (bytes > capacity) {
-        if (memory) deallocate(memory, capacity);
-        memory = nullptr;
-        capacity = 0;
-        memory = allocate(bytes);
-        capacity = bytes;
+    struct Memory {
+        void* data = nullptr;
+        size_t capacity = 0;
+        ~Memory() { deallocate(data, capacity); }
+    };
+    thread_local Memory memory;
+    if (bytes > memory.capacity) {
+        deallocate(std::exchange(memory.data, nullptr), std::exchange(memory.capacity, 0));
+        memory.data = allocate(bytes);
+        memory.capacity = bytes;
     }
-    return memory;
+    return memory.data;
 }
 
 void store_scalar(const Scalar& scalar, DType dtype, void* out) {
@@ -110,6 +112,17 @@ void store_scalar(const Scalar& scalar, DType dtype, void* out) {
     }
 }
 
+// Other traces that have recorded reads of memory that this one writes get copies. True if it had to wait for one.
+bool release_readers(Trace& trace) {
+    for (size_t i = 0; i < trace.results.size(); ++i) {
+        Storage* storage = trace.results[i].storage;
+        if (!storage || !storage->data || !storage->readers) continue;
+        Ref<Storage> held = Ref<Storage>::borrow(storage);
+        if (keep_leaves(storage, &trace)) return true;
+    }
+    return false;
+}
+
 // The memory of every value while a plan runs.
 class Buffers {
   public:
@@ -118,11 +131,10 @@ class Buffers {
         owned_.assign(trace.results.size(), 0);
         std::vector<bool> deferred(trace.results.size(), false);
         for (ValueRef value : plan.deferred) deferred[flat(value)] = true;
+        while (release_readers(trace)) {}
         for (size_t i = 0; i < trace.results.size(); ++i) {
             Storage* storage = trace.results[i].storage;
-            if (!storage) continue;
-            if (storage->data && storage->readers) keep_leaves(storage, &trace);
-            if (deferred[i]) continue;
+            if (!storage || deferred[i]) continue;
             storage->ensure_memory();
             data_[i] = storage->data;
             held_.push_back(Ref<Storage>::borrow(storage));
@@ -270,15 +282,6 @@ void check_bounds(const Trace& trace, const BoundsCheck& check) {
     }
 }
 
-// The values of a failed run: reading one says what went wrong instead of showing memory that was never written.
-void abandon(Trace& trace) {
-    for (ResultInfo& result : trace.results) {
-        if (!result.storage) continue;
-        result.storage->pending->trace = nullptr;
-        result.storage = nullptr;
-    }
-}
-
 void add_source_note(const SourceRef& source, const OpDef& op) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
@@ -352,11 +355,13 @@ std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit) {
 
 void flush_trace(Trace& trace, const char* reason,
                  const std::function<void(Trace&, std::shared_ptr<Plan>)>* keep = nullptr) {
+    // All waiting is done before the trace is marked as running: two running traces that wait for each other would wait
+    // for ever. While it waits, this one may grow or be run by another thread.
+    while (trace.wait_until_idle() || (!trace.runner && release_readers(trace))) {}
     if (trace.empty()) {
         trace.clear();
         return;
     }
-    trace.wait_until_idle();
     if (trace.runner) fail("a recorded value is needed while it is being computed");
     if (!keep) trace.effects = true;  // a program that needs a value on its way can't be replayed as a whole
     Suspend suspend;
@@ -364,9 +369,12 @@ void flush_trace(Trace& trace, const char* reason,
         Trace& trace;
         bool failed = true;
         ~Clear() {
-            if (failed) abandon(trace);
-            trace.clear();
-            trace.runner = 0;
+            if (failed) {
+                trace.abandon();
+            } else {
+                trace.clear();
+                trace.runner = 0;
+            }
         }
     } clear{trace};
     trace.runner = PyThread_get_thread_ident();

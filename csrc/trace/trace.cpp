@@ -6,6 +6,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "core/allocator.h"
 #include "core/error.h"
 #include "trace/plan.h"
 
@@ -17,9 +18,17 @@ MT_THREAD_LOCAL Tag current_tag;
 namespace {
 
 MT_THREAD_LOCAL int recording_depth = 0;
-thread_local Trace* thread_trace = nullptr;
 
-// One for each thread that ever recorded; they stay.
+// The thread's own trace. It outlives the thread: its values may be read later, and the GIL isn't held when a thread ends.
+struct ThreadTrace {
+    Trace* trace = nullptr;
+    ~ThreadTrace() {
+        if (trace) trace->orphaned.store(true, std::memory_order_release);
+    }
+};
+thread_local ThreadTrace thread_trace;
+
+// As many as threads ever recorded at the same time.
 std::vector<Trace*>& all_traces() {
     static auto* traces = new std::vector<Trace*>;
     return *traces;
@@ -58,16 +67,18 @@ uint64_t bits_of(const Scalar& s) {
 
 Trace::Trace() : leaf_table_(64, -1) {}
 
-Trace::~Trace() { clear(); }
+Trace::~Trace() {
+    clear();
+    Py_XDECREF(source_.code);
+}
 
 void Trace::clear() {
-    for (TraceNode& node : nodes) Py_XDECREF(node.source.code);
     for (ResultInfo& r : results) {
         if (!r.storage) continue;
         delete r.storage->pending;
         r.storage->pending = nullptr;
     }
-    nodes.clear();
+    std::vector<TraceNode> dying_nodes = std::exchange(nodes, std::move(spare_nodes_));
     operands.clear();
     params.clear();
     results.clear();
@@ -77,8 +88,12 @@ void Trace::clear() {
     leaf_table_.assign(64, -1);
     auto snapshots = std::move(snapshots_);
     snapshots_.clear();
-    std::vector<Leaf> dying = std::move(leaves);  // last: storages may die, and their owners run code
+    std::vector<Leaf> dying = std::move(leaves);
     leaves.clear();
+    // Last, since code objects and the owners of storages may run code when they die.
+    for (TraceNode& node : dying_nodes) Py_XDECREF(node.source.code);
+    dying_nodes.clear();
+    if (spare_nodes_.capacity() < dying_nodes.capacity()) spare_nodes_ = std::move(dying_nodes);
     for (Leaf& leaf : dying)
         if (leaf.storage && counts_readers) --leaf.storage->readers;
     dying.clear();
@@ -118,7 +133,6 @@ Ref<Storage> Trace::snapshot(Storage& storage) {
 
 ValueRef Trace::read(Tensor& tensor) {
     Storage& storage = *tensor.storage;
-    if (storage.pending && storage.pending->trace != this) materialize_hook(&storage);
     if (storage.pending) {
         const Pending& pending = *storage.pending;
         ValueRef base{RefKind::Node, static_cast<uint8_t>(pending.result), pending.node};
@@ -165,8 +179,7 @@ void Trace::push_value(const Value& value) {
 
 uint32_t Trace::add_node(const OpDef& op, const Tag& tag) {
     TraceNode node{};
-    // First: it makes Python objects, so the garbage collector may run, and with it finalizers that record.
-    capture_source(&node.source);
+    node.source = {Py_XNewRef(source_.code), source_.lasti};
     node.op = &op;
     node.first_operand = static_cast<uint32_t>(operands.size());
     node.first_param = static_cast<uint32_t>(params.size());
@@ -235,14 +248,47 @@ void Trace::check_size() {
     if (nodes.size() >= kMaxNodes) flush("the size cap of a trace");
 }
 
+// Everything that may let other threads run, collect garbage or flush happens here, before the call is recorded: the
+// nodes that its operands refer to would be gone. Afterwards nothing waits for another trace, and the position is noted.
+void Trace::settle(Call& call, Tensor* destination) {
+    struct Position {
+        SourceRef source;
+        ~Position() { Py_XDECREF(source.code); }
+    } position;
+    capture_source(&position.source);  // makes Python objects
+    auto foreign = [&]() -> Storage* {
+        auto waits = [&](Tensor* t) { return t && t->storage->pending && t->storage->pending->trace != this; };
+        for (size_t i = 0; i < call.operand_count; ++i)
+            if (waits(call.operands[i].tensor)) return call.operands[i].tensor->storage.get();
+        return waits(destination) ? destination->storage.get() : nullptr;
+    };
+    bool others_ran = false;
+    for (;;) {
+        if (wait_until_idle()) {
+            others_ran = true;
+        } else if (Storage* storage = foreign()) {
+            Ref<Storage> held = Ref<Storage>::borrow(storage);
+            materialize_hook(storage);
+            others_ran = true;
+        } else {
+            break;
+        }
+    }
+    if (others_ran) infer(call);  // of what the operands are now
+    if (others_ran && destination && !(call.results[0].sizes == destination->sizes))
+        fail("in-place " + call.op->name + ": another thread changed the tensor's shape meanwhile");
+    for (size_t i = 0; i < call.result_count; ++i)
+        require_possible(byte_count(call.results[i].sizes, call.results[i].dtype));
+    std::swap(source_, position.source);
+}
+
 void Trace::run(Call& call, Ref<Tensor>* out) {
-    wait_until_idle();
+    settle(call, nullptr);
     uint32_t index;
     record(call, &index);
     for (size_t i = 0; i < call.result_count; ++i) {
         const ResultMeta& meta = call.results[i];
-        auto bytes = static_cast<size_t>(product(meta.sizes)) * itemsize(meta.dtype);
-        Ref<Storage> storage = Storage::unbacked(bytes);
+        Ref<Storage> storage = Storage::unbacked(byte_count(meta.sizes, meta.dtype));
         bind(storage.get(), {RefKind::Node, static_cast<uint8_t>(i), index}, meta.sizes);
         out[i] = Tensor::make(std::move(storage), meta.dtype, meta.sizes, contiguous_strides(meta.sizes), 0);
     }
@@ -256,7 +302,6 @@ void Trace::passing_by(const Call& call) {
 
 ValueRef Trace::whole(Tensor& tensor, Dims* base_sizes) {
     Storage& storage = *tensor.storage;
-    if (storage.pending && storage.pending->trace != this) materialize_hook(&storage);
     if (storage.pending) {
         *base_sizes = storage.pending->sizes;
         return {RefKind::Node, static_cast<uint8_t>(storage.pending->result), storage.pending->node};
@@ -266,8 +311,6 @@ ValueRef Trace::whole(Tensor& tensor, Dims* base_sizes) {
 }
 
 void Trace::assign(Tensor& destination, ValueRef value) {
-    if (destination.storage->pending && destination.storage->pending->trace != this)
-        materialize_hook(destination.storage.get());
     if (covers_storage(destination)) {
         bind(destination.storage.get(), value, destination.sizes);
         return;
@@ -284,7 +327,7 @@ void Trace::assign(Tensor& destination, ValueRef value) {
 void Trace::run_inplace(Call& call, Tensor& destination) {
     static const OpDef *copy = find_op("copy"), *fill = find_op("fill"), *cast = find_op("cast"),
                        *assign_op = find_op("_assign");
-    wait_until_idle();
+    settle(call, &destination);
     ValueRef value;
     Value dtype;
     dtype.tag = Value::Type;
@@ -318,11 +361,24 @@ std::vector<ValueRef> Trace::live_results() const {
     return live;
 }
 
-void Trace::wait_until_idle() const {
+bool Trace::wait_until_idle() const {
+    bool waited = false;
     while (__builtin_expect(runner != 0 && runner != PyThread_get_thread_ident(), 0)) {
-        MaybeReleaseGil gil(true);
+        ReleaseGil gil;
         std::this_thread::sleep_for(std::chrono::microseconds(50));
+        waited = true;
     }
+    return waited;
+}
+
+void Trace::abandon() {
+    for (ResultInfo& result : results) {
+        if (!result.storage) continue;
+        result.storage->pending->trace = nullptr;
+        result.storage = nullptr;
+    }
+    clear();
+    runner = 0;
 }
 
 void Trace::drop_unreachable() {
@@ -341,9 +397,9 @@ bool Trace::reads(const Storage* storage) const {
     return std::any_of(leaves.begin(), leaves.end(), [&](const Leaf& leaf) { return leaf.storage.get() == storage; });
 }
 
-void Trace::keep_leaf(Storage* storage) {
-    if (!reads(storage)) return;
-    wait_until_idle();
+bool Trace::keep_leaf(Storage* storage) {
+    if (!reads(storage)) return true;
+    if (wait_until_idle()) return false;
     Ref<Storage> copy = Storage::allocate(storage->nbytes);
     if (storage->nbytes) std::memcpy(copy->data, storage->data, storage->nbytes);
     for (Leaf& leaf : leaves) {
@@ -352,6 +408,7 @@ void Trace::keep_leaf(Storage* storage) {
         leaf.storage = copy;
         ++copy->readers;
     }
+    return true;
 }
 
 void Trace::finish_signature() {
@@ -393,18 +450,41 @@ Suspend::~Suspend() {
 
 bool recording() { return current != nullptr; }
 
-void keep_leaves(Storage* storage, const Trace* except) {
-    for (Trace* trace : all_traces())
-        if (trace != except) trace->keep_leaf(storage);
+bool keep_leaves(Storage* storage, const Trace* except) {
+    bool waited = false;
+    // While it waits, other threads record new reads and begin new traces.
+    for (size_t i = 0; i < all_traces().size();) {
+        Trace* trace = all_traces()[i];
+        if (trace == except || trace->keep_leaf(storage)) {
+            ++i;
+        } else {
+            waited = true;
+            i = 0;
+        }
+    }
+    return waited;
+}
+
+void abandon_other_threads() {
+    for (Trace* trace : all_traces()) {
+        if (trace == thread_trace.trace) continue;
+        if (trace->runner) trace->abandon();
+        trace->orphaned.store(true, std::memory_order_relaxed);
+    }
 }
 
 void begin_recording() {
     if (recording_depth++ > 0 && current) return;
-    if (!thread_trace) {
-        thread_trace = new Trace;
-        all_traces().push_back(thread_trace);
-    }
-    current = thread_trace;
+    Trace*& own = thread_trace.trace;
+    for (Trace* trace : all_traces())
+        if (!own && trace->orphaned.load(std::memory_order_acquire) && trace->empty() && !trace->runner) {
+            trace->orphaned.store(false, std::memory_order_relaxed);
+            trace->clear();
+            trace->whole_function = trace->effects = false;
+            own = trace;
+        }
+    if (!own) all_traces().push_back(own = new Trace);
+    current = own;
     current_interpreter = current;
     capture_sources = true;
 }

@@ -7,6 +7,7 @@
 // is left in it.
 #pragma once
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -86,14 +87,18 @@ class Trace final : public Interpreter {
     ValueRef read(Tensor& tensor);
     bool empty() const { return nodes.empty(); }
     void clear();
+    // Ends a run that failed: reading its values says what went wrong instead of showing memory that was never written.
+    void abandon();
     // Storages that only this trace holds are read by nobody afterwards: what it writes to them is not a result.
     void drop_unreachable();
-    // Has the trace read `storage` from a copy from here on, since its memory is about to change.
-    void keep_leaf(Storage* storage);
+    // Has the trace read `storage` from a copy from here on, since its memory is about to change. False if it had to
+    // wait for the trace instead, so that other threads ran.
+    bool keep_leaf(Storage* storage);
     bool reads(const Storage* storage) const;
-    // Returns when no other thread is running this trace.
-    void wait_until_idle() const;
+    // Returns when no other thread is running this trace; true if it had to wait, so that other threads ran.
+    bool wait_until_idle() const;
     unsigned long runner = 0;  // the thread that runs it
+    std::atomic<bool> orphaned = false;  // its thread has ended; another may take it over once it's empty
     bool counts_readers = true;  // false for a program's own copy, which may run after any change of its leaves
 
     std::vector<TraceNode> nodes;
@@ -129,9 +134,12 @@ class Trace final : public Interpreter {
     void push_operand(ValueRef input);
     void push_value(const Value& value);
     void check_size();
+    void settle(Call& call, Tensor* destination);
 
     Ref<Storage> snapshot(Storage& storage);
 
+    SourceRef source_;  // of the call that is being recorded; owned
+    std::vector<TraceNode> spare_nodes_;
     std::vector<int32_t> leaf_table_;
     // Copies of memory that is shared outside the framework, by the storage they were taken of.
     std::vector<std::pair<Ref<Storage>, Ref<Storage>>> snapshots_;
@@ -158,8 +166,11 @@ class Suspend {
     bool capture_;
 };
 
-// Has every trace but `except` read `storage` from a copy, since its memory is about to be written.
-void keep_leaves(Storage* storage, const Trace* except);
+// Has every trace but `except` read `storage` from a copy, since its memory is about to be written. True if it had to
+// wait for one, so that other threads ran.
+bool keep_leaves(Storage* storage, const Trace* except);
+// Of a process that was forked while other threads recorded: what they were running has no value.
+void abandon_other_threads();
 
 // Runs what is recorded on this thread; no-op when nothing is.
 void flush(const char* reason);
