@@ -13,10 +13,11 @@ namespace {
 
 constexpr size_t kMaxArguments = 32;
 constexpr size_t kMaxResults = 32;
+constexpr size_t kMaxPrograms = 64;
 
 struct Entry {
     std::vector<PyObject*> others;  // per argument: null for a tensor, else the value, owned
-    std::unique_ptr<trace::Program> program;
+    std::shared_ptr<trace::Program> program;
     uint64_t options;
     bool grad_enabled;
     DType default_dtype;
@@ -60,9 +61,9 @@ bool others_match(const Entry& entry, PyObject* const* args, size_t nargs) {
     return true;
 }
 
-PyObject* pack(const Entry& entry, Ref<Tensor>* results, size_t count) {
-    if (!entry.result_type) return wrap(std::move(results[0]));
-    bool list = entry.result_type == reinterpret_cast<PyObject*>(&PyList_Type);
+PyObject* pack(PyObject* result_type, Ref<Tensor>* results, size_t count) {
+    if (!result_type) return wrap(std::move(results[0]));
+    bool list = result_type == reinterpret_cast<PyObject*>(&PyList_Type);
     PyRef sequence = checked(list ? PyList_New(static_cast<Py_ssize_t>(count))
                                   : PyTuple_New(static_cast<Py_ssize_t>(count)));
     for (size_t i = 0; i < count; ++i) {
@@ -101,10 +102,13 @@ PyObject* function_vectorcall(PyObject* self, PyObject* const* args, size_t narg
                     continue;
                 if (!others_match(entry, args, nargs) || !entry.program->accepts(tensors, count)) continue;
                 Ref<Tensor> results[kMaxResults];
+                // While it runs, another thread may drop the entry.
+                std::shared_ptr<trace::Program> program = entry.program;
+                PyRef result_type(Py_XNewRef(entry.result_type));
                 trace::Suspend suspend;
-                if (!entry.program->run(tensors, results)) break;
+                if (!program->run(tensors, results)) break;
                 ++f.hits;
-                return pack(entry, results, entry.program->result_count());
+                return pack(result_type.get(), results, program->result_count());
             }
         }
         return call_miss(self, args, nargs, kwnames);
@@ -121,7 +125,13 @@ PyObject* function_finish(PyObject* self, PyObject* arguments) {
         if (!trace) fail("finish: nothing is being recorded");
         const char* why = nullptr;
         std::vector<Tensor*> tensors, results;
-        Entry entry{};
+        std::vector<PyRef> held;  // of a list that may change while this runs
+        struct Dropped : Entry {
+            bool kept = false;
+            ~Dropped() {
+                if (!kept) drop(*this);
+            }
+        } entry{};
         entry.options = trace::options_id();
         entry.grad_enabled = grad_enabled;
         entry.default_dtype = default_dtype();
@@ -142,6 +152,7 @@ PyObject* function_finish(PyObject* self, PyObject* arguments) {
             PyRef fast = checked(PySequence_Fast(result, ""));
             for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
                 PyObject* item = PySequence_Fast_GET_ITEM(fast.get(), i);
+                held.push_back(PyRef::borrow(item));
                 if (is_tensor(item)) results.push_back(tensor_of(item));
                 else why = "a result is not a tensor";
             }
@@ -151,36 +162,29 @@ PyObject* function_finish(PyObject* self, PyObject* arguments) {
         if (tensors.size() > kMaxArguments || results.size() > kMaxResults)
             why = "it has too many arguments or results";
         if (trace->empty()) why = "it computes nothing";
-        if (!why) {
-            try {
-                trace::freeze_at_flush(*trace, [&](trace::Trace& t, std::shared_ptr<trace::Plan> plan) {
-                    entry.program = trace::Program::freeze(t, std::move(plan), tensors, results, &why);
-                });
-            } catch (...) {
-                drop(entry);
-                throw;
-            }
-            if (entry.program) {
-                if (self_of(self)->entries->size() >= 64) {
-                    drop(self_of(self)->entries->front());
-                    self_of(self)->entries->erase(self_of(self)->entries->begin());
-                }
-                self_of(self)->entries->push_back(std::move(entry));
-                Py_RETURN_NONE;
-            }
-        } else {
-            drop(entry);
+        if (why) {
             trace::flush("the end of a function");
             return PyUnicode_FromString(why);
         }
-        drop(entry);
-        return PyUnicode_FromString(why ? why : "");
+        trace::freeze_at_flush(*trace, [&](trace::Trace& t, std::shared_ptr<trace::Plan> plan) {
+            entry.program = trace::Program::freeze(t, std::move(plan), tensors, results, &why);
+        });
+        if (!entry.program) return PyUnicode_FromString(why ? why : "");
+        std::vector<Entry>& entries = *self_of(self)->entries;
+        Entry oldest{};
+        if (entries.size() >= kMaxPrograms) {
+            oldest = std::move(entries.front());
+            entries.erase(entries.begin());
+        }
+        entries.push_back(entry);
+        entry.kept = true;
+        drop(oldest);
+        Py_RETURN_NONE;
     });
 }
 
 PyObject* function_clear(PyObject* self, PyObject*) {
-    for (Entry& entry : *self_of(self)->entries) drop(entry);
-    self_of(self)->entries->clear();
+    for (Entry& entry : std::exchange(*self_of(self)->entries, {})) drop(entry);
     Py_RETURN_NONE;
 }
 
@@ -264,7 +268,9 @@ PyTypeObject FunctionType = make_function_type();
 // begin_function(): what is recorded from here on belongs to one function that is compiled as a whole.
 PyObject* py_whole_function(PyObject*, PyObject* on) {
     if (trace::current) {
-        trace::current->whole_function = PyObject_IsTrue(on) == 1;
+        int whole = PyObject_IsTrue(on);
+        if (whole < 0) return nullptr;
+        trace::current->whole_function = whole != 0;
         trace::current->effects = false;
     }
     Py_RETURN_NONE;

@@ -142,18 +142,18 @@ bool Program::run(Tensor* const* arguments, Ref<Tensor>* out) {
         trace_.leaves[leaf.leaf].offset = t.offset + leaf.offset;
     }
     SmallVector<Storage*, 8> fresh;
-    for (uint32_t result : fresh_) {
-        const ResultInfo& info = trace_.results[result];
-        Ref<Storage> storage = Storage::allocate(static_cast<size_t>(product(info.sizes)) * itemsize(info.dtype));
-        trace_.results[result].storage = storage.get();
-        fresh.push_back(storage.release());
-    }
     struct Release {
         SmallVector<Storage*, 8>& storages;
         ~Release() {
             for (Storage* storage : storages) Ref<Storage> last(storage);
         }
     } release{fresh};
+    for (uint32_t result : fresh_) {
+        const ResultInfo& info = trace_.results[result];
+        Ref<Storage> storage = Storage::allocate(byte_count(info.sizes, info.dtype));
+        trace_.results[result].storage = storage.get();
+        fresh.push_back(storage.release());
+    }
     for (const Written& w : written_) {
         Storage* storage = w.argument >= 0 ? arguments[w.argument]->storage.get() : w.memory.get();
         trace_.results[w.result].storage = storage;
