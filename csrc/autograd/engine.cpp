@@ -17,11 +17,11 @@ namespace {
 using Gradients = std::vector<Ref<Tensor>>;
 
 class GradMode {
-public:
+  public:
     explicit GradMode(bool enabled) : previous_(grad_enabled) { grad_enabled = enabled; }
     ~GradMode() { grad_enabled = previous_; }
 
-private:
+  private:
     bool previous_;
 };
 
@@ -29,7 +29,7 @@ MT_THREAD_LOCAL const GradNode* current_node = nullptr;
 
 // What a formula records has the source of the forward call it belongs to.
 class FormulaScope {
-public:
+  public:
     explicit FormulaScope(const GradNode& node) : previous_source_(source_override), previous_node_(current_node) {
         if (node.source.code) source_override = &node.source;
         current_node = &node;
@@ -39,7 +39,7 @@ public:
         current_node = previous_node_;
     }
 
-private:
+  private:
     const SourceRef* previous_source_;
     const GradNode* previous_node_;
 };
@@ -71,18 +71,17 @@ Ref<Tensor> full_of(const OperandMeta& meta, int64_t value) {
 }
 
 void accumulate(Ref<Tensor>& into, Ref<Tensor> gradient) {
-    if (!into)
-        into = std::move(gradient);
-    else
-        into = call_op(op_named("add"), {into.get(), gradient.get()});
+    if (!into) into = std::move(gradient);
+    else into = call_op(op_named("add"), {into.get(), gradient.get()});
 }
 
 Ref<Tensor> tensor_from(PyObject* object, const GradNode& node, size_t position) {
     if (object == Py_None) return {};
     Tensor* t = unwrap_hook(object);
     if (!t)
-        fail_type("the gradient of operand " + std::to_string(position) + " of '" + (node.op ? node.op->name : "function") +
-                  "' must be a Tensor or None, got " + Py_TYPE(object)->tp_name);
+        fail_type("the gradient of operand " + std::to_string(position) + " of '" +
+                  (node.op ? node.op->name : "function") + "' must be a Tensor or None, got " +
+                  Py_TYPE(object)->tp_name);
     return Ref<Tensor>::borrow(t);
 }
 
@@ -93,8 +92,9 @@ Gradients collect(PyObject* returned, const GradNode& node, size_t expected) {
         PyRef sequence(PySequence_Fast(returned, "gradients"));
         auto count = static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.get()));
         if (count < expected)
-            fail("'" + (node.op ? node.op->name : std::string("function")) + "' returned an incorrect number of gradients (expected " +
-                 std::to_string(expected) + ", got " + std::to_string(count) + ")");
+            fail("'" + (node.op ? node.op->name : std::string("function")) +
+                 "' returned an incorrect number of gradients (expected " + std::to_string(expected) + ", got " +
+                 std::to_string(count) + ")");
         for (size_t i = 0; i < expected; ++i)
             result[i] = tensor_from(PySequence_Fast_GET_ITEM(sequence.get(), static_cast<Py_ssize_t>(i)), node, i);
     } else {
@@ -106,12 +106,15 @@ Gradients collect(PyObject* returned, const GradNode& node, size_t expected) {
 // A tensor that has only a shape and a dtype, for formulas that read no values.
 Ref<Tensor> shape_only(const OperandMeta& meta) {
     static Ref<Storage> nothing = Storage::unbacked(0, Device{DeviceType::Meta, -1});
-    return Tensor::make(nothing, meta.dtype, meta.sizes, meta.strides.size() == meta.sizes.size() ? meta.strides : contiguous_strides(meta.sizes), meta.offset);
+    return Tensor::make(nothing, meta.dtype, meta.sizes,
+                        meta.strides.size() == meta.sizes.size() ? meta.strides : contiguous_strides(meta.sizes),
+                        meta.offset);
 }
 
 // Whether a backward pass frees something that a second one would need.
 bool op_saves(const OpDef& op) {
-    return op.vjp_saves_out || std::find(op.vjp_saves_operand.begin(), op.vjp_saves_operand.end(), true) != op.vjp_saves_operand.end();
+    return op.vjp_saves_out ||
+           std::find(op.vjp_saves_operand.begin(), op.vjp_saves_operand.end(), true) != op.vjp_saves_operand.end();
 }
 
 PyRef wrapped(Ref<Tensor> tensor) {
@@ -131,9 +134,12 @@ PyRef tuple_of(const Gradients& gradients, size_t count) {
 Gradients apply_op(GradNode& node, Gradients& gradients) {
     bool saves = op_saves(*node.op);
     if (node.released && saves)
-        fail("Trying to backward through the graph a second time (or directly access saved tensors after they have already "
-             "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
-             "Specify retain_graph=True if you need to backward through the graph a second time (op '" + node.op->name + "').");
+        fail("Trying to backward through the graph a second time (or directly access saved tensors after they have "
+             "already "
+             "been freed). Saved intermediate values of the graph are freed when you call .backward() or "
+             "autograd.grad(). "
+             "Specify retain_graph=True if you need to backward through the graph a second time (op '" +
+             node.op->name + "').");
     const OpDef& op = *node.op;
     std::vector<PyRef> arguments;
     if (node.result_meta.size() == 1) arguments.push_back(wrapped(gradients[0]));
@@ -166,16 +172,15 @@ Gradients apply_op(GradNode& node, Gradients& gradients) {
     Gradients result = collect(returned.get(), node, n);
     for (size_t i = 0; i < n; ++i) {
         if (!result[i]) continue;
-        if (!node.edges[i].node)
-            result[i].reset();
-        else
-            result[i] = reduce_to_operand(std::move(result[i]), node.operand_meta[i]);
+        if (!node.edges[i].node) result[i].reset();
+        else result[i] = reduce_to_operand(std::move(result[i]), node.operand_meta[i]);
     }
     return result;
 }
 
 Gradients apply_copy_slices(GradNode& node, Gradients& gradients) {
-    const OpDef &clone = op_named("clone"), &as_strided = op_named("as_strided"), &copy = op_named("copy"), &fill = op_named("fill");
+    const OpDef &clone = op_named("clone"), &as_strided = op_named("as_strided"), &copy = op_named("copy"),
+                &fill = op_named("fill");
     Ref<Tensor> base_gradient;
     if (is_contiguous(node.base_sizes, node.base_strides)) {
         base_gradient = call_op(clone, {gradients[0].get()});
@@ -183,14 +188,16 @@ Gradients apply_copy_slices(GradNode& node, Gradients& gradients) {
         // The view's strides are those of the base's memory: lay the gradient out likewise.
         auto [low, high] = element_span(node.base_sizes, node.base_strides, 0);
         Ref<Tensor> memory = full_of({Dims{high - low}, gradients[0]->dtype}, 0);
-        base_gradient = call_op(as_strided, {memory.get()}, {value_of(node.base_sizes), value_of(node.base_strides), value_of(-low)});
+        base_gradient = call_op(as_strided, {memory.get()},
+                                {value_of(node.base_sizes), value_of(node.base_strides), value_of(-low)});
         Operand self, other;
         self.tensor = base_gradient.get();
         other.tensor = gradients[0].get();
         call_op_inplace(copy, *base_gradient, {self, other});
     }
-    Ref<Tensor> region = call_op(as_strided, {base_gradient.get()}, {value_of(node.view_sizes), value_of(node.view_strides),
-                                                                     value_of(node.view_offset + base_gradient->offset)});
+    Ref<Tensor> region = call_op(
+        as_strided, {base_gradient.get()},
+        {value_of(node.view_sizes), value_of(node.view_strides), value_of(node.view_offset + base_gradient->offset)});
     Gradients inner_gradients{call_op(clone, {region.get()})};
     Gradients inner = apply_op(*node.inner, inner_gradients);
     Operand destination, source;
@@ -245,9 +252,8 @@ void release(GradNode& node) {
     if (node.inner) release(*node.inner);
 }
 
-
 class Run {
-public:
+  public:
     Run(const std::vector<Tensor*>& inputs, const BackwardOptions& options) : options_(options) {
         for (size_t i = 0; i < inputs.size(); ++i) {
             Edge edge = grad_edge(*inputs[i]);
@@ -275,7 +281,7 @@ public:
         return std::move(captured_);
     }
 
-private:
+  private:
     struct Later {
         bool operator()(const Ref<GradNode>& a, const Ref<GradNode>& b) const { return a->sequence < b->sequence; }
     };
@@ -343,7 +349,8 @@ private:
                 if (captures_.empty()) store_gradient(node, std::move(gradients[0]), options_.create_graph);
             } else if (wants_run(node)) {
                 for (size_t i = 0; i < gradients.size(); ++i)
-                    if (!gradients[i] && node.type != GradNode::Type::Python) gradients[i] = full_of(node.result_meta[i], 0);
+                    if (!gradients[i] && node.type != GradNode::Type::Python)
+                        gradients[i] = full_of(node.result_meta[i], 0);
                 switch (node.type) {
                     case GradNode::Type::CopySlices: sent = apply_copy_slices(node, gradients); break;
                     case GradNode::Type::Python: sent = apply_python(node, gradients); break;
@@ -390,12 +397,16 @@ Ref<Tensor> reduce_to_operand(Ref<Tensor> gradient, const OperandMeta& meta) {
         Dims dims;
         size_t lead = gradient->ndim() - std::min(gradient->ndim(), meta.sizes.size());
         for (size_t i = 0; i < gradient->ndim(); ++i)
-            if (i < lead || (meta.sizes[i - lead] == 1 && gradient->sizes[i] != 1)) dims.push_back(static_cast<int64_t>(i));
+            if (i < lead || (meta.sizes[i - lead] == 1 && gradient->sizes[i] != 1))
+                dims.push_back(static_cast<int64_t>(i));
         Value none;
-        if (!dims.empty()) gradient = call_op(op_named("sum"), {gradient.get()}, {value_of(dims), bool_value(true), none});
-        if (!(gradient->sizes == meta.sizes)) gradient = call_op(op_named("view"), {gradient.get()}, {value_of(meta.sizes)});
+        if (!dims.empty())
+            gradient = call_op(op_named("sum"), {gradient.get()}, {value_of(dims), bool_value(true), none});
+        if (!(gradient->sizes == meta.sizes))
+            gradient = call_op(op_named("view"), {gradient.get()}, {value_of(meta.sizes)});
     }
-    if (gradient->dtype != meta.dtype) gradient = call_op(op_named("cast"), {gradient.get()}, {dtype_value(meta.dtype)});
+    if (gradient->dtype != meta.dtype)
+        gradient = call_op(op_named("cast"), {gradient.get()}, {dtype_value(meta.dtype)});
     return gradient;
 }
 
@@ -412,8 +423,9 @@ std::vector<Ref<Tensor>> run_backward(const std::vector<Tensor*>& roots, std::ve
             if (root.numel != 1) fail("grad can be implicitly created only for scalar outputs");
             gradients[i] = full_of({root.sizes, root.dtype}, 1);
         } else if (!(gradients[i]->sizes == root.sizes)) {
-            fail("Mismatch in shape: grad_output[" + std::to_string(i) + "] has a shape of " + to_string(gradients[i]->sizes) +
-                 " and output[" + std::to_string(i) + "] has a shape of " + to_string(root.sizes) + ".");
+            fail("Mismatch in shape: grad_output[" + std::to_string(i) + "] has a shape of " +
+                 to_string(gradients[i]->sizes) + " and output[" + std::to_string(i) + "] has a shape of " +
+                 to_string(root.sizes) + ".");
         }
         run.seed(edge, std::move(gradients[i]));
     }
@@ -421,7 +433,8 @@ std::vector<Ref<Tensor>> run_backward(const std::vector<Tensor*>& roots, std::ve
     if (!inputs.empty() && !options.allow_unused)
         for (auto& g : result)
             if (!g)
-                fail("One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if "
+                fail("One of the differentiated Tensors appears to not have been used in the graph. Set "
+                     "allow_unused=True if "
                      "this is the desired behavior.");
     return result;
 }

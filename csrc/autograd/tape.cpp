@@ -164,7 +164,8 @@ bool check_inplace(Call& call, Tensor& destination) {
     bool wanted = edge_wanted(&destination);
     for (size_t i = 0; i < call.operand_count; ++i) wanted |= edge_wanted(call.operands[i].tensor);
     if (!wanted || (!is_floating(destination.dtype) && !is_complex(destination.dtype))) return false;
-    if (!call.op->differentiable()) fail("in-place " + call.op->name + " on a tensor that requires grad: the op has no derivative");
+    if (!call.op->differentiable())
+        fail("in-place " + call.op->name + " on a tensor that requires grad: the op has no derivative");
     return true;
 }
 
@@ -265,7 +266,8 @@ Ref<Tensor> unpack(GradNode& node, const SavedTensor& saved) {
         fail("one of the variables needed for gradient computation has been modified by an inplace operation: [" +
              std::string(info(tensor.dtype).name) + " " + to_string(tensor.sizes) + "], saved by op '" + node.op->name +
              "', is at version " + std::to_string(tensor.storage->version) + "; expected version " +
-             std::to_string(saved.version) + " instead. Hint: write out of place, or clone() the tensor before changing it.");
+             std::to_string(saved.version) +
+             " instead. Hint: write out of place, or clone() the tensor before changing it.");
     if (!saved.is_output) return saved.tensor;
     Ref<Tensor> result = detach(tensor);
     set_history(*result, Ref<GradNode>::borrow(&node), 0);

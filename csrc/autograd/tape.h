@@ -78,7 +78,8 @@ struct AutogradMeta {
 AutogradMeta& autograd_meta(Tensor& tensor);  // made on first use
 bool requires_grad(const Tensor& tensor);
 bool is_leaf(const Tensor& tensor);
-// The edge that a consumer of `tensor` sends its gradient along; null when it needs none. Brings a stale view up to date.
+// The edge that a consumer of `tensor` sends its gradient along; null when it needs none. Brings a stale view up to
+// date.
 Edge grad_edge(Tensor& tensor);
 const Ref<GradNode>& grad_fn(Tensor& tensor);
 void set_requires_grad(Tensor& tensor, bool value);

@@ -170,8 +170,7 @@ void inspect(PyObject* data, size_t depth, Inferred& found, bool first) {
             fail_value("expected sequence of length " +
                        std::to_string(depth < found.sizes.size() ? found.sizes[depth] : 0) + " at dim " +
                        std::to_string(depth) + " (got " + std::to_string(n) + ")");
-        for (Py_ssize_t i = 0; i < n; ++i)
-            inspect(item_of(data, i, n).get(), depth + 1, found, first && i == 0);
+        for (Py_ssize_t i = 0; i < n; ++i) inspect(item_of(data, i, n).get(), depth + 1, found, first && i == 0);
         return;
     }
     if (depth != found.sizes.size())
@@ -559,8 +558,7 @@ PyObject* tensor_dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
                 versioned = PyTuple_Check(value) && PyTuple_GET_SIZE(value) == 2 &&
                             PyLong_AsLong(PyTuple_GET_ITEM(value, 0)) >= 1;
                 check_python();
-            }
-            else if (key == "copy") copy = value == Py_True;
+            } else if (key == "copy") copy = value == Py_True;
             else if (key != "stream" && key != "dl_device")
                 fail_type("__dlpack__() got an unexpected keyword argument '" + std::string(key) + "'");
         }

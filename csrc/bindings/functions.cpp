@@ -40,7 +40,8 @@ PyObject* py_needs_gradient(PyObject*, PyObject* position) {
 Tensor& concrete(PyObject* object) {
     if (!is_tensor(object)) fail_type(std::string("expected a Tensor, got ") + Py_TYPE(object)->tp_name);
     Tensor& t = *tensor_of(object);
-    if (t.device().type == DeviceType::Meta) fail("the shape of the result depends on data, which a meta tensor doesn't have");
+    if (t.device().type == DeviceType::Meta)
+        fail("the shape of the result depends on data, which a meta tensor doesn't have");
     return t;
 }
 
@@ -50,12 +51,16 @@ void expect(Py_ssize_t nargs, Py_ssize_t count) {
 
 PyObject* py_nonzero(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     return guarded([&]() -> PyObject* {
-        expect(nargs, 1); return wrap(nonzero(concrete(args[0]))); });
+        expect(nargs, 1);
+        return wrap(nonzero(concrete(args[0])));
+    });
 }
 
 PyObject* py_masked_select(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     return guarded([&]() -> PyObject* {
-        expect(nargs, 2); return wrap(masked_select(concrete(args[0]), concrete(args[1]))); });
+        expect(nargs, 2);
+        return wrap(masked_select(concrete(args[0]), concrete(args[1])));
+    });
 }
 
 PyMethodDef functions[] = {

@@ -55,8 +55,8 @@ void tensor_dealloc(PyObject* self) {
     else Py_TYPE(self)->tp_free(self);
 }
 
-// The autograd node that only this object keeps alive: what it refers to is the garbage collector's business. Hooks that
-// capture their own tensor are found so.
+// The autograd node that only this object keeps alive: what it refers to is the garbage collector's business. Hooks
+// that capture their own tensor are found so.
 GradNode* own_node(Tensor* tensor, bool accumulator) {
     if (!tensor || tensor->refcount != 1 || !tensor->autograd) return nullptr;
     const Ref<GradNode>& node = accumulator ? tensor->autograd->accumulator : tensor->autograd->grad_fn;
@@ -149,13 +149,14 @@ PyObject* unary(LazyOp& which, PyObject* a) {
     PyObject* slot_##NAME(PyObject* a) { return unary(op_##NAME, a); }
 
 MT_BINARY_SLOT(add)
-MT_INPLACE_SLOT(add) MT_BINARY_SLOT(sub) MT_INPLACE_SLOT(sub) MT_BINARY_SLOT(mul) MT_INPLACE_SLOT(mul)
-    MT_BINARY_SLOT(div) MT_INPLACE_SLOT(div) MT_BINARY_SLOT(floor_divide) MT_INPLACE_SLOT(floor_divide)
-        MT_BINARY_SLOT(remainder) MT_INPLACE_SLOT(remainder) MT_BINARY_SLOT(bitwise_and) MT_INPLACE_SLOT(bitwise_and)
-            MT_BINARY_SLOT(bitwise_or) MT_INPLACE_SLOT(bitwise_or) MT_BINARY_SLOT(bitwise_xor)
-                MT_INPLACE_SLOT(bitwise_xor) MT_BINARY_SLOT(matmul) MT_BINARY_SLOT(pow) MT_BINARY_SLOT(eq)
-                    MT_BINARY_SLOT(ne) MT_BINARY_SLOT(lt) MT_BINARY_SLOT(le) MT_BINARY_SLOT(gt) MT_BINARY_SLOT(ge)
-                        MT_UNARY_SLOT(neg) MT_UNARY_SLOT(abs) MT_UNARY_SLOT(bitwise_not)
+MT_INPLACE_SLOT(add)
+MT_BINARY_SLOT(sub) MT_INPLACE_SLOT(sub) MT_BINARY_SLOT(mul) MT_INPLACE_SLOT(mul) MT_BINARY_SLOT(div)
+    MT_INPLACE_SLOT(div) MT_BINARY_SLOT(floor_divide) MT_INPLACE_SLOT(floor_divide) MT_BINARY_SLOT(remainder)
+        MT_INPLACE_SLOT(remainder) MT_BINARY_SLOT(bitwise_and) MT_INPLACE_SLOT(bitwise_and) MT_BINARY_SLOT(bitwise_or)
+            MT_INPLACE_SLOT(bitwise_or) MT_BINARY_SLOT(bitwise_xor) MT_INPLACE_SLOT(bitwise_xor) MT_BINARY_SLOT(matmul)
+                MT_BINARY_SLOT(pow) MT_BINARY_SLOT(eq) MT_BINARY_SLOT(ne) MT_BINARY_SLOT(lt) MT_BINARY_SLOT(le)
+                    MT_BINARY_SLOT(gt) MT_BINARY_SLOT(ge) MT_UNARY_SLOT(neg) MT_UNARY_SLOT(abs)
+                        MT_UNARY_SLOT(bitwise_not)
 
                             PyObject* slot_power(PyObject* a, PyObject* b, PyObject* modulus) {
     if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;

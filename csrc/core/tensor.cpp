@@ -39,10 +39,8 @@ Ref<Storage> Storage::wrap(void* data, size_t nbytes, void (*deleter)(void*), vo
 
 void Storage::destroy(Storage* storage) {
     if (storage->pending) pending_died_hook(storage);
-    if (storage->deleter)
-        storage->deleter(storage->deleter_context);
-    else
-        deallocate(storage->data, storage->nbytes);
+    if (storage->deleter) storage->deleter(storage->deleter_context);
+    else deallocate(storage->data, storage->nbytes);
     storage->~Storage();
     Freelist<Storage>::give(storage);
 }

@@ -24,8 +24,8 @@ void ReleaseGil::take_back(PyThreadState* state) noexcept {
     try {
         PyEval_RestoreThread(state);
     } catch (...) {
-        // The interpreter is shutting down and unwinds this thread to end it. The frames above hold references that must not be
-        // touched without the GIL: wait here for the end of the process.
+        // The interpreter is shutting down and unwinds this thread to end it. The frames above hold references that
+        // must not be touched without the GIL: wait here for the end of the process.
         for (;;) pause();
     }
 }
@@ -53,11 +53,11 @@ std::string device_text(Device device) {
 }
 
 class GradMode {
-public:
+  public:
     explicit GradMode(bool enabled) : previous_(std::exchange(grad_enabled, enabled)) {}
     ~GradMode() { grad_enabled = previous_; }
 
-private:
+  private:
     bool previous_;
 };
 
@@ -75,8 +75,8 @@ Device result_device(const Call& call) {
         if (!decides || (goes_anywhere(*decides) && !goes_anywhere(*t))) decides = t;
         else if (!same_device(t->device(), decides->device()) && !goes_anywhere(*t))
             fail("Expected all tensors to be on the same device, but found at least two devices, " +
-                 device_text(decides->device()) + " and " + device_text(t->device()) + "! (when calling " + call.op->name +
-                 ")");
+                 device_text(decides->device()) + " and " + device_text(t->device()) + "! (when calling " +
+                 call.op->name + ")");
     }
     if (decides) return decides->device();
     for (size_t i = 0; i < call.param_count; ++i)
@@ -91,8 +91,8 @@ int64_t work_of(const Call& call) {
     return most;
 }
 
-// Inputs that a recorder left pending are computed now, before a kernel reads them. True if any was: other threads may have run
-// meanwhile, so what was inferred of the operands may not hold any more.
+// Inputs that a recorder left pending are computed now, before a kernel reads them. True if any was: other threads may
+// have run meanwhile, so what was inferred of the operands may not hold any more.
 bool need_operands(Call& call) {
     bool any = false;
     for (size_t i = 0; i < call.operand_count; ++i)
@@ -121,10 +121,10 @@ void settle(Call& call, Tensor& destination) {
     }
 }
 
-// A kernel that runs without the GIL gets handles of its own, over memory that stays: meanwhile other threads may give a tensor
-// other contents, or record a write to its storage.
+// A kernel that runs without the GIL gets handles of its own, over memory that stays: meanwhile other threads may give
+// a tensor other contents, or record a write to its storage.
 class Pinned {
-public:
+  public:
     explicit Pinned(Call& call) : call_(call) {
         for (size_t i = 0; i < call.operand_count; ++i) pin(call.operands[i].tensor);
         for (Tensor*& output : call.outputs) pin(output);
@@ -135,7 +135,7 @@ public:
         for (Tensor*& output : call_.outputs) output = originals_[next++];
     }
 
-private:
+  private:
     void pin(Tensor*& tensor) {
         originals_.push_back(tensor);
         if (!tensor) {
@@ -218,8 +218,8 @@ void check_writable(const Call& call, const Tensor& destination) {
     if (destination.storage->read_only)
         fail_value("cannot write in place: the memory of this tensor is read-only (op " + call.op->name + ")");
     if (shows_an_element_twice(destination))
-            fail("unsupported operation: more than one element of the written-to tensor refers to a single memory "
-                 "location. Please clone() the tensor before performing the operation.");
+        fail("unsupported operation: more than one element of the written-to tensor refers to a single memory "
+             "location. Please clone() the tensor before performing the operation.");
 }
 
 void check_result_fits(const Call& call, const Tensor& destination) {
@@ -240,8 +240,7 @@ void infer(Call& call) {
 
 void run_kernel(Call& call) {
     KernelFn kernel = call.op->cpu;
-    if (!kernel)
-        throw Error(ErrorKind::NotImplemented, "op '" + call.op->name + "' has no kernel for device cpu");
+    if (!kernel) throw Error(ErrorKind::NotImplemented, "op '" + call.op->name + "' has no kernel for device cpu");
     if (__builtin_expect(profile_hook != nullptr, 0)) {
         int64_t start = now_ns();
         kernel(call);
@@ -308,11 +307,13 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     bool taped = check_inplace_hook && check_inplace_hook(call, destination);
     for (size_t i = 0; i < call.operand_count; ++i)
         if (call.operands[i].tensor && !same_device(result_device(call), device))
-            fail("Expected all tensors to be on the same device, but found at least two devices, " + device_text(device) + " and " +
-                 device_text(result_device(call)) + "! (in-place " + call.op->name + ")");
+            fail("Expected all tensors to be on the same device, but found at least two devices, " +
+                 device_text(device) + " and " + device_text(result_device(call)) + "! (in-place " + call.op->name +
+                 ")");
     if (call.op->kind == Kind::Random) reserve_random(call);
-    // An operand that overlaps the destination is read from a copy, unless each element is read just before it's written. What the
-    // gradient formula reads is kept too; that copy has the operand's history, for second derivatives.
+    // An operand that overlaps the destination is read from a copy, unless each element is read just before it's
+    // written. What the gradient formula reads is kept too; that copy has the operand's history, for second
+    // derivatives.
     Tensor* operands[kMaxInplaceOperands];
     Ref<Tensor> copies[kMaxInplaceOperands], before[kMaxInplaceOperands];
     if (call.operand_count > kMaxInplaceOperands) fail("in-place " + call.op->name + ": too many operands");

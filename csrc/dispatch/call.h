@@ -7,7 +7,7 @@ namespace mt {
 
 // Runs ops: null stands for the eager one; the recorder in trace/ is the other.
 class Interpreter {
-public:
+  public:
     virtual ~Interpreter() = default;
     // `call` has been inferred. Fills `results`.
     virtual void run(Call& call, Ref<Tensor>* results) = 0;
@@ -18,8 +18,8 @@ public:
 #define MT_THREAD_LOCAL thread_local __attribute__((tls_model("initial-exec")))
 extern MT_THREAD_LOCAL Interpreter* current_interpreter;
 
-// The tape, installed by autograd/. Of an in-place call `inplace` is the destination, and `results` has, for each operand whose
-// memory was written, what it held before if the gradient formula reads it.
+// The tape, installed by autograd/. Of an in-place call `inplace` is the destination, and `results` has, for each
+// operand whose memory was written, what it held before if the gradient formula reads it.
 extern void (*tape_hook)(Call& call, Ref<Tensor>* results, Tensor* inplace);
 // Refuses what must not be written in place; says whether the tape will have a node for the call.
 extern bool (*check_inplace_hook)(Call& call, Tensor& destination);
@@ -46,27 +46,27 @@ void infer(Call& call);
 
 // Frees the GIL for its lifetime. No Python object, reference count or tensor may be touched meanwhile.
 class ReleaseGil {
-public:
+  public:
     ReleaseGil() : state_(PyEval_SaveThread()) {}
     ~ReleaseGil() { take_back(state_); }
     ReleaseGil(const ReleaseGil&) = delete;
 
     static void take_back(PyThreadState* state) noexcept;
 
-private:
+  private:
     PyThreadState* state_;
 };
 
 // Frees it for a kernel when that is `large`, and no HoldGil is in force.
 class MaybeReleaseGil {
-public:
+  public:
     explicit MaybeReleaseGil(bool large) : state_(large && !gil_held ? PyEval_SaveThread() : nullptr) {}
     ~MaybeReleaseGil() {
         if (state_) ReleaseGil::take_back(state_);
     }
     MaybeReleaseGil(const MaybeReleaseGil&) = delete;
 
-private:
+  private:
     friend class HoldGil;
     static MT_THREAD_LOCAL bool gil_held;
     PyThreadState* state_;
@@ -74,12 +74,12 @@ private:
 
 // Has kernels keep the GIL: for a sequence of calls that other threads must see as one.
 class HoldGil {
-public:
+  public:
     HoldGil() : previous_(std::exchange(MaybeReleaseGil::gil_held, true)) {}
     ~HoldGil() { MaybeReleaseGil::gil_held = previous_; }
     HoldGil(const HoldGil&) = delete;
 
-private:
+  private:
     bool previous_;
 };
 

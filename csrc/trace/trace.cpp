@@ -19,7 +19,8 @@ namespace {
 
 MT_THREAD_LOCAL int recording_depth = 0;
 
-// The thread's own trace. It outlives the thread: its values may be read later, and the GIL isn't held when a thread ends.
+// The thread's own trace. It outlives the thread: its values may be read later, and the GIL isn't held when a thread
+// ends.
 struct ThreadTrace {
     Trace* trace = nullptr;
     ~ThreadTrace() {
@@ -249,7 +250,8 @@ void Trace::check_size() {
 }
 
 // Everything that may let other threads run, collect garbage or flush happens here, before the call is recorded: the
-// nodes that its operands refer to would be gone. Afterwards nothing waits for another trace, and the position is noted.
+// nodes that its operands refer to would be gone. Afterwards nothing waits for another trace, and the position is
+// noted.
 void Trace::settle(Call& call, Tensor* destination) {
     struct Position {
         SourceRef source;
