@@ -21,16 +21,16 @@ def _size(size: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
 
 
-def _made(result: Any, requires_grad: bool) -> Any:
+def _made(result: Tensor, requires_grad: bool) -> Tensor:
     return result.requires_grad_() if requires_grad else result
 
 
-def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A new tensor with a copy of `data`: numbers, nested sequences of them, or anything with a buffer."""
     return _made(_C.tensor_from_data(data, dtype, device, True), requires_grad)
 
 
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor, sharing its memory where that's possible."""
     if isinstance(data, Tensor):
         return data.to(dtype=dtype, device=device)
@@ -39,12 +39,12 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
 
 def asarray(
     obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
-) -> Any:
+) -> Tensor:
     """`obj` as a tensor; `copy=True` always copies, None only where needed."""
     return _made(tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device), requires_grad)
 
 
-def scalar_tensor(value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def scalar_tensor(value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor without dimensions."""
     return full((), value, dtype=dtype or _C.get_default_dtype(), device=device, requires_grad=requires_grad)
 
@@ -52,7 +52,7 @@ def scalar_tensor(value: Any, *, dtype: Any = None, device: Any = None, requires
 from_numpy = _C.from_numpy
 
 
-def from_dlpack(ext_tensor: Any) -> Any:
+def from_dlpack(ext_tensor: Any) -> Tensor:
     """A tensor that shares the memory of an object with `__dlpack__`, or of a DLPack capsule."""
     if hasattr(ext_tensor, "__dlpack__"):
         try:
@@ -62,27 +62,27 @@ def from_dlpack(ext_tensor: Any) -> Any:
     return _C.from_dlpack_capsule(ext_tensor)
 
 
-def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor whose memory is not initialised."""
     return _made(_C.empty(_size(size), dtype, device), requires_grad)
 
 
-def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of one value."""
     return _made(creation.full(size, fill_value, dtype=dtype, device=device), requires_grad)
 
 
-def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of zeros."""
     return full(_size(size), 0, dtype=dtype or _C.get_default_dtype(), device=device, requires_grad=requires_grad)
 
 
-def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of ones."""
     return full(_size(size), 1, dtype=dtype or _C.get_default_dtype(), device=device, requires_grad=requires_grad)
 
 
-def empty_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def empty_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of input's shape and dtype whose memory is not initialised."""
     return empty(
         tuple(input.shape), dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad
@@ -91,7 +91,7 @@ def empty_like(input: Any, *, dtype: Any = None, device: Any = None, requires_gr
 
 def full_like(
     input: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Any:
+) -> Tensor:
     """A tensor of one value with input's shape and dtype."""
     return full(
         tuple(input.shape),
@@ -102,19 +102,19 @@ def full_like(
     )
 
 
-def zeros_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def zeros_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Zeros with input's shape and dtype."""
     return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def ones_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def ones_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Ones with input's shape and dtype."""
     return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def arange(
     start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Any:
+) -> Tensor:
     """Values from start (0 if only one bound is given) up to, not including, end."""
     if end is None:
         start, end = 0, start
@@ -123,52 +123,52 @@ def arange(
 
 def linspace(
     start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Any:
+) -> Tensor:
     """`steps` evenly spaced values from start to end, both included."""
     return _made(creation.linspace(start, end, steps, dtype=dtype, device=device), requires_grad)
 
 
-def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A matrix with ones on the diagonal."""
     return _made(creation.eye(n, m, dtype=dtype, device=device), requires_grad)
 
 
-def rand(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def rand(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Uniform numbers in [0, 1)."""
     return _made(random.uniform(_size(size), dtype=dtype, device=device), requires_grad)
 
 
-def randn(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def randn(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Numbers from the standard normal distribution."""
     return _made(random.normal(_size(size), dtype=dtype, device=device), requires_grad)
 
 
 def normal(
     mean: float, std: float, size: Sequence[int], *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Any:
+) -> Tensor:
     """Numbers from a normal distribution."""
     return _made(random.normal(size, mean, std, dtype=dtype, device=device), requires_grad)
 
 
 def randint(
     low: int, high: Any = None, size: Any = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Any:
+) -> Tensor:
     """Uniform integers from low (0 if only one bound is given) up to, not including, high."""
     if size is None:
         low, high, size = 0, low, high
     return _made(random.randint(low, high, size, dtype=dtype or _C.int64, device=device), requires_grad)
 
 
-def randperm(n: int, *, dtype: Any = None, device: Any = None) -> Any:
+def randperm(n: int, *, dtype: Any = None, device: Any = None) -> Tensor:
     """A random permutation of 0..n-1."""
     return random.randperm(n, dtype=dtype or _C.int64, device=device)
 
 
-def rand_like(input: Any, *, dtype: Any = None) -> Any:
+def rand_like(input: Any, *, dtype: Any = None) -> Tensor:
     """Uniform numbers with input's shape and dtype."""
     return rand(tuple(input.shape), dtype=dtype or input.dtype)
 
 
-def randn_like(input: Any, *, dtype: Any = None) -> Any:
+def randn_like(input: Any, *, dtype: Any = None) -> Tensor:
     """Standard normal numbers with input's shape and dtype."""
     return randn(tuple(input.shape), dtype=dtype or input.dtype)

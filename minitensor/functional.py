@@ -32,7 +32,7 @@ def numel(input: Any) -> int:
     return int(input.numel())
 
 
-def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
+def stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     """The tensors side by side along a new dimension."""
     if not tensors:
         raise RuntimeError("stack expects a non-empty TensorList")
@@ -66,7 +66,7 @@ def min(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
 mean = ROWS["mean"].call
 
 
-def broadcast_shapes(*shapes: Sequence[int]) -> Any:
+def broadcast_shapes(*shapes: Sequence[int]) -> _C.Size:
     """The shape that all broadcast to."""
     result: list[int] = []
     for shape in shapes:
@@ -81,18 +81,18 @@ def broadcast_shapes(*shapes: Sequence[int]) -> Any:
     return _C.Size(result)
 
 
-def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
+def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """The tensors expanded to the shape that all broadcast to."""
     shape = broadcast_shapes(*(tuple(x.shape) for x in tensors))
     return tuple(x.expand(tuple(shape)) for x in tensors)
 
 
-def broadcast_to(input: Any, size: Sequence[int]) -> Any:
+def broadcast_to(input: Any, size: Sequence[int]) -> Tensor:
     """The tensor expanded to size."""
     return input.expand(tuple(size))
 
 
-def repeat_interleave(input: Any, repeats: int, dim: int | None = None) -> Any:
+def repeat_interleave(input: Any, repeats: int, dim: int | None = None) -> Tensor:
     """Every element, or slice along dim, repeated."""
     x = input.reshape(-1) if dim is None else input
     d = (0 if dim is None else dim) % x.ndim
