@@ -150,15 +150,35 @@ PyObject* unary(LazyOp& which, PyObject* a) {
 
 MT_BINARY_SLOT(add)
 MT_INPLACE_SLOT(add)
-MT_BINARY_SLOT(sub) MT_INPLACE_SLOT(sub) MT_BINARY_SLOT(mul) MT_INPLACE_SLOT(mul) MT_BINARY_SLOT(div)
-    MT_INPLACE_SLOT(div) MT_BINARY_SLOT(floor_divide) MT_INPLACE_SLOT(floor_divide) MT_BINARY_SLOT(remainder)
-        MT_INPLACE_SLOT(remainder) MT_BINARY_SLOT(bitwise_and) MT_INPLACE_SLOT(bitwise_and) MT_BINARY_SLOT(bitwise_or)
-            MT_INPLACE_SLOT(bitwise_or) MT_BINARY_SLOT(bitwise_xor) MT_INPLACE_SLOT(bitwise_xor) MT_BINARY_SLOT(matmul)
-                MT_BINARY_SLOT(pow) MT_BINARY_SLOT(eq) MT_BINARY_SLOT(ne) MT_BINARY_SLOT(lt) MT_BINARY_SLOT(le)
-                    MT_BINARY_SLOT(gt) MT_BINARY_SLOT(ge) MT_UNARY_SLOT(neg) MT_UNARY_SLOT(abs)
-                        MT_UNARY_SLOT(bitwise_not)
+MT_BINARY_SLOT(sub)
+MT_INPLACE_SLOT(sub)
+MT_BINARY_SLOT(mul)
+MT_INPLACE_SLOT(mul)
+MT_BINARY_SLOT(div)
+MT_INPLACE_SLOT(div)
+MT_BINARY_SLOT(floor_divide)
+MT_INPLACE_SLOT(floor_divide)
+MT_BINARY_SLOT(remainder)
+MT_INPLACE_SLOT(remainder)
+MT_BINARY_SLOT(bitwise_and)
+MT_INPLACE_SLOT(bitwise_and)
+MT_BINARY_SLOT(bitwise_or)
+MT_INPLACE_SLOT(bitwise_or)
+MT_BINARY_SLOT(bitwise_xor)
+MT_INPLACE_SLOT(bitwise_xor)
+MT_BINARY_SLOT(matmul)
+MT_BINARY_SLOT(pow)
+MT_BINARY_SLOT(eq)
+MT_BINARY_SLOT(ne)
+MT_BINARY_SLOT(lt)
+MT_BINARY_SLOT(le)
+MT_BINARY_SLOT(gt)
+MT_BINARY_SLOT(ge)
+MT_UNARY_SLOT(neg)
+MT_UNARY_SLOT(abs)
+MT_UNARY_SLOT(bitwise_not)
 
-                            PyObject* slot_power(PyObject* a, PyObject* b, PyObject* modulus) {
+PyObject* slot_power(PyObject* a, PyObject* b, PyObject* modulus) {
     if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
     return slot_pow(a, b);
 }
