@@ -125,7 +125,9 @@ class JitOptions:
         "path", None, "Write graphs, HLO and LLVM IR of everything that is compiled to this folder."
     )
     fast_math: bool = _flag(
-        "bool", False, "Let compiled code reassociate and contract: faster, but no longer the same bits as eager code."
+        "bool",
+        False,
+        "Let compiled code contract a product and a sum to one rounding: faster, but no longer the same bits as eager code.",
     )
     disable_constant_folding: bool = _flag("bool", False, "Leave the constant folding pass out of the HLO pipeline.")
     clustering_fuel: int | None = _flag(

@@ -160,12 +160,6 @@ void infer_argmin(Call& call) { infer_arg(call, "argmin"); }
 void infer_max_dim(Call& call) { infer_extreme_dim(call, "max"); }
 void infer_min_dim(Call& call) { infer_extreme_dim(call, "min"); }
 
-void infer_var(Call& call) {
-    const Tensor& t = input_of(call);
-    if (!is_floating(t.dtype)) fail("std and var only support floating point and complex dtypes");
-    one_result(call, t, reduced_dims(call.param(0), t.ndim()), flag(call, 2), t.dtype);
-}
-
 void infer_softmax(Call& call) { infer_softmax_like(call, "softmax"); }
 void infer_log_softmax(Call& call) { infer_softmax_like(call, "log_softmax"); }
 

@@ -22,7 +22,6 @@ void infer_argmin(Call& call);
 void infer_max_dim(Call& call);
 void infer_min_dim(Call& call);
 // dim, correction, keepdim.
-void infer_var(Call& call);
 // dim, dtype (Type or None).
 void infer_softmax(Call& call);
 void infer_log_softmax(Call& call);

@@ -1,4 +1,4 @@
-// The reductions' kernels: sum, prod, mean, amax, amin, any, all, var.
+// The reductions' kernels: sum, prod, mean, amax, amin, any, all.
 #include "kernels/cpu/reduce.h"
 
 #include <algorithm>
@@ -95,55 +95,6 @@ void logical_kernel(Call& call) {
     reduce_tensor(out.data(), t, reduced_dims(call.param(0), t.ndim()), loops, loops);
 }
 
-// (x - mean)^2 for contiguous x; `mean` has stride 0 along the reduced dimensions.
-template <class T>
-void squared_differences(T* out, const T* x, const T* mean, const Dims& sizes, const Dims& mean_strides) {
-    size_t rank = sizes.size();
-    int64_t n = rank ? sizes[rank - 1] : 1, step = rank ? mean_strides[rank - 1] : 0, rows = 1;
-    for (size_t d = 0; d + 1 < rank; ++d) rows *= sizes[d];
-    parallel_for(rows, grain_of(n), [&](int64_t begin, int64_t end) {
-        for (int64_t row = begin; row < end; ++row) {
-            int64_t offset = 0, rest = row;
-            for (size_t d = rank < 2 ? 0 : rank - 1; d-- > 0;) {
-                offset += rest % sizes[d] * mean_strides[d];
-                rest /= sizes[d];
-            }
-            for (int64_t i = 0; i < n; ++i) {
-                T difference = x[row * n + i] - mean[offset + i * step];
-                out[row * n + i] = difference * difference;
-            }
-        }
-    });
-}
-
-// Two passes: the mean, then the mean of the squared differences.
-template <class T>
-void variance(Call& call) {
-    const Tensor& t = call.in(0);
-    Tensor& out = *call.outputs[0];
-    if (out.numel == 0) return;
-    uint64_t mask = reduced_dims(call.param(0), t.ndim());
-    int64_t count = count_reduced(t.sizes, mask), correction = call.param(1).as_int();
-    const ReduceLoops& loops = reductions().get(ReduceOp::Sum, t.dtype);
-    Packed x(t, t.dtype);
-    Dims dense = contiguous_strides(t.sizes);
-    reduce_tensor(out.data(), t, mask, loops, loops);
-    divide<T>(out, count);
-    Dims mean_strides = dense;
-    int64_t step = 1;
-    for (size_t d = t.ndim(); d-- > 0;) {
-        bool reduced = mask >> d & 1;
-        mean_strides[d] = reduced ? 0 : step;
-        if (!reduced) step *= t.sizes[d];
-    }
-    Scratch squares(static_cast<size_t>(t.numel) * sizeof(T));
-    if (t.numel) squared_differences(squares.as<T>(), x.as<T>(), out.ptr<T>(), t.sizes, mean_strides);
-    reduce_tensor(out.data(), Strided(squares.data(), t.dtype, t.sizes, dense, t.numel), mask, loops, loops);
-    divide<T>(out, std::max<int64_t>(count - correction, 0));
-}
-
-void var_kernel(Call& call) { call.in(0).dtype == DType::F32 ? variance<float>(call) : variance<double>(call); }
-
 const RegisterNative registered{
     {"sum", infer_sum, sum_or_prod_kernel<ReduceOp::Sum>},
     {"prod", infer_prod, sum_or_prod_kernel<ReduceOp::Prod>},
@@ -152,7 +103,6 @@ const RegisterNative registered{
     {"amin", infer_amin, extreme_kernel<ReduceOp::Min>},
     {"any", infer_any_all, logical_kernel<ReduceOp::Max>},
     {"all", infer_any_all, logical_kernel<ReduceOp::Min>},
-    {"var", infer_var, var_kernel},
 };
 
 }  // namespace
