@@ -15,6 +15,8 @@ MAX_MEMBERS: Final = 256
 MAX_OPERANDS: Final = 64
 # How many operations a fusion may compute more often than they have elements.
 MAX_REPEATED: Final = 8
+# Under how many different conditions a member's code may be repeated: it doubles with every update of an update.
+MAX_CONDITIONS: Final = 8
 # Sharing fewer bytes than this is no reason to merge two loops.
 MIN_SHARED_BYTES: Final = 1024
 
@@ -52,10 +54,10 @@ class Group:
 
     `reads` are values from outside. `dims` is what its loops run over: the dimensions of the outputs, or of the inputs
     for a reduction. A member is aligned if each iteration computes one element of it, at the iteration's own index.
-    `evaluations` estimates how often a member is computed.
+    `evaluations` estimates how often a member is computed, `conditions` in how many places of the code.
     """
 
-    __slots__ = ("aligned", "dims", "evaluations", "kind", "loops", "members", "reads", "repeated", "roots", "size")
+    __slots__ = ("aligned", "conditions", "dims", "evaluations", "kind", "loops", "members", "reads", "repeated", "roots", "size")
 
     def __init__(self, root: Instruction, kind: str) -> None:
         self.kind = kind
@@ -69,6 +71,7 @@ class Group:
         self.size = shape.size
         self.aligned: set[Instruction] = {root}
         self.evaluations: dict[Instruction, int] = {root: self.size}
+        self.conditions: dict[Instruction, int] = {root: 1}
         self.repeated = 0
 
     # ---- one more member
@@ -98,6 +101,19 @@ class Group:
             return True, self.size
         return False, size if size == 1 else min(count, 1 << 62)
 
+    def _conditions(self, p: Instruction, users: list[Instruction]) -> int:
+        """Under how many conditions p is computed: those of its users, and one more where a user may not need it."""
+        always, sometimes = 0, 0
+        for user in users:
+            if user not in self.members:
+                continue
+            updated = user.opcode == "dynamic-update-slice" and user.operands[0] is p
+            if updated or user.opcode not in _CONDITIONAL:
+                always = max(always, self.conditions[user])
+            if user.opcode in _CONDITIONAL and (not updated or p in user.operands[1:]):
+                sometimes += self.conditions[user]
+        return always + sometimes
+
     def accepts(self, p: Instruction, users: list[Instruction]) -> Decision:
         """Whether p, read by members only at their own cost, may be computed inside."""
         if len(self.members) >= MAX_MEMBERS:
@@ -106,6 +122,9 @@ class Group:
             return Decision.refuse(f"the fusion would read more than {MAX_OPERANDS} arrays")
         if is_trivial(p):
             return Decision.allow()
+        conditions = self._conditions(p, users)
+        if conditions > MAX_CONDITIONS:
+            return Decision.refuse(f"its code would be repeated under {conditions} conditions")
         aligned, count = self._reading(p, users)
         size = p.array_shape.size
         if not aligned and count > size:
@@ -120,6 +139,7 @@ class Group:
     def add(self, p: Instruction, users: list[Instruction]) -> None:
         """Take p in."""
         aligned, count = self._reading(p, users)
+        self.conditions[p] = self._conditions(p, users)
         self.members.add(p)
         self.reads.update(o for o in p.operands if o not in self.members)
         self.reads.discard(p)
@@ -181,4 +201,6 @@ class Group:
         self.aligned |= other.aligned
         for member, count in other.evaluations.items():
             self.evaluations[member] = max(self.evaluations.get(member, 0), count)
+        for member, count in other.conditions.items():
+            self.conditions[member] = max(self.conditions.get(member, 0), count)
         self.repeated += other.repeated
