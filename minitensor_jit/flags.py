@@ -127,7 +127,8 @@ class JitOptions:
     fast_math: bool = _flag(
         "bool",
         False,
-        "Let compiled code contract a product and a sum to one rounding: faster, but no longer the same bits as eager code.",
+        "Let compiled code contract a product and a sum to one rounding: faster, but no longer the same bits as eager "
+        "code.",
     )
     disable_constant_folding: bool = _flag("bool", False, "Leave the constant folding pass out of the HLO pipeline.")
     clustering_fuel: int | None = _flag(
