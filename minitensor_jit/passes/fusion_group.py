@@ -57,7 +57,19 @@ class Group:
     `evaluations` estimates how often a member is computed, `conditions` in how many places of the code.
     """
 
-    __slots__ = ("aligned", "conditions", "dims", "evaluations", "kind", "loops", "members", "reads", "repeated", "roots", "size")
+    __slots__ = (
+        "aligned",
+        "conditions",
+        "dims",
+        "evaluations",
+        "kind",
+        "loops",
+        "members",
+        "reads",
+        "repeated",
+        "roots",
+        "size",
+    )
 
     def __init__(self, root: Instruction, kind: str) -> None:
         self.kind = kind
