@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 from ..ir.decision import Decision
 from ..ir.module import Instruction
@@ -27,6 +27,10 @@ _LOOP: Final = frozenset(
 
 # They read one operand or the other; a vector of elements may need both.
 _CONDITIONAL: Final = frozenset({"concatenate", "pad", "dynamic-update-slice"})
+
+
+Conditions: TypeAlias = tuple[tuple[Instruction, int], ...]
+"""That each of these instructions needs that operand for the element at hand."""
 
 
 def is_loop(i: Instruction) -> bool:
@@ -54,7 +58,7 @@ class Group:
 
     `reads` are values from outside. `dims` is what its loops run over: the dimensions of the outputs, or of the inputs
     for a reduction. A member is aligned if each iteration computes one element of it, at the iteration's own index.
-    `evaluations` estimates how often a member is computed, `conditions` in how many places of the code.
+    `evaluations` estimates how often a member is computed, `conditions` says in which branches of the code.
     """
 
     __slots__ = (
@@ -83,7 +87,7 @@ class Group:
         self.size = shape.size
         self.aligned: set[Instruction] = {root}
         self.evaluations: dict[Instruction, int] = {root: self.size}
-        self.conditions: dict[Instruction, int] = {root: 1}
+        self.conditions: dict[Instruction, set[Conditions]] = {root: {()}}
         self.repeated = 0
 
     # ---- one more member
@@ -113,18 +117,20 @@ class Group:
             return True, self.size
         return False, size if size == 1 else min(count, 1 << 62)
 
-    def _conditions(self, p: Instruction, users: list[Instruction]) -> int:
-        """Under how many conditions p is computed: those of its users, and one more where a user may not need it."""
-        always, sometimes = 0, 0
+    def _conditions(self, p: Instruction, users: list[Instruction]) -> set[Conditions]:
+        """Under which conditions p is computed: those of its users, and that the user needs it where it may not."""
+        found: set[Conditions] = set()
         for user in users:
             if user not in self.members:
                 continue
-            updated = user.opcode == "dynamic-update-slice" and user.operands[0] is p
-            if updated or user.opcode not in _CONDITIONAL:
-                always = max(always, self.conditions[user])
-            if user.opcode in _CONDITIONAL and (not updated or p in user.operands[1:]):
-                sometimes += self.conditions[user]
-        return always + sometimes
+            for place, operand in enumerate(user.operands):
+                if operand is not p:
+                    continue
+                if user.opcode not in _CONDITIONAL or (user.opcode == "dynamic-update-slice" and place == 0):
+                    found |= self.conditions[user]
+                else:
+                    found |= {(*c, (user, place)) for c in self.conditions[user]}
+        return found
 
     def accepts(self, p: Instruction, users: list[Instruction]) -> Decision:
         """Whether p, read by members only at their own cost, may be computed inside."""
@@ -135,8 +141,8 @@ class Group:
         if is_trivial(p):
             return Decision.allow()
         conditions = self._conditions(p, users)
-        if conditions > MAX_CONDITIONS:
-            return Decision.refuse(f"its code would be repeated under {conditions} conditions")
+        if len(conditions) > MAX_CONDITIONS:
+            return Decision.refuse(f"its code would be repeated under {len(conditions)} conditions")
         aligned, count = self._reading(p, users)
         size = p.array_shape.size
         if not aligned and count > size:
@@ -213,6 +219,6 @@ class Group:
         self.aligned |= other.aligned
         for member, count in other.evaluations.items():
             self.evaluations[member] = max(self.evaluations.get(member, 0), count)
-        for member, count in other.conditions.items():
-            self.conditions[member] = max(self.conditions.get(member, 0), count)
+        for member, conditions in other.conditions.items():
+            self.conditions[member] = self.conditions.get(member, set()) | conditions
         self.repeated += other.repeated
