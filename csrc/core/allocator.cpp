@@ -125,10 +125,11 @@ void* allocate(size_t nbytes) {
             free_blocks.pop_back();
         }
     } else if (size) {
-        auto found = c.large.find(size);
-        if (found != c.large.end()) {
-            data = found->second;
-            c.large.erase(found);
+        // The block that was freed last is the warmest.
+        auto [first, last] = c.large.equal_range(size);
+        if (first != last) {
+            data = (--last)->second;
+            c.large.erase(last);
         }
     }
     if (data) {

@@ -1,0 +1,151 @@
+"""What the allocator hands out: its statistics, reuse, and what clusters do not write."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import minitensor as mt
+
+
+def delta(run):
+    """Run, and return by how much the allocator's figures rose meanwhile; the peak counts from here."""
+    mt.reset_peak_memory_stats()
+    before = mt.allocator_stats()
+    kept = run()
+    after = mt.allocator_stats()
+    del kept
+    return {name: after[name] - before[name] for name in before}
+
+
+def clustered(fn):
+    """Return fn with its ops recorded and compiled."""
+
+    def run():
+        with mt.jit_scope():
+            return fn()
+
+    run().tolist() if fn().numel() < 100 else run()  # compiled here, not in what is measured
+    return run
+
+
+def test_a_fused_sum_allocates_only_its_result():
+    n = 50_000_000
+    x, y, z = mt.rand(n), mt.rand(n), mt.rand(n)
+    rose = delta(clustered(lambda: (x + y * z).sum()))
+    # One block of the smallest size, and never more than that at a time.
+    assert rose["allocations"] == 1
+    assert rose["allocated_bytes"] == rose["peak_allocated_bytes"] == 64
+
+
+def test_dead_intermediates_are_never_written():
+    x = mt.rand(1 << 20)
+
+    def chain():
+        t = x
+        for _ in range(8):
+            t = (t * 0.5 + x).tanh()
+        return t
+
+    rose = delta(clustered(chain))
+    assert rose["allocations"] == 1
+    assert rose["peak_allocated_bytes"] == 4 << 20
+
+
+def test_intermediates_that_live_are_written():
+    x = mt.rand(1 << 20)
+    kept = []
+
+    def keep():
+        half = x * 0.5
+        kept.append(half)
+        return (half + x).tanh() - 1.0
+
+    run = clustered(keep)
+    kept.clear()
+    rose = delta(run)
+    assert rose["allocated_bytes"] == 8 << 20
+    np.testing.assert_array_equal(kept[-1].numpy(), (x * 0.5).numpy())
+
+
+def test_an_update_in_place_allocates_nothing():
+    weight, gradient = mt.rand(1 << 20), mt.rand(1 << 20)
+
+    def update():
+        with mt.jit_scope():
+            weight.sub_(gradient * 0.125 + gradient * 0.25 + weight * 0.5)
+
+    update()
+    address = weight.data_ptr()
+    rose = delta(update)
+    assert rose["allocated_bytes"] == rose["peak_allocated_bytes"] == 0
+    assert weight.data_ptr() == address
+
+
+def test_freed_memory_is_used_again():
+    first = mt.empty(1 << 20)
+    address = first.data_ptr()
+    del first
+    hits = mt.allocator_stats()["cache_hits"]
+    assert mt.empty(1 << 20).data_ptr() == address
+    assert mt.allocator_stats()["cache_hits"] == hits + 1
+
+
+def test_alignment():
+    assert all(mt.empty(n).data_ptr() % 64 == 0 for n in (1, 3, 17, 1000, 100_000))
+    assert all(mt.empty(n).data_ptr() % (2 << 20) == 0 for n in (1 << 19, 1 << 20, (1 << 20) + 1))
+
+
+def test_empty_cache_gives_memory_back():
+    held = mt.empty(1 << 22)
+    del held
+    mt.empty_cache()
+    stats = mt.allocator_stats()
+    assert stats["reserved_bytes"] == stats["allocated_bytes"]
+
+
+def test_ops_leave_nothing_behind():
+    x = mt.rand(100, requires_grad=True)
+
+    def mix():
+        y = (x * 2.0 + 1.0).tanh()
+        y.sum().backward()
+        x.grad = None
+        with mt.jit_scope():
+            z = (y.detach() * 3.0 - 1.0).exp() + 2.0
+        return z[3:7].tolist()
+
+    mix()
+    gc.collect()
+    before = mt.allocator_stats()["allocated_bytes"]
+    for _ in range(2_000):
+        mix()
+    gc.collect()
+    assert mt.allocator_stats()["allocated_bytes"] == before
+
+
+def test_the_graph_is_freed_as_backward_goes():
+    x = mt.rand(1 << 18, requires_grad=True)
+    before = mt.allocator_stats()["allocated_bytes"]
+    y = x
+    for _ in range(20):
+        y = (y * y).sigmoid()
+    loss = y.sum()
+    mt.reset_peak_memory_stats()
+    forward = mt.allocator_stats()["allocated_bytes"] - before
+    loss.backward()
+    assert mt.allocator_stats()["peak_allocated_bytes"] - before - forward < 8 << 20
+    del y, loss
+    assert mt.allocator_stats()["allocated_bytes"] - before == 1 << 20  # the gradient
+
+
+@pytest.mark.parametrize("size", [(1 << 40,), (1 << 31, 1 << 12)])
+def test_too_large_for_memory(size):
+    with pytest.raises(mt.OutOfMemoryError, match="cannot allocate .* MiB: tensors hold"):
+        mt.empty(size)
+    assert mt.ones(3).sum().item() == 3
+
+
+def test_more_elements_than_can_be_counted():
+    with pytest.raises(RuntimeError, match="overflow"):
+        mt.zeros(1 << 40, 1 << 40)
