@@ -387,6 +387,13 @@ void flush_trace(Trace& trace, const char* reason,
         clear.failed = false;
         return;
     }
+    // The compiler is Python: a garbage collection within it would run finalizers that may want the very values at hand.
+    struct PauseCollector {
+        int enabled = PyGC_Disable();
+        ~PauseCollector() {
+            if (enabled) PyGC_Enable();
+        }
+    } pause;
     bool hit = false;
     std::shared_ptr<Plan> plan = plan_of(trace, &hit);
     if (flush_hook) flush_hook(trace, *plan, reason, hit);
