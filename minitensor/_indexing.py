@@ -56,6 +56,11 @@ def _plan(source: Any, key: Any) -> tuple[Any, list[Any]]:
             basic.append(slice(None))
             indices.append(item)
         else:
+            if not (item is None or isinstance(item, slice) or hasattr(item, "__index__")):
+                raise IndexError(
+                    "only integers, slices (`:`), ellipsis (`...`), None and integer or bool tensors are valid indices "
+                    f"(got {type(item).__name__})"
+                )
             basic.append(item)
             if item is None or isinstance(item, slice):
                 indices.append(None)
