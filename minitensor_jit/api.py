@@ -6,8 +6,8 @@ import atexit
 import functools
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from minitensor import _C
@@ -80,55 +80,89 @@ _C.set_compile_hook(_plan)
 _C.set_refuse_hook(_refuse)
 
 
-@contextmanager
-def options(wanted: JitOptions | None = None, **changes: Any) -> Iterator[JitOptions]:
+class _Switch:
+    """Puts a compiler in force while it is entered. What was recorded before runs first, under its own options."""
+
+    __slots__ = ("_before", "_compiler", "_number", "_previous")
+
+    def __init__(self, compiler: Compiler, number: int) -> None:
+        self._compiler = compiler
+        self._number = number
+
+    def __enter__(self) -> JitOptions:
+        self._before = current_compiler()
+        _C.flush("a change of the compiler's options")
+        self._previous = _C.swap_options_id(self._number)
+        _state.compiler = self._compiler
+        return self._compiler.options
+
+    def __exit__(self, *exception: object) -> None:
+        try:
+            _C.flush("a change of the compiler's options")
+        finally:
+            _C.swap_options_id(self._previous)
+            _state.compiler = self._before
+
+
+def options(wanted: JitOptions | None = None, **changes: Any) -> AbstractContextManager[JitOptions]:
     """Options for what is recorded inside: a whole set, or changes to those in force.
 
     What was recorded before runs first, under the options that it was recorded with.
     """
-    before = current_compiler()
-    chosen = (wanted or before.options).replace(**changes)
-    compiler, number = compiler_for(chosen)
-    _C.flush("a change of the compiler's options")
-    previous = _C.swap_options_id(number)
-    _state.compiler = compiler
-    try:
-        yield chosen
-    finally:
-        try:
-            _C.flush("a change of the compiler's options")
-        finally:
-            _C.swap_options_id(previous)
-            _state.compiler = before
+    return _Switch(*compiler_for((wanted or current_options()).replace(**changes)))
 
 
-@contextmanager
-def recording(reason: str) -> Iterator[None]:
+class recording:  # noqa: N801  (called like a function)
     """Record inside; the outermost one runs what was recorded at its end, for the reason given."""
-    _C.begin_recording()
-    try:
-        yield
-    except BaseException:
+
+    __slots__ = ("_reason",)
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def __enter__(self) -> None:
+        _C.begin_recording()
+
+    def __exit__(self, kind: object, *exception: object) -> None:
+        if kind is None:
+            _C.end_recording(self._reason)
+            return
         # The program's own error is the one to see; what fails now besides it shows where its values are read.
         with suppress(Exception):
-            _C.end_recording(reason)
-        raise
-    _C.end_recording(reason)
+            _C.end_recording(self._reason)
 
 
-@contextmanager
-def session_scope(level: int, cpu_global_jit: bool) -> Iterator[None]:
+class _SessionScope:
+    """Options and a recording for one run of a session: entered at every step, so it is short."""
+
+    __slots__ = ("_recording", "_switch")
+
+    def __init__(self, compiler: Compiler, number: int, record: bool) -> None:
+        self._switch = _Switch(compiler, number)
+        self._recording = recording("the end of a session run") if record else None
+
+    def __enter__(self) -> None:
+        self._switch.__enter__()
+        if self._recording is not None:
+            self._recording.__enter__()
+
+    def __exit__(self, *exception: Any) -> None:
+        try:
+            if self._recording is not None:
+                self._recording.__exit__(*exception)
+        finally:
+            self._switch.__exit__(*exception)
+
+
+def session_scope(level: int, cpu_global_jit: bool) -> AbstractContextManager[None]:
     """What a session's configuration asks for: OFF (-1), ON_1 or ON_2 for everything that runs inside."""
-    current = current_compiler().options
-    if level < 0:
-        with options(auto_jit=0):
-            yield
-        return
-    with (
-        options(auto_jit=level, cpu_global_jit=cpu_global_jit or current.cpu_global_jit),
-        recording("the end of a session run"),
-    ):
-        yield
+    before = current_compiler()
+    chosen = before.session_compilers.get((level, cpu_global_jit))
+    if chosen is None:
+        on_cpu = cpu_global_jit or before.options.cpu_global_jit
+        wanted = before.options.replace(auto_jit=max(level, 0), cpu_global_jit=on_cpu)
+        chosen = before.session_compilers[level, cpu_global_jit] = compiler_for(wanted)
+    return _SessionScope(*chosen, record=level > 0)
 
 
 class jit_scope:  # noqa: N801  (called like a function)

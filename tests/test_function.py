@@ -71,7 +71,8 @@ def test_containers_of_results():
         first, second = f(x)
         same(first, x + 1.0)
         same(second, x * 2.0)
-        assert isinstance(f(x), tuple) and isinstance(g(x), list)
+        assert isinstance(f(x), tuple)
+        assert isinstance(g(x), list)
         same(h(x)["sum"], x.sum())
 
 

@@ -34,6 +34,8 @@ class Compiler:
         self.report = report
         self.dumper = Dumper(options.dump_to) if options.dump_to is not None else None
         self._executables: OrderedDict[str, Executable] = OrderedDict()
+        # Compilers of sessions that ran under these options, with their numbers, by the session's level and flag.
+        self.session_compilers: dict[tuple[int, bool], tuple[Compiler, int]] = {}
         self._seen: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._traces = itertools.count()
         self._lock = threading.RLock()
