@@ -1,7 +1,7 @@
 """Calls with arguments that nobody should pass: a Python exception or a right answer, never a crash, a hang or a SystemError.
 
-Every case is made from its number alone, and runs twice: eager and recorded. Both must end in the same way. What is
-running is kept in a file, so that the case that ends the process is known:
+Every case is made from its number alone, and runs twice: eager, and recorded or compiled. Both must end in the same way.
+What is running is kept in a file, so that the case that ends the process is known:
 
     python tests/fuzz_arguments.py --first 0 --cases 100000
 """
@@ -159,7 +159,9 @@ class Arguments:
 
     def shape(self) -> Any:
         r = self.random
-        dims = [r.choice(INTEGERS if r.random() < 0.3 else [0, 1, 2, 3]) for _ in range(r.choice([0, 1, 2, 2, 3, 5, 70]))]
+        dims = [
+            r.choice(INTEGERS if r.random() < 0.3 else [0, 1, 2, 3]) for _ in range(r.choice([0, 1, 2, 2, 3, 5, 70]))
+        ]
         return r.choice([tuple, list])(dims)
 
     def index(self) -> Any:
@@ -210,7 +212,6 @@ class Arguments:
             return victim
         return self.odd()
 
-
     def fitting(self, like: Any, parameter: str) -> Any:
         """Mostly what a parameter of this name takes, beside the tensor `like`; now and then anything."""
         r = self.random
@@ -220,19 +221,42 @@ class Arguments:
             if parameter == "dims" or r.random() < 0.15:
                 return r.choice([(0,), (0, 1), (1, 0), None, (), (-1, 0, 1), 2**62, -(2**63)])
             return r.choice([-1, 0, 0, 1, -2, 2])
-        if parameter in {"step", "start", "end", "length", "chunks", "steps", "n", "m", "low", "high", "num_classes"} or (
-            parameter in {"size", "repeats", "split_size", "storage_offset"} and r.random() < 0.5
-        ):
+        if parameter in {
+            "step",
+            "start",
+            "end",
+            "length",
+            "chunks",
+            "steps",
+            "n",
+            "m",
+            "low",
+            "high",
+            "num_classes",
+        } or (parameter in {"size", "repeats", "split_size", "storage_offset"} and r.random() < 0.5):
             return r.choice([0, 1, 1, 2, 2, 3, -1, r.choice(INTEGERS), 0.5, math.nan])
         if parameter in {"size", "shape", "sizes", "repeats", "split_size", "stride"}:
-            return self.shape() if r.random() < 0.5 else r.choice([tuple(like.shape), -1, 2, (-1,), (2**40, 0), (2**62, 4)])
+            return (
+                self.shape()
+                if r.random() < 0.5
+                else r.choice([tuple(like.shape), -1, 2, (-1,), (2**40, 0), (2**62, 4)])
+            )
         if parameter in {"index", "indices", "target"}:
             high = r.choice([1, 2, 3, 2**40])
             shape = r.choice([tuple(like.shape), tuple(like.shape), (2,), tuple(like.shape)[:1]])
             return mt.tensor(np.random.default_rng(r.randrange(99)).integers(-1 if high > 3 else 0, high, size=shape))
         if parameter in {"mask", "condition"}:
             return self.tensor() > 0
-        if parameter in {"keepdim", "unbiased", "descending", "stable", "largest", "sorted", "return_inverse", "inplace"}:
+        if parameter in {
+            "keepdim",
+            "unbiased",
+            "descending",
+            "stable",
+            "largest",
+            "sorted",
+            "return_inverse",
+            "inplace",
+        }:
             return r.random() < 0.5
         if parameter == "dtype":
             return r.choice([None, *DTYPES])
@@ -288,21 +312,23 @@ def check_invariants(t: Any) -> None:
 
 
 @contextlib.contextmanager
-def recorded(on: bool) -> Iterator[None]:
-    """As an auto-clustered program runs."""
-    if not on:
+def running(mode: str) -> Iterator[None]:
+    """Eager; recorded, with every op run by its kernel; or compiled, with every op in a cluster if it can be."""
+    if mode == "eager":
         yield
         return
-    mt._C.begin_recording()
-    try:
-        yield
-    finally:
-        # The values of a case that failed are not looked at.
-        with contextlib.suppress(Exception):
-            mt._C.end_recording("the end of a case")
+    compiled = mode == "compiled"
+    with mt.jit.options(auto_jit=2 if compiled else 0, cpu_global_jit=compiled, min_cluster_size=1):
+        mt._C.begin_recording()
+        try:
+            yield
+        finally:
+            # The values of a case that failed are not looked at.
+            with contextlib.suppress(Exception):
+                mt._C.end_recording("the end of a case")
 
 
-def run_case(number: int, record: bool, note: Callable[[str], None]) -> Any:
+def run_case(number: int, mode: str, note: Callable[[str], None]) -> Any:
     """One call; how it ended."""
     arguments = Arguments(number)
     r = arguments.random
@@ -330,9 +356,9 @@ def run_case(number: int, record: bool, note: Callable[[str], None]) -> Any:
         kwargs[r.choice(["dim", "keepdim", "dtype", "out", "input", "self", "axis", "\udc80", "device", "size"])] = (
             arguments.any()
         )
-    note(f"case {number}, {'recorded' if record else 'eager'}: {name}({summary(args)}, {summary(list(kwargs.items()))})")
+    note(f"case {number}, {mode}: {name}({summary(args)}, {summary(list(kwargs.items()))})")
     try:
-        with recorded(record):
+        with running(mode):
             return ("value", normal(function(*args, **kwargs)), [normal(a) for a in args if isinstance(a, mt.Tensor)])
     except SystemError:
         raise
@@ -533,7 +559,15 @@ def buffers(a: Arguments) -> None:
     t = a.tensor()
     import io
 
-    for use in (io.BytesIO().write, bytes, memoryview, bytearray, np.frombuffer, np.asarray, lambda t: memoryview(t).cast("B")):
+    for use in (
+        io.BytesIO().write,
+        bytes,
+        memoryview,
+        bytearray,
+        np.frombuffer,
+        np.asarray,
+        lambda t: memoryview(t).cast("B"),
+    ):
         with contextlib.suppress(BufferError, TypeError, RuntimeError, ValueError):
             use(t)
     with contextlib.suppress(BufferError, TypeError, RuntimeError, ValueError):
@@ -560,12 +594,12 @@ MISUSES = [
 ]  # fmt: skip
 
 
-def run_misuse(number: int, record: bool, note: Callable[[str], None]) -> None:
+def run_misuse(number: int, mode: str, note: Callable[[str], None]) -> None:
     """One scenario; its own assertions say what is right."""
     arguments = Arguments(number)
     misuse = arguments.random.choice(MISUSES)
-    note(f"case {number}, {'recorded' if record else 'eager'}: {misuse.__name__}")
-    with recorded(record):
+    note(f"case {number}, {mode}: {misuse.__name__}")
+    with running(mode):
         misuse(arguments)
 
 
@@ -575,27 +609,28 @@ def run(first: int, cases: int, note: Callable[[str], None]) -> list[str]:
     signal.signal(signal.SIGALRM, on_alarm)
     sys.unraisablehook = lambda info: wrong.append(f"unraisable: {info.exc_value!r} in {info.object!r}")
     warnings.simplefilter("ignore")
-    running = [""]
+    case = [""]
 
     def noted(text: str) -> None:
-        running[0] = text
+        case[0] = text
         note(text)
 
     for number in range(first, first + cases):
         signal.alarm(SECONDS)
         try:
+            other = "compiled" if number % 8 == 0 else "recorded"
             if number % 10 == 9:
-                for record in (False, True):
-                    run_misuse(number, record, noted)
+                run_misuse(number, "eager", noted)
+                run_misuse(number, other, noted)
                 continue
-            eager = run_case(number, False, noted)
-            again = run_case(number, True, noted)
+            eager = run_case(number, "eager", noted)
+            again = run_case(number, other, noted)
             if eager != again:
-                wrong.append(f"{running[0]}\n    eager {str(eager)[:300]}\n    recorded {str(again)[:300]}")
+                wrong.append(f"{case[0]}\n    eager {str(eager)[:300]}\n    {other} {str(again)[:300]}")
         except Timeout:
-            wrong.append(f"{running[0]}: took more than {SECONDS} s")
+            wrong.append(f"{case[0]}: took more than {SECONDS} s")
         except (Exception, SystemError) as error:
-            wrong.append(f"{running[0]}: {type(error).__name__}: {error}")
+            wrong.append(f"{case[0]}: {type(error).__name__}: {error}")
         finally:
             signal.alarm(0)
     return wrong

@@ -1,0 +1,282 @@
+"""Other threads, forks, the interpreter's end, and interrupts: each in a process of its own, which must end as it should."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+BEFORE = """
+import contextlib, gc, os, random, sys, threading, time
+import numpy as np
+import minitensor as mt
+import minitensor_jit.api as jit
+sys.setswitchinterval(1e-5)
+
+@contextlib.contextmanager
+def recorded(compiled=False):
+    with jit.options(auto_jit=2, cpu_global_jit=True) if compiled else contextlib.nullcontext(), jit.recording("the end"):
+        yield
+
+def in_threads(work, count=4):
+    errors = []
+    def guarded(n):
+        try:
+            work(n)
+        except BaseException as error:
+            errors.append(error)
+            raise
+    threads = [threading.Thread(target=guarded, args=(n,), daemon=True) for n in range(count)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join(60)
+    assert not any(thread.is_alive() for thread in threads), "a thread hangs"
+    assert not errors, errors
+"""
+
+
+def start(program):
+    return subprocess.Popen(
+        [sys.executable, "-X", "faulthandler", "-c", BEFORE + textwrap.dedent(program)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MT_NUM_THREADS": "2"},
+    )
+
+
+def ends(program, code=0):
+    process = start(program)
+    try:
+        out, err = process.communicate(timeout=90)
+    finally:
+        process.kill()
+    assert process.returncode == code, f"exit status {process.returncode}\n{out}\n{err}"
+    return out
+
+
+def test_threads_read_each_others_recordings():
+    """A value that one thread has recorded is read by the others, while it is being computed too."""
+    ends("""
+        SIZE, ROUNDS = 5000, 40
+        boxes = [[None] for _ in range(4)]
+        def work(n):
+            r = random.Random(n)
+            with recorded():
+                x = mt.full((SIZE,), float(n))
+                for step in range(ROUNDS):
+                    x = x + 1
+                    boxes[n][0] = (x, n + step + 1)
+                    other = r.choice(boxes)[0]
+                    if other is not None:
+                        value, expected = other
+                        kind = r.randrange(3)
+                        if kind == 0:
+                            assert value[3].item() == expected
+                        elif kind == 1:
+                            assert (value * 2 + x).sum().item() == (expected * 2 + n + step + 1) * SIZE
+                        else:
+                            y = value - x
+                            assert y.tolist() == [expected - (n + step + 1)] * SIZE
+        in_threads(work)
+    """)
+
+
+def test_threads_write_what_others_recorded():
+    """A write, ordered by a lock, never changes what was read before it."""
+    ends("""
+        shared, lock = mt.zeros(2000), threading.Lock()
+        state = [0.0]
+        def work(n):
+            r = random.Random(n)
+            for _ in range(60):
+                kept = []
+                with recorded() if n % 2 else contextlib.nullcontext():
+                    for _ in range(3):
+                        with lock:
+                            kept.append((shared * 2, state[0] * 2))
+                            if r.random() < 0.5:
+                                shared.add_(1)
+                                state[0] += 1
+                    for value, expected in kept:
+                        assert value.tolist() == [expected] * 2000, (value[0].item(), expected)
+        in_threads(work)
+    """)
+
+
+def test_contents_replaced_while_kernels_run():
+    """x.data = y on one thread, kernels on x without the lock on another."""
+    ends("""
+        x, stop = mt.ones(300_000), threading.Event()
+        def replace():
+            while not stop.is_set():
+                x.data = mt.ones(3)
+                x.data = mt.ones(300_000)
+                x.data = mt.ones(500, 600)
+        thread = threading.Thread(target=replace, daemon=True)
+        thread.start()
+        def work(n):
+            for _ in range(40):
+                for mode in (contextlib.nullcontext, recorded):
+                    with mode():
+                        assert (x * 2).amax().item() == 2
+                        with contextlib.suppress(RuntimeError):
+                            x.mul_(1.0)
+                        x.tolist() if n == 0 else np.asarray(x.sum())
+        in_threads(work, 3)
+        stop.set()
+        thread.join(60)
+    """)
+
+
+def test_one_gradient_from_many_threads():
+    ends("""
+        p = mt.ones(100_000).requires_grad_()
+        def work(n):
+            for _ in range(20):
+                (p * 1.0).sum().backward()
+                if n == 0:
+                    gc.collect()
+        in_threads(work)
+        assert p.grad.amin().item() == p.grad.amax().item() == 80
+    """)
+
+
+def test_one_compiled_function_on_many_threads():
+    ends("""
+        @mt.function(jit_compile=True)
+        def f(x, n):
+            return x * n + 1
+        def work(n):
+            for step in range(60):
+                x = mt.full((40_000,), float(step))
+                assert f(x, n % 2).tolist()[7] == step * (n % 2) + 1
+                if step % 20 == 19 and n == 0:
+                    f.clear()
+        in_threads(work)
+    """)
+
+
+def test_many_short_threads_that_record():
+    """Traces of threads that have ended are taken over."""
+    ends("""
+        def work():
+            with recorded():
+                kept.append(mt.ones(3) + 1)
+        for round in range(300):
+            kept = []
+            threads = [threading.Thread(target=work) for _ in range(2)]
+            for thread in threads: thread.start()
+            for thread in threads: thread.join()
+            assert [k.tolist() for k in kept] == [[2, 2, 2]] * 2
+    """)
+
+
+@pytest.mark.parametrize("recording", [False, True])
+def test_fork(recording):
+    """A child can compute, whatever the parent's threads were doing."""
+    ends(f"""
+        import warnings
+        warnings.simplefilter("ignore", DeprecationWarning)
+        scope = recorded if {recording} else contextlib.nullcontext
+        stop = threading.Event()
+        last = [None]
+        def busy():
+            while not stop.is_set():
+                with scope():
+                    x = mt.ones(400_000)
+                    for _ in range(5):
+                        x = x * 1.5 + 1
+                    last[0] = x
+                    x.sum().item()
+        threads = [threading.Thread(target=busy, daemon=True) for _ in range(2)]
+        for thread in threads: thread.start()
+        for round in range(15):
+            time.sleep(0.01)
+            with scope():
+                pending = mt.ones(100_000) + 1
+                child = os.fork()
+                if child == 0:
+                    try:
+                        assert pending.sum().item() == 200_000
+                        y = mt.ones(300_000) * 2
+                        assert y.sum().item() == 600_000
+                        y.add_(1)
+                        with contextlib.suppress(RuntimeError):
+                            last[0].sum().item()  # the parent's thread may have been computing it
+                        os._exit(0)
+                    except BaseException as error:
+                        print(repr(error), file=sys.stderr, flush=True)
+                        os._exit(1)
+                deadline = time.monotonic() + 30
+                while (done := os.waitpid(child, os.WNOHANG)) == (0, 0):
+                    if time.monotonic() > deadline:
+                        os.kill(child, 6)
+                        sys.exit("the child hangs")
+                    time.sleep(0.002)
+                assert done[1] == 0, done
+        stop.set()
+        for thread in threads: thread.join(60)
+    """)
+
+
+@pytest.mark.parametrize("recording", [False, True])
+def test_interpreter_ends_while_threads_compute(recording):
+    """Daemon threads in the middle of kernels, tensors in cycles and in modules that are torn down."""
+    for _ in range(3):
+        ends(f"""
+            scope = recorded if {recording} else contextlib.nullcontext
+            started = threading.Barrier(4)
+            def busy():
+                x = mt.ones(1_000_000)
+                started.wait()
+                while True:
+                    with scope():
+                        x = (x * 1.0).clone()
+                        x.sum().item()
+            for _ in range(3):
+                threading.Thread(target=busy, daemon=True).start()
+            started.wait()
+            kept = mt.ones(5).requires_grad_()
+            kept.me = kept
+            kept.register_hook(lambda g: kept)
+            mt.kept = shared = np.from_dlpack(mt.ones(4))
+            class Late:
+                def __del__(self, mt=mt, kept=kept):
+                    (kept * 2).sum()
+            late = Late()
+            late.me = late
+            time.sleep(0.03)
+        """)
+
+
+@pytest.mark.parametrize("recording", [False, True])
+def test_interrupt(recording):
+    """Ctrl-C ends a long computation with KeyboardInterrupt, and the process goes on."""
+    process = start(f"""
+        scope = recorded if {recording} else contextlib.nullcontext
+        x = mt.ones(2_000_000)
+        print("ready", flush=True)
+        try:
+            while True:
+                with scope():
+                    x = x * 1.0 + 0.0
+                    x.sum().item()
+        except KeyboardInterrupt:
+            print("stopped", flush=True)
+        y = mt.ones(3) + 1
+        assert y.tolist() == [2, 2, 2]
+        print("done", flush=True)
+    """)
+    try:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0 and out == "stopped\ndone\n", f"{process.returncode}\n{out}\n{err}"
