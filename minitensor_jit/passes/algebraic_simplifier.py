@@ -59,7 +59,7 @@ class AlgebraicSimplifier:
         changed = False
         applied: list[str] = []
         for _ in range(MAX_SWEEPS):
-            rewriter = Rewriter()
+            rewriter = Rewriter(Counter(o for i in computation.instructions for o in i.operands))
             del applied[:]
             if not self._sweep(computation, rewriter, applied):
                 return changed

@@ -77,6 +77,20 @@ def _untransposed(
     return source, tuple(permutation[d] for d in batch), tuple(permutation[d] for d in contracting)
 
 
+def _transpose_dot(i: Instruction, r: Rewriter) -> Instruction | None:
+    """The transpose of a product that nobody else reads is the product of the operands in the other order, to the bit:
+    each element is the same sum in the same order."""
+    dot = i.operands[0]
+    if dot.opcode != "dot" or len(dot.dims) != 2 or r.uses.get(dot) != 1:
+        return None
+    lb, lc, rb, rc = dot_dims(dot.attrs)
+    if lb or rb:
+        return None
+    attrs = {key: value for key, value in dot.attrs.items() if not key.endswith("_dims")}
+    attrs.update(lhs_contracting_dims=rc, rhs_contracting_dims=lc)
+    return r.emit("dot", (dot.operands[1], dot.operands[0]), attrs)
+
+
 def _dot_empty(i: Instruction, r: Rewriter) -> Instruction | None:
     """A sum over no products is zero."""
     lhs = i.operands[0].array_shape
@@ -87,5 +101,6 @@ RULES: tuple[Rule, ...] = (
     Rule("reduce-ones", ("reduce",), _reduce_ones, "a dimension of size one needs no reduction"),
     Rule("reduce-empty", ("reduce",), _reduce_empty, "reducing nothing gives the identity"),
     Rule("dot-transpose", ("dot",), _dot_transpose, "dot(transpose(x), y) reads x through its dimension numbers"),
+    Rule("transpose-dot", ("transpose",), _transpose_dot, "transpose(dot(x, y)) is dot(y, x)"),
     Rule("dot-empty", ("dot",), _dot_empty, "a product over an empty dimension is zero"),
 )

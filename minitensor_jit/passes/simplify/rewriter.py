@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -21,7 +21,9 @@ ELEMENTWISE: Final = tuple(name for name, row in OPCODES.items() if row.kind in 
 class Rewriter:
     """Makes the instructions of a replacement; they take over the metadata of what they replace."""
 
-    def __init__(self) -> None:
+    def __init__(self, uses: Mapping[Instruction, int] | None = None) -> None:
+        self.uses: Mapping[Instruction, int] = {} if uses is None else uses
+        """How often each instruction was used when the sweep began."""
         self.made: list[Instruction] = []
         self.metadata: Metadata | None = None
         self._count = 0
