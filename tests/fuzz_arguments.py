@@ -1,7 +1,7 @@
-"""Calls with arguments that nobody should pass: a Python exception or a right answer, never a crash, a hang or a SystemError.
+"""Calls with arguments that nobody should pass: an exception or a right answer, never a crash, hang or SystemError.
 
-Every case is made from its number alone, and runs twice: eager, and recorded or compiled. Both must end in the same way.
-What is running is kept in a file, so that the case that ends the process is known:
+Every case is made from its number alone, and runs twice: eager, and recorded or compiled. Both must end in the same
+way. What is running is kept in a file, so that the case that ends the process is known:
 
     python tests/fuzz_arguments.py --first 0 --cases 100000
 """
@@ -14,6 +14,7 @@ import copy
 import faulthandler
 import gc
 import inspect
+import io
 import math
 import pickle
 import random
@@ -41,8 +42,9 @@ LARGE = 70_000
 SECONDS = 20
 
 SKIPPED = {
-    "jit", "function", "jit_scope", "Session", "annotations", "bool", "double", "float", "int", "long", "set_num_threads",
-    "set_default_dtype", "set_printoptions", "set_rng_state", "seed", "manual_seed", "empty", "empty_like", "new_empty",
+    "jit", "function", "jit_scope", "Session", "annotations", "bool", "double", "float", "int", "long",
+    "set_num_threads", "set_default_dtype", "set_printoptions", "set_rng_state", "seed", "manual_seed",
+    "empty", "empty_like", "new_empty",
     "initial_seed", "get_rng_state", "show_config", "allocator_stats", "reset_peak_memory_stats", "set_grad_enabled",
     "data_ptr", "numpy", "backward", "cpu", "type", "Any", "get_num_threads",
 }  # fmt: skip
@@ -151,7 +153,7 @@ class Arguments:
                     lambda: t.as_strided((0,), (2**62,), 2**61),
                     lambda: t.unsqueeze(-1),
                     lambda: t.diagonal(),
-                    lambda: t.expand(*([0] + list(t.shape))),
+                    lambda: t.expand(0, *t.shape),
                 ]
             )()
         except (RuntimeError, IndexError, TypeError, ValueError):
@@ -186,7 +188,8 @@ class Arguments:
         r = self.random
         return r.choice(
             [None, "sum", b"x", object(), {}, [], (), 1j, mt.float32, "cpu", "meta", "\udc80", int, float, 10**400,
-             np.float32(2), np.zeros((2, 3)), np.array("x"), range(3), True, mt.device("meta"), [[1], [2, 3]], lambda x: x]
+             np.float32(2), np.zeros((2, 3)), np.array("x"), range(3), True, mt.device("meta"), [[1], [2, 3]],
+             lambda x: x]
         )  # fmt: skip
 
     def any(self) -> Any:
@@ -276,8 +279,7 @@ def parameters_of(function: Any) -> list[tuple[str, bool]]:
         parameters = inspect.signature(function).parameters.values()
     except (ValueError, TypeError):
         return []
-    named = [(p.name, p.kind is p.KEYWORD_ONLY) for p in parameters if p.kind is not p.VAR_KEYWORD]
-    return named
+    return [(p.name, p.kind is p.KEYWORD_ONLY) for p in parameters if p.kind is not p.VAR_KEYWORD]
 
 
 PARAMETERS = {name: parameters_of(function) for name, function in FUNCTIONS}
@@ -557,8 +559,6 @@ def copies(a: Arguments) -> None:
 
 def buffers(a: Arguments) -> None:
     t = a.tensor()
-    import io
-
     for use in (
         io.BytesIO().write,
         bytes,
@@ -576,8 +576,8 @@ def buffers(a: Arguments) -> None:
 
 def private_calls(a: Arguments) -> None:
     r = a.random
-    for name in ("can_view", "nonzero", "masked_select", "register_hook", "set_grad_enabled", "set_inference_mode", "empty",
-                 "tensor_from_data", "from_numpy", "fill_random", "inplace_form", "run_backward"):  # fmt: skip
+    for name in ("can_view", "nonzero", "masked_select", "register_hook", "set_grad_enabled", "set_inference_mode",
+                 "empty", "tensor_from_data", "from_numpy", "fill_random", "inplace_form", "run_backward"):  # fmt: skip
         with contextlib.suppress(Exception):
             getattr(mt._C, name)(*[a.any() for _ in range(r.randrange(4))])
     mt._C.set_grad_enabled(True)
@@ -645,7 +645,7 @@ def main() -> None:
     options = parser.parse_args()
     faulthandler.enable()
     with contextlib.ExitStack() as stack:
-        file = stack.enter_context(open(options.note, "w")) if options.note else None  # noqa: SIM115
+        file = stack.enter_context(open(options.note, "w")) if options.note else None
 
         def note(text: str) -> None:
             if file is not None:

@@ -1,4 +1,4 @@
-"""A seeded run of `fuzz_arguments`, in a process of its own: a crash would be a failure here, not the end of the tests."""
+"""A seeded run of `fuzz_arguments`, in a process of its own: a crash is a failure here, not the end of the tests."""
 
 import os
 import subprocess

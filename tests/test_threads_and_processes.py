@@ -1,4 +1,4 @@
-"""Other threads, forks, the interpreter's end, and interrupts: each in a process of its own, which must end as it should."""
+"""Other threads, forks, the interpreter's end, interrupts: each in a process of its own, which must end well."""
 
 import os
 import signal
@@ -20,7 +20,8 @@ sys.setswitchinterval(1e-5)
 
 @contextlib.contextmanager
 def recorded(compiled=False):
-    with jit.options(auto_jit=2, cpu_global_jit=True) if compiled else contextlib.nullcontext(), jit.recording("the end"):
+    options = jit.options(auto_jit=2, cpu_global_jit=True) if compiled else contextlib.nullcontext()
+    with options, jit.recording("the end"):
         yield
 
 def in_threads(work, count=4):
@@ -279,4 +280,4 @@ def test_interrupt(recording):
         out, err = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == 0 and out == "stopped\ndone\n", f"{process.returncode}\n{out}\n{err}"
+    assert (process.returncode, out) == (0, "stopped\ndone\n"), err

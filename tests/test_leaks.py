@@ -1,0 +1,156 @@
+"""A hundred thousand iterations of everything leave memory as it was."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+MIXES = {
+    "eager": """
+def mix(i):
+    y = x * 2 + i
+    y[1:].add_(1.0)
+    y.view(2, 2).t().sum(0).tolist()
+    mt.cat([y, x]).reshape(-1, 2)
+    np.asarray(y)[0] = 3
+    mt.from_numpy(array).mul_(1.0)
+    mt.from_dlpack(y)
+    y.note = y
+    del y.note
+    repr(y.shape), y.dtype, y.device, hash(y)
+    """,
+    "recorded": """
+def mix(i):
+    _C.begin_recording()
+    y = x * 2 + float(i)
+    y[1:].add_(1.0)
+    z = y.view(2, 2).t() @ y.view(2, 2)
+    w = mt.from_numpy(array) + y
+    _C.end_recording("the end")
+    z.sum().item()
+    """,
+    "compiled": """
+def mix(i):
+    with jit.jit_scope():
+        y = mt.tanh(x * 2 + float(i)) - x
+        y.add_(1.0)
+    y.sum().item()
+    """,
+    "autograd": """
+def mix(i):
+    y = (p * x + i).tanh()
+    handle = y.register_hook(lambda g: g * 2)
+    y.sum().backward()
+    handle.remove()
+    p.grad = None
+    q = p * 1
+    q[1:].mul_(x[1:])
+    mt.autograd.grad(q.sum(), [p])
+    with mt.no_grad():
+        p.add_(0.0)
+    """,
+    "function": """
+@mt.function(jit_compile=True)
+def f(a, b):
+    return a * b + 1, a - b
+def mix(i):
+    f(x, x)[0]
+    f(x, 2.0)
+    """,
+    "errors": """
+def mix(i):
+    for wrong in (lambda: x + mt.ones(3), lambda: x[9], lambda: x.view(3), lambda: mt.zeros(-1), lambda: x.add_("a"),
+                  lambda: mt.tensor([[1], [2, 3]]), lambda: mt.from_numpy("a"), lambda: x.sum(dim=7),
+                  lambda: x.sum(who=1), lambda: mt.cat([x, 1]), lambda: p.add_(1), lambda: x.backward(), lambda: mt.from_dlpack(3),
+                  lambda: x.__dlpack__(stop=1), lambda: mt.full((2**62,), 0.0), lambda: f(x, mt.ones(3)),
+                  lambda: x["a"]):
+        try:
+            wrong()
+        except Exception:
+            pass
+        else:
+            raise AssertionError(wrong)
+def f(a, b):
+    return a * b
+    """,
+    "errors while recording": """
+def mix(i):
+    try:
+        _C.begin_recording()
+        y = mt.tensor([1, 2]) // mt.tensor([0, 1])
+        try:
+            y.tolist()
+        finally:
+            with contextlib.suppress(Exception):
+                _C.end_recording("the end")
+    except ZeroDivisionError:
+        return
+    raise AssertionError
+    """,
+    "cycles": """
+def mix(i):
+    t = mt.ones(2).requires_grad_()
+    t.me = t
+    t.register_hook(lambda g: t)
+    """,
+    "threads": """
+def work():
+    _C.begin_recording()
+    y = mt.ones(50) * 2
+    y.sum().item()
+    _C.end_recording("the end")
+def mix(i):
+    if i % 20 == 0:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    """,
+}
+COUNTS = {"errors": 3000, "compiled": 10_000, "autograd": 8000, "errors while recording": 4000, "function": 20_000,
+          "eager": 15_000, "recorded": 12_000, "cycles": 20_000, "threads": 10_000}  # fmt: skip
+
+PROGRAM = """
+import contextlib, gc, resource, sys, threading
+import numpy as np
+import minitensor as mt
+import minitensor_jit.api as jit
+from minitensor import _C
+x, p = mt.ones(4), mt.ones(4).requires_grad_()
+array = np.ones(4, dtype=np.float32)
+{mix}
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+def measure():
+    gc.collect()
+    gc.collect()
+    return sys.getallocatedblocks(), mt.allocator_stats()["allocated_bytes"], resident()
+count = {count}
+for i in range(count // 4):
+    mix(i)
+before = measure()
+for i in range(count):
+    mix(i)
+after = measure()
+blocks, tensors, memory = (a - b for a, b in zip(after, before))
+# Neither may grow with the iterations: Python's own caches come and go.
+assert blocks < 100, f"{{blocks}} blocks more after {{count}} iterations"
+assert tensors == 0, f"{{tensors}} bytes of tensors more"
+assert memory < 3 << 20, f"{{memory}} bytes more"
+"""
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_nothing_is_left(name):
+    program = PROGRAM.format(mix=MIXES[name], count=COUNTS[name])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MT_NUM_THREADS": "2"},
+    )
+    assert done.returncode == 0, done.stderr
