@@ -65,9 +65,9 @@ def mix(i):
 def mix(i):
     for wrong in (lambda: x + mt.ones(3), lambda: x[9], lambda: x.view(3), lambda: mt.zeros(-1), lambda: x.add_("a"),
                   lambda: mt.tensor([[1], [2, 3]]), lambda: mt.from_numpy("a"), lambda: x.sum(dim=7),
-                  lambda: x.sum(who=1), lambda: mt.cat([x, 1]), lambda: p.add_(1), lambda: x.backward(), lambda: mt.from_dlpack(3),
-                  lambda: x.__dlpack__(stop=1), lambda: mt.full((2**62,), 0.0), lambda: f(x, mt.ones(3)),
-                  lambda: x["a"]):
+                  lambda: x.sum(who=1), lambda: mt.cat([x, 1]), lambda: p.add_(1), lambda: x.backward(),
+                  lambda: mt.from_dlpack(3), lambda: x.__dlpack__(stop=1), lambda: mt.full((2**62,), 0.0),
+                  lambda: f(x, mt.ones(3)), lambda: x["a"]):
         try:
             wrong()
         except Exception:
