@@ -435,7 +435,35 @@ void pending_died(Storage* storage) {
 }
 
 // Reading and writing through a view of a recorded value, and x.copy_(y): the ops that only traces have.
-void infer_nothing(Call&) {}
+// `region` params of a view of the whole value `base`.
+void check_region(const Call& call) {
+    const Tensor& base = call.in(0);
+    const Dims &sizes = call.param(0).ints, &strides = call.param(1).ints;
+    if (sizes.size() != strides.size() || !base.contiguous()) fail(call.op->name + ": not a view of a row-major value");
+    auto [low, high] = element_span(sizes, strides, call.param(2).as_int());
+    if (product(sizes) && (low < 0 || high > base.numel)) fail(call.op->name + ": the view is out of bounds");
+}
+
+void infer_view_read(Call& call) {
+    check_region(call);
+    call.compute = call.results[0].dtype = call.in(0).dtype;
+    call.results[0].sizes = call.param(0).ints;
+}
+
+void infer_view_write(Call& call) {
+    check_region(call);
+    if (!(call.in(1).sizes == call.param(0).ints) || call.in(1).dtype != call.in(0).dtype)
+        fail(call.op->name + ": the value does not fit the view");
+    call.compute = call.results[0].dtype = call.in(0).dtype;
+    call.results[0].sizes = call.in(0).sizes;
+}
+
+void infer_assign(Call& call) {
+    call.compute = call.results[0].dtype = call.param(1).dtype;
+    call.results[0].sizes = call.param(0).ints;
+    if (const Tensor* source = call.operands[0].tensor; source && !(broadcast_shapes(source->sizes, call.param(0).ints) == call.param(0).ints))
+        fail(call.op->name + ": a value of shape " + to_string(source->sizes) + " does not fit " + to_string(call.param(0).ints));
+}
 
 void view_read_kernel(Call& call) {
     static const OpDef* clone = find_op("clone");
@@ -495,9 +523,9 @@ void assign_kernel(Call& call) {
     fill->cpu(inner);
 }
 
-const RegisterNative registered{{"_view_read", infer_nothing, view_read_kernel},
-                                {"_view_write", infer_nothing, view_write_kernel},
-                                {"_assign", infer_nothing, assign_kernel}};
+const RegisterNative registered{{"_view_read", infer_view_read, view_read_kernel},
+                                {"_view_write", infer_view_write, view_write_kernel},
+                                {"_assign", infer_assign, assign_kernel}};
 
 }  // namespace
 
