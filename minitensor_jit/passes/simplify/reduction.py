@@ -78,8 +78,10 @@ def _untransposed(
 
 
 def _transpose_dot(i: Instruction, r: Rewriter) -> Instruction | None:
-    """The transpose of a product that nobody else reads is the product of the operands in the other order, to the bit:
-    each element is the same sum in the same order."""
+    """The transpose of a product that nobody else reads is the product of the operands in the other order.
+
+    To the bit: each element is the same sum in the same order.
+    """
     dot = i.operands[0]
     if dot.opcode != "dot" or len(dot.dims) != 2 or r.uses.get(dot) != 1:
         return None
