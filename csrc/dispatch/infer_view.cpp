@@ -270,8 +270,9 @@ void infer_as_strided(Call& call) {
              std::to_string(offset) + ", and itemsize " + std::to_string(bytes_each) + " requiring a storage size of " +
              std::to_string(bytes) + " are out of bounds for storage of size " + std::to_string(t.storage->nbytes));
     meta.sizes = size;
-    meta.strides = stride;
-    meta.offset = offset;
+    // Strides and offsets of any size are accepted where there are no elements; none of them is computed with.
+    meta.strides = last < 0 ? contiguous_strides(size) : stride;
+    meta.offset = last < 0 ? t.offset : offset;
 }
 
 void infer_alias(Call& call) { start(call); }
