@@ -35,6 +35,15 @@ def _zeros(x: Any, g: Any) -> Any:
     return full(tuple(x.shape), 0, dtype=g.dtype)
 
 
+def _within(x: Any, g: Any) -> Any:
+    """The gradient of x's leading corner, with zeros for the rest of x."""
+    if tuple(x.shape) == tuple(g.shape):
+        return g
+    whole = _zeros(x, g)
+    whole[tuple(slice(n) for n in g.shape)] = g
+    return whole
+
+
 gather: Op = index(
     "gather(Tensor input, Tensor index, int dim)", "input[i][index[i][j]] for dim 1, and so on.",
     lower=lambda b, x, i, dim: b.gather_along(x, i, dim), refuse=_index_is_argument(1), vjp=_gather_vjp,
@@ -43,7 +52,7 @@ scatter_add: Op = index(
     "scatter_add(Tensor input, Tensor index, Tensor src, int dim)",
     "input with src added at the places that index names along dim.",
     lower=lambda b, x, i, src, dim: b.scatter_along(x, i, src, dim, "add"), refuse=_index_is_argument(1),
-    vjp=lambda g, _out, _x, i, _src, dim: (g, None, gather(g, i, dim)),
+    vjp=lambda g, _out, _x, i, _src, dim: (g, None, _within(_src, gather(g, i, dim))),
 )  # fmt: skip
 index_select: Op = index(
     "index_select(Tensor input, Tensor index, int dim)",

@@ -61,6 +61,8 @@ def _extreme_vjp(g: Any, out: Any, x: Any, dim: Any, keepdim: bool) -> Any:
 
 def _prod_vjp(g: Any, out: Any, x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     # Exact also with zeros: the product of all the other elements, by products from both sides.
+    if 0 in x.shape:
+        return _spread(g, x, dim, keepdim).expand(x.shape)
     dims = _dims(x, dim)
     order = [d for d in range(x.ndim) if d not in dims] + list(dims)
     kept = [x.shape[d] for d in order[: x.ndim - len(dims)]]

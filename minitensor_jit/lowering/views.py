@@ -16,6 +16,9 @@ from minitensor_jit.ir.shape import Shape
 
 Dims = tuple[int, ...]
 
+MAX_RANK = 8
+"""How many dimensions compiled arrays may have."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Nest:
@@ -58,7 +61,7 @@ def _nest(total: int, size: Dims, stride: Dims, offset: int) -> _Nest | None:
         extents.append(outer)
         starts.append(rest)
         sizes.append(1)
-    if any(start + n > extent for start, n, extent in zip(starts, sizes, extents, strict=True)):
+    if len(extents) > MAX_RANK or any(start + n > extent for start, n, extent in zip(starts, sizes, extents, strict=True)):
         return None
     return _Nest(tuple(extents), tuple(starts), tuple(sizes), tuple(order))
 

@@ -11,6 +11,7 @@ from minitensor_jit.clustering.graph import ARG, Graph, Node, Source, TensorMeta
 from minitensor_jit.ir.decision import Decision
 from minitensor_jit.lowering.call import Operand, RecordedCall
 from minitensor_jit.lowering.lower import StridedArgument
+from minitensor_jit.lowering.views import MAX_RANK
 
 ValueRef = tuple[str, int, int]
 """("node" | "leaf" | "scalar", index, result), as the core writes it."""
@@ -132,10 +133,19 @@ class RecordedTrace:
                 scope=scope,
                 must_compile=bool(must),
                 source=None if source is None else Source(*source),
-                compilable=_compilable(call),
+                compilable=_compilable(call, self._ranks(operands, results)),
                 payload=call,
             )
         )
+
+    def _ranks(self, operands: Any, results: Any) -> int:
+        """The most dimensions of anything that a node reads or gives."""
+        read = [
+            len(self.leaves[i].sizes) if kind == "leaf" else len(self._nodes[i][3][result][1])
+            for kind, i, result in operands
+            if kind in ("leaf", "node")
+        ]
+        return max((*read, *(len(shape) for _, shape, _, _ in results)), default=0)
 
     def _operand(self, kind: str, index: int, result: int) -> Operand:
         if kind != "scalar":
@@ -155,8 +165,10 @@ def _parameters(schema: str) -> list[str]:
     return [part for part in parts if part and part != "*" and not part.startswith("Tensor")]
 
 
-def _compilable(call: RecordedCall) -> Decision:
+def _compilable(call: RecordedCall, ranks: int) -> Decision:
     row = call.row
+    if ranks > MAX_RANK:
+        return Decision.refuse(f"it has {ranks} dimensions, and compiled code has at most {MAX_RANK}")
     if not row.compilable:
         return Decision.refuse(row.reason)
     reason = row.refuse(call) if row.refuse is not None else None

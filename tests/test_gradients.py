@@ -1,0 +1,166 @@
+"""The gradient of every differentiable row, and the gradient of that, against finite differences in float64."""
+
+import numpy as np
+import pytest
+from row_samples import DOMAINS, Operand, build, forms
+
+import minitensor as mt
+from minitensor.ops import ROWS
+
+IN_PLACE_ONLY = {"fill", "copy"}
+STEP = 1e-6
+# Their derivative is zero, or not that of their own formula, wherever finite differences can see it.
+STEPS = {"floor", "ceil", "trunc", "round", "sign"}
+
+
+def differentiable():
+    return [name for name, row in ROWS.items() if row.vjp is not None and name not in IN_PLACE_ONLY]
+
+
+def tensors(result):
+    return [t for t in (result if isinstance(result, (tuple, list)) else [result]) if t.is_floating_point()]
+
+
+def at_a_corner(form, name):
+    """Equal elements share an extreme; the mean of nothing is NaN."""
+    operands = [a for a in form if isinstance(a, Operand)]
+    return (DOMAINS.get(name) == "distinct" and any(a.layout == "expanded" for a in operands)) or (
+        name == "mean" and any(0 in a.shape for a in operands)
+    )
+
+
+def flatten(arguments):
+    """The tensor operands, in order, and how to call with others in their places."""
+    flat = [t for a in arguments for t in (a if isinstance(a, list) else [a])]
+
+    def rebuild(wanted):
+        replacements = iter(wanted)
+
+        def one(t):
+            return next(replacements) if isinstance(t, mt.Tensor) and t.is_floating_point() else t
+
+        return tuple([one(t) for t in a] if isinstance(a, list) else one(a) for a in arguments)
+
+    return [t for t in flat if isinstance(t, mt.Tensor) and t.is_floating_point()], rebuild
+
+
+def project(results, rng):
+    """One number: the results times random weights."""
+    weights = [mt.tensor(rng.normal(size=tuple(t.shape))) for t in results]
+    total = mt.zeros((), dtype=mt.float64)
+    for t, w in zip(results, weights, strict=True):
+        total = total + (t * w).sum()
+    return total
+
+
+def check(function, inputs, seed, what):
+    """The gradient of `function` along random directions, against central differences."""
+    rng = np.random.default_rng(seed)
+    leaves = [x.detach().clone().requires_grad_() for x in inputs]
+    gradients = mt.autograd.grad(function(*leaves), leaves, allow_unused=True, materialize_grads=True)
+    for _ in range(2):
+        directions = [rng.normal(size=tuple(x.shape)) for x in inputs]
+        moved = []
+        for sign in (1, -1):
+            there = [x.detach() + mt.tensor(sign * STEP * d) for x, d in zip(inputs, directions, strict=True)]
+            moved.append(function(*(t.requires_grad_() for t in there)).item())
+        numeric = (moved[0] - moved[1]) / (2 * STEP)
+        analytic = sum(float((g.detach().numpy() * d).sum()) for g, d in zip(gradients, directions, strict=True))
+        assert analytic == pytest.approx(numeric, rel=1e-5, abs=1e-6), what
+
+
+@pytest.mark.parametrize("name", differentiable())
+def test_gradient(name):
+    row = ROWS[name]
+    checked = 0
+    for seed, form in enumerate(forms(row)):
+        if name == "cast" and form[-1] != "float64":
+            continue
+        arguments = build(form, "float64", DOMAINS.get(name, "normal"), seed)
+        inputs, rebuild = flatten(arguments)
+        if not inputs or at_a_corner(form, name):
+            continue
+
+        def loss(*given, rebuild=rebuild, seed=seed):
+            return project(tensors(row.call(*rebuild(given))), np.random.default_rng(seed))
+
+        check(loss, inputs, seed, f"{name} {form}")
+        checked += 1
+    assert checked
+
+
+@pytest.mark.parametrize("name", [n for n in differentiable() if n not in STEPS])
+def test_second_gradient(name):
+    row = ROWS[name]
+    for seed, form in enumerate(forms(row)):
+        if name == "cast" and form[-1] != "float64":
+            continue
+        arguments = build(form, "float64", DOMAINS.get(name, "normal"), seed)
+        inputs, rebuild = flatten(arguments)
+        if not inputs or at_a_corner(form, name):
+            continue
+
+        def gradient(*given, rebuild=rebuild, seed=seed):
+            rng = np.random.default_rng(seed)
+            # Squared, so that the gradient that comes in depends on the inputs too.
+            loss = (project(tensors(row.call(*rebuild(given))), rng) + 1) ** 2
+            gradients = mt.autograd.grad(loss, given, create_graph=True, allow_unused=True, materialize_grads=True)
+            return project(gradients, rng)
+
+        check(gradient, inputs, seed, f"{name} {form}")
+
+
+@pytest.mark.parametrize("name", sorted(STEPS))
+def test_gradient_of_a_step_is_zero(name):
+    x = mt.tensor([-1.3, 0.2, 2.7], requires_grad=True)
+    ROWS[name].call(x).sum().backward()
+    assert x.grad.tolist() == [0, 0, 0]
+
+
+def test_every_row_that_gives_fractions_has_a_gradient_or_none_by_its_nature():
+    without = {
+        name
+        for name, row in ROWS.items()
+        if row.vjp is None and row.kind not in ("random", "creation") and name not in ("_view_read", "_view_write", "_assign")
+    }
+    assert without == {
+        "isnan", "isinf", "isfinite", "logical_not", "bitwise_not", "floor_divide", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or",
+        "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "any", "all", "argmax", "argmin", "nonzero", "unique",
+    }  # fmt: skip
+
+
+# ---- the values at which formulas differ from limits, as PyTorch has them
+
+
+def grad_of(function, *values):
+    leaves = [mt.tensor(v, dtype=mt.float64, requires_grad=True) for v in values]
+    return [g.tolist() for g in mt.autograd.grad(function(*leaves).sum(), leaves)]
+
+
+def test_gradients_at_corners():
+    assert grad_of(mt.relu, [-1.0, 0.0, 1.0]) == [[0, 0, 1]]
+    assert grad_of(mt.abs, [-2.0, 0.0, 2.0]) == [[-1, 0, 1]]
+    assert grad_of(mt.maximum, [1.0, 2.0, 3.0], [1.0, 3.0, 2.0]) == [[0.5, 0, 1], [0.5, 1, 0]]
+    assert grad_of(mt.minimum, [1.0, 2.0], [1.0, 3.0]) == [[0.5, 1], [0.5, 0]]
+    assert grad_of(lambda x: x.clamp(0, 1), [-0.5, 0.0, 0.5, 1.0, 1.5]) == [[0, 1, 1, 1, 0]]
+    assert grad_of(lambda x: x.amax(), [3.0, 1.0, 3.0]) == [[0.5, 0, 0.5]]
+    assert grad_of(lambda x: x.max(0).values, [3.0, 1.0, 3.0]) == [[1, 0, 0]]
+    assert grad_of(lambda x: x.prod(), [2.0, 0.0, 3.0]) == [[0, 6, 0]]
+    assert grad_of(lambda x: x.prod(), [0.0, 0.0, 3.0]) == [[0, 0, 0]]
+    assert grad_of(lambda x: x**0, [0.0, 2.0]) == [[0, 0]]
+    assert grad_of(lambda x: x**2, [0.0, -2.0]) == [[0, -4]]
+    assert grad_of(lambda x, y: x**y, [0.0, 2.0], [2.0, 0.0]) == [[0, 0], [0, pytest.approx(0.6931471805599453)]]
+    assert grad_of(mt.sqrt, [0.0, 4.0]) == [[float("inf"), 0.25]]
+
+
+def test_gradients_reach_broadcast_operands():
+    x, y = mt.ones(3, 1, requires_grad=True), mt.ones(2, 1, 4, requires_grad=True)
+    (x * y).sum().backward()
+    assert x.grad.tolist() == [[8]] * 3
+    assert y.grad.tolist() == [[[3] * 4]] * 2
+
+
+def test_gradients_have_the_operands_dtype():
+    x, y = mt.ones(2, requires_grad=True), mt.ones(2, dtype=mt.float64, requires_grad=True)
+    (x * y).sum().backward()
+    assert (x.grad.dtype, y.grad.dtype) == (mt.float32, mt.float64)
