@@ -30,6 +30,7 @@ Ref<Tensor> nonzero(const Tensor& t) {
     for (int64_t row = 0; row * length < t.numel; ++row) {
         for (int64_t k = 0; k < length; ++k) {
             if (!flags[row * length + k]) continue;
+            if (found == sizes[0]) return out;  // another thread has changed the mask since it was counted
             int64_t* place = p + found++ * rank;
             place[rank - 1] = k;
             int64_t rest = row;
@@ -57,6 +58,7 @@ Ref<Tensor> masked_select(const Tensor& t, const Tensor& mask) {
     Ref<Tensor> out = Tensor::empty(count, t.dtype, t.device());
     auto* to = out->ptr<char>();
     auto size = static_cast<int64_t>(itemsize(t.dtype));
+    int64_t room = count[0];
     // Runs of selected elements are copied at once.
     for (int64_t i = 0; i < numel;) {
         if (!flags[i]) {
@@ -64,7 +66,9 @@ Ref<Tensor> masked_select(const Tensor& t, const Tensor& mask) {
             continue;
         }
         int64_t begin = i;
-        while (i < numel && flags[i]) ++i;
+        while (i < numel && flags[i] && i - begin < room) ++i;
+        if (i == begin) break;  // another thread has changed the mask since it was counted
+        room -= i - begin;
         std::memcpy(to, from + begin * size, static_cast<size_t>((i - begin) * size));
         to += (i - begin) * size;
     }
