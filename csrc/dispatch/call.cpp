@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "core/error.h"
@@ -124,46 +125,52 @@ void settle(Call& call, Tensor& destination) {
 // A kernel that runs without the GIL gets handles of its own, over memory that stays: meanwhile other threads may give
 // a tensor other contents, or record a write to its storage.
 class Pinned {
-  public:
+public:
     explicit Pinned(Call& call) : call_(call) {
+        size_t count = call.operand_count + std::size(call.outputs);
+        if (count > std::size(few_)) many_.resize(count);
+        slots_ = many_.empty() ? few_ : many_.data();
         for (size_t i = 0; i < call.operand_count; ++i) pin(call.operands[i].tensor);
         for (Tensor*& output : call.outputs) pin(output);
     }
     ~Pinned() {
-        size_t next = 0;
-        for (size_t i = 0; i < call_.operand_count; ++i) call_.operands[i].tensor = originals_[next++];
-        for (Tensor*& output : call_.outputs) output = originals_[next++];
+        Slot* next = slots_;
+        for (size_t i = 0; i < call_.operand_count; ++i) call_.operands[i].tensor = next++->original;
+        for (Tensor*& output : call_.outputs) output = next++->original;
     }
 
-  private:
+private:
+    struct Slot {
+        Tensor* original = nullptr;
+        Ref<Storage> storage;  // keeps the memory
+        Ref<Tensor> handle;
+    };
+
     void pin(Tensor*& tensor) {
-        originals_.push_back(tensor);
-        if (!tensor) {
-            handles_.emplace_back();
-            return;
-        }
+        Slot& slot = slots_[used_++];
+        slot.original = tensor;
+        if (!tensor) return;
+        slot.storage = tensor->storage;
         // Storages and tensors that were the same stay the same.
-        for (size_t i = 0; i + 1 < originals_.size(); ++i)
-            if (originals_[i] == tensor) {
-                tensor = handles_[i].get();
-                handles_.push_back(Ref<Tensor>::borrow(tensor));
+        Ref<Storage> memory;
+        for (Slot* other = slots_; other != &slot; ++other) {
+            if (other->original == tensor) {
+                slot.handle = other->handle;
+                tensor = slot.handle.get();
                 return;
             }
-        Ref<Storage> memory;
-        for (auto& [storage, pinned] : storages_)
-            if (storage == tensor->storage) memory = pinned;
-        if (!memory) {
-            memory = Storage::wrap(tensor->storage->data, tensor->storage->nbytes, [](void*) {}, nullptr);
-            storages_.emplace_back(tensor->storage, memory);
+            if (other->storage == slot.storage) memory = other->handle->storage;
         }
-        handles_.push_back(Tensor::make(memory, tensor->dtype, tensor->sizes, tensor->strides, tensor->offset));
-        tensor = handles_.back().get();
+        if (!memory) memory = Storage::wrap(slot.storage->data, slot.storage->nbytes, [](void*) {}, nullptr);
+        slot.handle = Tensor::make(std::move(memory), tensor->dtype, tensor->sizes, tensor->strides, tensor->offset);
+        tensor = slot.handle.get();
     }
 
     Call& call_;
-    std::vector<Tensor*> originals_;
-    std::vector<Ref<Tensor>> handles_;  // as many as originals_, null for null
-    std::vector<std::pair<Ref<Storage>, Ref<Storage>>> storages_;
+    Slot few_[6];
+    std::vector<Slot> many_;
+    Slot* slots_;
+    size_t used_ = 0;
 };
 
 void reserve_random(Call& call) {
