@@ -98,7 +98,11 @@ EMPTY_REDUCED: list[Form] = [(op(0),), (op(0, 3), 0), (op(3, 0), 1, True), (op(3
 ONE_DIM: list[Form] = [
     (op(4, 5), 0), (op(4, 5), 1, True), (op(2, 3, 4), -2), (op(9), 0), (op(4, 5, layout="transposed"), 1), (op(0, 3), 1), (op(3, 40), 1),
 ]  # fmt: skip
-POWERS: list[Form] = [(op(4, 5), e) for e in (0, 1, 2, 3, 0.5, -1, 2.5)] + [(op(3), op(3)), (2.0, op(3)), (op(2, 1), op(3))]
+POWERS: list[Form] = [(op(4, 5), e) for e in (0, 1, 2, 3, 0.5, -1, 2.5)] + [
+    (op(3), op(3)),
+    (2.0, op(3)),
+    (op(2, 1), op(3)),
+]
 
 FORMS: dict[str, list[Form]] = {
     "matmul": [
@@ -190,7 +194,23 @@ FORMS: dict[str, list[Form]] = {
 # Where a formula is smooth; elsewhere normal numbers will do.
 DOMAINS = {name: "positive" for name in ("log", "sqrt", "rsqrt", "reciprocal", "pow", "div", "remainder", "prod")} | {
     name: "distinct"
-    for name in ("abs", "relu", "floor", "ceil", "trunc", "round", "sign", "maximum", "minimum", "clamp", "amax", "amin", "max_dim", "min_dim", "sort")
+    for name in (
+        "abs",
+        "relu",
+        "floor",
+        "ceil",
+        "trunc",
+        "round",
+        "sign",
+        "maximum",
+        "minimum",
+        "clamp",
+        "amax",
+        "amin",
+        "max_dim",
+        "min_dim",
+        "sort",
+    )
 }
 
 

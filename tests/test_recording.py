@@ -206,7 +206,9 @@ def arrays(result):
 
 
 @pytest.mark.parametrize("options", [{}, {"auto_jit": 1, "min_cluster_size": 4}], ids=str)
-@pytest.mark.parametrize("make", [lambda: arange(4, 5), lambda: (arange(4, 5) + 0), lambda: arange(5, 4).T, lambda: arange(6, 7)[1:5, 1:6]])
+@pytest.mark.parametrize(
+    "make", [lambda: arange(4, 5), lambda: arange(4, 5) + 0, lambda: arange(5, 4).T, lambda: arange(6, 7)[1:5, 1:6]]
+)
 @pytest.mark.parametrize("case", CASES)
 def test_views_and_writes(case, make, options):
     x, y = make(), make()
@@ -390,7 +392,12 @@ def test_the_end_of_things():
         with mt.Session(config=config) as session:
             kept = session.run(lambda: x + 3)
         kept = mt.function(lambda: x + 4)()
-    assert [reason for reason, _ in seen] == ["the very end", "the end of a jit_scope", "the end of a session run", "the end of a function"]
+    assert [reason for reason, _ in seen] == [
+        "the very end",
+        "the end of a jit_scope",
+        "the end of a session run",
+        "the end of a function",
+    ]
     assert kept.tolist() == [5, 5, 5]
 
 
@@ -494,7 +501,14 @@ def test_values_of_a_failed_run_raise_everywhere():
     bad = None
     with pytest.raises(ZeroDivisionError), recorded():
         bad = mt.ones(2, dtype=mt.int64) // mt.zeros(2, dtype=mt.int64)
-    for use in (repr, lambda t: t + 1, lambda t: t.add_(1), lambda t: t.numpy(), lambda t: t[0].item(), lambda t: t.sum()):
+    for use in (
+        repr,
+        lambda t: t + 1,
+        lambda t: t.add_(1),
+        lambda t: t.numpy(),
+        lambda t: t[0].item(),
+        lambda t: t.sum(),
+    ):
         with pytest.raises(RuntimeError, match="never computed"):
             use(bad)
     with pytest.raises(RuntimeError, match="never computed"), recorded():

@@ -27,7 +27,9 @@ def accepted(row):
 
 
 def test_every_row_has_samples():
-    missing = [row.name for row in ROWS.values() if forms(row) is None or (not forms(row) and row.name not in IN_PLACE_ONLY)]
+    missing = [
+        row.name for row in ROWS.values() if forms(row) is None or (not forms(row) and row.name not in IN_PLACE_ONLY)
+    ]
     assert missing == []
     assert set(FORMS) <= set(ROWS), "samples of ops that are not there"
 
@@ -53,7 +55,10 @@ def test_compiled_is_eager(name):
     def more(results):
         return results if alone else [*results, *(t + t for t in results)]
 
-    made = [(dtype, form, arguments, [t.numpy().copy() for t in more(results)]) for dtype, form, arguments, results in accepted(row)]
+    made = [
+        (dtype, form, arguments, [t.numpy().copy() for t in more(results)])
+        for dtype, form, arguments, results in accepted(row)
+    ]
     got = []
 
     def program():

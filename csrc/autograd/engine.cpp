@@ -85,7 +85,8 @@ Ref<Tensor> tensor_from(PyObject* object, const GradNode& node, size_t position)
     return Ref<Tensor>::borrow(t);
 }
 
-// What Python's formula (or a custom function's backward) returned: one tensor, None, or a tuple of these.
+// What Python's formula (or a custom function's backward) returned: one tensor, None, or a tuple of these. A formula
+// may also give functions, which are called for those gradients that somebody wants.
 Gradients collect(PyObject* returned, const GradNode& node, size_t expected) {
     Gradients result(expected);
     if (PyTuple_Check(returned) || PyList_Check(returned)) {
@@ -95,8 +96,17 @@ Gradients collect(PyObject* returned, const GradNode& node, size_t expected) {
             fail("'" + (node.op ? node.op->name : std::string("function")) +
                  "' returned an incorrect number of gradients (expected " + std::to_string(expected) + ", got " +
                  std::to_string(count) + ")");
-        for (size_t i = 0; i < expected; ++i)
-            result[i] = tensor_from(PySequence_Fast_GET_ITEM(sequence.get(), static_cast<Py_ssize_t>(i)), node, i);
+        for (size_t i = 0; i < expected; ++i) {
+            PyObject* item = PySequence_Fast_GET_ITEM(sequence.get(), static_cast<Py_ssize_t>(i));
+            PyRef computed;
+            if (node.type != GradNode::Type::Python && PyFunction_Check(item)) {
+                if (!node.edges[i].node) continue;
+                computed = PyRef(PyObject_CallNoArgs(item));
+                if (!computed) fail_python();
+                item = computed.get();
+            }
+            result[i] = tensor_from(item, node, i);
+        }
     } else {
         if (expected) result[0] = tensor_from(returned, node, 0);
     }
@@ -216,6 +226,7 @@ Gradients apply_copy_slices(GradNode& node, Gradients& gradients) {
 Gradients apply_python(GradNode& node, Gradients& gradients) {
     PyRef tuple = tuple_of(gradients, gradients.size());
     PyRef callable = PyRef::borrow(node.callable);
+    FormulaScope scope(node);
     PyRef returned(PyObject_Call(callable.get(), tuple.get(), nullptr));
     if (!returned) fail_python();
     Gradients result = collect(returned.get(), node, node.edges.size());
@@ -250,6 +261,11 @@ void release(GradNode& node) {
     node.saved.resize(node.operand_kind.size());
     node.output = {};
     if (node.inner) release(*node.inner);
+    if (node.callable) {
+        PyRef callable = PyRef::borrow(node.callable);
+        PyRef done(PyObject_CallMethod(callable.get(), "release", nullptr));
+        if (!done) PyErr_Clear();  // a callable without anything to release
+    }
 }
 
 class Run {
@@ -387,6 +403,13 @@ class Run {
 };
 
 }  // namespace
+
+Ref<Tensor> as_result(const Tensor& tensor, uint32_t index) {
+    Ref<Tensor> result = detach(tensor);
+    if (current_node && index < current_node->result_meta.size())
+        set_history(*result, Ref<GradNode>::borrow(const_cast<GradNode*>(current_node)), index);
+    return result;
+}
 
 bool operand_needs_gradient(size_t position) {
     return !current_node || (position < current_node->edges.size() && current_node->edges[position].node);

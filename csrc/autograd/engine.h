@@ -23,6 +23,9 @@ Ref<Tensor> reduce_to_operand(Ref<Tensor> gradient, const OperandMeta& meta);
 // While a formula runs: whether anybody wants the gradient of the operand at `position`.
 bool operand_needs_gradient(size_t position);
 
+// While a node runs: the tensor as result `index` of that node, for what was saved without its history.
+Ref<Tensor> as_result(const Tensor& tensor, uint32_t index);
+
 // Told of every store to a leaf's .grad; trace/ needs it for compiled functions.
 extern void (*grad_stored_hook)(Tensor& leaf);
 

@@ -42,6 +42,13 @@ void destroy_meta(AutogradMeta* meta) {
     t_dying_metas.destroy(meta, [](AutogradMeta* next) { delete next; });
 }
 
+// Whether the gradients that are wanted are computed from operand `i` of `n`.
+template <class Wanted>
+bool formula_reads(const OpDef& op, size_t i, size_t n, Wanted&& wanted) {
+    size_t spec = i < op.vjp_saves_operand.size() ? i : op.vjp_saves_operand.size() - 1;  // a list saves alike
+    return op.vjp_saves_operand[spec] && (!op.bilinear || n != 2 || wanted(1 - i));
+}
+
 // The node of one call, its edges from `edges`. `before` has what in-place calls overwrote, per operand.
 Ref<GradNode> make_node(const Call& call, std::vector<Edge> edges, const Ref<Tensor>* before = nullptr) {
     const OpDef& op = *call.op;
@@ -66,8 +73,7 @@ Ref<GradNode> make_node(const Call& call, std::vector<Edge> edges, const Ref<Ten
             node->operand_meta[i].strides = operand.tensor->strides;
             node->operand_meta[i].offset = operand.tensor->offset;
         }
-        size_t spec = i < op.vjp_saves_operand.size() ? i : op.vjp_saves_operand.size() - 1;  // a list saves alike
-        if (op.vjp_saves_operand[spec]) {
+        if (formula_reads(op, i, n, [&](size_t other) { return static_cast<bool>(node->edges[other].node); })) {
             if (operand.tensor->is_inference)
                 fail("Inference tensors cannot be saved for backward. To work around you can make a clone to get a "
                      "normal tensor and use it in autograd.");
@@ -150,8 +156,8 @@ void record(Call& call, Ref<Tensor>* results, Tensor* inplace) {
     save_output(*node, *results[0]);
 }
 
-bool check_inplace(Call& call, Tensor& destination) {
-    if (!grad_enabled) return false;
+TapedCall check_inplace(Call& call, Tensor& destination) {
+    if (!grad_enabled) return {};
     if (destination.is_inference && !inference_mode)
         fail("Inplace update to inference tensor outside InferenceMode is not allowed.");
     bool leaf = destination.autograd && destination.autograd->requires_grad && !destination.autograd->grad_fn;
@@ -163,10 +169,16 @@ bool check_inplace(Call& call, Tensor& destination) {
              "_)");
     bool wanted = edge_wanted(&destination);
     for (size_t i = 0; i < call.operand_count; ++i) wanted |= edge_wanted(call.operands[i].tensor);
-    if (!wanted || (!is_floating(destination.dtype) && !is_complex(destination.dtype))) return false;
+    if (!wanted || (!is_floating(destination.dtype) && !is_complex(destination.dtype))) return {};
     if (!call.op->differentiable())
         fail("in-place " + call.op->name + " on a tensor that requires grad: the op has no derivative");
-    return true;
+    TapedCall result{true, 0};
+    for (size_t i = 0; i < call.operand_count; ++i)
+        if (call.operands[i].tensor && formula_reads(*call.op, i, call.operand_count, [&](size_t other) {
+                return edge_wanted(call.operands[other].tensor);
+            }))
+            result.reads |= 1u << i;
+    return result;
 }
 
 void free_node(GradNode* node) {

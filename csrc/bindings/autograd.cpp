@@ -198,6 +198,15 @@ PyObject* py_attach_function(PyObject*, PyObject* args) {
     });
 }
 
+PyObject* py_as_result(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject* tensor;
+        unsigned index;
+        if (!PyArg_ParseTuple(args, "O!I:as_result", &TensorType, &tensor, &index)) return nullptr;
+        return wrap(as_result(*tensor_of(tensor), index));
+    });
+}
+
 PyMethodDef functions[] = {
     {"run_backward", py_run_backward, METH_VARARGS,
      "run_backward(tensors, gradients, inputs, retain_graph, create_graph, allow_unused)"},
@@ -209,6 +218,8 @@ PyMethodDef functions[] = {
     {"set_inference_mode", py_set_inference_mode, METH_O, "Sets the mode and returns the previous one."},
     {"register_hook", py_register_hook, METH_VARARGS, "register_hook(tensor, callable)"},
     {"remove_hook", py_remove_hook, METH_VARARGS, "remove_hook(node, callable)"},
+    {"as_result", py_as_result, METH_VARARGS,
+     "as_result(tensor, index): within a backward, a saved result with its history."},
     {"attach_function", py_attach_function, METH_VARARGS, "attach_function(callable, inputs, outputs)"},
     {}};
 

@@ -152,6 +152,8 @@ PyObject* py_set_rules(PyObject*, PyObject* args) {
             op.vjp_saves_operand.push_back(PyObject_IsTrue(PySequence_Fast_GET_ITEM(sequence.get(), i)) == 1);
         if (op.vjp && op.vjp_saves_operand.size() != op.operand_count)
             fail_value("the vjp of '" + op.name + "' must name its " + std::to_string(op.operand_count) + " operands");
+        PyRef bilinear = checked(PyObject_GetAttrString(row, "bilinear"));
+        op.bilinear = bilinear.get() == Py_True;
         op.compilable = compilable;
         if (kernel != Py_None) Py_XSETREF(op.python_kernel[0], Py_NewRef(kernel));
         if (!op.cpu && !op.python_kernel[0] && op.kind != Kind::View) fail_value("op '" + op.name + "' has no kernel");

@@ -16,7 +16,7 @@ MT_THREAD_LOCAL bool grad_enabled = true;
 MT_THREAD_LOCAL bool inference_mode = false;
 MT_THREAD_LOCAL bool MaybeReleaseGil::gil_held = false;
 void (*tape_hook)(Call&, Ref<Tensor>*, Tensor*) = nullptr;
-bool (*check_inplace_hook)(Call&, Tensor&) = nullptr;
+TapedCall (*check_inplace_hook)(Call&, Tensor&) = nullptr;
 void (*profile_hook)(const OpDef*, const Call&, int64_t, int64_t) = nullptr;
 
 void (*python_kernel_hook)(Call&, Device, Ref<Tensor>*) = nullptr;
@@ -125,7 +125,7 @@ void settle(Call& call, Tensor& destination) {
 // A kernel that runs without the GIL gets handles of its own, over memory that stays: meanwhile other threads may give
 // a tensor other contents, or record a write to its storage.
 class Pinned {
-public:
+  public:
     explicit Pinned(Call& call) : call_(call) {
         size_t count = call.operand_count + std::size(call.outputs);
         if (count > std::size(few_)) many_.resize(count);
@@ -139,7 +139,7 @@ public:
         for (Tensor*& output : call_.outputs) output = next++->original;
     }
 
-private:
+  private:
     struct Slot {
         Tensor* original = nullptr;
         Ref<Storage> storage;  // keeps the memory
@@ -311,7 +311,7 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     infer(call);
     check_writable(call, destination);
     check_result_fits(call, destination);
-    bool taped = check_inplace_hook && check_inplace_hook(call, destination);
+    TapedCall tape = check_inplace_hook ? check_inplace_hook(call, destination) : TapedCall{};
     for (size_t i = 0; i < call.operand_count; ++i)
         if (call.operands[i].tensor && !same_device(result_device(call), device))
             fail("Expected all tensors to be on the same device, but found at least two devices, " +
@@ -329,7 +329,7 @@ void dispatch_inplace(Call& call, Tensor& destination) {
         if (!t || !may_overlap(*t, destination)) continue;
         bool in_step = i == 0 || call.op->kind == Kind::Elementwise;
         bool read_apart = t != &destination && !same_view(*t, destination);
-        bool saved = taped && i < call.op->vjp_saves_operand.size() && call.op->vjp_saves_operand[i];
+        bool saved = tape.reads >> i & 1;
         if (!read_apart && in_step && !saved) continue;
         static const OpDef* clone = find_op("clone");
         GradMode mode(saved);
@@ -350,7 +350,7 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     }
     ++destination.storage->version;
     for (size_t i = 0; i < call.operand_count; ++i) call.operands[i].tensor = operands[i];
-    if (taped) tape_hook(call, before, &destination);
+    if (tape.taped) tape_hook(call, before, &destination);
 }
 
 Ref<Tensor> call_op(const OpDef& op, std::initializer_list<Tensor*> operands, std::initializer_list<Value> params) {

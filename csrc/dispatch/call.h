@@ -21,8 +21,12 @@ extern MT_THREAD_LOCAL Interpreter* current_interpreter;
 // The tape, installed by autograd/. Of an in-place call `inplace` is the destination, and `results` has, for each
 // operand whose memory was written, what it held before if the gradient formula reads it.
 extern void (*tape_hook)(Call& call, Ref<Tensor>* results, Tensor* inplace);
+struct TapedCall {
+    bool taped = false;
+    uint32_t reads = 0;  // bit i: the gradient formula reads operand i
+};
 // Refuses what must not be written in place; says whether the tape will have a node for the call.
-extern bool (*check_inplace_hook)(Call& call, Tensor& destination);
+extern TapedCall (*check_inplace_hook)(Call& call, Tensor& destination);
 extern MT_THREAD_LOCAL bool grad_enabled;
 extern MT_THREAD_LOCAL bool inference_mode;
 

@@ -52,6 +52,7 @@ struct OpDef {
     // Which arguments of `vjp(g, out, *operands, **params)` it reads; the rest are not saved.
     bool vjp_saves_out = false;
     std::vector<bool> vjp_saves_operand;
+    bool bilinear = false;  // of two operands, each one is read only for the gradient of the other
     bool compilable = false;
     bool differentiable() const { return vjp != nullptr; }
 };

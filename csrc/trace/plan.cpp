@@ -265,8 +265,11 @@ void check_bounds(const Trace& trace, const BoundsCheck& check) {
         if (value >= check.low && value < check.high) return;
         const TraceNode& node = trace.nodes[check.node];
         if (node.op->name == "nll_loss") fail_index("Target " + std::to_string(value) + " is out of bounds.");
-        fail_index("index " + std::to_string(value) + " is out of bounds in '" + node.op->name + "': expected " +
-                   std::to_string(check.low) + " <= index < " + std::to_string(check.high));
+        // The classes that the eager kernels raise.
+        bool runtime = node.op->name == "gather" || node.op->name == "scatter_add";
+        throw Error(runtime ? ErrorKind::Runtime : ErrorKind::Index,
+                    "index " + std::to_string(value) + " is out of bounds in '" + node.op->name + "': expected " +
+                        std::to_string(check.low) + " <= index < " + std::to_string(check.high));
     };
     int64_t count = product(leaf.sizes);
     std::vector<int64_t> at(leaf.sizes.size(), 0);
@@ -387,7 +390,8 @@ void flush_trace(Trace& trace, const char* reason,
         clear.failed = false;
         return;
     }
-    // The compiler is Python: a garbage collection within it would run finalizers that may want the very values at hand.
+    // The compiler is Python: a garbage collection within it would run finalizers that may want the very values at
+    // hand.
     struct PauseCollector {
         int enabled = PyGC_Disable();
         ~PauseCollector() {
@@ -461,8 +465,10 @@ void infer_view_write(Call& call) {
 void infer_assign(Call& call) {
     call.compute = call.results[0].dtype = call.param(1).dtype;
     call.results[0].sizes = call.param(0).ints;
-    if (const Tensor* source = call.operands[0].tensor; source && !(broadcast_shapes(source->sizes, call.param(0).ints) == call.param(0).ints))
-        fail(call.op->name + ": a value of shape " + to_string(source->sizes) + " does not fit " + to_string(call.param(0).ints));
+    if (const Tensor* source = call.operands[0].tensor;
+        source && !(broadcast_shapes(source->sizes, call.param(0).ints) == call.param(0).ints))
+        fail(call.op->name + ": a value of shape " + to_string(source->sizes) + " does not fit " +
+             to_string(call.param(0).ints));
 }
 
 void view_read_kernel(Call& call) {

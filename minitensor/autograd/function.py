@@ -14,8 +14,10 @@ class FunctionContext:
     """What forward leaves for backward."""
 
     def __init__(self) -> None:
-        self._saved: tuple[Any, ...] = ()
+        self._saved: tuple[Any, ...] | None = ()
         self._versions: tuple[int, ...] = ()
+        # For each saved tensor, which result it is. It's kept without its history, which leads back here.
+        self._results: tuple[int | None, ...] = ()
         self._non_differentiable: set[int] = set()
         self._materialize = True
         self.needs_input_grad: tuple[bool, ...] = ()
@@ -24,17 +26,36 @@ class FunctionContext:
         """Keep tensors for backward; changing one in place meanwhile is an error."""
         self._saved = tensors
         self._versions = tuple(-1 if t is None else t._version for t in tensors)
+        self._results = (None,) * len(tensors)
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """The tensors that were saved."""
+        if self._saved is None:
+            raise RuntimeError(
+                "Trying to backward through the graph a second time (or directly access saved tensors after they have "
+                "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
+                "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time."
+            )
         for tensor, version in zip(self._saved, self._versions, strict=True):
             if tensor is not None and tensor._version != version:
                 raise RuntimeError(
                     "one of the variables needed for gradient computation has been modified by an inplace operation: "
                     f"it is at version {tensor._version}; expected version {version} instead"
                 )
-        return self._saved
+        return tuple(
+            t if place is None else _C.as_result(t, place) for t, place in zip(self._saved, self._results, strict=True)
+        )
+
+    def _attach(self, differentiable: list[Any]) -> None:
+        """Keep what is saved of the results without their history."""
+        places = [next((i for i, o in enumerate(differentiable) if o is t), None) for t in self._saved or ()]
+        self._results = tuple(places)
+        pairs = zip(self._saved or (), places, strict=True)
+        self._saved = tuple(t if place is None else t.detach() for t, place in pairs)
+
+    def _release(self) -> None:
+        self._saved = None
 
     def mark_non_differentiable(self, *tensors: Any) -> None:
         """Say which results have no gradient."""
@@ -84,16 +105,20 @@ class Function:
             if isinstance(o, Tensor) and id(o) not in ctx._non_differentiable and o.is_floating_point()
         ]
         positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
-        metas = [(tuple(o.shape), o.dtype) for o in differentiable]
+        sent = [next((i for i, d in enumerate(differentiable) if d is o), None) for o in outputs]
+        metas = [(tuple(o.shape), o.dtype) if isinstance(o, Tensor) else None for o in outputs]
+        ctx._attach(differentiable)
 
-        def run(*gradients: Any) -> tuple[Any, ...]:
-            if ctx._materialize:
+        def gradient(given: tuple[Any, ...], place: int | None, meta: Any) -> Any:
+            g = None if place is None else given[place]
+            if g is None and ctx._materialize and meta is not None:
                 from minitensor.ops.creation import full
 
-                gradients = tuple(
-                    full(shape, 0, dtype=dtype) if g is None else g
-                    for g, (shape, dtype) in zip(gradients, metas, strict=True)
-                )
+                return full(meta[0], 0, dtype=meta[1])
+            return g
+
+        def run(*given: Any) -> tuple[Any, ...]:
+            gradients = [gradient(given, place, meta) for place, meta in zip(sent, metas, strict=True)]
             returned = cls.backward(ctx, *gradients)
             returned = returned if isinstance(returned, tuple) else (returned,)
             if len(returned) < len(args):
@@ -104,5 +129,6 @@ class Function:
             return tuple(returned[i] for i in positions)
 
         run.__name__ = f"{cls.__name__}Backward"
+        run.release = ctx._release  # type: ignore[attr-defined]  # called when the graph is freed
         _C.attach_function(run, [args[i] for i in positions], differentiable)
         return outputs[0] if single else tuple(outputs)

@@ -12,7 +12,7 @@ __all__: list[str] = []
 
 def _matmul_vjp(g: Any, _out: Any, x: Any, y: Any) -> tuple[Any, Any]:
     if x.ndim == 1 and y.ndim == 1:
-        return g * y, g * x
+        return lambda: g * y, lambda: g * x
     a = x.unsqueeze(0) if x.ndim == 1 else x
     b = y.unsqueeze(1) if y.ndim == 1 else y
     if x.ndim == 1:
@@ -38,4 +38,5 @@ matmul = contraction(
     "The matrix product, batched over leading dimensions.",
     lower=lambda b, x, y: b.matmul_broadcast(x, y),
     vjp=_matmul_vjp,
+    bilinear=True,
 )

@@ -154,18 +154,19 @@ add = _binary(
     lower=lambda b, x, y: b.or_(x, y) if x.shape.dtype == "pred" else b.add(x, y),
     vjp=lambda g, _out, _x, _y: (g, g),
 )
-sub = _binary("sub", "The difference.", lower=lambda b, x, y: b.subtract(x, y), vjp=lambda g, _out, _x, _y: (g, -g))
+sub = _binary("sub", "The difference.", lower=lambda b, x, y: b.subtract(x, y), vjp=lambda g, _out, _x, _y: (g, lambda: -g))
 mul = _binary(
     "mul",
     "The product.",
     lower=lambda b, x, y: b.and_(x, y) if x.shape.dtype == "pred" else b.multiply(x, y),
-    vjp=lambda g, _out, x, y: (g * y, g * x),
+    vjp=lambda g, _out, x, y: (lambda: g * y, lambda: g * x),
+    bilinear=True,
 )
 div = _binary(
     "div",
     "The quotient, in floating point.",
     lower=lambda b, x, y: b.divide(x, y),
-    vjp=lambda g, out, _x, y: (g / y, -g * out / y),
+    vjp=lambda g, out, _x, y: (lambda: g / y, lambda: -g * out / y),
 )
 maximum = _binary(
     "maximum",
@@ -185,12 +186,12 @@ def _share(g: Any, x: Any, y: Any, x_wins: Any) -> tuple[Any, Any]:
     # Where both are equal each gets half, as PyTorch does.
     half = g * 0.5
     tie = x == y
-    return where(tie, half, where(x_wins, g, 0.0)), where(tie, half, where(x_wins, 0.0, g))
+    return lambda: where(tie, half, where(x_wins, g, 0.0)), lambda: where(tie, half, where(x_wins, 0.0, g))
 
 
 floor_divide = _binary("floor_divide", "The quotient rounded down.")
 remainder = _binary(
-    "remainder", "The remainder, with the sign of the divisor.", vjp=lambda g, _out, x, y: (g, -g * floor_divide(x, y))
+    "remainder", "The remainder, with the sign of the divisor.", vjp=lambda g, _out, x, y: (g, lambda: -g * floor_divide(x, y))
 )
 
 # Exponents that are multiplications and square roots, exactly as the eager kernel computes them.
@@ -216,8 +217,10 @@ def _pow_vjp(g: Any, out: Any, x: Any, y: Any) -> tuple[Any, Any]:
         return (g * 0 if y == 0 else g * (y * x ** (y - 1))), None
     if isinstance(x, (int, float)):
         return None, g * out * math.log(x) if x > 0 else g * out * math.nan
-    base = where(y == 0, 0.0, y * x ** (y - 1))
-    return g * base, g * where((x == 0) & (y >= 0), 0.0, out * log(x))
+    return (
+        lambda: g * where(y == 0, 0.0, y * x ** (y - 1)),
+        lambda: g * where((x == 0) & (y >= 0), 0.0, out * log(x)),
+    )
 
 
 pow = _binary(
@@ -250,7 +253,7 @@ where: Op = elementwise(
     "where(Tensor condition, Tensor|Scalar input, Tensor|Scalar other)",
     "input where the condition holds, other elsewhere.",
     lower=lambda b, c, x, y: b.select(_truth(b, c), x, y),
-    vjp=lambda g, _out, c, _x, _y: (None, where(c, g, 0.0), where(c, 0.0, g)),
+    vjp=lambda g, _out, c, _x, _y: (None, lambda: where(c, g, 0.0), lambda: where(c, 0.0, g)),
 )
 
 

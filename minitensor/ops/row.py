@@ -37,6 +37,8 @@ class Row:
     broadcast shape; an argument whose name begins with `_` is not read and not kept for the backward pass (its shape
     and dtype are there all the same). `refuse(call)` gives the reason why one particular call can't be compiled, or
     None.
+    In the tuple that `vjp` returns a function stands for a gradient that is only computed if somebody wants it. Of the
+    two operands of a `bilinear` op, each is kept only if the other's gradient is wanted, which alone reads it.
     `samples()` gives argument lists for the generated tests.
     """
 
@@ -49,6 +51,7 @@ class Row:
     refuse: Callable[[Any], str | None] | None = None
     samples: Callable[[], Sequence[tuple[Any, ...]]] | None = None
     kernel: Callable[..., Any] | None = None
+    bilinear: bool = False
     why: str = ""
     methods: tuple[str, ...] = field(default=())
 
