@@ -1,7 +1,7 @@
 """Sample arguments for every row of the op table.
 
-A form is a tuple of arguments, in the row's order; `Operand`s in it become tensors of the dtype that is being tested, and
-of the layout they ask for. Rows of the elementwise kind share their forms; every other row has forms of its own.
+A form is a tuple of arguments, in the row's order; `Operand`s in it become tensors of the dtype that is being tested,
+and of the layout they ask for. Rows of the elementwise kind share their forms; every other row has forms of its own.
 """
 
 from __future__ import annotations
@@ -79,25 +79,61 @@ def index(*shape: int, below: int, dtype: str = "int64") -> Operand:
 Form = tuple[Any, ...]
 
 ONE = [
-    op(), op(7), op(33), op(4, 5), op(2, 3, 4), op(0), op(3, 0), op(1, 1),
-    op(4, 5, layout="transposed"), op(6, 4, layout="strided"), op(5, 3, layout="expanded"), op(2, 70, layout="strided"),
-]  # fmt: skip
+    op(),
+    op(7),
+    op(33),
+    op(4, 5),
+    op(2, 3, 4),
+    op(0),
+    op(3, 0),
+    op(1, 1),
+    op(4, 5, layout="transposed"),
+    op(6, 4, layout="strided"),
+    op(5, 3, layout="expanded"),
+    op(2, 70, layout="strided"),
+]
 UNARY: list[Form] = [(x,) for x in ONE]
 TWO_TENSORS: list[Form] = [
-    (op(4, 5), op(4, 5)), (op(4, 5), op(5)), (op(4, 1), op(1, 5)), (op(), op(3)), (op(2), op()), (op(0, 3), op(1, 3)), (op(), op()),
-    (op(4, 5, layout="transposed"), op(4, 5)), (op(6, 4), op(6, 4, layout="strided")), (op(5, 3, layout="expanded"), op(3)),
-    (op(2, 3, 4), op(3, 1)), (op(35), op(35)),
-]  # fmt: skip
+    (op(4, 5), op(4, 5)),
+    (op(4, 5), op(5)),
+    (op(4, 1), op(1, 5)),
+    (op(), op(3)),
+    (op(2), op()),
+    (op(0, 3), op(1, 3)),
+    (op(), op()),
+    (op(4, 5, layout="transposed"), op(4, 5)),
+    (op(6, 4), op(6, 4, layout="strided")),
+    (op(5, 3, layout="expanded"), op(3)),
+    (op(2, 3, 4), op(3, 1)),
+    (op(35), op(35)),
+]
 BINARY: list[Form] = [*TWO_TENSORS, (op(4, 5), 2), (3, op(5)), (op(0), 2), (op(), 7)]
 NUMBERS: list[Form] = [(op(4, 5), 2), (3, op(5)), (op(7), 0.5), (1.5, op(2, 3)), (op(3), -1), (op(), 1.25)]
 REDUCED: list[Form] = [
-    (op(4, 5),), (op(4, 5), 0), (op(4, 5), [1], True), (op(2, 3, 4), [0, 2]), (op(2, 3, 4), (1,), True), (op(),), (op(7), 0), (op(3, 70), -1),
-    (op(70, 3), 0), (op(4, 5, layout="transposed"), 1), (op(6, 4, layout="strided"), 0), (op(5, 3, layout="expanded"), 0), (op(1, 1, 3), 1),
-]  # fmt: skip
+    (op(4, 5),),
+    (op(4, 5), 0),
+    (op(4, 5), [1], True),
+    (op(2, 3, 4), [0, 2]),
+    (op(2, 3, 4), (1,), True),
+    (op(),),
+    (op(7), 0),
+    (op(3, 70), -1),
+    (op(70, 3), 0),
+    (op(4, 5, layout="transposed"), 1),
+    (op(6, 4, layout="strided"), 0),
+    (op(5, 3, layout="expanded"), 0),
+    (op(1, 1, 3), 1),
+]
 EMPTY_REDUCED: list[Form] = [(op(0),), (op(0, 3), 0), (op(3, 0), 1, True), (op(3, 0), 0)]
 ONE_DIM: list[Form] = [
-    (op(4, 5), 0), (op(4, 5), 1, True), (op(2, 3, 4), -2), (op(9), 0), (op(4, 5, layout="transposed"), 1), (op(0, 3), 1), (op(3, 40), 1),
-]  # fmt: skip
+    (op(4, 5), 0),
+    (op(4, 5), 1, True),
+    (op(2, 3, 4), -2),
+    (op(9), 0),
+    (op(4, 5, layout="transposed"), 1),
+    (op(0, 3), 1),
+    (op(3, 40), 1),
+]
 POWERS: list[Form] = [(op(4, 5), e) for e in (0, 1, 2, 3, 0.5, -1, 2.5)] + [
     (op(3), op(3)),
     (2.0, op(3)),
@@ -106,47 +142,97 @@ POWERS: list[Form] = [(op(4, 5), e) for e in (0, 1, 2, 3, 0.5, -1, 2.5)] + [
 
 FORMS: dict[str, list[Form]] = {
     "matmul": [
-        (op(3, 4), op(4, 5)), (op(4), op(4)), (op(3, 4), op(4)), (op(4), op(4, 5)), (op(2, 3, 4), op(4, 5)), (op(2, 3, 4), op(2, 4, 5)),
-        (op(2, 1, 3, 4), op(3, 4, 2)), (op(3, 4, layout="transposed"), op(4, 5, layout="transposed")), (op(0, 4), op(4, 3)), (op(3, 0), op(0, 2)),
-        (op(17, 40), op(40, 33)), (op(2, 3, 4), op(4)), (op(5, 3, layout="expanded"), op(3, 2)),
+        (op(3, 4), op(4, 5)),
+        (op(4), op(4)),
+        (op(3, 4), op(4)),
+        (op(4), op(4, 5)),
+        (op(2, 3, 4), op(4, 5)),
+        (op(2, 3, 4), op(2, 4, 5)),
+        (op(2, 1, 3, 4), op(3, 4, 2)),
+        (op(3, 4, layout="transposed"), op(4, 5, layout="transposed")),
+        (op(0, 4), op(4, 3)),
+        (op(3, 0), op(0, 2)),
+        (op(17, 40), op(40, 33)),
+        (op(2, 3, 4), op(4)),
+        (op(5, 3, layout="expanded"), op(3, 2)),
     ],
     "full": [((2, 3), 1.5), ((), 2), ((0,), 1), ((4,), True), ((2,), float("nan"))],
     "arange": [(0, 5), (0, 7, 2), (-3, 3, 1), (0, 10, 3)],
     "eye": [(4,), (2, 5), (0,), (3, 1)],
     "linspace": [(0.0, 1.0, 5), (1.0, -1.0, 4), (0.0, 1.0, 1)],
     "where": [
-        (op(4, 5, dtype="bool"), op(4, 5), op(4, 5)), (op(5, dtype="bool"), op(4, 5), op(4, 1)), (op(3, dtype="bool"), op(3), 2.0),
-        (op(2, 3, dtype="bool"), 1, op(3)), (op(0, dtype="bool"), op(0), op(0)), (op(dtype="bool"), op(3), op(3)),
+        (op(4, 5, dtype="bool"), op(4, 5), op(4, 5)),
+        (op(5, dtype="bool"), op(4, 5), op(4, 1)),
+        (op(3, dtype="bool"), op(3), 2.0),
+        (op(2, 3, dtype="bool"), 1, op(3)),
+        (op(0, dtype="bool"), op(0), op(0)),
+        (op(dtype="bool"), op(3), op(3)),
         (op(4, 5, dtype="bool", layout="transposed"), op(4, 5, layout="strided"), op(5)),
     ],
-    "clamp": [(op(4, 5), -0.5, 1.0), (op(7), 0, None), (op(7), None, 1), (op(), -1, 1), (op(0), 0, 1), (op(4, 5, layout="transposed"), 0, 2)],
+    "clamp": [
+        (op(4, 5), -0.5, 1.0),
+        (op(7), 0, None),
+        (op(7), None, 1),
+        (op(), -1, 1),
+        (op(0), 0, 1),
+        (op(4, 5, layout="transposed"), 0, 2),
+    ],
     "cast": [(x, to) for x in (op(4, 5), op(3, 2, layout="transposed"), op(), op(0)) for to in DTYPES],
     "fill": [],  # in place only: tests of recording have it
     "copy": [],
     "gather": [
-        (op(4, 5), index(4, 3, below=5), 1), (op(4, 5), index(2, 5, below=4), 0), (op(7), index(3, below=7), 0),
-        (op(2, 3, 4), index(2, 2, 4, below=3), 1), (op(4, 5, layout="transposed"), index(4, 1, below=5, dtype="int32"), 1),
+        (op(4, 5), index(4, 3, below=5), 1),
+        (op(4, 5), index(2, 5, below=4), 0),
+        (op(7), index(3, below=7), 0),
+        (op(2, 3, 4), index(2, 2, 4, below=3), 1),
+        (op(4, 5, layout="transposed"), index(4, 1, below=5, dtype="int32"), 1),
         (op(4, 5), index(0, 5, below=4), 0),
     ],
     "scatter_add": [
-        (op(4, 5), index(4, 3, below=5), op(4, 3), 1), (op(4, 5), index(6, 5, below=4), op(6, 5), 0), (op(7), index(30, below=7), op(30), 0),
-        (op(4, 5, layout="transposed"), index(4, 2, below=5), op(4, 3), 1), (op(3), index(0, below=3), op(0), 0),
+        (op(4, 5), index(4, 3, below=5), op(4, 3), 1),
+        (op(4, 5), index(6, 5, below=4), op(6, 5), 0),
+        (op(7), index(30, below=7), op(30), 0),
+        (op(4, 5, layout="transposed"), index(4, 2, below=5), op(4, 3), 1),
+        (op(3), index(0, below=3), op(0), 0),
     ],
     "index_select": [
-        (op(4, 5), index(3, below=5), 1), (op(4, 5), index(6, below=4, dtype="int32"), 0), (op(7), index(2, 3, below=7), 0),
-        (op(4, 5, layout="transposed"), index(3, below=4), 0), (op(4, 5), index(0, below=4), 0),
+        (op(4, 5), index(3, below=5), 1),
+        (op(4, 5), index(6, below=4, dtype="int32"), 0),
+        (op(7), index(2, 3, below=7), 0),
+        (op(4, 5, layout="transposed"), index(3, below=4), 0),
+        (op(4, 5), index(0, below=4), 0),
     ],
     "index_add": [
-        (op(4, 5), index(3, below=5), op(4, 3), 1), (op(4, 5), index(6, below=4), op(6, 5), 0),
-        (op(4, 5, layout="transposed"), index(2, below=4), op(2, 5), 0), (op(4, 5), index(0, below=4), op(0, 5), 0),
+        (op(4, 5), index(3, below=5), op(4, 3), 1),
+        (op(4, 5), index(6, below=4), op(6, 5), 0),
+        (op(4, 5, layout="transposed"), index(2, below=4), op(2, 5), 0),
+        (op(4, 5), index(0, below=4), op(0, 5), 0),
     ],
-    "index_copy": [(op(6, 5), index(1, below=6), op(1, 5), 0), (op(4, 5), index(1, below=5), op(4, 1), 1), (op(4, 5), index(0, below=4), op(0, 5), 0)],
-    "nll_loss": [(op(4, 5), index(4, below=5)), (op(1, 3), index(1, below=3)), (op(6, 3, layout="transposed"), index(6, below=3))],
+    "index_copy": [
+        (op(6, 5), index(1, below=6), op(1, 5), 0),
+        (op(4, 5), index(1, below=5), op(4, 1), 1),
+        (op(4, 5), index(0, below=4), op(0, 5), 0),
+    ],
+    "nll_loss": [
+        (op(4, 5), index(4, below=5)),
+        (op(1, 3), index(1, below=3)),
+        (op(6, 3, layout="transposed"), index(6, below=3)),
+    ],
     "nll_loss_backward": [(op(4), index(4, below=5), 5), (op(1), index(1, below=3), 3)],
     "cumsum": [(op(4, 5), 0), (op(4, 5), 1), (op(9), -1), (op(0, 3), 0), (op(4, 5, layout="transposed"), 1)],
-    "sort": [(op(4, 5),), (op(4, 5), 0, True, True), (op(9), 0), (op(4, 5, layout="transposed"), 1, False, True), (op(0),)],
+    "sort": [
+        (op(4, 5),),
+        (op(4, 5), 0, True, True),
+        (op(9), 0),
+        (op(4, 5, layout="transposed"), 1, False, True),
+        (op(0),),
+    ],
     "nonzero": [(op(4, 5),), (op(0),), (op(7),)],
-    "masked_select": [(op(4, 5), op(4, 5, dtype="bool")), (op(4, 5), op(5, dtype="bool")), (op(0), op(0, dtype="bool"))],
+    "masked_select": [
+        (op(4, 5), op(4, 5, dtype="bool")),
+        (op(4, 5), op(5, dtype="bool")),
+        (op(0), op(0, dtype="bool")),
+    ],
     "unique": [(op(9), True, True), (op(2, 3),)],
     "view": [(op(4, 5), (2, 10)), (op(12), (3, -1)), (op(0, 3), (3, 0)), (op(), (1, 1))],
     "expand": [(op(4, 1), (4, 5)), (op(3), (2, 3)), (op(), (2, 2)), (op(1, 3), (0, 3))],
@@ -155,22 +241,49 @@ FORMS: dict[str, list[Form]] = {
     "squeeze": [(op(1, 3, 1),), (op(1, 3, 1), 0), (op(1, 3, 1), [0, 2]), (op(3),)],
     "unsqueeze": [(op(3), 0), (op(4, 5), -1), (op(), 0)],
     "select": [(op(4, 5), 0, 2), (op(4, 5), 1, -1), (op(3), 0, 0)],
-    "slice": [(op(9, 2), 0, 1, 8, 3), (op(4, 5), 1, None, -1, 1), (op(4), 0, 3, 1, 1), (op(4, 5, layout="transposed"), 0, 1, 3, 1)],
-    "as_strided": [(op(12), (3, 2), (4, 1), 1), (op(4, 3), (2, 2), (1, 3), 0), (op(9), (4, 3), (2, 1), 0), (op(6, 4, layout="strided"), (2, 2), (2, 9), None)],
+    "slice": [
+        (op(9, 2), 0, 1, 8, 3),
+        (op(4, 5), 1, None, -1, 1),
+        (op(4), 0, 3, 1, 1),
+        (op(4, 5, layout="transposed"), 0, 1, 3, 1),
+    ],
+    "as_strided": [
+        (op(12), (3, 2), (4, 1), 1),
+        (op(4, 3), (2, 2), (1, 3), 0),
+        (op(9), (4, 3), (2, 1), 0),
+        (op(6, 4, layout="strided"), (2, 2), (2, 9), None),
+    ],
     "alias": [(op(4, 5),), (op(),)],
     "diagonal": [(op(4, 5),), (op(4, 5), 1), (op(2, 3, 4), -1, 1, 2), (op(3, 3), 5)],
     "unfold": [(op(9), 0, 3, 2), (op(4, 6), 1, 2, 1), (op(5, 2), 0, 5, 1)],
     "cat": [
-        ([op(2, 3), op(4, 3)], 0), ([op(2, 3), op(2, 1), op(2, 2)], 1), ([op(3)],), ([op(0, 3), op(2, 3)], 0), ([op(2, 3, layout="transposed"), op(2, 3)], -1),
+        ([op(2, 3), op(4, 3)], 0),
+        ([op(2, 3), op(2, 1), op(2, 2)], 1),
+        ([op(3)],),
+        ([op(0, 3), op(2, 3)], 0),
+        ([op(2, 3, layout="transposed"), op(2, 3)], -1),
         ([op(2, 2), op(2, 2, dtype="float64")], 0),
     ],
     "tril": [(op(4, 5),), (op(4, 5), 1), (op(2, 3, 3), -1), (op(4, 5, layout="transposed"),)],
     "triu": [(op(4, 5),), (op(4, 5), 1), (op(2, 3, 3), -1), (op(0, 3),)],
-    "_view_read": [(op(4, 5), (2, 3), (5, 1), 6), (op(12), (3, 2), (1, 6), 0), (op(9), (4, 3), (2, 1), 0), (op(6), (2, 6), (0, 1), 0)],
-    "_view_write": [
-        (op(4, 5), op(2, 3), (2, 3), (5, 1), 6), (op(12), op(3, 2), (3, 2), (1, 6), 0), (op(12), op(3), (3,), (4,), 1), (op(12), op(2, 2), (2, 2), (5, 3), 1),
+    "_view_read": [
+        (op(4, 5), (2, 3), (5, 1), 6),
+        (op(12), (3, 2), (1, 6), 0),
+        (op(9), (4, 3), (2, 1), 0),
+        (op(6), (2, 6), (0, 1), 0),
     ],
-    "_assign": [(op(4, 5), (4, 5), "float32"), (op(5), (4, 5), "float64"), (op(), (3,), "int32"), (op(0), (0,), "float32")],
+    "_view_write": [
+        (op(4, 5), op(2, 3), (2, 3), (5, 1), 6),
+        (op(12), op(3, 2), (3, 2), (1, 6), 0),
+        (op(12), op(3), (3,), (4,), 1),
+        (op(12), op(2, 2), (2, 2), (5, 3), 1),
+    ],
+    "_assign": [
+        (op(4, 5), (4, 5), "float32"),
+        (op(5), (4, 5), "float64"),
+        (op(), (3,), "int32"),
+        (op(0), (0,), "float32"),
+    ],
     "uniform": [((2, 3),), ((5,), -1.0, 1.0), ((0,),)],
     "normal": [((2, 3),), ((5,), 1.0, 2.0)],
     "randint": [(0, 10, (2, 3)), (-5, 5, (4,))],
@@ -186,15 +299,32 @@ FORMS: dict[str, list[Form]] = {
     "argmin": [*ONE_DIM, (op(4, 5),), (op(),)],
     "max_dim": ONE_DIM,
     "min_dim": ONE_DIM,
-    "softmax": [(op(4, 5), 1), (op(4, 5), 0), (op(7), 0), (op(2, 3, 4), 1), (op(4, 5, layout="transposed"), -1), (op(0, 3), 1), (op(3, 70), 1)],
-    "log_softmax": [(op(4, 5), 1), (op(4, 5), 0), (op(7), 0), (op(2, 3, 4), 1), (op(4, 5, layout="transposed"), -1), (op(0, 3), 1), (op(3, 70), 1)],
+    "softmax": [
+        (op(4, 5), 1),
+        (op(4, 5), 0),
+        (op(7), 0),
+        (op(2, 3, 4), 1),
+        (op(4, 5, layout="transposed"), -1),
+        (op(0, 3), 1),
+        (op(3, 70), 1),
+    ],
+    "log_softmax": [
+        (op(4, 5), 1),
+        (op(4, 5), 0),
+        (op(7), 0),
+        (op(2, 3, 4), 1),
+        (op(4, 5, layout="transposed"), -1),
+        (op(0, 3), 1),
+        (op(3, 70), 1),
+    ],
     "pow": POWERS,
-}  # fmt: skip
+}
 
 # Where a formula is smooth; elsewhere normal numbers will do.
-DOMAINS = {name: "positive" for name in ("log", "sqrt", "rsqrt", "reciprocal", "pow", "div", "remainder", "prod")} | {
-    name: "distinct"
-    for name in (
+DOMAINS = dict.fromkeys(
+    ("log", "sqrt", "rsqrt", "reciprocal", "pow", "div", "remainder", "prod"), "positive"
+) | dict.fromkeys(
+    (
         "abs",
         "relu",
         "floor",
@@ -210,8 +340,9 @@ DOMAINS = {name: "positive" for name in ("log", "sqrt", "rsqrt", "reciprocal", "
         "max_dim",
         "min_dim",
         "sort",
-    )
-}
+    ),
+    "distinct",
+)
 
 
 def forms(row: Any) -> list[Form] | None:

@@ -4,7 +4,7 @@ import pytest
 from fuzz_generator import Generator
 from fuzz_programs import MODES, Step, check, execute, outcome, run_eager, shrink, text, threads
 
-PROGRAMS = 25
+PROGRAMS = 50
 
 
 def fail_with(seed, program, mode, found):

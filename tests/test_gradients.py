@@ -126,9 +126,31 @@ def test_every_row_that_gives_fractions_has_a_gradient_or_none_by_its_nature():
         and name not in ("_view_read", "_view_write", "_assign")
     }
     assert without == {
-        "isnan", "isinf", "isfinite", "logical_not", "bitwise_not", "floor_divide", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or",
-        "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "any", "all", "argmax", "argmin", "nonzero", "unique",
-    }  # fmt: skip
+        "isnan",
+        "isinf",
+        "isfinite",
+        "logical_not",
+        "bitwise_not",
+        "floor_divide",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "logical_and",
+        "logical_or",
+        "logical_xor",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+        "any",
+        "all",
+        "argmax",
+        "argmin",
+        "nonzero",
+        "unique",
+    }
 
 
 # ---- the values at which formulas differ from limits, as PyTorch has them

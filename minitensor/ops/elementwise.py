@@ -154,7 +154,9 @@ add = _binary(
     lower=lambda b, x, y: b.or_(x, y) if x.shape.dtype == "pred" else b.add(x, y),
     vjp=lambda g, _out, _x, _y: (g, g),
 )
-sub = _binary("sub", "The difference.", lower=lambda b, x, y: b.subtract(x, y), vjp=lambda g, _out, _x, _y: (g, lambda: -g))
+sub = _binary(
+    "sub", "The difference.", lower=lambda b, x, y: b.subtract(x, y), vjp=lambda g, _out, _x, _y: (g, lambda: -g)
+)
 mul = _binary(
     "mul",
     "The product.",
@@ -191,7 +193,9 @@ def _share(g: Any, x: Any, y: Any, x_wins: Any) -> tuple[Any, Any]:
 
 floor_divide = _binary("floor_divide", "The quotient rounded down.")
 remainder = _binary(
-    "remainder", "The remainder, with the sign of the divisor.", vjp=lambda g, _out, x, y: (g, lambda: -g * floor_divide(x, y))
+    "remainder",
+    "The remainder, with the sign of the divisor.",
+    vjp=lambda g, _out, x, y: (g, lambda: -g * floor_divide(x, y)),
 )
 
 # Exponents that are multiplications and square roots, exactly as the eager kernel computes them.

@@ -1,0 +1,458 @@
+"""When what was recorded runs, and why; its errors; plans that are used again; threads and finalizers."""
+
+import gc
+import itertools
+import threading
+import weakref
+
+import numpy as np
+import pytest
+from recording import flushes, recorded
+
+import minitensor as mt
+
+
+def arange(*shape, dtype=mt.float32):
+    count = int(np.prod(shape))
+    return mt.arange(0, count, dtype=dtype).reshape(shape)
+
+
+# ---- when and why what was recorded runs
+
+
+def observe(seen):
+    """The reason of the first flush that happened here, in this file."""
+    assert seen, "nothing ran"
+    reason, source = seen[0]
+    assert source[0] == __file__
+    return reason
+
+
+@pytest.mark.parametrize(
+    ("reason", "look"),
+    [
+        ("item()", lambda x: x[0].item()),
+        ("numpy()", lambda x: x.numpy()),
+        ("numpy()", np.asarray),
+        ("bool()", lambda x: bool(x[1])),
+        ("float()", lambda x: float(x[1])),
+        ("int()", lambda x: int(x[1])),
+        ("tolist()", lambda x: x.tolist()),
+        ("repr()", repr),
+        ("repr()", str),
+        ("data_ptr()", lambda x: x.data_ptr()),
+        ("__dlpack__()", np.from_dlpack),
+        ("index()", lambda x: [0, 1, 2][x[1].long()]),
+    ],
+)
+def test_observations(reason, look):
+    with recorded(), flushes() as seen:
+        x = arange(3) * 1
+        assert x._is_pending
+        look(x)
+        assert not x._is_pending
+    assert observe(seen) == reason
+
+
+def test_the_end_of_things():
+    x = mt.ones(3)
+    with flushes() as seen:
+        with recorded("the very end"):
+            kept = x + 1
+        with mt.jit_scope():
+            kept = x + 2
+        config = mt.ConfigProto()
+        config.graph_options.optimizer_options.global_jit_level = mt.OptimizerOptions.ON_1
+        config.graph_options.optimizer_options.cpu_global_jit = True
+        with mt.Session(config=config) as session:
+            kept = session.run(lambda: x + 3)
+        kept = mt.function(lambda: x + 4)()
+    assert [reason for reason, _ in seen] == [
+        "the very end",
+        "the end of a jit_scope",
+        "the end of a session run",
+        "the end of a function",
+    ]
+    assert kept.tolist() == [5, 5, 5]
+
+
+def test_optimizer_step():
+    w = mt.ones(3, requires_grad=True)
+    optimizer = mt.optim.SGD([w], lr=0.5)
+    with recorded(), flushes() as seen:
+        (w * w).sum().backward()
+        optimizer.step()
+        assert not w._is_pending
+    assert observe(seen) == "the end of an optimizer step"
+    assert w.tolist() == [0, 0, 0]
+
+
+def test_ops_that_run_at_once():
+    with recorded(), flushes() as seen:
+        x = arange(5) * 2
+        assert (x > 3).nonzero().tolist() == [[2], [3], [4]]
+    assert "eagerly" in observe(seen) or "nonzero" in observe(seen)
+
+
+def test_size_cap():
+    x = mt.zeros(2)
+    with flushes() as seen, recorded("the end"):
+        y = x
+        for _ in range(8192):
+            y = y + 1
+        assert not y._is_pending
+        y = y + 1
+        assert y._is_pending
+    assert [reason for reason, _ in seen] == ["the size cap of a trace", "the end"]
+    assert y.tolist() == [8193, 8193]
+
+
+def test_a_change_of_options():
+    x = mt.ones(2)
+    with recorded(), flushes() as seen:
+        y = x + 1
+        with mt.jit.options(min_cluster_size=3):
+            assert not y._is_pending
+    assert len(seen) == 1
+
+
+# ---- errors
+
+
+def test_shape_errors_come_at_once():
+    with recorded():
+        x = mt.ones(3)
+        with pytest.raises(RuntimeError, match="must match the size"):
+            x + mt.ones(4)
+        y = x + 1
+    assert y.tolist() == [2, 2, 2]
+
+
+def division(x):
+    return x // mt.zeros(3, dtype=mt.int64)  # the line that fails
+
+
+def selection(x):
+    return mt.ones(3).index_select(0, x + 10)  # the line that fails
+
+
+def embedding(x):
+    i = mt.tensor([5])
+    return mt.ones(3).index_select(0, i)  # the line that fails
+
+
+def target(x):
+    return mt.nn.functional.cross_entropy(mt.ones(3, 3), mt.tensor([0, 1, 7]))  # the line that fails
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "op"),
+    [
+        (division, ZeroDivisionError, "floor_divide"),
+        (selection, IndexError, "index_select"),
+        (embedding, IndexError, "index_select"),
+        (target, IndexError, "nll_loss"),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"min_cluster_size": 100}], ids=str)
+def test_errors_name_the_line(call, error, op, options):
+    with recorded(**options):
+        y = call(arange(3, dtype=mt.int64))
+        z = y + 1
+        with pytest.raises(error) as caught:
+            z.tolist()
+        note = "\n".join(caught.value.__notes__)
+        assert f"'{op}'" in note
+        with open(__file__) as file:
+            assert "the line that fails" in file.readlines()[int(note.rsplit(":", 1)[1]) - 1]
+        # What could not be computed says so; it is never memory that nobody wrote.
+        for t in (y, z):
+            with pytest.raises(RuntimeError, match="never computed"):
+                t.tolist()
+        assert (mt.ones(2) + 1).tolist() == [2, 2]
+
+
+def test_values_of_a_failed_run_raise_everywhere():
+    bad = None
+    with pytest.raises(ZeroDivisionError), recorded():
+        bad = mt.ones(2, dtype=mt.int64) // mt.zeros(2, dtype=mt.int64)
+    for use in (
+        repr,
+        lambda t: t + 1,
+        lambda t: t.add_(1),
+        lambda t: t.numpy(),
+        lambda t: t[0].item(),
+        lambda t: t.sum(),
+    ):
+        with pytest.raises(RuntimeError, match="never computed"):
+            use(bad)
+    with pytest.raises(RuntimeError, match="never computed"), recorded():  # noqa: PT012
+        kept = bad + 1
+        kept.tolist()
+
+
+def test_an_exception_inside_a_scope():
+    for scope in (mt.jit_scope, recorded):
+        with pytest.raises(KeyError), scope():  # noqa: PT012
+            x = mt.ones(3) * 2
+            raise KeyError
+        assert x.tolist() == [2, 2, 2]
+        assert not mt._C.is_recording()
+
+
+def test_an_exception_hides_the_failure_of_the_flush():
+    with pytest.raises(KeyError), mt.jit_scope():  # noqa: PT012
+        x = mt.ones(2, dtype=mt.int64) // mt.zeros(2, dtype=mt.int64)
+        raise KeyError
+    with pytest.raises(RuntimeError, match="never computed"):
+        x.tolist()
+
+
+# ---- scopes
+
+
+def test_nested_scopes_run_once():
+    x = mt.ones(3)
+    with flushes() as seen:  # noqa: SIM117
+        with mt.jit_scope():
+            y = x + 1
+            with mt.jit_scope():
+                z = y * 2
+            assert z._is_pending
+    assert len(seen) == 1
+    assert z.tolist() == [4, 4, 4]
+
+
+def test_scope_that_compiles_nothing():
+    x = arange(4)
+
+    def program():
+        y = x * 2
+        with mt.jit_scope(compile_ops=False):
+            y = (y + 1).exp()
+        return (y * 3).log()
+
+    report = mt.jit.explain(program)()
+    assert report.result.tolist() == program().tolist()
+    assert "jit_scope(compile_ops=False)" in report.text()
+
+
+def test_scope_as_a_decorator():
+    @mt.jit_scope()
+    def f(x):
+        y = x + 1
+        assert y._is_pending
+        return y
+
+    assert f(mt.ones(2)).tolist() == [2, 2]
+    assert f.__name__ == "f"
+
+
+def test_scope_argument():
+    with pytest.raises(TypeError, match="compile_ops must be a bool"):
+        mt.jit_scope(compile_ops=1)
+
+
+# ---- plans
+
+
+def loop(step, count=20):
+    """How many plans and executables each turn of a loop added."""
+    sizes = []
+    for i in range(count):
+        with recorded():
+            step(i)
+        info = mt.jit.cache_info()
+        sizes.append((info["misses"], info["executables"]))
+    return [(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(sizes)]
+
+
+def test_a_loop_compiles_once():
+    x = mt.zeros(10)
+
+    def step(i):
+        x.mul_(0.5).add_(x.exp())
+        x[2:5] = 1
+
+    assert set(loop(step)) == {(0, 0)}
+
+
+def test_numbers_that_change_compile_nothing():
+    x = mt.zeros(10)
+    seen = []
+
+    def step(i):
+        rate = 0.1 * i + 0.03
+        x.sub_(x, alpha=rate)
+        x.add_(rate)
+        x.fill_(rate)
+        x[2] = 7.0 + i
+        seen.append(x * (i + 5))
+
+    assert set(loop(step)) == {(0, 0)}
+    for i, value in enumerate(seen):
+        rate = np.float32(0.1 * i + 0.03)
+        expected = np.full(10, rate) * np.float32(i + 5)
+        expected[2] = np.float32(7.0 + i) * np.float32(i + 5)
+        assert value.numpy().tobytes() == expected.tobytes()
+
+
+def test_new_shapes_are_compiled():
+    misses = loop(lambda i: (mt.ones(i + 3) * 2).sum().item(), 4)
+    assert all(plans == 1 for plans, _ in misses)
+
+
+def test_signs_of_zero_and_nan_are_not_mixed_up():
+    x = mt.ones(3)
+    for number in (0.0, -0.0, float("nan"), 0.0, -0.0):
+        with recorded():
+            y = x * number
+        assert y.numpy().tobytes() == (x * number).numpy().tobytes()
+
+
+def test_another_layout_of_the_same_shape():
+    base = arange(4, 4) + 0
+    for x in (base, base.T, base[0].expand(4, 4), base[:, :1].expand(4, 4), base + 1):
+        with recorded():
+            y = x * 2 + x.sum(0)
+        assert y.numpy().tobytes() == (x * 2 + x.sum(0)).numpy().tobytes()
+
+
+def test_aliasing_is_part_of_the_plan():
+    a, b = arange(8) + 0, arange(8) + 0
+    for x, y in ((a[:4], b[:4]), (a[:4], a[2:6]), (a[:4], a[:4]), (a[:4], b[4:])):
+        expected_x, expected_y = (x.numpy().copy(), y.numpy().copy())
+        shared = x._storage_id() == y._storage_id()
+        with recorded():
+            x.add_(1)
+            z = y * 2
+        if not shared:
+            assert z.tolist() == (expected_y * 2).tolist()
+        assert x.tolist() == (expected_x + 1).tolist()
+        assert z.tolist() == (y * 2).tolist()
+
+
+def test_many_aliases():
+    def program(same):
+        base = mt.zeros(300)
+        other = mt.zeros(300)
+        with recorded():
+            for i in range(300):
+                (base if same or i % 2 else other)[i : i + 1].add_(i)
+            total = base + other
+        return total.tolist()
+
+    assert program(True) == program(False) == list(range(300))
+
+
+# ---- threads
+
+
+def test_threads_record_at_once():
+    results = {}
+
+    def work(number):
+        with recorded():
+            x = mt.full((100,), number)
+            for _ in range(50):
+                x = x + 1
+                if number % 2:
+                    x.sum().item()
+            results[number] = x
+
+    workers = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert {n: x[0].item() for n, x in results.items()} == {n: n + 50 for n in range(6)}
+
+
+def test_a_value_that_another_thread_recorded():
+    made, done = threading.Event(), threading.Event()
+    box = []
+
+    def work():
+        with recorded():
+            box.append(mt.ones(4) * 3)
+            assert box[0]._is_pending
+            made.set()
+            done.wait(30)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    made.wait(30)
+    try:
+        with recorded():
+            y = box[0] + 1
+        assert y.tolist() == [4] * 4
+    finally:
+        done.set()
+        worker.join()
+
+
+def test_memory_that_another_thread_changes():
+    x = mt.ones(4)
+    recorded_read, changed = threading.Event(), threading.Event()
+    box = []
+
+    def work():
+        with recorded():
+            box.append(x * 3)
+            recorded_read.set()
+            changed.wait(30)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    recorded_read.wait(30)
+    x.add_(10)
+    changed.set()
+    worker.join()
+    assert box[0].tolist() == [3] * 4
+    assert x.tolist() == [11] * 4
+
+
+def test_recording_belongs_to_a_thread():
+    seen = []
+    with recorded():
+        worker = threading.Thread(target=lambda: seen.append((mt.ones(2) + 1)._is_pending))
+        worker.start()
+        worker.join()
+    assert seen == [False]
+
+
+# ---- finalizers
+
+
+def test_finalizers_that_compute():
+    log = []
+
+    class Cycle:
+        def __init__(self, x):
+            self.me, self.x = self, x
+
+        def __del__(self):
+            log.append((self.x + 1).sum().item())
+
+    gc.collect()
+    thresholds = gc.get_threshold()
+    gc.set_threshold(5)
+    try:
+        with recorded():
+            y = mt.zeros(3)
+            for _ in range(300):
+                Cycle(y)
+                y = y + 1
+    finally:
+        gc.set_threshold(*thresholds)
+    gc.collect()
+    assert y.tolist() == [300] * 3
+    assert len(log) == 300
+
+
+def test_recorded_tensors_are_freed():
+    with recorded():
+        x = mt.ones(3) + 1
+        alive = weakref.ref(x)
+        del x
+        assert alive() is None
