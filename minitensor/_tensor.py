@@ -469,13 +469,19 @@ def std(self: Any, dim: Any = None, correction: float = 1, keepdim: bool = False
 @_method
 def masked_fill(self: Any, mask: Any, value: Any) -> Any:
     """The tensor with `value` where mask holds."""
-    return where(mask, value, self)
+    return where(_mask(mask), value, self)
 
 
 @_method
 def masked_fill_(self: Any, mask: Any, value: Any) -> Any:
     """Sets `value` where mask holds."""
-    return copy_(self, where(mask, value, self))
+    return copy_(self, where(_mask(mask), value, self))
+
+
+def _mask(mask: Any) -> Any:
+    if isinstance(mask, Tensor) and mask.dtype is not _C.bool:
+        raise RuntimeError(f"masked_fill only supports boolean masks, but got mask with dtype {mask.dtype.name}")
+    return mask
 
 
 def _with_alpha(op: Any, inplace: bool) -> Any:

@@ -188,8 +188,8 @@ void inspect(PyObject* data, size_t depth, Inferred& found, bool first) {
         Scalar scalar;
         if (!scalar_from(data, &scalar)) {
             std::string_view type = Py_TYPE(data)->tp_name;
-            fail_type(type == "str" ? "new(): invalid data type 'str'"
-                                    : "could not infer dtype of " + std::string(type));
+            if (type == "str") fail_type("new(): invalid data type 'str'");
+            fail("Could not infer dtype of " + std::string(type));
         }
         category = scalar.tag == Scalar::Bool ? 0 : scalar.tag == Scalar::Int ? 1 : 2;
     }

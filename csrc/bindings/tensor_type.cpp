@@ -209,8 +209,13 @@ int tensor_bool(PyObject* self) {
         -1);
 }
 
+void need_one_element(PyObject* self) {
+    if (tensor_of(self)->numel != 1) fail_value("only one element tensors can be converted to Python scalars");
+}
+
 PyObject* tensor_float(PyObject* self) {
     return guarded([&]() -> PyObject* {
+        need_one_element(self);
         Observing observing("float()");
         PyRef item = checked(tensor_item(*tensor_of(self)));
         return PyNumber_Float(item.get());
@@ -218,6 +223,7 @@ PyObject* tensor_float(PyObject* self) {
 }
 PyObject* tensor_int(PyObject* self) {
     return guarded([&]() -> PyObject* {
+        need_one_element(self);
         Observing observing("int()");
         PyRef item = checked(tensor_item(*tensor_of(self)));
         return PyNumber_Long(item.get());

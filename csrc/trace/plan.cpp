@@ -265,11 +265,16 @@ void check_bounds(const Trace& trace, const BoundsCheck& check) {
         if (value >= check.low && value < check.high) return;
         const TraceNode& node = trace.nodes[check.node];
         if (node.op->name == "nll_loss") fail_index("Target " + std::to_string(value) + " is out of bounds.");
-        // The classes that the eager kernels raise.
+        // What the eager kernels raise.
         bool runtime = node.op->name == "gather" || node.op->name == "scatter_add";
+        ValueRef source = trace.operands[node.first_operand];
+        const Dims& sizes = source.kind == RefKind::Leaf
+                                ? trace.leaves[source.index].sizes
+                                : trace.results[trace.nodes[source.index].first_result + source.result].sizes;
+        int64_t dim = normalize_dim(trace.params[node.first_param].as_int(), sizes.size());
         throw Error(runtime ? ErrorKind::Runtime : ErrorKind::Index,
-                    "index " + std::to_string(value) + " is out of bounds in '" + node.op->name + "': expected " +
-                        std::to_string(check.low) + " <= index < " + std::to_string(check.high));
+                    "index " + std::to_string(value) + " is out of bounds for dimension " + std::to_string(dim) +
+                        " with size " + std::to_string(check.high));
     };
     int64_t count = product(leaf.sizes);
     std::vector<int64_t> at(leaf.sizes.size(), 0);
