@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+TSAN = "libtsan" in os.environ.get("LD_PRELOAD", "")
 BEFORE = """
 import contextlib, gc, os, random, sys, threading, time
 import numpy as np
@@ -110,6 +111,7 @@ def test_threads_write_what_others_recorded():
     """)
 
 
+@pytest.mark.skipif(TSAN, reason="its elements race, which is the program's own fault")
 def test_contents_replaced_while_kernels_run():
     """x.data = y on one thread, kernels on x without the lock on another."""
     ends("""
@@ -178,6 +180,7 @@ def test_many_short_threads_that_record():
     """)
 
 
+@pytest.mark.skipif(TSAN, reason="ThreadSanitizer doesn't follow forks of processes with threads")
 @pytest.mark.parametrize("recording", [False, True])
 def test_fork(recording):
     """A child can compute, whatever the parent's threads were doing."""
