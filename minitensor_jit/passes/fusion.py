@@ -67,9 +67,9 @@ class Fusion:
                 external = p is computation.root
                 for user in users[p]:
                     known = of.get(user)
-                    if known is None:
+                    if known is None or user in alone:
                         external = True
-                    else:
+                    if known is not None:
                         targets.update(dict.fromkeys(known))
                 if self._into_all(p, list(targets), external, users[p]):
                     of[p] = list(targets)
