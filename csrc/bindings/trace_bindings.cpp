@@ -171,7 +171,8 @@ void count_last_uses(const Trace& trace, Plan& plan) {
 
 std::shared_ptr<Plan> compile(Trace& trace) {
     PyRef description = describe(trace);
-    PyRef returned = checked(PyObject_Call(g_compile, description.get(), nullptr));
+    PyRef compiler = PyRef::borrow(g_compile);
+    PyRef returned = checked(PyObject_Call(compiler.get(), description.get(), nullptr));
     auto plan = std::make_shared<Plan>();
     PyObject *steps, *deferred, *checks, *record;
     if (!PyArg_ParseTuple(returned.get(), "OOOO", &steps, &deferred, &checks, &record)) fail_python();
@@ -191,7 +192,8 @@ std::shared_ptr<Plan> compile(Trace& trace) {
 }
 
 void on_refuse(const char* op, const char* reason) {
-    PyRef done(PyObject_CallFunction(g_refuse, "ss", op, reason));
+    PyRef refuse = PyRef::borrow(g_refuse);
+    PyRef done(PyObject_CallFunction(refuse.get(), "ss", op, reason));
     fail_python();
 }
 
@@ -200,7 +202,9 @@ void on_eager(const char* op) {
     capture_source(&source);
     PyRef where(source_tuple(source));
     Py_XDECREF(source.code);
-    PyRef done(PyObject_CallFunction(g_eager, "sO", op, where.get()));
+    PyRef hook = PyRef::borrow(g_eager);
+    if (!hook) return;  // taken away by a finalizer just now
+    PyRef done(PyObject_CallFunction(hook.get(), "sO", op, where.get()));
     if (!done) fail_python();
 }
 
@@ -209,7 +213,9 @@ void on_flush(const Trace& trace, const Plan& plan, const char* reason, bool hit
     capture_source(&source);
     PyRef where(source_tuple(source));
     Py_XDECREF(source.code);
-    PyRef done(PyObject_CallFunction(g_flush, "sOOnO", reason, where.get(), hit ? Py_True : Py_False,
+    PyRef hook = PyRef::borrow(g_flush);
+    if (!hook) return;
+    PyRef done(PyObject_CallFunction(hook.get(), "sOOnO", reason, where.get(), hit ? Py_True : Py_False,
                                      static_cast<Py_ssize_t>(trace.nodes.size()),
                                      plan.record ? plan.record.get() : Py_None));
     if (!done) fail_python();
