@@ -19,53 +19,109 @@ def ones(*size, dtype=mt.float32):
 # (what is called, the exception, how its message begins or what is in it)
 CASES = [
     # shapes
-    (lambda: ones(2, 3) + ones(4), RuntimeError, "size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1"),
+    (
+        lambda: ones(2, 3) + ones(4),
+        RuntimeError,
+        "size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1",
+    ),
     (lambda: ones(2, 3) @ ones(2, 3), RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)"),
-    (lambda: ones(3) @ ones(2), RuntimeError, "inconsistent tensor size, expected tensor [3] and src [2] to have the same number of elements"),
+    (
+        lambda: ones(3) @ ones(2),
+        RuntimeError,
+        "inconsistent tensor size, expected tensor [3] and src [2] to have the same number of elements",
+    ),
     (lambda: ones() @ ones(2), RuntimeError, "both arguments to matmul need to be at least 1D, but they are 0D and 1D"),
     (lambda: ones(2, 3, 4) @ ones(3, 4, 5), RuntimeError, "size of tensor a (2) must match the size of tensor b (3)"),
     (lambda: ones(6).view(4, 2), RuntimeError, "shape '[4, 2]' is invalid for input of size 6"),
     (lambda: ones(2, 3).t().view(6), RuntimeError, "Use .reshape(...) instead"),
     (lambda: ones(6).reshape(-1, 4), RuntimeError, "shape '[-1, 4]' is invalid for input of size 6"),
     (lambda: ones(6).reshape(-1, -1), RuntimeError, "only one dimension can be inferred"),
-    (lambda: ones(2, 3).expand(4, 3), RuntimeError, "The expanded size of the tensor (4) must match the existing size (2) at non-singleton dimension 0"),
+    (
+        lambda: ones(2, 3).expand(4, 3),
+        RuntimeError,
+        "The expanded size of the tensor (4) must match the existing size (2) at non-singleton dimension 0",
+    ),
     (lambda: ones(2, 3).permute(0, 0), RuntimeError, "permute"),
-    (lambda: ones(2, 3).transpose(0, 2), IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)"),
+    (
+        lambda: ones(2, 3).transpose(0, 2),
+        IndexError,
+        "Dimension out of range (expected to be in range of [-2, 1], but got 2)",
+    ),
     (lambda: ones(2, 3).sum(2), IndexError, "Dimension out of range"),
     (lambda: ones(2, 3).sum((0, 0)), RuntimeError, "dim 0 appears multiple times in the list of dims"),
     (lambda: mt.cat([]), ValueError, "expected a non-empty list of Tensors"),
-    (lambda: mt.cat([ones(2, 3), ones(2, 4)]), RuntimeError, "Sizes of tensors must match except in dimension 0. Expected size 3 but got size 4"),
-    (lambda: mt.stack([ones(2), ones(3)]), RuntimeError, "stack expects each tensor to be equal size, but got [2] at entry 0 and [3] at entry 1"),
+    (
+        lambda: mt.cat([ones(2, 3), ones(2, 4)]),
+        RuntimeError,
+        "Sizes of tensors must match except in dimension 0. Expected size 3 but got size 4",
+    ),
+    (
+        lambda: mt.stack([ones(2), ones(3)]),
+        RuntimeError,
+        "stack expects each tensor to be equal size, but got [2] at entry 0 and [3] at entry 1",
+    ),
     (lambda: ones(2, 2, 2).t(), RuntimeError, "t() expects a tensor with <= 2 dimensions, but self is 3D"),
     (lambda: ones(2).as_strided((5,), (1,)), RuntimeError, "are out of bounds for storage of size 8"),
     (lambda: ones(3).unfold(0, 5, 1), RuntimeError, "maximum size for tensor at dimension 0 is 3 but size is 5"),
     (lambda: ones(3).narrow(0, 2, 3), RuntimeError, "start (2) + length (3) exceeds dimension size (3)."),
     (lambda: ones(3).split([1, 1]), RuntimeError, "split_with_sizes expects split_sizes to sum exactly to 3"),
     (lambda: mt.nn.Linear(3, 2)(ones(2, 4)), RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x4 and 3x2)"),
-    (lambda: F.cross_entropy(ones(3, 4), mt.tensor([0, 1])), ValueError, "Expected input batch_size (3) to match target batch_size (2)."),
+    (
+        lambda: F.cross_entropy(ones(3, 4), mt.tensor([0, 1])),
+        ValueError,
+        "Expected input batch_size (3) to match target batch_size (2).",
+    ),
     (lambda: mt.zeros(-2), RuntimeError, "negative dimension"),
     # dtypes
-    (lambda: ones(2, 2) @ ones(2, 2, dtype=F64), RuntimeError, "expected m1 and m2 to have the same dtype, but got: float != double"),
+    (
+        lambda: ones(2, 2) @ ones(2, 2, dtype=F64),
+        RuntimeError,
+        "expected m1 and m2 to have the same dtype, but got: float != double",
+    ),
     (lambda: -mt.tensor([True]), RuntimeError, "Negation, the `-` operator, on a bool tensor is not supported"),
-    (lambda: mt.tensor([True]) - mt.tensor([True]), RuntimeError, "Subtraction, the `-` operator, with two bool tensors is not supported"),
+    (
+        lambda: mt.tensor([True]) - mt.tensor([True]),
+        RuntimeError,
+        "Subtraction, the `-` operator, with two bool tensors is not supported",
+    ),
     (lambda: ones(2) & ones(2), NotImplementedError, "\"bitwise_and_cpu\" not implemented for 'Float'"),
     (lambda: mt.tensor([2]) ** -1, RuntimeError, "Integers to negative integer powers are not allowed."),
     (lambda: mt.tensor([1, 2]).mean(), RuntimeError, "mean(): could not infer output dtype"),
     (lambda: mt.where(ones(2), ones(2), ones(2)), RuntimeError, "where expected condition to be a boolean tensor"),
     (lambda: mt.tensor([1, 2]).softmax(0), NotImplementedError, "not implemented for 'Long'"),
     (lambda: ones(2, 3).gather(1, mt.tensor([[0.5]])), RuntimeError, "gather(): Expected dtype int32/int64 for index"),
-    (lambda: ones(3).scatter_add(0, mt.tensor([0]), ones(1, dtype=F64)), RuntimeError, "Expected self.dtype to be equal to src.dtype"),
-    (lambda: ones(2, dtype=INT).requires_grad_(), RuntimeError, "only Tensors of floating point dtype can require gradients"),
-    (lambda: ones(3).masked_fill(ones(3), 1), RuntimeError, "only supports boolean masks, but got mask with dtype float32"),
+    (
+        lambda: ones(3).scatter_add(0, mt.tensor([0]), ones(1, dtype=F64)),
+        RuntimeError,
+        "Expected self.dtype to be equal to src.dtype",
+    ),
+    (
+        lambda: ones(2, dtype=INT).requires_grad_(),
+        RuntimeError,
+        "only Tensors of floating point dtype can require gradients",
+    ),
+    (
+        lambda: ones(3).masked_fill(ones(3), 1),
+        RuntimeError,
+        "only supports boolean masks, but got mask with dtype float32",
+    ),
     # indices
     (lambda: ones(3)[5], IndexError, "index 5 is out of bounds for dimension 0 with size 3"),
     (lambda: ones()[0], IndexError, "invalid index of a 0-dim tensor"),
     (lambda: ones(3)[0, 0], IndexError, "too many indices for tensor of dimension 1"),
     (lambda: ones(3)[mt.tensor([0.5])], IndexError, "tensors used as indices must be long, int, byte or bool tensors"),
-    (lambda: ones(3)[mt.tensor([True, False])], IndexError, "The shape of the mask [2] at index 0 does not match the shape of the indexed tensor [3]"),
+    (
+        lambda: ones(3)[mt.tensor([True, False])],
+        IndexError,
+        "The shape of the mask [2] at index 0 does not match the shape of the indexed tensor [3]",
+    ),
     (lambda: ones(3)[::-1], ValueError, "step must be greater than zero"),
     (lambda: ones(3).select(0, 3), IndexError, "select(): index 3 out of range for tensor of size [3] at dimension 0"),
-    (lambda: ones(2, 3).gather(1, mt.tensor([0])), RuntimeError, "Index tensor must have the same number of dimensions as input tensor"),
+    (
+        lambda: ones(2, 3).gather(1, mt.tensor([0])),
+        RuntimeError,
+        "Index tensor must have the same number of dimensions as input tensor",
+    ),
     # arguments
     (lambda: ones(2) + "a", TypeError, "unsupported operand type(s) for +"),
     (lambda: ones(2) + None, TypeError, "unsupported operand type(s) for +"),
@@ -78,14 +134,22 @@ CASES = [
     (lambda: ones(3).chunk(0), RuntimeError, "chunk expects `chunks` to be greater than 0, got: 0"),
     (lambda: ones(2).to("nowhere"), RuntimeError, "Invalid device string: 'nowhere'"),
     (lambda: mt.full((2,), "a"), TypeError, "full(): argument 'fill_value' must be Number, not str"),
-    (lambda: mt.tensor([1], dtype=mt.int32).fill_(2**40), RuntimeError, "cannot be converted to type int without overflow"),
+    (
+        lambda: mt.tensor([1], dtype=mt.int32).fill_(2**40),
+        RuntimeError,
+        "cannot be converted to type int without overflow",
+    ),
     # data
     (lambda: mt.tensor([[1, 2], [3]]), ValueError, "expected sequence of length 2 at dim 1 (got 1)"),
     (lambda: mt.tensor("a"), TypeError, "new(): invalid data type 'str'"),
     (lambda: mt.tensor(None), RuntimeError, "Could not infer dtype of NoneType"),
     (lambda: mt.tensor([object()]), RuntimeError, "Could not infer dtype of object"),
     (lambda: mt.from_numpy([1]), TypeError, "expected np.ndarray (got list)"),
-    (lambda: mt.from_numpy(np.arange(4.0)[::-1]), ValueError, "At least one stride in the given numpy array is negative"),
+    (
+        lambda: mt.from_numpy(np.arange(4.0)[::-1]),
+        ValueError,
+        "At least one stride in the given numpy array is negative",
+    ),
     # values
     (lambda: ones(3).item(), RuntimeError, "a Tensor with 3 elements cannot be converted to Scalar"),
     (lambda: float(ones(3)), ValueError, "only one element tensors can be converted to Python scalars"),
@@ -99,11 +163,15 @@ CASES = [
     (lambda: mt.arange(0, 5, 0), RuntimeError, "step must be nonzero"),
     (lambda: mt.arange(5, 0, 1), RuntimeError, "upper bound and lower bound inconsistent with step sign"),
     (lambda: mt.linspace(0, 1, -1), RuntimeError, "number of steps must be non-negative"),
-    (lambda: mt.randint(5, 5, (2,)), RuntimeError, "random_ expects 'from' to be less than 'to', but got from=5 >= to=5"),
+    (
+        lambda: mt.randint(5, 5, (2,)),
+        RuntimeError,
+        "random_ expects 'from' to be less than 'to', but got from=5 >= to=5",
+    ),
     (lambda: mt.optim.SGD([ones(1)], lr=-1), ValueError, "Invalid learning rate: -1"),
     (lambda: mt.optim.SGD([], lr=1), ValueError, "optimizer got an empty parameter list"),
     (lambda: mt.set_num_threads(0), RuntimeError, "set_num_threads expects a positive integer"),
-]  # fmt: skip
+]
 
 # Found when the kernel runs: at the call eagerly, where the value is needed if it was recorded.
 LATE = [
