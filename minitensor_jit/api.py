@@ -6,6 +6,7 @@ import atexit
 import functools
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
@@ -303,7 +304,10 @@ def start_from_environment() -> None:
 
 
 def _flush_at_exit() -> None:
-    _C.flush("the end of the program")
+    try:
+        _C.flush("the end of the program")
+    except Exception:
+        traceback.print_exc()  # with the note that names the line; what Python prints by itself here leaves it out
 
 
 def _print_account() -> None:
