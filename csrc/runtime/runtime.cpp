@@ -1,18 +1,30 @@
 #include "core/parallel.h"
 #include "runtime/abi.h"
+#include "runtime/errors.h"
 #include "runtime/gemm.h"
+
+namespace {
+
+template <class T>
+void gemm(const MtGemm* product) {
+    mt::keeping_errors([&] { mt::gemm<T>(product); });
+}
+
+void parallel_for(int64_t n, int64_t grain, void (*fn)(void*, int64_t, int64_t), void* ctx) {
+    mt::keeping_errors([&] {
+        mt::parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+            fn(ctx, begin, end);
+            mt::rethrow_runtime_error();  // from a worker to the caller
+        });
+    });
+}
+
+}  // namespace
 
 extern "C" const MtRuntime* mt_runtime(void) {
     static const MtRuntime runtime = {
-        MT_RUNTIME_VERSION,
-        [](int64_t n, int64_t grain, void (*fn)(void*, int64_t, int64_t), void* ctx) {
-            mt::parallel_for(n, grain, fn, ctx);
-        },
-        mt::gemm<float>,
-        mt::gemm<double>,
-        mt::gemm<int32_t>,
-        mt::gemm<int64_t>,
-        mt::gemm<uint8_t>,
+        MT_RUNTIME_VERSION, parallel_for,  gemm<float>,   gemm<double>,
+        gemm<int32_t>,      gemm<int64_t>, gemm<uint8_t>,
     };
     return &runtime;
 }

@@ -7,6 +7,7 @@
 
 #include "core/allocator.h"
 #include "core/error.h"
+#include "runtime/errors.h"
 
 namespace mt::trace {
 
@@ -251,10 +252,12 @@ void run_launch(Trace& trace, const Step& step, Buffers& buffers) {
     pointers.push_back(step.scratch_bytes ? scratch(step.scratch_bytes) : nullptr);
     int64_t start = launch_profile_hook ? now_ns() : 0;
     int32_t status;
+    forget_runtime_error();
     {
         MaybeReleaseGil gil(step.work_bytes >= kReleaseGilBytes);
         status = step.entry(pointers.data(), mt_runtime());
     }
+    rethrow_runtime_error();
     if (launch_profile_hook) launch_profile_hook(step, start, now_ns());
     if (status != 0) fail("the compiled cluster " + step.name + " failed with status " + std::to_string(status));
 }
