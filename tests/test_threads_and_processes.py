@@ -165,6 +165,21 @@ def test_one_compiled_function_on_many_threads():
     """)
 
 
+def test_threads_compile_at_once():
+    """New shapes on every thread, some the same as another's."""
+    ends("""
+        def work(n):
+            for step in range(12):
+                size = 10 + (step * (n % 2 + 1)) % 17
+                with recorded(compiled=True):
+                    x = mt.arange(size, dtype=mt.float32)
+                    y = ((x * 2 + 1).tanh() - x).sum() + mt.matmul(x.view(1, -1), x.view(-1, 1)).sum()
+                assert abs(y.item() - float(np.sum(np.tanh(np.arange(size) * 2 + 1) - np.arange(size))
+                           + np.sum(np.arange(size) ** 2))) < 1e-2, (size, y)
+        in_threads(work)
+    """)
+
+
 def test_many_short_threads_that_record():
     """Traces of threads that have ended are taken over."""
     ends("""

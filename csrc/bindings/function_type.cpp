@@ -106,7 +106,7 @@ PyObject* function_vectorcall(PyObject* self, PyObject* const* args, size_t narg
                 std::shared_ptr<trace::Program> program = entry.program;
                 PyRef result_type(Py_XNewRef(entry.result_type));
                 trace::Suspend suspend;
-                if (!program->run(tensors, results)) break;
+                if (!program->run(tensors, results)) continue;  // busy on another thread
                 ++f.hits;
                 return pack(result_type.get(), results, program->result_count());
             }
