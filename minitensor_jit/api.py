@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import os
 import sys
 import threading
 import traceback
@@ -53,6 +54,22 @@ def compiler_for(wanted: JitOptions) -> tuple[Compiler, int]:
             _compilers[wanted] = Compiler(wanted, _report)
             _numbers[wanted] = len(_numbers) + 1
         return _compilers[wanted], _numbers[wanted]
+
+
+def _hold_compilers() -> None:
+    _lock.acquire()
+    for compiler in _compilers.values():
+        compiler.lock.acquire()
+
+
+def _release_compilers() -> None:
+    for compiler in _compilers.values():
+        compiler.lock.release()
+    _lock.release()
+
+
+# A fork waits for what other threads compile: the child could never finish it, nor compile anything else.
+os.register_at_fork(before=_hold_compilers, after_in_parent=_release_compilers, after_in_child=_release_compilers)
 
 
 def current_compiler() -> Compiler:

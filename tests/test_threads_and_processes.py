@@ -244,6 +244,41 @@ def test_fork(recording):
     """)
 
 
+@pytest.mark.skipif(TSAN, reason="ThreadSanitizer doesn't follow forks of processes with threads")
+def test_fork_while_others_compile():
+    ends("""
+        import warnings
+        warnings.simplefilter("ignore", DeprecationWarning)
+        stop = threading.Event()
+        def busy():
+            size = 10
+            while not stop.is_set():
+                size += 1
+                with recorded(compiled=True):
+                    x = mt.ones(size)
+                    y = ((x * 2 + 1).tanh() - x).sum()
+                y.item()
+        threads = [threading.Thread(target=busy, daemon=True) for _ in range(2)]
+        for thread in threads: thread.start()
+        for round in range(10):
+            time.sleep(0.02)
+            child = os.fork()
+            if child == 0:
+                with recorded(compiled=True):
+                    z = (mt.ones(7 + round) * 3 + 1) * 2 - 1
+                os._exit(0 if z.tolist() == [7.0] * (7 + round) else 1)
+            deadline = time.monotonic() + 30
+            while (done := os.waitpid(child, os.WNOHANG)) == (0, 0):
+                if time.monotonic() > deadline:
+                    os.kill(child, 6)
+                    sys.exit("the child hangs")
+                time.sleep(0.002)
+            assert done[1] == 0, done
+        stop.set()
+        for thread in threads: thread.join(60)
+    """)
+
+
 @pytest.mark.parametrize("recording", [False, True])
 def test_interpreter_ends_while_threads_compute(recording):
     """Daemon threads in the middle of kernels, tensors in cycles and in modules that are torn down."""

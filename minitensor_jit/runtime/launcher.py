@@ -38,7 +38,7 @@ class Compiler:
         self.session_compilers: dict[tuple[int, bool], tuple[Compiler, int]] = {}
         self._seen: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._traces = itertools.count()
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()  # held while it compiles
 
     @property
     def size(self) -> int:
@@ -47,7 +47,7 @@ class Compiler:
 
     def clear(self) -> None:
         """Forget what was compiled; plans that still launch it keep it alive."""
-        with self._lock:
+        with self.lock:
             self._executables.clear()
             self._seen.clear()
 
@@ -55,7 +55,7 @@ class Compiler:
 
     def plan(self, nodes: Sequence[Any], leaves: Sequence[Any], scalars: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
         """The plan of a trace, in the form that the core reads: steps, deferred results, bounds checks, account."""
-        with self._lock:
+        with self.lock:
             trace = RecordedTrace(nodes, leaves, scalars, f"trace_{next(self._traces)}")
             result = cluster(trace.graph, self.options)
             record = self.report.record_trace(trace.graph, result, runs=0) if self.report is not None else None
