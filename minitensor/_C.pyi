@@ -531,6 +531,7 @@ def set_rules(
     vjp: Callable[..., Any] | None,
     saves_out: builtins.bool,
     saves_operand: Sequence[builtins.bool],
+    reads: Sequence[builtins.int],
     compilable: builtins.bool,
     python_kernel: Callable[..., Any] | None,
     /,

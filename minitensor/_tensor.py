@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -198,7 +199,7 @@ def repeat(self: Any, *repeats: Any) -> Any:
         raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
     shape = (1,) * (len(times) - self.ndim) + tuple(self.shape)
     paired = [n for pair in zip(times, shape, strict=True) for n in pair]
-    spread = self.reshape([n for s in shape for n in (1, s)]).expand(paired)
+    spread = clone(self.reshape([n for s in shape for n in (1, s)]).expand(paired))  # always a copy, as in PyTorch
     return spread.reshape([r * s for r, s in zip(times, shape, strict=True)])
 
 
@@ -484,12 +485,26 @@ def _mask(mask: Any) -> Any:
     return mask
 
 
+def _scaled(input: Any, other: Any, alpha: Any) -> Any:
+    """`other` times alpha, which has no part in the type promotion."""
+    if isinstance(other, Tensor) and not other.is_floating_point():
+        whole = not isinstance(input, Tensor) or not input.is_floating_point()
+        if whole and isinstance(alpha, float):
+            raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+        if other.dtype is _C.bool:
+            if isinstance(input, Tensor) and input.dtype is not _C.bool:
+                other = other.to(input.dtype)
+            else:
+                alpha = builtins.bool(alpha)
+    return other * alpha
+
+
 def _with_alpha(op: Any, inplace: bool) -> Any:
     call = _C.inplace_form(op) if inplace else op
     name = f"{op.__name__}_" if inplace else op.__name__
 
     def scaled(input: Any, other: Any, *, alpha: Any = 1) -> Any:
-        return call(input, other if alpha == 1 else other * alpha)
+        return call(input, other if alpha == 1 else _scaled(input, other, alpha))
 
     scaled.__name__ = scaled.__qualname__ = name
     scaled.__doc__ = f"{op.__doc__} `other` is multiplied by alpha first."

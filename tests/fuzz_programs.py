@@ -144,7 +144,10 @@ def binary_number_inplace(env: Env, x: Any, name: str, number: Any) -> None:
 
 @kind
 def add_alpha(env: Env, x: Any, y: Any, alpha: float, inplace: bool) -> Any:
-    return x.add_(y, alpha=alpha) and None if inplace else mt.add(x, y, alpha=alpha)
+    if not inplace:
+        return mt.add(x, y, alpha=alpha)
+    x.add_(y, alpha=alpha)
+    return None
 
 
 @kind

@@ -416,3 +416,15 @@ def test_assigned_gradients():
         x.grad = 1.0
     x.grad = None
     assert x.grad is None
+
+
+def test_what_no_wanted_gradient_reads_is_not_kept():
+    x, y = leaf(1.0, 2.0), leaf(4.0, 5.0)
+    for z in (x / 2, x / y, x**2):
+        z.mul_(3)
+        z.sum().backward()
+    assert x.grad.tolist() == [1.5 + 0.75 + 6, 1.5 + 0.6 + 12]
+    # Of a product with a number nothing is kept: its graph may be used again.
+    z = (x * 2).sum()
+    z.backward()
+    z.backward()

@@ -121,12 +121,6 @@ Ref<Tensor> shape_only(const OperandMeta& meta) {
                         meta.offset);
 }
 
-// Whether a backward pass frees something that a second one would need.
-bool op_saves(const OpDef& op) {
-    return op.vjp_saves_out ||
-           std::find(op.vjp_saves_operand.begin(), op.vjp_saves_operand.end(), true) != op.vjp_saves_operand.end();
-}
-
 PyRef wrapped(Ref<Tensor> tensor) {
     PyRef object(wrap_hook(std::move(tensor)));
     if (!object) fail_python();
@@ -142,8 +136,7 @@ PyRef tuple_of(const Gradients& gradients, size_t count) {
 }
 
 Gradients apply_op(GradNode& node, Gradients& gradients) {
-    bool saves = op_saves(*node.op);
-    if (node.released && saves)
+    if (node.released && node.saves)
         fail("Trying to backward through the graph a second time (or directly access saved tensors after they have "
              "already "
              "been freed). Saved intermediate values of the graph are freed when you call .backward() or "
@@ -154,7 +147,7 @@ Gradients apply_op(GradNode& node, Gradients& gradients) {
     std::vector<PyRef> arguments;
     if (node.result_meta.size() == 1) arguments.push_back(wrapped(gradients[0]));
     else arguments.push_back(tuple_of(gradients, node.result_meta.size()));
-    arguments.push_back(op.vjp_saves_out ? wrapped(unpack(node, node.output)) : PyRef::borrow(Py_None));
+    arguments.push_back(node.output.tensor ? wrapped(unpack(node, node.output)) : PyRef::borrow(Py_None));
     size_t n = node.operand_kind.size();
     bool list = op.args.size() && op.args[0].type == ArgType::TensorList;
     PyRef operand_list(list ? PyList_New(0) : nullptr);

@@ -42,11 +42,19 @@ void destroy_meta(AutogradMeta* meta) {
     t_dying_metas.destroy(meta, [](AutogradMeta* next) { delete next; });
 }
 
-// Whether the gradients that are wanted are computed from operand `i` of `n`.
+// What the gradients that are wanted are computed from: bit 0 the result, bit 1 + i operand i.
 template <class Wanted>
-bool formula_reads(const OpDef& op, size_t i, size_t n, Wanted&& wanted) {
+uint32_t formula_reads(const OpDef& op, Wanted&& wanted) {
+    if (op.vjp_reads.empty()) return ~0u;
+    uint32_t mask = 0;
+    for (size_t i = 0; i < op.vjp_reads.size(); ++i)
+        if (wanted(i)) mask |= op.vjp_reads[i];
+    return mask;
+}
+
+bool saves_operand(const OpDef& op, size_t i, uint32_t reads) {
     size_t spec = i < op.vjp_saves_operand.size() ? i : op.vjp_saves_operand.size() - 1;  // a list saves alike
-    return op.vjp_saves_operand[spec] && (!op.bilinear || n != 2 || wanted(1 - i));
+    return op.vjp_saves_operand[spec] && (op.vjp_reads.empty() || (reads >> (1 + i) & 1));
 }
 
 // The node of one call, its edges from `edges`. `before` has what in-place calls overwrote, per operand.
@@ -56,6 +64,7 @@ Ref<GradNode> make_node(const Call& call, std::vector<Edge> edges, const Ref<Ten
     node->sequence = next_sequence();
     node->op = &op;
     node->edges = std::move(edges);
+    uint32_t reads = formula_reads(op, [&](size_t k) { return static_cast<bool>(node->edges[k].node); });
     size_t n = call.operand_count;
     node->saved.resize(n);
     node->operand_meta.resize(n);
@@ -73,12 +82,13 @@ Ref<GradNode> make_node(const Call& call, std::vector<Edge> edges, const Ref<Ten
             node->operand_meta[i].strides = operand.tensor->strides;
             node->operand_meta[i].offset = operand.tensor->offset;
         }
-        if (formula_reads(op, i, n, [&](size_t other) { return static_cast<bool>(node->edges[other].node); })) {
+        if (saves_operand(op, i, reads)) {
             if (operand.tensor->is_inference)
                 fail("Inference tensors cannot be saved for backward. To work around you can make a clone to get a "
                      "normal tensor and use it in autograd.");
             Tensor* value = before && before[i] ? before[i].get() : operand.tensor;
             node->saved[i] = {Ref<Tensor>::borrow(value), value->storage->version, false};
+            node->saves = true;
         }
     }
     node->params.assign(call.params, call.params + call.param_count);
@@ -87,7 +97,11 @@ Ref<GradNode> make_node(const Call& call, std::vector<Edge> edges, const Ref<Ten
 }
 
 void save_output(GradNode& node, const Tensor& result) {
-    if (node.op->vjp_saves_out) node.output = {detach(result), result.storage->version, true};
+    if (!node.op->vjp_saves_out ||
+        !(formula_reads(*node.op, [&](size_t i) { return static_cast<bool>(node.edges[i].node); }) & 1))
+        return;
+    node.output = {detach(result), result.storage->version, true};
+    node.saves = true;
 }
 
 Tensor& root_of(Tensor& tensor) { return tensor.base ? *tensor.base : tensor; }
@@ -100,7 +114,7 @@ void record_on_view(Call& call, Tensor& view, const Ref<Tensor>* before) {
         if (edge_wanted(call.operands[i].tensor)) edges[i] = grad_edge(*call.operands[i].tensor);
     Ref<GradNode> inner = make_node(call, std::move(edges), before);
     inner->result_meta.push_back({view.sizes, view.dtype});
-    if (inner->op->vjp_saves_out) inner->output = {detach(view), view.storage->version, true};
+    save_output(*inner, view);
     Ref<GradNode> node(new GradNode);
     node->type = GradNode::Type::CopySlices;
     node->sequence = next_sequence();
@@ -173,11 +187,9 @@ TapedCall check_inplace(Call& call, Tensor& destination) {
     if (!call.op->differentiable())
         fail("in-place " + call.op->name + " on a tensor that requires grad: the op has no derivative");
     TapedCall result{true, 0};
+    uint32_t reads = formula_reads(*call.op, [&](size_t i) { return edge_wanted(call.operands[i].tensor); });
     for (size_t i = 0; i < call.operand_count; ++i)
-        if (call.operands[i].tensor && formula_reads(*call.op, i, call.operand_count, [&](size_t other) {
-                return edge_wanted(call.operands[other].tensor);
-            }))
-            result.reads |= 1u << i;
+        if (call.operands[i].tensor && saves_operand(*call.op, i, reads)) result.reads |= 1u << i;
     return result;
 }
 

@@ -41,6 +41,7 @@ struct GradNode {
     uint32_t refcount = 1;
     Type type = Type::Op;
     bool released = false;
+    bool saves = false;     // something that is freed with the graph
     uint64_t sequence = 0;  // creation order: the engine runs the latest first
     const OpDef* op = nullptr;
     std::vector<Edge> edges;  // one per operand; null node: no gradient wanted

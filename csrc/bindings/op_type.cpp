@@ -135,12 +135,13 @@ PyObject* py_define_op(PyObject*, PyObject* args) {
     });
 }
 
-// set_rules(op, row, vjp, saves_out, saves_operand, compilable, python_kernel)
+// set_rules(op, row, vjp, saves_out, saves_operand, reads, compilable, python_kernel)
 PyObject* py_set_rules(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
-        PyObject *object, *row, *vjp, *saves, *kernel;
+        PyObject *object, *row, *vjp, *saves, *reads, *kernel;
         int saves_out, compilable;
-        if (!PyArg_ParseTuple(args, "OOOpOpO:set_rules", &object, &row, &vjp, &saves_out, &saves, &compilable, &kernel))
+        if (!PyArg_ParseTuple(args, "OOOpOOpO:set_rules", &object, &row, &vjp, &saves_out, &saves, &reads, &compilable,
+                              &kernel))
             return nullptr;
         OpDef& op = def_of(object);
         Py_XSETREF(op.row, Py_NewRef(row));
@@ -152,8 +153,12 @@ PyObject* py_set_rules(PyObject*, PyObject* args) {
             op.vjp_saves_operand.push_back(PyObject_IsTrue(PySequence_Fast_GET_ITEM(sequence.get(), i)) == 1);
         if (op.vjp && op.vjp_saves_operand.size() != op.operand_count)
             fail_value("the vjp of '" + op.name + "' must name its " + std::to_string(op.operand_count) + " operands");
-        PyRef bilinear = checked(PyObject_GetAttrString(row, "bilinear"));
-        op.bilinear = bilinear.get() == Py_True;
+        op.vjp_reads.clear();
+        PyRef masks = checked(PySequence_Fast(reads, "reads"));
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(masks.get()); ++i)
+            op.vjp_reads.push_back(
+                static_cast<uint32_t>(PyLong_AsUnsignedLong(PySequence_Fast_GET_ITEM(masks.get(), i))));
+        check_python();
         op.compilable = compilable;
         if (kernel != Py_None) Py_XSETREF(op.python_kernel[0], Py_NewRef(kernel));
         if (!op.cpu && !op.python_kernel[0] && op.kind != Kind::View) fail_value("op '" + op.name + "' has no kernel");

@@ -52,7 +52,9 @@ struct OpDef {
     // Which arguments of `vjp(g, out, *operands, **params)` it reads; the rest are not saved.
     bool vjp_saves_out = false;
     std::vector<bool> vjp_saves_operand;
-    bool bilinear = false;  // of two operands, each one is read only for the gradient of the other
+    // Per operand, what its gradient is computed from: bit 0 the result, bit 1 + i operand i. Empty: from all that's
+    // read.
+    std::vector<uint32_t> vjp_reads;
     bool compilable = false;
     bool differentiable() const { return vjp != nullptr; }
 };

@@ -38,5 +38,5 @@ matmul = contraction(
     "The matrix product, batched over leading dimensions.",
     lower=lambda b, x, y: b.matmul_broadcast(x, y),
     vjp=_matmul_vjp,
-    bilinear=True,
+    reads=("y", "x"),
 )

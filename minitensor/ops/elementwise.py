@@ -162,13 +162,14 @@ mul = _binary(
     "The product.",
     lower=lambda b, x, y: b.and_(x, y) if x.shape.dtype == "pred" else b.multiply(x, y),
     vjp=lambda g, _out, x, y: (lambda: g * y, lambda: g * x),
-    bilinear=True,
+    reads=("y", "x"),
 )
 div = _binary(
     "div",
     "The quotient, in floating point.",
     lower=lambda b, x, y: b.divide(x, y),
-    vjp=lambda g, out, _x, y: (lambda: g / y, lambda: -g * out / y),
+    vjp=lambda g, _out, x, y: (lambda: g / y, lambda: -g * (x / y) / y),
+    reads=("y", "x y"),
 )
 maximum = _binary(
     "maximum",
@@ -191,11 +192,14 @@ def _share(g: Any, x: Any, y: Any, x_wins: Any) -> tuple[Any, Any]:
     return lambda: where(tie, half, where(x_wins, g, 0.0)), lambda: where(tie, half, where(x_wins, 0.0, g))
 
 
-floor_divide = _binary("floor_divide", "The quotient rounded down.")
+floor_divide = _binary(
+    "floor_divide", "The quotient rounded down.", vjp=lambda g, _out, _x, _y: (lambda: g * 0, lambda: g * 0)
+)
 remainder = _binary(
     "remainder",
     "The remainder, with the sign of the divisor.",
     vjp=lambda g, _out, x, y: (g, lambda: -g * floor_divide(x, y)),
+    reads=("", "x y"),
 )
 
 # Exponents that are multiplications and square roots, exactly as the eager kernel computes them.
@@ -229,7 +233,8 @@ def _pow_vjp(g: Any, out: Any, x: Any, y: Any) -> tuple[Any, Any]:
 
 pow = _binary(
     "pow", "input to the power of other.",
-    lower=lambda b, x, y: _POWERS[b.recorded.constant(1)](b, x), refuse=_pow_refuse, vjp=_pow_vjp,
+    lower=lambda b, x, y: _POWERS[b.recorded.constant(1)](b, x),
+    refuse=_pow_refuse, vjp=_pow_vjp, reads=("x y", "out x y"),
 )  # fmt: skip
 
 eq = _binary("eq", "Whether the two are equal.", lower=lambda b, x, y: b.compare(x, y, "EQ"))
@@ -293,16 +298,25 @@ cast = elementwise(
     vjp=lambda g, _out, _x, dtype: g,
 )
 clone: Op = elementwise("clone(Tensor input)", "A contiguous copy.", lower=lambda b, x: x, vjp=lambda g, _out, _x: g)
+
+
 # In place only: destination first.
+def _nothing(g: Any) -> Any:
+    """The gradient of what was overwritten."""
+    from minitensor.ops.creation import full
+
+    return full(tuple(g.shape), 0, dtype=g.dtype)
+
+
 fill = elementwise(
     "fill(Tensor input, Scalar value)",
     "Sets every element.",
-    vjp=lambda g, _out, _x, value: None,
-    why="it is recorded as the creation of a constant",
+    vjp=lambda g, _out, _x, value: (lambda: _nothing(g),),
+    why="it is recorded as an assignment",
 )
 copy: Op = elementwise(
     "copy(Tensor input, Tensor src)",
     "Copies src, broadcast and converted.",
-    vjp=lambda g, _out, _x, _src: (None, g),
+    vjp=lambda g, _out, _x, _src: (lambda: _nothing(g), g),
     why="it is recorded as an assignment",
 )

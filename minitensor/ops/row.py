@@ -37,8 +37,9 @@ class Row:
     broadcast shape; an argument whose name begins with `_` is not read and not kept for the backward pass (its shape
     and dtype are there all the same). `refuse(call)` gives the reason why one particular call can't be compiled, or
     None.
-    In the tuple that `vjp` returns a function stands for a gradient that is only computed if somebody wants it. Of the
-    two operands of a `bilinear` op, each is kept only if the other's gradient is wanted, which alone reads it.
+    In the tuple that `vjp` returns a function stands for a gradient that is only computed if somebody wants it. `reads`
+    has for each operand the arguments of `vjp` that its gradient is computed from, where that is not all of them: what
+    nobody's wanted gradient reads is not kept.
     `samples()` gives argument lists for the generated tests.
     """
 
@@ -51,7 +52,7 @@ class Row:
     refuse: Callable[[Any], str | None] | None = None
     samples: Callable[[], Sequence[tuple[Any, ...]]] | None = None
     kernel: Callable[..., Any] | None = None
-    bilinear: bool = False
+    reads: tuple[str, ...] = ()
     why: str = ""
     methods: tuple[str, ...] = field(default=())
 
@@ -76,7 +77,7 @@ def _define(kind: str, schema: str, doc: str, **rules: Any) -> _C.Op:
     row = Row(name=op.__name__, kind=kind, schema=schema, call=op, **rules)
     operands = schema[schema.index("(") + 1 :].count("Tensor")
     saves_out, saves = _saved(row, operands)
-    _C.set_rules(op, row, row.vjp, saves_out, saves, row.compilable, row.kernel)
+    _C.set_rules(op, row, row.vjp, saves_out, saves, _masks(row), row.compilable, row.kernel)
     ROWS[row.name] = row
     return op
 
@@ -90,6 +91,14 @@ def _saved(row: Row, operands: int) -> tuple[bool, list[bool]]:
             f"the vjp of '{row.name}' takes {len(names)} arguments; it needs g, out and {operands} operands"
         )
     return not names[1].startswith("_"), [not name.startswith("_") for name in names[2 : 2 + operands]]
+
+
+def _masks(row: Row) -> list[int]:
+    """`reads` as bits: 0 for the result, 1 and up for the operands."""
+    if row.vjp is None or not row.reads:
+        return []
+    places = {name: place for place, name in enumerate(list(inspect.signature(row.vjp).parameters)[1:])}
+    return [sum(1 << places[name] for name in names.split()) for names in row.reads]
 
 
 def elementwise(schema: str, doc: str, **rules: Any) -> _C.Op:
