@@ -181,6 +181,7 @@ FORMS: dict[str, list[Form]] = {
     "fill": [],  # in place only: tests of recording have it
     "copy": [],
     "gather": [
+        (op(2, 3, 4), index(2, 3, 2, below=4), -1),
         (op(4, 5), index(4, 3, below=5), 1),
         (op(4, 5), index(2, 5, below=4), 0),
         (op(7), index(3, below=7), 0),
@@ -189,6 +190,7 @@ FORMS: dict[str, list[Form]] = {
         (op(4, 5), index(0, 5, below=4), 0),
     ],
     "scatter_add": [
+        (op(2, 3, 4), index(2, 3, 2, below=4), op(2, 3, 2), -1),
         (op(4, 5), index(4, 3, below=5), op(4, 3), 1),
         (op(4, 5), index(6, 5, below=4), op(6, 5), 0),
         (op(7), index(30, below=7), op(30), 0),
@@ -196,6 +198,7 @@ FORMS: dict[str, list[Form]] = {
         (op(3), index(0, below=3), op(0), 0),
     ],
     "index_select": [
+        (op(2, 3, 4), index(2, 2, below=3), -2),
         (op(4, 5), index(3, below=5), 1),
         (op(4, 5), index(6, below=4, dtype="int32"), 0),
         (op(7), index(2, 3, below=7), 0),
@@ -203,12 +206,14 @@ FORMS: dict[str, list[Form]] = {
         (op(4, 5), index(0, below=4), 0),
     ],
     "index_add": [
+        (op(2, 3, 4), index(5, below=3), op(2, 5, 4), -2),
         (op(4, 5), index(3, below=5), op(4, 3), 1),
         (op(4, 5), index(6, below=4), op(6, 5), 0),
         (op(4, 5, layout="transposed"), index(2, below=4), op(2, 5), 0),
         (op(4, 5), index(0, below=4), op(0, 5), 0),
     ],
     "index_copy": [
+        (op(2, 3, 4), index(1, below=3), op(2, 1, 4), -2),
         (op(6, 5), index(1, below=6), op(1, 5), 0),
         (op(4, 5), index(1, below=5), op(4, 1), 1),
         (op(4, 5), index(0, below=4), op(0, 5), 0),
@@ -219,8 +224,16 @@ FORMS: dict[str, list[Form]] = {
         (op(6, 3, layout="transposed"), index(6, below=3)),
     ],
     "nll_loss_backward": [(op(4), index(4, below=5), 5), (op(1), index(1, below=3), 3)],
-    "cumsum": [(op(4, 5), 0), (op(4, 5), 1), (op(9), -1), (op(0, 3), 0), (op(4, 5, layout="transposed"), 1)],
+    "cumsum": [
+        (op(2, 3, 4), -2),
+        (op(4, 5), 0),
+        (op(4, 5), 1),
+        (op(9), -1),
+        (op(0, 3), 0),
+        (op(4, 5, layout="transposed"), 1),
+    ],
     "sort": [
+        (op(2, 3, 4), -2, False, True),
         (op(4, 5),),
         (op(4, 5), 0, True, True),
         (op(9), 0),
@@ -240,8 +253,9 @@ FORMS: dict[str, list[Form]] = {
     "transpose": [(op(2, 3, 4), 0, 2), (op(4, 5), -1, 0)],
     "squeeze": [(op(1, 3, 1),), (op(1, 3, 1), 0), (op(1, 3, 1), [0, 2]), (op(3),)],
     "unsqueeze": [(op(3), 0), (op(4, 5), -1), (op(), 0)],
-    "select": [(op(4, 5), 0, 2), (op(4, 5), 1, -1), (op(3), 0, 0)],
+    "select": [(op(2, 3, 4), -2, 1), (op(4, 5), 0, 2), (op(4, 5), 1, -1), (op(3), 0, 0)],
     "slice": [
+        (op(2, 3, 4), -1, 1, 3, 1),
         (op(9, 2), 0, 1, 8, 3),
         (op(4, 5), 1, None, -1, 1),
         (op(4), 0, 3, 1, 1),
@@ -254,8 +268,8 @@ FORMS: dict[str, list[Form]] = {
         (op(6, 4, layout="strided"), (2, 2), (2, 9), None),
     ],
     "alias": [(op(4, 5),), (op(),)],
-    "diagonal": [(op(4, 5),), (op(4, 5), 1), (op(2, 3, 4), -1, 1, 2), (op(3, 3), 5)],
-    "unfold": [(op(9), 0, 3, 2), (op(4, 6), 1, 2, 1), (op(5, 2), 0, 5, 1)],
+    "diagonal": [(op(2, 3, 4), 0, -1, -2), (op(4, 5),), (op(4, 5), 1), (op(2, 3, 4), -1, 1, 2), (op(3, 3), 5)],
+    "unfold": [(op(4, 6), -1, 2, 1), (op(9), 0, 3, 2), (op(4, 6), 1, 2, 1), (op(5, 2), 0, 5, 1)],
     "cat": [
         ([op(2, 3), op(4, 3)], 0),
         ([op(2, 3), op(2, 1), op(2, 2)], 1),

@@ -40,7 +40,10 @@ def _permute_vjp(g: Any, _out: Any, _x: Any, dims: tuple[int, ...]) -> Any:
 
 def _unfold_vjp(g: Any, _out: Any, _x: Any, dim: int, size: int, step: int) -> Any:
     # Windows may overlap: one strided addition for each place in the window.
+    if _x.ndim == 0:
+        return g.reshape(())
     whole = _zeros_like(_x, g)
+    dim %= _x.ndim
     count = g.shape[dim]
     for i in range(size):
         slice(whole, dim, i, i + (count - 1) * step + 1, step).add_(g.select(-1, i))
