@@ -133,7 +133,7 @@ def t(self: Any) -> Any:
     """The transpose of a matrix; vectors stay."""
     if self.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {self.ndim}D")
-    return self.transpose(0, 1) if self.ndim == 2 else self
+    return self.transpose(0, 1) if self.ndim == 2 else self.alias()
 
 
 @_method
