@@ -15,7 +15,7 @@ def run(arguments, **environment):
         [sys.executable, *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         env={**os.environ, "PYTHONPATH": str(HERE.parent), **environment},
     )
 

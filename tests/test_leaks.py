@@ -114,7 +114,7 @@ COUNTS = {"errors": 3000, "compiled": 10_000, "autograd": 8000, "errors while re
           "eager": 15_000, "recorded": 12_000, "cycles": 20_000, "threads": 10_000}  # fmt: skip
 
 PROGRAM = """
-import contextlib, gc, resource, sys, threading
+import contextlib, gc, os, resource, sys, threading
 import numpy as np
 import minitensor as mt
 import minitensor_jit.api as jit
@@ -139,7 +139,8 @@ blocks, tensors, memory = (a - b for a, b in zip(after, before))
 # Neither may grow with the iterations: Python's own caches come and go.
 assert blocks < 100, f"{{blocks}} blocks more after {{count}} iterations"
 assert tensors == 0, f"{{tensors}} bytes of tensors more"
-assert memory < 3 << 20, f"{{memory}} bytes more"
+# A sanitizer keeps what was freed.
+assert memory < 3 << 20 or "san.so" in os.environ.get("LD_PRELOAD", ""), f"{{memory}} bytes more"
 """
 
 
