@@ -23,8 +23,7 @@ void parallel_for(int64_t n, int64_t grain, void (*fn)(void*, int64_t, int64_t),
 
 extern "C" const MtRuntime* mt_runtime(void) {
     static const MtRuntime runtime = {
-        MT_RUNTIME_VERSION, parallel_for,  gemm<float>,   gemm<double>,
-        gemm<int32_t>,      gemm<int64_t>, gemm<uint8_t>,
+        MT_RUNTIME_VERSION, parallel_for, gemm<float>, gemm<double>, gemm<int32_t>, gemm<int64_t>, gemm<uint8_t>,
     };
     return &runtime;
 }
