@@ -8,6 +8,11 @@ namespace mt::py {
 
 PyObject* OutOfMemoryError = nullptr;
 
+namespace {
+// PyTorch raises a RuntimeError that says ZeroDivisionError; this is both.
+PyObject* g_zero_division = nullptr;
+}  // namespace
+
 void set_error(const Error& error) {
     PyObject* type = PyExc_RuntimeError;
     switch (error.kind()) {
@@ -15,7 +20,7 @@ void set_error(const Error& error) {
         case ErrorKind::Type: type = PyExc_TypeError; break;
         case ErrorKind::Value: type = PyExc_ValueError; break;
         case ErrorKind::Index: type = PyExc_IndexError; break;
-        case ErrorKind::ZeroDivision: type = PyExc_ZeroDivisionError; break;
+        case ErrorKind::ZeroDivision: type = g_zero_division; break;
         case ErrorKind::NotImplemented: type = PyExc_NotImplementedError; break;
         case ErrorKind::OutOfMemory: type = OutOfMemoryError; break;
         case ErrorKind::Runtime: break;
@@ -245,6 +250,11 @@ bool init_dtypes(PyObject* module) {
         g_dtypes[i] = object;
         if (PyModule_AddObjectRef(module, info(static_cast<DType>(i)).name, object) < 0) return false;
     }
+    PyRef bases(PyTuple_Pack(2, PyExc_RuntimeError, PyExc_ZeroDivisionError));
+    if (!bases) return false;
+    g_zero_division = PyErr_NewExceptionWithDoc("minitensor.ZeroDivisionError", "An integer was divided by zero.",
+                                                bases.get(), nullptr);
+    if (!g_zero_division) return false;
     OutOfMemoryError = PyErr_NewExceptionWithDoc("minitensor.OutOfMemoryError", "A tensor does not fit into memory.",
                                                  PyExc_RuntimeError, nullptr);
     return OutOfMemoryError && PyModule_AddObjectRef(module, "OutOfMemoryError", OutOfMemoryError) == 0 &&
