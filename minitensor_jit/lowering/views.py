@@ -61,7 +61,9 @@ def _nest(total: int, size: Dims, stride: Dims, offset: int) -> _Nest | None:
         extents.append(outer)
         starts.append(rest)
         sizes.append(1)
-    if len(extents) > MAX_RANK or any(start + n > extent for start, n, extent in zip(starts, sizes, extents, strict=True)):
+    if len(extents) > MAX_RANK or any(
+        start + n > extent for start, n, extent in zip(starts, sizes, extents, strict=True)
+    ):
         return None
     return _Nest(tuple(extents), tuple(starts), tuple(sizes), tuple(order))
 
