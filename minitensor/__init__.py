@@ -36,19 +36,11 @@ from minitensor._C import (
 )
 from minitensor.ops import ROWS as _ROWS
 
-# Every op under its name; the composed functions below replace those that take more forms.
+# Every op under its names; the composed functions below replace those that take more forms.
 for _row in _ROWS.values():
-    if not _row.name.startswith("_") and _row.name not in {
-        "fill",
-        "copy",
-        "view",
-        "max_dim",
-        "min_dim",
-        "nll_loss_backward",
-        "cast",
-    }:
-        globals()[_row.name] = _row.call
-del _row
+    if _row.public and _row.function:
+        for _name in (_row.name, *_row.aliases):
+            globals()[_name] = _row.call
 
 from minitensor import _hooks, autograd, nn, optim, random, timeline  # noqa: E402
 from minitensor import _tensor as _tensor_methods  # noqa: E402  (needs the rows)
@@ -56,6 +48,7 @@ from minitensor._config import show_config  # noqa: E402
 from minitensor._tensor import add, sub  # noqa: E402
 from minitensor._tensor_str import set_printoptions  # noqa: E402
 from minitensor.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402
+from minitensor.composite import COMPOSITES as _COMPOSITES  # noqa: E402
 from minitensor.creation import *  # noqa: E402, F403
 from minitensor.functional import *  # noqa: E402, F403
 from minitensor.random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state  # noqa: E402
@@ -67,6 +60,11 @@ from minitensor.session import (  # noqa: E402
     RunOptions,
     Session,
 )
+
+for _composite in _COMPOSITES.values():
+    if _composite.function:
+        for _name in (_composite.name, *_composite.aliases):
+            globals()[_name] = _composite.call
 
 __version__ = _C.version
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from minitensor import _C
+from minitensor.composite import COMPOSITES
 from minitensor.ops import ROWS, random
 from minitensor.ops.creation import full
 from minitensor.ops.elementwise import cast, clone, copy, where
@@ -30,46 +31,19 @@ def _method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 # ---- every op as a method, and in place where its kind allows
 
-_SPECIAL = {"view", "max_dim", "min_dim", "fill", "copy", "cast", "full", "where", "nll_loss", "nll_loss_backward"}
-
 for _row in ROWS.values():
-    _takes_tensor = _row.schema[_row.schema.index("(") + 1 :].startswith("Tensor")
-    if _row.name.startswith("_") or not _takes_tensor or "Tensor[]" in _row.schema:
+    if not _row.public:
         continue
-    if _row.name not in _SPECIAL:
-        attach(_row.name, _row.call)
-    _relation = _row.name in {"eq", "ne", "lt", "le", "gt", "ge"} or _row.name.startswith("is")
-    if (_row.kind == "elementwise" and not _relation and _row.name not in {"clone", "cast", "where"}) or _row.name in {
-        "tril",
-        "triu",
-        "scatter_add",
-        "index_add",
-        "index_copy",
-    }:
-        attach(f"{_row.name}_", _C.inplace_form(_row.call))
+    _names = (_row.name, *_row.aliases)
+    if _row.method and _row.takes_tensor:
+        for _name in _names:
+            attach(_name, _row.call)
+    if _row.in_place:
+        _changing = _C.inplace_form(_row.call)
+        for _name in _names:
+            attach(f"{_name}_", _changing)
 
 attach("view", view_)
-for _alias, _name in {
-    "absolute": "abs",
-    "negative": "neg",
-    "multiply": "mul",
-    "subtract": "sub",
-    "divide": "div",
-    "true_divide": "div",
-}.items():
-    attach(_alias, ROWS[_name].call)
-    attach(f"{_alias}_", _C.inplace_form(ROWS[_name].call))
-for _alias, _name in {
-    "greater": "gt",
-    "greater_equal": "ge",
-    "less": "lt",
-    "less_equal": "le",
-    "not_equal": "ne",
-}.items():
-    attach(_alias, ROWS[_name].call)
-attach("swapaxes", ROWS["transpose"].call)
-attach("swapdims", ROWS["transpose"].call)
-attach("mm", ROWS["matmul"].call)
 
 
 # ---- shape
@@ -644,3 +618,11 @@ for _name, _function in {
     "_repr": _repr,
 }.items():
     attach(_name, _function)
+
+
+for _composite in COMPOSITES.values():
+    for _name in (_composite.name, *_composite.aliases):
+        if _composite.method:
+            attach(_name, _composite.call)
+        if _composite.inplace is not None:
+            attach(f"{_name}_", _composite.inplace)

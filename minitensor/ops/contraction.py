@@ -39,4 +39,5 @@ matmul = contraction(
     lower=lambda b, x, y: b.matmul_broadcast(x, y),
     vjp=_matmul_vjp,
     reads=("y", "x"),
+    aliases=("mm",),
 )

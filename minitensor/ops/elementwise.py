@@ -36,13 +36,18 @@ def _trunc(b: Any, x: Any) -> Any:
 # ---- one operand
 
 neg = elementwise(
-    "neg(Tensor input)", "The negative of each element.", lower=lambda b, x: b.negate(x), vjp=lambda g, _out, _x: -g
+    "neg(Tensor input)",
+    "The negative of each element.",
+    lower=lambda b, x: b.negate(x),
+    vjp=lambda g, _out, _x: -g,
+    aliases=("negative",),
 )
 abs = elementwise(
     "abs(Tensor input)",
     "The absolute value of each element.",
     lower=lambda b, x: b.abs(x),
     vjp=lambda g, _out, x: g * sign(x),
+    aliases=("absolute",),
 )
 sign: Op = elementwise("sign(Tensor input)", "-1, 0 or 1, the sign of each element.", vjp=lambda g, _out, _x: g * 0)
 exp = elementwise(
@@ -162,6 +167,7 @@ mul = _binary(
     "The product.",
     lower=lambda b, x, y: b.and_(x, y) if x.shape.dtype == "pred" else b.multiply(x, y),
     vjp=lambda g, _out, x, y: (lambda: g * y, lambda: g * x),
+    aliases=("multiply",),
     reads=("y", "x"),
 )
 div = _binary(
@@ -169,6 +175,7 @@ div = _binary(
     "The quotient, in floating point.",
     lower=lambda b, x, y: b.divide(x, y),
     vjp=lambda g, _out, x, y: (lambda: g / y, lambda: -g * (x / y) / y),
+    aliases=("divide", "true_divide"),
     reads=("y", "x y"),
 )
 maximum = _binary(
@@ -238,11 +245,18 @@ pow = _binary(
 )  # fmt: skip
 
 eq = _binary("eq", "Whether the two are equal.", lower=lambda b, x, y: b.compare(x, y, "EQ"))
-ne = _binary("ne", "Whether the two differ.", lower=lambda b, x, y: b.compare(x, y, "NE"))
-lt = _binary("lt", "Whether the first is smaller.", lower=lambda b, x, y: b.compare(x, y, "LT"))
-le = _binary("le", "Whether the first is smaller or equal.", lower=lambda b, x, y: b.compare(x, y, "LE"))
-gt = _binary("gt", "Whether the first is larger.", lower=lambda b, x, y: b.compare(x, y, "GT"))
-ge = _binary("ge", "Whether the first is larger or equal.", lower=lambda b, x, y: b.compare(x, y, "GE"))
+ne = _binary("ne", "Whether the two differ.", lower=lambda b, x, y: b.compare(x, y, "NE"), aliases=("not_equal",))
+lt = _binary("lt", "Whether the first is smaller.", lower=lambda b, x, y: b.compare(x, y, "LT"), aliases=("less",))
+le = _binary(
+    "le", "Whether the first is smaller or equal.", lower=lambda b, x, y: b.compare(x, y, "LE"), aliases=("less_equal",)
+)
+gt = _binary("gt", "Whether the first is larger.", lower=lambda b, x, y: b.compare(x, y, "GT"), aliases=("greater",))
+ge = _binary(
+    "ge",
+    "Whether the first is larger or equal.",
+    lower=lambda b, x, y: b.compare(x, y, "GE"),
+    aliases=("greater_equal",),
+)
 logical_and = _binary(
     "logical_and", "Whether both are non-zero.", lower=lambda b, x, y: b.and_(_truth(b, x), _truth(b, y))
 )
@@ -263,6 +277,8 @@ where: Op = elementwise(
     "input where the condition holds, other elsewhere.",
     lower=lambda b, c, x, y: b.select(_truth(b, c), x, y),
     vjp=lambda g, _out, c, _x, _y: (None, lambda: where(c, g, 0.0), lambda: where(c, 0.0, g)),
+    method=False,
+    inplace=False,
 )
 
 
@@ -295,9 +311,14 @@ cast = elementwise(
     "cast(Tensor input, dtype dtype)",
     "The elements converted to dtype.",
     lower=lambda b, x, dtype: x,
+    function=False,
+    method=False,
+    inplace=False,
     vjp=lambda g, _out, _x, dtype: g,
 )
-clone: Op = elementwise("clone(Tensor input)", "A contiguous copy.", lower=lambda b, x: x, vjp=lambda g, _out, _x: g)
+clone: Op = elementwise(
+    "clone(Tensor input)", "A contiguous copy.", lower=lambda b, x: x, vjp=lambda g, _out, _x: g, inplace=False
+)
 
 
 # In place only: destination first.
@@ -312,11 +333,15 @@ fill = elementwise(
     "fill(Tensor input, Scalar value)",
     "Sets every element.",
     vjp=lambda g, _out, _x, value: (lambda: _nothing(g),),
+    function=False,
+    method=False,
     why="it is recorded as an assignment",
 )
 copy: Op = elementwise(
     "copy(Tensor input, Tensor src)",
     "Copies src, broadcast and converted.",
     vjp=lambda g, _out, _x, _src: (lambda: _nothing(g), g),
+    function=False,
+    method=False,
     why="it is recorded as an assignment",
 )

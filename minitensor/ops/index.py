@@ -51,7 +51,7 @@ gather: Op = index(
 scatter_add: Op = index(
     "scatter_add(Tensor input, Tensor index, Tensor src, int dim)",
     "input with src added at the places that index names along dim.",
-    lower=lambda b, x, i, src, dim: b.scatter_along(x, i, src, dim, "add"), refuse=_index_is_argument(1),
+    lower=lambda b, x, i, src, dim: b.scatter_along(x, i, src, dim, "add"), refuse=_index_is_argument(1), inplace=True,
     vjp=lambda g, _out, _x, i, _src, dim: (g, None, _within(_src, gather(g, i, dim))),
 )  # fmt: skip
 index_select: Op = index(
@@ -63,13 +63,13 @@ index_select: Op = index(
 index_add: Op = index(
     "index_add(Tensor input, Tensor index, Tensor src, int dim)",
     "input with src added to the slices that index names.",
-    lower=lambda b, x, i, src, dim: b.put(x, i, src, dim, "add"), refuse=_index_is_argument(1),
+    lower=lambda b, x, i, src, dim: b.put(x, i, src, dim, "add"), refuse=_index_is_argument(1), inplace=True,
     vjp=lambda g, _out, _x, i, _src, dim: (g, None, index_select(g, i, dim)),
 )  # fmt: skip
 index_copy: Op = index(
     "index_copy(Tensor input, Tensor index, Tensor src, int dim)",
     "input with the slices that index names replaced by src.",
-    lower=lambda b, x, i, src, dim: b.put(x, i, src, dim, "assign"), refuse=_index_is_argument(1),
+    lower=lambda b, x, i, src, dim: b.put(x, i, src, dim, "assign"), refuse=_index_is_argument(1), inplace=True,
     vjp=lambda g, _out, _x, i, _src, dim: (index_copy(g, i, _zeros(_src, g), dim), None, index_select(g, i, dim)),
 )  # fmt: skip
 
@@ -81,11 +81,11 @@ def _nll_vjp(g: Any, _out: Any, _x: Any, target: Any) -> tuple[Any, Any]:
 nll_loss = index(
     "nll_loss(Tensor input, Tensor target)", "-input[n, target[n]] for every row n.",
     lower=lambda b, x, t: b.negate(b.reshape(b.gather_along(x, b.reshape(t, (*t.dims, 1)), 1, low=0), t.dims)),
-    refuse=_index_is_argument(1), vjp=_nll_vjp,
+    refuse=_index_is_argument(1), vjp=_nll_vjp, method=False,
 )  # fmt: skip
 nll_loss_backward: Op = index(
     "nll_loss_backward(Tensor grad, Tensor target, int classes)", "-grad[n] at [n, target[n]], zero elsewhere.",
-    lower=lambda b, g, t, classes: b.one_hot_select(t, b.negate(g), classes),
+    lower=lambda b, g, t, classes: b.one_hot_select(t, b.negate(g), classes), function=False, method=False,
     vjp=lambda g, _out, _grad, target, classes: (-gather(g, target.unsqueeze(1), 1).squeeze(1), None),
 )  # fmt: skip
 

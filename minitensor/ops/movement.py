@@ -90,7 +90,10 @@ def _overlaps(size: Any, stride: Any) -> bool:
 
 
 view_: Op = view(
-    "view(Tensor input, int[]... size)", "The same elements in another shape, without a copy.", vjp=_like_input
+    "view(Tensor input, int[]... size)",
+    "The same elements in another shape, without a copy.",
+    vjp=_like_input,
+    function=False,
 )
 expand = view(
     "expand(Tensor input, int[]... size)",
@@ -102,6 +105,7 @@ transpose: Op = view(
     "transpose(Tensor input, int dim0, int dim1)",
     "Two dimensions swapped.",
     vjp=lambda g, _out, _x, dim0, dim1: transpose(g, dim0, dim1),
+    aliases=("swapaxes", "swapdims"),
 )
 squeeze = view("squeeze(Tensor input, int[]? dim=None)", "Dimensions of size 1 dropped.", vjp=_like_input)
 unsqueeze = view("unsqueeze(Tensor input, int dim)", "A dimension of size 1 added.", vjp=_like_input)
@@ -152,10 +156,12 @@ cat: Op = movement(
 tril: Op = movement(
     "tril(Tensor input, int diagonal=0)", "The lower triangle; the rest is zero.",
     lower=lambda b, x, diagonal: b.triangle(x, diagonal, "LE"), vjp=lambda g, _out, _x, diagonal: tril(g, diagonal),
+    inplace=True,
 )  # fmt: skip
 triu: Op = movement(
     "triu(Tensor input, int diagonal=0)", "The upper triangle; the rest is zero.",
     lower=lambda b, x, diagonal: b.triangle(x, diagonal, "GE"), vjp=lambda g, _out, _x, diagonal: triu(g, diagonal),
+    inplace=True,
 )  # fmt: skip
 
 # What recorded programs have in place of aliasing: reading and writing through views of a value, and assignment.

@@ -147,11 +147,15 @@ max_dim = reduction(
     "max_dim(Tensor input, int dim, bool keepdim=False)",
     "The largest elements along dim and their indices.",
     vjp=_max_dim_vjp(argmax),
+    function=False,
+    method=False,
 )
 min_dim = reduction(
     "min_dim(Tensor input, int dim, bool keepdim=False)",
     "The smallest elements along dim and their indices.",
     vjp=_max_dim_vjp(argmin),
+    function=False,
+    method=False,
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from minitensor import _C
@@ -54,7 +54,35 @@ class Row:
     kernel: Callable[..., Any] | None = None
     reads: tuple[str, ...] = ()
     why: str = ""
-    methods: tuple[str, ...] = field(default=())
+    aliases: tuple[str, ...] = ()
+    """PyTorch's other names for it."""
+    function: bool = True
+    """Whether it is in the package's namespace."""
+    method: bool = True
+    """Whether it is a method of Tensor, if it takes one first."""
+    inplace: bool | None = None
+    """Whether there is a method `name_`; None: by the kind."""
+    namespaces: tuple[str, ...] = ()
+    """The submodules that offer it too: special, linalg, fft, nn.functional."""
+
+    @property
+    def public(self) -> bool:
+        """Whether users see it."""
+        return not self.name.startswith("_")
+
+    @property
+    def takes_tensor(self) -> bool:
+        """Whether its first argument is a tensor, as a method needs it."""
+        first = self.schema[self.schema.index("(") + 1 :]
+        return first.startswith("Tensor") and not first.startswith("Tensor[]")
+
+    @property
+    def in_place(self) -> bool:
+        """Whether there is a method `name_`."""
+        if self.inplace is not None:
+            return self.inplace
+        relation = self.name in {"eq", "ne", "lt", "le", "gt", "ge"} or self.name.startswith("is")
+        return self.kind == "elementwise" and not relation
 
     @property
     def compilable(self) -> bool:

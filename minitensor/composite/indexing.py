@@ -1,0 +1,1 @@
+"""Reading and writing elements chosen by indices and masks."""

@@ -1,0 +1,102 @@
+"""The table of composed functions, and the decorator that enters them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from minitensor import _C
+
+__all__ = ["COMPOSITES", "Composite", "composite"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Composite:
+    """One composed function, and where it is offered."""
+
+    name: str
+    call: Callable[..., Any]
+    aliases: tuple[str, ...] = ()
+    function: bool = True
+    """Whether it is in the package's namespace."""
+    method: bool = True
+    """Whether it is a method of Tensor."""
+    inplace: Callable[..., Any] | None = None
+    """The in-place form, which is the method `name_` (and so for its aliases)."""
+    namespaces: tuple[str, ...] = ()
+    """The submodules that offer it too: special, linalg, fft, nn.functional."""
+
+
+COMPOSITES: dict[str, Composite] = {}
+"""Every composed function by name, in order of definition."""
+
+
+def composite(
+    *,
+    name: str | None = None,
+    aliases: Sequence[str] = (),
+    function: bool = True,
+    method: bool = True,
+    inplace: bool = False,
+    out: bool = False,
+    namespaces: Sequence[str] = (),
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter a function in the table.
+
+    A leading underscore of the Python name is dropped, so that Python's own `max` and `type` stay visible in the file.
+    `inplace`: there is a method `name_` that stores the result in its first argument. `out`: the function takes `out=`.
+    """
+
+    def enter(made: Callable[..., Any]) -> Callable[..., Any]:
+        made.__name__ = made.__qualname__ = called = name or made.__name__.removeprefix("_")
+        call = _with_out(made) if out else made
+        if called in COMPOSITES:
+            raise ValueError(f"two composed functions are called '{called}'")
+        COMPOSITES[called] = Composite(
+            called, call, tuple(aliases), function, method, _in_place(made) if inplace else None, tuple(namespaces)
+        )
+        return call
+
+    return enter
+
+
+def _with_out(made: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(made)
+    def call(*args: Any, out: Any = None, **more: Any) -> Any:
+        result = made(*args, **more)
+        return result if out is None else _store(made.__name__, result, out)
+
+    signature = inspect.signature(made)
+    parameter = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Any)
+    # Before **more, which must stay last.
+    parameters = list(signature.parameters.values())
+    place = len(parameters) - sum(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
+    call.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*parameters[:place], parameter, *parameters[place:]]
+    )
+    return call
+
+
+def _store(name: str, result: Any, out: Any) -> Any:
+    if isinstance(result, tuple):
+        if not isinstance(out, (tuple, list)) or len(out) != len(result):
+            raise TypeError(f"{name}(): argument 'out' must be tuple of {len(result)} Tensors")
+        return type(out)(_store(name, r, o) for r, o in zip(result, out, strict=True))
+    if not isinstance(out, _C.Tensor):
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    if tuple(out.shape) != tuple(result.shape):
+        out.resize_(tuple(result.shape))
+    return out.copy_(result)
+
+
+def _in_place(made: Callable[..., Any]) -> Callable[..., Any]:
+    def call(self: Any, *args: Any, **more: Any) -> Any:
+        return self.copy_(made(self, *args, **more))
+
+    call.__name__ = call.__qualname__ = f"{made.__name__}_"
+    call.__doc__ = f"In place: {made.__doc__}"
+    call.__signature__ = inspect.signature(made)  # type: ignore[attr-defined]
+    return call
