@@ -2,6 +2,8 @@
 
 import ast
 import inspect
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -86,3 +88,9 @@ def test_methods_take_what_the_stub_says():
         if described[1:] != named[1:] and not node.name.startswith("__"):
             wrong.append((node.name, described, named))
     assert wrong == []
+
+
+def test_the_generated_parts_are_up_to_date():
+    script = PACKAGE.parent / "scripts" / "generate_stubs"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, f"run scripts/generate_stubs\n{done.stdout}{done.stderr}"
