@@ -135,6 +135,15 @@ PyRef tuple_of(const Gradients& gradients, size_t count) {
     return tuple;
 }
 
+// What the formula gets as `out`: the result, all of them as a tuple, or None if it reads none.
+PyRef saved_outputs(GradNode& node) {
+    if (node.outputs.empty()) return PyRef::borrow(Py_None);
+    if (node.outputs.size() == 1) return wrapped(unpack(node, node.outputs[0]));
+    Gradients values;
+    for (const SavedTensor& saved : node.outputs) values.push_back(unpack(node, saved));
+    return tuple_of(values, values.size());
+}
+
 Gradients apply_op(GradNode& node, Gradients& gradients) {
     if (node.released && node.saves)
         fail("Trying to backward through the graph a second time (or directly access saved tensors after they have "
@@ -147,7 +156,7 @@ Gradients apply_op(GradNode& node, Gradients& gradients) {
     std::vector<PyRef> arguments;
     if (node.result_meta.size() == 1) arguments.push_back(wrapped(gradients[0]));
     else arguments.push_back(tuple_of(gradients, node.result_meta.size()));
-    arguments.push_back(node.output.tensor ? wrapped(unpack(node, node.output)) : PyRef::borrow(Py_None));
+    arguments.push_back(saved_outputs(node));
     size_t n = node.operand_kind.size();
     bool list = op.args.size() && op.args[0].type == ArgType::TensorList;
     PyRef operand_list(list ? PyList_New(0) : nullptr);
@@ -252,7 +261,7 @@ void release(GradNode& node) {
     node.released = true;
     node.saved.clear();
     node.saved.resize(node.operand_kind.size());
-    node.output = {};
+    node.outputs.clear();
     if (node.inner) release(*node.inner);
     if (node.callable) {
         PyRef callable = PyRef::borrow(node.callable);

@@ -96,11 +96,12 @@ Ref<GradNode> make_node(const Call& call, std::vector<Edge> edges, const Ref<Ten
     return node;
 }
 
-void save_output(GradNode& node, const Tensor& result) {
+void save_outputs(GradNode& node, const Ref<Tensor>* results, size_t count) {
     if (!node.op->vjp_saves_out ||
         !(formula_reads(*node.op, [&](size_t i) { return static_cast<bool>(node.edges[i].node); }) & 1))
         return;
-    node.output = {detach(result), result.storage->version, true};
+    for (size_t i = 0; i < count; ++i)
+        node.outputs.push_back({detach(*results[i]), results[i]->storage->version, true, static_cast<uint32_t>(i)});
     node.saves = true;
 }
 
@@ -114,7 +115,8 @@ void record_on_view(Call& call, Tensor& view, const Ref<Tensor>* before) {
         if (edge_wanted(call.operands[i].tensor)) edges[i] = grad_edge(*call.operands[i].tensor);
     Ref<GradNode> inner = make_node(call, std::move(edges), before);
     inner->result_meta.push_back({view.sizes, view.dtype});
-    save_output(*inner, view);
+    Ref<Tensor> written = Ref<Tensor>::borrow(&view);
+    save_outputs(*inner, &written, 1);
     Ref<GradNode> node(new GradNode);
     node->type = GradNode::Type::CopySlices;
     node->sequence = next_sequence();
@@ -157,7 +159,8 @@ void record(Call& call, Ref<Tensor>* results, Tensor* inplace) {
     Ref<GradNode> node = make_node(call, std::move(edges), inplace ? results : nullptr);
     if (inplace) {
         node->result_meta.push_back({inplace->sizes, inplace->dtype});
-        save_output(*node, *inplace);
+        Ref<Tensor> written = Ref<Tensor>::borrow(inplace);
+        save_outputs(*node, &written, 1);
         set_history(*inplace, node, 0);
         ++autograd_meta(*inplace).generation;
         return;
@@ -167,7 +170,7 @@ void record(Call& call, Ref<Tensor>* results, Tensor* inplace) {
         if (is_floating(results[i]->dtype) || is_complex(results[i]->dtype))
             set_history(*results[i], node, static_cast<uint32_t>(i));
     }
-    save_output(*node, *results[0]);
+    save_outputs(*node, results, call.result_count);
 }
 
 TapedCall check_inplace(Call& call, Tensor& destination) {
@@ -294,7 +297,8 @@ Ref<Tensor> unpack(GradNode& node, const SavedTensor& saved) {
              " instead. Hint: write out of place, or clone() the tensor before changing it.");
     if (!saved.is_output) return saved.tensor;
     Ref<Tensor> result = detach(tensor);
-    set_history(*result, Ref<GradNode>::borrow(&node), 0);
+    if (is_floating(result->dtype) || is_complex(result->dtype))
+        set_history(*result, Ref<GradNode>::borrow(&node), saved.index);
     return result;
 }
 

@@ -20,6 +20,7 @@ struct SavedTensor {
     Ref<Tensor> tensor;  // null: only the meta was needed
     uint32_t version = 0;
     bool is_output = false;  // kept without its own history, which would be a reference cycle
+    uint32_t index = 0;      // of an output: which one
 };
 
 struct OperandMeta {
@@ -50,7 +51,7 @@ struct GradNode {
     std::vector<Scalar> scalars;           // per operand, where it was a number
     std::vector<uint8_t> operand_kind;     // 0 tensor, 1 number, 2 none
     std::vector<Value> params;
-    SavedTensor output;
+    std::vector<SavedTensor> outputs;  // all results, if the formula reads them
     std::vector<OperandMeta> result_meta;
     // Accumulate: the leaf, not owned (its AutogradMeta owns this node).
     Tensor* leaf = nullptr;
