@@ -17,14 +17,20 @@ from minitensor._C import (
     Size,
     Tensor,
     allocator_stats,
+    bfloat16,
     bool,
+    complex64,
+    complex128,
     device,
     dtype,
     empty_cache,
+    float16,
     float32,
     float64,
     get_default_dtype,
     get_num_threads,
+    int8,
+    int16,
     int32,
     int64,
     is_grad_enabled,
@@ -33,6 +39,9 @@ from minitensor._C import (
     set_default_dtype,
     set_num_threads,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 from minitensor.ops import ROWS as _ROWS
 
@@ -68,10 +77,14 @@ for _composite in _COMPOSITES.values():
 
 __version__ = _C.version
 
+half = float16
 float = float32
 double = float64
+short = int16
 int = int32
 long = int64
+cfloat = complex64
+cdouble = complex128
 
 _PACKAGE = _Path(__file__).resolve().parent
 # Frames that are not the user's; scopes are left through contextlib's.

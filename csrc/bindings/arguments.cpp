@@ -57,6 +57,10 @@ bool scalar_from(PyObject* object, Scalar* out) {
         *out = Scalar::of(value);
         return true;
     }
+    if (PyComplex_Check(object)) {
+        *out = Scalar::of(PyComplex_RealAsDouble(object), PyComplex_ImagAsDouble(object));
+        return true;
+    }
     if (is_tensor(object) || !Py_TYPE(object)->tp_as_number) return false;
     // NumPy's scalars; arrays also have number slots, but are refused as sequences.
     if (PySequence_Check(object)) return false;
@@ -69,6 +73,12 @@ bool scalar_from(PyObject* object, Scalar* out) {
     }
     if (PyIndex_Check(object)) {
         *out = Scalar::of(int_from(object, "a number"));
+        return true;
+    }
+    if (std::string_view(name).starts_with("numpy.complex")) {
+        Py_complex z = PyComplex_AsCComplex(object);
+        check_python();
+        *out = Scalar::of(z.real, z.imag);
         return true;
     }
     if (!Py_TYPE(object)->tp_as_number->nb_float) return false;
@@ -137,12 +147,12 @@ void Arguments::set(const ArgSpec& spec, PyObject* object, Value* value) {
             } else if (!scalar_from(object, &scalar)) {
                 wrong();
             }
-            if (spec.type == ArgType::Float || scalar.tag == Scalar::Float) {
+            if (spec.type == ArgType::Float) {
+                if (scalar.tag == Scalar::Complex) wrong();
                 value->tag = Value::Float;
                 value->f = scalar.as_double();
             } else {
-                value->tag = scalar.tag == Scalar::Bool ? Value::Bool : Value::Int;
-                value->i = scalar.i;
+                *value = Value::of(scalar);
             }
             break;
         }

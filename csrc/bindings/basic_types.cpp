@@ -48,15 +48,23 @@ PyObject* dtype_itemsize(PyObject* self, void*) { return PyLong_FromSize_t(items
 PyObject* dtype_is_floating(PyObject* self, void*) { return PyBool_FromLong(is_floating(dtype_of(self))); }
 PyObject* dtype_is_complex(PyObject* self, void*) { return PyBool_FromLong(is_complex(dtype_of(self))); }
 PyObject* dtype_is_signed(PyObject* self, void*) { return PyBool_FromLong(info(dtype_of(self)).is_signed); }
+PyObject* dtype_compute(PyObject* self, void*) { return dtype_object(loop_dtype(dtype_of(self))); }
+PyObject* dtype_to_real(PyObject* self, PyObject*) { return dtype_object(real_dtype(dtype_of(self))); }
+PyObject* dtype_to_complex(PyObject* self, PyObject*) { return dtype_object(complex_dtype(dtype_of(self))); }
 PyObject* dtype_name(PyObject* self, void*) { return PyUnicode_FromString(info(dtype_of(self)).name); }
 PyObject* dtype_hlo(PyObject* self, void*) { return PyUnicode_FromString(info(dtype_of(self)).hlo_name); }
 
-PyMethodDef dtype_methods[] = {{"__reduce__", dtype_reduce, METH_NOARGS, "Pickled by name."}, {}};
+PyMethodDef dtype_methods[] = {
+    {"__reduce__", dtype_reduce, METH_NOARGS, "Pickled by name."},
+    {"to_real", dtype_to_real, METH_NOARGS, "The type of a complex type's parts; others give themselves."},
+    {"to_complex", dtype_to_complex, METH_NOARGS, "The complex type whose parts are of this one."},
+    {}};
 PyGetSetDef dtype_getset[] = {
     {"itemsize", dtype_itemsize, nullptr, "Bytes of one element.", nullptr},
     {"is_floating_point", dtype_is_floating, nullptr, "Whether it is a floating-point type.", nullptr},
     {"is_complex", dtype_is_complex, nullptr, "Whether it is a complex type.", nullptr},
     {"is_signed", dtype_is_signed, nullptr, "Whether it can hold negative numbers.", nullptr},
+    {"compute", dtype_compute, nullptr, "The type that arithmetic on such elements is done in.", nullptr},
     {"name", dtype_name, nullptr, "Its name: 'float32'.", nullptr},
     {"hlo_name", dtype_hlo, nullptr, "Its name in HLO text: 'f32'.", nullptr},
     {}};
@@ -178,9 +186,8 @@ DType dtype_from(PyObject* object) {
     else if (object == reinterpret_cast<PyObject*>(&PyFloat_Type)) dtype = default_dtype();
     else if (object == reinterpret_cast<PyObject*>(&PyLong_Type)) dtype = DType::I64;
     else if (object == reinterpret_cast<PyObject*>(&PyBool_Type)) dtype = DType::Bool;
+    else if (object == reinterpret_cast<PyObject*>(&PyComplex_Type)) dtype = complex_dtype(default_dtype());
     else fail_type(std::string("dtype must be a minitensor.dtype, got ") + Py_TYPE(object)->tp_name);
-    if (!info(dtype).supported)
-        throw Error(ErrorKind::NotImplemented, std::string("dtype ") + info(dtype).name + " has no kernels yet");
     return dtype;
 }
 
@@ -222,6 +229,7 @@ PyObject* value_to_python(const Value& value) {
         case Value::Int: return PyLong_FromLongLong(value.i);
         case Value::Float: return PyFloat_FromDouble(value.f);
         case Value::Type: return dtype_object(value.dtype);
+        case Value::Complex: return PyComplex_FromDoubles(value.f, value.imag);
         case Value::Ints: return dims_to_tuple(value.ints);
         case Value::Dev: return device_object(value.device);
     }

@@ -6,6 +6,7 @@
 #include "autograd/tape.h"
 #include "bindings/dlpack.h"
 #include "bindings/py.h"
+#include "dispatch/infer_elementwise.h"
 #include "trace/plan.h"
 
 namespace mt::py {
@@ -14,15 +15,8 @@ Observing::Observing(const char* what) : previous_(trace::observation) { trace::
 Observing::~Observing() { trace::observation = previous_; }
 
 PyObject* element_to_python(const void* data, DType dtype) {
-    switch (dtype) {
-        case DType::Bool: return PyBool_FromLong(*static_cast<const bool*>(data));
-        case DType::U8: return PyLong_FromLong(*static_cast<const uint8_t*>(data));
-        case DType::I32: return PyLong_FromLong(*static_cast<const int32_t*>(data));
-        case DType::I64: return PyLong_FromLongLong(*static_cast<const int64_t*>(data));
-        case DType::F32: return PyFloat_FromDouble(*static_cast<const float*>(data));
-        case DType::F64: return PyFloat_FromDouble(*static_cast<const double*>(data));
-        default: fail(std::string("dtype ") + info(dtype).name + " has no Python number");
-    }
+    if (dtype == DType::U64) return PyLong_FromUnsignedLongLong(*static_cast<const uint64_t*>(data));
+    return scalar_to_python(load_scalar(data, dtype));
 }
 
 namespace {
@@ -74,7 +68,8 @@ DType dtype_of_format(const char* format, Py_ssize_t itemsize) {
     if (text == "Zf") return DType::C64;
     if (text == "Zd") return DType::C128;
     fail_type("can't convert an array with elements of format '" + std::string(text) +
-              "' to a tensor. The supported types are: float64, float32, int64, int32, uint8 and bool.");
+              "' to a tensor. The supported types are: float64, float32, float16, complex64, complex128, int64, int32, int16, "
+              "int8, uint64, uint32, uint16, uint8, and bool.");
 }
 
 struct LentBuffer {
@@ -106,9 +101,6 @@ Ref<Tensor> from_buffer(PyObject* object, bool strict) {
     };
     try {
         DType dtype = dtype_of_format(view->format, view->itemsize);
-        if (!info(dtype).supported)
-            fail_type(std::string("can't convert an array of dtype ") + info(dtype).name +
-                      ": the supported types are float64, float32, int64, int32, uint8 and bool.");
         if (view->suboffsets)
             for (int i = 0; i < view->ndim; ++i)
                 if (view->suboffsets[i] >= 0) fail_value("can't convert a buffer with suboffsets");
@@ -151,7 +143,7 @@ Ref<Tensor> from_buffer(PyObject* object, bool strict) {
 
 struct Inferred {
     Dims sizes;
-    int category = -1;  // 0 bool, 1 int, 2 float
+    int category = -1;  // 0 bool, 1 int, 2 float, 3 complex
     bool numpy_double = false;
 };
 
@@ -191,7 +183,7 @@ void inspect(PyObject* data, size_t depth, Inferred& found, bool first) {
             if (type == "str") fail_type("new(): invalid data type 'str'");
             fail("Could not infer dtype of " + std::string(type));
         }
-        category = scalar.tag == Scalar::Bool ? 0 : scalar.tag == Scalar::Int ? 1 : 2;
+        category = scalar.tag;
     }
     found.category = std::max(found.category, category);
 }
@@ -209,30 +201,27 @@ void store(PyObject* data, DType dtype, const Dims& sizes, size_t depth, char*& 
         item = checked(tensor_item(*tensor_of(data)));
         data = item.get();
     }
+    const DTypeInfo& type = info(dtype);
+    if (dtype == DType::U64 && PyLong_Check(data)) {
+        // Numbers from 2^63 on are no int64; negative ones wrap around.
+        uint64_t value = PyLong_AsUnsignedLongLongMask(data);
+        check_python();
+        std::memcpy(out, &value, sizeof value);
+        out += sizeof value;
+        return;
+    }
     Scalar scalar;
     if (!scalar_from(data, &scalar)) fail_type(std::string("could not convert ") + Py_TYPE(data)->tp_name);
-    auto to_integer = [&](double low, double high) {
-        double value = scalar.as_double();
-        if (std::isnan(value)) fail_value("cannot convert float NaN to integer");
-        if (value < low || value > high)
-            fail(std::string("value cannot be converted to type ") + info(dtype).name + " without overflow");
-        return scalar.as_int();
-    };
-    switch (dtype) {
-        case DType::Bool: *reinterpret_cast<bool*>(out) = scalar.as_double() != 0; break;
-        case DType::U8: *reinterpret_cast<uint8_t*>(out) = static_cast<uint8_t>(to_integer(-255, 255)); break;
-        case DType::I32:
-            *reinterpret_cast<int32_t*>(out) = static_cast<int32_t>(to_integer(-2147483648.0, 2147483647.0));
-            break;
-        case DType::I64:
-            *reinterpret_cast<int64_t*>(out) = scalar.tag == Scalar::Float
-                                                   ? to_integer(-9223372036854775808.0, 9223372036854774784.0)
-                                                   : scalar.i;
-            break;
-        case DType::F32: *reinterpret_cast<float*>(out) = static_cast<float>(scalar.as_double()); break;
-        case DType::F64: *reinterpret_cast<double*>(out) = scalar.as_double(); break;
-        default: fail("unsupported dtype");
+    if (scalar.tag == Scalar::Complex && type.category != 3) fail_type("can't convert complex to float");
+    if (type.category == 1) {
+        if (scalar.tag == Scalar::Float && std::isnan(scalar.f)) fail_value("cannot convert float NaN to integer");
+        if (scalar.tag == Scalar::Float && std::isinf(scalar.f)) {
+            PyErr_SetString(PyExc_OverflowError, "cannot convert float infinity to integer");
+            fail_python();
+        }
+        check_fits(scalar, dtype);
     }
+    store_scalar(scalar, dtype, out);
     out += itemsize(dtype);
 }
 
@@ -286,7 +275,10 @@ PyObject* tensor_from_data(PyObject*, PyObject* args) {
             Inferred found;
             inspect(data, 0, found, true);
             if (!has_dtype)
-                dtype = found.category == 0 ? DType::Bool : found.category == 1 ? DType::I64 : default_dtype();
+                dtype = found.category == 0   ? DType::Bool
+                        : found.category == 1 ? DType::I64
+                        : found.category == 3 ? complex_dtype(default_dtype())
+                                              : default_dtype();
             result = Tensor::empty(found.sizes, dtype);
             char* out = static_cast<char*>(result->storage->data);
             store(data, dtype, found.sizes, 0, out);
@@ -338,7 +330,7 @@ dlpack::DataType dlpack_type(DType dtype) {
 DType dtype_of_dlpack(dlpack::DataType type) {
     for (size_t i = 0; i < static_cast<size_t>(DType::Count); ++i) {
         dlpack::DataType own = dlpack_type(static_cast<DType>(i));
-        if (own.code == type.code && own.bits == type.bits && type.lanes == 1 && info(static_cast<DType>(i)).supported)
+        if (own.code == type.code && own.bits == type.bits && type.lanes == 1)
             return static_cast<DType>(i);
     }
     fail_type("from_dlpack: no supported dtype for DLPack code " + std::to_string(type.code) + " with " +

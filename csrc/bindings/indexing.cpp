@@ -140,13 +140,7 @@ int tensor_setitem(PyObject* self, PyObject* key, PyObject* value) {
                 source.tensor = brought.get();
                 call_op_inplace(*copy, *view, {destination, source});
             } else if (scalar_from(value, &scalar)) {
-                Value v;
-                v.tag = scalar.tag == Scalar::Float  ? Value::Float
-                        : scalar.tag == Scalar::Bool ? Value::Bool
-                                                     : Value::Int;
-                if (scalar.tag == Scalar::Float) v.f = scalar.f;
-                else v.i = scalar.i;
-                call_op_inplace(*fill, *view, {destination}, {v});
+                call_op_inplace(*fill, *view, {destination}, {Value::of(scalar)});
             } else {
                 PyRef done = checked(advanced("setitem", self, key, value));
             }

@@ -197,9 +197,7 @@ PyObject* py_fill_random(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
                 Scalar scalar;
                 if (next >= nargs || !scalar_from(args[next++], &scalar))
                     fail_type(op.name + "_: parameter '" + spec.name + "' must be a Number");
-                value.tag = scalar.tag == Scalar::Float || spec.type == ArgType::Float ? Value::Float : Value::Int;
-                if (value.tag == Value::Float) value.f = scalar.as_double();
-                else value.i = scalar.i;
+                value = spec.type == ArgType::Float ? Value::of(Scalar::of(scalar.as_double())) : Value::of(scalar);
             }
             values.push_back(std::move(value));
         }

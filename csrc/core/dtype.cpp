@@ -7,14 +7,14 @@ namespace mt {
 namespace {
 
 constexpr DTypeInfo kInfo[] = {
-    {"bool", "pred", "?", 1, 0, false, true},         {"uint8", "u8", "B", 1, 1, false, true},
-    {"int8", "s8", "b", 1, 1, true, false},           {"uint16", "u16", "H", 2, 1, false, false},
-    {"int16", "s16", "h", 2, 1, true, false},         {"uint32", "u32", "I", 4, 1, false, false},
-    {"int32", "s32", "i", 4, 1, true, true},          {"uint64", "u64", "Q", 8, 1, false, false},
-    {"int64", "s64", "q", 8, 1, true, true},          {"float16", "f16", "e", 2, 2, true, false},
-    {"bfloat16", "bf16", "", 2, 2, true, false},      {"float32", "f32", "f", 4, 2, true, true},
-    {"float64", "f64", "d", 8, 2, true, true},        {"complex64", "c64", "Zf", 8, 3, true, false},
-    {"complex128", "c128", "Zd", 16, 3, true, false},
+    {"bool", "pred", "?", 1, 0, false},      {"uint8", "u8", "B", 1, 1, false},
+    {"int8", "s8", "b", 1, 1, true},         {"uint16", "u16", "H", 2, 1, false},
+    {"int16", "s16", "h", 2, 1, true},       {"uint32", "u32", "I", 4, 1, false},
+    {"int32", "s32", "i", 4, 1, true},       {"uint64", "u64", "Q", 8, 1, false},
+    {"int64", "s64", "q", 8, 1, true},       {"float16", "f16", "e", 2, 2, true},
+    {"bfloat16", "bf16", "", 2, 2, true},    {"float32", "f32", "f", 4, 2, true},
+    {"float64", "f64", "d", 8, 2, true},     {"complex64", "c64", "Zf", 8, 3, true},
+    {"complex128", "c128", "Zd", 16, 3, true},
 };
 
 DType g_default = DType::F32;
@@ -31,6 +31,11 @@ DType signed_of_size(size_t size) {
 }  // namespace
 
 const DTypeInfo& info(DType dtype) { return kInfo[static_cast<size_t>(dtype)]; }
+
+DType real_dtype(DType dtype) {
+    return dtype == DType::C64 ? DType::F32 : dtype == DType::C128 ? DType::F64 : dtype;
+}
+DType complex_dtype(DType dtype) { return dtype == DType::F64 || dtype == DType::C128 ? DType::C128 : DType::C64; }
 
 DType default_dtype() { return g_default; }
 void set_default_dtype(DType dtype) { g_default = dtype; }

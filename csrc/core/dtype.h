@@ -4,17 +4,37 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/numbers.h"
+
 namespace mt {
 
-// Every type of the API has its number from the start; MT_FOREACH_DTYPE lists those that kernels are compiled for.
 enum class DType : uint8_t { Bool, U8, I8, U16, I16, U32, I32, U64, I64, F16, BF16, F32, F64, C64, C128, Count };
 
+// The types of elements in memory.
 #define MT_FOREACH_DTYPE(X) \
     X(Bool, bool)           \
     X(U8, uint8_t)          \
+    X(I8, int8_t)           \
+    X(U16, uint16_t)        \
+    X(I16, int16_t)         \
+    X(U32, uint32_t)        \
     X(I32, int32_t)         \
+    X(U64, uint64_t)        \
     X(I64, int64_t)         \
+    X(F16, half)            \
+    X(BF16, bfloat16)       \
     X(F32, float)           \
+    X(F64, double)          \
+    X(C64, complex64)       \
+    X(C128, complex128)
+
+// Those of the real numbers that every kernel is compiled for.
+#define MT_FOREACH_LOOP_DTYPE(X) \
+    X(Bool, bool)                \
+    X(U8, uint8_t)               \
+    X(I32, int32_t)              \
+    X(I64, int64_t)              \
+    X(F32, float)                \
     X(F64, double)
 
 template <class T>
@@ -34,7 +54,6 @@ struct DTypeInfo {
     uint8_t itemsize;
     uint8_t category;  // 0 bool, 1 integer, 2 floating, 3 complex
     bool is_signed;
-    bool supported;
 };
 
 const DTypeInfo& info(DType dtype);
@@ -42,6 +61,25 @@ inline size_t itemsize(DType dtype) { return info(dtype).itemsize; }
 inline bool is_floating(DType dtype) { return info(dtype).category == 2; }
 inline bool is_complex(DType dtype) { return info(dtype).category == 3; }
 inline bool is_integral(DType dtype) { return info(dtype).category == 1; }  // without bool
+
+// The type in which elements of `dtype` are computed: loops are compiled for few types, and elements are converted when
+// they are read and written. Small integers compute in int32, uint32 in int64, float16 and bfloat16 in float32; what is
+// stored wraps around or is rounded once.
+constexpr DType loop_dtype(DType dtype) {
+    switch (dtype) {
+        case DType::I8:
+        case DType::U16:
+        case DType::I16: return DType::I32;
+        case DType::U32: return DType::I64;
+        case DType::F16:
+        case DType::BF16: return DType::F32;
+        default: return dtype;
+    }
+}
+
+// The real type of a complex type's parts, and the complex type of such parts; others stay (float16 has none: complex64).
+DType real_dtype(DType dtype);
+DType complex_dtype(DType dtype);
 
 DType default_dtype();
 void set_default_dtype(DType dtype);

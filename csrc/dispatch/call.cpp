@@ -19,6 +19,7 @@ void (*tape_hook)(Call&, Ref<Tensor>*, Tensor*) = nullptr;
 TapedCall (*check_inplace_hook)(Call&, Tensor&) = nullptr;
 void (*profile_hook)(const OpDef*, const Call&, int64_t, int64_t) = nullptr;
 
+void (*widen_hook)(Call&) = nullptr;
 void (*python_kernel_hook)(Call&, Device, Ref<Tensor>*) = nullptr;
 
 void ReleaseGil::take_back(PyThreadState* state) noexcept {
@@ -173,6 +174,19 @@ class Pinned {
     size_t used_ = 0;
 };
 
+// Whether an operand or a result is of a type that loops are not compiled for.
+bool has_other_dtypes(const Call& call) {
+    constexpr unsigned loops = 1u << static_cast<unsigned>(DType::Bool) | 1u << static_cast<unsigned>(DType::U8) |
+                               1u << static_cast<unsigned>(DType::I32) | 1u << static_cast<unsigned>(DType::I64) |
+                               1u << static_cast<unsigned>(DType::F32) | 1u << static_cast<unsigned>(DType::F64);
+    unsigned seen = 0;
+    for (size_t i = 0; i < call.operand_count; ++i)
+        if (const Tensor* t = call.operands[i].tensor) seen |= 1u << static_cast<unsigned>(t->dtype);
+    for (size_t i = 0; i < call.result_count; ++i)
+        if (call.outputs[i]) seen |= 1u << static_cast<unsigned>(call.outputs[i]->dtype);
+    return seen & ~loops;
+}
+
 void reserve_random(Call& call) {
     Generator& generator = default_generator();
     call.seed = generator.seed;
@@ -248,6 +262,7 @@ void infer(Call& call) {
 void run_kernel(Call& call) {
     KernelFn kernel = call.op->cpu;
     if (!kernel) throw Error(ErrorKind::NotImplemented, "op '" + call.op->name + "' has no kernel for device cpu");
+    if (call.op->takes != Takes::Any && has_other_dtypes(call)) kernel = widen_hook;
     if (__builtin_expect(profile_hook != nullptr, 0)) {
         int64_t start = now_ns();
         kernel(call);

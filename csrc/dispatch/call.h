@@ -43,6 +43,9 @@ void dispatch(Call& call, Ref<Tensor>* results);
 // result = op(operands) written into `destination`, which is one of the operands for arithmetic (x += y).
 void dispatch_inplace(Call& call, Tensor& destination);
 
+// Runs a kernel that takes fewer dtypes than the call has; installed by kernels/cpu/widen.cpp.
+extern void (*widen_hook)(Call& call);
+
 // The kernel alone, inputs and outputs in place; used by the eager interpreter and by plan replay.
 void run_kernel(Call& call);
 // Inference alone.

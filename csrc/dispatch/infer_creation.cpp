@@ -19,7 +19,6 @@ namespace {
 
 DType dtype_or(const Value& value, DType otherwise) {
     if (value.is_none()) return otherwise;
-    check_supported(value.dtype);
     return value.dtype;
 }
 

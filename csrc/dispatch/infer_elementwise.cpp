@@ -1,5 +1,6 @@
 #include "dispatch/infer_elementwise.h"
 
+#include <cmath>
 #include <string>
 
 #include "core/error.h"
@@ -15,14 +16,21 @@ const char* torch_type_name(DType dtype) {
 
 namespace {
 
+// The name of the C++ type in PyTorch's messages.
 const char* c_type_name(DType dtype) {
+    static constexpr const char* names[] = {"bool",     "uint8_t",     "int8_t",        "uint16_t",           "int16_t",
+                                            "uint32_t", "int",         "uint64_t",      "int64_t",            "at::Half",
+                                            "at::BFloat16", "float",   "double",        "c10::complex<float>", "c10::complex<double>"};
+    return names[static_cast<size_t>(dtype)];
+}
+
+// The largest finite number of a floating-point type.
+double largest(DType dtype) {
     switch (dtype) {
-        case DType::Bool: return "bool";
-        case DType::U8: return "uint8_t";
-        case DType::I32: return "int";
-        case DType::I64: return "int64_t";
-        case DType::F32: return "float";
-        default: return "double";
+        case DType::F16: return 65504.0;
+        case DType::BF16: return 3.3895313892515355e38;
+        case DType::F32: return 3.4028234663852886e38;
+        default: return 1.7976931348623157e308;
     }
 }
 
@@ -88,25 +96,30 @@ DType result_type(const Call& call) {
     return type.get();
 }
 
-void check_supported(DType dtype) {
-    if (!info(dtype).supported)
-        throw Error(ErrorKind::NotImplemented, std::string("dtype ") + info(dtype).name + " is not supported yet");
-}
-
 void check_fits(Scalar value, DType dtype) {
+    if (value.tag == Scalar::Complex && !is_complex(dtype)) {
+        if (value.imag != 0.0)
+            fail(std::string("value cannot be converted to type ") + c_type_name(dtype) + " without overflow");
+        value = Scalar::of(value.f);
+    }
     bool fits = true;
-    if (value.tag == Scalar::Float) {
-        double x = value.f;
-        switch (dtype) {  // an unsigned type takes negative values of its range's size and wraps them, as in PyTorch
-            case DType::U8: fits = x > -256.0 && x < 256.0; break;
-            case DType::I32: fits = x > -2147483649.0 && x < 2147483648.0; break;
-            case DType::I64: fits = x >= -9223372036854775808.0 && x < 9223372036854775808.0; break;
-            case DType::F32: fits = !(x > 3.4028234663852886e38 || x < -3.4028234663852886e38) || x - x != 0.0; break;
-            default: break;
+    const DTypeInfo& type = info(dtype);
+    if (type.category == 1) {
+        // An unsigned type takes negative values of its range's size and wraps them, as in PyTorch.
+        double bits = std::ldexp(1.0, static_cast<int>(type.itemsize * 8 - type.is_signed));
+        if (value.tag == Scalar::Float) {
+            double low = type.is_signed ? (type.itemsize == 8 ? -std::nextafter(bits, INFINITY) : -bits - 1.0) : -bits;
+            fits = value.f > low && value.f < bits;
+        } else if (type.itemsize < 8) {
+            auto most = (int64_t{1} << (type.itemsize * 8 - type.is_signed)) - 1;
+            fits = value.i >= (type.is_signed ? -most - 1 : -most) && value.i <= most;
         }
-    } else {
-        if (dtype == DType::U8) fits = value.i >= -255 && value.i <= 255;
-        if (dtype == DType::I32) fits = value.i >= INT32_MIN && value.i <= INT32_MAX;
+    } else if (type.category >= 2 && value.tag >= Scalar::Float) {
+        auto inside = [&](double x) {
+            double most = largest(real_dtype(dtype));
+            return !(x > most || x < -most) || x - x != 0.0;
+        };
+        fits = inside(value.f) && inside(value.imag);
     }
     if (!fits) fail(std::string("value cannot be converted to type ") + c_type_name(dtype) + " without overflow");
 }
@@ -256,7 +269,6 @@ void infer_clamp(Call& call) {
 }
 
 void infer_cast(Call& call) {
-    check_supported(call.param(0).dtype);
     set_unary(call, call.param(0).dtype, call.param(0).dtype);
 }
 

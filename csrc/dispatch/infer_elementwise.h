@@ -40,7 +40,5 @@ void infer_copy(Call& call);
 const char* torch_type_name(DType dtype);
 // Throws PyTorch's "value cannot be converted to type ... without overflow"; `value` becomes an element of dtype.
 void check_fits(Scalar value, DType dtype);
-// Throws unless kernels are compiled for `dtype`.
-void check_supported(DType dtype);
 
 }  // namespace mt

@@ -155,10 +155,7 @@ void infer_cumsum(Call& call) {
     const Tensor& t = tensor_at(call, 0);
     dim_param(call, t);
     DType dtype = is_floating(t.dtype) ? t.dtype : DType::I64;
-    if (call.param_count > 1 && !call.param(1).is_none()) {
-        dtype = call.param(1).dtype;
-        check_supported(dtype);
-    }
+    if (call.param_count > 1 && !call.param(1).is_none()) dtype = call.param(1).dtype;
     result(call, dtype, t.sizes);
 }
 

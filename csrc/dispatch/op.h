@@ -11,11 +11,12 @@ namespace mt {
 
 // A Python number, with the dtype category it brings to promotion.
 struct Scalar {
-    enum Tag : uint8_t { Bool, Int, Float } tag = Int;
+    enum Tag : uint8_t { Bool, Int, Float, Complex } tag = Int;
     union {
         int64_t i = 0;
-        double f;
+        double f;  // the real part of a complex number
     };
+    double imag = 0.0;
     static Scalar of(bool value) {
         Scalar s;
         s.tag = Bool;
@@ -34,32 +35,64 @@ struct Scalar {
         s.f = value;
         return s;
     }
-    DType dtype() const { return tag == Bool ? DType::Bool : tag == Int ? DType::I64 : default_dtype(); }
-    double as_double() const { return tag == Float ? f : static_cast<double>(i); }
-    int64_t as_int() const { return tag == Float ? static_cast<int64_t>(f) : i; }
+    static Scalar of(double re, double im) {
+        Scalar s = of(re);
+        s.tag = Complex;
+        s.imag = im;
+        return s;
+    }
+    DType dtype() const {
+        return tag == Bool    ? DType::Bool
+               : tag == Int   ? DType::I64
+               : tag == Float ? default_dtype()
+                              : complex_dtype(default_dtype());
+    }
+    double as_double() const { return tag >= Float ? f : static_cast<double>(i); }
+    int64_t as_int() const { return tag >= Float ? static_cast<int64_t>(f) : i; }
+    bool operator==(const Scalar& other) const {
+        return tag == other.tag && i == other.i && __builtin_bit_cast(int64_t, imag) == __builtin_bit_cast(int64_t, other.imag);
+    }
 };
+// `value` as an element of `dtype` at `out`: rounded, wrapped, or without its imaginary part.
+void store_scalar(const Scalar& value, DType dtype, void* out);
+// The element of `dtype` at `data`. An uint64 wraps.
+Scalar load_scalar(const void* data, DType dtype);
 
 // A parameter of a call that is not a tensor operand.
 struct Value {
-    enum Tag : uint8_t { None, Bool, Int, Float, Type, Ints, Dev } tag = None;
+    enum Tag : uint8_t { None, Bool, Int, Float, Complex, Type, Ints, Dev } tag = None;
     DType dtype{};
     Device device{};
     union {
         int64_t i = 0;
         double f;
     };
+    double imag = 0.0;
     Dims ints;
 
+    static Value of(const Scalar& scalar) {
+        Value value;
+        value.tag = static_cast<Tag>(Bool + scalar.tag);
+        value.i = scalar.i;  // or its bits as a double
+        value.imag = scalar.imag;
+        return value;
+    }
     bool is_none() const { return tag == None; }
     bool as_bool() const { return i != 0; }
-    int64_t as_int() const { return tag == Float ? static_cast<int64_t>(f) : i; }
-    double as_double() const { return tag == Float ? f : static_cast<double>(i); }
-    Scalar as_scalar() const { return tag == Bool ? Scalar::of(i != 0) : tag == Float ? Scalar::of(f) : Scalar::of(i); }
+    int64_t as_int() const { return tag == Float || tag == Complex ? static_cast<int64_t>(f) : i; }
+    double as_double() const { return tag == Float || tag == Complex ? f : static_cast<double>(i); }
+    Scalar as_scalar() const {
+        return tag == Bool      ? Scalar::of(i != 0)
+               : tag == Complex ? Scalar::of(f, imag)
+               : tag == Float   ? Scalar::of(f)
+                                : Scalar::of(i);
+    }
     bool operator==(const Value& other) const {
         return tag == other.tag && (tag == Type   ? dtype == other.dtype
                                     : tag == Dev  ? device == other.device
                                     : tag == Ints ? ints == other.ints
-                                                  : i == other.i);
+                                                  : i == other.i && __builtin_bit_cast(int64_t, imag) ==
+                                                                        __builtin_bit_cast(int64_t, other.imag));
     }
 };
 
@@ -117,17 +150,33 @@ enum class Kind : uint8_t {
     Opaque
 };
 
+// Which operands a kernel takes. Others are converted to the types that loops are compiled for (loop_dtype) before it
+// runs, and its results back to what they should be: in temporary memory, and with one rounding.
+enum class Takes : uint8_t {
+    Loop,     // the real types of loops; uint64 comes as int64 with the same bits
+    Ordered,  // the same, for kernels that only compare and move elements: uint64 comes as int64 in the same order
+    Any,      // everything that inference lets through
+};
+
 // Static registration of the C++ half of an op: one line beside each kernel.
 struct NativeOp {
     const char* name;
     InferFn infer;
     KernelFn cpu;  // null for views, whose result is metadata
+    Takes takes = Takes::Loop;
 };
 void register_native(const NativeOp& op);
 const NativeOp* find_native(std::string_view name);
 struct RegisterNative {
     RegisterNative(std::initializer_list<NativeOp> ops) {
         for (const NativeOp& op : ops) register_native(op);
+    }
+    // All of them take the same.
+    RegisterNative(Takes takes, std::initializer_list<NativeOp> ops) {
+        for (NativeOp op : ops) {
+            op.takes = takes;
+            register_native(op);
+        }
     }
 };
 

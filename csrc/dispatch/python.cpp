@@ -12,6 +12,7 @@ PyObject* scalar_to_python(const Scalar& scalar) {
     switch (scalar.tag) {
         case Scalar::Bool: return PyBool_FromLong(scalar.i != 0);
         case Scalar::Int: return PyLong_FromLongLong(scalar.i);
+        case Scalar::Complex: return PyComplex_FromDoubles(scalar.f, scalar.imag);
         default: return PyFloat_FromDouble(scalar.f);
     }
 }

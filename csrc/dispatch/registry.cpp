@@ -133,6 +133,7 @@ OpDef& define_op(const std::string& schema, Kind kind) {
     if (const NativeOp* native = find_native(op.name)) {
         op.infer = native->infer;
         op.cpu = native->cpu;
+        op.takes = native->takes;
     }
     op.id = static_cast<int>(definitions().size());
     OpDef& stored = definitions().emplace_back(std::move(op));

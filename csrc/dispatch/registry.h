@@ -46,6 +46,7 @@ struct OpDef {
     std::string schema;
     InferFn infer = nullptr;   // null: the result's shape depends on data
     KernelFn cpu = nullptr;
+    Takes takes = Takes::Loop;
     PyObject* python_kernel[static_cast<size_t>(DeviceType::Count)] = {};
     PyObject* row = nullptr;   // minitensor.ops' record; the JIT reads its rules
     PyObject* vjp = nullptr;

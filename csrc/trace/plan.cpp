@@ -101,18 +101,6 @@ void* scratch(size_t bytes) {
     return memory.data;
 }
 
-void store_scalar(const Scalar& scalar, DType dtype, void* out) {
-    switch (dtype) {
-        case DType::Bool: *static_cast<bool*>(out) = scalar.as_double() != 0; break;
-        case DType::U8: *static_cast<uint8_t*>(out) = static_cast<uint8_t>(scalar.as_int()); break;
-        case DType::I32: *static_cast<int32_t*>(out) = static_cast<int32_t>(scalar.as_int()); break;
-        case DType::I64: *static_cast<int64_t*>(out) = scalar.as_int(); break;
-        case DType::F32: *static_cast<float*>(out) = static_cast<float>(scalar.as_double()); break;
-        case DType::F64: *static_cast<double*>(out) = scalar.as_double(); break;
-        default: fail(std::string("scalar of dtype ") + info(dtype).name);
-    }
-}
-
 // Other traces that have recorded reads of memory that this one writes get copies. True if it had to wait for one.
 bool release_readers(Trace& trace) {
     for (size_t i = 0; i < trace.results.size(); ++i) {
@@ -523,9 +511,7 @@ void assign_kernel(Call& call) {
     Operand destination;
     destination.tensor = call.outputs[0];
     const Scalar& scalar = call.operands[0].scalar;
-    Value value;
-    value.tag = scalar.tag == Scalar::Bool ? Value::Bool : scalar.tag == Scalar::Int ? Value::Int : Value::Float;
-    value.i = scalar.i;  // or its bits as a double
+    Value value = Value::of(scalar);
     Call inner;
     inner.op = fill;
     inner.operands = &destination;
@@ -537,9 +523,10 @@ void assign_kernel(Call& call) {
     fill->cpu(inner);
 }
 
-const RegisterNative registered{{"_view_read", infer_view_read, view_read_kernel},
+const RegisterNative registered{Takes::Any,
+                               {{"_view_read", infer_view_read, view_read_kernel},
                                 {"_view_write", infer_view_write, view_write_kernel},
-                                {"_assign", infer_assign, assign_kernel}};
+                                {"_assign", infer_assign, assign_kernel}}};
 
 }  // namespace
 

@@ -54,6 +54,7 @@ bool covers_storage(const Tensor& tensor) {
 }
 
 bool is_baked(const Scalar& s) {
+    if (s.tag == Scalar::Complex) return true;  // rare, and launches take numbers of 8 bytes
     if (s.tag != Scalar::Float) return s.tag == Scalar::Bool || (s.i >= -3 && s.i <= 3);
     return s.f == 0.0 || s.f == 1.0 || s.f == -1.0 || s.f == 2.0 || s.f == 0.5;
 }
@@ -166,7 +167,9 @@ void Trace::push_operand(ValueRef input) {
     const ScalarInput& scalar = scalars[input.index];
     signature.push_back(input.word() | static_cast<uint64_t>(scalar.baked) << 56 |
                         static_cast<uint64_t>(scalar.scalar.tag) << 57);
-    if (scalar.baked) signature.push_back(bits_of(scalar.scalar));
+    if (!scalar.baked) return;
+    signature.push_back(bits_of(scalar.scalar));
+    if (scalar.scalar.tag == Scalar::Complex) signature.push_back(__builtin_bit_cast(uint64_t, scalar.scalar.imag));
 }
 
 void Trace::push_value(const Value& value) {
@@ -176,6 +179,7 @@ void Trace::push_value(const Value& value) {
     else if (value.tag == Value::Ints)
         for (int64_t i : value.ints) signature.push_back(static_cast<uint64_t>(i));
     else signature.push_back(static_cast<uint64_t>(value.i));
+    if (value.tag == Value::Complex) signature.push_back(__builtin_bit_cast(uint64_t, value.imag));
 }
 
 uint32_t Trace::add_node(const OpDef& op, const Tag& tag) {

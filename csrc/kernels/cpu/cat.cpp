@@ -52,11 +52,12 @@ void triangle_kernel(Call& call) {
     target.store();
 }
 
-const RegisterNative registered{
-    {"cat", infer_cat, cat_kernel},
-    {"tril", infer_tril, triangle_kernel<true>},
-    {"triu", infer_triu, triangle_kernel<false>},
-};
+const RegisterNative registered{Takes::Any,
+                               {
+                                   {"cat", infer_cat, cat_kernel},
+                                   {"tril", infer_tril, triangle_kernel<true>},
+                                   {"triu", infer_triu, triangle_kernel<false>},
+                               }};
 
 }  // namespace
 

@@ -8,29 +8,20 @@
 
 namespace mt::cpu {
 
-void store_scalar(Scalar value, DType dtype, void* out) {
-    if (dtype == DType::F32) {
-        float element = value.tag == Scalar::Float ? static_cast<float>(value.f) : static_cast<float>(value.i);
-        std::memcpy(out, &element, sizeof element);
-        return;
-    }
-    if (value.tag == Scalar::Float) elementwise().get_convert(DType::F64, dtype)(out, &value.f, 1);
-    else elementwise().get_convert(DType::I64, dtype)(out, &value.i, 1);
-}
-
 void run_copy(const Tensor& in, Tensor& out) {
     if (in.numel == out.numel && out.numel <= kElementwiseGrain && is_flat(in) && is_flat(out)) {
         if (in.dtype == out.dtype)
             std::memmove(out.data(), in.data(), static_cast<size_t>(out.numel) * itemsize(out.dtype));
-        else elementwise().get_convert(in.dtype, out.dtype)(out.data(), in.data(), out.numel);
+        else get_convert(in.dtype, out.dtype)(out.data(), in.data(), out.numel);
         return;
     }
     copy_elements(operand_of(out, out.dtype), operand_of(in, in.dtype));
 }
 
 void run_fill(Tensor& out, Scalar value) {
-    alignas(8) char element[8] = {};
-    store_scalar(value, out.dtype, element);
+    Number number{};
+    const char* element = number.bytes;
+    store_scalar(value, out.dtype, number.bytes);
     auto item = static_cast<int64_t>(itemsize(out.dtype));
     bool same_bytes = true;
     for (int64_t i = 1; i < item; ++i) same_bytes &= element[i] == element[0];
@@ -57,12 +48,13 @@ void copy(Call& call) {
 
 void fill(Call& call) { run_fill(*call.outputs[0], call.param(0).as_scalar()); }
 
-const RegisterNative registered{
-    {"cast", infer_cast, copy_first},
-    {"clone", infer_clone, copy_first},
-    {"copy", infer_copy, copy},
-    {"fill", infer_fill, fill},
-};
+const RegisterNative registered{Takes::Any,
+                               {
+                                   {"cast", infer_cast, copy_first},
+                                   {"clone", infer_clone, copy_first},
+                                   {"copy", infer_copy, copy},
+                                   {"fill", infer_fill, fill},
+                               }};
 
 }  // namespace
 }  // namespace mt::cpu

@@ -59,8 +59,9 @@ void linspace(Call& call) {
 void eye(Call& call) {
     Tensor& out = *call.outputs[0];
     run_fill(out, Scalar::of(int64_t(0)));
-    char one[8];
-    store_scalar(Scalar::of(int64_t(1)), out.dtype, one);
+    Number number;
+    const char* one = number.bytes;
+    store_scalar(Scalar::of(int64_t(1)), out.dtype, number.bytes);
     int64_t rows = out.sizes[0], columns = out.sizes[1];
     size_t item = itemsize(out.dtype);
     auto* data = static_cast<char*>(out.data());
@@ -69,9 +70,9 @@ void eye(Call& call) {
 }
 
 const RegisterNative registered{
-    {"full", infer_full, full},
+    {"full", infer_full, full, Takes::Any},
     {"arange", infer_arange, arange},
-    {"eye", infer_eye, eye},
+    {"eye", infer_eye, eye, Takes::Any},
     {"linspace", infer_linspace, linspace},
 };
 

@@ -69,20 +69,28 @@ using WhereFn = void (*)(void* out, const void* condition, const void* a, const 
 using ClampFn = void (*)(void* out, const void* in, const void* low, const void* high, int64_t n);
 using ConvertFn = void (*)(void* out, const void* in, int64_t n);
 
-inline constexpr size_t kCompiledDtypes = 6;
+// The columns of the tables: bool, uint8, int32, int64, float32, float64, uint64, complex64, complex128. A kernel that
+// lacks the last ones leaves them out.
+inline constexpr size_t kCompiledDtypes = 9;
 
-// The place of a dtype that kernels are compiled for in the tables.
+// The column of the type that `dtype` is computed in.
 inline size_t dtype_index(DType dtype) {
-    static constexpr uint8_t indices[] = {0, 1, 0, 0, 0, 0, 2, 0, 3, 0, 0, 4, 5, 0, 0};
+    static constexpr uint8_t indices[] = {0, 1, 2, 2, 2, 3, 2, 6, 3, 4, 4, 4, 5, 7, 8};
     return indices[static_cast<size_t>(dtype)];
 }
+
+// n contiguous elements of one type as another: table lookups for the types of loops, and from and to them; others go by
+// way of those in blocks. Never null; equal types are copied.
+ConvertFn get_convert(DType from, DType to);
 
 struct ElementwiseTable {
     UnaryFn unary[static_cast<size_t>(UnaryOp::Count)][kCompiledDtypes];
     BinaryFn binary[static_cast<size_t>(BinaryOp::Count)][kCompiledDtypes];
-    WhereFn where[9];  // by item size
+    WhereFn where[17];  // by item size
     ClampFn clamp[kCompiledDtypes];
-    ConvertFn convert[kCompiledDtypes][kCompiledDtypes];  // [from][to]
+    const ConvertFn (*convert)[kCompiledDtypes];  // [from][to]; null between complex and most others
+    const ConvertFn* load;   // by dtype: from memory to loop_dtype, null where that is the same
+    const ConvertFn* store;  // and back
     // Copies to 64-byte aligned memory around the caches; the caller fences. `bytes` is a multiple of 64.
     void (*stream)(void* out, const void* in, int64_t bytes);
     // Add, Sub, Mul and Div of float32 and float64 that write around the caches; the caller fences.
@@ -94,7 +102,6 @@ struct ElementwiseTable {
         if (op > BinaryOp::Div || (dtype != DType::F32 && dtype != DType::F64)) return nullptr;
         return stream_binary[static_cast<size_t>(op)][dtype == DType::F64];
     }
-    ConvertFn get_convert(DType from, DType to) const { return convert[dtype_index(from)][dtype_index(to)]; }
 };
 
 namespace baseline {

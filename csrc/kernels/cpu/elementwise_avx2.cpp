@@ -7,7 +7,7 @@
 #include "kernels/cpu/elementwise.h"
 
 // Up to the end of the file: templates are instantiated there.
-#pragma GCC target("avx2,fma")
+#pragma GCC target("avx2,fma,f16c")
 // Lets selects become vector blends; the values are the same.
 #pragma GCC optimize("no-trapping-math")
 #define MT_ISA_NS avx2

@@ -13,15 +13,17 @@ namespace {
 
 // Any operands, any size.
 __attribute__((noinline)) void general_binary(BinaryOp op, DType result, Call& call) {
-    DType compute = call.compute;
-    alignas(8) char numbers[2][8];
+    DType compute = call.compute, loop = loop_dtype(compute);
+    Number numbers[2];
     LoopOperand operands[2];
     for (size_t i = 0; i < 2; ++i) {
+        // As in PyTorch, the second operand of float16 arithmetic keeps its precision if it is a single number.
+        bool wide = i == 1 && op <= BinaryOp::Div && is_floating(compute);
         if (call.operands[i].tensor) {
-            operands[i] = operand_of(call.in(i), compute);
+            operands[i] = operand_of(call.in(i), wide && call.in(i).numel == 1 ? loop : compute);
         } else {
-            store_scalar(call.operands[i].scalar, compute, numbers[i]);
-            operands[i] = scalar_operand(numbers[i], compute);
+            operands[i] = scalar_operand(numbers[i].bytes, wide ? loop : compute);
+            store_scalar(call.operands[i].scalar, operands[i].stored, numbers[i].bytes);
         }
     }
     struct Context {
@@ -46,14 +48,15 @@ template <BinaryOp op> void binary(Call& call) {
     DType compute = call.compute;
     DType result = to_bool ? DType::Bool : compute;
     BinaryFn fn = elementwise().get(op, compute);
+    check_loop(fn, call);
     Tensor& out = *call.outputs[0];
     // Small and plain: straight to the loop.
-    if (out.numel <= kElementwiseGrain && out.dtype == result && is_flat(out)) {
+    if (out.numel <= kElementwiseGrain && out.dtype == result && loop_dtype(compute) == compute && is_flat(out)) {
         const void* in[2];
-        alignas(8) char numbers[2][8];
+        Number numbers[2];
         unsigned scalars = 0;
         bool plain = true;
-        size_t item = compiled_itemsize(compute);
+        size_t item = itemsize(compute);
         for (size_t i = 0; i < 2; ++i) {
             const Operand& operand = call.operands[i];
             if (const Tensor* t = operand.tensor) {
@@ -62,8 +65,8 @@ template <BinaryOp op> void binary(Call& call) {
                 if (t->numel == out.numel && is_flat(*t)) continue;
                 plain &= t->numel == 1;
             } else {
-                store_scalar(operand.scalar, compute, numbers[i]);
-                in[i] = numbers[i];
+                store_scalar(operand.scalar, compute, numbers[i].bytes);
+                in[i] = numbers[i].bytes;
             }
             scalars |= 1u << i;
         }
@@ -95,7 +98,7 @@ void pow(Call& call) {
     binary<BinaryOp::Pow>(call);
 }
 
-const RegisterNative registered{
+const RegisterNative registered{Takes::Any, {
     {"add", infer_binary, binary<BinaryOp::Add>},
     {"sub", infer_sub, binary<BinaryOp::Sub>},
     {"mul", infer_binary, binary<BinaryOp::Mul>},
@@ -117,7 +120,7 @@ const RegisterNative registered{
     {"bitwise_and", infer_bitwise_and, binary<BinaryOp::BitwiseAnd>},
     {"bitwise_or", infer_bitwise_or, binary<BinaryOp::BitwiseOr>},
     {"bitwise_xor", infer_bitwise_xor, binary<BinaryOp::BitwiseXor>},
-};
+}};
 
 }  // namespace
 }  // namespace mt::cpu

@@ -67,30 +67,52 @@ void stream_or_copy(const ElementwiseTable& table, char* to, const char* from, i
     if (whole < bytes) std::memcpy(to + whole, from + whole, static_cast<size_t>(bytes - whole));
 }
 
+// From one type to another, rounding to or wrapping around a third one between them where the op's type is not the
+// loop's: an int64 added to a float16 tensor becomes float16 first, and is computed with in float32.
+struct Conversion {
+    ConvertFn first = nullptr, second = nullptr;
+    explicit operator bool() const { return first; }
+
+    static Conversion to_loop(DType stored, DType wanted, DType loop) {
+        Conversion c{stored == wanted ? nullptr : get_convert(stored, wanted),
+                     wanted == loop ? nullptr : get_convert(wanted, loop)};
+        return c.first ? c : Conversion{c.second, nullptr};
+    }
+    static Conversion from_loop(DType loop, DType wanted, DType stored) {
+        return to_loop(loop, wanted, stored);
+    }
+    void run(void* out, const void* in, int64_t n, Buffer& between) const {
+        if (!second) return first(out, in, n);
+        first(between.bytes, in, n);
+        second(out, between.bytes, n);
+    }
+};
+
 // How the parts of one call are computed; shared by all threads.
 struct Driver {
     StridedLoop loop;
     const ElementwiseTable& table = elementwise();
     BlockFn fn;
     void* context;
-    ConvertFn convert[kMaxOperands] =
-        {};  // of inputs to what is wanted, of the output to what is stored; null: the same
+    Conversion convert[kMaxOperands];  // of inputs to what the loop wants, of the output to what is stored
     int64_t wanted_item[kMaxOperands];
     int64_t block = 0;  // elements in a buffer
     bool stream = false;
     unsigned singles = 0;              // inputs that are one element everywhere, bit k-1 for operand k
-    alignas(8) char values[kMaxOperands][8];  // those elements, converted
+    alignas(16) char values[kMaxOperands][16];  // those elements, converted
 
     Driver(const LoopOperand& out, const LoopOperand* in, size_t count, BlockFn block_fn, void* block_context)
         : fn(block_fn), context(block_context) {
         int64_t widest = 1;
         auto add = [&](size_t k, const LoopOperand& operand) {
             size_t stored = itemsize(operand.stored);
-            wanted_item[k] = static_cast<int64_t>(itemsize(operand.wanted));
-            widest = std::max({widest, static_cast<int64_t>(stored), wanted_item[k]});
-            if (operand.stored != operand.wanted)
-                convert[k] = k ? table.get_convert(operand.stored, operand.wanted)
-                               : table.get_convert(operand.wanted, operand.stored);
+            DType computed = operand.raw ? operand.wanted : loop_dtype(operand.wanted);
+            wanted_item[k] = static_cast<int64_t>(itemsize(computed));
+            widest = std::max({widest, static_cast<int64_t>(stored), wanted_item[k],
+                               static_cast<int64_t>(itemsize(operand.wanted))});
+            if (operand.stored != operand.wanted || operand.wanted != computed)
+                convert[k] = k ? Conversion::to_loop(operand.stored, operand.wanted, computed)
+                               : Conversion::from_loop(computed, operand.wanted, operand.stored);
             if (k == 0) {
                 loop.set_output(operand.data, stored, *operand.sizes, *operand.strides);
             } else {
@@ -107,7 +129,8 @@ struct Driver {
             in_place |= loop.data[k] == loop.data[0];
             if (!loop.single(k)) continue;
             singles |= 1u << (k - 1);
-            if (convert[k]) convert[k](values[k], loop.data[k], 1);
+            Buffer between;
+            if (convert[k]) convert[k].run(values[k], loop.data[k], 1, between);
             else std::memcpy(values[k], loop.data[k], static_cast<size_t>(wanted_item[k]));
         }
         stream = !convert[0] && !in_place && loop.inner_stride(0) == loop.item[0] &&
@@ -119,12 +142,13 @@ struct Driver {
     // Computes n <= block elements; `in[k]` are contiguous elements as stored, or one where `scalars` has a bit.
     void compute(void* out, const void* const* in, int64_t n, unsigned scalars, Buffer* converted) const {
         const void* ready[kMaxOperands];
+        Buffer between;
         for (size_t k = 1; k < loop.operands; ++k) {
             unsigned bit = 1u << (k - 1);
             if (singles & bit) {
                 ready[k - 1] = values[k];
             } else if (convert[k]) {
-                convert[k](converted[k].bytes, in[k], scalars & bit ? 1 : n);
+                convert[k].run(converted[k].bytes, in[k], scalars & bit ? 1 : n, between);
                 ready[k - 1] = converted[k].bytes;
             } else {
                 ready[k - 1] = in[k];
@@ -146,7 +170,8 @@ struct Driver {
             compute(buffers[0].bytes, in, n, scalars, converted);
             const char* result = buffers[0].bytes;
             if (convert[0]) {
-                convert[0](contiguous ? to : converted[0].bytes, result, n);
+                Buffer between;
+                convert[0].run(contiguous ? to : converted[0].bytes, result, n, between);
                 result = converted[0].bytes;
             }
             if (!contiguous) scatter_row(to, stride, loop.item[0], n, result);
@@ -357,7 +382,7 @@ void copy_elements(const LoopOperand& out, const LoopOperand& in) {
     }
     if (!same && loop.ndim == 1 && loop.inner_stride(0) == loop.item[0] && loop.inner_stride(1) == loop.item[1] &&
         loop.numel * loop.item[0] < streaming_threshold()) {
-        ConvertFn convert = table.get_convert(in.stored, out.stored);
+        ConvertFn convert = get_convert(in.stored, out.stored);
         parallel_for(loop.numel, kElementwiseGrain, [&](int64_t begin, int64_t end) {
             convert(loop.data[0] + begin * loop.item[0], loop.data[1] + begin * loop.item[1], end - begin);
         });
@@ -365,6 +390,7 @@ void copy_elements(const LoopOperand& out, const LoopOperand& in) {
     }
     LoopOperand to = out, from = in;
     to.wanted = from.wanted = out.stored;
+    to.raw = from.raw = true;
     struct Item {
         int64_t bytes;
     } item{loop.item[0]};

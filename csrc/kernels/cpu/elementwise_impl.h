@@ -6,6 +6,8 @@
 #include "kernels/cpu/math.h"
 // math.h comes first.
 #include "kernels/cpu/elementwise_ops.h"
+// And both before this.
+#include "kernels/cpu/elementwise_convert.h"
 
 namespace mt::cpu::MT_ISA_NS {
 namespace {
@@ -140,13 +142,6 @@ template <class T> void clamp_loop(void* out, const void* in, const void* low, c
     for (int64_t i = 0; i < n; ++i) r[i] = Minimum::apply(Maximum::apply(x[i], lo), hi);
 }
 
-template <class From, class To, bool to_bool> void convert_loop(void* out, const void* in, int64_t n) {
-    auto* r = static_cast<To*>(out);
-    auto* x = static_cast<const From*>(in);
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) r[i] = convert_one<To, to_bool>(x[i]);
-}
-
 void stream_loop(void* out, const void* in, int64_t bytes) {
     auto* to = static_cast<char*>(out);
     auto* from = static_cast<const char*>(in);
@@ -213,15 +208,14 @@ bool stream_binary_loop(void* out, const void* lhs, const void* rhs, int64_t n, 
 
 }  // namespace
 
-// Columns: bool, uint8, int32, int64, float32, float64. bool is computed as 0 or 1 in a byte.
+// Columns: bool, uint8, int32, int64, float32, float64, uint64; complex numbers are elsewhere. bool is computed as 0 or 1
+// in a byte.
 #define MT_FLOATS(L, Op) nullptr, nullptr, nullptr, nullptr, L<Op, float>, L<Op, double>
 #define MT_INTS(L, Op) L<Op, uint8_t>, L<Op, int32_t>, L<Op, int64_t>
-#define MT_NUMBERS(L, Op) nullptr, MT_INTS(L, Op), L<Op, float>, L<Op, double>
-#define MT_ALL(L, Op) L<Op, uint8_t>, MT_INTS(L, Op), L<Op, float>, L<Op, double>
+#define MT_NUMBERS(L, Op) nullptr, MT_INTS(L, Op), L<Op, float>, L<Op, double>, L<Op, uint64_t>
+#define MT_ALL(L, Op) L<Op, uint8_t>, MT_INTS(L, Op), L<Op, float>, L<Op, double>, L<Op, uint64_t>
+#define MT_BITS(L, Op) nullptr, MT_INTS(L, Op), nullptr, nullptr, L<Op, uint64_t>
 #define MT_BOOL(L, Op) L<Op, uint8_t>, nullptr, nullptr, nullptr, nullptr, nullptr
-#define MT_CONVERT(From)                                                                                         \
-    {convert_loop<From, uint8_t, true>,  convert_loop<From, uint8_t, false>, convert_loop<From, int32_t, false>, \
-     convert_loop<From, int64_t, false>, convert_loop<From, float, false>,   convert_loop<From, double, false>}
 
 extern constinit const ElementwiseTable elementwise_table = {
     .unary =
@@ -235,22 +229,22 @@ extern constinit const ElementwiseTable elementwise_table = {
             {MT_FLOATS(unary_loop, Sigmoid)},    {MT_NUMBERS(unary_loop, Relu)},
             {MT_FLOATS(unary_loop, Floor)},      {MT_FLOATS(unary_loop, Ceil)},
             {MT_FLOATS(unary_loop, Trunc)},      {MT_FLOATS(unary_loop, Round)},
-            {MT_BOOL(unary_loop, LogicalNot)},   {nullptr, MT_INTS(unary_loop, BitwiseNot), nullptr, nullptr},
+            {MT_BOOL(unary_loop, LogicalNot)},   {MT_BITS(unary_loop, BitwiseNot)},
             {MT_FLOATS(unary_loop, IsNan)},      {MT_FLOATS(unary_loop, IsInf)},
             {MT_FLOATS(unary_loop, IsFinite)},
         },
     .binary =
         {
             {binary_loop<BitwiseOr, uint8_t>, MT_INTS(binary_loop, Add), binary_loop<Add, float>,
-             binary_loop<Add, double>},
+             binary_loop<Add, double>, binary_loop<Add, uint64_t>},
             {MT_NUMBERS(binary_loop, Sub)},
             {binary_loop<BitwiseAnd, uint8_t>, MT_INTS(binary_loop, Mul), binary_loop<Mul, float>,
-             binary_loop<Mul, double>},
+             binary_loop<Mul, double>, binary_loop<Mul, uint64_t>},
             {MT_FLOATS(binary_loop, Div)},
             {nullptr, MT_INTS(integer_division_loop, FloorDivide), slow_binary_loop<FloorDivide, float>,
-             slow_binary_loop<FloorDivide, double>},
+             slow_binary_loop<FloorDivide, double>, integer_division_loop<FloorDivide, uint64_t>},
             {nullptr, MT_INTS(integer_division_loop, Remainder), slow_binary_loop<Remainder, float>,
-             slow_binary_loop<Remainder, double>},
+             slow_binary_loop<Remainder, double>, integer_division_loop<Remainder, uint64_t>},
             {MT_NUMBERS(slow_binary_loop, Pow)},
             {MT_ALL(binary_loop, Maximum)},
             {MT_ALL(binary_loop, Minimum)},
@@ -263,16 +257,21 @@ extern constinit const ElementwiseTable elementwise_table = {
             {MT_BOOL(binary_loop, BitwiseAnd)},
             {MT_BOOL(binary_loop, BitwiseOr)},
             {MT_BOOL(binary_loop, BitwiseXor)},
-            {binary_loop<BitwiseAnd, uint8_t>, MT_INTS(binary_loop, BitwiseAnd), nullptr, nullptr},
-            {binary_loop<BitwiseOr, uint8_t>, MT_INTS(binary_loop, BitwiseOr), nullptr, nullptr},
-            {binary_loop<BitwiseXor, uint8_t>, MT_INTS(binary_loop, BitwiseXor), nullptr, nullptr},
+            {binary_loop<BitwiseAnd, uint8_t>, MT_INTS(binary_loop, BitwiseAnd), nullptr, nullptr,
+             binary_loop<BitwiseAnd, uint64_t>},
+            {binary_loop<BitwiseOr, uint8_t>, MT_INTS(binary_loop, BitwiseOr), nullptr, nullptr,
+             binary_loop<BitwiseOr, uint64_t>},
+            {binary_loop<BitwiseXor, uint8_t>, MT_INTS(binary_loop, BitwiseXor), nullptr, nullptr,
+             binary_loop<BitwiseXor, uint64_t>},
         },
-    .where = {nullptr, where_loop<uint8_t>, nullptr, nullptr, where_loop<uint32_t>, nullptr, nullptr, nullptr,
-              where_loop<uint64_t>},
+    .where = {nullptr, where_loop<uint8_t>, where_loop<uint16_t>, nullptr, where_loop<uint32_t>, nullptr, nullptr,
+              nullptr, where_loop<uint64_t>, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+              where_loop<complex128>},
     .clamp = {nullptr, clamp_loop<uint8_t>, clamp_loop<int32_t>, clamp_loop<int64_t>, clamp_loop<float>,
-              clamp_loop<double>},
-    .convert = {MT_CONVERT(uint8_t), MT_CONVERT(uint8_t), MT_CONVERT(int32_t), MT_CONVERT(int64_t), MT_CONVERT(float),
-                MT_CONVERT(double)},
+              clamp_loop<double>, clamp_loop<uint64_t>},
+    .convert = kConvert,
+    .load = kLoad,
+    .store = kStore,
     .stream = stream_loop,
     .stream_binary = {{stream_binary_loop<Add, float>, stream_binary_loop<Add, double>},
                       {stream_binary_loop<Sub, float>, stream_binary_loop<Sub, double>},
@@ -284,7 +283,7 @@ extern constinit const ElementwiseTable elementwise_table = {
 #undef MT_INTS
 #undef MT_NUMBERS
 #undef MT_ALL
+#undef MT_BITS
 #undef MT_BOOL
-#undef MT_CONVERT
 
 }  // namespace mt::cpu::MT_ISA_NS

@@ -11,8 +11,12 @@ void run_unary(UnaryOp op, Call& call);
 // out = in, broadcast and converted.
 void run_copy(const Tensor& in, Tensor& out);
 void run_fill(Tensor& out, Scalar value);
-// `value` as an element of `dtype`, at `out`.
-void store_scalar(Scalar value, DType dtype, void* out);
+// Throws PyTorch's "... not implemented for 'ComplexFloat'" if there is no loop.
+void check_loop(bool exists, const Call& call);
+// A number, converted for a loop, and so aligned.
+struct alignas(16) Number {
+    char bytes[16];
+};
 
 // Whether a flat loop over the tensor's memory visits its elements in order.
 inline bool is_flat(const Tensor& tensor) {
@@ -25,9 +29,4 @@ inline bool is_flat(const Tensor& tensor) {
 inline char* first_element(const Tensor& tensor, size_t item) {
     return static_cast<char*>(tensor.storage->data) + tensor.offset * static_cast<int64_t>(item);
 }
-inline size_t compiled_itemsize(DType dtype) {
-    static constexpr uint8_t sizes[kCompiledDtypes] = {1, 1, 4, 8, 4, 8};
-    return sizes[dtype_index(dtype)];
-}
-
 }  // namespace mt::cpu

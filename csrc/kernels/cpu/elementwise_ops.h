@@ -17,6 +17,9 @@ template <> struct BitsOf<int32_t> {
 template <> struct BitsOf<int64_t> {
     using type = uint64_t;
 };
+template <> struct BitsOf<uint64_t> {
+    using type = uint64_t;
+};
 template <> struct BitsOf<float> {
     using type = uint32_t;
 };
@@ -234,23 +237,6 @@ struct Pow {
         }
     }
 };
-
-// Conversion -------------------------------------------------------------------------------------------------------
-
-// Truncates; what does not fit gives the smallest integer. The clamp comes before the conversion, so nothing is
-// undefined.
-template <class To, class From> To float_to_int(From x) {
-    constexpr From lowest = sizeof(To) == 4 ? From(-2147483648.0) : From(-9223372036854775808.0);
-    From inside = x >= lowest && x < -lowest ? x : lowest;
-    return static_cast<To>(inside);
-}
-
-template <class To, bool to_bool, class From> To convert_one(From x) {
-    if constexpr (to_bool) return x != From(0);
-    else if constexpr (kIsFloat<From> && __is_same(To, uint8_t)) return static_cast<uint8_t>(float_to_int<int64_t>(x));
-    else if constexpr (kIsFloat<From> && !kIsFloat<To>) return float_to_int<To>(x);
-    else return static_cast<To>(x);
-}
 
 }  // namespace
 }  // namespace mt::cpu::MT_ISA_NS

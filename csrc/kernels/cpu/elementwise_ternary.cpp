@@ -8,20 +8,21 @@ namespace {
 
 void where(Call& call) {
     DType compute = call.compute;
-    alignas(8) char numbers[3][8];
+    Number numbers[3];
     LoopOperand operands[3];
     for (size_t i = 0; i < 3; ++i) {
         DType wanted = i == 0 ? DType::Bool : compute;
         if (call.operands[i].tensor) {
-            operands[i] = operand_of(call.in(i), wanted);
+            operands[i] = operand_of(call.in(i), wanted, true);
         } else {
-            store_scalar(call.operands[i].scalar, wanted, numbers[i]);
-            operands[i] = scalar_operand(numbers[i], wanted);
+            store_scalar(call.operands[i].scalar, wanted, numbers[i].bytes);
+            operands[i] = scalar_operand(numbers[i].bytes, wanted);
+            operands[i].raw = true;
         }
     }
     WhereFn fn = elementwise().where[itemsize(compute)];
     run_elementwise(
-        operand_of(*call.outputs[0], compute), operands, 3,
+        operand_of(*call.outputs[0], compute, true), operands, 3,
         [](void* context, void* to, const void* const* from, int64_t n, unsigned scalars) {
             (*static_cast<WhereFn*>(context))(to, from[0], from[1], from[2], n, scalars);
         },
@@ -34,41 +35,42 @@ void clamp(Call& call) {
     struct Context {
         ClampFn both = nullptr;
         BinaryFn one = nullptr;
-        alignas(8) char low[8], high[8];
+        Number low, high;
         char* bound = nullptr;
         int64_t item;
     } context;
-    context.item = static_cast<int64_t>(itemsize(compute));
+    context.item = static_cast<int64_t>(itemsize(loop_dtype(compute)));
+    check_loop(table.get(BinaryOp::Maximum, compute), call);
     if (!call.param(0).is_none()) {
-        store_scalar(call.param(0).as_scalar(), compute, context.low);
+        store_scalar(call.param(0).as_scalar(), loop_dtype(compute), context.low.bytes);
         context.one = table.get(BinaryOp::Maximum, compute);
-        context.bound = context.low;
+        context.bound = context.low.bytes;
     }
     if (!call.param(1).is_none()) {
-        store_scalar(call.param(1).as_scalar(), compute, context.high);
+        store_scalar(call.param(1).as_scalar(), loop_dtype(compute), context.high.bytes);
         if (context.one) context.both = table.clamp[dtype_index(compute)];
         context.one = table.get(BinaryOp::Minimum, compute);
-        context.bound = context.high;
+        context.bound = context.high.bytes;
     }
     LoopOperand operand = operand_of(call.in(0), compute);
     run_elementwise(
         operand_of(*call.outputs[0], compute), &operand, 1,
         [](void* opaque, void* to, const void* const* from, int64_t n, unsigned scalars) {
             auto& c = *static_cast<Context*>(opaque);
-            char value[8];
-            void* result = scalars & 1 ? value : to;
+            Number value;
+            void* result = scalars & 1 ? value.bytes : to;
             int64_t count = scalars & 1 ? 1 : n;
-            if (c.both) c.both(result, from[0], c.low, c.high, count);
+            if (c.both) c.both(result, from[0], c.low.bytes, c.high.bytes, count);
             else c.one(result, from[0], c.bound, count, 2);
-            if (scalars & 1) gather_row(value, 0, c.item, n, to);
+            if (scalars & 1) gather_row(value.bytes, 0, c.item, n, to);
         },
         &context);
 }
 
-const RegisterNative registered{
+const RegisterNative registered{Takes::Any, {
     {"where", infer_where, where},
     {"clamp", infer_clamp, clamp},
-};
+}};
 
 }  // namespace
 }  // namespace mt::cpu

@@ -1,9 +1,17 @@
 // Kernels with one tensor operand.
+#include "core/error.h"
 #include "dispatch/infer_elementwise.h"
+#include "dispatch/registry.h"
 #include "kernels/cpu/elementwise_kernels.h"
 #include "kernels/cpu/strided_loop.h"
 
 namespace mt::cpu {
+
+void check_loop(bool exists, const Call& call) {
+    if (__builtin_expect(exists, 1)) return;
+    throw Error(ErrorKind::NotImplemented,
+                "\"" + call.op->name + "_cpu\" not implemented for '" + torch_type_name(call.compute) + "'");
+}
 
 void run_unary(UnaryOp op, Call& call) {
     const Tensor& in = call.in(0);
@@ -11,23 +19,26 @@ void run_unary(UnaryOp op, Call& call) {
     DType compute = call.compute;
     DType result = gives_bool(op) ? DType::Bool : compute;
     UnaryFn fn = elementwise().get(op, compute);
-    if (in.dtype == compute && out.dtype == result && out.numel <= kElementwiseGrain && is_flat(in) && is_flat(out)) {
-        fn(first_element(out, compiled_itemsize(result)), first_element(in, compiled_itemsize(compute)), out.numel);
+    check_loop(fn, call);
+    DType loop = loop_dtype(compute);
+    if (in.dtype == loop && compute == loop && out.dtype == result && out.numel <= kElementwiseGrain && is_flat(in) &&
+        is_flat(out)) {
+        fn(first_element(out, itemsize(result)), first_element(in, itemsize(compute)), out.numel);
         return;
     }
     struct Context {
         UnaryFn fn;
         int64_t item;
-    } context{fn, static_cast<int64_t>(itemsize(result))};
+    } context{fn, static_cast<int64_t>(itemsize(loop_dtype(result)))};
     LoopOperand operand = operand_of(in, compute);
     run_elementwise(
         operand_of(out, result), &operand, 1,
         [](void* opaque, void* to, const void* const* from, int64_t n, unsigned scalars) {
             auto [loop, item] = *static_cast<Context*>(opaque);
             if (!(scalars & 1)) return loop(to, from[0], n);
-            char value[8];
-            loop(value, from[0], 1);
-            gather_row(value, 0, item, n, to);
+            Number value;
+            loop(value.bytes, from[0], 1);
+            gather_row(value.bytes, 0, item, n, to);
         },
         &context);
 }
@@ -53,7 +64,7 @@ void bitwise_not(Call& call) {
     run_unary(call.compute == DType::Bool ? UnaryOp::LogicalNot : UnaryOp::BitwiseNot, call);
 }
 
-const RegisterNative registered{
+const RegisterNative registered{Takes::Any, {
     {"neg", infer_neg, unary<UnaryOp::Neg>},
     {"abs", infer_abs, unary<UnaryOp::Abs>},
     {"sign", infer_sign, sign},
@@ -75,7 +86,7 @@ const RegisterNative registered{
     {"isnan", infer_float_test, unary<UnaryOp::IsNan>},
     {"isinf", infer_float_test, unary<UnaryOp::IsInf>},
     {"isfinite", infer_float_test, unary<UnaryOp::IsFinite>},
-};
+}};
 
 }  // namespace
 }  // namespace mt::cpu

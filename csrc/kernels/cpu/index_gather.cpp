@@ -59,8 +59,10 @@ void gather_kernel(Call& call) {
     ContiguousOut target(out, t.dtype);
     switch (itemsize(t.dtype)) {
         case 1: gather(target.as<uint8_t>(), t.ptr<uint8_t>(), at, walk); break;
+        case 2: gather(target.as<uint16_t>(), t.ptr<uint16_t>(), at, walk); break;
         case 4: gather(target.as<uint32_t>(), t.ptr<uint32_t>(), at, walk); break;
-        default: gather(target.as<uint64_t>(), t.ptr<uint64_t>(), at, walk);
+        case 8: gather(target.as<uint64_t>(), t.ptr<uint64_t>(), at, walk); break;
+        default: gather(target.as<complex128>(), t.ptr<complex128>(), at, walk);
     }
     target.store();
 }
@@ -110,7 +112,7 @@ void scatter_add_kernel(Call& call) {
 }
 
 const RegisterNative registered{
-    {"gather", infer_gather, gather_kernel},
+    {"gather", infer_gather, gather_kernel, Takes::Any},
     {"scatter_add", infer_scatter_add, scatter_add_kernel},
 };
 

@@ -148,7 +148,7 @@ void sort_kernel(Call& call) {
         return sizeof(T) <= 4 && shape.n <= UINT32_MAX                                                      \
                    ? sort_all<T, uint32_t>(static_cast<T*>(values), indices, in.as<T>(), shape, descending) \
                    : sort_all<T, uint64_t>(static_cast<T*>(values), indices, in.as<T>(), shape, descending);
-        MT_FOREACH_DTYPE(MT_SORT)
+        MT_FOREACH_LOOP_DTYPE(MT_SORT)
 #undef MT_SORT
         default: return;
     }

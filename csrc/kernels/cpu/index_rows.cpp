@@ -85,9 +85,17 @@ void index_select_kernel(Call& call) {
                     select_elements(reinterpret_cast<uint32_t*>(destination), reinterpret_cast<const uint32_t*>(source),
                                     shape.inner, step);
                     break;
-                default:
+                case 2:
+                    select_elements(reinterpret_cast<uint16_t*>(destination), reinterpret_cast<const uint16_t*>(source),
+                                    shape.inner, step);
+                    break;
+                case 8:
                     select_elements(reinterpret_cast<uint64_t*>(destination), reinterpret_cast<const uint64_t*>(source),
                                     shape.inner, step);
+                    break;
+                default:
+                    select_elements(reinterpret_cast<complex128*>(destination),
+                                    reinterpret_cast<const complex128*>(source), shape.inner, step);
             }
         }
     });
@@ -154,8 +162,10 @@ void index_write_kernel(Call& call) {
         } else {
             switch (itemsize(t.dtype)) {
                 case 1: write_slices<uint8_t, copy_slice<uint8_t>>(to, from, at, count, shape); break;
+                case 2: write_slices<uint16_t, copy_slice<uint16_t>>(to, from, at, count, shape); break;
                 case 4: write_slices<uint32_t, copy_slice<uint32_t>>(to, from, at, count, shape); break;
-                default: write_slices<uint64_t, copy_slice<uint64_t>>(to, from, at, count, shape);
+                case 8: write_slices<uint64_t, copy_slice<uint64_t>>(to, from, at, count, shape); break;
+                default: write_slices<complex128, copy_slice<complex128>>(to, from, at, count, shape);
             }
         }
     }
@@ -163,9 +173,9 @@ void index_write_kernel(Call& call) {
 }
 
 const RegisterNative registered{
-    {"index_select", infer_index_select, index_select_kernel},
+    {"index_select", infer_index_select, index_select_kernel, Takes::Any},
     {"index_add", infer_index_add, index_write_kernel<true>},
-    {"index_copy", infer_index_copy, index_write_kernel<false>},
+    {"index_copy", infer_index_copy, index_write_kernel<false>, Takes::Any},
 };
 
 }  // namespace

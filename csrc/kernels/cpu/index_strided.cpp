@@ -104,7 +104,7 @@ void convert_contiguous(void* dst, DType to, const void* src, DType from, int64_
     auto* d = static_cast<char*>(dst);
     auto* s = static_cast<const char*>(src);
     auto to_size = static_cast<int64_t>(itemsize(to)), from_size = static_cast<int64_t>(itemsize(from));
-    ConvertFn convert = to == from ? nullptr : elementwise().get_convert(from, to);
+    ConvertFn convert = to == from ? nullptr : get_convert(from, to);
     parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
         if (convert) convert(d + begin * to_size, s + begin * from_size, end - begin);
         else std::memcpy(d + begin * to_size, s + begin * from_size, static_cast<size_t>((end - begin) * to_size));

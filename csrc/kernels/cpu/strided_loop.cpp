@@ -231,32 +231,40 @@ void transpose_squares(const char* in, int64_t in_stride, char* out, int64_t out
 void gather_row(const char* from, int64_t stride, int64_t item, int64_t n, void* out) {
     switch (item) {
         case 1: return gather_typed<uint8_t>(from, stride, n, out);
+        case 2: return gather_typed<uint16_t>(from, stride, n, out);
         case 4: return gather_typed<uint32_t>(from, stride, n, out);
-        default: return gather_typed<uint64_t>(from, stride, n, out);
+        case 8: return gather_typed<uint64_t>(from, stride, n, out);
+        default: return gather_typed<complex128>(from, stride, n, out);
     }
 }
 
 void scatter_row(char* to, int64_t stride, int64_t item, int64_t n, const void* in) {
     switch (item) {
         case 1: return scatter_typed<uint8_t>(to, stride, n, in);
+        case 2: return scatter_typed<uint16_t>(to, stride, n, in);
         case 4: return scatter_typed<uint32_t>(to, stride, n, in);
-        default: return scatter_typed<uint64_t>(to, stride, n, in);
+        case 8: return scatter_typed<uint64_t>(to, stride, n, in);
+        default: return scatter_typed<complex128>(to, stride, n, in);
     }
 }
 
 void gather_run(const StridedLoop& loop, size_t k, const char* from, const int64_t* index, int64_t n, void* out) {
     switch (loop.item[k]) {
         case 1: return gather_walk<uint8_t>(loop, k, from, index, n, out);
+        case 2: return gather_walk<uint16_t>(loop, k, from, index, n, out);
         case 4: return gather_walk<uint32_t>(loop, k, from, index, n, out);
-        default: return gather_walk<uint64_t>(loop, k, from, index, n, out);
+        case 8: return gather_walk<uint64_t>(loop, k, from, index, n, out);
+        default: return gather_walk<complex128>(loop, k, from, index, n, out);
     }
 }
 
 void scatter_run(const StridedLoop& loop, size_t k, char* to, const int64_t* index, int64_t n, const void* in) {
     switch (loop.item[k]) {
         case 1: return scatter_walk<uint8_t>(loop, k, to, index, n, in);
+        case 2: return scatter_walk<uint16_t>(loop, k, to, index, n, in);
         case 4: return scatter_walk<uint32_t>(loop, k, to, index, n, in);
-        default: return scatter_walk<uint64_t>(loop, k, to, index, n, in);
+        case 8: return scatter_walk<uint64_t>(loop, k, to, index, n, in);
+        default: return scatter_walk<complex128>(loop, k, to, index, n, in);
     }
 }
 
@@ -264,13 +272,15 @@ void transpose_tile(const char* in, int64_t in_stride, char* out, int64_t out_st
                     int64_t columns) {
     switch (item) {
         case 1: return transpose_plain<uint8_t>(in, in_stride, out, out_stride, rows, columns);
+        case 2: return transpose_plain<uint16_t>(in, in_stride, out, out_stride, rows, columns);
 #if defined(__SSE2__)
         case 4: return transpose_squares<uint32_t, 4, transpose_4>(in, in_stride, out, out_stride, rows, columns);
-        default: return transpose_squares<uint64_t, 2, transpose_8>(in, in_stride, out, out_stride, rows, columns);
+        case 8: return transpose_squares<uint64_t, 2, transpose_8>(in, in_stride, out, out_stride, rows, columns);
 #else
         case 4: return transpose_plain<uint32_t>(in, in_stride, out, out_stride, rows, columns);
-        default: return transpose_plain<uint64_t>(in, in_stride, out, out_stride, rows, columns);
+        case 8: return transpose_plain<uint64_t>(in, in_stride, out, out_stride, rows, columns);
 #endif
+        default: return transpose_plain<complex128>(in, in_stride, out, out_stride, rows, columns);
     }
 }
 

@@ -93,13 +93,15 @@ void transpose_tile(const char* in, int64_t in_stride, char* out, int64_t out_st
                     int64_t columns);
 
 // What the elementwise kernels are made of: `fn` gets contiguous elements of the wanted dtypes, or single values where
-// the bit in `scalars` is set, and writes contiguous elements of the dtype that `out` wants.
+// the bit in `scalars` is set, and writes contiguous elements of the dtype that `out` wants. Elements are converted to
+// `wanted` and then to what loops compute it in; a result the other way.
 struct LoopOperand {
     void* data;
     const Dims* sizes;
     const Dims* strides;
-    DType stored;  // in memory
-    DType wanted;  // by the loop
+    DType stored;      // in memory
+    DType wanted;      // by the op
+    bool raw = false;  // `fn` moves elements of `wanted` itself
 };
 using BlockFn = void (*)(void* context, void* out, const void* const* in, int64_t n, unsigned scalars);
 // Parallel; converts, gathers and scatters through small buffers only where an operand needs it, and writes around the
@@ -110,8 +112,8 @@ void run_elementwise(const LoopOperand& out, const LoopOperand* in, size_t count
 // out = in, converted and broadcast.
 void copy_elements(const LoopOperand& out, const LoopOperand& in);
 
-inline LoopOperand operand_of(const Tensor& tensor, DType wanted) {
-    return {tensor.data(), &tensor.sizes, &tensor.strides, tensor.dtype, wanted};
+inline LoopOperand operand_of(const Tensor& tensor, DType wanted, bool raw = false) {
+    return {tensor.data(), &tensor.sizes, &tensor.strides, tensor.dtype, wanted, raw};
 }
 // A single value of dtype `dtype` at `value`.
 LoopOperand scalar_operand(const void* value, DType dtype);
