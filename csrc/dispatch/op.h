@@ -72,7 +72,7 @@ struct Value {
 
     static Value of(const Scalar& scalar) {
         Value value;
-        value.tag = static_cast<Tag>(Bool + scalar.tag);
+        value.tag = static_cast<Tag>(static_cast<int>(Bool) + static_cast<int>(scalar.tag));
         value.i = scalar.i;  // or its bits as a double
         value.imag = scalar.imag;
         return value;

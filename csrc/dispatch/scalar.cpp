@@ -19,7 +19,7 @@ int32_t narrow(const Scalar& value) {
     return value.tag >= Scalar::Float ? truncated<int32_t>(value.f) : static_cast<int32_t>(value.i);
 }
 uint64_t unsigned_wide(const Scalar& value) {
-    if (value.tag < Scalar::Float || value.f < 9223372036854775808.0) return static_cast<uint64_t>(wide(value));
+    if (value.tag < Scalar::Float || !(value.f >= 9223372036854775808.0)) return static_cast<uint64_t>(wide(value));
     return static_cast<uint64_t>(truncated<int64_t>(value.f - 9223372036854775808.0)) ^ (uint64_t(1) << 63);
 }
 float single(const Scalar& value) {

@@ -13,6 +13,9 @@ from minitensor_jit.lowering.call import Operand, RecordedCall
 from minitensor_jit.lowering.lower import StridedArgument
 from minitensor_jit.lowering.views import MAX_RANK
 
+COMPILED_DTYPES = frozenset({"pred", "u8", "s32", "s64", "f32", "f64"})
+"""The types of elements that there is a code generator for."""
+
 ValueRef = tuple[str, int, int]
 """("node" | "leaf" | "scalar", index, result), as the core writes it."""
 
@@ -133,7 +136,7 @@ class RecordedTrace:
                 scope=scope,
                 must_compile=bool(must),
                 source=None if source is None else Source(*source),
-                compilable=_compilable(call, self._ranks(operands, results)),
+                compilable=_compilable(call, self._ranks(operands, results), self._dtypes(operands, results)),
                 payload=call,
             )
         )
@@ -146,6 +149,15 @@ class RecordedTrace:
             if kind in ("leaf", "node")
         ]
         return max((*read, *(len(shape) for _, shape, _, _ in results)), default=0)
+
+    def _dtypes(self, operands: Any, results: Any) -> set[str]:
+        """The types of everything that a node reads or gives."""
+        read = {
+            self.leaves[i].dtype if kind == "leaf" else self._nodes[i][3][result][0]
+            for kind, i, result in operands
+            if kind in ("leaf", "node")
+        }
+        return read | {dtype for dtype, *_ in results}
 
     def _operand(self, kind: str, index: int, result: int) -> Operand:
         if kind != "scalar":
@@ -165,8 +177,10 @@ def _parameters(schema: str) -> list[str]:
     return [part for part in parts if part and part != "*" and not part.startswith("Tensor")]
 
 
-def _compilable(call: RecordedCall, ranks: int) -> Decision:
+def _compilable(call: RecordedCall, ranks: int, dtypes: set[str]) -> Decision:
     row = call.row
+    if unknown := sorted({*dtypes, call.compute} - COMPILED_DTYPES):
+        return Decision.refuse(f"there is no code generator for elements of type {', '.join(unknown)}")
     if ranks > MAX_RANK:
         return Decision.refuse(f"it has {ranks} dimensions, and compiled code has at most {MAX_RANK}")
     if not row.compilable:

@@ -15,7 +15,7 @@ void full(Call& call) { run_fill(*call.outputs[0], call.param(1).as_scalar()); }
 // Elements f(i) of type From, converted to the dtype of `out`, which is contiguous.
 template <class From, class F> void generate(Tensor& out, F f) {
     constexpr int64_t kBlock = 512;
-    ConvertFn convert = elementwise().get_convert(DTypeOf<From>::value, out.dtype);
+    ConvertFn convert = get_convert(DTypeOf<From>::value, out.dtype);
     auto* data = static_cast<char*>(out.data());
     auto item = static_cast<int64_t>(itemsize(out.dtype));
     parallel_for(out.numel, kElementwiseGrain, [&](int64_t begin, int64_t end) {

@@ -15,7 +15,7 @@ template <class To, class From> To float_to_int(From x) {
 // Numbers from 2^63 on are moved into int64's range and back; those below 0 wrap around.
 template <class From> uint64_t float_to_uint64(From x) {
     constexpr From half = From(9223372036854775808.0);
-    bool small = x < half;
+    bool small = !(x >= half);
     return static_cast<uint64_t>(float_to_int<int64_t>(small ? x : x - half)) ^ (small ? 0 : uint64_t(1) << 63);
 }
 

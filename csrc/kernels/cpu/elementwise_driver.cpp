@@ -227,7 +227,8 @@ struct Driver {
             compute(buffers[0].bytes, in, n, 0, converted);
             const char* result = buffers[0].bytes;
             if (convert[0]) {
-                convert[0](converted[0].bytes, result, n);
+                Buffer between;
+                convert[0].run(converted[0].bytes, result, n, between);
                 result = converted[0].bytes;
             }
             scatter_run(loop, 0, at[0], index, n, result);

@@ -33,7 +33,7 @@ constexpr int64_t kGrain = kElementwiseGrain / 4;
 template <class From, class F> void generate(Tensor& out, F f) {
     bool flat = is_flat(out);
     bool direct = flat && out.dtype == DTypeOf<From>::value;
-    ConvertFn convert = elementwise().get_convert(DTypeOf<From>::value, out.dtype);
+    ConvertFn convert = get_convert(DTypeOf<From>::value, out.dtype);
     auto item = static_cast<int64_t>(itemsize(out.dtype));
     auto* data = static_cast<char*>(out.data());
     // In logical order: not simplified, which would reorder the dimensions.

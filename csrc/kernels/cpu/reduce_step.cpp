@@ -294,7 +294,7 @@ void load_tile(void* dst, DType to, const char* src, DType from, int64_t rows, i
             gather_tile(static_cast<uint64_t*>(gathered), reinterpret_cast<const uint64_t*>(src), rows, row_stride,
                         cols, col_stride);
     }
-    if (to != from) elementwise().get_convert(from, to)(dst, spare, rows * cols);
+    if (to != from) get_convert(from, to)(dst, spare, rows * cols);
 }
 
 void reduce_tensor(void* out, const Strided& t, uint64_t mask, const ReduceLoops& loops, const ReduceLoops& next) {
