@@ -68,7 +68,8 @@ DType dtype_of_format(const char* format, Py_ssize_t itemsize) {
     if (text == "Zf") return DType::C64;
     if (text == "Zd") return DType::C128;
     fail_type("can't convert an array with elements of format '" + std::string(text) +
-              "' to a tensor. The supported types are: float64, float32, float16, complex64, complex128, int64, int32, int16, "
+              "' to a tensor. The supported types are: float64, float32, float16, complex64, complex128, int64, int32, "
+              "int16, "
               "int8, uint64, uint32, uint16, uint8, and bool.");
 }
 
@@ -330,8 +331,7 @@ dlpack::DataType dlpack_type(DType dtype) {
 DType dtype_of_dlpack(dlpack::DataType type) {
     for (size_t i = 0; i < static_cast<size_t>(DType::Count); ++i) {
         dlpack::DataType own = dlpack_type(static_cast<DType>(i));
-        if (own.code == type.code && own.bits == type.bits && type.lanes == 1)
-            return static_cast<DType>(i);
+        if (own.code == type.code && own.bits == type.bits && type.lanes == 1) return static_cast<DType>(i);
     }
     fail_type("from_dlpack: no supported dtype for DLPack code " + std::to_string(type.code) + " with " +
               std::to_string(type.bits) + " bits and " + std::to_string(type.lanes) + " lanes");

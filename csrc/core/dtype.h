@@ -77,7 +77,8 @@ constexpr DType loop_dtype(DType dtype) {
     }
 }
 
-// The real type of a complex type's parts, and the complex type of such parts; others stay (float16 has none: complex64).
+// The real type of a complex type's parts, and the complex type of such parts; others stay (float16 has none:
+// complex64).
 DType real_dtype(DType dtype);
 DType complex_dtype(DType dtype);
 

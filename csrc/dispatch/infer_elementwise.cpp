@@ -18,9 +18,21 @@ namespace {
 
 // The name of the C++ type in PyTorch's messages.
 const char* c_type_name(DType dtype) {
-    static constexpr const char* names[] = {"bool",     "uint8_t",     "int8_t",        "uint16_t",           "int16_t",
-                                            "uint32_t", "int",         "uint64_t",      "int64_t",            "at::Half",
-                                            "at::BFloat16", "float",   "double",        "c10::complex<float>", "c10::complex<double>"};
+    static constexpr const char* names[] = {"bool",
+                                            "uint8_t",
+                                            "int8_t",
+                                            "uint16_t",
+                                            "int16_t",
+                                            "uint32_t",
+                                            "int",
+                                            "uint64_t",
+                                            "int64_t",
+                                            "at::Half",
+                                            "at::BFloat16",
+                                            "float",
+                                            "double",
+                                            "c10::complex<float>",
+                                            "c10::complex<double>"};
     return names[static_cast<size_t>(dtype)];
 }
 
@@ -268,9 +280,7 @@ void infer_clamp(Call& call) {
     set_unary(call, dtype, dtype);
 }
 
-void infer_cast(Call& call) {
-    set_unary(call, call.param(0).dtype, call.param(0).dtype);
-}
+void infer_cast(Call& call) { set_unary(call, call.param(0).dtype, call.param(0).dtype); }
 
 void infer_clone(Call& call) { set_unary(call, call.in(0).dtype, call.in(0).dtype); }
 

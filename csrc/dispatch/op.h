@@ -50,7 +50,8 @@ struct Scalar {
     double as_double() const { return tag >= Float ? f : static_cast<double>(i); }
     int64_t as_int() const { return tag >= Float ? static_cast<int64_t>(f) : i; }
     bool operator==(const Scalar& other) const {
-        return tag == other.tag && i == other.i && __builtin_bit_cast(int64_t, imag) == __builtin_bit_cast(int64_t, other.imag);
+        return tag == other.tag && i == other.i &&
+               __builtin_bit_cast(int64_t, imag) == __builtin_bit_cast(int64_t, other.imag);
     }
 };
 // `value` as an element of `dtype` at `out`: rounded, wrapped, or without its imaginary part.

@@ -524,9 +524,9 @@ void assign_kernel(Call& call) {
 }
 
 const RegisterNative registered{Takes::Any,
-                               {{"_view_read", infer_view_read, view_read_kernel},
-                                {"_view_write", infer_view_write, view_write_kernel},
-                                {"_assign", infer_assign, assign_kernel}}};
+                                {{"_view_read", infer_view_read, view_read_kernel},
+                                 {"_view_write", infer_view_write, view_write_kernel},
+                                 {"_assign", infer_assign, assign_kernel}}};
 
 }  // namespace
 

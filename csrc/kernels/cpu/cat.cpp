@@ -53,11 +53,11 @@ void triangle_kernel(Call& call) {
 }
 
 const RegisterNative registered{Takes::Any,
-                               {
-                                   {"cat", infer_cat, cat_kernel},
-                                   {"tril", infer_tril, triangle_kernel<true>},
-                                   {"triu", infer_triu, triangle_kernel<false>},
-                               }};
+                                {
+                                    {"cat", infer_cat, cat_kernel},
+                                    {"tril", infer_tril, triangle_kernel<true>},
+                                    {"triu", infer_triu, triangle_kernel<false>},
+                                }};
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// Conversion between any two dtypes, composed of the few loops that are compiled: to the type that elements are computed
-// in, to another such type, and to memory.
+// Conversion between any two dtypes, composed of the few loops that are compiled: to the type that elements are
+// computed in, to another such type, and to memory.
 #include <algorithm>
 #include <array>
 #include <cstring>

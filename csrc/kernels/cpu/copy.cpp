@@ -49,12 +49,12 @@ void copy(Call& call) {
 void fill(Call& call) { run_fill(*call.outputs[0], call.param(0).as_scalar()); }
 
 const RegisterNative registered{Takes::Any,
-                               {
-                                   {"cast", infer_cast, copy_first},
-                                   {"clone", infer_clone, copy_first},
-                                   {"copy", infer_copy, copy},
-                                   {"fill", infer_fill, fill},
-                               }};
+                                {
+                                    {"cast", infer_cast, copy_first},
+                                    {"clone", infer_clone, copy_first},
+                                    {"copy", infer_copy, copy},
+                                    {"fill", infer_fill, fill},
+                                }};
 
 }  // namespace
 }  // namespace mt::cpu

@@ -79,8 +79,8 @@ inline size_t dtype_index(DType dtype) {
     return indices[static_cast<size_t>(dtype)];
 }
 
-// n contiguous elements of one type as another: table lookups for the types of loops, and from and to them; others go by
-// way of those in blocks. Never null; equal types are copied.
+// n contiguous elements of one type as another: table lookups for the types of loops, and from and to them; others go
+// by way of those in blocks. Never null; equal types are copied.
 ConvertFn get_convert(DType from, DType to);
 
 struct ElementwiseTable {

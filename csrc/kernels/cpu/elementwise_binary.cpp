@@ -98,29 +98,30 @@ void pow(Call& call) {
     binary<BinaryOp::Pow>(call);
 }
 
-const RegisterNative registered{Takes::Any, {
-    {"add", infer_binary, binary<BinaryOp::Add>},
-    {"sub", infer_sub, binary<BinaryOp::Sub>},
-    {"mul", infer_binary, binary<BinaryOp::Mul>},
-    {"div", infer_div, binary<BinaryOp::Div>},
-    {"floor_divide", infer_floor_divide, binary<BinaryOp::FloorDivide>},
-    {"remainder", infer_remainder, binary<BinaryOp::Remainder>},
-    {"pow", infer_pow, pow},
-    {"maximum", infer_binary, binary<BinaryOp::Maximum>},
-    {"minimum", infer_binary, binary<BinaryOp::Minimum>},
-    {"eq", infer_compare, binary<BinaryOp::Eq>},
-    {"ne", infer_compare, binary<BinaryOp::Ne>},
-    {"lt", infer_compare, binary<BinaryOp::Lt>},
-    {"le", infer_compare, binary<BinaryOp::Le>},
-    {"gt", infer_compare, binary<BinaryOp::Gt>},
-    {"ge", infer_compare, binary<BinaryOp::Ge>},
-    {"logical_and", infer_logical, binary<BinaryOp::LogicalAnd>},
-    {"logical_or", infer_logical, binary<BinaryOp::LogicalOr>},
-    {"logical_xor", infer_logical, binary<BinaryOp::LogicalXor>},
-    {"bitwise_and", infer_bitwise_and, binary<BinaryOp::BitwiseAnd>},
-    {"bitwise_or", infer_bitwise_or, binary<BinaryOp::BitwiseOr>},
-    {"bitwise_xor", infer_bitwise_xor, binary<BinaryOp::BitwiseXor>},
-}};
+const RegisterNative registered{Takes::Any,
+                                {
+                                    {"add", infer_binary, binary<BinaryOp::Add>},
+                                    {"sub", infer_sub, binary<BinaryOp::Sub>},
+                                    {"mul", infer_binary, binary<BinaryOp::Mul>},
+                                    {"div", infer_div, binary<BinaryOp::Div>},
+                                    {"floor_divide", infer_floor_divide, binary<BinaryOp::FloorDivide>},
+                                    {"remainder", infer_remainder, binary<BinaryOp::Remainder>},
+                                    {"pow", infer_pow, pow},
+                                    {"maximum", infer_binary, binary<BinaryOp::Maximum>},
+                                    {"minimum", infer_binary, binary<BinaryOp::Minimum>},
+                                    {"eq", infer_compare, binary<BinaryOp::Eq>},
+                                    {"ne", infer_compare, binary<BinaryOp::Ne>},
+                                    {"lt", infer_compare, binary<BinaryOp::Lt>},
+                                    {"le", infer_compare, binary<BinaryOp::Le>},
+                                    {"gt", infer_compare, binary<BinaryOp::Gt>},
+                                    {"ge", infer_compare, binary<BinaryOp::Ge>},
+                                    {"logical_and", infer_logical, binary<BinaryOp::LogicalAnd>},
+                                    {"logical_or", infer_logical, binary<BinaryOp::LogicalOr>},
+                                    {"logical_xor", infer_logical, binary<BinaryOp::LogicalXor>},
+                                    {"bitwise_and", infer_bitwise_and, binary<BinaryOp::BitwiseAnd>},
+                                    {"bitwise_or", infer_bitwise_or, binary<BinaryOp::BitwiseOr>},
+                                    {"bitwise_xor", infer_bitwise_xor, binary<BinaryOp::BitwiseXor>},
+                                }};
 
 }  // namespace
 }  // namespace mt::cpu

@@ -95,8 +95,8 @@ template <class T> void complex_to_bool(void* out, const void* in, int64_t n) {
 }
 
 // By the columns of the tables: bool, uint8, int32, int64, float32, float64, uint64, complex64, complex128.
-#define MT_CONVERT(From)                                                                               \
-    convert_loop<From, uint8_t, true>, convert_loop<From, uint8_t>, convert_loop<From, int32_t>,       \
+#define MT_CONVERT(From)                                                                         \
+    convert_loop<From, uint8_t, true>, convert_loop<From, uint8_t>, convert_loop<From, int32_t>, \
         convert_loop<From, int64_t>, convert_loop<From, float>, convert_loop<From, double>
 
 constexpr ConvertFn kConvert[kCompiledDtypes][kCompiledDtypes] = {
@@ -116,12 +116,36 @@ constexpr ConvertFn kConvert[kCompiledDtypes][kCompiledDtypes] = {
 #undef MT_CONVERT
 
 // By dtype: bool, uint8, int8, uint16, int16, uint32, int32, uint64, int64, float16, bfloat16, ...
-constexpr ConvertFn kLoad[] = {nullptr, nullptr, convert_loop<int8_t, int32_t>, convert_loop<uint16_t, int32_t>,
-                               convert_loop<int16_t, int32_t>, convert_loop<uint32_t, int64_t>, nullptr, nullptr,
-                               nullptr, half_to_float, bfloat16_to_float, nullptr, nullptr, nullptr, nullptr};
-constexpr ConvertFn kStore[] = {nullptr, nullptr, convert_loop<int32_t, int8_t>, convert_loop<int32_t, uint16_t>,
-                                convert_loop<int32_t, int16_t>, convert_loop<int64_t, uint32_t>, nullptr, nullptr,
-                                nullptr, float_to_half, float_to_bfloat16, nullptr, nullptr, nullptr, nullptr};
+constexpr ConvertFn kLoad[] = {nullptr,
+                               nullptr,
+                               convert_loop<int8_t, int32_t>,
+                               convert_loop<uint16_t, int32_t>,
+                               convert_loop<int16_t, int32_t>,
+                               convert_loop<uint32_t, int64_t>,
+                               nullptr,
+                               nullptr,
+                               nullptr,
+                               half_to_float,
+                               bfloat16_to_float,
+                               nullptr,
+                               nullptr,
+                               nullptr,
+                               nullptr};
+constexpr ConvertFn kStore[] = {nullptr,
+                                nullptr,
+                                convert_loop<int32_t, int8_t>,
+                                convert_loop<int32_t, uint16_t>,
+                                convert_loop<int32_t, int16_t>,
+                                convert_loop<int64_t, uint32_t>,
+                                nullptr,
+                                nullptr,
+                                nullptr,
+                                float_to_half,
+                                float_to_bfloat16,
+                                nullptr,
+                                nullptr,
+                                nullptr,
+                                nullptr};
 
 }  // namespace
 }  // namespace mt::cpu::MT_ISA_NS

@@ -78,9 +78,7 @@ struct Conversion {
                      wanted == loop ? nullptr : get_convert(wanted, loop)};
         return c.first ? c : Conversion{c.second, nullptr};
     }
-    static Conversion from_loop(DType loop, DType wanted, DType stored) {
-        return to_loop(loop, wanted, stored);
-    }
+    static Conversion from_loop(DType loop, DType wanted, DType stored) { return to_loop(loop, wanted, stored); }
     void run(void* out, const void* in, int64_t n, Buffer& between) const {
         if (!second) return first(out, in, n);
         first(between.bytes, in, n);
@@ -108,8 +106,8 @@ struct Driver {
             size_t stored = itemsize(operand.stored);
             DType computed = operand.raw ? operand.wanted : loop_dtype(operand.wanted);
             wanted_item[k] = static_cast<int64_t>(itemsize(computed));
-            widest = std::max({widest, static_cast<int64_t>(stored), wanted_item[k],
-                               static_cast<int64_t>(itemsize(operand.wanted))});
+            widest = std::max(
+                {widest, static_cast<int64_t>(stored), wanted_item[k], static_cast<int64_t>(itemsize(operand.wanted))});
             if (operand.stored != operand.wanted || operand.wanted != computed)
                 convert[k] = k ? Conversion::to_loop(operand.stored, operand.wanted, computed)
                                : Conversion::from_loop(computed, operand.wanted, operand.stored);

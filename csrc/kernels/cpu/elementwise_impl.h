@@ -208,8 +208,8 @@ bool stream_binary_loop(void* out, const void* lhs, const void* rhs, int64_t n, 
 
 }  // namespace
 
-// Columns: bool, uint8, int32, int64, float32, float64, uint64; complex numbers are elsewhere. bool is computed as 0 or 1
-// in a byte.
+// Columns: bool, uint8, int32, int64, float32, float64, uint64; complex numbers are elsewhere. bool is computed as 0 or
+// 1 in a byte.
 #define MT_FLOATS(L, Op) nullptr, nullptr, nullptr, nullptr, L<Op, float>, L<Op, double>
 #define MT_INTS(L, Op) L<Op, uint8_t>, L<Op, int32_t>, L<Op, int64_t>
 #define MT_NUMBERS(L, Op) nullptr, MT_INTS(L, Op), L<Op, float>, L<Op, double>, L<Op, uint64_t>

@@ -67,10 +67,11 @@ void clamp(Call& call) {
         &context);
 }
 
-const RegisterNative registered{Takes::Any, {
-    {"where", infer_where, where},
-    {"clamp", infer_clamp, clamp},
-}};
+const RegisterNative registered{Takes::Any,
+                                {
+                                    {"where", infer_where, where},
+                                    {"clamp", infer_clamp, clamp},
+                                }};
 
 }  // namespace
 }  // namespace mt::cpu

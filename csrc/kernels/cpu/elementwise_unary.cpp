@@ -64,29 +64,30 @@ void bitwise_not(Call& call) {
     run_unary(call.compute == DType::Bool ? UnaryOp::LogicalNot : UnaryOp::BitwiseNot, call);
 }
 
-const RegisterNative registered{Takes::Any, {
-    {"neg", infer_neg, unary<UnaryOp::Neg>},
-    {"abs", infer_abs, unary<UnaryOp::Abs>},
-    {"sign", infer_sign, sign},
-    {"square", infer_square, unary<UnaryOp::Square>},
-    {"exp", infer_float_unary, unary<UnaryOp::Exp>},
-    {"log", infer_float_unary, unary<UnaryOp::Log>},
-    {"sqrt", infer_float_unary, unary<UnaryOp::Sqrt>},
-    {"rsqrt", infer_float_unary, unary<UnaryOp::Rsqrt>},
-    {"reciprocal", infer_float_unary, unary<UnaryOp::Reciprocal>},
-    {"tanh", infer_float_unary, unary<UnaryOp::Tanh>},
-    {"sigmoid", infer_float_unary, unary<UnaryOp::Sigmoid>},
-    {"relu", infer_relu, unary<UnaryOp::Relu>},
-    {"floor", infer_rounding, rounding<UnaryOp::Floor>},
-    {"ceil", infer_rounding, rounding<UnaryOp::Ceil>},
-    {"trunc", infer_rounding, rounding<UnaryOp::Trunc>},
-    {"round", infer_rounding, rounding<UnaryOp::Round>},
-    {"logical_not", infer_logical_not, unary<UnaryOp::LogicalNot>},
-    {"bitwise_not", infer_bitwise_not, bitwise_not},
-    {"isnan", infer_float_test, unary<UnaryOp::IsNan>},
-    {"isinf", infer_float_test, unary<UnaryOp::IsInf>},
-    {"isfinite", infer_float_test, unary<UnaryOp::IsFinite>},
-}};
+const RegisterNative registered{Takes::Any,
+                                {
+                                    {"neg", infer_neg, unary<UnaryOp::Neg>},
+                                    {"abs", infer_abs, unary<UnaryOp::Abs>},
+                                    {"sign", infer_sign, sign},
+                                    {"square", infer_square, unary<UnaryOp::Square>},
+                                    {"exp", infer_float_unary, unary<UnaryOp::Exp>},
+                                    {"log", infer_float_unary, unary<UnaryOp::Log>},
+                                    {"sqrt", infer_float_unary, unary<UnaryOp::Sqrt>},
+                                    {"rsqrt", infer_float_unary, unary<UnaryOp::Rsqrt>},
+                                    {"reciprocal", infer_float_unary, unary<UnaryOp::Reciprocal>},
+                                    {"tanh", infer_float_unary, unary<UnaryOp::Tanh>},
+                                    {"sigmoid", infer_float_unary, unary<UnaryOp::Sigmoid>},
+                                    {"relu", infer_relu, unary<UnaryOp::Relu>},
+                                    {"floor", infer_rounding, rounding<UnaryOp::Floor>},
+                                    {"ceil", infer_rounding, rounding<UnaryOp::Ceil>},
+                                    {"trunc", infer_rounding, rounding<UnaryOp::Trunc>},
+                                    {"round", infer_rounding, rounding<UnaryOp::Round>},
+                                    {"logical_not", infer_logical_not, unary<UnaryOp::LogicalNot>},
+                                    {"bitwise_not", infer_bitwise_not, bitwise_not},
+                                    {"isnan", infer_float_test, unary<UnaryOp::IsNan>},
+                                    {"isinf", infer_float_test, unary<UnaryOp::IsInf>},
+                                    {"isfinite", infer_float_test, unary<UnaryOp::IsFinite>},
+                                }};
 
 }  // namespace
 }  // namespace mt::cpu

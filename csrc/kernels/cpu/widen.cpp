@@ -37,8 +37,8 @@ void widened(Call& call) {
         const Tensor* t = operands[i].tensor;
         if (!t) continue;
         if (is_complex(t->dtype))
-            throw Error(ErrorKind::NotImplemented, "\"" + call.op->name + "_cpu\" not implemented for '" +
-                                                       torch_type_name(t->dtype) + "'");
+            throw Error(ErrorKind::NotImplemented,
+                        "\"" + call.op->name + "_cpu\" not implemented for '" + torch_type_name(t->dtype) + "'");
         if (stand_in(t->dtype) == t->dtype) continue;
         Ref<Tensor>& slot = many.empty() ? few[i] : many[i];
         slot = converted(*t, stand_in(t->dtype), ordered);
@@ -52,8 +52,8 @@ void widened(Call& call) {
         const Tensor* out = call.outputs[i];
         if (!out || stand_in(out->dtype) == out->dtype) continue;
         if (is_complex(out->dtype))
-            throw Error(ErrorKind::NotImplemented, "\"" + call.op->name + "_cpu\" not implemented for '" +
-                                                       torch_type_name(out->dtype) + "'");
+            throw Error(ErrorKind::NotImplemented,
+                        "\"" + call.op->name + "_cpu\" not implemented for '" + torch_type_name(out->dtype) + "'");
         inner.results[i].dtype = stand_in(out->dtype);
         results[i] = Tensor::empty(out->sizes, inner.results[i].dtype);
         inner.outputs[i] = results[i].get();
