@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .ir.library import Library, install
+
 if TYPE_CHECKING:
     from minitensor_jit.api import (
         cache_clear,
@@ -53,6 +55,14 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(f"minitensor_jit.{_HOMES.get(name, 'api')}"), name)
     globals()[name] = value
     return value
+
+
+def _library() -> Library:
+    core: Library = import_module("minitensor_jit.codegen.library").CoreLibrary()
+    return core
+
+
+install(_library)
 
 
 def __dir__() -> list[str]:

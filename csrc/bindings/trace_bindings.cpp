@@ -6,6 +6,7 @@
 #include "bindings/py.h"
 #include "core/allocator.h"
 #include "core/parallel.h"
+#include "kernels/cpu/loop_library.h"
 #include "trace/plan.h"
 
 namespace mt::py {
@@ -301,6 +302,20 @@ PyObject* py_clear_plan_cache(PyObject*, PyObject*) {
     Py_RETURN_NONE;
 }
 PyObject* py_runtime_address(PyObject*, PyObject*) { return PyLong_FromVoidPtr(const_cast<MtRuntime*>(mt_runtime())); }
+PyObject* py_elementwise_loop(PyObject*, PyObject* args) {
+    const char *name, *dtype;
+    if (!PyArg_ParseTuple(args, "ss", &name, &dtype)) return nullptr;
+    const cpu::NamedLoop* named = cpu::find_loop(name);
+    if (!named) Py_RETURN_NONE;
+    for (size_t i = 0; i < static_cast<size_t>(DType::Count); ++i) {
+        if (std::string_view(info(static_cast<DType>(i)).hlo_name) != dtype) continue;
+        cpu::Loop loop = named->find(static_cast<DType>(i));
+        if (!loop.function) break;
+        return Py_BuildValue("NIs", PyLong_FromVoidPtr(const_cast<void*>(loop.function)), named->inputs,
+                             info(loop.result).hlo_name);
+    }
+    Py_RETURN_NONE;
+}
 PyObject* py_set_internal_prefixes(PyObject*, PyObject* list) {
     return guarded([&]() -> PyObject* {
         std::vector<std::string> prefixes;
@@ -486,6 +501,8 @@ PyMethodDef functions[] = {
     {"plan_cache_info", py_plan_cache_info, METH_NOARGS, "Hits, misses and size of the cache of launch plans."},
     {"clear_plan_cache", py_clear_plan_cache, METH_NOARGS, "Forgets all launch plans."},
     {"runtime_address", py_runtime_address, METH_NOARGS, "The address of the table that compiled code calls."},
+    {"elementwise_loop", py_elementwise_loop, METH_VARARGS,
+     "elementwise_loop(name, dtype): address, number of inputs and result type of an eager inner loop, or None."},
     {"set_internal_prefixes", py_set_internal_prefixes, METH_O, "Folders whose frames are not the user's."},
     {"caller", py_caller, METH_NOARGS, "(file, line, function) of the innermost frame that is the user's."},
     {"start_profile", py_start_profile, METH_NOARGS, "Starts to note every kernel and launch."},

@@ -56,7 +56,8 @@ bool covers_storage(const Tensor& tensor) {
 bool is_baked(const Scalar& s) {
     if (s.tag == Scalar::Complex) return true;  // rare, and launches take numbers of 8 bytes
     if (s.tag != Scalar::Float) return s.tag == Scalar::Bool || (s.i >= -3 && s.i <= 3);
-    return s.f == 0.0 || s.f == 1.0 || s.f == -1.0 || s.f == 2.0 || s.f == 0.5;
+    // What the kernels, pow above all, treat apart.
+    return s.f == 0.0 || s.f == 1.0 || s.f == -1.0 || s.f == 2.0 || s.f == -2.0 || s.f == 0.5 || s.f == -0.5;
 }
 
 uint64_t bits_of(const Scalar& s) {

@@ -49,7 +49,12 @@ abs = elementwise(
     vjp=lambda g, _out, x: g * sign(x),
     aliases=("absolute",),
 )
-sign: Op = elementwise("sign(Tensor input)", "-1, 0 or 1, the sign of each element.", vjp=lambda g, _out, _x: g * 0)
+sign: Op = elementwise(
+    "sign(Tensor input)",
+    "-1, 0 or 1, the sign of each element.",
+    lower=lambda b, x: x if x.shape.dtype == "pred" else b.elementwise_call("sign", x),
+    vjp=lambda g, _out, _x: g * 0,
+)
 exp = elementwise(
     "exp(Tensor input)",
     "e to the power of each element.",
@@ -199,32 +204,51 @@ def _share(g: Any, x: Any, y: Any, x_wins: Any) -> tuple[Any, Any]:
     return lambda: where(tie, half, where(x_wins, g, 0.0)), lambda: where(tie, half, where(x_wins, 0.0, g))
 
 
+def _division_refuse(call: Any) -> str | None:
+    if call.floating or call.constant(1):
+        return None
+    return "an integer may be divided by zero, which is an error"
+
+
 floor_divide = _binary(
-    "floor_divide", "The quotient rounded down.", vjp=lambda g, _out, _x, _y: (lambda: g * 0, lambda: g * 0)
+    "floor_divide",
+    "The quotient rounded down.",
+    lower=lambda b, x, y: b.elementwise_call("floor_divide", x, y),
+    refuse=_division_refuse,
+    vjp=lambda g, _out, _x, _y: (lambda: g * 0, lambda: g * 0),
 )
 remainder = _binary(
     "remainder",
     "The remainder, with the sign of the divisor.",
+    lower=lambda b, x, y: b.elementwise_call("remainder", x, y),
+    refuse=_division_refuse,
     vjp=lambda g, _out, x, y: (g, lambda: -g * floor_divide(x, y)),
     reads=("", "x y"),
 )
 
-# Exponents that are multiplications and square roots, exactly as the eager kernel computes them.
+# Exponents that are multiplications and square roots, exactly as the eager kernel computes them. All but 3.0 are
+# constants in recorded programs.
 _POWERS: dict[float, Any] = {
     0: lambda b, x: _one(b, x),
     1: lambda b, x: x,
     2: lambda b, x: b.multiply(x, x),
     3: lambda b, x: b.multiply(b.multiply(x, x), x),
     0.5: lambda b, x: b.sqrt(x),
+    -0.5: lambda b, x: b.divide(_one(b, x), b.sqrt(x)),
     -1: lambda b, x: b.divide(_one(b, x), x),
+    -2: lambda b, x: b.divide(_one(b, x), b.multiply(x, x)),
 }
 
 
-def _pow_refuse(call: Any) -> str | None:
-    exponent = call.constant(1)
-    if exponent is None or exponent not in _POWERS:
-        return "only the exponents " + ", ".join(map(str, _POWERS)) + " have a compiled form"
-    return None if call.floating else "powers of integers have no compiled form"
+def _pow_lower(b: Any, x: Any, y: Any) -> Any:
+    exponent = b.recorded.operands[1]
+    if exponent.kind != "scalar" or b.recorded.operands[0].kind == "scalar" or not b.recorded.floating:
+        return b.elementwise_call("pow", x, y)
+    if exponent.baked:
+        power = _POWERS.get(exponent.scalar)
+        return b.elementwise_call("pow", x, y) if power is None else power(b, x)
+    # The one number of these that is none of the constants.
+    return b.select(b.compare(y, b.full(y.shape, 3), "EQ"), _POWERS[3](b, x), b.elementwise_call("pow", x, y))
 
 
 def _pow_vjp(g: Any, out: Any, x: Any, y: Any) -> tuple[Any, Any]:
@@ -240,8 +264,7 @@ def _pow_vjp(g: Any, out: Any, x: Any, y: Any) -> tuple[Any, Any]:
 
 pow = _binary(
     "pow", "input to the power of other.",
-    lower=lambda b, x, y: _POWERS[b.recorded.constant(1)](b, x),
-    refuse=_pow_refuse, vjp=_pow_vjp, reads=("x y", "out x y"),
+    lower=_pow_lower, vjp=_pow_vjp, reads=("x y", "out x y"),
 )  # fmt: skip
 
 eq = _binary("eq", "Whether the two are equal.", lower=lambda b, x, y: b.compare(x, y, "EQ"))

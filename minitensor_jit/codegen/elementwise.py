@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ..ir.decision import Decision
+from ..ir.library import loop_of
 from ..ir.module import Instruction
 from ..ir.shape import DTYPES
 from . import math
-from .llvm import Builder, Value, constant
-from .types import REGISTER, register_type
+from .llvm import I1, I8, I32, I64, PTR, VOID, Builder, Value, constant, vector
+from .types import MEMORY, REGISTER, register_type
 
 __all__ = ["ELEMENTWISE", "combine", "convert", "supports"]
 
@@ -223,7 +224,36 @@ def _clamp(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
     return _minimum(b, i, [_maximum(b, i, x[:2]), x[2]])
 
 
+# ---- functions of the core
+
+
+def _elementwise_call(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
+    """Calls the loop of the eager kernel on the lanes, by way of the stack."""
+    loop = loop_of(i)
+    assert loop is not None  # `supports` has asked
+    module, function = b.module, b.function
+    module.imports[loop.symbol] = loop.address
+    lanes = x[0].lanes
+    count = len(x)
+    binary = count == 2
+    arguments = [PTR] * (count + 1) + [I64] + ([I32] if count > 1 else [])
+    callee = module.declare(loop.symbol, I1 if binary else VOID, arguments)
+    itemsize = DTYPES[loop.dtype].itemsize
+    where = [
+        function.spill(k, max(DTYPES[d].itemsize * lanes, 64)) for k, d in enumerate((i.dtype, *[loop.dtype] * count))
+    ]
+    for value, pointer in zip(x, where[1:], strict=True):
+        if loop.dtype == "pred":
+            value = b.zext(value, vector(I8, lanes))
+        b.store(value, pointer, min(64, itemsize * lanes))
+    flags = [constant(I32, 0)] if count > 1 else []
+    b.call(callee, [*where, constant(I64, lanes), *flags])
+    result = b.load(where[0], vector(MEMORY[i.dtype], lanes), min(64, DTYPES[i.dtype].itemsize * lanes))
+    return b.icmp_unsigned("!=", result, constant(result.type, 0)) if i.dtype == "pred" else result
+
+
 ELEMENTWISE: Final[dict[str, Rule]] = {
+    "elementwise-call": _elementwise_call,
     "abs": _abs,
     "negate": _negate,
     "sign": _sign,
@@ -265,6 +295,7 @@ ELEMENTWISE: Final[dict[str, Rule]] = {
 
 # Relative cost of one element, for the choice of unrolling and of work per thread; 1 where not listed.
 COST: Final[dict[str, int]] = {
+    "elementwise-call": 40,
     "exponential": 14,
     "exponential-minus-one": 18,
     "log": 18,
@@ -285,6 +316,9 @@ def supports(i: Instruction) -> Decision:
     for o in (*i.operands, i):
         if o.dtype not in REGISTER:
             return Decision.refuse(f"no code for {o.dtype}")
+    if i.opcode == "elementwise-call" and loop_of(i) is None:
+        target, dtype = i.attrs["custom_call_target"], i.operands[0].dtype
+        return Decision.refuse(f"no function {target} of {len(i.operands)} {dtype} gives {i.dtype}")
     return Decision.allow()
 
 

@@ -141,6 +141,7 @@ class Function:
         self.allocas: list[str] = []
         self.head = Block("head")  # what is known from the arguments alone; it stands before the first block's lines
         self.blocks: list[Block] = []
+        self._spills: dict[int, tuple[int, Value]] = {}
         self._next = 0
         module.functions.append(self)
 
@@ -161,6 +162,14 @@ class Function:
         name = self.fresh()
         self.allocas.append(f"  {name} = alloca [{count} x {type_text(element)}], align {align}")
         return Value(PTR, "ptr", name)
+
+    def spill(self, place: int, nbytes: int) -> Value:
+        """Stack memory for the operands and results of one call after the other: the same for every call."""
+        size, known = self._spills.get(place, (0, None))
+        if known is None or size < nbytes:
+            known = self.alloca(I8, nbytes)
+            self._spills[place] = (nbytes, known)
+        return known
 
     @property
     def reference(self) -> Value:
@@ -212,6 +221,7 @@ class Module:
         self.globals: list[str] = []
         self.attributes: list[str] = []
         self.metadata: dict[str, str] = {}
+        self.imports: dict[str, int] = {}  # functions of this process that the code calls, with their addresses
         self.float_flags = ""  # what LLVM may do to floating-point arithmetic, such as " contract"
         self._declared: dict[str, _Declared] = {}
         self._data: dict[bytes, Value] = {}

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from .combiners import combiner, highest, lowest
 from .infer import ShapeError, infer_shape
+from .library import ELEMENTWISE_PREFIX, find_loop
 from .module import Attrs, Computation, Instruction, Literal, Metadata, Module
 from .shape import AnyShape, Shape, dtype_of
 
@@ -296,6 +297,23 @@ class Builder:
 
     def _fit(self, x: Instruction, like: Instruction) -> Instruction:
         return self.broadcast(x, like.dims, ()) if not x.dims and like.dims else x
+
+    # ---- elementwise, by a function of the core
+
+    def elementwise_call(self, name: str, *operands: Instruction) -> Instruction:
+        """What the eager kernel of the op `name` computes, with operands converted to its compute type and broadcast.
+
+        The same loop runs in eager and in compiled code, so their bits are equal. A number among the operands is
+        a `full` of it.
+        """
+        dtype = operands[0].dtype
+        loop = find_loop(name, dtype)
+        if loop is None:
+            raise ShapeError(f"no loop is called {name} for {dtype}")
+        if loop.inputs != len(operands):
+            raise ShapeError(f"the loop {name} has {loop.inputs} input(s), got {len(operands)}")
+        shape = operands[0].array_shape.with_dtype(loop.result)
+        return self.emit("elementwise-call", operands, {"custom_call_target": ELEMENTWISE_PREFIX + name}, shape=shape)
 
     # ---- data movement
 

@@ -13,6 +13,7 @@ _COLORS = {
     "unary": "#fff3c4",
     "binary": "#fff3c4",
     "ternary": "#fff3c4",
+    "elementwise": "#fff3c4",
     "movement": "#d5ecd4",
     "index": "#d5ecd4",
     "reduction": "#e3d4ec",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .library import loop_of
 from .module import Instruction
 from .reduction import maximum, minimum
 from .shape import Shape
@@ -181,7 +183,31 @@ def _bitcast_convert(i: Instruction, x: Sequence[Value]) -> Value:
     return np.ascontiguousarray(x[0]).view(i.array_shape.numpy_dtype).reshape(i.dims)
 
 
+_POINTER: Final = ctypes.c_void_p
+# By the number of inputs: out, inputs, count, and which inputs are single values.
+_FORMS: Final = {
+    1: ctypes.CFUNCTYPE(None, _POINTER, _POINTER, ctypes.c_int64),
+    2: ctypes.CFUNCTYPE(ctypes.c_bool, _POINTER, _POINTER, _POINTER, ctypes.c_int64, ctypes.c_uint),
+    3: ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _POINTER, _POINTER, ctypes.c_int64, ctypes.c_uint),
+}
+
+
+def _elementwise_call(i: Instruction, x: Sequence[Value]) -> Value:
+    """The loop itself: compiled code calls the same."""
+    loop = loop_of(i)
+    if loop is None:
+        raise NotImplementedError(
+            f"this process has no loop for {i.attrs['custom_call_target']} of {i.operands[0].dtype}"
+        )
+    result = np.empty(i.dims, i.array_shape.numpy_dtype)
+    inputs = [np.ascontiguousarray(a) for a in x]
+    flags = (0,) if len(x) > 1 else ()
+    _FORMS[len(x)](loop.address)(result.ctypes.data, *(a.ctypes.data for a in inputs), result.size, *flags)
+    return result
+
+
 ELEMENTWISE_RULES: Final[dict[str, Rule]] = {
+    "elementwise-call": _elementwise_call,
     "abs": _unary(np.abs),
     "negate": _unary(np.negative),
     "sign": _unary(_sign),

@@ -402,11 +402,21 @@ def _scatter(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -
     return source
 
 
+def _elementwise_call(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
+    shape = _declared("elementwise-call", declared)
+    if not shapes:
+        raise ShapeError("elementwise-call needs an operand")
+    if _same("elementwise-call", shapes).dims != shape.dims:
+        raise ShapeError(f"elementwise-call from {shapes[0]} to {shape}: dimensions must be equal")
+    return shape
+
+
 RULES: Final[dict[str, Rule]] = {
     **{name: _elementwise(name) for name, row in OPCODES.items() if row.kind in ("unary", "binary", "ternary")},
     "parameter": _parameter,
     "constant": _constant,
     "iota": _iota,
+    "elementwise-call": _elementwise_call,
     "is-finite": _is_finite,
     "convert": _convert,
     "bitcast-convert": _bitcast_convert,

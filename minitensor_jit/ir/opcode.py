@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["OPCODES", "Opcode", "is_elementwise", "opcode_of"]
+__all__ = ["CUSTOM_CALLS", "OPCODES", "Opcode", "is_elementwise", "opcode_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,9 @@ class Opcode:
     """One row: `arity` is None where the number of operands varies."""
 
     name: str
-    kind: str  # unary, binary, ternary (all elementwise), source, movement, reduction, contraction, index, tuple, call
+    # Elementwise are unary, binary, ternary and elementwise; the others: source, movement, reduction, contraction,
+    # index, tuple, call.
+    kind: str
     arity: int | None
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
@@ -75,6 +77,8 @@ _ROWS: Final = (
     # elementwise, three operands
     Opcode("select", "ternary", 3),
     Opcode("clamp", "ternary", 3, dtypes="iuf"),
+    # elementwise, by a function outside of the module; in the text it is a custom-call
+    Opcode("elementwise-call", "elementwise", None, ("custom_call_target",), transcendental=True),
     # data movement
     Opcode("broadcast", "movement", 1, ("dimensions",)),
     Opcode("reshape", "movement", 1),
@@ -126,6 +130,9 @@ _ROWS: Final = (
 
 OPCODES: Final[dict[str, Opcode]] = {row.name: row for row in _ROWS}
 
+# Opcodes that are a custom-call in the text, by what the name of its target begins with.
+CUSTOM_CALLS: Final = {"mt.elementwise.": "elementwise-call"}
+
 # Attributes that any instruction may carry.
 ANYWHERE: Final = ("backend_config", "frontend_attributes", "sharding", "control-predecessors")
 
@@ -144,4 +151,4 @@ def opcode_of(name: str) -> Opcode:
 
 def is_elementwise(opcode: str) -> bool:
     """Whether each element of the result depends on the same element of each operand only."""
-    return OPCODES[opcode].kind in ("unary", "binary", "ternary")
+    return OPCODES[opcode].kind in ("unary", "binary", "ternary", "elementwise")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from .module import Attrs, Computation, Instruction, Literal, Metadata, Module
-from .opcode import OPCODES, opcode_of
+from .opcode import CUSTOM_CALLS, OPCODES, Opcode, opcode_of
 from .shape import DTYPES, AnyShape, Shape, TupleShape
 from .text import ATTRIBUTES, parse_number, unescape
 
@@ -250,10 +251,8 @@ class _Parser:
         self.expect("=")
         shape = self.shape()
         opcode = self.name("an opcode")
-        try:
-            row = opcode_of(opcode)
-        except ValueError as error:
-            raise ParseError(str(error), line) from None
+        row = self.opcode(opcode, line)
+        opcode = row.name
         result = Instruction(name, opcode, shape, line=line)
         self.expect("(")
         if opcode == "parameter":
@@ -269,6 +268,21 @@ class _Parser:
         while self.accept(","):
             self.attribute(result, allowed)
         return result
+
+    def opcode(self, name: str, line: int) -> Opcode:
+        """The row of an opcode of the text; which one a custom-call is, its target says, further on in the line."""
+        if name == "custom-call":
+            words = itertools.takewhile(lambda t: t.line == line, self.tokens[self.position :])
+            target = next((t for t in words if t.text == "custom_call_target"), None)
+            text = self.tokens[self.tokens.index(target) + 2].text[1:] if target is not None else ""
+            for prefix, opcode in CUSTOM_CALLS.items():
+                if text.startswith(prefix):
+                    return OPCODES[opcode]
+            raise ParseError(f"the target of a custom-call begins with {' or '.join(CUSTOM_CALLS)}", line)
+        try:
+            return opcode_of(name)
+        except ValueError as error:
+            raise ParseError(str(error), line) from None
 
     def operands(self, known: dict[str, Instruction]) -> list[Instruction]:
         found: list[Instruction] = []
@@ -386,6 +400,8 @@ class _Parser:
             return tuple(self.braces(lambda: self.integer("a dimension")))
         if form == "int":
             return self.integer("an integer")
+        if form == "string":
+            return self.string("a name")
         if form == "bool":
             token = self.take()
             if token.text not in ("true", "false"):

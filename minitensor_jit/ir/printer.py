@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from .module import Computation, Instruction, Metadata, Module
+from .opcode import CUSTOM_CALLS
 from .shape import AnyShape, TupleShape
 from .text import ATTRIBUTES, escape, number
 
 __all__ = ["print_computation", "print_instruction", "print_module"]
+
+
+_OPCODE: Final = dict.fromkeys(CUSTOM_CALLS.values(), "custom-call")
 
 
 def print_module(module: Module, *, metadata: bool = True) -> str:
@@ -36,13 +40,14 @@ def print_computation(computation: Computation, *, metadata: bool = True) -> str
 
 def print_instruction(instruction: Instruction, *, metadata: bool = True) -> str:
     """One line: `name = shape opcode(operands), attributes`."""
-    if instruction.opcode == "parameter":
+    opcode = instruction.opcode
+    if opcode == "parameter":
         inside = str(instruction.parameter_number)
-    elif instruction.opcode == "constant":
+    elif opcode == "constant":
         inside = _literal(instruction)
     else:
         inside = _operands(instruction)
-    text = f"{instruction.name} = {instruction.shape} {instruction.opcode}({inside})"
+    text = f"{instruction.name} = {instruction.shape} {_OPCODE.get(opcode, opcode)}({inside})"
     for key, value in instruction.attrs.items():
         text += f", {key}={_attribute(key, value)}"
     if metadata and instruction.metadata is not None:
@@ -76,6 +81,8 @@ def _attribute(key: str, value: Any) -> str:
     form = ATTRIBUTES.get(key, "raw")
     if form == "dims":
         return "{" + ",".join(map(str, value)) + "}"
+    if form == "string":
+        return f'"{escape(value)}"'
     if form == "bool":
         return "true" if value else "false"
     if form == "names":

@@ -12,9 +12,10 @@ from .shape import Shape
 
 __all__ = ["ATTRIBUTES", "RAW", "escape", "number", "parse_number", "unescape"]
 
-# How an attribute's value is written: {1,2} | 3 | true | a name | %computation | {[0:2], [1:3:2]} | 0_1x2_0 | text.
-DIMS, INT, BOOL, NAME, NAMES, COMPUTATION, RANGES, PADDING, RAW = (
-    "dims", "int", "bool", "name", "names", "computation", "ranges", "padding", "raw",
+# How an attribute's value is written: {1,2} | 3 | true | a name | %computation | {[0:2], [1:3:2]} | 0_1x2_0 | "text" |
+# text.
+DIMS, INT, BOOL, NAME, NAMES, COMPUTATION, RANGES, PADDING, STRING, RAW = (
+    "dims", "int", "bool", "name", "names", "computation", "ranges", "padding", "string", "raw",
 )  # fmt: skip
 
 ATTRIBUTES: Final[dict[str, str]] = {
@@ -50,6 +51,7 @@ ATTRIBUTES: Final[dict[str, str]] = {
     "kind": NAME,
     "calls": COMPUTATION,
     "to_apply": COMPUTATION,
+    "custom_call_target": STRING,
     "backend_config": RAW,
     "frontend_attributes": RAW,
     "sharding": RAW,

@@ -25,8 +25,8 @@ class Executable:
     """Native code for `int32_t entry(void** buffers, const MtRuntime* runtime)`; the result is 0 for success.
 
     `buffers` holds the parameters, then the results, then `scratch_bytes` of scratch memory aligned to 64 bytes (null
-    if that is zero). Nothing in the code refers to an address outside it, so `object_code` may be kept and loaded
-    again in another process on an equal machine.
+    if that is zero). Nothing in the code refers to an address outside it but by the names in `imports`, so
+    `object_code` may be kept and loaded again in another process on an equal machine.
     """
 
     name: str
@@ -38,6 +38,8 @@ class Executable:
     result lies there too."""
     object_code: bytes
     code: Code
+    imports: tuple[str, ...] = ()
+    """The functions of the core that the object code calls by these names: `Loop.symbol`s."""
     kernels: int = 0
     instructions: Mapping[str, int] = field(default_factory=dict)
     """How many HLO instructions of each opcode went into it."""

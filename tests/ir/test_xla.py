@@ -15,10 +15,12 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 from jax import lax  # noqa: E402
 
+from minitensor_jit.ir.builder import Builder  # noqa: E402
 from minitensor_jit.ir.equal import difference  # noqa: E402
 from minitensor_jit.ir.evaluator import evaluate  # noqa: E402
 from minitensor_jit.ir.parser import parse_module  # noqa: E402
 from minitensor_jit.ir.printer import print_module  # noqa: E402
+from minitensor_jit.ir.shape import Shape  # noqa: E402
 from minitensor_jit.ir.testing import random_module  # noqa: E402
 from minitensor_jit.ir.verifier import check  # noqa: E402
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline  # noqa: E402
@@ -110,6 +112,16 @@ def test_xla_reads_random_modules(seed: int) -> None:
     module = random_module(seed, 30, exact=False)
     if seed % 2:
         run_pipeline(module)
+    back = parse_module(xla_text(print_module(module)))
+    check(back)
+    assert difference(back, module) is None
+
+
+def test_xla_reads_custom_calls() -> None:
+    b = Builder("calls")
+    x = b.parameter(Shape("f32", (3, 4)))
+    y = b.elementwise_call("pow", x, b.add(x, x))
+    module = b.build((y, b.elementwise_call("isnan", y)))
     back = parse_module(xla_text(print_module(module)))
     check(back)
     assert difference(back, module) is None

@@ -52,7 +52,7 @@ def compile_module(
     if dump is not None:
         dump("ir-no-opt.ll", text)
         dump("ir-with-opt.ll", "".join(optimised or ()))
-    loaded = LoadedCode(code, ENTRY)
+    loaded = LoadedCode(code, ENTRY, program.unit.module.imports)
     return Executable(
         name=name,
         parameter_shapes=program.parameter_shapes,
@@ -60,6 +60,7 @@ def compile_module(
         scratch_bytes=program.assignment.size,
         aliases=program.aliases,
         object_code=code,
+        imports=tuple(program.unit.module.imports),
         code=loaded,
         kernels=program.unit.kernels,
         instructions=dict(Counter(i.opcode for c in module.computations for i in c.instructions)),

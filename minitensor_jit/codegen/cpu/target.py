@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -46,9 +47,11 @@ class CpuTarget:
 class LoadedCode:
     """Object code in memory; `close` (or the end of the object's life) unloads it."""
 
-    def __init__(self, code: bytes, symbol: str) -> None:
+    def __init__(self, code: bytes, symbol: str, imports: Mapping[str, int] | None = None) -> None:
         # The library's name can't be used twice in a process.
         builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(symbol)
+        for name, address in (imports or {}).items():
+            builder.import_symbol(name, address)
         with _lock:
             self._tracker = builder.link(_jit(), f"minitensor.{next(_names)}")
         self.address: int = self._tracker[symbol]

@@ -1,0 +1,79 @@
+#include "kernels/cpu/loop_library.h"
+
+#include <map>
+#include <string>
+
+#include "kernels/cpu/elementwise.h"
+
+namespace mt::cpu {
+namespace {
+
+std::map<std::string_view, NamedLoop>& library() {
+    static std::map<std::string_view, NamedLoop> loops;
+    return loops;
+}
+
+bool has_loops(DType dtype) {
+    switch (dtype) {
+        case DType::Bool:
+        case DType::U8:
+        case DType::I32:
+        case DType::I64:
+        case DType::F32:
+        case DType::F64: return true;
+        default: return false;
+    }
+}
+
+template <UnaryOp op> Loop unary(DType compute) {
+    if (!has_loops(compute)) return {};
+    return {reinterpret_cast<const void*>(elementwise().get(op, compute)), gives_bool(op) ? DType::Bool : compute};
+}
+
+template <BinaryOp op> Loop binary(DType compute) {
+    if (!has_loops(compute)) return {};
+    return {reinterpret_cast<const void*>(elementwise().get(op, compute)), gives_bool(op) ? DType::Bool : compute};
+}
+
+// The tables of elementwise.h, by the names of the ops.
+const RegisterLoops registered{
+    {"neg", 1, unary<UnaryOp::Neg>},
+    {"abs", 1, unary<UnaryOp::Abs>},
+    {"sign", 1, unary<UnaryOp::Sign>},
+    {"square", 1, unary<UnaryOp::Square>},
+    {"sqrt", 1, unary<UnaryOp::Sqrt>},
+    {"rsqrt", 1, unary<UnaryOp::Rsqrt>},
+    {"reciprocal", 1, unary<UnaryOp::Reciprocal>},
+    {"exp", 1, unary<UnaryOp::Exp>},
+    {"log", 1, unary<UnaryOp::Log>},
+    {"tanh", 1, unary<UnaryOp::Tanh>},
+    {"sigmoid", 1, unary<UnaryOp::Sigmoid>},
+    {"relu", 1, unary<UnaryOp::Relu>},
+    {"floor", 1, unary<UnaryOp::Floor>},
+    {"ceil", 1, unary<UnaryOp::Ceil>},
+    {"trunc", 1, unary<UnaryOp::Trunc>},
+    {"round", 1, unary<UnaryOp::Round>},
+    {"logical_not", 1, unary<UnaryOp::LogicalNot>},
+    {"bitwise_not", 1, unary<UnaryOp::BitwiseNot>},
+    {"isnan", 1, unary<UnaryOp::IsNan>},
+    {"isinf", 1, unary<UnaryOp::IsInf>},
+    {"isfinite", 1, unary<UnaryOp::IsFinite>},
+    {"floor_divide", 2, binary<BinaryOp::FloorDivide>},
+    {"remainder", 2, binary<BinaryOp::Remainder>},
+    {"pow", 2, binary<BinaryOp::Pow>},
+    {"maximum", 2, binary<BinaryOp::Maximum>},
+    {"minimum", 2, binary<BinaryOp::Minimum>},
+};
+
+}  // namespace
+
+RegisterLoops::RegisterLoops(std::initializer_list<NamedLoop> loops) {
+    for (const NamedLoop& loop : loops) library().emplace(loop.name, loop);
+}
+
+const NamedLoop* find_loop(std::string_view name) {
+    auto found = library().find(name);
+    return found == library().end() ? nullptr : &found->second;
+}
+
+}  // namespace mt::cpu

@@ -1,0 +1,39 @@
+// The inner loops of the elementwise ops by name. Compiled code calls them for ops that it has no code of its own for,
+// on the lanes of a vector, so its bits are those of the eager kernels.
+#pragma once
+
+#include <initializer_list>
+#include <string_view>
+
+#include "core/dtype.h"
+
+namespace mt::cpu {
+
+// A loop over n contiguous elements. It is called as its number of inputs says; bit i of `scalars` means that input i
+// is a single value.
+//   1: void (void* out, const void* in, int64_t n)                                                   UnaryFn
+//   2: bool (void* out, const void* a, const void* b, int64_t n, unsigned scalars)                   BinaryFn
+//   3: void (void* out, const void* a, const void* b, const void* c, int64_t n, unsigned scalars)    TernaryFn
+struct Loop {
+    const void* function = nullptr;  // null: there is none
+    DType result = DType::Bool;
+};
+
+using TernaryFn = void (*)(void* out, const void* a, const void* b, const void* c, int64_t n, unsigned scalars);
+
+struct NamedLoop {
+    const char* name;
+    unsigned inputs;
+    // The loop for operands of a dtype that loops are compiled for.
+    Loop (*find)(DType compute);
+};
+
+// Registers loops that are not in the elementwise tables: one line beside each.
+struct RegisterLoops {
+    RegisterLoops(std::initializer_list<NamedLoop> loops);
+};
+
+// Null for an unknown name; valid for the life of the process.
+const NamedLoop* find_loop(std::string_view name);
+
+}  // namespace mt::cpu
