@@ -51,7 +51,7 @@ for _row in _ROWS.values():
         for _name in (_row.name, *_row.aliases):
             globals()[_name] = _row.call
 
-from minitensor import _hooks, autograd, nn, optim, random, timeline  # noqa: E402
+from minitensor import _hooks, autograd, nn, optim, random, return_types, timeline  # noqa: E402
 from minitensor import _tensor as _tensor_methods  # noqa: E402  (needs the rows)
 from minitensor._config import show_config  # noqa: E402
 from minitensor._tensor import add, sub  # noqa: E402

@@ -1,13 +1,19 @@
-"""Named results of ops that give several tensors."""
+"""Named results of functions that give several tensors."""
 
 from __future__ import annotations
 
-from collections import namedtuple
 from functools import cache
 from typing import Any
+
+from minitensor import _C
 
 
 @cache
 def named(op: str, fields: tuple[str, ...]) -> Any:
-    """The tuple type of op's results."""
-    return namedtuple(op, fields, module="minitensor.return_types")
+    """The tuple type of op's results: called with the fields' values as arguments."""
+    kind = _C.result_type(op, fields)
+
+    def made(*values: Any) -> Any:
+        return kind(values)
+
+    return made

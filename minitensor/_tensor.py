@@ -495,6 +495,12 @@ attach("copy_", copy_)
 
 
 @_method
+def resize_(self: Any, *sizes: Any) -> Any:
+    """Other sizes in place, the elements in memory order; new elements are not initialised."""
+    return _C.resize_(self, _sizes(sizes))
+
+
+@_method
 def zero_(self: Any) -> Any:
     """Sets every element to zero."""
     return self.fill_(0)

@@ -365,7 +365,7 @@ def forms(row: Any) -> list[Form] | None:
         return FORMS[row.name]
     if row.kind != "elementwise":
         return None
-    operands = row.schema.count("Tensor")
+    operands = len(row.operands)
     return UNARY if operands == 1 else BINARY if row.name.startswith("bitwise") else BINARY + NUMBERS
 
 

@@ -104,7 +104,7 @@ def test_results_have_the_dtypes_that_inference_says():
         for dtype in DTYPES:
             x = mt.ones(2, dtype=getattr(mt, dtype))
             meta = mt.empty(2, dtype=getattr(mt, dtype), device="meta")
-            arguments = (x, x) if ROWS[name].schema.count("Tensor") == 2 else (x,)
+            arguments = (x, x) if len(ROWS[name].operands) == 2 else (x,)
             try:
                 real = ROWS[name].call(*arguments)
             except (RuntimeError, NotImplementedError):

@@ -158,7 +158,7 @@ Gradients apply_op(GradNode& node, Gradients& gradients) {
     else arguments.push_back(tuple_of(gradients, node.result_meta.size()));
     arguments.push_back(saved_outputs(node));
     size_t n = node.operand_kind.size();
-    bool list = op.args.size() && op.args[0].type == ArgType::TensorList;
+    bool list = op.operand_list;
     PyRef operand_list(list ? PyList_New(0) : nullptr);
     for (size_t i = 0; i < n; ++i) {
         PyRef value;

@@ -1,6 +1,7 @@
 #include "autograd/tape.h"
 
 #include "core/error.h"
+#include "dispatch/out.h"
 
 namespace mt {
 
@@ -304,6 +305,7 @@ Ref<Tensor> unpack(GradNode& node, const SavedTensor& saved) {
 
 void install_tape() {
     tape_hook = record;
+    requires_grad_hook = requires_grad;
     check_inplace_hook = check_inplace;
     autograd_meta_destroy_hook = destroy_meta;
 }

@@ -25,6 +25,10 @@ int64_t int_from(PyObject* object, const char* what) {
     return value;
 }
 
+const char* type_text(PyObject* object) {
+    return Py_TYPE(object) == &TensorType ? "Tensor" : Py_TYPE(object)->tp_name;
+}
+
 const char* type_name(ArgType type) {
     switch (type) {
         case ArgType::Tensor: return "Tensor";
@@ -105,28 +109,64 @@ Dims dims_from(PyObject* object, const char* what) {
     return dims;
 }
 
-void Arguments::refuse(const std::string& why, PyObject* const* args, size_t nargs, PyObject* kwnames) {
-    std::string got;
-    size_t total = nargs + (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
-    for (size_t i = 0; i < total; ++i) {
-        if (i) got += ", ";
-        if (i >= nargs) {
-            const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, static_cast<Py_ssize_t>(i - nargs)));
-            got += std::string(name ? name : "?") + "=";
-        }
-        got += Py_TYPE(args[i])->tp_name;
+namespace {
+
+// PyTorch's sentences about calls that don't fit the signature.
+struct Signature {
+    const OpDef& op;
+
+    size_t positional() const {
+        size_t count = 0;
+        while (count < op.args.size() && !op.args[count].keyword_only) ++count;
+        return count;
     }
-    PyErr_Clear();
-    fail_type(op_.name + "(): " + why + "; got (" + got + "), expected " + op_.schema);
+    static bool required(const ArgSpec& spec) { return !spec.has_default && !spec.optional; }
+
+    [[noreturn]] void too_many(size_t given) const {
+        size_t most = positional(), least = 0;
+        for (const ArgSpec& spec : op.args) least += required(spec);
+        std::string takes = least == most ? std::to_string(most) + " positional argument" + (most == 1 ? "" : "s")
+                                          : "from " + std::to_string(least) + " to " + std::to_string(most) +
+                                                " positional arguments";
+        fail_type(op.name + "() takes " + takes + " but " + std::to_string(given) + (given == 1 ? " was" : " were") +
+                  " given");
+    }
+    [[noreturn]] void missing(PyObject* const* bound) const {
+        std::string names;
+        size_t count = 0;
+        for (size_t i = 0; i < op.args.size(); ++i) {
+            if (bound[i] || !required(op.args[i])) continue;
+            names += (count++ ? ", \"" : "\"") + op.args[i].name + "\"";
+        }
+        fail_type(op.name + "() missing " + std::to_string(count) + " required positional arguments: " + names);
+    }
+    [[noreturn]] void unexpected(const char* name) const {
+        fail_type(op.name + "() got an unexpected keyword argument '" + name + "'");
+    }
+    [[noreturn]] void repeated(const std::string& name) const {
+        fail_type(op.name + "() got multiple values for argument '" + name + "'");
+    }
+    // `position` counts from 1; 0 for an argument that was given by name.
+    [[noreturn]] void wrong_type(const ArgSpec& spec, size_t position, PyObject* object) const {
+        fail_type(op.name + "(): argument '" + spec.name + "'" +
+                  (position ? " (position " + std::to_string(position) + ")" : "") + " must be " +
+                  type_name(spec.type) + ", not " + type_text(object));
+    }
+};
+
+// NumPy's names for some of PyTorch's, which PyTorch takes as well.
+bool is_numpy_name(std::string_view given, std::string_view name) {
+    if (name == "dim") return given == "axis";
+    if (name == "keepdim") return given == "keepdims";
+    if (name == "input") return given == "x" || given == "a" || given == "x1";
+    return name == "other" && given == "x2";
 }
 
-void Arguments::set(const ArgSpec& spec, PyObject* object, Value* value) {
+}  // namespace
+
+void Arguments::set(const ArgSpec& spec, PyObject* object, Value* value, size_t position) {
     if (object == Py_None && (spec.optional || (spec.has_default && spec.default_value.is_none()))) return;
-    std::string what;
-    auto wrong = [&]() {
-        fail_type(op_.name + "(): argument '" + spec.name + "' must be " + type_name(spec.type) + ", not " +
-                  Py_TYPE(object)->tp_name);
-    };
+    auto wrong = [&]() { Signature{op_}.wrong_type(spec, position, object); };
     switch (spec.type) {
         case ArgType::Bool:
             if (!PyBool_Check(object) && !PyLong_Check(object)) wrong();
@@ -159,7 +199,12 @@ void Arguments::set(const ArgSpec& spec, PyObject* object, Value* value) {
         case ArgType::Ints:
             if (PyFloat_Check(object)) wrong();
             value->tag = Value::Ints;
-            value->ints = dims_from(object, spec.name.c_str());
+            try {
+                value->ints = dims_from(object, spec.name.c_str());
+            } catch (const Error& error) {
+                if (error.kind() != ErrorKind::Type) throw;
+                fail_type(op_.name + "(): argument " + error.what());
+            }
             break;
         case ArgType::DTypeArg:
             value->tag = Value::Type;
@@ -170,6 +215,47 @@ void Arguments::set(const ArgSpec& spec, PyObject* object, Value* value) {
             value->device = device_from(object);
             break;
         default: break;
+    }
+}
+
+void Arguments::bind_keywords(PyObject* const* values, PyObject* names, PyObject** bound) {
+    static PyObject* out_name = PyUnicode_InternFromString("out");
+    const std::vector<ArgSpec>& specs = op_.args;
+    size_t n = specs.size();
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(names); ++k) {
+        PyObject* name = PyTuple_GET_ITEM(names, k);
+        size_t i = 0;
+        while (i < n && specs[i].interned != name) ++i;
+        if (i == n)
+            for (i = 0; i < n; ++i)
+                if (PyUnicode_Compare(specs[i].interned, name) == 0) break;
+        if (i == n && takes_out_ && PyUnicode_Compare(out_name, name) == 0) {
+            if (values[k] != Py_None) out = values[k];
+            continue;
+        }
+        if (i == n) {
+            const char* text = PyUnicode_AsUTF8(name);
+            if (!text) fail_python();
+            for (i = 0; i < n; ++i)
+                if (is_numpy_name(text, specs[i].name)) break;
+            if (i == n) Signature{op_}.unexpected(text);
+        }
+        if (bound[i]) Signature{op_}.repeated(specs[i].name);
+        bound[i] = values[k];
+    }
+}
+
+void Arguments::add_list(const ArgSpec& spec, PyObject* object, size_t position) {
+    if (!(PyTuple_Check(object) || PyList_Check(object))) Signature{op_}.wrong_type(spec, position, object);
+    list_ = checked(PySequence_Tuple(object));
+    for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(list_.get()); ++j) {
+        PyObject* item = PyTuple_GET_ITEM(list_.get(), j);
+        if (!is_tensor(item))
+            fail_type("expected Tensor as element " + std::to_string(j) + " in argument " +
+                      std::to_string(position ? position - 1 : 0) + ", but got " + Py_TYPE(item)->tp_name);
+        Operand operand;
+        operand.tensor = tensor_of(item);
+        operands_.push_back(operand);
     }
 }
 
@@ -191,66 +277,26 @@ void Arguments::parse(PyObject* const* args, size_t nargs, PyObject* kwnames) {
         take = i;
         break;
     }
-    if (take > positional)
-        refuse("takes at most " + std::to_string(positional) + " positional arguments but " + std::to_string(nargs) +
-                   " were given",
-               args, nargs, kwnames);
+    if (take > positional) Signature{op_}.too_many(nargs);
     for (size_t i = 0; i < take; ++i) bound[i] = args[i];
-    if (kwnames) {
-        for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(kwnames); ++k) {
-            PyObject* name = PyTuple_GET_ITEM(kwnames, k);
-            size_t i = 0;
-            while (i < n && specs[i].interned != name) ++i;
-            if (i == n)
-                for (i = 0; i < n; ++i)
-                    if (PyUnicode_Compare(specs[i].interned, name) == 0) break;
-            if (i == n) {
-                // NumPy's names for two of PyTorch's, which PyTorch accepts as well.
-                const char* text = PyUnicode_AsUTF8(name);
-                std::string_view alias = text ? text : "";
-                for (i = 0; i < n; ++i)
-                    if ((alias == "axis" && specs[i].name == "dim") ||
-                        (alias == "keepdims" && specs[i].name == "keepdim") ||
-                        (alias == "x" && specs[i].name == "input"))
-                        break;
-                if (i == n)
-                    refuse("got an unexpected keyword argument '" + std::string(alias) + "'", args, nargs, kwnames);
-            }
-            if (bound[i]) refuse("got multiple values for argument '" + specs[i].name + "'", args, nargs, kwnames);
-            bound[i] = args[nargs + static_cast<size_t>(k)];
-        }
-    }
-    size_t operand_specs = op_.operand_count;
-    for (size_t i = 0; i < operand_specs; ++i) {
+    if (kwnames) bind_keywords(args + nargs, kwnames, bound);
+    auto position = [&](size_t i) { return i < take || (spread && bound[i] == spread.get()) ? i + 1 : 0; };
+    for (size_t i : op_.operand_args) {
         const ArgSpec& spec = specs[i];
         PyObject* object = bound[i];
-        if (spec.type == ArgType::TensorList) {
-            if (!object || !(PyTuple_Check(object) || PyList_Check(object)))
-                refuse("argument '" + spec.name + "' must be a tuple or list of Tensors", args, nargs, kwnames);
-            list_ = checked(PySequence_Tuple(object));
-            for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(list_.get()); ++j) {
-                PyObject* item = PyTuple_GET_ITEM(list_.get(), j);
-                if (!is_tensor(item))
-                    refuse("expected Tensor as element " + std::to_string(j) + " of argument '" + spec.name +
-                               "', but got " + Py_TYPE(item)->tp_name,
-                           args, nargs, kwnames);
-                Operand operand;
-                operand.tensor = tensor_of(item);
-                operands_.push_back(operand);
-            }
-            continue;
-        }
         Operand operand;
-        if (object && is_tensor(object)) {
+        if (object && is_tensor(object) && spec.type == ArgType::Tensor) {
             operand.tensor = tensor_of(object);
         } else if (!object || object == Py_None) {
-            if (!spec.optional) refuse("missing required argument '" + spec.name + "'", args, nargs, kwnames);
+            if (!spec.optional && !object) Signature{op_}.missing(bound);
+            if (!spec.optional) Signature{op_}.wrong_type(spec, position(i), object);
+        } else if (spec.type == ArgType::TensorList) {
+            add_list(spec, object, position(i));
+            continue;
         } else if (spec.scalar_ok && scalar_from(object, &operand.scalar)) {
             operand.is_scalar = true;
         } else {
-            refuse("argument '" + spec.name + "' must be Tensor" + (spec.scalar_ok ? " or Number" : "") + ", not " +
-                       Py_TYPE(object)->tp_name,
-                   args, nargs, kwnames);
+            Signature{op_}.wrong_type(spec, position(i), object);
         }
         operands_.push_back(operand);
     }
@@ -258,13 +304,13 @@ void Arguments::parse(PyObject* const* args, size_t nargs, PyObject* kwnames) {
     call.operands = operands_.data();
     call.operand_count = operands_.size();
     call.params = params();
-    for (size_t i = operand_specs; i < n; ++i) {
+    for (size_t i : op_.param_args) {
         const ArgSpec& spec = specs[i];
         Value* value = new (&storage_[sizeof(Value) * call.param_count]) Value;
         ++call.param_count;
-        if (bound[i]) set(spec, bound[i], value);
+        if (bound[i]) set(spec, bound[i], value, position(i));
         else if (spec.has_default) *value = spec.default_value;
-        else if (!spec.optional) refuse("missing required argument '" + spec.name + "'", args, nargs, kwnames);
+        else if (!spec.optional) Signature{op_}.missing(bound);
         // An absent dtype or device of a creation op has a default that is not a constant.
     }
 }

@@ -28,9 +28,11 @@ PyObject* call_inplace(Arguments& arguments) {
 PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
     return guarded([&]() -> PyObject* {
         const OpDef& op = *cast(self)->op;
-        Arguments arguments(op);
+        bool inplace = cast(self)->inplace;
+        Arguments arguments(op, !inplace && op.kind != Kind::View);
         arguments.parse(args, static_cast<size_t>(PyVectorcall_NARGS(nargsf)), kwnames);
-        if (cast(self)->inplace) return call_inplace(arguments);
+        if (inplace) return call_inplace(arguments);
+        if (arguments.out) return call_out(arguments);
         Ref<Tensor> results[kMaxResults];
         dispatch(arguments.call, results);
         return results_to_python(arguments.call, results);
@@ -131,6 +133,7 @@ PyObject* py_define_op(PyObject*, PyObject* args) {
         const char *schema, *kind;
         if (!PyArg_ParseTuple(args, "ss:define_op", &schema, &kind)) return nullptr;
         OpDef& op = define_op(schema, kind_from(kind));
+        op.result_type = result_type_of(op);
         return make_op_object(op, false);
     });
 }
@@ -151,8 +154,9 @@ PyObject* py_set_rules(PyObject*, PyObject* args) {
         PyRef sequence = checked(PySequence_Fast(saves, "saves"));
         for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.get()); ++i)
             op.vjp_saves_operand.push_back(PyObject_IsTrue(PySequence_Fast_GET_ITEM(sequence.get(), i)) == 1);
-        if (op.vjp && op.vjp_saves_operand.size() != op.operand_count)
-            fail_value("the vjp of '" + op.name + "' must name its " + std::to_string(op.operand_count) + " operands");
+        if (op.vjp && op.vjp_saves_operand.size() != op.operand_count())
+            fail_value("the vjp of '" + op.name + "' must name its " + std::to_string(op.operand_count()) +
+                       " operands");
         op.vjp_reads.clear();
         PyRef masks = checked(PySequence_Fast(reads, "reads"));
         for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(masks.get()); ++i)
@@ -272,14 +276,6 @@ PyObject* make_op_object(const OpDef& op, bool inplace) {
     cast(self)->op = &op;
     cast(self)->inplace = inplace;
     return self;
-}
-
-PyObject* results_to_python(const Call& call, Ref<Tensor>* results) {
-    if (call.result_count == 1) return wrap(std::move(results[0]));
-    PyRef tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(call.result_count)));
-    for (size_t i = 0; i < call.result_count; ++i)
-        PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), checked(wrap(std::move(results[i]))).release());
-    return tuple.release();
 }
 
 bool init_ops(PyObject* module) {

@@ -80,21 +80,25 @@ bool scalar_from(PyObject* object, Scalar* out);
 // The operands and parameters of one call, owned for its duration.
 class Arguments {
   public:
-    explicit Arguments(const OpDef& op) : op_(op) {}
+    // `takes_out`: an `out=` that is no parameter of the op is kept apart.
+    explicit Arguments(const OpDef& op, bool takes_out = false) : op_(op), takes_out_(takes_out) {}
     ~Arguments() {
         for (size_t i = 0; i < call.param_count; ++i) params()[i].~Value();
     }
     Arguments(const Arguments&) = delete;
-    // Throws TypeError with the op's signature when they don't fit.
+    // Throws PyTorch's TypeError when they don't fit.
     void parse(PyObject* const* args, size_t nargs, PyObject* kwnames);
     Call call;
+    PyObject* out = nullptr;  // borrowed; null: not given
 
   private:
     Value* params() { return std::launder(reinterpret_cast<Value*>(storage_)); }
-    void set(const ArgSpec& spec, PyObject* object, Value* value);
-    [[noreturn]] void refuse(const std::string& why, PyObject* const* args, size_t nargs, PyObject* kwnames);
+    void bind_keywords(PyObject* const* values, PyObject* names, PyObject** bound);
+    void add_list(const ArgSpec& spec, PyObject* object, size_t position);
+    void set(const ArgSpec& spec, PyObject* object, Value* value, size_t position);
 
     const OpDef& op_;
+    bool takes_out_;
     PyRef list_;  // of tensors: the caller's own list may change while the op runs
     SmallVector<Operand, 4> operands_;
     alignas(Value) unsigned char storage_[sizeof(Value) * kMaxCallParams];
@@ -102,6 +106,12 @@ class Arguments {
 
 PyObject* wrap_grad_node(Ref<GradNode> node);
 PyObject* results_to_python(const Call& call, Ref<Tensor>* results);
+// The type of a tuple of named results, shown as PyTorch shows it; one for each name and fields.
+PyObject* result_type_named(const std::string& name, const std::vector<std::string>& fields);
+// What the schema says after "->" as such a type; null if that is nothing.
+PyObject* result_type_of(const OpDef& op);
+// Runs the call with its results in `out`, and returns that.
+PyObject* call_out(Arguments& arguments);
 PyObject* make_op_object(const OpDef& op, bool inplace);
 
 // Raised as minitensor.OutOfMemoryError.
@@ -113,6 +123,7 @@ bool init_ops(PyObject* module);
 bool init_convert(PyObject* module);
 bool init_autograd(PyObject* module);
 bool init_functions(PyObject* module);
+bool init_results(PyObject* module);
 bool init_trace(PyObject* module);
 bool init_function(PyObject* module);
 

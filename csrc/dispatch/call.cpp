@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "dispatch/out.h"
 
 namespace mt {
 
@@ -38,6 +39,12 @@ int64_t now_ns() {
     return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
+std::string device_text(Device device) {
+    static const char* names[] = {"cpu", "cuda", "meta", "jit_cpu", "jit_gpu"};
+    std::string text = names[static_cast<size_t>(device.type)];
+    return device.index >= 0 ? text + ":" + std::to_string(device.index) : text;
+}
+
 Generator& default_generator() {
     static Generator generator;
     return generator;
@@ -47,12 +54,6 @@ namespace {
 
 constexpr int64_t kReleaseGilElements = 1 << 15;
 constexpr size_t kMaxInplaceOperands = 4;
-
-std::string device_text(Device device) {
-    static const char* names[] = {"cpu", "cuda", "meta", "jit_cpu", "jit_gpu"};
-    std::string text = names[static_cast<size_t>(device.type)];
-    return device.index >= 0 ? text + ":" + std::to_string(device.index) : text;
-}
 
 class GradMode {
   public:
@@ -246,11 +247,8 @@ void check_writable(const Call& call, const Tensor& destination) {
 void check_result_fits(const Call& call, const Tensor& destination) {
     if (!(call.results[0].sizes == destination.sizes))
         fail("output with shape " + to_string(destination.sizes) + " doesn't match the broadcast shape " +
-             to_string(call.results[0].sizes) + " (in-place " + call.op->name + ")");
-    if (info(call.results[0].dtype).category > info(destination.dtype).category)
-        fail(std::string("result type ") + info(call.results[0].dtype).name +
-             " can't be cast to the desired output type " + info(destination.dtype).name + " (in-place " +
-             call.op->name + ")");
+             to_string(call.results[0].sizes));
+    check_castable(call.results[0].dtype, destination.dtype);
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ extern void (*widen_hook)(Call& call);
 
 // The kernel alone, inputs and outputs in place; used by the eager interpreter and by plan replay.
 void run_kernel(Call& call);
+std::string device_text(Device device);  // cuda:0
 // Inference alone.
 void infer(Call& call);
 

@@ -100,7 +100,7 @@ const NativeOp* find_native(std::string_view name) {
 }
 
 OpDef& define_op(const std::string& schema, Kind kind) {
-    size_t open = schema.find('('), close = schema.rfind(')');
+    size_t arrow = schema.find("->"), open = schema.find('('), close = schema.rfind(')', arrow);
     if (open == std::string::npos || close == std::string::npos || close < open)
         fail_value("schema '" + schema + "' is not of the form name(type name, ...)");
     OpDef op;
@@ -120,14 +120,14 @@ OpDef& define_op(const std::string& schema, Kind kind) {
         }
         ArgSpec spec = parse_arg(item);
         spec.keyword_only = keyword_only;
-        if (spec.type == ArgType::Tensor || spec.type == ArgType::TensorList) {
-            if (op.operand_count != op.args.size())
-                fail_value("schema '" + schema + "': tensors come before parameters");
-            ++op.operand_count;
-        }
+        bool operand = spec.type == ArgType::Tensor || spec.type == ArgType::TensorList;
+        op.operand_list |= spec.type == ArgType::TensorList;
+        (operand ? op.operand_args : op.param_args).push_back(static_cast<uint8_t>(op.args.size()));
         op.args.push_back(std::move(spec));
     }
-    if (op.args.size() > kMaxCallArgs || op.args.size() - op.operand_count > kMaxCallParams)
+    if (op.operand_list && op.operand_count() != 1)
+        fail_value("schema '" + schema + "': a list of tensors is the only operand");
+    if (op.args.size() > kMaxCallArgs || op.param_args.size() > kMaxCallParams)
         fail_value("schema '" + schema + "': at most " + std::to_string(kMaxCallArgs) + " arguments, and " +
                    std::to_string(kMaxCallParams) + " that are not tensors");
     if (const NativeOp* native = find_native(op.name)) {

@@ -35,14 +35,18 @@ struct ArgSpec {
 };
 
 // What a call has room for.
-inline constexpr size_t kMaxCallParams = 8, kMaxCallArgs = 16;
+inline constexpr size_t kMaxCallParams = 12, kMaxCallArgs = 20;
 
 struct OpDef {
     int id = 0;
     std::string name;
     Kind kind = Kind::Opaque;
-    std::vector<ArgSpec> args;
-    size_t operand_count = 0;  // of the schema; a TensorList counts once
+    std::vector<ArgSpec> args;  // in the order of a Python call
+    // Which of `args` are operands and which parameters: kernels, vjp and lower get all operands first.
+    std::vector<uint8_t> operand_args, param_args;
+    bool operand_list = false;  // the operands are one TensorList
+    size_t operand_count() const { return operand_args.size(); }  // of the schema; a TensorList counts once
+    PyObject* result_type = nullptr;  // of named results: the tuple type, null for others
     std::string schema;
     InferFn infer = nullptr;   // null: the result's shape depends on data
     KernelFn cpu = nullptr;
@@ -60,7 +64,9 @@ struct OpDef {
     bool differentiable() const { return vjp != nullptr; }
 };
 
-// "sum(Tensor input, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
+// "sum(Tensor input, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)"; operands may stand anywhere, as in
+// "gather(Tensor input, int dim, Tensor index)". Several results may have names: "... -> (Tensor values, Tensor
+// indices)"; the type of the tuple is called as the op, or as what stands before the parenthesis.
 OpDef& define_op(const std::string& schema, Kind kind);
 OpDef* find_op(std::string_view name);
 OpDef& op_by_id(int id);

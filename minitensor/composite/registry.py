@@ -66,8 +66,10 @@ def composite(
 def _with_out(made: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(made)
     def call(*args: Any, out: Any = None, **more: Any) -> Any:
-        result = made(*args, **more)
-        return result if out is None else _store(made.__name__, result, out)
+        if out is None:
+            return made(*args, **more)
+        _C.check_out(made.__name__, out, args, more)
+        return _C.store_out(made.__name__, made(*args, **more), out)
 
     signature = inspect.signature(made)
     parameter = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Any)
@@ -80,21 +82,9 @@ def _with_out(made: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _store(name: str, result: Any, out: Any) -> Any:
-    if isinstance(result, tuple):
-        if not isinstance(out, (tuple, list)) or len(out) != len(result):
-            raise TypeError(f"{name}(): argument 'out' must be tuple of {len(result)} Tensors")
-        return type(out)(_store(name, r, o) for r, o in zip(result, out, strict=True))
-    if not isinstance(out, _C.Tensor):
-        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
-    if tuple(out.shape) != tuple(result.shape):
-        out.resize_(tuple(result.shape))
-    return out.copy_(result)
-
-
 def _in_place(made: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: Any, *args: Any, **more: Any) -> Any:
-        return self.copy_(made(self, *args, **more))
+        return _C.store_in_place(self, made(self, *args, **more))
 
     call.__name__ = call.__qualname__ = f"{made.__name__}_"
     call.__doc__ = f"In place: {made.__doc__}"

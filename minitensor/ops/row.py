@@ -71,9 +71,27 @@ class Row:
         return not self.name.startswith("_")
 
     @property
+    def arguments(self) -> list[str]:
+        """The schema's arguments, without the names of the results."""
+        inside = self.schema.partition("->")[0]
+        parts = [part.strip() for part in inside[inside.index("(") + 1 : inside.rindex(")")].split(",")]
+        return [part for part in parts if part and part != "*"]
+
+    @property
+    def operands(self) -> list[str]:
+        """Those that are tensors: kernels, `vjp` and `lower` get them first."""
+        return [argument for argument in self.arguments if argument.startswith("Tensor")]
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of the others, in order."""
+        others = [argument for argument in self.arguments if not argument.startswith("Tensor")]
+        return [argument.split("=")[0].split()[-1] for argument in others]
+
+    @property
     def takes_tensor(self) -> bool:
         """Whether its first argument is a tensor, as a method needs it."""
-        first = self.schema[self.schema.index("(") + 1 :]
+        first = self.arguments[0] if self.arguments else ""
         return first.startswith("Tensor") and not first.startswith("Tensor[]")
 
     @property
@@ -103,8 +121,7 @@ def _define(kind: str, schema: str, doc: str, **rules: Any) -> _C.Op:
     op = _C.define_op(schema, kind)
     op.__doc__ = doc
     row = Row(name=op.__name__, kind=kind, schema=schema, call=op, **rules)
-    operands = schema[schema.index("(") + 1 :].count("Tensor")
-    saves_out, saves = _saved(row, operands)
+    saves_out, saves = _saved(row, len(row.operands))
     _C.set_rules(op, row, row.vjp, saves_out, saves, _masks(row), row.compilable, row.kernel)
     ROWS[row.name] = row
     return op

@@ -123,14 +123,13 @@ class RecordedTrace:
             compute=compute,
             node=index,
         )
-        names = [spec.split("=")[0].split()[-1] for spec in _parameters(row.schema)]
         self.graph.add(
             Node(
                 index,
                 op,
                 inputs=tuple((self._id(kind, i), result) for kind, i, result in operands if kind != "none"),
                 outputs=tuple(TensorMeta(dtype, shape) for dtype, shape, _, _ in results),
-                params={name: value for name, value in zip(names, params, strict=True) if value is not None},
+                params={name: value for name, value in zip(row.parameters, params, strict=True) if value is not None},
                 kind=row.kind,
                 mt_compile=None if compile < 0 else bool(compile),
                 scope=scope,
@@ -169,12 +168,6 @@ class RecordedTrace:
         """(name, op, file, line) of a node, for profiles."""
         op, *_, source = self._nodes[index]
         return (f"{op}_{index}", op, *((source[0], source[1]) if source else (None, 0)))
-
-
-def _parameters(schema: str) -> list[str]:
-    inside = schema[schema.index("(") + 1 : schema.rindex(")")]
-    parts = [part.strip() for part in inside.split(",")]
-    return [part for part in parts if part and part != "*" and not part.startswith("Tensor")]
 
 
 def _compilable(call: RecordedCall, ranks: int, dtypes: set[str]) -> Decision:

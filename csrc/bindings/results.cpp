@@ -1,0 +1,254 @@
+// Results on their way to Python: named tuples of several, and the `out=` form.
+#include <map>
+#include <string>
+
+#include "bindings/py.h"
+#include "dispatch/out.h"
+
+namespace mt::py {
+
+namespace {
+
+// max(
+// values=tensor(3.),
+// indices=tensor(2))
+PyObject* result_repr(PyObject* self) {
+    PyRef fields = checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(self)), "__match_args__"));
+    PyRef text(PyUnicode_FromFormat("%s(", Py_TYPE(self)->tp_name));
+    for (Py_ssize_t i = 0; text && i < PyTuple_GET_SIZE(fields.get()); ++i)
+        text = PyRef(PyUnicode_FromFormat("%U%s\n%U=%R", text.get(), i ? "," : "", PyTuple_GET_ITEM(fields.get(), i),
+                                          PyStructSequence_GET_ITEM(self, i)));
+    return text ? PyUnicode_FromFormat("%U)", text.get()) : nullptr;
+}
+
+std::map<std::string, PyObject*>& result_types() {
+    static auto* table = new std::map<std::string, PyObject*>;
+    return *table;
+}
+
+std::vector<Tensor*> out_tensors(const std::string& op, PyObject* out, size_t count) {
+    std::vector<Tensor*> tensors;
+    auto wrong = [&]() {
+        fail_type(op + "(): argument 'out' must be " + (count == 1 ? "Tensor" : "tuple of Tensors") + ", not " +
+                  Py_TYPE(out)->tp_name);
+    };
+    if (is_tensor(out)) {
+        if (count > 1) wrong();
+        tensors.push_back(tensor_of(out));
+        return tensors;
+    }
+    if (count == 1 || !(PyTuple_Check(out) || PyList_Check(out))) wrong();
+    PyRef items = checked(PySequence_Fast(out, "out"));
+    if (static_cast<size_t>(PySequence_Fast_GET_SIZE(items.get())) != count)
+        fail_type(op + "(): argument 'out' must be tuple of " + std::to_string(count) + " Tensors, got " +
+                  std::to_string(PySequence_Fast_GET_SIZE(items.get())));
+    for (size_t i = 0; i < count; ++i) {
+        PyObject* item = PySequence_Fast_GET_ITEM(items.get(), static_cast<Py_ssize_t>(i));
+        if (!is_tensor(item))
+            fail_type(op + "(): argument 'out' must be tuple of Tensors, but found element of type " +
+                      Py_TYPE(item)->tp_name + " at pos " + std::to_string(i));
+        tensors.push_back(tensor_of(item));
+    }
+    return tensors;
+}
+
+// The same tensors as a result: named if `like` is.
+PyObject* out_as_result(PyObject* out, PyObject* type) {
+    if (is_tensor(out) || !type) return Py_NewRef(out);
+    PyRef items = checked(PySequence_Tuple(out));
+    PyRef arguments = checked(PyTuple_Pack(1, items.get()));
+    return PyObject_Call(type, arguments.get(), nullptr);
+}
+
+// result_type(name, fields) -> type
+PyObject* py_result_type(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        const char* name;
+        PyObject* fields;
+        if (!PyArg_ParseTuple(args, "sO:result_type", &name, &fields)) return nullptr;
+        PyRef sequence = checked(PySequence_Fast(fields, "fields"));
+        std::vector<std::string> names;
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.get()); ++i) {
+            const char* field = PyUnicode_AsUTF8(PySequence_Fast_GET_ITEM(sequence.get(), i));
+            if (!field) return nullptr;
+            names.emplace_back(field);
+        }
+        return Py_NewRef(result_type_named(name, names));
+    });
+}
+
+PyObject* py_result_types(PyObject*, PyObject*) {
+    PyRef dict(PyDict_New());
+    for (const auto& [name, type] : result_types())
+        if (!dict || PyDict_SetItemString(dict.get(), name.c_str(), type) < 0) return nullptr;
+    return dict.release();
+}
+
+// store_out(name, result, out): what a composed function returns when it's called with `out`.
+PyObject* py_store_out(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        const char* name;
+        PyObject *result, *out;
+        if (!PyArg_ParseTuple(args, "sOO:store_out", &name, &result, &out)) return nullptr;
+        bool single = is_tensor(result);
+        PyRef results = single ? checked(PyTuple_Pack(1, result)) : checked(PySequence_Tuple(result));
+        auto count = static_cast<size_t>(PyTuple_GET_SIZE(results.get()));
+        std::vector<Tensor*> outs = out_tensors(name, out, count);
+        std::vector<Ref<Tensor>> held;
+        for (size_t i = 0; i < count; ++i) {
+            PyObject* item = PyTuple_GET_ITEM(results.get(), static_cast<Py_ssize_t>(i));
+            if (!is_tensor(item)) fail_type(std::string(name) + "(): has no form with 'out'");
+            held.push_back(Ref<Tensor>::borrow(outs[i]));
+            check_castable(tensor_of(item)->dtype, outs[i]->dtype);
+        }
+        for (size_t i = 0; i < count; ++i)
+            store_out(*outs[i], *tensor_of(PyTuple_GET_ITEM(results.get(), static_cast<Py_ssize_t>(i))));
+        bool named = !single && Py_TYPE(result) != &PyTuple_Type && PyTuple_Check(result);
+        return out_as_result(out, named ? reinterpret_cast<PyObject*>(Py_TYPE(result)) : nullptr);
+    });
+}
+
+// store_in_place(tensor, result): what the in-place form of a composed function does, gradient included.
+PyObject* py_store_in_place(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+    return guarded([&]() -> PyObject* {
+        static const OpDef* copy = find_op("copy");
+        if (nargs != 2 || !is_tensor(args[0]) || !is_tensor(args[1])) fail_type("store_in_place takes two Tensors");
+        Tensor &self = *tensor_of(args[0]), &result = *tensor_of(args[1]);
+        if (!(self.sizes == result.sizes))
+            fail("output with shape " + to_string(self.sizes) + " doesn't match the broadcast shape " +
+                 to_string(result.sizes));
+        check_castable(result.dtype, self.dtype);
+        Operand destination, source;
+        destination.tensor = &self;
+        source.tensor = &result;
+        call_op_inplace(*copy, self, {destination, source});
+        return Py_NewRef(args[0]);
+    });
+}
+
+void add_tensors(PyObject* object, std::vector<const Tensor*>& into) {
+    if (is_tensor(object)) into.push_back(tensor_of(object));
+    else if (PyTuple_Check(object) || PyList_Check(object))
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i)
+            if (is_tensor(PySequence_Fast_GET_ITEM(object, i)))
+                into.push_back(tensor_of(PySequence_Fast_GET_ITEM(object, i)));
+}
+
+// check_out(name, out, args, more): refuses `out` where a gradient is wanted.
+PyObject* py_check_out(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        const char* name;
+        PyObject *out, *positional, *named;
+        if (!PyArg_ParseTuple(args, "sOO!O!:check_out", &name, &out, &PyTuple_Type, &positional, &PyDict_Type, &named))
+            return nullptr;
+        std::vector<const Tensor*> tensors;
+        add_tensors(out, tensors);
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(positional); ++i)
+            add_tensors(PyTuple_GET_ITEM(positional, i), tensors);
+        PyObject *key, *value;
+        for (Py_ssize_t at = 0; PyDict_Next(named, &at, &key, &value);) add_tensors(value, tensors);
+        check_out_needs_no_gradient(name, tensors.data(), tensors.size());
+        Py_RETURN_NONE;
+    });
+}
+
+// resize_(tensor, size): sizes changed in place, the elements in memory order; memory is only ever added.
+PyObject* py_resize(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject *tensor, *size;
+        if (!PyArg_ParseTuple(args, "O!O:resize_", &TensorType, &tensor, &size)) return nullptr;
+        Tensor& t = *tensor_of(tensor);
+        Dims sizes = dims_from(size, "size");
+        if (grad_enabled && requires_grad(t)) fail("cannot resize variables that require grad");
+        resize(t, sizes);
+        return Py_NewRef(tensor);
+    });
+}
+
+PyMethodDef functions[] = {
+    {"result_type", py_result_type, METH_VARARGS, "result_type(name, fields): the type of a tuple of named results."},
+    {"result_types", py_result_types, METH_NOARGS, "result_types(): all of them by name."},
+    {"store_out", py_store_out, METH_VARARGS, "store_out(name, result, out): writes a result to `out`."},
+    {"check_out", py_check_out, METH_VARARGS, "check_out(name, out, args, more): no gradient may be wanted."},
+    {"store_in_place", method(py_store_in_place), METH_FASTCALL,
+     "store_in_place(tensor, result): the in-place form of a composed function."},
+    {"resize_", py_resize, METH_VARARGS, "resize_(tensor, size): other sizes, in place."},
+    {}};
+
+}  // namespace
+
+PyObject* result_type_named(const std::string& name, const std::vector<std::string>& fields) {
+    PyObject*& made = result_types()[name];
+    if (made) {
+        auto* type = reinterpret_cast<PyTypeObject*>(made);
+        PyRef known = PyRef::borrow(PyDict_GetItemString(type->tp_dict, "__match_args__"));
+        if (!known) fail_python();
+        bool same = static_cast<size_t>(PyTuple_GET_SIZE(known.get())) == fields.size();
+        for (size_t i = 0; same && i < fields.size(); ++i)
+            same = PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(known.get(), static_cast<Py_ssize_t>(i)),
+                                                    fields[i].c_str()) == 0;
+        if (!same) fail_value("the results of '" + name + "' have two sets of names");
+        return made;
+    }
+    // The type keeps pointers into these.
+    auto* members = new std::vector<PyStructSequence_Field>;
+    for (const std::string& field : fields) members->push_back({(new std::string(field))->c_str(), nullptr});
+    members->push_back({nullptr, nullptr});
+    PyStructSequence_Desc description{(new std::string("minitensor.return_types." + name))->c_str(), nullptr,
+                                      members->data(), static_cast<int>(fields.size())};
+    PyTypeObject* type = PyStructSequence_NewType(&description);
+    if (!type) fail_python();
+    type->tp_repr = result_repr;
+    PyRef module = checked(PyUnicode_FromString("minitensor.return_types"));
+    if (PyDict_SetItemString(type->tp_dict, "__module__", module.get()) < 0) fail_python();
+    // Attribute lookup of __repr__ goes through the dict.
+    if (PyDict_DelItemString(type->tp_dict, "__repr__") < 0) PyErr_Clear();
+    PyType_Modified(type);
+    made = reinterpret_cast<PyObject*>(type);
+    return made;
+}
+
+PyObject* result_type_of(const OpDef& op) {
+    size_t arrow = op.schema.find("->");
+    if (arrow == std::string::npos) return nullptr;
+    size_t open = op.schema.find('(', arrow), close = op.schema.rfind(')');
+    if (open == std::string::npos || close < open) fail_value("schema '" + op.schema + "': names of results in ()");
+    std::string name = op.schema.substr(arrow + 2, open - arrow - 2);
+    name.erase(0, name.find_first_not_of(' '));
+    std::vector<std::string> fields;
+    for (size_t at = open + 1; at < close;) {
+        size_t comma = std::min(op.schema.find(',', at), close);
+        std::string item = op.schema.substr(at, comma - at);
+        item.erase(item.find_last_not_of(' ') + 1);
+        fields.push_back(item.substr(item.rfind(' ') + 1));
+        at = comma + 1;
+    }
+    return result_type_named(name.empty() ? op.name : name, fields);
+}
+
+PyObject* results_to_python(const Call& call, Ref<Tensor>* results) {
+    if (call.result_count == 1) return wrap(std::move(results[0]));
+    auto count = static_cast<Py_ssize_t>(call.result_count);
+    PyObject* type = call.op->result_type;
+    PyRef tuple = checked(type ? PyStructSequence_New(reinterpret_cast<PyTypeObject*>(type)) : PyTuple_New(count));
+    // Struct sequences are tuples inside.
+    for (Py_ssize_t i = 0; i < count; ++i)
+        PyTuple_SET_ITEM(tuple.get(), i, checked(wrap(std::move(results[i]))).release());
+    return tuple.release();
+}
+
+PyObject* call_out(Arguments& arguments) {
+    const OpDef& op = *arguments.call.op;
+    size_t count = 1;
+    if (!is_tensor(arguments.out) && (PyTuple_Check(arguments.out) || PyList_Check(arguments.out)))
+        count = std::max<size_t>(2, static_cast<size_t>(PySequence_Size(arguments.out)));
+    std::vector<Tensor*> outs = out_tensors(op.name, arguments.out, op.result_type || count > 1 ? count : 1);
+    std::vector<Ref<Tensor>> held;
+    for (Tensor* out : outs) held.push_back(Ref<Tensor>::borrow(out));
+    dispatch_out(arguments.call, outs);
+    return out_as_result(arguments.out, op.result_type);
+}
+
+bool init_results(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+
+}  // namespace mt::py

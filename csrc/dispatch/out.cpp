@@ -1,0 +1,160 @@
+#include "dispatch/out.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/allocator.h"
+#include "core/error.h"
+#include "dispatch/infer_elementwise.h"
+#include "dispatch/python.h"
+
+namespace mt {
+
+bool (*requires_grad_hook)(const Tensor&) = nullptr;
+
+namespace {
+
+class NoGrad {
+  public:
+    NoGrad() : previous_(std::exchange(grad_enabled, false)) {}
+    ~NoGrad() { grad_enabled = previous_; }
+    NoGrad(const NoGrad&) = delete;
+
+  private:
+    bool previous_;
+};
+
+void grow(Storage& storage, size_t nbytes) {
+    if (storage.pending) materialize_hook(&storage);
+    if (storage.readers) before_write_hook(&storage);
+    if (storage.device.type == DeviceType::Meta) {
+        storage.nbytes = nbytes;
+        return;
+    }
+    if (storage.deleter || storage.exports || storage.read_only) fail("Trying to resize storage that is not resizable");
+    void* data = allocate(nbytes);
+    if (storage.data) {
+        std::memcpy(data, storage.data, std::min(nbytes, storage.nbytes));
+        deallocate(storage.data, storage.nbytes);
+    }
+    storage.data = data;
+    storage.nbytes = nbytes;
+}
+
+// Makes `out` as large as a result, warning where it held something.
+void fit(Tensor& out, const Dims& sizes) {
+    if (out.sizes == sizes) return;
+    if (out.numel) {
+        std::string message = "An output with one or more elements was resized since it had shape " +
+                              to_string(out.sizes) + ", which does not match the required output shape " +
+                              to_string(sizes) +
+                              ". This behavior is deprecated, and in a future PyTorch release outputs will not be "
+                              "resized unless they have zero elements. You can explicitly reuse an out tensor t by "
+                              "resizing it, inplace, to zero elements with t.resize_(0).";
+        if (PyErr_WarnEx(PyExc_UserWarning, message.c_str(), 1) < 0) fail_python();
+    }
+    resize(out, sizes);
+}
+
+void check_same_device(const Tensor& out, Device device) {
+    if (out.device().type != device.type)
+        fail("Expected all tensors to be on the same device, but got out is on " + device_text(out.device()) +
+             ", different from other tensors on " + device_text(device));
+}
+
+// Whether the kernel may write straight to `out`: it has the result's layout, and nothing that is read lies there.
+bool kernel_may_write(const Call& call, const Tensor& out) {
+    if (current_interpreter || !call.op->cpu || call.op->kind == Kind::Random || out.pending() ||
+        out.storage->readers || out.storage->read_only || !out.storage->data || out.dtype != call.results[0].dtype ||
+        !out.contiguous())
+        return false;
+    for (size_t i = 0; i < call.operand_count; ++i) {
+        const Tensor* t = call.operands[i].tensor;
+        if (t && (t->storage == out.storage || t->pending() || t->device().type != DeviceType::CPU)) return false;
+    }
+    return out.device().type == DeviceType::CPU;
+}
+
+}  // namespace
+
+void resize(Tensor& tensor, const Dims& sizes) {
+    if (tensor.sizes == sizes) return;
+    int64_t count = product(sizes);
+    int64_t end = 0;
+    if (__builtin_add_overflow(count, tensor.offset, &end))
+        fail("a tensor of shape " + to_string(sizes) + " is too large");
+    size_t needed = count ? byte_count(Dims{end}, tensor.dtype) : 0;
+    // Held: other threads may run while a recorded value is computed.
+    Ref<Storage> storage = tensor.storage;
+    if (needed > storage->nbytes) grow(*storage, needed);
+    tensor.sizes = sizes;
+    tensor.strides = contiguous_strides(sizes);
+    tensor.numel = count;
+}
+
+void check_castable(DType from, DType to) {
+    const DTypeInfo &x = info(from), &y = info(to);
+    if (x.category > y.category)
+        fail(std::string("result type ") + torch_type_name(from) + " can't be cast to the desired output type " +
+             torch_type_name(to));
+}
+
+void check_out_needs_no_gradient(const char* op, const Tensor* const* tensors, size_t count) {
+    if (!grad_enabled) return;
+    for (size_t i = 0; i < count; ++i)
+        if (tensors[i] && requires_grad_hook(*tensors[i]))
+            fail(std::string(op) +
+                 "(): functions with out=... arguments don't support automatic differentiation, but one of the "
+                 "arguments requires grad.");
+}
+
+void store_out(Tensor& out, Tensor& result) {
+    static const OpDef* copy = find_op("copy");
+    check_castable(result.dtype, out.dtype);
+    check_same_device(out, result.device());
+    NoGrad mode;
+    fit(out, result.sizes);
+    Operand self, source;
+    self.tensor = &out;
+    source.tensor = &result;
+    call_op_inplace(*copy, out, {self, source});
+}
+
+void dispatch_out(Call& call, const std::vector<Tensor*>& outs) {
+    const OpDef& op = *call.op;
+    std::vector<const Tensor*> all(outs.begin(), outs.end());
+    for (size_t i = 0; i < call.operand_count; ++i) all.push_back(call.operands[i].tensor);
+    check_out_needs_no_gradient(op.name.c_str(), all.data(), all.size());
+    NoGrad mode;
+    if (op.infer && outs.size() == 1) {
+        Tensor& out = *outs[0];
+        op.infer(call);
+        check_castable(call.results[0].dtype, out.dtype);
+        bool aliased = false;
+        for (size_t i = 0; i < call.operand_count; ++i)
+            aliased |= call.operands[i].tensor && call.operands[i].tensor->storage == out.storage;
+        // Resizing would change an operand that shares the memory.
+        if (call.result_count == 1 && (!aliased || out.sizes == call.results[0].sizes)) {
+            if (op.kind == Kind::Elementwise) {
+                fit(out, call.results[0].sizes);
+                dispatch_inplace(call, out);
+                return;
+            }
+            if (out.sizes == call.results[0].sizes && kernel_may_write(call, out)) {
+                call.outputs[0] = &out;
+                run_kernel(call);
+                ++out.storage->version;
+                return;
+            }
+        }
+    }
+    Ref<Tensor> results[kMaxResults];
+    dispatch(call, results);
+    if (call.result_count != outs.size())
+        fail_type(op.name + "(): argument 'out' must be " +
+                  (call.result_count == 1 ? "Tensor" : "tuple of " + std::to_string(call.result_count) + " Tensors"));
+    for (size_t i = 0; i < outs.size(); ++i) check_castable(results[i]->dtype, outs[i]->dtype);
+    for (size_t i = 0; i < outs.size(); ++i) store_out(*outs[i], *results[i]);
+}
+
+}  // namespace mt

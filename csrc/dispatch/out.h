@@ -1,0 +1,28 @@
+// The `out=` form of calls: results written to tensors that the caller gives.
+#pragma once
+
+#include <vector>
+
+#include "dispatch/call.h"
+
+namespace mt {
+
+// Runs `call` with its results in `outs`, of which there is one for each result. A tensor of another shape is resized,
+// with PyTorch's warning if it had elements; a result is converted where its dtype can be cast. Operands may alias
+// `outs`.
+void dispatch_out(Call& call, const std::vector<Tensor*>& outs);
+
+extern bool (*requires_grad_hook)(const Tensor& tensor);  // installed by autograd/
+// Throws PyTorch's error if gradients are wanted of any of these: writing to `out` has none.
+void check_out_needs_no_gradient(const char* op, const Tensor* const* tensors, size_t count);
+
+// Writes a computed result to `out`, as above.
+void store_out(Tensor& out, Tensor& result);
+
+// Gives the tensor other sizes, contiguous; its storage grows if needed, and views of it see the same storage.
+void resize(Tensor& tensor, const Dims& sizes);
+
+// Throws PyTorch's error unless a result of type `from` may be stored as `to`.
+void check_castable(DType from, DType to);
+
+}  // namespace mt
