@@ -60,7 +60,15 @@ from minitensor.autograd import enable_grad, inference_mode, no_grad, set_grad_e
 from minitensor.composite import COMPOSITES as _COMPOSITES  # noqa: E402
 from minitensor.creation import *  # noqa: E402, F403
 from minitensor.functional import *  # noqa: E402, F403
-from minitensor.random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state  # noqa: E402
+from minitensor.random import (  # noqa: E402
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
 from minitensor.session import (  # noqa: E402
     ConfigProto,
     GraphOptions,

@@ -9,7 +9,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite import COMPOSITES
-from minitensor.ops import ROWS, random
+from minitensor.ops import ROWS
 from minitensor.ops.creation import full
 from minitensor.ops.elementwise import cast, clone, copy, where
 from minitensor.ops.movement import view_
@@ -504,26 +504,6 @@ def resize_(self: Any, *sizes: Any) -> Any:
 def zero_(self: Any) -> Any:
     """Sets every element to zero."""
     return self.fill_(0)
-
-
-@_method
-def uniform_(self: Any, from_: float = 0.0, to: float = 1.0) -> Any:
-    """Uniform numbers in [from_, to)."""
-    return _C.fill_random(random.uniform, self, from_, to)
-
-
-@_method
-def normal_(self: Any, mean: float = 0.0, std: float = 1.0) -> Any:
-    """Normally distributed numbers."""
-    if std < 0:
-        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-    return _C.fill_random(random.normal, self, mean, std)
-
-
-@_method
-def bernoulli_(self: Any, p: float = 0.5) -> Any:
-    """One with probability p, zero otherwise."""
-    return self.copy_(random.uniform(tuple(self.shape)) < p)
 
 
 # ---- autograd

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
-from minitensor.ops import creation, random
+from minitensor.ops import creation
 
 __all__ = [
     "arange", "as_tensor", "asarray", "empty", "empty_like", "eye", "from_dlpack", "from_numpy", "full", "full_like",
-    "linspace", "normal", "ones", "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm",
+    "linspace", "ones", "ones_like",
     "scalar_tensor", "tensor", "zeros", "zeros_like",
 ]  # fmt: skip
 
@@ -131,44 +130,3 @@ def linspace(
 def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A matrix with ones on the diagonal."""
     return _made(creation.eye(n, m, dtype=dtype, device=device), requires_grad)
-
-
-def rand(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Uniform numbers in [0, 1)."""
-    return _made(random.uniform(_size(size), dtype=dtype, device=device), requires_grad)
-
-
-def randn(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Numbers from the standard normal distribution."""
-    return _made(random.normal(_size(size), dtype=dtype, device=device), requires_grad)
-
-
-def normal(
-    mean: float, std: float, size: Sequence[int], *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
-    """Numbers from a normal distribution."""
-    return _made(random.normal(size, mean, std, dtype=dtype, device=device), requires_grad)
-
-
-def randint(
-    low: int, high: Any = None, size: Any = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
-    """Uniform integers from low (0 if only one bound is given) up to, not including, high."""
-    if size is None:
-        low, high, size = 0, low, high
-    return _made(random.randint(low, high, size, dtype=dtype or _C.int64, device=device), requires_grad)
-
-
-def randperm(n: int, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """A random permutation of 0..n-1."""
-    return random.randperm(n, dtype=dtype or _C.int64, device=device)
-
-
-def rand_like(input: Any, *, dtype: Any = None) -> Tensor:
-    """Uniform numbers with input's shape and dtype."""
-    return rand(tuple(input.shape), dtype=dtype or input.dtype)
-
-
-def randn_like(input: Any, *, dtype: Any = None) -> Tensor:
-    """Standard normal numbers with input's shape and dtype."""
-    return randn(tuple(input.shape), dtype=dtype or input.dtype)

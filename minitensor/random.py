@@ -1,43 +1,154 @@
-"""The default generator's state."""
+"""Generators of random numbers, and the default one's state.
+
+A generator is a seed and a place in the stream of that seed. Numbers come from Philox-4x32-10 (Salmon et al., "Parallel
+Random Numbers: As Easy as 1, 2, 3", SC 2011), keyed by the seed and counted by the op's place and the element's: the
+same seed gives the same numbers with any number of threads, eager and compiled.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from minitensor import _C
 
-__all__ = ["get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
+__all__ = [
+    "Generator",
+    "default_generator",
+    "fork_rng",
+    "get_rng_state",
+    "initial_seed",
+    "manual_seed",
+    "seed",
+    "set_rng_state",
+]
+
+_WORD = 0xFFFF_FFFF_FFFF_FFFF
 
 
-def manual_seed(seed: int) -> None:
-    """Seed the generator: the program then draws the same numbers, with any number of threads, eager or compiled."""
-    number = int(seed)
-    if not -0x8000_0000_0000_0000 <= number <= 0xFFFF_FFFF_FFFF_FFFF:
-        raise RuntimeError(f"Overflow when unpacking long: the seed {number} does not fit in 64 bits")
-    _C.set_generator_state(number & 0xFFFF_FFFF_FFFF_FFFF, 0)
+class Generator(_C._Generator):
+    """A stream of random numbers of its own: ops that take `generator=` draw from it."""
+
+    def __new__(cls, device: Any = "cpu") -> Generator:
+        """Make a generator with PyTorch's default seed, for the CPU."""
+        made = super().__new__(cls)
+        made.device = device if isinstance(device, _C.device) else _C.device(device)
+        if made.device.type not in ("cpu", "jit_cpu"):
+            raise RuntimeError(f"there is no generator for device '{made.device}'; the CPU's is 'cpu'")
+        made._set(67280421310721, 0)
+        return made
+
+    device: Any
+    """The device that the numbers are for."""
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Begin the stream of a seed: any number of 64 bits, negative ones too. Returns the generator."""
+        number = int(seed)
+        if not -0x8000_0000_0000_0000 <= number <= _WORD:
+            raise RuntimeError(f"Overflow when unpacking long: the seed {number} does not fit in 64 bits")
+        self._set(number & _WORD, 0)
+        return self
+
+    def seed(self) -> int:
+        """Begin the stream of a seed from the system's entropy, and return the seed."""
+        number = int.from_bytes(os.urandom(8), "little")
+        self.manual_seed(number)
+        return number
+
+    def initial_seed(self) -> int:
+        """The seed of the stream."""
+        return self._state()[0]
+
+    def get_state(self) -> Any:
+        """The seed and the place in the stream: a uint8 tensor of 16 bytes."""
+        words = b"".join(word.to_bytes(8, "little") for word in self._state())
+        return _C.tensor_from_data(list(words), _C.uint8, None, True)
+
+    def set_state(self, new_state: Any) -> Generator:
+        """Go back to a state from `get_state`. Returns the generator."""
+        if not isinstance(new_state, _C.Tensor) or new_state.dtype is not _C.uint8:
+            raise TypeError(f"expected a torch.ByteTensor, but got {_kind(new_state)}")
+        if tuple(new_state.shape) != (16,):
+            raise RuntimeError(f"RNG state is wrong size: expected 16 bytes, got shape {list(new_state.shape)}")
+        words = bytes(new_state.tolist())
+        self._set(int.from_bytes(words[:8], "little"), int.from_bytes(words[8:], "little"))
+        return self
+
+    def clone_state(self) -> Generator:
+        """A new generator at the same place of the same stream."""
+        other = Generator(self.device)
+        other._set(*self._state())
+        return other
+
+    def graphsafe_get_state(self) -> Generator:
+        """A generator that has this one's state now."""
+        return self.clone_state()
+
+    def graphsafe_set_state(self, state: Generator) -> Generator:
+        """Take over another generator's state."""
+        self._set(*state._state())
+        return self
+
+    def __reduce__(self) -> Any:
+        """Pickled with its state."""
+        return _rebuild, (self.device.type, *self._state())
+
+    def __repr__(self) -> str:
+        """The device and the state."""
+        seed, offset = self._state()
+        return f"<minitensor.Generator device={self.device} seed={seed} offset={offset}>"
+
+
+def _rebuild(device: str, seed: int, offset: int) -> Generator:
+    made = Generator(device)
+    made._set(seed, offset)
+    return made
+
+
+def _kind(thing: Any) -> str:
+    return f"a tensor of {thing.dtype}" if isinstance(thing, _C.Tensor) else type(thing).__name__
+
+
+default_generator = Generator()
+"""What ops draw from when no generator is given."""
+_C._use_as_default(default_generator)
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seed the default generator and return it: the program then draws the same numbers, eager or compiled."""
+    return default_generator.manual_seed(seed)
 
 
 def seed() -> int:
-    """Seed the generator from the system's entropy; returns the seed."""
-    number = int.from_bytes(os.urandom(8), "little")
-    manual_seed(number)
-    return number
+    """Seed the default generator from the system's entropy; returns the seed."""
+    return default_generator.seed()
 
 
 def initial_seed() -> int:
-    """The current seed."""
-    number: int = _C.generator_state()[0]
-    return number
+    """The default generator's seed."""
+    return default_generator.initial_seed()
 
 
 def get_rng_state() -> Any:
-    """The generator's state, an int64 tensor: seed and place in the stream."""
-    state = [n - (1 << 64) if n >= 1 << 63 else n for n in _C.generator_state()]
-    return _C.tensor_from_data(state, _C.int64, None, True)
+    """The default generator's state, a uint8 tensor."""
+    return default_generator.get_state()
 
 
-def set_rng_state(state: Any) -> None:
+def set_rng_state(new_state: Any) -> None:
     """Go back to a state from `get_rng_state`."""
-    seed, offset = state.tolist()
-    _C.set_generator_state(seed & 0xFFFF_FFFF_FFFF_FFFF, offset & 0xFFFF_FFFF_FFFF_FFFF)
+    default_generator.set_state(new_state)
+
+
+@contextmanager
+def fork_rng(devices: Sequence[Any] | None = None, enabled: bool = True, device_type: str = "cpu") -> Iterator[None]:
+    """Within the block the default generator draws as it will; afterwards it is where it was before."""
+    if not enabled:
+        yield
+        return
+    before = default_generator._state()
+    try:
+        yield
+    finally:
+        default_generator._set(*before)

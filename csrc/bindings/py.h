@@ -126,6 +126,7 @@ bool init_functions(PyObject* module);
 bool init_results(PyObject* module);
 bool init_trace(PyObject* module);
 bool init_function(PyObject* module);
+bool init_generator(PyObject* module);
 
 // convert.cpp
 PyObject* tensor_item(Tensor& tensor);

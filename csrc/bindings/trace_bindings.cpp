@@ -469,16 +469,6 @@ PyObject* py_set_default_dtype(PyObject*, PyObject* dtype) {
         Py_RETURN_NONE;
     });
 }
-PyObject* py_set_generator(PyObject*, PyObject* args) {
-    unsigned long long seed, offset;
-    if (!PyArg_ParseTuple(args, "KK:set_generator_state", &seed, &offset)) return nullptr;
-    default_generator() = {seed, offset};
-    Py_RETURN_NONE;
-}
-PyObject* py_generator(PyObject*, PyObject*) {
-    return Py_BuildValue("(KK)", static_cast<unsigned long long>(default_generator().seed),
-                         static_cast<unsigned long long>(default_generator().offset));
-}
 
 PyMethodDef functions[] = {
     {"begin_recording", py_begin_recording, METH_NOARGS, "Ops are recorded from here on; nests."},
@@ -519,8 +509,6 @@ PyMethodDef functions[] = {
      "get_default_dtype()\n--\n\nThe dtype of new floating-point tensors."},
     {"set_default_dtype", py_set_default_dtype, METH_O,
      "set_default_dtype(dtype, /)\n--\n\nSets the dtype of new floating-point tensors."},
-    {"set_generator_state", py_set_generator, METH_VARARGS, "set_generator_state(seed, offset)"},
-    {"generator_state", py_generator, METH_NOARGS, "(seed, offset) of the default generator."},
     {}};
 
 }  // namespace

@@ -45,6 +45,8 @@ std::string device_text(Device device) {
     return device.index >= 0 ? text + ":" + std::to_string(device.index) : text;
 }
 
+thread_local Generator* active_generator = nullptr;
+
 Generator& default_generator() {
     static Generator generator;
     return generator;
@@ -189,7 +191,7 @@ bool has_other_dtypes(const Call& call) {
 }
 
 void reserve_random(Call& call) {
-    Generator& generator = default_generator();
+    Generator& generator = active_generator ? *active_generator : default_generator();
     call.seed = generator.seed;
     call.philox_offset = generator.offset++;
 }

@@ -97,6 +97,8 @@ struct Generator {
     uint64_t offset = 0;
 };
 Generator& default_generator();
+// What this thread draws from while an op is called with a generator of its own; null: the default one.
+extern thread_local Generator* active_generator;
 
 // A convenience for C++ callers: ops by name on tensors.
 Ref<Tensor> call_op(const OpDef& op, std::initializer_list<Tensor*> operands, std::initializer_list<Value> params = {});

@@ -10,6 +10,7 @@ _PLACE = "its place in the random stream is a value that compiled code does not 
 uniform = random(
     "uniform(int[] size, float low=0.0, float high=1.0, *, dtype? dtype=None, device? device=None)",
     "Uniform numbers in [low, high).",
+    function=False,
     why=_PLACE,
 )
 normal = random(
