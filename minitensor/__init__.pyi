@@ -14,7 +14,7 @@ from minitensor import timeline as timeline
 from minitensor._C import OutOfMemoryError as OutOfMemoryError
 from minitensor._C import Size as Size
 from minitensor._C import Tensor as Tensor
-from minitensor._C import _Device, _DType, _Ints, _Number
+from minitensor._C import _DType, _Ints, _Number
 from minitensor._C import allocator_stats as allocator_stats
 from minitensor._C import bool as bool
 from minitensor._C import device as device

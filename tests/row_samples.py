@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import row_samples_pointwise
 
 import minitensor as mt
 
@@ -54,8 +55,8 @@ class Operand:
                 flat = x.reshape(-1)
                 flat[rng.integers(0, x.size, 1 + x.size // 8)] = rng.choice([info.min, info.max, 0], 1 + x.size // 8)
             return x
-        if domain == "positive":
-            return rng.uniform(0.3, 2.0, shape).astype(dtype)
+        if domain in INTERVALS:
+            return rng.uniform(*INTERVALS[domain], shape).astype(dtype)
         x = rng.normal(size=shape).astype(dtype) * 2
         if domain == "distinct":  # at a distance from each other and from zero, and from halves and whole numbers
             x = (rng.permutation(x.size).reshape(shape) - x.size // 2 + 0.3 + 0.1 * rng.random(shape)).astype(dtype)
@@ -77,6 +78,8 @@ def index(*shape: int, below: int, dtype: str = "int64") -> Operand:
 
 
 Form = tuple[Any, ...]
+# Domains by their interval.
+INTERVALS = {"positive": (0.3, 2.0), "unit": (-0.9, 0.9), "fraction": (0.1, 0.9), "above": (1.2, 3.0)}
 
 ONE = [
     op(),
@@ -358,6 +361,10 @@ DOMAINS = dict.fromkeys(
     "distinct",
 )
 
+for _samples in (row_samples_pointwise,):
+    FORMS |= _samples.forms(op)
+    DOMAINS |= _samples.DOMAINS
+
 
 def forms(row: Any) -> list[Form] | None:
     """The row's forms; None if it has none."""
@@ -366,7 +373,11 @@ def forms(row: Any) -> list[Form] | None:
     if row.kind != "elementwise":
         return None
     operands = len(row.operands)
-    return UNARY if operands == 1 else BINARY if row.name.startswith("bitwise") else BINARY + NUMBERS
+    if operands != 2:
+        return UNARY if operands == 1 else None
+    if not all("Scalar" in operand for operand in row.operands):
+        return TWO_TENSORS
+    return BINARY if row.name.startswith("bitwise") else BINARY + NUMBERS
 
 
 def build(form: Form, dtype: str, domain: str, seed: int = 0) -> tuple[Any, ...]:

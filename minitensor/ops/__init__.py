@@ -1,6 +1,17 @@
 """The ops, one row each. See `minitensor.ops.row`."""
 
-from minitensor.ops import contraction, creation, elementwise, index, movement, random, reduction
+from minitensor.ops import contraction, creation, elementwise, index, movement, pointwise, random, reduction
 from minitensor.ops.row import ROWS, Row
 
-__all__ = ["ROWS", "Row", "contraction", "creation", "elementwise", "index", "movement", "random", "reduction"]
+__all__ = [
+    "ROWS",
+    "Row",
+    "contraction",
+    "creation",
+    "elementwise",
+    "index",
+    "movement",
+    "pointwise",
+    "random",
+    "reduction",
+]

@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "dispatch/infer_elementwise.h"
 #include "kernels/cpu/elementwise_kernels.h"
+#include "kernels/cpu/pointwise.h"
 #include "kernels/cpu/strided_loop.h"
 
 namespace mt::cpu {
@@ -95,7 +96,8 @@ void pow(Call& call) {
             if (e == -2.0) return run_unary(UnaryOp::InverseSquare, call);
         }
     }
-    binary<BinaryOp::Pow>(call);
+    static const NamedLoop& powers = *find_loop("pow");
+    run_loop(powers, call);
 }
 
 const RegisterNative registered{Takes::Any,

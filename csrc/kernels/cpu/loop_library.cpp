@@ -60,7 +60,6 @@ const RegisterLoops registered{
     {"isfinite", 1, unary<UnaryOp::IsFinite>},
     {"floor_divide", 2, binary<BinaryOp::FloorDivide>},
     {"remainder", 2, binary<BinaryOp::Remainder>},
-    {"pow", 2, binary<BinaryOp::Pow>},
     {"maximum", 2, binary<BinaryOp::Maximum>},
     {"minimum", 2, binary<BinaryOp::Minimum>},
 };

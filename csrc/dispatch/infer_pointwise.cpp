@@ -1,0 +1,72 @@
+#include "dispatch/infer_pointwise.h"
+
+#include <string>
+
+#include "core/error.h"
+#include "dispatch/infer_elementwise.h"
+#include "dispatch/registry.h"
+
+namespace mt {
+namespace {
+
+// The result has all operands' shapes, broadcast.
+void set(Call& call, DType compute, DType result) {
+    call.compute = compute;
+    ResultMeta& meta = call.results[0];
+    meta.dtype = result;
+    meta.sizes.clear();
+    bool first = true;
+    for (size_t i = 0; i < call.operand_count; ++i) {
+        const Tensor* t = call.operands[i].tensor;
+        if (!t) continue;
+        if (first) meta.sizes = t->sizes;
+        else if (!(meta.sizes == t->sizes)) meta.sizes = broadcast_shapes(meta.sizes, t->sizes);
+        first = false;
+    }
+}
+
+[[noreturn]] void refuse(const Call& call, DType dtype) {
+    throw Error(ErrorKind::NotImplemented,
+                "\"" + call.op->name + "_cpu\" not implemented for '" + torch_type_name(dtype) + "'");
+}
+
+}  // namespace
+
+void infer_promoted(Call& call) {
+    DType dtype = result_type(call);
+    if (info(dtype).category < 2) dtype = default_dtype();
+    set(call, dtype, dtype);
+}
+
+void infer_same(Call& call) {
+    DType dtype = result_type(call);
+    set(call, dtype, dtype);
+}
+
+void infer_numbers(Call& call) {
+    DType dtype = result_type(call);
+    if (dtype == DType::Bool) refuse(call, dtype);
+    set(call, dtype, dtype);
+}
+
+void infer_integers(Call& call) {
+    DType dtype = result_type(call);
+    if (!is_integral(dtype)) refuse(call, dtype);
+    set(call, dtype, dtype);
+}
+
+void infer_floats(Call& call) {
+    DType dtype = result_type(call);
+    if (info(dtype).category < 2) refuse(call, dtype);
+    set(call, dtype, dtype);
+}
+
+void infer_float_formula(Call& call) {
+    DType dtype = result_type(call);
+    if (info(dtype).category < 2) dtype = DType::F32;
+    set(call, dtype, DType::Bool);
+}
+
+void infer_test(Call& call) { set(call, result_type(call), DType::Bool); }
+
+}  // namespace mt

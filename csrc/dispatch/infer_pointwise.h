@@ -1,0 +1,16 @@
+// Inference of the pointwise functions: shapes broadcast, dtypes promote; what differs is which dtypes there are.
+#pragma once
+
+#include "dispatch/op.h"
+
+namespace mt {
+
+void infer_promoted(Call& call);  // integers become the default floating dtype
+void infer_same(Call& call);      // every dtype
+void infer_numbers(Call& call);   // every dtype but bool
+void infer_integers(Call& call);  // without bool
+void infer_floats(Call& call);    // floating and complex
+void infer_test(Call& call);      // every dtype; the result is bool
+void infer_float_formula(Call& call);  // as float32 for integers; the result is bool
+
+}  // namespace mt

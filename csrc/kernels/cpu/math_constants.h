@@ -1,0 +1,120 @@
+// The constants of math_trigonometric.h, math_logarithm.h, math_erf.h and math_pow.h; the polynomials come from
+// scripts/fit_functions.py. Included after math.h, once for each ISA.
+// No include guard: see math.h.
+
+namespace mt::MT_ISA_NS::math::detail {
+
+template <class T> struct More;
+
+template <> struct More<float> {
+    static constexpr float two_over_pi = 0x1.45f306p-1f;
+    static constexpr float pio2_1 = 0x1.921fb6p+0f;
+    static constexpr float pio2_2 = -0x1.777a5cp-25f;
+    static constexpr float pio2_3 = -0x1.ee59dap-50f;
+    static constexpr float pi_4_low = -0x1.777a5cp-26f;
+    static constexpr float trig_limit = 0x1p+15f;
+    static constexpr float tan_pi_8 = 0x1.a8279ap-2f;
+    static constexpr float log2e_low = 0x1.4ae0cp-26f;
+    static constexpr float log10e = 0x1.bcb7b2p-2f;
+    static constexpr float log10e_low = -0x1.5b235ep-27f;
+    static constexpr float log10_2 = 0x1.344p-2f;
+    static constexpr float log10_2_low = 0x1.3509f8p-18f;
+    static constexpr float exp2_low = -150.0f;
+    static constexpr float exp2_high = 128.0f;
+    static constexpr float log_large = 0x1p+13f;
+    static constexpr float erf_one = 3.95f;
+    static constexpr float half_exp_high = 90.0f;
+    static constexpr float big = 0x1p+100f;
+    static constexpr float exp2[] = {0x1.62e43p-1f,   0x1.ebfbep-3f,   0x1.c6b08ep-5f, 0x1.3b29fp-7f,
+                                     0x1.5d8722p-10f, 0x1.445e8ep-13f, 0x1.00f1c8p-16f};
+    static constexpr float sin[] = {-0x1.555556p-3f, 0x1.111108p-7f, -0x1.a00f7ep-13f, 0x1.6cd1bap-19f};
+    static constexpr float cos[] = {0x1.55554ap-5f, -0x1.6c0c32p-10f, 0x1.99eb4cp-16f};
+    static constexpr float atan[] = {-0x1.55554ap-2f, 0x1.999196p-3f, -0x1.23b51ap-3f, 0x1.b1eb96p-4f, -0x1.f1ea08p-5f};
+    static constexpr float asin[] = {0x1.5555c8p-3f, 0x1.3301ccp-4f, 0x1.7480e8p-5f, 0x1.8c0c5p-6f, 0x1.59869p-5f};
+    static constexpr float sinh[] = {0x1.555556p-3f, 0x1.111134p-7f, 0x1.9ffe9p-13f, 0x1.7a15f8p-19f};
+    static constexpr float erf_near[] = {0x1.06eba8p-3f, -0x1.81273ep-2f,  0x1.ce2cf8p-4f, -0x1.b7f90ap-6f,
+                                         0x1.54059p-8f,  -0x1.a3f5f6p-11f, 0x1.496728p-14f};
+    static constexpr float erf_far[] = {0x1.d97fcp+0f,   0x1.51c9bp+1f,  0x1.afabbcp-1f,   0x1.547ceep-5f,
+                                        -0x1.4933b8p-7f, 0x1.07b63cp-9f, -0x1.2f96e8p-12f, 0x1.6bd5d6p-16f};
+    static constexpr double pow_log[] = {0x1.999995439522ep-2, 0x1.249550264e2edp-2, 0x1.c5aa1de6049fbp-3,
+                                         0x1.98dc02a2d247dp-3};
+    static constexpr double pow_exp[] = {0x1.0000003a42152p-1, 0x1.55555442f2a4p-3,   0x1.55548d840424fp-5,
+                                         0x1.111270d0f4f14p-7, 0x1.6d8d410acec36p-10, 0x1.9f08d29429b1cp-13};
+};
+
+template <> struct More<double> {
+    static constexpr double two_over_pi = 0x1.45f306dc9c883p-1;
+    static constexpr double pio2_1 = 0x1.921fb54442d18p+0;
+    static constexpr double pio2_2 = 0x1.1a62633145c07p-54;
+    static constexpr double pio2_3 = -0x1.f1976b7ed8fbcp-110;
+    static constexpr double pi_4_low = 0x1.1a62633145c07p-55;
+    static constexpr double trig_limit = 0x1p+30;
+    static constexpr double tan_pi_8 = 0x1.a827999fcef32p-2;
+    static constexpr double log2e_low = 0x1.777d0ffda0d24p-56;
+    static constexpr double log10e = 0x1.bcb7b1526e50ep-2;
+    static constexpr double log10e_low = 0x1.95355baaafad3p-57;
+    static constexpr double log10_2 = 0x1.34413509f7p-2;
+    static constexpr double log10_2_low = 0x1.3fde623e2566bp-43;
+    static constexpr double exp2_low = -1076.0;
+    static constexpr double exp2_high = 1024.0;
+    static constexpr double log_large = 0x1p+28;
+    static constexpr double erf_one = 6.0;
+    static constexpr double half_exp_high = 711.0;
+    static constexpr double big = 0x1p+1000;
+    static constexpr double exp2[] = {
+        0x1.62e42fefa39efp-1,  0x1.ebfbdff82c58fp-3,  0x1.c6b08d704a0cp-5,  0x1.3b2ab6fba4e7dp-7, 0x1.5d87fe78a6738p-10,
+        0x1.430912f869f9cp-13, 0x1.ffcbfc5887231p-17, 0x1.62c022493461p-20, 0x1.b5253d4b60d6p-24, 0x1.e4cef8106bf6p-28,
+        0x1.e8ca6e5d24b74p-32, 0x1.c4c584617a295p-36, 0x1.82413d2c40fabp-40};
+    static constexpr double sin[] = {-0x1.5555555555555p-3, 0x1.111111111110bp-7,   -0x1.a01a01a018a66p-13,
+                                     0x1.71de3a533003ap-19, -0x1.ae64528ccda64p-26, 0x1.61208bd6e928ep-33,
+                                     -0x1.aaa20ecfe299ep-41};
+    static constexpr double cos[] = {0x1.5555555555555p-5,   -0x1.6c16c16c16c0fp-10, 0x1.a01a01a018cc5p-16,
+                                     -0x1.27e4fb75eb345p-22, 0x1.1eed8c9067d9ep-29,  -0x1.939323adcd25fp-37,
+                                     0x1.aabce570c3c4dp-45};
+    static constexpr double atan[] = {-0x1.5555555555555p-2, 0x1.999999999997p-3,   -0x1.2492492490a05p-3,
+                                      0x1.c71c71c60c8adp-4,  -0x1.745d171266bc9p-4, 0x1.3b13aaf7d05f5p-4,
+                                      -0x1.11108cb6a9e14p-4, 0x1.e1d2a06f97bb6p-5,  -0x1.ae88fff491a65p-5,
+                                      0x1.817a9b3828045p-5,  -0x1.4c2db0a04e387p-5, 0x1.e5160dd84d36ap-6,
+                                      -0x1.a9338869ea5d8p-7};
+    static constexpr double asin[] = {
+        0x1.5555555555577p-3, 0x1.333333332e08cp-4,  0x1.6db6db7219f85p-5, 0x1.f1c71a921a965p-6, 0x1.6e8bdf3168e4cp-6,
+        0x1.1c49ea9301052p-6, 0x1.ca201abfc2ab3p-7,  0x1.7580ef8c4f1a9p-7, 0x1.6156d6509827ap-7, 0x1.e460b9a933393p-9,
+        0x1.6419e7c821c7bp-6, -0x1.58b25e9549b46p-6, 0x1.0b8059691ba1dp-5};
+    static constexpr double sinh[] = {0x1.5555555555555p-3,  0x1.1111111111111p-7,  0x1.a01a01a019fc1p-13,
+                                      0x1.71de3a5573f86p-19, 0x1.ae6456741a9bbp-26, 0x1.61246afad0bd2p-33,
+                                      0x1.ae756e28e4959p-41, 0x1.9a795ffb693ecp-49};
+    static constexpr double erf_near[] = {0x1.06eba8214db69p-3,   -0x1.812746b0379e6p-2, 0x1.ce2f21a042b2p-4,
+                                          -0x1.b82ce3128498ep-6,  0x1.565bcd0db0072p-8,  -0x1.c02db3d8e5b07p-11,
+                                          0x1.f9a321a03a01dp-14,  -0x1.f4d1df27816ep-17, 0x1.b9def0b1cb768p-20,
+                                          -0x1.5f1d2eb24bd48p-23, 0x1.f7a3b9092a465p-27, -0x1.3869a63ddac44p-30,
+                                          0x1.05769c9697d6fp-34};
+    static constexpr double erf_far[] = {
+        0x1.d97fbf27aa2a1p+0,   0x1.51c9b0006c23cp+1,   0x1.afabc11a29022p-1,   0x1.5477f09c913bbp-5,
+        -0x1.48c9d406eedd2p-7,  0x1.033f68efc2ffbp-9,   -0x1.f1b485b379eep-13,  -0x1.b8c45e28ed49cp-16,
+        0x1.c76932ee678b4p-16,  -0x1.41937508f50bbp-17, 0x1.1016781200d48p-19,  -0x1.dda88f0ffdf33p-24,
+        -0x1.036fe7df3c8e2p-23, 0x1.16dddd8f1ce35p-24,  -0x1.5beda224c6971p-26, 0x1.3475894622045p-28,
+        -0x1.8ba5e87becebdp-31, 0x1.5f54874732e64p-34,  -0x1.830b65c70f442p-38, 0x1.8e0a3bf3b0a4fp-43};
+    static constexpr double pow_log[] = {0x1.999999999999ap-2, 0x1.24924924922d8p-2, 0x1.c71c71c753be6p-3,
+                                         0x1.745d1728b522ap-3, 0x1.3b13ba4ee5cadp-3, 0x1.110f4db9cfd0bp-3,
+                                         0x1.e250197df0153p-4, 0x1.a6f66bb3e9f8p-4,  0x1.dbe1f46f3e77bp-4};
+    static constexpr double pow_exp[] = {0x1p-1,
+                                         0x1.555555555555bp-3,
+                                         0x1.5555555555503p-5,
+                                         0x1.111111110ec48p-7,
+                                         0x1.6c16c16c30564p-10,
+                                         0x1.a01a01b386801p-13,
+                                         0x1.a01a013666b71p-16,
+                                         0x1.71ddf00bcb477p-19,
+                                         0x1.27e5b472cadd4p-22,
+                                         0x1.af6c0d0f24f32p-26,
+                                         0x1.1e3d1f4da9b3bp-29};
+};
+
+// horner, inlined however long it is.
+template <std::size_t I = 0, class T, std::size_t N>
+__attribute__((always_inline)) static inline T polynomial(const T (&c)[N], T x) {
+    if constexpr (I + 1 == N) return c[I];
+    else return fma(polynomial<I + 1>(c, x), x, c[I]);
+}
+
+}  // namespace mt::MT_ISA_NS::math::detail

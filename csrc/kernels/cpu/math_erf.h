@@ -1,0 +1,68 @@
+// The error function, and activation functions that are made of it and of exponentials. See math.h, whose rules hold
+// here. No include guard: see math.h.
+
+namespace mt::MT_ISA_NS::math {
+
+// A polynomial up to 1, 1 - exp(-p(|x| - 1)) beyond.
+template <class T> static inline T erf(T x) {
+    using M = detail::More<T>;
+    const T a = detail::abs(x), z = a * a;
+    const T near = detail::fma(a, detail::polynomial(M::erf_near, z), a);
+    const T limited = detail::select(a > M::erf_one, M::erf_one, a);
+    const T far = T(1) - exp<T>(-detail::polynomial(M::erf_far, limited - T(1)));
+    return detail::with_sign_of(detail::select(a < T(1), near, far), x);
+}
+
+// x times the normal distribution's integral up to x.
+template <class T> static inline T gelu(T x) {
+    constexpr T root_half = static_cast<T>(0x1.6a09e667f3bcdp-1);
+    return x * T(0.5) * (T(1) + erf<T>(x * root_half));
+}
+
+template <class T> static inline T gelu_tanh(T x) {
+    constexpr T root = static_cast<T>(0x1.9884533d43651p-1);  // sqrt(2 / pi)
+    const T inner = root * (x + T(0.044715) * (x * x * x));
+    return T(0.5) * x * (T(1) + tanh<T>(inner));
+}
+
+template <class T> static inline T silu(T x) { return x * sigmoid<T>(x); }
+
+// x tanh(log(1 + e^x))
+template <class T> static inline T mish(T x) { return x * tanh<T>(log1p<T>(exp<T>(x))); }
+
+// log(1 / (1 + e^-x))
+template <class T> static inline T log_sigmoid(T x) {
+    return detail::select(x < T(0), x, x - x) - log1p<T>(exp<T>(-detail::abs(x)));
+}
+
+// log(1 + e^(beta x)) / beta; x itself where that is no different.
+template <class T> static inline T softplus(T x, T beta, T threshold) {
+    const T z = x * beta;
+    return detail::select(z > threshold, x, log1p<T>(exp<T>(z)) / beta);
+}
+
+template <class T> static inline T elu(T x, T alpha) { return detail::select(x > T(0), x, expm1<T>(x) * alpha); }
+template <class T> static inline T celu(T x, T alpha) {
+    return detail::select(x > T(0), x, expm1<T>(x / alpha) * alpha);
+}
+// elu with the alpha and the scale that keep mean and variance (Klambauer et al., "Self-normalizing neural networks").
+template <class T> static inline T selu(T x) {
+    constexpr T scale = static_cast<T>(1.0507009873554804934193349852946);
+    constexpr T scaled_alpha = static_cast<T>(1.0507009873554804934193349852946 * 1.6732632423543772848170429916717);
+    return detail::select(x > T(0), x * scale, expm1<T>(x) * scaled_alpha);
+}
+
+namespace detail {
+
+// min(max(x + 3, 0), 6), NaN for NaN
+template <class T> static inline T hard_ramp(T x) {
+    const T y = x + T(3);
+    return select(y < T(0), T(0), select(y > T(6), T(6), y));
+}
+
+}  // namespace detail
+
+template <class T> static inline T hardsigmoid(T x) { return detail::hard_ramp(x) / T(6); }
+template <class T> static inline T hardswish(T x) { return x * detail::hard_ramp(x) / T(6); }
+
+}  // namespace mt::MT_ISA_NS::math

@@ -1,0 +1,279 @@
+"""Elementwise functions with a loop of their own: trigonometric, hyperbolic, exponential and logarithmic ones.
+
+Compiled code calls the same loops (`elementwise_call`), or is made of the same operations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from minitensor._C import Op
+from minitensor.ops.elementwise import log, tanh, where
+from minitensor.ops.row import elementwise
+
+__all__: list[str] = []
+
+
+def called(name: str) -> Callable[..., Any]:
+    """A lowering to the eager loop of that name; parameters follow the operands as numbers."""
+
+    def lower(b: Any, x: Any, *others: Any) -> Any:
+        rest = [b.full(x.shape, other) if isinstance(other, (bool, int, float)) else other for other in others]
+        return b.elementwise_call(name, x, *rest)
+
+    return lower
+
+
+def unary(name: str, doc: str, vjp: Callable[..., Any] | None, **rules: Any) -> Op:
+    """A function of one tensor, lowered to its loop unless `lower` says otherwise."""
+    return elementwise(f"{name}(Tensor input)", doc, vjp=vjp, **{"lower": called(name)} | rules)
+
+
+def binary(name: str, doc: str, vjp: Callable[..., Any] | None, **rules: Any) -> Op:
+    """A function of two tensors, lowered to its loop unless `lower` says otherwise."""
+    schema = f"{name}(Tensor input, Tensor other)"
+    return elementwise(schema, doc, vjp=vjp, **{"lower": called(name)} | rules)
+
+
+# ---- trigonometric
+
+sin: Op = unary("sin", "The sine of each element.", lambda g, _out, x: g * cos(x))
+cos: Op = unary("cos", "The cosine of each element.", lambda g, _out, x: -g * sin(x))
+tan = unary("tan", "The tangent of each element.", lambda g, out, _x: g * (1 + out * out))
+asin = unary(
+    "asin",
+    "The angle in [-pi/2, pi/2] whose sine is each element; NaN outside [-1, 1].",
+    lambda g, _out, x: g * (1 - x * x).rsqrt(),
+    aliases=("arcsin",),
+)
+acos = unary(
+    "acos",
+    "The angle in [0, pi] whose cosine is each element; NaN outside [-1, 1].",
+    lambda g, _out, x: -g * (1 - x * x).rsqrt(),
+    aliases=("arccos",),
+)
+atan = unary(
+    "atan",
+    "The angle in (-pi/2, pi/2) whose tangent is each element.",
+    lambda g, _out, x: g / (x * x + 1),
+    aliases=("arctan",),
+)
+atan2 = binary(
+    "atan2",
+    "The angle in [-pi, pi] of the point with y = input and x = other.",
+    lambda g, _out, y, x: (lambda: g * (x / (x * x + y * y)), lambda: g * (-y / (x * x + y * y))),
+    aliases=("arctan2",),
+)
+
+
+def _sinc_vjp(g: Any, out: Any, x: Any) -> Any:
+    # Near zero the difference of the two terms would be lost: a Taylor series instead.
+    y = math.pi * x
+    z = y * y
+    series = y * (-1 / 3 + z * (1 / 30 + z * (-1 / 840 + z / 45360)))
+    near = y.abs() < 0.1
+    return g * math.pi * where(near, series, (cos(y) - out) / where(near, 1.0, y))
+
+
+sinc = unary("sinc", "sin(pi x) / (pi x) of each element, 1 at zero.", _sinc_vjp, namespaces=("special",))
+
+# ---- hyperbolic
+
+sinh: Op = unary("sinh", "The hyperbolic sine of each element.", lambda g, _out, x: g * cosh(x))
+cosh: Op = unary("cosh", "The hyperbolic cosine of each element.", lambda g, _out, x: g * sinh(x))
+asinh = unary(
+    "asinh",
+    "The number whose hyperbolic sine is each element.",
+    lambda g, _out, x: g * (x * x + 1).rsqrt(),
+    aliases=("arcsinh",),
+)
+acosh = unary(
+    "acosh",
+    "The number from 0 up whose hyperbolic cosine is each element; NaN below 1.",
+    lambda g, _out, x: g * ((x - 1).rsqrt() * (x + 1).rsqrt()),
+    aliases=("arccosh",),
+)
+atanh = unary(
+    "atanh",
+    "The number whose hyperbolic tangent is each element; NaN outside [-1, 1].",
+    lambda g, _out, x: g / (1 - x * x),
+    aliases=("arctanh",),
+)
+
+# ---- exponentials and logarithms
+
+exp2 = unary(
+    "exp2", "2 to the power of each element.", lambda g, out, _x: g * out * math.log(2), namespaces=("special",)
+)
+expm1 = unary(
+    "expm1",
+    "e to the power of each element, minus 1, also where that is small.",
+    lambda g, out, _x: g * (out + 1),
+    lower=lambda b, x: b.exponential_minus_one(x),
+    namespaces=("special",),
+)
+log1p = unary(
+    "log1p",
+    "The natural logarithm of 1 plus each element, also where that is small.",
+    lambda g, _out, x: g / (x + 1),
+    lower=lambda b, x: b.log_plus_one(x),
+    namespaces=("special",),
+)
+log2 = unary("log2", "The logarithm to base 2 of each element.", lambda g, _out, x: g / (x * math.log(2)))
+log10 = unary("log10", "The logarithm to base 10 of each element.", lambda g, _out, x: g / (x * math.log(10)))
+_logit = unary("_logit", "log(x / (1 - x)) of each element.", lambda g, _out, x: g / (x * (1 - x)))
+
+
+def _logaddexp_vjp(exp: Callable[[Any], Any]) -> Callable[..., Any]:
+    def vjp(g: Any, out: Any, x: Any, y: Any) -> Any:
+        # Where the result is -inf so are both: each has no share in it.
+        return tuple((lambda z=z: g * where(out == -math.inf, 0.0, exp(z - out))) for z in (x, y))
+
+    return vjp
+
+
+logaddexp = binary(
+    "logaddexp", "log(exp(input) + exp(other)), without overflow.", _logaddexp_vjp(lambda x: x.exp()), inplace=False
+)
+logaddexp2 = binary(
+    "logaddexp2", "log2(2^input + 2^other), without overflow.", _logaddexp_vjp(lambda x: exp2(x)), inplace=False
+)
+xlogy = elementwise(
+    "xlogy(Tensor|Scalar input, Tensor|Scalar other)",
+    "input times the logarithm of other; 0 where input is 0 and other not NaN.",
+    lower=called("xlogy"),
+    vjp=lambda g, _out, x, y: (
+        lambda: g * where((x == 0) & (y <= 0), 0.0, _tensor_log(y)),
+        lambda: g * (x / y),
+    ),
+    namespaces=("special",),
+)
+xlog1py = elementwise(
+    "xlog1py(Tensor|Scalar input, Tensor|Scalar other)",
+    "input times log(1 + other); 0 where input is 0 and other not NaN.",
+    lower=called("xlog1py"),
+    vjp=lambda g, _out, x, y: (
+        lambda: g * where((x == 0) & (y <= -1), 0.0, _tensor_log(y + 1) if isinstance(y, (int, float)) else log1p(y)),
+        lambda: g * (x / (y + 1)),
+    ),
+    function=False,
+    method=False,
+    inplace=False,
+    namespaces=("special",),
+)
+
+
+def _tensor_log(y: Any) -> Any:
+    if isinstance(y, (int, float)):
+        return math.log(y) if y > 0 else -math.inf if y == 0 else math.nan
+    return log(y)
+
+
+erf = unary(
+    "erf",
+    "The error function of each element: 2 / sqrt(pi) times the integral of exp(-t^2) from 0.",
+    lambda g, _out, x: g * ((x * x).neg().exp() * (2 / math.sqrt(math.pi))),
+    namespaces=("special",),
+)
+
+# ---- three operands
+
+lerp = elementwise(
+    "lerp(Tensor input, Tensor end, Tensor|Scalar weight)",
+    "input + weight * (end - input).",
+    lower=called("lerp"),
+    vjp=lambda g, _out, x, end, weight: (
+        lambda: g * (1 - weight),
+        lambda: g * weight,
+        lambda: g * (end - x),
+    ),
+)
+
+# ---- activations, whose public forms are in nn.functional
+
+_HIDDEN: dict[str, Any] = {"function": False, "method": False, "inplace": False}
+
+
+def _gelu_vjp(g: Any, _out: Any, x: Any) -> Any:
+    integral = 0.5 * (1 + erf(x * math.sqrt(0.5)))
+    density = (x * x * -0.5).exp() * (1 / math.sqrt(2 * math.pi))
+    return g * (integral + x * density)
+
+
+def _gelu_tanh_vjp(g: Any, _out: Any, x: Any) -> Any:
+    root, cubic = math.sqrt(2 / math.pi), 0.044715
+    t = tanh(root * (x + cubic * (x * x * x)))
+    return g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * (root * (1 + 3 * cubic * (x * x))))
+
+
+def _silu_vjp(g: Any, _out: Any, x: Any) -> Any:
+    s = x.sigmoid()
+    return g * (s * (1 + x * (1 - s)))
+
+
+def _mish_vjp(g: Any, _out: Any, x: Any) -> Any:
+    t = tanh(log1p(x.exp()))
+    return g * (t + x * x.sigmoid() * (1 - t * t))
+
+
+gelu_none = unary("_gelu", "x times the normal distribution's integral up to x.", _gelu_vjp)
+gelu_tanh = unary("_gelu_tanh", "gelu approximated by a hyperbolic tangent.", _gelu_tanh_vjp)
+silu = unary(
+    "silu",
+    "x times its logistic function.",
+    _silu_vjp,
+    lower=lambda b, x: b.multiply(x, b.logistic(x)),
+    **_HIDDEN,
+)
+mish = unary(
+    "mish",
+    "x times tanh(log(1 + e^x)).",
+    _mish_vjp,
+    lower=lambda b, x: b.multiply(x, b.tanh(b.log_plus_one(b.exponential(x)))),
+    **_HIDDEN,
+)
+logsigmoid = unary(
+    "logsigmoid", "The logarithm of the logistic function.", lambda g, _out, x: g * (-x).sigmoid(), **_HIDDEN
+)
+selu = unary(
+    "selu",
+    "elu scaled to keep mean and variance.",
+    lambda g, _out, x: g * where(x > 0, _SELU_SCALE, (_SELU_SCALE * _SELU_ALPHA) * x.exp()),
+    method=False,
+)
+_SELU_SCALE, _SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
+hardswish = unary(
+    "hardswish",
+    "x clamp(x + 3, 0, 6) / 6.",
+    lambda g, _out, x: g * where(x <= -3, 0.0, where(x < 3, x / 3 + 0.5, 1.0)),
+    **_HIDDEN,
+)
+hardsigmoid = unary(
+    "hardsigmoid",
+    "clamp(x + 3, 0, 6) / 6.",
+    lambda g, _out, x: g * where((x > -3) & (x < 3), 1 / 6, 0.0),
+    **_HIDDEN,
+)
+elu = elementwise(
+    "elu(Tensor input, Scalar alpha=1.0)",
+    "x where it is positive, alpha (e^x - 1) elsewhere.",
+    lower=called("elu"),
+    vjp=lambda g, _out, x, alpha: g * where(x > 0, 1.0, alpha * x.exp()),
+    **_HIDDEN,
+)
+celu = elementwise(
+    "celu(Tensor input, Scalar alpha=1.0)",
+    "x where it is positive, alpha (e^(x / alpha) - 1) elsewhere.",
+    lower=called("celu"),
+    vjp=lambda g, _out, x, alpha: g * where(x > 0, 1.0, (x / alpha).exp()),
+    method=False,
+)
+softplus = elementwise(
+    "softplus(Tensor input, Scalar beta=1.0, Scalar threshold=20.0)",
+    "log(1 + e^(beta x)) / beta, and x itself where beta x is above the threshold.",
+    lower=called("softplus"),
+    vjp=lambda g, _out, x, beta, threshold: g * where(x * beta > threshold, 1.0, (x * beta).sigmoid()),
+    **_HIDDEN,
+)
