@@ -13,9 +13,10 @@ from typing import Final
 from ..ir.decision import Decision
 from ..ir.library import loop_of
 from ..ir.module import Instruction
+from ..ir.narrow import NARROW
 from ..ir.shape import DTYPES
 from . import math
-from .llvm import I1, I8, I32, I64, PTR, VOID, Builder, Value, constant, vector
+from .llvm import F16, F32, I1, I8, I16, I32, I64, PTR, VOID, Builder, Value, constant, vector
 from .types import MEMORY, REGISTER, register_type
 
 __all__ = ["ELEMENTWISE", "combine", "convert", "supports"]
@@ -85,6 +86,10 @@ def convert(b: Builder, x: Value, source: str, target: str) -> Value:
     """The value in another dtype, with the conversions of `docs/numerics.md`."""
     if source == target:
         return x
+    if source in NARROW:
+        return convert(b, _widen(b, x, source), "f32", target)
+    if target in NARROW:
+        return _narrow(b, convert(b, x, source, "f32"), target)
     from_kind, to_kind = DTYPES[source].kind, DTYPES[target].kind
     type_ = register_type(target, x.lanes)
     if to_kind == "b":
@@ -113,10 +118,53 @@ def _float_to_int(b: Builder, x: Value, target: str) -> Value:
         high = b.fcmp_ordered(">=", x, half)
         low = _truncate(b, b.select(high, b.fsub(x, half), x), 64)
         return b.select(high, b.xor(low, constant(low.type, -(2**63))), low)
-    if target == "s32":
-        return _truncate(b, x, 32)
-    wide = _truncate(b, x, 64)
-    return wide if target == "s64" else b.trunc(wide, register_type(target, x.lanes))
+    # By way of the type that the core computes in.
+    bits = 32 if target in ("s8", "s16", "u16", "s32") else 64
+    wide = _truncate(b, x, bits)
+    return wide if target in ("s32", "s64") else b.trunc(wide, register_type(target, x.lanes))
+
+
+def _widen(b: Builder, x: Value, dtype: str) -> Value:
+    """The bits of a float16 or bfloat16 as a float32."""
+    single, word = vector(F32, x.lanes), vector(I32, x.lanes)
+    if dtype == "bf16":
+        wide = b.zext(x, word)
+        return b.bitcast(b.shl(wide, _const(wide, 16)), single)
+    if b.module.has_half_conversion:
+        return b.fpext(b.bitcast(x, vector(F16, x.lanes)), single)
+    wide = b.zext(x, word)
+    sign = b.shl(b.and_(wide, _const(wide, 0x8000)), _const(wide, 16))
+    a = b.shl(b.and_(wide, _const(wide, 0x7FFF)), _const(wide, 13))
+    # As a float its exponent is short by 112; the product is exact, for denormals too.
+    number = b.bitcast(b.fmul(b.bitcast(a, single), constant(single, 2.0**112)), word)
+    special = b.or_(a, _const(a, 0x7F800000))
+    number = b.select(b.icmp_unsigned(">=", a, _const(a, 0x0F800000)), special, number)
+    return b.bitcast(b.or_(sign, number), single)
+
+
+def _narrow(b: Builder, x: Value, dtype: str) -> Value:
+    """The bits of a float32 rounded to float16 or bfloat16, to nearest even."""
+    single, word, short = vector(F32, x.lanes), vector(I32, x.lanes), vector(I16, x.lanes)
+    if dtype == "f16" and b.module.has_half_conversion:
+        return b.bitcast(b.fptrunc(x, vector(F16, x.lanes)), short)
+    bits = b.bitcast(x, word)
+    if dtype == "bf16":
+        odd = b.and_(b.lshr(bits, _const(bits, 16)), _const(bits, 1))
+        rounded = b.lshr(b.add(b.add(bits, odd), _const(bits, 0x7FFF)), _const(bits, 16))
+        return b.trunc(b.select(b.fcmp_unordered("uno", x, x), _const(bits, 0x7FC0), rounded), short)
+    sign = b.and_(b.lshr(bits, _const(bits, 16)), _const(bits, 0x8000))
+    a = b.and_(bits, _const(bits, 0x7FFFFFFF))
+    small = b.icmp_unsigned("<", a, _const(a, 0x38800000))
+    # Below the smallest normal half, adding 0.5 leaves the rounded multiple of 2^-24 in the lowest bits.
+    shifted = b.fadd(b.bitcast(b.select(small, a, _const(a, 0)), single), constant(single, 0.5))
+    tiny = b.sub(b.bitcast(shifted, word), _const(a, 0x3F000000))
+    odd = b.and_(b.lshr(a, _const(a, 13)), _const(a, 1))
+    normal = b.lshr(b.add(b.add(a, _const(a, 0xC8000FFF - (1 << 32))), odd), _const(a, 13))
+    is_nan = b.icmp_unsigned(">", a, _const(a, 0x7F800000))
+    special = b.select(is_nan, _const(a, 0x7E00), _const(a, 0x7C00))
+    huge = b.icmp_unsigned(">=", a, _const(a, 0x477FF000))
+    number = b.select(huge, special, b.select(small, tiny, normal))
+    return b.trunc(b.or_(sign, number), short)
 
 
 def _truncate(b: Builder, x: Value, bits: int) -> Value:

@@ -17,7 +17,7 @@ __all__ = ["I1", "I8", "I32", "I64", "PTR", "Block", "Builder", "Function", "Mod
 Type: TypeAlias = Any  # llvmlite.ir.Type; llvmlite has no type hints
 
 I1, I8, I16, I32, I64 = (ir.IntType(n) for n in (1, 8, 16, 32, 64))
-F32, F64 = ir.FloatType(), ir.DoubleType()
+F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 PTR = ir.PointerType()
 VOID = ir.VoidType()
 
@@ -222,6 +222,7 @@ class Module:
         self.attributes: list[str] = []
         self.metadata: dict[str, str] = {}
         self.imports: dict[str, int] = {}  # functions of this process that the code calls, with their addresses
+        self.has_half_conversion = False  # whether the target converts float16 in one instruction
         self.float_flags = ""  # what LLVM may do to floating-point arithmetic, such as " contract"
         self._declared: dict[str, _Declared] = {}
         self._data: dict[bytes, Value] = {}

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from ..ir.narrow import NARROW, array_of
 from .llvm import F32, F64, I1, I8, I16, I32, I64, Type, Value, constant, vector
 
 __all__ = ["MEMORY", "REGISTER", "dtype_constant", "register_type"]
@@ -21,6 +22,9 @@ REGISTER: Final[dict[str, Type]] = {
     "u32": I32,
     "s64": I64,
     "u64": I64,
+    # Bits: they are converted to float32 before anything is computed.
+    "f16": I16,
+    "bf16": I16,
     "f32": F32,
     "f64": F64,
 }
@@ -34,5 +38,8 @@ def register_type(dtype: str, lanes: int = 1) -> Type:
 
 def dtype_constant(dtype: str, value: object, lanes: int = 1) -> Value:
     """A constant of this dtype; NumPy and Python numbers alike."""
+    if dtype in NARROW:
+        array = value if isinstance(value, (np.generic, np.ndarray)) else array_of(np.asarray(value), dtype)
+        value = np.asarray(array).view(np.uint16)
     number = value.item() if isinstance(value, (np.generic, np.ndarray)) else value
     return constant(register_type(dtype, lanes), number)

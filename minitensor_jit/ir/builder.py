@@ -12,7 +12,8 @@ from .combiners import combiner, highest, lowest
 from .infer import ShapeError, infer_shape
 from .library import ELEMENTWISE_PREFIX, find_loop
 from .module import Attrs, Computation, Instruction, Literal, Metadata, Module
-from .shape import AnyShape, Shape, dtype_of
+from .narrow import array_of
+from .shape import DTYPES, AnyShape, Shape, dtype_of
 
 __all__ = ["Builder", "combiner", "highest", "lowest"]
 
@@ -98,15 +99,16 @@ class Builder:
     def constant(self, value: ArrayLike, dtype: str | None = None) -> Instruction:
         """A literal. Python bools, ints and floats become pred, s32 and f32 unless `dtype` says otherwise."""
         if dtype is not None:
-            numpy_dtype = Shape(dtype).numpy_dtype
-            if isinstance(value, int) and numpy_dtype.kind in "iu":
-                value = np.int64(value)  # integers wrap
-            array = np.array(value).astype(numpy_dtype, order="C")
+            if isinstance(value, int) and DTYPES[dtype].kind in "iu":
+                value = np.uint64(value & (2**64 - 1))  # integers wrap
+            array = array_of(value, dtype)
         elif isinstance(value, (np.ndarray, np.generic)):
             array = np.array(value, order="C")
         else:
             array = np.array(value, order="C")
-            array = array.astype({"b": np.bool_, "i": np.int32, "f": np.float32}.get(array.dtype.kind, array.dtype))
+            array = array.astype(
+                {"b": np.bool_, "i": np.int32, "f": np.float32, "c": np.complex64}.get(array.dtype.kind, array.dtype)
+            )
         array.setflags(write=False)
         return self.emit("constant", shape=Shape(dtype_of(array.dtype), array.shape), literal=array)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .library import loop_of
 from .module import Instruction
+from .narrow import array_of, wide_array
 from .reduction import maximum, minimum
 from .shape import Shape
 
@@ -155,9 +156,12 @@ def _convert(i: Instruction, x: Sequence[Value]) -> Value:
 
 def convert(x: Array, shape: Shape) -> Array:
     """Float to integer truncates; what does not fit gives what `docs/numerics.md` says."""
+    x = wide_array(x)
     dtype = shape.numpy_dtype
+    if x.dtype.kind == "c" and shape.kind == "f":
+        x = x.real
     if x.dtype.kind != "f" or shape.kind in "fc":
-        return x.astype(dtype)
+        return array_of(x, shape.dtype)
     if shape.kind == "b":
         return np.asarray(x != 0)
     if dtype == np.uint64:
@@ -165,9 +169,8 @@ def convert(x: Array, shape: Shape) -> Array:
         high = x >= x.dtype.type(2.0**63)
         low = _truncate(np.where(high, x - x.dtype.type(2.0**63), x), np.dtype(np.int64)).view(np.uint64)
         return np.where(high, low ^ np.uint64(1 << 63), low)
-    if dtype == np.int32 or dtype == np.int64:
-        return _truncate(x, dtype)
-    return _truncate(x, np.dtype(np.int64)).astype(dtype)
+    # By way of the type that the core computes in.
+    return _truncate(x, np.dtype(np.int32 if shape.dtype in ("s8", "s16", "u16", "s32") else np.int64)).astype(dtype)
 
 
 def _truncate(x: Array, dtype: np.dtype[Any]) -> Array:

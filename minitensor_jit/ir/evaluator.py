@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from .evaluate_elementwise import ELEMENTWISE_RULES, Array, Rule, Value
 from .infer import dot_dims
 from .module import Computation, Instruction, Module
+from .narrow import array_of, is_narrow, narrowed, wide_array, widened
 from .opcode import is_elementwise
 from .reduction import reduce_ordered, reduction_kind
 from .shape import Shape
@@ -57,8 +58,15 @@ def evaluate_instruction(instruction: Instruction, operands: Sequence[Value]) ->
     if rule is None:
         raise NotImplementedError(f"the evaluator has no rule for {instruction.opcode}")
     with np.errstate(all="ignore"):
-        result = rule(instruction, operands)
+        if is_narrow(instruction):
+            result = narrowed(rule(widened(instruction), [_wide(x) for x in operands]), instruction.shape)
+        else:
+            result = rule(instruction, operands)
     return np.asarray(result) if isinstance(result, np.generic) else result
+
+
+def _wide(value: Value) -> Value:
+    return tuple(map(_wide, value)) if isinstance(value, tuple) else wide_array(value)
 
 
 # ---- sources and movement
@@ -70,7 +78,7 @@ def _constant(i: Instruction, x: Sequence[Value]) -> Value:
 
 def _iota(i: Instruction, x: Sequence[Value]) -> Value:
     dimension = i.attrs["iota_dimension"]
-    line = np.arange(i.dims[dimension]).astype(i.array_shape.numpy_dtype)
+    line = array_of(np.arange(i.dims[dimension]), i.dtype)
     along = [1] * len(i.dims)
     along[dimension] = -1
     return np.broadcast_to(line.reshape(along), i.dims)

@@ -351,9 +351,9 @@ class _Parser:
 
         def nested(depth: int) -> None:
             if depth == len(shape.dims):
-                token = self.take()
+                token = self.token
                 try:
-                    elements.append(parse_number(token.text, shape))
+                    elements.append(self.complex_number(shape) if shape.kind == "c" else self.number(shape))
                 except (ValueError, TypeError) as error:
                     raise ParseError(str(error), token.line) from None
                 return
@@ -371,6 +371,23 @@ class _Parser:
             raise ParseError(str(error), line) from None
         array.setflags(write=False)
         return array
+
+    def number(self, shape: Shape) -> np.generic:
+        return parse_number(self.take().text, shape)
+
+    def complex_number(self, shape: Shape) -> np.generic:
+        """`(real, imaginary)`; a lone number is real."""
+        part = Shape("f32" if shape.dtype == "c64" else "f64")
+        pair = [parse_number("0", part)] * 2
+        if self.accept("("):
+            pair[0] = self.number(part)
+            self.expect(",")
+            pair[1] = self.number(part)
+            self.expect(")")
+        else:
+            pair[0] = self.number(part)
+        both: np.generic = np.array(pair, part.numpy_dtype).view(shape.numpy_dtype)[0]
+        return both
 
     # ---- attributes
 

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .module import Computation
+from .narrow import array_of
+from .shape import BFLOAT16
 
 __all__ = ["Step", "collapse", "identity", "maximum", "minimum", "reduce_ordered", "reduction_kind"]
 
@@ -63,6 +65,8 @@ def collapse(dims: Sequence[int], dimensions: Sequence[int]) -> list[Step]:
 
 def identity(kind: str, dtype: np.dtype[Any]) -> Any:
     """The value that `kind` leaves everything unchanged with."""
+    if dtype == BFLOAT16:
+        return array_of(identity(kind, np.dtype(np.float32)), "bf16")[()]
     if kind in ("add", "or", "xor"):
         return dtype.type(0)
     if kind == "multiply":

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-__all__ = ["DTYPES", "AnyShape", "DType", "Shape", "TupleShape", "dtype_of", "scalar"]
+__all__ = ["BFLOAT16", "DTYPES", "AnyShape", "DType", "Shape", "TupleShape", "dtype_of", "scalar"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,15 @@ class DType:
     name: str
     kind: str  # 'b' pred, 'i' signed, 'u' unsigned, 'f' float, 'c' complex
     itemsize: int
-    numpy: np.dtype[np.generic] | None  # None where NumPy has no such type of its own (bf16)
+    numpy: np.dtype[np.generic]
 
 
-def _row(name: str, kind: str, itemsize: int, numpy: str | None) -> DType:
-    return DType(name, kind, itemsize, np.dtype(numpy) if numpy else None)
+BFLOAT16: Final[np.dtype[np.generic]] = np.dtype([("bfloat16", "<u2")])
+"""What stands for bfloat16 in NumPy arrays: its bits, in a type of its own."""
+
+
+def _row(name: str, kind: str, itemsize: int, numpy: str | np.dtype[np.generic]) -> DType:
+    return DType(name, kind, itemsize, np.dtype(numpy))
 
 
 DTYPES: Final[dict[str, DType]] = {
@@ -41,7 +45,7 @@ DTYPES: Final[dict[str, DType]] = {
         _row("u32", "u", 4, "uint32"),
         _row("u64", "u", 8, "uint64"),
         _row("f16", "f", 2, "float16"),
-        _row("bf16", "f", 2, None),
+        _row("bf16", "f", 2, BFLOAT16),
         _row("f32", "f", 4, "float32"),
         _row("f64", "f", 8, "float64"),
         _row("c64", "c", 8, "complex64"),
@@ -49,7 +53,7 @@ DTYPES: Final[dict[str, DType]] = {
     )
 }
 
-_BY_NUMPY: Final[dict[np.dtype[np.generic], str]] = {d.numpy: d.name for d in DTYPES.values() if d.numpy is not None}
+_BY_NUMPY: Final[dict[np.dtype[np.generic], str]] = {d.numpy: d.name for d in DTYPES.values()}
 
 
 def dtype_of(value: np.dtype[np.generic] | type) -> str:
@@ -110,11 +114,8 @@ class Shape:
 
     @property
     def numpy_dtype(self) -> np.dtype[np.generic]:
-        """The NumPy dtype of an element; raises `TypeError` where NumPy has none."""
-        dtype = DTYPES[self.dtype].numpy
-        if dtype is None:
-            raise TypeError(f"NumPy has no dtype for {self.dtype}")
-        return dtype
+        """The NumPy dtype of an element; `BFLOAT16` for bf16."""
+        return DTYPES[self.dtype].numpy
 
     @property
     def is_floating(self) -> bool:

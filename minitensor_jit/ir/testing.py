@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from .builder import Builder
 from .infer import ShapeError
 from .module import Instruction, Metadata, Module
+from .narrow import array_of, wide_array
 from .opcode import OPCODES
-from .shape import Shape
+from .shape import BFLOAT16, Shape
 
 __all__ = ["random_arguments", "random_array", "random_module", "same_bits"]
 
@@ -261,6 +262,11 @@ def random_module(
 def random_array(rng: np.random.Generator, shape: Shape) -> Array:
     """Random elements, with special values (NaN, infinities, zeros of both signs, extreme integers) among them."""
     dtype = shape.numpy_dtype
+    if shape.dtype in ("bf16", "f16"):
+        return array_of(random_array(rng, shape.with_dtype("f32")), shape.dtype)
+    if shape.kind == "c":
+        part = shape.with_dtype("f32" if shape.dtype == "c64" else "f64")
+        return np.asarray(random_array(rng, part) + 1j * random_array(rng, part)).astype(dtype)
     if shape.kind == "b":
         return np.asarray(rng.integers(0, 2, shape.dims).astype(dtype))
     if shape.kind in "iu":
@@ -285,6 +291,10 @@ def same_bits(a: Array, b: Array) -> bool:
     a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
+    if a.dtype == BFLOAT16:
+        a, b = wide_array(a), wide_array(b)
+    if a.dtype.kind == "c":
+        a, b = (np.atleast_1d(x).view(f"f{x.itemsize // 2}") for x in (a, b))
     if a.dtype.kind == "f":
         nan = np.isnan(a)
         if not np.array_equal(nan, np.isnan(b)):

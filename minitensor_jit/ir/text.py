@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from .shape import Shape
+from .narrow import array_of, wide_array
+from .shape import BFLOAT16, Shape, dtype_of
 
 __all__ = ["ATTRIBUTES", "RAW", "escape", "number", "parse_number", "unescape"]
 
@@ -59,8 +60,8 @@ ATTRIBUTES: Final[dict[str, str]] = {
 }
 
 _INTEGER_VIEW: Final = {2: np.uint16, 4: np.uint32, 8: np.uint64}
-_QUIET: Final = {2: 0x7E00, 4: 0x7FC00000, 8: 0x7FF8000000000000}
-_MANTISSA: Final = {2: 10, 4: 23, 8: 52}
+_QUIET: Final = {"f16": 0x7E00, "bf16": 0x7FC0, "f32": 0x7FC00000, "f64": 0x7FF8000000000000}
+_MANTISSA: Final = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 
 
 def number(value: Any) -> str:
@@ -69,21 +70,23 @@ def number(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, np.integer):
         return str(int(value))
-    if isinstance(value, np.floating):
-        size = value.dtype.itemsize
+    if isinstance(value, np.complexfloating):
+        return f"({number(value.real)}, {number(value.imag)})"
+    if isinstance(value, np.floating) or value.dtype == BFLOAT16:
+        name, size = dtype_of(value.dtype), value.dtype.itemsize
+        bits = int(np.asarray(value).view(_INTEGER_VIEW[size]))
+        if value.dtype == BFLOAT16:
+            value = np.uint32(bits << 16).view(np.float32)
         if np.isnan(value):
-            bits = int(value.view(_INTEGER_VIEW[size]))
             sign = "-" if bits >> (8 * size - 1) else ""
-            payload = bits & ((1 << _MANTISSA[size]) - 1)
-            return (
-                f"{sign}nan" if payload == _QUIET[size] & ((1 << _MANTISSA[size]) - 1) else f"{sign}nan({payload:#x})"
-            )
+            ones = (1 << _MANTISSA[name]) - 1
+            return f"{sign}nan" if bits & ones == _QUIET[name] & ones else f"{sign}nan({bits & ones:#x})"
         if np.isinf(value):
             return "inf" if value > 0 else "-inf"
         # The shortest digits that read back to the same element.
         text = (
             np.format_float_positional(value, trim="-")
-            if 1e-4 <= abs(value) < 1e9 or value == 0
+            if 1e-4 <= abs(float(value)) < 1e9 or value == 0
             else repr(value.item())
         )
         if "e" in text:
@@ -112,25 +115,31 @@ def parse_number(text: str, shape: Shape) -> np.generic:
             raise ValueError(f"{value} is out of range for {shape.dtype}")
         return dtype.type(value)
     if kind != "f":
-        raise ValueError(f"literals of {shape.dtype} are not supported")
+        raise ValueError(f"{text!r} is no {shape.dtype}")
+    name = shape.dtype
     if match := re.fullmatch(r"(-?)nan(?:\((0x[0-9a-fA-F]+)\))?", text):
-        bits = _QUIET[size]
+        bits = _QUIET[name]
         if match[2]:
             payload = int(match[2], 16)
-            if not 0 < payload < 1 << _MANTISSA[size]:
-                raise ValueError(f"NaN payload {match[2]} does not fit {shape.dtype}")
-            bits = (bits & ~((1 << _MANTISSA[size]) - 1)) | payload
+            if not 0 < payload < 1 << _MANTISSA[name]:
+                raise ValueError(f"NaN payload {match[2]} does not fit {name}")
+            bits = (bits & ~((1 << _MANTISSA[name]) - 1)) | payload
         if match[1]:
             bits |= 1 << (8 * size - 1)
-        result: np.generic = np.array([bits], _INTEGER_VIEW[size]).view(dtype)[0]
-        return result
+        quiet: np.generic = np.array([bits], _INTEGER_VIEW[size]).view(dtype)[0]
+        return quiet
     try:
         exact = float(text)
     except ValueError:
         raise ValueError(f"{text!r} is no number") from None
     with np.errstate(over="ignore"):
-        element = dtype.type(text if text.lstrip("-+")[:1].isdigit() else exact)
-    if math.isinf(float(element)) and "inf" not in text.lower():
+        if name == "bf16":
+            element: np.generic = array_of(exact, name)[()]
+            infinite = math.isinf(float(wide_array(np.asarray(element))))
+        else:
+            element = dtype.type(text if text.lstrip("-+")[:1].isdigit() else exact)
+            infinite = math.isinf(float(element))
+    if infinite and "inf" not in text.lower():
         raise ValueError(f"{text} is out of range for {shape.dtype}")
     return element
 

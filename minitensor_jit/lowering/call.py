@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 FLOATING = frozenset({"f16", "bf16", "f32", "f64"})
+
+_LOOP_DTYPES = {"s8": "s32", "s16": "s32", "u16": "s32", "u32": "s64", "f16": "f32", "bf16": "f32"}
+
+
+def loop_dtype(dtype: str) -> str:
+    """The type in which elements of a type are computed (`docs/numerics.md`)."""
+    return _LOOP_DTYPES.get(dtype, dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +39,11 @@ class RecordedCall:
     """The dtype that operands of elementwise ops are converted to."""
     node: int
     """The node's place in the trace."""
+
+    def in_loop_dtypes(self) -> RecordedCall:
+        """The call as if its operands and results were of the types that elements are computed in."""
+        results = [(loop_dtype(dtype), dims) for dtype, dims in self.results]
+        return replace(self, results=results, compute=loop_dtype(self.compute))
 
     @property
     def floating(self) -> bool:

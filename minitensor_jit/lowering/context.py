@@ -80,8 +80,6 @@ class Lowering(Builder):
             return x
         if dtype == "pred":
             return self.compare(x, self.full(Shape(source, x.dims), 0), "NE")
-        if dtype == "u8" and source in FLOATING:
-            x = self.convert(x, "s64")
         return self.convert(x, dtype)
 
     def truth(self, x: Instruction) -> Instruction:

@@ -9,7 +9,7 @@ from typing import Any
 from minitensor_jit.clustering.graph import Graph, Node, Value
 from minitensor_jit.ir.module import Instruction, Metadata, Module
 from minitensor_jit.ir.shape import Shape
-from minitensor_jit.lowering.call import RecordedCall
+from minitensor_jit.lowering.call import RecordedCall, loop_dtype
 from minitensor_jit.lowering.context import BoundsCheck, Lowering, number_of
 
 
@@ -21,6 +21,15 @@ class LoweredCluster:
     parameters: list[tuple[Value, str]]
     """For each: the argument's value in the cluster's graph, and its type; a number is converted to it."""
     checks: list[BoundsCheck] = field(default_factory=list)
+
+
+# The kinds of ops whose kernels compute with elements; others move them as they are.
+COMPUTING = frozenset({"elementwise", "reduction", "contraction"})
+
+
+def _keeps_precision(call: RecordedCall, place: int) -> bool:
+    """Whether a single number is not rounded to the type of the arithmetic first: float16 plus a float, for one."""
+    return place == 1 and call.row.name in ("add", "sub", "mul", "div") and call.floating
 
 
 class _ClusterLowering:
@@ -36,7 +45,6 @@ class _ClusterLowering:
             if node.is_argument or node.kind == "constant":
                 continue
             call: RecordedCall = node.payload
-            self.builder.begin(call)
             with self.builder.source(_metadata(node)):
                 results = self.lower(node, call)
             for index, result in enumerate(results):
@@ -46,23 +54,31 @@ class _ClusterLowering:
         return LoweredCluster(module, self.parameters, self.builder.checks)
 
     def lower(self, node: Node, call: RecordedCall) -> list[Instruction]:
+        """Rows see the types that kernels compute in; what is stored in others is converted before and after."""
         b = self.builder
         operands: list[Any] = []
         sources = iter(node.inputs)
         elementwise = node.kind == "elementwise"
+        computes = node.kind in COMPUTING
+        b.begin(call.in_loop_dtypes() if computes else call)
         _, dims = call.results[0]
         for place, operand in enumerate(call.operands):
             if operand.kind == "none":
                 operands.append(None)
                 continue
             value = next(sources)
+            dtype = loop_dtype(call.compute) if _keeps_precision(call, place) else call.compute
             if operand.kind == "scalar":
-                x = self.scalar(value, operand.scalar if operand.baked else None, call.compute)
+                x = self.scalar(value, operand.scalar if operand.baked else None, dtype)
             else:
                 x = self.tensor(value)
+                if _keeps_precision(call, place) and x.array_shape.size != 1:
+                    dtype = call.compute
                 # The condition of `where` is the one operand that is not part of the arithmetic.
                 if elementwise and not (call.row.name == "where" and place == 0):
-                    x = b.to_dtype(x, call.compute)
+                    x = b.to_dtype(x, dtype)
+            if computes:
+                x = b.to_dtype(x, loop_dtype(x.dtype))
             operands.append(b.broadcast_to(x, dims) if elementwise else x)
         lowered = call.row.lower(b, *operands, *call.params)
         results = list(lowered) if isinstance(lowered, (list, tuple)) else [lowered]

@@ -9,7 +9,7 @@ import numpy as np
 from ..ir.evaluator import evaluate_instruction
 from ..ir.module import Instruction, Module
 from ..ir.opcode import OPCODES
-from ..ir.shape import DTYPES, Shape
+from ..ir.shape import Shape
 
 __all__ = ["ConstantFolding"]
 
@@ -58,8 +58,6 @@ class ConstantFolding:
         if opcode == "broadcast" or opcode in NOT_EXACT or OPCODES[opcode].transcendental:
             return False
         if not isinstance(shape, Shape) or shape.size > self.max_elements:
-            return False
-        if any(DTYPES[o.dtype].numpy is None for o in (i, *i.operands)):
             return False
         if opcode in ("divide", "remainder") and shape.is_integral:
             divisor = i.operands[1].literal

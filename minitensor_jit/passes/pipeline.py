@@ -12,6 +12,7 @@ from .common_subexpression_elimination import CommonSubexpressionElimination
 from .constant_folding import ConstantFolding
 from .dead_code_elimination import DeadCodeElimination
 from .fusion import Fusion
+from .narrow_types import NarrowTypes
 from .pass_manager import Pass, PassHook, PassManager
 from .row_fusion import RowFusion
 from .row_gather_rewriter import RowGatherRewriter
@@ -23,6 +24,7 @@ PASSES: dict[str, type[Pass]] = {
     p.name: p
     for p in (
         CallInliner,
+        NarrowTypes,
         DeadCodeElimination,
         CommonSubexpressionElimination,
         AlgebraicSimplifier,
@@ -52,6 +54,8 @@ def pipeline(*, fuse: bool = True, fold_constants: bool = True, strict: bool = T
     passes: list[Pass] = [
         # Later passes look at one computation only.
         CallInliner(),
+        # So that rules and kernels see few types; conversions that this makes between equal types go again.
+        NarrowTypes(),
         # What is dead must not be looked at, and what is equal must look equal to the rules that compare operands.
         DeadCodeElimination(),
         CommonSubexpressionElimination(),

@@ -9,11 +9,12 @@ from typing import Any
 from minitensor.ops import ROWS
 from minitensor_jit.clustering.graph import ARG, Graph, Node, Source, TensorMeta, Value
 from minitensor_jit.ir.decision import Decision
+from minitensor_jit.ir.shape import DTYPES
 from minitensor_jit.lowering.call import Operand, RecordedCall
 from minitensor_jit.lowering.lower import StridedArgument
 from minitensor_jit.lowering.views import MAX_RANK
 
-COMPILED_DTYPES = frozenset({"pred", "u8", "s32", "s64", "f32", "f64"})
+COMPILED_DTYPES = frozenset(DTYPES) - {"c64", "c128"}
 """The types of elements that there is a code generator for."""
 
 ValueRef = tuple[str, int, int]

@@ -156,7 +156,7 @@ void sort_kernel(Call& call) {
 
 const RegisterNative registered{
     {"cumsum", infer_cumsum, cumsum_kernel},
-    {"sort", infer_sort, sort_kernel},
+    {"sort", infer_sort, sort_kernel, Takes::Ordered},
 };
 
 }  // namespace

@@ -13,17 +13,8 @@ std::map<std::string_view, NamedLoop>& library() {
     return loops;
 }
 
-bool has_loops(DType dtype) {
-    switch (dtype) {
-        case DType::Bool:
-        case DType::U8:
-        case DType::I32:
-        case DType::I64:
-        case DType::F32:
-        case DType::F64: return true;
-        default: return false;
-    }
-}
+// Small integers and floats are computed in other types, and the caller converts.
+bool has_loops(DType dtype) { return loop_dtype(dtype) == dtype; }
 
 template <UnaryOp op> Loop unary(DType compute) {
     if (!has_loops(compute)) return {};

@@ -99,8 +99,8 @@ const RegisterNative registered{
     {"sum", infer_sum, sum_or_prod_kernel<ReduceOp::Sum>},
     {"prod", infer_prod, sum_or_prod_kernel<ReduceOp::Prod>},
     {"mean", infer_mean, mean_kernel},
-    {"amax", infer_amax, extreme_kernel<ReduceOp::Max>},
-    {"amin", infer_amin, extreme_kernel<ReduceOp::Min>},
+    {"amax", infer_amax, extreme_kernel<ReduceOp::Max>, Takes::Ordered},
+    {"amin", infer_amin, extreme_kernel<ReduceOp::Min>, Takes::Ordered},
     {"any", infer_any_all, logical_kernel<ReduceOp::Max>},
     {"all", infer_any_all, logical_kernel<ReduceOp::Min>},
 };

@@ -172,8 +172,8 @@ void extreme_dim_kernel(Call& call) {
 }
 
 const RegisterNative registered{
-    {"argmax", infer_argmax, arg_kernel<true>},
-    {"argmin", infer_argmin, arg_kernel<false>},
+    {"argmax", infer_argmax, arg_kernel<true>, Takes::Ordered},
+    {"argmin", infer_argmin, arg_kernel<false>, Takes::Ordered},
     {"max_dim", infer_max_dim, extreme_dim_kernel<true>},
     {"min_dim", infer_min_dim, extreme_dim_kernel<false>},
 };

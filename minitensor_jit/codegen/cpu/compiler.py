@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable
 
 from ...ir.module import Computation, Instruction, Module
 from ...ir.shape import Shape, TupleShape
+from ...passes.narrow_types import NarrowTypes
 from ...runtime.buffer_assignment import BufferAssignment, Location
 from ...runtime.executable import Executable
 from ..check import check_module
@@ -40,6 +41,7 @@ def compile_module(
     `dump(file name, text)` gets the LLVM IR before and after the passes.
     """
     started = time.perf_counter()
+    NarrowTypes().run(module)
     check_module(module)
     target = target or host_target()
     options = options or Options(fast_math=fast_math, threads=num_threads_hint)

@@ -27,6 +27,8 @@ class CpuTarget:
     cpu: str
     features: str
     vector_bytes: int
+    half_conversion: bool
+    """Whether it has instructions that convert float16 (F16C); LLVM would call a library where it has none."""
     attributes: tuple[str, ...]
     machine: Any
 
@@ -89,12 +91,13 @@ def _target(isa: str) -> CpuTarget:
     triple = llvm.get_default_triple()
     if isa in _ISAS and triple.startswith("x86_64"):
         cpu, vector_bytes = _ISAS[isa]
-        features = ""
+        features, half = "", isa != "baseline"
     else:
         cpu = llvm.get_host_cpu_name()
         known = llvm.get_host_cpu_features()
         features = known.flatten()
         wide = known.get("avx512f") and known.get("avx512vl") and known.get("avx512dq") and known.get("avx512bw")
+        half = bool(known.get("f16c"))
         vector_bytes = 64 if wide else 32 if known.get("avx2") else 16
     machine = llvm.Target.from_triple(triple).create_target_machine(
         cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small", jit=False
@@ -104,4 +107,4 @@ def _target(isa: str) -> CpuTarget:
     attributes = [
         'nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512"' if vector_bytes == 64 else "nounwind"
     ]
-    return CpuTarget(triple, str(machine.target_data), cpu, features, vector_bytes, tuple(attributes), machine)
+    return CpuTarget(triple, str(machine.target_data), cpu, features, vector_bytes, half, tuple(attributes), machine)

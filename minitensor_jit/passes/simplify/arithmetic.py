@@ -21,7 +21,8 @@ __all__ = ["RULES"]
 def _is(x: Instruction, value: float) -> bool:
     """Whether every element of `x` is `value`, with the same sign of zero."""
     known = scalar_value(x)
-    if known is None or known != value:
+    # A product with the complex number 1 is not the other factor where that is infinite.
+    if known is None or known.dtype.kind == "c" or known != value:
         return False
     return bool(np.signbit(known) == np.signbit(value)) if known.dtype.kind == "f" and value == 0 else True
 
@@ -112,13 +113,13 @@ def _exact(a: str, b: str) -> bool:
     p, q = DTYPES[a], DTYPES[b]
     if a == b or p.kind == "b":
         return q.kind != "b" or a == b
-    if q.kind == "b" or "c" in (p.kind, q.kind) or p.numpy is None or q.numpy is None:
+    if q.kind == "b" or "c" in (p.kind, q.kind):
         return False
     if p.kind == "f":
-        return q.kind == "f" and q.itemsize >= p.itemsize
+        return q.kind == "f" and q.itemsize > p.itemsize
     bits = 8 * p.itemsize - (p.kind == "i")
     if q.kind == "f":
-        return bits <= {2: 11, 4: 24, 8: 53}[q.itemsize]
+        return bits <= {"bf16": 8, "f16": 11, "f32": 24, "f64": 53}[b]
     if q.kind == "u":
         return p.kind == "u" and q.itemsize >= p.itemsize
     return 8 * q.itemsize - 1 >= bits

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-import numpy as np
-
 from ...ir.infer import infer_shape
 from ...ir.module import Attrs, Instruction, Metadata
+from ...ir.narrow import array_of, wide_array
 from ...ir.opcode import OPCODES
 from ...ir.shape import AnyShape, Shape
 
@@ -45,7 +44,7 @@ class Rewriter:
 
     def constant(self, value: Any, shape: Shape) -> Instruction:
         """Make the scalar constant `value`, broadcast to `shape`."""
-        literal = np.array(value, dtype=shape.numpy_dtype)
+        literal = array_of(value, shape.dtype)
         literal.setflags(write=False)
         self._count += 1
         scalar = Instruction(
@@ -92,5 +91,5 @@ def scalar_value(x: Instruction) -> Any:
     if x.opcode == "broadcast":
         x = x.operands[0]
     if x.opcode == "constant" and x.literal is not None and x.literal.size == 1:
-        return x.literal.reshape(())[()]
+        return wide_array(x.literal).reshape(())[()]
     return None

@@ -1,0 +1,90 @@
+"""Computes in float32 what is stored in float16 and bfloat16, and in int32 matrix products of small integers."""
+
+from __future__ import annotations
+
+from ..ir.module import Computation, Instruction, Module
+from ..ir.narrow import NARROW, is_narrow, widened, widened_shape
+from ..ir.shape import AnyShape, Shape, TupleShape
+
+__all__ = ["NarrowTypes"]
+
+# Matrix products are compiled for few types; integers wrap in a narrower type as they do in a wider one.
+_PRODUCTS = {"s16": "s32", "u16": "s32"}
+
+
+class NarrowTypes:
+    """Surrounds every operation on a narrow type by conversions.
+
+    Contract: afterwards f16 and bf16 are only moved, chosen by `select`, and converted. An operation rounds once: a sum
+    is accumulated in float32.
+    """
+
+    name = "narrow-types"
+
+    def run(self, module: Module) -> bool:
+        """Rewrite the entry, fusions and called computations; the combiners that they use are replaced."""
+        changed = False
+        pending, seen = [module.entry], {module.entry}
+        while pending:
+            computation = pending.pop()
+            changed |= _rewrite(computation)
+            for i in computation.instructions:
+                if i.opcode in ("fusion", "call"):
+                    new = [c for c in i.called() if c not in seen]
+                    seen.update(new)
+                    pending.extend(new)
+        if changed:
+            module.collect()
+        return changed
+
+
+def _rewrite(computation: Computation) -> bool:
+    if not any(map(_needs, computation.instructions)):
+        return False
+    made: list[Instruction] = []
+    renamed: dict[Instruction, Instruction] = {}
+    converted: dict[tuple[Instruction, str], Instruction] = {}
+
+    def add(opcode: str, shape: AnyShape, *operands: Instruction, like: Instruction, **attrs: int) -> Instruction:
+        name = f"{like.name}.{opcode}" if not attrs else f"{like.name}.{opcode}.{attrs['index']}"
+        made.append(Instruction(name, opcode, shape, operands, dict(attrs), metadata=like.metadata))
+        return made[-1]
+
+    def convert(x: Instruction, dtype: str) -> Instruction:
+        known = converted.get((x, dtype))
+        if known is None:
+            known = converted[x, dtype] = add("convert", x.array_shape.with_dtype(dtype), x, like=x)
+        return known
+
+    for i in computation.instructions:
+        i.operands = [renamed.get(o, o) for o in i.operands]
+        if not _needs(i):
+            made.append(i)
+            continue
+        if i.opcode == "dot" and i.dtype in _PRODUCTS:
+            wide = i.clone([convert(o, _PRODUCTS[i.dtype]) for o in i.operands])
+            wide.shape = i.array_shape.with_dtype(_PRODUCTS[i.dtype])
+        else:
+            wide = widened(i, [convert(o, "f32") if _is_array(o, NARROW) else o for o in i.operands])
+        wide.name = f"{i.name}.wide"
+        made.append(wide)
+        if isinstance(i.shape, TupleShape) and wide.shape != i.shape:
+            parts = []
+            for k, shape in enumerate(i.shape.elements):
+                part = add("get-tuple-element", widened_shape(shape), wide, like=i, index=k)
+                parts.append(convert(part, shape.dtype) if isinstance(shape, Shape) and shape != part.shape else part)
+            renamed[i] = add("tuple", i.shape, *parts, like=i)
+        else:
+            renamed[i] = wide if wide.shape == i.shape else convert(wide, i.dtype)
+    computation.instructions = made
+    computation.root = renamed.get(computation.root, computation.root)
+    computation.make_names_unique()
+    return True
+
+
+def _needs(i: Instruction) -> bool:
+    return is_narrow(i) or (i.opcode == "dot" and i.dtype in _PRODUCTS)
+
+
+def _is_array(x: Instruction, dtypes: frozenset[str]) -> bool:
+    return isinstance(x.shape, Shape) and x.shape.dtype in dtypes
