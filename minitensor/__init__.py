@@ -58,6 +58,15 @@ from minitensor._tensor import add, sub  # noqa: E402
 from minitensor._tensor_str import set_printoptions  # noqa: E402
 from minitensor.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402
 from minitensor.composite import COMPOSITES as _COMPOSITES  # noqa: E402
+from minitensor.composite.layout import (  # noqa: E402
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    layout,
+    memory_format,
+    preserve_format,
+    strided,
+)
 from minitensor.creation import *  # noqa: E402, F403
 from minitensor.functional import *  # noqa: E402, F403
 from minitensor.random import (  # noqa: E402
@@ -77,6 +86,7 @@ from minitensor.session import (  # noqa: E402
     RunOptions,
     Session,
 )
+from minitensor.storage import TypedStorage, UntypedStorage  # noqa: E402
 
 for _composite in _COMPOSITES.values():
     if _composite.function:

@@ -1,179 +1,216 @@
-"""Indexing with tensors, masks and sequences; integers and slices alone never come here."""
+"""`x[key]` where the key has index tensors, masks or sequences; integers and slices alone never come here.
+
+The basic part of a key selects a view. What is left is for some of its dimensions an index tensor: a mask stands for
+the places where it holds, over as many dimensions as it has, counted as one. Several index tensors are made one that
+counts through their dimensions, so that reading and writing know one index and the dimensions that it runs over.
+"""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from minitensor import _C
-from minitensor.ops.elementwise import where
-from minitensor.ops.index import index_copy, index_select, masked_select, nonzero
+from minitensor.ops.elementwise import copy, fill
+from minitensor.ops.index import flat_index, index_at, index_put_at
+from minitensor.ops.mask import masked_fill, masked_select, nonzero
 
 Tensor = _C.Tensor
 
+_copy_, _fill_, _masked_fill_, _index_put_ = (_C.inplace_form(op) for op in (copy, fill, masked_fill, index_put_at))
+_INTEGERS = (_C.int64, _C.int32)
+_LONGEST_LEGACY_KEY = 32
 
-def _is_advanced(item: Any) -> bool:
-    return isinstance(item, (Tensor, list, tuple, bool)) or hasattr(item, "__array__")
+
+def _as_items(key: Any) -> list[Any]:
+    """The key's items; some sequences stand for tuples, as PyTorch has it for NumPy's sake of old."""
+    if isinstance(key, tuple):
+        return list(key)
+    if isinstance(key, list) and len(key) < _LONGEST_LEGACY_KEY:
+        for item in key:
+            if isinstance(item, (Tensor, list, tuple, slice)) or item is None or item is Ellipsis:
+                warnings.warn(
+                    "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] instead "
+                    "of x[seq].",
+                    UserWarning,
+                    stacklevel=4,
+                )
+                return list(key)
+    return [key]
 
 
-def _as_index(item: Any) -> Any:
-    return item if isinstance(item, Tensor) else _C.tensor_from_data(item, None, None, True)
+def _normal(item: Any) -> Any:
+    """An item as None, Ellipsis, a slice, an int, a bool, an index tensor or a mask."""
+    if isinstance(item, Tensor):
+        dtype = item.dtype
+        if item.ndim == 0:
+            if dtype is _C.bool:
+                return bool(item)
+            if not (item.is_floating_point() or item.is_complex()):
+                return int(item)
+        if dtype is _C.uint8:
+            warnings.warn(
+                "indexing with dtype uint8 is now deprecated, please use a dtype bool instead.",
+                UserWarning,
+                stacklevel=5,
+            )
+            return item != 0
+        if dtype is not _C.bool and dtype not in _INTEGERS:
+            raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+        return item
+    if item is None or item is Ellipsis or isinstance(item, (slice, bool)):
+        return item
+    if type(item).__module__ == "numpy" and getattr(item, "shape", None) == ():
+        return bool(item) if item.dtype.kind == "b" else item.__index__()
+    if isinstance(item, (list, tuple, range)) or (hasattr(item, "__array__") and hasattr(item, "shape")):
+        made = _C.tensor_from_data(list(item) if isinstance(item, range) else item, None, None, True)
+        return _normal(made if made.numel() or made.dtype is _C.bool else made.to(_C.int64))
+    if hasattr(item, "__index__"):
+        return item.__index__()
+    raise IndexError(
+        "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
+        f"(got {type(item).__name__})"
+    )
 
 
 def _consumed(item: Any) -> int:
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
-    if isinstance(item, Tensor) and item.dtype is _C.bool:
-        return item.ndim
-    return 1
+    return item.ndim if isinstance(item, Tensor) and item.dtype is _C.bool else 1
 
 
-def _plan(source: Any, key: Any) -> tuple[Any, list[Any]]:
-    """The view that the basic part of the key selects, and for each of its dimensions the index tensor or None."""
-    items = list(key) if isinstance(key, tuple) else [key]
-    items = [_as_index(item) if _is_advanced(item) else item for item in items]
-    consumed = sum(map(_consumed, items))
-    if consumed > source.ndim:
-        raise IndexError(f"too many indices for tensor of dimension {source.ndim}")
-    if not any(item is Ellipsis for item in items):
-        items.append(Ellipsis)
-    basic: list[Any] = []
-    indices: list[Any] = []
-    for item in items:
-        if item is Ellipsis:
-            free = source.ndim - consumed
-            basic += [slice(None)] * free
-            indices += [None] * free
-        elif isinstance(item, Tensor):
-            if item.dtype is _C.bool:
-                at = sum(_consumed(i) for i in items[: _position(items, item)])
-                _check_mask(source, item, at if _before_ellipsis(items, item) else source.ndim - _after(items, item))
-                found = nonzero(item)
-                basic += [slice(None)] * item.ndim
-                indices += [found.select(1, d) for d in range(item.ndim)]
-                continue
-            if item.dtype not in (_C.int64, _C.int32, _C.uint8):
-                raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
-            basic.append(slice(None))
-            indices.append(item)
-        else:
-            if not (item is None or isinstance(item, slice) or hasattr(item, "__index__")):
+class _Plan:
+    """A view of the source, the dimensions of it that are indexed, and the index into them counted as one."""
+
+    __slots__ = ("checked", "dims", "index", "view")
+
+    def __init__(self, source: Any, key: Any) -> None:
+        items = [_normal(item) for item in _as_items(key)]
+        consumed = sum(map(_consumed, items))
+        if consumed > source.ndim:
+            raise IndexError(f"too many indices for tensor of dimension {source.ndim}")
+        basic: list[Any] = []
+        found: list[tuple[int, int, Any]] = []  # the first dimension of the view, how many, and the index or mask
+        dim = at = 0
+        for item in items:
+            if item is Ellipsis:
+                free = source.ndim - consumed
+                consumed = source.ndim  # a second one stands for nothing
+                basic += [slice(None)] * free
+                dim, at = dim + free, at + free
+            elif isinstance(item, Tensor):
+                count = item.ndim if item.dtype is _C.bool else 1
+                if item.dtype is _C.bool:
+                    _check_mask(source, item, at)
+                basic += [slice(None)] * count
+                found.append((dim, count, item))
+                dim, at = dim + count, at + count
+            elif isinstance(item, bool):
+                basic.append(None)
+                found.append((dim, 1, _C.tensor_from_data([0] if item else [], _C.int64, None, True)))
+                dim += 1
+            else:
+                basic.append(item)
+                at += item is not None
+                dim += item is None or isinstance(item, slice)
+        self.view = source[tuple(basic)] if basic else source
+        self.dims = tuple(d for first, count, _ in found for d in range(first, first + count))
+        if len(found) == 1:
+            first, _, item = found[0]
+            self.checked = item.dtype is _C.bool
+            self.index = _places(item) if self.checked else item
+            if not self.checked and item.numel() and self.view.shape[first] == 0:
                 raise IndexError(
-                    "only integers, slices (`:`), ellipsis (`...`), None and integer or bool tensors are valid indices "
-                    f"(got {type(item).__name__})"
+                    f"index {int(item.reshape(-1)[0])} is out of bounds for dimension {at - 1} with size 0"
                 )
-            basic.append(item)
-            if item is None or isinstance(item, slice):
-                indices.append(None)
-    return source[tuple(basic)], indices
+        elif found:
+            sizes, shape = [], self.view.shape
+            for first, count, _ in found:
+                size = 1
+                for d in range(first, first + count):
+                    size *= shape[d]
+                sizes.append(size)
+            indices = [_places(item) if item.dtype is _C.bool else item for _, _, item in found]
+            self.index = flat_index(indices, sizes, [first for first, _, _ in found])
+            self.checked = True
 
 
-def _position(items: list[Any], item: Any) -> int:
-    return next(i for i, other in enumerate(items) if other is item)
-
-
-def _before_ellipsis(items: list[Any], item: Any) -> bool:
-    return _position(items, item) < next(i for i, other in enumerate(items) if other is Ellipsis)
-
-
-def _after(items: list[Any], item: Any) -> int:
-    return sum(_consumed(i) for i in items[_position(items, item) :])
+def _places(mask: Any) -> Any:
+    """Where the mask holds, counting through its elements."""
+    return nonzero(mask.reshape((-1,))).reshape((-1,))
 
 
 def _check_mask(source: Any, mask: Any, at: int) -> None:
-    shape = tuple(source.shape[at : at + mask.ndim])
-    if tuple(mask.shape) != shape:
-        raise IndexError(
-            f"The shape of the mask {list(mask.shape)} at index 0 does not match the shape of the indexed tensor "
-            f"{list(source.shape)} at index {at}"
-        )
-
-
-def _gathered(view: Any, indices: list[Any]) -> tuple[Any, Any, list[int], int]:
-    """The view with its indexed dimensions merged in front, an index into them, their sizes, and the result's place."""
-    dims = [d for d, index in enumerate(indices) if index is not None]
-    used = [indices[d] for d in dims]
-    sizes = [view.shape[d] for d in dims]
-    adjacent = dims == list(range(dims[0], dims[0] + len(dims)))
-    index = None
-    for item, size, d in zip(used, sizes, dims, strict=True):
-        _check_bounds(item, size, d)
-        item = where(item < 0, item + size, item) if item.numel() else item.to(_C.int64)
-        index = item if index is None else index * size + item
-    rest = [d for d in range(view.ndim) if d not in dims]
-    front = view.permute([*dims, *rest])
-    merged = front.reshape((_product(sizes), *[view.shape[d] for d in rest]))
-    return merged, index, sizes, dims[0] if adjacent else 0
-
-
-def _check_bounds(index: Any, size: int, dim: int) -> None:
-    if index.numel() == 0:
-        return
-    low, high = int(index.amin()), int(index.amax())
-    bad = low if low < -size else high if high >= size else None
-    if bad is not None:
-        raise IndexError(f"index {bad} is out of bounds for dimension {dim} with size {size}")
-
-
-def _product(sizes: list[int]) -> int:
-    count = 1
-    for size in sizes:
-        count *= size
-    return count
+    shape = source.shape
+    for d, size in enumerate(mask.shape):
+        if shape[at + d] != size:
+            raise IndexError(
+                f"The shape of the mask {list(mask.shape)} at index {d} does not match the shape of the indexed tensor "
+                f"{list(shape)} at index {at + d}"
+            )
 
 
 def getitem(source: Any, key: Any) -> Any:
     """`source[key]`."""
-    if isinstance(key, Tensor) and key.dtype is _C.bool and key.ndim == source.ndim and key.ndim:
-        _check_mask(source, key, 0)
-        return masked_select(source, key)
-    if isinstance(key, bool):
-        return source.unsqueeze(0) if key else source.unsqueeze(0)[:0]
-    view, indices = _plan(source, key)
-    dims = [d for d, index in enumerate(indices) if index is not None]
-    if not dims:
-        return view
-    if len(dims) == 1:
-        return index_select(view, indices[dims[0]], dims[0])
-    merged, index, _, place = _gathered(view, indices)
-    result = index_select(merged, index, 0)
-    return _moved(result, index.ndim, place)
-
-
-def _moved(result: Any, count: int, place: int) -> Any:
-    """The first `count` dimensions moved to `place`."""
-    if place == 0:
-        return result
-    order = [*range(count, count + place), *range(count), *range(count + place, result.ndim)]
-    return result.permute(order)
+    if isinstance(key, Tensor) and key.ndim:
+        if key.dtype in _INTEGERS and source.ndim and source.shape[0]:
+            return index_at(source, key, (0,), False)
+        if key.dtype is _C.bool and key.ndim == source.ndim:
+            _check_mask(source, key, 0)
+            return masked_select(source, key)
+    plan = _Plan(source, key)
+    if not plan.dims:
+        return plan.view.alias() if plan.view is source else plan.view
+    return index_at(plan.view, plan.index, plan.dims, plan.checked)
 
 
 def setitem(target: Any, key: Any, value: Any) -> None:
     """`target[key] = value`."""
-    if not isinstance(value, Tensor):
-        value = _C.tensor_from_data(
-            value, None if not isinstance(value, (int, float, bool)) else target.dtype, None, True
-        )
-    if value.dtype is not target.dtype:
-        value = value.to(target.dtype)
-    if isinstance(key, Tensor) and key.dtype is _C.bool and value.numel() == 1:
+    number = not isinstance(value, Tensor)
+    if number and not _is_number(value):
+        raise TypeError(f"can't assign a {type(value).__name__} to a {target.type()}")
+    if (
+        isinstance(key, Tensor)
+        and key.dtype is _C.bool
+        and 0 < key.ndim <= target.ndim
+        and (number or value.numel() == 1)
+    ):
         _check_mask(target, key, 0)
-        mask = key.reshape((*key.shape, *[1] * (target.ndim - key.ndim)))
-        target.copy_(where(mask, value.reshape(()), target))
+        mask = key.reshape((*key.shape, *[1] * (target.ndim - key.ndim))) if key.ndim < target.ndim else key
+        _masked_fill_(target, mask, value if number else value.reshape(()))
         return
-    view, indices = _plan(target, key)
-    dims = [d for d, index in enumerate(indices) if index is not None]
-    if not dims:
-        view.copy_(value)
+    plan = _Plan(target, key)
+    view = plan.view
+    if not plan.dims:
+        if number:
+            _fill_(view, value)
+        else:
+            _copy_(view, _fitted(value, view.ndim))
         return
-    merged, index, sizes, place = _gathered(view, indices)
-    rest = tuple(merged.shape[1:])
-    shape = (*rest[:place], *index.shape, *rest[place:])
-    value = value.expand(shape)
-    count = index.ndim
-    if place:
-        value = value.permute([*range(place, place + count), *range(place), *range(place + count, value.ndim)])
-    written = index_copy(merged, index.reshape((-1,)), value.reshape((index.numel(), *rest)), 0)
-    others = [d for d in range(view.ndim) if d not in dims]
-    order = [*dims, *others]
-    split = written.reshape((*sizes, *rest))
-    view.copy_(split.permute(sorted(range(view.ndim), key=order.__getitem__)))
+    if number:
+        value = _C.tensor_from_data(value, view.dtype, None, True)
+    else:
+        value = _fitted(value, view.ndim - len(plan.dims) + plan.index.ndim)
+    _index_put_(view, plan.index, value, plan.dims, plan.checked, False)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, complex)) or (
+        type(value).__module__ == "numpy" and getattr(value, "shape", None) == () and value.dtype.kind in "biufc"
+    )
+
+
+def _fitted(value: Any, rank: int) -> Any:
+    """The value without leading dimensions of size 1 that the place for it lacks."""
+    while value.ndim > rank and value.shape[0] == 1:
+        value = value.select(0, 0)
+    return value
+
+
+def put_at(target: Any, key: Any, value: Any, accumulate: bool) -> None:
+    """`target[key] = value`, or `+=` for every index, duplicates included."""
+    plan = _Plan(target, key)
+    if not plan.dims:
+        raise IndexError("index_put needs at least one index tensor")
+    value = _fitted(value, plan.view.ndim - len(plan.dims) + plan.index.ndim)
+    _index_put_(plan.view, plan.index, value, plan.dims, plan.checked, accumulate)

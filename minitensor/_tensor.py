@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from minitensor import _C
 from minitensor.composite import COMPOSITES
+from minitensor.composite.dims import normal_dim
 from minitensor.ops import ROWS
-from minitensor.ops.creation import full
-from minitensor.ops.elementwise import cast, clone, copy, where
+from minitensor.ops.elementwise import cast, clone, copy
 from minitensor.ops.movement import view_
 
 Tensor = _C.Tensor
@@ -44,137 +44,6 @@ for _row in ROWS.values():
             attach(f"{_name}_", _changing)
 
 attach("view", view_)
-
-
-# ---- shape
-
-
-def _sizes(size: Sequence[Any]) -> tuple[int, ...]:
-    return tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else tuple(size)
-
-
-@_method
-def reshape(self: Any, *shape: Any) -> Any:
-    """The same elements in another shape: a view where the strides allow it, a copy otherwise."""
-    size = _sizes(shape)
-    if self.is_contiguous() or _C.can_view(self, size):
-        return view_(self, size)
-    return view_(clone(self), size)
-
-
-@_method
-def reshape_as(self: Any, other: Any) -> Any:
-    """`reshape` to other's shape."""
-    return self.reshape(tuple(other.shape))
-
-
-@_method
-def view_as(self: Any, other: Any) -> Any:
-    """`view` in other's shape."""
-    return view_(self, tuple(other.shape))
-
-
-@_method
-def expand_as(self: Any, other: Any) -> Any:
-    """`expand` to other's shape."""
-    return self.expand(tuple(other.shape))
-
-
-@_method
-def flatten(self: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
-    """The dimensions from start_dim to end_dim as one."""
-    if self.ndim == 0:
-        return self.reshape(1)
-    start, end = _dim(start_dim, self.ndim), _dim(end_dim, self.ndim)
-    if start > end:
-        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
-    shape = tuple(self.shape)
-    count = 1
-    for n in shape[start : end + 1]:
-        count *= n
-    return self.reshape((*shape[:start], count, *shape[end + 1 :]))
-
-
-def _dim(dim: int, rank: int) -> int:
-    bound = max(rank, 1)
-    if not -bound <= dim < bound:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {dim})")
-    return dim % bound
-
-
-@_method
-def t(self: Any) -> Any:
-    """The transpose of a matrix; vectors stay."""
-    if self.ndim > 2:
-        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {self.ndim}D")
-    return self.transpose(0, 1) if self.ndim == 2 else self.alias()
-
-
-@_method
-def contiguous(self: Any) -> Any:
-    """The tensor itself if it is contiguous, else a contiguous copy."""
-    return self if self.is_contiguous() else clone(self)
-
-
-@_method
-def unbind(self: Any, dim: int = 0) -> tuple[Any, ...]:
-    """All slices along dim."""
-    dim = _dim(dim, self.ndim)
-    return tuple(self.select(dim, i) for i in range(self.shape[dim]))
-
-
-@_method
-def narrow(self: Any, dim: int, start: int, length: int) -> Any:
-    """`length` slices along dim from `start`."""
-    n = self.shape[_dim(dim, self.ndim)]
-    if length < 0 or not -n <= start <= n or (start % n if start < 0 else start) + length > n:
-        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({n}).")
-    start = start + n if start < 0 else start
-    return self.slice(dim, start, start + length, 1)
-
-
-@_method
-def split(self: Any, split_size: int | Sequence[int], dim: int = 0) -> tuple[Any, ...]:
-    """The tensor in parts along dim: of one size, the last smaller, or of the sizes given."""
-    n = self.shape[_dim(dim, self.ndim)]
-    if isinstance(split_size, int):
-        if split_size < 0 or (split_size == 0 and n):
-            raise RuntimeError(f"split expects split_size be non-negative, but got split_size={split_size}")
-        sizes = [min(split_size, n - i) for i in range(0, n, max(split_size, 1))] or [0]
-    else:
-        sizes = list(split_size)
-        if sum(sizes) != n or min(sizes, default=0) < 0:
-            raise RuntimeError(
-                f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at dimension {dim}), "
-                f"but got split_sizes={sizes}"
-            )
-    parts, start = [], 0
-    for size in sizes:
-        parts.append(self.slice(dim, start, start + size, 1))
-        start += size
-    return tuple(parts)
-
-
-@_method
-def chunk(self: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
-    """At most `chunks` parts of equal size along dim, the last smaller."""
-    if chunks <= 0:
-        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
-    n = self.shape[_dim(dim, self.ndim)]
-    parts: tuple[Any, ...] = self.split(max(-(-n // chunks), 1), dim)
-    return parts
-
-
-@_method
-def repeat(self: Any, *repeats: Any) -> Any:
-    """The tensor repeated along every dimension."""
-    times = _sizes(repeats)
-    if len(times) < self.ndim:
-        raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
-    shape = (1,) * (len(times) - self.ndim) + tuple(self.shape)
-    paired = [n for pair in zip(times, shape, strict=True) for n in pair]
-    spread = clone(self.reshape([n for s in shape for n in (1, s)]).expand(paired))  # always a copy, as in PyTorch
-    return spread.reshape([r * s for r, s in zip(times, shape, strict=True)])
 
 
 # ---- conversion
@@ -286,44 +155,6 @@ def _dlpack_device(self: Any) -> tuple[int, int]:
 attach("__dlpack_device__", _dlpack_device)
 
 
-# ---- creation from a tensor
-
-
-@_method
-def new_full(
-    self: Any, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Any:
-    """A tensor of one value with this tensor's dtype."""
-    made = full(size, fill_value, dtype=dtype or self.dtype, device=device or self.device)
-    return made.requires_grad_() if requires_grad else made
-
-
-@_method
-def new_zeros(self: Any, *size: Any, **more: Any) -> Any:
-    """Zeros with this tensor's dtype."""
-    return self.new_full(_sizes(size), 0, **more)
-
-
-@_method
-def new_ones(self: Any, *size: Any, **more: Any) -> Any:
-    """Ones with this tensor's dtype."""
-    return self.new_full(_sizes(size), 1, **more)
-
-
-@_method
-def new_empty(self: Any, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """Uninitialised memory with this tensor's dtype."""
-    made = _C.empty(_sizes(size), dtype or self.dtype, device or self.device)
-    return made.requires_grad_() if requires_grad else made
-
-
-@_method
-def new_tensor(self: Any, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """A tensor of data with this tensor's dtype."""
-    made = _C.tensor_from_data(data, dtype or self.dtype, device, True)
-    return made.requires_grad_() if requires_grad else made
-
-
 # ---- arithmetic that is composed
 
 
@@ -347,62 +178,6 @@ def _extreme(self: Any, dim: Any, keepdim: bool, which: str) -> Any:
     from minitensor._return_types import named
 
     return named(which, ("values", "indices"))(*ROWS[f"{which}_dim"].call(self, dim, keepdim))
-
-
-# ---- PyTorch's order of arguments, where the rows have all operands first
-
-
-@_method
-def gather(self: Any, dim: int, index: Any) -> Any:
-    """input[i][index[i][j]] for dim 1, and so on."""
-    return ROWS["gather"].call(self, index, dim)
-
-
-@_method
-def index_select(self: Any, dim: int, index: Any) -> Any:
-    """The slices along dim that index names."""
-    return ROWS["index_select"].call(self, index, dim)
-
-
-@_method
-def scatter_add(self: Any, dim: int, index: Any, src: Any) -> Any:
-    """The tensor with src added at the places that index names along dim."""
-    return ROWS["scatter_add"].call(self, index, src, dim)
-
-
-@_method
-def scatter_add_(self: Any, dim: int, index: Any, src: Any) -> Any:
-    """Adds src at the places that index names along dim."""
-    return _scatter_add_(self, index, src, dim)
-
-
-@_method
-def index_add(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
-    """The tensor with source, times alpha, added to the slices that index names."""
-    return ROWS["index_add"].call(self, index, source if alpha == 1 else source * alpha, dim)
-
-
-@_method
-def index_add_(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
-    """Adds source, times alpha, to the slices that index names."""
-    return _index_add_(self, index, source if alpha == 1 else source * alpha, dim)
-
-
-@_method
-def index_copy(self: Any, dim: int, index: Any, source: Any) -> Any:
-    """The tensor with the slices that index names replaced by those of source."""
-    return ROWS["index_copy"].call(self, index, source, dim)
-
-
-@_method
-def index_copy_(self: Any, dim: int, index: Any, source: Any) -> Any:
-    """Replaces the slices that index names by those of source."""
-    return _index_copy_(self, index, source, dim)
-
-
-_scatter_add_, _index_add_, _index_copy_ = (
-    _C.inplace_form(ROWS[_name].call) for _name in ("scatter_add", "index_add", "index_copy")
-)
 
 
 @_method
@@ -429,7 +204,11 @@ def var(self: Any, dim: Any = None, correction: float = 1, keepdim: bool = False
     """The variance: the mean of the squared distances from the mean, over the count less `correction`."""
     count = self.numel()
     if dim is not None:
-        sizes = [self.shape[_dim(d, self.ndim)] for d in ((dim,) if isinstance(dim, int) else dim)] if self.ndim else []
+        sizes = (
+            [self.shape[normal_dim(d, self.ndim)] for d in ((dim,) if isinstance(dim, int) else dim)]
+            if self.ndim
+            else []
+        )
         count = math.prod(sizes)
     squares = (self - self.mean(dim=dim, keepdim=True)).square().sum(dim=dim, keepdim=keepdim)
     return squares / max(count - correction, 0)
@@ -439,24 +218,6 @@ def var(self: Any, dim: Any = None, correction: float = 1, keepdim: bool = False
 def std(self: Any, dim: Any = None, correction: float = 1, keepdim: bool = False) -> Any:
     """The standard deviation."""
     return self.var(dim, correction, keepdim).sqrt()
-
-
-@_method
-def masked_fill(self: Any, mask: Any, value: Any) -> Any:
-    """The tensor with `value` where mask holds."""
-    return where(_mask(mask), value, self)
-
-
-@_method
-def masked_fill_(self: Any, mask: Any, value: Any) -> Any:
-    """Sets `value` where mask holds."""
-    return copy_(self, where(_mask(mask), value, self))
-
-
-def _mask(mask: Any) -> Any:
-    if isinstance(mask, Tensor) and mask.dtype is not _C.bool:
-        raise RuntimeError(f"masked_fill only supports boolean masks, but got mask with dtype {mask.dtype.name}")
-    return mask
 
 
 def _scaled(input: Any, other: Any, alpha: Any) -> Any:
@@ -492,12 +253,6 @@ for _name, _op in {"add": "add", "sub": "sub", "subtract": "sub"}.items():
 
 copy_ = _C.inplace_form(copy)
 attach("copy_", copy_)
-
-
-@_method
-def resize_(self: Any, *sizes: Any) -> Any:
-    """Other sizes in place, the elements in memory order; new elements are not initialised."""
-    return _C.resize_(self, _sizes(sizes))
 
 
 @_method

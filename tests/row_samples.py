@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import row_samples_pointwise
+from row_samples_shape import DISTINCT, shape_forms
 
 import minitensor as mt
 
@@ -34,7 +35,7 @@ class Operand:
         dtype, shape = self.dtype or dtype, self.shape
         if self.layout == "transposed":
             array = self.values(rng, shape[::-1], dtype, domain)
-            return mt.tensor(array).T
+            return mt.tensor(array).permute(*reversed(range(len(shape))))
         if self.layout == "strided":
             array = self.values(rng, tuple(2 * n + 1 for n in shape), dtype, domain)
             return mt.tensor(array)[tuple(slice(1, None, 2) for _ in shape)]
@@ -338,6 +339,7 @@ FORMS: dict[str, list[Form]] = {
 }
 
 # Where a formula is smooth; elsewhere normal numbers will do.
+FORMS |= shape_forms(op, index)
 DOMAINS = dict.fromkeys(
     ("log", "sqrt", "rsqrt", "reciprocal", "pow", "div", "remainder", "prod"), "positive"
 ) | dict.fromkeys(
@@ -357,6 +359,7 @@ DOMAINS = dict.fromkeys(
         "max_dim",
         "min_dim",
         "sort",
+        *DISTINCT,
     ),
     "distinct",
 )

@@ -190,7 +190,7 @@ LATE = [
     (
         lambda: ones(3).index_select(0, mt.tensor([4])),
         IndexError,
-        "index 4 is out of bounds for dimension 0 with size 3",
+        "index out of range in self",
     ),
     (lambda: ones(3)[mt.tensor([-4])], IndexError, "index -4 is out of bounds for dimension 0 with size 3"),
     (lambda: F.cross_entropy(ones(2, 4), mt.tensor([0, 9])), IndexError, "Target 9 is out of bounds."),
@@ -305,7 +305,7 @@ def test_no_elements(shape):
                 (x + 1).exp(),
                 x.sum(),
                 x.reshape(-1),
-                x.T if x.ndim < 3 else x,
+                x.t() if x.ndim < 3 else x,
                 mt.cat([x, x]),
                 (x > 0).any(),
                 x.prod(),

@@ -127,6 +127,7 @@ def test_every_row_that_gives_fractions_has_a_gradient_or_none_by_its_nature():
         and name not in ("_view_read", "_view_write", "_assign")
     }
     assert without == {
+        "_flat_index",
         "isnan",
         "isinf",
         "isfinite",

@@ -63,12 +63,20 @@ PyObject* py_masked_select(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     });
 }
 
+PyObject* py_repeat_places(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+    return guarded([&]() -> PyObject* {
+        expect(nargs, 1);
+        return wrap(repeat_places(concrete(args[0])));
+    });
+}
+
 PyMethodDef functions[] = {
     {"can_view", py_can_view, METH_VARARGS, "can_view(tensor, size): whether it can be viewed in that shape."},
     {"needs_gradient", py_needs_gradient, METH_O,
      "Within a vjp: whether the operand at that position needs its gradient."},
     {"nonzero", method(py_nonzero), METH_FASTCALL, "The kernel of nonzero."},
     {"masked_select", method(py_masked_select), METH_FASTCALL, "The kernel of masked_select."},
+    {"repeat_places", method(py_repeat_places), METH_FASTCALL, "Every place as often as the vector says."},
     {}};
 
 }  // namespace

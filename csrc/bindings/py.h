@@ -124,6 +124,7 @@ bool init_convert(PyObject* module);
 bool init_autograd(PyObject* module);
 bool init_functions(PyObject* module);
 bool init_results(PyObject* module);
+bool init_geometry(PyObject* module);
 bool init_trace(PyObject* module);
 bool init_function(PyObject* module);
 bool init_generator(PyObject* module);

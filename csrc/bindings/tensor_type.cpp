@@ -290,10 +290,24 @@ MT_GETTER(base, wrap(t.base))
 MT_GETTER(grad, wrap(t.autograd ? t.autograd->grad : Ref<Tensor>()))
 MT_GETTER(data, wrap(detach(t)))
 
+void warn(const char* text) {
+    if (PyErr_WarnEx(PyExc_UserWarning, text, 1) < 0) fail_python();
+}
+
 PyObject* transposed(Tensor& t, bool last_two) {
     static LazyOp permute{"permute"};
     Dims dims;
     size_t n = t.ndim();
+    if (last_two && n == 0) {
+        warn("Tensor.mT is deprecated on 0-D tensors. This function is the identity in these cases.");
+        last_two = false;
+    } else if (!last_two && n != 2) {
+        warn(n ? "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it "
+                 "will "
+                 "throw an error in a future release. Consider `x.mT` to transpose batches of matrices or "
+                 "`x.permute(*range(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor."
+               : "Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.");
+    }
     if (last_two && n < 2)
         fail("tensor.mT is only supported on matrices or batches of matrices. Got " + std::to_string(n) + "-D tensor.");
     for (size_t i = 0; i < n; ++i) dims.push_back(static_cast<int64_t>(last_two ? i : n - 1 - i));
@@ -387,8 +401,19 @@ PyGetSetDef tensor_getset[] = {
 
 // Methods ---------------------------------------------------------------------------------------------------------
 
-PyObject* method_size(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
+// How many arguments a method with one parameter gets by name: none, or that one.
+Py_ssize_t one_named(const char* method, const char* parameter, Py_ssize_t nargs, PyObject* kwnames) {
+    Py_ssize_t named = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+    if (nargs + named > 1)
+        fail_type(std::string(method) + "() takes at most 1 argument (" + std::to_string(nargs + named) + " given)");
+    if (named && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), parameter) != 0)
+        fail_type(std::string(method) + "() got an unexpected keyword argument");
+    return named;
+}
+
+PyObject* method_size(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
     return guarded([&]() -> PyObject* {
+        nargs += one_named("size", "dim", nargs, kwnames);
         Tensor& t = *tensor_of(self);
         if (nargs == 0 || args[0] == Py_None) return size_object(t.sizes);
         int64_t dim = PyLong_AsLongLong(args[0]);
@@ -399,8 +424,9 @@ PyObject* method_size(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
     });
 }
 
-PyObject* method_stride(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
+PyObject* method_stride(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
     return guarded([&]() -> PyObject* {
+        nargs += one_named("stride", "dim", nargs, kwnames);
         Tensor& t = *tensor_of(self);
         if (nargs == 0 || args[0] == Py_None) return dims_to_tuple(t.strides);
         int64_t dim = PyLong_AsLongLong(args[0]);
@@ -495,8 +521,9 @@ PyObject* method_as_subclass(PyObject*, PyObject* args) {
 }
 
 PyMethodDef tensor_methods[] = {
-    {"size", method(method_size), METH_FASTCALL, "size(dim=None)\n--\n\nThe sizes, or one of them."},
-    {"stride", method(method_stride), METH_FASTCALL, "stride(dim=None)\n--\n\nThe strides in elements."},
+    {"size", method(method_size), METH_FASTCALL | METH_KEYWORDS, "size(dim=None)\n--\n\nThe sizes, or one of them."},
+    {"stride", method(method_stride), METH_FASTCALL | METH_KEYWORDS,
+     "stride(dim=None)\n--\n\nThe strides in elements."},
     {"dim", method_dim, METH_NOARGS, "dim()\n--\n\nThe number of dimensions."},
     {"ndimension", method_dim, METH_NOARGS, "ndimension()\n--\n\nThe number of dimensions."},
     {"numel", method_numel, METH_NOARGS, "numel()\n--\n\nThe number of elements."},

@@ -1,5 +1,6 @@
 #include "dispatch/infer_index.h"
 
+#include <algorithm>
 #include <string>
 
 #include "core/error.h"
@@ -85,10 +86,12 @@ void infer_gather(Call& call) {
     result(call, t.dtype, index.sizes);
 }
 
-void infer_scatter_add(Call& call) {
+void infer_scatter_add(Call& call) { infer_scatter(call); }
+
+void infer_scatter(Call& call) {
     const Tensor &t = tensor_at(call, 0), &index = tensor_at(call, 1), &src = tensor_at(call, 2);
     auto dim = static_cast<size_t>(dim_param(call, t));
-    check_index_dtype(index, "scatter_add");
+    check_index_dtype(index, "scatter");
     if (t.dtype != src.dtype) fail("scatter(): Expected self.dtype to be equal to src.dtype");
     result(call, t.dtype, t.sizes);
     if (index.numel == 0) return;
@@ -109,6 +112,87 @@ void infer_index_select(Call& call) {
     if (t.ndim() == 0 && index.numel != 1)
         fail_index("index_select(): Index to scalar can have only 1 value, got " + text(index.numel) + " value(s)");
     result(call, t.dtype, t.ndim() ? selected_sizes(t, index, dim) : t.sizes);
+}
+
+Dims indexed_sizes(const Tensor& t, const Tensor& index, const Dims& dims) {
+    auto is_indexed = [&](size_t d) {
+        return std::find(dims.begin(), dims.end(), static_cast<int64_t>(d)) != dims.end();
+    };
+    bool adjacent = true;
+    for (size_t i = 0; i < dims.size(); ++i) adjacent &= dims[i] == dims[0] + static_cast<int64_t>(i);
+    size_t place = adjacent && dims.size() ? static_cast<size_t>(dims[0]) : 0;
+    Dims sizes;
+    for (size_t d = 0; d < place; ++d) sizes.push_back(t.sizes[d]);
+    for (int64_t size : index.sizes) sizes.push_back(size);
+    for (size_t d = place; d < t.ndim(); ++d)
+        if (!is_indexed(d)) sizes.push_back(t.sizes[d]);
+    return sizes;
+}
+
+namespace {
+
+void check_indexed_dims(const Tensor& t, const Tensor& index, const Dims& dims) {
+    if (is_floating(index.dtype) || is_complex(index.dtype) || index.dtype == DType::Bool)
+        fail_index("tensors used as indices must be long, int, byte or bool tensors");
+    if (dims.empty()) fail("an index needs dimensions");
+    int64_t size = 1;
+    for (size_t i = 0; i < dims.size(); ++i) {
+        if (dims[i] < (i ? dims[i - 1] + 1 : 0) || dims[i] >= static_cast<int64_t>(t.ndim()))
+            fail("the indexed dimensions " + to_string(dims) + " don't fit a tensor of shape " + to_string(t.sizes));
+        size *= t.sizes[static_cast<size_t>(dims[i])];
+    }
+    if (size == 0 && index.numel != 0) fail_index("index is out of bounds for dimension with size 0");
+}
+
+}  // namespace
+
+void infer_index(Call& call) {
+    const Tensor &t = tensor_at(call, 0), &index = tensor_at(call, 1);
+    check_indexed_dims(t, index, call.param(0).ints);
+    result(call, t.dtype, indexed_sizes(t, index, call.param(0).ints));
+}
+
+void infer_index_put(Call& call) {
+    const Tensor &t = tensor_at(call, 0), &index = tensor_at(call, 1), &values = tensor_at(call, 2);
+    check_indexed_dims(t, index, call.param(0).ints);
+    if (values.dtype != t.dtype)
+        fail(std::string("Index put requires the source and destination dtypes match, got ") +
+             torch_type_name(t.dtype) + " for the destination and " + torch_type_name(values.dtype) +
+             " for the source.");
+    Dims sizes = indexed_sizes(t, index, call.param(0).ints);
+    bool fits = values.ndim() <= sizes.size();
+    for (size_t d = 0; fits && d < values.ndim(); ++d) {
+        int64_t own = values.sizes[values.ndim() - 1 - d];
+        fits = own == 1 || own == sizes[sizes.size() - 1 - d];
+    }
+    if (!fits)
+        fail("shape mismatch: value tensor of shape " + to_string(values.sizes) +
+             " cannot be broadcast to indexing result of shape " + to_string(sizes));
+    result(call, t.dtype, t.sizes);
+}
+
+void infer_flat_index(Call& call) {
+    const Dims &sizes = call.param(0).ints, &dims = call.param(1).ints;
+    if (call.operand_count != sizes.size() || call.operand_count != dims.size() || !call.operand_count)
+        fail("as many index tensors as sizes and dimensions are needed");
+    Dims shape = tensor_at(call, 0).sizes;
+    std::string shapes;
+    for (size_t i = 0; i < call.operand_count; ++i) {
+        const Tensor& index = tensor_at(call, i);
+        if (is_floating(index.dtype) || is_complex(index.dtype) || index.dtype == DType::Bool)
+            fail_index("tensors used as indices must be long, int, byte or bool tensors");
+        shapes += (i ? ", " : "") + to_string(index.sizes);
+    }
+    for (size_t i = 1; i < call.operand_count; ++i) {
+        const Dims& other = call.in(i).sizes;
+        for (size_t d = 0; d < std::min(other.size(), shape.size()); ++d) {
+            int64_t a = shape[shape.size() - 1 - d], b = other[other.size() - 1 - d];
+            if (a != b && a != 1 && b != 1)
+                fail_index("shape mismatch: indexing tensors could not be broadcast together with shapes " + shapes);
+        }
+        shape = broadcast_shapes(shape, other);
+    }
+    result(call, DType::I64, shape);
 }
 
 void infer_index_add(Call& call) { infer_index_write(call, "index_add"); }

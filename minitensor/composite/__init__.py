@@ -4,8 +4,21 @@ They need no kernel, gradient or lowering: all three come from the ops they call
 says under which names and in which forms a function is offered, as a row does for an op.
 """
 
-from minitensor.composite import contraction, creation, indexing, pointwise, random, reduction, shape
+from minitensor.composite import (
+    contraction,
+    copies,
+    creation,
+    diagonals,
+    indexing,
+    joining,
+    layout,
+    padding,
+    pointwise,
+    random,
+    reduction,
+    shape,
+)
 from minitensor.composite.registry import COMPOSITES, Composite, composite
 
-__all__ = ["COMPOSITES", "Composite", "composite", "contraction", "creation", "indexing", "pointwise"]
-__all__ += ["random", "reduction", "shape"]
+__all__ = ["COMPOSITES", "Composite", "composite", "contraction", "copies", "creation", "diagonals", "indexing"]
+__all__ += ["joining", "layout", "padding", "pointwise", "random", "reduction", "shape"]

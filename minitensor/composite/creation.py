@@ -1,1 +1,390 @@
 """Tensors made from numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minitensor import _C
+from minitensor.composite.dims import product, sizes_of
+from minitensor.composite.layout import formatted, preserve_format, resize_, strided
+from minitensor.composite.registry import composite
+from minitensor.ops import ROWS, creation, elementwise, movement
+
+Tensor = _C.Tensor
+
+
+def _made(
+    result: Any, requires_grad: bool, layout: Any = None, pin_memory: bool | None = False, out: Any = None
+) -> Any:
+    """The result as the options that every creation function has want it."""
+    if layout is not None and layout is not strided:
+        raise RuntimeError(f"this build has strided tensors only, not {layout}")
+    if pin_memory:
+        raise RuntimeError("Need to provide pin_memory allocator to use pin memory.")
+    if out is not None:
+        result = _C.store_out("creation", result, out)
+    return result.requires_grad_() if requires_grad else result
+
+
+def _default(dtype: Any) -> Any:
+    return _C.get_default_dtype() if dtype is None else dtype
+
+
+# ---- one value
+
+
+@composite(method=False)
+def empty(
+    *args: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+) -> Any:  # fmt: skip
+    """A tensor whose memory is not initialised."""
+    made = _C.empty(sizes_of(args, size), dtype if out is None else out.dtype, device)
+    if memory_format is not None:
+        made = formatted(made, memory_format)
+    if out is not None:
+        return resize_(out, sizes_of(args, size))
+    return _made(made, requires_grad, layout, pin_memory)
+
+
+@composite(method=False)
+def full(
+    size: Any, fill_value: Any, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """A tensor of one value, whose kind of number gives the dtype if none is given."""
+    if dtype is None and out is not None:
+        dtype = out.dtype
+    size = (size,) if isinstance(size, int) else tuple(size)
+    return _made(creation.full(size, fill_value, dtype=dtype, device=device), requires_grad, layout, pin_memory, out)
+
+
+@composite(method=False)
+def zeros(
+    *args: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """A tensor of zeros."""
+    dtype = _default(dtype if out is None else out.dtype)
+    made = creation.full(sizes_of(args, size), 0, dtype=dtype, device=device)
+    return _made(made, requires_grad, layout, pin_memory, out)
+
+
+@composite(method=False)
+def ones(
+    *args: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """A tensor of ones."""
+    dtype = _default(dtype if out is None else out.dtype)
+    made = creation.full(sizes_of(args, size), 1, dtype=dtype, device=device)
+    return _made(made, requires_grad, layout, pin_memory, out)
+
+
+def _like(input: Any, value: Any, dtype: Any, device: Any, memory_format: Any) -> Any:
+    dtype, device = input.dtype if dtype is None else dtype, input.device if device is None else device
+    shape = tuple(input.shape)
+    made = _C.empty(shape, dtype, device) if value is None else creation.full(shape, value, dtype=dtype, device=device)
+    return made if memory_format in (None, preserve_format) else formatted(made, memory_format)
+
+
+@composite(method=False)
+def empty_like(
+    input: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False, memory_format: Any = None,
+) -> Any:  # fmt: skip
+    """A tensor of input's shape and dtype whose memory is not initialised."""
+    return _made(_like(input, None, dtype, device, memory_format), requires_grad, layout, pin_memory)
+
+
+@composite(method=False)
+def full_like(
+    input: Any, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+) -> Any:  # fmt: skip
+    """A tensor of one value with input's shape and dtype."""
+    return _made(_like(input, fill_value, dtype, device, memory_format), requires_grad, layout, pin_memory)
+
+
+@composite(method=False)
+def zeros_like(
+    input: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False, memory_format: Any = None,
+) -> Any:  # fmt: skip
+    """Zeros with input's shape and dtype."""
+    return _made(_like(input, 0, dtype, device, memory_format), requires_grad, layout, pin_memory)
+
+
+@composite(method=False)
+def ones_like(
+    input: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False, memory_format: Any = None,
+) -> Any:  # fmt: skip
+    """Ones with input's shape and dtype."""
+    return _made(_like(input, 1, dtype, device, memory_format), requires_grad, layout, pin_memory)
+
+
+@composite(method=False)
+def scalar_tensor(
+    s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """A tensor without dimensions, of the default dtype if none is given."""
+    return _made(creation.full((), s, dtype=_default(dtype), device=device), requires_grad, layout, pin_memory)
+
+
+def _strided_empty(size: Sequence[int], stride: Sequence[int], dtype: Any, device: Any) -> Any:
+    size, stride, dtype = tuple(size), tuple(stride), _default(dtype)
+    if len(size) != len(stride):
+        raise RuntimeError(
+            f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})"
+        )
+    for n in size:
+        if n < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(size)}")
+    count = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if product(size) else 0
+    return movement.as_strided(_C.empty((count,), dtype, device), size, stride, 0)
+
+
+@composite(method=False)
+def empty_strided(
+    size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """A tensor of the given strides whose memory is not initialised."""
+    return _made(_strided_empty(size, stride, dtype, device), requires_grad, layout, pin_memory)
+
+
+@composite(method=False)
+def empty_permuted(
+    size: Sequence[int], physical_layout: Sequence[int], *, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """A dense tensor, not initialised, whose dimensions lie in memory in the given order, the outermost first."""
+    size, order = tuple(size), tuple(physical_layout)
+    if len(size) != len(order):
+        raise RuntimeError(
+            "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = "
+            f"{len(size)} is not equal to len(physical_layout) = {len(order)}"
+        )
+    stride, step = [0] * len(size), 1
+    for d in reversed(order):
+        if not 0 <= d < len(size):
+            raise RuntimeError(f"Dimension out of range (expected to be between 0 and {len(size) - 1}, but got {d})")
+        if order.count(d) > 1:
+            raise RuntimeError("Duplicate dim not allowed")
+        stride[d] = step
+        step *= size[d] if size[d] > 1 else 1
+    return _made(_strided_empty(size, stride, dtype, device), requires_grad, layout, pin_memory)
+
+
+# ---- with another tensor's dtype
+
+
+@composite(function=False)
+def new_full(
+    input: Any, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    layout: Any = None, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """A tensor of one value with this tensor's dtype."""
+    size = (size,) if isinstance(size, int) else tuple(size)
+    made = creation.full(size, fill_value, dtype=dtype or input.dtype, device=device or input.device)
+    return _made(made, requires_grad, layout, pin_memory)
+
+
+@composite(function=False)
+def new_zeros(input: Any, *args: Any, size: Any = None, **more: Any) -> Any:
+    """Zeros with this tensor's dtype."""
+    return new_full(input, sizes_of(args, size), 0, **more)
+
+
+@composite(function=False)
+def new_ones(input: Any, *args: Any, size: Any = None, **more: Any) -> Any:
+    """Ones with this tensor's dtype."""
+    return new_full(input, sizes_of(args, size), 1, **more)
+
+
+@composite(function=False)
+def new_empty(
+    input: Any, *args: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    layout: Any = None, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """Uninitialised memory with this tensor's dtype."""
+    made = _C.empty(sizes_of(args, size), dtype or input.dtype, device or input.device)
+    return _made(made, requires_grad, layout, pin_memory)
+
+
+@composite(function=False)
+def new_empty_strided(
+    input: Any, size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """Uninitialised memory of the given strides with this tensor's dtype."""
+    made = _strided_empty(size, stride, dtype or input.dtype, device or input.device)
+    return _made(made, requires_grad, layout, pin_memory)
+
+
+@composite(function=False)
+def new_tensor(
+    input: Any, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, layout: Any = None,
+    pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """A tensor of data with this tensor's dtype."""
+    made = _C.tensor_from_data(data, dtype or input.dtype, device, True)
+    return _made(made, requires_grad, layout, pin_memory)
+
+
+# ---- ranges
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, Tensor) else value
+
+
+@composite(method=False)
+def arange(
+    *args: Any, start: Any = None, end: Any = None, step: Any = None, out: Any = None, dtype: Any = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """Values from start (0 if only one bound is given) up to, not including, end.
+
+    Given as end, as start and end, or as start, end and step; int64 if all are integers, otherwise of the default
+    dtype. RuntimeError if the step is 0 or leads away from the end.
+    """
+    if len(args) > 3:
+        raise TypeError(f"arange() takes from 1 to 3 positional arguments but {len(args)} were given")
+    if len(args) == 1 and start is None and end is None:
+        end = args[0]
+    elif len(args) == 1 and end is not None:
+        start = args[0]
+    elif args:
+        start, end, step = (*args[:2], args[2] if len(args) > 2 else step)
+    if end is None:
+        raise TypeError("arange() missing required argument 'end'")
+    bounds = [_number(x) for x in (0 if start is None else start, end, 1 if step is None else step)]
+    if dtype is None and out is not None:
+        dtype = out.dtype
+    return _made(creation.arange(*bounds, dtype=dtype, device=device), requires_grad, layout, pin_memory, out)
+
+
+@composite(method=False, name="range")
+def _range(
+    start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """Values from start to end, which is included, of the default dtype. Deprecated in favour of `arange`."""
+    if end is None:
+        start, end = 0, start
+    start, end, step = _number(start), _number(end), _number(step)
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if (end - start) * step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    dtype = _default(dtype if out is None else out.dtype)
+    count = int((end - start) / step) + 1
+    made = (creation.arange(0, count, dtype=_C.float64, device=device) * step + start).to(dtype)
+    return _made(made, requires_grad, layout, pin_memory, out)
+
+
+@composite(method=False)
+def linspace(
+    start: Any, end: Any, steps: int, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """`steps` evenly spaced values from start to end, both included."""
+    if dtype is None and out is not None:
+        dtype = out.dtype
+    made = creation.linspace(_number(start), _number(end), steps, dtype=dtype, device=device)
+    return _made(made, requires_grad, layout, pin_memory, out)
+
+
+@composite(method=False)
+def logspace(
+    start: Any, end: Any, steps: int, base: float = 10.0, *, out: Any = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """`steps` values from base**start to base**end whose exponents are evenly spaced."""
+    dtype = _default(dtype if out is None else out.dtype)
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    exponents = creation.linspace(_number(start), _number(end), steps, dtype=_C.float64, device=device)
+    made = elementwise.pow(float(base), exponents).to(dtype)
+    return _made(made, requires_grad, layout, pin_memory, out)
+
+
+@composite(method=False)
+def eye(
+    n: int, m: int | None = None, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """A matrix with ones on the diagonal."""
+    if dtype is None and out is not None:
+        dtype = out.dtype
+    return _made(creation.eye(n, m, dtype=dtype, device=device), requires_grad, layout, pin_memory, out)
+
+
+# ---- windows
+
+
+def _window(name: str, doc: str, shape: Callable[..., Any], **defaults: float) -> None:
+    def window(
+        window_length: int, periodic: bool = True, *args: float, dtype: Any = None, layout: Any = None,
+        device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **more: float,
+    ) -> Any:  # fmt: skip
+        if len(args) > len(defaults) or not set(more) <= set(defaults):
+            raise TypeError(
+                f"{name}() takes a length, periodic{''.join(f', {d}' for d in defaults)} and tensor options"
+            )
+        given = {**defaults, **dict(zip(defaults, args, strict=False)), **more}
+        dtype = _default(dtype)
+        if not dtype.is_floating_point:
+            raise RuntimeError(f"{name} expects floating point dtypes, got: {dtype}")
+        if window_length < 0:
+            raise RuntimeError(f"{name} requires non-negative window_length, got window_length={window_length}")
+        if window_length <= 1:
+            made = creation.full((window_length,), 1, dtype=dtype, device=device)
+        else:
+            # A periodic window is a symmetric one that is longer by one, without the last value.
+            last = window_length if periodic else window_length - 1
+            places = creation.arange(0, window_length, 1, dtype=_C.float64, device=device)
+            made = shape(places, last, **given).to(dtype)
+        return _made(made, requires_grad, layout, pin_memory)
+
+    window.__name__ = name
+    window.__doc__ = f"{doc}\n\nOf `window_length` values; `periodic` ones repeat after them, others end as they begin."
+    composite(method=False)(window)
+
+
+def _cosines(places: Any, last: int, *weights: float) -> Any:
+    total = weights[0]
+    for k, weight in enumerate(weights[1:], 1):
+        total = total + (places * (2 * math.pi * k / last)).cos() * weight
+    return total
+
+
+def _kaiser(places: Any, last: int, beta: float) -> Any:
+    i0 = ROWS["i0"].call
+    ratio = places * (2 / last) - 1
+    inside = (1 - ratio * ratio).clamp(min=0)
+    return i0(inside.sqrt() * beta) / i0(creation.full((), float(beta), dtype=_C.float64))
+
+
+_window("bartlett_window", "A triangle: 1 - |2n/N - 1|.", lambda n, last: 1 - (n * (2 / last) - 1).abs())
+_window("hann_window", "0.5 - 0.5 cos(2 pi n / N).", lambda n, last: _cosines(n, last, 0.5, -0.5))
+_window(
+    "hamming_window",
+    "alpha - beta cos(2 pi n / N).",
+    lambda n, last, alpha, beta: _cosines(n, last, alpha, -beta),
+    alpha=0.54,
+    beta=0.46,
+)
+_window(
+    "blackman_window",
+    "0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N).",
+    lambda n, last: _cosines(n, last, 0.42, -0.5, 0.08),
+)
+_window("kaiser_window", "I0(beta sqrt(1 - (2n/N - 1)^2)) / I0(beta).", _kaiser, beta=12.0)

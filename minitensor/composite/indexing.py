@@ -1,1 +1,419 @@
-"""Reading and writing elements chosen by indices and masks."""
+"""Reading and writing elements chosen by indices and masks, with PyTorch's order of arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minitensor import _C
+from minitensor.composite.dims import normal_dim
+from minitensor.composite.registry import composite
+from minitensor.composite.shape import broadcast_shapes, broadcast_tensors, reshape
+from minitensor.ops import elementwise, index, mask, movement, scatter
+from minitensor.ops.creation import full
+
+Tensor = _C.Tensor
+
+_in_place: dict[str, Callable[..., Any]] = {
+    name: _C.inplace_form(op)
+    for name, op in {
+        "scatter": scatter.scatter,
+        "scatter_add": scatter.scatter_add,
+        "scatter_reduce": scatter.scatter_reduce_at,
+        "index_add": index.index_add,
+        "index_copy": index.index_copy,
+        "index_put": index.index_put_at,
+    }.items()
+}
+
+
+def _method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Enters an in-place function, which is a method only."""
+    return composite(function=False)(function)
+
+
+# ---- one index an element
+
+
+@composite(out=True)
+def gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+    """input[i][index[i][j]] for dim 1, and so on: the result has index's shape.
+
+    index has as many dimensions as input, is nowhere larger except along dim, and counts from the beginning. The
+    gradient is dense, whatever `sparse_grad` says.
+    """
+    return scatter.gather(input, index, dim)
+
+
+def _source(input: Any, index: Any, src: Any, value: Any) -> Any:
+    """What scatter writes: a tensor, or a number for all of index."""
+    given = src if src is not None else value
+    if isinstance(given, Tensor) and (src is not None or given.ndim):
+        return given
+    if isinstance(given, Tensor):
+        given = given.item()
+    if not isinstance(given, (int, float, complex)):
+        raise TypeError("scatter() needs src, a Tensor, or value, a number")
+    return movement.expand(full((1,) * index.ndim, given, dtype=input.dtype, device=input.device), index.shape)
+
+
+_SCATTER_REDUCTIONS = {"add": 0, "multiply": 1}
+_REDUCTIONS = {"sum": 0, "prod": 1, "mean": 2, "amax": 3, "amin": 4}
+
+
+def _mode(reduce: str, modes: dict[str, int], what: str) -> int:
+    if reduce not in modes:
+        raise RuntimeError(what)
+    return modes[reduce]
+
+
+def _scatter_call(
+    form: Callable[[str], Any], input: Any, dim: int, index: Any, src: Any, reduce: str | None, value: Any
+) -> Any:
+    if not isinstance(src, Tensor) and src is not None:
+        src, value = None, src
+    given = _source(input, index, src, value)
+    if reduce is None:
+        return form("scatter")(input, index, given, dim)
+    mode = _mode(reduce, _SCATTER_REDUCTIONS, "reduce argument must be either add or multiply.")
+    if mode == 0:
+        return form("scatter_add")(input, index, given, dim)
+    return form("scatter_reduce")(input, index, given, dim, mode, True)
+
+
+_plain: dict[str, Callable[..., Any]] = {
+    "scatter": scatter.scatter,
+    "scatter_add": scatter.scatter_add,
+    "scatter_reduce": scatter.scatter_reduce_at,
+}
+
+
+@composite(name="scatter", out=True)
+def _scatter(input: Any, dim: int, index: Any, src: Any = None, *, reduce: str | None = None, value: Any = None) -> Any:
+    """input with src, a tensor or a number, at the places that index names along dim.
+
+    With `reduce` "add" or "multiply" what was there is added or multiplied. Of several values for one place the last
+    one stays.
+    """
+    return _scatter_call(_plain.__getitem__, input, dim, index, src, reduce, value)
+
+
+@_method
+def scatter_(input: Any, dim: int, index: Any, src: Any = None, *, reduce: str | None = None, value: Any = None) -> Any:
+    """`scatter` in place."""
+    return _scatter_call(_in_place.__getitem__, input, dim, index, src, reduce, value)
+
+
+@composite(out=True)
+def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
+    """input with src added at the places that index names along dim, in the order of index."""
+    return scatter.scatter_add(input, index, src, dim)
+
+
+@_method
+def scatter_add_(input: Any, dim: int, index: Any, src: Any) -> Any:
+    """`scatter_add` in place."""
+    return _in_place["scatter_add"](input, index, src, dim)
+
+
+_BAD_REDUCTION = "reduce argument must be either sum, prod, mean, amax or amin, got {}."
+
+
+@composite(out=True)
+def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
+    """input with src combined into the places that index names along dim.
+
+    `reduce`: "sum", "prod", "mean", "amax" or "amin". Without `include_self` what was there has no part in it; places
+    that index doesn't name keep it all the same.
+    """
+    mode = _mode(reduce, _REDUCTIONS, _BAD_REDUCTION.format(reduce))
+    if mode == 0 and include_self:
+        return scatter.scatter_add(input, index, src, dim)
+    return scatter.scatter_reduce_at(input, index, src, dim, mode, include_self)
+
+
+@_method
+def scatter_reduce_(input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
+    """`scatter_reduce` in place."""
+    mode = _mode(reduce, _REDUCTIONS, _BAD_REDUCTION.format(reduce))
+    return _in_place["scatter_reduce"](input, index, src, dim, mode, include_self)
+
+
+@composite(out=True)
+def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
+    """`gather` with broadcasting of the other dimensions; without dim, of all elements as a line."""
+    if dim is None:
+        return scatter.gather(reshape(input, -1), reshape(indices, -1), 0)
+    if input.ndim != indices.ndim:
+        raise RuntimeError(
+            "torch.take_along_dim(): input and indices should have the same number of dimensions, but got "
+            f"{input.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
+        )
+    if indices.dtype is not _C.int64:
+        raise RuntimeError(f"torch.take_along_dim(): dtype of indices should be Long but got {_type_name(indices)}")
+    d = normal_dim(dim, input.ndim)
+    shapes = [[n for i, n in enumerate(x.shape) if i != d] for x in (input, indices)]
+    shape = list(broadcast_shapes(*shapes))
+    wide = [movement.expand(x, (*shape[:d], x.shape[d], *shape[d:])) for x in (input, indices)]
+    return scatter.gather(*wide, d)
+
+
+def _type_name(x: Any) -> str:
+    return x.type().rpartition(".")[2].removesuffix("Tensor")
+
+
+# ---- one index a slice
+
+
+def _vector(name: str, index: Any) -> None:
+    if index.ndim > 1:
+        raise IndexError(f"{name}(): Index is supposed to be a vector")
+
+
+@composite(out=True)
+def index_select(input: Any, dim: int, index: Any) -> Any:
+    """The slices along dim that index, a vector of integers from the beginning, names. IndexError if there are none."""
+    _vector("index_select", index)
+    d = normal_dim(dim, input.ndim)
+    if index.ndim == 0:
+        index = reshape(index, 1)
+    return _index.index_select(input, index, d)
+
+
+_index = index
+
+
+def _slices(name: str, input: Any, dim: int, index: Any, source: Any) -> tuple[Any, int, Any]:
+    """index and source of index_add and index_copy, checked, as the ops want them."""
+    d = normal_dim(dim, input.ndim)
+    if index.ndim > 1:
+        raise IndexError(f"{name}(): Index should have dimension 1 or 0 (got {index.ndim})")
+    if index.dtype not in (_C.int64, _C.int32):
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
+    if source.dtype is not input.dtype:
+        raise RuntimeError(
+            f"{name}(): self and source expected to have the same dtype, but got (self) {_type_name(input)} and "
+            f"(source) {_type_name(source)}"
+        )
+    if d >= source.ndim and source.ndim:
+        raise RuntimeError(
+            f"{name}(): Indexing dim {d} is out of bounds of the source tensor with shape {list(source.shape)}"
+        )
+    count = source.shape[d] if source.ndim else 1
+    if index.numel() != count:
+        raise RuntimeError(
+            f"{name}(): Number of indices ({index.numel()}) should be equal to source.size(dim) ({count})"
+        )
+    expected = (*input.shape[:d], count, *input.shape[d + 1 :]) if input.ndim else tuple(source.shape)
+    if tuple(source.shape) != expected and source.ndim:
+        raise RuntimeError(
+            f"{name}(): The shape of source (with the indexed dimension removed) must match that of the destination: "
+            f"{list(source.shape)} and {list(input.shape)} at dimension {d}"
+        )
+    shape = (*input.shape[:d], index.numel(), *input.shape[d + 1 :])
+    index = reshape(index, -1)
+    return index, d, source if tuple(source.shape) == shape else reshape(source, shape)
+
+
+def _scaled(source: Any, alpha: Any) -> Any:
+    return source if alpha == 1 else source * alpha
+
+
+@composite(out=True)
+def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+    """input with source, times alpha, added to the slices along dim that index names."""
+    index, d, source = _slices("index_add", input, dim, index, source)
+    return _index.index_add(input, index, _scaled(source, alpha), d)
+
+
+@_method
+def index_add_(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+    """`index_add` in place."""
+    index, d, source = _slices("index_add_", input, dim, index, source)
+    return _in_place["index_add"](input, index, _scaled(source, alpha), d)
+
+
+@composite(out=True)
+def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
+    """input with the slices along dim that index names replaced by those of source."""
+    index, d, source = _slices("index_copy", input, dim, index, source)
+    return _index.index_copy(input, index, source, d)
+
+
+@_method
+def index_copy_(input: Any, dim: int, index: Any, source: Any) -> Any:
+    """`index_copy` in place."""
+    index, d, source = _slices("index_copy_", input, dim, index, source)
+    return _in_place["index_copy"](input, index, source, d)
+
+
+def _filling(input: Any, dim: int, index: Any, value: Any) -> tuple[Any, Any, tuple[int, ...]]:
+    if index.ndim > 1:
+        raise RuntimeError("Index has to be a vector/scalar")
+    if index.dtype not in (_C.int64, _C.int32):
+        raise IndexError("index_fill_(): Expected dtype int64 for index.")
+    d = normal_dim(dim, input.ndim)
+    if isinstance(value, Tensor):
+        if value.ndim:
+            raise RuntimeError(
+                "index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+                f"{value.ndim} dimension(s)."
+            )
+        value = value.to(input.dtype)
+    else:
+        value = full((), value, dtype=input.dtype, device=input.device)
+    return reshape(index, -1), value, (d,)
+
+
+@composite()
+def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
+    """input with `value`, a number or a tensor of one, in the slices along dim that index names."""
+    places, value, dims = _filling(input, dim, index, value)
+    if input.ndim == 0:
+        return reshape(_index.index_put_at(reshape(input, 1), places, value, (0,), False, False), ())
+    return _index.index_put_at(input, places, value, dims, False, False)
+
+
+@_method
+def index_fill_(input: Any, dim: int, index: Any, value: Any) -> Any:
+    """`index_fill` in place."""
+    places, value, dims = _filling(input, dim, index, value)
+    if input.ndim == 0:
+        _in_place["index_put"](movement.view_(input, (1,)), places, value, (0,), False, False)
+        return input
+    return _in_place["index_put"](input, places, value, dims, False, False)
+
+
+def _spread(input: Any, dim: int, index: Any, source: Any, reduce: str) -> tuple[Any, ...]:
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
+    index, d, source = _slices("index_reduce", input, dim, index, source)
+    place = [1] * source.ndim
+    place[d] = index.numel()
+    return movement.expand(reshape(index, place), source.shape), source, d, _REDUCTIONS[reduce]
+
+
+@composite(out=True)
+def index_reduce(input: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True) -> Any:
+    """input with source combined into the slices along dim that index names: "prod", "mean", "amax" or "amin"."""
+    return scatter.scatter_reduce_at(input, *_spread(input, dim, index, source, reduce), include_self)
+
+
+@_method
+def index_reduce_(input: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True) -> Any:
+    """`index_reduce` in place."""
+    return _in_place["scatter_reduce"](input, *_spread(input, dim, index, source, reduce), include_self)
+
+
+# ---- all elements as a line
+
+
+def _flat_index(name: str, input: Any, index: Any) -> None:
+    if index.dtype is not _C.int64:
+        raise RuntimeError(f"{name}(): Expected a long tensor for index, but got {_type_name(index)}")
+    if input.numel() == 0 and index.numel():
+        raise IndexError(f"{name}(): tried to {name.rstrip('_')} from an empty tensor")
+
+
+@composite(out=True)
+def take(input: Any, index: Any) -> Any:
+    """The elements of input as a line at the places that index, of any shape, names; they may count from the end."""
+    _flat_index("take", input, index)
+    return _index.index_at(reshape(input, -1), index, (0,), False)
+
+
+def _put(input: Any, index: Any, source: Any, accumulate: bool) -> Any:
+    _flat_index("put_", input, index)
+    if source.dtype is not input.dtype:
+        raise RuntimeError(
+            f"put_(): self and source expected to have the same dtype, but got self.dtype = {_type_name(input)} and "
+            f"source.dtype = {_type_name(source)}"
+        )
+    if index.numel() != source.numel():
+        raise RuntimeError(
+            "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
+            f"{source.numel()}, index.numel() = {index.numel()}"
+        )
+    flat = _index.index_put_at(reshape(input, -1), reshape(index, -1), reshape(source, -1), (0,), False, accumulate)
+    return reshape(flat, tuple(input.shape))
+
+
+@composite()
+def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    """input with the elements of source at the places of all elements as a line that index names, or added to them."""
+    return _put(input, index, source, accumulate)
+
+
+@_method
+def put_(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    """`put` in place."""
+    return input.copy_(_put(input, index, source, accumulate))
+
+
+# ---- several indices
+
+
+def _key(input: Any, indices: Sequence[Any]) -> tuple[Any, ...]:
+    if len(indices) > input.ndim:
+        raise IndexError(f"too many indices for tensor of dimension {input.ndim} (got {len(indices)})")
+    return tuple(slice(None) if i is None else i for i in indices)
+
+
+@composite()
+def index_put(input: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
+    """input with values, broadcast, written at input[indices] or added to it; an index may be None for all."""
+    return index_put_(elementwise.clone(input), indices, values, accumulate)
+
+
+@_method
+def index_put_(input: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
+    """`index_put` in place."""
+    from minitensor._indexing import put_at
+
+    put_at(input, _key(input, indices), values, accumulate)
+    return input
+
+
+# ---- masks
+
+
+@composite()
+def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
+    """input with the elements of source, one after the other, where mask, broadcast, holds."""
+    if mask.ndim > input.ndim or tuple(broadcast_shapes(input.shape, mask.shape)) != tuple(input.shape):
+        input, mask = broadcast_tensors(input, mask)
+    return _mask.masked_scatter(input, mask, source)
+
+
+_mask = mask
+
+
+@composite(out=True)
+def argwhere(input: Any) -> Any:
+    """The indices of the elements that are not zero, one row each."""
+    return _mask.nonzero(input)
+
+
+@composite(out=True)
+def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
+    """The indices of the elements that are not zero: one row each, or with as_tuple one vector a dimension."""
+    if not as_tuple:
+        return _mask.nonzero(input)
+    found = _mask.nonzero(reshape(input, 1) if input.ndim == 0 else input)
+    return tuple(movement.select(found, 1, d) for d in range(found.shape[1]))
+
+
+@composite(out=True)
+def where(condition: Any, input: Any = None, other: Any = None) -> Any:
+    """input where the condition holds, other elsewhere; with the condition alone, the indices where it holds."""
+    if input is None and other is None:
+        return nonzero(condition, as_tuple=True)
+    if input is None or other is None:
+        raise TypeError("where() takes a condition alone, or a condition, input and other")
+    if condition.dtype is _C.uint8:
+        condition = condition != 0
+    if condition.dtype is not _C.bool:
+        raise RuntimeError(
+            f"where expected condition to be a boolean tensor, but got a tensor with dtype {_type_name(condition)}"
+        )
+    return elementwise.where(condition, input, other)

@@ -1,6 +1,17 @@
 """The ops, one row each. See `minitensor.ops.row`."""
 
-from minitensor.ops import contraction, creation, elementwise, index, movement, pointwise, random, reduction
+from minitensor.ops import (
+    contraction,
+    creation,
+    elementwise,
+    index,
+    mask,
+    movement,
+    pointwise,
+    random,
+    reduction,
+    scatter,
+)
 from minitensor.ops.row import ROWS, Row
 
 __all__ = [
@@ -10,8 +21,10 @@ __all__ = [
     "creation",
     "elementwise",
     "index",
+    "mask",
     "movement",
     "pointwise",
     "random",
     "reduction",
+    "scatter",
 ]

@@ -40,3 +40,11 @@ linspace = creation(
     "linspace(Scalar start, Scalar end, int steps, *, dtype? dtype=None, device? device=None)",
     "Evenly spaced values from start to end.",
 )
+tril_indices = creation(
+    "tril_indices(int row, int col, int offset=0, *, dtype? dtype=None, device? device=None)",
+    "The places of a matrix at and below a diagonal: rows, then columns.",
+)
+triu_indices = creation(
+    "triu_indices(int row, int col, int offset=0, *, dtype? dtype=None, device? device=None)",
+    "The places of a matrix at and above a diagonal: rows, then columns.",
+)

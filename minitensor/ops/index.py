@@ -7,70 +7,116 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._C import Op
+from minitensor.ops.creation import full
 from minitensor.ops.row import index, movement, opaque
+from minitensor.ops.scatter import gather, index_is_argument, scatter_add, zeros_for
 
 __all__: list[str] = []
 
 
-def _index_is_argument(position: int) -> Callable[[Any], str | None]:
-    """Compiled code reads indices unchecked; bounds are checked before the launch, so they must be there by then."""
-
-    def refuse(call: Any) -> str | None:
-        return (
-            None
-            if call.is_leaf(position)
-            else "its indices are computed by the recorded program, so they can't be checked before a launch"
-        )
-
-    return refuse
+def _index_select_lower(b: Any, x: Any, i: Any, dim: int) -> Any:
+    return b.take(x, i, dim, low=0) if x.dims else b.reshape(x, b.result.dims)
 
 
-def _gather_vjp(g: Any, _out: Any, _x: Any, i: Any, dim: int) -> tuple[Any, Any]:
-    return scatter_add(_zeros(_x, g), i, g, dim), None
-
-
-def _zeros(x: Any, g: Any) -> Any:
-    from minitensor.ops.creation import full
-
-    return full(tuple(x.shape), 0, dtype=g.dtype)
-
-
-def _within(x: Any, g: Any) -> Any:
-    """The gradient of x's leading corner, with zeros for the rest of x."""
-    if tuple(x.shape) == tuple(g.shape):
-        return g
-    whole = _zeros(x, g)
-    whole[tuple(slice(n) for n in g.shape)] = g
-    return whole
-
-
-gather: Op = index(
-    "gather(Tensor input, Tensor index, int dim)", "input[i][index[i][j]] for dim 1, and so on.",
-    lower=lambda b, x, i, dim: b.gather_along(x, i, dim), refuse=_index_is_argument(1), vjp=_gather_vjp,
-)  # fmt: skip
-scatter_add: Op = index(
-    "scatter_add(Tensor input, Tensor index, Tensor src, int dim)",
-    "input with src added at the places that index names along dim.",
-    lower=lambda b, x, i, src, dim: b.scatter_along(x, i, src, dim, "add"), refuse=_index_is_argument(1), inplace=True,
-    vjp=lambda g, _out, _x, i, _src, dim: (g, None, _within(_src, gather(g, i, dim))),
-)  # fmt: skip
 index_select: Op = index(
     "index_select(Tensor input, Tensor index, int dim)",
     "The slices of input along dim that index names; index may have any shape.",
-    lower=lambda b, x, i, dim: b.take(x, i, dim), refuse=_index_is_argument(1),
-    vjp=lambda g, _out, _x, i, dim: (index_add(_zeros(_x, g), i, g, dim), None),
+    lower=_index_select_lower, refuse=index_is_argument(1),
+    vjp=lambda g, _out, _x, i, dim: (index_add(zeros_for(_x, g), i, g, dim), None),
 )  # fmt: skip
 index_add: Op = index(
     "index_add(Tensor input, Tensor index, Tensor src, int dim)",
     "input with src added to the slices that index names.",
-    lower=lambda b, x, i, src, dim: b.put(x, i, src, dim, "add"), refuse=_index_is_argument(1), inplace=True,
-    vjp=lambda g, _out, _x, i, _src, dim: (g, None, index_select(g, i, dim)),
+    lower=lambda b, x, i, src, dim: b.put(x, i, src, dim, "add", low=0), refuse=index_is_argument(1), inplace=True,
+    vjp=lambda g, _out, _x, i, _src, dim: (g, None, lambda: index_select(g, i, dim)),
 )  # fmt: skip
 index_copy: Op = index(
     "index_copy(Tensor input, Tensor index, Tensor src, int dim)",
     "input with the slices that index names replaced by src.",
-    lower=lambda b, x, i, src, dim: b.put(x, i, src, dim, "assign"), refuse=_index_is_argument(1), inplace=True,
-    vjp=lambda g, _out, _x, i, _src, dim: (index_copy(g, i, _zeros(_src, g), dim), None, index_select(g, i, dim)),
+    lower=lambda b, x, i, src, dim: b.put(x, i, src, dim, "assign", low=0), refuse=index_is_argument(1), inplace=True,
+    vjp=lambda g, _out, _x, i, _src, dim: (
+        lambda: index_copy(g, i, zeros_for(_src, g), dim), None, lambda: index_select(g, i, dim)
+    ),
+)  # fmt: skip
+
+
+# ---- what x[...] with index tensors is made of
+
+
+def _unchecked_index_is_argument(checked: int) -> Callable[[Any], str | None]:
+    refuse = index_is_argument(1)
+    return lambda call: None if call.params[checked] else refuse(call)
+
+
+def _all_are_arguments(call: Any) -> str | None:
+    refusals = (index_is_argument(place)(call) for place in range(len(call.operands)))
+    return next((why for why in refusals if why), None)
+
+
+def _merged(b: Any, x: Any, dims: Any) -> tuple[Any, int, tuple[int, ...]]:
+    """x with the indexed dimensions as one, its place, and the order of x's dimensions before that."""
+    rank, count = len(x.dims), len(dims)
+    first = dims[0]
+    order = tuple(range(rank))
+    if tuple(dims) != tuple(range(first, first + count)):
+        order, first = (*dims, *(d for d in range(rank) if d not in dims)), 0
+        x = b.transpose(x, order)
+    size = 1
+    for n in x.dims[first : first + count]:
+        size *= n
+    shape = (*x.dims[:first], size, *x.dims[first + count :])
+    return b.reshape(x, shape) if shape != x.dims else x, first, order
+
+
+def _index_lower(b: Any, x: Any, i: Any, dims: Any, checked: bool) -> Any:
+    if 0 in b.result.dims:
+        return b.filled(0)
+    merged, place, _ = _merged(b, x, dims)
+    return b.take(merged, i, place, checked=checked)
+
+
+def _index_put_lower(b: Any, x: Any, i: Any, values: Any, dims: Any, checked: bool, accumulate: bool) -> Any:
+    merged, place, order = _merged(b, x, dims)
+    shape = (*merged.dims[:place], *i.dims, *merged.dims[place + 1 :])
+    if 0 in shape:
+        return x
+    written = b.put(merged, i, b.broadcast_to(values, shape), place, "add" if accumulate else "assign", checked=checked)
+    written = b.reshape(written, tuple(x.dims[d] for d in order))
+    inverse = tuple(order.index(d) for d in range(len(order)))
+    return b.transpose(written, inverse) if inverse != tuple(range(len(order))) else written
+
+
+def _flat_index_lower(b: Any, *arguments: Any) -> Any:
+    *indices, sizes, _dims = arguments
+    flat = None
+    for place, (i, size) in enumerate(zip(indices, sizes, strict=True)):
+        b.check_index(place, -size, size)
+        i = b.broadcast_to(b.wrapped(i, size), b.result.dims)
+        flat = i if flat is None else b.add(b.multiply(flat, b.full(b.result, size)), i)
+    return flat
+
+
+index_at: Op = index(
+    "_index(Tensor input, Tensor index, int[] dims, bool checked)",
+    "input[..., index, ...]: the index counts through dims, which are in its place if they are neighbours, and "
+    "otherwise in front. It is known to be within bounds if it was checked.",
+    lower=_index_lower, refuse=_unchecked_index_is_argument(1),
+    vjp=lambda g, _out, _x, i, dims, checked: (index_put_at(zeros_for(_x, g), i, g, dims, checked, True), None),
+)  # fmt: skip
+index_put_at: Op = index(
+    "_index_put(Tensor input, Tensor index, Tensor values, int[] dims, bool checked, bool accumulate)",
+    "input with values, broadcast, written at `_index`'s places, or added to them.",
+    lower=_index_put_lower, refuse=_unchecked_index_is_argument(1), inplace=True,
+    vjp=lambda g, _out, _x, i, _values, dims, checked, accumulate: (
+        g if accumulate else lambda: index_put_at(g, i, full((), 0, dtype=g.dtype), dims, checked, False),
+        None,
+        lambda: index_at(g, i, dims, checked),
+    ),
+)  # fmt: skip
+flat_index: Op = index(
+    "_flat_index(Tensor[] indices, int[] sizes, int[] dims)",
+    "Indices into dimensions of these sizes, broadcast and checked, as one index that counts through them.",
+    lower=_flat_index_lower, refuse=_all_are_arguments,
 )  # fmt: skip
 
 
@@ -81,7 +127,7 @@ def _nll_vjp(g: Any, _out: Any, _x: Any, target: Any) -> tuple[Any, Any]:
 nll_loss = index(
     "nll_loss(Tensor input, Tensor target)", "-input[n, target[n]] for every row n.",
     lower=lambda b, x, t: b.negate(b.reshape(b.gather_along(x, b.reshape(t, (*t.dims, 1)), 1, low=0), t.dims)),
-    refuse=_index_is_argument(1), vjp=_nll_vjp, method=False,
+    refuse=index_is_argument(1), vjp=_nll_vjp, method=False,
 )  # fmt: skip
 nll_loss_backward: Op = index(
     "nll_loss_backward(Tensor grad, Tensor target, int classes)", "-grad[n] at [n, target[n]], zero elsewhere.",
@@ -92,7 +138,7 @@ nll_loss_backward: Op = index(
 
 def _sort_vjp(g: Any, _out: Any, x: Any, dim: int, descending: bool, stable: bool) -> Any:
     places = sort(x, dim, descending, stable)[1]
-    return scatter_add(_zeros(x, g[0]), places, g[0], dim)
+    return scatter_add(zeros_for(x, g[0]), places, g[0], dim)
 
 
 _cumsum_doc = "The sums of the elements up to each place along dim."
@@ -107,32 +153,6 @@ sort: Op = index(
 )
 
 
-# ---- results whose shape depends on the data
-
-_DATA = "the shape of its result depends on the data"
-nonzero = opaque(
-    "nonzero(Tensor input)",
-    "The indices of the elements that are not zero, one row each.",
-    why=_DATA,
-    kernel=_C.nonzero,
-)
-masked_select = opaque(
-    "masked_select(Tensor input, Tensor mask)",
-    "The elements where mask holds, in order.",
-    why=_DATA,
-    kernel=_C.masked_select,
-    vjp=lambda g, _out, _x, mask: (_masked_scatter(g, _x, mask), None),
-)
-
-
-def _masked_scatter(g: Any, x: Any, mask: Any) -> Any:
-    from minitensor.ops.creation import full
-
-    positions = nonzero(mask.expand(x.shape).reshape((-1,))).reshape((-1,))
-    flat = full((x.numel(),), 0, dtype=g.dtype)
-    return index_copy(flat, positions, g, 0).reshape(tuple(x.shape))
-
-
 def _unique_kernel(x: Any, return_inverse: bool, return_counts: bool) -> Any:
     import numpy as np
 
@@ -141,6 +161,7 @@ def _unique_kernel(x: Any, return_inverse: bool, return_counts: bool) -> Any:
     return (values, inverse.reshape(x.shape), counts)
 
 
+_DATA = "the shape of its result depends on the data"
 unique = opaque(
     "unique(Tensor input, bool return_inverse=False, bool return_counts=False)",
     "The distinct elements, sorted.",

@@ -150,6 +150,7 @@ def _cat_vjp(g: Any, _out: Any, _tensors: Any, dim: int) -> Any:
 cat: Op = movement(
     "cat(Tensor[] tensors, int dim=0)",
     "The tensors one after the other along dim.",
+    aliases=("concat", "concatenate"),
     lower=lambda b, *rest: b.concatenate_all(rest[:-1], rest[-1]),
     vjp=_cat_vjp,
 )
@@ -162,6 +163,57 @@ triu: Op = movement(
     "triu(Tensor input, int diagonal=0)", "The upper triangle; the rest is zero.",
     lower=lambda b, x, diagonal: b.triangle(x, diagonal, "GE"), vjp=lambda g, _out, _x, diagonal: triu(g, diagonal),
     inplace=True,
+)  # fmt: skip
+
+
+def _flip_lower(b: Any, x: Any, dims: tuple[int, ...]) -> Any:
+    rank = len(x.dims)
+    return b.reverse(x, tuple(d % rank for d in dims)) if rank and dims else x
+
+
+def _rolled(b: Any, x: Any, dim: int, shift: int) -> Any:
+    n = x.dims[dim]
+    shift = shift % n if n else 0
+    if shift == 0:
+        return x
+    starts, ends = [0] * len(x.dims), list(x.dims)
+    starts[dim] = ends[dim] = n - shift
+    tail = b.slice(x, starts, x.dims)
+    return b.concatenate([tail, b.slice(x, [0] * len(x.dims), ends)], dim)
+
+
+def _roll_lower(b: Any, x: Any, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Any:
+    if not dims:
+        count = 1
+        for n in x.dims:
+            count *= n
+        return b.reshape(_rolled(b, b.reshape(x, (count,)), 0, shifts[0]), x.dims)
+    for shift, d in zip(shifts, dims, strict=True):
+        x = _rolled(b, x, d % len(x.dims), shift)
+    return x
+
+
+def _pad_lower(b: Any, x: Any, pad: tuple[int, ...], value: Any) -> Any:
+    rank = len(x.dims)
+    padding = [(0, 0, 0)] * rank
+    for i in range(len(pad) // 2):
+        padding[rank - 1 - i] = (pad[2 * i], pad[2 * i + 1], 0)
+    return b.pad(x, b.number(value, x.dtype), padding) if pad else x
+
+
+flip: Op = movement(
+    "flip(Tensor input, int[]... dims)", "The elements in reverse order along dims.",
+    lower=_flip_lower, vjp=lambda g, _out, _x, dims: flip(g, dims),
+)  # fmt: skip
+roll: Op = movement(
+    "roll(Tensor input, int[] shifts, int[] dims=[])",
+    "The elements moved on along dims, those that leave at the end to the front; without dims, along all elements.",
+    lower=_roll_lower, vjp=lambda g, _out, _x, shifts, dims: roll(g, [-s for s in shifts], dims),
+)  # fmt: skip
+constant_pad_nd: Op = movement(
+    "constant_pad_nd(Tensor input, int[] pad, Scalar value=0)",
+    "input with `value` before and after it: pad has pairs of counts, for the last dimension first. Negative ones cut.",
+    lower=_pad_lower, vjp=lambda g, _out, _x, pad, value: constant_pad_nd(g, [-n for n in pad]), method=False,
 )  # fmt: skip
 
 # What recorded programs have in place of aliasing: reading and writing through views of a value, and assignment.

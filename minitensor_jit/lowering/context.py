@@ -73,6 +73,10 @@ class Lowering(Builder):
         """The result's shape full of one number."""
         return self.full(self.result, number_of(value, self.result.dtype))
 
+    def number(self, value: float | int | bool, dtype: str) -> Instruction:
+        """A number as an element of the type."""
+        return self.constant(number_of(value, dtype), dtype)
+
     def to_dtype(self, x: Instruction, dtype: str) -> Instruction:
         """x converted as docs/numerics.md says."""
         source = x.dtype
@@ -225,7 +229,8 @@ class Lowering(Builder):
         """Have the launch check an index operand first: compiled code clamps where eager code raises."""
         self.checks.append(BoundsCheck(self.recorded.node, operand, low, high))
 
-    def _wrapped(self, index: Instruction, size: int) -> Instruction:
+    def wrapped(self, index: Instruction, size: int) -> Instruction:
+        """The index with what counts from the end made to count from the beginning."""
         index = self.to_dtype(index, "s64")
         shape = Shape("s64", index.dims)
         negative = self.compare(index, self.full(shape, 0), "LT")
@@ -277,16 +282,24 @@ class Lowering(Builder):
             kind=kind,
         )
 
-    def take(self, x: Instruction, index: Instruction, dim: int) -> Instruction:
+    def _index_within(self, index: Instruction, size: int, low: int | None, checked: bool) -> Instruction:
+        """Operand 1 as indices from 0: checked before the launch to lie in [low, size), -size if no low is given."""
+        if not checked:
+            self.check_index(1, -size if low is None else low, size)
+        return self.to_dtype(index, "s64") if checked or low == 0 else self.wrapped(index, size)
+
+    def take(
+        self, x: Instruction, index: Instruction, dim: int, *, low: int | None = None, checked: bool = False
+    ) -> Instruction:
         """The slices of x along dim that index, of any shape, names."""
         dims = x.dims
         dim %= len(dims)
-        self.check_index(1, -dims[dim], dims[dim])
+        index = self._index_within(index, dims[dim], low, checked)
         many = len(index.dims)
         out_rank = len(dims) - 1 + many
         return self.gather(
             x,
-            self._wrapped(index, dims[dim]),
+            index,
             offset_dims=tuple(d for d in range(out_rank) if not dim <= d < dim + many),
             collapsed_slice_dims=(dim,),
             start_index_map=(dim,),
@@ -294,13 +307,25 @@ class Lowering(Builder):
             slice_sizes=tuple(1 if d == dim else n for d, n in enumerate(dims)),
         )
 
-    def put(self, x: Instruction, index: Instruction, src: Instruction, dim: int, kind: str) -> Instruction:
+    def put(
+        self,
+        x: Instruction,
+        index: Instruction,
+        src: Instruction,
+        dim: int,
+        kind: str,
+        *,
+        low: int | None = None,
+        checked: bool = False,
+    ) -> Instruction:
         """x with the slices that index names along dim combined with those of src."""
         dims = x.dims
+        if not dims:
+            flat = self.put(self.reshape(x, (1,)), index, self.reshape(src, (1,)), 0, kind, low=low, checked=checked)
+            return self.reshape(flat, ())
         dim %= len(dims)
-        self.check_index(1, -dims[dim], dims[dim])
         count = _size(index.dims)
-        index = self.reshape(self._wrapped(index, dims[dim]), (count,))
+        index = self.reshape(self._index_within(index, dims[dim], low, checked), (count,))
         src = self.reshape(src, tuple(count if d == dim else n for d, n in enumerate(dims)))
         return self.scatter(
             x,

@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <cstring>
+#include <type_traits>
+#include <vector>
 
 #include "core/error.h"
 #include "kernels/cpu/index_strided.h"
@@ -14,32 +17,87 @@ int64_t count_true(const uint8_t* mask, int64_t n) {
     return count;
 }
 
+// The indices of the true flags among [begin, end), as rows of one number a dimension. At most `room` of them, which
+// only matters if another thread has changed the mask since it was counted.
+void list_places(const uint8_t* flags, int64_t begin, int64_t end, const Dims& sizes, int64_t* to, int64_t room) {
+    size_t rank = sizes.size();
+    int64_t length = sizes.back();
+    while (begin < end && room > 0) {
+        int64_t row = begin / length, k = begin % length, last = std::min(length, k + end - begin);
+        int64_t lead[kMaxDims], rest = row;
+        for (size_t d = rank - 1; d-- > 0;) {
+            lead[d] = rest % sizes[d];
+            rest /= sizes[d];
+        }
+        const uint8_t* flag = flags + row * length;
+        begin += last - k;
+        while (k < last && room > 0) {
+            // Eight flags at once where none is set.
+            uint64_t eight;
+            if (k + 8 <= last && (std::memcpy(&eight, flag + k, 8), eight == 0)) {
+                k += 8;
+                continue;
+            }
+            int64_t stop = std::min(k + 8, last);
+            if (rank == 1) {
+                // Without branches while there is room to write too far.
+                if (room >= 8) {
+                    int64_t found = 0;
+                    for (; k < stop; ++k) {
+                        to[found] = k;
+                        found += flag[k];
+                    }
+                    to += found;
+                    room -= found;
+                } else {
+                    for (; k < stop && room > 0; ++k)
+                        if (flag[k]) {
+                            *to++ = k;
+                            --room;
+                        }
+                }
+                continue;
+            }
+            for (; k < stop; ++k) {
+                if (!flag[k] || room == 0) continue;
+                for (size_t d = 0; d + 1 < rank; ++d) to[d] = lead[d];
+                to[rank - 1] = k;
+                to += rank;
+                --room;
+            }
+        }
+    }
+}
+
 }  // namespace
 
 Ref<Tensor> nonzero(const Tensor& t) {
     cpu::Packed mask(t, DType::Bool);
     const auto* flags = mask.as<uint8_t>();
     auto rank = static_cast<int64_t>(t.ndim());
+    // Each part is counted first, so that all can be written at the same time.
+    int64_t parts = t.numel < cpu::kGrain ? 1 : num_threads(), part = t.numel ? (t.numel + parts - 1) / parts : 0;
+    std::vector<int64_t> starts(static_cast<size_t>(parts) + 1, 0);
+    auto end_of = [&](int64_t p) { return std::min(t.numel, (p + 1) * part); };
+    parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t p = begin; p < end; ++p)
+            starts[static_cast<size_t>(p) + 1] = p * part < t.numel ? count_true(flags + p * part, end_of(p) - p * part)
+                                                                    : 0;
+    });
+    for (size_t p = 0; p < static_cast<size_t>(parts); ++p) starts[p + 1] += starts[p];
     Dims sizes;
-    sizes.push_back(count_true(flags, t.numel));
+    sizes.push_back(starts.back());
     sizes.push_back(rank);
     Ref<Tensor> out = Tensor::empty(sizes, DType::I64, t.device());
-    auto* p = out->ptr<int64_t>();
+    auto* places = out->ptr<int64_t>();
     if (sizes[0] == 0 || rank == 0) return out;
-    int64_t length = t.sizes.back(), found = 0;
-    for (int64_t row = 0; row * length < t.numel; ++row) {
-        for (int64_t k = 0; k < length; ++k) {
-            if (!flags[row * length + k]) continue;
-            if (found == sizes[0]) return out;  // another thread has changed the mask since it was counted
-            int64_t* place = p + found++ * rank;
-            place[rank - 1] = k;
-            int64_t rest = row;
-            for (int64_t d = rank - 1; d-- > 0;) {
-                place[d] = rest % t.sizes[static_cast<size_t>(d)];
-                rest /= t.sizes[static_cast<size_t>(d)];
-            }
+    parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t p = begin; p < end; ++p) {
+            int64_t* to = places + starts[static_cast<size_t>(p)] * rank;
+            int64_t room = starts[static_cast<size_t>(p) + 1] - starts[static_cast<size_t>(p)];
+            list_places(flags, p * part, end_of(p), t.sizes, to, room);
         }
-    }
+    });
     return out;
 }
 
@@ -72,6 +130,27 @@ Ref<Tensor> masked_select(const Tensor& t, const Tensor& mask) {
         std::memcpy(to, from + begin * size, static_cast<size_t>((i - begin) * size));
         to += (i - begin) * size;
     }
+    return out;
+}
+
+Ref<Tensor> repeat_places(const Tensor& repeats) {
+    cpu::Packed packed(repeats, DType::I64);
+    const auto* counts = packed.as<int64_t>();
+    int64_t total = 0;
+    for (int64_t i = 0; i < repeats.numel; ++i) {
+        if (counts[i] < 0) fail("repeats can not be negative");
+        total += counts[i];
+    }
+    Dims sizes;
+    sizes.push_back(total);
+    Ref<Tensor> out = Tensor::empty(sizes, repeats.dtype, repeats.device());
+    auto write = [&](auto* to) {
+        for (int64_t i = 0; i < repeats.numel; ++i)
+            for (int64_t k = 0; k < counts[i] && total > 0; ++k, --total)
+                *to++ = static_cast<std::remove_pointer_t<decltype(to)>>(i);
+    };
+    if (repeats.dtype == DType::I32) write(out->ptr<int32_t>());
+    else write(out->ptr<int64_t>());
     return out;
 }
 

@@ -10,5 +10,7 @@ namespace mt {
 Ref<Tensor> nonzero(const Tensor& t);
 // The elements of `t` where `mask` (bool) holds, in logical order, after the two are broadcast together.
 Ref<Tensor> masked_select(const Tensor& t, const Tensor& mask);
+// Every place as often as `repeats`, a vector of int32 or int64, says.
+Ref<Tensor> repeat_places(const Tensor& repeats);
 
 }  // namespace mt

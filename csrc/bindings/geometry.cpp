@@ -1,0 +1,137 @@
+// What changes a tensor's geometry or storage in place, and storages as tensors of bytes.
+#include <algorithm>
+#include <cstring>
+
+#include "bindings/py.h"
+#include "core/allocator.h"
+
+namespace mt::py {
+
+namespace {
+
+// Has the contents in memory: nothing recorded is pending, and nobody's recorded reads see what comes.
+void settle(Tensor& t) {
+    while (t.storage->pending || t.storage->readers) {
+        Ref<Storage> storage = t.storage;
+        if (storage->pending) materialize_hook(storage.get());
+        else before_write_hook(storage.get());
+    }
+    t.storage->ensure_memory();
+}
+
+void refuse_leaf(const Tensor& t, const char* what) {
+    if (grad_enabled && t.autograd && t.autograd->requires_grad && !t.autograd->grad_fn)
+        fail(std::string("a leaf Variable that requires grad is being used in an in-place operation. (") + what + ")");
+}
+
+// take_view(tensor, view, name): the tensor becomes what `view`, a view of it, is: transpose_, squeeze_ and so on.
+PyObject* py_take_view(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject *object, *view_object;
+        const char* name;
+        if (!PyArg_ParseTuple(args, "O!O!s:take_view", &TensorType, &object, &TensorType, &view_object, &name))
+            return nullptr;
+        Tensor &t = *tensor_of(object), &view = *tensor_of(view_object);
+        refuse_leaf(t, name);
+        if (!(t.storage == view.storage)) fail("take_view: not a view of the tensor");
+        t.sizes = view.sizes;
+        t.strides = view.strides;
+        t.offset = view.offset;
+        t.numel = view.numel;
+        if (grad_enabled && view.autograd && view.autograd->grad_fn) {
+            set_history(t, view.autograd->grad_fn, view.autograd->output_index);
+            if (t.base) t.base_generation = view.base_generation;
+        }
+        ++t.storage->version;
+        return Py_NewRef(object);
+    });
+}
+
+void grow(Storage& storage, size_t nbytes) {
+    if (storage.device.type == DeviceType::Meta) {
+        storage.nbytes = nbytes;
+        return;
+    }
+    if (storage.deleter || storage.exports || storage.read_only) fail("Trying to resize storage that is not resizable");
+    void* fresh = allocate(nbytes);
+    if (storage.data) {
+        std::memcpy(fresh, storage.data, std::min(nbytes, storage.nbytes));
+        deallocate(storage.data, storage.nbytes);
+    }
+    storage.data = fresh;
+    storage.nbytes = nbytes;
+}
+
+// storage_bytes(tensor): the whole storage as a vector of uint8.
+PyObject* py_storage_bytes(PyObject*, PyObject* object) {
+    return guarded([&]() -> PyObject* {
+        if (!is_tensor(object)) fail_type("storage_bytes() takes a Tensor");
+        Tensor& t = *tensor_of(object);
+        if (t.device().type != DeviceType::Meta) settle(t);
+        return wrap(
+            Tensor::make(t.storage, DType::U8, Dims{static_cast<int64_t>(t.storage->nbytes)}, Dims{int64_t{1}}, 0));
+    });
+}
+
+// resize_storage(bytes, nbytes): the storage under a tensor of storage_bytes gets another length.
+PyObject* py_resize_storage(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject* object;
+        Py_ssize_t nbytes;
+        if (!PyArg_ParseTuple(args, "O!n:resize_storage", &TensorType, &object, &nbytes)) return nullptr;
+        if (nbytes < 0) fail("a storage can't have a negative size");
+        Tensor& t = *tensor_of(object);
+        if (t.device().type != DeviceType::Meta) settle(t);
+        grow(*t.storage, static_cast<size_t>(nbytes));
+        t.sizes = Dims{static_cast<int64_t>(nbytes)};
+        t.numel = nbytes;
+        return Py_NewRef(object);
+    });
+}
+
+// over_storage(bytes, dtype, offset, sizes, strides): a tensor over the storage of `bytes`; strides may be None.
+PyObject* py_over_storage(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject *object, *dtype_of, *size, *stride;
+        long long offset;
+        if (!PyArg_ParseTuple(args, "O!OLOO:over_storage", &TensorType, &object, &dtype_of, &offset, &size, &stride))
+            return nullptr;
+        Tensor& bytes = *tensor_of(object);
+        DType dtype = dtype_from(dtype_of);
+        Dims sizes = dims_from(size, "size");
+        Dims strides = stride == Py_None ? contiguous_strides(sizes) : dims_from(stride, "stride");
+        if (sizes.size() != strides.size())
+            fail("mismatch in length of strides and shape: " + to_string(sizes) + " and " + to_string(strides));
+        if (offset < 0) fail("Tensor: invalid storage offset " + std::to_string(offset));
+        for (int64_t s : strides)
+            if (s < 0) fail("negative strides are not supported, got " + to_string(strides));
+        if (product(sizes)) {
+            int64_t last = offset, reach;
+            bool overflow = false;
+            for (size_t d = 0; d < sizes.size(); ++d) {
+                overflow |= __builtin_mul_overflow(sizes[d] - 1, strides[d], &reach);
+                overflow |= __builtin_add_overflow(last, reach, &last);
+            }
+            auto room = static_cast<int64_t>(bytes.storage->nbytes / itemsize(dtype));
+            if (overflow || last >= room)
+                fail("setStorage: sizes " + to_string(sizes) + ", strides " + to_string(strides) + ", storage offset " +
+                     std::to_string(offset) + ", and itemsize " + std::to_string(itemsize(dtype)) +
+                     " are out of bounds for storage of size " + std::to_string(bytes.storage->nbytes));
+        }
+        return wrap(Tensor::make(bytes.storage, dtype, sizes, strides, offset));
+    });
+}
+
+PyMethodDef functions[] = {
+    {"take_view", py_take_view, METH_VARARGS, "take_view(tensor, view, name): the tensor becomes a view of itself."},
+    {"storage_bytes", py_storage_bytes, METH_O, "storage_bytes(tensor): the whole storage as uint8."},
+    {"resize_storage", py_resize_storage, METH_VARARGS, "resize_storage(bytes, nbytes): another length."},
+    {"over_storage", py_over_storage, METH_VARARGS,
+     "over_storage(bytes, dtype, offset, sizes, strides): a tensor over the storage."},
+    {}};
+
+}  // namespace
+
+bool init_geometry(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+
+}  // namespace mt::py

@@ -1,0 +1,67 @@
+"""What views show, as tensors of their own: `expand_copy`, `permute_copy` and so on."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from minitensor import _C
+from minitensor.composite import joining, shape
+from minitensor.composite.registry import composite
+from minitensor.ops import movement
+from minitensor.ops.elementwise import clone
+
+Tensor = _C.Tensor
+
+
+def _copied(result: Any) -> Any:
+    return tuple(clone(part) for part in result) if isinstance(result, tuple) else clone(result)
+
+
+def _copying(name: str, take: Callable[..., Any]) -> None:
+    def made(input: Any, *args: Any, **more: Any) -> Any:
+        return _copied(take(input, *args, **more))
+
+    made.__name__ = f"{name}_copy"
+    made.__doc__ = f"`{name}` as a copy, which shares nothing with the input."
+    signature = inspect.signature(take)
+    made.__signature__ = signature  # type: ignore[attr-defined]
+    composite(method=False, out=True)(made)
+
+
+def _detached(input: Any) -> Any:
+    return input.detach()
+
+
+for _name, _take in {
+    "alias": movement.alias,
+    "as_strided": movement.as_strided,
+    "detach": _detached,
+    "diagonal": movement.diagonal,
+    "expand": movement.expand,
+    "permute": movement.permute,
+    "select": movement.select,
+    "slice": movement.slice,
+    "split": joining.split,
+    "split_with_sizes": joining.split_with_sizes,
+    "squeeze": movement.squeeze,
+    "t": shape.t,
+    "transpose": movement.transpose,
+    "unbind": shape.unbind,
+    "unfold": movement.unfold,
+    "unsqueeze": movement.unsqueeze,
+}.items():
+    _copying(_name, _take)
+
+
+@composite(method=False, out=True)
+def view_copy(input: Any, size: Any = None, dtype: Any = None) -> Any:
+    """The elements in another shape, or their bytes as another dtype, as a copy."""
+    return clone(input.view(size if dtype is None else dtype))
+
+
+@composite()
+def narrow_copy(input: Any, dim: int, start: Any, length: int) -> Any:
+    """`narrow` as a copy."""
+    return clone(shape.narrow(input, dim, start, length))

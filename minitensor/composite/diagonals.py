@@ -1,0 +1,134 @@
+"""Diagonals, triangles' relatives, and copies with a part of them replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minitensor import _C
+from minitensor.composite.dims import normal_dim
+from minitensor.composite.registry import composite
+from minitensor.composite.shape import reshape
+from minitensor.ops import movement
+from minitensor.ops.creation import full
+from minitensor.ops.elementwise import clone
+
+Tensor = _C.Tensor
+
+
+@composite(out=True)
+def diag(input: Any, diagonal: int = 0) -> Any:
+    """The diagonal of a matrix, as a copy; of a vector, the matrix with it on the diagonal."""
+    if input.ndim == 1:
+        return diag_embed(input, diagonal)
+    if input.ndim != 2:
+        raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")
+    return clone(movement.diagonal(input, diagonal))
+
+
+@composite()
+def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+    """The last dimension as the diagonal of two new ones, zero elsewhere."""
+    rank = input.ndim + 1
+    first, second = normal_dim(dim1, rank), normal_dim(dim2, rank)
+    if first == second:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    size = input.shape[-1] + abs(offset)
+    shape = list(input.shape[:-1])
+    for d in sorted((first, second)):
+        shape.insert(d, size)
+    made = full(shape, 0, dtype=input.dtype, device=input.device)
+    movement.diagonal(made, offset, first, second).copy_(input)
+    return made
+
+
+@composite()
+def diagflat(input: Any, offset: int = 0) -> Any:
+    """The matrix with all elements on a diagonal, zero elsewhere."""
+    return diag_embed(reshape(input, -1), offset)
+
+
+@composite()
+def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
+    """A copy of input with src in place of `select(dim, index)`."""
+    made = clone(input)
+    _into("select_scatter", movement.select(made, dim, index), src)
+    return made
+
+
+@composite()
+def slice_scatter(
+    input: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Any:
+    """A copy of input with src in place of a range along dim."""
+    made = clone(input)
+    _into("slice_scatter", movement.slice(made, dim, start, end, step), src)
+    return made
+
+
+@composite()
+def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """A copy of input with src in place of a diagonal."""
+    made = clone(input)
+    _into("diagonal_scatter", movement.diagonal(made, offset, dim1, dim2), src)
+    return made
+
+
+@composite()
+def as_strided_scatter(
+    input: Any, src: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Any:
+    """A copy of input with src in place of `as_strided(size, stride, storage_offset)`, which shows no element twice."""
+    made = clone(input)
+    _into("as_strided_scatter", movement.as_strided(made, size, stride, storage_offset), src)
+    return made
+
+
+def _into(name: str, part: Any, src: Any) -> None:
+    if tuple(part.shape) != tuple(src.shape):
+        raise RuntimeError(
+            f"expected src to have a size equal to the slice of self. src size = {list(src.shape)}, slice size = "
+            f"{list(part.shape)}"
+        )
+    part.copy_(src)
+
+
+@composite(method=False)
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803  (PyTorch's name)
+    """The powers of a vector's elements as columns, the highest first, or last if `increasing`."""
+    if x.ndim != 1:
+        raise RuntimeError("x must be a one-dimensional tensor.")
+    count = x.numel() if N is None else N
+    if count < 0:
+        raise RuntimeError("N must be non-negative.")
+    if not (x.is_floating_point() or x.is_complex()):
+        x = x.to(_C.int64)
+    columns = [full((x.numel(),), 1, dtype=x.dtype)]
+    for _ in range(1, count):
+        columns.append(columns[-1] * x)
+    columns = columns[:count]
+    if not columns:
+        return full((x.numel(), 0), 0, dtype=x.dtype)
+    ordered = columns if increasing else columns[::-1]
+    return movement.cat([movement.unsqueeze(c, 1) for c in ordered], 1)
+
+
+@composite(method=False)
+def unravel_index(indices: Any, shape: int | Sequence[int]) -> tuple[Any, ...]:
+    """Places that count through all elements of a shape, as one index a dimension."""
+    if indices.is_floating_point() or indices.is_complex() or indices.dtype is _C.bool:
+        raise ValueError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+    sizes = [shape] if isinstance(shape, int) else list(shape)
+    for n in sizes:
+        if not isinstance(n, int) or n < 0:
+            raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")
+    total = 1
+    for n in sizes:
+        total *= n
+    if indices.numel() and bool((indices >= total).any().logical_or((indices < 0).any())):
+        raise ValueError(f"indices are out of bounds for a shape of {total} elements")
+    found = []
+    for n in reversed(sizes):
+        found.append(indices % n)
+        indices = indices // n
+    return tuple(reversed(found))

@@ -1,0 +1,46 @@
+"""Dimensions and sizes as PyTorch's functions take them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minitensor import _C
+
+__all__ = ["normal_dim", "normal_dims", "product", "sizes_of"]
+
+
+def normal_dim(dim: Any, rank: int) -> int:
+    """`dim` in [0, rank); one of -1 and 0 for a tensor without dimensions. IndexError otherwise."""
+    dim = dim.__index__()
+    bound = rank if rank > 1 else 1
+    if not -bound <= dim < bound:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {dim})")
+    return dim % bound
+
+
+def normal_dims(dims: int | Sequence[int], rank: int) -> tuple[int, ...]:
+    """One or several dimensions in [0, rank), all different."""
+    given = (dims,) if hasattr(dims, "__index__") else tuple(dims)
+    normal = tuple(normal_dim(d, rank) for d in given)
+    for d in normal:
+        if normal.count(d) > 1:
+            raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
+    return normal
+
+
+def sizes_of(given: Sequence[Any], named: Any = None) -> tuple[int, ...]:
+    """Sizes that are given one by one, as one sequence, or by name."""
+    if named is not None:
+        return tuple(named)
+    if len(given) == 1 and isinstance(given[0], (tuple, list, _C.Size)):
+        return tuple(given[0])
+    return tuple(given)
+
+
+def product(sizes: Sequence[int]) -> int:
+    """The product of the sizes."""
+    count = 1
+    for n in sizes:
+        count *= n
+    return count

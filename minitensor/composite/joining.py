@@ -1,0 +1,306 @@
+"""Tensors put together, and taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations as _choices
+from itertools import combinations_with_replacement as _choices_again
+from typing import Any
+
+from minitensor import _C
+from minitensor.composite.dims import normal_dim
+from minitensor.composite.registry import composite
+from minitensor.composite.shape import atleast_1d, atleast_2d, atleast_3d, reshape, unpacked
+from minitensor.ops import movement
+from minitensor.ops.creation import full
+
+Tensor = _C.Tensor
+
+
+@composite(method=False, out=True)
+def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
+    """The tensors, all of one shape, side by side along a new dimension."""
+    tensors = tuple(tensors)
+    if not tensors:
+        raise RuntimeError("stack expects a non-empty TensorList")
+    first = tensors[0].shape
+    dim = normal_dim(dim, len(first) + 1)
+    for i, other in enumerate(tensors):
+        if other.shape != first:
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 "
+                f"and {list(other.shape)} at entry {i}"
+            )
+    return movement.cat([movement.unsqueeze(other, dim) for other in tensors], dim)
+
+
+def _some(name: str, tensors: Sequence[Any]) -> Sequence[Any]:
+    if not tensors:
+        raise RuntimeError(f"{name} expects a non-empty TensorList")
+    return tensors
+
+
+@composite(method=False, out=True)
+def hstack(tensors: Sequence[Any]) -> Any:
+    """The tensors along the second dimension; vectors along their only one."""
+    parts = atleast_1d(list(_some("hstack", tensors)))
+    return movement.cat(parts, 0 if parts[0].ndim == 1 else 1)
+
+
+@composite(aliases=("row_stack",), method=False, out=True)
+def vstack(tensors: Sequence[Any]) -> Any:
+    """The tensors along the first dimension, vectors as rows."""
+    return movement.cat(atleast_2d(list(_some("vstack", tensors))), 0)
+
+
+@composite(method=False, out=True)
+def dstack(tensors: Sequence[Any]) -> Any:
+    """The tensors along the third dimension."""
+    return movement.cat(atleast_3d(list(_some("dstack", tensors))), 2)
+
+
+@composite(method=False, out=True)
+def column_stack(tensors: Sequence[Any]) -> Any:
+    """The tensors along the second dimension, vectors as columns."""
+    parts = [reshape(x, (x.numel(), 1)) if x.ndim <= 1 else x for x in _some("column_stack", tensors)]
+    return movement.cat(parts, 1)
+
+
+@composite(method=False)
+def block_diag(*tensors: Any) -> Any:
+    """The matrices along the diagonal of a large one that is zero elsewhere; vectors count as rows."""
+    if not tensors:
+        return full((1, 0), 0, dtype=_C.get_default_dtype())
+    blocks = []
+    for i, x in enumerate(tensors):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(x).__name__}")
+        if x.ndim > 2:
+            raise RuntimeError(
+                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {x.ndim} dimensions"
+            )
+        blocks.append(atleast_2d(x))
+    width = sum(x.shape[1] for x in blocks)
+    rows, left = [], 0
+    for x in blocks:
+        rows.append(movement.constant_pad_nd(x, (left, width - left - x.shape[1])))
+        left += x.shape[1]
+    return movement.cat(rows, 0)
+
+
+@composite(method=False)
+def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Any, ...]:
+    """Coordinates of the grid over vectors: each expanded over the others' dimensions.
+
+    `indexing` "ij" has one dimension a vector in their order, "xy" the first two swapped. Numbers count as vectors.
+    """
+    given = unpacked(tensors)
+    if not given:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
+    indexing = "ij" if indexing is None else indexing
+    if indexing not in ("ij", "xy"):
+        raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
+    for x in given:
+        if x.ndim > 1:
+            raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {x}")
+        if x.dtype is not given[0].dtype:
+            raise RuntimeError("torch.meshgrid expects all tensors to have the same dtype")
+    swap = indexing == "xy" and len(given) >= 2
+    if swap:
+        given = (given[1], given[0], *given[2:])
+    shape = tuple(x.numel() for x in given)
+    grids = []
+    for d, x in enumerate(given):
+        column = reshape(x, tuple(n if i == d else 1 for i, n in enumerate(shape)))
+        grids.append(movement.expand(column, shape))
+    if swap:
+        grids = [movement.transpose(g, 0, 1) for g in grids]
+        grids[0], grids[1] = grids[1], grids[0]
+    return tuple(grids)
+
+
+@composite(method=False)
+def cartesian_prod(*tensors: Any) -> Any:
+    """All ways to take one element of each vector, a row each; of one vector, itself."""
+    given = unpacked(tensors)
+    if not given:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
+    for x in given:
+        if x.ndim != 1:
+            raise RuntimeError(f"Expect a 1D vector, but got shape {list(x.shape)}")
+    if len(given) == 1:
+        return given[0]
+    return stack([reshape(g, -1) for g in meshgrid(*given, indexing="ij")], 1)
+
+
+@composite()
+def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
+    """All ways to take r elements of a vector, in order, a row each."""
+    if input.ndim != 1:
+        raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
+    if r < 0:
+        raise RuntimeError(f"Expect a non-negative number, but got {r}")
+    if r == 0:
+        return full((0,), 0, dtype=input.dtype)
+    choose = _choices_again if with_replacement else _choices
+    rows = list(choose(range(input.numel()), r))
+    from minitensor.ops.index import index_select
+
+    places = _C.tensor_from_data(rows, _C.int64, None, True) if rows else full((0, r), 0, dtype=_C.int64)
+    return index_select(input, places, 0)
+
+
+# ---- apart
+
+
+@composite()
+def split(tensor: Any, split_size_or_sections: Any = None, dim: int = 0, **more: Any) -> tuple[Any, ...]:
+    """The tensor in parts along dim: of one size, the last smaller, or of the sizes given. Parts are views."""
+    size = more.pop("split_size", split_size_or_sections)
+    if more or size is None:
+        raise TypeError("split() takes a tensor, a size or a sequence of sizes, and a dimension")
+    if not isinstance(size, int):
+        return split_with_sizes(tensor, size, dim)
+    if tensor.ndim == 0:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    if size < 0:
+        raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
+    d = normal_dim(dim, tensor.ndim)
+    n = tensor.shape[d]
+    if size == 0 and n:
+        raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {n}")
+    if n == 0:
+        return (movement.alias(tensor),)
+    return tuple(movement.slice(tensor, d, i, i + size, 1) for i in range(0, n, size))
+
+
+@composite()
+def split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]:
+    """The tensor in parts of the sizes given along dim."""
+    if input.ndim == 0:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    d = normal_dim(dim, input.ndim)
+    n, sizes = input.shape[d], [int(s) for s in split_sizes]
+    for size in sizes:
+        if size < 0:
+            raise RuntimeError(
+                f"split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={sizes}"
+            )
+    if sum(sizes) != n:
+        raise RuntimeError(
+            f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at dimension {d}), "
+            f"but got split_sizes={sizes}"
+        )
+    parts, start = [], 0
+    for size in sizes:
+        parts.append(movement.slice(input, d, start, start + size, 1))
+        start += size
+    return tuple(parts)
+
+
+@composite()
+def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
+    """At most `chunks` parts of equal size along dim, the last smaller."""
+    if input.ndim == 0:
+        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    d = normal_dim(dim, input.ndim)
+    n = input.shape[d]
+    size = -(-n // chunks)
+    if size == 0:
+        return split_with_sizes(input, [0] * chunks, d)
+    return split(input, size, d)
+
+
+@composite()
+def tensor_split(
+    input: Any, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None, sections: Any = None
+) -> tuple[Any, ...]:
+    """The tensor in parts along dim: so many, the first ones larger, or cut at the indices."""
+    given = next((a for a in (indices_or_sections, indices, sections) if a is not None), None)
+    if given is None:
+        raise TypeError("tensor_split() needs indices or a number of sections")
+    if input.ndim == 0:
+        raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
+    d = normal_dim(dim, input.ndim)
+    if isinstance(given, Tensor):
+        if given.dtype is not _C.int64 or given.ndim > 1:
+            raise RuntimeError(
+                "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor"
+                " of dtype long"
+            )
+        given = given.tolist()
+    n = input.shape[d]
+    if isinstance(given, int):
+        if given <= 0:
+            raise RuntimeError(f"number of sections must be larger than 0, got {given}")
+        small, larger = divmod(n, given)
+        given = [small * i + (i if i < larger else larger) for i in range(1, given)]
+    ends = [*given, n]
+    parts, start = [], 0
+    for end in ends:
+        parts.append(movement.slice(input, d, start, end, 1))
+        start = end
+    return tuple(parts)
+
+
+def _split_along(name: str, input: Any, given: Any, dim: int) -> tuple[Any, ...]:
+    if isinstance(given, int) and (given <= 0 or input.shape[dim] % given):
+        raise RuntimeError(
+            f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension "
+            f"{input.shape[dim]} is not divisible by the split_size {given}!"
+        )
+    return tensor_split(input, given, dim)
+
+
+def _one_of(*given: Any) -> Any:
+    return next((a for a in given if a is not None), None)
+
+
+@composite()
+def hsplit(input: Any, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None) -> Any:
+    """`tensor_split` by columns; equal parts only. Vectors are split along their dimension."""
+    if input.ndim < 1:
+        raise RuntimeError(
+            "torch.hsplit requires a tensor with at least 1 dimension, but got a tensor with 0 dimensions!"
+        )
+    return _split_along("hsplit", input, _one_of(indices_or_sections, indices, sections), 0 if input.ndim == 1 else 1)
+
+
+@composite()
+def vsplit(input: Any, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None) -> Any:
+    """`tensor_split` by rows; equal parts only."""
+    if input.ndim < 2:
+        raise RuntimeError(
+            f"torch.vsplit requires a tensor with at least 2 dimension, but got a tensor with {input.ndim} dimensions!"
+        )
+    return _split_along("vsplit", input, _one_of(indices_or_sections, indices, sections), 0)
+
+
+@composite()
+def dsplit(input: Any, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None) -> Any:
+    """`tensor_split` along the third dimension; equal parts only."""
+    if input.ndim < 3:
+        raise RuntimeError(
+            f"torch.dsplit requires a tensor with at least 3 dimension, but got a tensor with {input.ndim} dimensions!"
+        )
+    return _split_along("dsplit", input, _one_of(indices_or_sections, indices, sections), 2)
+
+
+@composite()
+def unsafe_split(input: Any, split_size: int, dim: int = 0) -> tuple[Any, ...]:
+    """`split`."""
+    return split(input, split_size, dim)
+
+
+@composite()
+def unsafe_split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]:
+    """`split_with_sizes`."""
+    return split_with_sizes(input, split_sizes, dim)
+
+
+@composite()
+def unsafe_chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
+    """`chunk`."""
+    return chunk(input, chunks, dim)

@@ -1,0 +1,248 @@
+"""How elements lie in memory: contiguity, memory formats, storages, and changes of a tensor's geometry in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minitensor import _C
+from minitensor.composite import shape
+from minitensor.composite.dims import sizes_of
+from minitensor.composite.registry import composite
+from minitensor.ops import movement
+from minitensor.ops.elementwise import clone as _clone
+from minitensor.storage import TypedStorage, UntypedStorage
+
+Tensor = _C.Tensor
+
+_row_major = Tensor.is_contiguous
+
+
+class memory_format:  # noqa: N801  (PyTorch's name)
+    """An order of dimensions in memory: `contiguous_format`, `channels_last`, `channels_last_3d`, `preserve_format`."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"minitensor.{self._name}"
+
+    def __reduce__(self) -> str:
+        return self._name
+
+
+contiguous_format = memory_format("contiguous_format")
+preserve_format = memory_format("preserve_format")
+channels_last = memory_format("channels_last")
+channels_last_3d = memory_format("channels_last_3d")
+
+_CHANNELS_LAST = {channels_last: 4, channels_last_3d: 5}
+
+
+class layout:  # noqa: N801  (PyTorch's name)
+    """How elements are kept; `strided` is the only one."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"minitensor.{self._name}"
+
+    def __reduce__(self) -> str:
+        return self._name
+
+
+strided = layout("strided")
+
+
+def _channels_outside(x: Any) -> Any:
+    """x with the dimension that is innermost in the channels-last formats last."""
+    return movement.permute(x, (0, *range(2, x.ndim), 1))
+
+
+def _rank_for(format: Any, rank: int) -> None:
+    wanted = _CHANNELS_LAST[format]
+    if rank != wanted:
+        raise RuntimeError(f"required rank {wanted} tensor to use {format._name} format")
+
+
+@composite(function=False)
+def is_contiguous(input: Any, memory_format: Any = contiguous_format) -> bool:
+    """Whether the elements lie in row-major order, or in that of a memory format."""
+    if memory_format is contiguous_format:
+        return bool(_row_major(input))
+    if memory_format in _CHANNELS_LAST:
+        return input.ndim == _CHANNELS_LAST[memory_format] and bool(_row_major(_channels_outside(input.detach())))
+    raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
+
+
+@composite(function=False)
+def contiguous(input: Any, *, memory_format: Any = contiguous_format) -> Any:
+    """The tensor itself if it is contiguous in the memory format, else a copy that is."""
+    if memory_format is contiguous_format:
+        return input if _row_major(input) else _clone(input)
+    if memory_format is preserve_format:
+        raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
+    return input if is_contiguous(input, memory_format) else formatted(input, memory_format)
+
+
+def formatted(input: Any, memory_format: Any) -> Any:
+    """A copy whose elements lie in the order of a memory format."""
+    if memory_format not in _CHANNELS_LAST:
+        return _clone(input)
+    _rank_for(memory_format, input.ndim)
+    inside = _clone(_channels_outside(input))
+    return movement.permute(inside, (0, input.ndim - 1, *range(1, input.ndim - 1)))
+
+
+@composite()
+def clone(input: Any, *, memory_format: Any = preserve_format) -> Any:
+    """A copy of the tensor."""
+    return formatted(input, memory_format) if memory_format in _CHANNELS_LAST else _clone(input)
+
+
+@composite()
+def numel(input: Any) -> int:
+    """The number of elements."""
+    return int(Tensor.nelement(input))
+
+
+# ---- storages
+
+
+@composite(function=False)
+def untyped_storage(input: Any) -> UntypedStorage:
+    """The memory that the tensor and its views share, as bytes."""
+    return UntypedStorage(_bytes=_C.storage_bytes(input))
+
+
+@composite(function=False)
+def storage(input: Any) -> TypedStorage:
+    """The memory that the tensor and its views share, as elements of its dtype."""
+    return TypedStorage(wrap_storage=untyped_storage(input), dtype=input.dtype)
+
+
+@composite(function=False)
+def storage_type(input: Any) -> type:
+    """The class of `storage()`."""
+    return TypedStorage
+
+
+@composite(function=False)
+def is_set_to(input: Any, tensor: Any) -> bool:
+    """Whether both show the same memory in the same way."""
+    return bool(
+        input._storage_id() == tensor._storage_id()
+        and input.storage_offset() == tensor.storage_offset()
+        and input.shape == tensor.shape
+        and input.stride() == tensor.stride()
+    )
+
+
+@composite(function=False)
+def is_shared(input: Any) -> bool:
+    """Whether the memory is shared with other processes."""
+    return False
+
+
+@composite(function=False)
+def is_pinned(input: Any, device: Any = None) -> bool:
+    """Whether the memory is page-locked: it never is."""
+    return False
+
+
+@composite(function=False)
+def set_(
+    input: Any,
+    source: Any = None,
+    storage_offset: int = 0,
+    size: Sequence[int] | None = None,
+    stride: Sequence[int] | None = None,
+) -> Any:
+    """Has the tensor show another tensor's memory, or part of a storage; without a source, nothing."""
+    if source is None:
+        input.data = _C.empty((0,), input.dtype, input.device)
+        return input
+    if isinstance(source, Tensor):
+        if source.dtype is not input.dtype:
+            raise RuntimeError(
+                f"Could not set tensor of type {source.dtype.name} to a tensor of type {input.dtype.name}"
+            )
+        if size is None:
+            input.data = source.detach()
+            return input
+        source = untyped_storage(source)
+    if isinstance(source, TypedStorage):
+        if source.dtype is not input.dtype:
+            raise RuntimeError(
+                f"Expected a Storage of type {input.dtype} or an UntypedStorage, but got type {source.dtype}"
+            )
+        source = source.untyped()
+    if not isinstance(source, UntypedStorage):
+        raise TypeError(f"set_() takes a Tensor or a storage, not {type(source).__name__}")
+    if size is None:
+        size = (len(source) // input.dtype.itemsize - storage_offset,)
+    size = (size,) if isinstance(size, int) else tuple(size)
+    input.data = _C.over_storage(source._bytes, input.dtype, storage_offset, size, stride)
+    return input
+
+
+@composite(function=False)
+def resize_(input: Any, *args: Any, size: Any = None, memory_format: Any = contiguous_format) -> Any:
+    """Another shape over the same storage, which grows where needed; new elements are not initialised."""
+    wanted = sizes_of(args, size)
+    _C.resize_(input, wanted)
+    if memory_format in _CHANNELS_LAST:
+        _rank_for(memory_format, len(wanted))
+        n, c, *rest = wanted
+        inner = movement.view_(input, (n, *rest, c))
+        _C.take_view(input, movement.permute(inner, (0, len(wanted) - 1, *range(1, len(wanted) - 1))), "resize_")
+    return input
+
+
+@composite(function=False)
+def resize_as_(input: Any, the_template: Any, *, memory_format: Any = None) -> Any:
+    """`resize_` to another tensor's shape."""
+    return resize_(input, tuple(the_template.shape))
+
+
+# ---- views of itself
+
+
+def _view_in_place(name: str, take: Callable[..., Any], aliases: Sequence[str] = ()) -> None:
+    def change(input: Any, *args: Any, **more: Any) -> Any:
+        return _C.take_view(input, take(input, *args, **more), name)
+
+    change.__name__ = name
+    change.__doc__ = f"`{name[:-1]}` in place: the tensor shows the same memory in the new way."
+    composite(function=False, aliases=aliases)(change)
+
+
+for _name, _take, _aliases in (
+    ("squeeze_", movement.squeeze, ()),
+    ("unsqueeze_", movement.unsqueeze, ()),
+    ("transpose_", movement.transpose, ()),
+    ("swapaxes_", shape.swapaxes, ("swapdims_",)),
+    ("t_", shape.t, ()),
+    ("as_strided_", movement.as_strided, ()),
+):
+    _view_in_place(_name, _take, _aliases)
+
+
+def _conjugate_transpose(self: Any) -> Any:
+    """The transpose of a matrix, complex numbers conjugated."""
+    if self.ndim not in (0, 2):
+        raise RuntimeError(
+            f"tensor.H is only supported on matrices (2-D tensors). Got {self.ndim}-D tensor."
+            + (" For batches of matrices, consider using tensor.mH" if self.ndim > 2 else "")
+        )
+    return shape.adjoint(self)
+
+
+_C.add_method("H", property(_conjugate_transpose))
+_C.add_method("mH", property(lambda self: shape.adjoint(self), doc="`adjoint()`."))
+_C.add_method("layout", property(lambda self: strided, doc="How elements are kept: `strided`."))
