@@ -1,0 +1,150 @@
+"""One sample of one op, in every form that PyTorch gives it, here and there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+
+import minitensor as mt
+from tests.against_torch.convert import BACK, DTYPES, to_ours, to_theirs
+
+# (relative, absolute): PyTorch's defaults for a comparison, wider for what sums many terms in another order.
+TOLERANCES = {
+    torch.float16: (2e-3, 1e-3),
+    torch.bfloat16: (1.6e-2, 1e-2),
+    torch.float32: (1.3e-5, 1e-5),
+    torch.float64: (1e-7, 1e-7),
+    torch.complex64: (1.3e-5, 1e-5),
+    torch.complex128: (1e-7, 1e-7),
+}
+
+
+class DifferenceError(Exception):
+    """What differs."""
+
+
+class MissingError(Exception):
+    """A name or a form that is not here."""
+
+
+def ours_of(name: str) -> Any:
+    """Our function of that dotted name."""
+    found: Any = mt
+    for part in name.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise MissingError(f"minitensor.{name}") from None
+    return found
+
+
+def compare(ours: Any, theirs: Any, what: str, values: bool = True) -> None:
+    """Raise DifferenceError unless the results agree in structure, dtype, shape and, if asked for, values."""
+    if isinstance(theirs, (list, tuple)) and not isinstance(theirs, torch.Size):
+        if not isinstance(ours, (list, tuple)) or len(ours) != len(theirs):
+            raise DifferenceError(f"{what}: {_short(ours)} here, {len(theirs)} results there")
+        for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            compare(a, b, f"{what}[{i}]", values)
+        return
+    if not isinstance(theirs, torch.Tensor):
+        converted = to_theirs(ours)
+        both_nan = isinstance(theirs, float) and theirs != theirs and converted != converted
+        if type(converted) is not type(theirs) or (values and not both_nan and converted != theirs):
+            close = isinstance(theirs, float) and isinstance(converted, float) and abs(converted - theirs) <= 1e-5
+            if not close:
+                raise DifferenceError(f"{what}: {_short(ours)} here, {_short(theirs)} there")
+        return
+    if not isinstance(ours, mt.Tensor):
+        raise DifferenceError(f"{what}: a {type(ours).__name__} here, a tensor there")
+    if BACK[ours.dtype] != theirs.dtype:
+        raise DifferenceError(f"{what}: {ours.dtype} here, {theirs.dtype} there")
+    if tuple(ours.shape) != tuple(theirs.shape):
+        raise DifferenceError(f"{what}: shape {tuple(ours.shape)} here, {tuple(theirs.shape)} there")
+    if not values or theirs.device.type == "meta":
+        return
+    a, b = to_theirs(ours), theirs.detach().resolve_conj().resolve_neg()
+    rtol, atol = TOLERANCES.get(theirs.dtype, (0.0, 0.0))
+    try:
+        torch.testing.assert_close(a, b, rtol=rtol, atol=atol, equal_nan=True)
+    except AssertionError as error:
+        raise DifferenceError(f"{what}: {' '.join(str(error).split())}") from None
+
+
+def _short(thing: Any) -> str:
+    text = " ".join(repr(thing).split())
+    return text if len(text) < 80 else text[:77] + "..."
+
+
+def described(sample: SampleInput) -> str:
+    """The arguments in one line."""
+
+    def of(thing: Any) -> str:
+        if isinstance(thing, torch.Tensor):
+            layout = "" if thing.is_contiguous() else f" strides {tuple(thing.stride())}"
+            return f"{str(thing.dtype).removeprefix('torch.')}{list(thing.shape)}{layout}"
+        if isinstance(thing, (list, tuple)):
+            return "(" + ", ".join(of(x) for x in thing) + ")"
+        return _short(thing)
+
+    parts = [of(sample.input), *(of(a) for a in sample.args), *(f"{k}={of(v)}" for k, v in sample.kwargs.items())]
+    return ", ".join(parts)
+
+
+class Case:
+    """An op with a sample: calls of both sides on equal arguments."""
+
+    def __init__(self, op: OpInfo, sample: SampleInput) -> None:
+        self.op, self.sample = op, sample
+        self.random = _draws(op)
+
+    def ours(self) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        """Fresh arguments of ours."""
+        seen: dict[int, Any] = {}
+        s = self.sample
+        return to_ours(s.input, seen), to_ours(tuple(s.args), seen), to_ours(dict(s.kwargs), seen)
+
+    def theirs(self) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        """Fresh arguments of theirs."""
+        seen: dict[int, Any] = {}
+
+        def copy(thing: Any) -> Any:
+            if isinstance(thing, torch.Tensor):
+                if id(thing) not in seen:
+                    made = thing.detach().clone(memory_format=torch.preserve_format)
+                    seen[id(thing)] = made.requires_grad_(thing.requires_grad)
+                return seen[id(thing)]
+            if isinstance(thing, (list, tuple)) and not isinstance(thing, torch.Size):
+                return type(thing)(copy(x) for x in thing)
+            return thing
+
+        s = self.sample
+        return copy(s.input), copy(tuple(s.args)), {k: copy(v) for k, v in s.kwargs.items()}
+
+    def processed(self, result: Any) -> Any:
+        """A result of theirs as the op's own tests compare it: free of arbitrary signs and phases."""
+        return self.sample.output_process_fn_grad(result)
+
+    def call_ours(self, function: Any) -> tuple[Any, Any]:
+        """The result of ours, and the first argument afterwards."""
+        x, args, kwargs = self.ours()
+        return function(x, *args, **kwargs), x
+
+
+def _draws(op: OpInfo) -> bool:
+    return op.name in RANDOM
+
+
+# Random numbers and uninitialised memory: only dtype and shape can be compared.
+RANDOM = {
+    "bernoulli", "cauchy", "empty", "empty_like", "empty_permuted", "empty_strided", "exponential", "geometric",
+    "log_normal", "multinomial", "new_empty", "new_empty_strided", "nn.functional.alpha_dropout",
+    "nn.functional.dropout", "nn.functional.dropout2d", "nn.functional.dropout3d",
+    "nn.functional.feature_alpha_dropout", "nn.functional.fractional_max_pool2d",
+    "nn.functional.fractional_max_pool3d", "nn.functional.rrelu", "nn.functional.multi_head_attention_forward",
+    "normal", "pca_lowrank", "rand_like", "randint", "randint_like", "randn", "randn_like", "svd_lowrank", "uniform",
+    "resize_", "resize_as_", "native_dropout_backward",
+}  # fmt: skip
+
+__all__ = ["DTYPES", "RANDOM", "Case", "DifferenceError", "MissingError", "compare", "described", "ours_of"]
