@@ -108,6 +108,8 @@ _PACKAGE = _Path(__file__).resolve().parent
 # Frames that are not the user's; scopes are left through contextlib's.
 _C.set_internal_prefixes([f"{_PACKAGE}/", f"{_PACKAGE.parent / 'minitensor_jit'}/", _contextlib.__file__])
 
+# Submodules that are imported by the first use of them.
+_LAZY_MODULES = {"extend", "serialization", "testing"}
 _JIT_NAMES = {"jit_scope", "function", "InvalidArgumentError"}
 
 
@@ -117,6 +119,10 @@ def __getattr__(name: str) -> _Any:
         import minitensor_jit
 
         return minitensor_jit
+    if name in _LAZY_MODULES:
+        import importlib
+
+        return importlib.import_module(f"minitensor.{name}")
     if name in _JIT_NAMES:
         import minitensor_jit
 
@@ -125,7 +131,7 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_JIT_NAMES, "jit"})
+    return sorted({*globals(), *_JIT_NAMES, *_LAZY_MODULES, "jit"})
 
 
 _hooks.start_from_environment()

@@ -278,6 +278,8 @@ PyObject* make_op_object(const OpDef& op, bool inplace) {
     return self;
 }
 
+OpDef& op_of(PyObject* callable) { return def_of(callable); }
+
 bool init_ops(PyObject* module) {
     OpType.tp_getset = getset;
     OpType.tp_methods = methods;

@@ -128,6 +128,8 @@ bool init_geometry(PyObject* module);
 bool init_trace(PyObject* module);
 bool init_function(PyObject* module);
 bool init_generator(PyObject* module);
+bool init_extend(PyObject* module);
+OpDef& op_of(PyObject* callable);  // TypeError if it isn't an op
 
 // convert.cpp
 PyObject* tensor_item(Tensor& tensor);

@@ -52,6 +52,7 @@ struct OpDef {
     KernelFn cpu = nullptr;
     Takes takes = Takes::Loop;
     PyObject* python_kernel[static_cast<size_t>(DeviceType::Count)] = {};
+    PyObject* python_infer = nullptr;  // set by extensions
     PyObject* row = nullptr;   // minitensor.ops' record; the JIT reads its rules
     PyObject* vjp = nullptr;
     // Which arguments of `vjp(g, out, *operands, **params)` it reads; the rest are not saved.

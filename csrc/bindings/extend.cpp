@@ -1,0 +1,107 @@
+// Ops whose kernel and shape rule are Python callables, and which are recorded like any other op.
+#include "bindings/py.h"
+#include "dispatch/registry.h"
+#include "trace/trace.h"
+
+namespace mt::py {
+
+namespace {
+
+// Shape rules and kernels may be called from any thread, in the midst of anything.
+class InPython {
+  public:
+    InPython() : gil_(PyGILState_Ensure()), grad_(std::exchange(grad_enabled, false)) {}
+    ~InPython() {
+        grad_enabled = grad_;
+        PyGILState_Release(gil_);
+    }
+    InPython(const InPython&) = delete;
+
+  private:
+    PyGILState_STATE gil_;
+    trace::Suspend suspend_;
+    bool grad_;
+};
+
+PyRef without_data(const Operand& operand) {
+    if (const Tensor* t = operand.tensor)
+        return checked(wrap(Tensor::empty(t->sizes, t->dtype, Device{DeviceType::Meta})));
+    return checked(operand.is_scalar ? scalar_to_python(operand.scalar) : Py_NewRef(Py_None));
+}
+
+// The rule gets operands without data and the parameters, and gives tensors without data.
+void infer_in_python(Call& call) {
+    InPython in_python;
+    std::vector<PyRef> owned;
+    for (size_t i = 0; i < call.operand_count; ++i) owned.push_back(without_data(call.operands[i]));
+    for (size_t i = 0; i < call.param_count; ++i) owned.push_back(checked(value_to_python(call.params[i])));
+    std::vector<PyObject*> raw;
+    for (PyRef& ref : owned) raw.push_back(ref.get());
+    PyRef returned = checked(PyObject_Vectorcall(call.op->python_infer, raw.data(), raw.size(), nullptr));
+    auto take = [&](PyObject* object, size_t i) {
+        if (!is_tensor(object))
+            fail_type("the shape rule of '" + call.op->name + "' must return tensors, got " + Py_TYPE(object)->tp_name);
+        call.results[i].sizes = tensor_of(object)->sizes;
+        call.results[i].dtype = tensor_of(object)->dtype;
+    };
+    if (PyTuple_Check(returned.get())) {
+        call.result_count = static_cast<size_t>(PyTuple_GET_SIZE(returned.get()));
+        if (call.result_count == 0 || call.result_count > std::size(call.results))
+            fail("the shape rule of '" + call.op->name + "' must return 1 to " +
+                 std::to_string(std::size(call.results)) + " tensors");
+        for (size_t i = 0; i < call.result_count; ++i)
+            take(PyTuple_GET_ITEM(returned.get(), static_cast<Py_ssize_t>(i)), i);
+    } else {
+        call.result_count = 1;
+        take(returned.get(), 0);
+    }
+    call.compute = call.results[0].dtype;
+}
+
+void run_in_python(Call& call) {
+    InPython in_python;
+    size_t promised = call.result_count;
+    Ref<Tensor> results[std::size(call.results)];
+    python_kernel_hook(call, call.outputs[0]->device(), results);
+    if (call.result_count != promised)
+        fail("the kernel of '" + call.op->name + "' returned " + std::to_string(call.result_count) +
+             " tensors, its shape rule " + std::to_string(promised));
+    for (size_t i = 0; i < promised; ++i) {
+        const Tensor &got = *results[i], &wanted = *call.outputs[i];
+        if (!(got.sizes == wanted.sizes) || got.dtype != wanted.dtype)
+            fail("the kernel of '" + call.op->name + "' returned a tensor of shape " + to_string(got.sizes) +
+                 " and dtype " + info(got.dtype).name + "; its shape rule says " + to_string(wanted.sizes) + " and " +
+                 info(wanted.dtype).name);
+        static const OpDef& copy = *find_op("copy");
+        Operand destination, source;
+        destination.tensor = call.outputs[i];
+        source.tensor = results[i].get();
+        call_op_inplace(copy, *call.outputs[i], {destination, source});
+    }
+}
+
+// set_shape_rule(op, rule): the op's shape rule; its Python kernel runs wherever a native one would.
+PyObject* py_set_shape_rule(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject *object, *rule;
+        if (!PyArg_ParseTuple(args, "OO:set_shape_rule", &object, &rule)) return nullptr;
+        OpDef& op = op_of(object);
+        if (!op.python_kernel[0]) fail_value("op '" + op.name + "' has no kernel in Python");
+        if (!PyCallable_Check(rule)) fail_type("the shape rule must be callable");
+        Py_XSETREF(op.python_infer, Py_NewRef(rule));
+        op.infer = infer_in_python;
+        op.cpu = run_in_python;
+        op.takes = Takes::Any;
+        Py_RETURN_NONE;
+    });
+}
+
+PyMethodDef functions[] = {{"set_shape_rule", py_set_shape_rule, METH_VARARGS,
+                            "set_shape_rule(op, rule): `rule(*operands, *params)` gives results without data."},
+                           {}};
+
+}  // namespace
+
+bool init_extend(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+
+}  // namespace mt::py

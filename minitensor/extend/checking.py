@@ -1,0 +1,65 @@
+"""`check`: whether an extension's rules agree with each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import minitensor as mt
+from minitensor.extend.definition import has_shape_rule
+
+__all__ = ["check"]
+
+
+def check(op: Any, samples: Sequence[tuple[Any, ...]], *, gradients: bool = True) -> None:
+    """Raise AssertionError unless the op's rules agree on every sample, which is a tuple of arguments.
+
+    The shape rule against the kernel's results; the recorded op, and the compiled one if it has a lowering, against the
+    kernel bit for bit; the gradient against finite differences, for the samples whose floating-point tensors are
+    float64 (with `gradients`).
+    """
+    for sample in samples:
+        expected = _results(op(*sample))
+        if has_shape_rule(op):
+            _compare("the shape rule", _results(op(*map(_meta, sample))), expected, bits=False)
+        with mt.jit_scope():
+            recorded = _results(op(*sample))
+            # Something to compute with it, so that there is a cluster to be in.
+            more = [t + t if t.is_floating_point() else t for t in recorded]
+        _compare("the recorded op", recorded, expected, bits=True)
+        del more
+        tensors = [a for a in sample if isinstance(a, mt.Tensor) and a.dtype is mt.float64]
+        if gradients and tensors and op.row.vjp is not None:
+            _check_gradient(op, sample)
+
+
+def _results(made: Any) -> list[Any]:
+    return list(made) if isinstance(made, tuple) else [made]
+
+
+def _meta(argument: Any) -> Any:
+    return argument.to(device="meta") if isinstance(argument, mt.Tensor) else argument
+
+
+def _compare(what: str, got: list[Any], expected: list[Any], bits: bool) -> None:
+    assert len(got) == len(expected), f"{what} gives {len(got)} results, the kernel {len(expected)}"
+    for g, e in zip(got, expected, strict=True):
+        assert (g.shape, g.dtype) == (e.shape, e.dtype), (
+            f"{what} gives shape {tuple(g.shape)} and {g.dtype}, the kernel {tuple(e.shape)} and {e.dtype}"
+        )
+        if bits:
+            same = g.detach().numpy().tobytes() == e.detach().numpy().tobytes()
+            assert same, f"{what} differs from the kernel:\n{g}\n{e}"
+
+
+def _check_gradient(op: Any, sample: tuple[Any, ...]) -> None:
+    places = [i for i, a in enumerate(sample) if isinstance(a, mt.Tensor) and a.dtype is mt.float64]
+    inputs = tuple(sample[i].detach().clone().requires_grad_() for i in places)
+
+    def function(*tensors: Any) -> Any:
+        arguments = list(sample)
+        for i, t in zip(places, tensors, strict=True):
+            arguments[i] = t
+        return op(*arguments)
+
+    mt.autograd.gradcheck(function, inputs)
