@@ -1,6 +1,9 @@
 #include "core/dtype.h"
 
+#include <string>
 #include <utility>
+
+#include "core/error.h"
 
 namespace mt {
 
@@ -19,16 +22,14 @@ constexpr DTypeInfo kInfo[] = {
 
 DType g_default = DType::F32;
 
-DType signed_of_size(size_t size) {
-    switch (size) {
-        case 1: return DType::I8;
-        case 2: return DType::I16;
-        case 4: return DType::I32;
-        default: return DType::I64;
-    }
-}
-
 }  // namespace
+
+const char* torch_type_name(DType dtype) {
+    static constexpr const char* names[] = {"Bool",     "Byte",  "Char",   "UInt16",       "Short",
+                                            "UInt32",   "Int",   "UInt64", "Long",         "Half",
+                                            "BFloat16", "Float", "Double", "ComplexFloat", "ComplexDouble"};
+    return names[static_cast<size_t>(dtype)];
+}
 
 const DTypeInfo& info(DType dtype) { return kInfo[static_cast<size_t>(dtype)]; }
 
@@ -40,10 +41,17 @@ void set_default_dtype(DType dtype) { g_default = dtype; }
 
 DType promote(DType a, DType b) {
     if (a == b) return a;
+    DType left = a, right = b;
     const DTypeInfo *x = &info(a), *y = &info(b);
     if (x->category < y->category) {
         std::swap(a, b);
         std::swap(x, y);
+    }
+    // PyTorch's uint16, uint32 and uint64 only know themselves and the floating-point types.
+    auto lonely = [](DType dtype) { return dtype == DType::U16 || dtype == DType::U32 || dtype == DType::U64; };
+    if ((lonely(a) || lonely(b)) && x->category != 2) {
+        fail(std::string("Promotion for uint16, uint32, uint64 types is not supported, attempted to promote ") +
+             torch_type_name(left) + " and " + torch_type_name(right));
     }
     if (x->category == 3) {
         bool wide = a == DType::C128 || b == DType::C128 || b == DType::F64;
@@ -55,12 +63,14 @@ DType promote(DType a, DType b) {
         return DType::F32;  // float16 with bfloat16
     }
     if (x->is_signed == y->is_signed) return x->itemsize > y->itemsize ? a : b;
-    // A signed type wide enough for the unsigned one; uint64 has none and gives PyTorch's float32.
-    const DTypeInfo* u = x->is_signed ? y : x;
-    const DTypeInfo* s = x->is_signed ? x : y;
-    if (s->itemsize > u->itemsize) return x->is_signed ? a : b;
-    if (u->itemsize == 8) return DType::F32;
-    return signed_of_size(u->itemsize * 2);
+    // uint8 with a signed type: int16 holds both, unless that one is wider still.
+    DType signed_one = x->is_signed ? a : b;
+    return signed_one == DType::I8 ? DType::I16 : signed_one;
+}
+
+bool can_cast(DType from, DType to) {
+    const DTypeInfo &x = info(from), &y = info(to);
+    return x.category <= y.category || (x.category == 1 && y.category == 1);
 }
 
 DType ResultType::get() const {
@@ -71,6 +81,9 @@ DType ResultType::get() const {
         // The lower priority brings the category, and the default floating type its width.
         if (category(higher) == 2 && category(lower) == 3)
             return static_cast<int>(promote(static_cast<DType>(higher), DType::C64));
+        // The one lower pair that is promoted: bool, which is in no type's way but PyTorch's lonely ones.
+        if (higher == static_cast<int>(DType::Bool))
+            return static_cast<int>(promote(DType::Bool, static_cast<DType>(lower)));
         return lower;
     };
     int result = combine(combine(dim_, zero_), scalar_);

@@ -7,13 +7,6 @@
 
 namespace mt {
 
-const char* torch_type_name(DType dtype) {
-    static constexpr const char* names[] = {"Bool",     "Byte",  "Char",   "UInt16",       "Short",
-                                            "UInt32",   "Int",   "UInt64", "Long",         "Half",
-                                            "BFloat16", "Float", "Double", "ComplexFloat", "ComplexDouble"};
-    return names[static_cast<size_t>(dtype)];
-}
-
 namespace {
 
 // The name of the C++ type in PyTorch's messages.

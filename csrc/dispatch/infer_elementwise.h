@@ -36,8 +36,6 @@ void infer_clone(Call& call);
 void infer_fill(Call& call);
 void infer_copy(Call& call);
 
-// PyTorch's name of a dtype in its messages: Float, Long, Byte.
-const char* torch_type_name(DType dtype);
 // Throws PyTorch's "value cannot be converted to type ... without overflow"; `value` becomes an element of dtype.
 void check_fits(Scalar value, DType dtype);
 
