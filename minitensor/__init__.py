@@ -27,6 +27,7 @@ from minitensor._C import (
     float16,
     float32,
     float64,
+    get_default_device,
     get_default_dtype,
     get_num_threads,
     int8,
@@ -36,6 +37,7 @@ from minitensor._C import (
     is_grad_enabled,
     is_inference_mode_enabled,
     reset_peak_memory_stats,
+    set_default_device,
     set_default_dtype,
     set_num_threads,
     uint8,
@@ -51,7 +53,7 @@ for _row in _ROWS.values():
         for _name in (_row.name, *_row.aliases):
             globals()[_name] = _row.call
 
-from minitensor import _hooks, autograd, nn, optim, random, return_types, timeline  # noqa: E402
+from minitensor import _hooks, accelerator, autograd, cuda, nn, optim, random, return_types, timeline  # noqa: E402
 from minitensor import _tensor as _tensor_methods  # noqa: E402  (needs the rows)
 from minitensor._config import show_config  # noqa: E402
 from minitensor._tensor import add, sub  # noqa: E402
@@ -68,6 +70,7 @@ from minitensor.composite.layout import (  # noqa: E402
     strided,
 )
 from minitensor.creation import *  # noqa: E402, F403
+from minitensor.dtypes import *  # noqa: E402, F403
 from minitensor.functional import *  # noqa: E402, F403
 from minitensor.random import (  # noqa: E402
     Generator,

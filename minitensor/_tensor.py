@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -49,45 +50,69 @@ attach("view", view_)
 # ---- conversion
 
 
+_PARTS_LOST = "Casting complex values to real discards the imaginary part"
+
+
 @_method
 def to(
     self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False, non_blocking: bool = False
 ) -> Any:
-    """The tensor in another dtype, on another device, or as another tensor; itself if nothing changes."""
+    """The tensor in another dtype, on another device, or as another tensor; itself if nothing changes.
+
+    Complex numbers as real ones lose their imaginary part, with a UserWarning.
+    """
     switches = [arg for arg in args if isinstance(arg, bool)]  # non_blocking, which means nothing here, and copy
     copy = switches[1] if len(switches) > 1 else copy
     for arg in args:
         if isinstance(arg, Tensor):
             dtype, device = arg.dtype, arg.device
-        elif isinstance(arg, _C.dtype) or arg in (float, int, bool):
+        elif isinstance(arg, _C.dtype) or arg in (float, int, bool, complex):
             dtype = arg
-        elif isinstance(arg, (str, _C.device)):
+        elif isinstance(arg, (str, int, _C.device)) and not isinstance(arg, bool):
             device = arg
         elif arg is not None and not isinstance(arg, bool):
             raise TypeError(f"to() takes dtypes, devices and tensors, got {type(arg).__name__}")
-    target = None if device is None else _C.device(device) if isinstance(device, str) else device
+    target = None if device is None else device if isinstance(device, _C.device) else _C.device(device)
     if target is not None and target.type != self.device.type:
-        if target.type != "meta":
-            raise NotImplementedError(f"this build has no device '{target}'; it has cpu and meta")
+        if self.device.type == "meta":
+            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
         return _C.empty(tuple(self.shape), dtype or self.dtype, target)
     if dtype is not None and dtype is not self.dtype:
+        if self.is_complex() and dtype not in (_C.complex64, _C.complex128, _C.bool, complex, bool):
+            warnings.warn(_PARTS_LOST, UserWarning, stacklevel=2)
         return cast(self, dtype)
     return clone(self) if copy else self
 
 
+_TYPE_NAMES = {
+    "uint8": "Byte",
+    "int8": "Char",
+    "int16": "Short",
+    "int32": "Int",
+    "int64": "Long",
+    "uint16": "UInt16",
+    "uint32": "UInt32",
+    "uint64": "UInt64",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "float32": "Float",
+    "float64": "Double",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+    "bool": "Bool",
+}
+_DTYPE_OF_TYPE = {f"minitensor.{short}Tensor": getattr(_C, name) for name, short in _TYPE_NAMES.items()}
+
+
 @_method
-def _type(self: Any, dtype: Any = None) -> Any:
-    """The name of the tensor's type, or the tensor converted to a dtype."""
+def _type(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The name of the tensor's type, or the tensor converted to a dtype, which may be given by such a name."""
     if dtype is None:
-        names = {
-            "float32": "Float",
-            "float64": "Double",
-            "int64": "Long",
-            "int32": "Int",
-            "uint8": "Byte",
-            "bool": "Bool",
-        }
-        return f"minitensor.{names[self.dtype.name]}Tensor"
+        return f"minitensor.{_TYPE_NAMES[self.dtype.name]}Tensor"
+    if isinstance(dtype, str):
+        if dtype not in _DTYPE_OF_TYPE:
+            raise ValueError(f"invalid type: '{dtype}'")
+        dtype = _DTYPE_OF_TYPE[dtype]
     return self.to(dtype)
 
 
@@ -107,14 +132,32 @@ def _converter(name: str, dtype: Any) -> None:
 
 
 for _name, _dtype in {
-    "float": _C.float32,
-    "double": _C.float64,
+    "bool": _C.bool,
+    "byte": _C.uint8,
+    "char": _C.int8,
+    "short": _C.int16,
     "int": _C.int32,
     "long": _C.int64,
-    "byte": _C.uint8,
-    "bool": _C.bool,
+    "half": _C.float16,
+    "bfloat16": _C.bfloat16,
+    "float": _C.float32,
+    "double": _C.float64,
+    "cfloat": _C.complex64,
+    "cdouble": _C.complex128,
 }.items():
     _converter(_name, _dtype)
+
+
+@_method
+def is_signed(self: Any) -> bool:
+    """Whether the dtype can hold negative numbers."""
+    return bool(self.dtype.is_signed)
+
+
+@_method
+def cuda(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
+    """The tensor on a CUDA device: AssertionError in a build without CUDA."""
+    return self.to(device="cuda" if device is None else device)
 
 
 @_method
@@ -128,6 +171,12 @@ def numpy(self: Any, *, force: bool = False) -> Any:
     """The elements as a NumPy array that shares the memory. With force, of a detached copy where needed."""
     import numpy as np
 
+    if self.device.type == "meta":
+        raise TypeError(
+            "can't convert meta device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+        )
+    if self.dtype is _C.bfloat16:
+        raise TypeError("Got unsupported ScalarType BFloat16")
     return np.asarray(memoryview(self.detach() if force else self))
 
 

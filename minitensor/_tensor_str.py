@@ -84,7 +84,7 @@ def tensor_text(tensor: Any) -> str:
         suffixes = [*device, *(size if len(shape) != 1 else []), *([] if is_default else dtype)]
     else:
         text = _elements_text(tensor, len(prefix))
-        shown = is_default or tensor.dtype in (_C.int64, _C.bool)
+        shown = is_default or tensor.dtype in (_C.int64, _C.bool, _C.get_default_dtype().to_complex())
         suffixes = [*device, *([] if _options.edgeitems else size), *([] if shown else dtype)]
     if tensor.grad_fn is not None:
         suffixes.append(f"grad_fn=<{tensor.grad_fn.name()}>")
@@ -115,7 +115,11 @@ def _elements_text(tensor: Any, indent: int) -> str:
     detached = tensor.detach()
     edge = _options.edgeitems if detached.numel() > _options.threshold else None
     shown = detached.tolist() if edge is None else _edges(detached, edge)
-    numbers = _FloatFormat(shown) if detached.is_floating_point() else _Format(shown)
+    numbers: _Format
+    if detached.is_complex():
+        numbers = _ComplexFormat(shown)
+    else:
+        numbers = _FloatFormat(shown) if detached.is_floating_point() else _Format(shown)
     return _layout(shown, detached.ndim, indent, numbers)
 
 
@@ -190,6 +194,27 @@ class _FloatFormat(_Format):
         if not self._whole:
             return f"{number:.{_options.precision}f}"
         return f"{number:.0f}." if math.isfinite(number) else f"{number:.0f}"
+
+
+class _ComplexFormat(_Format):
+    """How complex numbers are written: `1.+2.j`, the parts in formats of their own."""
+
+    def __init__(self, shown: _Shown) -> None:
+        self._parts = [_FloatFormat([part(number) for number in _numbers(shown)]) for part in (_real, _imaginary)]
+        self.width = self._parts[0].width + self._parts[1].width + 1
+
+    def text(self, number: Any) -> str:
+        """The number: the real part to its width, the imaginary part with its sign."""
+        real, imaginary = self._parts[0].text(number.real), self._parts[1].text(number.imag).lstrip()
+        return f"{real}{imaginary if imaginary[0] == '-' else '+' + imaginary}j"
+
+
+def _real(number: complex) -> float:
+    return number.real
+
+
+def _imaginary(number: complex) -> float:
+    return number.imag
 
 
 def _layout(shown: _Shown, rank: int, indent: int, numbers: _Format) -> str:

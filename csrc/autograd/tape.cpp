@@ -108,9 +108,17 @@ void save_outputs(GradNode& node, const Ref<Tensor>* results, size_t count) {
 
 Tensor& root_of(Tensor& tensor) { return tensor.base ? *tensor.base : tensor; }
 
+[[noreturn]] void refuse_reinterpreted(const Tensor& view, const Tensor& base) {
+    throw Error(ErrorKind::NotImplemented,
+                std::string("gradients of a write in place can't be followed from a view of dtype ") +
+                    info(view.dtype).name + " to its base of dtype " + info(base.dtype).name +
+                    ": write to a copy, or to the base");
+}
+
 // x += y where x is a view: the history of the base is rewritten, x's is made anew from it.
 void record_on_view(Call& call, Tensor& view, const Ref<Tensor>* before) {
     Tensor& base = *view.base;
+    if (view.dtype != base.dtype) refuse_reinterpreted(view, base);
     std::vector<Edge> edges(call.operand_count);
     for (size_t i = 0; i < call.operand_count; ++i)
         if (edge_wanted(call.operands[i].tensor)) edges[i] = grad_edge(*call.operands[i].tensor);
@@ -229,6 +237,7 @@ const Ref<GradNode>& grad_fn(Tensor& tensor) {
         Tensor& base = *tensor.base;
         tensor.base_generation = base.autograd->generation;
         if (requires_grad(base)) {
+            if (tensor.dtype != base.dtype) refuse_reinterpreted(tensor, base);
             static const OpDef* as_strided = find_op("as_strided");
             Operand operand;
             operand.tensor = &base;
@@ -263,7 +272,7 @@ Edge grad_edge(Tensor& tensor) {
 
 void set_requires_grad(Tensor& tensor, bool value) {
     if (value && !is_floating(tensor.dtype) && !is_complex(tensor.dtype))
-        fail("only Tensors of floating point dtype can require gradients");
+        fail("only Tensors of floating point and complex dtype can require gradients");
     if (value && tensor.is_inference && !inference_mode)
         fail("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.");
     if (!value && tensor.autograd && tensor.autograd->grad_fn)

@@ -1,6 +1,7 @@
 // dtype, device, Size and the exceptions.
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "bindings/py.h"
 
@@ -22,6 +23,7 @@ void set_error(const Error& error) {
         case ErrorKind::Index: type = PyExc_IndexError; break;
         case ErrorKind::ZeroDivision: type = g_zero_division; break;
         case ErrorKind::NotImplemented: type = PyExc_NotImplementedError; break;
+        case ErrorKind::Assertion: type = PyExc_AssertionError; break;
         case ErrorKind::OutOfMemory: type = OutOfMemoryError; break;
         case ErrorKind::Runtime: break;
     }
@@ -50,7 +52,18 @@ PyObject* dtype_is_complex(PyObject* self, void*) { return PyBool_FromLong(is_co
 PyObject* dtype_is_signed(PyObject* self, void*) { return PyBool_FromLong(info(dtype_of(self)).is_signed); }
 PyObject* dtype_compute(PyObject* self, void*) { return dtype_object(loop_dtype(dtype_of(self))); }
 PyObject* dtype_to_real(PyObject* self, PyObject*) { return dtype_object(real_dtype(dtype_of(self))); }
-PyObject* dtype_to_complex(PyObject* self, PyObject*) { return dtype_object(complex_dtype(dtype_of(self))); }
+PyObject* dtype_to_complex(PyObject* self, PyObject*) {
+    return guarded([&] {
+        DType dtype = dtype_of(self);
+        if (info(dtype).category < 2) fail(std::string("Unknown Complex ScalarType for ") + torch_type_name(dtype));
+        return dtype_object(complex_dtype(dtype));
+    });
+}
+PyObject* dtype_abbreviation(PyObject* self, void*) {
+    static constexpr const char* names[] = {"b8",  "u8",  "i8",   "u16", "i16", "u32", "i32", "u64",
+                                            "i64", "f16", "bf16", "f32", "f64", "c64", "c128"};
+    return PyUnicode_FromString(names[static_cast<size_t>(dtype_of(self))]);
+}
 PyObject* dtype_name(PyObject* self, void*) { return PyUnicode_FromString(info(dtype_of(self)).name); }
 PyObject* dtype_hlo(PyObject* self, void*) { return PyUnicode_FromString(info(dtype_of(self)).hlo_name); }
 
@@ -64,6 +77,7 @@ PyGetSetDef dtype_getset[] = {
     {"is_floating_point", dtype_is_floating, nullptr, "Whether it is a floating-point type.", nullptr},
     {"is_complex", dtype_is_complex, nullptr, "Whether it is a complex type.", nullptr},
     {"is_signed", dtype_is_signed, nullptr, "Whether it can hold negative numbers.", nullptr},
+    {"abbr", dtype_abbreviation, nullptr, "A short name: 'f32'.", nullptr},
     {"compute", dtype_compute, nullptr, "The type that arithmetic on such elements is done in.", nullptr},
     {"name", dtype_name, nullptr, "Its name: 'float32'.", nullptr},
     {"hlo_name", dtype_hlo, nullptr, "Its name in HLO text: 'f32'.", nullptr},
@@ -83,7 +97,7 @@ Device parse_device(const char* text) {
     const char* colon = std::strchr(text, ':');
     size_t length = colon ? static_cast<size_t>(colon - text) : std::strlen(text);
     Device device;
-    bool known = false;
+    bool known = false, in_range = true;
     for (size_t i = 0; i < static_cast<size_t>(DeviceType::Count); ++i)
         if (std::strlen(kDeviceNames[i]) == length && std::strncmp(kDeviceNames[i], text, length) == 0) {
             device.type = static_cast<DeviceType>(i);
@@ -92,12 +106,13 @@ Device parse_device(const char* text) {
     if (colon) {
         char* end = nullptr;
         long index = std::strtol(colon + 1, &end, 10);
-        if (end == colon + 1 || *end || index < 0 || index > 127) known = false;
+        in_range = end != colon + 1 && !*end && index >= 0 && index <= 127;
         device.index = static_cast<int8_t>(index);
     }
-    if (!known)
-        fail(std::string("Invalid device string: '") + text +
-             "'; expected one of cpu, cuda, meta, jit_cpu, jit_gpu, with an optional :index");
+    if (length && !known)
+        fail("Expected one of cpu, cuda, meta, jit_cpu, jit_gpu device type at start of device string: " +
+             std::string(text, length));
+    if (!known || !in_range) fail(std::string("Invalid device string: '") + text + "'");
     return device;
 }
 
@@ -143,7 +158,29 @@ PyObject* device_reduce(PyObject* self, PyObject*) {
     return Py_BuildValue("O(s)", &DeviceType_, device_string(device_of(self)).c_str());
 }
 
-PyMethodDef device_methods[] = {{"__reduce__", device_reduce, METH_NOARGS, "Pickled by name."}, {}};
+// `with device:` makes it the default one of this thread. One object may be entered twice.
+thread_local std::vector<Device> t_entered;
+
+PyObject* device_enter(PyObject* self, PyObject*) {
+    t_entered.push_back(default_device());
+    set_default_device(device_of(self));
+    return Py_NewRef(self);
+}
+PyObject* device_exit(PyObject*, PyObject*) {
+    if (t_entered.empty()) {
+        PyErr_SetString(PyExc_RuntimeError, "no device was entered");
+        return nullptr;
+    }
+    set_default_device(t_entered.back());
+    t_entered.pop_back();
+    Py_RETURN_NONE;
+}
+
+PyMethodDef device_methods[] = {
+    {"__reduce__", device_reduce, METH_NOARGS, "Pickled by name."},
+    {"__enter__", device_enter, METH_NOARGS, "Tensors are made on this device from here on."},
+    {"__exit__", device_exit, METH_VARARGS, "The default device is again what it was before."},
+    {}};
 PyGetSetDef device_getset[] = {
     {"type", device_type, nullptr, "'cpu', 'cuda', 'meta', 'jit_cpu' or 'jit_gpu'.", nullptr},
     {"index", device_index, nullptr, "The device's number, or None.", nullptr},
@@ -159,6 +196,28 @@ PyObject* size_numel(PyObject* self, PyObject*) {
         count = PyRef(PyNumber_Multiply(count.get(), PyTuple_GET_ITEM(self, i)));
     return count.release();
 }
+// Sums, multiples and slices of sizes are sizes.
+PyObject* size_from(PyObject* tuple) {
+    if (!tuple || !PyTuple_CheckExact(tuple)) return tuple;
+    PyRef held(tuple);
+    return PyObject_CallOneArg(reinterpret_cast<PyObject*>(&SizeType), tuple);
+}
+PyObject* size_add(PyObject* a, PyObject* b) {
+    if (!PyTuple_Check(a) || !PyTuple_Check(b)) Py_RETURN_NOTIMPLEMENTED;
+    return size_from(PyTuple_Type.tp_as_sequence->sq_concat(a, b));
+}
+PyObject* size_repeat(PyObject* self, Py_ssize_t n) {
+    PyRef plain(PyTuple_GetSlice(self, 0, PyTuple_GET_SIZE(self)));
+    if (!plain) return nullptr;
+    return size_from(PyTuple_Type.tp_as_sequence->sq_repeat(plain.get(), n));
+}
+PyObject* size_subscript(PyObject* self, PyObject* key) {
+    return size_from(PyTuple_Type.tp_as_mapping->mp_subscript(self, key));
+}
+PyNumberMethods size_number;
+PySequenceMethods size_sequence;
+PyMappingMethods size_mapping;
+
 PyMethodDef size_methods[] = {{"numel", size_numel, METH_NOARGS, "The product of the sizes."}, {}};
 
 PyTypeObject make_type(const char* name, const char* doc, Py_ssize_t size) {
@@ -199,6 +258,8 @@ PyObject* device_object(Device device) {
 
 Device device_from(PyObject* object) {
     if (Py_TYPE(object) == &DeviceType_) return device_of(object);
+    // A number is an accelerator's.
+    if (PyLong_Check(object) && !PyBool_Check(object)) fail("Cannot access accelerator device when none is available.");
     if (!PyUnicode_Check(object))
         fail_type(std::string("device must be a minitensor.device or its name, got ") + Py_TYPE(object)->tp_name);
     const char* text = PyUnicode_AsUTF8(object);
@@ -236,7 +297,77 @@ PyObject* value_to_python(const Value& value) {
     Py_RETURN_NONE;
 }
 
+namespace {
+
+// A tensor or number in result_type, as PyTorch ranks them.
+void add_to(ResultType& type, PyObject* object) {
+    Scalar scalar;
+    if (is_tensor(object)) {
+        const Tensor& t = *tensor_of(object);
+        if (t.wrapped_number) type.add_scalar(t.dtype);
+        else type.add_tensor(t.dtype, t.ndim() == 0);
+    } else if (scalar_from(object, &scalar)) {
+        type.add_scalar(scalar.dtype());
+    } else {
+        fail_type(std::string("result_type(): arguments must be Tensors or Numbers, not ") + Py_TYPE(object)->tp_name);
+    }
+}
+
+PyObject* py_result_type(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject *a, *b;
+        if (!PyArg_ParseTuple(args, "OO:result_type", &a, &b)) return nullptr;
+        ResultType type;
+        add_to(type, a);
+        add_to(type, b);
+        return dtype_object(type.get());
+    });
+}
+
+bool two_dtypes(PyObject* args, const char* name, DType* a, DType* b) {
+    PyObject *first, *second;
+    if (!PyArg_UnpackTuple(args, name, 2, 2, &first, &second)) return false;
+    *a = dtype_from(first);
+    *b = dtype_from(second);
+    return true;
+}
+
+PyObject* py_promote_types(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        DType a, b;
+        return two_dtypes(args, "promote_types", &a, &b) ? dtype_object(promote(a, b)) : nullptr;
+    });
+}
+
+PyObject* py_can_cast(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        DType a, b;
+        return two_dtypes(args, "can_cast", &a, &b) ? PyBool_FromLong(can_cast(a, b)) : nullptr;
+    });
+}
+
+PyObject* py_default_device(PyObject*, PyObject*) { return device_object(default_device()); }
+PyObject* py_set_default_device(PyObject*, PyObject* device) {
+    return guarded([&]() -> PyObject* {
+        set_default_device(device == Py_None ? Device{} : device_from(device));
+        Py_RETURN_NONE;
+    });
+}
+
+PyMethodDef dtype_functions[] = {
+    {"result_type", py_result_type, METH_VARARGS, "result_type(tensor1, tensor2)"},
+    {"promote_types", py_promote_types, METH_VARARGS, "promote_types(type1, type2)"},
+    {"can_cast", py_can_cast, METH_VARARGS, "can_cast(from_, to)"},
+    {"get_default_device", py_default_device, METH_NOARGS,
+     "get_default_device()\n--\n\nThe device on which this thread makes tensors that name none."},
+    {"set_default_device", py_set_default_device, METH_O,
+     "set_default_device(device, /)\n--\n\nSets the device on which this thread makes tensors that name none."},
+    {}};
+
+}  // namespace
+
 bool init_dtypes(PyObject* module) {
+    if (PyModule_AddFunctions(module, dtype_functions) < 0) return false;
     DTypeType.tp_repr = dtype_repr;
     DTypeType.tp_methods = dtype_methods;
     DTypeType.tp_getset = dtype_getset;
@@ -250,6 +381,12 @@ bool init_dtypes(PyObject* module) {
     SizeType.tp_base = &PyTuple_Type;
     SizeType.tp_repr = size_repr;
     SizeType.tp_methods = size_methods;
+    size_number.nb_add = size_add;
+    size_sequence.sq_repeat = size_repeat;
+    size_mapping.mp_subscript = size_subscript;
+    SizeType.tp_as_number = &size_number;
+    SizeType.tp_as_sequence = &size_sequence;
+    SizeType.tp_as_mapping = &size_mapping;
     if (PyType_Ready(&DTypeType) < 0 || PyType_Ready(&DeviceType_) < 0 || PyType_Ready(&SizeType) < 0) return false;
     for (size_t i = 0; i < static_cast<size_t>(DType::Count); ++i) {
         PyObject* object = DTypeType.tp_alloc(&DTypeType, 0);

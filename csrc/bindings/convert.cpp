@@ -213,14 +213,11 @@ void store(PyObject* data, DType dtype, const Dims& sizes, size_t depth, char*& 
     }
     Scalar scalar;
     if (!scalar_from(data, &scalar)) fail_type(std::string("could not convert ") + Py_TYPE(data)->tp_name);
-    if (scalar.tag == Scalar::Complex && type.category != 3) fail_type("can't convert complex to float");
+    if (scalar.tag == Scalar::Complex && type.category != 3) fail_type("must be real number, not complex");
     if (type.category == 1) {
         if (scalar.tag == Scalar::Float && std::isnan(scalar.f)) fail_value("cannot convert float NaN to integer");
-        if (scalar.tag == Scalar::Float && std::isinf(scalar.f)) {
-            PyErr_SetString(PyExc_OverflowError, "cannot convert float infinity to integer");
-            fail_python();
-        }
-        check_fits(scalar, dtype);
+        if (!fits(scalar, dtype))
+            fail(std::string("value cannot be converted to type ") + type.name + " without overflow");
     }
     store_scalar(scalar, dtype, out);
     out += itemsize(dtype);
@@ -251,6 +248,17 @@ Ref<Tensor> cast_to(Ref<Tensor> tensor, DType dtype, bool copy) {
     return result;
 }
 
+// Throws unless `device` has memory in this build.
+void check_device(Device device) {
+    if (device.type == DeviceType::CPU) return;
+    if (device.type == DeviceType::CUDA)
+        throw Error(ErrorKind::Assertion, "minitensor not compiled with CUDA enabled");
+    PyRef name = checked(device_object(device));
+    PyRef text = checked(PyObject_Str(name.get()));
+    throw Error(ErrorKind::NotImplemented,
+                "this build has no device '" + std::string(PyUnicode_AsUTF8(text.get())) + "'; it has cpu and meta");
+}
+
 // tensor_from_data(data, dtype, device, copy): new memory, unless `copy` is false and data is an array that can be
 // shared.
 PyObject* tensor_from_data(PyObject*, PyObject* args) {
@@ -259,8 +267,9 @@ PyObject* tensor_from_data(PyObject*, PyObject* args) {
         int copy;
         if (!PyArg_ParseTuple(args, "OOOp:tensor_from_data", &data, &dtype_argument, &device_argument, &copy))
             return nullptr;
-        Device device;
-        if (device_argument != Py_None) device = device_from(device_argument);
+        Device device = device_argument != Py_None ? device_from(device_argument)
+                        : is_tensor(data)          ? tensor_of(data)->device()
+                                                   : default_device();
         bool has_dtype = dtype_argument != Py_None;
         DType dtype = has_dtype ? dtype_from(dtype_argument) : default_dtype();
         Ref<Tensor> result;
@@ -285,11 +294,7 @@ PyObject* tensor_from_data(PyObject*, PyObject* args) {
             store(data, dtype, found.sizes, 0, out);
         }
         if (device.type == DeviceType::Meta) result = Tensor::empty(result->sizes, result->dtype, device);
-        else if (device.type != DeviceType::CPU)
-            throw Error(ErrorKind::NotImplemented,
-                        "this build has no device '" +
-                            std::string(PyUnicode_AsUTF8(checked(PyObject_Str(device_argument)).get())) +
-                            "'; it has cpu and meta");
+        else check_device(device);
         return wrap(std::move(result));
     });
 }
@@ -306,8 +311,10 @@ PyObject* make_empty(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         PyObject *size, *dtype, *device;
         if (!PyArg_ParseTuple(args, "OOO:empty", &size, &dtype, &device)) return nullptr;
+        Device place = device == Py_None ? default_device() : device_from(device);
+        if (place.type != DeviceType::Meta) check_device(place);
         return wrap(Tensor::empty(dims_from(size, "size"), dtype == Py_None ? default_dtype() : dtype_from(dtype),
-                                  device == Py_None ? Device{} : device_from(device)));
+                                  place));
     });
 }
 
@@ -492,6 +499,7 @@ int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags) {
             if (requires_grad(t))
                 fail("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.");
             no_meta(t, "share memory");
+            if (t.dtype == DType::BF16) fail_type("Got unsupported ScalarType BFloat16");
             if ((flags & PyBUF_WRITABLE) && t.storage->read_only) {
                 PyErr_SetString(PyExc_BufferError, "the tensor's memory is read-only");
                 fail_python();

@@ -7,7 +7,7 @@
 
 namespace mt {
 
-enum class ErrorKind { Runtime, Type, Value, Index, ZeroDivision, NotImplemented, OutOfMemory, Python };
+enum class ErrorKind { Runtime, Type, Value, Index, ZeroDivision, NotImplemented, OutOfMemory, Assertion, Python };
 
 class Error : public std::exception {
   public:

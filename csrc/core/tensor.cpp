@@ -7,6 +7,14 @@
 
 namespace mt {
 
+namespace {
+thread_local Device t_default_device;
+}
+
+Device default_device() { return t_default_device; }
+void set_default_device(Device device) { t_default_device = device; }
+
+
 void (*materialize_hook)(Storage*) = nullptr;
 void (*before_write_hook)(Storage*) = nullptr;
 void (*pending_died_hook)(Storage*) = nullptr;

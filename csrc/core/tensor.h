@@ -32,6 +32,7 @@ struct Storage {
     void* deleter_context = nullptr;
     bool (*shared)(void* context) = nullptr;  // whether the lender can still reach the memory; null: assume so
     bool read_only = false;
+    bool reinterpreted = false;  // seen through views of several dtypes: its contents are never a recorded value
     uint32_t exports =
         0;  // live buffers of this memory outside the framework: its owner may read and write them unseen
     uint32_t readers = 0;  // recorded reads of the memory as it is now, by traces that have not run

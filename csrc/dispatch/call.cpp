@@ -86,7 +86,7 @@ Device result_device(const Call& call) {
     if (decides) return decides->device();
     for (size_t i = 0; i < call.param_count; ++i)
         if (call.params[i].tag == Value::Dev) return call.params[i].device;
-    return {};
+    return default_device();
 }
 
 int64_t work_of(const Call& call) {
@@ -94,6 +94,12 @@ int64_t work_of(const Call& call) {
     for (size_t i = 0; i < call.operand_count; ++i)
         if (call.operands[i].tensor) most = std::max(most, call.operands[i].tensor->numel);
     return most;
+}
+
+[[noreturn]] void refuse_device(const OpDef& op, Device device) {
+    if (device.type == DeviceType::CUDA)
+        throw Error(ErrorKind::Assertion, "minitensor not compiled with CUDA enabled");
+    throw Error(ErrorKind::NotImplemented, "op '" + op.name + "' has no kernel for device " + device_text(device));
 }
 
 // Inputs that a recorder left pending are computed now, before a kernel reads them. True if any was: other threads may
@@ -190,6 +196,16 @@ bool has_other_dtypes(const Call& call) {
     return seen & ~loops;
 }
 
+// A view of other elements over the same memory. Recorded values are arrays of one dtype, so there must be memory.
+Ref<Tensor> reinterpreted(Call& call) {
+    if (current_interpreter && call.in(0).device().type == DeviceType::CPU) current_interpreter->passing_by(call);
+    need_operands(call);
+    const ResultMeta& meta = call.results[0];
+    Ref<Storage> storage = call.in(0).storage;
+    storage->reinterpreted = true;
+    return Tensor::make(std::move(storage), meta.dtype, meta.sizes, meta.strides, meta.offset);
+}
+
 void reserve_random(Call& call) {
     Generator& generator = active_generator ? *active_generator : default_generator();
     call.seed = generator.seed;
@@ -284,7 +300,11 @@ void dispatch(Call& call, Ref<Tensor>* results) {
     if (op.kind == Kind::View) {
         // A view is metadata: made at once under every interpreter.
         const ResultMeta& meta = call.results[0];
-        results[0] = Tensor::view(call.in(0), meta.sizes, meta.strides, meta.offset);
+        if (meta.dtype == call.in(0).dtype) {
+            results[0] = Tensor::view(call.in(0), meta.sizes, meta.strides, meta.offset);
+        } else {
+            results[0] = reinterpreted(call);
+        }
         if (call.in(0).is_inference) results[0]->is_inference = true;
     } else {
         Device device = result_device(call);
@@ -301,8 +321,7 @@ void dispatch(Call& call, Ref<Tensor>* results) {
             others_ran |= need_operands(call);
             if (others_ran && op.infer) op.infer(call);
             if (device.type != DeviceType::CPU)
-                throw Error(ErrorKind::NotImplemented,
-                            "op '" + op.name + "' has no kernel for device " + device_text(device));
+                refuse_device(op, device);
             if (!op.cpu && op.python_kernel[static_cast<size_t>(device.type)]) {
                 python_kernel_hook(call, device, results);
             } else {
@@ -321,7 +340,8 @@ void dispatch(Call& call, Ref<Tensor>* results) {
 
 void dispatch_inplace(Call& call, Tensor& destination) {
     Device device = destination.device();
-    bool record = current_interpreter && device.type == DeviceType::CPU;
+    bool record = current_interpreter && device.type == DeviceType::CPU && !destination.storage->reinterpreted;
+    if (current_interpreter && !record) current_interpreter->passing_by(call);
     if (!record && device.type != DeviceType::Meta) settle(call, destination);
     infer(call);
     check_writable(call, destination);

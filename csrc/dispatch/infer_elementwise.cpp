@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "dispatch/infer_complex.h"
 
 namespace mt {
 
@@ -20,8 +21,8 @@ const char* c_type_name(DType dtype) {
                                             "int",
                                             "uint64_t",
                                             "int64_t",
-                                            "at::Half",
-                                            "at::BFloat16",
+                                            "c10::Half",
+                                            "c10::BFloat16",
                                             "float",
                                             "double",
                                             "c10::complex<float>",
@@ -73,7 +74,7 @@ bool is_bool(const Operand& operand) {
 
 void infer_bitwise(Call& call, const char* kernel) {
     DType dtype = result_type(call);
-    if (is_floating(dtype)) not_implemented(kernel, dtype);
+    if (info(dtype).category >= 2) not_implemented(kernel, dtype);
     set_broadcast(call, dtype, dtype);
 }
 
@@ -101,32 +102,32 @@ DType result_type(const Call& call) {
     return type.get();
 }
 
-void check_fits(Scalar value, DType dtype) {
-    if (value.tag == Scalar::Complex && !is_complex(dtype)) {
-        if (value.imag != 0.0)
-            fail(std::string("value cannot be converted to type ") + c_type_name(dtype) + " without overflow");
+bool fits(Scalar value, DType dtype) {
+    const DTypeInfo& type = info(dtype);
+    if (value.tag == Scalar::Complex && type.category != 3) {
+        if (value.imag != 0.0) return false;
         value = Scalar::of(value.f);
     }
-    bool fits = true;
-    const DTypeInfo& type = info(dtype);
     if (type.category == 1) {
         // An unsigned type takes negative values of its range's size and wraps them, as in PyTorch.
         double bits = std::ldexp(1.0, static_cast<int>(type.itemsize * 8 - type.is_signed));
         if (value.tag == Scalar::Float) {
-            double low = type.is_signed ? (type.itemsize == 8 ? -std::nextafter(bits, INFINITY) : -bits - 1.0) : -bits;
-            fits = value.f > low && value.f < bits;
-        } else if (type.itemsize < 8) {
-            auto most = (int64_t{1} << (type.itemsize * 8 - type.is_signed)) - 1;
-            fits = value.i >= (type.is_signed ? -most - 1 : -most) && value.i <= most;
+            double low = !type.is_signed ? -bits : type.itemsize == 8 ? -std::nextafter(bits, INFINITY) : -bits - 1.0;
+            return value.f > low && value.f < bits;
         }
-    } else if (type.category >= 2 && value.tag >= Scalar::Float) {
-        auto inside = [&](double x) {
-            double most = largest(real_dtype(dtype));
-            return !(x > most || x < -most) || x - x != 0.0;
-        };
-        fits = inside(value.f) && inside(value.imag);
+        if (type.itemsize == 8) return true;
+        auto most = (int64_t{1} << (type.itemsize * 8 - type.is_signed)) - 1;
+        return value.i >= (type.is_signed ? -most - 1 : -most) && value.i <= most;
     }
-    if (!fits) fail(std::string("value cannot be converted to type ") + c_type_name(dtype) + " without overflow");
+    if (type.category < 2 || value.tag < Scalar::Float) return true;
+    double most = largest(real_dtype(dtype));
+    auto inside = [&](double x) { return !(x > most || x < -most) || x - x != 0.0; };
+    return inside(value.f) && inside(value.imag);
+}
+
+void check_fits(Scalar value, DType dtype) {
+    if (!fits(value, dtype))
+        fail(std::string("value cannot be converted to type ") + c_type_name(dtype) + " without overflow");
 }
 
 // Unary ------------------------------------------------------------------------------------------------------------
@@ -143,14 +144,19 @@ void infer_neg(Call& call) {
 void infer_abs(Call& call) {
     DType dtype = call.in(0).dtype;
     if (dtype == DType::Bool) not_implemented("abs_cpu", dtype);
-    set_unary(call, dtype, dtype);
+    set_unary(call, dtype, real_dtype(dtype));
 }
 
-void infer_sign(Call& call) { set_unary(call, call.in(0).dtype, call.in(0).dtype); }
+void infer_sign(Call& call) {
+    refuse_complex(call.in(0).dtype,
+                   "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead.");
+    set_unary(call, call.in(0).dtype, call.in(0).dtype);
+}
 
 void infer_relu(Call& call) {
     DType dtype = call.in(0).dtype;
     if (dtype == DType::Bool) fail("Boolean inputs not supported for relu");
+    refuse_complex(dtype, "clamp is not supported for complex types");
     set_unary(call, dtype, dtype);
 }
 
@@ -161,6 +167,7 @@ void infer_square(Call& call) {
 
 void infer_rounding(Call& call) {
     DType dtype = call.in(0).dtype;
+    refuse_complex(dtype, (std::string(op_name(call)) + " is not supported for complex inputs").c_str());
     if (dtype == DType::Bool) not_implemented((std::string(op_name(call)) + "_vml_cpu").c_str(), dtype);
     set_unary(call, dtype, dtype);
 }
@@ -174,13 +181,13 @@ void infer_logical_not(Call& call) { set_unary(call, DType::Bool, DType::Bool); 
 
 void infer_bitwise_not(Call& call) {
     DType dtype = call.in(0).dtype;
-    if (is_floating(dtype)) not_implemented("bitwise_not_cpu", dtype);
+    if (info(dtype).category >= 2) not_implemented("bitwise_not_cpu", dtype);
     set_unary(call, dtype, dtype);
 }
 
 void infer_float_test(Call& call) {
     DType dtype = call.in(0).dtype;
-    set_unary(call, is_floating(dtype) ? dtype : DType::F32, DType::Bool);
+    set_unary(call, info(dtype).category >= 2 ? dtype : DType::F32, DType::Bool);
 }
 
 // Binary -----------------------------------------------------------------------------------------------------------
@@ -267,6 +274,7 @@ void infer_clamp(Call& call) {
     for (size_t i = 0; i < 2; ++i)
         if (!call.param(i).is_none()) type.add_scalar(call.param(i).as_scalar().dtype());
     DType dtype = type.get();
+    refuse_complex(dtype, "clamp is not supported for complex types");
     if (dtype == DType::Bool) not_implemented("clamp_scalar_cpu", dtype);
     for (size_t i = 0; i < 2; ++i)
         if (!call.param(i).is_none()) check_fits(call.param(i).as_scalar(), dtype);

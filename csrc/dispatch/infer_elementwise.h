@@ -38,5 +38,6 @@ void infer_copy(Call& call);
 
 // Throws PyTorch's "value cannot be converted to type ... without overflow"; `value` becomes an element of dtype.
 void check_fits(Scalar value, DType dtype);
+bool fits(Scalar value, DType dtype);
 
 }  // namespace mt

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "dispatch/infer_complex.h"
 
 namespace mt {
 
@@ -332,6 +333,9 @@ const RegisterNative registered{
     {"alias", infer_alias, nullptr},
     {"diagonal", infer_diagonal, nullptr},
     {"unfold", infer_unfold, nullptr},
+    {"view_as_real", infer_view_as_real, nullptr},
+    {"view_as_complex", infer_view_as_complex, nullptr},
+    {"_view_dtype", infer_view_dtype, nullptr},
 };
 
 }  // namespace

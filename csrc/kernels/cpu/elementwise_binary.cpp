@@ -1,8 +1,10 @@
 // Kernels with two operands, tensors or numbers.
 #include <atomic>
+#include <cmath>
 
 #include "core/error.h"
 #include "dispatch/infer_elementwise.h"
+#include "kernels/cpu/elementwise_complex.h"
 #include "kernels/cpu/elementwise_kernels.h"
 #include "kernels/cpu/pointwise.h"
 #include "kernels/cpu/strided_loop.h"
@@ -11,6 +13,11 @@ namespace mt::cpu {
 namespace {
 
 [[noreturn]] void divided_by_zero() { throw Error(ErrorKind::ZeroDivision, "integer division or modulo by zero"); }
+
+BinaryFn loop_of(BinaryOp op, DType compute) {
+    BinaryFn fn = elementwise().get(op, compute);
+    return fn || !is_complex(compute) ? fn : complex_binary(op, compute);
+}
 
 // Any operands, any size.
 __attribute__((noinline)) void general_binary(BinaryOp op, DType result, Call& call) {
@@ -30,7 +37,7 @@ __attribute__((noinline)) void general_binary(BinaryOp op, DType result, Call& c
     struct Context {
         BinaryFn fn, stream;
         std::atomic<bool> failed;
-    } context{elementwise().get(op, compute), elementwise().get_stream(op, compute), false};
+    } context{loop_of(op, compute), elementwise().get_stream(op, compute), false};
     BlockFn stream = [](void* opaque, void* to, const void* const* from, int64_t n, unsigned scalars) {
         static_cast<Context*>(opaque)->stream(to, from[0], from[1], n, scalars);
     };
@@ -48,7 +55,7 @@ template <BinaryOp op> void binary(Call& call) {
     constexpr bool to_bool = gives_bool(op);
     DType compute = call.compute;
     DType result = to_bool ? DType::Bool : compute;
-    BinaryFn fn = elementwise().get(op, compute);
+    BinaryFn fn = loop_of(op, compute);
     check_loop(fn, call);
     Tensor& out = *call.outputs[0];
     // Small and plain: straight to the loop.
@@ -83,8 +90,8 @@ template <BinaryOp op> void binary(Call& call) {
 void pow(Call& call) {
     const Operand& exponent = call.operands[1];
     if (exponent.is_scalar && call.operands[0].tensor) {
-        double e = exponent.scalar.as_double();
-        bool floating = is_floating(call.compute);
+        double e = exponent.scalar.imag == 0.0 ? exponent.scalar.as_double() : NAN;
+        bool floating = is_floating(call.compute) || is_complex(call.compute);
         if (e == 0.0) return run_fill(*call.outputs[0], Scalar::of(int64_t(1)));
         if (e == 1.0) return run_copy(call.in(0), *call.outputs[0]);
         if (e == 2.0) return run_unary(UnaryOp::Square, call);

@@ -2,6 +2,7 @@
 #include "core/error.h"
 #include "dispatch/infer_elementwise.h"
 #include "dispatch/registry.h"
+#include "kernels/cpu/elementwise_complex.h"
 #include "kernels/cpu/elementwise_kernels.h"
 #include "kernels/cpu/strided_loop.h"
 
@@ -17,8 +18,9 @@ void run_unary(UnaryOp op, Call& call) {
     const Tensor& in = call.in(0);
     Tensor& out = *call.outputs[0];
     DType compute = call.compute;
-    DType result = gives_bool(op) ? DType::Bool : compute;
+    DType result = loop_result(op, compute);
     UnaryFn fn = elementwise().get(op, compute);
+    if (!fn && is_complex(compute)) fn = complex_unary(op, compute);
     check_loop(fn, call);
     DType loop = loop_dtype(compute);
     if (in.dtype == loop && compute == loop && out.dtype == result && out.numel <= kElementwiseGrain && is_flat(in) &&

@@ -1,0 +1,18 @@
+// The loops of complex numbers, compiled once.
+#pragma once
+
+#include "kernels/cpu/elementwise.h"
+
+namespace mt::cpu {
+
+// Null where PyTorch has no such op of complex numbers. `dtype` is C64 or C128.
+UnaryFn complex_unary(UnaryOp op, DType dtype);
+BinaryFn complex_binary(BinaryOp op, DType dtype);
+
+// The dtype that a loop of `op` over `dtype` gives.
+inline DType loop_result(UnaryOp op, DType dtype) {
+    if (gives_bool(op)) return DType::Bool;
+    return op == UnaryOp::Abs ? real_dtype(dtype) : dtype;
+}
+
+}  // namespace mt::cpu
