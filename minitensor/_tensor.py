@@ -10,8 +10,10 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite import COMPOSITES
+from minitensor.composite.complex import imag, real
 from minitensor.composite.dims import normal_dim
 from minitensor.ops import ROWS
+from minitensor.ops.complex import view_dtype
 from minitensor.ops.elementwise import cast, clone, copy
 from minitensor.ops.movement import view_
 
@@ -44,7 +46,17 @@ for _row in ROWS.values():
         for _name in _names:
             attach(f"{_name}_", _changing)
 
-attach("view", view_)
+
+
+def _view(self: Any, *size: Any, **more: Any) -> Any:
+    """The same elements in another shape, or, given a dtype, the same bytes as elements of it; without a copy."""
+    dtype = more.pop("dtype", size[0] if len(size) == 1 and isinstance(size[0], _C.dtype) else None)
+    return view_(self, *size, **more) if dtype is None else view_dtype(self, dtype)
+
+
+attach("view", _view)
+attach("real", property(lambda self: real(self), lambda self, value: real(self).copy_(value), doc=real.__doc__))
+attach("imag", property(lambda self: imag(self), lambda self, value: imag(self).copy_(value), doc=imag.__doc__))
 
 
 # ---- conversion
@@ -377,7 +389,14 @@ def _rebuild(cls: Any, array: Any, requires_grad: bool) -> Any:
     return Tensor._as_subclass(cls, _C.tensor_from_data(array, None, None, True), requires_grad)
 
 
+def _rebuild_bfloat16(cls: Any, array: Any, requires_grad: bool) -> Any:
+    bits = _C.tensor_from_data(array, None, None, True)
+    return Tensor._as_subclass(cls, view_dtype(bits, _C.bfloat16), requires_grad)
+
+
 def _reduce(self: Any) -> Any:
+    if self.dtype is _C.bfloat16:  # NumPy has no such type
+        return _rebuild_bfloat16, (self.__class__, view_dtype(self.detach(), _C.int16).numpy(), self.requires_grad)
     return _rebuild, (self.__class__, self.detach().numpy(), self.requires_grad)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from minitensor import _C
-from minitensor._C import can_cast, promote_types, result_type
 
 __all__ = ["can_cast", "finfo", "iinfo", "is_complex", "is_floating_point", "promote_types", "result_type"]
 
@@ -25,6 +24,25 @@ def _checked(caller: str, type: Any) -> Any:
             f"{caller}(): argument 'type' (position 1) must be minitensor.dtype, not {type.__class__.__name__}"
         )
     return type
+
+
+def result_type(tensor1: Any, tensor2: Any) -> Any:
+    """The dtype that arithmetic on two tensors or numbers gives.
+
+    Tensors with dimensions decide; those without, and after them numbers, only bring a higher category: bool, integer,
+    floating point, complex. RuntimeError for uint16, uint32 and uint64 with other integers, as in PyTorch.
+    """
+    return _C.common_dtype(tensor1, tensor2)
+
+
+def promote_types(type1: Any, type2: Any) -> Any:
+    """The smallest dtype that both convert to. RuntimeError for uint16, uint32 and uint64 with other integers."""
+    return _C.promote_types(type1, type2)
+
+
+def can_cast(from_: Any, to: Any) -> bool:
+    """Whether elements may be stored as `to`: where its category is not lower than that of `from_`."""
+    return bool(_C.can_cast(from_, to))
 
 
 class finfo:

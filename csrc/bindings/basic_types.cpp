@@ -355,7 +355,7 @@ PyObject* py_set_default_device(PyObject*, PyObject* device) {
 }
 
 PyMethodDef dtype_functions[] = {
-    {"result_type", py_result_type, METH_VARARGS, "result_type(tensor1, tensor2)"},
+    {"common_dtype", py_result_type, METH_VARARGS, "common_dtype(tensor1, tensor2)"},
     {"promote_types", py_promote_types, METH_VARARGS, "promote_types(type1, type2)"},
     {"can_cast", py_can_cast, METH_VARARGS, "can_cast(from_, to)"},
     {"get_default_device", py_default_device, METH_NOARGS,

@@ -24,9 +24,7 @@ PyObject* generator_new(PyTypeObject* type, PyObject*, PyObject*) {
 }
 
 void generator_dealloc(PyObject* self) {
-    PyTypeObject* type = Py_TYPE(self);
-    type->tp_free(self);
-    if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) Py_DECREF(type);
+    Py_TYPE(self)->tp_free(self);  // a class made in Python drops its own count
 }
 
 PyObject* generator_state(PyObject* self, PyObject*) {

@@ -5,6 +5,7 @@ says under which names and in which forms a function is offered, as a row does f
 """
 
 from minitensor.composite import (
+    complex,
     contraction,
     copies,
     creation,
@@ -20,5 +21,5 @@ from minitensor.composite import (
 )
 from minitensor.composite.registry import COMPOSITES, Composite, composite
 
-__all__ = ["COMPOSITES", "Composite", "composite", "contraction", "copies", "creation", "diagonals", "indexing"]
+__all__ = ["COMPOSITES", "Composite", "complex", "composite", "contraction", "copies", "creation", "diagonals", "indexing"]
 __all__ += ["joining", "layout", "padding", "pointwise", "random", "reduction", "shape"]

@@ -1,6 +1,7 @@
 """The ops, one row each. See `minitensor.ops.row`."""
 
 from minitensor.ops import (
+    complex,
     contraction,
     creation,
     elementwise,
@@ -17,6 +18,7 @@ from minitensor.ops.row import ROWS, Row
 __all__ = [
     "ROWS",
     "Row",
+    "complex",
     "contraction",
     "creation",
     "elementwise",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 from typing import Any
 
-from minitensor._C import Op
-from minitensor.ops.row import elementwise
+from minitensor._C import Op, Tensor
+from minitensor.ops.row import ROWS, elementwise
 
 __all__: list[str] = []
 
@@ -33,6 +34,21 @@ def _trunc(b: Any, x: Any) -> Any:
     )
 
 
+def conj_of(x: Any) -> Any:
+    """The conjugate of a tensor or number, and x itself if it is real."""
+    if isinstance(x, Tensor):
+        return ROWS["conj_physical"].call(x) if x.is_complex() else x
+    return x.conjugate() if isinstance(x, complex) else x
+
+
+def _abs_vjp(g: Any, _out: Any, x: Any) -> Any:
+    return g * (ROWS["sgn"].call(x) if x.is_complex() else sign(x))
+
+
+def _sigmoid_vjp(g: Any, out: Any, _x: Any) -> Any:
+    return g * conj_of(out * (1 - out)) if out.is_complex() else g * out * (1 - out)
+
+
 # ---- one operand
 
 neg = elementwise(
@@ -46,7 +62,7 @@ abs = elementwise(
     "abs(Tensor input)",
     "The absolute value of each element.",
     lower=lambda b, x: b.abs(x),
-    vjp=lambda g, _out, x: g * sign(x),
+    vjp=_abs_vjp,
     aliases=("absolute",),
 )
 sign: Op = elementwise(
@@ -59,43 +75,43 @@ exp = elementwise(
     "exp(Tensor input)",
     "e to the power of each element.",
     lower=lambda b, x: b.exponential(x),
-    vjp=lambda g, out, _x: g * out,
+    vjp=lambda g, out, _x: g * conj_of(out),
 )
 log = elementwise(
     "log(Tensor input)",
     "The natural logarithm of each element.",
     lower=lambda b, x: b.log(x),
-    vjp=lambda g, _out, x: g / x,
+    vjp=lambda g, _out, x: g / conj_of(x),
 )
 sqrt = elementwise(
     "sqrt(Tensor input)",
     "The square root of each element.",
     lower=lambda b, x: b.sqrt(x),
-    vjp=lambda g, out, _x: g / (2 * out),
+    vjp=lambda g, out, _x: g / (2 * conj_of(out)),
 )
 rsqrt = elementwise(
     "rsqrt(Tensor input)",
     "One over the square root of each element.",
     lower=lambda b, x: b.divide(_one(b, x), b.sqrt(x)),
-    vjp=lambda g, out, _x: g * (out * out * out) * -0.5,
+    vjp=lambda g, out, _x: g * conj_of(out * out * out) * -0.5,
 )
 reciprocal = elementwise(
     "reciprocal(Tensor input)",
     "One over each element.",
     lower=lambda b, x: b.divide(_one(b, x), x),
-    vjp=lambda g, out, _x: -g * (out * out),
+    vjp=lambda g, out, _x: -g * conj_of(out * out),
 )
 tanh = elementwise(
     "tanh(Tensor input)",
     "The hyperbolic tangent of each element.",
     lower=lambda b, x: b.tanh(x),
-    vjp=lambda g, out, _x: g * (1 - out * out),
+    vjp=lambda g, out, _x: g * conj_of(1 - out * out),
 )
 sigmoid = elementwise(
     "sigmoid(Tensor input)",
     "1 / (1 + exp(-x)) of each element.",
     lower=lambda b, x: b.logistic(x),
-    vjp=lambda g, out, _x: g * out * (1 - out),
+    vjp=_sigmoid_vjp,
 )
 relu = elementwise(
     "relu(Tensor input)",
@@ -128,7 +144,7 @@ square = elementwise(
     "square(Tensor input)",
     "Each element times itself.",
     lower=lambda b, x: b.multiply(x, x),
-    vjp=lambda g, _out, x: g * (2 * x),
+    vjp=lambda g, _out, x: g * conj_of(2 * x),
 )
 isnan = elementwise("isnan(Tensor input)", "Whether each element is NaN.", lower=lambda b, x: b.compare(x, x, "NE"))
 isinf = elementwise(
@@ -171,7 +187,7 @@ mul = _binary(
     "mul",
     "The product.",
     lower=lambda b, x, y: b.and_(x, y) if x.shape.dtype == "pred" else b.multiply(x, y),
-    vjp=lambda g, _out, x, y: (lambda: g * y, lambda: g * x),
+    vjp=lambda g, _out, x, y: (lambda: g * conj_of(y), lambda: g * conj_of(x)),
     aliases=("multiply",),
     reads=("y", "x"),
 )
@@ -179,7 +195,7 @@ div = _binary(
     "div",
     "The quotient, in floating point.",
     lower=lambda b, x, y: b.divide(x, y),
-    vjp=lambda g, _out, x, y: (lambda: g / y, lambda: -g * (x / y) / y),
+    vjp=lambda g, _out, x, y: (lambda: g / conj_of(y), lambda: -g * conj_of(x / y) / conj_of(y)),
     aliases=("divide", "true_divide"),
     reads=("y", "x y"),
 )
@@ -252,14 +268,23 @@ def _pow_lower(b: Any, x: Any, y: Any) -> Any:
 
 
 def _pow_vjp(g: Any, out: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    if isinstance(y, (int, float)):
-        return (g * 0 if y == 0 else g * (y * x ** (y - 1))), None
+    if isinstance(y, (int, float, complex)):
+        return (g * 0 if y == 0 else g * conj_of(y * x ** (y - 1))), None
+    if isinstance(x, complex):
+        return None, g * conj_of(out * cmath.log(x))
     if isinstance(x, (int, float)):
+        if out.is_complex():
+            return None, g * conj_of(out * cmath.log(x)) if x else where(y == 0, 0.0, g * 0)
         return None, g * out * math.log(x) if x > 0 else g * out * math.nan
     return (
-        lambda: g * where(y == 0, 0.0, y * x ** (y - 1)),
-        lambda: g * where((x == 0) & (y >= 0), 0.0, out * log(x)),
+        lambda: g * conj_of(where(y == 0, 0.0, y * x ** (y - 1))),
+        lambda: g * conj_of(where(_nothing_below(x, y), 0.0, out * log(x))),
     )
+
+
+def _nothing_below(x: Any, y: Any) -> Any:
+    # Where 0 ** y does not change with y.
+    return (x == 0) & (y == y if y.is_complex() else y >= 0)
 
 
 pow = _binary(

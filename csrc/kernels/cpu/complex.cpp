@@ -110,7 +110,7 @@ void polar(Call& call) {
 
 const RegisterNative registered{Takes::Any,
                                 {
-                                    {"conj", infer_conj, conj},
+                                    {"conj_physical", infer_conj, conj},
                                     {"sgn", infer_sgn, sgn},
                                     {"angle", infer_angle, angle},
                                     {"complex", infer_complex, complex},

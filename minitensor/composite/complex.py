@@ -1,0 +1,54 @@
+"""Functions of complex tensors. Conjugates are computed at once: no tensor is marked as conjugated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minitensor.composite.registry import composite
+from minitensor.ops.complex import conj_physical, imag_part, real_part
+
+__all__: list[str] = []
+
+
+@composite()
+def conj(input: Any) -> Any:
+    """Each element with its imaginary part negated; a real tensor itself."""
+    return conj_physical(input) if input.is_complex() else input
+
+
+@composite(method=False)
+def real(input: Any) -> Any:
+    """The real parts, a view of input; a real tensor itself."""
+    return real_part(input) if input.is_complex() else input
+
+
+@composite(method=False)
+def imag(input: Any) -> Any:
+    """The imaginary parts, a view of input. RuntimeError for a real tensor."""
+    if not input.is_complex():
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    return imag_part(input)
+
+
+@composite()
+def resolve_conj(input: Any) -> Any:
+    """input, whose conjugation is never left for later."""
+    return input
+
+
+@composite()
+def resolve_neg(input: Any) -> Any:
+    """input, whose negation is never left for later."""
+    return input
+
+
+@composite()
+def is_conj(input: Any) -> bool:
+    """Whether a conjugation is left for later: never."""
+    return False
+
+
+@composite()
+def is_neg(input: Any) -> bool:
+    """Whether a negation is left for later: never."""
+    return False
