@@ -47,7 +47,6 @@ for _row in ROWS.values():
             attach(f"{_name}_", _changing)
 
 
-
 def _view(self: Any, *size: Any, **more: Any) -> Any:
     """The same elements in another shape, or, given a dtype, the same bytes as elements of it; without a copy."""
     dtype = more.pop("dtype", size[0] if len(size) == 1 and isinstance(size[0], _C.dtype) else None)

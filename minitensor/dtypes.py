@@ -45,12 +45,12 @@ def can_cast(from_: Any, to: Any) -> bool:
     return bool(_C.can_cast(from_, to))
 
 
-class finfo:
+class finfo:  # noqa: N801  (PyTorch's name)
     """The limits of a floating-point type; of a complex one, those of its parts. Without a type, of the default one.
 
     Attributes: `bits`, `dtype` (its name), `eps` (the distance from 1 to the next larger number), `max`, `min`,
-    `smallest_normal` (alias `tiny`) and `resolution` (10 to the power of minus the digits that always survive). TypeError
-    for other types.
+    `smallest_normal` (alias `tiny`) and `resolution` (10 to the power of minus the digits that always survive).
+    TypeError for other types.
     """
 
     __slots__ = ("_type",)
@@ -115,7 +115,7 @@ class finfo:
         return f"finfo({', '.join(f'{name}={getattr(self, name):g}' for name in names)}, dtype={self.dtype})"
 
 
-class iinfo:
+class iinfo:  # noqa: N801  (PyTorch's name)
     """The limits of an integer type: `bits`, `dtype` (its name), `max` and `min`. TypeError for other types."""
 
     __slots__ = ("_type",)

@@ -7,7 +7,7 @@ and of the layout they ask for. Rows of the elementwise kind share their forms; 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,10 @@ from row_samples_shape import DISTINCT, shape_forms
 import minitensor as mt
 
 DTYPES = ("bool", "uint8", "int32", "int64", "float32", "float64")
-FLOATS = ("float32", "float64")
+OTHER_DTYPES = ("int8", "int16", "uint16", "uint32", "uint64", "float16", "bfloat16", "complex64", "complex128")
+"""Those that kernels convert from and to, and complex numbers."""
+FLOATS = ("float16", "float32", "float64")
+COMPLEX = ("complex64", "complex128")
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,8 @@ class Operand:
     def make(self, rng: np.random.Generator, dtype: str, domain: str) -> Any:
         """The tensor."""
         dtype, shape = self.dtype or dtype, self.shape
+        if dtype == "bfloat16":  # which NumPy lacks
+            return replace(self, dtype="float32").make(rng, "float32", domain).to(mt.bfloat16)
         if self.layout == "transposed":
             array = self.values(rng, shape[::-1], dtype, domain)
             return mt.tensor(array).permute(*reversed(range(len(shape))))
@@ -49,12 +54,19 @@ class Operand:
             return rng.integers(0, self.below, shape).astype(dtype)
         if dtype == "bool":
             return rng.random(shape) < 0.5
+        if dtype in COMPLEX:
+            parts = [self.values(rng, shape, "float32" if dtype == "complex64" else "float64", domain) for _ in "ri"]
+            joined = np.empty(shape, dtype)
+            joined.real, joined.imag = parts
+            return joined
         if dtype not in FLOATS:
             info = np.iinfo(dtype)
-            x = rng.integers(max(info.min, -20), 20, shape).astype(dtype)
+            x = rng.integers(max(int(info.min), -20), 20, shape).astype(dtype)
             if domain == "special" and x.size:
                 flat = x.reshape(-1)
-                flat[rng.integers(0, x.size, 1 + x.size // 8)] = rng.choice([info.min, info.max, 0], 1 + x.size // 8)
+                flat[rng.integers(0, x.size, 1 + x.size // 8)] = rng.choice(
+                    np.array([info.min, info.max, 0], dtype), 1 + x.size // 8
+                )
             return x
         if domain in INTERVALS:
             return rng.uniform(*INTERVALS[domain], shape).astype(dtype)
@@ -64,7 +76,10 @@ class Operand:
         if domain == "special" and x.size:
             flat = x.reshape(-1)
             odd = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -3e38, 0.5, -0.5, 2.5, 1.0, -1.0, 100.0]
-            flat[rng.integers(0, x.size, 1 + x.size // 4)] = rng.choice(np.array(odd, dtype), 1 + x.size // 4)
+            with np.errstate(over="ignore"):
+                flat[rng.integers(0, x.size, 1 + x.size // 4)] = rng.choice(
+                    np.array(odd).astype(dtype), 1 + x.size // 4
+                )
         return x
 
 
@@ -296,6 +311,26 @@ FORMS: dict[str, list[Form]] = {
         (op(12), op(3), (3,), (4,), 1),
         (op(12), op(2, 2), (2, 2), (5, 3), 1),
     ],
+    "view_as_real": [
+        (op(4, 5, dtype="complex128"),),
+        (op(4, 5, dtype="complex64", layout="transposed"),),
+        (op(dtype="complex128"),),
+        (op(0, dtype="complex64"),),
+    ],
+    "view_as_complex": [
+        (op(4, 2, dtype="float64"),),
+        (op(2, dtype="float32"),),
+        (op(3, 0, 2, dtype="float64"),),
+    ],
+    "_view_dtype": [
+        (op(4, 6, dtype="float32"), "int32"),
+        (op(4, 6, dtype="float32"), "float64"),
+        (op(4, 6, dtype="complex64"), "float32"),
+        (op(3, dtype="int16"), "uint8"),
+        (op(dtype="int64"), "float64"),
+    ],
+    "complex": [(op(4, 5), op(5)), (op(3, layout="strided"), op(3)), (op(), op()), (op(0), op(0))],
+    "polar": [(op(4, 5), op(5)), (op(3, layout="strided"), op(3)), (op(), op()), (op(0), op(0))],
     "_assign": [
         (op(4, 5), (4, 5), "float32"),
         (op(5), (4, 5), "float64"),
@@ -397,8 +432,10 @@ def build(form: Form, dtype: str, domain: str, seed: int = 0) -> tuple[Any, ...]
     return tuple(map(made, form))
 
 
-def calls(row: Any, domain: str = "special") -> Iterator[tuple[str, Form, tuple[Any, ...]]]:
+def calls(
+    row: Any, domain: str = "special", dtypes: tuple[str, ...] = DTYPES
+) -> Iterator[tuple[str, Form, tuple[Any, ...]]]:
     """(dtype, form, arguments) for every form and dtype, also those that the op refuses."""
-    for dtype in DTYPES:
+    for dtype in dtypes:
         for seed, form in enumerate(forms(row) or ()):
             yield dtype, form, build(form, dtype, domain, seed)

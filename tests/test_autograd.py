@@ -388,7 +388,7 @@ def test_integers_and_bools_have_no_gradient():
     assert not (x > 2).requires_grad
     assert not x.long().requires_grad
     assert x.long().double().requires_grad is False
-    with pytest.raises(RuntimeError, match="only Tensors of floating point dtype can require gradients"):
+    with pytest.raises(RuntimeError, match="only Tensors of floating point and complex dtype can require gradients"):
         mt.ones(2, dtype=mt.int64).requires_grad_()
 
 

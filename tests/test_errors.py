@@ -98,7 +98,7 @@ CASES = [
     (
         lambda: ones(2, dtype=INT).requires_grad_(),
         RuntimeError,
-        "only Tensors of floating point dtype can require gradients",
+        "only Tensors of floating point and complex dtype can require gradients",
     ),
     (
         lambda: ones(3).masked_fill(ones(3), 1),
@@ -132,7 +132,7 @@ CASES = [
     (lambda: ones(2).sum(0.5), TypeError, "sum(): argument 'dim' (position 2) must be tuple of ints, not float"),
     (lambda: ones(2).clamp(), RuntimeError, "At least one of 'min' or 'max' must not be None"),
     (lambda: ones(3).chunk(0), RuntimeError, "chunk expects `chunks` to be greater than 0, got: 0"),
-    (lambda: ones(2).to("nowhere"), RuntimeError, "Invalid device string: 'nowhere'"),
+    (lambda: ones(2).to("nowhere"), RuntimeError, "device type at start of device string: nowhere"),
     (lambda: mt.full((2,), "a"), TypeError, "full(): argument 'fill_value' (position 2) must be Number, not str"),
     (
         lambda: mt.tensor([1], dtype=mt.int32).fill_(2**40),
@@ -274,7 +274,7 @@ def test_meta_tensors():
     x = mt.empty(2, 3, device="meta")
     assert (x @ x.t()).shape == (2, 2)
     for read in (lambda: x.numpy(), lambda: x.tolist(), lambda: x.sum().item(), lambda: bool(x.sum())):
-        with pytest.raises(RuntimeError, match="meta"):
+        with pytest.raises((RuntimeError, TypeError), match="meta"):
             read()
     with pytest.raises(RuntimeError, match="at least two devices, meta and cpu"):
         x + mt.ones(2, 3)

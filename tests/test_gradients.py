@@ -10,7 +10,7 @@ from minitensor.ops import ROWS
 IN_PLACE_ONLY = {"fill", "copy"}
 STEP = 1e-6
 # Their derivative is zero, or not that of their own formula, wherever finite differences can see it.
-STEPS = {"floor_divide", "floor", "ceil", "trunc", "round", "sign"}
+STEPS = {"floor_divide", "floor", "ceil", "trunc", "round", "sign", "sgn", "angle"}
 
 
 def differentiable():
@@ -18,7 +18,19 @@ def differentiable():
 
 
 def tensors(result):
-    return [t for t in (result if isinstance(result, (tuple, list)) else [result]) if t.is_floating_point()]
+    listed = result if isinstance(result, (tuple, list)) else [result]
+    listed = [mt.view_as_real(t) if t.is_complex() else t for t in listed]
+    return [t for t in listed if t.is_floating_point()]
+
+
+def differentiable_tensor(t):
+    return isinstance(t, mt.Tensor) and (t.is_floating_point() or t.is_complex())
+
+
+def direction(rng, x):
+    """Random numbers like x's."""
+    d = rng.normal(size=tuple(x.shape))
+    return d + 1j * rng.normal(size=tuple(x.shape)) if x.is_complex() else d
 
 
 def at_a_corner(form, name):
@@ -37,15 +49,16 @@ def flatten(arguments):
         replacements = iter(wanted)
 
         def one(t):
-            return next(replacements) if isinstance(t, mt.Tensor) and t.is_floating_point() else t
+            return next(replacements) if differentiable_tensor(t) else t
 
         return tuple([one(t) for t in a] if isinstance(a, list) else one(a) for a in arguments)
 
-    return [t for t in flat if isinstance(t, mt.Tensor) and t.is_floating_point()], rebuild
+    return [t for t in flat if differentiable_tensor(t)], rebuild
 
 
 def project(results, rng):
     """One number: the results times random weights."""
+    results = tensors(results)
     weights = [mt.tensor(rng.normal(size=tuple(t.shape))) for t in results]
     total = mt.zeros((), dtype=mt.float64)
     for t, w in zip(results, weights, strict=True):
@@ -59,13 +72,16 @@ def check(function, inputs, seed, what):
     leaves = [x.detach().clone().requires_grad_() for x in inputs]
     gradients = mt.autograd.grad(function(*leaves), leaves, allow_unused=True, materialize_grads=True)
     for _ in range(2):
-        directions = [rng.normal(size=tuple(x.shape)) for x in inputs]
+        directions = [direction(rng, x) for x in inputs]
         moved = []
         for sign in (1, -1):
             there = [x.detach() + mt.tensor(sign * STEP * d) for x, d in zip(inputs, directions, strict=True)]
             moved.append(function(*(t.requires_grad_() for t in there)).item())
         numeric = (moved[0] - moved[1]) / (2 * STEP)
-        analytic = sum(float((g.detach().numpy() * d).sum()) for g, d in zip(gradients, directions, strict=True))
+        # Of a complex number the gradient is the direction of steepest ascent.
+        analytic = sum(
+            float((g.detach().numpy().conj() * d).sum().real) for g, d in zip(gradients, directions, strict=True)
+        )
         assert analytic == pytest.approx(numeric, rel=1e-5, abs=1e-6), what
 
 
@@ -124,7 +140,7 @@ def test_every_row_that_gives_fractions_has_a_gradient_or_none_by_its_nature():
         for name, row in ROWS.items()
         if row.vjp is None
         and row.kind not in ("random", "creation")
-        and name not in ("_view_read", "_view_write", "_assign")
+        and name not in ("_view_read", "_view_write", "_assign", "_view_dtype")
     }
     assert without == {
         "_flat_index",

@@ -251,8 +251,7 @@ Ref<Tensor> cast_to(Ref<Tensor> tensor, DType dtype, bool copy) {
 // Throws unless `device` has memory in this build.
 void check_device(Device device) {
     if (device.type == DeviceType::CPU) return;
-    if (device.type == DeviceType::CUDA)
-        throw Error(ErrorKind::Assertion, "minitensor not compiled with CUDA enabled");
+    if (device.type == DeviceType::CUDA) throw Error(ErrorKind::Assertion, "minitensor not compiled with CUDA enabled");
     PyRef name = checked(device_object(device));
     PyRef text = checked(PyObject_Str(name.get()));
     throw Error(ErrorKind::NotImplemented,
@@ -313,8 +312,8 @@ PyObject* make_empty(PyObject*, PyObject* args) {
         if (!PyArg_ParseTuple(args, "OOO:empty", &size, &dtype, &device)) return nullptr;
         Device place = device == Py_None ? default_device() : device_from(device);
         if (place.type != DeviceType::Meta) check_device(place);
-        return wrap(Tensor::empty(dims_from(size, "size"), dtype == Py_None ? default_dtype() : dtype_from(dtype),
-                                  place));
+        return wrap(
+            Tensor::empty(dims_from(size, "size"), dtype == Py_None ? default_dtype() : dtype_from(dtype), place));
     });
 }
 

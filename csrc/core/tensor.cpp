@@ -14,7 +14,6 @@ thread_local Device t_default_device;
 Device default_device() { return t_default_device; }
 void set_default_device(Device device) { t_default_device = device; }
 
-
 void (*materialize_hook)(Storage*) = nullptr;
 void (*before_write_hook)(Storage*) = nullptr;
 void (*pending_died_hook)(Storage*) = nullptr;

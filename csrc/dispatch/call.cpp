@@ -97,8 +97,7 @@ int64_t work_of(const Call& call) {
 }
 
 [[noreturn]] void refuse_device(const OpDef& op, Device device) {
-    if (device.type == DeviceType::CUDA)
-        throw Error(ErrorKind::Assertion, "minitensor not compiled with CUDA enabled");
+    if (device.type == DeviceType::CUDA) throw Error(ErrorKind::Assertion, "minitensor not compiled with CUDA enabled");
     throw Error(ErrorKind::NotImplemented, "op '" + op.name + "' has no kernel for device " + device_text(device));
 }
 
@@ -320,8 +319,7 @@ void dispatch(Call& call, Ref<Tensor>* results) {
             if (current_interpreter) current_interpreter->passing_by(call);
             others_ran |= need_operands(call);
             if (others_ran && op.infer) op.infer(call);
-            if (device.type != DeviceType::CPU)
-                refuse_device(op, device);
+            if (device.type != DeviceType::CPU) refuse_device(op, device);
             if (!op.cpu && op.python_kernel[static_cast<size_t>(device.type)]) {
                 python_kernel_hook(call, device, results);
             } else {

@@ -148,8 +148,9 @@ void infer_abs(Call& call) {
 }
 
 void infer_sign(Call& call) {
-    refuse_complex(call.in(0).dtype,
-                   "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead.");
+    refuse_complex(
+        call.in(0).dtype,
+        "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead.");
     set_unary(call, call.in(0).dtype, call.in(0).dtype);
 }
 

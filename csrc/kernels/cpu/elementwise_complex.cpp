@@ -51,7 +51,8 @@ UnaryFn unary_of(UnaryOp op) {
             return unary_loop<Z, [](Z z) { return cm::div(Z{1, 0}, cm::add(Z{1, 0}, cm::exp(Z{-z.re, -z.im}))); }>;
         case UnaryOp::LogicalNot:
             return unary_loop<Z, [](Z z) { return static_cast<uint8_t>(z.re == T(0) && z.im == T(0)); }>;
-        case UnaryOp::IsNan: return unary_loop<Z, [](Z z) { return static_cast<uint8_t>(z.re != z.re || z.im != z.im); }>;
+        case UnaryOp::IsNan:
+            return unary_loop<Z, [](Z z) { return static_cast<uint8_t>(z.re != z.re || z.im != z.im); }>;
         case UnaryOp::IsInf:
             return unary_loop<Z, [](Z z) { return static_cast<uint8_t>(std::isinf(z.re) || std::isinf(z.im)); }>;
         case UnaryOp::IsFinite:
