@@ -21,5 +21,15 @@ from minitensor.composite import (
 )
 from minitensor.composite.registry import COMPOSITES, Composite, composite
 
-__all__ = ["COMPOSITES", "Composite", "complex", "composite", "contraction", "copies", "creation", "diagonals", "indexing"]
+__all__ = [
+    "COMPOSITES",
+    "Composite",
+    "complex",
+    "composite",
+    "contraction",
+    "copies",
+    "creation",
+    "diagonals",
+    "indexing",
+]
 __all__ += ["joining", "layout", "padding", "pointwise", "random", "reduction", "shape"]
