@@ -40,13 +40,14 @@ void masked_fill_kernel(Call& call) {
         Packed one(*value.tensor, t.dtype);
         std::memcpy(element, one.data(), itemsize(t.dtype));
     }
-    LoopOperand operands[3] = {operand_of(t, t.dtype), operand_of(call.in(1), DType::Bool),
+    LoopOperand operands[3] = {operand_of(t, t.dtype, true), operand_of(call.in(1), DType::Bool),
                                scalar_operand(element, t.dtype)};
+    operands[2].raw = true;
     using Block = void (*)(void*, const void* const*, int64_t, unsigned);
     Block block = nullptr;
     with_bits(itemsize(t.dtype), [&](auto bits) { block = fill_block<decltype(bits)>; });
     run_elementwise(
-        operand_of(out, t.dtype), operands, 3,
+        operand_of(out, t.dtype, true), operands, 3,
         [](void* context, void* to, const void* const* from, int64_t n, unsigned scalars) {
             (*static_cast<Block*>(context))(to, from, n, scalars);
         },
