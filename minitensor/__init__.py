@@ -96,6 +96,8 @@ for _composite in _COMPOSITES.values():
         for _name in (_composite.name, *_composite.aliases):
             globals()[_name] = _composite.call
 
+from minitensor import linalg  # noqa: E402  (needs the composed functions)
+
 __version__ = _C.version
 
 half = float16

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import row_samples_linalg
 import row_samples_pointwise
 from row_samples_shape import DISTINCT, shape_forms
 
@@ -25,7 +26,8 @@ COMPLEX = ("complex64", "complex128")
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor operand. Layouts: transposed, strided, expanded, and contiguous, which is the usual one."""
+    """A tensor operand. Layouts: transposed, strided, expanded, and contiguous, which is the usual one. Contiguous too:
+    finite (never a special number), and definite (matrices that are symmetric and positive-definite)."""
 
     shape: tuple[int, ...]
     layout: str = "contiguous"
@@ -38,6 +40,11 @@ class Operand:
         dtype, shape = self.dtype or dtype, self.shape
         if dtype == "bfloat16":  # which NumPy lacks
             return replace(self, dtype="float32").make(rng, "float32", domain).to(mt.bfloat16)
+        if self.layout in ("finite", "definite"):
+            domain = "normal"
+        if self.layout == "definite":
+            array = rng.normal(size=shape)
+            return mt.tensor((array @ array.swapaxes(-1, -2) + np.eye(shape[-1])).astype(dtype))
         if self.layout == "transposed":
             array = self.values(rng, shape[::-1], dtype, domain)
             return mt.tensor(array).permute(*reversed(range(len(shape))))
@@ -399,7 +406,7 @@ DOMAINS = dict.fromkeys(
     "distinct",
 )
 
-for _samples in (row_samples_pointwise,):
+for _samples in (row_samples_linalg, row_samples_pointwise):
     FORMS |= _samples.forms(op)
     DOMAINS |= _samples.DOMAINS
 

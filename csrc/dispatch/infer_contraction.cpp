@@ -17,6 +17,15 @@ const char* cpp_name(DType dtype) {
         case DType::I64: return "long int";
         case DType::F32: return "float";
         case DType::F64: return "double";
+        case DType::I8: return "signed char";
+        case DType::I16: return "short int";
+        case DType::U16: return "short unsigned int";
+        case DType::U32: return "unsigned int";
+        case DType::U64: return "long unsigned int";
+        case DType::F16: return "c10::Half";
+        case DType::BF16: return "c10::BFloat16";
+        case DType::C64: return "c10::complex<float>";
+        case DType::C128: return "c10::complex<double>";
         default: return info(dtype).name;
     }
 }
@@ -72,6 +81,17 @@ void infer_matmul(Call& call) {
     if (a.ndim() > 2 || b.ndim() > 2) meta.sizes = batch_sizes(a, b);
     if (a.ndim() > 1) meta.sizes.push_back(a.sizes[a.ndim() - 2]);
     if (b.ndim() > 1) meta.sizes.push_back(b.sizes.back());
+}
+
+void infer_cdist(Call& call) {
+    const Tensor &a = call.in(0), &b = call.in(1);
+    if (a.ndim() != 3 || b.ndim() != 3 || a.sizes[0] != b.sizes[0] || a.sizes[2] != b.sizes[2])
+        fail("_cdist: expected two batches of as many sets of vectors of one length, got " + to_string(a.sizes) +
+             " and " + to_string(b.sizes));
+    if (a.dtype != b.dtype || !is_floating(a.dtype)) fail("_cdist: expected floating-point operands of one dtype");
+    call.result_count = 1;
+    call.results[0].dtype = a.dtype;
+    call.results[0].sizes = {a.sizes[0], a.sizes[1], b.sizes[1]};
 }
 
 }  // namespace mt

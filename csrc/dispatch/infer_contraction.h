@@ -7,5 +7,7 @@ namespace mt {
 
 // input, other: 1-d, 2-d, or batches that broadcast.
 void infer_matmul(Call& call);
+// (batch, n, k) and (batch, m, k): the distances (batch, n, m).
+void infer_cdist(Call& call);
 
 }  // namespace mt

@@ -10,9 +10,13 @@ from minitensor.composite import (
     copies,
     creation,
     diagonals,
+    distance,
+    einsum,
     indexing,
     joining,
     layout,
+    linalg,
+    lowrank,
     padding,
     pointwise,
     random,
@@ -21,15 +25,6 @@ from minitensor.composite import (
 )
 from minitensor.composite.registry import COMPOSITES, Composite, composite
 
-__all__ = [
-    "COMPOSITES",
-    "Composite",
-    "complex",
-    "composite",
-    "contraction",
-    "copies",
-    "creation",
-    "diagonals",
-    "indexing",
-]
-__all__ += ["joining", "layout", "padding", "pointwise", "random", "reduction", "shape"]
+__all__ = ["COMPOSITES", "Composite", "composite", "complex", "contraction", "copies", "creation", "diagonals"]
+__all__ += ["distance", "einsum", "indexing", "joining", "layout", "linalg", "lowrank", "padding", "pointwise"]
+__all__ += ["random", "reduction", "shape"]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from minitensor import _C
-from minitensor.ops.row import contraction
+from minitensor.ops.row import ROWS, contraction, opaque
 
 __all__: list[str] = []
 
@@ -39,5 +40,33 @@ matmul = contraction(
     lower=lambda b, x, y: b.matmul_broadcast(x, y),
     vjp=_matmul_vjp,
     reads=("y", "x"),
-    aliases=("mm",),
+)
+
+
+def _cdist_vjp(g: Any, out: Any, x: Any, y: Any, p: float) -> tuple[Any, Any]:
+    """d|v|_p / dv_i = sign(v_i) |v_i|^(p-1) / |v|_p^(p-1); zero where the distance is."""
+    difference = x.unsqueeze(2) - y.unsqueeze(1)
+    size, distance = difference.abs(), out.unsqueeze(3)
+    if p == 0:
+        return x * 0, y * 0
+    if p == 1:
+        slope = difference.sign()
+    elif p == math.inf:
+        slope = difference.sign() * (size == distance).to(difference.dtype)
+    else:
+        apart = distance != 0
+        divisor = ROWS["where"].call(apart, distance, 1.0)
+        # 0 to a negative power has no place here: such elements have a slope of zero.
+        base = ROWS["where"].call(size != 0, size, 1.0) if p < 2 else size
+        slope = difference / divisor if p == 2 else difference.sign() * base ** (p - 1) / divisor ** (p - 1)
+        slope = ROWS["where"].call(apart, slope, 0.0)
+    weighted = g.unsqueeze(3) * slope
+    return weighted.sum(2), -weighted.sum(1)
+
+
+cdist = opaque(
+    "_cdist(Tensor x1, Tensor x2, float p)",
+    "The distances in the p-norm between the vectors of two batches of sets.",
+    why="it is one loop over pairs, not a sum of products",
+    vjp=_cdist_vjp,
 )

@@ -1,6 +1,7 @@
-// matmul: describes the operands to the runtime's GEMM by their strides; nothing is copied.
+// matmul: describes the operands to the runtime's GEMM by their strides; nothing is copied. A complex product is four
+// real ones, of the parts where they lie.
+#include "dispatch/call.h"
 #include "dispatch/infer_contraction.h"
-#include "dispatch/op.h"
 #include "kernels/cpu/index_strided.h"
 #include "runtime/abi.h"
 
@@ -20,6 +21,8 @@ GemmFn gemm_for(DType dtype) {
         default: return runtime->gemm_u8;
     }
 }
+
+constexpr int64_t kGrain = 1 << 14;
 
 // A batch dimension, with its stride in each of a, b and c.
 struct Batch {
@@ -45,9 +48,7 @@ size_t batch_dims(const Tensor& a, const Tensor& b, const Tensor& out, Batch* ba
     return count;
 }
 
-void matmul_kernel(Call& call) {
-    const Tensor &a = call.in(0), &b = call.in(1), &out = *call.outputs[0];
-    if (out.numel == 0) return;
+void product(const Tensor& a, const Tensor& b, const Tensor& out) {
     size_t rank_a = a.ndim(), rank_b = b.ndim(), rank_c = out.ndim();
     MtGemm g{};
     g.batch = 1;
@@ -111,7 +112,47 @@ void matmul_kernel(Call& call) {
     }
 }
 
-const RegisterNative registered{{"matmul", infer_matmul, matmul_kernel}};
+// The real (0) or imaginary (1) parts of a complex tensor, as a tensor on the same memory.
+Ref<Tensor> part(const Tensor& t, int64_t which) {
+    Dims strides = t.strides;
+    for (int64_t& stride : strides) stride *= 2;
+    return Tensor::make(t.storage, real_dtype(t.dtype), t.sizes, strides, t.offset * 2 + which);
+}
+
+template <class T>
+void complex_product(const Tensor& a, const Tensor& b, Tensor& out) {
+    ContiguousOut target(out, out.dtype);
+    Ref<Tensor> first = Tensor::empty(out.sizes, real_dtype(out.dtype)),
+                second = Tensor::empty(out.sizes, real_dtype(out.dtype));
+    auto* to = static_cast<T*>(target.data());
+    const T *x = first->ptr<T>(), *y = second->ptr<T>();
+    for (int64_t imaginary = 0; imaginary < 2; ++imaginary) {
+        product(*part(a, 0), *part(b, imaginary), *first);
+        product(*part(a, 1), *part(b, 1 - imaginary), *second);
+        parallel_for(out.numel, kGrain, [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) to[2 * i + imaginary] = imaginary ? x[i] + y[i] : x[i] - y[i];
+        });
+    }
+    target.store();
+}
+
+void matmul_kernel(Call& call) {
+    const Tensor &a = call.in(0), &b = call.in(1);
+    Tensor& out = *call.outputs[0];
+    if (out.numel == 0) return;
+    switch (a.dtype) {
+        case DType::C64: return complex_product<float>(a, b, out);
+        case DType::C128: return complex_product<double>(a, b, out);
+        case DType::U8:
+        case DType::I32:
+        case DType::I64:
+        case DType::F32:
+        case DType::F64: return product(a, b, out);
+        default: return widen_hook(call);
+    }
+}
+
+const RegisterNative registered{{"matmul", infer_matmul, matmul_kernel, Takes::Any}};
 
 }  // namespace
 

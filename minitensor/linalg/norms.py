@@ -1,0 +1,174 @@
+"""Norms of vectors and matrices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from minitensor import _C
+from minitensor.linalg.checks import linalg, matrices, type_name
+from minitensor.ops import ROWS
+
+__all__ = ["matrix_norm", "norm", "vector_norm"]
+
+
+def _check_dtype(x: Any, dtype: Any, name: str) -> None:
+    if not x.dtype.is_floating_point and not x.dtype.is_complex:
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {type_name(x.dtype)}")
+    if dtype is None:
+        return
+    if not dtype.is_floating_point and not dtype.is_complex:
+        raise RuntimeError(f"{name}: dtype should be floating point or complex, but got {type_name(dtype)}")
+    if dtype.is_complex != x.dtype.is_complex:
+        kind = "complex" if x.dtype.is_complex else "real"
+        raise RuntimeError(f"{name}: dtype should be {kind} for {kind} inputs, but got {type_name(dtype)}")
+    if dtype.itemsize < x.dtype.itemsize:
+        raise RuntimeError(
+            f"{name}: the dtype of the input ({type_name(x.dtype)}) should be convertible without narrowing to the "
+            f"specified dtype ({type_name(dtype)})"
+        )
+
+
+def _dims(dim: Any, ndim: int) -> list[int]:
+    given = [dim] if isinstance(dim, int) else list(dim)
+    rank = max(ndim, 1)
+    for d in given:
+        if not -rank <= d < rank:
+            raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {d})")
+    return [d % rank for d in given]
+
+
+def _check_not_empty(x: Any, ord: float, dims: list[int] | None) -> None:
+    """A norm of nothing is 0, but the largest of nothing and negative powers of it are not defined."""
+    if not (ord < 0 or ord == math.inf):
+        return
+    if dims is None or not dims:
+        if x.numel() == 0:
+            raise RuntimeError(
+                f"linalg.vector_norm cannot compute the {_shown(ord)} norm on an empty tensor because the operation "
+                "does not have an identity"
+            )
+        return
+    for d in dims:
+        if x.ndim and x.shape[d] == 0:
+            raise RuntimeError(
+                f"linalg.vector_norm cannot compute the {_shown(ord)} norm on the dimension {d}because this dimension "
+                "is empty and the operation does not have an identity"
+            )
+
+
+def _shown(ord: float) -> str:
+    return f"{ord:g}"
+
+
+def p_norm(x: Any, ord: float, dims: Any, keepdim: bool) -> Any:
+    """The p-norm of real or complex numbers along dims (None: all), without checks."""
+    size = x.abs() if x.is_complex() else x
+    if ord == 2:
+        return _root(size.square().sum(dim=dims, keepdim=keepdim))
+    if ord == 0:
+        return (x != 0).to(size.dtype).sum(dim=dims, keepdim=keepdim)
+    size = size.abs()
+    if ord == math.inf:
+        return size.amax(dim=[] if dims is None else dims, keepdim=keepdim)
+    if ord == -math.inf:
+        return size.amin(dim=[] if dims is None else dims, keepdim=keepdim)
+    if ord == 1:
+        return size.sum(dim=dims, keepdim=keepdim)
+    total = (size**ord).sum(dim=dims, keepdim=keepdim)
+    return total ** (1.0 / ord)
+
+
+def _root(squares: Any) -> Any:
+    """The square root, whose gradient at zero is zero."""
+    if not squares.requires_grad:
+        return squares.sqrt()
+    nothing = squares == 0
+    safe = ROWS["where"].call(nothing, squares * 0 + 1, squares).sqrt()
+    return ROWS["where"].call(nothing, squares, safe)
+
+
+@linalg
+def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """(sum |x|^ord)^(1/ord) along dim, or of all elements; the largest or smallest |x| for infinity."""
+    name = "linalg.vector_norm"
+    _check_dtype(x, dtype, name)
+    if dtype is not None:
+        x = x.to(dtype)
+    ord = float(ord)
+    dims = None if dim is None else _dims(dim, x.ndim)
+    _check_not_empty(x, ord, dims)
+    if x.dtype.name in ("float16", "bfloat16"):
+        return p_norm(x.to(_C.float32), ord, dims, keepdim).to(x.dtype)
+    return p_norm(x, ord, dims if dims else None, keepdim)
+
+
+@linalg
+def matrix_norm(
+    input: Any, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: Any = None
+) -> Any:
+    """A norm of matrices: "fro", "nuc", 1 and -1 (columns), inf and -inf (rows), 2 and -2 (singular values)."""
+    name = "linalg.matrix_norm"
+    matrices(input, name)
+    _check_dtype(input, dtype, name)
+    dims = [dim] if isinstance(dim, int) else list(dim)
+    if len(dims) != 2:
+        shown = ", ".join(map(str, dims))
+        raise RuntimeError(f"{name}: dim must be a 2-tuple. Got {shown}")
+    first, second = _dims(dims, input.ndim)
+    if first == second:
+        raise RuntimeError(f"{name}: dims must be different. Got ({dims[0]}, {dims[1]})")
+    if dtype is not None:
+        input = input.to(dtype)
+    if isinstance(ord, str):
+        if ord not in ("fro", "nuc"):
+            raise RuntimeError(f"{name}: Order {ord} not supported.")
+        if ord == "fro":
+            return vector_norm(input, 2, (first, second), keepdim)
+        return _of_singular_values(input, first, second, keepdim, lambda s: s.sum(-1))
+    size = abs(float(ord))
+    if size not in (1, 2, math.inf):
+        raise RuntimeError(f"{name}: Order {_shown(float(ord))} not supported.")
+    if size == 2:
+        largest = ord > 0
+        return _of_singular_values(input, first, second, keepdim, lambda s: _extreme(s, -1, False, largest))
+    if size == math.inf:
+        first, second = second, first
+    if second > first and not keepdim:
+        second -= 1
+    sums = vector_norm(input, 1.0, (first,), keepdim)
+    return _extreme(sums, second, keepdim, ord > 0)
+
+
+def _extreme(x: Any, dim: int, keepdim: bool, largest: bool) -> Any:
+    """The largest or smallest norm; of no rows at all the largest is 0."""
+    if x.shape[dim] == 0 and largest:
+        return x.sum(dim, keepdim)
+    return x.amax(dim, keepdim) if largest else x.amin(dim, keepdim)
+
+
+def _of_singular_values(x: Any, first: int, second: int, keepdim: bool, combine: Any) -> Any:
+    from minitensor.linalg.decompositions import svdvals
+
+    rest = [d for d in range(x.ndim) if d not in (first, second)]
+    found = combine(svdvals(x.permute((*rest, first, second))))
+    if keepdim:
+        for d in sorted((first, second)):
+            found = found.unsqueeze(d)
+    return found
+
+
+@linalg
+def norm(input: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """A vector norm along one dimension, a matrix norm along two; without `ord` the 2-norm of all elements."""
+    dims = None if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    if dims is not None and len(dims) not in (1, 2):
+        raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {dims}")
+    if dims is None and ord is not None and input.ndim not in (1, 2):
+        raise RuntimeError(
+            f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {input.ndim}D."
+        )
+    if ord is not None and (isinstance(ord, str) or (len(dims) if dims is not None else input.ndim) == 2):
+        return matrix_norm(input, ord, (-2, -1) if dims is None else dims, keepdim, dtype=dtype)
+    return vector_norm(input, 2 if ord is None else ord, dims, keepdim, dtype=dtype)
