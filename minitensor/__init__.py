@@ -115,6 +115,7 @@ _C.set_internal_prefixes([f"{_PACKAGE}/", f"{_PACKAGE.parent / 'minitensor_jit'}
 
 # Submodules that are imported by the first use of them.
 _LAZY_MODULES = {"extend", "serialization", "testing"}
+_SERIALIZATION_NAMES = {"load", "save"}
 _JIT_NAMES = {"jit_scope", "function", "InvalidArgumentError"}
 
 
@@ -128,6 +129,8 @@ def __getattr__(name: str) -> _Any:
         import importlib
 
         return importlib.import_module(f"minitensor.{name}")
+    if name in _SERIALIZATION_NAMES:
+        return getattr(__getattr__("serialization"), name)
     if name in _JIT_NAMES:
         import minitensor_jit
 
@@ -136,7 +139,7 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_JIT_NAMES, *_LAZY_MODULES, "jit"})
+    return sorted({*globals(), *_JIT_NAMES, *_LAZY_MODULES, *_SERIALIZATION_NAMES, "jit"})
 
 
 _hooks.start_from_environment()

@@ -6,11 +6,14 @@ from typing import Any
 
 import minitensor_jit as _jit
 from minitensor import autograd as autograd
+from minitensor import extend as extend
 from minitensor import linalg as linalg
 from minitensor import nn as nn
 from minitensor import ops as ops
 from minitensor import optim as optim
 from minitensor import random as random
+from minitensor import serialization as serialization
+from minitensor import testing as testing
 from minitensor import timeline as timeline
 from minitensor._C import OutOfMemoryError as OutOfMemoryError
 from minitensor._C import Size as Size
@@ -46,6 +49,8 @@ from minitensor.random import initial_seed as initial_seed
 from minitensor.random import manual_seed as manual_seed
 from minitensor.random import seed as seed
 from minitensor.random import set_rng_state as set_rng_state
+from minitensor.serialization import load as load
+from minitensor.serialization import save as save
 from minitensor.session import ConfigProto as ConfigProto
 from minitensor.session import GraphOptions as GraphOptions
 from minitensor.session import OptimizerOptions as OptimizerOptions

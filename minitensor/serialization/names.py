@@ -1,0 +1,211 @@
+"""The names that stand in PyTorch's checkpoints, and what they mean here."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable
+from pickle import UnpicklingError
+from typing import Any
+
+import minitensor as mt
+from minitensor.serialization.safe_globals import lookup
+from minitensor.serialization.unpickler import Allowed
+
+__all__ = ["DTYPES", "STORAGE_NAMES", "Storage", "find"]
+
+STORAGE_NAMES = {
+    "bool": "BoolStorage",
+    "uint8": "ByteStorage",
+    "int8": "CharStorage",
+    "int16": "ShortStorage",
+    "int32": "IntStorage",
+    "int64": "LongStorage",
+    "float16": "HalfStorage",
+    "bfloat16": "BFloat16Storage",
+    "float32": "FloatStorage",
+    "float64": "DoubleStorage",
+    "complex64": "ComplexFloatStorage",
+    "complex128": "ComplexDoubleStorage",
+}
+"""The typed storages; other dtypes are stored as bytes."""
+
+DTYPES = (*STORAGE_NAMES, "uint16", "uint32", "uint64")
+_STORAGES = {name: dtype for dtype, name in STORAGE_NAMES.items()}
+
+
+class Storage:
+    """The bytes of a storage, and the dtype that the checkpoint gives it (None: bytes)."""
+
+    def __init__(self, data: mt.Tensor, dtype: str | None) -> None:
+        """`data`: a flat uint8 tensor that owns the memory."""
+        self.data, self.dtype = data, dtype
+
+    def view(self, dtype: str, size: Any, stride: Any, offset: int) -> mt.Tensor:
+        """A tensor over the bytes. UnpicklingError if it would reach beyond them."""
+        size, stride = _numbers("size", size), _numbers("stride", stride)
+        (offset,) = _numbers("storage_offset", (offset,))
+        if len(size) != len(stride):
+            raise UnpicklingError(f"a tensor has {len(size)} sizes and {len(stride)} strides")
+        itemsize = getattr(mt, dtype).itemsize
+        reach = offset + 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
+        if reach * itemsize > self.data.numel():
+            raise UnpicklingError(
+                f"a tensor of shape {list(size)}, strides {list(stride)} and offset {offset} reaches beyond its "
+                f"storage of {self.data.numel()} bytes"
+            )
+        whole = self.data.numel() // itemsize * itemsize
+        typed = self.data[:whole].view(getattr(mt, dtype))
+        return typed.as_strided(size, stride, offset if 0 not in size else 0).detach()
+
+
+def _numbers(what: str, values: Any) -> tuple[int, ...]:
+    if not isinstance(values, (tuple, list)) or not all(type(v) is int and 0 <= v < 2**62 for v in values):
+        raise UnpicklingError(f"the {what} of a tensor must be non-negative integers, got {values!r}")
+    return tuple(values)
+
+
+def _rebuild_tensor(
+    storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any = False, hooks: Any = None, more: Any = None
+) -> mt.Tensor:
+    if not isinstance(storage, Storage) or storage.dtype is None:
+        raise UnpicklingError("a tensor is made of what is not a typed storage")
+    return _finish(storage.view(storage.dtype, size, stride, offset), requires_grad)
+
+
+def _rebuild_tensor_of_bytes(
+    storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, hooks: Any, dtype: Any, metadata: Any = None
+) -> mt.Tensor:
+    if not isinstance(storage, Storage) or not isinstance(dtype, mt.dtype):
+        raise UnpicklingError("a tensor is made of what is not a storage and a dtype")
+    return _finish(storage.view(dtype.name, size, stride, offset), requires_grad)
+
+
+def _rebuild_meta_tensor(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> mt.Tensor:
+    if not isinstance(dtype, mt.dtype):
+        raise UnpicklingError("a meta tensor is made of what is not a dtype")
+    size, stride = _numbers("size", size), _numbers("stride", stride)
+    return _finish(mt.empty_strided(size, stride, dtype=dtype, device="meta"), requires_grad)
+
+
+def _rebuild_parameter(data: Any, requires_grad: Any, hooks: Any) -> mt.Tensor:
+    if not isinstance(data, mt.Tensor):
+        raise UnpicklingError("a parameter is made of what is not a tensor")
+    return mt.nn.Parameter(data, bool(requires_grad))
+
+
+def _finish(tensor: mt.Tensor, requires_grad: Any) -> mt.Tensor:
+    return tensor.requires_grad_() if requires_grad else tensor
+
+
+def _size(sizes: Any = ()) -> mt.Size:
+    return mt.Size(_numbers("size", tuple(sizes)))
+
+
+def _device(kind: Any, index: Any = None) -> mt.device:
+    if not isinstance(kind, str) or not isinstance(index, int | None):
+        raise UnpicklingError("a device is a name and a number")
+    return mt.device(kind) if index is None else mt.device(kind, index)
+
+
+def _encode(text: Any, encoding: Any = "latin1") -> bytes:
+    # How pickle protocol 2 writes bytes.
+    if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
+        raise UnpicklingError("bytes must be written in Latin-1")
+    return text.encode("latin-1")
+
+
+def _numpy_dtype(name: Any, align: Any = False, copy: Any = True) -> Any:
+    import numpy as np
+
+    dtype = np.dtype(name) if isinstance(name, str) else None
+    if dtype is None or dtype.hasobject or dtype.kind not in "biufcSUM":
+        raise UnpicklingError(f"the NumPy dtype {name!r} is refused")
+    return _NumpyDType(dtype)
+
+
+class _NumpyDType:
+    """A NumPy dtype while it is being unpickled: its state says the byte order only."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+
+    def __setstate__(self, state: Any) -> None:
+        if isinstance(state, tuple) and len(state) > 1 and state[1] in ("<", ">", "|"):
+            self.dtype = self.dtype.newbyteorder(state[1])
+
+
+def _numpy_scalar(dtype: Any, data: Any) -> Any:
+    import numpy as np
+
+    if not isinstance(dtype, _NumpyDType) or not isinstance(data, bytes):
+        raise UnpicklingError("a NumPy scalar is made of a dtype and bytes")
+    return np.frombuffer(data, dtype.dtype, 1)[0]
+
+
+def _function(name: str, call: Callable[..., Any]) -> Allowed:
+    return Allowed(name, call)
+
+
+_VALUES: dict[str, Any] = {
+    "torch._utils._rebuild_tensor_v2": _function("_rebuild_tensor_v2", _rebuild_tensor),
+    "torch._utils._rebuild_tensor": _function("_rebuild_tensor", _rebuild_tensor),
+    "torch._utils._rebuild_tensor_v3": _function("_rebuild_tensor_v3", _rebuild_tensor_of_bytes),
+    "torch._utils._rebuild_parameter": _function("_rebuild_parameter", _rebuild_parameter),
+    "torch._utils._rebuild_meta_tensor_no_storage": _function("_rebuild_meta_tensor_no_storage", _rebuild_meta_tensor),
+    "torch.Size": _function("Size", _size),
+    "torch.device": _function("device", _device),
+    "torch.serialization._get_layout": _function("_get_layout", lambda name: str(name)),
+    "collections.OrderedDict": Allowed("OrderedDict", OrderedDict, is_class=True),
+    "collections.Counter": Allowed("Counter", Counter, is_class=True),
+    "collections.defaultdict": Allowed("defaultdict", lambda factory=None, *a: defaultdict(_factory(factory), *a)),
+    "builtins.set": Allowed("set", set, is_class=True),
+    "builtins.frozenset": Allowed("frozenset", frozenset, is_class=True),
+    "builtins.complex": _function("complex", lambda real, imag: complex(float(real), float(imag))),
+    "builtins.bytearray": _function("bytearray", lambda data=b"", *encoding: _bytearray(data, *encoding)),
+    "_codecs.encode": _function("encode", _encode),
+    "numpy.dtype": _function("numpy.dtype", _numpy_dtype),
+    "numpy._core.multiarray.scalar": _function("numpy scalar", _numpy_scalar),
+    "torch.storage.UntypedStorage": ("storage", None),
+    "torch.UntypedStorage": ("storage", None),
+    **{f"torch.{name}": ("storage", dtype) for name, dtype in _STORAGES.items()},
+}
+_FACTORIES = {"int": int, "list": list, "dict": dict, "set": set, "float": float, "str": str}
+
+
+def _bytearray(data: Any, *encoding: Any) -> bytearray:
+    if isinstance(data, str):
+        return bytearray(_encode(data, *encoding))
+    if not isinstance(data, (bytes, bytearray)):
+        raise UnpicklingError("a bytearray is made of bytes")
+    return bytearray(data)
+
+
+def _factory(factory: Any) -> Any:
+    if factory is None or factory in _FACTORIES.values():
+        return factory
+    raise UnpicklingError("a defaultdict makes its values by a function that is not allowed")
+
+
+def find(module: str, name: str) -> Any:
+    """What a name in a checkpoint stands for. UnpicklingError for any that is neither the format's nor allowed."""
+    # What Python 2 and older NumPys wrote.
+    module = {"__builtin__": "builtins", "numpy.core.multiarray": "numpy._core.multiarray"}.get(module, module)
+    full = f"{module}.{name}"
+    if full in _VALUES:
+        return _VALUES[full]
+    if module == "torch" and name in DTYPES:
+        return getattr(mt, name)
+    if module == "builtins" and name in _FACTORIES:
+        return _FACTORIES[name]
+    allowed = lookup(full)
+    if allowed is not None:
+        return Allowed(full, allowed, is_class=isinstance(allowed, type))
+    raise UnpicklingError(
+        f"the file names {full}, which is not data: nothing was run. If you trust the file and know that calling "
+        f"{name} is harmless, allow it with minitensor.serialization.add_safe_globals([{name}])"
+    )
+
+
+if sys.byteorder != "little":  # pragma: no cover
+    raise ImportError("checkpoints are read and written on little-endian machines only")

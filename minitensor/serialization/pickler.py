@@ -1,0 +1,138 @@
+"""Writes objects with tensors in them as PyTorch's checkpoints have them: metadata as a pickle, storages beside it."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from _codecs import encode  # what protocol 2 writes bytes by
+from collections import Counter, OrderedDict, defaultdict
+from typing import Any, ClassVar
+
+import minitensor as mt
+from minitensor.serialization.names import STORAGE_NAMES
+from minitensor.serialization.safe_globals import lookup
+
+__all__ = ["pickle_object"]
+
+# What a checkpoint may hold besides tensors, and so can be loaded again.
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset)
+_CONTAINERS = (OrderedDict, Counter, defaultdict)
+
+
+class _Global:
+    """A name of PyTorch's that is written without PyTorch being there."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module, self.name = module, name
+
+    def __call__(self) -> None:
+        """Never called: the pickler only asks whether it could be."""
+
+
+class _StorageId:
+    """What stands for a storage in the pickle."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts
+
+
+_REBUILD = _Global("torch._utils", "_rebuild_tensor_v2")
+_REBUILD_BYTES = _Global("torch._utils", "_rebuild_tensor_v3")
+_REBUILD_META = _Global("torch._utils", "_rebuild_meta_tensor_no_storage")
+_REBUILD_PARAMETER = _Global("torch._utils", "_rebuild_parameter")
+_SIZE, _DEVICE = _Global("torch", "Size"), _Global("torch", "device")
+_UNTYPED = _Global("torch.storage", "UntypedStorage")
+_GLOBALS: dict[str, _Global] = {}
+
+
+def _torch(name: str) -> _Global:
+    return _GLOBALS.setdefault(name, _Global("torch", name))
+
+
+# The Python version of the pickler: the C one offers no way to write the name of what is not importable.
+class _Pickler(pickle._Pickler):
+    dispatch: ClassVar[dict[Any, Any]] = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
+
+    def __init__(self, file: io.BytesIO, protocol: int) -> None:
+        super().__init__(file, protocol)
+        self.keys: dict[int, str] = {}
+        self.storages: list[mt.Tensor] = []
+        """Every storage once, as a flat tensor."""
+
+    def persistent_id(self, thing: Any) -> Any:
+        return thing.parts if isinstance(thing, _StorageId) else None
+
+    def reducer_override(self, thing: Any) -> Any:
+        if isinstance(thing, mt.Tensor):
+            return self.reduce_tensor(thing)
+        if isinstance(thing, mt.Size):
+            return _SIZE, (tuple(thing),)
+        if isinstance(thing, mt.device):
+            return _DEVICE, (thing.type,) if thing.index is None else (thing.type, thing.index)
+        cls = thing if isinstance(thing, type) else type(thing)
+        if cls in _PLAIN or cls in _CONTAINERS or cls.__module__.partition(".")[0] == "numpy":
+            return NotImplemented
+        if lookup(f"{cls.__module__}.{cls.__qualname__}") is cls:
+            return NotImplemented
+        if isinstance(thing, (_Global, _StorageId, mt.dtype)) or thing is encode:
+            return NotImplemented
+        if (getattr(thing, "__module__", None) or "").partition(".")[0] == "numpy":
+            return NotImplemented  # the functions that make NumPy's scalars
+        raise pickle.PicklingError(
+            f"can't save {_described(thing)}: a checkpoint holds tensors, numbers, text and containers of them, since "
+            "loading it never runs code. Save the object's state instead (a module's state_dict()), or allow its class "
+            "with minitensor.serialization.add_safe_globals"
+        )
+
+    def reduce_tensor(self, tensor: mt.Tensor) -> Any:
+        data = tensor.detach()
+        hooks: OrderedDict[str, Any] = OrderedDict()
+        if type(tensor) is mt.nn.Parameter:
+            return _REBUILD_PARAMETER, (data, tensor.requires_grad, hooks)
+        if type(tensor) is not mt.Tensor and type(tensor).__module__.partition(".")[0] != "minitensor":
+            raise pickle.PicklingError(f"can't save a {type(tensor).__name__}; save a Tensor")
+        if tensor.device.type == "meta":
+            return _REBUILD_META, (tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.requires_grad)
+        name = STORAGE_NAMES.get(tensor.dtype.name)
+        place = (tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.requires_grad, hooks)
+        if name is not None:
+            return _REBUILD, (self.storage(data, _torch(name), tensor.itemsize), *place)
+        return _REBUILD_BYTES, (self.storage(data, _UNTYPED, 1), *place, tensor.dtype)
+
+    def storage(self, tensor: mt.Tensor, kind: _Global, itemsize: int) -> _StorageId:
+        identity = tensor._storage_id()
+        nbytes = tensor.untyped_storage().nbytes()
+        if identity not in self.keys:
+            self.keys[identity] = str(len(self.storages))
+            self.storages.append(tensor)
+        return _StorageId("storage", kind, self.keys[identity], "cpu", nbytes // itemsize)
+
+    def save_name(self, name: _Global) -> None:
+        self.write(pickle.GLOBAL + f"{name.module}\n{name.name}\n".encode("ascii"))  # type: ignore[attr-defined]
+        self.memoize(name)  # type: ignore[attr-defined]
+
+    def save_dtype(self, dtype: mt.dtype) -> None:
+        self.save_name(_torch(dtype.name))
+
+    dispatch[_Global] = save_name
+    dispatch[mt.dtype] = save_dtype
+
+
+def _described(thing: Any) -> str:
+    cls = thing if isinstance(thing, type) else type(thing)
+    what = f"{cls.__module__}.{cls.__qualname__}"
+    return f"the class {what}" if isinstance(thing, type) else f"a {what}"
+
+
+def pickle_object(thing: Any, protocol: int) -> tuple[bytes, list[mt.Tensor]]:
+    """The pickle of an object, and a tensor of each of its storages in the order of their keys.
+
+    PicklingError for what `load` would refuse.
+    """
+    file = io.BytesIO()
+    pickler = _Pickler(file, protocol)
+    try:
+        pickler.dump(thing)
+    except RecursionError:
+        raise pickle.PicklingError("can't save the object: it is nested too deeply, or contains itself") from None
+    return file.getvalue(), pickler.storages
