@@ -58,8 +58,10 @@ class _Machine:
             self.start = self.position
             code = self.read(1)[0]
             if code == 0x2E:  # STOP
-                (value,) = self.stack
-                return self.value(value)
+                value = self.value(self.pop())
+                if self.stack:
+                    raise UnpicklingError(f"{len(self.stack)} more objects are left at the end")
+                return value
             step = _STEPS.get(code)
             if step is None:
                 known = pickletools.code2op.get(chr(code))  # type: ignore[attr-defined]
