@@ -70,7 +70,8 @@ PLAIN = {
     "bytes": [b"", b"\x00\xff", b"y" * 300], "bytearray": bytearray(b"12"), "tuples": ((), (1,), (1, 2), (1, 2, 3, 4)),
     "sets": [set(), {1, 2}, frozenset({3})], "dict": {1: {2: {}}}, "ordered": OrderedDict(b=1, a=2),
     "counter": Counter("abca"), "default": defaultdict(list, {1: [2]}), "size": mt.Size([1, 2]),
-    "dtypes": [mt.float16, mt.uint16, mt.bool], "device": mt.device("cpu"), "numpy": [np.float64(2.5), np.int32(-3)],
+    "dtypes": [mt.float16, mt.uint16, mt.bool], "device": mt.device("cpu"), 
+    "numpy": [np.float64(2.5), np.int32(-3), np.dtype("float32"), np.dtype(">i4")],
 }  # fmt: skip
 
 
@@ -80,6 +81,22 @@ def test_plain_data(protocol):
     assert got == PLAIN
     assert [type(v) for v in got.values()] == [type(v) for v in PLAIN.values()]
     assert got["default"][5] == []
+
+
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_numpy_arrays(protocol):
+    arrays = [
+        np.arange(6.0).reshape(2, 3),
+        np.arange(6).reshape(2, 3).T,
+        np.zeros((0, 2)),
+        np.array("text"),
+        np.array(3),
+    ]
+    for array, got in zip(arrays, through_a_file(arrays, pickle_protocol=protocol), strict=True):
+        assert (got.dtype, got.shape) == (array.dtype, array.shape)
+        assert np.array_equal(got, array)
+    with pytest.raises((pickle.PicklingError, pickle.UnpicklingError)):
+        through_a_file(np.array([Custom()]), pickle_protocol=protocol)
 
 
 def test_a_module_s_state(tmp_path):

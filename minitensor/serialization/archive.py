@@ -6,6 +6,7 @@ and ARCHIVE/data/KEY for each storage.
 
 from __future__ import annotations
 
+import struct
 import zipfile
 from pickle import UnpicklingError
 from typing import Any
@@ -16,6 +17,8 @@ __all__ = ["Reader", "Writer"]
 
 _ALIGNMENT = 64
 _LOCAL_HEADER = 30  # bytes of a local file header before the name
+# What zipfile raises for files that are damaged in one way or another.
+_BROKEN = (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, struct.error, OverflowError)
 _PADDING_ID = b"FB"  # the extra field's tag that PyTorch uses for padding
 
 
@@ -57,7 +60,7 @@ class Reader:
         self.file, self.shown = file, shown
         try:
             self.zip = zipfile.ZipFile(file)
-        except zipfile.BadZipFile as error:
+        except _BROKEN as error:
             file.seek(0)
             start = file.read(2)
             if start[:1] == b"\x80":
@@ -94,7 +97,7 @@ class Reader:
         info = self.info(entry)
         try:
             return self.zip.read(info)
-        except (zipfile.BadZipFile, EOFError) as error:
+        except _BROKEN as error:
             raise RuntimeError(f"{self.shown} is damaged: {error}") from None
 
     def optional(self, entry: str, default: bytes) -> bytes:
@@ -114,7 +117,7 @@ class Reader:
                     if not count:
                         raise RuntimeError(f"{self.shown} was cut off within entry {entry}")
                     done += count
-        except (zipfile.BadZipFile, EOFError) as error:
+        except _BROKEN as error:
             raise RuntimeError(f"{self.shown} is damaged: {error}") from None
         return data
 
@@ -131,4 +134,6 @@ class Reader:
             raise RuntimeError(f"{self.shown} is damaged: entry {entry} has no header")
         lengths = int.from_bytes(header[26:28], "little"), int.from_bytes(header[28:30], "little")
         start = info.header_offset + _LOCAL_HEADER + sum(lengths)
-        return mt.from_numpy(np.memmap(path, np.uint8, mode="c", offset=start, shape=(info.file_size,)))
+        return mt.from_numpy(
+            np.memmap(path, np.uint8, mode="c", offset=start, shape=(info.file_size,)).view(np.ndarray)
+        )

@@ -130,6 +130,8 @@ def load(
 
 
 def _read(file: Any, shown: str, map_location: _MapLocation, mapped_path: str | None) -> Any:
+    if map_location is not None and not (isinstance(map_location, (str, mt.device, dict)) or callable(map_location)):
+        raise TypeError(f"map_location must be a device, a dict or a function, got {type(map_location).__name__}")
     reader = Reader(file, str(shown))
     storages: dict[str, mt.Tensor] = {}
 
@@ -161,11 +163,9 @@ def _moved(data: mt.Tensor, location: str, map_location: _MapLocation) -> mt.Ten
         target = map_location.get(location, location)
     elif isinstance(map_location, (str, mt.device)):
         target = map_location
-    elif callable(map_location):
-        moved = map_location(data, location)
-        return data.to(location) if moved is None else moved
     else:
-        raise TypeError(f"map_location must be a device, a dict or a function, got {type(map_location).__name__}")
+        moved = map_location(data, location)
+        return data.to(device=location) if moved is None else moved
     try:
         return data.to(device=target)
     except (RuntimeError, AssertionError, NotImplementedError) as error:

@@ -10,7 +10,7 @@ from typing import Any
 
 import minitensor as mt
 from minitensor.serialization.safe_globals import lookup
-from minitensor.serialization.unpickler import Allowed
+from minitensor.serialization.unpickler import Allowed, Unfinished
 
 __all__ = ["DTYPES", "STORAGE_NAMES", "Storage", "find"]
 
@@ -124,23 +124,57 @@ def _numpy_dtype(name: Any, align: Any = False, copy: Any = True) -> Any:
     return _NumpyDType(dtype)
 
 
-class _NumpyDType:
-    """A NumPy dtype while it is being unpickled: its state says the byte order only."""
+class _NumpyDType(Unfinished):
+    """A NumPy dtype: its state says the byte order."""
 
     def __init__(self, dtype: Any) -> None:
         self.dtype = dtype
 
-    def __setstate__(self, state: Any) -> None:
+    def set_state(self, state: Any) -> None:
         if isinstance(state, tuple) and len(state) > 1 and state[1] in ("<", ">", "|"):
             self.dtype = self.dtype.newbyteorder(state[1])
+
+    def finished(self) -> Any:
+        return self.dtype
 
 
 def _numpy_scalar(dtype: Any, data: Any) -> Any:
     import numpy as np
 
-    if not isinstance(dtype, _NumpyDType) or not isinstance(data, bytes):
+    if not isinstance(dtype, np.dtype) or not isinstance(data, bytes):
         raise UnpicklingError("a NumPy scalar is made of a dtype and bytes")
-    return np.frombuffer(data, dtype.dtype, 1)[0]
+    return np.frombuffer(data, dtype, 1)[0]
+
+
+class _NumpyArray(Unfinished):
+    """A NumPy array: its state is all there is of it."""
+
+    array: Any = None
+
+    def set_state(self, state: Any) -> None:
+        if not isinstance(state, tuple) or len(state) != 5:
+            raise UnpicklingError("the state of a NumPy array is malformed")
+        _, shape, dtype, fortran, data = state
+        self.array = _numpy_frombuffer(data, dtype, shape, "F" if fortran else "C")
+
+    def finished(self) -> Any:
+        if self.array is None:
+            raise UnpicklingError("a NumPy array without its state")
+        return self.array
+
+
+def _numpy_frombuffer(data: Any, dtype: Any, shape: Any, order: Any) -> Any:
+    import numpy as np
+
+    if not isinstance(dtype, np.dtype) or dtype.hasobject or not isinstance(data, (bytes, bytearray)):
+        raise UnpicklingError("a NumPy array is made of a dtype and bytes")
+    if order not in ("C", "F"):
+        raise UnpicklingError("the order of a NumPy array must be C or F")
+    return np.frombuffer(data, dtype).reshape(_numbers("shape", shape), order=order).copy(order)
+
+
+def _numpy_reconstruct(*_: Any) -> _NumpyArray:
+    return _NumpyArray()
 
 
 def _function(name: str, call: Callable[..., Any]) -> Allowed:
@@ -162,10 +196,14 @@ _VALUES: dict[str, Any] = {
     "builtins.set": Allowed("set", set, is_class=True),
     "builtins.frozenset": Allowed("frozenset", frozenset, is_class=True),
     "builtins.complex": _function("complex", lambda real, imag: complex(float(real), float(imag))),
+    "builtins.bytes": _function("bytes", lambda: b""),  # how empty ones are pickled
     "builtins.bytearray": _function("bytearray", lambda data=b"", *encoding: _bytearray(data, *encoding)),
     "_codecs.encode": _function("encode", _encode),
     "numpy.dtype": _function("numpy.dtype", _numpy_dtype),
     "numpy._core.multiarray.scalar": _function("numpy scalar", _numpy_scalar),
+    "numpy._core.multiarray._reconstruct": _function("_reconstruct", _numpy_reconstruct),
+    "numpy._core.numeric._frombuffer": _function("_frombuffer", _numpy_frombuffer),
+    "numpy.ndarray": "numpy.ndarray",  # only ever an argument of _reconstruct
     "torch.storage.UntypedStorage": ("storage", None),
     "torch.UntypedStorage": ("storage", None),
     **{f"torch.{name}": ("storage", dtype) for name, dtype in _STORAGES.items()},
@@ -190,7 +228,11 @@ def _factory(factory: Any) -> Any:
 def find(module: str, name: str) -> Any:
     """What a name in a checkpoint stands for. UnpicklingError for any that is neither the format's nor allowed."""
     # What Python 2 and older NumPys wrote.
-    module = {"__builtin__": "builtins", "numpy.core.multiarray": "numpy._core.multiarray"}.get(module, module)
+    module = {
+        "__builtin__": "builtins",
+        "numpy.core.multiarray": "numpy._core.multiarray",
+        "numpy.core.numeric": "numpy._core.numeric",
+    }.get(module, module)
     full = f"{module}.{name}"
     if full in _VALUES:
         return _VALUES[full]

@@ -15,7 +15,22 @@ from minitensor.serialization.safe_globals import lookup
 __all__ = ["pickle_object"]
 
 # What a checkpoint may hold besides tensors, and so can be loaded again.
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset)
+_PLAIN = (
+    type(None),
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    bytearray,
+    pickle.PickleBuffer,
+    list,
+    tuple,
+    dict,
+    set,
+    frozenset,
+)
 _CONTAINERS = (OrderedDict, Counter, defaultdict)
 
 

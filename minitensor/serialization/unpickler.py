@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pickle import UnpicklingError
 from typing import Any
 
-__all__ = ["Allowed", "unpickle"]
+__all__ = ["Allowed", "Unfinished", "unpickle"]
 
 _MARK = object()
 # Enough for any checkpoint; it stops a pickle that pushes for ever through a memo of huge strings.
@@ -28,6 +28,18 @@ class Allowed:
     def __init__(self, name: str, call: Callable[..., Any], is_class: bool = False) -> None:
         """`is_class`: the pickle may make instances of it by NEWOBJ and set their state."""
         self.name, self.call, self.is_class = name, call, is_class
+
+
+class Unfinished:
+    """An object whose state comes after it; the machine puts `finished()` in its place when it's used."""
+
+    def set_state(self, state: Any) -> None:
+        """Take the state."""
+        raise NotImplementedError
+
+    def finished(self) -> Any:
+        """The object."""
+        raise NotImplementedError
 
 
 def unpickle(data: bytes, find: Callable[[str, str], Any], persistent_load: Callable[[Any], Any]) -> Any:
@@ -107,7 +119,7 @@ class _Machine:
             if thing.is_class:
                 return thing.call
             raise UnpicklingError(f"the function {thing.name} stands where data should")
-        return thing
+        return thing.finished() if isinstance(thing, Unfinished) else thing
 
     def to_mark(self) -> list[Any]:
         for place in range(len(self.stack) - 1, -1, -1):
@@ -188,6 +200,9 @@ class _Machine:
 
     def build(self) -> None:
         state, target = self.value(self.pop()), self.stack[-1]
+        if isinstance(target, Unfinished):
+            target.set_state(state)
+            return
         if type(target) is OrderedDict:
             # The attributes of a state_dict, such as _metadata.
             if not isinstance(state, dict) or not all(isinstance(k, str) for k in state):
