@@ -70,7 +70,7 @@ PLAIN = {
     "bytes": [b"", b"\x00\xff", b"y" * 300], "bytearray": bytearray(b"12"), "tuples": ((), (1,), (1, 2), (1, 2, 3, 4)),
     "sets": [set(), {1, 2}, frozenset({3})], "dict": {1: {2: {}}}, "ordered": OrderedDict(b=1, a=2),
     "counter": Counter("abca"), "default": defaultdict(list, {1: [2]}), "size": mt.Size([1, 2]),
-    "dtypes": [mt.float16, mt.uint16, mt.bool], "device": mt.device("cpu"), 
+    "dtypes": [mt.float16, mt.uint16, mt.bool], "device": mt.device("cpu"),
     "numpy": [np.float64(2.5), np.int32(-3), np.dtype("float32"), np.dtype(">i4")],
 }  # fmt: skip
 
