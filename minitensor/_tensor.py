@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import math
 import warnings
 from collections.abc import Callable, Iterator
@@ -279,37 +278,6 @@ def std(self: Any, dim: Any = None, correction: float = 1, keepdim: bool = False
     """The standard deviation."""
     return self.var(dim, correction, keepdim).sqrt()
 
-
-def _scaled(input: Any, other: Any, alpha: Any) -> Any:
-    """`other` times alpha, which has no part in the type promotion."""
-    if isinstance(other, Tensor) and not other.is_floating_point():
-        whole = not isinstance(input, Tensor) or not input.is_floating_point()
-        if whole and isinstance(alpha, float):
-            raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
-        if other.dtype is _C.bool:
-            if isinstance(input, Tensor) and input.dtype is not _C.bool:
-                other = other.to(input.dtype)
-            else:
-                alpha = builtins.bool(alpha)
-    return other * alpha
-
-
-def _with_alpha(op: Any, inplace: bool) -> Any:
-    call = _C.inplace_form(op) if inplace else op
-    name = f"{op.__name__}_" if inplace else op.__name__
-
-    def scaled(input: Any, other: Any, *, alpha: Any = 1) -> Any:
-        return call(input, other if alpha == 1 else _scaled(input, other, alpha))
-
-    scaled.__name__ = scaled.__qualname__ = name
-    scaled.__doc__ = f"{op.__doc__} `other` is multiplied by alpha first."
-    return scaled
-
-
-add, sub = _with_alpha(ROWS["add"].call, False), _with_alpha(ROWS["sub"].call, False)
-for _name, _op in {"add": "add", "sub": "sub", "subtract": "sub"}.items():
-    attach(_name, _with_alpha(ROWS[_op].call, False))
-    attach(f"{_name}_", _with_alpha(ROWS[_op].call, True))
 
 copy_ = _C.inplace_form(copy)
 attach("copy_", copy_)

@@ -420,8 +420,10 @@ def forms(row: Any) -> list[Form] | None:
     operands = len(row.operands)
     if operands != 2:
         return UNARY if operands == 1 else None
-    if not all("Scalar" in operand for operand in row.operands):
+    if "Scalar" not in row.operands[1]:
         return TWO_TENSORS
+    if "Scalar" not in row.operands[0]:
+        return [form for form in BINARY + NUMBERS if isinstance(form[0], Operand)]
     return BINARY if row.name.startswith("bitwise") else BINARY + NUMBERS
 
 

@@ -16,7 +16,26 @@ def forms(op: Callable[..., Any]) -> dict[str, list[tuple[Any, ...]]]:
         (1.5, op(2, 3)),
         (op(0), 0.5),
     ]
+    shapes = [(op(4, 5),), (op(7),), (op(4, 5, layout="transposed"),), (op(0),)]
+    three = [
+        (op(4, 5), op(4, 5), op(4, 5)),
+        (op(4, 1), op(1, 5), op()),
+        (op(4, 5, layout="transposed"), op(4, 5, layout="strided"), op(5)),
+        (op(0, 3), op(3), op(3)),
+    ]
+    degrees = [(op(4, 5), op(4, 5)), (op(4, 1), 3), (2.5, op(5)), (op(0), 1), (op(4, 5, layout="transposed"), 7)]
     return {
+        **dict.fromkeys(_POLYNOMIALS, degrees),
+        "zeta": [(op(4, 5), op(4, 5)), (op(3), 2.0), (3.0, op(4, 5, layout="transposed")), (op(0), 1.5)],
+        "_polygamma": [(*form, n) for form in shapes for n in (1, 2)],
+        "leaky_relu": [*shapes, (op(7), 0.5)],
+        "hardshrink": [*shapes, (op(7), 1)],
+        "_softshrink": [*shapes, (op(7), 1)],
+        "threshold": [(*form, 0.5, 2) for form in shapes],
+        "_clamp_tensor": three,
+        "addcmul": three,
+        "addcdiv": three,
+        "_nan_to_num": [(*form, 0.5, 100.0, -100.0) for form in shapes],
         "xlogy": logarithms,
         "xlog1py": logarithms,
         "lerp": [
@@ -32,11 +51,39 @@ def forms(op: Callable[..., Any]) -> dict[str, list[tuple[Any, ...]]]:
     }
 
 
+_POLYNOMIALS = (
+    "chebyshev_polynomial_t",
+    "chebyshev_polynomial_u",
+    "chebyshev_polynomial_v",
+    "chebyshev_polynomial_w",
+    "shifted_chebyshev_polynomial_t",
+    "shifted_chebyshev_polynomial_u",
+    "shifted_chebyshev_polynomial_v",
+    "shifted_chebyshev_polynomial_w",
+    "hermite_polynomial_h",
+    "hermite_polynomial_he",
+    "laguerre_polynomial_l",
+    "legendre_polynomial_p",
+)
+
+# Without gradients in PyTorch too.
+WITHOUT_GRADIENT = {
+    *_POLYNOMIALS,
+    *(f"{scaled}modified_bessel_{kind}" for scaled in ("", "scaled_") for kind in ("k0", "k1")),
+    *("modified_bessel_i0", "modified_bessel_i1", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1"),
+    *("airy_ai", "spherical_bessel_j0", "nextafter", "heaviside", "gcd", "lcm", "_exponent"),
+    *("signbit", "isposinf", "isneginf", "bitwise_left_shift", "bitwise_right_shift"),
+}
+
 # Where a formula is smooth, in the intervals of `row_samples`.
 DOMAINS = {
     **dict.fromkeys(("asin", "acos", "atanh"), "unit"),
     **dict.fromkeys(("log2", "log10", "log1p", "atan2", "xlogy", "xlog1py"), "positive"),
     **dict.fromkeys(("elu", "celu", "selu", "hardswish", "hardsigmoid", "softplus"), "positive"),
     "acosh": "above",
-    "_logit": "fraction",
+    **dict.fromkeys(("_logit", "erfinv", "ndtri"), "fraction"),
+    **dict.fromkeys(("lgamma", "digamma", "_polygamma", "entr", "addcdiv", "igamma", "igammac", "hypot"), "positive"),
+    **dict.fromkeys(("copysign", "fmod", "fmax", "fmin", "_clamp_tensor", "_mantissa", "hardshrink"), "positive"),
+    **dict.fromkeys(("leaky_relu", "_softshrink", "threshold"), "distinct"),
+    "zeta": "above",
 }

@@ -38,6 +38,11 @@ void infer_promoted(Call& call) {
     set(call, dtype, dtype);
 }
 
+void infer_wide(Call& call) {
+    infer_promoted(call);
+    if (call.compute == DType::F16 || call.compute == DType::BF16) refuse(call, call.compute);
+}
+
 void infer_same(Call& call) {
     DType dtype = result_type(call);
     set(call, dtype, dtype);

@@ -6,6 +6,7 @@
 namespace mt {
 
 void infer_promoted(Call& call);  // integers become the default floating dtype
+void infer_wide(Call& call);      // the same, without float16 and bfloat16
 void infer_same(Call& call);      // every dtype
 void infer_numbers(Call& call);   // every dtype but bool
 void infer_integers(Call& call);  // without bool

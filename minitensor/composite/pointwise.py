@@ -1,1 +1,413 @@
 """Functions of each element."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+from minitensor import _C
+from minitensor.composite.registry import COMPOSITES, composite
+from minitensor.ops import ROWS, pointwise, special
+
+Tensor = _C.Tensor
+_in_place = {name: _C.inplace_form(ROWS[name].call) for name in ("add", "sub", "clamp", "div", "floor_divide")}
+
+
+def _with_inplace(name: str, form: Callable[..., Any]) -> None:
+    """Replace the in-place form that goes by way of a result with one that needs none."""
+    form.__name__ = form.__qualname__ = f"{name}_"
+    form.__doc__ = f"In place: {COMPOSITES[name].call.__doc__}"
+    COMPOSITES[name] = dataclasses.replace(COMPOSITES[name], inplace=form)
+
+
+def _check_tensor(function: str, name: str, place: int, value: Any) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"{function}(): argument '{name}' (position {place}) must be Tensor, not {type(value).__name__}"
+        )
+
+
+def _whole(dtype: Any) -> bool:
+    return not (dtype.is_floating_point or dtype.is_complex)
+
+
+def _floating(input: Any) -> Any:
+    """The tensor, in the default dtype if it is of integers."""
+    return input.to(_C.get_default_dtype()) if _whole(input.dtype) else input
+
+
+# ---- sums and differences
+
+
+def _scaled(input: Any, other: Any, alpha: Any) -> Any:
+    """`other` times alpha, which has no part in the type promotion."""
+    if isinstance(other, Tensor) and not other.is_floating_point():
+        whole = not isinstance(input, Tensor) or not input.is_floating_point()
+        if whole and isinstance(alpha, float):
+            raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+        if other.dtype is _C.bool:
+            if isinstance(input, Tensor) and input.dtype is not _C.bool:
+                other = other.to(input.dtype)
+            else:
+                alpha = bool(alpha)
+    return other * alpha
+
+
+@composite(inplace=True, out=True)
+def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """input + alpha * other."""
+    return ROWS["add"].call(input, other if alpha == 1 else _scaled(input, other, alpha))
+
+
+@composite(aliases=("subtract",), inplace=True, out=True)
+def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """input - alpha * other."""
+    return ROWS["sub"].call(input, other if alpha == 1 else _scaled(input, other, alpha))
+
+
+def _add_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
+    return _in_place["add"](self, other if alpha == 1 else _scaled(self, other, alpha))
+
+
+def _sub_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
+    return _in_place["sub"](self, other if alpha == 1 else _scaled(self, other, alpha))
+
+
+_with_inplace("add", _add_)
+_with_inplace("sub", _sub_)
+
+
+@composite(method=False, out=True)
+def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """other - alpha * input."""
+    _check_tensor("rsub", "input", 1, input)
+    return ROWS["sub"].call(other, input if alpha == 1 else _scaled(other, input, alpha))
+
+
+# ---- clamp
+
+
+@composite(aliases=("clip",), inplace=True, out=True)
+def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
+    """Each element brought into [min, max], numbers or tensors; NaN stays.
+
+    Raises RuntimeError if both bounds are None.
+    """
+    if not (isinstance(min, Tensor) or isinstance(max, Tensor)):
+        return ROWS["clamp"].call(input, min, max)
+    if min is None or max is None:
+        return ROWS["minimum"].call(input, max) if min is None else ROWS["maximum"].call(input, min)
+    if not (isinstance(min, Tensor) and isinstance(max, Tensor)):
+        kinds = [type(bound).__name__ for bound in (min, max)]
+        raise TypeError(f"clamp() received an invalid combination of arguments - got min={kinds[0]}, max={kinds[1]}")
+    return pointwise.clamp_tensor(input, min, max)
+
+
+def _clamp_(self: Any, min: Any = None, max: Any = None) -> Any:
+    if isinstance(min, Tensor) or isinstance(max, Tensor):
+        return self.copy_(clamp(self, min, max))
+    return _in_place["clamp"](self, min, max)
+
+
+_with_inplace("clamp", _clamp_)
+
+
+@composite(inplace=True, out=True)
+def clamp_min(input: Any, min: Any) -> Any:
+    """Each element, or min where that is larger."""
+    _check_tensor("clamp_min", "input", 1, input)
+    return clamp(input, min)
+
+
+@composite(inplace=True, out=True)
+def clamp_max(input: Any, max: Any) -> Any:
+    """Each element, or max where that is smaller."""
+    _check_tensor("clamp_max", "input", 1, input)
+    return clamp(input, None, max)
+
+
+# ---- division and rounding
+
+
+@composite(aliases=("divide",), inplace=True, out=True)
+def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+    """The quotient; with rounding_mode 'trunc' or 'floor' rounded towards zero, or down, in the operands' dtype.
+
+    Raises RuntimeError for another rounding_mode.
+    """
+    if rounding_mode is None:
+        return ROWS["div"].call(input, other)
+    if rounding_mode == "floor":
+        return ROWS["floor_divide"].call(input, other)
+    if rounding_mode != "trunc":
+        raise RuntimeError(
+            "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '" + str(rounding_mode) + "'"
+        )
+    if any(isinstance(x, float) or (isinstance(x, Tensor) and not _whole(x.dtype)) for x in (input, other)):
+        return ROWS["div"].call(input, other).trunc()
+    # Whole numbers: the remainder with the sign of input is taken off first.
+    return ROWS["floor_divide"].call(input - pointwise.fmod(input, other), other)
+
+
+def _div_(self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+    if rounding_mode == "trunc":
+        return self.copy_(div(self, other, rounding_mode=rounding_mode))
+    return _in_place["floor_divide" if rounding_mode == "floor" else "div"](self, other)
+
+
+_with_inplace("div", _div_)
+
+
+@composite(inplace=True, out=True, namespaces=("special",))
+def _round(input: Any, *, decimals: int = 0) -> Any:
+    """The nearest number of that many decimals, halves to even; negative decimals round to tens, hundreds, ..."""
+    if decimals == 0:
+        return ROWS["round"].call(input)
+    if _whole(input.dtype):
+        raise NotImplementedError(f"\"round_cpu\" not implemented for '{_name(input.dtype)}'")
+    scale = 10.0 ** abs(decimals)
+    return (ROWS["round"].call(input * scale) / scale) if decimals > 0 else ROWS["round"].call(input / scale) * scale
+
+
+_NAMES = {"float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double", "bool": "Bool"}
+_NAMES |= {"uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long"}
+_NAMES |= {"complex64": "ComplexFloat", "complex128": "ComplexDouble"}
+
+
+def _name(dtype: Any) -> str:
+    """PyTorch's name of a dtype in its messages."""
+    return _NAMES.get(dtype.name, dtype.name.replace("uint", "UInt"))
+
+
+@composite(inplace=True, out=True)
+def frac(input: Any) -> Any:
+    """Each element's fraction, with its sign."""
+    if _whole(input.dtype):
+        raise NotImplementedError(f"\"frac_cpu\" not implemented for '{_name(input.dtype)}'")
+    return input - input.trunc()
+
+
+@composite(inplace=True, out=True)
+def fix(input: Any) -> Any:
+    """`trunc` under NumPy's name."""
+    return ROWS["trunc"].call(input)
+
+
+@composite(out=True)
+def frexp(input: Any) -> Any:
+    """Mantissa and exponent: input = mantissa * 2^exponent, with the mantissa in [1/2, 1) and int32 exponents."""
+    if _whole(input.dtype):
+        raise RuntimeError("torch.frexp() only supports floating-point dtypes")
+    from minitensor._return_types import named
+
+    exponent = pointwise.exponent_of(input.detach()).to(_C.int32)
+    return named("frexp", ("mantissa", "exponent"))(pointwise.mantissa_of(input), exponent)
+
+
+@composite(inplace=True, out=True)
+def ldexp(input: Any, other: Any) -> Any:
+    """input * 2^other, in the dtype of their product."""
+    _check_tensor("ldexp", "input", 1, input)
+    _check_tensor("ldexp", "other", 2, other)
+    if other.dtype is _C.bool and input.is_floating_point():
+        raise NotImplementedError("\"ldexp_cpu_exp\" not implemented for 'Bool'")
+    if not input.is_floating_point() or other.is_floating_point():
+        return input * ROWS["pow"].call(2.0, other)
+    # In two factors: 2^other may be out of range where the result is not.
+    exponent = other.to(input.dtype if input.dtype is _C.float64 else _C.float32)
+    half = (exponent * 0.5).floor()
+    return input * pointwise.exp2(half).to(input.dtype) * pointwise.exp2(exponent - half).to(input.dtype)
+
+
+# ---- signs and angles
+
+
+@composite()
+def positive(input: Any) -> Any:
+    """input itself; bool has no sign."""
+    if input.dtype is _C.bool:
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return input
+
+
+@composite(inplace=True, out=True)
+def deg2rad(input: Any) -> Any:
+    """Degrees as radians."""
+    return input * (math.pi / 180)
+
+
+@composite(inplace=True, out=True)
+def rad2deg(input: Any) -> Any:
+    """Radians as degrees."""
+    return input * (180 / math.pi)
+
+
+# ---- powers, exponentials and logarithms
+
+
+@composite(inplace=True, out=True)
+def float_power(input: Any, exponent: Any) -> Any:
+    """input to the power of exponent, computed in float64."""
+
+    def wide(x: Any) -> Any:
+        if not isinstance(x, Tensor):
+            return x
+        return x.to(_C.complex128 if x.dtype.is_complex else _C.float64)
+
+    return ROWS["pow"].call(wide(input), wide(exponent))
+
+
+def _float_power_(self: Any, exponent: Any) -> Any:
+    wide = _C.complex128 if self.dtype.is_complex else _C.float64
+    if self.dtype is not wide:
+        raise RuntimeError(
+            f"the base given to float_power_ has dtype {_name(self.dtype)} but the operation's result requires dtype "
+            f"{_name(wide)}"
+        )
+    return self.copy_(float_power(self, exponent))
+
+
+_with_inplace("float_power", _float_power_)
+
+
+@composite(inplace=True, out=True, namespaces=("special",))
+def logit(input: Any, eps: float | None = None) -> Any:
+    """log(x / (1 - x)), of x brought into [eps, 1 - eps] if eps is given."""
+    input = _floating(input)
+    return pointwise._logit(input if eps is None else ROWS["clamp"].call(input, eps, 1 - eps))
+
+
+@composite(method=False, function=False, out=True, namespaces=("special",))
+def expit(input: Any) -> Any:
+    """`sigmoid` in scipy's name."""
+    return input.sigmoid()
+
+
+# ---- gamma functions
+
+
+@composite(inplace=True, out=True, namespaces=("special",))
+def polygamma(n: Any, input: Any) -> Any:
+    """The derivative of order n of digamma; n = 0 is digamma. As a method: x.polygamma(n)."""
+    if isinstance(n, Tensor):
+        n, input = input, n
+    if n < 0:
+        raise RuntimeError("polygamma(n, x) does not support negative n.")
+    return special.digamma(input) if n == 0 else special.polygamma(_floating(input), n)
+
+
+@composite(inplace=True, out=True)
+def mvlgamma(input: Any, p: int) -> Any:
+    """The logarithm of the multivariate gamma function of dimension p."""
+    if p < 1:
+        raise RuntimeError("p has to be greater than or equal to 1")
+    input = _floating(input)
+    shifts = ROWS["arange"].call(0, p, 1, dtype=input.dtype) * -0.5
+    total = special.lgamma(input.unsqueeze(-1) + shifts).sum(-1)
+    return total + p * (p - 1) * (math.log(math.pi) / 4)
+
+
+@composite(method=False, function=False, out=True, namespaces=("special",))
+def multigammaln(input: Any, p: int) -> Any:
+    """`mvlgamma` in scipy's name."""
+    return mvlgamma(input, p)
+
+
+@composite(method=False, function=False, out=True, namespaces=("special",))
+def gammaln(input: Any) -> Any:
+    """`lgamma` in scipy's name."""
+    return special.lgamma(input)
+
+
+@composite(method=False, function=False, out=True, namespaces=("special",))
+def psi(input: Any) -> Any:
+    """`digamma` in scipy's name."""
+    return special.digamma(input)
+
+
+@composite(method=False, function=False, out=True, namespaces=("special",))
+def gammainc(input: Any, other: Any) -> Any:
+    """`igamma` in scipy's name."""
+    return special.igamma(input, other)
+
+
+@composite(method=False, function=False, out=True, namespaces=("special",))
+def gammaincc(input: Any, other: Any) -> Any:
+    """`igammac` in scipy's name."""
+    return special.igammac(input, other)
+
+
+# ---- special values
+
+
+@composite(inplace=True, out=True)
+def nan_to_num(input: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Any:
+    """Each element, with numbers for NaN (0) and the infinities (the largest and the lowest finite number)."""
+    if _whole(input.dtype):
+        return input.clone()
+    largest = _C.finfo(input.dtype).max if hasattr(_C, "finfo") else _LARGEST[input.dtype.name]
+    return pointwise.nan_to_num(
+        input,
+        0.0 if nan is None else nan,
+        largest if posinf is None else posinf,
+        -largest if neginf is None else neginf,
+    )
+
+
+_LARGEST = {
+    "float16": 65504.0,
+    "bfloat16": 3.3895313892515355e38,
+    "float32": 3.4028234663852886e38,
+    "float64": 1.7976931348623157e308,
+}
+
+
+@composite()
+def isreal(input: Any) -> Any:
+    """Whether each element has no imaginary part."""
+    if input.dtype.is_complex:
+        return input.imag == 0
+    return ROWS["full"].call(tuple(input.shape), True, dtype=_C.bool, device=input.device)
+
+
+@composite()
+def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+    """Whether |input - other| <= atol + rtol * |other|, or both are equal; with equal_nan also where both are NaN."""
+    _check_tensor("isclose", "input", 1, input)
+    _check_tensor("isclose", "other", 2, other)
+    if input.dtype is not other.dtype:
+        raise RuntimeError(f"{_name(input.dtype)} did not match {_name(other.dtype)}")
+    if rtol < 0 or atol < 0:
+        which = "rtol" if rtol < 0 else "atol"
+        raise RuntimeError(f"{which} must be greater than or equal to zero, but got {rtol if rtol < 0 else atol}")
+    close = input == other
+    if equal_nan and not _whole(input.dtype):
+        close = close | (input.isnan() & other.isnan())
+    if rtol == 0 and atol == 0:
+        return close
+    a, b = (_floating(input), _floating(other)) if _whole(input.dtype) else (input, other)
+    difference = (a - b).abs()
+    return close | (difference.isfinite() & (difference <= atol + (rtol * b).abs()))
+
+
+# ---- activations that need no kernel
+
+
+@composite(out=True)
+def prelu(input: Any, weight: Any) -> Any:
+    """input where it is positive, weight times it elsewhere; one weight for all, or one for each of dimension 1."""
+    if weight.dim() != 0 and weight.numel() != 1:
+        if input.dim() == 0:
+            raise RuntimeError("Not allow zero-dim input tensor.")
+        channels = input.shape[1] if input.dim() > 1 else 1
+        if channels != weight.numel():
+            raise RuntimeError(
+                "Mismatch of parameter numbers and input channel size. Found parameter numbers = "
+                f"{weight.numel()} and channel size = {channels}."
+            )
+        weight = weight.reshape([1, -1] + [1] * (input.dim() - 2)) if input.dim() > 1 else weight
+    elif weight.dim() == 1:
+        weight = weight.reshape(()) if input.dim() == 0 else weight
+    return ROWS["where"].call(input > 0, input, weight * input)

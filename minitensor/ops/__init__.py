@@ -13,6 +13,7 @@ from minitensor.ops import (
     random,
     reduction,
     scatter,
+    special,
 )
 from minitensor.ops.row import ROWS, Row
 
@@ -31,4 +32,5 @@ __all__ = [
     "random",
     "reduction",
     "scatter",
+    "special",
 ]

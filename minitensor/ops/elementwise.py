@@ -174,6 +174,14 @@ def _binary(name: str, doc: str, **rules: Any) -> Any:
     return elementwise(f"{name}(Tensor|Scalar input, Tensor|Scalar other)", doc, **rules)
 
 
+def _of_tensors(name: str, doc: str, **rules: Any) -> Any:
+    return elementwise(f"{name}(Tensor input, Tensor other)", doc, **rules)
+
+
+def _relation(name: str, doc: str, **rules: Any) -> Any:
+    return elementwise(f"{name}(Tensor input, Tensor|Scalar other)", doc, inplace=True, **rules)
+
+
 add = _binary(
     "add",
     "The sum.",
@@ -199,17 +207,19 @@ div = _binary(
     aliases=("divide", "true_divide"),
     reads=("y", "x y"),
 )
-maximum = _binary(
+maximum = _of_tensors(
     "maximum",
     "The larger of the two; NaN if either is NaN.",
     lower=lambda b, x, y: b.or_(x, y) if x.shape.dtype == "pred" else b.maximum(x, y),
     vjp=lambda g, _out, x, y: _share(g, x, y, x > y),
+    inplace=False,
 )
-minimum = _binary(
+minimum = _of_tensors(
     "minimum",
     "The smaller of the two; NaN if either is NaN.",
     lower=lambda b, x, y: b.and_(x, y) if x.shape.dtype == "pred" else b.minimum(x, y),
     vjp=lambda g, _out, x, y: _share(g, x, y, x < y),
+    inplace=False,
 )
 
 
@@ -292,26 +302,26 @@ pow = _binary(
     lower=_pow_lower, vjp=_pow_vjp, reads=("x y", "out x y"),
 )  # fmt: skip
 
-eq = _binary("eq", "Whether the two are equal.", lower=lambda b, x, y: b.compare(x, y, "EQ"))
-ne = _binary("ne", "Whether the two differ.", lower=lambda b, x, y: b.compare(x, y, "NE"), aliases=("not_equal",))
-lt = _binary("lt", "Whether the first is smaller.", lower=lambda b, x, y: b.compare(x, y, "LT"), aliases=("less",))
-le = _binary(
+eq = _relation("eq", "Whether the two are equal.", lower=lambda b, x, y: b.compare(x, y, "EQ"))
+ne = _relation("ne", "Whether the two differ.", lower=lambda b, x, y: b.compare(x, y, "NE"), aliases=("not_equal",))
+lt = _relation("lt", "Whether the first is smaller.", lower=lambda b, x, y: b.compare(x, y, "LT"), aliases=("less",))
+le = _relation(
     "le", "Whether the first is smaller or equal.", lower=lambda b, x, y: b.compare(x, y, "LE"), aliases=("less_equal",)
 )
-gt = _binary("gt", "Whether the first is larger.", lower=lambda b, x, y: b.compare(x, y, "GT"), aliases=("greater",))
-ge = _binary(
+gt = _relation("gt", "Whether the first is larger.", lower=lambda b, x, y: b.compare(x, y, "GT"), aliases=("greater",))
+ge = _relation(
     "ge",
     "Whether the first is larger or equal.",
     lower=lambda b, x, y: b.compare(x, y, "GE"),
     aliases=("greater_equal",),
 )
-logical_and = _binary(
+logical_and = _of_tensors(
     "logical_and", "Whether both are non-zero.", lower=lambda b, x, y: b.and_(_truth(b, x), _truth(b, y))
 )
-logical_or = _binary(
+logical_or = _of_tensors(
     "logical_or", "Whether either is non-zero.", lower=lambda b, x, y: b.or_(_truth(b, x), _truth(b, y))
 )
-logical_xor = _binary(
+logical_xor = _of_tensors(
     "logical_xor", "Whether exactly one is non-zero.", lower=lambda b, x, y: b.xor(_truth(b, x), _truth(b, y))
 )
 bitwise_and = _binary("bitwise_and", "The bits that both have.", lower=lambda b, x, y: b.and_(x, y))

@@ -242,6 +242,7 @@ selu = unary(
     "elu scaled to keep mean and variance.",
     lambda g, _out, x: g * where(x > 0, _SELU_SCALE, (_SELU_SCALE * _SELU_ALPHA) * x.exp()),
     method=False,
+    inplace=False,
 )
 _SELU_SCALE, _SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
 hardswish = unary(
@@ -269,6 +270,7 @@ celu = elementwise(
     lower=called("celu"),
     vjp=lambda g, _out, x, alpha: g * where(x > 0, 1.0, (x / alpha).exp()),
     method=False,
+    inplace=False,
 )
 softplus = elementwise(
     "softplus(Tensor input, Scalar beta=1.0, Scalar threshold=20.0)",
@@ -277,3 +279,181 @@ softplus = elementwise(
     vjp=lambda g, _out, x, beta, threshold: g * where(x * beta > threshold, 1.0, (x * beta).sigmoid()),
     **_HIDDEN,
 )
+
+# ---- tests
+
+for _name, _doc in {
+    "signbit": "Whether each element has a sign bit that is set: also -0.",
+    "isposinf": "Whether each element is infinity.",
+    "isneginf": "Whether each element is minus infinity.",
+}.items():
+    unary(_name, _doc, None, inplace=False)
+
+# ---- two operands
+
+
+def _scalar_binary(name: str, doc: str, vjp: Callable[..., Any] | None, **rules: Any) -> Op:
+    schema = f"{name}(Tensor input, Tensor|Scalar other)"
+    return elementwise(schema, doc, vjp=vjp, **{"lower": called(name)} | rules)
+
+
+def _copysign_sign(out: Any, x: Any) -> Any:
+    return where(x == 0, 0.0, out / where(x == 0, 1.0, x))
+
+
+copysign = _scalar_binary(
+    "copysign",
+    "input's magnitude with other's sign.",
+    lambda g, out, x, _y: (lambda: g * _copysign_sign(out, x), lambda: g * 0),
+)
+hypot = binary(
+    "hypot",
+    "The root of the sum of the squares, without overflow.",
+    lambda g, out, x, y: (lambda: g * (x / out), lambda: g * (y / out)),
+)
+nextafter = binary(
+    "nextafter",
+    "The next number after input towards other.",
+    None,
+    refuse=lambda call: "neighbours are those of the stored type" if call.compute in ("f16", "bf16") else None,
+)
+heaviside = elementwise(
+    "heaviside(Tensor input, Tensor values)",
+    "0 below zero, 1 above, and values at zero.",
+    lower=called("heaviside"),
+)
+
+
+def _fmax_vjp(first: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def vjp(g: Any, _out: Any, x: Any, y: Any) -> Any:
+        mine = first(x, y)
+        return lambda: where(mine, g, 0.0), lambda: where(mine, 0.0, g)
+
+    return vjp
+
+
+fmax = binary(
+    "fmax",
+    "The larger of the two; the other if one is NaN.",
+    _fmax_vjp(lambda x, y: (x >= y) | y.isnan()),
+    inplace=False,
+)
+fmin = binary(
+    "fmin",
+    "The smaller of the two; the other if one is NaN.",
+    _fmax_vjp(lambda x, y: (x <= y) | y.isnan()),
+    inplace=False,
+)
+gcd = binary("gcd", "The greatest common divisor.", None)
+lcm = binary("lcm", "The least common multiple.", None)
+for _name, _doc in {
+    "bitwise_left_shift": "input times 2 to the power of other, in bits.",
+    "bitwise_right_shift": "input divided by 2 to the power of other, rounded down, in bits.",
+}.items():
+    elementwise(f"{_name}(Tensor|Scalar input, Tensor|Scalar other)", _doc, lower=called(_name))
+
+
+def _refuse_division(call: Any) -> str | None:
+    if call.floating or call.constant(1):
+        return None
+    return "an integer may be divided by zero, which is an error"
+
+
+fmod = _scalar_binary(
+    "fmod",
+    "The remainder, with the sign of input.",
+    lambda g, _out, x, y: (lambda: g, lambda: -g * (x / y).trunc()),
+    reads=("", "x y"),
+    refuse=_refuse_division,
+)
+
+# ---- with numbers
+
+leaky_relu = elementwise(
+    "leaky_relu(Tensor input, Scalar negative_slope=0.01)",
+    "x where it is positive, negative_slope times it elsewhere.",
+    lower=called("leaky_relu"),
+    vjp=lambda g, _out, x, negative_slope: where(x > 0, g, g * negative_slope),
+    **_HIDDEN,
+)
+hardshrink = elementwise(
+    "hardshrink(Tensor input, Scalar lambd=0.5)",
+    "x, and 0 where it is in [-lambd, lambd].",
+    lower=called("hardshrink"),
+    vjp=lambda g, _out, x, lambd: where((x >= -lambd) & (x <= lambd), 0.0, g),
+    inplace=False,
+)
+softshrink = elementwise(
+    "_softshrink(Tensor input, Scalar lambd=0.5)",
+    "x brought nearer to 0 by lambd, and 0 in [-lambd, lambd].",
+    lower=called("_softshrink"),
+    vjp=lambda g, _out, x, lambd: where((x >= -lambd) & (x <= lambd), 0.0, g),
+)
+threshold = elementwise(
+    "threshold(Tensor input, Scalar threshold, Scalar value)",
+    "x where it is above the threshold, value elsewhere.",
+    lower=called("threshold"),
+    vjp=lambda g, _out, x, threshold, value: where(x <= threshold, 0.0, g),
+    method=False,
+    inplace=False,
+)
+
+
+def _clamp_tensor_vjp(g: Any, _out: Any, x: Any, low: Any, high: Any) -> Any:
+    return (
+        lambda: where((x >= low) & (x <= high), g, 0.0),
+        lambda: where((x < low) & (low < high), g, 0.0),
+        lambda: where((x > high) | (low >= high), g, 0.0),
+    )
+
+
+clamp_tensor = elementwise(
+    "_clamp_tensor(Tensor input, Tensor min, Tensor max)",
+    "Each element brought into [min, max]; NaN stays.",
+    lower=called("_clamp_tensor"),
+    vjp=_clamp_tensor_vjp,
+)
+
+# ---- four operands, one a number
+
+
+def _value(b: Any, x: Any, value: Any) -> Any:
+    return b.full(x.shape, value)
+
+
+addcmul = elementwise(
+    "addcmul(Tensor input, Tensor tensor1, Tensor tensor2, *, Scalar value=1)",
+    "input + value * tensor1 * tensor2.",
+    lower=lambda b, x, y, z, value: b.add(x, b.multiply(b.multiply(_value(b, x, value), y), z)),
+    vjp=lambda g, _out, _x, y, z, value: (lambda: g, lambda: g * (z * value), lambda: g * (y * value)),
+)
+addcdiv = elementwise(
+    "addcdiv(Tensor input, Tensor tensor1, Tensor tensor2, *, Scalar value=1)",
+    "input + value * tensor1 / tensor2.",
+    lower=lambda b, x, y, z, value: b.add(x, b.divide(b.multiply(_value(b, x, value), y), z)),
+    vjp=lambda g, _out, _x, y, z, value: (
+        lambda: g,
+        lambda: g * (value / z),
+        lambda: -g * (value * y / (z * z)),
+    ),
+)
+
+
+def _nan_to_num_lower(b: Any, x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
+    infinity, minus = _value(b, x, math.inf), _value(b, x, -math.inf)
+    finite = b.select(b.compare(x, minus, "EQ"), _value(b, x, neginf), x)
+    number = b.select(b.compare(x, infinity, "EQ"), _value(b, x, posinf), finite)
+    return b.select(b.compare(x, x, "NE"), _value(b, x, nan), number)
+
+
+nan_to_num = elementwise(
+    "_nan_to_num(Tensor input, float nan, float posinf, float neginf)",
+    "Each element, with numbers for NaN and the infinities.",
+    lower=_nan_to_num_lower,
+    vjp=lambda g, _out, x, nan, posinf, neginf: where(x.isfinite(), g, 0.0),
+)
+
+# ---- the parts of a number
+
+exponent_of = unary("_exponent", "The power of two e with |x| = m 2^e, 1/2 <= m < 1.", None)
+mantissa_of = unary("_mantissa", "x / 2^e, as above.", lambda g, _out, x: g * exp2(-exponent_of(x)))

@@ -62,8 +62,8 @@ bool binary_loop(void* out, const void* a, const void* b, int64_t n, unsigned sc
 }
 
 template <class Op, class T>
-__attribute__((noinline, flatten)) void triples(decltype(Op::apply(T{}, T{}, T{}))* r, const T* a, const T* b, const T* c,
-                                       int64_t n) {
+__attribute__((noinline, flatten)) void triples(decltype(Op::apply(T{}, T{}, T{}))* r, const T* a, const T* b,
+                                                const T* c, int64_t n) {
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) r[i] = Op::apply(a[i], b[i], c[i]);
 }

@@ -1,0 +1,76 @@
+// The special functions on one number, in double; float32 is computed in double and rounded once. Compiled once, so
+// their bits do not depend on the instruction set; exp, log and the like are the C library's.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "kernels/cpu/pointwise.h"
+
+namespace mt::cpu::special {
+
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+inline constexpr double kPi = 3.14159265358979323846;
+
+// A Chebyshev series by Clenshaw's recurrence.
+template <size_t count> inline double chebyshev(const double (&c)[count], double u) {
+    double b1 = 0.0, b2 = 0.0;
+    for (size_t k = count; k-- > 1;) {
+        double b0 = c[k] + 2.0 * u * b1 - b2;
+        b2 = b1;
+        b1 = b0;
+    }
+    return c[0] + u * b1 - b2;
+}
+
+// Error functions (special_erf.cpp)
+double erfc(double x);
+double erfcx(double x);
+double erfinv(double y);
+double ndtr(double x);
+double ndtri(double p);
+double log_ndtr(double x);
+double entr(double x);
+
+// Gamma functions (special_gamma.cpp)
+double lgamma(double x);
+double digamma(double x);
+double polygamma(double x, double n);
+double zeta(double s, double q);
+double igamma(double a, double x);
+double igammac(double a, double x);
+
+// Bessel functions and Airy's (special_bessel.cpp)
+double i0(double x);
+double i0e(double x);
+double i1(double x);
+double i1e(double x);
+double k0(double x);
+double k0e(double x);
+double k1(double x);
+double k1e(double x);
+double j0(double x);
+double j1(double x);
+double y0(double x);
+double y1(double x);
+double airy_ai(double x);
+double spherical_j0(double x);
+
+// Orthogonal polynomials of degree n (special_polynomials.cpp)
+double chebyshev_t(double x, double n);
+double chebyshev_u(double x, double n);
+double chebyshev_v(double x, double n);
+double chebyshev_w(double x, double n);
+double shifted_t(double x, double n);
+double shifted_u(double x, double n);
+double shifted_v(double x, double n);
+double shifted_w(double x, double n);
+double hermite_h(double x, double n);
+double hermite_he(double x, double n);
+double laguerre(double x, double n);
+double legendre(double x, double n);
+
+}  // namespace mt::cpu::special
