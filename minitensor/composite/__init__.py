@@ -25,6 +25,6 @@ from minitensor.composite import (
 )
 from minitensor.composite.registry import COMPOSITES, Composite, composite
 
-__all__ = ["COMPOSITES", "Composite", "composite", "complex", "contraction", "copies", "creation", "diagonals"]
+__all__ = ["COMPOSITES", "Composite", "complex", "composite", "contraction", "copies", "creation", "diagonals"]
 __all__ += ["distance", "einsum", "indexing", "joining", "layout", "linalg", "lowrank", "padding", "pointwise"]
 __all__ += ["random", "reduction", "shape"]
