@@ -11,6 +11,7 @@ import warnings
 from typing import Any
 
 from minitensor import _C
+from minitensor.composite.dims import type_name
 from minitensor.ops.elementwise import copy, fill
 from minitensor.ops.index import flat_index, index_at, index_put_at
 from minitensor.ops.mask import masked_fill, masked_select, nonzero
@@ -67,6 +68,8 @@ def _normal(item: Any) -> Any:
         return _normal(made if made.numel() or made.dtype is _C.bool else made.to(_C.int64))
     if hasattr(item, "__index__"):
         return item.__index__()
+    if isinstance(item, (str, bytes)):
+        raise TypeError(f"new(): invalid data type '{type(item).__name__}'")
     raise IndexError(
         "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
         f"(got {type(item).__name__})"
@@ -168,7 +171,7 @@ def setitem(target: Any, key: Any, value: Any) -> None:
     """`target[key] = value`."""
     number = not isinstance(value, Tensor)
     if number and not _is_number(value):
-        raise TypeError(f"can't assign a {type(value).__name__} to a {target.type()}")
+        raise TypeError(f"can't assign a {type(value).__name__} to a minitensor.{type_name(target)}Tensor")
     if (
         isinstance(key, Tensor)
         and key.dtype is _C.bool

@@ -11,6 +11,7 @@ from minitensor import _C
 from minitensor.composite import COMPOSITES
 from minitensor.composite.complex import imag, real
 from minitensor.composite.dims import normal_dim
+from minitensor.composite.layout import preserve_format
 from minitensor.ops import ROWS
 from minitensor.ops.complex import view_dtype
 from minitensor.ops.elementwise import cast, clone, copy
@@ -65,12 +66,16 @@ _PARTS_LOST = "Casting complex values to real discards the imaginary part"
 
 @_method
 def to(
-    self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False, non_blocking: bool = False
-) -> Any:
+    self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False, non_blocking: bool = False,
+    memory_format: Any = None,
+) -> Any:  # fmt: skip
     """The tensor in another dtype, on another device, or as another tensor; itself if nothing changes.
 
     Complex numbers as real ones lose their imaginary part, with a UserWarning.
     """
+    if memory_format is not None:
+        moved = self.to(*args, dtype=dtype, device=device, copy=copy)
+        return moved if memory_format is preserve_format else moved.contiguous(memory_format=memory_format)
     switches = [arg for arg in args if isinstance(arg, bool)]  # non_blocking, which means nothing here, and copy
     copy = switches[1] if len(switches) > 1 else copy
     for arg in args:

@@ -281,6 +281,8 @@ void set_requires_grad(Tensor& tensor, bool value) {
     if (value || tensor.autograd) {
         AutogradMeta& meta = autograd_meta(tensor);
         if (!meta.grad_fn) meta.requires_grad = value;
+        // A view that becomes a leaf begins a history of its own, in which its views are views of it.
+        if (!meta.grad_fn && value) tensor.base.reset();
     }
 }
 

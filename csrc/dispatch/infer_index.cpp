@@ -110,7 +110,7 @@ void infer_index_select(Call& call) {
     if (index.dtype != DType::I64 && index.dtype != DType::I32)
         fail("index_select(): Expected dtype int32 or int64 for index");
     if (t.ndim() == 0 && index.numel != 1)
-        fail_index("index_select(): Index to scalar can have only 1 value, got " + text(index.numel) + " value(s)");
+        fail("index_select(): Index to scalar can have only 1 value, got " + text(index.numel) + " value(s)");
     result(call, t.dtype, t.ndim() ? selected_sizes(t, index, dim) : t.sizes);
 }
 

@@ -114,8 +114,8 @@ void infer_triangle_indices(Call& call) {
     if (cols < 0) fail("col must be non-negative, got" + text(cols));
     DType dtype = call.param(3).is_none() ? DType::I64 : call.param(3).dtype;
     if (dtype != DType::I64 && dtype != DType::I32)
-        fail(std::string("\"") + std::string(op_name(call)) + "\" not implemented for '" + torch_type_name(dtype) +
-             "'");
+        throw Error(ErrorKind::NotImplemented,
+                    "\"" + std::string(op_name(call)) + "\" not implemented for '" + torch_type_name(dtype) + "'");
     bool lower = op_name(call) == "tril_indices";
     int64_t below = lower_triangle_size(rows, cols, lower ? offset : offset - 1);
     result(call, dtype, Dims{2, lower ? below : rows * cols - below});

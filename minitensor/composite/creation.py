@@ -57,8 +57,9 @@ def full(
     """A tensor of one value, whose kind of number gives the dtype if none is given."""
     if dtype is None and out is not None:
         dtype = out.dtype
-    size = (size,) if isinstance(size, int) else tuple(size)
-    return _made(creation.full(size, fill_value, dtype=dtype, device=device), requires_grad, layout, pin_memory, out)
+    if isinstance(size, int):
+        raise TypeError("full(): argument 'size' (position 1) must be tuple of ints, not int")
+    return _made(creation.full(tuple(size), fill_value, dtype=dtype, device=device), requires_grad, layout, pin_memory, out)
 
 
 @composite(method=False)

@@ -115,18 +115,16 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # no
 
 @composite(method=False)
 def unravel_index(indices: Any, shape: int | Sequence[int]) -> tuple[Any, ...]:
-    """Places that count through all elements of a shape, as one index a dimension."""
-    if indices.is_floating_point() or indices.is_complex() or indices.dtype is _C.bool:
-        raise ValueError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+    """Places that count through all elements of a shape, as one index a dimension; too large ones begin anew."""
+    if not isinstance(indices, Tensor) or indices.is_floating_point() or indices.is_complex():
+        what = indices.dtype if isinstance(indices, Tensor) else type(indices)
+        raise TypeError(f"expected 'indices' to be integer dtype, but got {what}")
     sizes = [shape] if isinstance(shape, int) else list(shape)
     for n in sizes:
-        if not isinstance(n, int) or n < 0:
+        if not isinstance(n, int):
+            raise TypeError(f"expected 'shape' sequence to be ints, but found element of type {type(n)}")
+        if n < 0:
             raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")
-    total = 1
-    for n in sizes:
-        total *= n
-    if indices.numel() and bool((indices >= total).any().logical_or((indices < 0).any())):
-        raise ValueError(f"indices are out of bounds for a shape of {total} elements")
     found = []
     for n in reversed(sizes):
         found.append(indices % n)

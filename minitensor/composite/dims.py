@@ -7,7 +7,18 @@ from typing import Any
 
 from minitensor import _C
 
-__all__ = ["normal_dim", "normal_dims", "product", "sizes_of"]
+__all__ = ["normal_dim", "normal_dims", "product", "sizes_of", "type_name"]
+
+_TYPE_NAMES = {
+    "bool": "Bool", "uint8": "Byte", "int8": "Char", "uint16": "UInt16", "int16": "Short", "uint32": "UInt32",
+    "int32": "Int", "uint64": "UInt64", "int64": "Long", "float16": "Half", "bfloat16": "BFloat16",
+    "float32": "Float", "float64": "Double", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
+}  # fmt: skip
+
+
+def type_name(tensor: Any) -> str:
+    """PyTorch's name of a tensor's dtype in messages."""
+    return _TYPE_NAMES[tensor.dtype.name]
 
 
 def normal_dim(dim: Any, rank: int) -> int:
@@ -30,8 +41,10 @@ def normal_dims(dims: int | Sequence[int], rank: int) -> tuple[int, ...]:
 
 
 def sizes_of(given: Sequence[Any], named: Any = None) -> tuple[int, ...]:
-    """Sizes that are given one by one, as one sequence, or by name."""
+    """Sizes that are given one by one, as one sequence, or by name. TypeError if in two ways."""
     if named is not None:
+        if given:
+            raise TypeError("the sizes are given both by position and by name")
         return tuple(named)
     if len(given) == 1 and isinstance(given[0], (tuple, list, _C.Size)):
         return tuple(given[0])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minitensor import _C
-from minitensor.composite.dims import normal_dim
+from minitensor.composite.dims import normal_dim, type_name
 from minitensor.composite.registry import composite
 from minitensor.composite.shape import broadcast_shapes, broadcast_tensors, reshape
 from minitensor.ops import elementwise, index, mask, movement, scatter
@@ -150,16 +150,12 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
             f"{input.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
         )
     if indices.dtype is not _C.int64:
-        raise RuntimeError(f"torch.take_along_dim(): dtype of indices should be Long but got {_type_name(indices)}")
+        raise RuntimeError(f"torch.take_along_dim(): dtype of indices should be Long but got {type_name(indices)}")
     d = normal_dim(dim, input.ndim)
     shapes = [[n for i, n in enumerate(x.shape) if i != d] for x in (input, indices)]
     shape = list(broadcast_shapes(*shapes))
     wide = [movement.expand(x, (*shape[:d], x.shape[d], *shape[d:])) for x in (input, indices)]
     return scatter.gather(*wide, d)
-
-
-def _type_name(x: Any) -> str:
-    return x.type().rpartition(".")[2].removesuffix("Tensor")
 
 
 # ---- one index a slice
@@ -192,8 +188,8 @@ def _slices(name: str, input: Any, dim: int, index: Any, source: Any) -> tuple[A
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     if source.dtype is not input.dtype:
         raise RuntimeError(
-            f"{name}(): self and source expected to have the same dtype, but got (self) {_type_name(input)} and "
-            f"(source) {_type_name(source)}"
+            f"{name}(): self and source expected to have the same dtype, but got (self) {type_name(input)} and "
+            f"(source) {type_name(source)}"
         )
     if d >= source.ndim and source.ndim:
         raise RuntimeError(
@@ -310,7 +306,7 @@ def index_reduce_(input: Any, dim: int, index: Any, source: Any, reduce: str, *,
 
 def _flat_index(name: str, input: Any, index: Any) -> None:
     if index.dtype is not _C.int64:
-        raise RuntimeError(f"{name}(): Expected a long tensor for index, but got {_type_name(index)}")
+        raise RuntimeError(f"{name}(): Expected a long tensor for index, but got {type_name(index)}")
     if input.numel() == 0 and index.numel():
         raise IndexError(f"{name}(): tried to {name.rstrip('_')} from an empty tensor")
 
@@ -326,11 +322,11 @@ def _put(input: Any, index: Any, source: Any, accumulate: bool) -> Any:
     _flat_index("put_", input, index)
     if source.dtype is not input.dtype:
         raise RuntimeError(
-            f"put_(): self and source expected to have the same dtype, but got self.dtype = {_type_name(input)} and "
-            f"source.dtype = {_type_name(source)}"
+            f"put_(): self and source expected to have the same dtype, but got self.dtype = {type_name(input)} and "
+            f"source.dtype = {type_name(source)}"
         )
     if index.numel() != source.numel():
-        raise RuntimeError(
+        raise IndexError(
             "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
             f"{source.numel()}, index.numel() = {index.numel()}"
         )
@@ -403,7 +399,7 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     return tuple(movement.select(found, 1, d) for d in range(found.shape[1]))
 
 
-@composite(out=True)
+@composite(method=False, out=True)
 def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     """input where the condition holds, other elsewhere; with the condition alone, the indices where it holds."""
     if input is None and other is None:
@@ -414,6 +410,61 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
         condition = condition != 0
     if condition.dtype is not _C.bool:
         raise RuntimeError(
-            f"where expected condition to be a boolean tensor, but got a tensor with dtype {_type_name(condition)}"
+            f"where expected condition to be a boolean tensor, but got a tensor with dtype {type_name(condition)}"
         )
     return elementwise.where(condition, input, other)
+
+
+def _where_method(self: Any, condition: Any, other: Any) -> Any:
+    """The tensor where the condition holds, other elsewhere."""
+    return where(condition, self, other)
+
+
+_where_method.__name__ = _where_method.__qualname__ = "where"
+_C.add_method("where", _where_method)
+
+
+# ---- membership
+
+_FEW = 16
+"""Test elements that are compared one by one."""
+
+
+@composite(method=False, out=True)
+def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
+    """Whether each element is among the test elements, or with `invert` is not. One of both may be a number."""
+    if not isinstance(elements, Tensor) and not isinstance(test_elements, Tensor):
+        raise TypeError("isin() takes a Tensor as elements or as test_elements")
+    number = not isinstance(elements, Tensor)
+    if number:
+        elements = full((), elements, dtype=None, device=test_elements.device)
+    if not isinstance(test_elements, Tensor):
+        test_elements = full((), test_elements, dtype=None, device=elements.device)
+    for x in (elements, test_elements):
+        if x.is_complex() or (x.dtype is _C.bool and not number):
+            raise RuntimeError(f"Unsupported input type encountered for isin(): {type_name(x)}")
+    wanted = reshape(test_elements, -1)
+    found = full(tuple(elements.shape), False, dtype=_C.bool, device=elements.device)
+    if wanted.numel() <= _FEW:
+        for x in wanted.unbind(0) if wanted.numel() else ():
+            found = elementwise.logical_or(found, elementwise.eq(elements, x))
+    elif elements.numel():
+        found = _among_sorted(elements, wanted)
+    return elementwise.logical_not(found) if invert else found
+
+
+def _among_sorted(elements: Any, wanted: Any) -> Any:
+    """Binary search: how many of the sorted test elements are not greater, and whether the last of these is equal."""
+    both = elementwise.add(reshape(elements, -1)[:1], wanted[:1]).dtype
+    elements, ordered = elements.to(both), wanted.to(both).sort()[0]
+    flat, count = reshape(elements, -1), ordered.numel()
+    place = full((flat.numel(),), 0, dtype=_C.int64)
+    step = 1 << (count.bit_length() - 1)
+    while step:
+        tried = place + step
+        known = _index.index_at(ordered, tried.clamp(max=count) - 1, (0,), False)
+        fits = elementwise.logical_and(tried <= count, known <= flat)
+        place = elementwise.where(fits, tried, place)
+        step >>= 1
+    last = _index.index_at(ordered, (place - 1).clamp(min=0), (0,), False)
+    return reshape(elementwise.eq(last, flat), tuple(elements.shape))

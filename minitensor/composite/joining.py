@@ -114,7 +114,6 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Any, ...]:
         column = reshape(x, tuple(n if i == d else 1 for i, n in enumerate(shape)))
         grids.append(movement.expand(column, shape))
     if swap:
-        grids = [movement.transpose(g, 0, 1) for g in grids]
         grids[0], grids[1] = grids[1], grids[0]
     return tuple(grids)
 

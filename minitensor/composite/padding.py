@@ -47,7 +47,13 @@ _PARTS = {"reflect": _mirror, "replicate": _edge, "circular": _other_end}
 def _check_other_mode(input: Any, pad: Sequence[int], mode: str) -> None:
     pairs, rank = len(pad) // 2, input.ndim
     if not (1 <= pairs <= 3 and rank in (pairs + 1, pairs + 2)):
-        raise NotImplementedError("Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now")
+        raise NotImplementedError(
+            f"Padding size {len(pad)} is not supported for {rank}D input tensor.\n"
+            "Supported combinations for non-constant padding:\n"
+            "  - 2D or 3D input: padding size = 2 (pads last dimension)\n"
+            "  - 3D or 4D input: padding size = 4 (pads last 2 dimensions)\n"
+            "  - 4D or 5D input: padding size = 6 (pads last 3 dimensions)"
+        )
     for i in range(pairs):
         d = rank - 1 - i
         low, high, n = pad[2 * i], pad[2 * i + 1], input.shape[d]
@@ -84,7 +90,7 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
     """
     counts = tuple(int(n) for n in pad)
     if len(counts) % 2:
-        raise RuntimeError(f"Padding length must be divisible by 2, but got {len(counts)}")
+        raise RuntimeError("Padding length must be divisible by 2")
     if len(counts) // 2 > input.ndim:
         raise RuntimeError(
             f"Padding length should be less than or equal to two times the input dimension but got padding length "
@@ -93,7 +99,7 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
     if mode == "constant":
         return movement.constant_pad_nd(input, counts, 0 if value is None else value)
     if value is not None and value != 0:
-        raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
+        raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
     if mode not in _PARTS:
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     _check_other_mode(input, counts, mode)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
-from minitensor.composite.dims import normal_dim, product, sizes_of
+from minitensor.composite.dims import normal_dim, product, sizes_of, type_name
 from minitensor.composite.registry import composite
 from minitensor.ops import movement
 from minitensor.ops.elementwise import clone
@@ -56,7 +56,7 @@ def broadcast_shapes(*shapes: Any) -> _C.Size:
         shape = [shape] if isinstance(shape, int) else list(shape)
         for n in shape:
             if n < 0:
-                raise RuntimeError(f"Trying to create tensor with negative dimension ({n}): ({n})")
+                raise ValueError("Attempting to broadcast a dimension with negative length!")
         rank = len(result) if len(result) > len(shape) else len(shape)
         a, b = [1] * (rank - len(result)) + result, [1] * (rank - len(shape)) + shape
         result = []
@@ -307,7 +307,7 @@ def _repeat_places(repeats: Any, output_size: int | None) -> Any:
     if repeats.ndim != 1:
         raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
     if repeats.dtype not in (_C.int64, _C.int32):
-        raise RuntimeError("repeats has to be Long or Int tensor")
+        raise NotImplementedError(f"\"repeat_interleave_cpu\" not implemented for '{type_name(repeats)}'")
     places = _C.repeat_places(repeats)
     if output_size is not None and places.numel() != output_size:
         raise RuntimeError("allocated size does not match required size")
@@ -342,7 +342,7 @@ def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
 def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
     """All slices along dim."""
     if input.ndim == 0:
-        raise RuntimeError("Dimension specified as 0 but tensor has no dimensions")
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     dim = normal_dim(dim, input.ndim)
     return tuple(movement.select(input, dim, i) for i in range(input.shape[dim]))
 
@@ -373,9 +373,7 @@ def rot90(input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
         raise RuntimeError(f"expected total dims >= 2, but got total dims = {rank}")
     if given[0] == given[1] or abs(given[0] - given[1]) == rank:
         raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {given[0]} and dim1 = {given[1]}")
-    for i, d in enumerate(given):
-        if not -rank <= d < rank:
-            raise RuntimeError(f"Rotation dim{i} out of range, dim{i} = {d}")
+    given = tuple(normal_dim(d, rank) for d in given)
     k %= 4
     if k == 0:
         return clone(input)
