@@ -257,12 +257,25 @@ void check_bounds(const Trace& trace, const BoundsCheck& check) {
         const TraceNode& node = trace.nodes[check.node];
         if (node.op->name == "nll_loss") fail_index("Target " + std::to_string(value) + " is out of bounds.");
         // What the eager kernels raise.
-        bool runtime = node.op->name == "gather" || node.op->name == "scatter_add";
+        const std::string& name = node.op->name;
         ValueRef source = trace.operands[node.first_operand];
         const Dims& sizes = source.kind == RefKind::Leaf
                                 ? trace.leaves[source.index].sizes
                                 : trace.results[trace.nodes[source.index].first_result + source.result].sizes;
-        int64_t dim = normalize_dim(trace.params[node.first_param].as_int(), sizes.size());
+        bool runtime = name == "gather" || name == "scatter" || name == "scatter_add" ||
+                       (name == "index_add" && sizes.size() > 1);
+        int64_t dim = 0;
+        if (name == "_flat_index") {
+            for (uint32_t i = 0; i < node.operand_count; ++i) {
+                ValueRef index = trace.operands[node.first_operand + i];
+                if (index.kind == RefKind::Leaf && index.index == check.leaf)
+                    dim = trace.params[node.first_param + 1].ints[i];
+            }
+        } else if (trace.params[node.first_param].tag == Value::Ints) {
+            dim = trace.params[node.first_param].ints[0];
+        } else {
+            dim = normalize_dim(trace.params[node.first_param].as_int(), sizes.size());
+        }
         throw Error(runtime ? ErrorKind::Runtime : ErrorKind::Index,
                     "index " + std::to_string(value) + " is out of bounds for dimension " + std::to_string(dim) +
                         " with size " + std::to_string(check.high));

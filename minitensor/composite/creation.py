@@ -59,7 +59,9 @@ def full(
         dtype = out.dtype
     if isinstance(size, int):
         raise TypeError("full(): argument 'size' (position 1) must be tuple of ints, not int")
-    return _made(creation.full(tuple(size), fill_value, dtype=dtype, device=device), requires_grad, layout, pin_memory, out)
+    return _made(
+        creation.full(tuple(size), fill_value, dtype=dtype, device=device), requires_grad, layout, pin_memory, out
+    )
 
 
 @composite(method=False)

@@ -250,7 +250,10 @@ class Lowering(Builder):
         """x[i][index[i][j]] for dim 1, and so on."""
         rank = len(x.dims)
         if rank == 0:
-            return self.reshape(x, index.dims)
+            self.check_index(1, low, 1)
+            return self.broadcast_to(x, index.dims)
+        if not index.dims:
+            return self.reshape(self.gather_along(x, self.reshape(index, (1,)), dim, low=low), ())
         dim %= rank
         self.check_index(1, low, x.dims[dim])
         return self.gather(
@@ -266,7 +269,12 @@ class Lowering(Builder):
     def scatter_along(self, x: Instruction, index: Instruction, src: Instruction, dim: int, kind: str) -> Instruction:
         """x with the elements of src combined into the places that index names along dim."""
         rank = len(x.dims)
-        dim %= max(rank, 1)
+        if rank <= 1 and not (rank and index.dims and src.dims):
+            # A tensor without dimensions counts as one of one element.
+            line, places, values = (a if a.dims else self.reshape(a, (1,)) for a in (x, index, src))
+            written = self.scatter_along(line, places, values, 0, kind)
+            return self.reshape(written, x.dims) if written.dims != x.dims else written
+        dim %= rank
         self.check_index(1, 0, x.dims[dim])
         dims = index.dims
         if src.dims != dims:

@@ -10,18 +10,15 @@ namespace mt::cpu {
 
 namespace {
 
-// Indices in [low, size), and how PyTorch reports one outside.
+// Indices in [low, size), and the error for one outside.
 struct Bounds {
     int64_t low, size, dim;
-    bool named = true;  // says which index it was
-    const char* prefix = "";
     ErrorKind kind = ErrorKind::Index;
 
     void check(const int64_t* index, int64_t n) const {
         int64_t bad = first_out_of_bounds(index, n, low, size);
         if (bad == n) return;
-        if (!named) fail_index("index out of range in self");
-        throw Error(kind, prefix + ("index " + std::to_string(index[bad])) + " is out of bounds for dimension " +
+        throw Error(kind, "index " + std::to_string(index[bad]) + " is out of bounds for dimension " +
                               std::to_string(dim) + " with size " + std::to_string(size));
     }
 };
@@ -304,11 +301,7 @@ Bounds whole_dim(const Call& call) {
     return {0, dims.empty() ? 1 : t.sizes[static_cast<size_t>(dim)], dim};
 }
 
-void index_select_kernel(Call& call) {
-    Bounds bounds = whole_dim(call);
-    bounds.named = false;
-    take_slices(call, one_dim(call), bounds);
-}
+void index_select_kernel(Call& call) { take_slices(call, one_dim(call), whole_dim(call)); }
 
 template <bool Sum>
 void index_write_kernel(Call& call) {
@@ -319,9 +312,7 @@ void index_write_kernel(Call& call) {
     for (int64_t size : index.sizes) sizes.push_back(size);
     for (size_t d = dim + 1; d < t.ndim(); ++d) sizes.push_back(t.sizes[d]);
     Bounds bounds = whole_dim(call);
-    if (!Sum) bounds.prefix = "index_copy_(): ";
-    else if (t.ndim() > 1) bounds.kind = ErrorKind::Runtime;
-    else bounds.named = false;
+    if (Sum && t.ndim() > 1) bounds.kind = ErrorKind::Runtime;  // as PyTorch has it
     put_slices(call, dims, call.in(2), sizes, Sum, bounds);
 }
 
