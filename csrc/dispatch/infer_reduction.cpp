@@ -138,7 +138,7 @@ void infer_mean(Call& call) {
     const Tensor& t = input_of(call);
     bool given = call.param_count > 2 && !call.param(2).is_none();
     DType dtype = dtype_param(call, 2, t.dtype);
-    if (!is_floating(dtype))
+    if (!is_floating(dtype) && !is_complex(dtype))
         fail(std::string("mean(): could not infer output dtype. ") + (given ? "Optional" : "Input") +
              " dtype must be either a floating point or complex dtype. Got: " + torch_type_name(dtype));
     one_result(call, t, reduced_dims(call.param(0), t.ndim()), flag(call, 1), dtype);

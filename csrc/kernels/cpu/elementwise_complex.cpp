@@ -48,7 +48,7 @@ UnaryFn unary_of(UnaryOp op) {
         case UnaryOp::Log: return unary_loop<Z, [](Z z) { return cm::log(z); }>;
         case UnaryOp::Tanh: return unary_loop<Z, [](Z z) { return cm::tanh(z); }>;
         case UnaryOp::Sigmoid:
-            return unary_loop<Z, [](Z z) { return cm::div(Z{1, 0}, cm::add(Z{1, 0}, cm::exp(Z{-z.re, -z.im}))); }>;
+            return unary_loop<Z, [](Z z) { return cm::sigmoid(z); }>;
         case UnaryOp::LogicalNot:
             return unary_loop<Z, [](Z z) { return static_cast<uint8_t>(z.re == T(0) && z.im == T(0)); }>;
         case UnaryOp::IsNan:
@@ -75,8 +75,37 @@ BinaryFn binary_of(BinaryOp op) {
     }
 }
 
+template <class Z>
+UnaryFn function_of(std::string_view name) {
+#define MT_FUNCTION(f) \
+    if (name == #f) return unary_loop<Z, [](Z z) { return cm::f(z); }>;
+    MT_FUNCTION(sin)
+    MT_FUNCTION(cos)
+    MT_FUNCTION(tan)
+    MT_FUNCTION(asin)
+    MT_FUNCTION(acos)
+    MT_FUNCTION(atan)
+    MT_FUNCTION(sinh)
+    MT_FUNCTION(cosh)
+    MT_FUNCTION(asinh)
+    MT_FUNCTION(acosh)
+    MT_FUNCTION(atanh)
+    MT_FUNCTION(exp2)
+    MT_FUNCTION(expm1)
+    MT_FUNCTION(log1p)
+    MT_FUNCTION(log2)
+    MT_FUNCTION(log10)
+    MT_FUNCTION(sinc)
+#undef MT_FUNCTION
+    if (name == "silu") return unary_loop<Z, [](Z z) { return cm::mul(z, cm::sigmoid(z)); }>;
+    return nullptr;
+}
+
 }  // namespace
 
+UnaryFn complex_function(std::string_view name, DType dtype) {
+    return dtype == DType::C64 ? function_of<complex64>(name) : function_of<complex128>(name);
+}
 UnaryFn complex_unary(UnaryOp op, DType dtype) {
     return dtype == DType::C64 ? unary_of<complex64>(op) : unary_of<complex128>(op);
 }

@@ -7,6 +7,7 @@
 #include "dispatch/infer_elementwise.h"
 #include "dispatch/infer_pointwise.h"
 #include "dispatch/registry.h"
+#include "kernels/cpu/elementwise_complex.h"
 #include "kernels/cpu/elementwise_kernels.h"
 #include "kernels/cpu/strided_loop.h"
 
@@ -33,7 +34,10 @@ const PointwiseTable& vector_functions() {
     return baseline::pointwise_table;
 }
 
-Loop PointwiseEntry::find(DType dtype) const { return {loops[dtype_index(dtype)].none, to_bool ? DType::Bool : dtype}; }
+Loop PointwiseEntry::find(DType dtype) const {
+    if (is_complex(dtype)) return {reinterpret_cast<const void*>(complex_function(name, dtype)), dtype};
+    return {loops[dtype_index(dtype)].none, to_bool ? DType::Bool : dtype};
+}
 
 namespace {
 

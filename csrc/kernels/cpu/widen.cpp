@@ -5,6 +5,7 @@
 #include "dispatch/call.h"
 #include "dispatch/infer_elementwise.h"
 #include "dispatch/registry.h"
+#include "kernels/cpu/complex_kernels.h"
 #include "kernels/cpu/elementwise_kernels.h"
 
 namespace mt::cpu {
@@ -27,7 +28,25 @@ Ref<Tensor> converted(const Tensor& from, DType dtype, bool ordered) {
     return result;
 }
 
+bool has_complex(const Call& call) {
+    for (size_t i = 0; i < call.operand_count; ++i)
+        if (const Tensor* t = call.operands[i].tensor; t && is_complex(t->dtype)) return true;
+    for (size_t i = 0; i < call.result_count; ++i)
+        if (call.outputs[i] && is_complex(call.outputs[i]->dtype)) return true;
+    return false;
+}
+
+void run_complex(Call& call) {
+    if (KernelFn kernel = find_complex_kernel(call.op->name)) return kernel(call);
+    DType dtype = call.outputs[0]->dtype;
+    for (size_t i = call.operand_count; i-- > 0;)
+        if (const Tensor* t = call.operands[i].tensor; t && is_complex(t->dtype)) dtype = t->dtype;
+    throw Error(ErrorKind::NotImplemented,
+                "\"" + call.op->name + "_cpu\" not implemented for '" + torch_type_name(dtype) + "'");
+}
+
 void widened(Call& call) {
+    if (has_complex(call)) return run_complex(call);
     bool ordered = call.op->takes == Takes::Ordered;
     constexpr size_t kFew = 4;
     Ref<Tensor> few[kFew];
@@ -36,9 +55,6 @@ void widened(Call& call) {
     for (size_t i = 0; i < call.operand_count; ++i) {
         const Tensor* t = operands[i].tensor;
         if (!t) continue;
-        if (is_complex(t->dtype))
-            throw Error(ErrorKind::NotImplemented,
-                        "\"" + call.op->name + "_cpu\" not implemented for '" + torch_type_name(t->dtype) + "'");
         if (stand_in(t->dtype) == t->dtype) continue;
         Ref<Tensor>& slot = many.empty() ? few[i] : many[i];
         slot = converted(*t, stand_in(t->dtype), ordered);
@@ -51,9 +67,6 @@ void widened(Call& call) {
     for (size_t i = 0; i < call.result_count; ++i) {
         const Tensor* out = call.outputs[i];
         if (!out || stand_in(out->dtype) == out->dtype) continue;
-        if (is_complex(out->dtype))
-            throw Error(ErrorKind::NotImplemented,
-                        "\"" + call.op->name + "_cpu\" not implemented for '" + torch_type_name(out->dtype) + "'");
         inner.results[i].dtype = stand_in(out->dtype);
         results[i] = Tensor::empty(out->sizes, inner.results[i].dtype);
         inner.outputs[i] = results[i].get();
