@@ -55,7 +55,7 @@ void finer(ResultMeta& meta, int64_t factor) {
 }  // namespace
 
 void refuse_complex(DType dtype, const char* message) {
-    if (is_complex(dtype)) fail(message);
+    if (is_complex(dtype)) throw Error(ErrorKind::NotImplemented, message);
 }
 
 void infer_conj(Call& call) { same_shape(call, call.in(0).dtype, call.in(0).dtype); }

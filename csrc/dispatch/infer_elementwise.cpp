@@ -104,7 +104,7 @@ DType result_type(const Call& call) {
 
 bool fits(Scalar value, DType dtype) {
     const DTypeInfo& type = info(dtype);
-    if (value.tag == Scalar::Complex && type.category != 3) {
+    if (value.tag == Scalar::Complex && type.category != 3 && type.category != 0) {
         if (value.imag != 0.0) return false;
         value = Scalar::of(value.f);
     }
@@ -233,12 +233,21 @@ void infer_pow(Call& call) {
         not_implemented("pow", dtype);  // the numbers 0 and 1 are no powers
     if (exponent.is_scalar && is_integral(dtype) && exponent.scalar.tag == Scalar::Int && exponent.scalar.i < 0)
         fail("Integers to negative integer powers are not allowed.");
+    if (exponent.is_scalar && is_integral(dtype)) check_fits(exponent.scalar, dtype);
     set_broadcast(call, dtype, dtype);
+}
+
+void infer_extreme_of_two(Call& call) {
+    infer_binary(call);
+    if (is_complex(call.compute)) fail(std::string(op_name(call)) + " not implemented for complex tensors.");
 }
 
 void infer_compare(Call& call) { set_broadcast(call, result_type(call), DType::Bool); }
 
-void infer_logical(Call& call) { set_broadcast(call, DType::Bool, DType::Bool); }
+void infer_logical(Call& call) {
+    result_type(call);  // raises for the pairs that have none
+    set_broadcast(call, DType::Bool, DType::Bool);
+}
 
 void infer_bitwise_and(Call& call) { infer_bitwise(call, "bitwise_and_cpu"); }
 void infer_bitwise_or(Call& call) { infer_bitwise(call, "bitwise_or_cpu"); }

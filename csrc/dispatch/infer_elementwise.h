@@ -17,7 +17,8 @@ void infer_logical_not(Call& call);
 void infer_bitwise_not(Call& call);
 void infer_float_test(Call& call);  // isnan, isinf, isfinite
 
-void infer_binary(Call& call);  // add, mul, maximum, minimum
+void infer_binary(Call& call);  // add, mul
+void infer_extreme_of_two(Call& call);  // maximum, minimum
 void infer_sub(Call& call);
 void infer_div(Call& call);
 void infer_floor_divide(Call& call);

@@ -69,6 +69,7 @@ void infer_extreme(Call& call, const char* name) {
 void infer_arg(Call& call, const char* name) {
     const Tensor& t = input_of(call);
     if (t.dtype == DType::Bool) fail(std::string(name) + "(): does not support bool input");
+    if (is_complex(t.dtype)) fail(std::string(name) + "(): does not support complex input");
     uint64_t mask = reduced_dims(call.param(0), t.ndim());
     check_not_empty(name, t, mask, call.param(0).is_none(), true);
     one_result(call, t, mask, flag(call, 1), DType::I64);
@@ -76,6 +77,7 @@ void infer_arg(Call& call, const char* name) {
 
 void infer_extreme_dim(Call& call, const char* name) {
     const Tensor& t = input_of(call);
+    if (is_complex(t.dtype)) fail(std::string(name) + "(): does not support complex input");
     uint64_t mask = uint64_t(1) << normalize_dim(call.param(0).as_int(), t.ndim());
     check_not_empty(name, t, mask, false, true);
     bool keepdim = flag(call, 1);

@@ -26,7 +26,7 @@ __attribute__((noinline)) void general_binary(BinaryOp op, DType result, Call& c
     LoopOperand operands[2];
     for (size_t i = 0; i < 2; ++i) {
         // As in PyTorch, the second operand of float16 arithmetic keeps its precision if it is a single number.
-        bool wide = i == 1 && op <= BinaryOp::Div && is_floating(compute);
+        bool wide = i == 1 && op <= BinaryOp::FloorDivide && is_floating(compute);
         if (call.operands[i].tensor) {
             operands[i] = operand_of(call.in(i), wide && call.in(i).numel == 1 ? loop : compute);
         } else {
@@ -116,8 +116,8 @@ const RegisterNative registered{Takes::Any,
                                     {"floor_divide", infer_floor_divide, binary<BinaryOp::FloorDivide>},
                                     {"remainder", infer_remainder, binary<BinaryOp::Remainder>},
                                     {"pow", infer_pow, pow},
-                                    {"maximum", infer_binary, binary<BinaryOp::Maximum>},
-                                    {"minimum", infer_binary, binary<BinaryOp::Minimum>},
+                                    {"maximum", infer_extreme_of_two, binary<BinaryOp::Maximum>},
+                                    {"minimum", infer_extreme_of_two, binary<BinaryOp::Minimum>},
                                     {"eq", infer_compare, binary<BinaryOp::Eq>},
                                     {"ne", infer_compare, binary<BinaryOp::Ne>},
                                     {"lt", infer_compare, binary<BinaryOp::Lt>},
