@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from minitensor import _C
+from minitensor.ops.elementwise import holomorphic
 from minitensor.ops.row import ROWS, contraction, opaque
 
 __all__: list[str] = []
@@ -38,7 +39,7 @@ matmul = contraction(
     "matmul(Tensor input, Tensor other)",
     "The matrix product, batched over leading dimensions.",
     lower=lambda b, x, y: b.matmul_broadcast(x, y),
-    vjp=_matmul_vjp,
+    vjp=holomorphic(_matmul_vjp),
     reads=("y", "x"),
 )
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import cmath
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 from minitensor._C import Op, Tensor
@@ -39,6 +41,27 @@ def conj_of(x: Any) -> Any:
     if isinstance(x, Tensor):
         return ROWS["conj_physical"].call(x) if x.is_complex() else x
     return x.conjugate() if isinstance(x, complex) else x
+
+
+def holomorphic(vjp: Callable[..., Any]) -> Callable[..., Any]:
+    """The rule of an op that is differentiable in the complex sense, from its rule for real numbers.
+
+    The latter is linear in g, `g * f'(x)`; of a complex x the gradient is `g * conj(f'(x))`.
+    """
+
+    @functools.wraps(vjp)
+    def rule(g: Any, *arguments: Any) -> Any:
+        if not g.is_complex():
+            return vjp(g, *arguments)
+        return _conjugated(vjp(conj_of(g), *arguments))
+
+    return rule
+
+
+def _conjugated(gradient: Any) -> Any:
+    if isinstance(gradient, tuple):
+        return tuple(map(_conjugated, gradient))
+    return (lambda: conj_of(gradient())) if callable(gradient) else conj_of(gradient)
 
 
 def _abs_vjp(g: Any, _out: Any, x: Any) -> Any:
@@ -288,8 +311,13 @@ def _pow_vjp(g: Any, out: Any, x: Any, y: Any) -> tuple[Any, Any]:
         return None, g * out * math.log(x) if x > 0 else g * out * math.nan
     return (
         lambda: g * conj_of(where(y == 0, 0.0, y * x ** (y - 1))),
-        lambda: g * conj_of(where(_nothing_below(x, y), 0.0, out * log(x))),
+        lambda: g * conj_of(where(_nothing_below(x, y), 0.0, out * log(_as_base(x, out)))),
     )
+
+
+def _as_base(x: Any, out: Any) -> Any:
+    # The logarithm of a negative number is complex where the power is.
+    return x.to(out.dtype) if out.is_complex() and not x.is_complex() else x
 
 
 def _nothing_below(x: Any, y: Any) -> Any:

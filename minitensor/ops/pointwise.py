@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minitensor._C import Op
-from minitensor.ops.elementwise import log, tanh, where
+from minitensor.ops.elementwise import holomorphic, log, tanh, where
 from minitensor.ops.row import elementwise
 
 __all__: list[str] = []
@@ -28,13 +28,14 @@ def called(name: str) -> Callable[..., Any]:
 
 def unary(name: str, doc: str, vjp: Callable[..., Any] | None, **rules: Any) -> Op:
     """A function of one tensor, lowered to its loop unless `lower` says otherwise."""
-    return elementwise(f"{name}(Tensor input)", doc, vjp=vjp, **{"lower": called(name)} | rules)
+    rule = vjp and holomorphic(vjp)
+    return elementwise(f"{name}(Tensor input)", doc, vjp=rule, **{"lower": called(name)} | rules)
 
 
 def binary(name: str, doc: str, vjp: Callable[..., Any] | None, **rules: Any) -> Op:
     """A function of two tensors, lowered to its loop unless `lower` says otherwise."""
     schema = f"{name}(Tensor input, Tensor other)"
-    return elementwise(schema, doc, vjp=vjp, **{"lower": called(name)} | rules)
+    return elementwise(schema, doc, vjp=vjp and holomorphic(vjp), **{"lower": called(name)} | rules)
 
 
 # ---- trigonometric

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minitensor.ops.elementwise import exp, where
+from minitensor.ops.elementwise import exp, holomorphic, where
 from minitensor.ops.row import ROWS, reduction
 
 __all__: list[str] = []
@@ -91,7 +91,9 @@ sum = reduction(
     vjp=_sum_vjp,
 )  # fmt: skip
 prod = reduction(
-    f"prod({_ARGS}, *, dtype? dtype=None)", "The product over the given dimensions, or over all.", vjp=_prod_vjp
+    f"prod({_ARGS}, *, dtype? dtype=None)",
+    "The product over the given dimensions, or over all.",
+    vjp=holomorphic(_prod_vjp),
 )
 mean = reduction(
     f"mean({_ARGS}, *, dtype? dtype=None)",

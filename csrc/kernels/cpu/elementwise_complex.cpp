@@ -47,8 +47,7 @@ UnaryFn unary_of(UnaryOp op) {
         case UnaryOp::Exp: return unary_loop<Z, [](Z z) { return cm::exp(z); }>;
         case UnaryOp::Log: return unary_loop<Z, [](Z z) { return cm::log(z); }>;
         case UnaryOp::Tanh: return unary_loop<Z, [](Z z) { return cm::tanh(z); }>;
-        case UnaryOp::Sigmoid:
-            return unary_loop<Z, [](Z z) { return cm::sigmoid(z); }>;
+        case UnaryOp::Sigmoid: return unary_loop<Z, [](Z z) { return cm::sigmoid(z); }>;
         case UnaryOp::LogicalNot:
             return unary_loop<Z, [](Z z) { return static_cast<uint8_t>(z.re == T(0) && z.im == T(0)); }>;
         case UnaryOp::IsNan:

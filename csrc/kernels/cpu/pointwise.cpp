@@ -145,8 +145,7 @@ const RegisterTable<vector_functions, kVectorFunctions> loops;
 
 // Powers of floats are those of the table, powers of integers elementwise.h's.
 Loop power_loop(DType compute) {
-    if (is_complex(compute))
-        return {reinterpret_cast<const void*>(complex_binary(BinaryOp::Pow, compute)), compute};
+    if (is_complex(compute)) return {reinterpret_cast<const void*>(complex_binary(BinaryOp::Pow, compute)), compute};
     if (!is_floating(compute))
         return {reinterpret_cast<const void*>(elementwise().get(BinaryOp::Pow, compute)), compute};
     static const NamedLoop& floats = *find_loop("_float_pow");
