@@ -98,6 +98,11 @@ for _composite in _COMPOSITES.values():
 
 from minitensor import linalg  # noqa: E402  (needs the composed functions)
 
+# In-place methods are functions too.
+for _name in vars(Tensor):
+    if _name.endswith("_") and not _name.startswith("_"):
+        globals().setdefault(_name, getattr(Tensor, _name))
+
 __version__ = _C.version
 
 half = float16

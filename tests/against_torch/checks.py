@@ -13,7 +13,7 @@ from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 import minitensor as mt
 from tests.against_torch.convert import DTYPES, NotConvertible, to_ours, to_theirs
-from tests.against_torch.forms import Case, DifferenceError, MissingError, compare, described, ours_of
+from tests.against_torch.forms import Case, DifferenceError, MissingError, compare, described, on_ours, ours_for
 
 SECONDS = 60
 """How long one op may take for one dtype."""
@@ -66,7 +66,7 @@ def run(op: OpInfo, dtypes: set[str], checks: set[str], most: int) -> Outcome:
     name = dotted(op)
     outcome = Outcome(f"{name}.{op.variant_test_name}" if op.variant_test_name else name)
     try:
-        function = ours_of(name)
+        function = ours_for(op)
     except MissingError as error:
         outcome.fail("there", f"{error} is missing")
         return outcome
@@ -169,7 +169,7 @@ def _method(op: OpInfo, sample: SampleInput) -> None:
     case = Case(op, sample)
     theirs, _ = _theirs(case, op.method_variant)
     name = getattr(op.method_variant, "__name__", op.name.rpartition(".")[2])
-    method = getattr(mt.Tensor, name, None)
+    method = on_ours(op.method_variant) or getattr(mt.Tensor, name, None)
     if method is None:
         raise MissingError(f"Tensor.{name}")
     ours, _ = case.call_ours(method)
@@ -182,7 +182,7 @@ def _inplace(op: OpInfo, sample: SampleInput) -> None:
     name = getattr(op.inplace_variant, "__name__", None)
     if name is None:
         raise NotConvertible("a form without a name")
-    method = getattr(mt.Tensor, name, None)
+    method = on_ours(op.inplace_variant) or getattr(mt.Tensor, name, None)
     if method is None:
         raise MissingError(f"Tensor.{name}")
     ours, x = case.call_ours(method)
@@ -322,13 +322,15 @@ def _errors(op: OpInfo, function: Any, outcome: Outcome) -> None:
                 continue  # PyTorch takes it after all
             except Exception as error:
                 theirs = error
-            x, args, kwargs = case.ours()
         except NotConvertible:
             continue
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
+                x, args, kwargs = case.ours()
                 function(x, *args, **kwargs)
+        except NotConvertible:
+            continue
         except Exception as error:
             if _same_class(error, theirs):
                 outcome.passed["errors"] += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import torch
@@ -38,6 +39,28 @@ def ours_of(name: str) -> Any:
         except AttributeError:
             raise MissingError(f"minitensor.{name}") from None
     return found
+
+
+def ours_for(op: OpInfo) -> Any:
+    """What of ours does the same as the op's function of theirs."""
+    rewritten = on_ours(op.op)
+    if rewritten is not None:
+        for part in (op.name, op.name.removesuffix("_")):
+            if part in mt.__dict__ or hasattr(mt.Tensor, part.rpartition(".")[2]) or "." in part:
+                return rewritten
+    if type(op.op).__name__ == "method_descriptor" and hasattr(mt.Tensor, op.op.__name__):
+        return getattr(mt.Tensor, op.op.__name__)
+    return ours_of(op.name)
+
+
+def on_ours(function: Any) -> Any:
+    """A function that PyTorch's tests define, over minitensor instead; None for PyTorch's own functions."""
+    if not isinstance(function, types.FunctionType) or not function.__module__.startswith("torch.testing"):
+        return None
+    names = {**function.__globals__, "torch": mt}
+    made = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
 
 
 def compare(ours: Any, theirs: Any, what: str, values: bool = True) -> None:
@@ -112,8 +135,7 @@ class Case:
         def copy(thing: Any) -> Any:
             if isinstance(thing, torch.Tensor):
                 if id(thing) not in seen:
-                    made = thing.detach().clone(memory_format=torch.preserve_format)
-                    seen[id(thing)] = made.requires_grad_(thing.requires_grad)
+                    seen[id(thing)] = _copy(thing)
                 return seen[id(thing)]
             if isinstance(thing, (list, tuple)) and not isinstance(thing, torch.Size):
                 return type(thing)(copy(x) for x in thing)
@@ -132,6 +154,15 @@ class Case:
         return function(x, *args, **kwargs), x
 
 
+def _copy(t: torch.Tensor) -> torch.Tensor:
+    """The same tensor over a copy of its whole storage."""
+    if t.layout is not torch.strided or t.device.type != "cpu" or t.is_conj() or t.is_neg():
+        return t.detach().clone().requires_grad_(t.requires_grad)
+    count = t.untyped_storage().nbytes() // t.element_size()
+    whole = torch.as_strided(t.detach(), (count,), (1,), 0).clone()
+    return torch.as_strided(whole, t.shape, t.stride(), t.storage_offset()).requires_grad_(t.requires_grad)
+
+
 def _draws(op: OpInfo) -> bool:
     return op.name in RANDOM
 
@@ -147,4 +178,4 @@ RANDOM = {
     "resize_", "resize_as_", "native_dropout_backward",
 }  # fmt: skip
 
-__all__ = ["DTYPES", "RANDOM", "Case", "DifferenceError", "MissingError", "compare", "described", "ours_of"]
+__all__ = ["DTYPES", "RANDOM", "Case", "DifferenceError", "MissingError", "compare", "described", "on_ours", "ours_for"]
