@@ -53,11 +53,12 @@ for _row in _ROWS.values():
         for _name in (_row.name, *_row.aliases):
             globals()[_name] = _row.call
 
-from minitensor import _hooks, accelerator, autograd, cuda, nn, optim, random, return_types, timeline  # noqa: E402
+from minitensor import _hooks, accelerator, autograd, cuda, func, nn, optim, random, return_types, timeline, utils  # noqa: E402
 from minitensor import _tensor as _tensor_methods  # noqa: E402  (needs the rows)
 from minitensor import special as special  # noqa: E402
 from minitensor._config import show_config  # noqa: E402
 from minitensor._tensor_str import set_printoptions  # noqa: E402
+from minitensor._vmap import vmap  # noqa: E402
 from minitensor.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402
 from minitensor.composite import COMPOSITES as _COMPOSITES  # noqa: E402
 from minitensor.composite.layout import (  # noqa: E402

@@ -38,6 +38,7 @@ from minitensor._C import set_num_threads as set_num_threads
 from minitensor._C import uint8 as uint8
 from minitensor._config import show_config as show_config
 from minitensor._tensor_str import set_printoptions as set_printoptions
+from minitensor._vmap import vmap as vmap
 from minitensor.autograd import enable_grad as enable_grad
 from minitensor.autograd import inference_mode as inference_mode
 from minitensor.autograd import no_grad as no_grad

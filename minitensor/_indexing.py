@@ -44,7 +44,7 @@ def _normal(item: Any) -> Any:
     """An item as None, Ellipsis, a slice, an int, a bool, an index tensor or a mask."""
     if isinstance(item, Tensor):
         dtype = item.dtype
-        if item.ndim == 0:
+        if item.ndim == 0 and not _C.vmap_level(item):
             if dtype is _C.bool:
                 return bool(item)
             if not (item.is_floating_point() or item.is_complex()):

@@ -309,32 +309,36 @@ def backward(
         return
     from minitensor import autograd
 
-    autograd.backward(self, gradient, retain_graph, create_graph, inputs)
+    autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
 @_method
 def register_hook(self: Any, hook: Callable[[Any], Any]) -> Any:
     """Call `hook(grad)` when this tensor's gradient is computed; what it returns replaces the gradient."""
-    from minitensor.autograd.hooks import RemovableHook
+    from minitensor.autograd.hooks import register
 
-    return RemovableHook(_C.register_hook(self, hook), hook)
+    return register(self, hook, "tensor")
+
+
+@_method
+def register_post_accumulate_grad_hook(self: Any, hook: Callable[[Any], Any]) -> Any:
+    """Call `hook(tensor)` after a gradient has been added to this leaf's `.grad`."""
+    from minitensor.autograd.hooks import register_post_accumulate_grad_hook
+
+    return register_post_accumulate_grad_hook(self, hook)
 
 
 @_method
 def retain_grad(self: Any) -> None:
     """Keep the gradient of a tensor that is not a leaf in `.grad`."""
-    if self.is_leaf:
-        return
-    import weakref
+    from minitensor.autograd.hooks import retain_grad
 
-    reference = weakref.ref(self)
+    retain_grad(self)
 
-    def keep(gradient: Any) -> None:
-        tensor = reference()
-        if tensor is not None:
-            tensor.grad = gradient if tensor.grad is None else tensor.grad + gradient
 
-    self.register_hook(keep)
+attach(
+    "retains_grad", property(lambda self: _C.retains_grad(self), doc="Whether a result's gradient is kept in `.grad`.")
+)
 
 
 # ---- Python's protocols

@@ -89,7 +89,7 @@ def test_implicit_gradients_are_for_scalars():
     x = leaf(1.0, 2.0)
     with pytest.raises(RuntimeError, match="grad can be implicitly created only for scalar outputs"):
         (x * 2).backward()
-    with pytest.raises(RuntimeError, match="Mismatch in shape: grad_output\\[0\\] has a shape of \\[3\\]"):
+    with pytest.raises(RuntimeError, match="Mismatch in shape: grad_output\\[0\\] has a shape of minitensor.Size\\(\\[3\\]\\)"):
         (x * 2).backward(mt.ones(3))
 
 
@@ -349,14 +349,14 @@ def test_saved_tensors_that_were_changed():
     y.add_(1)
     with pytest.raises(
         RuntimeError,
-        match=r"inplace operation: \[float64 \[2\]\], saved by op 'exp', is at version 1; expected version 0",
+        match=r"DoubleTensor \[2\]\], which is output 0 of ExpBackward0, is at version 1; expected version 0",
     ):
         z.sum().backward()
     y = x * 1
     z = y * y
     with mt.no_grad():
         y[0] = 5
-    with pytest.raises(RuntimeError, match="saved by op 'mul'"):
+    with pytest.raises(RuntimeError, match="It was saved for MulBackward0"):
         z.sum().backward()
 
 

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "autograd/node_hooks.h"
 #include "core/error.h"
 #include "dispatch/python.h"
 
@@ -14,8 +15,6 @@ void (*grad_stored_hook)(Tensor&) = nullptr;
 
 namespace {
 
-using Gradients = std::vector<Ref<Tensor>>;
-
 class GradMode {
   public:
     explicit GradMode(bool enabled) : previous_(grad_enabled) { grad_enabled = enabled; }
@@ -24,8 +23,6 @@ class GradMode {
   private:
     bool previous_;
 };
-
-MT_THREAD_LOCAL const GradNode* current_node = nullptr;
 
 // What a formula records has the source of the forward call it belongs to.
 class FormulaScope {
@@ -75,16 +72,6 @@ void accumulate(Ref<Tensor>& into, Ref<Tensor> gradient) {
     else into = call_op(op_named("add"), {into.get(), gradient.get()});
 }
 
-Ref<Tensor> tensor_from(PyObject* object, const GradNode& node, size_t position) {
-    if (object == Py_None) return {};
-    Tensor* t = unwrap_hook(object);
-    if (!t)
-        fail_type("the gradient of operand " + std::to_string(position) + " of '" +
-                  (node.op ? node.op->name : "function") + "' must be a Tensor or None, got " +
-                  Py_TYPE(object)->tp_name);
-    return Ref<Tensor>::borrow(t);
-}
-
 // What Python's formula (or a custom function's backward) returned: one tensor, None, or a tuple of these. A formula
 // may also give functions, which are called for those gradients that somebody wants.
 Gradients collect(PyObject* returned, const GradNode& node, size_t expected) {
@@ -121,20 +108,6 @@ Ref<Tensor> shape_only(const OperandMeta& meta) {
                         meta.offset);
 }
 
-PyRef wrapped(Ref<Tensor> tensor) {
-    PyRef object(wrap_hook(std::move(tensor)));
-    if (!object) fail_python();
-    return object;
-}
-
-PyRef tuple_of(const Gradients& gradients, size_t count) {
-    PyRef tuple(PyTuple_New(static_cast<Py_ssize_t>(count)));
-    if (!tuple) fail_python();
-    for (size_t i = 0; i < count; ++i)
-        PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), wrapped(gradients[i]).release());
-    return tuple;
-}
-
 // What the formula gets as `out`: the result, all of them as a tuple, or None if it reads none.
 PyRef saved_outputs(GradNode& node) {
     if (node.outputs.empty()) return PyRef::borrow(Py_None);
@@ -164,7 +137,7 @@ Gradients apply_op(GradNode& node, Gradients& gradients) {
         PyRef value;
         if (node.operand_kind[i] == 1) value = PyRef(scalar_to_python(node.scalars[i]));
         else if (node.operand_kind[i] == 2) value = PyRef::borrow(Py_None);
-        else if (node.saved[i].tensor) value = PyRef(wrap_hook(unpack(node, node.saved[i])));
+        else if (node.saved[i].held()) value = PyRef(wrap_hook(unpack(node, node.saved[i])));
         else value = PyRef(wrap_hook(shape_only(node.operand_meta[i])));
         if (!value) fail_python();
         if (list) {
@@ -225,6 +198,14 @@ Gradients apply_copy_slices(GradNode& node, Gradients& gradients) {
     return result;
 }
 
+bool expands_to(const Dims& from, const Dims& to) {
+    if (from.size() > to.size()) return false;
+    size_t lead = to.size() - from.size();
+    for (size_t i = 0; i < from.size(); ++i)
+        if (from[i] != 1 && from[i] != to[lead + i]) return false;
+    return true;
+}
+
 Gradients apply_python(GradNode& node, Gradients& gradients) {
     PyRef tuple = tuple_of(gradients, gradients.size());
     PyRef callable = PyRef::borrow(node.callable);
@@ -232,6 +213,16 @@ Gradients apply_python(GradNode& node, Gradients& gradients) {
     PyRef returned(PyObject_Call(callable.get(), tuple.get(), nullptr));
     if (!returned) fail_python();
     Gradients result = collect(returned.get(), node, node.edges.size());
+    for (size_t i = 0; i < result.size(); ++i) {
+        const Edge& edge = node.edges[i];
+        if (!result[i] || !edge.node || edge.index >= edge.node->result_meta.size()) continue;
+        const OperandMeta& meta = edge.node->result_meta[edge.index];
+        if (!(result[i]->sizes == meta.sizes) && !expands_to(meta.sizes, result[i]->sizes))
+            fail("Function " + node_name(node) + " returned an invalid gradient at index " + std::to_string(i) +
+                 " - got " + to_string(result[i]->sizes) + " but expected shape compatible with " +
+                 to_string(meta.sizes));
+        result[i] = reduce_to_operand(std::move(result[i]), meta);
+    }
     return result;
 }
 
@@ -255,6 +246,26 @@ void store_gradient(GradNode& node, Ref<Tensor> gradient, bool create_graph) {
         call_op_inplace(op_named("add"), *before, {self, other});
     }
     if (grad_stored_hook) grad_stored_hook(*leaf);
+    run_post_accumulate_hooks(node, *leaf);
+}
+
+// A formula that failed in anomaly mode: the warning names the forward call.
+void report_anomaly(const GradNode& node) {
+    std::string name = node_name(node);
+    PyRef trace = PyRef::borrow(node.trace ? node.trace : Py_None);
+    PyRef done(PyObject_CallFunction(anomaly.report, "sO", name.c_str(), trace.get()));
+    if (!done) fail_python();
+}
+
+void check_for_nan(const GradNode& node, const Gradients& gradients) {
+    for (size_t i = 0; i < gradients.size(); ++i) {
+        if (!gradients[i]) continue;
+        PyRef argument = wrapped(gradients[i]);
+        PyRef found(PyObject_CallOneArg(anomaly.has_nan, argument.get()));
+        if (!found) fail_python();
+        if (found.get() == Py_True)
+            fail("Function '" + node_name(node) + "' returned nan values in its " + std::to_string(i) + "th output.");
+    }
 }
 
 void release(GradNode& node) {
@@ -270,14 +281,12 @@ void release(GradNode& node) {
     }
 }
 
+uint64_t g_runs = 0;
+
 class Run {
   public:
-    Run(const std::vector<Tensor*>& inputs, const BackwardOptions& options) : options_(options) {
-        for (size_t i = 0; i < inputs.size(); ++i) {
-            Edge edge = grad_edge(*inputs[i]);
-            if (!edge.node) fail("One of the differentiated Tensors does not require grad");
-            captures_[edge.node.get()].push_back({edge.index, i});
-        }
+    Run(const std::vector<Edge>& inputs, const BackwardOptions& options) : options_(options) {
+        for (size_t i = 0; i < inputs.size(); ++i) captures_[inputs[i].node.get()].push_back({inputs[i].index, i});
         captured_.resize(inputs.size());
     }
 
@@ -285,6 +294,9 @@ class Run {
         roots_.push_back(edge.node);
         deliver(edge, std::move(gradient));
     }
+
+    bool will_execute(const GradNode* node) const { return useful_.contains(const_cast<GradNode*>(node)); }
+    uint64_t id() const { return id_; }
 
     Gradients run() {
         count_dependencies();
@@ -295,6 +307,8 @@ class Run {
             Ref<GradNode> node = ready_.top();
             ready_.pop();
             step(*node);
+            // Ctrl-C ends a long pass; formulas that run no Python code of their own would not notice it.
+            if ((++steps_ & 63) == 0 && PyErr_CheckSignals() < 0) fail_python();
         }
         return std::move(captured_);
     }
@@ -342,38 +356,25 @@ class Run {
         gradients.resize(node.result_meta.size());
         bool any = false;
         for (auto& g : gradients) any |= static_cast<bool>(g);
-        if (any) {
-            // A hook may remove hooks, itself too.
-            std::vector<std::pair<uint32_t, PyRef>> hooks;
-            for (auto& [index, hook] : node.hooks) hooks.emplace_back(index, PyRef::borrow(hook));
-            for (auto& [index, hook] : hooks) {
-                if (index >= gradients.size() || !gradients[index]) continue;
-                PyRef argument = wrapped(gradients[index]);
-                PyRef returned(PyObject_CallOneArg(hook.get(), argument.get()));
-                if (!returned) fail_python();
-                if (returned.get() == Py_None) continue;
-                Ref<Tensor> replaced = tensor_from(returned.get(), node, index);
-                if (!(replaced->sizes == gradients[index]->sizes))
-                    fail("hook has changed the size of value: from " + to_string(gradients[index]->sizes) + " to " +
-                         to_string(replaced->sizes));
-                gradients[index] = std::move(replaced);
-            }
-        }
+        if (any) run_tensor_hooks(node, gradients);
         if (auto found = captures_.find(&node); found != captures_.end())
             for (auto [index, slot] : found->second) captured_[slot] = gradients[index];
         Gradients sent(node.edges.size());
         if (any && useful_.contains(&node)) {
             if (node.type == GradNode::Type::Accumulate) {
-                if (captures_.empty()) store_gradient(node, std::move(gradients[0]), options_.create_graph);
+                if (captures_.empty()) {
+                    run_prehooks(node, gradients);
+                    store_gradient(node, node.hooks.empty() ? std::move(gradients[0]) : gradients[0],
+                                   options_.create_graph);
+                    run_posthooks(node, sent, gradients);
+                }
             } else if (wants_run(node)) {
+                run_prehooks(node, gradients);
                 for (size_t i = 0; i < gradients.size(); ++i)
                     if (!gradients[i] && node.type != GradNode::Type::Python)
                         gradients[i] = full_of(node.result_meta[i], 0);
-                switch (node.type) {
-                    case GradNode::Type::CopySlices: sent = apply_copy_slices(node, gradients); break;
-                    case GradNode::Type::Python: sent = apply_python(node, gradients); break;
-                    default: sent = apply_op(node, gradients);
-                }
+                sent = apply(node, gradients);
+                run_posthooks(node, sent, gradients);
                 if (!options_.retain_graph) release(node);
             }
         }
@@ -386,6 +387,29 @@ class Run {
         }
     }
 
+    static Gradients apply(GradNode& node, Gradients& gradients) {
+        auto run = [&]() {
+            switch (node.type) {
+                case GradNode::Type::CopySlices: return apply_copy_slices(node, gradients);
+                case GradNode::Type::Python: return apply_python(node, gradients);
+                default: return apply_op(node, gradients);
+            }
+        };
+        if (!anomaly.enabled) return run();
+        try {
+            Gradients sent = run();
+            if (anomaly.check_nan) check_for_nan(node, sent);
+            return sent;
+        } catch (const Error& error) {
+            // The warning comes first; a Python exception is put aside meanwhile.
+            PyObject *type, *value, *traceback;
+            PyErr_Fetch(&type, &value, &traceback);
+            report_anomaly(node);
+            PyErr_Restore(type, value, traceback);
+            throw;
+        }
+    }
+
     // False for a node that only leads to other captures' dead ends.
     bool wants_run(const GradNode& node) const {
         if (captures_.empty()) return true;
@@ -395,6 +419,7 @@ class Run {
     }
 
     BackwardOptions options_;
+    uint64_t steps_ = 0, id_ = ++g_runs;
     std::unordered_map<GradNode*, std::vector<std::pair<uint32_t, size_t>>> captures_;
     Gradients captured_;
     std::vector<Ref<GradNode>> roots_;
@@ -430,38 +455,70 @@ Ref<Tensor> reduce_to_operand(Ref<Tensor> gradient, const OperandMeta& meta) {
         if (!(gradient->sizes == meta.sizes))
             gradient = call_op(op_named("view"), {gradient.get()}, {value_of(meta.sizes)});
     }
+    // What reaches a real operand is the real part.
+    if (is_complex(gradient->dtype) && !is_complex(meta.dtype))
+        if (const OpDef* real = find_op("real")) gradient = call_op(*real, {gradient.get()});
     if (gradient->dtype != meta.dtype)
         gradient = call_op(op_named("cast"), {gradient.get()}, {dtype_value(meta.dtype)});
     return gradient;
 }
 
-std::vector<Ref<Tensor>> run_backward(const std::vector<Tensor*>& roots, std::vector<Ref<Tensor>> gradients,
-                                      const std::vector<Tensor*>& inputs, const BackwardOptions& options) {
+namespace {
+
+MT_THREAD_LOCAL const Run* current_run = nullptr;
+
+class RunScope {
+  public:
+    explicit RunScope(const Run& run) : previous_(std::exchange(current_run, &run)) {}
+    ~RunScope() { current_run = previous_; }
+    RunScope(const RunScope&) = delete;
+
+  private:
+    const Run* previous_;
+};
+
+// The gradient to start from, as it was given or one.
+Ref<Tensor> seed_for(const Root& root, Ref<Tensor> given, size_t position) {
+    if (!given) {
+        if (product(root.meta.sizes) != 1) fail("grad can be implicitly created only for scalar outputs");
+        if (is_complex(root.meta.dtype))
+            fail(std::string("grad can be implicitly created only for real scalar outputs but got ") +
+                 info(root.meta.dtype).name);
+        return full_of({root.meta.sizes, root.meta.dtype}, 1);
+    }
+    std::string place = "[" + std::to_string(position) + "]";
+    if (!(given->sizes == root.meta.sizes))
+        fail("Mismatch in shape: grad_output" + place + " has a shape of minitensor.Size(" + to_string(given->sizes) +
+             ") and output" + place + " has a shape of minitensor.Size(" + to_string(root.meta.sizes) + ").");
+    if (is_complex(given->dtype) != is_complex(root.meta.dtype))
+        fail("For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in "
+             "dtype: grad_output" +
+             place + " has a dtype of minitensor." + info(given->dtype).name + " and output" + place +
+             " has a dtype of minitensor." + info(root.meta.dtype).name + ".");
+    if (given->dtype != root.meta.dtype)
+        return call_op(op_named("cast"), {given.get()}, {dtype_value(root.meta.dtype)});
+    return given;
+}
+
+}  // namespace
+
+std::vector<Ref<Tensor>> run_backward(const std::vector<Root>& roots, std::vector<Ref<Tensor>> gradients,
+                                      const std::vector<Edge>& inputs, const BackwardOptions& options) {
     GradMode mode(options.create_graph);
     Run run(inputs, options);
-    for (size_t i = 0; i < roots.size(); ++i) {
-        Tensor& root = *roots[i];
-        Edge edge = grad_edge(root);
-        if (!edge.node)
-            fail("element " + std::to_string(i) + " of tensors does not require grad and does not have a grad_fn");
-        if (!gradients[i]) {
-            if (root.numel != 1) fail("grad can be implicitly created only for scalar outputs");
-            gradients[i] = full_of({root.sizes, root.dtype}, 1);
-        } else if (!(gradients[i]->sizes == root.sizes)) {
-            fail("Mismatch in shape: grad_output[" + std::to_string(i) + "] has a shape of " +
-                 to_string(gradients[i]->sizes) + " and output[" + std::to_string(i) + "] has a shape of " +
-                 to_string(root.sizes) + ".");
-        }
-        run.seed(edge, std::move(gradients[i]));
-    }
+    RunScope scope(run);
+    for (size_t i = 0; i < roots.size(); ++i) run.seed(roots[i].edge, seed_for(roots[i], std::move(gradients[i]), i));
     std::vector<Ref<Tensor>> result = run.run();
     if (!inputs.empty() && !options.allow_unused)
-        for (auto& g : result)
-            if (!g)
-                fail("One of the differentiated Tensors appears to not have been used in the graph. Set "
-                     "allow_unused=True if "
-                     "this is the desired behavior.");
+        for (size_t i = 0; i < result.size(); ++i)
+            if (!result[i])
+                fail("The differentiated Tensor at index " + std::to_string(i) +
+                     " appears to not have been used in the graph. Set allow_unused=True if this is the desired "
+                     "behavior.");
     return result;
 }
+
+uint64_t backward_id() { return current_run ? current_run->id() : 0; }
+bool will_execute(const GradNode& node) { return current_run && current_run->will_execute(&node); }
 
 }  // namespace mt

@@ -11,11 +11,21 @@ struct BackwardOptions {
     bool allow_unused = false;
 };
 
+// What is differentiated: a result of a node, and what is known of it.
+struct Root {
+    Edge edge;
+    OperandMeta meta;
+};
+
 // Sends `gradients` back from `roots`. With `inputs`, gives their gradients (null where unused) and accumulates
 // nothing; without, adds to the leaves' .grad. Nodes run latest first; what they saved is freed as they go unless
 // retain_graph.
-std::vector<Ref<Tensor>> run_backward(const std::vector<Tensor*>& roots, std::vector<Ref<Tensor>> gradients,
-                                      const std::vector<Tensor*>& inputs, const BackwardOptions& options);
+std::vector<Ref<Tensor>> run_backward(const std::vector<Root>& roots, std::vector<Ref<Tensor>> gradients,
+                                      const std::vector<Edge>& inputs, const BackwardOptions& options);
+
+// The number of the pass that is running on this thread, 0 if none is, and whether a gradient will arrive at a node.
+uint64_t backward_id();
+bool will_execute(const GradNode& node);
 
 // Sum of `gradient` over the dimensions that broadcasting added, in the dtype of the operand.
 Ref<Tensor> reduce_to_operand(Ref<Tensor> gradient, const OperandMeta& meta);

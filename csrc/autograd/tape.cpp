@@ -1,6 +1,7 @@
 #include "autograd/tape.h"
 
 #include "core/error.h"
+#include "dispatch/infer_elementwise.h"
 #include "dispatch/out.h"
 
 namespace mt {
@@ -8,6 +9,9 @@ namespace mt {
 void (*capture_source_hook)(SourceRef*) = nullptr;
 MT_THREAD_LOCAL bool capture_sources = false;
 MT_THREAD_LOCAL const SourceRef* source_override = nullptr;
+MT_THREAD_LOCAL PyObject* saved_tensor_hooks = nullptr;
+MT_THREAD_LOCAL const GradNode* current_node = nullptr;
+Anomaly anomaly;
 
 namespace {
 
@@ -58,6 +62,33 @@ bool saves_operand(const OpDef& op, size_t i, uint32_t reads) {
     return op.vjp_saves_operand[spec] && (op.vjp_reads.empty() || (reads >> (1 + i) & 1));
 }
 
+// The tensor as a node keeps it: a result without its history, or what the hooks make of it.
+SavedTensor save(Tensor& value, bool is_output, uint32_t index) {
+    SavedTensor saved;
+    saved.version = value.storage->version;
+    saved.is_output = is_output;
+    saved.index = index;
+    Ref<Tensor> kept = is_output ? detach(value) : Ref<Tensor>::borrow(&value);
+    if (!saved_tensor_hooks) {
+        saved.tensor = std::move(kept);
+        return saved;
+    }
+    if (!is_output) saved.edge = grad_edge(value);
+    PyRef hooks = PyRef::borrow(saved_tensor_hooks);
+    PyRef given(wrap_hook(std::move(kept)));
+    if (!given) fail_python();
+    bool enabled = std::exchange(grad_enabled, false);
+    saved.packed = PyRef(PyObject_CallOneArg(PyTuple_GET_ITEM(hooks.get(), 0), given.get()));
+    grad_enabled = enabled;
+    if (!saved.packed) fail_python();
+    if (value.storage->version != saved.version)
+        fail("A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not "
+             "be modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if "
+             "you need to perform in-place operations on the input to a pack hook.");
+    saved.unpack = PyRef::borrow(PyTuple_GET_ITEM(hooks.get(), 1));
+    return saved;
+}
+
 // The node of one call, its edges from `edges`. `before` has what in-place calls overwrote, per operand.
 Ref<GradNode> make_node(const Call& call, std::vector<Edge> edges, const Ref<Tensor>* before = nullptr) {
     const OpDef& op = *call.op;
@@ -85,15 +116,18 @@ Ref<GradNode> make_node(const Call& call, std::vector<Edge> edges, const Ref<Ten
         }
         if (saves_operand(op, i, reads)) {
             if (operand.tensor->is_inference)
-                fail("Inference tensors cannot be saved for backward. To work around you can make a clone to get a "
-                     "normal tensor and use it in autograd.");
+                fail("Inference tensors cannot be saved for backward. Please do not use Tensors created in inference "
+                     "mode in computation tracked by autograd. To work around this, you can make a clone to get a "
+                     "normal tensor and use it in autograd, or use `torch.no_grad()` instead of "
+                     "`torch.inference_mode()`.");
             Tensor* value = before && before[i] ? before[i].get() : operand.tensor;
-            node->saved[i] = {Ref<Tensor>::borrow(value), value->storage->version, false};
+            node->saved[i] = save(*value, false, 0);
             node->saves = true;
         }
     }
     node->params.assign(call.params, call.params + call.param_count);
     if (capture_sources && capture_source_hook) capture_source_hook(&node->source);
+    if (anomaly.enabled) note_stack(*node);
     return node;
 }
 
@@ -101,8 +135,7 @@ void save_outputs(GradNode& node, const Ref<Tensor>* results, size_t count) {
     if (!node.op->vjp_saves_out ||
         !(formula_reads(*node.op, [&](size_t i) { return static_cast<bool>(node.edges[i].node); }) & 1))
         return;
-    for (size_t i = 0; i < count; ++i)
-        node.outputs.push_back({detach(*results[i]), results[i]->storage->version, true, static_cast<uint32_t>(i)});
+    for (size_t i = 0; i < count; ++i) node.outputs.push_back(save(*results[i], true, static_cast<uint32_t>(i)));
     node.saves = true;
 }
 
@@ -185,14 +218,14 @@ void record(Call& call, Ref<Tensor>* results, Tensor* inplace) {
 TapedCall check_inplace(Call& call, Tensor& destination) {
     if (!grad_enabled) return {};
     if (destination.is_inference && !inference_mode)
-        fail("Inplace update to inference tensor outside InferenceMode is not allowed.");
+        fail("Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a "
+             "normal tensor "
+             "before doing inplace update.");
     bool leaf = destination.autograd && destination.autograd->requires_grad && !destination.autograd->grad_fn;
-    if (leaf)
-        fail("a leaf Variable that requires grad is being used in an in-place operation. (" + call.op->name + "_)");
+    if (leaf) fail("a leaf Variable that requires grad is being used in an in-place operation.");
     if (destination.base && destination.base->autograd && destination.base->autograd->requires_grad &&
         !destination.base->autograd->grad_fn)
-        fail("a view of a leaf Variable that requires grad is being used in an in-place operation. (" + call.op->name +
-             "_)");
+        fail("a view of a leaf Variable that requires grad is being used in an in-place operation.");
     bool wanted = edge_wanted(&destination);
     for (size_t i = 0; i < call.operand_count; ++i) wanted |= edge_wanted(call.operands[i].tensor);
     if (!wanted || (!is_floating(destination.dtype) && !is_complex(destination.dtype))) return {};
@@ -206,7 +239,9 @@ TapedCall check_inplace(Call& call, Tensor& destination) {
 }
 
 void free_node(GradNode* node) {
-    for (auto& hook : node->hooks) Py_XDECREF(hook.second);
+    for (Hook& hook : node->hooks) Py_XDECREF(hook.callable);
+    Py_XDECREF(node->metadata);
+    Py_XDECREF(node->trace);
     Py_XDECREF(node->callable);
     Py_XDECREF(node->source.code);
     delete node;
@@ -288,6 +323,15 @@ void set_requires_grad(Tensor& tensor, bool value) {
 
 void set_history(Tensor& tensor, Ref<GradNode> node, uint32_t index) {
     AutogradMeta& meta = autograd_meta(tensor);
+    if (meta.retain_hook && meta.grad_fn) {
+        // retain_grad stays with the tensor, whose gradient is another node's from now on.
+        std::erase_if(meta.grad_fn->hooks, [&](Hook& hook) {
+            bool same = hook.kind == Hook::Kind::Retain && hook.callable == meta.retain_hook;
+            if (same) Py_DECREF(hook.callable);  // `retain_hook` has a count of its own
+            return same;
+        });
+        node->hooks.push_back({Hook::Kind::Retain, index, Py_NewRef(meta.retain_hook)});
+    }
     meta.grad_fn = std::move(node);
     meta.output_index = index;
     meta.requires_grad = false;
@@ -296,17 +340,129 @@ void set_history(Tensor& tensor, Ref<GradNode> node, uint32_t index) {
 Ref<Tensor> detach(const Tensor& tensor) {
     Ref<Tensor> result = Tensor::view(tensor, tensor.sizes, tensor.strides, tensor.offset);
     result->is_inference = tensor.is_inference;
+    if (int level = batch_level(tensor)) {
+        AutogradMeta& meta = autograd_meta(*result);
+        meta.batch_level = level;
+        meta.batch_value = tensor.autograd->batch_value;
+    }
     return result;
 }
 
+Ref<Tensor> detach_deeply(const Tensor& tensor) {
+    Ref<Tensor> result = detach(tensor);
+    if (batch_level(*result)) result->autograd->batch_value = detach_deeply(*result->autograd->batch_value);
+    return result;
+}
+
+void note_stack(GradNode& node) {
+    PyRef text(PyObject_CallNoArgs(anomaly.stack));
+    if (!text) fail_python();
+    if (current_node && current_node->trace) {
+        std::string name = node_name(*current_node);
+        text = PyRef(PyUnicode_FromFormat(
+            "%U\n\nPrevious calculation was induced by %s. Traceback of forward call that induced the previous "
+            "calculation:\n%U",
+            text.get(), name.c_str(), current_node->trace));
+        if (!text) fail_python();
+    }
+    node.trace = text.release();
+}
+
+namespace {
+
+// The tensor that `unpack` gave back for what `pack` made, with the history of the one that was saved.
+Ref<Tensor> unpack_by_hook(GradNode& node, const SavedTensor& saved) {
+    PyRef returned(PyObject_CallOneArg(saved.unpack.get(), saved.packed.get()));
+    if (!returned) fail_python();
+    Tensor* given = unwrap_hook(returned.get());
+    if (!given)
+        fail_type(std::string("Output of saved tensor unpack_hook expected to be a Tensor but got result of type ") +
+                  Py_TYPE(returned.get())->tp_name);
+    Ref<Tensor> result = detach(*given);
+    if (!is_floating(result->dtype) && !is_complex(result->dtype)) return result;
+    if (saved.is_output) set_history(*result, Ref<GradNode>::borrow(&node), saved.index);
+    else if (saved.edge.node) set_history(*result, saved.edge.node, saved.edge.index);
+    return result;
+}
+
+[[noreturn]] void refuse_modified(const GradNode& node, const SavedTensor& saved) {
+    const Tensor& tensor = *saved.tensor;
+    std::string made;
+    if (saved.is_output) made = ", which is output " + std::to_string(saved.index) + " of " + node_name(node) + ",";
+    else if (tensor.autograd && tensor.autograd->grad_fn)
+        made = ", which is output " + std::to_string(tensor.autograd->output_index) + " of " +
+               node_name(*tensor.autograd->grad_fn) + ",";
+    std::string hint = anomaly.enabled
+                           ? "the backtrace further above shows the operation that failed to compute its gradient. The "
+                             "variable in question was changed in there or anywhere later. Good luck!"
+                           : "enable anomaly detection to find the operation that failed to compute its gradient, with "
+                             "minitensor.autograd.set_detect_anomaly(True).";
+    fail("one of the variables needed for gradient computation has been modified by an inplace operation: "
+         "[minitensor." +
+         std::string(torch_type_name(tensor.dtype)) + "Tensor " + to_string(tensor.sizes) + "]" + made +
+         " is at version " + std::to_string(tensor.storage->version) + "; expected version " +
+         std::to_string(saved.version) + " instead. It was saved for " + node_name(node) + ". Hint: " + hint);
+}
+
+// What PyTorch calls the nodes of ops whose names differ from its own.
+std::string_view special_name(const GradNode& node) {
+    static constexpr std::pair<std::string_view, std::string_view> names[] = {
+        {"cast", "ToCopyBackward0"}, {"copy", "CopyBackwards"},          {"max_dim", "MaxBackward0"},
+        {"min_dim", "MinBackward0"}, {"amax", "AmaxBackward0"},          {"nll_loss", "NllLossBackward0"},
+        {"fill", "FillBackward0"},   {"conj_physical", "ConjBackward0"},
+    };
+    for (auto [op, name] : names)
+        if (node.op->name == op) return name;
+    if (node.op->name == "matmul" && node.operand_meta.size() == 2) {
+        // PyTorch's matmul is these; broadcast products are not one op there.
+        size_t x = node.operand_meta[0].sizes.size(), y = node.operand_meta[1].sizes.size();
+        if (x == 1 && y == 1) return "DotBackward0";
+        if (x == 2 && y == 1) return "MvBackward0";
+        if (x == 2 && y == 2) return "MmBackward0";
+        if (x == 3 && y == 3) return "BmmBackward0";
+    }
+    return {};
+}
+
+// PyTorch numbers the overloads: 0 without dim, 1 with it.
+bool is_dim_overload(const GradNode& node) {
+    static constexpr std::string_view names[] = {"sum", "mean", "prod", "squeeze"};
+    for (std::string_view name : names)
+        if (node.op->name == name) return !node.params.empty() && !node.params[0].is_none();
+    return false;
+}
+
+}  // namespace
+
+std::string node_name(const GradNode& node) {
+    if (node.type == GradNode::Type::Accumulate) return "AccumulateGrad";
+    if (node.type == GradNode::Type::CopySlices) return "CopySlices";
+    if (node.type == GradNode::Type::Python) {
+        PyRef name(PyObject_GetAttrString(node.callable, "__name__"));
+        const char* text = name ? PyUnicode_AsUTF8(name.get()) : nullptr;
+        if (text) return text;
+        PyErr_Clear();
+        return "PythonBackward";
+    }
+    if (std::string_view special = special_name(node); !special.empty()) return std::string(special);
+    // log_softmax -> LogSoftmaxBackward0
+    std::string name;
+    bool upper = true;
+    for (char c : node.op->name) {
+        if (c == '_') {
+            upper = true;
+            continue;
+        }
+        name += upper && c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+        upper = false;
+    }
+    return name + (is_dim_overload(node) ? "Backward1" : "Backward0");
+}
+
 Ref<Tensor> unpack(GradNode& node, const SavedTensor& saved) {
+    if (saved.packed) return unpack_by_hook(node, saved);
     Tensor& tensor = *saved.tensor;
-    if (tensor.storage->version != saved.version)
-        fail("one of the variables needed for gradient computation has been modified by an inplace operation: [" +
-             std::string(info(tensor.dtype).name) + " " + to_string(tensor.sizes) + "], saved by op '" + node.op->name +
-             "', is at version " + std::to_string(tensor.storage->version) + "; expected version " +
-             std::to_string(saved.version) +
-             " instead. Hint: write out of place, or clone() the tensor before changing it.");
+    if (tensor.storage->version != saved.version) refuse_modified(node, saved);
     if (!saved.is_output) return saved.tensor;
     Ref<Tensor> result = detach(tensor);
     if (is_floating(result->dtype) || is_complex(result->dtype))

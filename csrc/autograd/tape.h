@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "dispatch/call.h"
+#include "dispatch/python.h"
 
 namespace mt {
 
@@ -21,6 +22,24 @@ struct SavedTensor {
     uint32_t version = 0;
     bool is_output = false;  // kept without its own history, which would be a reference cycle
     uint32_t index = 0;      // of an output: which one
+    // Where saved_tensors_hooks were in force: what `pack` made of the tensor, `unpack`, and the tensor's history.
+    PyRef packed{}, unpack{};
+    Edge edge{};
+    bool held() const { return tensor || packed; }
+};
+
+// A Python callable of a node.
+struct Hook {
+    enum class Kind : uint8_t {
+        Tensor,          // called with the gradient of one result before the node runs; may replace it
+        Retain,          // like Tensor, after all of these: retain_grad
+        Pre,             // called with all gradients before the node runs
+        Post,            // called with the gradients after and before
+        PostAccumulate,  // called with the leaf
+    };
+    Kind kind;
+    uint32_t index;      // Tensor, Retain: which result
+    PyObject* callable;  // owned
 };
 
 struct OperandMeta {
@@ -61,9 +80,11 @@ struct GradNode {
     int64_t view_offset = 0;
     // Python: called with the gradients of the results, gives those of the operands.
     PyObject* callable = nullptr;
-    // (result index, hook): called with the gradient before the node runs; may replace it.
-    std::vector<std::pair<uint32_t, PyObject*>> hooks;
+    std::vector<Hook> hooks;
     SourceRef source;
+    PyObject* metadata = nullptr;  // the user's dict, made on first use
+    PyObject* pyobject = nullptr;  // the Python object of this node while it lives; borrowed
+    PyObject* trace = nullptr;     // in anomaly mode: the text of the stack of the forward call
 
     static void destroy(GradNode* node);
 };
@@ -75,7 +96,17 @@ struct AutogradMeta {
     uint32_t output_index = 0;
     Ref<GradNode> accumulator;  // of a leaf, made on first use
     uint32_t generation = 0;    // in-place rewrites of this base through any of its views
+    PyObject* retain_hook = nullptr;  // of a result whose gradient is kept in `grad`; owned
+    // Under vmap: the tensor with the mapped dimension first, of which this one is any slice. The level counts from 1.
+    Ref<Tensor> batch_value;
+    int batch_level = 0;
+
+    AutogradMeta() = default;
+    AutogradMeta(const AutogradMeta&) = delete;
+    ~AutogradMeta() { Py_XDECREF(retain_hook); }
 };
+
+inline int batch_level(const Tensor& tensor) { return tensor.autograd ? tensor.autograd->batch_level : 0; }
 
 AutogradMeta& autograd_meta(Tensor& tensor);  // made on first use
 bool requires_grad(const Tensor& tensor);
@@ -88,8 +119,11 @@ void set_requires_grad(Tensor& tensor, bool value);
 // Makes `tensor` the output `index` of `node`.
 void set_history(Tensor& tensor, Ref<GradNode> node, uint32_t index);
 uint64_t next_sequence();
-// A copy of the tensor's handle without history.
+// A copy of the tensor's handle without history. Under vmap the mapped tensor keeps its own.
 Ref<Tensor> detach(const Tensor& tensor);
+// As a user means it: also what is behind vmap loses its history.
+Ref<Tensor> detach_deeply(const Tensor& tensor);
+std::string node_name(const GradNode& node);  // AddBackward0
 // The saved tensor, checked against in-place changes since; throws PyTorch's error.
 Ref<Tensor> unpack(GradNode& node, const SavedTensor& saved);
 
@@ -98,6 +132,20 @@ extern void (*capture_source_hook)(SourceRef* source);
 extern MT_THREAD_LOCAL bool capture_sources;
 // While a gradient formula runs: the position of the forward call it belongs to.
 extern MT_THREAD_LOCAL const SourceRef* source_override;
+
+// (pack, unpack) that are in force on this thread, or null; borrowed.
+extern MT_THREAD_LOCAL PyObject* saved_tensor_hooks;
+
+// Anomaly mode, for all threads. `stack()` gives the text of the caller's stack, `report(name, trace)` warns about the
+// node whose formula failed, `has_nan(tensor)` looks for NaN.
+struct Anomaly {
+    bool enabled = false, check_nan = true;
+    PyObject *stack = nullptr, *report = nullptr, *has_nan = nullptr;  // owned
+};
+extern Anomaly anomaly;
+// Notes the stack in a new node, and what of a backward pass made it.
+void note_stack(GradNode& node);
+extern MT_THREAD_LOCAL const GradNode* current_node;  // whose formula is running
 
 void install_tape();
 

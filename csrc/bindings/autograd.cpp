@@ -1,4 +1,5 @@
 // backward and grad, gradient modes, nodes and hooks.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -10,82 +11,21 @@ namespace mt::py {
 
 namespace {
 
-struct NodeObject {
-    PyObject_HEAD GradNode* node;  // owned
-};
-
-GradNode& node_of(PyObject* self) { return *reinterpret_cast<NodeObject*>(self)->node; }
-
-void node_dealloc(PyObject* self) {
-    Ref<GradNode> dying(reinterpret_cast<NodeObject*>(self)->node);
-    Py_TYPE(self)->tp_free(self);
-}
-
-std::string node_name(const GradNode& node) {
-    if (node.type == GradNode::Type::Accumulate) return "AccumulateGrad";
-    if (node.type == GradNode::Type::CopySlices) return "CopySlices";
-    if (node.type == GradNode::Type::Python) {
-        PyRef name(PyObject_GetAttrString(node.callable, "__name__"));
-        const char* text = name ? PyUnicode_AsUTF8(name.get()) : nullptr;
-        if (text) return text;
-        PyErr_Clear();
-        return "PythonBackward";
+// (tensor | (node, output_nr)) as what the engine starts from or ends at.
+Root root_from(PyObject* object, const char* what) {
+    if (is_tensor(object)) {
+        Tensor& t = *tensor_of(object);
+        return {grad_edge(t), {t.sizes, t.dtype}};
     }
-    // log_softmax -> LogSoftmaxBackward0
-    std::string name;
-    bool upper = true;
-    for (char c : node.op->name) {
-        if (c == '_') {
-            upper = true;
-            continue;
-        }
-        name += upper && c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
-        upper = false;
-    }
-    return name + "Backward0";
-}
-
-PyObject* node_repr(PyObject* self) {
-    return PyUnicode_FromFormat("<%s object at %p>", node_name(node_of(self)).c_str(), &node_of(self));
-}
-PyObject* node_get_name(PyObject* self, PyObject*) { return PyUnicode_FromString(node_name(node_of(self)).c_str()); }
-
-PyObject* node_next(PyObject* self, void*) {
-    GradNode& node = node_of(self);
-    PyRef tuple(PyTuple_New(static_cast<Py_ssize_t>(node.edges.size())));
-    for (size_t i = 0; tuple && i < node.edges.size(); ++i) {
-        const Edge& edge = node.edges[i];
-        PyObject* next = edge.node ? wrap_grad_node(edge.node) : Py_NewRef(Py_None);
-        PyObject* item = next ? Py_BuildValue("(NI)", next, edge.index) : nullptr;
-        if (!item) return nullptr;
-        PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), item);
-    }
-    return tuple.release();
-}
-
-PyObject* node_compare(PyObject* a, PyObject* b, int operation) {
-    if (Py_TYPE(b) != &GradNodeType || (operation != Py_EQ && operation != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
-    return PyBool_FromLong((&node_of(a) == &node_of(b)) == (operation == Py_EQ));
-}
-Py_hash_t node_hash(PyObject* self) { return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(&node_of(self)) >> 4); }
-
-PyMethodDef node_methods[] = {{"name", node_get_name, METH_NOARGS, "name()\n--\n\nThe node's name."}, {}};
-PyGetSetDef node_getset[] = {
-    {"next_functions", node_next, nullptr, "((node, index), ...): where gradients go next.", nullptr}, {}};
-
-PyTypeObject make_node_type() {
-    PyTypeObject type = blank_type();
-    type.tp_name = "minitensor.autograd.graph.Node";
-    type.tp_doc = "A node of the backward graph.";
-    type.tp_basicsize = sizeof(NodeObject);
-    type.tp_flags = Py_TPFLAGS_DEFAULT;
-    type.tp_dealloc = node_dealloc;
-    type.tp_repr = node_repr;
-    type.tp_richcompare = node_compare;
-    type.tp_hash = node_hash;
-    type.tp_methods = node_methods;
-    type.tp_getset = node_getset;
-    return type;
+    if (!PyTuple_Check(object) || PyTuple_GET_SIZE(object) != 2 || !is_node(PyTuple_GET_ITEM(object, 0)))
+        fail_type(std::string(what) + " must be Tensors, got " + Py_TYPE(object)->tp_name);
+    long index = PyLong_AsLong(PyTuple_GET_ITEM(object, 1));
+    if (index == -1) check_python();
+    Ref<GradNode> node = Ref<GradNode>::borrow(&node_of(PyTuple_GET_ITEM(object, 0)));
+    if (index < 0 || static_cast<size_t>(index) >= node->result_meta.size())
+        fail_index("the node has no output " + std::to_string(index));
+    auto place = static_cast<uint32_t>(index);
+    return {{node, place}, node->result_meta[place]};
 }
 
 // Held: hooks may change a list, and an iterator's items are nobody else's.
@@ -100,35 +40,38 @@ std::vector<Ref<Tensor>> tensors_from(PyObject* sequence, const char* what) {
     return result;
 }
 
-std::vector<Tensor*> pointers(const std::vector<Ref<Tensor>>& tensors) {
-    std::vector<Tensor*> result;
-    for (const Ref<Tensor>& tensor : tensors) result.push_back(tensor.get());
-    return result;
-}
-
-// run_backward(tensors, gradients, inputs | None, retain_graph, create_graph, allow_unused)
+// run_backward(roots, gradients, inputs | None, retain_graph, create_graph, allow_unused)
 PyObject* py_run_backward(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         PyObject *tensors, *gradients, *inputs;
         int retain, create, unused;
         if (!PyArg_ParseTuple(args, "OOOppp:run_backward", &tensors, &gradients, &inputs, &retain, &create, &unused))
             return nullptr;
-        std::vector<Ref<Tensor>> roots = tensors_from(tensors, "the tensors to differentiate");
-        std::vector<Ref<Tensor>> seeds(roots.size());
-        PyRef fast = checked(PySequence_Fast(gradients, "gradients"));
-        for (size_t i = 0; i < roots.size() && i < static_cast<size_t>(PySequence_Fast_GET_SIZE(fast.get())); ++i) {
-            PyObject* item = PySequence_Fast_GET_ITEM(fast.get(), static_cast<Py_ssize_t>(i));
+        PyRef root_items = checked(PySequence_Tuple(tensors)), fast = checked(PySequence_Tuple(gradients));
+        std::vector<Root> roots;
+        std::vector<Ref<Tensor>> seeds(static_cast<size_t>(PyTuple_GET_SIZE(root_items.get())));
+        for (size_t i = 0; i < seeds.size(); ++i) {
+            auto at = static_cast<Py_ssize_t>(i);
+            roots.push_back(root_from(PyTuple_GET_ITEM(root_items.get(), at), "the tensors to differentiate"));
+            if (!roots[i].edge.node)
+                fail("element " + std::to_string(i) + " of tensors does not require grad and does not have a grad_fn");
+            PyObject* item = at < PyTuple_GET_SIZE(fast.get()) ? PyTuple_GET_ITEM(fast.get(), at) : Py_None;
             if (item == Py_None) continue;
             if (!is_tensor(item))
                 fail_type(std::string("gradients can be either Tensors or None, but got ") + Py_TYPE(item)->tp_name);
             seeds[i] = Ref<Tensor>::borrow(tensor_of(item));
         }
         BackwardOptions options{retain != 0, create != 0, unused != 0};
-        bool grad = inputs != Py_None;
-        std::vector<Ref<Tensor>> wanted;
-        if (grad) wanted = tensors_from(inputs, "inputs");
-        std::vector<Ref<Tensor>> result = run_backward(pointers(roots), std::move(seeds), pointers(wanted), options);
-        if (!grad) Py_RETURN_NONE;
+        std::vector<Edge> wanted;
+        if (inputs != Py_None) {
+            PyRef items = checked(PySequence_Tuple(inputs));
+            for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
+                wanted.push_back(root_from(PyTuple_GET_ITEM(items.get(), i), "inputs").edge);
+                if (!wanted.back().node) fail("One of the differentiated Tensors does not require grad");
+            }
+        }
+        std::vector<Ref<Tensor>> result = run_backward(roots, std::move(seeds), wanted, options);
+        if (inputs == Py_None) Py_RETURN_NONE;
         PyRef tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(result.size())));
         for (size_t i = 0; i < result.size(); ++i)
             PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), wrap(std::move(result[i])));
@@ -151,15 +94,28 @@ PyObject* py_set_inference_mode(PyObject*, PyObject* value) {
     return PyBool_FromLong(previous);
 }
 
-// register_hook(tensor, callable) -> (node, position) as a token for remove_hook
+// register_hook(tensor | node, callable, kind) -> node, for remove_hook
 PyObject* py_register_hook(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
-        PyObject *tensor, *callable;
-        if (!PyArg_ParseTuple(args, "OO:register_hook", &tensor, &callable)) return nullptr;
-        if (!is_tensor(tensor)) fail_type("register_hook takes a Tensor");
-        Edge edge = grad_edge(*tensor_of(tensor));
-        if (!edge.node) fail("cannot register a hook on a tensor that doesn't require gradient");
-        edge.node->hooks.emplace_back(edge.index, Py_NewRef(callable));
+        PyObject *target, *callable;
+        const char* kind;
+        if (!PyArg_ParseTuple(args, "OOs:register_hook", &target, &callable, &kind)) return nullptr;
+        static constexpr std::pair<std::string_view, Hook::Kind> kinds[] = {
+            {"tensor", Hook::Kind::Tensor},
+            {"pre", Hook::Kind::Pre},
+            {"post", Hook::Kind::Post},
+            {"post_accumulate", Hook::Kind::PostAccumulate}};
+        const auto* known = std::find_if(std::begin(kinds), std::end(kinds), [&](auto& k) { return k.first == kind; });
+        if (known == std::end(kinds)) fail_value("unknown kind of hook");
+        Edge edge;
+        if (is_node(target)) {
+            edge.node = Ref<GradNode>::borrow(&node_of(target));
+        } else {
+            if (!is_tensor(target)) fail_type("register_hook takes a Tensor");
+            edge = grad_edge(*tensor_of(target));
+            if (!edge.node) fail("cannot register a hook on a tensor that doesn't require gradient");
+        }
+        edge.node->hooks.push_back({known->second, edge.index, Py_NewRef(callable)});
         return wrap_grad_node(edge.node);
     });
 }
@@ -167,14 +123,90 @@ PyObject* py_register_hook(PyObject*, PyObject* args) {
 PyObject* py_remove_hook(PyObject*, PyObject* args) {
     PyObject *node, *callable;
     if (!PyArg_ParseTuple(args, "O!O:remove_hook", &GradNodeType, &node, &callable)) return nullptr;
-    auto& hooks = node_of(node).hooks;
+    std::vector<Hook>& hooks = node_of(node).hooks;
     for (size_t i = 0; i < hooks.size(); ++i)
-        if (hooks[i].second == callable) {
-            PyRef dying(hooks[i].second);
+        if (hooks[i].callable == callable) {
+            PyRef dying(hooks[i].callable);
             hooks.erase(hooks.begin() + static_cast<int64_t>(i));
             break;
         }
     Py_RETURN_NONE;
+}
+
+// retain_grad(tensor, callable): the callable keeps the gradient of a result, wherever its history goes.
+PyObject* py_retain_grad(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject *object, *callable;
+        if (!PyArg_ParseTuple(args, "O!O:retain_grad", &TensorType, &object, &callable)) return nullptr;
+        Tensor& t = *tensor_of(object);
+        Edge edge = grad_edge(t);
+        if (!edge.node) fail("can't retain_grad on Tensor that has requires_grad=False");
+        AutogradMeta& meta = autograd_meta(t);
+        if (edge.node->type == GradNode::Type::Accumulate || meta.retain_hook) Py_RETURN_NONE;
+        meta.retain_hook = Py_NewRef(callable);
+        edge.node->hooks.push_back({Hook::Kind::Retain, edge.index, Py_NewRef(callable)});
+        Py_RETURN_NONE;
+    });
+}
+
+PyObject* py_retains_grad(PyObject*, PyObject* object) {
+    return PyBool_FromLong(is_tensor(object) && tensor_of(object)->autograd &&
+                           tensor_of(object)->autograd->retain_hook);
+}
+
+// set_saved_tensor_hooks((pack, unpack) | None) -> what was in force; the caller keeps it alive.
+PyObject* py_set_saved_tensor_hooks(PyObject*, PyObject* hooks) {
+    PyObject* previous = saved_tensor_hooks ? saved_tensor_hooks : Py_NewRef(Py_None);
+    saved_tensor_hooks = hooks == Py_None ? nullptr : Py_NewRef(hooks);
+    return previous;
+}
+
+PyObject* py_saved_tensor_hooks(PyObject*, PyObject*) {
+    return Py_NewRef(saved_tensor_hooks ? saved_tensor_hooks : Py_None);
+}
+
+// set_anomaly(enabled, check_nan, stack, report, has_nan)
+PyObject* py_set_anomaly(PyObject*, PyObject* args) {
+    int enabled, check_nan;
+    PyObject *stack, *report, *has_nan;
+    if (!PyArg_ParseTuple(args, "ppOOO:set_anomaly", &enabled, &check_nan, &stack, &report, &has_nan)) return nullptr;
+    Py_XSETREF(anomaly.stack, Py_NewRef(stack));
+    Py_XSETREF(anomaly.report, Py_NewRef(report));
+    Py_XSETREF(anomaly.has_nan, Py_NewRef(has_nan));
+    anomaly.enabled = enabled != 0;
+    anomaly.check_nan = check_nan != 0;
+    Py_RETURN_NONE;
+}
+
+PyObject* py_anomaly(PyObject*, PyObject*) {
+    return Py_BuildValue("(OO)", anomaly.enabled ? Py_True : Py_False, anomaly.check_nan ? Py_True : Py_False);
+}
+
+PyObject* py_backward_id(PyObject*, PyObject*) { return PyLong_FromUnsignedLongLong(backward_id()); }
+
+PyObject* py_will_execute(PyObject*, PyObject* node) {
+    return PyBool_FromLong(is_node(node) && will_execute(node_of(node)));
+}
+
+// increment_version(tensor): as an in-place write would.
+PyObject* py_increment_version(PyObject*, PyObject* object) {
+    return guarded([&]() -> PyObject* {
+        if (!is_tensor(object)) fail_type("increment_version expects Tensors");
+        if (tensor_of(object)->is_inference) fail("Inference tensors do not track version counter.");
+        ++tensor_of(object)->storage->version;
+        Py_RETURN_NONE;
+    });
+}
+
+// rebase_history(tensor, node's tensor): `tensor` takes the place of the other in the graph, for mark_dirty.
+PyObject* py_take_history(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject *to, *from;
+        if (!PyArg_ParseTuple(args, "O!O!:take_history", &TensorType, &to, &TensorType, &from)) return nullptr;
+        Edge edge = grad_edge(*tensor_of(from));
+        if (edge.node) set_history(*tensor_of(to), edge.node, edge.index);
+        return Py_NewRef(to);
+    });
 }
 
 // attach_function(callable, inputs, outputs): outputs become results of a node that calls `callable` with their
@@ -187,6 +219,7 @@ PyObject* py_attach_function(PyObject*, PyObject* args) {
         node->type = GradNode::Type::Python;
         node->sequence = next_sequence();
         node->callable = Py_NewRef(callable);
+        if (anomaly.enabled) note_stack(*node);
         for (const Ref<Tensor>& t : tensors_from(inputs, "inputs"))
             node->edges.push_back(requires_grad(*t) ? grad_edge(*t) : Edge{});
         std::vector<Ref<Tensor>> results = tensors_from(outputs, "outputs");
@@ -216,7 +249,17 @@ PyMethodDef functions[] = {
     {"is_inference_mode_enabled", py_inference_mode, METH_NOARGS,
      "is_inference_mode_enabled()\n--\n\nWhether inference mode is on."},
     {"set_inference_mode", py_set_inference_mode, METH_O, "Sets the mode and returns the previous one."},
-    {"register_hook", py_register_hook, METH_VARARGS, "register_hook(tensor, callable)"},
+    {"register_hook", py_register_hook, METH_VARARGS, "register_hook(tensor | node, callable, kind)"},
+    {"retain_grad", py_retain_grad, METH_VARARGS, "retain_grad(tensor, callable)"},
+    {"retains_grad", py_retains_grad, METH_O, "Whether retain_grad was called on the tensor."},
+    {"set_saved_tensor_hooks", py_set_saved_tensor_hooks, METH_O, "Sets (pack, unpack) and returns the previous."},
+    {"saved_tensor_hooks", py_saved_tensor_hooks, METH_NOARGS, "(pack, unpack) or None."},
+    {"set_anomaly", py_set_anomaly, METH_VARARGS, "set_anomaly(enabled, check_nan, stack, report, has_nan)"},
+    {"backward_id", py_backward_id, METH_NOARGS, "The number of the running backward pass, or 0."},
+    {"will_execute", py_will_execute, METH_O, "Whether the running pass will bring a gradient to the node."},
+    {"anomaly", py_anomaly, METH_NOARGS, "(enabled, check_nan)"},
+    {"increment_version", py_increment_version, METH_O, "Counts an in-place write that nothing else counts."},
+    {"take_history", py_take_history, METH_VARARGS, "take_history(to, from): the same place in the graph."},
     {"remove_hook", py_remove_hook, METH_VARARGS, "remove_hook(node, callable)"},
     {"as_result", py_as_result, METH_VARARGS,
      "as_result(tensor, index): within a backward, a saved result with its history."},
@@ -225,17 +268,9 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-PyTypeObject GradNodeType = make_node_type();
-
-PyObject* wrap_grad_node(Ref<GradNode> node) {
-    PyObject* self = GradNodeType.tp_alloc(&GradNodeType, 0);
-    if (self) reinterpret_cast<NodeObject*>(self)->node = node.release();
-    return self;
-}
-
 bool init_autograd(PyObject* module) {
     install_tape();
-    return PyType_Ready(&GradNodeType) == 0 && PyModule_AddFunctions(module, functions) == 0;
+    return init_grad_node(module) && PyModule_AddFunctions(module, functions) == 0;
 }
 
 }  // namespace mt::py

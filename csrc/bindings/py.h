@@ -105,6 +105,8 @@ class Arguments {
 };
 
 PyObject* wrap_grad_node(Ref<GradNode> node);
+bool is_node(PyObject* object);
+GradNode& node_of(PyObject* node);
 PyObject* results_to_python(const Call& call, Ref<Tensor>* results);
 // The type of a tuple of named results, shown as PyTorch shows it; one for each name and fields.
 PyObject* result_type_named(const std::string& name, const std::vector<std::string>& fields);
@@ -122,6 +124,8 @@ bool init_tensor(PyObject* module);
 bool init_ops(PyObject* module);
 bool init_convert(PyObject* module);
 bool init_autograd(PyObject* module);
+bool init_grad_node(PyObject* module);
+bool init_vmap(PyObject* module);
 bool init_functions(PyObject* module);
 bool init_results(PyObject* module);
 bool init_geometry(PyObject* module);

@@ -69,7 +69,7 @@ int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
     for (bool accumulator : {false, true})
         if (GradNode* node = own_node(object->tensor, accumulator)) {
             Py_VISIT(node->callable);
-            for (auto& hook : node->hooks) Py_VISIT(hook.second);
+            for (Hook& hook : node->hooks) Py_VISIT(hook.callable);
         }
     return 0;
 }
@@ -277,7 +277,9 @@ Py_hash_t tensor_hash(PyObject* self) { return static_cast<Py_hash_t>(reinterpre
     }
 MT_GETTER(shape, size_object(t.sizes))
 MT_GETTER(dtype, dtype_object(t.dtype))
-MT_GETTER(device, device_object(t.device()))
+// Under vmap the device of what is mapped; the handle itself has no memory.
+Device device_of(const Tensor& t) { return batch_level(t) ? device_of(*t.autograd->batch_value) : t.device(); }
+MT_GETTER(device, device_object(device_of(t)))
 MT_GETTER(ndim, PyLong_FromSize_t(t.ndim()))
 MT_GETTER(requires_grad, PyBool_FromLong(requires_grad(t)))
 MT_GETTER(is_leaf, PyBool_FromLong(is_leaf(t)))
@@ -476,7 +478,7 @@ PyObject* method_tolist(PyObject* self, PyObject*) {
 }
 
 PyObject* method_detach(PyObject* self, PyObject*) {
-    return guarded([&]() -> PyObject* { return wrap(detach(*tensor_of(self))); });
+    return guarded([&]() -> PyObject* { return wrap(detach_deeply(*tensor_of(self))); });
 }
 
 PyObject* method_detach_(PyObject* self, PyObject*) {

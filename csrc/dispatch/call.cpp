@@ -15,6 +15,9 @@ namespace mt {
 MT_THREAD_LOCAL Interpreter* current_interpreter = nullptr;
 MT_THREAD_LOCAL bool grad_enabled = true;
 MT_THREAD_LOCAL bool inference_mode = false;
+MT_THREAD_LOCAL int vmap_depth = 0;
+bool (*is_mapped_hook)(const Call&, const Tensor*) = nullptr;
+void (*run_mapped_hook)(Call&, Ref<Tensor>*, Tensor*) = nullptr;
 MT_THREAD_LOCAL bool MaybeReleaseGil::gil_held = false;
 void (*tape_hook)(Call&, Ref<Tensor>*, Tensor*) = nullptr;
 TapedCall (*check_inplace_hook)(Call&, Tensor&) = nullptr;
@@ -296,7 +299,9 @@ void run_kernel(Call& call) {
 void dispatch(Call& call, Ref<Tensor>* results) {
     const OpDef& op = *call.op;
     if (op.infer) op.infer(call);
-    if (op.kind == Kind::View) {
+    if (__builtin_expect(vmap_depth != 0, 0) && is_mapped_hook(call, nullptr)) {
+        run_mapped_hook(call, results, nullptr);
+    } else if (op.kind == Kind::View) {
         // A view is metadata: made at once under every interpreter.
         const ResultMeta& meta = call.results[0];
         if (meta.dtype == call.in(0).dtype) {
@@ -344,13 +349,14 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     infer(call);
     check_writable(call, destination);
     check_result_fits(call, destination);
+    bool mapped = vmap_depth != 0 && is_mapped_hook(call, &destination);
     TapedCall tape = check_inplace_hook ? check_inplace_hook(call, destination) : TapedCall{};
     for (size_t i = 0; i < call.operand_count; ++i)
-        if (call.operands[i].tensor && !same_device(result_device(call), device))
+        if (!mapped && call.operands[i].tensor && !same_device(result_device(call), device))
             fail("Expected all tensors to be on the same device, but found at least two devices, " +
                  device_text(device) + " and " + device_text(result_device(call)) + "! (in-place " + call.op->name +
                  ")");
-    if (call.op->kind == Kind::Random) reserve_random(call);
+    if (call.op->kind == Kind::Random && !mapped) reserve_random(call);
     // An operand that overlaps the destination is read from a copy, unless each element is read just before it's
     // written. What the gradient formula reads is kept too; that copy has the operand's history, for second
     // derivatives.
@@ -371,7 +377,9 @@ void dispatch_inplace(Call& call, Tensor& destination) {
         if (saved) before[i] = copies[i];
         if (read_apart || !in_step) call.operands[i].tensor = copies[i].get();
     }
-    if (record) {
+    if (mapped) {
+        run_mapped_hook(call, nullptr, &destination);
+    } else if (record) {
         current_interpreter->run_inplace(call, destination);
     } else if (device.type != DeviceType::Meta) {
         if (device.type != DeviceType::CPU)

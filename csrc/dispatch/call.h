@@ -18,6 +18,12 @@ class Interpreter {
 #define MT_THREAD_LOCAL thread_local __attribute__((tls_model("initial-exec")))
 extern MT_THREAD_LOCAL Interpreter* current_interpreter;
 
+// vmap, installed by bindings/: how many are nested on this thread, whether a call has mapped tensors, and the run of
+// such a call on what is behind them. `results` is null for a call in place.
+extern MT_THREAD_LOCAL int vmap_depth;
+extern bool (*is_mapped_hook)(const Call& call, const Tensor* destination);
+extern void (*run_mapped_hook)(Call& call, Ref<Tensor>* results, Tensor* destination);
+
 // The tape, installed by autograd/. Of an in-place call `inplace` is the destination, and `results` has, for each
 // operand whose memory was written, what it held before if the gradient formula reads it.
 extern void (*tape_hook)(Call& call, Ref<Tensor>* results, Tensor* inplace);

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
+from minitensor.autograd.graph import GradientEdge
 
 Tensor = _C.Tensor
 
@@ -13,7 +14,12 @@ Tensor = _C.Tensor
 def _many(value: Any) -> tuple[Any, ...]:
     if value is None:
         return ()
-    return (value,) if isinstance(value, Tensor) else tuple(value)
+    return (value,) if isinstance(value, (Tensor, GradientEdge)) else tuple(value)
+
+
+def _place(value: Any) -> Any:
+    """What the engine takes: tensors, and edges as pairs."""
+    return (value.node, value.output_nr) if isinstance(value, GradientEdge) else value
 
 
 def _seeds(tensors: Sequence[Any], gradients: Any) -> tuple[Any, ...]:
@@ -25,29 +31,45 @@ def _seeds(tensors: Sequence[Any], gradients: Any) -> tuple[Any, ...]:
     return given
 
 
+def _run(roots: Any, seeds: Any, wanted: Any, retain: bool, create: bool, unused: bool) -> Any:
+    places = None if wanted is None else tuple(map(_place, wanted))
+    return _C.run_backward(tuple(map(_place, roots)), seeds, places, retain, create, unused)
+
+
 def backward(
     tensors: Any,
     grad_tensors: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    grad_variables: Any = None,
     inputs: Any = None,
 ) -> None:
     """Add the gradients of `tensors` to the `.grad` of the leaves they were computed from.
 
     `grad_tensors` are the gradients to start from, of the tensors' shapes; scalars start from 1. With `inputs`, only
-    theirs are accumulated.
+    theirs are accumulated. `grad_variables` is the old name of `grad_tensors`.
     """
+    if grad_variables is not None:
+        import warnings
+
+        warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
+        if grad_tensors is not None:
+            raise RuntimeError(
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to backward(). Please only use "
+                "`grad_tensors`."
+            )
+        grad_tensors = grad_variables
     roots = _many(tensors)
     retain = create_graph if retain_graph is None else retain_graph
     if inputs is None:
-        _C.run_backward(roots, _seeds(roots, grad_tensors), None, retain, create_graph, False)
+        _run(roots, _seeds(roots, grad_tensors), None, retain, create_graph, False)
         return
     wanted = _many(inputs)
     if not wanted:
-        raise RuntimeError("'inputs' argument to backward cannot be empty.")
-    gradients = _C.run_backward(roots, _seeds(roots, grad_tensors), wanted, retain, create_graph, True)
+        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    gradients = _run(roots, _seeds(roots, grad_tensors), wanted, retain, create_graph, True)
     for tensor, gradient in zip(wanted, gradients, strict=True):
-        if gradient is not None:
+        if gradient is not None and isinstance(tensor, Tensor):
             tensor.grad = gradient if tensor.grad is None else tensor.grad + gradient
 
 
@@ -58,17 +80,53 @@ def grad(
     retain_graph: bool | None = None,
     create_graph: bool = False,
     allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Any, ...]:
-    """The gradients of `outputs` with respect to `inputs`, one for each input."""
+    """The gradients of `outputs` with respect to `inputs`, one for each input.
+
+    Inputs and outputs are tensors or `graph.GradientEdge`s. An input that the outputs do not depend on is an error, or
+    with allow_unused has the gradient None, or with materialize_grads zeros. With is_grads_batched the first dimension
+    of `grad_outputs` counts independent gradients, which go through the graph at once, and the results have it too.
+    """
     if allow_unused is False and materialize_grads:
-        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True")
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+        )
     roots, wanted = _many(outputs), _many(inputs)
     if not wanted:
         raise ValueError("grad requires non-empty inputs.")
     retain = create_graph if retain_graph is None else retain_graph
     unused = bool(allow_unused) or materialize_grads
-    result: tuple[Any, ...] = _C.run_backward(roots, _seeds(roots, grad_outputs), wanted, retain, create_graph, unused)
+    result: tuple[Any, ...]
+    if is_grads_batched:
+        result = _batched(roots, wanted, grad_outputs, retain, create_graph, unused)
+    else:
+        result = _run(roots, _seeds(roots, grad_outputs), wanted, retain, create_graph, unused)
     if materialize_grads:
+        if any(g is None and isinstance(t, GradientEdge) for t, g in zip(wanted, result, strict=True)):
+            raise RuntimeError(
+                "materialize_grads cannot be used when the given input is a GradientEdge, since its shape is not known"
+            )
         result = tuple(t.new_zeros(tuple(t.shape)) if g is None else g for t, g in zip(wanted, result, strict=True))
     return result
+
+
+def _batched(roots: Any, wanted: Any, grad_outputs: Any, retain: bool, create: bool, unused: bool) -> tuple[Any, ...]:
+    from minitensor._vmap import vmap
+
+    given = _seeds(roots, grad_outputs)
+    positions = [i for i, g in enumerate(given) if g is not None]
+    found: list[int] = []
+
+    def one(*gradients: Any) -> tuple[Any, ...]:
+        seeds: list[Any] = [None] * len(roots)
+        for position, gradient in zip(positions, gradients, strict=True):
+            seeds[position] = gradient
+        results = _run(roots, tuple(seeds), wanted, retain, create, unused)
+        found[:] = [i for i, g in enumerate(results) if g is not None]
+        return tuple(results[i] for i in found)
+
+    some = vmap(one, in_dims=0, out_dims=0)(*(given[i] for i in positions))
+    placed = dict(zip(found, some, strict=True))
+    return tuple(placed.get(i) for i in range(len(wanted)))

@@ -1,14 +1,15 @@
-"""Handles of hooks."""
+"""Hooks of tensors and of nodes of the graph."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from minitensor import _C
 
 
-class RemovableHook:
-    """What `register_hook` returns: `remove()` takes the hook away."""
+class RemovableHandle:
+    """What registering a hook returns: `remove()` takes the hook away, and so does the end of a `with` block."""
 
     def __init__(self, node: Any, hook: Any) -> None:
         self._node, self._hook = node, hook
@@ -18,3 +19,52 @@ class RemovableHook:
         if self._hook is not None:
             _C.remove_hook(self._node, self._hook)
             self._node = self._hook = None
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.remove()
+
+
+class _Once:
+    """Makes each registration a callable of its own, so that removing one leaves an equal one alone."""
+
+    __slots__ = ("hook",)
+
+    def __init__(self, hook: Callable[..., Any]) -> None:
+        self.hook = hook
+
+    def __call__(self, *args: Any) -> Any:
+        return self.hook(*args)
+
+
+def register(target: Any, hook: Callable[..., Any], kind: str) -> RemovableHandle:
+    """Put a hook of a kind, "tensor", "pre", "post" or "post_accumulate", on a tensor's node or on a node."""
+    own = _Once(hook)
+    return RemovableHandle(_C.register_hook(target, own, kind), own)
+
+
+def register_post_accumulate_grad_hook(tensor: Any, hook: Callable[[Any], Any]) -> RemovableHandle:
+    """Call `hook(tensor)` after the gradient of a leaf has been accumulated."""
+    if not tensor.requires_grad:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    if tensor.grad_fn is not None:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    return register(tensor, hook, "post_accumulate")
+
+
+def retain_grad(tensor: Any) -> None:
+    """Keep the gradient of a tensor that is not a leaf in its `.grad`."""
+    if not tensor.requires_grad:
+        raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    import weakref
+
+    reference = weakref.ref(tensor)
+
+    def keep(gradient: Any) -> None:
+        kept = reference()
+        if kept is not None:
+            kept.grad = gradient if kept.grad is None else kept.grad + gradient
+
+    _C.retain_grad(tensor, keep)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -29,6 +31,8 @@ class _Mode:
 
     def __call__(self, function: F) -> F:
         """The function with the mode in force while it runs."""
+        if inspect.isgeneratorfunction(function):
+            return self._around_generator(function)  # type: ignore[return-value]  # same signature
 
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -36,6 +40,32 @@ class _Mode:
                 return function(*args, **kwargs)
 
         return wrapped  # type: ignore[return-value]  # same signature
+
+    def _around_generator(self, function: Any) -> Any:
+        # The mode holds while the generator's own code runs, not between its steps.
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            generator = function(*args, **kwargs)
+            try:
+                with self._again():
+                    value = generator.send(None)
+                while True:
+                    try:
+                        request = yield value
+                    except GeneratorExit:
+                        with self._again():
+                            generator.close()
+                        raise
+                    except BaseException:
+                        with self._again():
+                            value = generator.throw(*sys.exc_info())
+                    else:
+                        with self._again():
+                            value = generator.send(request)
+            except StopIteration as stop:
+                return stop.value
+
+        return wrapped
 
 
 class no_grad(_Mode):  # noqa: N801  (PyTorch's name)
@@ -74,6 +104,14 @@ class set_grad_enabled(_Mode):  # noqa: N801  (PyTorch's name)
     def __init__(self, mode: bool) -> None:
         super().__init__(mode)
         self._previous.append(_C.set_grad_enabled(mode))
+
+    def __call__(self, function: F) -> F:
+        """The function with the mode in force while it runs; as a decorator the mode is not set at once."""
+        _C.set_grad_enabled(self._previous.pop())
+        return super().__call__(function)
+
+    def _again(self) -> _Mode:
+        return _Mode(self._enabled)
 
     def __enter__(self) -> None:
         _C.set_grad_enabled(self._enabled)

@@ -1,0 +1,161 @@
+// vmap: mapped tensors, and the way from a call on them to the rule that runs it on what is behind them.
+//
+// A mapped tensor is a handle with the shape of one slice and no memory; its autograd meta has the tensor with the
+// mapped dimension first. Calls on such handles infer shapes and dtypes as always, so a program under vmap sees its
+// own view of the world, and the tape records it there; instead of a kernel a rule of minitensor._vmap runs. Levels
+// nest: what is behind a handle may be a handle of an outer level.
+#include <string>
+
+#include "bindings/py.h"
+
+namespace mt::py {
+
+namespace {
+
+PyObject* g_rule = nullptr;
+
+int level_of(const Call& call, const Tensor* destination) {
+    int level = destination ? batch_level(*destination) : 0;
+    for (size_t i = 0; i < call.operand_count; ++i)
+        if (call.operands[i].tensor) level = std::max(level, batch_level(*call.operands[i].tensor));
+    return level;
+}
+
+bool is_mapped(const Call& call, const Tensor* destination) {
+    return call.op->kind == Kind::Random || level_of(call, destination) > 0;
+}
+
+Ref<Tensor> mapped(Ref<Tensor> behind, int level) {
+    Dims sizes, strides;
+    for (size_t i = 1; i < behind->ndim(); ++i) {
+        sizes.push_back(behind->sizes[i]);
+        strides.push_back(behind->strides[i]);
+    }
+    auto elements = static_cast<size_t>(element_span(sizes, strides, 0).second);
+    Ref<Storage> nothing = Storage::unbacked(elements * itemsize(behind->dtype), Device{DeviceType::Meta, -1});
+    Ref<Tensor> handle = Tensor::make(std::move(nothing), behind->dtype, sizes, strides, 0);
+    AutogradMeta& meta = autograd_meta(*handle);
+    meta.batch_level = level;
+    meta.batch_value = std::move(behind);
+    return handle;
+}
+
+// rule(row, operands, mapped, params, size, compute dtype, in place) -> ((tensor, whether mapped), ...)
+void run_mapped(Call& call, Ref<Tensor>* results, Tensor* destination) {
+    const OpDef& op = *call.op;
+    int level = level_of(call, destination);
+    if (op.kind == Kind::Random && !level) level = vmap_depth;
+    else if (destination && batch_level(*destination) < level)
+        fail("vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in "
+             "extra_args that has more elements than `self`. This happened due to `other` being vmapped over but "
+             "`self` not being vmapped over in a vmap. Please try to use out-of-place operators instead of inplace "
+             "arithmetic. (" +
+             op.name + "_)");
+    PyRef operands(PyList_New(0)), flags(PyList_New(0)), params(PyList_New(0));
+    int64_t size = 0;
+    auto add = [](PyRef& list, PyObject* owned) {
+        PyRef item = checked(owned);
+        if (PyList_Append(list.get(), item.get()) < 0) fail_python();
+    };
+    auto behind = [&](Tensor& t) {
+        bool here = level && batch_level(t) == level;
+        if (here) size = t.autograd->batch_value->sizes[0];
+        add(flags, PyBool_FromLong(here));
+        return wrap(here ? t.autograd->batch_value : Ref<Tensor>::borrow(&t));
+    };
+    for (size_t i = 0; i < call.operand_count; ++i) {
+        const Operand& operand = call.operands[i];
+        if (operand.tensor) {
+            add(operands, behind(*operand.tensor));
+            continue;
+        }
+        add(operands, operand.is_scalar ? scalar_to_python(operand.scalar) : Py_NewRef(Py_None));
+        add(flags, Py_NewRef(Py_False));
+    }
+    if (destination && call.operand_count == 0) add(operands, behind(*destination));
+    for (size_t i = 0; i < call.param_count; ++i) add(params, value_to_python(call.params[i]));
+    PyRef compute = checked(dtype_object(op.infer ? call.compute : DType::F32));
+    PyRef returned(PyObject_CallFunction(g_rule, "OOOOLOO", op.row, operands.get(), flags.get(), params.get(),
+                                         static_cast<long long>(size), compute.get(),
+                                         destination ? Py_True : Py_False));
+    if (!returned) fail_python();
+    if (destination) return;
+    PyRef items = checked(PySequence_Tuple(returned.get()));
+    call.result_count = static_cast<size_t>(PyTuple_GET_SIZE(items.get()));
+    if (call.result_count > kMaxResults) fail("vmap: the rule of '" + op.name + "' gave too many results");
+    for (size_t i = 0; i < call.result_count; ++i) {
+        PyObject* item = PyTuple_GET_ITEM(items.get(), static_cast<Py_ssize_t>(i));
+        PyObject* tensor = PyTuple_Check(item) && PyTuple_GET_SIZE(item) == 2 ? PyTuple_GET_ITEM(item, 0) : nullptr;
+        if (!tensor || !is_tensor(tensor)) fail_type("vmap: the rule of '" + op.name + "' must give tensors");
+        results[i] = Ref<Tensor>::borrow(tensor_of(tensor));
+        if (PyTuple_GET_ITEM(item, 1) == Py_True) results[i] = mapped(std::move(results[i]), level);
+    }
+}
+
+PyObject* py_set_rule(PyObject*, PyObject* rule) {
+    Py_XSETREF(g_rule, Py_NewRef(rule));
+    Py_RETURN_NONE;
+}
+
+// set_vmap_depth(n) -> the previous depth
+PyObject* py_set_depth(PyObject*, PyObject* value) {
+    long depth = PyLong_AsLong(value);
+    if (depth == -1 && PyErr_Occurred()) return nullptr;
+    return PyLong_FromLong(std::exchange(vmap_depth, static_cast<int>(depth)));
+}
+PyObject* py_depth(PyObject*, PyObject*) { return PyLong_FromLong(vmap_depth); }
+
+// vmap_wrap(tensor, level): the handle for slices along the tensor's first dimension.
+PyObject* py_wrap(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject* tensor;
+        int level;
+        if (!PyArg_ParseTuple(args, "O!i:vmap_wrap", &TensorType, &tensor, &level)) return nullptr;
+        if (tensor_of(tensor)->ndim() == 0 || level < 1) fail_value("vmap_wrap: needs a dimension and a level");
+        return wrap(mapped(Ref<Tensor>::borrow(tensor_of(tensor)), level));
+    });
+}
+
+// vmap_unwrap(tensor, level) -> (what is behind it, True), or (tensor, False) if it isn't of that level
+PyObject* py_unwrap(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject* object;
+        int level;
+        if (!PyArg_ParseTuple(args, "O!i:vmap_unwrap", &TensorType, &object, &level)) return nullptr;
+        Tensor& t = *tensor_of(object);
+        if (batch_level(t) != level) return Py_BuildValue("(OO)", object, Py_False);
+        return Py_BuildValue("(NO)", wrap(t.autograd->batch_value), Py_True);
+    });
+}
+
+// The tensor without history of its own; what is behind a mapped tensor keeps its.
+PyObject* py_detach_handle(PyObject*, PyObject* object) {
+    return guarded([&]() -> PyObject* {
+        if (!is_tensor(object)) fail_type("detach_handle takes a Tensor");
+        return wrap(detach(*tensor_of(object)));
+    });
+}
+
+PyObject* py_level(PyObject*, PyObject* object) {
+    return PyLong_FromLong(is_tensor(object) ? batch_level(*tensor_of(object)) : 0);
+}
+
+PyMethodDef functions[] = {
+    {"set_vmap_rule", py_set_rule, METH_O, "Sets the function that runs calls on mapped tensors."},
+    {"set_vmap_depth", py_set_depth, METH_O, "Sets how many vmaps are nested and returns what it was."},
+    {"vmap_depth", py_depth, METH_NOARGS, "How many vmaps are nested."},
+    {"vmap_wrap", py_wrap, METH_VARARGS, "vmap_wrap(tensor, level): a handle for its slices."},
+    {"vmap_unwrap", py_unwrap, METH_VARARGS, "vmap_unwrap(tensor, level) -> (tensor, whether it was of that level)"},
+    {"detach_handle", py_detach_handle, METH_O, "Without history of its own, whatever is behind it."},
+    {"vmap_level", py_level, METH_O, "The level of a mapped tensor, 0 for others."},
+    {}};
+
+}  // namespace
+
+bool init_vmap(PyObject* module) {
+    is_mapped_hook = is_mapped;
+    run_mapped_hook = run_mapped;
+    return PyModule_AddFunctions(module, functions) == 0;
+}
+
+}  // namespace mt::py

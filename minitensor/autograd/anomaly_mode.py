@@ -1,0 +1,92 @@
+"""Anomaly mode: errors of the backward pass name the forward call, and NaN in a gradient is an error."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+from minitensor import _C
+
+__all__ = ["detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly"]
+
+_OWN = str(Path(__file__).resolve().parent.parent) + "/"
+
+
+def _stack() -> str:
+    """The user's part of the stack, outermost first, as tracebacks show it."""
+    frame, lines = sys._getframe(1), []
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(_OWN):
+            line = linecache.getline(code.co_filename, frame.f_lineno).strip()
+            text = f'  File "{code.co_filename}", line {frame.f_lineno}, in {code.co_name}\n'
+            lines.append(text + (f"    {line}\n" if line else ""))
+        frame = frame.f_back  # type: ignore[assignment]  # the loop's condition
+    return "".join(reversed(lines))
+
+
+def _report(name: str, trace: str | None) -> None:
+    if trace is None:
+        text = f"Error detected in {name}. No forward pass information available. Enable detect anomaly during forward "
+        text += "pass for more information."
+    else:
+        text = f"Error detected in {name}. Traceback of forward call that caused the error:\n{trace}"
+    warnings.warn(text, stacklevel=2)
+
+
+def _has_nan(tensor: Any) -> bool:
+    return bool((tensor != tensor).any())
+
+
+def is_anomaly_enabled() -> bool:
+    """Whether anomaly mode is on."""
+    return _C.anomaly()[0]
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether gradients are looked at for NaN in anomaly mode."""
+    return _C.anomaly()[1]
+
+
+class set_detect_anomaly:  # noqa: N801  (PyTorch's name)
+    """Sets anomaly mode: at once, and as a context until its end.
+
+    With `check_nan`, a backward formula that gives NaN raises a RuntimeError.
+    """
+
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self._previous = _C.anomaly()
+        _C.set_anomaly(mode, check_nan, _stack, _report, _has_nan)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: object) -> None:
+        _C.set_anomaly(*self._previous, _stack, _report, _has_nan)
+
+
+class detect_anomaly:  # noqa: N801  (PyTorch's name)
+    """A context with anomaly mode on: slow, for finding errors.
+
+    A backward pass that fails warns with the traceback of the forward call whose gradient it was, and with `check_nan`
+    NaN in a gradient is a failure.
+    """
+
+    def __init__(self, check_nan: bool = True) -> None:
+        self._check_nan = check_nan
+        self._previous = _C.anomaly()
+        warnings.warn(
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for "
+            "debugging.",
+            stacklevel=2,
+        )
+
+    def __enter__(self) -> None:
+        self._previous = _C.anomaly()
+        _C.set_anomaly(True, self._check_nan, _stack, _report, _has_nan)
+
+    def __exit__(self, *exception: object) -> None:
+        _C.set_anomaly(*self._previous, _stack, _report, _has_nan)

@@ -1,0 +1,186 @@
+"""Looking at the graph, and changing how tensors are kept for the backward pass."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple
+
+from minitensor import _C
+from minitensor.autograd.hooks import RemovableHandle, register
+
+__all__ = [
+    "GradientEdge",
+    "Node",
+    "allow_mutation_on_saved_tensors",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+]
+
+Node = _C.GradNode
+
+
+class GradientEdge(NamedTuple):
+    """A place in the graph that a gradient arrives at: a node, and which of its outputs."""
+
+    node: Any
+    output_nr: int
+
+
+def get_gradient_edge(tensor: Any) -> GradientEdge:
+    """The edge that the gradient of `tensor` arrives at; it keeps the graph alive, but not the tensor's memory."""
+    if not tensor.requires_grad:
+        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
+    if tensor.grad_fn is not None:
+        return GradientEdge(tensor.grad_fn, tensor.output_nr)
+    # A leaf's accumulator is found where a use of the leaf leads to.
+    with _grad_mode(True):
+        return GradientEdge(tensor.alias().grad_fn.next_functions[0][0], 0)
+
+
+@contextmanager
+def _grad_mode(enabled: bool) -> Any:
+    previous = _C.set_grad_enabled(enabled)
+    try:
+        yield
+    finally:
+        _C.set_grad_enabled(previous)
+
+
+def increment_version(tensor: Any) -> None:
+    """Count a write to the tensor, or to each of several, that nothing else has counted."""
+    for t in (tensor,) if isinstance(tensor, _C.Tensor) else tensor:
+        _C.increment_version(t)
+
+
+_DISABLED = threading.local()
+
+
+class saved_tensors_hooks:  # noqa: N801  (PyTorch's name)
+    """While it is in force, what is kept for backward is `pack_hook(tensor)`, and `unpack_hook` gives the tensor back.
+
+    The innermost pair applies. The hooks must not change their argument in place.
+    """
+
+    def __init__(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
+        self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
+        self._previous: list[Any] = []
+
+    def __enter__(self) -> None:
+        message = getattr(_DISABLED, "message", None)
+        if message is not None:
+            raise RuntimeError(message)
+        self._previous.append(_C.set_saved_tensor_hooks((self.pack_hook, self.unpack_hook)))
+
+    def __exit__(self, *exception: object) -> None:
+        _C.set_saved_tensor_hooks(self._previous.pop())
+
+
+class save_on_cpu(saved_tensors_hooks):  # noqa: N801  (PyTorch's name)
+    """Keep what is saved for backward in host memory, and bring it back to its device when it is needed."""
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
+        def pack(tensor: Any) -> Any:
+            return tensor.device, tensor.detach().clone() if tensor.device.type == "cpu" else tensor.cpu()
+
+        def unpack(packed: Any) -> Any:
+            device, tensor = packed
+            return tensor.to(device)
+
+        super().__init__(pack, unpack)
+
+
+@contextmanager
+def disable_saved_tensors_hooks(error_message: str) -> Any:
+    """Within it, using saved_tensors_hooks raises a RuntimeError with the message."""
+    previous = getattr(_DISABLED, "message", None)
+    _DISABLED.message = error_message
+    try:
+        yield
+    finally:
+        _DISABLED.message = previous
+
+
+class _Snapshots(saved_tensors_hooks):
+    """Saved tensors by storage; a copy is made when somebody writes to one of them."""
+
+    def __init__(self) -> None:
+        def pack(tensor: Any) -> Any:
+            return tensor, tensor._version, tensor.detach().clone()
+
+        def unpack(packed: Any) -> Any:
+            tensor, version, copy = packed
+            return tensor if tensor._version == version else copy
+
+        super().__init__(pack, unpack)
+
+
+@contextmanager
+def allow_mutation_on_saved_tensors() -> Any:
+    """Within it, tensors that are saved for backward may be written in place; backward uses what they held before.
+
+    Every saved tensor is copied, so it costs the memory of them all.
+    """
+    with _Snapshots():
+        yield
+
+
+def register_multi_grad_hook(
+    tensors: Sequence[Any], fn: Callable[..., Any], *, mode: Literal["all", "any"] = "all"
+) -> Any:
+    """Call `fn` once a backward pass: with the list of all gradients, or in mode "any" with the first that comes.
+
+    Gradients that the pass does not compute are None in the list.
+    """
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    lock = threading.Lock()
+    edges = [get_gradient_edge(t) for t in tensors]
+    seen: dict[int, dict[int, Any]] = defaultdict(dict)
+
+    def arrived(place: int, gradient: Any) -> None:
+        run = _C.backward_id()
+        with lock:
+            known = seen[run]
+            known[place] = gradient
+            if mode == "any":
+                fire = len(known) == 1
+            else:
+                # Which of the tensors this pass reaches is known from the start of it.
+                wanted = {i for i, e in enumerate(edges) if _C.will_execute(e.node)}
+                fire = wanted <= set(known)
+            if fire and mode == "all":
+                del seen[run]
+            for old in [r for r in seen if r != run]:
+                del seen[old]
+        if fire:
+            fn(gradient) if mode == "any" else fn([known.get(i) for i in range(len(tensors))])
+
+    def hook(place: int) -> Callable[[Any], None]:
+        return lambda gradient: arrived(place, gradient)
+
+    return _Handles([register(t, hook(i), "tensor") for i, t in enumerate(tensors)])
+
+
+class _Handles:
+    """Several handles as one."""
+
+    def __init__(self, handles: Iterable[RemovableHandle]) -> None:
+        self._handles = list(handles)
+
+    def remove(self) -> None:
+        """Take all the hooks away."""
+        for handle in self._handles:
+            handle.remove()
+
+    def __enter__(self) -> _Handles:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.remove()

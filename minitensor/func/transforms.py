@@ -1,0 +1,357 @@
+"""Derivatives of functions of nested arguments.
+
+A transform differentiates with respect to tensors of its own: aliases of the arguments, which the tape connects with
+them. So transforms nest, and variables of different levels are never confused.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from minitensor import _C
+from minitensor._vmap import vmap
+from minitensor._vmap.tree import flatten, map_leaves
+from minitensor.autograd import gradients
+from minitensor.autograd.modes import enable_grad, no_grad
+
+__all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "vjp"]
+
+Tensor = _C.Tensor
+
+
+class _Level:
+    """Counts the transforms in force: what an inner one computes, an outer one may differentiate."""
+
+    depth = 0
+
+    def __enter__(self) -> bool:
+        _Level.depth += 1
+        return _Level.depth > 1
+
+    def __exit__(self, *exception: object) -> None:
+        _Level.depth -= 1
+
+
+def _variable(leaf: Any) -> Any:
+    if not isinstance(leaf, Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
+        return leaf
+    if leaf.requires_grad:
+        return leaf.alias()
+    # What is behind a mapped tensor keeps its history: an outer transform may differentiate it.
+    return (leaf.alias() if _C.vmap_level(leaf) else leaf.detach()).requires_grad_(True)
+
+
+def _variables(value: Any) -> tuple[Any, list[Any]]:
+    """The structure with variables of this level in it, and those that can be differentiated."""
+    leaves, rebuild = flatten(value)
+    made = [_variable(leaf) for leaf in leaves]
+    return rebuild(made), [m for m in made if isinstance(m, Tensor) and m.requires_grad]
+
+
+def _needs_graph(nested: bool, outputs: list[Any], variables: list[Any]) -> bool:
+    """Whether anything but this level's variables wants gradients of the outputs."""
+    if nested or any(not v.is_leaf or _behind_requires_grad(v) for v in variables):
+        return True
+    own = {id(v) for v in variables}
+    seen: set[Any] = set()
+    waiting = [o.grad_fn for o in outputs if o.grad_fn is not None]
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.name() == "AccumulateGrad":
+            if id(node.variable) not in own:
+                return True
+            continue
+        waiting += [child for child, _ in node.next_functions if child is not None]
+    return False
+
+
+def _behind_requires_grad(tensor: Any) -> bool:
+    while level := _C.vmap_level(tensor):
+        tensor = _C.vmap_unwrap(tensor, level)[0]
+        if tensor.requires_grad:
+            return True
+    return False
+
+
+def _tensors(value: Any) -> list[Any]:
+    return [leaf for leaf in flatten(value)[0] if isinstance(leaf, Tensor)]
+
+
+def _gradients(outputs: list[Any], inputs: list[Any], seeds: list[Any], graph: bool, retain: bool = False) -> list[Any]:
+    pairs = [(o, s) for o, s in zip(outputs, seeds, strict=True) if o.requires_grad]
+    if not pairs or not inputs:
+        return [None] * len(inputs)
+    outs, given = zip(*pairs, strict=True)
+    return list(
+        gradients.grad(outs, inputs, given, create_graph=graph, retain_graph=retain or graph, allow_unused=True)
+    )
+
+
+def _zeros_for_none(found: list[Any], like: list[Any]) -> list[Any]:
+    return [x.detach().new_zeros(tuple(x.shape)) if g is None else g for g, x in zip(found, like, strict=True)]
+
+
+def _release(value: Any, graph: bool) -> Any:
+    """Results without the history of this level, where nobody outside has a part in it."""
+    if graph:
+        return value
+    return map_leaves(lambda leaf: _C.detach_handle(leaf) if isinstance(leaf, Tensor) else leaf, value)
+
+
+def _chosen(argnums: int | tuple[int, ...], args: tuple[Any, ...], what: str) -> tuple[int, ...]:
+    wanted = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    places = []
+    for i in wanted:
+        if not -len(args) <= i < len(args):
+            raise RuntimeError(f"Got argnum={i}, but only {len(args)} positional inputs")
+        places.append(i % len(args))
+    if len(set(places)) != len(places):
+        raise RuntimeError(f"{what}: argnums elements must be unique but received {wanted}")
+    return tuple(places)
+
+
+def _replaced(args: tuple[Any, ...], places: tuple[int, ...], values: tuple[Any, ...]) -> list[Any]:
+    given = list(args)
+    for place, value in zip(places, values, strict=True):
+        given[place] = value
+    return given
+
+
+def grad_and_value(
+    func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """A function that gives (the gradient of `func` with respect to the arguments `argnums`, what `func` gives).
+
+    `func` gives one number, or with `has_aux` (the number, anything else).
+    """
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with _Level() as nested, enable_grad():
+            places = _chosen(argnums, args, "grad")
+            inputs, variables = _variables(tuple(args[i] for i in places))
+            result = func(*_replaced(args, places, inputs), **kwargs)
+            aux = None
+            if has_aux:
+                if not (isinstance(result, tuple) and len(result) == 2):
+                    raise RuntimeError(
+                        "grad_and_value(f)(*args): output of function f should be a tuple: (output, aux) if has_aux is "
+                        "True"
+                    )
+                result, aux = result
+            if not isinstance(result, Tensor):
+                raise RuntimeError(
+                    f"grad_and_value(f)(*args): Expected f(*args) to return a tensor, got tensor of type {type(result)}"
+                )
+            if result.ndim != 0:
+                raise RuntimeError(
+                    "grad_and_value(f)(*args): Expected f(*args) to return a scalar Tensor, got tensor with "
+                    f"{result.ndim} dims. Maybe you wanted to use the vjp or jacrev APIs instead?"
+                )
+            graph = _needs_graph(nested, [result, *_tensors(aux)], variables)
+            found = iter(_zeros_for_none(_gradients([result], variables, [None], graph), variables))
+            taken = map_leaves(lambda leaf: next(found) if _is_variable(leaf) else leaf, inputs)
+            value = (result, aux) if has_aux else result
+            gradient = taken[0] if isinstance(argnums, int) else taken
+            return _release(gradient, graph), _release(value, graph)
+
+    return wrapped
+
+
+def _is_variable(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and leaf.requires_grad
+
+
+def grad(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """A function that gives the gradient of `func` by the arguments `argnums`; with `has_aux`, (it, aux)."""
+    both = grad_and_value(func, argnums, has_aux)
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        gradient, value = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return wrapped
+
+
+def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """(func(*primals), a function from cotangents of the result to the primals'); with `has_aux` (.., .., aux)."""
+    with _Level() as nested, enable_grad():
+        inputs, variables = _variables(primals)
+        result = func(*inputs)
+        aux = None
+        if has_aux:
+            if not (isinstance(result, tuple) and len(result) == 2):
+                raise RuntimeError(
+                    "vjp(f, *primals): output of function f should be a tuple: (output, aux) if has_aux is True"
+                )
+            result, aux = result
+        outputs = _tensors(result)
+        if not outputs:
+            raise RuntimeError("vjp(f, *primals): Expected f(*primals) to return at least one tensor")
+        graph = _needs_graph(nested, outputs, variables)
+
+    def vjp_fn(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
+        seeds = _tensors(cotangents)
+        if len(seeds) != len(outputs):
+            raise RuntimeError(
+                f"Expected pytree structure of cotangents to be the same as pytree structure of outputs to the "
+                f"function: {len(outputs)} tensors, got {len(seeds)}"
+            )
+        wanted = create_graph if create_graph is not None else graph or any(s.requires_grad for s in seeds)
+        with enable_grad():
+            found = iter(_zeros_for_none(_gradients(outputs, variables, seeds, wanted, True), variables))
+            taken = map_leaves(lambda leaf: next(found) if _is_variable(leaf) else leaf, inputs)
+        return _release(taken, wanted)
+
+    shown = _release(result, graph)
+    return (shown, vjp_fn, _release(aux, graph)) if has_aux else (shown, vjp_fn)
+
+
+def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
+    """(func(*primals), its derivative along the tangents); with `has_aux` (.., .., aux).
+
+    It is the gradient of the gradient: the vjp is linear in its cotangent, and its own vjp is the jvp.
+    """
+    if not isinstance(primals, tuple):
+        raise RuntimeError("jvp(f, primals, tangents): Expected primals to be a tuple. E.g. it should be valid to call "
+                           f"f(*primals). Got {type(primals)}")  # fmt: skip
+    if not isinstance(tangents, tuple) or len(tangents) != len(primals):
+        raise RuntimeError(
+            "jvp(f, primals, tangents): Expected primals and tangents to have the same python structure."
+        )
+    with _Level() as nested, enable_grad():
+        inputs, variables = _variables(primals)
+        directions = _directions(primals, tangents)
+        result = func(*inputs)
+        aux = None
+        if has_aux:
+            result, aux = result
+        outputs = _tensors(result)
+        outer = nested or any(d.requires_grad for d in directions)
+        graph = outer or _needs_graph(nested, outputs, variables)
+        dummies = [o.detach().new_zeros(tuple(o.shape)).requires_grad_(True) for o in outputs]
+        first = _gradients(outputs, variables, dummies, True)
+        pairs = [(f, d) for f, d in zip(first, directions, strict=True) if f is not None]
+        found = _gradients([f for f, _ in pairs], dummies, [d for _, d in pairs], graph)
+        if strict and any(g is None for g in found):
+            raise RuntimeError("jvp(f, primals, tangents, strict=True): an output of f does not depend on the primals")
+        derivatives = iter(_zeros_for_none(found, outputs))
+        tangent = map_leaves(lambda leaf: next(derivatives) if isinstance(leaf, Tensor) else leaf, result)
+    results = (_release(result, graph), _release(tangent, graph))
+    return (*results, _release(aux, graph)) if has_aux else results
+
+
+def _directions(primals: Any, tangents: Any) -> list[Any]:
+    directions = []
+    for x, t in zip(flatten(primals)[0], flatten(tangents)[0], strict=True):
+        if not isinstance(x, Tensor):
+            continue
+        if tuple(x.shape) != tuple(t.shape):
+            raise RuntimeError(
+                "jvp(f, primals, tangents): Expected primal and tangent to have the same shape, got "
+                f"{list(x.shape)} and {list(t.shape)}"
+            )
+        if x.is_floating_point() or x.is_complex():
+            directions.append(t)
+    return directions
+
+
+def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+    """(func(*primals), the function from tangents to the derivative along them at that place)."""
+    with no_grad():
+        value = func(*primals)
+
+    def jvp_fn(*tangents: Any) -> Any:
+        return jvp(func, primals, tangents)[1]
+
+    return value, jvp_fn
+
+
+def jacrev(
+    func: Callable[..., Any],
+    argnums: int | tuple[int, ...] = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    _preallocate_and_copy: bool = False,
+) -> Callable[..., Any]:
+    """A function that gives the Jacobian of `func` with respect to the arguments `argnums`, by rows."""
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError("jacrev: `chunk_size` should be greater than 0.")
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        places = _chosen(argnums, args, "jacrev")
+
+        def of_chosen(*values: Any) -> Any:
+            return func(*_replaced(args, places, values), **kwargs)
+
+        result = vjp(of_chosen, *(args[i] for i in places), has_aux=has_aux)
+        outputs, pull = result[0], result[1]
+        leaves, rebuild = flatten(outputs)
+        rows: list[Any] = []
+        for i, out in enumerate(leaves):
+            units = _units(out)
+
+            def back(unit: Any, i: int = i) -> Any:
+                seeds = [unit if k == i else o.new_zeros(tuple(o.shape)) for k, o in enumerate(leaves)]
+                return pull(rebuild(seeds))
+
+            found = vmap(back, chunk_size=chunk_size)(units)
+            joined = map_leaves(lambda g, out=out: g.reshape((*out.shape, *g.shape[1:])), found)
+            rows.append(joined[0] if isinstance(argnums, int) else joined)
+        jacobian = rebuild(rows)
+        return (jacobian, result[2]) if has_aux else jacobian
+
+    return wrapped
+
+
+def _units(like: Any) -> Any:
+    from minitensor.ops import ROWS
+
+    n = like.numel()
+    return ROWS["eye"].call(n, dtype=like.dtype).reshape((n, *like.shape))
+
+
+def jacfwd(
+    func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *, randomness: str = "error"
+) -> Callable[..., Any]:
+    """A function that gives the Jacobian of `func` with respect to the arguments `argnums`, by columns."""
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        places = _chosen(argnums, args, "jacfwd")
+        chosen = tuple(args[i] for i in places)
+        columns, aux = [], None
+        for j, x in enumerate(chosen):
+
+            def of_chosen(value: Any, j: int = j) -> Any:
+                return func(*_replaced(args, places, (*chosen[:j], value, *chosen[j + 1 :])), **kwargs)
+
+            def push(unit: Any, of: Any = of_chosen, x: Any = x) -> Any:
+                result = jvp(of, (x,), (unit,), has_aux=has_aux)
+                return (result[1], result[2]) if has_aux else result[1]
+
+            found = vmap(push, randomness=randomness)(_units(x))
+            if has_aux:
+                found, aux = found[0], map_leaves(lambda a: a.select(0, 0), found[1])
+            columns.append(map_leaves(lambda t, x=x: t.movedim(0, -1).reshape((*t.shape[1:], *x.shape)), found))
+        if isinstance(argnums, int):
+            jacobian = columns[0]
+        else:
+            leaves = [flatten(column)[0] for column in columns]
+            jacobian = flatten(columns[0])[1]([tuple(row) for row in zip(*leaves, strict=True)])
+        return (jacobian, aux) if has_aux else jacobian
+
+    return wrapped
+
+
+def hessian(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
+    """A function that gives the Hessian of `func` with respect to the arguments `argnums`."""
+    return jacfwd(jacrev(func, argnums), argnums)

@@ -1,0 +1,214 @@
+"""Checkpointing: intermediate values are computed again in the backward pass instead of being kept."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from minitensor import _C, autograd
+from minitensor.autograd.graph import saved_tensors_hooks
+from minitensor.random import get_rng_state, set_rng_state
+
+__all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "set_checkpoint_early_stop"]
+
+Tensor = _C.Tensor
+_EARLY_STOP: list[bool] = [True]
+
+
+class CheckpointError(RuntimeError):
+    """The function did not save the same tensors when it was computed again."""
+
+
+class set_checkpoint_early_stop:  # noqa: N801  (PyTorch's name)
+    """A context that says whether computing again ends as soon as all that is needed has been computed."""
+
+    def __init__(self, enable: bool) -> None:
+        self._enable = enable
+
+    def __enter__(self) -> None:
+        _EARLY_STOP.append(self._enable)
+
+    def __exit__(self, *exception: object) -> None:
+        _EARLY_STOP.pop()
+
+
+class _Random:
+    """The state of the generator as it was, for the second run."""
+
+    def __init__(self, preserve: bool) -> None:
+        self._state = get_rng_state() if preserve else None
+        self._now: Any = None
+
+    def __enter__(self) -> None:
+        if self._state is not None:
+            self._now = get_rng_state()
+            set_rng_state(self._state)
+
+    def __exit__(self, *exception: object) -> None:
+        if self._state is not None:
+            set_rng_state(self._now)
+
+
+class _Reentrant(autograd.Function):
+    """Runs the function without a graph; its backward runs it again with one, and goes back through that."""
+
+    @staticmethod
+    def forward(ctx: Any, function: Any, preserve: bool, *args: Any) -> Any:
+        ctx.function, ctx.random = function, _Random(preserve)
+        ctx.others = [None if isinstance(a, Tensor) else a for a in args]
+        ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        ctx.save_for_backward(*(args[i] for i in ctx.places))
+        return function(*args)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        args = list(ctx.others)
+        for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
+            args[place] = tensor.detach().requires_grad_(ctx.needs_input_grad[place + 2])
+        with ctx.random, autograd.enable_grad():
+            results = ctx.function(*args)
+        results = results if isinstance(results, (tuple, list)) else (results,)
+        pairs = [(r, g) for r, g in zip(results, gradients, strict=True) if isinstance(r, Tensor) and r.requires_grad]
+        if not pairs:
+            raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
+        autograd.backward([r for r, _ in pairs], [g for _, g in pairs])
+        return (None, None, *(a.grad if isinstance(a, Tensor) else None for a in args))
+
+
+class _Enough(Exception):  # noqa: N818  (not an error)
+    """Ends the second run when all that was saved has been computed."""
+
+
+class _Frame:
+    """One call: how many tensors it saved, and what they are once they have been computed again."""
+
+    def __init__(self, run: Callable[[], Any], random: _Random, context: Callable[[], Any]) -> None:
+        self.run, self.random, self.context = run, random, context
+        self.metas: list[tuple[Any, ...]] = []
+        self.again: list[Any] | None = None
+        self.taken = 0
+
+    def pack(self, tensor: Any) -> int:
+        self.metas.append((tuple(tensor.shape), tensor.dtype, tensor.device))
+        return len(self.metas) - 1
+
+    def unpack(self, place: int) -> Any:
+        if self.again is None:
+            self.again = self._compute()
+            self.taken = 0
+        self.taken += 1
+        tensor = self.again[place]
+        if self.taken >= len(self.metas):
+            # All has been asked for once; a second pass over a retained graph computes it anew.
+            self.again = None
+        return tensor
+
+    def _compute(self) -> list[Any]:
+        found: list[Any] = []
+        early = _EARLY_STOP[-1]
+
+        def pack(tensor: Any) -> Any:
+            found.append(tensor.detach())
+            if early and len(found) == len(self.metas):
+                raise _Enough
+            return tensor.detach()
+
+        hooks = saved_tensors_hooks(pack, lambda tensor: tensor)
+        with self.random, self.context(), autograd.enable_grad(), hooks, contextlib.suppress(_Enough):
+            self.run()
+        metas = [(tuple(t.shape), t.dtype, t.device) for t in found]
+        if len(metas) != len(self.metas):
+            raise CheckpointError(
+                "minitensor.utils.checkpoint: A different number of tensors was saved during the original forward and "
+                f"recomputation.\nNumber of tensors saved during forward: {len(self.metas)}\nNumber of tensors saved "
+                f"during recomputation: {len(metas)}."
+            )
+        for place, (before, now) in enumerate(zip(self.metas, metas, strict=True)):
+            if before != now:
+                raise CheckpointError(
+                    "minitensor.utils.checkpoint: Recomputed values for the following tensors have different metadata "
+                    f"than during the forward pass.\ntensor at position {place}:\nsaved metadata: {before}\n"
+                    f"recomputed metadata: {now}"
+                )
+        return found
+
+
+def checkpoint(
+    function: Callable[..., Any],
+    *args: Any,
+    use_reentrant: bool | None = None,
+    context_fn: Callable[[], tuple[Any, Any]] | None = None,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """`function(*args, **kwargs)` without keeping its intermediate values: backward computes them again.
+
+    With `preserve_rng_state=True`, the default, random ops give the same numbers the second time. With `use_reentrant`
+    the second run is a backward pass inside of the backward pass, and only positional tensors get gradients; without,
+    saved tensors are replaced by places in the second run, which ends when all of them are there. `context_fn` gives
+    contexts for the two runs.
+    """
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if use_reentrant is None:
+        warnings.warn(
+            "minitensor.utils.checkpoint: the use_reentrant parameter should be passed explicitly. Please pass "
+            "use_reentrant=True or use_reentrant=False. use_reentrant=False is recommended.",
+            stacklevel=2,
+        )
+        use_reentrant = True
+    if use_reentrant:
+        if kwargs:
+            raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+        if context_fn is not None or debug:
+            raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
+        if _C.is_grad_enabled() and not any(isinstance(a, Tensor) and a.requires_grad for a in args):
+            warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+        return _Reentrant.apply(function, preserve, *args)
+    first, second = context_fn() if context_fn is not None else (nullcontext(), nullcontext())
+    if not _C.is_grad_enabled():
+        with first:
+            return function(*args, **kwargs)
+    frame = _Frame(lambda: function(*args, **kwargs), _Random(preserve), lambda: second)
+    with (
+        first,
+        set_checkpoint_early_stop(early_stop and _EARLY_STOP[-1]),
+        saved_tensors_hooks(frame.pack, frame.unpack),
+    ):
+        return function(*args, **kwargs)
+
+
+def checkpoint_sequential(
+    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
+) -> Any:
+    """The functions of a list, or of a Sequential, one after the other; all segments but the last are checkpointed."""
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    if use_reentrant is None:
+        warnings.warn(
+            "checkpoint_sequential: the use_reentrant parameter should be passed explicitly.",
+            stacklevel=2,
+        )
+        use_reentrant = True
+    steps: Sequence[Any] = list(functions.children()) if hasattr(functions, "children") else list(functions)
+
+    def segment(start: int, end: int) -> Callable[[Any], Any]:
+        def run(value: Any) -> Any:
+            for step in steps[start:end]:
+                value = step(value)
+            return value
+
+        return run
+
+    size = len(steps) // segments
+    end = 0
+    for start in range(0, size * (segments - 1), size):
+        end = start + size
+        run = segment(start, end)
+        input = checkpoint(run, input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
+    return segment(end, len(steps))(input)
