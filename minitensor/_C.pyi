@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple, Self, SupportsIndex, TypeAlias, fi
 
 from numpy.typing import NDArray
 
-_Number: TypeAlias = builtins.bool | builtins.int | builtins.float
+_Number: TypeAlias = builtins.bool | builtins.int | builtins.float | builtins.complex
 _Ints: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 
 version: str
@@ -25,6 +25,16 @@ class dtype:
     @property
     def hlo_name(self) -> str:
         """Its name in HLO text: 'f32'."""
+    @property
+    def abbr(self) -> str:
+        """A short name: 'f32'."""
+    @property
+    def compute(self) -> dtype:
+        """The type that arithmetic on such elements is done in."""
+    def to_real(self) -> dtype:
+        """The type of a complex type's parts; others give themselves."""
+    def to_complex(self) -> dtype:
+        """The complex type whose parts are of this one."""
     @property
     def itemsize(self) -> builtins.int:
         """Bytes of one element."""
@@ -59,6 +69,10 @@ class device:
     """Where a tensor lives."""
 
     def __new__(cls, type: str | device, index: builtins.int = -1) -> Self: ...
+    def __enter__(self) -> Self:
+        """Tensors are made on this device from here on."""
+    def __exit__(self, *exception: object) -> None:
+        """The default device is again what it was before."""
     @property
     def type(self) -> str:
         """'cpu', 'cuda', 'meta', 'jit_cpu' or 'jit_gpu'."""
@@ -75,6 +89,14 @@ class Size(tuple[builtins.int, ...]):
 
     def numel(self) -> builtins.int:
         """The product of the sizes."""
+    def __add__(self, other: tuple[builtins.int, ...]) -> Self: ...  # type: ignore[override]
+    def __radd__(self, other: tuple[builtins.int, ...]) -> Self: ...
+    def __mul__(self, times: SupportsIndex) -> Self: ...
+    def __rmul__(self, times: SupportsIndex) -> Self: ...
+    @overload
+    def __getitem__(self, place: SupportsIndex) -> builtins.int: ...
+    @overload
+    def __getitem__(self, place: slice) -> Self: ...
 
 # The classes under names that Tensor's properties don't hide.
 _dtype: TypeAlias = dtype
@@ -922,6 +944,11 @@ def masked_select(tensor: Tensor, mask: Tensor, /) -> Tensor: ...
 def add_method(name: str, object: Any, /) -> None: ...
 def get_default_dtype() -> dtype: ...
 def set_default_dtype(dtype: _DType, /) -> None: ...
+def get_default_device() -> device: ...
+def set_default_device(device: _Device | None, /) -> None: ...
+def common_dtype(tensor1: Tensor | _Number, tensor2: Tensor | _Number, /) -> dtype: ...
+def promote_types(type1: dtype, type2: dtype, /) -> dtype: ...
+def can_cast(from_: dtype, to: dtype, /) -> builtins.bool: ...
 
 # ---- ops
 

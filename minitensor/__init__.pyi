@@ -36,6 +36,17 @@ from minitensor._C import reset_peak_memory_stats as reset_peak_memory_stats
 from minitensor._C import set_default_dtype as set_default_dtype
 from minitensor._C import set_num_threads as set_num_threads
 from minitensor._C import uint8 as uint8
+from minitensor._C import bfloat16 as bfloat16
+from minitensor._C import complex64 as complex64
+from minitensor._C import complex128 as complex128
+from minitensor._C import float16 as float16
+from minitensor._C import get_default_device as get_default_device
+from minitensor._C import int8 as int8
+from minitensor._C import int16 as int16
+from minitensor._C import set_default_device as set_default_device
+from minitensor._C import uint16 as uint16
+from minitensor._C import uint32 as uint32
+from minitensor._C import uint64 as uint64
 from minitensor._config import show_config as show_config
 from minitensor._tensor_str import set_printoptions as set_printoptions
 from minitensor._vmap import vmap as vmap
@@ -66,10 +77,14 @@ __version__: str
 
 jit = _jit
 
+half = float16
 float = float32
 double = float64
+short = int16
 int = int32
 long = int64
+cfloat = complex64
+cdouble = complex128
 
 def add(input: Tensor, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor: ...
 def sub(input: Tensor, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor: ...

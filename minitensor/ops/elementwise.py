@@ -68,10 +68,6 @@ def _abs_vjp(g: Any, _out: Any, x: Any) -> Any:
     return g * (ROWS["sgn"].call(x) if x.is_complex() else sign(x))
 
 
-def _sigmoid_vjp(g: Any, out: Any, _x: Any) -> Any:
-    return g * conj_of(out * (1 - out)) if out.is_complex() else g * out * (1 - out)
-
-
 # ---- one operand
 
 neg = elementwise(
@@ -134,7 +130,7 @@ sigmoid = elementwise(
     "sigmoid(Tensor input)",
     "1 / (1 + exp(-x)) of each element.",
     lower=lambda b, x: b.logistic(x),
-    vjp=_sigmoid_vjp,
+    vjp=holomorphic(lambda g, out, _x: g * out * (1 - out)),
 )
 relu = elementwise(
     "relu(Tensor input)",
