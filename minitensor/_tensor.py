@@ -47,13 +47,8 @@ for _row in ROWS.values():
             attach(f"{_name}_", _changing)
 
 
-def _view(self: Any, *size: Any, **more: Any) -> Any:
-    """The same elements in another shape, or, given a dtype, the same bytes as elements of it; without a copy."""
-    dtype = more.pop("dtype", size[0] if len(size) == 1 and isinstance(size[0], _C.dtype) else None)
-    return view_(self, *size, **more) if dtype is None else view_dtype(self, dtype)
-
-
-attach("view", _view)
+attach("_view_sizes", view_)
+attach("_view_dtype", view_dtype)
 attach("real", property(lambda self: real(self), lambda self, value: real(self).copy_(value), doc=real.__doc__))
 attach("imag", property(lambda self: imag(self), lambda self, value: imag(self).copy_(value), doc=imag.__doc__))
 

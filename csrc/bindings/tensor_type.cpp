@@ -1,6 +1,7 @@
 // The Python type of tensors: slots go straight to the call path.
 #include "bindings/py.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 
@@ -522,6 +523,24 @@ PyObject* method_as_subclass(PyObject*, PyObject* args) {
     });
 }
 
+// view(*size) or view(dtype): a method of C++, since it is called more often than all others.
+PyObject* method_view(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+    static PyObject* const as_sizes = PyUnicode_InternFromString("_view_sizes");
+    static PyObject* const as_dtype = PyUnicode_InternFromString("_view_dtype");
+    Py_ssize_t named = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+    bool dtype = nargs == 1 && is_dtype(args[0]);
+    for (Py_ssize_t k = 0; k < named; ++k)
+        dtype |= PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, k), "dtype") == 0;
+    constexpr Py_ssize_t kMost = static_cast<Py_ssize_t>(kMaxDims) + 2;
+    if (nargs + named > kMost) {
+        PyErr_SetString(PyExc_TypeError, "view(): too many arguments");
+        return nullptr;
+    }
+    PyObject* all[kMost + 1] = {self};
+    std::copy(args, args + nargs + named, all + 1);
+    return PyObject_VectorcallMethod(dtype ? as_dtype : as_sizes, all, static_cast<size_t>(nargs + 1), kwnames);
+}
+
 PyMethodDef tensor_methods[] = {
     {"size", method(method_size), METH_FASTCALL | METH_KEYWORDS, "size(dim=None)\n--\n\nThe sizes, or one of them."},
     {"stride", method(method_stride), METH_FASTCALL | METH_KEYWORDS,
@@ -548,6 +567,9 @@ PyMethodDef tensor_methods[] = {
     {"detach_", method_detach_, METH_NOARGS, "detach_()\n--\n\nDrops this tensor's gradient history."},
     {"requires_grad_", method(method_requires_grad_), METH_FASTCALL | METH_KEYWORDS,
      "requires_grad_(requires_grad=True)\n--\n\nSets requires_grad and returns the tensor."},
+    {"view", method(method_view), METH_FASTCALL | METH_KEYWORDS,
+     "view(*size) or view(dtype)\n--\n\nThe same elements in another shape, or the same bytes as elements of another "
+     "dtype, without a copy."},
     {"__dlpack__", method(tensor_dlpack), METH_FASTCALL | METH_KEYWORDS,
      "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\nA DLPack capsule over the same "
      "memory."},

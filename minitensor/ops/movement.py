@@ -94,6 +94,7 @@ view_: Op = view(
     "The same elements in another shape, without a copy.",
     vjp=_like_input,
     function=False,
+    method=False,  # of C++, which also takes a dtype
 )
 expand = view(
     "expand(Tensor input, int[]... size)",
