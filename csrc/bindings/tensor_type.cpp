@@ -525,8 +525,8 @@ PyObject* method_as_subclass(PyObject*, PyObject* args) {
 
 // view(*size) or view(dtype): a method of C++, since it is called more often than all others.
 PyObject* method_view(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-    static PyObject* const as_sizes = PyUnicode_InternFromString("_view_sizes");
-    static PyObject* const as_dtype = PyUnicode_InternFromString("_view_dtype");
+    static PyObject *const as_sizes = Py_XNewRef(PyDict_GetItemString(TensorType.tp_dict, "_view_sizes")),
+                           *const as_dtype = Py_XNewRef(PyDict_GetItemString(TensorType.tp_dict, "_view_dtype"));
     Py_ssize_t named = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
     bool dtype = nargs == 1 && is_dtype(args[0]);
     for (Py_ssize_t k = 0; k < named; ++k)
@@ -536,9 +536,10 @@ PyObject* method_view(PyObject* self, PyObject* const* args, Py_ssize_t nargs, P
         PyErr_SetString(PyExc_TypeError, "view(): too many arguments");
         return nullptr;
     }
-    PyObject* all[kMost + 1] = {self};
+    PyObject* all[kMost + 1];
+    all[0] = self;
     std::copy(args, args + nargs + named, all + 1);
-    return PyObject_VectorcallMethod(dtype ? as_dtype : as_sizes, all, static_cast<size_t>(nargs + 1), kwnames);
+    return PyObject_Vectorcall(dtype ? as_dtype : as_sizes, all, static_cast<size_t>(nargs + 1), kwnames);
 }
 
 PyMethodDef tensor_methods[] = {
