@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import row_samples_linalg
+import row_samples_nn
 import row_samples_pointwise
 from row_samples_shape import DISTINCT, shape_forms
 
@@ -248,8 +249,15 @@ FORMS: dict[str, list[Form]] = {
         (op(4, 5), index(4, below=5)),
         (op(1, 3), index(1, below=3)),
         (op(6, 3, layout="transposed"), index(6, below=3)),
+        (op(9, 3), index(9, below=4), 3),
+        (op(9, 3), index(9, below=3), 1),
     ],
-    "nll_loss_backward": [(op(4), index(4, below=5), 5), (op(1), index(1, below=3), 3)],
+    "nll_loss_backward": [
+        (op(4), index(4, below=5), 5),
+        (op(1), index(1, below=3), 3),
+        (op(9), index(9, below=4), 3, 3),
+        (op(9), index(9, below=3), 3, 1),
+    ],
     "cumsum": [
         (op(2, 3, 4), -2),
         (op(4, 5), 0),
@@ -382,6 +390,7 @@ FORMS: dict[str, list[Form]] = {
 
 # Where a formula is smooth; elsewhere normal numbers will do.
 FORMS |= shape_forms(op, index)
+FORMS |= row_samples_nn.nn_forms(op, index)
 DOMAINS = dict.fromkeys(
     ("log", "sqrt", "rsqrt", "reciprocal", "pow", "div", "remainder", "prod"), "positive"
 ) | dict.fromkeys(
@@ -402,6 +411,7 @@ DOMAINS = dict.fromkeys(
         "min_dim",
         "sort",
         *DISTINCT,
+        *row_samples_nn.DISTINCT,
     ),
     "distinct",
 )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import row_samples_pointwise
 from row_samples import DOMAINS, Operand, build, forms
+from row_samples_nn import OTHER_GRADIENT, WITHOUT_GRADIENT
 
 import minitensor as mt
 from minitensor.ops import ROWS
@@ -17,7 +18,7 @@ STEPS = {"floor_divide", "floor", "ceil", "trunc", "round", "sign", "sgn", "angl
 
 # They read one triangle of a symmetric matrix, so their gradient is only defined along symmetric directions, or give
 # complex numbers: tests/linalg has them.
-ELSEWHERE = {"_linalg_cholesky", "_linalg_eigh", "_linalg_eig"}
+ELSEWHERE = {"_linalg_cholesky", "_linalg_eigh", "_linalg_eig"} | set(OTHER_GRADIENT)
 
 
 def differentiable():
@@ -151,6 +152,7 @@ def test_every_row_that_gives_fractions_has_a_gradient_or_none_by_its_nature():
         and name not in ("_view_read", "_view_write", "_assign", "_view_dtype")
     }
     assert without == row_samples_pointwise.WITHOUT_GRADIENT | {
+        *WITHOUT_GRADIENT,
         "_flat_index",
         "isnan",
         "isinf",

@@ -430,17 +430,17 @@ class TestLosses:
             F.cross_entropy(logits, target[:2])
         with pytest.raises(ValueError, match="x is not a valid value for reduction"):
             F.cross_entropy(logits, target, reduction="x")
-        with pytest.raises(ValueError, match="one value for each of the 3 classes"):
+        with pytest.raises(RuntimeError, match="for all 3 classes"):
             F.nll_loss(logits, target, mt.ones(2))
-        with pytest.raises(ValueError, match="target size"):
+        with pytest.raises(RuntimeError, match="0D or 1D target tensor expected"):
             F.nll_loss(logits, mt.zeros(4, 1, dtype=mt.int64))
-        with pytest.raises(ValueError, match=r"target size \[4, 2\], got \[4, 3\]"):
+        with pytest.raises(RuntimeError, match=r"target size \[4, 2\], got \[4, 3\]"):
             F.nll_loss(mt.ones(4, 3, 2), mt.zeros(4, 3, dtype=mt.int64))
-        with pytest.raises(ValueError, match="label_smoothing"):
+        with pytest.raises(RuntimeError, match="label_smoothing"):
             F.cross_entropy(logits, target, label_smoothing=2.0)
-        with pytest.raises(ValueError, match="input's shape"):
+        with pytest.raises(RuntimeError, match="expected target dtype to be Long"):
             F.cross_entropy(logits, mt.ones(4))
-        for wrong in (3, -1, -100):
+        for wrong in (3, -1, -99):
             with pytest.raises(IndexError):
                 F.cross_entropy(logits, target + wrong)
 

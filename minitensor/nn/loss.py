@@ -24,9 +24,7 @@ class _ClassLoss(Module):
 
     weight: mt.Tensor | None
 
-    def __init__(
-        self, weight: mt.Tensor | None = None, ignore_index: int | None = None, reduction: str = "mean"
-    ) -> None:
+    def __init__(self, weight: mt.Tensor | None = None, ignore_index: int = -100, reduction: str = "mean") -> None:
         super().__init__()
         self.register_buffer("weight", weight)
         self.ignore_index = ignore_index
@@ -38,7 +36,7 @@ class NLLLoss(_ClassLoss):
 
     def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
         """Return the loss."""
-        return F.nll_loss(input, target, self.weight, self.ignore_index, self.reduction)
+        return F.nll_loss(input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
 
 
 class CrossEntropyLoss(_ClassLoss):
@@ -47,7 +45,7 @@ class CrossEntropyLoss(_ClassLoss):
     def __init__(
         self,
         weight: mt.Tensor | None = None,
-        ignore_index: int | None = None,
+        ignore_index: int = -100,
         reduction: str = "mean",
         label_smoothing: float = 0.0,
     ) -> None:
@@ -56,4 +54,11 @@ class CrossEntropyLoss(_ClassLoss):
 
     def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
         """Return the loss."""
-        return F.cross_entropy(input, target, self.weight, self.ignore_index, self.reduction, self.label_smoothing)
+        return F.cross_entropy(
+            input,
+            target,
+            self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
+        )

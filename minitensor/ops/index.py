@@ -9,7 +9,7 @@ from minitensor import _C
 from minitensor._C import Op
 from minitensor.ops.creation import full
 from minitensor.ops.row import index, movement, opaque
-from minitensor.ops.scatter import gather, index_is_argument, scatter_add, zeros_for
+from minitensor.ops.scatter import index_is_argument, scatter_add, zeros_for
 
 __all__: list[str] = []
 
@@ -120,19 +120,37 @@ flat_index: Op = index(
 )  # fmt: skip
 
 
-def _nll_vjp(g: Any, _out: Any, _x: Any, target: Any) -> tuple[Any, Any]:
-    return nll_loss_backward(g, target, _x.shape[1]), None
+def _nll_vjp(g: Any, _out: Any, _x: Any, target: Any, ignore_index: int) -> tuple[Any, Any]:
+    return nll_loss_backward(g, target, _x.shape[1], ignore_index), None
+
+
+def _nll_lower(b: Any, x: Any, t: Any, ignore_index: int) -> Any:
+    ignored = b.compare(t, b.full(t.shape, ignore_index), "EQ")
+    places = b.select(ignored, b.full(t.shape, 0), t)
+    picked = b.negate(b.reshape(b.gather_along(x, b.reshape(places, (*t.dims, 1)), 1, low=0), t.dims))
+    return b.select(ignored, b.full(picked.shape, 0), picked)
+
+
+def _nll_backward_lower(b: Any, g: Any, t: Any, classes: int, ignore_index: int) -> Any:
+    g = b.negate(g)
+    if 0 <= ignore_index < classes:
+        g = b.select(b.compare(t, b.full(t.shape, ignore_index), "EQ"), b.full(g.shape, 0), g)
+    return b.one_hot_select(t, g, classes)
+
+
+def _nll_backward_vjp(g: Any, _out: Any, _grad: Any, target: Any, classes: int, ignore_index: int) -> Any:
+    return nll_loss(g, target, ignore_index), None
 
 
 nll_loss = index(
-    "nll_loss(Tensor input, Tensor target)", "-input[n, target[n]] for every row n.",
-    lower=lambda b, x, t: b.negate(b.reshape(b.gather_along(x, b.reshape(t, (*t.dims, 1)), 1, low=0), t.dims)),
-    refuse=index_is_argument(1), vjp=_nll_vjp, method=False,
+    "nll_loss(Tensor input, Tensor target, int ignore_index=-100)",
+    "-input[n, target[n]] for every row n; 0 where target[n] is ignore_index.",
+    lower=_nll_lower, refuse=index_is_argument(1), vjp=_nll_vjp, method=False,
 )  # fmt: skip
 nll_loss_backward: Op = index(
-    "nll_loss_backward(Tensor grad, Tensor target, int classes)", "-grad[n] at [n, target[n]], zero elsewhere.",
-    lower=lambda b, g, t, classes: b.one_hot_select(t, b.negate(g), classes), function=False, method=False,
-    vjp=lambda g, _out, _grad, target, classes: (-gather(g, target.unsqueeze(1), 1).squeeze(1), None),
+    "nll_loss_backward(Tensor grad, Tensor target, int classes, int ignore_index=-100)",
+    "-grad[n] at [n, target[n]], unless that is ignore_index; zero elsewhere.",
+    lower=_nll_backward_lower, function=False, method=False, vjp=_nll_backward_vjp,
 )  # fmt: skip
 
 

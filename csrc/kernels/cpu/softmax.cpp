@@ -67,10 +67,10 @@ void softmax_kernel(Call& call) {
     target.store();
 }
 
-// Throws for a target outside [0, classes).
-void check_targets(const int64_t* target, int64_t stride, int64_t n, int64_t classes) {
+// Throws for a target outside [0, classes) that is not to be ignored.
+void check_targets(const int64_t* target, int64_t stride, int64_t n, int64_t classes, int64_t ignored) {
     for (int64_t i = 0; i < n; ++i)
-        if (target[i * stride] < 0 || target[i * stride] >= classes)
+        if ((target[i * stride] < 0 || target[i * stride] >= classes) && target[i * stride] != ignored)
             fail_index("Target " + std::to_string(target[i * stride]) + " is out of bounds.");
 }
 
@@ -80,10 +80,12 @@ void nll_loss(Call& call) {
     const auto* x = t.ptr<T>();
     const auto* index = target.ptr<int64_t>();
     int64_t n = target.numel, step = target.strides[0];
-    check_targets(index, step, n, t.sizes[1]);
+    int64_t ignored = call.param(0).as_int();
+    check_targets(index, step, n, t.sizes[1], ignored);
     ContiguousOut out(*call.outputs[0], t.dtype);
     T* y = out.as<T>();
-    for (int64_t i = 0; i < n; ++i) y[i] = -x[i * t.strides[0] + index[i * step] * t.strides[1]];
+    for (int64_t i = 0; i < n; ++i)
+        y[i] = index[i * step] == ignored ? T(0) : -x[i * t.strides[0] + index[i * step] * t.strides[1]];
     out.store();
 }
 
@@ -95,12 +97,14 @@ void nll_loss_backward(Call& call) {
     const auto* g = grad.ptr<T>();
     const auto* index = target.ptr<int64_t>();
     int64_t classes = call.param(0).as_int(), n = target.numel, step = target.strides[0], grad_step = grad.strides[0];
-    check_targets(index, step, n, classes);
+    int64_t ignored = call.param(1).as_int();
+    check_targets(index, step, n, classes, ignored);
     ContiguousOut out(*call.outputs[0], grad.dtype);
     T* y = out.as<T>();
     parallel_for(n, grain_of(classes), [&](int64_t begin, int64_t end) {
         std::fill(y + begin * classes, y + end * classes, T(0));
-        for (int64_t i = begin; i < end; ++i) y[i * classes + index[i * step]] = -g[i * grad_step];
+        for (int64_t i = begin; i < end; ++i)
+            if (index[i * step] != ignored) y[i * classes + index[i * step]] = -g[i * grad_step];
     });
     out.store();
 }
@@ -120,5 +124,7 @@ const RegisterNative registered{
 };
 
 }  // namespace
+
+const SoftmaxLoops& softmax_loops(bool wide) { return loops_for(wide ? DType::F64 : DType::F32); }
 
 }  // namespace mt::cpu

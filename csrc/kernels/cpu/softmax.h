@@ -27,6 +27,9 @@ namespace avx512 {
 extern const SoftmaxTable softmax_table;
 }
 
+// The loops of mt::isa() for float32 or float64.
+const SoftmaxLoops& softmax_loops(bool wide);
+
 inline constexpr int64_t kSoftmaxColumns = 64;  // at most, in one call
 
 }  // namespace mt::cpu

@@ -1,0 +1,58 @@
+// The inner loops of convolution, pooling and normalisation, one table for each instruction set. All tables give the
+// same bits: sums run over 64 lanes as docs/numerics.md has it, and nothing is contracted.
+#pragma once
+
+#include <cstdint>
+
+namespace mt::cpu {
+
+template <class T>
+struct NnLoops {
+    // y[j] += w * x[j * stride]
+    void (*axpy)(T* y, const T* x, T w, int64_t n, int64_t stride);
+    // y[j * stride] += w * x[j]
+    void (*spread)(T* y, const T* x, T w, int64_t n, int64_t stride);
+    // The sum of a[j] * b[j * stride].
+    T (*dot)(const T* a, const T* b, int64_t n, int64_t stride);
+    // best[j] = x[j * stride] where that is larger or NaN, and index[j] = first + j * stride there.
+    void (*max)(T* best, int32_t* index, const T* x, int64_t n, int64_t stride, int32_t first);
+    T (*sum)(const T* x, int64_t n);
+    // The sum of (x - mean)^2.
+    T (*square_sum)(const T* x, T mean, int64_t n);
+    // y = (x - mean) * rstd, then times w[j] and plus b[j] where there are such.
+    void (*normalize)(T* y, const T* x, T mean, T rstd, const T* w, const T* b, int64_t n);
+    // y = (x - mean) * scale + shift
+    void (*affine)(T* y, const T* x, T mean, T scale, T shift, int64_t n);
+    // The sums of g * w and of g * w * xhat with xhat = (x - mean) * rstd; w may be null.
+    void (*grad_sums)(const T* g, const T* x, const T* w, T mean, T rstd, int64_t n, T* plain, T* product);
+    // gx = rstd * (g * w[j] * scale - c1 - xhat * c2); w may be null.
+    void (*grad_input)(T* gx, const T* g, const T* x, const T* w, T scale, T mean, T rstd, T c1, T c2, int64_t n);
+    // gw += g * xhat and gb += g.
+    void (*grad_params)(T* gw, T* gb, const T* g, const T* x, T mean, T rstd, int64_t n);
+};
+
+struct NnTable {
+    NnLoops<float> f32;
+    NnLoops<double> f64;
+};
+
+namespace baseline {
+extern const NnTable nn_table;
+}
+namespace avx2 {
+extern const NnTable nn_table;
+}
+namespace avx512 {
+extern const NnTable nn_table;
+}
+
+// The table of mt::isa().
+const NnTable& nn_table();
+
+template <class T>
+const NnLoops<T>& nn_loops() {
+    if constexpr (sizeof(T) == 4) return nn_table().f32;
+    else return nn_table().f64;
+}
+
+}  // namespace mt::cpu

@@ -1,0 +1,23 @@
+// The loops of convolution, pooling and normalisation for CPUs with AVX-512.
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "kernels/cpu/nn_loops.h"
+#include "kernels/cpu/reduce.h"
+
+// Up to the end of the file: templates are instantiated there.
+#pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,prefer-vector-width=512")
+// Lets selects become vector blends; the values are the same.
+#pragma GCC optimize("no-trapping-math")
+#define MT_ISA_NS avx512
+#define MT_VEC 64
+#include "kernels/cpu/reduce_vec.h"
+
+#include "kernels/cpu/reduce_blocks.h"
+
+#include "kernels/cpu/nn_loops_impl.h"
+#endif

@@ -1,0 +1,189 @@
+// The loops of nn_loops.h for one instruction set; reduce_impl.h's building blocks stand before it.
+
+namespace mt::cpu::MT_ISA_NS {
+namespace {
+
+// Adds over 64 lanes value(j, count, k): the vector of elements j .. j + count, zero in the lanes beyond; it goes to
+// the k-th vector of lanes.
+template <class T, class F>
+MT_INLINE void lane_sums(Vec<T> (&lanes)[kVecs<Add<T>>], int64_t n, F value) {
+    constexpr int W = kWidth<T>, N = kVecs<Add<T>>;
+#pragma GCC unroll 16
+    for (int k = 0; k < N; ++k) lanes[k] = splat<T>(T(0));
+    int64_t r = 0;
+    for (; r + kLanes <= n; r += kLanes)
+#pragma GCC unroll 16
+        for (int k = 0; k < N; ++k) lanes[k] = lanes[k] + value(r + k * W, W, k);
+#pragma GCC unroll 16
+    for (int k = 0; k < N; ++k) {
+        int64_t left = n - r - k * W;
+        if (left <= 0) break;
+        lanes[k] = lanes[k] + value(r + k * W, static_cast<int>(left < W ? left : W), k);
+    }
+}
+
+template <class T>
+MT_INLINE Vec<T> load_some(const T* p, int count, T fill) {
+    return count == kWidth<T> ? load<T>(p) : load_partial<T>(p, count, fill);
+}
+
+template <class T>
+MT_INLINE void store_some(T* p, Vec<T> v, int count) {
+    if (count == kWidth<T>) store<T>(p, v);
+    else store_partial<T>(p, v, count);
+}
+
+// body(j, count) over n elements, a vector at a time.
+template <class T, class F>
+MT_INLINE void by_vectors(int64_t n, F body) {
+    constexpr int W = kWidth<T>;
+    int64_t j = 0;
+    for (; j + W <= n; j += W) body(j, W);
+    if (j < n) body(j, static_cast<int>(n - j));
+}
+
+#define MT_LAMBDA __attribute__((always_inline))
+
+template <class T, int Stride>
+MT_INLINE void axpy_strided(T* __restrict y, const T* __restrict x, T w, int64_t n, int64_t stride) {
+    if constexpr (Stride) stride = Stride;
+    for (int64_t j = 0; j < n; ++j) y[j] += w * x[j * stride];
+}
+
+template <class T>
+void axpy(T* y, const T* x, T w, int64_t n, int64_t stride) {
+    if (stride == 1) return axpy_strided<T, 1>(y, x, w, n, stride);
+    if (stride == 2) return axpy_strided<T, 2>(y, x, w, n, stride);
+    axpy_strided<T, 0>(y, x, w, n, stride);
+}
+
+template <class T>
+void spread(T* __restrict y, const T* __restrict x, T w, int64_t n, int64_t stride) {
+    if (stride == 1) {
+        for (int64_t j = 0; j < n; ++j) y[j] += w * x[j];
+    } else {
+        for (int64_t j = 0; j < n; ++j) y[j * stride] += w * x[j];
+    }
+}
+
+template <class T>
+T dot(const T* a, const T* b, int64_t n, int64_t stride) {
+    Vec<T> lanes[kVecs<Add<T>>];
+    if (stride == 1) {
+        lane_sums<T>(lanes, n, [&](int64_t j, int count, int) MT_LAMBDA {
+            return load_some<T>(a + j, count, T(0)) * load_some<T>(b + j, count, T(0));
+        });
+    } else {
+        lane_sums<T>(lanes, n, [&](int64_t j, int count, int) MT_LAMBDA {
+            Vec<T> v = splat<T>(T(0));
+            for (int i = 0; i < count; ++i) v[i] = b[(j + i) * stride];
+            return load_some<T>(a + j, count, T(0)) * v;
+        });
+    }
+    return combine_lanes<Add<T>>(lanes);
+}
+
+template <class T, int Stride>
+MT_INLINE void max_strided(T* __restrict best, int32_t* __restrict index, const T* __restrict x, int64_t n,
+                           int64_t stride, int32_t first) {
+    if constexpr (Stride) stride = Stride;
+    auto step = static_cast<int32_t>(stride);
+    for (int64_t j = 0; j < n; ++j) {
+        T v = x[j * stride];
+        bool take = (v > best[j]) | (v != v);
+        best[j] = take ? v : best[j];
+        index[j] = take ? first + static_cast<int32_t>(j) * step : index[j];
+    }
+}
+
+template <class T>
+void max_loop(T* best, int32_t* index, const T* x, int64_t n, int64_t stride, int32_t first) {
+    if (stride == 1) return max_strided<T, 1>(best, index, x, n, stride, first);
+    if (stride == 2) return max_strided<T, 2>(best, index, x, n, stride, first);
+    max_strided<T, 0>(best, index, x, n, stride, first);
+}
+
+template <class T>
+T sum(const T* x, int64_t n) {
+    Vec<T> lanes[kVecs<Add<T>>];
+    lane_sums<T>(lanes, n, [&](int64_t j, int count, int) MT_LAMBDA { return load_some<T>(x + j, count, T(0)); });
+    return combine_lanes<Add<T>>(lanes);
+}
+
+template <class T>
+T square_sum(const T* x, T mean, int64_t n) {
+    Vec<T> lanes[kVecs<Add<T>>], m = splat<T>(mean);
+    lane_sums<T>(lanes, n, [&](int64_t j, int count, int) MT_LAMBDA {
+        Vec<T> d = load_some<T>(x + j, count, mean) - m;
+        return d * d;
+    });
+    return combine_lanes<Add<T>>(lanes);
+}
+
+template <class T>
+void normalize(T* y, const T* x, T mean, T rstd, const T* w, const T* b, int64_t n) {
+    Vec<T> m = splat<T>(mean), r = splat<T>(rstd);
+    by_vectors<T>(n, [&](int64_t j, int count) MT_LAMBDA {
+        Vec<T> v = (load_some<T>(x + j, count, T(0)) - m) * r;
+        if (w) v = v * load_some<T>(w + j, count, T(0));
+        if (b) v = v + load_some<T>(b + j, count, T(0));
+        store_some<T>(y + j, v, count);
+    });
+}
+
+template <class T>
+void affine(T* y, const T* x, T mean, T scale, T shift, int64_t n) {
+    Vec<T> m = splat<T>(mean), a = splat<T>(scale), b = splat<T>(shift);
+    by_vectors<T>(n, [&](int64_t j, int count)
+                         MT_LAMBDA { store_some<T>(y + j, (load_some<T>(x + j, count, T(0)) - m) * a + b, count); });
+}
+
+template <class T>
+void grad_sums(const T* g, const T* x, const T* w, T mean, T rstd, int64_t n, T* plain, T* product) {
+    Vec<T> first[kVecs<Add<T>>], second[kVecs<Add<T>>], m = splat<T>(mean), r = splat<T>(rstd);
+#pragma GCC unroll 16
+    for (int k = 0; k < kVecs<Add<T>>; ++k) second[k] = splat<T>(T(0));
+    lane_sums<T>(first, n, [&](int64_t j, int count, int k) MT_LAMBDA {
+        Vec<T> v = load_some<T>(g + j, count, T(0));
+        if (w) v = v * load_some<T>(w + j, count, T(0));
+        Vec<T> xhat = (load_some<T>(x + j, count, mean) - m) * r;
+        second[k] = second[k] + v * xhat;
+        return v;
+    });
+    *plain = combine_lanes<Add<T>>(first);
+    *product = combine_lanes<Add<T>>(second);
+}
+
+template <class T>
+void grad_input(T* gx, const T* g, const T* x, const T* w, T scale, T mean, T rstd, T c1, T c2, int64_t n) {
+    Vec<T> m = splat<T>(mean), r = splat<T>(rstd), s = splat<T>(scale), a = splat<T>(c1), c = splat<T>(c2);
+    by_vectors<T>(n, [&](int64_t j, int count) MT_LAMBDA {
+        Vec<T> v = load_some<T>(g + j, count, T(0)) * s;
+        if (w) v = v * load_some<T>(w + j, count, T(0));
+        Vec<T> xhat = (load_some<T>(x + j, count, T(0)) - m) * r;
+        store_some<T>(gx + j, r * (v - a - xhat * c), count);
+    });
+}
+
+template <class T>
+void grad_params(T* gw, T* gb, const T* g, const T* x, T mean, T rstd, int64_t n) {
+    Vec<T> m = splat<T>(mean), r = splat<T>(rstd);
+    by_vectors<T>(n, [&](int64_t j, int count) MT_LAMBDA {
+        Vec<T> v = load_some<T>(g + j, count, T(0));
+        Vec<T> xhat = (load_some<T>(x + j, count, T(0)) - m) * r;
+        store_some<T>(gw + j, load_some<T>(gw + j, count, T(0)) + v * xhat, count);
+        store_some<T>(gb + j, load_some<T>(gb + j, count, T(0)) + v, count);
+    });
+}
+
+template <class T>
+constexpr NnLoops<T> make_loops() {
+    return {axpy<T>,      spread<T>, dot<T>,       max_loop<T>,   sum<T>,        square_sum<T>,
+            normalize<T>, affine<T>, grad_sums<T>, grad_input<T>, grad_params<T>};
+}
+
+}  // namespace
+
+constinit const NnTable nn_table = {make_loops<float>(), make_loops<double>()};
+
+}  // namespace mt::cpu::MT_ISA_NS

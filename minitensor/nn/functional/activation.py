@@ -1,0 +1,318 @@
+"""Activation functions."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import minitensor as mt
+from minitensor import _C
+from minitensor.composite import composite
+from minitensor.composite.pointwise import prelu
+from minitensor.ops import ROWS
+
+__all__ = [
+    "celu",
+    "celu_",
+    "elu",
+    "elu_",
+    "gelu",
+    "glu",
+    "gumbel_softmax",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "hardtanh_",
+    "leaky_relu",
+    "leaky_relu_",
+    "log_softmax",
+    "logsigmoid",
+    "mish",
+    "prelu",
+    "relu",
+    "relu6",
+    "relu_",
+    "rrelu",
+    "rrelu_",
+    "selu",
+    "selu_",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softmin",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "tanh",
+    "tanhshrink",
+    "threshold",
+    "threshold_",
+]
+
+_IN_PLACE = {name: _C.inplace_form(ROWS[name].call) for name in
+             ("celu", "elu", "hardsigmoid", "hardswish", "leaky_relu", "mish", "selu", "silu", "threshold"
+             )}  # fmt: skip
+
+
+def _op(name: str, input: mt.Tensor, inplace: bool, *more: Any) -> mt.Tensor:
+    """Return an op's value, written over the input if `inplace`."""
+    result: mt.Tensor = _IN_PLACE[name](input, *more) if inplace else ROWS[name].call(input, *more)
+    return result
+
+
+def _stored(function: Callable[..., Any], input: mt.Tensor, inplace: bool, *more: Any) -> mt.Tensor:
+    """Return the function's value, written over the input if `inplace`."""
+    if not inplace:
+        result: mt.Tensor = function(input, *more)
+        return result
+    # From a copy where a gradient formula will read what is overwritten.
+    source = input.clone() if mt.is_grad_enabled() and input.requires_grad else input
+    return input.copy_(function(source, *more))
+
+
+def relu(input: mt.Tensor, inplace: bool = False) -> mt.Tensor:
+    """Return ``max(input, 0)``, written over ``input`` if ``inplace``."""
+    return input.relu_() if inplace else mt.relu(input)
+
+
+def relu_(input: mt.Tensor) -> mt.Tensor:
+    """Write ``max(input, 0)`` over ``input``."""
+    return input.relu_()
+
+
+def relu6(input: mt.Tensor, inplace: bool = False) -> mt.Tensor:
+    """Return ``min(max(input, 0), 6)``."""
+    return hardtanh(input, 0.0, 6.0, inplace)
+
+
+def _hardtanh(input: mt.Tensor, low: float, high: float) -> mt.Tensor:
+    # Flat at the bounds themselves, unlike clamp.
+    inside = (input > low) & (input < high)
+    return mt.where(inside | (input != input), input, mt.where(input <= low, low, high).to(input.dtype))
+
+
+def hardtanh(input: mt.Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> mt.Tensor:
+    """Return the input clamped to ``[min_val, max_val]``."""
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+    return _stored(_hardtanh, input, inplace, min_val, max_val)
+
+
+def hardtanh_(input: mt.Tensor, min_val: float = -1.0, max_val: float = 1.0) -> mt.Tensor:
+    """Clamp the input to ``[min_val, max_val]`` in place."""
+    return hardtanh(input, min_val, max_val, True)
+
+
+def elu(input: mt.Tensor, alpha: float = 1.0, inplace: bool = False) -> mt.Tensor:
+    """Return ``input`` where it is positive, ``alpha * (exp(input) - 1)`` elsewhere."""
+    return _op("elu", input, inplace, alpha)
+
+
+def elu_(input: mt.Tensor, alpha: float = 1.0) -> mt.Tensor:
+    """:func:`elu` in place."""
+    return elu(input, alpha, True)
+
+
+def selu(input: mt.Tensor, inplace: bool = False) -> mt.Tensor:
+    """Return ``scale * elu(input, alpha)`` with the constants of self-normalising networks."""
+    return _op("selu", input, inplace)
+
+
+def selu_(input: mt.Tensor) -> mt.Tensor:
+    """:func:`selu` in place."""
+    return selu(input, True)
+
+
+def celu(input: mt.Tensor, alpha: float = 1.0, inplace: bool = False) -> mt.Tensor:
+    """Return ``input`` where it is positive, ``alpha * (exp(input / alpha) - 1)`` elsewhere."""
+    if alpha == 0:
+        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
+    return _op("celu", input, inplace, alpha)
+
+
+def celu_(input: mt.Tensor, alpha: float = 1.0) -> mt.Tensor:
+    """:func:`celu` in place."""
+    return celu(input, alpha, True)
+
+
+def leaky_relu(input: mt.Tensor, negative_slope: float = 0.01, inplace: bool = False) -> mt.Tensor:
+    """Return ``input`` where it is positive, ``negative_slope * input`` elsewhere."""
+    return _op("leaky_relu", input, inplace, negative_slope)
+
+
+def leaky_relu_(input: mt.Tensor, negative_slope: float = 0.01) -> mt.Tensor:
+    """:func:`leaky_relu` in place."""
+    return leaky_relu(input, negative_slope, True)
+
+
+@composite(method=False)
+def rrelu(
+    input: mt.Tensor,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> mt.Tensor:
+    """Return :func:`leaky_relu` with a slope from ``[lower, upper]``: random if ``training``, else the middle."""
+    if lower > upper:
+        raise RuntimeError("Lower bound should be less than or equal to the upper bound")
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2, inplace)
+    slope = mt.rand(tuple(input.shape), dtype=input.dtype) * (upper - lower) + lower
+    return _stored(lambda x: mt.where(x > 0, x, x * slope), input, inplace)
+
+
+@composite(method=False)
+def rrelu_(input: mt.Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> mt.Tensor:
+    """:func:`rrelu` in place."""
+    return rrelu(input, lower, upper, training, True)
+
+
+def gelu(input: mt.Tensor, approximate: str = "none") -> mt.Tensor:
+    """Return ``input * Phi(input)`` with the normal distribution's Phi, or, with "tanh", its approximation."""
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError("approximate argument must be either none or tanh.")
+    result: mt.Tensor = ROWS["_gelu" if approximate == "none" else "_gelu_tanh"].call(input)
+    return result
+
+
+def silu(input: mt.Tensor, inplace: bool = False) -> mt.Tensor:
+    """Return ``input * sigmoid(input)``."""
+    return _op("silu", input, inplace)
+
+
+def mish(input: mt.Tensor, inplace: bool = False) -> mt.Tensor:
+    """Return ``input * tanh(softplus(input))``."""
+    return _op("mish", input, inplace)
+
+
+def glu(input: mt.Tensor, dim: int = -1) -> mt.Tensor:
+    """Return the first half along ``dim`` times the sigmoid of the second half."""
+    if input.dim() == 0:
+        raise RuntimeError("glu does not support scalars because halving size must be even")
+    size = input.shape[dim]
+    if size % 2:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
+    return input.narrow(dim, 0, size // 2) * mt.sigmoid(input.narrow(dim, size // 2, size // 2))
+
+
+def hardsigmoid(input: mt.Tensor, inplace: bool = False) -> mt.Tensor:
+    """Return ``min(max(input + 3, 0), 6) / 6``."""
+    return _op("hardsigmoid", input, inplace)
+
+
+def hardswish(input: mt.Tensor, inplace: bool = False) -> mt.Tensor:
+    """Return ``input * min(max(input + 3, 0), 6) / 6``."""
+    return _op("hardswish", input, inplace)
+
+
+def hardshrink(input: mt.Tensor, lambd: float = 0.5) -> mt.Tensor:
+    """Return ``input`` where it is outside ``[-lambd, lambd]``, 0 elsewhere."""
+    result: mt.Tensor = ROWS["hardshrink"].call(input, lambd)
+    return result
+
+
+def softshrink(input: mt.Tensor, lambd: float = 0.5) -> mt.Tensor:
+    """Return ``input`` drawn towards 0 by ``lambd``."""
+    if lambd < 0:
+        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
+    result: mt.Tensor = ROWS["_softshrink"].call(input, lambd)
+    return result
+
+
+def tanhshrink(input: mt.Tensor) -> mt.Tensor:
+    """Return ``input - tanh(input)``."""
+    return input - mt.tanh(input)
+
+
+def softplus(input: mt.Tensor, beta: float = 1, threshold: float = 20) -> mt.Tensor:
+    """Return ``log(1 + exp(beta * input)) / beta``, and ``input`` itself where ``beta * input > threshold``."""
+    result: mt.Tensor = ROWS["softplus"].call(input, beta, threshold)
+    return result
+
+
+def softsign(input: mt.Tensor) -> mt.Tensor:
+    """Return ``input / (1 + |input|)``."""
+    return input / (input.abs() + 1)
+
+
+def logsigmoid(input: mt.Tensor) -> mt.Tensor:
+    """Return ``log(sigmoid(input))`` without overflow."""
+    result: mt.Tensor = ROWS["logsigmoid"].call(input)
+    return result
+
+
+def threshold(input: mt.Tensor, threshold: float, value: float, inplace: bool = False) -> mt.Tensor:
+    """Return ``input`` where it is above ``threshold``, ``value`` elsewhere."""
+    return _op("threshold", input, inplace, threshold, value)
+
+
+def threshold_(input: mt.Tensor, threshold: float, value: float) -> mt.Tensor:
+    """:func:`threshold` in place."""
+    return _threshold(input, threshold, value, True)
+
+
+_threshold = threshold
+
+
+def tanh(input: mt.Tensor) -> mt.Tensor:
+    """Return the hyperbolic tangent."""
+    return mt.tanh(input)
+
+
+def sigmoid(input: mt.Tensor) -> mt.Tensor:
+    """Return ``1 / (1 + exp(-input))``."""
+    return mt.sigmoid(input)
+
+
+def _softmax_dim(name: str, rank: int, stacklevel: int) -> int:
+    """Return PyTorch's old choice of a dimension, with its warning."""
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
+        stacklevel=stacklevel,
+    )
+    return 0 if rank in (0, 1, 3) else 1
+
+
+def softmax(input: mt.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> mt.Tensor:
+    """Return ``exp(input) / exp(input).sum(dim)``, computed in ``dtype`` if it is given."""
+    if dim is None:
+        dim = _softmax_dim("softmax", input.dim(), _stacklevel)
+    return mt.softmax(input, dim) if dtype is None else mt.softmax(input.to(dtype), dim)
+
+
+def softmin(input: mt.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> mt.Tensor:
+    """Return ``softmax(-input)``."""
+    if dim is None:
+        dim = _softmax_dim("softmin", input.dim(), _stacklevel)
+    return softmax(-input, dim, dtype=dtype)
+
+
+def log_softmax(input: mt.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> mt.Tensor:
+    """Return the logarithm of :func:`softmax`."""
+    if dim is None:
+        dim = _softmax_dim("log_softmax", input.dim(), _stacklevel)
+    return mt.log_softmax(input, dim) if dtype is None else mt.log_softmax(input.to(dtype), dim)
+
+
+def gumbel_softmax(
+    logits: mt.Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> mt.Tensor:
+    """Return a sample of the Gumbel-softmax distribution; with ``hard`` one-hot, with the soft sample's gradient.
+
+    Jang and others, "Categorical Reparameterization with Gumbel-Softmax" (2016). ``eps`` is not used any more.
+    """
+    if eps != 1e-10:
+        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
+    uniform = mt.rand(tuple(logits.shape), dtype=logits.dtype)
+    gumbels = -mt.log(-mt.log(1 - uniform))
+    soft = mt.softmax((logits + gumbels) / tau, dim)
+    if not hard:
+        return soft
+    places = soft.detach().argmax(dim, keepdim=True)
+    chosen = mt.zeros(tuple(logits.shape), dtype=logits.dtype).scatter_add(
+        dim, places, mt.ones(tuple(places.shape), dtype=logits.dtype)
+    )
+    return chosen - soft.detach() + soft

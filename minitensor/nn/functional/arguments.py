@@ -1,0 +1,65 @@
+"""What the functions share: sizes given as one number or several, and the reduction of losses."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import minitensor as mt
+
+__all__ = ["REDUCTIONS", "reduced", "reduction_of", "several", "spatial"]
+
+REDUCTIONS = ("none", "mean", "sum")
+
+
+def several(value: Any, count: int, name: str, what: str = "") -> tuple[int, ...]:
+    """Return `value` as `count` ints: one for all, or as many."""
+    if isinstance(value, int):
+        return (value,) * count
+    if isinstance(value, mt.Tensor):
+        value = value.tolist()
+    values = tuple(value) if isinstance(value, Sequence) else None
+    if values is None or not all(isinstance(v, int) or hasattr(v, "__index__") for v in values):
+        raise TypeError(f"{what}(): argument '{name}' must be tuple of ints, not {type(value).__name__}")
+    if len(values) == 1:
+        return tuple(int(v) for v in values) * count
+    if len(values) != count:
+        raise RuntimeError(f"{what}: {name} must either be a single int, or a tuple of {count} ints")
+    return tuple(int(v) for v in values)
+
+
+def spatial(input: mt.Tensor, rank: int, what: str) -> tuple[mt.Tensor, bool]:
+    """Return the input with a batch dimension, and whether it had one."""
+    if input.dim() == rank + 2:
+        return input, True
+    if input.dim() == rank + 1:
+        return input.unsqueeze(0), False
+    raise RuntimeError(
+        f"{what}(): Expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input to {what}, but got input of size: "
+        f"{list(input.shape)}"
+    )
+
+
+def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """Return the reduction that PyTorch's deprecated two switches stand for, or else `reduction`."""
+    if size_average is None and reduce is None:
+        return reduction
+    size_average = True if size_average is None else size_average
+    reduce = True if reduce is None else reduce
+    meant = "none" if not reduce else "mean" if size_average else "sum"
+    warnings.warn(
+        f"size_average and reduce args will be deprecated, please use reduction='{meant}' instead.", stacklevel=3
+    )
+    return meant
+
+
+def reduced(losses: mt.Tensor, reduction: str) -> mt.Tensor:
+    """Return the losses, or their mean or sum."""
+    if reduction == "mean":
+        return losses.mean()
+    if reduction == "sum":
+        return losses.sum()
+    if reduction == "none":
+        return losses
+    raise ValueError(f"{reduction} is not a valid value for reduction")

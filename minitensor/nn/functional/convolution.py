@@ -1,0 +1,355 @@
+"""Convolutions, transposed convolutions, and images as matrices of their patches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import minitensor as mt
+from minitensor.composite import composite
+from minitensor.composite.padding import pad
+from minitensor.nn.functional.arguments import several, spatial
+from minitensor.ops import ROWS
+
+__all__ = [
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_tbc",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "convolution",
+    "fold",
+    "unfold",
+]
+
+_forward = ROWS["convolution"].call
+_backward_input = ROWS["convolution_backward_input"].call
+_im2col = ROWS["im2col"].call
+_col2im = ROWS["col2im"].call
+
+
+def _check(input: mt.Tensor, weight: mt.Tensor, rank: int, what: str) -> None:
+    for name, t in (("input", input), ("weight", weight)):
+        if not isinstance(t, mt.Tensor):
+            raise TypeError(f"{what}(): argument '{name}' must be Tensor, not {type(t).__name__}")
+    if weight.dim() != rank + 2:
+        raise RuntimeError(
+            f"Expected {rank + 2}-dimensional weight for {what}, but got weight of size {list(weight.shape)} instead"
+        )
+
+
+def _same(input: mt.Tensor, weight: mt.Tensor, stride: tuple[int, ...], dilation: tuple[int, ...]) -> Any:
+    """Return the padding that keeps the sizes, and the input with what of it is needed on one side only."""
+    if any(s != 1 for s in stride):
+        raise RuntimeError("padding='same' is not supported for strided convolutions")
+    totals = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
+    if any(total % 2 for total in totals):
+        extra = [n for total in reversed(totals) for n in (0, total % 2)]
+        input = pad(input, extra)
+    return tuple(total // 2 for total in totals), input
+
+
+def _convolve(
+    rank: int, input: mt.Tensor, weight: mt.Tensor, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> mt.Tensor:
+    what = f"conv{rank}d"
+    _check(input, weight, rank, what)
+    batch, batched = spatial(input, rank, what)
+    steps, spread = several(stride, rank, "stride", what), several(dilation, rank, "dilation", what)
+    if isinstance(padding, str):
+        if padding not in ("same", "valid"):
+            raise RuntimeError(f"Invalid padding string: '{padding}'")
+        edges = (0,) * rank
+        if padding == "same":
+            edges, batch = _same(batch, weight, steps, spread)
+    else:
+        edges = several(padding, rank, "padding", what)
+    result = _forward(batch, weight, bias, steps, edges, spread, groups)
+    return result if batched else result.squeeze(0)
+
+
+@composite(method=False)
+def conv1d(
+    input: mt.Tensor,
+    weight: mt.Tensor,
+    bias: mt.Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] | str = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> mt.Tensor:
+    """Return the cross-correlation of signals ``[N, C, L]`` or ``[C, L]`` with filters ``[O, C / groups, K]``.
+
+    ``padding`` may be "valid", which is none, or "same", for a result of the input's length; that needs a stride of 1.
+    """
+    return _convolve(1, input, weight, bias, stride, padding, dilation, groups)
+
+
+@composite(method=False)
+def conv2d(
+    input: mt.Tensor,
+    weight: mt.Tensor,
+    bias: mt.Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] | str = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> mt.Tensor:
+    """Return the cross-correlation of images ``[N, C, H, W]`` with filters ``[O, C / groups, kH, kW]``.
+
+    As :func:`conv1d`.
+    """
+    return _convolve(2, input, weight, bias, stride, padding, dilation, groups)
+
+
+@composite(method=False)
+def conv3d(
+    input: mt.Tensor,
+    weight: mt.Tensor,
+    bias: mt.Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] | str = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> mt.Tensor:
+    """Return the cross-correlation of volumes ``[N, C, D, H, W]`` with filters ``[O, C / groups, kD, kH, kW]``.
+
+    As :func:`conv1d`.
+    """
+    return _convolve(3, input, weight, bias, stride, padding, dilation, groups)
+
+
+def _transposed(
+    rank: int,
+    input: mt.Tensor,
+    weight: mt.Tensor,
+    bias: mt.Tensor | None,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
+    what: str,
+) -> mt.Tensor:
+    _check(input, weight, rank, what)
+    batch, batched = spatial(input, rank, what)
+    steps, edges = several(stride, rank, "stride", what), several(padding, rank, "padding", what)
+    extra = several(output_padding, rank, "output_padding", what)
+    spread = several(dilation, rank, "dilation", what)
+    if any(s <= 0 for s in steps):
+        raise RuntimeError("non-positive stride is not supported")
+    if any(p < 0 for p in edges):
+        raise RuntimeError("negative padding is not supported")
+    if any(p < 0 for p in extra):
+        raise RuntimeError("negative output_padding is not supported")
+    if any(d <= 0 for d in spread):
+        raise RuntimeError("dilation should be greater than zero")
+    if groups <= 0:
+        raise RuntimeError("non-positive groups is not supported")
+    if batch.shape[1] != weight.shape[0]:
+        raise RuntimeError(
+            f"Given transposed=1, weight of size {list(weight.shape)}, expected input{list(batch.shape)} to have "
+            f"{weight.shape[0]} channels, but got {batch.shape[1]} channels instead"
+        )
+    if weight.shape[0] % groups:
+        raise RuntimeError(f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0")
+    if any(e >= s and e >= d for e, s, d in zip(extra, steps, spread, strict=True)):
+        raise RuntimeError(
+            "output padding must be smaller than either stride or dilation, but got output_padding "
+            f"{list(extra)}, stride {list(steps)}, dilation {list(spread)}"
+        )
+    channels = weight.shape[1] * groups
+    if bias is not None and tuple(bias.shape) != (channels,):
+        raise RuntimeError(
+            f"Given transposed=1, weight of size {list(weight.shape)}, expected bias to be 1-dimensional with "
+            f"{channels} elements, but got bias of size {list(bias.shape)} instead"
+        )
+    sizes = [
+        (n - 1) * s - 2 * p + d * (k - 1) + 1 + e
+        for n, s, p, d, k, e in zip(batch.shape[2:], steps, edges, spread, weight.shape[2:], extra, strict=True)
+    ]
+    if any(n <= 0 for n in sizes):
+        raise RuntimeError(
+            f"Given input size per channel: {list(batch.shape[2:])}. Calculated output size per channel: {sizes}. "
+            "Output size is too small"
+        )
+    # Output padding of a whole stride lies where no window begins: zeros.
+    beyond = [max(e - s + 1, 0) for e, s in zip(extra, steps, strict=True)]
+    reached = [n - b for n, b in zip(sizes, beyond, strict=True)]
+    result = _backward_input(batch, weight, (batch.shape[0], channels, *reached), steps, edges, spread, groups)
+    if any(beyond):
+        result = pad(result, [n for b in reversed(beyond) for n in (0, b)])
+    if bias is not None:
+        result = result + bias.reshape((-1, *(1 for _ in range(rank))))
+    return result if batched else result.squeeze(0)
+
+
+@composite(method=False)
+def conv_transpose1d(
+    input: mt.Tensor,
+    weight: mt.Tensor,
+    bias: mt.Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    groups: int = 1,
+    dilation: int | Sequence[int] = 1,
+) -> mt.Tensor:
+    """Return the transposed convolution of signals ``[N, C, L]`` with filters ``[C, O / groups, K]``.
+
+    It is the gradient of :func:`conv1d` with respect to its input; ``output_padding`` chooses among the lengths that
+    that could have had.
+    """
+    return _transposed(1, input, weight, bias, stride, padding, output_padding, groups, dilation, "conv_transpose1d")
+
+
+@composite(method=False)
+def conv_transpose2d(
+    input: mt.Tensor,
+    weight: mt.Tensor,
+    bias: mt.Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    groups: int = 1,
+    dilation: int | Sequence[int] = 1,
+) -> mt.Tensor:
+    """Return the transposed convolution of images ``[N, C, H, W]`` with filters ``[C, O / groups, kH, kW]``."""
+    return _transposed(2, input, weight, bias, stride, padding, output_padding, groups, dilation, "conv_transpose2d")
+
+
+@composite(method=False)
+def conv_transpose3d(
+    input: mt.Tensor,
+    weight: mt.Tensor,
+    bias: mt.Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    groups: int = 1,
+    dilation: int | Sequence[int] = 1,
+) -> mt.Tensor:
+    """Return the transposed convolution of volumes ``[N, C, D, H, W]`` with filters ``[C, O / groups, kD, kH, kW]``."""
+    return _transposed(3, input, weight, bias, stride, padding, output_padding, groups, dilation, "conv_transpose3d")
+
+
+@composite(method=False)
+def convolution(
+    input: mt.Tensor,
+    weight: mt.Tensor,
+    bias: mt.Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> mt.Tensor:
+    """Return a convolution or a transposed one, for one to three spatial dimensions."""
+    rank = weight.dim() - 2
+    if transposed:
+        return _transposed(
+            rank, input, weight, bias, stride, padding, output_padding, groups, dilation, "conv_transpose"
+        )
+    return _convolve(rank, input, weight, bias, stride, padding, dilation, groups)
+
+
+@composite(method=False)
+def conv_tbc(input: mt.Tensor, weight: mt.Tensor, bias: mt.Tensor, pad: int = 0) -> mt.Tensor:
+    """Return the convolution of sequences ``[T, N, C]`` with filters ``[K, C, O]``, as ``[T', N, O]``."""
+    if input.dim() != 3:
+        raise RuntimeError("Input must have 3 dims: time, batch, in_channel")
+    if weight.dim() != 3:
+        raise RuntimeError("Weight tensor must have 3 dims: kernel_width, in_channels, out_channels.")
+    if bias.dim() != 1:
+        raise RuntimeError("Bias must be 1-D")
+    result = _forward(
+        input.permute(1, 2, 0).contiguous(), weight.permute(2, 1, 0).contiguous(), bias, (1,), (pad,), (1,), 1
+    )
+    return result.permute(2, 0, 1).contiguous()
+
+
+def unfold(
+    input: mt.Tensor,
+    kernel_size: int | Sequence[int],
+    dilation: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    stride: int | Sequence[int] = 1,
+) -> mt.Tensor:
+    """Return the patches of images ``[N, C, H, W]`` or ``[C, H, W]`` as columns ``[N, C * kH * kW, L]``."""
+    kernel, spread, edges, steps = _window(kernel_size, dilation, padding, stride, "unfold")
+    if input.dim() not in (3, 4) or 0 in input.shape[-3:]:
+        raise RuntimeError(
+            "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for "
+            f"input, but got: {list(input.shape)}"
+        )
+    batch, batched = spatial(input, 2, "unfold")
+    counts = [
+        (n + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, p, d, k, s in zip(batch.shape[2:], edges, spread, kernel, steps, strict=True)
+    ]
+    if min(counts) < 1:
+        raise RuntimeError(
+            f"Given input with spatial size {tuple(batch.shape[2:])}, kernel_size={kernel}, dilation={spread}, "
+            f"padding={edges}, calculated shape of the array of sliding blocks as {tuple(counts)}, but its components "
+            "must be at least one."
+        )
+    result = _im2col(batch, kernel, spread, edges, steps)
+    return result if batched else result.squeeze(0)
+
+
+def fold(
+    input: mt.Tensor,
+    output_size: int | Sequence[int],
+    kernel_size: int | Sequence[int],
+    dilation: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    stride: int | Sequence[int] = 1,
+) -> mt.Tensor:
+    """Return images in which columns ``[N, C * kH * kW, L]``, as of :func:`unfold`, are added up where they lie."""
+    size = several(output_size, 2, "output_size", "fold")
+    kernel, spread, edges, steps = _window(kernel_size, dilation, padding, stride, "fold")
+    if input.dim() not in (2, 3) or 0 in input.shape[-2:]:
+        raise RuntimeError(
+            "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions for "
+            f"input, but got: {list(input.shape)}"
+        )
+    batch = input if input.dim() == 3 else input.unsqueeze(0)
+    if batch.shape[1] % (kernel[0] * kernel[1]):
+        raise RuntimeError(
+            "Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got "
+            f"input.size(1)={batch.shape[1]} and kernel_size={kernel}."
+        )
+    counts = [
+        (n + 2 * p - d * (k - 1) - 1) // s + 1 for n, p, d, k, s in zip(size, edges, spread, kernel, steps, strict=True)
+    ]
+    if min(counts) < 1 or batch.shape[2] != counts[0] * counts[1]:
+        raise RuntimeError(
+            f"Given output_size={size}, kernel_size={kernel}, dilation={spread}, padding={edges}, stride={steps}, "
+            f"expected size of input's dimension 2 to match the calculated number of sliding blocks "
+            f"{counts[0]} * {counts[1]} = {counts[0] * counts[1]}, but got input.size(2)={batch.shape[2]}."
+        )
+    result = _col2im(batch, size, kernel, spread, edges, steps)
+    return result if input.dim() == 3 else result.squeeze(0)
+
+
+def _window(kernel_size: Any, dilation: Any, padding: Any, stride: Any, what: str) -> tuple[Any, Any, Any, Any]:
+    kernel, spread = several(kernel_size, 2, "kernel_size", what), several(dilation, 2, "dilation", what)
+    edges, steps = several(padding, 2, "padding", what), several(stride, 2, "stride", what)
+    if min(kernel) <= 0:
+        raise RuntimeError(
+            f"kernel size should be greater than zero, but got kernel_height: {kernel[0]} kernel_width: {kernel[1]}"
+        )
+    if min(spread) <= 0:
+        raise RuntimeError(
+            f"dilation should be greater than zero, but got dilation_height: {spread[0]} dilation_width: {spread[1]}"
+        )
+    if min(edges) < 0:
+        raise RuntimeError(f"padding should be non-negative, but got pad_height: {edges[0]} pad_width: {edges[1]}")
+    if min(steps) <= 0:
+        raise RuntimeError(
+            f"stride should be greater than zero, but got stride_height: {steps[0]} stride_width: {steps[1]}"
+        )
+    return kernel, spread, edges, steps

@@ -1,0 +1,493 @@
+"""Losses that compare numbers: of regressions, of probabilities, of distances."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+
+import minitensor as mt
+from minitensor.composite import composite
+from minitensor.nn.functional.arguments import REDUCTIONS, reduced, reduction_of
+
+__all__ = [
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cosine_embedding_loss",
+    "gaussian_nll_loss",
+    "hinge_embedding_loss",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "margin_ranking_loss",
+    "mse_loss",
+    "poisson_nll_loss",
+    "smooth_l1_loss",
+    "soft_margin_loss",
+    "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
+]
+
+
+def _warn_of_sizes(input: mt.Tensor, target: mt.Tensor) -> None:
+    if input.shape != target.shape:
+        warnings.warn(
+            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). "
+            "This will likely lead to incorrect results due to broadcasting. "
+            "Please ensure they have the same size.",
+            stacklevel=3,
+        )
+
+
+def _weighted(losses: mt.Tensor, weight: mt.Tensor | None, reduction: str, input: mt.Tensor) -> mt.Tensor:
+    """Reduce; a weighted mean divides by the sum of the weights."""
+    if weight is None:
+        return reduced(losses, reduction)
+    if weight.shape != input.shape:
+        raise ValueError("Weights and input must have the same size.")
+    losses = losses * weight
+    return losses.sum() / weight.sum() if reduction == "mean" else reduced(losses, reduction)
+
+
+def mse_loss(
+    input: mt.Tensor,
+    target: mt.Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: mt.Tensor | None = None,
+) -> mt.Tensor:
+    """Return the squared difference, reduced to its "mean" or "sum", or, with "none", element by element."""
+    if size_average is not None or reduce is not None:
+        reduction = reduction_of(size_average, reduce, reduction)
+    _warn_of_sizes(input, target)
+    difference = input - target
+    return _weighted(difference * difference, weight, reduction, input)
+
+
+def l1_loss(
+    input: mt.Tensor,
+    target: mt.Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: mt.Tensor | None = None,
+) -> mt.Tensor:
+    """Return the absolute difference, reduced."""
+    if size_average is not None or reduce is not None:
+        reduction = reduction_of(size_average, reduce, reduction)
+    _warn_of_sizes(input, target)
+    return _weighted((input - target).abs(), weight, reduction, input)
+
+
+def smooth_l1_loss(
+    input: mt.Tensor,
+    target: mt.Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> mt.Tensor:
+    """Return ``d ** 2 / (2 * beta)`` for differences ``|d| < beta``, ``|d| - beta / 2`` for larger ones, reduced."""
+    if size_average is not None or reduce is not None:
+        reduction = reduction_of(size_average, reduce, reduction)
+    _warn_of_sizes(input, target)
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+    d = (input - target).abs()
+    if beta == 0.0:
+        return reduced(d, reduction)
+    return reduced(mt.where(d < beta, d * d * (0.5 / beta), d - 0.5 * beta), reduction)
+
+
+def huber_loss(
+    input: mt.Tensor,
+    target: mt.Tensor,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: mt.Tensor | None = None,
+) -> mt.Tensor:
+    """Return ``d ** 2 / 2`` for differences ``|d| <= delta``, ``delta * (|d| - delta / 2)`` for others, reduced."""
+    _warn_of_sizes(input, target)
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    d = (input - target).abs()
+    losses = mt.where(d <= delta, d * d * 0.5, (d - 0.5 * delta) * delta)
+    if weight is not None:
+        if weight.shape != input.shape:
+            raise ValueError("Weights and input must have the same size.")
+        losses = losses * weight
+    return reduced(losses, reduction)
+
+
+def binary_cross_entropy(
+    input: mt.Tensor,
+    target: mt.Tensor,
+    weight: mt.Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> mt.Tensor:
+    """Return the cross entropy of probabilities and targets of one shape; logarithms are at least -100."""
+    if size_average is not None or reduce is not None:
+        reduction = reduction_of(size_average, reduce, reduction)
+    if target.shape != input.shape:
+        raise ValueError(
+            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}) is deprecated. "
+            "Please ensure they have the same size."
+        )
+    seen = input.detach()
+    if not seen._is_pending and seen.numel() and bool(((seen < 0) | (seen > 1)).any()):
+        raise RuntimeError("all elements of input should be between 0 and 1")
+    losses = _binary(input, target)
+    return reduced(losses if weight is None else losses * weight, reduction)
+
+
+def _binary(p: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
+    """Return the cross entropy of each pair; its slope is ``(p - target) / max(p * (1 - p), 1e-12)``."""
+    fixed = p.detach()
+    edge = fixed * (1 - fixed) < 1e-12
+    inside = mt.where(edge, 0.5, p)
+    regular = -(target * mt.log(inside) + (1 - target) * mt.log(1 - inside))
+    value = -(target * mt.log(fixed).clamp(min=-100.0) + (1 - target) * mt.log(1 - fixed).clamp(min=-100.0))
+    return mt.where(edge, value + (p - fixed) * ((fixed - target.detach()) * 1e12), regular)
+
+
+@composite(method=False, name="binary_cross_entropy_with_logits")
+def _torch_with_logits(
+    input: mt.Tensor,
+    target: mt.Tensor,
+    weight: mt.Tensor | None = None,
+    pos_weight: mt.Tensor | None = None,
+    reduction: int = 1,
+) -> mt.Tensor:
+    """Return the cross entropy of logits and targets. ``reduction`` is 0 for none, 1 for the mean, 2 for the sum."""
+    return binary_cross_entropy_with_logits(
+        input, target, weight, reduction=REDUCTIONS[reduction], pos_weight=pos_weight
+    )
+
+
+def binary_cross_entropy_with_logits(
+    input: mt.Tensor,
+    target: mt.Tensor,
+    weight: mt.Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: mt.Tensor | None = None,
+) -> mt.Tensor:
+    """Return the cross entropy of ``sigmoid(input)`` and targets, without overflow; ``pos_weight`` multiplies hits."""
+    from minitensor.nn.functional.activation import logsigmoid
+
+    if size_average is not None or reduce is not None:
+        reduction = reduction_of(size_average, reduce, reduction)
+    if target.shape != input.shape:
+        raise ValueError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
+    logs = logsigmoid(input)
+    factor = 1.0 if pos_weight is None else (pos_weight - 1) * target + 1
+    losses = (1 - target) * input - factor * logs
+    return reduced(losses if weight is None else losses * weight, reduction)
+
+
+def kl_div(
+    input: mt.Tensor,
+    target: mt.Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> mt.Tensor:
+    """Return ``target * (log(target) - input)``, for log-probabilities ``input``.
+
+    "batchmean", which is the divergence, divides the sum by the size of the batch. With ``log_target`` the target is a
+    logarithm too.
+    """
+    if size_average is not None or reduce is not None:
+        reduction = reduction_of(size_average, reduce, reduction)
+    elif reduction == "mean":
+        warnings.warn(
+            "reduction: 'mean' divides the total loss by both the batch size and the support size."
+            "'batchmean' divides only by the batch size, and aligns with the KL div math definition."
+            "'mean' will be changed to behave the same as 'batchmean' in the next major release.",
+            stacklevel=2,
+        )
+    if log_target:
+        losses = mt.exp(target) * (target - input)
+    else:
+        safe = mt.where(target > 0, target, 1.0)
+        logs = mt.where(target >= 0, target * mt.log(safe), float("nan"))
+        losses = logs - target * input
+    if reduction == "batchmean":
+        return losses.sum() / input.shape[0] if input.dim() else losses.sum()
+    return reduced(losses, reduction)
+
+
+def poisson_nll_loss(
+    input: mt.Tensor,
+    target: mt.Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: bool | None = None,
+    eps: float = 1e-08,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> mt.Tensor:
+    """Return the negative log-likelihood of counts under a Poisson distribution, up to a constant unless ``full``.
+
+    ``input`` is the expectation, or its logarithm. ``full`` adds Stirling's approximation for targets above 1.
+    """
+    if size_average is not None or reduce is not None:
+        reduction = reduction_of(size_average, reduce, reduction)
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    losses = mt.exp(input) - target * input if log_input else input - target * mt.log(input + eps)
+    if full:
+        safe = mt.where(target > 1, target, 1.0)
+        stirling = safe * mt.log(safe) - safe + 0.5 * mt.log(2 * math.pi * safe)
+        losses = losses + mt.where(target > 1, stirling, 0.0)
+    return reduced(losses, reduction)
+
+
+def gaussian_nll_loss(
+    input: mt.Tensor,
+    target: mt.Tensor,
+    var: mt.Tensor | float,
+    full: bool = False,
+    eps: float = 1e-06,
+    reduction: str = "mean",
+) -> mt.Tensor:
+    """Return the negative log-likelihood of targets under normal distributions, up to a constant unless ``full``.
+
+    ``var`` is of ``input``'s shape, or of that with a last dimension of 1 or without it, or a number; it counts as
+    ``eps`` at least, which its gradient does not see.
+    """
+    if isinstance(var, (int, float)):
+        if var < 0:
+            raise ValueError("var has negative entry/entries")
+        var = var * mt.ones(tuple(input.shape), dtype=input.dtype)
+    elif bool((var.detach() < 0).any()):
+        raise ValueError("var has negative entry/entries")
+    if var.shape != input.shape:
+        if tuple(input.shape[:-1]) == tuple(var.shape):
+            var = var.unsqueeze(-1)
+        elif not (tuple(input.shape[:-1]) == tuple(var.shape[:-1]) and var.shape[-1] == 1):
+            broadcast = len(var.shape) == len(input.shape) and all(
+                a in (1, b) for a, b in zip(var.shape, input.shape, strict=True)
+            )
+            if not broadcast:
+                raise ValueError("var is of incorrect size")
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"{reduction} is not valid")
+    var = var + (var.detach().clamp(min=eps) - var.detach())
+    difference = input - target
+    losses = 0.5 * (mt.log(var) + difference * difference / var)
+    if full:
+        losses = losses + 0.5 * math.log(2 * math.pi)
+    return reduced(losses, reduction)
+
+
+def margin_ranking_loss(
+    input1: mt.Tensor,
+    input2: mt.Tensor,
+    target: mt.Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> mt.Tensor:
+    """Return ``max(0, -target * (input1 - input2) + margin)``; ``target`` is 1 where ``input1`` should win, or -1."""
+    if size_average is not None or reduce is not None:
+        reduction = reduction_of(size_average, reduce, reduction)
+    if not input1.dim() == input2.dim() == target.dim():
+        raise RuntimeError(
+            "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
+            f"input1: {input1.shape}, input2: {input2.shape}, target: {target.shape} "
+        )
+    return reduced((-target * (input1 - input2) + margin).clamp(min=0.0), reduction)
+
+
+def hinge_embedding_loss(
+    input: mt.Tensor,
+    target: mt.Tensor,
+    margin: float = 1.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> mt.Tensor:
+    """Return ``input`` where ``target`` is 1 and ``max(0, margin - input)`` where it is -1, reduced."""
+    if size_average is not None or reduce is not None:
+        reduction = reduction_of(size_average, reduce, reduction)
+    near = mt.where(target != -1, input, 0.0)
+    far = mt.where(target != 1, (margin - input).clamp(min=0.0), 0.0)
+    return reduced(near + far, reduction)
+
+
+def soft_margin_loss(
+    input: mt.Tensor,
+    target: mt.Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> mt.Tensor:
+    """Return ``log(1 + exp(-target * input))`` for targets 1 and -1, reduced."""
+    from minitensor.nn.functional.activation import logsigmoid
+
+    if size_average is not None or reduce is not None:
+        reduction = reduction_of(size_average, reduce, reduction)
+    return reduced(-logsigmoid(target * input), reduction)
+
+
+def cosine_embedding_loss(
+    input1: mt.Tensor,
+    input2: mt.Tensor,
+    target: mt.Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> mt.Tensor:
+    """Return ``1 - cos`` where ``target`` is 1 and ``max(0, cos - margin)`` where it is -1, reduced.
+
+    ``cos`` is the cosine of the angle between the rows of ``[N, D]``, or between two vectors.
+    """
+    if size_average is not None or reduce is not None:
+        reduction = reduction_of(size_average, reduce, reduction)
+    if target.dim() not in (0, 1):
+        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+    wanted = (1, 2)[target.dim()]
+    if input1.dim() != wanted or input2.dim() != wanted:
+        raise RuntimeError(
+            f"{target.dim()}D target tensor expects {wanted}D input tensors, but found inputs with sizes "
+            f"{list(input1.shape)} and {list(input2.shape)}."
+        )
+    dot = (input1 * input2).sum(-1)
+    tiny = 1e-12
+    cosine = dot / (((input1 * input1).sum(-1) + tiny) * ((input2 * input2).sum(-1) + tiny)).sqrt()
+    near = mt.where(target == 1, 1 - cosine, 0.0)
+    return reduced(near + mt.where(target == -1, (cosine - margin).clamp(min=0.0), 0.0), reduction)
+
+
+@composite(method=False, name="triplet_margin_loss")
+def _torch_triplet(
+    anchor: mt.Tensor,
+    positive: mt.Tensor,
+    negative: mt.Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-06,
+    swap: bool = False,
+    reduction: int = 1,
+) -> mt.Tensor:
+    """Return the triplet margin loss. ``reduction`` is 0 for none, 1 for the mean, 2 for the sum."""
+    return triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction=REDUCTIONS[reduction])
+
+
+def triplet_margin_loss(
+    anchor: mt.Tensor,
+    positive: mt.Tensor,
+    negative: mt.Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-06,
+    swap: bool = False,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> mt.Tensor:
+    """Return ``max(0, distance to positive - distance to negative + margin)`` in the ``p``-norm, reduced.
+
+    With ``swap`` the nearer of anchor and positive counts as the distance to the negative. Balntas and others,
+    "Learning shallow convolutional feature descriptors with triplet losses" (2016).
+    """
+    from minitensor.nn.functional.distance import pairwise_distance
+
+    if size_average is not None or reduce is not None:
+        reduction = reduction_of(size_average, reduce, reduction)
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    if not anchor.dim() == positive.dim() == negative.dim():
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
+            f"anchor {anchor.dim()}D, positive {positive.dim()}D, and negative {negative.dim()}D inputs"
+        )
+    return _triplet(anchor, positive, negative, lambda a, b: pairwise_distance(a, b, p, eps), margin, swap, reduction)
+
+
+def triplet_margin_with_distance_loss(
+    anchor: mt.Tensor,
+    positive: mt.Tensor,
+    negative: mt.Tensor,
+    *,
+    distance_function: Callable[[mt.Tensor, mt.Tensor], mt.Tensor] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> mt.Tensor:
+    """:func:`triplet_margin_loss` with any distance; by default the Euclidean one."""
+    from minitensor.nn.functional.distance import pairwise_distance
+
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    if not anchor.dim() == positive.dim() == negative.dim():
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
+            f"anchor {anchor.dim()}D, positive {positive.dim()}D, and negative {negative.dim()}D inputs"
+        )
+    return _triplet(anchor, positive, negative, distance_function or pairwise_distance, margin, swap, reduction)
+
+
+def _triplet(
+    anchor: mt.Tensor,
+    positive: mt.Tensor,
+    negative: mt.Tensor,
+    distance: Callable[[mt.Tensor, mt.Tensor], mt.Tensor],
+    margin: float,
+    swap: bool,
+    reduction: str,
+) -> mt.Tensor:
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = mt.minimum(far, distance(positive, negative))
+    return reduced((near - far + margin).clamp(min=0.0), reduction)
+
+
+def _offer(name: str, function: Callable[..., mt.Tensor]) -> None:
+    """Enter the package's own form of a loss, whose reduction is a number."""
+
+    def margin_form(
+        input1: mt.Tensor, input2: mt.Tensor, target: mt.Tensor, margin: float = 0.0, reduction: int = 1
+    ) -> mt.Tensor:
+        return function(input1, input2, target, margin, reduction=REDUCTIONS[reduction])
+
+    margin_form.__doc__ = (
+        f"Return ``nn.functional.{name}``. ``reduction`` is 0 for none, 1 for the mean, 2 for the sum."
+    )
+    composite(method=False, name=name)(margin_form)
+
+
+_offer("cosine_embedding_loss", cosine_embedding_loss)
+_offer("margin_ranking_loss", margin_ranking_loss)
+
+
+@composite(method=False, name="hinge_embedding_loss")
+def _torch_hinge(input: mt.Tensor, target: mt.Tensor, margin: float = 1.0, reduction: int = 1) -> mt.Tensor:
+    """Return the hinge embedding loss. ``reduction`` is 0 for none, 1 for the mean, 2 for the sum."""
+    return hinge_embedding_loss(input, target, margin, reduction=REDUCTIONS[reduction])
+
+
+@composite(method=False, name="kl_div")
+def _torch_kl_div(input: mt.Tensor, target: mt.Tensor, reduction: int = 1, *, log_target: bool = False) -> mt.Tensor:
+    """Return the divergence's terms. ``reduction`` is 0 for none, 1 for the mean, 2 for the sum."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return kl_div(input, target, reduction=REDUCTIONS[reduction], log_target=log_target)
+
+
+@composite(method=False, name="poisson_nll_loss")
+def _torch_poisson(
+    input: mt.Tensor, target: mt.Tensor, log_input: bool, full: bool, eps: float, reduction: int
+) -> mt.Tensor:
+    """Return the Poisson loss. ``reduction`` is 0 for none, 1 for the mean, 2 for the sum."""
+    return poisson_nll_loss(input, target, log_input, full, eps=eps, reduction=REDUCTIONS[reduction])

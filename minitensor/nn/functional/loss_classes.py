@@ -1,0 +1,298 @@
+"""Losses of classifications: of one class for each example, and of several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import minitensor as mt
+from minitensor.nn.functional.arguments import REDUCTIONS, reduced, reduction_of
+from minitensor.ops import ROWS
+
+__all__ = [
+    "cross_entropy",
+    "linear_cross_entropy",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
+    "nll_loss",
+]
+
+_nll = ROWS["nll_loss"].call
+
+
+def nll_loss(
+    input: mt.Tensor,
+    target: mt.Tensor,
+    weight: mt.Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> mt.Tensor:
+    """Return the negative log-likelihood of the classes in ``target``.
+
+    ``input`` holds log-probabilities ``[N, classes, ...]`` and ``target`` class indices ``[N, ...]``; without the
+    leading ``N`` there is one example. ``weight`` has a factor for each class; "mean" divides by the sum of the factors
+    used. Where ``target`` is ``ignore_index`` the loss is zero and does not count.
+    """
+    if size_average is not None or reduce is not None:
+        reduction = reduction_of(size_average, reduce, reduction)
+    return _nll_loss(input, target, weight, ignore_index, reduction)
+
+
+def _nll_loss(
+    input: mt.Tensor, target: mt.Tensor, weight: mt.Tensor | None, ignore_index: int, reduction: str
+) -> mt.Tensor:
+    _check_classes(input, target, weight, reduction)
+    losses = _pick(input, target, ignore_index)
+    if weight is None:
+        if reduction != "mean":
+            return reduced(losses, reduction)
+        return losses.sum() / (target != ignore_index).sum()
+    factors = _factors(target, weight, ignore_index)
+    # Not a product with 0: what is ignored may be an infinity, which the row has left out.
+    losses = losses * factors
+    return losses.sum() / factors.sum() if reduction == "mean" else reduced(losses, reduction)
+
+
+def cross_entropy(
+    input: mt.Tensor,
+    target: mt.Tensor,
+    weight: mt.Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> mt.Tensor:
+    """Return the cross entropy of logits ``[N, classes, ...]`` and a target.
+
+    ``target`` has class indices ``[N, ...]``, as for :func:`nll_loss`, or, if it is of ``input``'s shape, a probability
+    for each class. ``label_smoothing`` is the part of the target that is spread over all classes.
+    """
+    if size_average is not None or reduce is not None:
+        reduction = reduction_of(size_average, reduce, reduction)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    classes = 0 if input.dim() == 1 else 1
+    if target.shape == input.shape and input.dim() > 0:
+        if not target.is_floating_point():
+            raise RuntimeError(f"Expected floating point type for target with class probabilities, got {target.dtype}")
+        if ignore_index >= 0:
+            raise RuntimeError("ignore_index is not supported for floating point target")
+        return _soft_cross_entropy(mt.log_softmax(input, classes), target, classes, weight, reduction, label_smoothing)
+    logs = mt.log_softmax(input, classes)
+    hard = _nll_loss(logs, target, weight, ignore_index, reduction)
+    if label_smoothing == 0.0:
+        return hard
+
+    # The other part: every class equally likely.
+    spread = -(logs if weight is None else logs * _along(weight, logs, classes)).sum(classes)
+    counted = target != ignore_index
+    spread = mt.where(counted, spread, 0.0)
+    if reduction == "mean":
+        spread = spread.sum() / (counted if weight is None else _factors(target, weight, ignore_index)).sum()
+    else:
+        spread = reduced(spread, reduction)
+    return (1 - label_smoothing) * hard + label_smoothing / input.shape[classes] * spread
+
+
+def _soft_cross_entropy(
+    logs: mt.Tensor, target: mt.Tensor, classes: int, weight: mt.Tensor | None, reduction: str, smoothing: float
+) -> mt.Tensor:
+    """Cross entropy with a probability for each class."""
+    if weight is not None and (weight.dim() != 1 or weight.numel() != logs.shape[classes]):
+        raise RuntimeError(
+            f"cross_entropy: weight tensor should be defined either for all {logs.shape[classes]} classes or no "
+            f"classes but got weight tensor of shape: {list(weight.shape)}"
+        )
+    if smoothing > 0.0:
+        target = target * (1 - smoothing) + smoothing / logs.shape[classes]
+    products = logs * target
+    if weight is not None:
+        products = products * _along(weight, logs, classes)
+    losses = -products.sum(classes)
+    if reduction != "mean":
+        return reduced(losses, reduction)
+    # A batch of none has the mean NaN, and not a division of Python's by zero.
+    return losses.sum() / losses.numel() if losses.numel() else losses.mean()
+
+
+def _pick(input: mt.Tensor, target: mt.Tensor, ignore_index: int) -> mt.Tensor:
+    """Return ``-input[n, target[n]]``, for inputs of any number of dimensions."""
+    if input.dim() == 2:
+        return _nll(input, target, ignore_index)
+    if input.dim() == 1:
+        return _nll(input.unsqueeze(0), target.reshape(1), ignore_index).reshape(())
+    count = input.shape[1]
+    rows = input.permute(0, *range(2, input.dim()), 1).reshape(-1, count)
+    return _nll(rows, target.reshape(-1), ignore_index).reshape(target.shape)
+
+
+def _factors(target: mt.Tensor, weight: mt.Tensor, ignore_index: int) -> mt.Tensor:
+    """Return how much each target counts: its class's weight; 0 where it is ignored."""
+    counted = target != ignore_index
+    places = mt.where(counted, target, 0)
+    return mt.where(counted, weight.index_select(0, places.reshape(-1)).reshape(target.shape), 0.0)
+
+
+def _along(weight: mt.Tensor, like: mt.Tensor, dim: int) -> mt.Tensor:
+    """Shape a vector so that it broadcasts along ``dim`` of ``like``."""
+    return weight.reshape([-1 if i == dim else 1 for i in range(like.dim())])
+
+
+def _check_classes(input: mt.Tensor, target: mt.Tensor, weight: mt.Tensor | None, reduction: str) -> None:
+    """Check the arguments of a loss over classes."""
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    if weight is None and input.dim() == 2 and target.dim() == 1 and len(input) == len(target):
+        return  # the usual case, on the short way
+    if input.dim() == 0:
+        raise ValueError("Expected input with at least 1 dimension (classes), got a scalar")
+    shape = list(input.shape)
+    count = shape.pop(0 if input.dim() == 1 else 1)
+    if target.dim() and shape and target.shape[0] != shape[0]:
+        raise ValueError(f"Expected input batch_size ({shape[0]}) to match target batch_size ({target.shape[0]}).")
+    if list(target.shape) != shape:
+        if input.dim() > 2:
+            raise RuntimeError(f"Expected target size {shape}, got {list(target.shape)}")
+        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+    if weight is not None and (weight.dim() != 1 or weight.numel() != count):
+        raise RuntimeError(
+            f"weight tensor should be defined either for all {count} classes or no classes but got weight tensor of "
+            f"shape: {list(weight.shape)}"
+        )
+
+
+def linear_cross_entropy(
+    input: mt.Tensor,
+    linear_weight: mt.Tensor,
+    target: mt.Tensor,
+    *,
+    linear_bias: mt.Tensor | None = None,
+    weight: mt.Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: Any = None,
+) -> mt.Tensor:
+    """Return the cross entropy of ``linear(input, linear_weight, linear_bias)`` and a target.
+
+    ``input`` is ``[..., features]`` and ``target`` has a class, or a probability for each class, for every example.
+    ``options`` may say how memory is saved elsewhere; it does not change the result.
+    """
+    from minitensor.nn.functional.products import linear
+
+    logits = linear(input, linear_weight, linear_bias)
+    if input.dim() > 2:
+        probabilities = target.dim() == input.dim()
+        logits = logits.reshape((-1, logits.shape[-1]))
+        flat = target.reshape((-1, target.shape[-1])) if probabilities else target.reshape(-1)
+        loss = cross_entropy(
+            logits, flat, weight, None, -100 if ignore_index is None else ignore_index, None, reduction, label_smoothing
+        )
+        return loss.reshape(input.shape[:-1]) if reduction == "none" else loss
+    return cross_entropy(
+        logits, target, weight, None, -100 if ignore_index is None else ignore_index, None, reduction, label_smoothing
+    )
+
+
+def _examples(input: mt.Tensor, target: mt.Tensor, what: str) -> tuple[mt.Tensor, mt.Tensor]:
+    """Return the input as ``[N, classes]`` and the target with as many rows."""
+    if input.dim() > 2 or (input.numel() == 0 and input.dim() != 2):
+        raise RuntimeError(
+            f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(input.shape)}"
+        )
+    rows = input.reshape((1, -1)) if input.dim() < 2 else input
+    return rows, target
+
+
+def multi_margin_loss(
+    input: mt.Tensor,
+    target: mt.Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: mt.Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> mt.Tensor:
+    """Return how far the other classes' scores come within ``margin`` of the target's, to the power ``p``.
+
+    ``input`` is ``[N, classes]`` or ``[classes]``, ``target`` ``[N]`` or a number.
+    """
+    if size_average is not None or reduce is not None:
+        reduction = reduction_of(size_average, reduce, reduction)
+    if p not in (1, 2):
+        raise RuntimeError("only p == 1 and p == 2 supported")
+    rows, _ = _examples(input, target, "multi_margin_loss")
+    count = rows.shape[1]
+    if target.numel() != rows.shape[0] or target.dim() > 1:
+        raise RuntimeError(f"inconsistent target size, expected {rows.shape[0]} but got {list(target.shape)}")
+    if weight is not None and (weight.dim() > 1 or weight.numel() != count):
+        raise (
+            ValueError("weight must be one-dimensional")
+            if weight.dim() != 1
+            else RuntimeError(f"inconsistent weight size, expected {count} but got {list(weight.shape)}")
+        )
+    index = target.reshape((-1, 1))
+    differences = (margin - mt.gather(rows, 1, index) + rows).clamp(min=0.0)
+    if p == 2:
+        differences = differences * differences
+    if weight is not None:
+        differences = differences * weight.index_select(0, target.reshape(-1)).unsqueeze(1)
+    others = mt.arange(count).unsqueeze(0) != index
+    losses = mt.where(others, differences, 0.0).sum(1) / count
+    if reduction == "none" and input.dim() < 2:
+        return losses.reshape(target.shape)
+    return reduced(losses, reduction)
+
+
+def multilabel_margin_loss(
+    input: mt.Tensor,
+    target: mt.Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> mt.Tensor:
+    """Return how far scores of classes that are no targets come within 1 of those that are, over the classes.
+
+    ``target`` is of ``input``'s shape ``[N, classes]`` or ``[classes]`` and has the target classes of each example
+    first, then -1.
+    """
+    if size_average is not None or reduce is not None:
+        reduction = reduction_of(size_average, reduce, reduction)
+    rows, _ = _examples(input, target, "multilabel_margin_loss")
+    if target.shape != input.shape:
+        raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
+    count = rows.shape[1]
+    index = target.reshape(rows.shape)
+    listed = (index < 0).to(mt.int64).cumsum(1) == 0  # up to the first -1
+    places = mt.where(listed, index, 0)
+    chosen = mt.gather(rows, 1, places)
+    marks = mt.zeros(tuple(rows.shape), dtype=mt.int64).scatter_add(1, places, listed.to(mt.int64))
+    free = (marks == 0).unsqueeze(1)
+    margins = (1 - chosen.unsqueeze(2) + rows.unsqueeze(1)).clamp(min=0.0)
+    losses = mt.where(listed.unsqueeze(2) & free, margins, 0.0).sum((1, 2)) / count
+    if reduction == "none" and input.dim() < 2:
+        return losses.reshape(())
+    return reduced(losses, reduction)
+
+
+def multilabel_soft_margin_loss(
+    input: mt.Tensor,
+    target: mt.Tensor,
+    weight: mt.Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> mt.Tensor:
+    """Return the binary cross entropy of logits and targets ``[..., classes]``, averaged over the classes."""
+    from minitensor.nn.functional.activation import logsigmoid
+
+    if size_average is not None or reduce is not None:
+        reduction = reduction_of(size_average, reduce, reduction)
+    losses = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    if weight is not None:
+        losses = losses * weight
+    return reduced(losses.mean(-1), reduction)

@@ -1,0 +1,50 @@
+"""Affine and bilinear maps."""
+
+from __future__ import annotations
+
+import minitensor as mt
+from minitensor.composite.contraction import bilinear
+
+__all__ = ["bilinear", "grouped_mm", "linear"]
+
+
+def linear(input: mt.Tensor, weight: mt.Tensor, bias: mt.Tensor | None = None) -> mt.Tensor:
+    """Return ``input @ weight.T + bias``; ``weight`` is ``[out_features, in_features]`` or ``[in_features]``."""
+    result = mt.matmul(input, weight if weight.dim() == 1 else weight.transpose(0, 1))
+    return result if bias is None else result + bias
+
+
+def grouped_mm(
+    mat_a: mt.Tensor,
+    mat_b: mt.Tensor,
+    *,
+    offs: mt.Tensor | None = None,
+    bias: mt.Tensor | None = None,
+    out_dtype: mt.dtype | None = None,
+) -> mt.Tensor:
+    """Return matrix products of groups; ``offs`` has the ends of the groups along the dimension that is divided.
+
+    Two matrices ``[M, K]`` and ``[K, N]`` are divided along ``K`` and give ``[G, M, N]``. A matrix ``[M, K]`` and
+    ``[G, K, N]`` are divided along ``M``; ``[G, M, K]`` and ``[K, N]`` along ``N``. Two batches need no ``offs``.
+    """
+    if mat_a.dim() not in (2, 3) or mat_b.dim() not in (2, 3):
+        raise RuntimeError("mat_a and mat_b must be 2d or 3d tensors")
+    if bias is not None:
+        raise RuntimeError("Bias not supported yet")
+    if mat_a.dim() == 3 and mat_b.dim() == 3:
+        if offs is not None:
+            raise RuntimeError("Have to provide offsets if there is a 2d matrix, or no offset if both matrices are 3d")
+        result = mt.matmul(mat_a, mat_b)
+        return result if out_dtype is None else result.to(out_dtype)
+    if offs is None:
+        raise RuntimeError("Have to provide offsets if there is a 2d matrix, or no offset if both matrices are 3d")
+    ends = [int(n) for n in offs.tolist()]
+    starts = [0, *ends[:-1]]
+    ranges = list(zip(starts, ends, strict=True))
+    if mat_a.dim() == 2 and mat_b.dim() == 2:
+        result = mt.stack([mt.matmul(mat_a[:, i:j], mat_b[i:j]) for i, j in ranges])
+    elif mat_a.dim() == 2:
+        result = mt.cat([mt.matmul(mat_a[i:j], mat_b[g]) for g, (i, j) in enumerate(ranges)], 0)
+    else:
+        result = mt.cat([mt.matmul(mat_a[g], mat_b[:, i:j]) for g, (i, j) in enumerate(ranges)], 1)
+    return result if out_dtype is None else result.to(out_dtype)
