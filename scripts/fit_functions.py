@@ -54,6 +54,12 @@ def remez(f: Function, weight: Function, low: mpf, high: mpf, count: int) -> lis
     return coefficients
 
 
+def erfcx_of(u: mpf) -> mpf:
+    """(1 + 2a) exp(a^2) erfc(a) with a = 3.75 (1 + u) / (1 - u)."""
+    a = mpf("3.75") * (1 + u) / (1 - u)
+    return (1 + 2 * a) * mp.exp(a * a) * mp.erfc(a)
+
+
 def problems(single: bool) -> dict[str, tuple[Function, Function, mpf, mpf, int]]:
     """Return for each polynomial the function, its weight, the interval, and the number of coefficients."""
     first = mpf("1e-8")  # fits in a squared argument start just above zero
@@ -101,6 +107,10 @@ def problems(single: bool) -> dict[str, tuple[Function, Function, mpf, mpf, int]
             lambda t: -mp.log(mp.erfc(1 + t)),
             lambda t: mp.erfc(1 + t), mpf(0), mpf("2.95") if single else mpf(5), 8 if single else 20,
         ),
+        # (1 + 2a) exp(a^2) erfc(a) in u = (a - 3.75) / (a + 3.75), a = 0 .. 28 (Shepherd and Laframboise, 1981)
+        "erfc": (
+            erfcx_of, lambda u: 1 / erfcx_of(u), mpf(-1), mpf("0.7639"), 12 if single else 27,
+        ),
         # log(m) = 2 s + s^3 (2/3 + s^2 p(s^2)) with s = (m - 1) / (m + 1)
         "pow_log": (
             lambda z: ((mp.log((1 + root(z)) / (1 - root(z))) / root(z) - 2) / z - mpf(2) / 3) / z,
@@ -119,8 +129,8 @@ def main(dtype: str, only: str | None) -> None:
     for name, (f, weight, low, high, count) in problems(dtype == "float32").items():
         if only not in (None, name):
             continue
-        # The power of float32 numbers is computed in float64.
-        kind = np.float64 if name.startswith("pow") else np.dtype(dtype).type
+        # These are computed in float64 also for float32.
+        kind = np.float64 if name.startswith(("pow", "erfc")) else np.dtype(dtype).type
         coefficients = [float(kind(float(c))) for c in remez(f, weight, low, high, count)]
         rounded = [mpf(c) for c in coefficients]
         error = max(

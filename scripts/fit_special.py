@@ -81,6 +81,18 @@ def airy_decay(z: mpf) -> mpf:
     return 2 * mp.sqrt(mp.pi) * x ** (mpf(1) / 4) * mp.exp(z) * mp.airyai(x)
 
 
+def inverse_erfc(q: mpf) -> mpf:
+    """The x with erfc(x) = q."""
+    guess = mp.sqrt(-mp.log(q)) * mpf("0.9") if q < mpf("0.1") else mp.erfinv(1 - q)
+    return mp.findroot(lambda x: mp.log(mp.erfc(x)) - mp.log(q), guess)
+
+
+def tail(low: str, high: str) -> Function:
+    """The x with erfc(x) = exp(-t^2), in u for t = low .. high."""
+    middle, half = (mpf(low) + mpf(high)) / 2, (mpf(high) - mpf(low)) / 2
+    return lambda u: inverse_erfc(mp.exp(-((middle + half * u) ** 2)))
+
+
 def tables() -> dict[str, tuple[str, Function]]:
     """What is expanded, by name, with what the comment says of it."""
     log = mp.log
@@ -90,6 +102,13 @@ def tables() -> dict[str, tuple[str, Function]]:
             "(1 + 2x) exp(x^2) erfc(x), x = 0 .. infinity, u = (x - 3.75) / (x + 3.75)",
             lambda u: (lambda x: (1 + 2 * x) * mp.exp(x * x) * mp.erfc(x))(k * (1 + u) / (1 - u)),
         ),
+        "erfinv_near": (
+            "erfinv(y) / y, y = 0 .. 1/2, u = 8 y^2 - 1",
+            lambda u: (lambda y: mp.erfinv(y) / y)(mp.sqrt((u + 1) / 8)),
+        ),
+        "erfinv_far": ("x with erfc(x) = exp(-t^2), t = 0.8 .. 3, u = (t - 1.9) / 1.1", tail("0.8", "3")),
+        "erfinv_farther": ("the same, t = 3 .. 9, u = (t - 6) / 3", tail("3", "9")),
+        "erfinv_farthest": ("the same, t = 9 .. 28, u = (t - 18.5) / 9.5", tail("9", "28")),
         "i0_small": ("exp(-x) I0(x), x = 0 .. 8, u = x / 4 - 1",
                      lambda u: mp.exp(-4 * (u + 1)) * mp.besseli(0, 4 * (u + 1))),
         "i1_small": ("exp(-x) I1(x) / x, x = 0 .. 8, u = x / 4 - 1",

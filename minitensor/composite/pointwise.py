@@ -182,14 +182,6 @@ def _name(dtype: Any) -> str:
 
 
 @composite(inplace=True, out=True)
-def frac(input: Any) -> Any:
-    """Each element's fraction, with its sign."""
-    if _whole(input.dtype):
-        raise NotImplementedError(f"\"frac_cpu\" not implemented for '{_name(input.dtype)}'")
-    return input - input.trunc()
-
-
-@composite(inplace=True, out=True)
 def fix(input: Any) -> Any:
     """`trunc` under NumPy's name."""
     return ROWS["trunc"].call(input)

@@ -281,6 +281,8 @@ softplus = elementwise(
     **_HIDDEN,
 )
 
+frac = unary("frac", "Each element's fraction, with its sign.", lambda g, _out, _x: g)
+
 # ---- tests
 
 for _name, _doc in {

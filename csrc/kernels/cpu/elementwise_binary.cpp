@@ -107,14 +107,21 @@ void pow(Call& call) {
     run_loop(powers, call);
 }
 
+// Of floats in vectors, of integers by elementwise.h's loops.
+template <BinaryOp op> void division(Call& call) {
+    if (!is_floating(call.compute)) return binary<op>(call);
+    static const NamedLoop& loop = *find_loop(op == BinaryOp::Remainder ? "remainder" : "floor_divide");
+    run_loop(loop, call);
+}
+
 const RegisterNative registered{Takes::Any,
                                 {
                                     {"add", infer_binary, binary<BinaryOp::Add>},
                                     {"sub", infer_sub, binary<BinaryOp::Sub>},
                                     {"mul", infer_binary, binary<BinaryOp::Mul>},
                                     {"div", infer_div, binary<BinaryOp::Div>},
-                                    {"floor_divide", infer_floor_divide, binary<BinaryOp::FloorDivide>},
-                                    {"remainder", infer_remainder, binary<BinaryOp::Remainder>},
+                                    {"floor_divide", infer_floor_divide, division<BinaryOp::FloorDivide>},
+                                    {"remainder", infer_remainder, division<BinaryOp::Remainder>},
                                     {"pow", infer_pow, pow},
                                     {"maximum", infer_extreme_of_two, binary<BinaryOp::Maximum>},
                                     {"minimum", infer_extreme_of_two, binary<BinaryOp::Minimum>},

@@ -49,8 +49,6 @@ const RegisterLoops registered{
     {"isnan", 1, unary<UnaryOp::IsNan>},
     {"isinf", 1, unary<UnaryOp::IsInf>},
     {"isfinite", 1, unary<UnaryOp::IsFinite>},
-    {"floor_divide", 2, binary<BinaryOp::FloorDivide>},
-    {"remainder", 2, binary<BinaryOp::Remainder>},
     {"maximum", 2, binary<BinaryOp::Maximum>},
     {"minimum", 2, binary<BinaryOp::Minimum>},
 };

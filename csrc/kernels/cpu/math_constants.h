@@ -36,6 +36,10 @@ template <> struct More<float> {
                                          0x1.54059p-8f,  -0x1.a3f5f6p-11f, 0x1.496728p-14f};
     static constexpr float erf_far[] = {0x1.d97fcp+0f,   0x1.51c9bp+1f,  0x1.afabbcp-1f,   0x1.547ceep-5f,
                                         -0x1.4933b8p-7f, 0x1.07b63cp-9f, -0x1.2f96e8p-12f, 0x1.6bd5d6p-16f};
+    static constexpr double erfc[] = {0x1.3ccda0acf3983p+0,  -0x1.1f36775c3ff89p-3, 0x1.d5f9b1cf51d6fp-9,
+                                      0x1.5101a4f221b59p-4,  -0x1.bdace0b042f66p-4, 0x1.7a117cb11ac74p-4,
+                                      -0x1.e0a3de39469b6p-5, 0x1.d0e69f281a9dfp-6,  -0x1.415dd7e510c2fp-7,
+                                      0x1.c3396efbf28dap-10, 0x1.8b6ef80672413p-12, -0x1.02045a09caf05p-12};
     static constexpr double pow_log[] = {0x1.999995439522ep-2, 0x1.249550264e2edp-2, 0x1.c5aa1de6049fbp-3,
                                          0x1.98dc02a2d247dp-3};
     static constexpr double pow_exp[] = {0x1.0000003a42152p-1, 0x1.55555442f2a4p-3,   0x1.55548d840424fp-5,
@@ -94,6 +98,14 @@ template <> struct More<double> {
         0x1.c76932ee678b4p-16,  -0x1.41937508f50bbp-17, 0x1.1016781200d48p-19,  -0x1.dda88f0ffdf33p-24,
         -0x1.036fe7df3c8e2p-23, 0x1.16dddd8f1ce35p-24,  -0x1.5beda224c6971p-26, 0x1.3475894622045p-28,
         -0x1.8ba5e87becebdp-31, 0x1.5f54874732e64p-34,  -0x1.830b65c70f442p-38, 0x1.8e0a3bf3b0a4fp-43};
+    static constexpr double erfc[] = {
+        0x1.3ccda0b5d5dc2p+0,  -0x1.1f367683f89a7p-3,  0x1.d5f2948159cf7p-9,   0x1.510169d0967fep-4,
+        -0x1.bda9309a2881fp-4, 0x1.7a14188a99c14p-4,   -0x1.e0d0fa6e02a72p-5,  0x1.d0b0037dc7776p-6,
+        -0x1.3f603c3340f0dp-7, 0x1.cc3a0e2645c6bp-10,  0x1.33fb23f84bb83p-12,  -0x1.303f9e17ce3bep-12,
+        0x1.b14459c43628bp-15, 0x1.778a56b11d0b9p-16,  -0x1.800976655a1eep-17, -0x1.053001ad68d55p-20,
+        0x1.d6c5bf6f95abdp-20, -0x1.f1311be10b14ep-25, -0x1.18e4c03b5ac74p-22, 0x1.9631af84a6f58p-26,
+        0x1.632030e9a091fp-25, -0x1.fb929a691d2a6p-29, -0x1.c927713caede2p-28, 0x1.efbed0499bf24p-34,
+        0x1.ce19223fd47fdp-31, 0x1.63836cae748b9p-34,  -0x1.11d6f46f07480p-35};
     static constexpr double pow_log[] = {0x1.999999999999ap-2, 0x1.24924924922d8p-2, 0x1.c71c71c753be6p-3,
                                          0x1.745d1728b522ap-3, 0x1.3b13ba4ee5cadp-3, 0x1.110f4db9cfd0bp-3,
                                          0x1.e250197df0153p-4, 0x1.a6f66bb3e9f8p-4,  0x1.dbe1f46f3e77bp-4};

@@ -13,6 +13,16 @@ template <class T> static inline T erf(T x) {
     return detail::with_sign_of(detail::select(a < T(1), near, far), x);
 }
 
+// 1 - erf(x): exp(-x^2) times a polynomial; float32 in float64.
+template <class T> static inline T erfc(T x) {
+    const double wide = static_cast<double>(x), b = detail::abs(wide);
+    const double a = detail::select(b > 28.0, 28.0, b);
+    const double q = detail::polynomial(detail::More<T>::erfc, (a - 3.75) / (a + 3.75)) / (1.0 + 2.0 * a);
+    const double square = a * a, lost = detail::fma(a, a, -square);
+    const double r = exp<double>(-square) * (q - q * lost);
+    return static_cast<T>(detail::select(wide < 0.0, 2.0 - r, r));
+}
+
 // x times the normal distribution's integral up to x.
 template <class T> static inline T gelu(T x) {
     constexpr T root_half = static_cast<T>(0x1.6a09e667f3bcdp-1);

@@ -151,29 +151,43 @@ Loop power_loop(DType compute) {
     static const NamedLoop& floats = *find_loop("_float_pow");
     return floats.find(compute);
 }
-const RegisterLoops power{{"pow", 2, power_loop}};
+// The divisions of floats likewise.
+Loop fmod_loop(DType compute) {
+    static const NamedLoop &floats = *find_loop("_float_fmod"), &others = *find_loop("_any_fmod");
+    return is_floating(compute) ? floats.find(compute) : others.find(compute);
+}
+template <BinaryOp op> Loop division_loop(DType compute) {
+    if (!is_floating(compute)) return {reinterpret_cast<const void*>(elementwise().get(op, compute)), compute};
+    static const NamedLoop& floats = *find_loop(op == BinaryOp::Remainder ? "_float_remainder" : "_float_floor_divide");
+    return floats.find(compute);
+}
+const RegisterLoops mixed{{"pow", 2, power_loop},
+                          {"fmod", 2, fmod_loop},
+                          {"remainder", 2, division_loop<BinaryOp::Remainder>},
+                          {"floor_divide", 2, division_loop<BinaryOp::FloorDivide>}};
 
 const RegisterNative registered{
     Takes::Any,
     {
-        {"sin", infer_float_unary, run_pointwise},    {"cos", infer_float_unary, run_pointwise},
-        {"tan", infer_float_unary, run_pointwise},    {"asin", infer_float_unary, run_pointwise},
-        {"acos", infer_float_unary, run_pointwise},   {"atan", infer_float_unary, run_pointwise},
-        {"sinh", infer_float_unary, run_pointwise},   {"cosh", infer_float_unary, run_pointwise},
-        {"asinh", infer_float_unary, run_pointwise},  {"acosh", infer_float_unary, run_pointwise},
-        {"atanh", infer_float_unary, run_pointwise},  {"exp2", infer_float_unary, run_pointwise},
-        {"expm1", infer_float_unary, run_pointwise},  {"log1p", infer_float_unary, run_pointwise},
-        {"log2", infer_float_unary, run_pointwise},   {"log10", infer_float_unary, run_pointwise},
-        {"erf", infer_float_unary, run_pointwise},    {"sinc", infer_float_unary, run_pointwise},
-        {"_logit", infer_float_unary, run_pointwise}, {"_gelu", infer_floats, run_pointwise},
-        {"_gelu_tanh", infer_floats, run_pointwise},  {"silu", infer_floats, run_pointwise},
-        {"mish", infer_floats, run_pointwise},        {"logsigmoid", infer_floats, run_pointwise},
-        {"selu", infer_floats, run_pointwise},        {"hardswish", infer_floats, run_pointwise},
-        {"hardsigmoid", infer_floats, run_pointwise}, {"elu", infer_floats, run_pointwise},
-        {"celu", infer_floats, run_pointwise},        {"softplus", infer_floats, run_pointwise},
-        {"lerp", infer_floats, run_pointwise},        {"logaddexp", infer_floats, run_pointwise},
-        {"logaddexp2", infer_floats, run_pointwise},  {"atan2", infer_promoted, run_pointwise},
-        {"xlogy", infer_promoted, run_pointwise},     {"xlog1py", infer_promoted, run_pointwise},
+        {"sin", infer_float_unary, run_pointwise},   {"cos", infer_float_unary, run_pointwise},
+        {"tan", infer_float_unary, run_pointwise},   {"asin", infer_float_unary, run_pointwise},
+        {"acos", infer_float_unary, run_pointwise},  {"atan", infer_float_unary, run_pointwise},
+        {"sinh", infer_float_unary, run_pointwise},  {"cosh", infer_float_unary, run_pointwise},
+        {"asinh", infer_float_unary, run_pointwise}, {"acosh", infer_float_unary, run_pointwise},
+        {"atanh", infer_float_unary, run_pointwise}, {"exp2", infer_float_unary, run_pointwise},
+        {"expm1", infer_float_unary, run_pointwise}, {"log1p", infer_float_unary, run_pointwise},
+        {"log2", infer_float_unary, run_pointwise},  {"log10", infer_float_unary, run_pointwise},
+        {"erf", infer_float_unary, run_pointwise},   {"erfc", infer_float_unary, run_pointwise},
+        {"sinc", infer_float_unary, run_pointwise},  {"_logit", infer_float_unary, run_pointwise},
+        {"_gelu", infer_floats, run_pointwise},      {"_gelu_tanh", infer_floats, run_pointwise},
+        {"silu", infer_floats, run_pointwise},       {"mish", infer_floats, run_pointwise},
+        {"logsigmoid", infer_floats, run_pointwise}, {"selu", infer_floats, run_pointwise},
+        {"hardswish", infer_floats, run_pointwise},  {"hardsigmoid", infer_floats, run_pointwise},
+        {"elu", infer_floats, run_pointwise},        {"celu", infer_floats, run_pointwise},
+        {"softplus", infer_floats, run_pointwise},   {"lerp", infer_floats, run_pointwise},
+        {"logaddexp", infer_floats, run_pointwise},  {"logaddexp2", infer_floats, run_pointwise},
+        {"atan2", infer_promoted, run_pointwise},    {"xlogy", infer_promoted, run_pointwise},
+        {"xlog1py", infer_promoted, run_pointwise},
     }};
 
 }  // namespace

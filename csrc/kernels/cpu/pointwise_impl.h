@@ -53,6 +53,7 @@ MT_UNARY(Log1p, log1p)
 MT_UNARY(Log2, log2)
 MT_UNARY(Log10, log10)
 MT_UNARY(Erf, erf)
+MT_UNARY(Erfc, erfc)
 MT_UNARY(Gelu, gelu)
 MT_UNARY(GeluTanh, gelu_tanh)
 MT_UNARY(Silu, silu)
@@ -78,6 +79,89 @@ MT_BINARY(Xlog1py, xlog1py)
 MT_TERNARY(Softplus, softplus)
 MT_TERNARY(Lerp, lerp)
 
+struct Frac {
+    template <class T> static T apply(T x) {
+        if constexpr (sizeof(T) == 4) return x - __builtin_truncf(x);
+        else return x - __builtin_trunc(x);
+    }
+};
+struct LeakyRelu {
+    template <class T> static T apply(T x, T slope) { return math::detail::select(x > T(0), x, x * slope); }
+};
+struct Hardshrink {
+    template <class T> static T apply(T x, T bound) {
+        return math::detail::select((x >= -bound) & (x <= bound), T(0), x);
+    }
+};
+struct Softshrink {
+    template <class T> static T apply(T x, T bound) {
+        const T inside = x * T(0);  // NaN stays
+        return math::detail::select(x > bound, x - bound, math::detail::select(x < -bound, x + bound, inside));
+    }
+};
+
+// The remainder with the sign of a, which is exact: the quotient, rounded, is too large by 1 at most.
+template <class T> inline T trunc_(T x) {
+    if constexpr (sizeof(T) == 4) return __builtin_truncf(x);
+    else return __builtin_trunc(x);
+}
+template <class T> inline T exact_fmod(T a, T b) {
+    const T r = math::detail::fma(-trunc_(a / b), b, a);
+    const T back = math::detail::with_sign_of(math::detail::abs(b), a);
+    const T corrected = math::detail::select((r != T(0)) & ((r < T(0)) != (a < T(0))), r + back, r);
+    return math::detail::with_sign_of(math::detail::abs(corrected), a);
+}
+template <class T> inline T library_fmod(T a, T b) {
+    if constexpr (sizeof(T) == 4) return __builtin_fmodf(a, b);
+    else return __builtin_fmod(a, b);
+}
+struct Fmod {
+    template <class T> static T apply(T a, T b) { return exact_fmod(a, b); }
+    template <class T> static T special(T a, T b) { return library_fmod(a, b); }
+    template <class T> static int is_special(T a, T b) {
+        constexpr T limit = sizeof(T) == 4 ? T(0x1p22) : T(0x1p51);
+        return !(math::detail::abs(a / b) < limit) | !(math::detail::abs(b) < std::numeric_limits<T>::infinity());
+    }
+};
+struct Remainder : Fmod {
+    template <class T> static T signed_as(T mod, T b) {
+        return math::detail::select((mod != T(0)) & ((b < T(0)) != (mod < T(0))), mod + b, mod);
+    }
+    template <class T> static T apply(T a, T b) { return signed_as(exact_fmod(a, b), b); }
+    template <class T> static T special(T a, T b) { return signed_as(library_fmod(a, b), b); }
+};
+// docs/numerics.md has the formula.
+struct FloorDivide : Fmod {
+    template <class T> static T of_mod(T a, T b, T mod) {
+        T q = (a - mod) / b;
+        q = math::detail::select((mod != T(0)) & ((b < T(0)) != (mod < T(0))), q - T(1), q);
+        const T rounded = math::detail::floor(q);
+        const T up = math::detail::select(q - rounded > T(0.5), rounded + T(1), rounded);
+        return math::detail::select(q == T(0), math::detail::with_sign_of(T(0), a / b), up);
+    }
+    template <class T> static T apply(T a, T b) { return of_mod(a, b, exact_fmod(a, b)); }
+    template <class T> static T special(T a, T b) { return b == T(0) ? a / b : of_mod(a, b, library_fmod(a, b)); }
+};
+
+template <class T> void nan_to_num_loop(void* out, const void* const* in, int64_t n, unsigned scalars) {
+    auto* r = static_cast<T*>(out);
+    auto* x = static_cast<const T*>(in[0]);
+    const T nan = *static_cast<const T*>(in[1]), high = *static_cast<const T*>(in[2]),
+            low = *static_cast<const T*>(in[3]);
+    constexpr T inf = std::numeric_limits<T>::infinity();
+    if (scalars & 1) {
+        const T v = *x, number = v == inf ? high : v == -inf ? low : v != v ? nan : v;
+        for (int64_t i = 0; i < n; ++i) r[i] = number;
+        return;
+    }
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) {
+        const T v = x[i];
+        const T number = math::detail::select(v == inf, high, math::detail::select(v == -inf, low, v));
+        r[i] = math::detail::select(v != v, nan, number);
+    }
+}
+
 #define MT_ENTRY(name, inputs, loop, Op)                                           \
     {                                                                              \
         name, inputs, false, { {}, {}, {}, {}, loop<Op, float>, loop<Op, double> } \
@@ -101,6 +185,7 @@ constexpr PointwiseEntry entries[] = {
     MT_ENTRY("log2", 1, unary_loop, Log2),
     MT_ENTRY("log10", 1, unary_loop, Log10),
     MT_ENTRY("erf", 1, unary_loop, Erf),
+    MT_ENTRY("erfc", 1, unary_loop, Erfc),
     MT_ENTRY("_gelu", 1, unary_loop, Gelu),
     MT_ENTRY("_gelu_tanh", 1, unary_loop, GeluTanh),
     MT_ENTRY("silu", 1, unary_loop, Silu),
@@ -121,6 +206,14 @@ constexpr PointwiseEntry entries[] = {
     MT_ENTRY("xlog1py", 2, binary_loop, Xlog1py),
     MT_ENTRY("softplus", 3, ternary_loop, Softplus),
     MT_ENTRY("lerp", 3, ternary_loop, Lerp),
+    MT_ENTRY("frac", 1, unary_loop, Frac),
+    MT_ENTRY("leaky_relu", 2, binary_loop, LeakyRelu),
+    MT_ENTRY("hardshrink", 2, binary_loop, Hardshrink),
+    MT_ENTRY("_softshrink", 2, binary_loop, Softshrink),
+    MT_ENTRY("_float_fmod", 2, guarded_binary_loop, Fmod),
+    MT_ENTRY("_float_remainder", 2, guarded_binary_loop, Remainder),
+    MT_ENTRY("_float_floor_divide", 2, guarded_binary_loop, FloorDivide),
+    {"_nan_to_num", 4, false, {{}, {}, {}, {}, nan_to_num_loop<float>, nan_to_num_loop<double>}},
 };
 static_assert(sizeof entries / sizeof *entries == kVectorFunctions);
 

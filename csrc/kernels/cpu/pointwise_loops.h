@@ -61,6 +61,32 @@ bool binary_loop(void* out, const void* a, const void* b, int64_t n, unsigned sc
     return true;
 }
 
+// The same for a function that is only good for most arguments.
+template <class Op, class T>
+__attribute__((noinline, flatten)) void guarded_pairs(T* r, const T* a, const T* b, int64_t n) {
+    int special = 0;
+    for (int64_t i = 0; i < n; ++i) special |= Op::is_special(a[i], b[i]);
+    if (!special) {
+#pragma GCC ivdep
+        for (int64_t i = 0; i < n; ++i) r[i] = Op::apply(a[i], b[i]);
+    } else {
+        for (int64_t i = 0; i < n; ++i)
+            r[i] = Op::is_special(a[i], b[i]) ? Op::special(a[i], b[i]) : Op::apply(a[i], b[i]);
+    }
+}
+
+template <class Op, class T>
+bool guarded_binary_loop(void* out, const void* a, const void* b, int64_t n, unsigned scalars) {
+    auto* r = static_cast<T*>(out);
+    auto *x = static_cast<const T*>(a), *y = static_cast<const T*>(b);
+    constexpr int64_t block = Filled<T>::block;
+    Filled<T> fx(a), fy(b);
+    for (int64_t i = 0; i < n; i += block)
+        guarded_pairs<Op, T>(r + i, scalars & 1 ? fx.values : x + i, scalars & 2 ? fy.values : y + i,
+                             n - i < block ? n - i : block);
+    return true;
+}
+
 template <class Op, class T>
 __attribute__((noinline, flatten)) void triples(decltype(Op::apply(T{}, T{}, T{}))* r, const T* a, const T* b,
                                                 const T* c, int64_t n) {

@@ -139,18 +139,6 @@ template <class T> bool fmod_loop(void* out, const void* a, const void* b, int64
 
 // ---- with numbers
 
-struct LeakyRelu {
-    template <class T> static T apply(T x, T slope) { return x > T(0) ? x : x * slope; }
-};
-struct Hardshrink {
-    template <class T> static T apply(T x, T bound) { return x >= -bound && x <= bound ? T(0) : x; }
-};
-struct Softshrink {
-    template <class T> static T apply(T x, T bound) {
-        T inside = x * T(0);  // NaN stays
-        return x > bound ? x - bound : x < -bound ? x + bound : inside;
-    }
-};
 struct Threshold {
     template <class T> static T apply(T x, T bound, T value) { return x <= bound ? value : x; }
 };
@@ -198,21 +186,6 @@ struct Addcmul {
 struct Addcdiv {
     template <class T> static T apply(T x, T y, T z, T value) { return x + value * y / z; }
 };
-// x, and numbers for NaN, infinity and minus infinity.
-template <class T> void nan_to_num_loop(void* out, const void* const* in, int64_t n, unsigned scalars) {
-    auto* r = static_cast<T*>(out);
-    auto* x = static_cast<const T*>(in[0]);
-    T nan = *static_cast<const T*>(in[1]), high = *static_cast<const T*>(in[2]), low = *static_cast<const T*>(in[3]);
-    constexpr T inf = std::numeric_limits<T>::infinity();
-    int64_t step = !(scalars & 1);
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) {
-        T v = x[i * step];
-        T number = v == inf ? high : v == -inf ? low : v;
-        r[i] = v != v ? nan : number;
-    }
-}
-
 // ---- parts of a number x = mantissa 2^exponent, with the mantissa in [1/2, 1)
 
 struct Mantissa {
@@ -260,7 +233,7 @@ constexpr PointwiseEntry entries[] = {
     {"lcm", 2, false, MT_INTEGERS(binary_loop, Lcm)},
     {"bitwise_left_shift", 2, false, MT_INTEGERS(binary_loop, LeftShift)},
     {"bitwise_right_shift", 2, false, MT_INTEGERS(binary_loop, RightShift)},
-    {"fmod",
+    {"_any_fmod",
      2,
      false,
      {{},
@@ -270,9 +243,6 @@ constexpr PointwiseEntry entries[] = {
       fmod_loop<float>,
       fmod_loop<double>,
       fmod_loop<uint64_t>}},
-    {"leaky_relu", 2, false, MT_FLOATS(binary_loop, LeakyRelu)},
-    {"hardshrink", 2, false, MT_FLOATS(binary_loop, Hardshrink)},
-    {"_softshrink", 2, false, MT_FLOATS(binary_loop, Softshrink)},
     {"threshold", 3, false, MT_NUMBERS(ternary_loop, Threshold)},
     {"_clamp_tensor", 3, false, MT_NUMBERS(ternary_loop, ClampTensor)},
     {"addcmul",
@@ -286,7 +256,6 @@ constexpr PointwiseEntry entries[] = {
       quadruple_loop<Addcmul, double>,
       quadruple_loop<Addcmul, uint64_t>}},
     {"addcdiv", 4, false, {{}, {}, {}, {}, quadruple_loop<Addcdiv, float>, quadruple_loop<Addcdiv, double>}},
-    {"_nan_to_num", 4, false, {{}, {}, {}, {}, nan_to_num_loop<float>, nan_to_num_loop<double>}},
     {"_mantissa", 1, false, MT_FLOATS(unary_loop, Mantissa)},
     {"_exponent", 1, false, MT_FLOATS(unary_loop, Exponent)},
 };
@@ -359,6 +328,7 @@ const RegisterNative registered{Takes::Any,
                                     {"bitwise_left_shift", infer_integers, run_pointwise},
                                     {"bitwise_right_shift", infer_integers, run_pointwise},
                                     {"fmod", infer_numbers, run_pointwise},
+                                    {"frac", infer_floats, run_pointwise},
                                     {"leaky_relu", infer_floats, run_pointwise},
                                     {"hardshrink", infer_floats, run_pointwise},
                                     {"_softshrink", infer_floats, run_pointwise},

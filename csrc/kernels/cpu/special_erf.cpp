@@ -20,18 +20,12 @@ double exp_minus_square(double x, double factor) {
     return e * (factor * (1.0 - low)) * e;
 }
 
-// The x >= 0 with erfc(x) = q, for 0 < q <= 1/2: Winitzki's approximation and Halley's method.
+// The x >= 0 with erfc(x) = q, for 0 < q <= 1/2.
 double inverse_erfc(double q) {
-    double log = std::log(q * (2.0 - q)), t = 2.0 / (kPi * 0.147) + 0.5 * log;
-    double x = std::sqrt(std::sqrt(t * t - log / 0.147) - t);
-    for (int i = 0; i < 6; ++i) {
-        // (erfc(x) - q) / erfc'(x), with e^(x^2) taken out of both.
-        double step = -0.5 * kRootPi * (erfcx(x) - q * exp_square(x));
-        step /= 1.0 + x * step;
-        x -= step;
-        if (std::abs(step) < 1e-9 * x) break;  // the next error is the cube of it
-    }
-    return x;
+    double t = std::sqrt(-std::log(q));
+    if (t < 3.0) return chebyshev(tables::erfinv_far, (t - 1.9) / 1.1);
+    if (t < 9.0) return chebyshev(tables::erfinv_farther, (t - 6.0) / 3.0);
+    return chebyshev(tables::erfinv_farthest, (t - 18.5) / 9.5);
 }
 
 }  // namespace
@@ -53,12 +47,7 @@ double erfinv(double y) {
     double a = std::abs(y);
     if (!(a < 1.0)) return a == 1.0 ? std::copysign(kInf, y) : kNan;
     if (a > 0.5) return std::copysign(inverse_erfc(1.0 - a), y);
-    double x = 0.5 * kRootPi * a * (1.0 + a * a * (kPi / 12.0));
-    for (int i = 0; i < 3; ++i) {
-        double step = 0.5 * kRootPi * (std::erf(x) - a) * std::exp(x * x);
-        x -= step / (1.0 + x * step);
-    }
-    return std::copysign(x, y);
+    return y * chebyshev(tables::erfinv_near, 8.0 * y * y - 1.0);
 }
 
 double ndtr(double x) {

@@ -12,6 +12,38 @@ inline constexpr double erfcx[] = {
     0x1.f8af0a9aa6d31p-36,  0x1.b61b723941781p-43,  -0x1.0fc16c00b50f2p-40, 0x1.24f6a772cbc36p-45,
     0x1.2d8b49ab5f72bp-45,  -0x1.0cb63a80de2c5p-49, -0x1.6884628ace07ap-50, 0x1.561b105822235p-54,
     0x1.d3744857e262bp-55};
+// erfinv(y) / y, y = 0 .. 1/2, u = 8 y^2 - 1
+inline constexpr double erfinv_near[] = {
+    0x1.d6633410cc88cp-1,  0x1.148cdd452daabp-5,  0x1.5a34f3552cedfp-10, 0x1.0c9b40cecf622p-14, 0x1.cddf262f3bdfbp-19,
+    0x1.a5c04ce5f9e3ap-23, 0x1.90ab2c3900b2ep-27, 0x1.877289ec9bf2cp-31, 0x1.867de9a2d50e5p-35, 0x1.8bdd944106712p-39,
+    0x1.967e639258e6dp-43, 0x1.a5cae1cf98f60p-47, 0x1.b97b689b55451p-51, 0x1.d17c7b07ac5f5p-55};
+// x with erfc(x) = exp(-t^2), t = 0.8 .. 3, u = (t - 1.9) / 1.1
+inline constexpr double erfinv_far[] = {
+    0x1.91f362a81ddc0p+0,   0x1.23d6a0c9c9491p+0,   0x1.1c793ada55a3dp-7,   -0x1.6ac1f2ccda8a3p-8,
+    0x1.fc505cc400977p-10,  -0x1.1edfd8d8460a4p-11, 0x1.15e20b5d25df2p-13,  -0x1.cb0b81204cae8p-16,
+    0x1.2a6f1c953a6adp-18,  -0x1.8a5c24e027096p-22, -0x1.b24cac33c0ecdp-24, 0x1.2047209eda236p-24,
+    -0x1.9875b88e9eeb3p-26, 0x1.bdac5543b2db2p-28,  -0x1.86279a7e920ffp-30, 0x1.f1ee2274fcc21p-33,
+    -0x1.724ded42cb1e1p-37, -0x1.6729679a17b24p-37, 0x1.7e6b77723e19ap-38,  -0x1.02507c55820f7p-39,
+    0x1.115b37d8bd504p-41,  -0x1.c7db5fb57d3c6p-44, 0x1.f75658f78ae0fp-47,  0x1.044aca3f1f175p-51,
+    -0x1.55ced9521ab6dp-50, 0x1.3070f8ab0e4f0p-51,  -0x1.7fbdc437b1d9ap-53, 0x1.7fa0026afb091p-55};
+// the same, t = 3 .. 9, u = (t - 6) / 3
+inline constexpr double erfinv_farther[] = {
+    0x1.729eb5fff249ap+2,   0x1.882411936d450p+1,   -0x1.5bd8f4abcd879p-7, 0x1.c16e90fcbc073p-10,
+    -0x1.f2770f937875cp-13, 0x1.2bed4d8e0f18ap-16,  0x1.48c1fb2e811d9p-18, -0x1.c4b9e58509399p-19,
+    0x1.6742932812b03p-20,  -0x1.e15386c7644dap-22, 0x1.28247ecb51319p-23, -0x1.59b956c71c8b7p-25,
+    0x1.84f3b6002db44p-27,  -0x1.a9529aa004331p-29, 0x1.c653e6d452d13p-31, -0x1.db7ce791c2411p-33,
+    0x1.e86122c75a5e8p-35,  -0x1.eca808b58fb55p-37, 0x1.e811dff10eb8dp-39, -0x1.da7c19ae85957p-41,
+    0x1.c3e520ffc8d6ap-43,  -0x1.a46fa5e5732ffp-45, 0x1.7c65596a97563p-47, -0x1.4c3908aa39e47p-49,
+    0x1.14880090fc233p-51,  -0x1.ac35456e96877p-54};
+// the same, t = 9 .. 28, u = (t - 18.5) / 9.5
+inline constexpr double erfinv_farthest[] = {
+    0x1.265ab64da290ep+4,   0x1.3149de24c67a2p+3,   -0x1.21482ad3c582dp-7,  0x1.085b9aca19e62p-9,
+    -0x1.ece585fe7f862p-12, 0x1.d03572d1283a3p-14,  -0x1.b721d99ccbba4p-16, 0x1.9f8ba602ea98dp-18,
+    -0x1.87fe293c298eap-20, 0x1.6f5c8152fffcep-22,  -0x1.54b87e7e4917fp-24, 0x1.373c234f1ce85p-26,
+    -0x1.161c4f188c33fp-28, 0x1.e120859f77e80p-31,  -0x1.8b97bcdef8891p-33, 0x1.29f6edfee16acp-35,
+    -0x1.75029569f8359p-38, 0x1.dafb111a27a33p-42,  0x1.559500899f3d8p-43,  -0x1.f3cbdfc552022p-44,
+    0x1.b462611ef2aafp-45,  -0x1.43a1f40f064e6p-46, 0x1.ba904412b3480p-48,  -0x1.202f764a53614p-49,
+    0x1.6b44f1e07e0e9p-51,  -0x1.bf53cb2c38f7fp-53};
 // exp(-x) I0(x), x = 0 .. 8, u = x / 4 - 1
 inline constexpr double i0_small[] = {
     0x1.5a84e9035a22ap-2,  -0x1.37febc057cd8dp-2,  0x1.5f7ac77ac88c0p-3,  -0x1.84b70342d06eap-4,
