@@ -97,7 +97,7 @@ for _composite in _COMPOSITES.values():
         for _name in (_composite.name, *_composite.aliases):
             globals()[_name] = _composite.call
 
-from minitensor import linalg  # noqa: E402  (needs the composed functions)
+from minitensor import fft, linalg  # noqa: E402  (needs the composed functions)
 
 # In-place methods are functions too.
 for _name in vars(Tensor):

@@ -7,6 +7,7 @@ from typing import Any
 import minitensor_jit as _jit
 from minitensor import autograd as autograd
 from minitensor import extend as extend
+from minitensor import fft as fft
 from minitensor import linalg as linalg
 from minitensor import nn as nn
 from minitensor import ops as ops

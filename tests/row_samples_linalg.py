@@ -21,6 +21,9 @@ def forms(operand: Any) -> dict[str, list[tuple[Any, ...]]]:
     def index(*shape: int, below: int) -> Any:
         return operand(*shape, below=below, dtype="int32")
 
+    def spectrum(*shape: int) -> Any:
+        return operand(*shape, dtype="complex128", layout="finite")
+
     zero = mt.tensor(0.0, dtype=mt.float64)
     small = mt.tensor(1e-9, dtype=mt.float64)
     square: list[tuple[Any, ...]] = [(op(3, 3),), (op(2, 4, 4),), (op(1, 1),), (op(2, 0, 0),), (op(40, 40),)]
@@ -62,6 +65,9 @@ def forms(operand: Any) -> dict[str, list[tuple[Any, ...]]]:
         "_linalg_ldl_factor": [(definite(3, 3), False), (definite(2, 4, 4), True)],
         "_linalg_ldl_solve": [(definite(3, 3), mt.tensor([1, 2, 3], dtype=mt.int32), op(3, 2), False)],
         "_linalg_matrix_exp": square[:4],
+        "_fft_c2c": [(spectrum(3, 4), [1], 0, True), (spectrum(3, 4), [0, 1], 1, False), (spectrum(5), [0], 2, True)],
+        "_fft_r2c": [(op(3, 4), [1], 0, True), (op(3, 5), [1, 0], 1, False), (op(5), [0], 2, True)],
+        "_fft_c2r": [(spectrum(3, 4), [1], 0, 7), (spectrum(3, 4), [1, 0], 1, 4), (spectrum(5), [0], 2, 8)],
         "_cdist": [
             (op(1, 4, 3), op(1, 5, 3), 2.0),
             (op(2, 4, 20), op(2, 3, 20), 1.0),

@@ -17,8 +17,10 @@ STEP = 1e-6
 STEPS = {"floor_divide", "floor", "ceil", "trunc", "round", "sign", "sgn", "angle"}
 
 # They read one triangle of a symmetric matrix, so their gradient is only defined along symmetric directions, or give
-# complex numbers: tests/linalg has them.
-ELSEWHERE = {"_linalg_cholesky", "_linalg_eigh", "_linalg_eig"} | set(OTHER_GRADIENT)
+# complex numbers: tests/linalg and test_fft.py have them.
+ELSEWHERE = {"_linalg_cholesky", "_linalg_eigh", "_linalg_eig", "_fft_c2c", "_fft_r2c", "_fft_c2r"} | set(
+    OTHER_GRADIENT
+)
 
 
 def differentiable():

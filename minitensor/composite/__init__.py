@@ -22,9 +22,10 @@ from minitensor.composite import (
     random,
     reduction,
     shape,
+    spectral,
 )
 from minitensor.composite.registry import COMPOSITES, Composite, composite
 
 __all__ = ["COMPOSITES", "Composite", "complex", "composite", "contraction", "copies", "creation", "diagonals"]
 __all__ += ["distance", "einsum", "indexing", "joining", "layout", "linalg", "lowrank", "padding", "pointwise"]
-__all__ += ["random", "reduction", "shape"]
+__all__ += ["random", "reduction", "shape", "spectral"]

@@ -281,9 +281,9 @@ def _contract(
         p, q = x.shape[of_x.index(label)], y.shape[of_y.index(label)]
         if p != q:
             if p == 1:
-                y = y.sum(of_y.index(label), keepdim=True, dtype=y.dtype)
+                y = _sum(y, [of_y.index(label)], True)
             else:
-                x = x.sum(of_x.index(label), keepdim=True, dtype=x.dtype)
+                x = _sum(x, [of_x.index(label)], True)
     batch = [label for label in shared if label in kept]
     only_x = [label for label in of_x if label not in of_y]
     only_y = [label for label in of_y if label not in of_x]
@@ -321,7 +321,15 @@ def _sum_own(t: Any, labels: list[Label], wanted: set[Label]) -> tuple[Any, list
     dims = [d for d, label in enumerate(labels) if label not in wanted]
     if not dims:
         return t, labels
-    return t.sum(dims, dtype=t.dtype), [label for label in labels if label in wanted]
+    return _sum(t, dims), [label for label in labels if label in wanted]
+
+
+def _sum(t: Any, dims: list[int], keepdim: bool = False) -> Any:
+    """The sum in the operand's dtype; of complex numbers that of their parts."""
+    if not t.is_complex():
+        return t.sum(dims, keepdim=keepdim, dtype=t.dtype)
+    parts = ROWS["view_as_real"].call(t).sum(dims, keepdim=keepdim)
+    return ROWS["view_as_complex"].call(parts)
 
 
 def _finish(t: Any, labels: list[Label], output: list[Label], sizes: dict[Label, int]) -> Any:

@@ -1,0 +1,118 @@
+"""Functions of each element, by the array API standard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import minitensor as mt
+from minitensor import _C
+from minitensor.array_api.dtypes import result_type
+
+# What stands here under PyTorch's name: the standard's, or the same.
+_UNARY = {
+    "abs": "abs", "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan",
+    "atanh": "atanh", "bitwise_invert": "bitwise_not", "ceil": "ceil", "cos": "cos", "cosh": "cosh", "exp": "exp",
+    "expm1": "expm1", "floor": "floor", "isfinite": "isfinite", "isinf": "isinf", "isnan": "isnan", "log": "log",
+    "log10": "log10", "log1p": "log1p", "log2": "log2", "logical_not": "logical_not", "negative": "neg",
+    "positive": "positive", "reciprocal": "reciprocal", "signbit": "signbit", "sin": "sin", "sinh": "sinh",
+    "sqrt": "sqrt", "square": "square", "tan": "tan", "tanh": "tanh", "trunc": "trunc",
+}  # fmt: skip
+_BINARY = {
+    "add": "add", "atan2": "atan2", "bitwise_and": "bitwise_and", "bitwise_left_shift": "bitwise_left_shift",
+    "bitwise_or": "bitwise_or", "bitwise_right_shift": "bitwise_right_shift", "bitwise_xor": "bitwise_xor",
+    "copysign": "copysign", "divide": "div", "equal": "eq", "floor_divide": "floor_divide", "greater": "gt",
+    "greater_equal": "ge", "hypot": "hypot", "less": "lt", "less_equal": "le", "logaddexp": "logaddexp",
+    "logical_and": "logical_and", "logical_or": "logical_or", "logical_xor": "logical_xor", "maximum": "maximum",
+    "minimum": "minimum", "multiply": "mul", "nextafter": "nextafter", "not_equal": "ne", "pow": "pow",
+    "remainder": "remainder", "subtract": "sub",
+}  # fmt: skip
+
+__all__ = [*_UNARY, *_BINARY, "clip", "conj", "imag", "real", "round", "sign"]
+
+
+def _unary(name: str, own: str) -> Callable[..., Any]:
+    def function(x: Any, /) -> Any:
+        return getattr(mt, own)(x)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"`{own}` of each element."
+    return function
+
+
+def _binary(name: str, own: str) -> Callable[..., Any]:
+    def function(x1: Any, x2: Any, /) -> Any:
+        if isinstance(x1, _C.Tensor) and isinstance(x2, _C.Tensor):
+            return getattr(mt, own)(x1, x2)
+        return getattr(mt, own)(*_arrays(x1, x2))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"`{own}` of each pair of elements, broadcast; one may be a Python number."
+    return function
+
+
+def _arrays(x1: Any, x2: Any) -> tuple[Any, Any]:
+    """Both as arrays of the type that they promote to."""
+    dtype = result_type(x1, x2)
+    first, second = (x if isinstance(x, _C.Tensor) else mt.full((), x, dtype=dtype) for x in (x1, x2))
+    return first, second
+
+
+for _name, _own in _UNARY.items():
+    globals()[_name] = _unary(_name, _own)
+for _name, _own in _BINARY.items():
+    globals()[_name] = _binary(_name, _own)
+
+
+def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
+    """The elements, at least min and at most max."""
+    shapes = [tuple(t.shape) for t in (x, min, max) if isinstance(t, _C.Tensor)]
+    x = mt.broadcast_to(x, tuple(mt.broadcast_shapes(*shapes)))
+    result = x.clone()
+    for bound, choose in ((min, mt.maximum), (max, mt.minimum)):
+        if bound is None:
+            continue
+        if not isinstance(bound, _C.Tensor):
+            if not x.dtype.is_floating_point and not _fits(bound, x.dtype):
+                # Beyond what the type holds: a bound that does nothing, or all.
+                limit = mt.iinfo(x.dtype)
+                bound = limit.max if bound > limit.max else limit.min
+            bound = mt.full((), bound, dtype=x.dtype)
+        result = choose(result, bound.to(x.dtype))
+    return result
+
+
+def _fits(value: Any, dtype: Any) -> bool:
+    limit = mt.iinfo(dtype)
+    return bool(limit.min <= value <= limit.max)
+
+
+def conj(x: Any, /) -> Any:
+    """The complex conjugates."""
+    return x.conj() if x.is_complex() else x
+
+
+def real(x: Any, /) -> Any:
+    """The real parts."""
+    return x.real if x.is_complex() else x
+
+
+def imag(x: Any, /) -> Any:
+    """The imaginary parts."""
+    return x.imag if x.is_complex() else mt.zeros_like(x)
+
+
+def round(x: Any, /) -> Any:
+    """The nearest whole numbers, ties to even."""
+    if x.is_complex():
+        return mt.complex(mt.round(x.real), mt.round(x.imag))
+    return mt.round(x)
+
+
+def sign(x: Any, /) -> Any:
+    """-1, 0 or 1; of complex numbers x / |x|; NaN of NaN."""
+    if x.is_complex():
+        size = mt.abs(x)
+        return mt.where(size == 0, x * 0, x / size)
+    found = mt.sign(x)
+    return mt.where(mt.isnan(x), x, found) if x.dtype.is_floating_point else found
