@@ -104,6 +104,8 @@ for _name in vars(Tensor):
     if _name.endswith("_") and not _name.startswith("_"):
         globals().setdefault(_name, getattr(Tensor, _name))
 
+from minitensor._foreach import *  # noqa: E402, F403  (needs the methods)
+
 __version__ = _C.version
 
 half = float16

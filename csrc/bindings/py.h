@@ -126,6 +126,7 @@ bool init_convert(PyObject* module);
 bool init_autograd(PyObject* module);
 bool init_grad_node(PyObject* module);
 bool init_vmap(PyObject* module);
+bool init_foreach(PyObject* module);
 bool init_functions(PyObject* module);
 bool init_results(PyObject* module);
 bool init_geometry(PyObject* module);

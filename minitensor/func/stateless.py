@@ -26,8 +26,11 @@ class _Swapped:
                 holder = getattr(holder, owner)
             for table in (holder._parameters, holder._buffers):
                 if name in table:
-                    self._kept.append((table, name, table[name]))
-                    table[name] = value
+                    # A module reads its parameters as ordinary attributes.
+                    for place in (table, holder.__dict__):
+                        if name in place:
+                            self._kept.append((place, name, place[name]))
+                            place[name] = value
                     break
             else:
                 self.__exit__()

@@ -1,0 +1,149 @@
+"""Transforms of functions against what they are by definition."""
+
+import numpy as np
+import pytest
+
+import minitensor as mt
+from minitensor import func
+from minitensor.autograd import forward_ad, functional
+
+F64 = mt.float64
+
+
+def example(*shape, seed=0):
+    return mt.tensor(np.random.default_rng(seed).normal(size=shape))
+
+
+def close(a, b):
+    np.testing.assert_allclose(a.detach().numpy(), np.asarray(b), rtol=1e-9, atol=1e-12)
+
+
+def cube(x):
+    return (x**3).sum()
+
+
+def test_grad():
+    x = example(4)
+    close(func.grad(cube)(x), (3 * x**2).numpy())
+    gradient, value = func.grad_and_value(cube)(x)
+    close(gradient, (3 * x**2).numpy())
+    assert value.item() == cube(x).item()
+    assert not value.requires_grad
+    a, b = func.grad(lambda p, q: (p * q).sum(), argnums=(0, 1))(x, 2 * x)
+    close(a, (2 * x).numpy())
+    close(b, x.numpy())
+    tree = func.grad(lambda d: (d["u"] * d["v"]).sum())({"u": x, "v": x + 1})
+    close(tree["u"], (x + 1).numpy())
+    gradient, aux = func.grad(lambda p: (cube(p), p * 2), has_aux=True)(x)
+    close(aux, (2 * x).numpy())
+    with pytest.raises(RuntimeError, match=r"Expected f.* to return a scalar Tensor, got tensor with 1 dims"):
+        func.grad(lambda p: p)(x)
+
+
+def test_grad_nests_and_composes_with_the_tape():
+    x = mt.tensor(0.7, dtype=F64)
+    third = func.grad(func.grad(func.grad(lambda t: t**5)))
+    assert third(x).item() == pytest.approx(60 * 0.7**2)
+    # Variables of different levels are not confused: d/dx (x * d/dy (x + y)) is 1.
+    assert func.grad(lambda a: a * func.grad(lambda b: a + b)(mt.ones((), dtype=F64)))(x).item() == 1
+    y = example(3).requires_grad_()
+    close(mt.autograd.grad(func.grad(cube)(y).sum(), y)[0], (6 * y.detach()).numpy())
+
+
+def test_vjp_and_jvp():
+    x, v = example(3), example(3, seed=1)
+    out, pull = func.vjp(lambda t: {"a": t.exp(), "b": t.sum()}, x)
+    close(out["a"], x.exp().numpy())
+    (pulled,) = pull({"a": v, "b": mt.tensor(2.0, dtype=F64)})
+    close(pulled, (v * x.exp() + 2).numpy())
+    out, pushed = func.jvp(lambda t: t.exp(), (x,), (v,))
+    close(pushed, (v * x.exp()).numpy())
+    _, push = func.linearize(mt.exp, x)
+    close(push(v), (v * x.exp()).numpy())
+
+
+@pytest.mark.parametrize("jacobian", [func.jacrev, func.jacfwd])
+def test_jacobians(jacobian):
+    x, a = example(3), example(2, 3, seed=1)
+    close(jacobian(lambda t: (a @ t).exp())(x), ((a @ x).exp()[:, None] * a).numpy())
+    both = jacobian(lambda p, q: p * q, argnums=(0, 1))(x, x + 1)
+    close(both[0], np.diag((x + 1).numpy()))
+    close(both[1], np.diag(x.numpy()))
+
+
+def test_hessian():
+    x, a = example(3), example(3, 3, seed=1)
+    close(func.hessian(lambda t: t @ a @ t)(x), (a + a.t()).numpy())
+
+
+def test_gradients_of_every_example():
+    x, w = example(5, 3), example(3, seed=1)
+    found = func.vmap(func.grad(lambda p, s: (p * s).sum().sin()), in_dims=(None, 0))(w, x)
+    close(found, ((x @ w).cos()[:, None] * x).numpy())
+    y = x.clone().requires_grad_()
+    close(mt.autograd.grad(func.vmap(func.grad(cube))(y).sum(), y)[0], (6 * x).numpy())
+
+
+def test_modules_as_functions():
+    models = [mt.nn.Linear(3, 2) for _ in range(4)]
+    params, buffers = func.stack_module_state(models)
+    assert params["weight"].shape == (4, 2, 3)
+    assert buffers == {}
+    x = mt.ones(5, 3)
+    together = func.vmap(lambda p: func.functional_call(models[0], p, (x,)))(params)
+    for i, model in enumerate(models):
+        np.testing.assert_allclose(together[i].detach().numpy(), model(x).detach().numpy(), rtol=1e-6)
+    kept = models[0].weight
+    with pytest.raises(AttributeError, match="no parameter or buffer 'nothing'"):
+        func.functional_call(models[0], {"weight": mt.zeros(2, 3), "nothing": x}, (x,))
+    assert models[0].weight is kept
+
+
+@pytest.mark.parametrize("options", [{}, {"vectorize": True}, {"vectorize": True, "strategy": "forward-mode"}])
+def test_functional_jacobian(options):
+    x, y = example(2), example(2, seed=1)
+    table = functional.jacobian(lambda p, q: (p * q).exp(), (x, y), **options)
+    close(table[0], np.diag(((x * y).exp() * y).numpy()))
+    close(table[1], np.diag(((x * y).exp() * x).numpy()))
+
+
+def test_functional_products():
+    x, v = example(3), example(3, seed=1)
+    close(functional.hessian(cube, x), np.diag((6 * x).numpy()))
+    close(functional.vhp(cube, x, v)[1], (6 * x * v).numpy())
+    close(functional.hvp(cube, x, v)[1], (6 * x * v).numpy())
+    close(functional.vjp(mt.exp, x, v)[1], (x.exp() * v).numpy())
+    close(functional.jvp(mt.exp, x, v)[1], (x.exp() * v).numpy())
+    z = x.clone().requires_grad_()
+    graph = functional.jacobian(lambda t: t**3, z, create_graph=True)
+    close(mt.autograd.grad(graph.sum(), z)[0], (6 * x).numpy())
+    with pytest.raises(RuntimeError, match="does not require gradients"):
+        functional.jacobian(lambda t: mt.ones(2), x, strict=True)
+    close(functional.jacobian(lambda t: mt.ones(2), x), np.zeros((2, 3)))
+    with pytest.raises(RuntimeError, match="v has invalid size"):
+        functional.vjp(mt.exp, x, mt.ones(2))
+
+
+def test_dual_numbers():
+    x, v = example(3), example(3, seed=1)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, v)
+        primal, tangent = forward_ad.unpack_dual((dual * dual).sin())
+        close(primal, (x * x).sin().numpy())
+        close(tangent, ((x * x).cos() * 2 * x * v).numpy())
+        assert forward_ad.unpack_dual(x).tangent is None
+        with pytest.raises(RuntimeError, match="Nested forward mode"):
+            forward_ad.enter_dual_level()
+    with pytest.raises(RuntimeError, match="no level exists"):
+        forward_ad.make_dual(x, v)
+
+
+def test_gradcheck():
+    x = example(3).requires_grad_()
+    assert mt.autograd.gradcheck(lambda t: t.exp() * t, x, check_batched_grad=True, check_forward_ad=True)
+    assert mt.autograd.gradgradcheck(lambda t: t.exp() * t, x)
+    assert not mt.autograd.gradcheck(lambda t: t.detach() * t, x, raise_exception=False)
+    with pytest.raises(RuntimeError, match="Jacobian mismatch for output 0 with respect to input 0"):
+        mt.autograd.gradcheck(lambda t: t.detach() * t, x)
+    with pytest.raises(ValueError, match="expects at least one input tensor to require gradient"):
+        mt.autograd.gradcheck(mt.exp, x.detach())

@@ -1,0 +1,102 @@
+"""The `out=` form: what is written where, and what is refused."""
+
+import numpy as np
+import pytest
+
+import minitensor as mt
+
+
+def test_results_are_written_to_out():
+    x, out = mt.tensor([1.0, 4.0, 9.0]), mt.empty(3)
+    assert mt.sqrt(x, out=out) is out
+    assert out.tolist() == [1, 2, 3]
+    assert mt.sum(x, 0, out=mt.empty(())).item() == 14
+    product = mt.zeros(2, 2)
+    assert mt.matmul(mt.ones(2, 3), mt.ones(3, 2), out=product) is product
+    assert product.tolist() == [[3, 3], [3, 3]]
+    assert mt.cat([x, x], out=mt.empty(0)).tolist() == [1, 4, 9, 1, 4, 9]
+
+
+def test_out_is_converted_where_it_can_be():
+    assert mt.mul(mt.tensor([2, 3]), 2, out=mt.empty(2, dtype=mt.float64)).tolist() == [4.0, 6.0]
+    for out in (mt.empty(2, dtype=mt.int64), mt.empty(2, dtype=mt.bool)):
+        with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type"):
+            mt.exp(mt.ones(2), out=out)
+
+
+def test_out_is_resized():
+    empty = mt.empty(0)
+    assert mt.exp(mt.zeros(2, 3), out=empty).shape == (2, 3)
+    with pytest.warns(UserWarning, match=r"was resized since it had shape \[4\]"):
+        mt.exp(mt.zeros(2), out=mt.empty(4))
+    held = np.zeros(2, dtype=np.float32)
+    with pytest.raises(RuntimeError, match="not resizable"), pytest.warns(UserWarning, match="resized"):
+        mt.exp(mt.zeros(5), out=mt.from_numpy(held))
+
+
+def test_out_may_alias_the_operands():
+    x = mt.arange(6.0)
+    mt.add(x[:-1], x[1:], out=x[1:])
+    assert x.tolist() == [0, 1, 3, 5, 7, 9]
+    y = mt.arange(4.0).reshape(2, 2)
+    mt.matmul(y, y, out=y)
+    assert y.tolist() == [[2, 3], [6, 11]]
+    z = mt.arange(4.0)
+    assert mt.mul(z, 2, out=z) is z
+    assert z.tolist() == [0, 2, 4, 6]
+
+
+def test_out_that_is_not_contiguous():
+    base = mt.zeros(2, 3)
+    mt.exp(mt.zeros(3, 2), out=base.t())
+    assert base.tolist() == [[1, 1, 1]] * 2
+    mt.matmul(mt.ones(3, 1), mt.ones(1, 2), out=base.t())
+    assert base.tolist() == [[1, 1, 1]] * 2
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        mt.exp(mt.zeros(3), out=mt.zeros(1).expand(3))
+
+
+def test_out_has_no_gradient():
+    x = mt.ones(2, requires_grad=True)
+    for call in (lambda: mt.exp(x, out=mt.empty(2)), lambda: mt.exp(mt.ones(2), out=x)):
+        with pytest.raises(RuntimeError, match=r"exp\(\): functions with out=... arguments don't support automatic"):
+            call()
+    with mt.no_grad():
+        assert mt.exp(x, out=mt.empty(2)).requires_grad is False
+
+
+def test_wrong_outs():
+    with pytest.raises(TypeError, match=r"exp\(\): argument 'out' must be Tensor, not int"):
+        mt.exp(mt.ones(2), out=3)
+    with pytest.raises(TypeError, match="got an unexpected keyword argument 'out'"):
+        mt.ones(2).exp_(out=mt.ones(2))
+
+
+def test_out_counts_as_a_write():
+    x = mt.ones(2)
+    before = x._version
+    mt.exp(mt.ones(2), out=x)
+    mt.sum(mt.ones(2, 2), 0, out=x)
+    assert x._version == before + 2
+
+
+def test_out_recorded():
+    def program(out):
+        mt.add(mt.arange(4.0), 1, out=out)
+        mt.cumsum(out * 2, 0, out=out)
+        return out
+
+    expected = program(mt.empty(4)).tolist()
+    with mt.jit_scope():
+        out = program(mt.empty(4))
+    assert out.tolist() == expected == [2, 6, 12, 20]
+
+
+def test_named_results():
+    result = mt.max(mt.tensor([[1.0, 5.0], [7.0, 2.0]]), 1)
+    assert type(result) is mt.return_types.max
+    assert (result.values.tolist(), result[1].tolist()) == ([5, 7], [1, 0])
+    assert repr(mt.max(mt.ones(1), 0)) == "minitensor.return_types.max(\nvalues=tensor(1.),\nindices=tensor(0))"
+    values, indices = result
+    assert values is result.values
+    assert indices is result.indices

@@ -1,0 +1,152 @@
+"""vmap gives what a loop over the examples gives, and says what it can't do."""
+
+import numpy as np
+import pytest
+
+import minitensor as mt
+from minitensor import vmap
+
+
+def example(*shape, seed=0):
+    return mt.tensor(np.random.default_rng(seed).normal(size=shape))
+
+
+def looped(function, *args):
+    return np.stack([function(*(a[i] for a in args)).numpy() for i in range(args[0].shape[0])])
+
+
+FUNCTIONS = {
+    "elementwise": lambda x: mt.exp(x) * 2 + x / 3,
+    "sum": lambda x: x.sum(),
+    "sum of a dim": lambda x: x.sum(-1, keepdim=True),
+    "mean": lambda x: x.mean((0, 1)),
+    "amax": lambda x: x.amax(1),
+    "max": lambda x: x.max(1).values,
+    "argmax": lambda x: x.argmax(),
+    "argmax of a dim": lambda x: x.argmax(-1, keepdim=True),
+    "softmax": lambda x: x.softmax(-1),
+    "transpose": lambda x: x.t() * 1,
+    "permute": lambda x: x.permute(1, 0),
+    "reshape": lambda x: x.reshape(-1),
+    "flatten": lambda x: x.transpose(0, 1).flatten(),
+    "indexing": lambda x: x[0] + x[1:, 1:2],
+    "unsqueeze": lambda x: x.unsqueeze(-1).squeeze(),
+    "expand": lambda x: x[0].expand(5, 4),
+    "cat": lambda x: mt.cat([x, mt.zeros(1, 4, dtype=mt.float64)]),
+    "stack": lambda x: mt.stack([x, x], -1),
+    "matmul": lambda x: x @ x.t(),
+    "vector": lambda x: x @ x[0],
+    "dot": lambda x: x[0] @ x[1],
+    "sort": lambda x: x.sort(0).indices,
+    "cumsum": lambda x: x.cumsum(1),
+    "where": lambda x: mt.where(x > 0, x, 0.0),
+    "tril": lambda x: x.tril(),
+    "gather": lambda x: x.gather(1, mt.tensor([[0], [1], [0]])),
+    "index_select": lambda x: x.index_select(1, mt.tensor([2, 0])),
+    "split": lambda x: mt.cat(x.split(2, 1)[::-1], 1),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_against_a_loop(name, dim):
+    x = example(5, 3, 4)
+    mapped = vmap(FUNCTIONS[name], in_dims=dim)(x.movedim(0, dim))
+    np.testing.assert_allclose(mapped.numpy(), looped(FUNCTIONS[name], x), rtol=1e-12)
+
+
+def test_several_arguments():
+    x, y = example(5, 3), example(5, 3, seed=1)
+    assert np.allclose(vmap(lambda a, b: a @ b)(x, y).numpy(), (x * y).sum(1).numpy())
+    assert np.allclose(vmap(lambda a, b: a + b, in_dims=(0, None))(x, y[0]).numpy(), (x + y[0]).numpy())
+    assert np.allclose(vmap(lambda d: d["a"] * d["b"], in_dims=({"a": 0, "b": None},))({"a": x, "b": y[0]}).numpy(),
+                       (x * y[0]).numpy())  # fmt: skip
+
+
+def test_out_dims_and_structures():
+    x = example(5, 3)
+    swapped, whole = vmap(lambda a: (a * 2, {"sum": a.sum()}), out_dims=(1, 0))(x)
+    assert swapped.shape == (3, 5)
+    assert whole["sum"].shape == (5,)
+    assert vmap(lambda a: mt.ones(2))(x).shape == (5, 2)
+
+
+def test_nested():
+    x, y = example(3, 4), example(5, 4, seed=1)
+    outer = vmap(lambda a: vmap(lambda b: a @ b)(y))(x)
+    assert np.allclose(outer.numpy(), (x @ y.t()).numpy())
+    assert np.allclose(vmap(vmap(mt.exp, in_dims=1), in_dims=1)(x[None]).numpy(), x.exp().numpy()[..., None])
+
+
+def test_chunks():
+    x = example(7, 3)
+    for size in (1, 2, 7, 9):
+        assert vmap(lambda a: a.sum(), chunk_size=size)(x).tolist() == x.sum(1).tolist()
+
+
+def test_in_place():
+    def function(a):
+        b = a.clone()
+        b[0] = 5
+        b[1:] *= 2
+        return b.add_(a)
+
+    x = example(5, 3)
+    assert np.allclose(vmap(function)(x).numpy(), looped(function, x))
+    given = x.clone()
+    vmap(lambda a: a.zero_())(given)
+    assert given.sum().item() == 0
+    with pytest.raises(RuntimeError, match="vmap: inplace arithmetic"):
+        vmap(lambda a: mt.zeros(3, dtype=mt.float64).add_(a))(x)
+
+
+def test_type_promotion_of_numbers():
+    # A slice without dimensions gives way to one with them.
+    x, y = mt.ones(3, dtype=mt.float64), mt.ones(3, 2)
+    assert vmap(lambda a, b: a * b)(x, y).dtype is mt.float32
+
+
+def test_gradients_through_it():
+    x = example(4, 3).requires_grad_()
+    vmap(lambda a: (a * a).sum().exp())(x).sum().backward()
+    expected = 2 * x.detach() * (x.detach() ** 2).sum(1, keepdim=True).exp()
+    assert np.allclose(x.grad.numpy(), expected.numpy())
+
+
+def test_randomness():
+    x = mt.zeros(4, 3)
+    with pytest.raises(RuntimeError, match="randomness error mode"):
+        vmap(lambda a: a + mt.rand(3))(x)
+    same = vmap(lambda a: a + mt.rand(3), randomness="same")(x)
+    different = vmap(lambda a: a + mt.rand(3), randomness="different")(x)
+    assert len({tuple(row) for row in same.tolist()}) == 1
+    assert len({tuple(row) for row in different.tolist()}) == 4
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: vmap(lambda a: a)(1), ValueError, "We cannot vmap over non-Tensor arguments"),
+        (lambda: vmap(lambda a: a, in_dims=3)(mt.ones(2)), ValueError, "expected in_dim to satisfy -1 <= in_dim < 1"),
+        (lambda: vmap(mt.add)(mt.ones(2), mt.ones(3)), ValueError, "Expected all tensors to have the same size"),
+        (lambda: vmap(lambda a: 1)(mt.ones(2)), ValueError, "must only return Tensors"),
+        (lambda: vmap(lambda: 1)(), ValueError, "got no inputs"),
+        (lambda: vmap(mt.exp, randomness="x")(mt.ones(2)), RuntimeError, "Only allowed values for randomness"),
+        (lambda: vmap(lambda a: a.nonzero())(mt.ones(2, 2)), RuntimeError, "the op 'nonzero' has no rule"),
+        (lambda: vmap(lambda a: a.item())(mt.ones(2)), RuntimeError, "no data"),
+    ],
+)
+def test_wrong_calls(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+    assert mt._C.vmap_depth() == 0
+
+
+def test_batched_gradients():
+    x = example(3).requires_grad_()
+    y = x.exp() * x.sum()
+    units = mt.eye(3, dtype=mt.float64)
+    (rows,) = mt.autograd.grad(y, x, units, is_grads_batched=True, retain_graph=True)
+    for i in range(3):
+        (row,) = mt.autograd.grad(y, x, units[i], retain_graph=True)
+        assert np.allclose(rows[i].numpy(), row.numpy())
