@@ -1,0 +1,280 @@
+"""Nodes and their hooks, what is saved for backward, custom functions, anomaly mode and checkpoints."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import minitensor as mt
+from minitensor.autograd import Function, grad, graph
+from minitensor.autograd.function import once_differentiable
+from minitensor.utils.checkpoint import checkpoint, checkpoint_sequential
+
+
+def leaf(*values):
+    return mt.tensor(values, dtype=mt.float64, requires_grad=True)
+
+
+def lists(gradients):
+    return [None if g is None else g.tolist() for g in gradients]
+
+
+# ---- nodes
+
+
+def test_names_are_pytorchs():
+    x = leaf(1.0, 2.0)
+    names = {
+        "AddBackward0": x + 1, "MulBackward0": x * 2, "SumBackward0": x.sum(), "SumBackward1": x.sum(0),
+        "ToCopyBackward0": x.float(), "MaxBackward0": x.max(0).values, "MmBackward0": x[None] @ x[:, None],
+        "DotBackward0": x @ x, "SelectBackward0": x[0], "LogSoftmaxBackward0": x.log_softmax(0),
+    }  # fmt: skip
+    for name, tensor in names.items():
+        assert tensor.grad_fn.name() == name == type(tensor.grad_fn).__name__
+        assert isinstance(tensor.grad_fn, graph.Node)
+    y = x * x
+    assert y.grad_fn is y.grad_fn
+    assert [n.name() for n, _ in y.grad_fn.next_functions] == ["AccumulateGrad"] * 2
+    assert y.grad_fn.next_functions[0][0].variable is x
+    y.grad_fn.metadata["note"] = 1
+    assert y.grad_fn.metadata == {"note": 1}
+
+
+def test_what_is_saved_can_be_seen():
+    x = leaf(1.0, 2.0)
+    y = x * x.detach()
+    assert y.grad_fn._saved_other.tolist() == [1, 2]
+    z = x.exp()
+    assert z.grad_fn._saved_result.tolist() == z.tolist()
+    z.sum().backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        z.grad_fn._saved_result  # noqa: B018  (the access is what is tested)
+    with pytest.raises(AttributeError):
+        y.grad_fn._saved_nothing  # noqa: B018  (the access is what is tested)
+
+
+def test_hooks_of_nodes_run_in_order():
+    x = leaf(1.0, 2.0)
+    y = x * 3
+    log = []
+    y.retain_grad()
+    y.register_hook(lambda g: g * 2)
+    y.grad_fn.register_prehook(lambda gs: log.append(("pre", lists(gs))))
+    handle = y.grad_fn.register_hook(lambda after, before: log.append(("post", lists(after)[0], lists(before))))
+    x.register_post_accumulate_grad_hook(lambda t: log.append(("stored", t.grad.tolist())))
+    y.sum().backward(retain_graph=True)
+    assert log == [("pre", [[2, 2]]), ("post", [6, 6], [[2, 2]]), ("stored", [6, 6])]
+    assert y.grad.tolist() == [2, 2]  # after the other hooks
+    handle.remove()
+    y.grad_fn.register_prehook(lambda gs: (gs[0] * 10,))
+    y.grad_fn.register_hook(lambda after, before: (after[0] + 1, *after[1:]))
+    assert grad(y.sum(), x)[0].tolist() == [61, 61]
+
+
+def test_retain_grad_follows_writes_in_place():
+    x = leaf(1.0, 2.0)
+    y = x * 3
+    y.retain_grad()
+    assert y.retains_grad
+    y.mul_(2)
+    y.sum().backward()
+    assert y.grad.tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match="requires_grad=False"):
+        mt.ones(1).retain_grad()
+    with pytest.raises(RuntimeError, match="non-leaf"):
+        y.register_post_accumulate_grad_hook(print)
+
+
+def test_edges():
+    x = leaf(1.0, 2.0)
+    y = x.exp()
+    edge = graph.get_gradient_edge(y)
+    assert edge.node is y.grad_fn
+    assert np.allclose(grad(edge, x, mt.ones(2, dtype=mt.float64), retain_graph=True)[0].numpy(), y.detach().numpy())
+    assert grad(y.sum() * 2, graph.get_gradient_edge(x))[0].tolist() == (2 * y).tolist()
+
+
+def test_hooks_of_several_tensors():
+    x = leaf(1.0, 2.0)
+    a, b, c = x * 2, x * 3, x * 4
+    seen, first = [], []
+    graph.register_multi_grad_hook((a, b, c), lambda gs: seen.append(lists(gs)))
+    graph.register_multi_grad_hook((a, b), lambda g: first.append(g.tolist()), mode="any")
+    (a + b).sum().backward()
+    assert seen == [[[1, 1], [1, 1], None]]
+    assert first == [[1, 1]]
+
+
+def test_saved_tensors_hooks():
+    x = leaf(1.0, 2.0)
+    packed = []
+    with graph.saved_tensors_hooks(lambda t: packed.append(t) or t.numpy(force=True).copy(), mt.from_numpy):
+        y = (x * x).exp()
+    assert len(packed) == 3
+    (first,) = grad(y.sum(), x, create_graph=True)
+    assert np.allclose(first.detach().numpy(), (2 * x * y).detach().numpy())
+    (second,) = grad(first.sum(), x)  # the history of what was saved is kept too
+    assert np.allclose(second.numpy(), (2 * y + 4 * x * x * y).detach().numpy())
+    with (
+        pytest.raises(RuntimeError, match="not here"),
+        graph.disable_saved_tensors_hooks("not here"),
+        graph.save_on_cpu(),
+    ):
+        pass
+    with graph.saved_tensors_hooks(lambda t: t, lambda t: 3):
+        y = x.exp()
+    with pytest.raises(TypeError, match="expected to be a Tensor"):
+        y.sum().backward()
+    with (
+        pytest.raises(RuntimeError, match="modifying its input in place"),
+        graph.saved_tensors_hooks(lambda t: t.add_(1), lambda t: t),
+    ):
+        mt.ones(2).mul_(x * 1).exp()
+
+
+def test_mutation_that_is_allowed():
+    x = leaf(1.0, 2.0)
+    with graph.allow_mutation_on_saved_tensors():
+        y = x.clone()
+        z = (y**2).sum()
+        y.mul_(5)
+        assert grad(z, x)[0].tolist() == [2, 4]
+
+
+# ---- custom functions
+
+
+def test_functions_that_write_in_place():
+    class Double(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_dirty(x)
+            return x.mul_(2)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    x = leaf(1.0, 2.0)
+    y = x * 1
+    assert Double.apply(y) is y
+    assert y.grad_fn.name() == "DoubleBackward"
+    assert grad(y.sum(), x)[0].tolist() == [2, 2]
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        Double.apply(x)
+
+
+def test_functions_whose_gradients_are_wrong():
+    def function(gradient):
+        class Custom(Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 1
+
+            @staticmethod
+            def backward(ctx, g):
+                return gradient(g)
+
+        return Custom
+
+    x = leaf(1.0, 2.0, 3.0)
+    with pytest.raises(RuntimeError, match=r"incorrect number of gradients \(expected 1, got 2\)"):
+        grad(function(lambda g: (g, g)).apply(x).sum(), x)
+    with pytest.raises(RuntimeError, match=r"invalid gradient at index 0 - got \[2\] but expected shape compatible"):
+        grad(function(lambda g: mt.ones(2)).apply(x).sum(), x)
+    assert grad(function(lambda g: (g, None)).apply(x).sum(), x)[0].tolist() == [1, 1, 1]
+
+
+def test_functions_that_are_differentiable_once():
+    class Square(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx, g):
+            return 2 * g * ctx.saved_tensors[0]
+
+    x = leaf(3.0)
+    (first,) = grad((Square.apply(x) ** 2).sum(), x, create_graph=True)
+    assert first.item() == 108
+    with pytest.raises(RuntimeError, match="marked with @once_differentiable"):
+        first.sum().backward()
+
+
+# ---- modes
+
+
+def test_anomaly_mode_names_the_forward_call():
+    x = leaf(0.0)
+    with pytest.warns(UserWarning, match="Anomaly Detection has been enabled"):
+        mode = mt.autograd.detect_anomaly()
+    with mode:
+        y = mt.sqrt(x * 0) * 0  # the line that is shown
+        with (
+            pytest.raises(RuntimeError, match="Function 'SqrtBackward0' returned nan values in its 0th output"),
+            pytest.warns(UserWarning, match=r"Error detected in SqrtBackward0(.|\n)*the line that is shown"),
+        ):
+            y.sum().backward()
+    assert not mt.autograd.anomaly_mode.is_anomaly_enabled()
+
+
+def test_modes_of_generators():
+    seen = []
+
+    @mt.no_grad()
+    def steps():
+        seen.append(mt.is_grad_enabled())
+        got = yield 1
+        seen.append((mt.is_grad_enabled(), got))
+        yield 2
+
+    generator = steps()
+    assert next(generator) == 1
+    assert mt.is_grad_enabled()
+    assert generator.send("x") == 2
+    assert seen == [False, (False, "x")]
+
+    @mt.set_grad_enabled(False)
+    def off():
+        return mt.is_grad_enabled()
+
+    assert mt.is_grad_enabled()
+    assert not off()
+
+
+# ---- checkpoints
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpoints(reentrant):
+    x = leaf(0.1, 0.2)
+    calls = []
+
+    def function(t):
+        calls.append(1)
+        return (t * mt.rand(2, dtype=mt.float64)).exp() * t
+
+    mt.manual_seed(0)
+    expected = grad(function(x).sum(), x)[0].tolist()
+    mt.manual_seed(0)
+    checkpoint(function, x, use_reentrant=reentrant).sum().backward()
+    assert x.grad.tolist() == expected  # the same random numbers the second time
+    assert len(calls) == 3
+    x.grad = None
+    checkpoint_sequential([mt.exp, mt.sqrt, mt.tanh], 2, x, use_reentrant=reentrant).sum().backward()
+    assert np.allclose(x.grad.numpy(), grad(x.exp().sqrt().tanh().sum(), x)[0].numpy())
+
+
+def test_checkpoints_save_nothing_else():
+    kept = []
+    x = leaf(0.1, 0.2)
+    with graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        checkpoint(lambda t: t.exp().exp().exp(), x, use_reentrant=False)
+    assert kept == []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="use_reentrant"):
+            checkpoint(mt.exp, x)
