@@ -8,6 +8,7 @@ the results are the same to the last bit.
 from __future__ import annotations
 
 import contextlib as _contextlib
+import math as _math
 from pathlib import Path as _Path
 from typing import Any as _Any
 
@@ -90,7 +91,9 @@ from minitensor.session import (  # noqa: E402
     RunOptions,
     Session,
 )
+from minitensor.settings import *  # noqa: E402, F403
 from minitensor.storage import TypedStorage, UntypedStorage  # noqa: E402
+from minitensor.typed_tensors import *  # noqa: E402, F403
 
 for _composite in _COMPOSITES.values():
     if _composite.function:
@@ -107,6 +110,9 @@ for _name in vars(Tensor):
 from minitensor._foreach import *  # noqa: E402, F403  (needs the methods)
 
 __version__ = _C.version
+
+# PyTorch's constants: e, pi, the infinity, the NaN and the index that adds a dimension.
+e, pi, inf, nan, newaxis = _math.e, _math.pi, _math.inf, _math.nan, None
 
 half = float16
 float = float32

@@ -47,6 +47,12 @@ for _row in ROWS.values():
             attach(f"{_name}_", _changing)
 
 
+for _device in ("cpu", "cuda", "meta"):
+    attach(
+        f"is_{_device}",
+        property(lambda self, kind=_device: self.device.type == kind, doc=f"Whether it is on {_device}."),
+    )
+attach("name", property(lambda self: None, doc="PyTorch's name of a tensor, which nothing gives it: None."))
 attach("_view_sizes", view_)
 attach("_view_dtype", view_dtype)
 attach("real", property(lambda self: real(self), lambda self, value: real(self).copy_(value), doc=real.__doc__))

@@ -61,7 +61,8 @@ def public_names(namespace: str) -> list[str]:
 
 def exists(ours: Any, namespace: str, name: str) -> bool:
     """Whether the name is here."""
-    return _get(_resolve(ours, namespace), name) is not None
+    module = _resolve(ours, namespace)
+    return module is not None and hasattr(module, name)
 
 
 def reason(name: str, namespace: str = "torch") -> str:

@@ -1,0 +1,115 @@
+"""Settings of PyTorch's that scripts read and set: determinism, precision, warnings, threads.
+
+Results here are the same from run to run and for any number of threads, and float32 products are never rounded to fewer
+bits; the settings that ask for that are kept, and change nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "are_deterministic_algorithms_enabled",
+    "compiled_with_cxx11_abi",
+    "get_deterministic_debug_mode",
+    "get_float32_matmul_precision",
+    "get_num_interop_threads",
+    "init_num_threads",
+    "is_deterministic_algorithms_warn_only_enabled",
+    "is_warn_always_enabled",
+    "set_deterministic_debug_mode",
+    "set_float32_matmul_precision",
+    "set_flush_denormal",
+    "set_num_interop_threads",
+    "set_warn_always",
+    "use_deterministic_algorithms",
+]
+
+_state: dict[str, Any] = {
+    "deterministic": False, "warn_only": False, "precision": "highest", "interop": 1, "warn_always": False,
+}  # fmt: skip
+_DEBUG_MODES = ("default", "warn", "error")
+_PRECISIONS = ("highest", "high", "medium")
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Ask for deterministic results. They always are; the setting is kept for scripts that read it."""
+    _state["deterministic"], _state["warn_only"] = bool(mode), bool(warn_only)
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """Whether deterministic results were asked for."""
+    return bool(_state["deterministic"])
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """Whether only a warning was asked for where results are not deterministic."""
+    return bool(_state["warn_only"])
+
+
+def get_deterministic_debug_mode() -> int:
+    """0, 1 or 2: nothing asked for, a warning, an error."""
+    return 0 if not _state["deterministic"] else 1 if _state["warn_only"] else 2
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """Set the mode by its number or name: "default", "warn" or "error"."""
+    if not isinstance(debug_mode, (int, str)):
+        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
+    if isinstance(debug_mode, str):
+        if debug_mode not in _DEBUG_MODES:
+            raise RuntimeError(
+                f"invalid value of debug_mode, expected one of `default`, `warn`, `error`, but got {debug_mode}"
+            )
+        debug_mode = _DEBUG_MODES.index(debug_mode)
+    if debug_mode not in (0, 1, 2):
+        raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}")
+    use_deterministic_algorithms(debug_mode > 0, warn_only=debug_mode == 1)
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Say how float32 products may round: "highest", "high" or "medium". Here they never round to fewer bits."""
+    if precision not in _PRECISIONS:
+        raise RuntimeError(f"{precision} is not one of 'highest', 'high', or 'medium'")
+    _state["precision"] = precision
+
+
+def get_float32_matmul_precision() -> str:
+    """What was asked for."""
+    return str(_state["precision"])
+
+
+def set_num_interop_threads(int: int) -> None:
+    """Set how many threads run independent ops. Ops run one after the other here; the number is kept."""
+    if int <= 0:
+        raise RuntimeError("Expected nthreads > 0 to be true, but got false.")
+    _state["interop"] = int
+
+
+def get_num_interop_threads() -> int:
+    """What was set."""
+    return int(_state["interop"])
+
+
+def init_num_threads() -> None:
+    """Nothing to do: the threads are started by the first op that needs them."""
+
+
+def set_warn_always(b: bool, /) -> None:
+    """Ask for warnings at every occasion instead of once."""
+    _state["warn_always"] = bool(b)
+
+
+def is_warn_always_enabled() -> bool:
+    """Whether that was asked for."""
+    return bool(_state["warn_always"])
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """Whether denormal numbers can be flushed to zero: False, since results are the same on every machine."""
+    return False
+
+
+def compiled_with_cxx11_abi() -> bool:
+    """Whether the extension was built with the C++11 ABI of libstdc++."""
+    return True
