@@ -84,6 +84,21 @@ def test_gradients_of_every_example():
     close(mt.autograd.grad(func.vmap(func.grad(cube))(y).sum(), y)[0], (6 * x).numpy())
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda t: t[0] * t[1] * t[2], lambda t: (t[1:] ** 3).sum(), lambda t: t.unfold(0, 2, 1).prod(),
+        lambda t: (t[::2] * t[mt.tensor([0, 0])]).sum(), lambda t: t.sort().values[0] * t.cumsum(0)[1],
+        lambda t: t.outer(t).diagonal().exp().sum(), lambda t: t.softmax(0)[0] + t.log_softmax(0).max(),
+    ],
+)  # fmt: skip
+def test_gradients_of_every_example_through_views(function):
+    x = example(4, 3)
+    expected = [func.grad(function)(row).numpy() for row in x]
+    close(func.vmap(func.grad(function))(x), np.stack(expected))
+    close(func.vmap(func.vmap(func.grad(function)))(x[None])[0], np.stack(expected))
+
+
 def test_modules_as_functions():
     models = [mt.nn.Linear(3, 2) for _ in range(4)]
     params, buffers = func.stack_module_state(models)

@@ -136,6 +136,26 @@ PyObject* py_detach_handle(PyObject*, PyObject* object) {
     });
 }
 
+// The tensor once for every slice of `like`, at all its levels: what a formula writes a mapped gradient into.
+Ref<Tensor> mapped_like(Ref<Tensor> tensor, const Tensor& like) {
+    int level = batch_level(like);
+    if (!level) return tensor;
+    static const OpDef *expand = find_op("expand"), *clone = find_op("clone");
+    const Tensor& behind = *like.autograd->batch_value;
+    Dims sizes{behind.sizes[0]};
+    for (int64_t size : tensor->sizes) sizes.push_back(size);
+    Ref<Tensor> each = call_op(*clone, {call_op(*expand, {tensor.get()}, {value_of(sizes)}).get()});
+    return mapped(mapped_like(std::move(each), behind), level);
+}
+
+PyObject* py_mapped_like(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject *tensor, *like;
+        if (!PyArg_ParseTuple(args, "O!O!:mapped_like", &TensorType, &tensor, &TensorType, &like)) return nullptr;
+        return wrap(mapped_like(Ref<Tensor>::borrow(tensor_of(tensor)), *tensor_of(like)));
+    });
+}
+
 PyObject* py_level(PyObject*, PyObject* object) {
     return PyLong_FromLong(is_tensor(object) ? batch_level(*tensor_of(object)) : 0);
 }
@@ -147,6 +167,7 @@ PyMethodDef functions[] = {
     {"vmap_wrap", py_wrap, METH_VARARGS, "vmap_wrap(tensor, level): a handle for its slices."},
     {"vmap_unwrap", py_unwrap, METH_VARARGS, "vmap_unwrap(tensor, level) -> (tensor, whether it was of that level)"},
     {"detach_handle", py_detach_handle, METH_O, "Without history of its own, whatever is behind it."},
+    {"mapped_like", py_mapped_like, METH_VARARGS, "mapped_like(tensor, like): mapped if `like` is."},
     {"vmap_level", py_level, METH_O, "The level of a mapped tensor, 0 for others."},
     {}};
 

@@ -13,7 +13,12 @@ __all__: list[str] = []
 
 
 def _zeros_like(x: Any, g: Any) -> Any:
-    return full(tuple(x.shape), 0, dtype=g.dtype)
+    return _written(full(tuple(x.shape), 0, dtype=g.dtype), g)
+
+
+def _written(whole: Any, g: Any) -> Any:
+    """What `g` is written into: under vmap it is mapped if `g` is."""
+    return _C.mapped_like(whole, g) if _C.vmap_level(g) else whole
 
 
 def _scattered(take: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,7 +63,7 @@ def _as_strided_vjp(g: Any, _out: Any, _x: Any, size: Any, stride: Any, offset: 
     offset = start if offset is None else offset
     low = start if start < offset else offset
     ends = (_reach(shape, strides, start), _reach(size, stride, offset))
-    flat = full(((ends[0] if ends[0] > ends[1] else ends[1]) + 1 - low,), 0, dtype=g.dtype)
+    flat = _written(full(((ends[0] if ends[0] > ends[1] else ends[1]) + 1 - low,), 0, dtype=g.dtype), g)
     if _overlaps(size, stride):
         positions = full(tuple(size), offset - low, dtype=_C.int64)
         for d, (n, s) in enumerate(zip(size, stride, strict=True)):
