@@ -220,6 +220,30 @@ def _dlpack_device(self: Any) -> tuple[int, int]:
 attach("__dlpack_device__", _dlpack_device)
 
 
+_ARRAY_API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
+
+
+def _array_namespace(self: Any, *, api_version: str | None = None) -> Any:
+    """The functions of the array API standard."""
+    if api_version not in (None, *_ARRAY_API_VERSIONS):
+        raise ValueError(f"unsupported version of the array API: {api_version!r}; there is {_ARRAY_API_VERSIONS[-1]}")
+    from minitensor import array_api
+
+    return array_api
+
+
+attach("__array_namespace__", _array_namespace)
+attach("__complex__", lambda self: complex(self.item()))
+
+
+@_method
+def to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
+    """The tensor on another device, by the array API standard's name for `to`."""
+    if stream is not None:
+        raise ValueError("there are no streams on this device")
+    return self.to(device)
+
+
 # ---- arithmetic that is composed
 
 

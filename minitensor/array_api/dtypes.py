@@ -142,6 +142,6 @@ class Info:
         return {n: getattr(_C, n) for n in names if kind is None or isdtype(getattr(_C, n), kind)}
 
 
-def __array_namespace_info__() -> Info:
+def __array_namespace_info__() -> Info:  # noqa: N807  (the standard's name)
     """What the namespace can do."""
     return Info()

@@ -142,7 +142,9 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
 def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
     """The elements along an axis that indices name, place by place."""
     at = axes_of(axis, x.ndim)[0]
-    shape = list(mt.broadcast_shapes(*(tuple(1 if d == at else n for d, n in enumerate(t.shape)) for t in (x, indices))))
+    shape = list(
+        mt.broadcast_shapes(*(tuple(1 if d == at else n for d, n in enumerate(t.shape)) for t in (x, indices)))
+    )
     x = mt.broadcast_to(x, [x.shape[at] if d == at else n for d, n in enumerate(shape)])
     indices = mt.broadcast_to(indices, [indices.shape[at] if d == at else n for d, n in enumerate(shape)])
     return mt.gather(x, at, mt.where(indices < 0, indices + x.shape[at], indices).to(_C.int64))

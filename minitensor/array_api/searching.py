@@ -78,9 +78,7 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None)
 def where(condition: Any, x1: Any, x2: Any, /) -> Any:
     """x1 where the condition holds, x2 elsewhere."""
     dtype = result_type(x1, x2)
-    first, second = (
-        x.to(dtype) if isinstance(x, _C.Tensor) else mt.full((), x, dtype=dtype) for x in (x1, x2)
-    )
+    first, second = (x.to(dtype) if isinstance(x, _C.Tensor) else mt.full((), x, dtype=dtype) for x in (x1, x2))
     return mt.where(condition, first, second)
 
 

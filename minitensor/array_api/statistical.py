@@ -91,16 +91,12 @@ def _cumulative(name: str, start: int, x: Any, axis: int | None, dtype: Any, inc
     return mt.cat([mt.full(shape, start, dtype=to), found], d)
 
 
-def cumulative_sum(
-    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
+def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
     """The sums up to each element."""
     return _cumulative("cumsum", 0, x, axis, dtype, include_initial)
 
 
-def cumulative_prod(
-    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
+def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
     """The products up to each element."""
     return _cumulative("cumprod", 1, x, axis, dtype, include_initial)
 
