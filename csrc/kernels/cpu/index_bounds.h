@@ -11,12 +11,17 @@ namespace mt::cpu {
 // The position of the first of n indices outside [low, high), or n.
 inline int64_t first_out_of_bounds(const int64_t* index, int64_t n, int64_t low, int64_t high) {
     constexpr int64_t chunk = 256;
-    auto range = static_cast<uint64_t>(high - low);
     for (int64_t i = 0; i < n; i += chunk) {
         int64_t end = n - i < chunk ? n : i + chunk;
-        bool bad = false;
-        for (int64_t k = i; k < end; ++k) bad |= static_cast<uint64_t>(index[k] - low) >= range;
-        if (!bad) continue;
+        // The sign of either difference says that one is outside: differences that overflow are of indices that are.
+        // Vectors of 64-bit integers can be subtracted everywhere, but not compared.
+        uint64_t signs = 0;
+        auto least = static_cast<uint64_t>(low), most = static_cast<uint64_t>(high) - 1;
+        for (int64_t k = i; k < end; ++k) {
+            auto at = static_cast<uint64_t>(index[k]);
+            signs |= (at - least) | (most - at);
+        }
+        if (!(signs >> 63)) continue;
         for (; i < end; ++i)
             if (index[i] < low || index[i] >= high) return i;
     }

@@ -76,7 +76,7 @@ void gather_kernel(Call& call) {
     size_t dim = dim_of(call);
     Packed indices(index, DType::I64);
     const auto* at = indices.as<int64_t>();
-    check_all(call, at, dim);
+    int64_t size = t.ndim() ? t.sizes[dim] : 1;
     Dims strides = t.strides;
     match_rank(strides, index);
     Walk walk(index.sizes, dim, strides, contiguous_strides(index.sizes));
@@ -85,7 +85,11 @@ void gather_kernel(Call& call) {
         using T = decltype(bits);
         walk.run(t.ptr<T>(), target.as<T>(), at,
                  [&](const T* from, T* to, const int64_t* places, int64_t n, int64_t step, int64_t to_step) {
-                     if (to_step == 1)
+                     // Here, while the indices are in the cache.
+                     check_bounds(places, n, 0, size, static_cast<int64_t>(dim), ErrorKind::Runtime);
+                     if (to_step == 1 && step == 0 && walk.a_along == 1)
+                         for (int64_t k = 0; k < n; ++k) to[k] = from[places[k]];
+                     else if (to_step == 1)
                          for (int64_t k = 0; k < n; ++k) to[k] = from[k * step + places[k] * walk.a_along];
                      else
                          for (int64_t k = 0; k < n; ++k) to[k * to_step] = from[k * step + places[k] * walk.a_along];
@@ -130,7 +134,10 @@ void combine(void* target, const void* values, const int64_t* at, const Walk& wa
     int64_t along = walk.a_along;
     walk.run(static_cast<T*>(target), static_cast<const T*>(values), at,
              [&](T* to, const T* from, const int64_t* places, int64_t n, int64_t step, int64_t from_step) {
-                 for (int64_t k = 0; k < n; ++k) op(to[k * step + places[k] * along], from[k * from_step]);
+                 if (step == 0 && along == 1 && from_step == 1)
+                     for (int64_t k = 0; k < n; ++k) op(to[places[k]], from[k]);
+                 else
+                     for (int64_t k = 0; k < n; ++k) op(to[k * step + places[k] * along], from[k * from_step]);
              });
 }
 

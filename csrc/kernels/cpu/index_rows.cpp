@@ -68,14 +68,18 @@ struct Around {
 // are offsets in elements.
 class Places {
   public:
-    Places(const Tensor& t, const Around& around, const Tensor& index, const Bounds& bounds, bool copy)
+    // `often`: the indices are used for several rows, and so are made offsets once.
+    Places(const Tensor& t, const Around& around, const Tensor& index, const Bounds& bounds, bool copy, bool often)
         : packed_(index, DType::I64, copy), at(packed_.as<int64_t>()), size(around.size), along(around.along) {
-        if (around.regular) return;
+        if (around.regular && !often) return;
         auto* offsets = static_cast<int64_t*>(offsets_.reserve(static_cast<size_t>(index.numel) * sizeof(int64_t)));
         const int64_t* given = at;
         parallel_for(index.numel, kGrain / 8, [&](int64_t begin, int64_t end) {
             bounds.check(given + begin, end - begin);
-            for (int64_t i = begin; i < end; ++i) offsets[i] = around.offset(t, wrapped(given[i], around.size));
+            if (around.regular)
+                for (int64_t i = begin; i < end; ++i) offsets[i] = wrapped(given[i], around.size) * around.along;
+            else
+                for (int64_t i = begin; i < end; ++i) offsets[i] = around.offset(t, wrapped(given[i], around.size));
         });
         at = offsets;
         along = 1;
@@ -109,12 +113,14 @@ void take(T* out, const T* in, const Axes& before, const Axes& after, const Plac
             const int64_t* at = places.at + first;
             T* to = out + begin * inner;
             if (!places.checked) bounds.check(at, n);
-            if (inner == 1) {
+            if (inner == 1 && places.checked) {
+                for (int64_t i = 0; i < n; ++i) to[i] = base[at[i]];
+            } else if (inner == 1) {
                 for (int64_t i = 0; i < n; ++i) to[i] = base[wrapped(at[i], size) * along];
             } else if (dense) {
                 for (int64_t i = 0; i < n; ++i)
-                    std::memcpy(to + i * inner, base + wrapped(at[i], size) * along,
-                                static_cast<size_t>(inner) * sizeof(T));
+                    copy_row(to + i * inner, base + wrapped(at[i], size) * along,
+                             static_cast<size_t>(inner) * sizeof(T));
             } else {
                 for (int64_t i = 0; i < n; ++i) {
                     const T* from = base + wrapped(at[i], size) * along;
@@ -137,9 +143,9 @@ void take_slices(Call& call, const Dims& dims, const Bounds& bounds) {
         check_all(bounds, indices.as<int64_t>(), index.numel);
         return;
     }
-    Places places(t, around, index, bounds, false);
     Axes before, after;
     for (size_t d : around.before) before.add(t.sizes[d], t.strides[d]);
+    Places places(t, around, index, bounds, false, before.total() > 1);
     for (size_t d : around.after) after.add(t.sizes[d], t.strides[d]);
     ContiguousOut target(out, t.dtype);
     with_bits(itemsize(t.dtype), [&](auto bits) {
@@ -224,7 +230,7 @@ void put(T* out, const T* values, const Axes& before, const Axes& after, const P
                     T* t = to + offset.a;
                     const T* v = from + offset.b;
                     if (run.a == 1 && run.b == 1) {
-                        if constexpr (__is_same(Op, Assign)) std::memcpy(t, v, static_cast<size_t>(n) * sizeof(T));
+                        if constexpr (__is_same(Op, Assign)) copy_row(t, v, static_cast<size_t>(n) * sizeof(T));
                         else
                             for (int64_t k = 0; k < n; ++k) op(t[k], v[k]);
                     } else {
@@ -264,7 +270,7 @@ void put_slices(Call& call, const Dims& dims, const Tensor& values, const Dims& 
     Around around(*target, dims);
     int64_t numel = product(sizes);
     if (numel) {
-        Places places(*target, around, index, bounds, shares_memory(index, out));
+        Places places(*target, around, index, bounds, shares_memory(index, out), false);
         size_t place = around.before.size();
         Source source(values, sizes, place, sizes.size() - place - around.after.size(), dtype,
                       shares_memory(values, out));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/index_transpose.h"
@@ -17,12 +18,36 @@ struct Loop {
 
 constexpr int64_t kTile = 32;
 
+// dst[i] = src[-i].
+template <class T>
+void copy_reversed(T* dst, const T* src, int64_t n) {
+    int64_t i = 0;
+    if constexpr (sizeof(T) == 4 || sizeof(T) == 8) {
+        constexpr int64_t N = 16 / sizeof(T);
+        typedef T V __attribute__((vector_size(16)));
+        typedef std::conditional_t<sizeof(T) == 4, int32_t, int64_t> I;
+        typedef I Order __attribute__((vector_size(16)));
+        for (; i + N <= n; i += N) {
+            V v;
+            std::memcpy(&v, src - i - (N - 1), sizeof v);
+            if constexpr (N == 4) v = __builtin_shuffle(v, Order{3, 2, 1, 0});
+            else v = __builtin_shuffle(v, Order{1, 0});
+            std::memcpy(dst + i, &v, sizeof v);
+        }
+    }
+    for (; i < n; ++i) dst[i] = src[-i];
+}
+
 // A plane of a x b elements, walked in tiles so that both sides' cache lines are used whole.
 template <class T>
 void copy_plane(T* dst, const T* src, const Loop& a, const Loop& b) {
     if (b.dst == 1 && b.src == 1) {
         for (int64_t i = 0; i < a.size; ++i)
-            std::memcpy(dst + i * a.dst, src + i * a.src, static_cast<size_t>(b.size) * sizeof(T));
+            copy_row(dst + i * a.dst, src + i * a.src, static_cast<size_t>(b.size) * sizeof(T));
+        return;
+    }
+    if (b.dst == 1 && b.src == -1) {
+        for (int64_t i = 0; i < a.size; ++i) copy_reversed(dst + i * a.dst, src + i * a.src, b.size);
         return;
     }
     if constexpr (sizeof(T) <= 8)
