@@ -5,10 +5,13 @@ Each is an op of its own or composed of ops; `minitensor.ops.special` has those 
 
 from __future__ import annotations
 
+from typing import Any as _Any
+
 from minitensor.composite import COMPOSITES as _COMPOSITES
 from minitensor.ops import ROWS as _ROWS
 
-for _entry in [*_ROWS.values(), *_COMPOSITES.values()]:
+_entries: list[_Any] = [*_ROWS.values(), *_COMPOSITES.values()]
+for _entry in _entries:
     if "special" in _entry.namespaces:
         for _name in (_entry.name, *_entry.aliases):
             globals()[_name] = _entry.call

@@ -238,6 +238,7 @@ mish = unary(
 logsigmoid = unary(
     "logsigmoid", "The logarithm of the logistic function.", lambda g, _out, x: g * (-x).sigmoid(), **_HIDDEN
 )
+_SELU_SCALE, _SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
 selu = unary(
     "selu",
     "elu scaled to keep mean and variance.",
@@ -245,7 +246,6 @@ selu = unary(
     method=False,
     inplace=False,
 )
-_SELU_SCALE, _SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
 hardswish = unary(
     "hardswish",
     "x clamp(x + 3, 0, 6) / 6.",
