@@ -109,6 +109,9 @@ for _name in vars(Tensor):
 
 from minitensor._foreach import *  # noqa: E402, F403  (needs the methods)
 
+for _name in ("celu", "selu", "threshold"):  # these are no methods
+    globals()[f"{_name}_"] = _C.inplace_form(_ROWS[_name].call)
+
 __version__ = _C.version
 
 # PyTorch's constants: e, pi, the infinity, the NaN and the index that adds a dimension.

@@ -173,6 +173,14 @@ def test_integers():
             function(mt.tensor([1.0]), mt.tensor([2.0]))
 
 
+def test_shift_operators():
+    x = mt.tensor([1, -5])
+    assert ((x << 2).tolist(), (x >> 1).tolist(), (2 << mt.tensor([1, 3])).tolist()) == ([4, -20], [0, -3], [4, 16])
+    x <<= 1
+    assert x.tolist() == [2, -10]
+    assert (x >> 70).tolist() == [0, -1]
+
+
 def test_dtypes():
     whole = mt.tensor([1, 2])
     for name in ("sin", "erf", "log2", "lgamma", "i0", "sinc", "erfinv"):

@@ -167,6 +167,10 @@ MT_BINARY_SLOT(bitwise_or)
 MT_INPLACE_SLOT(bitwise_or)
 MT_BINARY_SLOT(bitwise_xor)
 MT_INPLACE_SLOT(bitwise_xor)
+MT_BINARY_SLOT(bitwise_left_shift)
+MT_INPLACE_SLOT(bitwise_left_shift)
+MT_BINARY_SLOT(bitwise_right_shift)
+MT_INPLACE_SLOT(bitwise_right_shift)
 MT_BINARY_SLOT(matmul)
 MT_BINARY_SLOT(pow)
 MT_BINARY_SLOT(eq)
@@ -674,6 +678,10 @@ bool init_tensor(PyObject* module) {
     n.nb_inplace_or = slot_ibitwise_or;
     n.nb_xor = slot_bitwise_xor;
     n.nb_inplace_xor = slot_ibitwise_xor;
+    n.nb_lshift = slot_bitwise_left_shift;
+    n.nb_inplace_lshift = slot_ibitwise_left_shift;
+    n.nb_rshift = slot_bitwise_right_shift;
+    n.nb_inplace_rshift = slot_ibitwise_right_shift;
     n.nb_matrix_multiply = slot_matmul;
     n.nb_power = slot_power;
     n.nb_inplace_power = slot_ipower;
