@@ -111,6 +111,15 @@ class Case:
     title: str
     goals: tuple[Goal, ...]
     contenders: dict[str, Callable[[], Timed]] = field(repr=False)
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class GroupGoal:
+    """What the ratios of a group's cases to torch have to keep: their geometric mean, and each of them."""
+
+    mean: float
+    highest: float
 
 
 CASES: dict[str, Case] = {}  # filled by load_cases()

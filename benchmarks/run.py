@@ -1,7 +1,9 @@
 """Times minitensor and its peers: ``python -m benchmarks.run``.
 
 Every contender has a process of its own; they are timed in turns, round after round, so that a change of the machine's
-speed touches all of them. The figure of a contender is the median of its rounds; a ratio is ours divided by the peer's.
+speed touches all of them. The figure of a contender is the median of its rounds, or with ``--best`` the shortest, which
+other programs on the machine disturb least; a ratio is ours divided by the peer's. Cases in groups have goals together,
+which are summed up at the end. ``--memory`` measures those cases' memory instead.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from benchmarks import report
+from benchmarks import groups, memory, report
 from benchmarks.case import OURS, Case, load_cases
 from benchmarks.worker import Worker
 
@@ -39,6 +41,8 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
     parser.add_argument("--min-time", type=float, default=1.0, metavar="S", help="seconds a contender (%(default)s)")
     parser.add_argument("--rounds", type=int, default=9, metavar="N", help="rounds a case (%(default)s)")
+    parser.add_argument("--best", action="store_true", help="compare the shortest rounds, not the medians")
+    parser.add_argument("--memory", action="store_true", help="measure the peak of memory of the cases in groups")
     parser.add_argument("--list", action="store_true", help="name the cases and end")
     return parser.parse_args(argv)
 
@@ -77,7 +81,7 @@ def main(argv: list[str] | None = None) -> int:
     chosen = [case for case in cases.values() if args.filter.search(case.name)]
     if args.list or not chosen:
         for case in cases.values():
-            print(f"{case.name:<20} {case.title}")
+            print(f"{case.name:<35} {case.title}")
         return 0 if args.list else 2
 
     cpus = sorted(os.sched_getaffinity(0))[:THREADS]
@@ -88,25 +92,39 @@ def main(argv: list[str] | None = None) -> int:
     for key, value in about.items():
         print(f"{key + ':':<10} {value}")
 
+    if args.memory:
+        return memory.compare([case for case in chosen if case.group], args.json)
+
     results, failed = [], False
+    ratios: dict[str, float] = {}
+    figure = min if args.best else statistics.median
     workers: dict[str, Worker] = {}
     try:
         for case in chosen:
-            print(f"\n{case.name}: {case.title}", flush=True)
+            if not case.group:
+                print(f"\n{case.name}: {case.title}", flush=True)
             samples, problems = measure(case, workers, args.rounds, args.min_time)
-            medians = {name: statistics.median(times) for name, times in samples.items()}
-            print(report.table(report.rows(case, medians, problems)), flush=True)
+            medians = {name: figure(times) for name, times in samples.items()}
+            if case.group:
+                if len(medians) == 2:
+                    ratios[case.name] = medians[OURS] / medians["torch"]
+                print(groups.line(case, medians, problems), flush=True)
+            else:
+                print(report.table(report.rows(case, medians, problems)), flush=True)
             if OURS in problems:
                 print(problems[OURS], file=sys.stderr)
             met = [goal.met(medians) for goal in case.goals]
             failed |= OURS not in medians or False in met
             results.append(
                 {"case": case.name, "title": case.title, "seconds": samples, "medians": medians, "goals": met}
-                | {"problems": problems}
+                | {"problems": problems, "group": case.group}
             )
     finally:
         for worker in workers.values():
             worker.close()
+    if ratios:
+        print("\n" + groups.summary({name: cases[name] for name in ratios}, ratios))
+        failed |= not groups.all_met({name: cases[name] for name in ratios}, ratios)
     if args.json:
         args.json.write_text(json.dumps({"about": about, "results": results}, indent=1) + "\n")
     return int(failed)
