@@ -70,10 +70,29 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     return builtins.bool(dtype == kind)
 
 
+def promoted(first: Any, second: Any) -> Any:
+    """The type that two types promote to: the standard's table where PyTorch, which has no unsigned one, refuses."""
+    wide = ("uint16", "uint32", "uint64")
+    a, b = (second, first) if first.name in wide else (first, second)
+    if a != b and b.name in wide:
+        if a == _C.bool:
+            return b
+        if a.name in _UNSIGNED:
+            return a if a.itemsize > b.itemsize else b
+        if a.name in _SIGNED:
+            if b.name == "uint64":
+                raise TypeError(f"{a.name} and {b.name} have no common type")
+            return a if a.itemsize > b.itemsize else getattr(_C, f"int{16 * b.itemsize}")
+    return _C.promote_types(first, second)
+
+
 def can_cast(from_: Any, to: Any, /) -> bool:
     """Whether promotion alone makes the one type of the other."""
     source = _dtype(from_)
-    return builtins.bool(_C.promote_types(source, to) == to)
+    try:
+        return builtins.bool(promoted(source, to) == to)
+    except TypeError:
+        return False
 
 
 def result_type(*arrays_and_dtypes: Any) -> Any:
@@ -81,7 +100,7 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
     types = [_dtype(a) for a in arrays_and_dtypes if not isinstance(a, builtins.bool | int | float | complex)]
     if not types:
         raise ValueError("at least one array or dtype is required")
-    found = reduce(_C.promote_types, types)
+    found = reduce(promoted, types)
     for number in (a for a in arrays_and_dtypes if isinstance(a, builtins.bool | int | float | complex)):
         if isinstance(number, complex) and not found.is_complex:
             found = _C.complex128 if found == _C.float64 else _C.complex64

@@ -43,6 +43,9 @@ def _unary(name: str, own: str) -> Callable[..., Any]:
 def _binary(name: str, own: str) -> Callable[..., Any]:
     def function(x1: Any, x2: Any, /) -> Any:
         if isinstance(x1, _C.Tensor) and isinstance(x2, _C.Tensor):
+            if x1.dtype != x2.dtype:
+                dtype = result_type(x1, x2)
+                x1, x2 = x1.to(dtype), x2.to(dtype)
             return getattr(mt, own)(x1, x2)
         return getattr(mt, own)(*_arrays(x1, x2))
 

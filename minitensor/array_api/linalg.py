@@ -47,7 +47,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 
 def outer(x1: Any, x2: Any, /) -> Any:
     """The products of every pair of elements of two vectors."""
-    return mt.outer(x1, x2)
+    return mt.outer(*_promoted(x1, x2))
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:

@@ -102,6 +102,8 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Any:
 
 def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
     """Every element, or slice along an axis, repeated."""
+    if isinstance(repeats, _C.Tensor):
+        repeats = repeats.to(_C.int64)
     return mt.repeat_interleave(x, repeats, axis)
 
 
