@@ -246,6 +246,8 @@ def test_norm_gradients():
         check_gradients(lambda x, w, b: F.batch_norm(x, mean, var, w, b), normal(*shape), normal(4), normal(4))
         check_gradients(lambda x, w, b: F.group_norm(x, 2, w, b), normal(*shape), normal(4), normal(4))
     check_gradients(lambda x, w, b: F.layer_norm(x, (3, 4), w, b), normal(2, 3, 4), normal(3, 4), normal(3, 4))
+    check_gradients(lambda x, w, b: F.layer_norm(x, (3, 4), w, b), normal(3, 4), normal(3, 4), normal(3, 4))
+    assert F.layer_norm(mt.ones(3, 4), (3, 4)).shape == (3, 4)
     check_gradients(lambda x, w: F.rms_norm(x, (4,), w, 1e-3), normal(2, 3, 4), normal(4))
     check_gradients(lambda x: F.instance_norm(x), normal(2, 3, 4))
     check_gradients(lambda x: F.local_response_norm(x, 3), normal(2, 5, 3))
@@ -475,6 +477,7 @@ def test_a_sample_of_functions_is_pytorchs():
     cases = [
         ("conv2d", (normal(2, 4, 7, 8), normal(6, 2, 3, 2), normal(6), 2, 1, 2, 2)),
         ("conv_transpose2d", (normal(2, 4, 5, 4), normal(4, 3, 3, 2), normal(6), 2, 1, 1, 2)),
+        ("conv_transpose2d", (normal(2, 4, 5, 4), normal(4, 3, 3, 2), normal(3), 1, 2, 1, 1, 2)),
         ("group_norm", (normal(2, 6, 4, 3), 3, normal(6), normal(6))),
         ("interpolate", (normal(2, 3, 5, 6), (7, 3), None, "bicubic")),
         ("grid_sample", (normal(2, 3, 6, 7), normal(2, 4, 5, 2), "bicubic", "reflection", False)),

@@ -90,10 +90,22 @@ struct ConvGeometry {
     template <class T>
     void gather(T* col, int64_t ld, const T* x, int64_t c0, int64_t c1, int64_t p0, int64_t p1) const {
         int64_t plane = in_plane(), step = stride[2];
+        const T* image_end = x + c1 * plane;
         segments(c0, c1, p0, p1,
                  [&](int64_t row, int64_t c, int64_t at, int64_t low, int64_t high, int64_t length, int64_t from) {
                      T* to = col + row * ld + at;
                      const T* source = x + c * plane + from;
+                     // A short run as one or two blocks: what lies behind it in the row is written afterwards.
+                     constexpr int64_t kBlock = 64 / sizeof(T);
+                     bool room = step == 1 && length <= 2 * kBlock && at + 2 * kBlock <= p1 - p0 &&
+                                 source - low + 2 * kBlock <= image_end && from >= low;
+                     if (room) {
+                         std::memcpy(to, source - low, 64);
+                         if (length > kBlock) std::memcpy(to + kBlock, source - low + kBlock, 64);
+                         for (int64_t j = 0; j < low; ++j) to[j] = T(0);
+                         for (int64_t j = high; j < length; ++j) to[j] = T(0);
+                         return;
+                     }
                      for (int64_t j = 0; j < low; ++j) to[j] = T(0);
                      if (step == 1)
                          for (int64_t j = low; j < high; ++j) to[j] = source[j - low];

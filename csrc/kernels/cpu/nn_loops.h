@@ -12,6 +12,8 @@ struct NnLoops {
     void (*axpy)(T* y, const T* x, T w, int64_t n, int64_t stride);
     // y[j * stride] += w * x[j]
     void (*spread)(T* y, const T* x, T w, int64_t n, int64_t stride);
+    // y[j] = start + the sum of w[t] * x[j + offset[t]] over t < taps, in that order.
+    void (*stencil)(T* y, const T* x, const T* w, const int64_t* offset, int64_t taps, T start, int64_t n);
     // The sum of a[j] * b[j * stride].
     T (*dot)(const T* a, const T* b, int64_t n, int64_t stride);
     // best[j] = x[j * stride] where that is larger or NaN, and index[j] = first + j * stride there.

@@ -67,6 +67,33 @@ void spread(T* __restrict y, const T* __restrict x, T w, int64_t n, int64_t stri
 }
 
 template <class T>
+void stencil(T* y, const T* x, const T* w, const int64_t* offset, int64_t taps, T start, int64_t n) {
+    constexpr int W = kWidth<T>;
+    int64_t j = 0;
+    for (; j + 4 * W <= n; j += 4 * W) {  // four sums abreast hide the latency of the additions
+        Vec<T> a = splat<T>(start), b = a, c = a, d = a;
+        for (int64_t t = 0; t < taps; ++t) {
+            const T* from = x + j + offset[t];
+            Vec<T> weight = splat<T>(w[t]);
+            a = a + weight * load<T>(from);
+            b = b + weight * load<T>(from + W);
+            c = c + weight * load<T>(from + 2 * W);
+            d = d + weight * load<T>(from + 3 * W);
+        }
+        store<T>(y + j, a);
+        store<T>(y + j + W, b);
+        store<T>(y + j + 2 * W, c);
+        store<T>(y + j + 3 * W, d);
+    }
+    for (; j < n; j += W) {
+        int count = static_cast<int>(n - j < W ? n - j : W);
+        Vec<T> a = splat<T>(start);
+        for (int64_t t = 0; t < taps; ++t) a = a + splat<T>(w[t]) * load_some<T>(x + j + offset[t], count, T(0));
+        store_some<T>(y + j, a, count);
+    }
+}
+
+template <class T>
 T dot(const T* a, const T* b, int64_t n, int64_t stride) {
     Vec<T> lanes[kVecs<Add<T>>];
     if (stride == 1) {
@@ -178,8 +205,8 @@ void grad_params(T* gw, T* gb, const T* g, const T* x, T mean, T rstd, int64_t n
 
 template <class T>
 constexpr NnLoops<T> make_loops() {
-    return {axpy<T>,      spread<T>, dot<T>,       max_loop<T>,   sum<T>,        square_sum<T>,
-            normalize<T>, affine<T>, grad_sums<T>, grad_input<T>, grad_params<T>};
+    return {axpy<T>,       spread<T>,    stencil<T>, dot<T>,       max_loop<T>,   sum<T>,
+            square_sum<T>, normalize<T>, affine<T>,  grad_sums<T>, grad_input<T>, grad_params<T>};
 }
 
 }  // namespace

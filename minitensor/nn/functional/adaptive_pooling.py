@@ -167,8 +167,9 @@ def _fractional(
             raise RuntimeError(f"{what}: pool size {k} too large relative to input size {n}")
     if samples is None:
         samples = mt.rand(image.shape[0], image.shape[1], rank, dtype=image.dtype)
-    # The dimensions draw in the reverse order: the last one takes the first number.
-    begins = [_starts(samples.select(-1, rank - 1 - d), image.shape[2 + d], size[d], kernel[d]) for d in range(rank)]
+    # Which of the random numbers each dimension takes: of images, the last one takes the first.
+    order = (1, 0) if rank == 2 else (0, 1, 2)
+    begins = [_starts(samples.select(-1, order[d]), image.shape[2 + d], size[d], kernel[d]) for d in range(rank)]
     lead = tuple(image.shape[:2])
     places: Any = 0
     for d in range(rank):

@@ -175,12 +175,17 @@ def _transposed(
             f"Given input size per channel: {list(batch.shape[2:])}. Calculated output size per channel: {sizes}. "
             "Output size is too small"
         )
-    # Output padding of a whole stride lies where no window begins: zeros.
-    beyond = [max(e - s + 1, 0) for e, s in zip(extra, steps, strict=True)]
-    reached = [n - b for n, b in zip(sizes, beyond, strict=True)]
-    result = _backward_input(batch, weight, (batch.shape[0], channels, *reached), steps, edges, spread, groups)
-    if any(beyond):
-        result = pad(result, [n for b in reversed(beyond) for n in (0, b)])
+    if any(e >= s for e, s in zip(extra, steps, strict=True)):
+        # More output than a convolution could have read: all that the filters reach, cut or filled up.
+        reached = [
+            (n - 1) * s + d * (k - 1) + 1
+            for n, s, d, k in zip(batch.shape[2:], steps, spread, weight.shape[2:], strict=True)
+        ]
+        whole = _backward_input(batch, weight, (batch.shape[0], channels, *reached), steps, (0,) * rank, spread, groups)
+        ends = [n - r + p for n, r, p in zip(sizes, reached, edges, strict=True)]
+        result = pad(whole, [m for p, e in zip(reversed(edges), reversed(ends), strict=True) for m in (-p, e)])
+    else:
+        result = _backward_input(batch, weight, (batch.shape[0], channels, *sizes), steps, edges, spread, groups)
     if bias is not None:
         result = result + bias.reshape((-1, *(1 for _ in range(rank))))
     return result if batched else result.squeeze(0)

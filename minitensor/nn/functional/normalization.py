@@ -214,7 +214,7 @@ def layer_norm(
     if 0 in rows.shape:
         return input.clone()
     result = _group_norm(rows, scale, shift, 1, eps)
-    return result if input.dim() == 2 else result.reshape(input.shape)
+    return result if rows is input else result.reshape(input.shape)
 
 
 @composite(name="layer_norm", method=False)
@@ -247,7 +247,7 @@ def rms_norm(
     if eps is None:
         eps = 2.220446049250313e-16 if input.dtype == mt.float64 else 1.1920928955078125e-07
     result = _group_norm(rows, scale, None, 1, eps, False)
-    return result if input.dim() == 2 else result.reshape(input.shape)
+    return result if rows is input else result.reshape(input.shape)
 
 
 def group_norm(
