@@ -194,4 +194,5 @@ def test_scikit_learn():
     # SciPy reads the variable when it is imported.
     environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
     run = subprocess.run([sys.executable, "-c", ESTIMATORS], env=environment, capture_output=True, text=True)
-    assert run.returncode == 0 and run.stdout.endswith("done\n"), run.stderr
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.endswith("done\n")

@@ -306,7 +306,7 @@ def _contract(
     rows, columns = tuple(x.shape[nb : nb + len(only_x)]), tuple(y.shape[nb + len(summed) :])
     k = math.prod(x.shape[nb + len(only_x) :])
     if batch_x == batch_y:
-        flat = (math.prod(batch_x),) if nb else ()
+        flat: tuple[int, ...] = (math.prod(batch_x),) if nb else ()
         batch_x, batch_y, result_batch = flat, flat, batch_x
     else:
         result_batch = tuple(max(p, q) if 0 not in (p, q) else 0 for p, q in zip(batch_x, batch_y, strict=True))

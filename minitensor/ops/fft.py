@@ -86,7 +86,7 @@ def _c2r_vjp(g: Any, _out: Any, _x: Any, dim: tuple[int, ...], scale: int, last_
     return half * _C.from_numpy(twice).to(g.dtype).reshape(shape)
 
 
-c2c = opaque(
+c2c: Any = opaque(
     "_fft_c2c(Tensor input, int[] dim, int scale, bool forward)",
     "The transform of complex numbers.",
     why=_WHY,

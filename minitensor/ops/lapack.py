@@ -28,15 +28,31 @@ def adjoint(a: Array) -> Array:
     return a.swapaxes(-1, -2).conj()
 
 
+def _routine(dtype: Any, name: str) -> Any:
+    """LAPACK's routine for a dtype, from SciPy; None if that is not installed."""
+    try:
+        from scipy.linalg import lapack
+    except ImportError:
+        return None
+    letter = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}[np.dtype(dtype).name]
+    return getattr(lapack, f"{letter}{name}")
+
+
 def lu_factor(a: Array) -> tuple[Array, Array, Array]:
     """L (unit lower) and U in one matrix, the rows that were swapped with (from 1), and the first zero pivot (or 0).
 
-    Golub and Van Loan, "Matrix Computations", 4th ed., algorithm 3.4.1, in panels.
+    By LAPACK where SciPy is installed; else Golub and Van Loan, "Matrix Computations", 4th ed., algorithm 3.4.1, in
+    panels.
     """
     batch, (m, n) = a.shape[:-2], a.shape[-2:]
     x = flat(a).copy()
     k, rows = min(m, n), np.arange(len(x))
     pivots, info = np.zeros((len(x), k), np.int32), np.zeros(len(x), np.int32)
+    routine = _routine(a.dtype, "getrf") if k else None
+    if routine is not None:
+        for i in range(len(x)):
+            x[i], pivots[i], info[i] = routine(x[i])
+        return x.reshape(a.shape), (pivots + 1).reshape((*batch, k)), info.reshape(batch)
     for start in range(0, k, _BLOCK):
         end = min(start + _BLOCK, k)
         for j in range(start, end):
@@ -214,14 +230,10 @@ def lstsq(a: Array, b: Array, rcond: float | None) -> tuple[Array, Array]:
 
 def _ldl_routine(dtype: Any, hermitian: bool, end: str) -> Any:
     kind = "he" if hermitian and np.dtype(dtype).kind == "c" else "sy"
-    letter = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}[np.dtype(dtype).name]
-    try:
-        from scipy.linalg import lapack
-    except ImportError as error:
-        raise ImportError(
-            "LDL factorizations need SciPy. Install it with: python -m pip install 'minitensor[linalg]'"
-        ) from error
-    return getattr(lapack, f"{letter}{kind}{end}")
+    routine = _routine(dtype, f"{kind}{end}")
+    if routine is None:
+        raise ImportError("LDL factorizations need SciPy. Install it with: python -m pip install 'minitensor[linalg]'")
+    return routine
 
 
 def ldl_factor(a: Array, hermitian: bool) -> tuple[Array, Array, Array]:

@@ -85,3 +85,19 @@ def test_ldl_without_scipy(monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy.linalg", None)
     with pytest.raises(ImportError, match=r"pip install 'minitensor\[linalg\]'"):
         la.ldl_factor(EYE)
+
+
+def test_lu_without_scipy(monkeypatch):
+    """The factors are the same with and without LAPACK, up to rounding."""
+    import sys
+
+    import numpy as np
+
+    arrays = [np.random.default_rng(1).normal(size=shape) for shape in ((70, 70), (2, 40, 50), (50, 40), (1, 1))]
+    expected = [la.lu_factor_ex(mt.tensor(a)) for a in arrays]
+    monkeypatch.setitem(sys.modules, "scipy.linalg", None)
+    for a, (factors, pivots, info) in zip(arrays, expected, strict=True):
+        found = la.lu_factor_ex(mt.tensor(a))
+        np.testing.assert_allclose(found.LU.numpy(), factors.numpy(), rtol=1e-9, atol=1e-11)
+        assert found.pivots.tolist() == pivots.tolist()
+        assert found.info.tolist() == info.tolist()
