@@ -252,6 +252,13 @@ FORMS: dict[str, list[Form]] = {
         (op(9, 3), index(9, below=4), 3),
         (op(9, 3), index(9, below=3), 1),
     ],
+    "nll_loss_mean": [
+        (op(4, 5), index(4, below=5)),
+        (op(9, 3), index(9, below=4), 3),
+        (op(9, 3, layout="transposed"), index(9, below=3), 1),
+        (op(70, 3), index(70, below=3)),
+    ],
+    "nll_loss_mean_backward": [(op(), index(4, below=5), 5), (op(), index(9, below=4), 3, 3)],
     "nll_loss_backward": [
         (op(4), index(4, below=5), 5),
         (op(1), index(1, below=3), 3),

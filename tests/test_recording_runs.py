@@ -151,7 +151,7 @@ def target(x):
         (division, ZeroDivisionError, "floor_divide"),
         (selection, IndexError, "index_select"),
         (embedding, IndexError, "index_select"),
-        (target, IndexError, "nll_loss"),
+        (target, IndexError, "nll_loss_mean"),
     ],
 )
 @pytest.mark.parametrize("options", [{}, {"min_cluster_size": 100}], ids=str)

@@ -192,4 +192,21 @@ void infer_nll_loss_backward(Call& call) {
     call.results[0].sizes.push_back(classes);
 }
 
+void infer_nll_loss_mean(Call& call) {
+    infer_nll_loss(call);
+    call.results[0].sizes.clear();
+}
+
+void infer_nll_loss_mean_backward(Call& call) {
+    const Tensor &grad = input_of(call, 0), &target = input_of(call, 1);
+    check_target(target);
+    check_loss_dtype(grad);
+    if (grad.ndim() != 0) fail_value("nll_loss_mean_backward: expected a gradient without dimensions");
+    int64_t classes = call.param(0).as_int();
+    if (classes < 0) fail_value("nll_loss_mean_backward: classes must not be negative");
+    call.result_count = 1;
+    call.results[0].dtype = grad.dtype;
+    call.results[0].sizes = {target.sizes[0], classes};
+}
+
 }  // namespace mt

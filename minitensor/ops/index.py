@@ -147,6 +147,38 @@ nll_loss = index(
     "-input[n, target[n]] for every row n; 0 where target[n] is ignore_index.",
     lower=_nll_lower, refuse=index_is_argument(1), vjp=_nll_vjp, method=False,
 )  # fmt: skip
+
+
+def _nll_counted(b: Any, t: Any, ignore_index: int, dtype: str) -> Any:
+    """How many targets are not to be ignored."""
+    ignored = b.compare(t, b.full(t.shape, ignore_index), "EQ")
+    return b.to_dtype(
+        b.reduce_dims(b.select(ignored, b.full(t.shape, 0), b.full(t.shape, 1)), "add", None, False), dtype
+    )
+
+
+def _nll_mean_lower(b: Any, x: Any, t: Any, ignore_index: int) -> Any:
+    total = b.reduce_dims(_nll_lower(b, x, t, ignore_index), "add", None, False)
+    return b.divide(total, _nll_counted(b, t, ignore_index, x.dtype))
+
+
+def _nll_mean_backward_lower(b: Any, g: Any, t: Any, classes: int, ignore_index: int) -> Any:
+    share = b.divide(g, _nll_counted(b, t, ignore_index, g.dtype))
+    return _nll_backward_lower(b, b.broadcast(share, t.dims, ()), t, classes, ignore_index)
+
+
+nll_loss_mean = index(
+    "nll_loss_mean(Tensor input, Tensor target, int ignore_index=-100)",
+    "The mean of -input[n, target[n]] over the rows whose target is not ignore_index; NaN if there are none.",
+    lower=_nll_mean_lower, refuse=index_is_argument(1), function=False, method=False,
+    vjp=lambda g, _out, _x, t, ignored: (nll_loss_mean_backward(g, t, _x.shape[1], ignored), None),
+)  # fmt: skip
+nll_loss_mean_backward: Op = index(
+    "nll_loss_mean_backward(Tensor grad, Tensor target, int classes, int ignore_index=-100)",
+    "-grad, divided by the number of targets that are not ignore_index, at [n, target[n]] for those; zero elsewhere.",
+    lower=_nll_mean_backward_lower, function=False, method=False,
+    vjp=lambda g, _out, _grad, t, classes, ignored: (nll_loss_mean(g, t, ignored), None),
+)  # fmt: skip
 nll_loss_backward: Op = index(
     "nll_loss_backward(Tensor grad, Tensor target, int classes, int ignore_index=-100)",
     "-grad[n] at [n, target[n]], unless that is ignore_index; zero elsewhere.",

@@ -18,6 +18,7 @@ __all__ = [
 ]
 
 _nll = ROWS["nll_loss"].call
+_nll_mean = ROWS["nll_loss_mean"].call
 
 
 def nll_loss(
@@ -44,11 +45,12 @@ def _nll_loss(
     input: mt.Tensor, target: mt.Tensor, weight: mt.Tensor | None, ignore_index: int, reduction: str
 ) -> mt.Tensor:
     _check_classes(input, target, weight, reduction)
+    if weight is None and reduction == "mean":
+        mean: mt.Tensor = _nll_mean(*_rows(input, target), ignore_index)
+        return mean
     losses = _pick(input, target, ignore_index)
     if weight is None:
-        if reduction != "mean":
-            return reduced(losses, reduction)
-        return losses.sum() / (target != ignore_index).sum()
+        return reduced(losses, reduction)
     factors = _factors(target, weight, ignore_index)
     # Not a product with 0: what is ignored may be an infinity, which the row has left out.
     losses = losses * factors
@@ -118,15 +120,20 @@ def _soft_cross_entropy(
     return losses.sum() / losses.numel() if losses.numel() else losses.mean()
 
 
-def _pick(input: mt.Tensor, target: mt.Tensor, ignore_index: int) -> mt.Tensor:
-    """Return ``-input[n, target[n]]``, for inputs of any number of dimensions."""
+def _rows(input: mt.Tensor, target: mt.Tensor) -> tuple[mt.Tensor, mt.Tensor]:
+    """Return scores ``[N, classes]`` and as many targets, for inputs of any number of dimensions."""
     if input.dim() == 2:
-        return _nll(input, target, ignore_index)
+        return input, target
     if input.dim() == 1:
-        return _nll(input.unsqueeze(0), target.reshape(1), ignore_index).reshape(())
-    count = input.shape[1]
-    rows = input.permute(0, *range(2, input.dim()), 1).reshape(-1, count)
-    return _nll(rows, target.reshape(-1), ignore_index).reshape(target.shape)
+        return input.unsqueeze(0), target.reshape(1)
+    rows = input.permute(0, *range(2, input.dim()), 1).reshape(-1, input.shape[1])
+    return rows, target.reshape(-1)
+
+
+def _pick(input: mt.Tensor, target: mt.Tensor, ignore_index: int) -> mt.Tensor:
+    """Return ``-input[n, target[n]]``, and 0 where that is to be ignored."""
+    result: mt.Tensor = _nll(*_rows(input, target), ignore_index)
+    return result if input.dim() == 2 else result.reshape(target.shape)
 
 
 def _factors(target: mt.Tensor, weight: mt.Tensor, ignore_index: int) -> mt.Tensor:
