@@ -10,6 +10,23 @@
 
 namespace mt::cpu {
 
+// Copies n elements: short runs in blocks of four, the last of which may overlap the one before, without a call.
+template <class T>
+inline void copy_run(T* to, const T* from, int64_t n) {
+    constexpr size_t kFour = 4 * sizeof(T);
+    if (n > 64) {
+        std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
+    } else if (n >= 4) {
+        int64_t i = 0;
+        for (; i + 4 <= n; i += 4) std::memcpy(to + i, from + i, kFour);
+        if (i < n) std::memcpy(to + n - 4, from + n - 4, kFour);
+    } else {
+        if (n > 0) to[0] = from[0];
+        if (n > 1) to[1] = from[1];
+        if (n > 2) to[2] = from[2];
+    }
+}
+
 struct ConvGeometry {
     int64_t batch = 1, groups = 1;
     int64_t channels = 0, filters = 0;  // of one group: of the input and of the output
@@ -90,29 +107,43 @@ struct ConvGeometry {
     template <class T>
     void gather(T* col, int64_t ld, const T* x, int64_t c0, int64_t c1, int64_t p0, int64_t p1) const {
         int64_t plane = in_plane(), step = stride[2];
-        const T* image_end = x + c1 * plane;
+        if (step == 1 && p0 == 0 && p1 == out_plane() && in[0] == 1 && kernel[0] == 1 && out[0] == 1)
+            return gather_plane(col, ld, x, c0, c1);
         segments(c0, c1, p0, p1,
                  [&](int64_t row, int64_t c, int64_t at, int64_t low, int64_t high, int64_t length, int64_t from) {
                      T* to = col + row * ld + at;
                      const T* source = x + c * plane + from;
-                     // A short run as one or two blocks: what lies behind it in the row is written afterwards.
-                     constexpr int64_t kBlock = 64 / sizeof(T);
-                     bool room = step == 1 && length <= 2 * kBlock && at + 2 * kBlock <= p1 - p0 &&
-                                 source - low + 2 * kBlock <= image_end && from >= low;
-                     if (room) {
-                         std::memcpy(to, source - low, 64);
-                         if (length > kBlock) std::memcpy(to + kBlock, source - low + kBlock, 64);
-                         for (int64_t j = 0; j < low; ++j) to[j] = T(0);
-                         for (int64_t j = high; j < length; ++j) to[j] = T(0);
-                         return;
-                     }
-                     for (int64_t j = 0; j < low; ++j) to[j] = T(0);
-                     if (step == 1)
-                         for (int64_t j = low; j < high; ++j) to[j] = source[j - low];
+                     if (low) std::fill_n(to, low, T(0));
+                     if (step == 1) copy_run(to + low, source, high - low);
+                     else if (step == 2)
+                         for (int64_t j = low; j < high; ++j) to[j] = source[(j - low) * 2];
                      else
                          for (int64_t j = low; j < high; ++j) to[j] = source[(j - low) * step];
-                     for (int64_t j = high; j < length; ++j) to[j] = T(0);
+                     if (high < length) std::fill_n(to + high, length - high, T(0));
                  });
+    }
+
+    // The same for all output positions of images of two dimensions with a stride of 1 along the last.
+    template <class T>
+    void gather_plane(T* col, int64_t ld, const T* x, int64_t c0, int64_t c1) const {
+        int64_t low, high, top, bottom, width = out[2];
+        for (int64_t c = c0; c < c1; ++c)
+            for (int64_t kh = 0; kh < kernel[1]; ++kh)
+                for (int64_t kw = 0; kw < kernel[2]; ++kw, col += ld) {
+                    inside(1, kh, &top, &bottom);
+                    inside(2, kw, &low, &high);
+                    T* to = col;
+                    const T* from = x + (c * in[1] + top * stride[1] - padding[1] + kh * dilation[1]) * in[2] + low -
+                                    padding[2] + kw * dilation[2];
+                    if (top) std::fill_n(to, top * width, T(0));
+                    to += top * width;
+                    for (int64_t oh = top; oh < bottom; ++oh, to += width, from += stride[1] * in[2]) {
+                        if (low) std::fill_n(to, low, T(0));
+                        copy_run(to + low, from, high - low);
+                        if (high < width) std::fill_n(to + high, width - high, T(0));
+                    }
+                    if (bottom < out[1]) std::fill_n(to, (out[1] - bottom) * width, T(0));
+                }
     }
 
     // Adds the patches of output positions [p0, p1) to the image x.
