@@ -43,7 +43,7 @@ def _gradient(g: Any, q: Any, k: Any, v: Any, mask: Any, scale: float, causal: b
 
 def _backward_vjp(gs: Any, _out: Any, g: Any, q: Any, k: Any, v: Any, mask: Any, scale: float, causal: bool) -> Any:
     hidden = None if mask is None else mask.detach()
-    return (*differentiate(lambda *t: _gradient(*t, hidden, scale, causal), (g, q, k, v), gs), None)
+    return (*differentiate(lambda *t: _gradient(t[0], t[1], t[2], t[3], hidden, scale, causal), (g, q, k, v), gs), None)
 
 
 _OPERANDS = "Tensor query, Tensor key, Tensor value, Tensor? mask"

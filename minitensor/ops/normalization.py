@@ -102,7 +102,7 @@ def _batch_backward_vjp(
         var = (shifted * shifted).mean(dim=(0, *range(2, x.ndim)), keepdim=True)
         eps = _along_channels(1.0 / (rstd.detach() * rstd.detach()), x) - var
     gradients = differentiate(
-        lambda *t: _batch_gradient(*t, mean.detach(), rstd.detach(), training, eps), (g, x, w), gs
+        lambda *t: _batch_gradient(t[0], t[1], t[2], mean.detach(), rstd.detach(), training, eps), (g, x, w), gs
     )
     return (*gradients, None, None)
 
