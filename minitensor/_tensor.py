@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 from minitensor import _C
 from minitensor.composite import COMPOSITES
 from minitensor.composite.complex import imag, real
-from minitensor.composite.dims import normal_dim
 from minitensor.composite.layout import preserve_format
 from minitensor.ops import ROWS
 from minitensor.ops.complex import view_dtype
@@ -242,71 +240,6 @@ def to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
     if stream is not None:
         raise ValueError("there are no streams on this device")
     return self.to(device)
-
-
-# ---- arithmetic that is composed
-
-
-@_method
-def _max(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    """The largest element; along dim, the largest elements and their places; or elementwise against a tensor."""
-    return _extreme(self, dim, keepdim, "max")
-
-
-@_method
-def _min(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    """The smallest element; along dim, the smallest elements and their places; or elementwise against a tensor."""
-    return _extreme(self, dim, keepdim, "min")
-
-
-def _extreme(self: Any, dim: Any, keepdim: bool, which: str) -> Any:
-    if isinstance(dim, Tensor):
-        return ROWS[f"{which}imum"].call(self, dim)
-    if dim is None:
-        return ROWS[f"a{which}"].call(self)
-    from minitensor._return_types import named
-
-    return named(which, ("values", "indices"))(*ROWS[f"{which}_dim"].call(self, dim, keepdim))
-
-
-@_method
-def sort(self: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
-    """The elements in order along dim, and their places before."""
-    from minitensor._return_types import named
-
-    return named("sort", ("values", "indices"))(*ROWS["sort"].call(self, dim, descending, stable))
-
-
-@_method
-def unique(self: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:
-    """The distinct elements, sorted; with their places and counts if asked for."""
-    values, inverse, counts = ROWS["unique"].call(self, return_inverse, return_counts)
-    more = [extra for extra, wanted in ((inverse, return_inverse), (counts, return_counts)) if wanted]
-    return (values, *more) if more else values
-
-
-# ---- composed
-
-
-@_method
-def var(self: Any, dim: Any = None, correction: float = 1, keepdim: bool = False) -> Any:
-    """The variance: the mean of the squared distances from the mean, over the count less `correction`."""
-    count = self.numel()
-    if dim is not None:
-        sizes = (
-            [self.shape[normal_dim(d, self.ndim)] for d in ((dim,) if isinstance(dim, int) else dim)]
-            if self.ndim
-            else []
-        )
-        count = math.prod(sizes)
-    squares = (self - self.mean(dim=dim, keepdim=True)).square().sum(dim=dim, keepdim=keepdim)
-    return squares / max(count - correction, 0)
-
-
-@_method
-def std(self: Any, dim: Any = None, correction: float = 1, keepdim: bool = False) -> Any:
-    """The standard deviation."""
-    return self.var(dim, correction, keepdim).sqrt()
 
 
 copy_ = _C.inplace_form(copy)

@@ -14,6 +14,7 @@ import numpy as np
 import row_samples_linalg
 import row_samples_nn
 import row_samples_pointwise
+import row_samples_reduction
 from row_samples_shape import DISTINCT, shape_forms
 
 import minitensor as mt
@@ -265,29 +266,12 @@ FORMS: dict[str, list[Form]] = {
         (op(9), index(9, below=4), 3, 3),
         (op(9), index(9, below=3), 3, 1),
     ],
-    "cumsum": [
-        (op(2, 3, 4), -2),
-        (op(4, 5), 0),
-        (op(4, 5), 1),
-        (op(9), -1),
-        (op(0, 3), 0),
-        (op(4, 5, layout="transposed"), 1),
-    ],
-    "sort": [
-        (op(2, 3, 4), -2, False, True),
-        (op(4, 5),),
-        (op(4, 5), 0, True, True),
-        (op(9), 0),
-        (op(4, 5, layout="transposed"), 1, False, True),
-        (op(0),),
-    ],
     "nonzero": [(op(4, 5),), (op(0),), (op(7),)],
     "masked_select": [
         (op(4, 5), op(4, 5, dtype="bool")),
         (op(4, 5), op(5, dtype="bool")),
         (op(0), op(0, dtype="bool")),
     ],
-    "unique": [(op(9), True, True), (op(2, 3),)],
     "view": [(op(4, 5), (2, 10)), (op(12), (3, -1)), (op(0, 3), (3, 0)), (op(), (1, 1))],
     "expand": [(op(4, 1), (4, 5)), (op(3), (2, 3)), (op(), (2, 2)), (op(1, 3), (0, 3))],
     "permute": [(op(2, 3, 4), (2, 0, 1)), (op(4, 5), (1, 0)), (op(0, 3), (-1, 0))],
@@ -363,7 +347,6 @@ FORMS: dict[str, list[Form]] = {
     "normal": [((2, 3),), ((5,), 1.0, 2.0)],
     "randint": [(0, 10, (2, 3)), (-5, 5, (4,))],
     "randperm": [(5,), (0,)],
-    "prod": REDUCED + EMPTY_REDUCED,
     "sum": REDUCED + EMPTY_REDUCED,
     "mean": REDUCED + EMPTY_REDUCED[1:],
     "amax": REDUCED + EMPTY_REDUCED[3:],
@@ -372,8 +355,6 @@ FORMS: dict[str, list[Form]] = {
     "all": REDUCED + EMPTY_REDUCED,
     "argmax": [*ONE_DIM, (op(4, 5),), (op(),)],
     "argmin": [*ONE_DIM, (op(4, 5),), (op(),)],
-    "max_dim": ONE_DIM,
-    "min_dim": ONE_DIM,
     "softmax": [
         (op(4, 5), 1),
         (op(4, 5), 0),
@@ -423,7 +404,7 @@ DOMAINS = dict.fromkeys(
     "distinct",
 )
 
-for _samples in (row_samples_linalg, row_samples_pointwise):
+for _samples in (row_samples_linalg, row_samples_pointwise, row_samples_reduction):
     FORMS |= _samples.forms(op)
     DOMAINS |= _samples.DOMAINS
 

@@ -235,22 +235,4 @@ void infer_cat(Call& call) {
 void infer_tril(Call& call) { infer_triangle(call, "tril"); }
 void infer_triu(Call& call) { infer_triangle(call, "triu"); }
 
-void infer_cumsum(Call& call) {
-    const Tensor& t = tensor_at(call, 0);
-    dim_param(call, t);
-    DType dtype = info(t.dtype).category >= 2 ? t.dtype : DType::I64;
-    if (call.param_count > 1 && !call.param(1).is_none()) dtype = call.param(1).dtype;
-    result(call, dtype, t.sizes);
-}
-
-void infer_sort(Call& call) {
-    const Tensor& t = tensor_at(call, 0);
-    if (is_complex(t.dtype)) fail("Sort does not support complex dtypes on CPU");
-    dim_param(call, t);
-    result(call, t.dtype, t.sizes);
-    call.result_count = 2;
-    call.results[1].dtype = DType::I64;
-    call.results[1].sizes = t.sizes;
-}
-
 }  // namespace mt

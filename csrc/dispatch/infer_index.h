@@ -1,4 +1,4 @@
-// Inference of the ops that choose elements by an index tensor, and of cat, tril, triu, cumsum and sort.
+// Inference of the ops that choose elements by an index tensor, and of cat, tril and triu.
 #pragma once
 
 #include "dispatch/op.h"
@@ -17,8 +17,6 @@ void infer_scatter(Call& call);       // input, index, src; dim
 void infer_cat(Call& call);           // tensors; dim
 void infer_tril(Call& call);          // input; diagonal
 void infer_triu(Call& call);
-void infer_cumsum(Call& call);        // input; dim, dtype
-void infer_sort(Call& call);          // input; dim, descending, stable; results: values and indices
 
 // The shape of input[..., index, ...] with the index in place of `dims`: there if they are neighbours, otherwise first.
 Dims indexed_sizes(const Tensor& t, const Tensor& index, const Dims& dims);

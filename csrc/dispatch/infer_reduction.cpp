@@ -57,10 +57,17 @@ void check_not_empty(const char* name, const Tensor& t, uint64_t mask, bool all,
                        " to have non-zero size.");
 }
 
+void refuse_complex(const char* name, const Tensor& t) {
+    if (is_complex(t.dtype)) fail(std::string(name) + "(): does not support complex input");
+}
+
 bool is_all(const Value& dim) { return dim.is_none() || (dim.tag == Value::Ints && dim.ints.empty()); }
 
 void infer_extreme(Call& call, const char* name) {
     const Tensor& t = input_of(call);
+    if (is_complex(t.dtype))
+        throw Error(ErrorKind::NotImplemented, std::string("\"") + (name + 1) + "_values_cpu\" not implemented for '" +
+                                                   torch_type_name(t.dtype) + "'");
     uint64_t mask = reduced_dims(call.param(0), t.ndim());
     check_not_empty(name, t, mask, is_all(call.param(0)), false);
     one_result(call, t, mask, flag(call, 1), t.dtype);
@@ -69,7 +76,7 @@ void infer_extreme(Call& call, const char* name) {
 void infer_arg(Call& call, const char* name) {
     const Tensor& t = input_of(call);
     if (t.dtype == DType::Bool) fail(std::string(name) + "(): does not support bool input");
-    if (is_complex(t.dtype)) fail(std::string(name) + "(): does not support complex input");
+    refuse_complex(name, t);
     uint64_t mask = reduced_dims(call.param(0), t.ndim());
     check_not_empty(name, t, mask, call.param(0).is_none(), true);
     one_result(call, t, mask, flag(call, 1), DType::I64);
@@ -77,7 +84,7 @@ void infer_arg(Call& call, const char* name) {
 
 void infer_extreme_dim(Call& call, const char* name) {
     const Tensor& t = input_of(call);
-    if (is_complex(t.dtype)) fail(std::string(name) + "(): does not support complex input");
+    refuse_complex(name, t);
     uint64_t mask = uint64_t(1) << normalize_dim(call.param(0).as_int(), t.ndim());
     check_not_empty(name, t, mask, false, true);
     bool keepdim = flag(call, 1);
@@ -89,12 +96,13 @@ void infer_extreme_dim(Call& call, const char* name) {
 
 void infer_softmax_like(Call& call, const char* name) {
     const Tensor& t = input_of(call);
-    normalize_dim(call.param(0).as_int(), t.ndim());
+    int64_t dim = normalize_dim(call.param(0).as_int(), t.ndim());
     DType dtype = dtype_param(call, 1, t.dtype);
+    bool last = static_cast<size_t>(dim) + 1 >= t.ndim();
     if (!is_floating(dtype))
         throw Error(ErrorKind::NotImplemented, std::string("\"") + name +
-                                                   "_lastdim_kernel_impl\" not implemented for '" +
-                                                   torch_type_name(dtype) + "'");
+                                                   (last ? "_lastdim_kernel_impl" : "_kernel_impl") +
+                                                   "\" not implemented for '" + torch_type_name(dtype) + "'");
     call.result_count = 1;
     call.results[0].dtype = dtype;
     call.results[0].sizes = t.sizes;
@@ -133,6 +141,10 @@ uint64_t reduced_dims(const Value& dim, size_t rank) {
     return mask & all;
 }
 
+uint64_t logical_dims(const Value& dim, size_t rank) {
+    return dim.tag == Value::Ints && dim.ints.empty() ? 0 : reduced_dims(dim, rank);
+}
+
 void infer_sum(Call& call) { infer_accumulation(call); }
 void infer_prod(Call& call) { infer_accumulation(call); }
 
@@ -146,12 +158,32 @@ void infer_mean(Call& call) {
     one_result(call, t, reduced_dims(call.param(0), t.ndim()), flag(call, 1), dtype);
 }
 
+void infer_nansum(Call& call) {
+    if (is_complex(input_of(call).dtype)) fail("nansum on CPU does not support complex inputs");
+    infer_accumulation(call);
+}
+
+void infer_norm(Call& call) {
+    const Tensor& t = input_of(call);
+    DType dtype = dtype_param(call, 2, t.dtype);
+    if (!is_floating(dtype) || is_complex(t.dtype))
+        fail(std::string("linalg.vector_norm: Expected a floating point or complex tensor as input. Got ") +
+             torch_type_name(t.dtype));
+    one_result(call, t, reduced_dims(call.param(0), t.ndim()), flag(call, 1), dtype);
+}
+
+void infer_var(Call& call) {
+    const Tensor& t = input_of(call);
+    if (!is_floating(t.dtype)) fail("std and var only support floating point and complex dtypes");
+    one_result(call, t, reduced_dims(call.param(0), t.ndim()), flag(call, 2), t.dtype);
+}
+
 void infer_amax(Call& call) { infer_extreme(call, "amax"); }
 void infer_amin(Call& call) { infer_extreme(call, "amin"); }
 
 void infer_any_all(Call& call) {
     const Tensor& t = input_of(call);
-    one_result(call, t, reduced_dims(call.param(0), t.ndim()), flag(call, 1),
+    one_result(call, t, logical_dims(call.param(0), t.ndim()), flag(call, 1),
                t.dtype == DType::U8 ? DType::U8 : DType::Bool);
 }
 
@@ -162,6 +194,14 @@ void infer_min_dim(Call& call) { infer_extreme_dim(call, "min"); }
 
 void infer_softmax(Call& call) { infer_softmax_like(call, "softmax"); }
 void infer_log_softmax(Call& call) { infer_softmax_like(call, "log_softmax"); }
+
+void infer_logsumexp(Call& call) {
+    const Tensor& t = input_of(call);
+    if (!is_floating(t.dtype))
+        fail(std::string("logsumexp(): Expected floating point type for result tensor, but got: ") +
+             torch_type_name(t.dtype));
+    one_result(call, t, uint64_t(1) << normalize_dim(call.param(0).as_int(), t.ndim()), flag(call, 1), t.dtype);
+}
 
 void infer_nll_loss(Call& call) {
     const Tensor &t = input_of(call, 0), &target = input_of(call, 1);

@@ -18,12 +18,14 @@ from minitensor.composite import (
     linalg,
     lowrank,
     metadata,
+    order,
     padding,
     pointwise,
     random,
     reduction,
     shape,
     spectral,
+    statistics,
 )
 from minitensor.composite.registry import COMPOSITES, Composite, composite
 

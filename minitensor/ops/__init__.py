@@ -18,7 +18,9 @@ from minitensor.ops import (
     pooling,
     random,
     reduction,
+    scan,
     scatter,
+    sort,
     special,
 )
 from minitensor.ops.row import ROWS, Row
@@ -43,6 +45,8 @@ __all__ = [
     "pooling",
     "random",
     "reduction",
+    "scan",
     "scatter",
+    "sort",
     "special",
 ]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minitensor import _C
 from minitensor._C import Op
 from minitensor.ops.creation import full
-from minitensor.ops.row import index, movement, opaque
-from minitensor.ops.scatter import index_is_argument, scatter_add, zeros_for
+from minitensor.ops.row import index
+from minitensor.ops.scatter import index_is_argument, zeros_for
 
 __all__: list[str] = []
 
@@ -184,37 +183,3 @@ nll_loss_backward: Op = index(
     "-grad[n] at [n, target[n]], unless that is ignore_index; zero elsewhere.",
     lower=_nll_backward_lower, function=False, method=False, vjp=_nll_backward_vjp,
 )  # fmt: skip
-
-
-def _sort_vjp(g: Any, _out: Any, x: Any, dim: int, descending: bool, stable: bool) -> Any:
-    places = sort(x, dim, descending, stable)[1]
-    return scatter_add(zeros_for(x, g[0]), places, g[0], dim)
-
-
-_cumsum_doc = "The sums of the elements up to each place along dim."
-cumsum: Op = movement(
-    "cumsum(Tensor input, int dim, *, dtype? dtype=None)", _cumsum_doc,
-    vjp=lambda g, _out, _x, dim, dtype: g.sum(dim=dim, keepdim=True) - cumsum(g, dim) + g,
-)  # fmt: skip
-sort: Op = index(
-    "sort(Tensor input, int dim=-1, bool descending=False, bool stable=False)",
-    "The elements in order along dim, and where they came from.",
-    vjp=_sort_vjp,
-)
-
-
-def _unique_kernel(x: Any, return_inverse: bool, return_counts: bool) -> Any:
-    import numpy as np
-
-    found = np.unique(x.numpy(), return_inverse=True, return_counts=True)
-    values, inverse, counts = (_C.tensor_from_data(np.ascontiguousarray(a), None, None, True) for a in found)
-    return (values, inverse.reshape(x.shape), counts)
-
-
-_DATA = "the shape of its result depends on the data"
-unique = opaque(
-    "unique(Tensor input, bool return_inverse=False, bool return_counts=False)",
-    "The distinct elements, sorted.",
-    why=_DATA,
-    kernel=_unique_kernel,
-)

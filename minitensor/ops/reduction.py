@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from minitensor.ops.elementwise import exp, holomorphic, where
+from minitensor.ops.elementwise import exp, where
 from minitensor.ops.row import ROWS, reduction
 
 __all__: list[str] = []
@@ -54,35 +55,91 @@ def _mean_lower(b: Any, x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
 
 def _extreme_vjp(g: Any, out: Any, x: Any, dim: Any, keepdim: bool) -> Any:
     # Equal extremes share the gradient evenly, as PyTorch's amax does.
-    mask = x == _spread(out, x, dim, keepdim)
+    extreme = _spread(out, x, dim, keepdim)
+    mask = where(extreme == extreme, x == extreme, x != x)
     count = mask.sum(dim=_dims(x, dim), keepdim=True) if x.ndim else 1
     return where(mask, _spread(g, x, dim, keepdim) / count, 0.0)
 
 
-def _prod_vjp(g: Any, out: Any, x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+def _conj(x: Any) -> Any:
+    return x.conj() if x.is_complex() else x
+
+
+def _prod_vjp(g: Any, _out: Any, x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     # Exact also with zeros: the product of all the other elements, by products from both sides.
     if 0 in x.shape:
         return _spread(g, x, dim, keepdim).expand(x.shape)
     dims = _dims(x, dim)
     order = [d for d in range(x.ndim) if d not in dims] + list(dims)
     kept = [x.shape[d] for d in order[: x.ndim - len(dims)]]
-    flat = x.permute(order).reshape([*kept, -1])
+    flat = (x if dtype is None else x.to(dtype)).permute(order).reshape([*kept, -1])
     n = flat.shape[-1]
-    columns = [flat.select(-1, i) for i in range(n)]
-    before: list[Any] = [None] * n
-    after: list[Any] = [None] * n
-    for i in range(1, n):
-        before[i] = columns[i - 1] if before[i - 1] is None else before[i - 1] * columns[i - 1]
-        j = n - 1 - i
-        after[j] = columns[j + 1] if after[j + 1] is None else after[j + 1] * columns[j + 1]
-    others = []
-    for i in range(n):
-        parts = [t for t in (before[i], after[i]) if t is not None]
-        product = columns[i] * 0 + 1 if not parts else parts[0] if len(parts) == 1 else parts[0] * parts[1]
-        others.append(product.unsqueeze(-1))
-    stacked = ROWS["cat"].call(others, -1).reshape([x.shape[d] for d in order])
+    one = flat.new_ones([*kept, 1])
+    before = ROWS["cat"].call([one, flat.slice(-1, 0, n - 1, 1)], -1)
+    after = ROWS["cat"].call([one, flat.flip(-1).slice(-1, 0, n - 1, 1)], -1)
+    others = ROWS["cumprod"].call(before, -1) * ROWS["cumprod"].call(after, -1).flip(-1)
     inverse = sorted(range(x.ndim), key=order.__getitem__)
-    return _spread(g, x, dim, keepdim) * stacked.permute(inverse)
+    others = others.reshape([x.shape[d] for d in order]).permute(inverse)
+    return _spread(g, x, dim, keepdim) * _conj(others)
+
+
+def _nansum_vjp(g: Any, _out: Any, x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+    return where(x == x, _spread(g, x, dim, keepdim), 0.0)
+
+
+def _deviations(x: Any, dim: Any) -> Any:
+    return x - x.mean(dim=_dims(x, dim), keepdim=True)
+
+
+def _var_vjp(g: Any, _out: Any, x: Any, dim: Any, correction: float, keepdim: bool) -> Any:
+    freedom = _count(x, dim) - correction
+    g = _spread(g, x, dim, keepdim)
+    if freedom > 0:
+        return g * (2.0 / freedom) * _deviations(x, dim)
+    return g * where(_deviations(x, dim) == 0, math.nan, math.inf)
+
+
+def _std_vjp(g: Any, out: Any, x: Any, dim: Any, correction: float, keepdim: bool) -> Any:
+    return _var_vjp(where(out == 0, 0.0, g / (out * 2)), out, x, dim, correction, keepdim)
+
+
+def _var_lower(b: Any, x: Any, dim: Any, correction: float, keepdim: bool) -> Any:
+    count = b.reduced_count(x, dim)
+    mean = b.reduce_dims(x, "add", dim, True)
+    d = b.subtract(x, b.spread(b.divide(mean, b.full(mean.shape, count)), x))
+    total = b.reduce_dims(b.multiply(d, d), "add", dim, keepdim)
+    return b.divide(total, b.full(total.shape, max(count - correction, 0)))
+
+
+def _norm2_vjp(g: Any, out: Any, x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+    x = x if dtype is None else x.to(dtype)
+    return x * _spread(where(out == 0, 0.0, g / out), x, dim, keepdim)
+
+
+def _nansum_lower(b: Any, x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+    x = b.to_dtype(x, b.result.dtype)
+    if b.recorded.floating:
+        x = b.select(b.compare(x, x, "EQ"), x, b.full(x.shape, 0))
+    return b.reduce_dims(x, "add", dim, keepdim)
+
+
+def _norm1_lower(b: Any, x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+    return b.reduce_dims(b.abs(b.to_dtype(x, b.result.dtype)), "add", dim, keepdim)
+
+
+def _norm2_lower(b: Any, x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+    x = b.to_dtype(x, b.result.dtype)
+    return b.sqrt(b.reduce_dims(b.multiply(x, x), "add", dim, keepdim))
+
+
+def _logical_lower(b: Any, x: Any, kind: str, dim: Any, keepdim: bool) -> Any:
+    truth = b.truth(x)
+    # No dimensions means none here, not all.
+    return (
+        truth
+        if dim is not None and not isinstance(dim, int) and not tuple(dim)
+        else b.reduce_dims(truth, kind, dim, keepdim)
+    )
 
 
 sum = reduction(
@@ -91,9 +148,9 @@ sum = reduction(
     vjp=_sum_vjp,
 )  # fmt: skip
 prod = reduction(
-    f"prod({_ARGS}, *, dtype? dtype=None)",
-    "The product over the given dimensions, or over all.",
-    vjp=holomorphic(_prod_vjp),
+    "prod(Tensor input, int? dim=None, bool keepdim=False, *, dtype? dtype=None)",
+    "The product along dim, or of all elements.",
+    vjp=_prod_vjp,
 )
 mean = reduction(
     f"mean({_ARGS}, *, dtype? dtype=None)",
@@ -116,12 +173,12 @@ amin = reduction(
 any = reduction(
     f"any({_ARGS})",
     "Whether any element is non-zero.",
-    lower=lambda b, x, dim, keepdim: b.reduce_dims(b.truth(x), "or", dim, keepdim),
+    lower=lambda b, x, dim, keepdim: _logical_lower(b, x, "or", dim, keepdim),
 )
 all = reduction(
     f"all({_ARGS})",
     "Whether all elements are non-zero.",
-    lower=lambda b, x, dim, keepdim: b.reduce_dims(b.truth(x), "and", dim, keepdim),
+    lower=lambda b, x, dim, keepdim: _logical_lower(b, x, "and", dim, keepdim),
 )
 argmax = reduction(
     "argmax(Tensor input, int? dim=None, bool keepdim=False)",
@@ -135,30 +192,54 @@ argmin = reduction(
 )
 
 
-def _max_dim_vjp(larger: Any) -> Any:
-    def vjp(g: Any, _out: Any, x: Any, dim: int, keepdim: bool) -> Any:
-        index = larger(x, dim, True)
-        gradient = g[0] if keepdim else g[0].unsqueeze(dim)
-        zeros = x.new_zeros(x.shape)
-        return ROWS["scatter_add"].call(zeros, index, gradient, dim)
+nansum = reduction(
+    f"nansum({_ARGS}, *, dtype? dtype=None)",
+    "The sum over the given dimensions, or over all, with NaN as 0.",
+    lower=_nansum_lower,
+    vjp=_nansum_vjp,
+)
+var = reduction(
+    "var(Tensor input, int[]? dim=None, float correction=1, bool keepdim=False)",
+    "The sum of the squared deviations from the mean, divided by the count less `correction`.",
+    lower=_var_lower, vjp=_var_vjp, function=False, method=False,
+)  # fmt: skip
+std = reduction(
+    "std(Tensor input, int[]? dim=None, float correction=1, bool keepdim=False)",
+    "The square root of the variance.",
+    lower=lambda b, x, dim, correction, keepdim: b.sqrt(_var_lower(b, x, dim, correction, keepdim)),
+    vjp=_std_vjp, function=False, method=False,
+)  # fmt: skip
+norm1 = reduction(
+    f"norm1({_ARGS}, *, dtype? dtype=None)",
+    "The sum of the magnitudes.",
+    lower=_norm1_lower, function=False, method=False,
+    vjp=lambda g, _out, x, dim, keepdim, dtype: _spread(g, x, dim, keepdim) * x.sign(),
+)  # fmt: skip
+norm2 = reduction(
+    f"norm2({_ARGS}, *, dtype? dtype=None)",
+    "The square root of the sum of the squares.",
+    lower=_norm2_lower, vjp=_norm2_vjp, function=False, method=False,
+)  # fmt: skip
 
-    return vjp
+
+def selected_vjp(g: Any, out: Any, x: Any, dim: int, keepdim: bool) -> Any:
+    """The gradient of an op that selects elements along dim and says where they stood."""
+    values, places = g[0], out[1]
+    if not keepdim and x.ndim:
+        values, places = values.unsqueeze(dim), places.unsqueeze(dim)
+    return values.new_zeros(x.shape).scatter_add(dim, places, values)
 
 
 max_dim = reduction(
     "max_dim(Tensor input, int dim, bool keepdim=False)",
     "The largest elements along dim and their indices.",
-    vjp=_max_dim_vjp(argmax),
-    function=False,
-    method=False,
-)
+    vjp=lambda g, out, _x, dim, keepdim: selected_vjp(g, out, _x, dim, keepdim), function=False, method=False,
+)  # fmt: skip
 min_dim = reduction(
     "min_dim(Tensor input, int dim, bool keepdim=False)",
     "The smallest elements along dim and their indices.",
-    vjp=_max_dim_vjp(argmin),
-    function=False,
-    method=False,
-)
+    vjp=lambda g, out, _x, dim, keepdim: selected_vjp(g, out, _x, dim, keepdim), function=False, method=False,
+)  # fmt: skip
 
 
 def _softmax_lower(b: Any, x: Any, dim: int, dtype: Any, log: bool) -> Any:
@@ -180,4 +261,88 @@ log_softmax = reduction(
     "log_softmax(Tensor input, int dim, dtype? dtype=None)", "The logarithm of softmax along dim.",
     lower=lambda b, x, dim, dtype: _softmax_lower(b, x, dim, dtype, log=True),
     vjp=lambda g, out, _x, dim, dtype: g - exp(out) * g.sum(dim=dim, keepdim=True),
+)  # fmt: skip
+
+
+def _logsumexp_lower(b: Any, x: Any, dim: int, keepdim: bool) -> Any:
+    m = b.reduce_dims(x, "maximum", (dim,), True)
+    infinite = b.compare(b.abs(m), b.full(m.shape, math.inf), "EQ")
+    m = b.select(infinite, b.full(m.shape, 0), m)
+    total = b.reduce_dims(b.exponential(b.subtract(x, b.spread(m, x))), "add", (dim,), True)
+    result = b.add(b.log(total), m)
+    return b.reshape(result, b.result.dims)
+
+
+def _logsumexp_vjp(g: Any, out: Any, x: Any, dim: int, keepdim: bool) -> Any:
+    # Where everything is -inf, exp(x - out) would be that of NaN.
+    out = where(out == -math.inf, 0.0, out)
+    return _spread(g, x, dim, keepdim) * exp(x - _spread(out, x, dim, keepdim))
+
+
+logsumexp = reduction(
+    "_logsumexp(Tensor input, int dim, bool keepdim=False)",
+    "The logarithm of the sum of exp(x) along dim.",
+    lower=_logsumexp_lower, vjp=_logsumexp_vjp,
+)  # fmt: skip
+
+
+# ---- counts
+
+
+bincount = reduction(
+    "_bincount(Tensor input, Tensor? weights, int size)",
+    "How often each number from 0 to size - 1 stands in the vector, or the sums of their weights.",
+)
+histogramdd = reduction(
+    "_histogramdd(Tensor input, Tensor edges, Tensor? weight, int[] bins, bool uniform, bool search)",
+    "How many points, rows of a matrix, lie in each cell of a grid.",
+)
+
+
+def _segment_reduce_vjp(g: Any, out: Any, data: Any, offsets: Any, kind: int, initial: Any, axis: int) -> Any:
+    lengths = offsets.slice(axis, 1, offsets.shape[axis], 1) - offsets.slice(axis, 0, offsets.shape[axis] - 1, 1)
+    places = segment_of(offsets, data.shape[axis], axis)
+    for d in range(axis + 1, data.ndim):
+        places, lengths = places.unsqueeze(d), lengths.unsqueeze(d)
+    shape = (*data.shape[:axis], data.shape[axis], *data.shape[axis + 1 :])
+    inside = places.expand(shape)
+    count = out.shape[axis]
+    within = where(inside < count, inside, 0)
+
+    def back(t: Any) -> Any:
+        return t.expand(out.shape).gather(axis, within)
+
+    if kind == 1:
+        g = g / where(lengths == 0, 1, lengths)
+    elif kind in (2, 3):
+        # Equal extremes share the gradient; the initial value is not among them.
+        hit = (data == back(out)).to(g.dtype)
+        shares = g.new_zeros(out.shape).scatter_add(axis, within, where(inside < count, hit, 0.0))
+        return where(inside < count, back(g / where(shares == 0, 1.0, shares)) * hit, 0.0)
+    elif kind == 4:
+        zero = (data == 0) & (inside < count)
+        present = where(zero, 1.0, data)
+        products = segment_reduce(present, offsets, kind, initial, axis)
+        zeros = g.new_zeros(out.shape).scatter_add(axis, within, zero.to(g.dtype))
+        # Without the one zero of a segment, the others' product is left; with two, nothing.
+        others = where(back(zeros) == zero.to(g.dtype), back(g * products) / present, 0.0)
+        return where(inside < count, others, 0.0)
+    return where(inside < count, back(g), 0.0)
+
+
+def segment_of(offsets: Any, n: int, axis: int) -> Any:
+    """For every place along axis the number of its segment; the number of segments where it is in none."""
+    from minitensor.ops.creation import arange
+
+    places = arange(0, n).expand((*offsets.shape[:axis], n))
+    found = ROWS["searchsorted"].call(offsets, places.contiguous(), right=True) - 1
+    return where(found < 0, offsets.shape[axis] - 1, found)
+
+
+segment_reduce = reduction(
+    "_segment_reduce(Tensor data, Tensor offsets, int kind, float? initial, int axis)",
+    "Consecutive slices along axis reduced together.",
+    vjp=lambda g, out, data, offsets, kind, initial, axis: (
+        _segment_reduce_vjp(g, out, data, offsets, kind, initial, axis), None
+    ),
 )  # fmt: skip

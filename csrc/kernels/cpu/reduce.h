@@ -10,7 +10,7 @@
 
 namespace mt::cpu {
 
-enum class ReduceOp : uint8_t { Sum, Prod, Max, Min, Count };
+enum class ReduceOp : uint8_t { Sum, Prod, Max, Min, NanSum, SumAbs, SumSquares, Count };
 
 inline constexpr int64_t kLanes = 64;
 inline constexpr int64_t kAdjacentRows = 64;
@@ -59,9 +59,19 @@ struct ArgLoops {
     bool (*better)(const void* acc, const void* than);
 };
 
+// Sums of squared deviations from a mean, of one block each.
+struct DeviationLoops {
+    DType in;
+    // Of the n contiguous elements at `in`, from the number at `mean`.
+    void (*row)(void* acc, const void* in, int64_t n, const void* mean);
+    // Of `cols` columns, each from its own mean.
+    void (*columns)(void* acc, const void* in, int64_t rows, int64_t row_stride, int64_t cols, const void* mean);
+};
+
 struct ReduceTable {
     ReduceLoops loops[static_cast<size_t>(ReduceOp::Count)][kCompiledDtypes];  // in == Count: not compiled
     ArgLoops arg[2][kCompiledDtypes];                                          // max, min
+    DeviationLoops deviations[2];                                              // float32, float64
 
     const ReduceLoops& get(ReduceOp op, DType dtype) const {
         return loops[static_cast<size_t>(op)][dtype_index(dtype)];
@@ -88,5 +98,8 @@ inline const ReduceTable& reductions() {
 // out[...] = the reduction of `t` over the dimensions in `mask`, in contiguous memory of dtype `loops.out`. The
 // elements are converted to loops.in first; `next` serves the steps after the first one.
 void reduce_tensor(void* out, const Strided& t, uint64_t mask, const ReduceLoops& loops, const ReduceLoops& next);
+
+// The same for the squares of the deviations from `mean`, which has an element of loops.in for every one of `out`.
+void reduce_deviations(void* out, const Strided& t, uint64_t mask, const DeviationLoops& loops, const void* mean);
 
 }  // namespace mt::cpu

@@ -115,19 +115,19 @@ void arg_reduce(int64_t* index, int64_t count, const Tensor& t, uint64_t mask, b
         std::memset(index, 0, static_cast<size_t>(count) * sizeof(int64_t));
         return;
     }
+    const ArgLoops& loops = reductions().arg[max ? 0 : 1][dtype_index(t.dtype)];
     ReduceStep step;
-    step.dtype = t.dtype;
+    step.dtype = loops.in;
     step.data = static_cast<const char*>(t.data());
     Scratch packed;
-    if (!dims.take_step(step)) {
-        void* copy = packed.reserve(static_cast<size_t>(t.numel) * itemsize(t.dtype));
-        pack(copy, t.dtype, t);
+    if (t.dtype != step.dtype || !dims.take_step(step)) {
+        void* copy = packed.reserve(static_cast<size_t>(t.numel) * itemsize(step.dtype));
+        pack(copy, step.dtype, t);
         step.data = static_cast<const char*>(copy);
         dims = ReduceDims(t.sizes, contiguous_strides(t.sizes), mask);
         dims.take_step(step);
     }
-    Task task{reductions().arg[max ? 0 : 1][dtype_index(t.dtype)], step, index,
-              static_cast<int64_t>(itemsize(t.dtype))};
+    Task task{loops, step, index, static_cast<int64_t>(itemsize(step.dtype))};
     if (step.inner > 1) columns(task);
     else if (step.n_stride == 1) direct_rows(task);
     else indirect_rows(task);
@@ -166,17 +166,19 @@ void extreme_dim_kernel(Call& call) {
     arg_reduce(index, indices.numel, t, uint64_t(1) << dim, Max);
     switch (itemsize(t.dtype)) {
         case 1: return take_values(values.ptr<uint8_t>(), index, t, dim, values.numel);
+        case 2: return take_values(values.ptr<uint16_t>(), index, t, dim, values.numel);
         case 4: return take_values(values.ptr<uint32_t>(), index, t, dim, values.numel);
         default: return take_values(values.ptr<uint64_t>(), index, t, dim, values.numel);
     }
 }
 
-const RegisterNative registered{
-    {"argmax", infer_argmax, arg_kernel<true>, Takes::Ordered},
-    {"argmin", infer_argmin, arg_kernel<false>, Takes::Ordered},
-    {"max_dim", infer_max_dim, extreme_dim_kernel<true>},
-    {"min_dim", infer_min_dim, extreme_dim_kernel<false>},
-};
+const RegisterNative registered{Takes::Any,
+                                {
+                                    {"argmax", infer_argmax, arg_kernel<true>},
+                                    {"argmin", infer_argmin, arg_kernel<false>},
+                                    {"max_dim", infer_max_dim, extreme_dim_kernel<true>},
+                                    {"min_dim", infer_min_dim, extreme_dim_kernel<false>},
+                                }};
 
 }  // namespace
 

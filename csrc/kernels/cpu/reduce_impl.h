@@ -127,6 +127,59 @@ struct ArgLoop {
     static constexpr ArgLoops table(DType dtype) { return {dtype, rows, columns, better}; }
 };
 
+// Squared deviations from a mean.
+template <class T>
+struct Deviations {
+    static constexpr int W = kWidth<T>, N = kVecs<Add<T>>;
+
+    static void row(void* acc, const void* in, int64_t n, const void* mean) {
+        auto* p = static_cast<const T*>(in);
+        T centre = *static_cast<const T*>(mean);
+        Vec<T> lanes[N] = {}, m = splat<T>(centre);
+        int64_t r = 0;
+        for (; r + kLanes <= n; r += kLanes)
+#pragma GCC unroll 16
+            for (int k = 0; k < N; ++k) {
+                Vec<T> d = load<T>(p + r + k * W) - m;
+                lanes[k] += d * d;
+            }
+        for (int k = 0; k < N; ++k) {
+            int64_t left = n - r - k * W;
+            if (left <= 0) break;
+            Vec<T> x = left >= W ? load<T>(p + r + k * W)
+                                 : load_partial<T>(p + r + k * W, static_cast<int>(left), T(0));
+            Vec<T> d = x - m;
+            if (left < W)  // the rest of the vector is nothing, also where the mean is infinite
+                for (int i = static_cast<int>(left); i < W; ++i) d[i] = T(0);
+            lanes[k] += d * d;
+        }
+        *static_cast<T*>(acc) = combine_lanes<Add<T>>(lanes);
+    }
+    static void columns(void* acc, const void* in, int64_t rows, int64_t row_stride, int64_t cols, const void* mean) {
+        constexpr int64_t chunk = 1024;
+        for (int64_t c0 = 0; c0 < cols; c0 += chunk) {
+            int64_t width = cols - c0 < chunk ? cols - c0 : chunk;
+            T* __restrict a = static_cast<T*>(acc) + c0;
+            const T* __restrict m = static_cast<const T*>(mean) + c0;
+            for (int64_t c = 0; c < width; ++c) a[c] = T(0);
+            int64_t r = 0;
+            for (; r + 4 <= rows; r += 4) {
+                const T* __restrict p = static_cast<const T*>(in) + r * row_stride + c0;
+                for (int64_t c = 0; c < width; ++c) {
+                    T d0 = p[c] - m[c], d1 = p[c + row_stride] - m[c], d2 = p[c + 2 * row_stride] - m[c],
+                      d3 = p[c + 3 * row_stride] - m[c];
+                    a[c] = (((a[c] + d0 * d0) + d1 * d1) + d2 * d2) + d3 * d3;
+                }
+            }
+            for (; r < rows; ++r) {
+                const T* __restrict p = static_cast<const T*>(in) + r * row_stride + c0;
+                for (int64_t c = 0; c < width; ++c) a[c] += (p[c] - m[c]) * (p[c] - m[c]);
+            }
+        }
+    }
+    static constexpr DeviationLoops table(DType dtype) { return {dtype, row, columns}; }
+};
+
 }  // namespace
 
 #define MT_NONE                                                      \
@@ -135,11 +188,15 @@ struct ArgLoop {
 #define MT_EXTREMES(MAX)                                                                                \
     {Loops<Extreme<uint8_t, MAX>>::table(DType::Bool), Loops<Extreme<uint8_t, MAX>>::table(DType::U8),  \
      Loops<Extreme<int32_t, MAX>>::table(DType::I32),  Loops<Extreme<int64_t, MAX>>::table(DType::I64), \
-     Loops<Extreme<float, MAX>>::table(DType::F32),    Loops<Extreme<double, MAX>>::table(DType::F64)}
+     Loops<Extreme<float, MAX>>::table(DType::F32),    Loops<Extreme<double, MAX>>::table(DType::F64),  \
+     Loops<Extreme<uint64_t, MAX>>::table(DType::U64)}
 #define MT_ARG(MAX)                                                                       \
     {ArgLoop<uint8_t, MAX>::table(DType::Bool), ArgLoop<uint8_t, MAX>::table(DType::U8),  \
      ArgLoop<int32_t, MAX>::table(DType::I32),  ArgLoop<int64_t, MAX>::table(DType::I64), \
-     ArgLoop<float, MAX>::table(DType::F32),    ArgLoop<double, MAX>::table(DType::F64)}
+     ArgLoop<float, MAX>::table(DType::F32),    ArgLoop<double, MAX>::table(DType::F64),  \
+     ArgLoop<uint64_t, MAX>::table(DType::U64)}
+#define MT_FLOATS(OP) \
+    {MT_NONE, MT_NONE, MT_NONE, MT_NONE, Loops<OP<float>>::table(DType::F32), Loops<OP<double>>::table(DType::F64)}
 
 constinit const ReduceTable reduce_table = {
     {{WideningSum<uint8_t>::table(DType::Bool), WideningSum<uint8_t>::table(DType::U8),
@@ -148,12 +205,17 @@ constinit const ReduceTable reduce_table = {
      {MT_NONE, MT_NONE, MT_NONE, Loops<Mul<uint64_t>>::table(DType::I64), Loops<Mul<float>>::table(DType::F32),
       Loops<Mul<double>>::table(DType::F64)},
      MT_EXTREMES(true),
-     MT_EXTREMES(false)},
+     MT_EXTREMES(false),
+     MT_FLOATS(AddFinite),
+     MT_FLOATS(AddMagnitude),
+     MT_FLOATS(AddSquare)},
     {MT_ARG(true), MT_ARG(false)},
+    {Deviations<float>::table(DType::F32), Deviations<double>::table(DType::F64)},
 };
 
 #undef MT_NONE
 #undef MT_EXTREMES
 #undef MT_ARG
+#undef MT_FLOATS
 
 }  // namespace mt::cpu::MT_ISA_NS

@@ -286,6 +286,10 @@ void load_tile(void* dst, DType to, const char* src, DType from, int64_t rows, i
             gather_tile(static_cast<uint8_t*>(gathered), reinterpret_cast<const uint8_t*>(src), rows, row_stride, cols,
                         col_stride);
             break;
+        case 2:
+            gather_tile(static_cast<uint16_t*>(gathered), reinterpret_cast<const uint16_t*>(src), rows, row_stride,
+                        cols, col_stride);
+            break;
         case 4:
             gather_tile(static_cast<uint32_t*>(gathered), reinterpret_cast<const uint32_t*>(src), rows, row_stride,
                         cols, col_stride);
@@ -307,7 +311,12 @@ void reduce_tensor(void* out, const Strided& t, uint64_t mask, const ReduceLoops
         return;
     }
     ReduceDims dims(t.sizes, t.strides, mask);
-    if (!dims.any_reduced()) return pack(out, loops.out, t);
+    if (!dims.any_reduced()) {
+        pack(out, loops.out, t);
+        // Every element is a row of one, as far as the loops do more than the steps after them.
+        if (&loops != &next && loops.in == loops.out) loops.rows(out, out, t.numel, 1, 1);
+        return;
+    }
     ReduceStep step;
     step.data = static_cast<const char*>(t.data);
     step.dtype = t.dtype;

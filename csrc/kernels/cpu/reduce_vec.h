@@ -166,6 +166,21 @@ struct Mul {
     static MT_INLINE Vec<T> combine(Vec<T> a, Vec<T> b) { return a * b; }
 };
 
+// Sums of functions of the elements: NaN as 0, magnitudes, squares.
+template <class T>
+struct AddFinite : Add<T> {
+    static MT_INLINE Vec<T> map(Vec<T> v) { return v == v ? v : Vec<T>{}; }
+};
+template <class T>
+struct AddMagnitude : Add<T> {
+    static MT_INLINE Vec<T> map(Vec<T> v) { return (Vec<T>)((Vec<Int<T>>)v & ~splat<Int<T>>(kSignBit)); }
+    static constexpr Int<T> kSignBit = sizeof(T) == 4 ? static_cast<Int<T>>(INT32_MIN) : static_cast<Int<T>>(INT64_MIN);
+};
+template <class T>
+struct AddSquare : Add<T> {
+    static MT_INLINE Vec<T> map(Vec<T> v) { return v * v; }
+};
+
 // Floating-point numbers are compared through integers of the same order (-0 before +0); NaN maps to the extreme. For
 // Arg, the zeros are equal.
 template <class T, bool Max, bool Arg = false>
@@ -174,6 +189,7 @@ struct Extreme {
     using Acc = T;
     static constexpr T fill() {
         if constexpr (__is_same(T, uint8_t)) return Max ? 0 : 255;
+        else if constexpr (__is_same(T, uint64_t)) return Max ? 0 : UINT64_MAX;
         else if constexpr (sizeof(T) == 4) return Max ? INT32_MIN : INT32_MAX;
         else return Max ? INT64_MIN : INT64_MAX;
     }

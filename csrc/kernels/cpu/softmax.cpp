@@ -1,7 +1,8 @@
-// softmax and log_softmax.
+// softmax, log_softmax and logsumexp.
 #include "kernels/cpu/softmax.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "core/error.h"
@@ -27,27 +28,29 @@ const SoftmaxTable& select_table() {
 
 const SoftmaxLoops& loops_for(DType dtype) {
     static const SoftmaxTable& table = select_table();
-    return dtype == DType::F32 ? table.f32 : table.f64;
+    return loop_dtype(dtype) == DType::F32 ? table.f32 : table.f64;
 }
+
+constexpr int64_t cost = 8;  // of an element, in units of cheap work
 
 template <bool Log>
 void softmax_kernel(Call& call) {
     const Tensor& t = call.in(0);
     Tensor& out = *call.outputs[0];
     if (out.numel == 0) return;
-    ContiguousOut target(out, out.dtype);
+    DType dtype = loop_dtype(out.dtype);
+    ContiguousOut target(out, dtype);
     const void* source = t.data();
-    if (t.dtype != out.dtype || !t.contiguous()) {
-        pack(target.data(), out.dtype, t);  // then in place
+    if (t.dtype != dtype || !t.contiguous()) {
+        pack(target.data(), dtype, t);  // then in place
         source = target.data();
     }
     auto dim = static_cast<size_t>(normalize_dim(call.param(0).as_int(), t.ndim()));
     int64_t n = t.ndim() ? t.sizes[dim] : 1, inner = 1;
     for (size_t d = dim + 1; d < t.ndim(); ++d) inner *= t.sizes[d];
     int64_t outer = out.numel / (n * inner);
-    const SoftmaxLoops& loops = loops_for(out.dtype);
-    auto size = static_cast<int64_t>(itemsize(out.dtype));
-    constexpr int64_t cost = 8;  // of an element, in units of cheap work
+    const SoftmaxLoops& loops = loops_for(dtype);
+    auto size = static_cast<int64_t>(itemsize(dtype));
     auto* y = static_cast<char*>(target.data());
     auto* x = static_cast<const char*>(source);
     if (inner == 1) {
@@ -67,9 +70,47 @@ void softmax_kernel(Call& call) {
     target.store();
 }
 
+void logsumexp_kernel(Call& call) {
+    const Tensor& t = call.in(0);
+    Tensor& out = *call.outputs[0];
+    if (out.numel == 0) return;
+    DType dtype = loop_dtype(out.dtype);
+    ContiguousOut target(out, dtype);
+    auto dim = static_cast<size_t>(normalize_dim(call.param(0).as_int(), t.ndim()));
+    int64_t n = t.ndim() ? t.sizes[dim] : 1, inner = 1;
+    for (size_t d = dim + 1; d < t.ndim(); ++d) inner *= t.sizes[d];
+    const SoftmaxLoops& loops = loops_for(dtype);
+    auto size = static_cast<int64_t>(itemsize(dtype));
+    auto* y = static_cast<char*>(target.data());
+    if (n == 0) {
+        double nothing = -std::numeric_limits<double>::infinity();
+        for (int64_t i = 0; i < out.numel; ++i) store_scalar(Scalar::of(nothing), dtype, y + i * size);
+        return target.store();
+    }
+    Packed packed(t, dtype);
+    auto* x = packed.as<char>();
+    if (inner == 1) {
+        parallel_for(out.numel, grain_of(n * cost), [&](int64_t begin, int64_t end) {
+            loops.sum_rows(y + begin * size, x + begin * n * size, end - begin, n);
+        });
+    } else {
+        int64_t chunks = (inner + kSoftmaxColumns - 1) / kSoftmaxColumns;
+        parallel_for(out.numel / inner * chunks, grain_of(n * std::min(inner, kSoftmaxColumns) * cost),
+                     [&](int64_t begin, int64_t end) {
+                         for (int64_t i = begin; i < end; ++i) {
+                             int64_t c = i % chunks * kSoftmaxColumns, o = i / chunks;
+                             loops.sum_columns(y + (o * inner + c) * size, x + (o * n * inner + c) * size, n, inner,
+                                               std::min(inner - c, kSoftmaxColumns));
+                         }
+                     });
+    }
+    target.store();
+}
+
 const RegisterNative registered{
-    {"softmax", infer_softmax, softmax_kernel<false>},
-    {"log_softmax", infer_log_softmax, softmax_kernel<true>},
+    {"softmax", infer_softmax, softmax_kernel<false>, Takes::Any},
+    {"log_softmax", infer_log_softmax, softmax_kernel<true>, Takes::Any},
+    {"_logsumexp", infer_logsumexp, logsumexp_kernel, Takes::Any},
 };
 
 }  // namespace

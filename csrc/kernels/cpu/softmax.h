@@ -1,5 +1,5 @@
 // The loops of softmax and log_softmax, one table for each instruction set. Their bits are those of the ops they stand
-// for: amax, sub, exp, sum and then div, or log and sub.
+// for: amax, sub, exp, sum and then div, or log and sub; for logsumexp log and add.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,9 @@ struct SoftmaxLoops {
     void (*rows)(void* out, const void* in, int64_t count, int64_t n, bool log);
     // `cols` columns of n elements that are `stride` apart, in contiguous memory [n, stride]; `out` may be `in`.
     void (*columns)(void* out, const void* in, int64_t n, int64_t stride, int64_t cols, bool log);
+    // logsumexp of the same: one element a row or column.
+    void (*sum_rows)(void* out, const void* in, int64_t count, int64_t n);
+    void (*sum_columns)(void* out, const void* in, int64_t n, int64_t stride, int64_t cols);
 };
 
 struct SoftmaxTable {

@@ -126,9 +126,73 @@ void softmax_columns(void* out, const void* in, int64_t n, int64_t stride, int64
     }
 }
 
+// What is subtracted before exp: nothing where the maximum is infinite.
+template <class T>
+MT_INLINE T finite_maximum(T m) {
+    return m == static_cast<T>(__builtin_inf()) || m == -static_cast<T>(__builtin_inf()) ? T(0) : m;
+}
+
+template <class T>
+void logsumexp_rows(void* out, const void* in, int64_t count, int64_t n) {
+    alignas(64) T shifted[kPiece], e[kPiece], sums[64], maxima[64];
+    for (int64_t first = 0; first < count; first += 64) {
+        int64_t rows = count - first < 64 ? count - first : 64;
+        for (int64_t i = 0; i < 64; ++i) sums[i] = T(1);
+        for (int64_t i = 0; i < rows; ++i) {
+            const T* x = static_cast<const T*>(in) + (first + i) * n;
+            T m = finite_maximum(row_maximum(x, n)), total = T(0);
+            int64_t block = row_block(n);
+            for (int64_t b = 0; b < n; b += block) {
+                int64_t end = n - b < block ? n : b + block;
+                Vec<T> lanes[kVecs<Add<T>>];
+                for (int k = 0; k < kVecs<Add<T>>; ++k) lanes[k] = identity<Add<T>>();
+                for (int64_t r = b; r < end; r += kPiece) {
+                    int64_t length = end - r < kPiece ? end - r : kPiece, padded = (length + 15) / 16 * 16;
+                    scale_row<T, false>(shifted, x + r, m, length);
+                    for (int64_t k = length; k < padded; ++k) shifted[k] = T(0);
+                    exp_all<T>(e, shifted, padded);
+                    accumulate<Add<T>>(lanes, e, length);
+                }
+                T part = combine_lanes<Add<T>>(lanes);
+                total = b ? total + part : part;
+            }
+            sums[i] = total;
+            maxima[i] = m;
+        }
+        for (int64_t i = 0; i < 64; ++i) sums[i] = math::log<T>(sums[i]);
+        for (int64_t i = 0; i < rows; ++i) static_cast<T*>(out)[first + i] = sums[i] + maxima[i];
+    }
+}
+
+template <class T>
+void logsumexp_columns(void* out, const void* in, int64_t n, int64_t stride, int64_t cols) {
+    using Max = Extreme<T, true>;
+    auto* x = static_cast<const T*>(in);
+    alignas(64) typename Max::Acc keys[kSoftmaxColumns] = {};
+    alignas(64) T m[kSoftmaxColumns], s[kSoftmaxColumns], acc[kSoftmaxColumns], t[kSoftmaxColumns] = {},
+                                                                                e[kSoftmaxColumns];
+    Loops<Max>::columns(keys, x, n, stride, cols, n);
+    Max::unmap(keys, cols);
+    __builtin_memcpy(m, keys, sizeof m);
+    for (int64_t c = 0; c < cols; ++c) m[c] = finite_maximum(m[c]);
+    int64_t padded = (cols + 15) / 16 * 16, block = column_block(n);
+    for (int64_t b = 0; b < n; b += block) {
+        for (int64_t c = 0; c < padded; ++c) acc[c] = T(0);
+        for (int64_t r = b; r < (n - b < block ? n : b + block); ++r) {
+            for (int64_t c = 0; c < cols; ++c) t[c] = x[r * stride + c] - m[c];
+            exp_all<T>(e, t, padded);
+            for (int64_t c = 0; c < padded; ++c) acc[c] += e[c];
+        }
+        for (int64_t c = 0; c < padded; ++c) s[c] = b ? s[c] + acc[c] : acc[c];
+    }
+    for (int64_t c = 0; c < padded; ++c) s[c] = math::log<T>(s[c]);
+    for (int64_t c = 0; c < cols; ++c) static_cast<T*>(out)[c] = s[c] + m[c];
+}
+
 }  // namespace
 
-constinit const SoftmaxTable softmax_table = {{softmax_rows<float>, softmax_columns<float>},
-                                              {softmax_rows<double>, softmax_columns<double>}};
+constinit const SoftmaxTable softmax_table = {
+    {softmax_rows<float>, softmax_columns<float>, logsumexp_rows<float>, logsumexp_columns<float>},
+    {softmax_rows<double>, softmax_columns<double>, logsumexp_rows<double>, logsumexp_columns<double>}};
 
 }  // namespace mt::cpu::MT_ISA_NS

@@ -5,7 +5,6 @@
 #include "dispatch/call.h"
 #include "dispatch/infer_elementwise.h"
 #include "dispatch/registry.h"
-#include "kernels/cpu/complex_kernels.h"
 #include "kernels/cpu/elementwise_kernels.h"
 
 namespace mt::cpu {
@@ -36,8 +35,7 @@ bool has_complex(const Call& call) {
     return false;
 }
 
-void run_complex(Call& call) {
-    if (KernelFn kernel = find_complex_kernel(call.op->name)) return kernel(call);
+[[noreturn]] void refuse_complex(const Call& call) {
     DType dtype = call.outputs[0]->dtype;
     for (size_t i = call.operand_count; i-- > 0;)
         if (const Tensor* t = call.operands[i].tensor; t && is_complex(t->dtype)) dtype = t->dtype;
@@ -46,7 +44,7 @@ void run_complex(Call& call) {
 }
 
 void widened(Call& call) {
-    if (has_complex(call)) return run_complex(call);
+    if (has_complex(call)) refuse_complex(call);
     bool ordered = call.op->takes == Takes::Ordered;
     constexpr size_t kFew = 4;
     Ref<Tensor> few[kFew];

@@ -1,0 +1,94 @@
+"""Scans: each element combined with those before it along a dimension."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minitensor import _C
+from minitensor._C import Op
+from minitensor.ops.elementwise import exp, where
+from minitensor.ops.row import ROWS, movement, reduction
+
+__all__: list[str] = []
+
+
+def _reverse_cumsum(x: Any, dim: int) -> Any:
+    return cumsum(x.flip(dim), dim).flip(dim) if x.ndim else x
+
+
+def _cumprod_vjp(g: Any, out: Any, x: Any, dim: int, dtype: Any) -> Any:
+    x = x if dtype is None else x.to(dtype)
+    if x.ndim == 0:
+        return g
+    if x.is_complex():
+        x, out = x.conj(), out.conj()
+    zero = x == 0
+    if _C.is_grad_enabled() and bool(zero.any()):
+        return _cumprod_vjp_by_definition(g, x, dim)
+    # The products up to place j without the zero at place i are those of the elements with ones for the zeros, as long
+    # as there is no second zero.
+    zeros = cumsum(zero, dim)
+    present = where(zero, 1.0, x)
+    products = g * where(zeros == 0, out, ROWS["cumprod"].call(present, dim))
+    before = _reverse_cumsum(where(zeros == 0, products, 0.0), dim) / present
+    first = _reverse_cumsum(where(zeros == 1, products, 0.0), dim)
+    return where(zeros == 0, before, where(zero & (zeros == 1), first, 0.0))
+
+
+def _cumprod_vjp_by_definition(g: Any, x: Any, dim: int) -> Any:
+    # The sum over j >= i of g[j] times the product of all x[k], k <= j, but x[i]: quadratic, and differentiable where
+    # elements are zero.
+    n = x.shape[dim]
+    parts = []
+    for i in range(n):
+        after = x.slice(dim, i + 1, n, 1)
+        ones = x.new_ones([1 if d == dim % x.ndim else size for d, size in enumerate(x.shape)])
+        omitted = ROWS["cat"].call([ones, cumprod(after, dim)], dim)
+        if i:
+            omitted = omitted * x.slice(dim, 0, i, 1).prod(dim, keepdim=True)
+        parts.append((g.slice(dim, i, n, 1) * omitted).sum(dim=dim, keepdim=True))
+    return ROWS["cat"].call(parts, dim)
+
+
+def _logcumsumexp_vjp(g: Any, out: Any, x: Any, dim: int) -> Any:
+    if x.ndim == 0:
+        return g
+    from minitensor import finfo
+
+    if x.is_complex():
+        raise NotImplementedError("the derivative for 'logcumsumexp' is not implemented for complex numbers.")
+    lowest = finfo(x.dtype).min
+    size = g.abs().log()
+
+    def part(sign: Any) -> Any:
+        return exp(logcumsumexp((where(sign, size, lowest) - out).flip(dim), dim).flip(dim) + x)
+
+    return part(g > 0) - part(g < 0)
+
+
+def _extreme_vjp(g: Any, out: Any, _x: Any, dim: int) -> Any:
+    return g[0].new_zeros(_x.shape).scatter_add(dim, out[1], g[0])
+
+
+cumsum: Op = movement(
+    "cumsum(Tensor input, int dim, *, dtype? dtype=None)", "The sums of the elements up to each place along dim.",
+    vjp=lambda g, _out, _x, dim, dtype: _reverse_cumsum(g, dim), inplace=True,
+)  # fmt: skip
+cumprod: Op = movement(
+    "cumprod(Tensor input, int dim, *, dtype? dtype=None)", "The products of the elements up to each place along dim.",
+    vjp=_cumprod_vjp, inplace=True,
+)  # fmt: skip
+logcumsumexp: Op = movement(
+    "logcumsumexp(Tensor input, int dim)", "The logarithms of the sums of exp(x) up to each place along dim.",
+    vjp=_logcumsumexp_vjp,
+)  # fmt: skip
+cummax = reduction(
+    "cummax(Tensor input, int dim) -> (Tensor values, Tensor indices)",
+    "The largest of the elements up to each place along dim, and where it stood last.",
+    vjp=_extreme_vjp,
+)
+cummin = reduction(
+    "cummin(Tensor input, int dim) -> (Tensor values, Tensor indices)",
+    "The smallest of the elements up to each place along dim, and where it stood last.",
+    vjp=_extreme_vjp,
+)
