@@ -41,6 +41,7 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
     parser.add_argument("--min-time", type=float, default=1.0, metavar="S", help="seconds a contender (%(default)s)")
     parser.add_argument("--rounds", type=int, default=9, metavar="N", help="rounds a case (%(default)s)")
+    parser.add_argument("--threads", type=int, default=THREADS, metavar="N", help="threads a contender (%(default)s)")
     parser.add_argument("--best", action="store_true", help="compare the shortest rounds, not the medians")
     parser.add_argument("--memory", action="store_true", help="measure the peak of memory of the cases in groups")
     parser.add_argument("--list", action="store_true", help="name the cases and end")
@@ -84,9 +85,9 @@ def main(argv: list[str] | None = None) -> int:
             print(f"{case.name:<35} {case.title}")
         return 0 if args.list else 2
 
-    cpus = sorted(os.sched_getaffinity(0))[:THREADS]
+    cpus = sorted(os.sched_getaffinity(0))[: args.threads]
     os.sched_setaffinity(0, cpus)
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(THREADS)) | OTHER_VARIABLES)
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(args.threads)) | OTHER_VARIABLES)
     command = f"python -m benchmarks.run {shlex.join(sys.argv[1:] if argv is None else argv)}".strip()
     about = report.header(command, cpus)
     for key, value in about.items():

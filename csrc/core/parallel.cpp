@@ -3,6 +3,10 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include <algorithm>
 #include <atomic>
@@ -64,6 +68,30 @@ inline int current_cpu() {
 #endif
 }
 
+/// This thread's number, as move_away wants it.
+inline int thread_id() {
+#if defined(__linux__)
+    return static_cast<int>(syscall(SYS_gettid));
+#else
+    return 0;
+#endif
+}
+
+/// Lets a thread run on all CPUs of this one but `cpu`. A thread that sleeps goes to another one when it wakes up.
+/// Where other programs keep all CPUs busy the system would wake it up here, behind the thread that waits for it.
+inline void move_away(int thread, int cpu) {
+#if defined(__linux__)
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (thread == 0 || cpu < 0 || sched_getaffinity(0, sizeof(set), &set) != 0) return;
+    CPU_CLR(static_cast<size_t>(cpu), &set);
+    if (CPU_COUNT(&set) > 0) sched_setaffinity(thread, sizeof(set), &set);
+#else
+    (void)thread;
+    (void)cpu;
+#endif
+}
+
 inline void cpu_relax() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -102,6 +130,7 @@ struct alignas(64) Slot {
     std::atomic<int> state{kEmpty};
     std::atomic<bool> sleeping{false};
     std::atomic<int> cpu{-1};  // where the worker ran last
+    std::atomic<int> thread{0};
     Chunk chunk;
     std::exception_ptr error;
     std::mutex mutex;
@@ -134,7 +163,7 @@ class Pool {
         caller_cpu_.store(cpu, std::memory_order_relaxed);
         pending_.store(helpers, std::memory_order_relaxed);
         for (int64_t w = 0; w < helpers; ++w) {
-            post(*slots_[w], {fn, ctx, (w + 1) * step, std::min(n, (w + 2) * step)});
+            post(*slots_[w], {fn, ctx, (w + 1) * step, std::min(n, (w + 2) * step)}, cpu);
         }
         t_in_region = true;
         std::exception_ptr error, last_error;
@@ -183,8 +212,10 @@ class Pool {
         return static_cast<int64_t>(slots_.size());
     }
 
-    static void post(Slot& slot, const Chunk& chunk) {
+    static void post(Slot& slot, const Chunk& chunk, int cpu) {
         slot.chunk = chunk;
+        if (slot.sleeping.load(std::memory_order_relaxed) && slot.cpu.load(std::memory_order_relaxed) == cpu)
+            move_away(slot.thread.load(std::memory_order_relaxed), cpu);
         // Sequentially consistent with the worker's store to `sleeping` and load of `state`: one of the two sees the
         // other.
         slot.state.store(Slot::kPosted, std::memory_order_seq_cst);
@@ -217,6 +248,7 @@ class Pool {
 
     [[noreturn]] void work(Slot& slot) {
         t_in_region = true;
+        slot.thread.store(thread_id(), std::memory_order_relaxed);
         auto posted = [&slot] { return slot.state.load(std::memory_order_seq_cst) == Slot::kPosted; };
         for (;;) {
             const int cpu = current_cpu();

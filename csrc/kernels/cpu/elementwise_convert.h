@@ -34,34 +34,35 @@ template <class From, class To, bool to_bool = false> void convert_loop(void* ou
     for (int64_t i = 0; i < n; ++i) r[i] = convert_one<To, to_bool>(x[i]);
 }
 
-void half_to_float(void* out, const void* in, int64_t n) {
+[[gnu::flatten]] void half_to_float(void* out, const void* in, int64_t n) {
     auto* r = static_cast<float*>(out);
     auto* x = static_cast<const uint16_t*>(in);
     int64_t i = 0;
-#if defined(__F16C__)
+#if MT_VECTOR_BYTES >= 32
+    // By name: a file's pragma lets the compiler use them, but does not define __F16C__.
     for (; i + 8 <= n; i += 8)
         _mm256_storeu_ps(r + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i))));
 #endif
     for (; i < n; ++i) r[i] = float_of_half(x[i]);
 }
-void float_to_half(void* out, const void* in, int64_t n) {
+[[gnu::flatten]] void float_to_half(void* out, const void* in, int64_t n) {
     auto* r = static_cast<uint16_t*>(out);
     auto* x = static_cast<const float*>(in);
     int64_t i = 0;
-#if defined(__F16C__)
+#if MT_VECTOR_BYTES >= 32
     for (; i + 8 <= n; i += 8)
         _mm_storeu_si128(reinterpret_cast<__m128i*>(r + i),
                          _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 #endif
     for (; i < n; ++i) r[i] = half_bits(x[i]);
 }
-void bfloat16_to_float(void* out, const void* in, int64_t n) {
+[[gnu::flatten]] void bfloat16_to_float(void* out, const void* in, int64_t n) {
     auto* r = static_cast<float*>(out);
     auto* x = static_cast<const uint16_t*>(in);
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) r[i] = float_of_bfloat16(x[i]);
 }
-void float_to_bfloat16(void* out, const void* in, int64_t n) {
+[[gnu::flatten]] void float_to_bfloat16(void* out, const void* in, int64_t n) {
     auto* r = static_cast<uint16_t*>(out);
     auto* x = static_cast<const float*>(in);
 #pragma GCC ivdep
