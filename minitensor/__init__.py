@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib as _contextlib
 import math as _math
-from pathlib import Path as _Path
+import os as _os
 from typing import Any as _Any
 
 from minitensor import _C
@@ -54,12 +54,10 @@ for _row in _ROWS.values():
         for _name in (_row.name, *_row.aliases):
             globals()[_name] = _row.call
 
-from minitensor import _hooks, accelerator, autograd, cuda, func, nn, optim, random, return_types, timeline, utils  # noqa: E402
+from minitensor import _hooks, autograd, random, return_types  # noqa: E402
 from minitensor import _tensor as _tensor_methods  # noqa: E402  (needs the rows)
-from minitensor import special as special  # noqa: E402
 from minitensor._config import show_config  # noqa: E402
 from minitensor._tensor_str import set_printoptions  # noqa: E402
-from minitensor._vmap import vmap  # noqa: E402
 from minitensor.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402
 from minitensor.composite import COMPOSITES as _COMPOSITES  # noqa: E402
 from minitensor.composite.layout import (  # noqa: E402
@@ -95,12 +93,16 @@ from minitensor.settings import *  # noqa: E402, F403
 from minitensor.storage import TypedStorage, UntypedStorage  # noqa: E402
 from minitensor.typed_tensors import *  # noqa: E402, F403
 
-for _composite in _COMPOSITES.values():
-    if _composite.function:
-        for _name in (_composite.name, *_composite.aliases):
-            globals()[_name] = _composite.call
 
-from minitensor import fft, linalg  # noqa: E402  (needs the composed functions)
+def _offer_composites() -> None:
+    for composed in _COMPOSITES.values():
+        if composed.function:
+            for name in (composed.name, *composed.aliases):
+                globals()[name] = composed.call
+
+
+_offer_composites()
+
 
 # In-place methods are functions too.
 for _name in vars(Tensor):
@@ -126,37 +128,55 @@ long = int64
 cfloat = complex64
 cdouble = complex128
 
-_PACKAGE = _Path(__file__).resolve().parent
+_PACKAGE = _os.path.dirname(_os.path.abspath(__file__))
 # Frames that are not the user's; scopes are left through contextlib's.
-_C.set_internal_prefixes([f"{_PACKAGE}/", f"{_PACKAGE.parent / 'minitensor_jit'}/", _contextlib.__file__])
+_C.set_internal_prefixes(
+    [f"{_PACKAGE}/", _os.path.join(_os.path.dirname(_PACKAGE), "minitensor_jit") + "/", _contextlib.__file__]
+)
 
-# Submodules that are imported by the first use of them.
-_LAZY_MODULES = {"extend", "serialization", "testing"}
-_SERIALIZATION_NAMES = {"load", "save"}
-_JIT_NAMES = {"jit_scope", "function", "InvalidArgumentError"}
+# What is imported by the first use of it: submodules, and names with the submodule that has them.
+_LAZY_MODULES = {
+    "accelerator", "array_api", "cuda", "extend", "fft", "func", "linalg", "nn", "optim", "serialization", "special",
+    "testing", "timeline", "utils",
+}  # fmt: skip
+_LAZY_NAMES = {
+    "InvalidArgumentError": "minitensor_jit",
+    "function": "minitensor_jit",
+    "jit_scope": "minitensor_jit",
+    "load": "minitensor.serialization",
+    "save": "minitensor.serialization",
+    "vmap": "minitensor._vmap",
+}
 
 
 def __getattr__(name: str) -> _Any:
-    # The JIT is imported by the first use of it.
+    import importlib
+
     if name == "jit":
-        import minitensor_jit
-
-        return minitensor_jit
+        return importlib.import_module("minitensor_jit")
     if name in _LAZY_MODULES:
-        import importlib
-
         return importlib.import_module(f"minitensor.{name}")
-    if name in _SERIALIZATION_NAMES:
-        return getattr(__getattr__("serialization"), name)
-    if name in _JIT_NAMES:
-        import minitensor_jit
-
-        return getattr(minitensor_jit, name)
+    if name in _LAZY_NAMES:
+        found = globals()[name] = getattr(importlib.import_module(_LAZY_NAMES[name]), name)
+        return found
+    if not name.startswith("_"):
+        _offer_functions_of_nn()
+        if name in globals():
+            return globals()[name]
     raise AttributeError(f"module 'minitensor' has no attribute '{name}'")
 
 
+def _offer_functions_of_nn() -> None:
+    """Functions that live in nn.functional and have their place here too, such as conv2d."""
+    import importlib
+
+    importlib.import_module("minitensor.nn.functional")
+    _offer_composites()
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_JIT_NAMES, *_LAZY_MODULES, *_SERIALIZATION_NAMES, "jit"})
+    _offer_functions_of_nn()
+    return sorted({*globals(), *_LAZY_NAMES, *_LAZY_MODULES, "jit"})
 
 
 _hooks.start_from_environment()

@@ -1,9 +1,9 @@
 """Automatic differentiation: gradients, gradient modes, custom functions, and a look at the graph."""
 
-from minitensor.autograd import anomaly_mode, forward_ad, functional, graph
-from minitensor.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
+import importlib
+from typing import Any
+
 from minitensor.autograd.function import Function
-from minitensor.autograd.gradcheck import gradcheck, gradgradcheck
 from minitensor.autograd.gradients import backward, grad
 from minitensor.autograd.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
 
@@ -24,3 +24,21 @@ __all__ = [
     "set_detect_anomaly",
     "set_grad_enabled",
 ]
+
+# What is imported by the first use of it, and where it is.
+_LAZY = {
+    "anomaly_mode": "", "detect_anomaly": "anomaly_mode", "forward_ad": "", "functional": "",
+    "gradcheck": "gradcheck", "gradgradcheck": "gradcheck", "graph": "", "set_detect_anomaly": "anomaly_mode",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'minitensor.autograd' has no attribute '{name}'")
+    module = importlib.import_module(f"minitensor.autograd.{_LAZY[name] or name}")
+    found = globals()[name] = getattr(module, name) if _LAZY[name] else module
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -8,7 +8,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite import joining, shape
-from minitensor.composite.registry import composite
+from minitensor.composite.registry import LateSignature, composite
 from minitensor.ops import movement
 from minitensor.ops.elementwise import clone
 
@@ -25,8 +25,7 @@ def _copying(name: str, take: Callable[..., Any]) -> None:
 
     made.__name__ = f"{name}_copy"
     made.__doc__ = f"`{name}` as a copy, which shares nothing with the input."
-    signature = inspect.signature(take)
-    made.__signature__ = signature  # type: ignore[attr-defined]
+    made.__signature__ = LateSignature(lambda: inspect.signature(take))  # type: ignore[attr-defined]
     composite(method=False, out=True)(made)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from minitensor import _C
 
-__all__ = ["COMPOSITES", "Composite", "composite"]
+__all__ = ["COMPOSITES", "Composite", "LateSignature", "composite"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -28,6 +28,22 @@ class Composite:
     """The in-place form, which is the method `name_` (and so for its aliases)."""
     namespaces: tuple[str, ...] = ()
     """The submodules that offer it too: special, linalg, fft, nn.functional."""
+
+
+class LateSignature(inspect.Signature):
+    """A signature that is worked out when somebody looks at it: at import there are hundreds, and nobody looks."""
+
+    def __init__(self, make: Callable[[], inspect.Signature]) -> None:
+        """`make()` gives the signature."""
+        self._make = make
+
+    @property
+    def _parameters(self) -> Any:
+        return self._make().parameters
+
+    @property
+    def _return_annotation(self) -> Any:
+        return self._make().return_annotation
 
 
 COMPOSITES: dict[str, Composite] = {}
@@ -71,15 +87,17 @@ def _with_out(made: Callable[..., Any]) -> Callable[..., Any]:
         _C.check_out(made.__name__, out, args, more)
         return _C.store_out(made.__name__, made(*args, **more), out)
 
+    call.__signature__ = LateSignature(lambda: _signature_with_out(made))  # type: ignore[attr-defined]
+    return call
+
+
+def _signature_with_out(made: Callable[..., Any]) -> inspect.Signature:
     signature = inspect.signature(made)
     parameter = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Any)
     # Before **more, which must stay last.
     parameters = list(signature.parameters.values())
     place = len(parameters) - sum(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
-    call.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*parameters[:place], parameter, *parameters[place:]]
-    )
-    return call
+    return signature.replace(parameters=[*parameters[:place], parameter, *parameters[place:]])
 
 
 def _in_place(made: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,5 +106,5 @@ def _in_place(made: Callable[..., Any]) -> Callable[..., Any]:
 
     call.__name__ = call.__qualname__ = f"{made.__name__}_"
     call.__doc__ = f"In place: {made.__doc__}"
-    call.__signature__ = inspect.signature(made)  # type: ignore[attr-defined]
+    call.__signature__ = LateSignature(lambda: inspect.signature(made))  # type: ignore[attr-defined]
     return call

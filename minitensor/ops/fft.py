@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from minitensor import _C
+from minitensor._lazy import LazyModule
 from minitensor.ops.row import ROWS, opaque
+
+np: Any = LazyModule("numpy")
 
 __all__: list[str] = []
 

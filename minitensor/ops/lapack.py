@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from minitensor._lazy import LazyModule
+
+np: Any = LazyModule("numpy")
 
 __all__: list[str] = []
 
-Array = NDArray[Any]
+Array = Any
 # Columns that are factored, and rows that are solved, one by one between two matrix products.
 _BLOCK = 32
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-import numpy as np
-
 from minitensor import _C
+from minitensor._lazy import LazyModule
 from minitensor.ops import lapack
 from minitensor.ops.row import ROWS, opaque
+
+np: Any = LazyModule("numpy")
 
 __all__: list[str] = []
 
@@ -295,7 +296,7 @@ def _det_vjp(g: Any, out: Any, a: Any) -> Any:
     return (g * value)[..., None, None] * adjoint(inv(a)[0])
 
 
-det = _row("_linalg_det(Tensor A)", "The determinant of each matrix.", np.linalg.det, _det_vjp)
+det = _row("_linalg_det(Tensor A)", "The determinant of each matrix.", lambda matrix: np.linalg.det(matrix), _det_vjp)
 
 
 def _slogdet_vjp(g: Any, out: Any, a: Any) -> Any:

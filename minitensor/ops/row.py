@@ -6,7 +6,6 @@ which rules are there; nothing keeps lists of op names.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -130,7 +129,7 @@ def _define(kind: str, schema: str, doc: str, **rules: Any) -> _C.Op:
 def _saved(row: Row, operands: int) -> tuple[bool, list[bool]]:
     if row.vjp is None:
         return False, []
-    names = list(inspect.signature(row.vjp).parameters)
+    names = _arguments(row.vjp)
     if len(names) < 2 + operands:
         raise ValueError(
             f"the vjp of '{row.name}' takes {len(names)} arguments; it needs g, out and {operands} operands"
@@ -138,11 +137,19 @@ def _saved(row: Row, operands: int) -> tuple[bool, list[bool]]:
     return not names[1].startswith("_"), [not name.startswith("_") for name in names[2 : 2 + operands]]
 
 
+def _arguments(function: Any) -> list[str]:
+    """The names of a Python function's positional arguments; inspect.signature would take its time at every import."""
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    code = function.__code__
+    return list(code.co_varnames[: code.co_argcount])
+
+
 def _masks(row: Row) -> list[int]:
     """`reads` as bits: 0 for the result, 1 and up for the operands."""
     if row.vjp is None or not row.reads:
         return []
-    places = {name: place for place, name in enumerate(list(inspect.signature(row.vjp).parameters)[1:])}
+    places = {name: place for place, name in enumerate(_arguments(row.vjp)[1:])}
     return [sum(1 << places[name] for name in names.split()) for names in row.reads]
 
 
