@@ -45,11 +45,12 @@ for _row in ROWS.values():
             attach(f"{_name}_", _changing)
 
 
+def _is_on(kind: str) -> property:
+    return property(lambda self: self.device.type == kind, doc=f"Whether the tensor is on device {kind}.")
+
+
 for _device in ("cpu", "cuda", "meta"):
-    attach(
-        f"is_{_device}",
-        property(lambda self, kind=_device: self.device.type == kind, doc=f"Whether it is on {_device}."),
-    )
+    attach(f"is_{_device}", _is_on(_device))
 attach("name", property(lambda self: None, doc="PyTorch's name of a tensor, which nothing gives it: None."))
 attach("_view_sizes", view_)
 attach("_view_dtype", view_dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from minitensor import _C
 from minitensor.composite import joining, shape
@@ -51,7 +51,7 @@ for _name, _take in {
     "unfold": movement.unfold,
     "unsqueeze": movement.unsqueeze,
 }.items():
-    _copying(_name, _take)
+    _copying(_name, cast("Any", _take))
 
 
 @composite(method=False, out=True)

@@ -107,11 +107,10 @@ def unpacked(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
 def movedim(input: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
     """The dimensions `source` moved to `destination`; the others keep their order."""
     rank = input.ndim
-    one = isinstance(source, int)
-    if one != isinstance(destination, int):
+    if isinstance(source, int) != isinstance(destination, int):
         raise TypeError("movedim(): source and destination must both be ints or both be tuples of ints")
-    if one:
-        source, destination = (source,), (destination,)
+    source = (source,) if isinstance(source, int) else source
+    destination = (destination,) if isinstance(destination, int) else destination
     if len(source) != len(destination):
         raise RuntimeError(
             "movedim: Invalid source or destination dims: source "

@@ -304,7 +304,7 @@ def jacrev(
                 return pull(rebuild(seeds))
 
             found = vmap(back, chunk_size=chunk_size)(units)
-            joined = map_leaves(lambda g, out=out: g.reshape((*out.shape, *g.shape[1:])), found)
+            joined = map_leaves(functools.partial(_unfolded, out), found)
             rows.append(joined[0] if isinstance(argnums, int) else joined)
         jacobian = rebuild(rows)
         return (jacobian, result[2]) if has_aux else jacobian
@@ -341,7 +341,7 @@ def jacfwd(
             found = vmap(push, randomness=randomness)(_units(x))
             if has_aux:
                 found, aux = found[0], map_leaves(lambda a: a.select(0, 0), found[1])
-            columns.append(map_leaves(lambda t, x=x: t.movedim(0, -1).reshape((*t.shape[1:], *x.shape)), found))
+            columns.append(map_leaves(functools.partial(_column, x), found))
         if isinstance(argnums, int):
             jacobian = columns[0]
         else:
@@ -355,3 +355,13 @@ def jacfwd(
 def hessian(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
     """A function that gives the Hessian of `func` with respect to the arguments `argnums`."""
     return jacfwd(jacrev(func, argnums), argnums)
+
+
+def _unfolded(out: Any, gradient: Any) -> Any:
+    """Gradients of all elements of `out`, with its shape before theirs."""
+    return gradient.reshape((*out.shape, *gradient.shape[1:]))
+
+
+def _column(x: Any, tangent: Any) -> Any:
+    """Tangents for all elements of x, with x's shape after theirs."""
+    return tangent.movedim(0, -1).reshape((*tangent.shape[1:], *x.shape))

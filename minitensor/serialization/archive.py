@@ -113,7 +113,7 @@ class Reader:
         try:
             with self.zip.open(info) as stream:
                 while done < info.file_size:
-                    count = stream.readinto(target[done : done + (16 << 20)])
+                    count = stream.readinto(target[done : done + (16 << 20)])  # type: ignore[attr-defined]
                     if not count:
                         raise RuntimeError(f"{self.shown} was cut off within entry {entry}")
                     done += count

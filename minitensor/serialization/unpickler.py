@@ -196,7 +196,7 @@ class _Machine:
         arguments, cls = self.pop(), self.pop()
         if not isinstance(cls, Allowed) or not cls.is_class or not isinstance(arguments, tuple):
             raise UnpicklingError("an instance is made of what is not an allowed class")
-        self.push(cls.call.__new__(cls.call, *arguments))  # type: ignore[call-overload]
+        self.push(cls.call.__new__(cls.call, *arguments))  # type: ignore[call-overload, arg-type]
 
     def build(self) -> None:
         state, target = self.value(self.pop()), self.stack[-1]

@@ -53,11 +53,11 @@ def _fill(size: tuple[int, ...], dtype: mt.dtype, low: float | None, high: float
             parts = [mt.rand(size, dtype=dtype.to_real()) * (b - a) + a for _ in range(2)]
             return mt.complex(*parts)
         return (mt.rand(size, dtype=mt.float64 if dtype is mt.float64 else mt.float32) * (b - a) + a).to(dtype)
-    limits = mt.iinfo(dtype)
-    first = max(_INTEGER_RANGE[0], limits.min) if low is None else int(low)
+    bounds = mt.iinfo(dtype)
+    first = max(_INTEGER_RANGE[0], int(bounds.min)) if low is None else int(low)
     last = _INTEGER_RANGE[1] if high is None else int(high)
     _check(first, last)
-    return mt.randint(max(first, limits.min), min(last, limits.max), size, dtype=mt.int64).to(dtype)
+    return mt.randint(max(first, int(bounds.min)), min(last, int(bounds.max)), size, dtype=mt.int64).to(dtype)
 
 
 def _check(low: float, high: float) -> None:

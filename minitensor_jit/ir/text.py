@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -134,7 +134,7 @@ def parse_number(text: str, shape: Shape) -> np.generic:
         raise ValueError(f"{text!r} is no number") from None
     with np.errstate(over="ignore"):
         if name == "bf16":
-            element: np.generic = array_of(exact, name)[()]
+            element = cast("np.generic[Any]", array_of(exact, name)[()])
             infinite = math.isinf(float(wide_array(np.asarray(element))))
         else:
             element = dtype.type(text if text.lstrip("-+")[:1].isdigit() else exact)

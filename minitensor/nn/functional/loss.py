@@ -251,7 +251,7 @@ def poisson_nll_loss(
 def gaussian_nll_loss(
     input: mt.Tensor,
     target: mt.Tensor,
-    var: mt.Tensor | float,
+    var: Any,
     full: bool = False,
     eps: float = 1e-06,
     reduction: str = "mean",
@@ -261,11 +261,9 @@ def gaussian_nll_loss(
     ``var`` is of ``input``'s shape, or of that with a last dimension of 1 or without it, or a number; it counts as
     ``eps`` at least, which its gradient does not see.
     """
-    if isinstance(var, (int, float)):
-        if var < 0:
-            raise ValueError("var has negative entry/entries")
-        var = var * mt.ones(tuple(input.shape), dtype=input.dtype)
-    elif bool((var.detach() < 0).any()):
+    if not isinstance(var, mt.Tensor):
+        var = mt.full(tuple(input.shape), var, dtype=input.dtype)
+    if bool((var.detach() < 0).any()):
         raise ValueError("var has negative entry/entries")
     if var.shape != input.shape:
         if tuple(input.shape[:-1]) == tuple(var.shape):
