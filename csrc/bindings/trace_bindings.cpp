@@ -7,6 +7,7 @@
 #include "core/allocator.h"
 #include "core/parallel.h"
 #include "kernels/cpu/loop_library.h"
+#include "runtime/errors.h"
 #include "trace/plan.h"
 
 namespace mt::py {
@@ -118,7 +119,8 @@ DType dtype_of_hlo(const char* name) {
     fail_value(std::string("unknown HLO type ") + name);
 }
 
-// ("op", node) or ("launch", entry, [(value, dtype)], [value], scratch bytes, work bytes, executable, name, children)
+// ("op", node) or ("launch", entry, [(value, dtype)], [value], scratch bytes, work bytes, executable, name, children,
+//  whether it reports errors, whether it is guarded)
 Step step_from(PyObject* object) {
     Step step;
     const char* type = PyUnicode_AsUTF8(PyTuple_GET_ITEM(object, 0));
@@ -133,15 +135,27 @@ Step step_from(PyObject* object) {
     long long work;
     PyObject *inputs, *outputs, *executable, *children;
     const char* name;
-    if (!PyArg_ParseTuple(object, "sKOOKLOsO", &type, &entry, &inputs, &outputs, &scratch, &work, &executable, &name,
-                          &children))
+    int reports_errors, guarded;
+    if (!PyArg_ParseTuple(object, "sKOOKLOsOpp", &type, &entry, &inputs, &outputs, &scratch, &work, &executable, &name,
+                          &children, &reports_errors, &guarded))
         fail_python();
     step.entry = reinterpret_cast<EntryFn>(entry);
     each(inputs, [&](PyObject* item) {
         PyObject* value;
         const char* dtype;
         if (!PyArg_ParseTuple(item, "Os", &value, &dtype)) fail_python();
-        step.inputs.push_back({value_from(value), dtype_of_hlo(dtype)});
+        const char* kind = PyUnicode_AsUTF8(PyTuple_GET_ITEM(value, 0));
+        if (!kind) fail_python();
+        InputSlot slot;
+        if (kind == std::string_view("random")) {
+            slot.random = true;
+            slot.value = {RefKind::None, 0, static_cast<uint32_t>(PyLong_AsUnsignedLong(PyTuple_GET_ITEM(value, 1)))};
+            check_python();
+        } else {
+            slot.value = value_from(value);
+            slot.dtype = dtype_of_hlo(dtype);
+        }
+        step.inputs.push_back(slot);
     });
     each(outputs, [&](PyObject* item) { step.outputs.push_back(value_from(item)); });
     step.scratch_bytes = scratch;
@@ -149,6 +163,8 @@ Step step_from(PyObject* object) {
     step.executable = PyRef::borrow(executable);
     step.name = name;
     step.children = PyRef::borrow(children);
+    step.reports_errors = reports_errors;
+    step.guarded = guarded;
     return step;
 }
 
@@ -315,6 +331,18 @@ PyObject* py_elementwise_loop(PyObject*, PyObject* args) {
                              info(loop.result).hlo_name);
     }
     Py_RETURN_NONE;
+}
+PyObject* py_has_native_kernel(PyObject*, PyObject* name) {
+    const char* text = PyUnicode_AsUTF8(name);
+    if (!text) return nullptr;
+    const OpDef* op = find_op(text);
+    return PyBool_FromLong(op && op->cpu && op->infer && op->kind != Kind::View);
+}
+PyObject* py_raise_runtime_error(PyObject*, PyObject*) {
+    return guarded([]() -> PyObject* {
+        rethrow_runtime_error();
+        Py_RETURN_NONE;
+    });
 }
 PyObject* py_set_internal_prefixes(PyObject*, PyObject* list) {
     return guarded([&]() -> PyObject* {
@@ -493,6 +521,9 @@ PyMethodDef functions[] = {
     {"runtime_address", py_runtime_address, METH_NOARGS, "The address of the table that compiled code calls."},
     {"elementwise_loop", py_elementwise_loop, METH_VARARGS,
      "elementwise_loop(name, dtype): address, number of inputs and result type of an eager inner loop, or None."},
+    {"has_native_kernel", py_has_native_kernel, METH_O,
+     "has_native_kernel(op): whether compiled code can call the kernel of the op with that name."},
+    {"raise_runtime_error", py_raise_runtime_error, METH_NOARGS, "Raises what the runtime's table caught, if anything."},
     {"set_internal_prefixes", py_set_internal_prefixes, METH_O, "Folders whose frames are not the user's."},
     {"caller", py_caller, METH_NOARGS, "(file, line, function) of the innermost frame that is the user's."},
     {"start_profile", py_start_profile, METH_NOARGS, "Starts to note every kernel and launch."},

@@ -277,10 +277,16 @@ void infer(Call& call) {
     if (call.op->infer) call.op->infer(call);
 }
 
-void run_kernel(Call& call) {
+static KernelFn kernel_of(const Call& call) {
     KernelFn kernel = call.op->cpu;
     if (!kernel) throw Error(ErrorKind::NotImplemented, "op '" + call.op->name + "' has no kernel for device cpu");
-    if (call.op->takes != Takes::Any && has_other_dtypes(call)) kernel = widen_hook;
+    return call.op->takes != Takes::Any && has_other_dtypes(call) ? widen_hook : kernel;
+}
+
+void run_bare_kernel(Call& call) { kernel_of(call)(call); }
+
+void run_kernel(Call& call) {
+    KernelFn kernel = kernel_of(call);
     if (__builtin_expect(profile_hook != nullptr, 0)) {
         int64_t start = now_ns();
         kernel(call);

@@ -54,6 +54,8 @@ extern void (*widen_hook)(Call& call);
 
 // The kernel alone, inputs and outputs in place; used by the eager interpreter and by plan replay.
 void run_kernel(Call& call);
+// The same for compiled code, which may run without the GIL: no profile, and the GIL stays as it is.
+void run_bare_kernel(Call& call);
 std::string device_text(Device device);  // cuda:0
 // Inference alone.
 void infer(Call& call);

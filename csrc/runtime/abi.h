@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-#define MT_RUNTIME_VERSION 1
+#define MT_RUNTIME_VERSION 2
 
 /* One matrix product, or a batch of them: C[m, n] = A[m, k] * B[k, n]. Every element of C is written; k = 0 writes
  * zeros.
@@ -42,6 +42,14 @@ typedef struct MtRuntime {
     void (*gemm_s32)(const MtGemm*);
     void (*gemm_s64)(const MtGemm*);
     void (*gemm_u8)(const MtGemm*);
+    /* Runs the eager kernel of an op on whole row-major arrays. `pointers` has those of the operands that are there, of
+     * two uint64, seed and offset, for an op that draws random numbers, and of the results. The words say:
+     *   the op's name (TEXT), the number of parameters and each of them (VALUE), the number of operands and for each 0
+     *   (none), or 1 (an array) with its type (TEXT) and dimensions (LIST), or 2 (a number) with its type (TEXT); then
+     *   the number of results, and the type and dimensions of each.
+     * TEXT: the number of bytes, and the bytes in whole words. LIST: the length, and the integers. VALUE: 0 (None), 1
+     * and a bool, 2 and an integer, 3 and a double, 4 and two doubles (complex), 5 and a type, 6 and a list. */
+    void (*call_kernel)(const int64_t* words, void** pointers);
 } MtRuntime;
 
 /* The process's runtime; never null, and valid for the life of the process. */

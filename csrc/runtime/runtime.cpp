@@ -2,6 +2,11 @@
 #include "runtime/abi.h"
 #include "runtime/errors.h"
 #include "runtime/gemm.h"
+#include "runtime/kernel_call.h"
+
+namespace mt {
+void (*kernel_call_hook)(const int64_t*, void**) = nullptr;
+}
 
 namespace {
 
@@ -19,11 +24,16 @@ void parallel_for(int64_t n, int64_t grain, void (*fn)(void*, int64_t, int64_t),
     });
 }
 
+void call_kernel(const int64_t* words, void** pointers) {
+    mt::keeping_errors([&] { mt::kernel_call_hook(words, pointers); });
+}
+
 }  // namespace
 
 extern "C" const MtRuntime* mt_runtime(void) {
     static const MtRuntime runtime = {
         MT_RUNTIME_VERSION, parallel_for, gemm<float>, gemm<double>, gemm<int32_t>, gemm<int64_t>, gemm<uint8_t>,
+        call_kernel,
     };
     return &runtime;
 }

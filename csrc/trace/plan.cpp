@@ -223,20 +223,27 @@ void run_op(Trace& trace, const TraceNode& node, uint32_t index, Buffers& buffer
     run_kernel(call);
 }
 
-void run_launch(Trace& trace, const Step& step, Buffers& buffers) {
+// False if an op inside a guarded launch failed.
+bool run_launch(Trace& trace, const Step& step, Buffers& buffers) {
     SmallVector<void*, 32> pointers;
-    SmallVector<uint64_t, 16> scalar_words;
-    scalar_words.resize(step.inputs.size());
+    SmallVector<uint64_t, 32> scalar_words;
+    scalar_words.resize(2 * step.inputs.size());
     for (size_t i = 0; i < step.inputs.size(); ++i) {
         const InputSlot& slot = step.inputs[i];
         if (slot.value.kind == RefKind::Scalar) {
-            store_scalar(trace.scalars[slot.value.index].scalar, slot.dtype, &scalar_words[i]);
-            pointers.push_back(&scalar_words[i]);
+            store_scalar(trace.scalars[slot.value.index].scalar, slot.dtype, &scalar_words[2 * i]);
+            pointers.push_back(&scalar_words[2 * i]);
+        } else if (slot.random) {
+            scalar_words[2 * i] = trace.nodes[slot.value.index].seed;
+            scalar_words[2 * i + 1] = trace.nodes[slot.value.index].philox_offset;
+            pointers.push_back(&scalar_words[2 * i]);
         } else {
             pointers.push_back(buffers.input(slot.value));
         }
     }
     for (ValueRef value : step.outputs) pointers.push_back(buffers.output(value));
+    uint8_t failed = 0;
+    if (step.reports_errors) pointers.push_back(&failed);
     pointers.push_back(step.scratch_bytes ? scratch(step.scratch_bytes) : nullptr);
     int64_t start = launch_profile_hook ? now_ns() : 0;
     int32_t status;
@@ -245,9 +252,14 @@ void run_launch(Trace& trace, const Step& step, Buffers& buffers) {
         MaybeReleaseGil gil(step.work_bytes >= kReleaseGilBytes);
         status = step.entry(pointers.data(), mt_runtime());
     }
+    if (step.guarded && (failed || t_runtime_error)) {
+        forget_runtime_error();
+        return false;
+    }
     rethrow_runtime_error();
     if (launch_profile_hook) launch_profile_hook(step, start, now_ns());
     if (status != 0) fail("the compiled cluster " + step.name + " failed with status " + std::to_string(status));
+    return true;
 }
 
 void check_bounds(const Trace& trace, const BoundsCheck& check) {
@@ -318,23 +330,63 @@ void add_source_note(const SourceRef& source, const OpDef& op) {
 uint64_t options_id() { return g_options_id; }
 void set_options_id(uint64_t id) { g_options_id = id; }
 
-void replay(Trace& trace, Plan& plan) {
-    auto located = [&](uint32_t node, auto&& body) {
-        try {
-            body();
-        } catch (const Error& error) {
-            // The exception is raised at the flush; a note says where the failing op was called.
-            if (error.kind() != ErrorKind::Python) set_python_error_hook(error);
-            add_source_note(trace.nodes[node].source, *trace.nodes[node].op);
-            fail_python();
+namespace {
+
+// Runs body for a node; the exception is raised at the flush, and a note says where the failing op was called.
+template <class F>
+void located(const Trace& trace, uint32_t node, F&& body) {
+    try {
+        body();
+    } catch (const Error& error) {
+        if (error.kind() != ErrorKind::Python) set_python_error_hook(error);
+        add_source_note(trace.nodes[node].source, *trace.nodes[node].op);
+        fail_python();
+    }
+}
+
+void write_deferred(Trace& trace, const Plan& plan, Buffers& buffers) {
+    for (ValueRef value : plan.deferred) {
+        Storage* storage = trace.results[buffers.flat(value)].storage;
+        if (!storage) continue;
+        storage->ensure_memory();
+        std::memcpy(storage->data, buffers.input(value), buffers.bytes(buffers.flat(value)));
+    }
+}
+
+// Op by op, without compiled code: the first op that fails raises its own error. What the trace read is still as it
+// was, since a plan with guarded launches writes over nothing before its end.
+void replay_eagerly(Trace& trace, const Plan& plan) {
+    std::vector<bool> needed(trace.nodes.size());
+    for (size_t n = trace.nodes.size(); n-- > 0;) {
+        const TraceNode& node = trace.nodes[n];
+        for (uint32_t r = 0; r < node.result_count; ++r)
+            if (trace.results[node.first_result + r].storage) needed[n] = true;
+        if (!needed[n]) continue;
+        for (uint32_t i = 0; i < node.operand_count; ++i) {
+            ValueRef value = trace.operands[node.first_operand + i];
+            if (value.kind == RefKind::Node) needed[value.index] = true;
         }
-    };
-    for (const BoundsCheck& check : plan.checks) located(check.node, [&] { check_bounds(trace, check); });
+    }
+    Buffers buffers(trace, plan);
+    for (uint32_t n = 0; n < trace.nodes.size(); ++n)
+        if (needed[n]) located(trace, n, [&] { run_op(trace, trace.nodes[n], n, buffers); });
+    write_deferred(trace, plan, buffers);
+}
+
+}  // namespace
+
+void replay(Trace& trace, Plan& plan) {
+    for (const BoundsCheck& check : plan.checks) located(trace, check.node, [&] { check_bounds(trace, check); });
     Buffers buffers(trace, plan);
     for (size_t s = 0; s < plan.steps.size(); ++s) {
         const Step& step = plan.steps[s];
-        if (step.type == Step::Type::Launch) run_launch(trace, step, buffers);
-        else located(step.node, [&] { run_op(trace, trace.nodes[step.node], step.node, buffers); });
+        if (step.type == Step::Type::Op) {
+            located(trace, step.node, [&] { run_op(trace, trace.nodes[step.node], step.node, buffers); });
+        } else if (!run_launch(trace, step, buffers)) {
+            replay_eagerly(trace, plan);
+            ++plan.replays;
+            return;
+        }
         auto done = [&](ValueRef value) {
             if (value.kind == RefKind::Node && plan.last_use[buffers.flat(value)] == static_cast<int32_t>(s))
                 buffers.free(buffers.flat(value));
@@ -346,12 +398,7 @@ void replay(Trace& trace, Plan& plan) {
             for (uint32_t i = 0; i < node.operand_count; ++i) done(trace.operands[node.first_operand + i]);
         }
     }
-    for (ValueRef value : plan.deferred) {
-        Storage* storage = trace.results[buffers.flat(value)].storage;
-        if (!storage) continue;
-        storage->ensure_memory();
-        std::memcpy(storage->data, buffers.input(value), buffers.bytes(buffers.flat(value)));
-    }
+    write_deferred(trace, plan, buffers);
     ++plan.replays;
 }
 

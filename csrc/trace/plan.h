@@ -17,6 +17,8 @@ using EntryFn = int32_t (*)(void** buffers, const MtRuntime* runtime);
 struct InputSlot {
     ValueRef value;
     DType dtype = DType::F32;  // scalars: the type to convert the number to
+    // The seed and offset of node `value.index`, which draws random numbers, as two words.
+    bool random = false;
 };
 
 struct Step {
@@ -28,6 +30,11 @@ struct Step {
     std::vector<ValueRef> outputs;
     size_t scratch_bytes = 0;
     int64_t work_bytes = 0;
+    // The last result of the code is one byte: not zero if an op inside would have raised an error.
+    bool reports_errors = false;
+    // What goes wrong inside is found by running all ops one by one, so that the error is that of eager code, with its
+    // line.
+    bool guarded = false;
     PyRef executable;  // keeps the code
     std::string name;
     PyRef children;  // what the launch runs, for the profile: a list of (name, op, file, line)

@@ -31,8 +31,8 @@ def imag_part(z: Any) -> Any:
 conj_physical: Op = elementwise(
     "conj_physical(Tensor input)",
     "Each element with its imaginary part negated.",
+    lower=lambda b, x: b.complex(b.real(x), b.negate(b.imag(x))) if b.recorded.complex else x,
     vjp=lambda g, _out, _x: conj_of(g),
-    why=_NO_CODE,
 )
 
 
@@ -71,10 +71,10 @@ angle = elementwise(
 complex: Op = elementwise(
     "complex(Tensor real, Tensor imag)",
     "Complex numbers from their real and imaginary parts.",
+    lower=lambda b, re, im: b.complex(re, im),
     vjp=lambda g, _out, _re, _im: (lambda: real_part(g), lambda: imag_part(g)),
     method=False,
     inplace=False,
-    why=_NO_CODE,
 )
 polar: Op = elementwise(
     "polar(Tensor abs, Tensor angle)",

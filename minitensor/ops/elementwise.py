@@ -249,24 +249,25 @@ def _share(g: Any, x: Any, y: Any, x_wins: Any) -> tuple[Any, Any]:
     return lambda: where(tie, half, where(x_wins, g, 0.0)), lambda: where(tie, half, where(x_wins, 0.0, g))
 
 
-def _division_refuse(call: Any) -> str | None:
-    if call.floating or call.constant(1):
-        return None
-    return "an integer may be divided by zero, which is an error"
+def _division(name: str) -> Any:
+    def lower(b: Any, x: Any, y: Any) -> Any:
+        if not b.recorded.floating and not b.recorded.constant(1):
+            b.fail_where(b.compare(y, b.full(y.shape, 0), "EQ"))
+        return b.elementwise_call(name, x, y)
+
+    return lower
 
 
 floor_divide = _binary(
     "floor_divide",
     "The quotient rounded down.",
-    lower=lambda b, x, y: b.elementwise_call("floor_divide", x, y),
-    refuse=_division_refuse,
+    lower=_division("floor_divide"),
     vjp=lambda g, _out, _x, _y: (lambda: g * 0, lambda: g * 0),
 )
 remainder = _binary(
     "remainder",
     "The remainder, with the sign of the divisor.",
-    lower=lambda b, x, y: b.elementwise_call("remainder", x, y),
-    refuse=_division_refuse,
+    lower=_division("remainder"),
     vjp=lambda g, _out, x, y: (g, lambda: -g * floor_divide(x, y)),
     reads=("", "x y"),
 )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from minitensor._C import Op
 from minitensor.ops.creation import full
 from minitensor.ops.row import index
-from minitensor.ops.scatter import index_is_argument, zeros_for
+from minitensor.ops.scatter import zeros_for
 
 __all__: list[str] = []
 
@@ -20,19 +19,19 @@ def _index_select_lower(b: Any, x: Any, i: Any, dim: int) -> Any:
 index_select: Op = index(
     "index_select(Tensor input, Tensor index, int dim)",
     "The slices of input along dim that index names; index may have any shape.",
-    lower=_index_select_lower, refuse=index_is_argument(1),
+    lower=_index_select_lower,
     vjp=lambda g, _out, _x, i, dim: (index_add(zeros_for(_x, g), i, g, dim), None),
 )  # fmt: skip
 index_add: Op = index(
     "index_add(Tensor input, Tensor index, Tensor src, int dim)",
     "input with src added to the slices that index names.",
-    lower=lambda b, x, i, src, dim: b.put(x, i, src, dim, "add", low=0), refuse=index_is_argument(1), inplace=True,
+    lower=lambda b, x, i, src, dim: b.put(x, i, src, dim, "add", low=0), inplace=True,
     vjp=lambda g, _out, _x, i, _src, dim: (g, None, lambda: index_select(g, i, dim)),
 )  # fmt: skip
 index_copy: Op = index(
     "index_copy(Tensor input, Tensor index, Tensor src, int dim)",
     "input with the slices that index names replaced by src.",
-    lower=lambda b, x, i, src, dim: b.put(x, i, src, dim, "assign", low=0), refuse=index_is_argument(1), inplace=True,
+    lower=lambda b, x, i, src, dim: b.put(x, i, src, dim, "assign", low=0), inplace=True,
     vjp=lambda g, _out, _x, i, _src, dim: (
         lambda: index_copy(g, i, zeros_for(_src, g), dim), None, lambda: index_select(g, i, dim)
     ),
@@ -40,16 +39,6 @@ index_copy: Op = index(
 
 
 # ---- what x[...] with index tensors is made of
-
-
-def _unchecked_index_is_argument(checked: int) -> Callable[[Any], str | None]:
-    refuse = index_is_argument(1)
-    return lambda call: None if call.params[checked] else refuse(call)
-
-
-def _all_are_arguments(call: Any) -> str | None:
-    refusals = (index_is_argument(place)(call) for place in range(len(call.operands)))
-    return next((why for why in refusals if why), None)
 
 
 def _merged(b: Any, x: Any, dims: Any) -> tuple[Any, int, tuple[int, ...]]:
@@ -99,13 +88,13 @@ index_at: Op = index(
     "_index(Tensor input, Tensor index, int[] dims, bool checked)",
     "input[..., index, ...]: the index counts through dims, which are in its place if they are neighbours, and "
     "otherwise in front. It is known to be within bounds if it was checked.",
-    lower=_index_lower, refuse=_unchecked_index_is_argument(1),
+    lower=_index_lower,
     vjp=lambda g, _out, _x, i, dims, checked: (index_put_at(zeros_for(_x, g), i, g, dims, checked, True), None),
 )  # fmt: skip
 index_put_at: Op = index(
     "_index_put(Tensor input, Tensor index, Tensor values, int[] dims, bool checked, bool accumulate)",
     "input with values, broadcast, written at `_index`'s places, or added to them.",
-    lower=_index_put_lower, refuse=_unchecked_index_is_argument(1), inplace=True,
+    lower=_index_put_lower, inplace=True,
     vjp=lambda g, _out, _x, i, _values, dims, checked, accumulate: (
         g if accumulate else lambda: index_put_at(g, i, full((), 0, dtype=g.dtype), dims, checked, False),
         None,
@@ -115,7 +104,7 @@ index_put_at: Op = index(
 flat_index: Op = index(
     "_flat_index(Tensor[] indices, int[] sizes, int[] dims)",
     "Indices into dimensions of these sizes, broadcast and checked, as one index that counts through them.",
-    lower=_flat_index_lower, refuse=_all_are_arguments,
+    lower=_flat_index_lower,
 )  # fmt: skip
 
 
@@ -144,7 +133,7 @@ def _nll_backward_vjp(g: Any, _out: Any, _grad: Any, target: Any, classes: int, 
 nll_loss = index(
     "nll_loss(Tensor input, Tensor target, int ignore_index=-100)",
     "-input[n, target[n]] for every row n; 0 where target[n] is ignore_index.",
-    lower=_nll_lower, refuse=index_is_argument(1), vjp=_nll_vjp, method=False,
+    lower=_nll_lower, vjp=_nll_vjp, method=False,
 )  # fmt: skip
 
 
@@ -169,7 +158,7 @@ def _nll_mean_backward_lower(b: Any, g: Any, t: Any, classes: int, ignore_index:
 nll_loss_mean = index(
     "nll_loss_mean(Tensor input, Tensor target, int ignore_index=-100)",
     "The mean of -input[n, target[n]] over the rows whose target is not ignore_index; NaN if there are none.",
-    lower=_nll_mean_lower, refuse=index_is_argument(1), function=False, method=False,
+    lower=_nll_mean_lower, function=False, method=False,
     vjp=lambda g, _out, _x, t, ignored: (nll_loss_mean_backward(g, t, _x.shape[1], ignored), None),
 )  # fmt: skip
 nll_loss_mean_backward: Op = index(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from minitensor._C import Op
@@ -12,19 +11,6 @@ from minitensor.ops.mask import masked_fill
 from minitensor.ops.row import index
 
 __all__: list[str] = []
-
-
-def index_is_argument(position: int) -> Callable[[Any], str | None]:
-    """Compiled code reads indices unchecked; bounds are checked before the launch, so they must be there by then."""
-
-    def refuse(call: Any) -> str | None:
-        return (
-            None
-            if call.is_leaf(position)
-            else "its indices are computed by the recorded program, so they can't be checked before a launch"
-        )
-
-    return refuse
 
 
 def zeros_for(x: Any, g: Any) -> Any:
@@ -47,12 +33,12 @@ def _gather_vjp(g: Any, _out: Any, _x: Any, i: Any, dim: int) -> tuple[Any, Any]
 
 gather: Op = index(
     "gather(Tensor input, Tensor index, int dim)", "input[i][index[i][j]] for dim 1, and so on.",
-    lower=lambda b, x, i, dim: b.gather_along(x, i, dim), refuse=index_is_argument(1), vjp=_gather_vjp,
+    lower=lambda b, x, i, dim: b.gather_along(x, i, dim), vjp=_gather_vjp,
 )  # fmt: skip
 scatter: Op = index(
     "scatter(Tensor input, Tensor index, Tensor src, int dim)",
     "input with the elements of src at the places that index names along dim.",
-    lower=lambda b, x, i, src, dim: b.scatter_along(x, i, src, dim, "assign"), refuse=index_is_argument(1),
+    lower=lambda b, x, i, src, dim: b.scatter_along(x, i, src, dim, "assign"),
     vjp=lambda g, _out, _x, i, _src, dim: (
         lambda: scatter(g, i, zeros_for(i, g), dim), None, lambda: _within(_src, gather(g, i, dim))
     ),
@@ -61,7 +47,7 @@ scatter: Op = index(
 scatter_add: Op = index(
     "scatter_add(Tensor input, Tensor index, Tensor src, int dim)",
     "input with src added at the places that index names along dim.",
-    lower=lambda b, x, i, src, dim: b.scatter_along(x, i, src, dim, "add"), refuse=index_is_argument(1), inplace=True,
+    lower=lambda b, x, i, src, dim: b.scatter_along(x, i, src, dim, "add"), inplace=True,
     vjp=lambda g, _out, _x, i, _src, dim: (g, None, lambda: _within(_src, gather(g, i, dim))),
 )  # fmt: skip
 

@@ -72,6 +72,8 @@ class Node:
     """In a function with `jit_compile=True`: compile, or raise."""
     source: Source | None = None
     compilable: Decision = field(default_factory=Decision.allow)
+    by_kernel: bool = False
+    """Compiled code would call the op's eager kernel: a cluster takes it in, but gains nothing from it alone."""
     control_inputs: tuple[int, ...] = ()
     """Ids of nodes that have to run before this one, though it reads none of their outputs."""
     payload: Any = None

@@ -161,7 +161,7 @@ def _join_unconnected(
 ) -> None:
     joining: dict[_Key, dict[int, None]] = {}
     for place, key in enumerate(keys):
-        if key is not None and (key[2] or (options.auto_jit >= 2 and not nodes[place].is_trivial)):
+        if key is not None and (key[2] or (options.auto_jit >= 2 and _gains(nodes[place]))):
             joining.setdefault(key, {})[contracted.find(place)] = None
     for groups in joining.values():
         if len(groups) > 1:
@@ -194,7 +194,7 @@ def _accept(
 ) -> None:
     """Give the verdict on a group of candidates."""
     members = [nodes[place] for place in places]
-    size = sum(not node.is_trivial for node in members)
+    size = sum(map(_gains, members))
     must_compile = members[0].must_compile
     wanted = 1 if any(node.mt_compile for node in members) else options.min_cluster_size
     if must_compile or size >= wanted:
@@ -207,7 +207,13 @@ def _accept(
         return
     verdict = _too_small(places, nodes, contracted, size, wanted)
     for node in members:
-        marking.verdicts[node.id] = verdict
+        alone = size == 0 and node.by_kernel
+        marking.verdicts[node.id] = Verdict(reason=Reason.KERNEL_ALONE) if alone else verdict
+
+
+def _gains(node: Node) -> bool:
+    """Whether compiled code does better than the eager kernel."""
+    return not (node.is_trivial or node.by_kernel)
 
 
 def _too_small(places: list[int], nodes: list[Node], contracted: ContractedGraph, size: int, wanted: int) -> Verdict:

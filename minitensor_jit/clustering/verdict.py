@@ -54,6 +54,11 @@ class Reason(enum.Enum):
         "it computes nothing, and no cluster next to it can take it in",
         "",
     )
+    KERNEL_ALONE = (
+        "kernel-alone",
+        "compiled code would only call its kernel, and no cluster next to it can take it in",
+        "",
+    )
     DECLUSTERED = (
         "declustered",
         "it is a view of the cluster's input that only ops outside the cluster use",

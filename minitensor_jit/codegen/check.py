@@ -7,7 +7,7 @@ from ..ir.opcode import is_elementwise
 from ..ir.shape import Shape
 from .elementwise import supports
 from .errors import CompileError
-from .types import REGISTER
+from .types import PARTS, REGISTER
 
 __all__ = ["check_module"]
 
@@ -16,7 +16,19 @@ MAX_RANK = 8
 MAX_LITERAL_BYTES = 4 << 20
 
 _OTHERS = frozenset(
-    {"parameter", "constant", "iota", "tuple", "get-tuple-element", "call", "fusion", "reduce", "dot", "scatter"}
+    {
+        "parameter",
+        "constant",
+        "iota",
+        "tuple",
+        "get-tuple-element",
+        "call",
+        "fusion",
+        "reduce",
+        "dot",
+        "scatter",
+        "kernel-call",
+    }
     | {"broadcast", "reshape", "bitcast", "transpose", "slice", "concatenate", "pad", "reverse", "dynamic-slice"}
     | {"dynamic-update-slice", "gather"}
 )
@@ -41,6 +53,8 @@ def _check(i: Instruction) -> None:
         decision = supports(i)
         if not decision:
             raise CompileError(i.opcode, decision.reason)
+    elif i.opcode in ("reduce", "dot") and any(o.dtype in PARTS for o in i.operands):
+        raise CompileError(i.opcode, "no code for complex numbers")
     elif i.opcode not in _OTHERS:
         raise CompileError(i.opcode, "no code for this opcode yet")
     if isinstance(i.shape, Shape):

@@ -16,8 +16,8 @@ from ..ir.module import Instruction
 from ..ir.narrow import NARROW
 from ..ir.shape import DTYPES
 from . import math
-from .llvm import F16, F32, I1, I8, I16, I32, I64, PTR, VOID, Builder, Value, constant, vector
-from .types import MEMORY, REGISTER, register_type
+from .llvm import F16, F32, I1, I8, I16, I32, I64, PTR, VOID, Builder, Pair, Value, constant, vector
+from .types import MEMORY, PARTS, REGISTER, register_type
 
 __all__ = ["ELEMENTWISE", "combine", "convert", "supports"]
 
@@ -36,6 +36,11 @@ def _const(like: Value, value: float | int) -> Value:
 # ---- one operand
 
 
+def _parts(x: Value) -> tuple[Value, Value]:
+    assert isinstance(x, Pair)
+    return x.re, x.im
+
+
 def _abs(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
     a = x[0]
     if _kind(i) == "f":
@@ -46,6 +51,9 @@ def _abs(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
 
 
 def _negate(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
+    if _kind(i) == "c":
+        re, im = _parts(x[0])
+        return Pair(b.fneg(re), b.fneg(im))
     return b.fneg(x[0]) if _kind(i) == "f" else b.neg(x[0])
 
 
@@ -86,6 +94,17 @@ def convert(b: Builder, x: Value, source: str, target: str) -> Value:
     """The value in another dtype, with the conversions of `docs/numerics.md`."""
     if source == target:
         return x
+    if source in PARTS:
+        re, im = _parts(x)
+        if target in PARTS:
+            return Pair(convert(b, re, PARTS[source], PARTS[target]), convert(b, im, PARTS[source], PARTS[target]))
+        if target == "pred":
+            zero = _const(re, 0)
+            return b.or_(b.fcmp_unordered("!=", re, zero), b.fcmp_unordered("!=", im, zero))
+        return convert(b, re, PARTS[source], target)
+    if target in PARTS:
+        re = convert(b, x, source, PARTS[target])
+        return Pair(re, _const(re, 0))
     if source in NARROW:
         return convert(b, _widen(b, x, source), "f32", target)
     if target in NARROW:
@@ -177,12 +196,54 @@ def _truncate(b: Builder, x: Value, bits: int) -> Value:
     return b.select(fits, whole, constant(type_, -(2 ** (bits - 1))))
 
 
+# ---- complex numbers, as docs/numerics.md says
+
+
+def _complex_add(b: Builder, x: Value, y: Value) -> Value:
+    (a, ai), (c, ci) = _parts(x), _parts(y)
+    return Pair(b.fadd(a, c), b.fadd(ai, ci))
+
+
+def _complex_subtract(b: Builder, x: Value, y: Value) -> Value:
+    (a, ai), (c, ci) = _parts(x), _parts(y)
+    return Pair(b.fsub(a, c), b.fsub(ai, ci))
+
+
+def _complex_multiply(b: Builder, x: Value, y: Value) -> Value:
+    (a, ai), (c, ci) = _parts(x), _parts(y)
+    re = b.fsub(b.fmul(a, c), b.fmul(ai, ci))
+    return Pair(re, b.fadd(b.fmul(a, ci), b.fmul(ai, c)))
+
+
+def _complex_divide(b: Builder, x: Value, y: Value) -> Value:
+    """Smith's method: a divisor with the larger part p and the other part q divides as p + q * (q / p)."""
+    (a, ai), (c, ci) = _parts(x), _parts(y)
+    size, size_i = b.intrinsic("llvm.fabs", c), b.intrinsic("llvm.fabs", ci)
+    by_real = b.fcmp_ordered(">=", size, size_i)
+    large, small = b.select(by_real, c, ci), b.select(by_real, ci, c)
+    ratio = b.fdiv(small, large)
+    scale = b.fdiv(_const(c, 1.0), b.fadd(large, b.fmul(small, ratio)))
+    # (a + ai * ratio, ai - a * ratio) or (a * ratio + ai, ai * ratio - a)
+    first, second = b.select(by_real, a, ai), b.select(by_real, ai, a)
+    re = b.fmul(b.fadd(first, b.fmul(second, ratio)), scale)
+    along, across = b.select(by_real, ai, b.fmul(ai, ratio)), b.select(by_real, b.fmul(a, ratio), a)
+    im = b.fmul(b.fsub(along, across), scale)
+    zero = b.fcmp_ordered("==", size, _const(c, 0))
+    none = b.and_(zero, b.fcmp_ordered("==", size_i, _const(c, 0)))
+    return Pair(b.select(none, b.fdiv(a, size), re), b.select(none, b.fdiv(ai, size_i), im))
+
+
+_COMPLEX: Final = {"add": _complex_add, "subtract": _complex_subtract, "multiply": _complex_multiply}
+
+
 # ---- two operands
 
 
 def _arithmetic(float_op: str, int_op: str, pred_op: str = "") -> Rule:
     def rule(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
         kind = _kind(i)
+        if kind == "c":
+            return _COMPLEX[i.opcode](b, *x)
         name = float_op if kind == "f" else pred_op if kind == "b" else int_op
         return getattr(b, name)(x[0], x[1])  # type: ignore[no-any-return]
 
@@ -200,6 +261,8 @@ def _int_divisor(b: Builder, x: Value, y: Value, signed: bool) -> tuple[Value, V
 
 def _divide(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
     a, d = x
+    if _kind(i) == "c":
+        return _complex_divide(b, a, d)
     if _kind(i) == "f":
         return b.fdiv(a, d)
     signed = _kind(i) == "i"
@@ -256,6 +319,11 @@ _DIRECTIONS: Final = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", 
 def _compare(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
     op = _DIRECTIONS[i.attrs["direction"]]
     kind = _kind(i)
+    if kind == "c":
+        (re, im), (re2, im2) = _parts(x[0]), _parts(x[1])
+        if op == "==":
+            return b.and_(b.fcmp_ordered(op, re, re2), b.fcmp_ordered(op, im, im2))
+        return b.or_(b.fcmp_unordered(op, re, re2), b.fcmp_unordered(op, im, im2))
     if kind == "f":
         return b.fcmp_unordered(op, x[0], x[1]) if op == "!=" else b.fcmp_ordered(op, x[0], x[1])
     return b.icmp_signed(op, x[0], x[1]) if kind == "i" else b.icmp_unsigned(op, x[0], x[1])
@@ -323,6 +391,9 @@ ELEMENTWISE: Final[dict[str, Rule]] = {
     "copy": lambda b, i, x: x[0],
     "convert": lambda b, i, x: convert(b, x[0], i.operands[0].dtype, i.dtype),
     "bitcast-convert": _bitcast,
+    "real": lambda b, i, x: _parts(x[0])[0],
+    "imag": lambda b, i, x: _parts(x[0])[1],
+    "complex": lambda b, i, x: Pair(x[0], x[1]),
     "add": _arithmetic("fadd", "add", "or_"),
     "subtract": _arithmetic("fsub", "sub"),
     "multiply": _arithmetic("fmul", "mul", "and_"),
@@ -364,6 +435,8 @@ def supports(i: Instruction) -> Decision:
     for o in (*i.operands, i):
         if o.dtype not in REGISTER:
             return Decision.refuse(f"no code for {o.dtype}")
+    if i.operands[0].dtype in PARTS and i.opcode in ("abs", "elementwise-call", "bitcast-convert"):
+        return Decision.refuse(f"no code for {i.opcode} of {i.operands[0].dtype}")
     if i.opcode == "elementwise-call" and loop_of(i) is None:
         target, dtype = i.attrs["custom_call_target"], i.operands[0].dtype
         return Decision.refuse(f"no function {target} of {len(i.operands)} {dtype} gives {i.dtype}")
@@ -373,6 +446,8 @@ def supports(i: Instruction) -> Decision:
 def combine(b: Builder, kind: str, dtype: str, x: Value, y: Value) -> Value:
     """One step of a reduction of this kind (an opcode's name)."""
     element = DTYPES[dtype].kind
+    if element == "c":
+        return _COMPLEX[kind](b, x, y)
     if kind == "add":
         return b.fadd(x, y) if element == "f" else b.or_(x, y) if element == "b" else b.add(x, y)
     if kind == "multiply":

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Sequence
+
+import numpy as np
+
 from minitensor import _C
 
-from ..ir.library import Loop
+from ..ir.kernel_call import KERNEL_PREFIX, result_shapes, words_of
+from ..ir.library import Array, Loop
+from ..ir.module import Instruction
+from .cpu.unit import CALL_KERNEL
 
 __all__ = ["CoreLibrary"]
 
 
 class CoreLibrary:
-    """The inner loops of the core's elementwise kernels, by the names of its ops."""
+    """The core's kernels, and the inner loops of the elementwise ones, by the names of its ops."""
 
     def __init__(self) -> None:
         self._loops: dict[tuple[str, str], Loop | None] = {}
@@ -22,3 +30,19 @@ class CoreLibrary:
             found = _C.elementwise_loop(name, dtype)
             self._loops[key] = None if found is None else Loop(name, dtype, found[1], found[2], found[0])
         return self._loops[key]
+
+    def has_kernel(self, target: str) -> bool:
+        """Whether there is the kernel that a `kernel-call` names."""
+        return _C.has_native_kernel(target.removeprefix(KERNEL_PREFIX))
+
+    def run_kernel(self, call: Instruction, operands: Sequence[Array]) -> list[Array]:
+        """The results of a `kernel-call`; raises what the kernel raises."""
+        inputs = [np.ascontiguousarray(x) for x in operands]
+        results = [np.empty(s.dims, s.numpy_dtype) for s in result_shapes(call.shape)]
+        words = words_of(call)
+        description = (ctypes.c_int64 * len(words))(*words)
+        pointers = (ctypes.c_void_p * (len(inputs) + len(results)))(*(x.ctypes.data for x in (*inputs, *results)))
+        table = ctypes.cast(_C.runtime_address(), ctypes.POINTER(ctypes.c_void_p))
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(table[CALL_KERNEL])(description, pointers)
+        _C.raise_runtime_error()
+        return results

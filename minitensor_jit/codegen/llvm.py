@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from llvmlite import ir
 
-__all__ = ["I1", "I8", "I32", "I64", "PTR", "Block", "Builder", "Function", "Module", "Type", "Value", "vector"]
+__all__ = ["I1", "I8", "I32", "I64", "PTR", "Block", "Builder", "Function", "Module", "Pair", "Type", "Value", "vector"]
 
 Type: TypeAlias = Any  # llvmlite.ir.Type; llvmlite has no type hints
 
@@ -102,6 +102,16 @@ class Value:
 
     def __repr__(self) -> str:
         return f"{self.text} {self.ref}"
+
+
+class Pair(Value):
+    """A complex value: its parts, which are values of the same type. What asks for its type gets that of a part."""
+
+    __slots__ = ("im", "re")
+
+    def __init__(self, re: Value, im: Value) -> None:
+        super().__init__(re.type, re.text, f"{re.ref}|{im.ref}", max(re.level, im.level))
+        self.re, self.im = re, im
 
 
 def constant(type_: Type, value: Any) -> Value:
@@ -309,7 +319,7 @@ class Builder:
 
     def value(self, operand: Any) -> Value:
         """`operand` as a value: one of ours, or a constant of llvmlite's."""
-        if type(operand) is Value:
+        if isinstance(operand, Value):
             return operand
         return constant(operand.type, operand.constant)
 
@@ -380,6 +390,8 @@ class Builder:
 
     def select(self, condition: Any, a: Any, b: Any) -> Value:
         """`a` where the condition holds, else `b`."""
+        if isinstance(a, Pair) and isinstance(b, Pair):
+            return Pair(self.select(condition, a.re, b.re), self.select(condition, a.im, b.im))
         c, a, b = self.value(condition), self.value(a), self.value(b)
         return self.emit(a.type, a.text, f"select {c.text} {c.ref}, {a.text} {a.ref}, {b.text} {b.ref}")
 
@@ -428,6 +440,8 @@ class Builder:
         """A vector with `a` in all lanes."""
         if lanes == 1 or a.lanes == lanes:
             return a
+        if isinstance(a, Pair):
+            return Pair(self.splat(a.re, lanes), self.splat(a.im, lanes))
         type_ = vector(a.type, lanes)
         text = type_text(type_)
         if a.ref[0] not in "%@":

@@ -7,8 +7,8 @@ from typing import Protocol
 from ..ir.shape import DTYPES
 from .index import Atom, Div, Lin
 from .index_emitter import IndexEmitter
-from .llvm import I1, I8, I32, PTR, VOID, Builder, Type, Value, constant, integer, type_text, vector
-from .types import MEMORY
+from .llvm import I1, I8, I32, PTR, VOID, Builder, Pair, Type, Value, constant, integer, type_text, vector
+from .types import MEMORY, PARTS
 
 __all__ = ["MemoryEmitter"]
 
@@ -55,6 +55,8 @@ class MemoryEmitter(IndexEmitter):
 
         The load moves out of loops that it does not depend on, unless the memory is `mutable`: the kernel writes it.
         """
+        if dtype in PARTS:
+            return self._load_complex(base, PARTS[dtype], lin, mutable)
         if mutable:
             base = Value(base.type, base.text, base.ref, self.inner.level)
         if self.varies(lin):
@@ -66,6 +68,35 @@ class MemoryEmitter(IndexEmitter):
                 address = self.at(address, guard, base).select(guard, address, base)
             value = self.at(address, base).load(address, MEMORY[dtype], DTYPES[dtype].itemsize)
         return self._from_memory(value, dtype)
+
+    def _load_complex(self, base: Value, part: str, lin: Lin, mutable: bool) -> Value:
+        """Both parts, which lie next to each other."""
+        if not self._is_contiguous(lin):
+            tile, self.tile = self.tile, None  # made for whole elements
+            try:
+                return Pair(
+                    self.load(base, part, lin * 2, mutable=mutable), self.load(base, part, lin * 2 + 1, mutable=mutable)
+                )
+            finally:
+                self.tile = tile
+        if mutable:
+            base = Value(base.type, base.text, base.ref, self.inner.level)
+        n, element, align = self.vector_lanes, MEMORY[part], DTYPES[part].itemsize
+        type_, mask = vector(element, 2 * n), self._load_mask()
+        address = self.address(base, part, lin * 2)
+        b = self.at(address, base, mask)
+        if mask is None:
+            both = b.load(address, type_, align)
+        else:
+            name = f"llvm.masked.load.v{2 * n}{_suffix(element)}.p0"
+            callee = self.function.module.declare(name, type_, [PTR, vector(I1, 2 * n), type_])
+            both = b.call(callee, [_aligned(address, align), _doubled(b, mask), constant(type_, None)])
+        return Pair(b.shuffle(both, both, range(0, 2 * n, 2)), b.shuffle(both, both, range(1, 2 * n, 2)))
+
+    def _is_contiguous(self, lin: Lin) -> bool:
+        """Whether the lanes are neighbours in memory."""
+        direct = [c for a, c in lin.terms if a is self.vector_var]
+        return direct == [1] and not any(self._atom_varies(a) for a, _ in lin.terms if a is not self.vector_var)
 
     def _scalar_guard(self) -> Value | None:
         """When a value that is the same in all lanes may be read: if any lane wants it."""
@@ -178,17 +209,32 @@ class MemoryEmitter(IndexEmitter):
         vectors = self.varies(lin)
         if vectors:
             value = self.splat(value, self.vector_lanes)
+        mask = self.lane_mask
+        if isinstance(value, Pair):
+            dtype, lin = PARTS[dtype], lin * 2
+            if not vectors:
+                self.store(base, dtype, lin, value.re)
+                self.store(base, dtype, lin + 1, value.im)
+                return
+            order = [k + part * value.lanes for k in range(value.lanes) for part in (0, 1)]
+            value = self.at(value).shuffle(value.re, value.im, order)
+            mask = None if mask is None else _doubled(self.at(mask), mask)
         if dtype == "pred":
             value = self.at(value).zext(value, vector(I8, value.lanes))
         address = self.address(base, dtype, lin)
-        if vectors and self.lane_mask is not None:
+        if vectors and mask is not None:
             name = f"llvm.masked.store.v{value.lanes}{_suffix(MEMORY[dtype])}.p0"
             callee = self.function.module.declare(name, VOID, [value.type, PTR, vector(I1, value.lanes)])
-            b.call(callee, [value, _aligned(address, align), self.lane_mask])
+            b.call(callee, [value, _aligned(address, DTYPES[dtype].itemsize), mask])
         elif streaming and vectors:
             b.store(value, address, min(64, align * value.lanes), ", !nontemporal !0")
         else:
-            b.store(value, address, align)
+            b.store(value, address, DTYPES[dtype].itemsize)
+
+
+def _doubled(b: Builder, mask: Value) -> Value:
+    """Each lane twice."""
+    return b.shuffle(mask, mask, [k // 2 for k in range(2 * mask.lanes)])
 
 
 def _suffix(element: Type) -> str:

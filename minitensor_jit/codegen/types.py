@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from ..ir.narrow import NARROW, array_of
-from .llvm import F32, F64, I1, I8, I16, I32, I64, Type, Value, constant, vector
+from .llvm import F32, F64, I1, I8, I16, I32, I64, Pair, Type, Value, constant, vector
 
-__all__ = ["MEMORY", "REGISTER", "dtype_constant", "register_type"]
+__all__ = ["MEMORY", "PARTS", "REGISTER", "dtype_constant", "register_type"]
 
 # A pred is one bit in a register and one byte, 0 or 1, in memory.
 REGISTER: Final[dict[str, Type]] = {
@@ -27,7 +27,11 @@ REGISTER: Final[dict[str, Type]] = {
     "bf16": I16,
     "f32": F32,
     "f64": F64,
+    # The parts; a value is a Pair of them.
+    "c64": F32,
+    "c128": F64,
 }
+PARTS: Final[dict[str, str]] = {"c64": "f32", "c128": "f64"}
 MEMORY: Final[dict[str, Type]] = {**REGISTER, "pred": I8}
 
 
@@ -41,5 +45,9 @@ def dtype_constant(dtype: str, value: object, lanes: int = 1) -> Value:
     if dtype in NARROW:
         array = value if isinstance(value, (np.generic, np.ndarray)) else array_of(np.asarray(value), dtype)
         value = np.asarray(array).view(np.uint16)
+    if dtype in PARTS:
+        both = complex(value.item() if isinstance(value, (np.generic, np.ndarray)) else value)  # type: ignore[arg-type]
+        type_ = register_type(dtype, lanes)
+        return Pair(constant(type_, both.real), constant(type_, both.imag))
     number = value.item() if isinstance(value, (np.generic, np.ndarray)) else value
     return constant(register_type(dtype, lanes), number)

@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike
 
 from .combiners import combiner, highest, lowest
 from .infer import ShapeError, infer_shape
+from .kernel_call import KERNEL_PREFIX, KernelCall, Param
 from .library import ELEMENTWISE_PREFIX, find_loop
 from .module import Attrs, Computation, Instruction, Literal, Metadata, Module
 from .narrow import array_of
-from .shape import DTYPES, AnyShape, Shape, dtype_of
+from .shape import DTYPES, AnyShape, Shape, TupleShape, dtype_of
 
 __all__ = ["Builder", "combiner", "highest", "lowest"]
 
@@ -129,6 +130,18 @@ class Builder:
     def abs(self, x: Instruction) -> Instruction:
         """|x|."""
         return self._unary("abs", x)
+
+    def real(self, x: Instruction) -> Instruction:
+        """The real part of a complex number."""
+        return self._unary("real", x)
+
+    def imag(self, x: Instruction) -> Instruction:
+        """The imaginary part of a complex number."""
+        return self._unary("imag", x)
+
+    def complex(self, re: Instruction, im: Instruction) -> Instruction:
+        """The complex number of these parts."""
+        return self._binary("complex", re, im)
 
     def negate(self, x: Instruction) -> Instruction:
         """-x."""
@@ -496,6 +509,21 @@ class Builder:
             lhs_batch_dims=batch,
             rhs_batch_dims=batch,
         )
+
+    # ---- kernels of the core
+
+    def kernel_call(
+        self, op: str, operands: Sequence[Instruction], results: Sequence[Shape], *, kinds: str, params: Sequence[Param]
+    ) -> list[Instruction]:
+        """The results of an op of the core, computed by its eager kernel; `kernel_call.py` says what `kinds` are."""
+        attrs: Attrs = {
+            "custom_call_target": KERNEL_PREFIX + op,
+            "backend_config": KernelCall(op, kinds, tuple(params)).config(),
+        }
+        if len(results) == 1:
+            return [self.emit("kernel-call", operands, attrs, shape=results[0])]
+        call = self.emit("kernel-call", operands, attrs, shape=TupleShape(tuple(results)))
+        return [self.get_tuple_element(call, k) for k in range(len(results))]
 
     # ---- tuples and calls
 

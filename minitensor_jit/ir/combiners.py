@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .infer import infer_shape
+from .infer import ShapeError, infer_shape
 from .module import Computation, Instruction
 from .shape import DTYPES, Shape
 
@@ -60,4 +60,6 @@ def _extreme(dtype: str, bound: Callable[[Any], int], infinity: float, logical: 
         return infinity
     if kind == "b":
         return logical
+    if kind == "c":
+        raise ShapeError(f"{dtype} has no order")
     return bound(np.iinfo(Shape(dtype).numpy_dtype))

@@ -18,6 +18,7 @@ _COLORS = {
     "index": "#d5ecd4",
     "reduction": "#e3d4ec",
     "contraction": "#cfe2f3",
+    "kernel": "#cfe2f3",
     "tuple": "#ffffff",
     "call": "#f4cccc",
 }

@@ -65,8 +65,34 @@ def _popcnt(x: Array) -> Array:
     return np.asarray(np.bitwise_count(x.view(f"u{x.dtype.itemsize}")))
 
 
+def _complex_of(re: Array, im: Array) -> Array:
+    result = np.empty(np.broadcast_shapes(np.shape(re), np.shape(im)), f"c{2 * np.asarray(re).itemsize}")
+    result.real, result.imag = re, im
+    return result
+
+
+def _complex_multiply(x: Array, y: Array) -> Array:
+    # NumPy may contract.
+    return _complex_of(x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real)
+
+
+def _complex_divide(x: Array, y: Array) -> Array:
+    """Smith's method, as in docs/numerics.md."""
+    a, ai, c, ci = x.real, x.imag, y.real, y.imag
+    by_real = np.abs(c) >= np.abs(ci)
+    large, small = np.where(by_real, c, ci), np.where(by_real, ci, c)
+    ratio = small / large
+    scale = np.ones((), ratio.dtype) / (large + small * ratio)
+    re = np.where(by_real, a + ai * ratio, a * ratio + ai) * scale
+    im = np.where(by_real, ai - a * ratio, ai * ratio - a) * scale
+    zero = (c == 0) & (ci == 0)
+    return _complex_of(np.where(zero, a / np.abs(c), re), np.where(zero, ai / np.abs(ci), im))
+
+
 def _divide(x: Array, y: Array) -> Array:
-    if x.dtype.kind in "fc":
+    if x.dtype.kind == "c":
+        return _complex_divide(x, y)
+    if x.dtype.kind == "f":
         return np.asarray(x / y)
     # XLA: division by zero gives all ones; the smallest integer divided by -1 wraps.
     safe = np.where(y == 0, np.ones((), y.dtype), y)
@@ -100,6 +126,8 @@ def _add(x: Array, y: Array) -> Array:
 
 
 def _multiply(x: Array, y: Array) -> Array:
+    if x.dtype.kind == "c":
+        return _complex_multiply(x, y)
     return x & y if x.dtype.kind == "b" else np.multiply(x, y)
 
 
@@ -211,7 +239,10 @@ def _elementwise_call(i: Instruction, x: Sequence[Value]) -> Value:
 
 ELEMENTWISE_RULES: Final[dict[str, Rule]] = {
     "elementwise-call": _elementwise_call,
-    "abs": _unary(np.abs),
+    "abs": lambda i, x: np.abs(x[0]),
+    "real": lambda i, x: np.real(x[0]),
+    "imag": lambda i, x: np.imag(x[0]),
+    "complex": lambda i, x: _complex_of(x[0], x[1]),
     "negate": _unary(np.negative),
     "sign": _unary(_sign),
     "not": _unary(_not),

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from .evaluate_elementwise import ELEMENTWISE_RULES, Array, Rule, Value
 from .infer import dot_dims
+from .library import library
 from .module import Computation, Instruction, Module
 from .narrow import array_of, is_narrow, narrowed, wide_array, widened
 from .opcode import is_elementwise
@@ -301,6 +302,11 @@ def _call(i: Instruction, x: Sequence[Value]) -> Value:
     return evaluate_computation(i.called()[0], x)
 
 
+def _kernel_call(i: Instruction, x: Sequence[Value]) -> Value:
+    results = library().run_kernel(i, x)
+    return tuple(results) if i.is_tuple else results[0]
+
+
 RULES: Final[dict[str, Rule]] = {
     **ELEMENTWISE_RULES,
     "constant": _constant,
@@ -319,6 +325,7 @@ RULES: Final[dict[str, Rule]] = {
     "scatter": _scatter,
     "reduce": _reduce,
     "sort": _sort,
+    "kernel-call": _kernel_call,
     "dot": _dot,
     "tuple": _tuple,
     "get-tuple-element": _get_tuple_element,

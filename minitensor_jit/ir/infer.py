@@ -119,6 +119,25 @@ def _iota(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> A
     return shape
 
 
+def _part(opcode: str) -> Rule:
+    """Of a complex number the type of its parts; of others, if they are allowed, their own."""
+
+    def rule(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
+        source = shapes[0]
+        if source.kind not in OPCODES[opcode].dtypes:
+            raise ShapeError(f"{opcode} is not defined for {source.dtype}")
+        return source.with_dtype({"c64": "f32", "c128": "f64"}.get(source.dtype, source.dtype))
+
+    return rule
+
+
+def _complex(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
+    parts = _same("complex", shapes)
+    if parts.dtype not in ("f32", "f64"):
+        raise ShapeError(f"complex is not defined for {parts.dtype}")
+    return parts.with_dtype("c64" if parts.dtype == "f32" else "c128")
+
+
 def _is_finite(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
     if not shapes[0].is_floating:
         raise ShapeError(f"is-finite is not defined for {shapes[0].dtype}")
@@ -147,6 +166,8 @@ DIRECTIONS: Final = ("EQ", "NE", "LT", "LE", "GT", "GE")
 def _compare(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
     if attrs["direction"] not in DIRECTIONS:
         raise ShapeError(f"compare direction {attrs['direction']} is none of {', '.join(DIRECTIONS)}")
+    if shapes[0].kind == "c" and attrs["direction"] not in ("EQ", "NE"):
+        raise ShapeError(f"compare direction {attrs['direction']} is not defined for {shapes[0].dtype}")
     return _same("compare", shapes).with_dtype("pred")
 
 
@@ -411,12 +432,22 @@ def _elementwise_call(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape 
     return shape
 
 
+def _kernel_call(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
+    if declared is None:
+        raise ShapeError("kernel-call needs a shape")
+    return declared
+
+
 RULES: Final[dict[str, Rule]] = {
     **{name: _elementwise(name) for name, row in OPCODES.items() if row.kind in ("unary", "binary", "ternary")},
     "parameter": _parameter,
     "constant": _constant,
     "iota": _iota,
     "elementwise-call": _elementwise_call,
+    "abs": _part("abs"),
+    "real": _part("real"),
+    "imag": _part("imag"),
+    "complex": _complex,
     "is-finite": _is_finite,
     "convert": _convert,
     "bitcast-convert": _bitcast_convert,
@@ -434,6 +465,7 @@ RULES: Final[dict[str, Rule]] = {
     "dynamic-update-slice": _dynamic_update_slice,
     "reduce": _reduce,
     "sort": _sort,
+    "kernel-call": _kernel_call,
     "dot": _dot,
     "gather": _gather,
     "scatter": _scatter,

@@ -1,17 +1,21 @@
 """What custom calls name: functions that are not made of HLO. The layers above say which there are.
 
-The IR knows no tensors, so it asks a `Library` that `minitensor_jit` installs: the inner loops of the eager kernels.
+The IR knows no tensors, so it asks a `Library` that `minitensor_jit` installs: the eager kernels and their inner loops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
+
+from numpy.typing import NDArray
 
 from .module import Instruction
 
 __all__ = ["ELEMENTWISE_PREFIX", "Library", "Loop", "find_loop", "install", "library", "loop_of"]
+
+Array = NDArray[Any]
 
 ELEMENTWISE_PREFIX: Final = "mt.elementwise."
 """What the target of a custom call begins with that is computed element by element, by the loop of that name."""
@@ -41,10 +45,22 @@ class Library(Protocol):
     def loop(self, name: str, dtype: str) -> Loop | None:
         """The loop of that name for inputs of that type, if there is one."""
 
+    def has_kernel(self, target: str) -> bool:
+        """Whether there is the kernel that a `kernel-call` names."""
+
+    def run_kernel(self, call: Instruction, operands: Sequence[Array]) -> list[Array]:
+        """The results of a `kernel-call`."""
+
 
 class _Empty:
     def loop(self, name: str, dtype: str) -> Loop | None:
         return None
+
+    def has_kernel(self, target: str) -> bool:
+        return False
+
+    def run_kernel(self, call: Instruction, operands: Sequence[Array]) -> list[Array]:
+        raise NotImplementedError(f"this process has no kernel {call.attrs['custom_call_target']}")
 
 
 _make: Callable[[], Library] = _Empty

@@ -23,7 +23,7 @@ NARROW: Final = frozenset({"f16", "bf16"})
 _ANY_TYPE: Final = frozenset(
     {"parameter", "constant", "iota", "tuple", "get-tuple-element", "call", "fusion", "select", "copy", "convert"}
     | {"bitcast-convert", "broadcast", "reshape", "bitcast", "transpose", "slice", "concatenate", "pad", "reverse"}
-    | {"dynamic-slice", "dynamic-update-slice", "gather"}
+    | {"dynamic-slice", "dynamic-update-slice", "gather", "kernel-call"}
 )
 
 

@@ -18,7 +18,7 @@ class Opcode:
 
     name: str
     # Elementwise are unary, binary, ternary and elementwise; the others: source, movement, reduction, contraction,
-    # index, tuple, call.
+    # index, kernel, tuple, call.
     kind: str
     arity: int | None
     required: tuple[str, ...] = ()
@@ -34,7 +34,9 @@ _ROWS: Final = (
     Opcode("constant", "source", 0),
     Opcode("iota", "source", 0, ("iota_dimension",)),
     # elementwise, one operand
-    Opcode("abs", "unary", 1, dtypes="iuf"),
+    Opcode("abs", "unary", 1, dtypes="iufc"),
+    Opcode("real", "unary", 1, dtypes="c"),
+    Opcode("imag", "unary", 1, dtypes="c"),
     Opcode("negate", "unary", 1, dtypes="iufc"),
     Opcode("sign", "unary", 1, dtypes="iuf"),
     Opcode("not", "unary", 1, dtypes="biu"),
@@ -65,6 +67,7 @@ _ROWS: Final = (
     Opcode("remainder", "binary", 2, dtypes="iuf"),
     Opcode("power", "binary", 2, dtypes="iuf", transcendental=True),
     Opcode("atan2", "binary", 2, dtypes="f", transcendental=True),
+    Opcode("complex", "binary", 2, dtypes="f"),
     Opcode("maximum", "binary", 2, dtypes="biuf", commutative=True),
     Opcode("minimum", "binary", 2, dtypes="biuf", commutative=True),
     Opcode("and", "binary", 2, dtypes="biu", commutative=True),
@@ -121,6 +124,8 @@ _ROWS: Final = (
             "algorithm",
         ),
     ),
+    # a function outside of the module on whole arrays; in the text it is a custom-call
+    Opcode("kernel-call", "kernel", None, ("custom_call_target", "backend_config")),
     # tuples and calls
     Opcode("tuple", "tuple", None),
     Opcode("get-tuple-element", "tuple", 1, ("index",)),
@@ -131,7 +136,7 @@ _ROWS: Final = (
 OPCODES: Final[dict[str, Opcode]] = {row.name: row for row in _ROWS}
 
 # Opcodes that are a custom-call in the text, by what the name of its target begins with.
-CUSTOM_CALLS: Final = {"mt.elementwise.": "elementwise-call"}
+CUSTOM_CALLS: Final = {"mt.elementwise.": "elementwise-call", "mt.kernel.": "kernel-call"}
 
 # Attributes that any instruction may carry.
 ANYWHERE: Final = ("backend_config", "frontend_attributes", "sharding", "control-predecessors")

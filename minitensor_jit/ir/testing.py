@@ -266,7 +266,9 @@ def random_array(rng: np.random.Generator, shape: Shape) -> Array:
         return array_of(random_array(rng, shape.with_dtype("f32")), shape.dtype)
     if shape.kind == "c":
         part = shape.with_dtype("f32" if shape.dtype == "c64" else "f64")
-        return np.asarray(random_array(rng, part) + 1j * random_array(rng, part)).astype(dtype)
+        both = np.empty(shape.dims, dtype)
+        both.real, both.imag = random_array(rng, part), random_array(rng, part)
+        return both
     if shape.kind == "b":
         return np.asarray(rng.integers(0, 2, shape.dims).astype(dtype))
     if shape.kind in "iu":

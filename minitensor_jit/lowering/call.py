@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from minitensor import _C
+
 FLOATING = frozenset({"f16", "bf16", "f32", "f64"})
 
 _LOOP_DTYPES = {"s8": "s32", "s16": "s32", "u16": "s32", "u32": "s64", "f16": "f32", "bf16": "f32"}
@@ -14,6 +16,30 @@ _LOOP_DTYPES = {"s8": "s32", "s16": "s32", "u16": "s32", "u32": "s64", "f16": "f
 def loop_dtype(dtype: str) -> str:
     """The type in which elements of a type are computed (`docs/numerics.md`)."""
     return _LOOP_DTYPES.get(dtype, dtype)
+
+
+_COMPLEX = frozenset(
+    {"add", "sub", "mul", "div", "neg", "square", "reciprocal", "eq", "ne", "where", "clone", "cast"}
+    | {"conj_physical", "complex"}
+)
+"""Elementwise rows whose lowering holds for complex numbers too."""
+
+
+def why_not_lowered(call: RecordedCall) -> str | None:
+    """Why a call has no HLO of its own; None if it has."""
+    row = call.row
+    if not row.compilable:
+        return str(row.reason)
+    if call.complex and row.kind not in ("movement", "creation", "index") and row.name not in _COMPLEX:
+        return "its form for complex numbers has no lowering"
+    reason: str | None = row.refuse(call) if row.refuse is not None else None
+    return reason
+
+
+def has_kernel(call: RecordedCall) -> bool:
+    """Whether compiled code can call the op's eager kernel."""
+    # These two write over an operand.
+    return call.row.kernel is None and call.row.name not in ("fill", "copy") and _C.has_native_kernel(call.row.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +65,8 @@ class RecordedCall:
     """The dtype that operands of elementwise ops are converted to."""
     node: int
     """The node's place in the trace."""
+    dtypes: frozenset[str] = frozenset()
+    """The types of its operands and results, and of the arithmetic."""
 
     def in_loop_dtypes(self) -> RecordedCall:
         """The call as if its operands and results were of the types that elements are computed in."""
@@ -49,6 +77,11 @@ class RecordedCall:
     def floating(self) -> bool:
         """Whether the arithmetic is in floating point."""
         return self.compute in FLOATING
+
+    @property
+    def complex(self) -> bool:
+        """Whether complex numbers are read or made."""
+        return not self.dtypes.isdisjoint(("c64", "c128"))
 
     @property
     def result_floating(self) -> bool:

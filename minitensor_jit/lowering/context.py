@@ -32,10 +32,12 @@ def _size(dims: Dims) -> int:
     return count
 
 
-def number_of(value: float | int | bool, dtype: str) -> float | int | bool:
+def number_of(value: complex | float | int | bool, dtype: str) -> complex | float | int | bool:
     """A Python number as the core stores it in `dtype`: fractions cut off, integers wrapped."""
     if dtype == "pred":
         return bool(value)
+    if dtype in ("c64", "c128") or isinstance(value, complex):
+        return complex(value)
     if dtype in FLOATING:
         return float(value)
     bits = int(dtype[1:])
@@ -49,6 +51,10 @@ class Lowering(Builder):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.checks: list[BoundsCheck] = []
+        self.failures: list[Instruction] = []
+        """Whether an op raises an error, each a pred without dimensions."""
+        self.inputs: list[Instruction | None] = []
+        """The operands of the call being lowered."""
         self._recorded: RecordedCall | None = None
 
     def begin(self, call: RecordedCall) -> None:
@@ -84,6 +90,8 @@ class Lowering(Builder):
             return x
         if dtype == "pred":
             return self.compare(x, self.full(Shape(source, x.dims), 0), "NE")
+        if source in ("c64", "c128") and dtype not in ("c64", "c128"):
+            x = self.real(x)
         return self.convert(x, dtype)
 
     def truth(self, x: Instruction) -> Instruction:
@@ -226,8 +234,23 @@ class Lowering(Builder):
     # ---- indices
 
     def check_index(self, operand: int, low: int, high: int) -> None:
-        """Have the launch check an index operand first: compiled code clamps where eager code raises."""
-        self.checks.append(BoundsCheck(self.recorded.node, operand, low, high))
+        """Have an index operand checked: compiled code clamps where eager code raises.
+
+        An argument is checked before the launch, what the cluster computes itself within.
+        """
+        if self.recorded.is_leaf(operand):
+            self.checks.append(BoundsCheck(self.recorded.node, operand, low, high))
+            return
+        index = self.inputs[operand]
+        assert index is not None
+        index = self.to_dtype(index, "s64")
+        below = self.compare(index, self.full(index.array_shape, low), "LT")
+        self.fail_where(self.or_(below, self.compare(index, self.full(index.array_shape, high), "GE")))
+
+    def fail_where(self, condition: Instruction) -> None:
+        """Have the op raise its error if the condition holds anywhere: then all ops run again, one by one."""
+        dims = tuple(range(len(condition.dims)))
+        self.failures.append(self.reduce(condition, self.constant(False), dims, "or") if dims else condition)
 
     def wrapped(self, index: Instruction, size: int) -> Instruction:
         """The index with what counts from the end made to count from the beginning."""

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
+from minitensor import _C
 from minitensor_jit.clustering.graph import Graph, Node, Value
+from minitensor_jit.ir.kernel_call import DTypeParam, Param
 from minitensor_jit.ir.module import Instruction, Metadata, Module
 from minitensor_jit.ir.shape import Shape
-from minitensor_jit.lowering.call import RecordedCall, loop_dtype
+from minitensor_jit.lowering.call import RecordedCall, loop_dtype, why_not_lowered
 from minitensor_jit.lowering.context import BoundsCheck, Lowering, number_of
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPosition:
+    """A parameter u64[2]: seed and offset of the random numbers that a node of the trace draws."""
+
+    node: int
 
 
 @dataclass(slots=True)
@@ -18,13 +28,30 @@ class LoweredCluster:
     """The module, and what its parameters are."""
 
     module: Module
-    parameters: list[tuple[Value, str]]
+    parameters: list[tuple[Value | StreamPosition, str]]
     """For each: the argument's value in the cluster's graph, and its type; a number is converted to it."""
     checks: list[BoundsCheck] = field(default_factory=list)
+    reports_errors: bool = False
+    """Whether the last result is a pred: whether an op inside raises an error."""
+    fallible: bool = False
+    """Whether an op inside can raise an error, in whichever way."""
 
 
 # The kinds of ops whose kernels compute with elements; others move them as they are.
 COMPUTING = frozenset({"elementwise", "reduction", "contraction"})
+
+
+def _param(value: Any) -> Param:
+    if isinstance(value, _C.dtype):
+        return DTypeParam(value.hlo_name)
+    # The device is that of the compiled code.
+    return None if isinstance(value, _C.device) else value
+
+
+def number_dtype(number: bool | int | float | complex) -> str:
+    """The type that holds a Python number."""
+    kinds = {bool: "pred", int: "s64", float: "f64", complex: "c128"}
+    return kinds[type(number)]
 
 
 def _keeps_precision(call: RecordedCall, place: int) -> bool:
@@ -36,7 +63,8 @@ class _ClusterLowering:
     def __init__(self, graph: Graph, name: str) -> None:
         self.graph = graph
         self.builder = Lowering(name)
-        self.parameters: list[tuple[Value, str]] = []
+        self.parameters: list[tuple[Value | StreamPosition, str]] = []
+        self.fallible = False
         self.values: dict[Value, Instruction] = {}
         self.scalars: dict[tuple[int, str], Instruction] = {}
 
@@ -46,12 +74,17 @@ class _ClusterLowering:
                 continue
             call: RecordedCall = node.payload
             with self.builder.source(_metadata(node)):
-                results = self.lower(node, call)
+                lowered = why_not_lowered(call) is None
+                results = self.lower(node, call) if lowered else self.call_kernel(node, call)
             for index, result in enumerate(results):
                 self.values[node.id, index] = result
         roots = [self.values[value] for value in self.graph.fetches]
+        failures = self.builder.failures
+        if failures:
+            roots.append(reduce(self.builder.or_, failures))
         module = self.builder.build(roots if len(roots) > 1 else roots[0])
-        return LoweredCluster(module, self.parameters, self.builder.checks)
+        fallible = self.fallible or bool(failures)
+        return LoweredCluster(module, self.parameters, self.builder.checks, bool(failures), fallible)
 
     def lower(self, node: Node, call: RecordedCall) -> list[Instruction]:
         """Rows see the types that kernels compute in; what is stored in others is converted before and after."""
@@ -80,9 +113,36 @@ class _ClusterLowering:
             if computes:
                 x = b.to_dtype(x, loop_dtype(x.dtype))
             operands.append(b.broadcast_to(x, dims) if elementwise else x)
+        b.inputs = operands
         lowered = call.row.lower(b, *operands, *call.params)
         results = list(lowered) if isinstance(lowered, (list, tuple)) else [lowered]
         return [b.to_dtype(x, t) for x, (t, _) in zip(results, call.results, strict=True)]
+
+    def call_kernel(self, node: Node, call: RecordedCall) -> list[Instruction]:
+        """An op without HLO of its own: compiled code calls its eager kernel."""
+        b = self.builder
+        operands: list[Instruction] = []
+        kinds = ""
+        sources = iter(node.inputs)
+        for operand in call.operands:
+            if operand.kind == "none":
+                kinds += "n"
+                continue
+            value = next(sources)
+            if operand.kind == "scalar":
+                dtype = number_dtype(operand.scalar)
+                operands.append(self.scalar(value, operand.scalar if operand.baked else None, dtype))
+            else:
+                operands.append(self.tensor(value))
+            kinds += "s" if operand.kind == "scalar" else "t"
+        if node.kind == "random":
+            operands.append(b.parameter(Shape("u64", (2,))))
+            self.parameters.append((StreamPosition(call.node), "u64"))
+        # Indices out of range, matrices without an inverse.
+        self.fallible |= node.kind in ("index", "opaque")
+        shapes = [Shape(dtype, dims) for dtype, dims in call.results]
+        params = [_param(p) for p in call.params]
+        return b.kernel_call(call.row.name, operands, shapes, kinds=kinds, params=params)
 
     def tensor(self, value: Value) -> Instruction:
         known = self.values.get(value)

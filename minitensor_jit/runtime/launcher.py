@@ -17,7 +17,7 @@ from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.dump import Dumper
 from minitensor_jit.inspect.report import Report
 from minitensor_jit.ir.printer import print_module
-from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster
+from minitensor_jit.lowering.lower import LoweredCluster, StreamPosition, lower_cluster
 from minitensor_jit.runtime.executable import Executable
 from minitensor_jit.runtime.recorded import RecordedTrace, ValueRef
 
@@ -112,7 +112,9 @@ class Compiler:
         """What is new about a cluster, compared with the last one of the same ops at the same lines."""
         assert node.subgraph is not None
         key = tuple((n.op, n.source) for n in node.subgraph if not n.is_argument)
-        shapes = tuple(str(node.subgraph.meta(value)) for value, _ in lowered.parameters)
+        shapes = tuple(
+            str(node.subgraph.meta(value)) for value, _ in lowered.parameters if not isinstance(value, StreamPosition)
+        )
         before = self._seen.get(key)
         self._seen[key] = shapes
         if before is None:
@@ -188,7 +190,15 @@ class _Plan:
             self.failed(node, name, error)
             return
         outer = {(arg.id, 0): value for arg, value in zip(node.subgraph.arguments, node.inputs, strict=True)}
-        refs = [(self.trace.value_ref(self.original(outer[value])), dtype) for value, dtype in lowered.parameters]
+        refs = [
+            (
+                ("random", value.node, 0)
+                if isinstance(value, StreamPosition)
+                else self.trace.value_ref(self.original(outer[value])),
+                dtype,
+            )
+            for value, dtype in lowered.parameters
+        ]
         outputs = [self.trace.value_ref(value) for value in fetches]
         children = [
             self.trace.launch_name(n.payload.node)
@@ -207,6 +217,8 @@ class _Plan:
                 executable,
                 name,
                 children,
+                lowered.reports_errors,
+                lowered.fallible,
             )
         )
         leaves = [ref[1] if ref[0] == "leaf" else -1 for ref, _ in refs]
@@ -251,8 +263,13 @@ class _Plan:
     def deferred(self) -> list[ValueRef]:
         """Results that go to memory which is still read afterwards, or otherwise than element by element."""
         late = []
+        # If an op inside a launch fails, all run again from what the trace reads, which must still be there.
+        whole = any(step[0] == "launch" and step[-1] for step in self.steps)
         for value, home in self.trace.live.items():
             if home < 0:
+                continue
+            if whole:
+                late.append(self.trace.value_ref(value))
                 continue
             memory = self.trace.leaves[home].storage
             sharing = {i for i, leaf in enumerate(self.trace.leaves) if leaf.storage == memory}

@@ -9,13 +9,9 @@ from typing import Any
 from minitensor.ops import ROWS
 from minitensor_jit.clustering.graph import ARG, Graph, Node, Source, TensorMeta, Value
 from minitensor_jit.ir.decision import Decision
-from minitensor_jit.ir.shape import DTYPES
-from minitensor_jit.lowering.call import Operand, RecordedCall
-from minitensor_jit.lowering.lower import StridedArgument
+from minitensor_jit.lowering.call import Operand, RecordedCall, has_kernel, why_not_lowered
+from minitensor_jit.lowering.lower import StridedArgument, number_dtype
 from minitensor_jit.lowering.views import MAX_RANK
-
-COMPILED_DTYPES = frozenset(DTYPES) - {"c64", "c128"}
-"""The types of elements that there is a code generator for."""
 
 ValueRef = tuple[str, int, int]
 """("node" | "leaf" | "scalar", index, result), as the core writes it."""
@@ -102,7 +98,7 @@ class RecordedTrace:
     def _add_argument(self, id: int) -> None:
         if id >= self._first_scalar:
             number, baked = self._scalars[id - self._first_scalar]
-            dtype = "pred" if isinstance(number, bool) else "s64" if isinstance(number, int) else "f64"
+            dtype = number_dtype(number)
             meta = TensorMeta(dtype, ())
             if baked:
                 self.graph.add(Node(id, "_Const", outputs=(meta,), params={"value": number}, kind="constant"))
@@ -123,7 +119,9 @@ class RecordedTrace:
             results=[(dtype, shape) for dtype, shape, _, _ in results],
             compute=compute,
             node=index,
+            dtypes=frozenset({compute, *self._dtypes(operands, results)}),
         )
+        by_kernel = why_not_lowered(call) is not None
         self.graph.add(
             Node(
                 index,
@@ -136,7 +134,8 @@ class RecordedTrace:
                 scope=scope,
                 must_compile=bool(must),
                 source=None if source is None else Source(*source),
-                compilable=_compilable(call, self._ranks(operands, results), self._dtypes(operands, results)),
+                compilable=_compilable(call, self._ranks(operands, results), by_kernel=by_kernel),
+                by_kernel=by_kernel,
                 payload=call,
             )
         )
@@ -171,16 +170,10 @@ class RecordedTrace:
         return (f"{op}_{index}", op, *((source[0], source[1]) if source else (None, 0)))
 
 
-def _compilable(call: RecordedCall, ranks: int, dtypes: set[str]) -> Decision:
-    row = call.row
-    if unknown := sorted({*dtypes, call.compute} - COMPILED_DTYPES):
-        return Decision.refuse(f"there is no code generator for elements of type {', '.join(unknown)}")
+def _compilable(call: RecordedCall, ranks: int, *, by_kernel: bool) -> Decision:
     if ranks > MAX_RANK:
         return Decision.refuse(f"it has {ranks} dimensions, and compiled code has at most {MAX_RANK}")
-    if not row.compilable:
-        return Decision.refuse(row.reason)
-    reason = row.refuse(call) if row.refuse is not None else None
-    return Decision.allow() if reason is None else Decision.refuse(reason)
+    return Decision.when(not by_kernel or has_kernel(call), why_not_lowered(call) or "")
 
 
 __all__ = ["ARG", "Leaf", "RecordedTrace", "ValueRef"]

@@ -1,4 +1,4 @@
-"""A runtime table made of Python callbacks, and a way to run an executable on NumPy arrays with it."""
+"""A runtime table of Python callbacks, but for the eager kernels, and a way to run an executable on NumPy arrays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from minitensor import _C
 from minitensor_jit.codegen.cpu.compiler import Options, compile_module
+from minitensor_jit.codegen.cpu.unit import CALL_KERNEL
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluator import evaluate
 from minitensor_jit.ir.module import Instruction, Module
@@ -87,7 +89,8 @@ class Runtime:
         gemms = [_gemm(d) for d in ("float32", "float64", "int32", "int64", "uint8")]
         self._keep = [PARALLEL_FOR(parallel_for), *gemms]
         addresses = [ctypes.cast(f, PTR).value for f in self._keep]
-        self.table = (I64 * 7)(1, *addresses)
+        real = ctypes.cast(_C.runtime_address(), ctypes.POINTER(I64))
+        self.table = (I64 * 8)(real[0], *addresses, real[CALL_KERNEL])
         self.address = ctypes.addressof(self.table)
 
 
@@ -167,6 +170,8 @@ def agree(got: np.ndarray, want: np.ndarray, ulp: int = 0) -> bool:
     """Equal bits (any NaN equals any other), or not more than `ulp` units in the last place apart."""
     if got.shape != want.shape or got.dtype != want.dtype:
         return False
+    if got.dtype.kind == "c":
+        return agree(got.real, want.real, ulp) and agree(got.imag, want.imag, ulp)
     if got.dtype.kind != "f":
         return bool(np.array_equal(got, want))
     got, want = np.atleast_1d(got), np.atleast_1d(np.ascontiguousarray(want))

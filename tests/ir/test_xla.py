@@ -18,9 +18,10 @@ from jax import lax  # noqa: E402
 from minitensor_jit.ir.builder import Builder  # noqa: E402
 from minitensor_jit.ir.equal import difference  # noqa: E402
 from minitensor_jit.ir.evaluator import evaluate  # noqa: E402
+from minitensor_jit.ir.kernel_call import DTypeParam  # noqa: E402
 from minitensor_jit.ir.parser import parse_module  # noqa: E402
 from minitensor_jit.ir.printer import print_module  # noqa: E402
-from minitensor_jit.ir.shape import Shape  # noqa: E402
+from minitensor_jit.ir.shape import DTYPES, Shape  # noqa: E402
 from minitensor_jit.ir.testing import random_module  # noqa: E402
 from minitensor_jit.ir.verifier import check  # noqa: E402
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline  # noqa: E402
@@ -122,6 +123,26 @@ def test_xla_reads_custom_calls() -> None:
     x = b.parameter(Shape("f32", (3, 4)))
     y = b.elementwise_call("pow", x, b.add(x, x))
     module = b.build((y, b.elementwise_call("isnan", y)))
+    back = parse_module(xla_text(print_module(module)))
+    check(back)
+    assert difference(back, module) is None
+
+
+def test_xla_reads_kernel_calls() -> None:
+    b = Builder("calls")
+    x = b.parameter(Shape("f32", (3, 4)))
+    params = (1, None, True, 1.5, (0, 1), DTypeParam("bf16"))
+    several = b.kernel_call("op", [x], [x.array_shape, Shape("s64", (3, 4))], kinds="tn", params=params)
+    module = b.build((*several, *b.kernel_call("cumsum", [x], [x.array_shape], kinds="t", params=(1, None))))
+    back = parse_module(xla_text(print_module(module)))
+    check(back)
+    assert difference(back, module) is None
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_xla_reads_all_types(seed: int) -> None:
+    dtypes = tuple(DTYPES)
+    module = random_module(seed, 30, dtypes=dtypes)
     back = parse_module(xla_text(print_module(module)))
     check(back)
     assert difference(back, module) is None

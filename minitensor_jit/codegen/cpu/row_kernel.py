@@ -380,7 +380,7 @@ class RowKernel:
             fits = i.array_shape.size == size and self.length * i.array_shape.itemsize <= STASH_BYTES
             taken = sum(self.length * s.array_shape.itemsize for s in stash)
             fits &= taken + self.length * i.array_shape.itemsize <= STASH_TOTAL_BYTES
-            if costly and fits and len(stages) > 1 and i.dtype != "pred":
+            if costly and fits and len(stages) > 1 and i.array_shape.kind not in "bc":
                 stash[i] = (min(stages), self.e.function.alloca(MEMORY[i.dtype], self.length))
         return stash
 

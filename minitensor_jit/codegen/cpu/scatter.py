@@ -12,7 +12,7 @@ from ...runtime.buffer_assignment import Location
 from ..elementwise import combine
 from ..index import ZERO, Index, Lin, Space, Var, strides_of
 from ..llvm import I1, I64, Builder, Value
-from ..types import MEMORY
+from ..types import MEMORY, PARTS
 from .generic_reduce import apply_scalar, check_scalar
 from .loop_kernel import LoopKernels, fewer_lanes
 from .loops import counted_loop, i64, vector_loop
@@ -121,7 +121,8 @@ def _emit(unit: Unit, task: Task, scatter: Instruction, result: Location) -> Non
         # Its own level: what is computed for this window is not known after it.
         e.push(Builder(function, then, len(e.builders)))
         # In here, so that nothing is read at this address before it is known to be inside.
-        base = e.inner.gep(target, offset, MEMORY[dtype])
+        parts = e.inner.mul(offset, i64(2)) if dtype in PARTS else offset
+        base = e.inner.gep(target, parts, MEMORY[dtype])
 
         def row(q: Value, _: Sequence[Value]) -> list[Value]:
             delinearize_rows(e, q, outer, nest.extents[:-1])

@@ -13,6 +13,7 @@ from .column_kernel import ColumnKernel
 from .decompose import decompose_reduces
 from .dot import Dot
 from .generic_reduce import GenericReduce
+from .kernel_call import KernelCallPlan
 from .loop_kernel import LoopKernels
 from .reduction import reductions
 from .row_kernel import RowKernel
@@ -142,7 +143,12 @@ class Schedule:
         unit = self.unit
         roots = task.computation.roots
         instructions = reachable(roots)
-        special = [i for i in instructions if i.opcode in ("dot", "scatter", "sort")]
+        special = [i for i in instructions if i.opcode in ("dot", "scatter", "sort", "kernel-call")]
+        if len(special) == 1 and special[0].opcode == "kernel-call":
+            sources = [r.operands[0] if r.opcode == "get-tuple-element" else r for r in roots]
+            if sources != special * len(roots) or any(o.opcode != "parameter" for o in special[0].operands):
+                raise CompileError("fusion", "kernel-call inside a fusion")
+            return KernelCallPlan(unit, task, special[0])
         if special:
             if roots != special or any(o.opcode != "parameter" for o in special[0].operands):
                 raise CompileError("fusion", f"{special[0].opcode} inside a fusion")

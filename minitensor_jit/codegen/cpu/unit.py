@@ -26,6 +26,7 @@ Root: TypeAlias = tuple[Instruction, int]
 # Field offsets of MtRuntime, in pointers (`csrc/runtime/abi.h`).
 PARALLEL_FOR = 1
 GEMM = {"f32": 2, "f64": 3, "s32": 4, "s64": 5, "u8": 6}
+CALL_KERNEL = 7
 
 
 @dataclass(frozen=True)

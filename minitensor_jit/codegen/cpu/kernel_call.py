@@ -1,0 +1,43 @@
+"""Calls of eager kernels on whole arrays, through the runtime's table."""
+
+from __future__ import annotations
+
+import struct
+
+from ...ir.kernel_call import words_of
+from ...ir.library import library
+from ...ir.module import Instruction
+from ..errors import CompileError
+from ..llvm import I64, PTR
+from .unit import CALL_KERNEL, Task, Unit
+
+__all__ = ["KernelCallPlan"]
+
+
+class KernelCallPlan:
+    """A call of the runtime with a description of the op and the addresses of its operands and results."""
+
+    in_place: set[tuple[int, int]] = set()  # noqa: RUF012 - never changed
+
+    def __init__(self, unit: Unit, task: Task, call: Instruction) -> None:
+        try:
+            self.words = words_of(call)
+        except ValueError as error:
+            raise CompileError("kernel-call", str(error)) from None
+        if not library().has_kernel(call.attrs["custom_call_target"]):
+            raise CompileError("kernel-call", f"there is no kernel {call.attrs['custom_call_target']}")
+        self.unit, self.task, self.call = unit, task, call
+
+    def emit(self) -> None:
+        """Emits the call."""
+        unit, entry = self.unit, self.unit.builder
+        buffers, runtime = unit.entry.arguments
+        operands = [self.task.operands[o.parameter_number or 0] for o in self.call.operands]
+        addresses = [unit.pointer(entry, buffers, unit.location(o)) for o in operands]
+        addresses += [unit.pointer(entry, buffers, r) for r in self.task.results]
+        pointers = unit.entry.alloca(PTR, max(1, len(addresses)))
+        for place, address in enumerate(addresses):
+            entry.store(address, entry.gep(pointers, place, PTR), 8)
+        words = unit.module.data(struct.pack(f"<{len(self.words)}q", *self.words))
+        function = entry.load(entry.gep(runtime, CALL_KERNEL, I64), PTR, 8)
+        entry.raw(f"call void {function.ref}(ptr {words.ref}, ptr {pointers.ref})")

@@ -1,0 +1,88 @@
+"""Errors that depend on values: found inside compiled code, they are those of eager code, with the user's line."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import minitensor as mt
+
+
+def raised(f):
+    with pytest.raises((RuntimeError, IndexError, ZeroDivisionError)) as caught:
+        f()
+    return caught.value
+
+
+X = mt.tensor(np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32))
+
+# Each gets indices that the recorded program computes.
+CASES = {
+    "gather": lambda i: mt.gather(X, 1, i.reshape(1, 3)),
+    "index_select": lambda i: mt.index_select(X, 0, i),
+    "indexing": lambda i: X[i],
+    "indexing with several": lambda i: X[i, i],
+    "scatter_add": lambda i: mt.zeros(3, 9).scatter_add(1, i.reshape(1, 3), mt.ones(1, 3)),
+    "index_add": lambda i: mt.zeros(4, 2).index_add(0, i, mt.ones(3, 2)),
+    "floor_divide": lambda i: i // (i - 2),
+    "remainder": lambda i: i % (i - 2),
+}
+
+
+def recorded(op, start):
+    with mt.jit_scope():
+        i = mt.arange(start, start + 3) * 1
+        result = op(i) + 1
+    return result.numpy()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_within_bounds_is_compiled(name):
+    op = CASES[name]
+    start = 5 if name in ("floor_divide", "remainder") else 0
+    eager = op(mt.arange(start, start + 3)) + 1
+    results = []
+    report = mt.jit.explain(lambda: results.append(recorded(op, start)))()
+    assert results[0].tobytes() == eager.numpy().tobytes()
+    assert report.to_json()["ops"]["compiled"] >= 2, report.text()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_errors_are_those_of_eager_code(name):
+    op = CASES[name]
+    start = 1 if name in ("floor_divide", "remainder") else 7
+    eager = raised(lambda: op(mt.arange(start, start + 3)))
+    for _ in range(2):  # compiled anew, and from the cache
+        error = raised(lambda: recorded(op, start))
+        assert (type(error), str(error)) == (type(eager), str(eager))
+        line = inspect.getsourcelines(op)[1]
+        assert any(f"{__file__}:{line}" in note for note in error.__notes__)
+
+
+def test_nothing_is_written_before_the_error():
+    x = mt.tensor([1.0, 2.0, 3.0])
+
+    def step(w, i):
+        w.add_(1.0)
+        return mt.index_select(x, 0, i * 2) * w
+
+    f = mt.function(step, jit_compile=True)
+    w = mt.ones(2)
+    for count in range(2, 5):
+        assert f(w, mt.tensor([0, 1])).tolist() == [count, 3 * count]
+    raised(lambda: f(w, mt.tensor([0, 2])))
+    assert w.tolist() == [4, 4]
+
+
+def test_a_compiled_function_raises_and_runs_on():
+    x = mt.tensor([1.0, 2.0, 3.0])
+    f = mt.function(lambda i: x[i * 2] + 1.0, jit_compile=True)
+    for _ in range(3):
+        assert f(mt.tensor([0, 1])).tolist() == [2, 4]
+        assert isinstance(raised(lambda: f(mt.tensor([0, 2])).tolist()), IndexError)
+
+
+def test_integers_divided_by_a_number():
+    with mt.jit_scope():
+        y = (mt.arange(6) + 1) // 4 + (mt.arange(6) - 3) % -2
+    assert y.tolist() == [(n + 1) // 4 + (n - 3) % -2 for n in range(6)]
