@@ -58,7 +58,7 @@ BINARY = [
     "bitwise_or",
     "bitwise_xor",
 ]
-INPLACE = ["add", "sub", "mul", "div", "maximum", "minimum", "pow"]
+INPLACE = ["add", "sub", "mul", "div", "pow"]
 REDUCTIONS = ["sum", "mean", "amax", "amin", "any", "all", "prod"]
 NUMBERS = (0, 1, -1, 2, 3, 0.5, -0.0, 0.1, 2.5, -3.0, 1e-3, 7, True, 1e30)
 INDEXED = ("getitem_tensor", "setitem_tensor", "indexed", "index_write", "cross_entropy")

@@ -233,15 +233,15 @@ class Lowering(Builder):
 
     # ---- indices
 
-    def check_index(self, operand: int, low: int, high: int) -> None:
+    def check_index(self, operand: int, low: int, high: int, index: Instruction | None = None) -> None:
         """Have an index operand checked: compiled code clamps where eager code raises.
 
-        An argument is checked before the launch, what the cluster computes itself within.
+        An argument is checked before the launch; what the cluster computes itself within, as `index` if that is given.
         """
         if self.recorded.is_leaf(operand):
             self.checks.append(BoundsCheck(self.recorded.node, operand, low, high))
             return
-        index = self.inputs[operand]
+        index = index or self.inputs[operand]
         assert index is not None
         index = self.to_dtype(index, "s64")
         below = self.compare(index, self.full(index.array_shape, low), "LT")
@@ -278,7 +278,7 @@ class Lowering(Builder):
         if not index.dims:
             return self.reshape(self.gather_along(x, self.reshape(index, (1,)), dim, low=low), ())
         dim %= rank
-        self.check_index(1, low, x.dims[dim])
+        self.check_index(1, low, x.dims[dim], index)
         return self.gather(
             x,
             self._full_positions(index, dim),
