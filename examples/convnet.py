@@ -81,7 +81,7 @@ def train(args: argparse.Namespace, images: np.ndarray, labels: np.ndarray) -> t
 def main(argv: list[str] | None = None) -> int:
     """Run the example; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--steps", type=int, default=600, metavar="N", help="training steps (%(default)s)")
+    parser.add_argument("--steps", type=int, default=400, metavar="N", help="training steps (%(default)s)")
     parser.add_argument("--batch_size", type=int, default=64, metavar="N", help="images a step (%(default)s)")
     parser.add_argument("--learning_rate", type=float, default=0.05, metavar="RATE", help="at the start (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the weights and the images (%(default)s)")

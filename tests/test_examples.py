@@ -56,7 +56,7 @@ def test_the_language_model_beats_counting_pairs():
 
 def test_the_network_reads_digits():
     accuracy = float(re.search(r"held-back images: ([\d.]+)", run("convnet"))[1])
-    assert accuracy > 0.96
+    assert accuracy > 0.92
 
 
 def test_the_fit_finds_the_curve():
@@ -64,6 +64,14 @@ def test_the_fit_finds_the_curve():
     assert [name for name, *_ in found] == ["amplitude", "decay", "frequency", "phase", "offset"]
     for name, value, error, true in found:
         assert abs(float(value) - float(true)) < 4 * float(error), name
+
+
+def test_ops_of_the_user_s():
+    text = run("custom_op")
+    assert "kernel, shape, lowering and gradient agree" in text
+    assert "[0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0]" in text
+    assert re.search(r"cluster_\d+: 4 ops.*\n.*squared_relu", text)
+    assert "gives no lowering to HLO" in text
 
 
 @pytest.mark.parametrize(
