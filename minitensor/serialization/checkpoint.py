@@ -15,7 +15,7 @@ from minitensor.serialization.names import Storage, find
 from minitensor.serialization.pickler import pickle_object
 from minitensor.serialization.unpickler import unpickle
 
-__all__ = ["load", "save"]
+__all__ = ["load", "save", "write_atomically"]
 
 _Path = str | os.PathLike[str]
 _MapLocation = str | mt.device | dict[str, str] | Callable[..., Any] | None
@@ -46,12 +46,17 @@ def save(
         _write(obj, f, "archive", pickle_protocol)
         return
     path = Path(f)
+    write_atomically(path, lambda file: _write(obj, file, path.stem or "archive", pickle_protocol))
+
+
+def write_atomically(path: Path, write: Callable[[Any], Any]) -> None:
+    """Have `write(file)` make the whole file beside its place, then put it there; the old one stays if that fails."""
     if not path.parent.is_dir():
         raise RuntimeError(f"Parent directory {path.parent} does not exist.")
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            _write(obj, file, path.stem or "archive", pickle_protocol)
+            write(file)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, _mode(path))
