@@ -585,6 +585,9 @@ def from_file(
     pin_memory: builtins.bool = False,
     requires_grad: builtins.bool = False,
 ) -> Any: ...
+def frombuffer(
+    buffer: Any, *, dtype: Any, count: builtins.int = -1, offset: builtins.int = 0, requires_grad: builtins.bool = False
+) -> Any: ...
 def full(
     size: Any,
     fill_value: Any,

@@ -146,3 +146,25 @@ def test_copies_of_the_view_functions():
     assert mt.view_as_complex_copy(got).tolist() == [1 + 0j, 1 + 0j]
     assert mt.fill(mt.zeros(2), 3).tolist() == [3.0, 3.0]
     assert not mt.detach(mt.ones(1, requires_grad=True)).requires_grad
+
+
+def test_frombuffer():
+    raw = bytearray(np.arange(6, dtype=np.float32).tobytes())
+    x = mt.frombuffer(raw, dtype=mt.float32)
+    assert x.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    x[0] = 9
+    assert np.frombuffer(raw, np.float32)[0] == 9
+    assert mt.frombuffer(raw, dtype=mt.float32, count=2, offset=4).tolist() == [1.0, 2.0]
+    assert mt.frombuffer(raw, dtype=mt.bfloat16, count=2).dtype is mt.bfloat16
+    assert mt.frombuffer(raw, dtype=mt.float32, requires_grad=True).requires_grad
+    assert mt.frombuffer(raw, dtype=mt.int32, count=1, offset=3).shape == (1,)
+    with pytest.warns(UserWarning, match="not writable"):
+        assert mt.frombuffer(b"\x01\x02", dtype=mt.uint8).tolist() == [1, 2]
+    for more, message in (
+        ({"offset": 24}, "no greater than buffer length"), ({"offset": -1}, "non-negative"), ({"count": 0}, "must not be 0"),
+        ({"count": 7}, "must not be greater"), ({"offset": 1}, "multiple of element size"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            mt.frombuffer(raw, dtype=mt.float32, **more)
+    with pytest.raises(ValueError, match="buffer protocol"):
+        mt.frombuffer(3, dtype=mt.uint8)

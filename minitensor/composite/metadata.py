@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -182,6 +183,47 @@ def from_file(
                 file.truncate(nbytes)
     mapped = np.memmap(filename, np.uint8, mode="r+" if shared else "c", shape=(nbytes,)).view(np.ndarray)
     made = mt.from_numpy(mapped).view(dtype)
+    return made.requires_grad_() if requires_grad else made
+
+
+@composite(method=False)
+def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Any:
+    """A vector over the memory of an object with the buffer protocol: `count` elements from byte `offset` on.
+
+    Writing to the tensor writes to the object. ValueError if the object has no buffer, or not that much of it.
+    """
+    import numpy as np
+
+    try:
+        view = memoryview(buffer)
+    except TypeError:
+        raise ValueError("object does not implement Python buffer protocol.") from None
+    length, itemsize = view.nbytes, dtype.itemsize
+    if length == 0 or count == 0:
+        raise ValueError(f"both buffer length ({length}) and count ({count}) must not be 0")
+    if not 0 <= offset < length:
+        raise ValueError(
+            f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({length} bytes) minus 1"
+        )
+    if count < 0:
+        if (length - offset) % itemsize:
+            raise ValueError(
+                f"buffer length ({length - offset} bytes) after offset ({offset} bytes) must be a multiple of element "
+                f"size ({itemsize})"
+            )
+        count = (length - offset) // itemsize
+    if offset + count * itemsize > length:
+        raise ValueError(
+            f"requested buffer length ({count} * {itemsize} bytes) after offset ({offset} bytes) must not be greater "
+            f"than actual buffer length ({length} bytes)"
+        )
+    if view.readonly:
+        warnings.warn(
+            "The given buffer is not writable, and tensors can't say so: the tensor gets a copy of it.", stacklevel=2
+        )
+        view = memoryview(bytearray(view.cast("B")))
+    raw = np.frombuffer(view, np.uint8, count * itemsize, offset)
+    made = mt.from_numpy(raw).view(dtype)
     return made.requires_grad_() if requires_grad else made
 
 
