@@ -161,8 +161,8 @@ def test_frombuffer():
     with pytest.warns(UserWarning, match="not writable"):
         assert mt.frombuffer(b"\x01\x02", dtype=mt.uint8).tolist() == [1, 2]
     for more, message in (
-        ({"offset": 24}, "no greater than buffer length"), ({"offset": -1}, "non-negative"), ({"count": 0}, "must not be 0"),
-        ({"count": 7}, "must not be greater"), ({"offset": 1}, "multiple of element size"),
+        ({"offset": 24}, "no greater than buffer length"), ({"offset": -1}, "non-negative"),
+        ({"count": 0}, "must not be 0"), ({"count": 7}, "must not be greater"), ({"offset": 1}, "multiple of element"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             mt.frombuffer(raw, dtype=mt.float32, **more)

@@ -243,7 +243,7 @@ def _by_numpy(name: str, generator: Any, size: Any, *parameters: Any) -> Any:
 
     seed, offset = (mt.default_generator if generator is None else generator)._reserve()
     bits = np.random.Philox(key=seed, counter=offset << 64)
-    arrays = [p.detach().to(_C.float64).numpy() if isinstance(p, Tensor) else p for p in parameters]
+    arrays = [(p.detach().double() if p.is_floating_point() else p.detach()).numpy() for p in parameters]
     drawn = getattr(np.random.Generator(bits), name)(*arrays, size=tuple(size))
     return mt.from_numpy(np.asarray(drawn))
 
@@ -264,7 +264,7 @@ def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
     if not count.is_floating_point() or not prob.is_floating_point():
         raise ValueError("binomial only supports floating-point dtypes for count and prob")
     shape = mt.broadcast_shapes(tuple(count.shape), tuple(prob.shape))
-    drawn = _by_numpy("binomial", generator, shape, count.to(_C.int64).to(_C.float64).clamp(min=0), prob)
+    drawn = _by_numpy("binomial", generator, shape, count.to(_C.int64).clamp(min=0), prob)
     return drawn.to(count.dtype)
 
 
