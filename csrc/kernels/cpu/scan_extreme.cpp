@@ -31,52 +31,56 @@ void extreme_keys(Key* keys, const Task& task, const char* data, int64_t count) 
     for (int64_t i = 0; i < count; ++i) keys[i] = keys[i] == 0 ? static_cast<Key>(~Key(0)) : keys[i];
 }
 
-template <class Key>
+// Element is any type of the elements' size.
+template <class Key, class Element>
 void row(const Task& task, int64_t base) {
     Key keys[kPiece], best = 0;
-    int64_t at = 0;
-    const char* in = task.in + base * task.size;
+    int64_t at = 0, *indices = task.indices + base;
+    auto* in = reinterpret_cast<const Element*>(task.in) + base;
+    auto* values = reinterpret_cast<Element*>(task.values) + base;
+    Element value{};
     for (int64_t r = 0; r < task.shape.n; r += kPiece) {
         int64_t count = std::min(kPiece, task.shape.n - r);
-        extreme_keys(keys, task, in + r * task.size, count);
+        extreme_keys(keys, task, reinterpret_cast<const char*>(in + r), count);
         for (int64_t i = 0; i < count; ++i) {
-            if (keys[i] >= best) {  // rarely, so a branch is quicker than a chain of selects
+            if (keys[i] >= best) [[unlikely]] {  // a branch is quicker than a chain of selects
                 best = keys[i];
                 at = r + i;
+                value = in[at];
             }
-            task.indices[base + r + i] = at;
+            indices[r + i] = at;
+            values[r + i] = value;
         }
-        for (int64_t i = 0; i < count; ++i)
-            copy_element(task.values + (base + r + i) * task.size, in + task.indices[base + r + i] * task.size,
-                         task.size);
     }
 }
 
-template <class Key>
+template <class Key, class Element>
 void columns(const Task& task, int64_t base, int64_t cols) {
     Key keys[kPiece], best[kPiece] = {};
     int64_t at[kPiece] = {}, inner = task.shape.inner;
+    Element value[kPiece] = {};
     for (int64_t r = 0; r < task.shape.n; ++r) {
-        extreme_keys(keys, task, task.in + (base + r * inner) * task.size, cols);
+        auto* in = reinterpret_cast<const Element*>(task.in) + base + r * inner;
+        auto* values = reinterpret_cast<Element*>(task.values) + base + r * inner;
+        int64_t* indices = task.indices + base + r * inner;
+        extreme_keys(keys, task, reinterpret_cast<const char*>(in), cols);
         for (int64_t c = 0; c < cols; ++c) {
             bool better = keys[c] >= best[c];
             best[c] = better ? keys[c] : best[c];
             at[c] = better ? r : at[c];
+            value[c] = better ? in[c] : value[c];
         }
-        for (int64_t c = 0; c < cols; ++c) {
-            int64_t place = base + r * inner + c;
-            task.indices[place] = at[c];
-            copy_element(task.values + place * task.size, task.in + (base + at[c] * inner + c) * task.size, task.size);
-        }
+        std::copy(at, at + cols, indices);
+        std::copy(value, value + cols, values);
     }
 }
 
-template <class Key>
+template <class Key, class Element>
 void run(const Task& task) {
     const Along& shape = task.shape;
     if (shape.inner == 1) {
         parallel_for(shape.outer, grain_of(shape.n * 2), [&](int64_t begin, int64_t end) {
-            for (int64_t o = begin; o < end; ++o) row<Key>(task, o * shape.n);
+            for (int64_t o = begin; o < end; ++o) row<Key, Element>(task, o * shape.n);
         });
         return;
     }
@@ -85,7 +89,7 @@ void run(const Task& task) {
     parallel_for(shape.outer * chunks, grain_of(cost), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
             int64_t c = i % chunks * kPiece;
-            columns<Key>(task, i / chunks * shape.n * shape.inner + c, std::min(kPiece, shape.inner - c));
+            columns<Key, Element>(task, i / chunks * shape.n * shape.inner + c, std::min(kPiece, shape.inner - c));
         }
     });
 }
@@ -103,7 +107,12 @@ void extreme_kernel(Call& call) {
               call.outputs[1]->ptr<int64_t>(),
               static_cast<int64_t>(itemsize(t.dtype)),
               Least};
-    narrow_keys(t.dtype, 1) ? run<uint32_t>(task) : run<uint64_t>(task);
+    switch (task.size) {
+        case 1: return run<uint32_t, uint8_t>(task);
+        case 2: return run<uint32_t, uint16_t>(task);
+        case 4: return run<uint32_t, uint32_t>(task);
+        default: return run<uint64_t, uint64_t>(task);
+    }
 }
 
 const RegisterNative registered{Takes::Any,

@@ -43,42 +43,67 @@ Item* radix_sort(Item* from, Item* spare, int64_t n, int key_bits) {
     return from;
 }
 
-// The same for one long row: every thread counts and moves a part of it.
-template <class Item>
-Item* parallel_radix_sort(Item* from, Item* spare, int64_t n, int key_bits) {
+// One long row, of which every thread counts and moves a part. `Items` tells where the keys are, in which of two
+// places.
+template <class Items>
+void parallel_radix_sort(Items& items, int64_t n, int key_bits) {
     constexpr int Bits = kMaxBits;
     constexpr int64_t buckets = int64_t(1) << Bits;
     int64_t parts = std::clamp<int64_t>(num_threads(), 1, kMaxParts), length = (n + parts - 1) / parts;
     Scratch memory(static_cast<size_t>(parts * buckets) * sizeof(int64_t));
     auto* places = memory.as<int64_t>();
-    for (int shift = 0; shift < key_bits; shift += Bits) {
+    auto each = [&](auto&& body) {  // body(part, begin, end)
         parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
-            for (int64_t part = begin; part < end; ++part) {
-                uint32_t count[buckets] = {};
-                for (int64_t i = part * length; i < std::min(n, (part + 1) * length); ++i)
-                    ++count[key_of(from[i]) >> shift & (buckets - 1)];
-                std::copy(count, count + buckets, places + part * buckets);
-            }
+            for (int64_t part = begin; part < end; ++part) body(part, part * length, std::min(n, (part + 1) * length));
+        });
+    };
+    // Digits that are the same everywhere need no pass.
+    uint64_t different[kMaxParts] = {}, varies = 0;
+    each([&](int64_t part, int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) different[part] |= items.key(i) ^ items.key(0);
+    });
+    for (int64_t part = 0; part < parts; ++part) varies |= different[part];
+    for (int shift = 0; shift < key_bits; shift += Bits) {
+        if (!(varies >> shift & (buckets - 1))) continue;
+        each([&](int64_t part, int64_t begin, int64_t end) {
+            uint32_t count[buckets] = {};
+            for (int64_t i = begin; i < end; ++i) ++count[items.key(i) >> shift & (buckets - 1)];
+            std::copy(count, count + buckets, places + part * buckets);
         });
         int64_t place = 0;
-        bool moves = true;
-        for (int64_t b = 0; b < buckets; ++b) {
-            int64_t before = place;
+        for (int64_t b = 0; b < buckets; ++b)
             for (int64_t part = 0; part < parts; ++part) place += std::exchange(places[part * buckets + b], place);
-            moves &= place - before != n;
-        }
-        if (!moves) continue;
-        parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
-            for (int64_t part = begin; part < end; ++part) {
-                int64_t* to = places + part * buckets;
-                for (int64_t i = part * length; i < std::min(n, (part + 1) * length); ++i)
-                    spare[to[key_of(from[i]) >> shift & (buckets - 1)]++] = from[i];
-            }
+        each([&](int64_t part, int64_t begin, int64_t end) {
+            int64_t* to = places + part * buckets;
+            for (int64_t i = begin; i < end; ++i) items.move(i, to[items.key(i) >> shift & (buckets - 1)]++);
         });
-        std::swap(from, spare);
+        items.swap();
     }
-    return from;
 }
+
+// Keys and indices together.
+template <class Item>
+struct Joined {
+    Item *from, *spare;
+    auto key(int64_t i) const { return key_of(from[i]); }
+    void move(int64_t i, int64_t place) { spare[place] = from[i]; }
+    void swap() { std::swap(from, spare); }
+};
+
+// Wide keys apart from their indices, which takes less memory.
+struct Apart {
+    uint64_t *from, *spare;
+    uint32_t *index, *spare_index;
+    uint64_t key(int64_t i) const { return from[i]; }
+    void move(int64_t i, int64_t place) {
+        spare[place] = from[i];
+        spare_index[place] = index[i];
+    }
+    void swap() {
+        std::swap(from, spare);
+        std::swap(index, spare_index);
+    }
+};
 
 struct Task {
     DType dtype;
@@ -134,7 +159,9 @@ void long_row(const Task& task, int64_t base) {
             for (int64_t i = 0; i < count; ++i) items[r + i] = make_item(keys[i], r + i);
         }
     });
-    Item* sorted = parallel_radix_sort(items, spare, n, task.key_bits);
+    Joined<Item> joined{items, spare};
+    parallel_radix_sort(joined, n, task.key_bits);
+    Item* sorted = joined.from;
     parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
         if constexpr (sizeof(Key) == 4) {
             if (task.dtype == DType::F32 && inner == 1) {
@@ -147,6 +174,46 @@ void long_row(const Task& task, int64_t base) {
         }
         store_row(task, base, sorted, begin, end);
     });
+}
+
+// The element with a key; `original` where several elements have it.
+uint64_t element_of(uint64_t key, DType dtype, uint64_t original) {
+    constexpr uint64_t sign = uint64_t(1) << 63;
+    if (dtype == DType::U64) return key;
+    if (dtype == DType::I64) return key ^ sign;
+    return key == sign || key == UINT64_MAX ? original : key & sign ? key ^ sign : ~key;
+}
+
+// A long contiguous row of elements of 8 bytes, sorted in the memory of its results and as much again as its values.
+void long_wide_row(const Task& task, int64_t base) {
+    int64_t n = task.shape.n;
+    auto* in = reinterpret_cast<const uint64_t*>(task.in) + base;
+    auto* values = reinterpret_cast<uint64_t*>(task.values) + base;
+    int64_t* indices = task.indices + base;
+    Scratch memory(static_cast<size_t>(n) * sizeof(uint64_t));
+    auto* halves = reinterpret_cast<uint32_t*>(indices);
+    Apart apart{values, memory.as<uint64_t>(), halves, halves + n};
+    parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
+        load_keys(values + begin, task.dtype, in + begin, 1, end - begin, task.descending);
+        for (int64_t i = begin; i < end; ++i) halves[i] = static_cast<uint32_t>(i);
+    });
+    parallel_radix_sort(apart, n, task.key_bits);
+    uint64_t flip = task.descending ? ~uint64_t(0) : 0;
+    parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i)
+            values[i] = element_of(apart.from[i] ^ flip, task.dtype, in[apart.index[i]]);
+    });
+    // Widened where they are: from the end if they are the first half, which is written over last.
+    auto widen = [&](int64_t i) {
+        uint32_t index;
+        std::memcpy(&index, reinterpret_cast<const char*>(apart.index) + i * 4, sizeof index);
+        auto wide = static_cast<int64_t>(index);
+        std::memcpy(reinterpret_cast<char*>(indices) + i * 8, &wide, sizeof wide);
+    };
+    if (apart.index == halves)
+        for (int64_t i = n; i-- > 0;) widen(i);
+    else
+        for (int64_t i = 0; i < n; ++i) widen(i);
 }
 
 template <class Key>
@@ -165,7 +232,9 @@ template <class Key>
 void sort_rows(const Task& task) {
     const Along& shape = task.shape;
     if (shape.n >= kParallel && shape.rows() < 2 * num_threads()) {
-        for (int64_t i = 0; i < shape.rows(); ++i) long_row<Key>(task, shape.base(i));
+        bool wide = task.size == 8 && shape.inner == 1 && shape.n <= UINT32_MAX;
+        for (int64_t i = 0; i < shape.rows(); ++i)
+            wide ? long_wide_row(task, shape.base(i)) : long_row<Key>(task, shape.base(i));
         return;
     }
     using Item = ItemOf<Key>;
