@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-#define MT_RUNTIME_VERSION 2
+#define MT_RUNTIME_VERSION 3
 
 /* One matrix product, or a batch of them: C[m, n] = A[m, k] * B[k, n]. Every element of C is written; k = 0 writes
  * zeros.
@@ -50,6 +50,9 @@ typedef struct MtRuntime {
      * TEXT: the number of bytes, and the bytes in whole words. LIST: the length, and the integers. VALUE: 0 (None), 1
      * and a bool, 2 and an integer, 3 and a double, 4 and two doubles (complex), 5 and a type, 6 and a list. */
     void (*call_kernel)(const int64_t* words, void** pointers);
+    /* Products with m = 1 or n = 1, which have an order of their own; without an epilogue. */
+    void (*gemv_f32)(const MtGemm*);
+    void (*gemv_f64)(const MtGemm*);
 } MtRuntime;
 
 /* The process's runtime; never null, and valid for the life of the process. */

@@ -12,6 +12,7 @@
 #pragma GCC target("avx2,fma")
 
 #include "runtime/gemm_microkernel.h"
+#include "runtime/gemv_microkernel.h"
 
 namespace mt::gemm_detail {
 namespace {
@@ -279,25 +280,35 @@ void dot_all_columns(int64_t kc, int64_t cols, const typename S::T* a, int64_t a
     }
 }
 
-inline float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-inline double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
-
-template <class T>
-void block_dots(int64_t kc, const T* a, int64_t a_cs, const T* b, int64_t b_rs, T* out) {
-    T acc[kDotBlocks] = {};
-    for (int64_t p = 0; p < kc; ++p) {
-#pragma GCC unroll 8
-        for (int r = 0; r < kDotBlocks; ++r) { acc[r] = fused(a[(r * kc + p) * a_cs], b[(r * kc + p) * b_rs], acc[r]); }
-    }
-    for (int r = 0; r < kDotBlocks; ++r) out[r] = acc[r];
-}
-
 // 6 x 2 accumulators, 2 vectors of B and 1 of A fill the 16 registers but one.
-constexpr auto kF32 = make_kernels<F32, 12, 6, 2>(dots_avx2, block_dots_avx2);
-constexpr auto kF64 = make_kernels<F64, 12, 6, 2>(dots_avx2, block_dots_avx2);
+constexpr auto kF32 = make_kernels<F32, 12, 6, 2>(dots_avx2);
+constexpr auto kF64 = make_kernels<F64, 12, 6, 2>(dots_avx2);
 constexpr auto kS32 = make_kernels<S32, 6, 4, 2>();
 constexpr auto kS64 = make_kernels<S64, 4, 4, 1>();
 constexpr auto kU8 = make_kernels<U8, 4, 4, 1>();
+
+struct VectorF32 : F32 {
+    using Low = __m128;
+    static constexpr int kStrip = 8;
+    static constexpr int kColumns = 4;
+    static Low fold(const V (&sum)[2]) {
+        const V v = add(sum[0], sum[1]);
+        return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    }
+};
+
+struct VectorF64 : F64 {
+    using Low = __m128d;
+    static constexpr int kStrip = 8;
+    static constexpr int kColumns = 2;
+    static Low fold(const V (&sum)[4]) {
+        const V v = add(add(sum[0], sum[2]), add(sum[1], sum[3]));
+        return _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
+    }
+};
+
+constexpr auto kVectorF32 = make_vector_kernels<VectorF32>();
+constexpr auto kVectorF64 = make_vector_kernels<VectorF64>();
 
 }  // namespace
 
@@ -311,14 +322,6 @@ void dots_avx2(int64_t kc, int64_t cols, const double* a, int64_t a_cs, const do
     dot_all_columns<F64>(kc, cols, a, a_cs, b, b_cs, c, accumulate);
 }
 
-void block_dots_avx2(int64_t kc, const float* a, int64_t a_cs, const float* b, int64_t b_rs, float* out) {
-    block_dots(kc, a, a_cs, b, b_rs, out);
-}
-
-void block_dots_avx2(int64_t kc, const double* a, int64_t a_cs, const double* b, int64_t b_rs, double* out) {
-    block_dots(kc, a, a_cs, b, b_rs, out);
-}
-
 template <>
 const Kernels<float>& avx2_kernels<float>() {
     return kF32;
@@ -326,6 +329,14 @@ const Kernels<float>& avx2_kernels<float>() {
 template <>
 const Kernels<double>& avx2_kernels<double>() {
     return kF64;
+}
+template <>
+const VectorKernels<float>& avx2_vector_kernels<float>() {
+    return kVectorF32;
+}
+template <>
+const VectorKernels<double>& avx2_vector_kernels<double>() {
+    return kVectorF64;
 }
 template <>
 const Kernels<int32_t>& avx2_kernels<int32_t>() {

@@ -13,6 +13,7 @@
 #pragma GCC target("avx2,fma,avx512f,avx512vl,avx512dq,avx512bw,prefer-vector-width=512")
 
 #include "runtime/gemm_microkernel.h"
+#include "runtime/gemv_microkernel.h"
 
 namespace mt::gemm_detail {
 namespace {
@@ -180,11 +181,35 @@ struct U8 {
 };
 
 // 14 x 2 accumulators, 2 vectors of B and 1 of A fill the 32 registers but one.
-constexpr auto kF32 = make_kernels<F32, 14, 14, 6>(dots_avx2, block_dots_avx2);
-constexpr auto kF64 = make_kernels<F64, 14, 14, 6>(dots_avx2, block_dots_avx2);
+constexpr auto kF32 = make_kernels<F32, 14, 14, 6>(dots_avx2);
+constexpr auto kF64 = make_kernels<F64, 14, 14, 6>(dots_avx2);
 constexpr auto kS32 = make_kernels<S32, 8, 8, 4>();
 constexpr auto kS64 = make_kernels<S64, 8, 8, 4>();
 constexpr auto kU8 = make_kernels<U8, 8, 8, 2>();
+
+struct VectorF32 : F32 {
+    using Low = __m128;
+    static constexpr int kStrip = 16;
+    static constexpr int kColumns = 4;
+    static Low fold(const V (&sum)[1]) {
+        const __m256 v = _mm256_add_ps(_mm512_castps512_ps256(sum[0]), _mm512_extractf32x8_ps(sum[0], 1));
+        return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    }
+};
+
+struct VectorF64 : F64 {
+    using Low = __m128d;
+    static constexpr int kStrip = 16;
+    static constexpr int kColumns = 4;
+    static Low fold(const V (&sum)[2]) {
+        const V both = add(sum[0], sum[1]);
+        const __m256d v = _mm256_add_pd(_mm512_castpd512_pd256(both), _mm512_extractf64x4_pd(both, 1));
+        return _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
+    }
+};
+
+constexpr auto kVectorF32 = make_vector_kernels<VectorF32>();
+constexpr auto kVectorF64 = make_vector_kernels<VectorF64>();
 
 }  // namespace
 
@@ -195,6 +220,14 @@ const Kernels<float>& avx512_kernels<float>() {
 template <>
 const Kernels<double>& avx512_kernels<double>() {
     return kF64;
+}
+template <>
+const VectorKernels<float>& avx512_vector_kernels<float>() {
+    return kVectorF32;
+}
+template <>
+const VectorKernels<double>& avx512_vector_kernels<double>() {
+    return kVectorF64;
 }
 template <>
 const Kernels<int32_t>& avx512_kernels<int32_t>() {

@@ -1,4 +1,5 @@
 // Kernels for any CPU: one lane, fma from the C library. They define the results; speed is for the other files.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
@@ -6,6 +7,7 @@
 
 #include "runtime/gemm_kernels.h"
 #include "runtime/gemm_microkernel.h"
+#include "runtime/gemv_microkernel.h"
 
 namespace mt::gemm_detail {
 namespace {
@@ -48,6 +50,24 @@ struct Scalar {
 template <class T>
 constexpr auto kKernels = make_kernels<Scalar<T>, 4, 4, 2>();
 
+template <class Element>
+struct Vector : Scalar<Element> {
+    using Low = Element;
+    static constexpr int kStrip = 4;
+    static constexpr int kColumns = 1;
+    static Element fold(const Element (&sum)[kVectorLanes]) {
+        Element lane[kVectorLanes];
+        std::copy_n(sum, kVectorLanes, lane);
+        for (int w = kVectorLanes / 2; w > 0; w /= 2) {
+            for (int l = 0; l < w; ++l) lane[l] += lane[l + w];
+        }
+        return lane[0];
+    }
+};
+
+template <class T>
+constexpr auto kVectorKernels = make_vector_kernels<Vector<T>>();
+
 }  // namespace
 
 template <>
@@ -57,6 +77,14 @@ const Kernels<float>& baseline_kernels<float>() {
 template <>
 const Kernels<double>& baseline_kernels<double>() {
     return kKernels<double>;
+}
+template <>
+const VectorKernels<float>& baseline_vector_kernels<float>() {
+    return kVectorKernels<float>;
+}
+template <>
+const VectorKernels<double>& baseline_vector_kernels<double>() {
+    return kVectorKernels<double>;
 }
 template <>
 const Kernels<int32_t>& baseline_kernels<int32_t>() {

@@ -23,12 +23,6 @@ template <class T>
 using DotKernel = void (*)(int64_t kc, int64_t cols, const T* a, int64_t a_cs, const T* b, int64_t b_cs, T* c,
                            bool accumulate);
 
-/// Dot products of kDotBlocks consecutive blocks of kc elements, each in order: out[r] is the sum of
-/// a[(r * kc + p) * a_cs] * b[(r * kc + p) * b_rs] over p < kc. Independent sums hide the latency of the multiply-add.
-template <class T>
-using BlockDotKernel = void (*)(int64_t kc, const T* a, int64_t a_cs, const T* b, int64_t b_rs, T* out);
-inline constexpr int kDotBlocks = 8;
-
 /// The kernels of one element type for one instruction set.
 template <class T>
 struct Kernels {
@@ -39,9 +33,26 @@ struct Kernels {
     const MicroKernel<T>* micro[kWidths];  ///< [width][rows - 1]
     PackTransposed<T> pack_transposed;
     DotKernel<T> dots;       ///< null where packing is as good
-    BlockDotKernel<T> block_dots;  ///< null if there is none
     int64_t direct_b_bytes;  ///< contiguous rows of B up to this size are read better in place than packed
 };
+
+/// The lanes over which a product of a vector is summed: part of the numerics, as the order in gemv.h is.
+inline constexpr int kVectorLanes = 16;
+
+/// The kernels for products of a vector, in float and double. Both compute sums in lanes over one block of kc values of
+/// k, from a contiguous vector `a`.
+template <class T>
+struct VectorKernels {
+    /// c[j * c_step] = (accumulate ? c[j * c_step] : 0) + the sum of a[j * a_step + p] * b[j * b_step + p], for j <
+    /// cols: columns that are contiguous in k, or with a_step the blocks of one.
+    void (*dots)(int64_t kc, int64_t cols, const T* a, int64_t a_step, const T* b, int64_t b_step, T* c, int64_t c_step,
+                 bool accumulate);
+    /// c[j] = (accumulate ? c[j] : 0) + the sum of a[p] * b[p * b_rs + j], for j < cols.
+    void (*rows)(int64_t kc, int64_t cols, const T* a, const T* b, int64_t b_rs, T* c, bool accumulate);
+};
+
+template <class T>
+const VectorKernels<T>& baseline_vector_kernels();
 
 /// Defined for T in float, double, int32_t, int64_t, uint8_t by gemm_baseline.cpp, gemm_avx2.cpp and gemm_avx512.cpp.
 template <class T>
@@ -51,14 +62,16 @@ template <class T>
 const Kernels<T>& avx2_kernels();
 template <class T>
 const Kernels<T>& avx512_kernels();
+template <class T>
+const VectorKernels<T>& avx2_vector_kernels();
+template <class T>
+const VectorKernels<T>& avx512_vector_kernels();
 
 // 256-bit shuffles are as fast as 512-bit ones or faster for this purpose: one implementation for both.
 void dots_avx2(int64_t kc, int64_t cols, const float* a, int64_t a_cs, const float* b, int64_t b_cs, float* c,
                bool accumulate);
 void dots_avx2(int64_t kc, int64_t cols, const double* a, int64_t a_cs, const double* b, int64_t b_cs, double* c,
                bool accumulate);
-void block_dots_avx2(int64_t kc, const float* a, int64_t a_cs, const float* b, int64_t b_rs, float* out);
-void block_dots_avx2(int64_t kc, const double* a, int64_t a_cs, const double* b, int64_t b_rs, double* out);
 #endif
 
 }  // namespace mt::gemm_detail

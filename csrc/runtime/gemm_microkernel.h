@@ -89,8 +89,7 @@ struct MicroTable<S, kVectors, std::integer_sequence<int, kRowsLess1...>> {
 
 /// The kernel table with tiles of up to kRows1 x 1, kRows2 x 2 and kRows4 x 4 vectors.
 template <class S, int kRows1, int kRows2, int kRows4>
-constexpr Kernels<typename S::T> make_kernels(DotKernel<typename S::T> dots = nullptr,
-                                              BlockDotKernel<typename S::T> block_dots = nullptr) {
+constexpr Kernels<typename S::T> make_kernels(DotKernel<typename S::T> dots = nullptr) {
     // A vector that fills a cache line makes good use of it wherever it is.
     constexpr int64_t kDirectBytes = S::kLanes * sizeof(typename S::T) >= 64 ? 2 << 20 : 128 << 10;
     return {S::kLanes,
@@ -100,7 +99,6 @@ constexpr Kernels<typename S::T> make_kernels(DotKernel<typename S::T> dots = nu
              MicroTable<S, 4, std::make_integer_sequence<int, kRows4>>::table},
             S::pack_transposed,
             dots,
-            block_dots,
             kDirectBytes};
 }
 

@@ -114,7 +114,6 @@ void Product<T>::clear() const {
 template <class T>
 void Product<T>::run(int64_t threads) const {
     if (k == 0) return clear();
-    if (m == 1 && n == 1 && k > kGemmBlockK<T> && kernels->block_dots != nullptr) return run_dot();
     if (n <= panel_cols && k <= kGemmBlockK<T> && pack_b == PackB::None && !pack_a && threads == 1) {
         run_panel(k, a, a.rs, b.data, b.rs, 0, m, 0, n, false);
         if (epilogue.fn != nullptr) epilogue(0, m, 0, n);
@@ -266,24 +265,6 @@ void Product<T>::run_tasks(const T* packed, int64_t col0, int64_t cols, int64_t 
             }
         }
     });
-}
-
-/// The single element of C, several blocks of k at a time.
-template <class T>
-void Product<T>::run_dot() const {
-    int64_t k0 = 0;
-    for (; k0 + kDotBlocks * kGemmBlockK<T> <= k; k0 += kDotBlocks * kGemmBlockK<T>) {
-        T sums[kDotBlocks];
-        kernels->block_dots(kGemmBlockK<T>, a.at(0, k0), a.cs, b.at(k0, 0), b.rs, sums);
-        int r = 0;
-        if (k0 == 0) *c.data = sums[r++];
-        for (; r < kDotBlocks; ++r) *c.data = *c.data + sums[r];
-    }
-    for (; k0 < k; k0 += kGemmBlockK<T>) {
-        kernels->micro[0][0](std::min(kGemmBlockK<T>, k - k0), a.at(0, k0), a.rs, a.cs, b.at(k0, 0), b.rs, c.data, c.rs,
-                             1, k0 > 0);
-    }
-    if (epilogue.fn != nullptr) epilogue(0, 1, 0, 1);
 }
 
 /// A block of the single row of C, a few columns of B at a time: those are read in long runs.

@@ -66,7 +66,6 @@ struct Product {
     void run_tasks(const T* packed, int64_t col0, int64_t cols, int64_t threads) const;
     void run_block(const T* packed, int64_t slab0, int64_t slab_cols, int64_t row0, int64_t row1, int64_t col0,
                    int64_t col1) const;
-    void run_dot() const;
     void run_dots(int64_t col0, int64_t col1) const;
     void run_panel(int64_t kc, const Matrix<const T>& a_block, int64_t a_step, const T* panel, int64_t panel_rs,
                    int64_t row0, int64_t row1, int64_t col0, int64_t cols, bool accumulate) const;

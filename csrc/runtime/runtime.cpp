@@ -2,6 +2,7 @@
 #include "runtime/abi.h"
 #include "runtime/errors.h"
 #include "runtime/gemm.h"
+#include "runtime/gemv.h"
 #include "runtime/kernel_call.h"
 
 namespace mt {
@@ -13,6 +14,11 @@ namespace {
 template <class T>
 void gemm(const MtGemm* product) {
     mt::keeping_errors([&] { mt::gemm<T>(product); });
+}
+
+template <class T>
+void gemv(const MtGemm* product) {
+    mt::keeping_errors([&] { mt::gemv<T>(product); });
 }
 
 void parallel_for(int64_t n, int64_t grain, void (*fn)(void*, int64_t, int64_t), void* ctx) {
@@ -32,8 +38,8 @@ void call_kernel(const int64_t* words, void** pointers) {
 
 extern "C" const MtRuntime* mt_runtime(void) {
     static const MtRuntime runtime = {
-        MT_RUNTIME_VERSION, parallel_for, gemm<float>, gemm<double>, gemm<int32_t>, gemm<int64_t>, gemm<uint8_t>,
-        call_kernel,
+        MT_RUNTIME_VERSION, parallel_for,  gemm<float>, gemm<double>, gemm<int32_t>,
+        gemm<int64_t>,      gemm<uint8_t>, call_kernel, gemv<float>,  gemv<double>,
     };
     return &runtime;
 }

@@ -86,11 +86,11 @@ class Runtime:
             for begin, end in reversed(list(itertools.pairwise(cuts))):
                 kernel(ctx, begin, end)
 
-        gemms = [_gemm(d) for d in ("float32", "float64", "int32", "int64", "uint8")]
+        gemms = [_gemm(d) for d in ("float32", "float64", "int32", "int64", "uint8", "float32", "float64")]
         self._keep = [PARALLEL_FOR(parallel_for), *gemms]
         addresses = [ctypes.cast(f, PTR).value for f in self._keep]
         real = ctypes.cast(_C.runtime_address(), ctypes.POINTER(I64))
-        self.table = (I64 * 8)(real[0], *addresses, real[CALL_KERNEL])
+        self.table = (I64 * 10)(real[0], *addresses[:6], real[CALL_KERNEL], *addresses[6:])
         self.address = ctypes.addressof(self.table)
 
 

@@ -11,8 +11,11 @@ namespace {
 
 using GemmFn = void (*)(const MtGemm*);
 
-GemmFn gemm_for(DType dtype) {
+// A product of a vector has an order of its own; of integers the order makes no difference.
+GemmFn gemm_for(DType dtype, bool vector) {
     const MtRuntime* runtime = mt_runtime();
+    if (vector && dtype == DType::F32) return runtime->gemv_f32;
+    if (vector && dtype == DType::F64) return runtime->gemv_f64;
     switch (dtype) {
         case DType::F32: return runtime->gemm_f32;
         case DType::F64: return runtime->gemm_f64;
@@ -72,6 +75,10 @@ void product(const Tensor& a, const Tensor& b, const Tensor& out) {
     if (rank_b > 1) g.c_cs = out.strides[--rank_c];
     if (rank_a > 1) g.c_rs = out.strides[--rank_c];
 
+    // By the logical sizes: all batches of `a` are rows if `b` has none.
+    const bool one_row = rank_b > 2 ? g.m == 1 : a.numel == g.k;
+    const bool vector = g.k > 0 && (one_row || g.n == 1);
+
     Batch batches[kMaxDims];
     size_t count = batch_dims(a, b, out, batches);
     if (count) {
@@ -81,7 +88,7 @@ void product(const Tensor& a, const Tensor& b, const Tensor& out) {
             g.a_rs = inner.a;
             g.c_rs = inner.c;
         }
-        if (inner.b == 0 && inner.a == g.a_rs * g.m && inner.c == g.c_rs * g.m) {
+        if (inner.b == 0 && !(one_row && g.n > 1) && inner.a == g.a_rs * g.m && inner.c == g.c_rs * g.m) {
             g.m *= inner.size;
         } else {
             g.batch = inner.size;
@@ -90,7 +97,7 @@ void product(const Tensor& a, const Tensor& b, const Tensor& out) {
             g.c_bs = inner.c;
         }
     }
-    GemmFn gemm = gemm_for(a.dtype);
+    GemmFn gemm = gemm_for(a.dtype, vector);
     if (!count) return gemm(&g);
     auto size = static_cast<int64_t>(itemsize(a.dtype));
     int64_t calls = 1;

@@ -15,7 +15,7 @@ from ..index import strides_of
 from ..llvm import I64, PTR, Value
 from .loop_kernel import LoopKernels
 from .loops import i64
-from .unit import GEMM, Binding, Task, Unit
+from .unit import GEMM, GEMV, Binding, Task, Unit
 
 __all__ = ["Dot"]
 
@@ -97,7 +97,10 @@ def _emit(unit: Unit, dot: Instruction, operands: list[Binding], result: Locatio
     ]  # fmt: skip
     for position, field in enumerate(fields):
         entry.store(field if isinstance(field, Value) else i64(field), entry.gep(block, position, I64), 8)
-    routine = entry.load(entry.gep(runtime, GEMM[_ROUTINE[dot.dtype]], PTR), PTR, 8)
+    # A product of a vector has an order of its own; of integers the order makes no difference.
+    vector = (m == 1 or n == 1) and dot.dtype in GEMV
+    field_of_routine = GEMV[dot.dtype] if vector else GEMM[_ROUTINE[dot.dtype]]
+    routine = entry.load(entry.gep(runtime, field_of_routine, PTR), PTR, 8)
     entry.raw(f"call void {routine.ref}(ptr {block.ref})")
 
 

@@ -27,6 +27,7 @@ Root: TypeAlias = tuple[Instruction, int]
 PARALLEL_FOR = 1
 GEMM = {"f32": 2, "f64": 3, "s32": 4, "s64": 5, "u8": 6}
 CALL_KERNEL = 7
+GEMV = {"f32": 8, "f64": 9}
 
 
 @dataclass(frozen=True)
