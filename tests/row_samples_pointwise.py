@@ -23,6 +23,8 @@ def forms(op: Callable[..., Any]) -> dict[str, list[tuple[Any, ...]]]:
         (op(4, 5, layout="transposed"), op(4, 5, layout="strided"), op(5)),
         (op(0, 3), op(3), op(3)),
     ]
+    pairs = [(op(4, 5), op(4, 5)), (op(4, 1), op(5)), (op(0), op(0))]
+    with_bound = [(op(4, 5), op(4, 5), 1.0), (op(4, 1), op(1, 5, layout="strided"), 0.5), (op(0), op(0), 2.0)]
     degrees = [(op(4, 5), op(4, 5)), (op(4, 1), 3), (2.5, op(5)), (op(0), 1), (op(4, 5, layout="transposed"), 7)]
     return {
         **dict.fromkeys(_POLYNOMIALS, degrees),
@@ -45,12 +47,19 @@ def forms(op: Callable[..., Any]) -> dict[str, list[tuple[Any, ...]]]:
             (op(4, 5, layout="transposed"), op(4, 5, layout="strided"), 0.75),
             (op(0, 3), op(3), 0.5),
         ],
+        **dict.fromkeys(_GRADIENTS, pairs),
+        **dict.fromkeys(("_squared_difference_backward", "_logits_loss_backward"), three),
+        **dict.fromkeys(("_smooth_l1", "_smooth_l1_backward"), with_bound),
         "elu": [(op(4, 5),), (op(7), 0.5), (op(4, 5, layout="transposed"), 2), (op(0),)],
         "celu": [(op(4, 5),), (op(7), 0.5), (op(4, 5, layout="transposed"), 2), (op(0),)],
         "softplus": [(op(4, 5),), (op(7), 2), (op(4, 5, layout="transposed"), 0.5, 1.0), (op(0),)],
     }
 
 
+_GRADIENTS = (
+    *("_tanh_backward", "_sigmoid_backward", "_silu_backward", "_gelu_backward", "_gelu_tanh_backward"),
+    *("_squared_difference", "_logits_loss"),
+)
 _POLYNOMIALS = (
     "chebyshev_polynomial_t",
     "chebyshev_polynomial_u",

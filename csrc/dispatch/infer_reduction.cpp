@@ -195,6 +195,15 @@ void infer_min_dim(Call& call) { infer_extreme_dim(call, "min"); }
 void infer_softmax(Call& call) { infer_softmax_like(call, "softmax"); }
 void infer_log_softmax(Call& call) { infer_softmax_like(call, "log_softmax"); }
 
+void infer_softmax_gradient(Call& call) {
+    const Tensor &grad = input_of(call, 0), &result = input_of(call, 1);
+    if (grad.sizes != result.sizes || grad.dtype != result.dtype || !is_floating(grad.dtype) || !grad.ndim())
+        fail("the gradient of softmax takes two floating-point tensors of the same shape and dtype");
+    call.result_count = 1;
+    call.results[0].dtype = grad.dtype;
+    call.results[0].sizes = grad.sizes;
+}
+
 void infer_logsumexp(Call& call) {
     const Tensor& t = input_of(call);
     if (!is_floating(t.dtype))

@@ -31,6 +31,7 @@ void infer_var(Call& call);
 void infer_softmax(Call& call);
 void infer_log_softmax(Call& call);
 // dim (Int), keepdim; of floating-point numbers.
+void infer_softmax_gradient(Call& call);
 void infer_logsumexp(Call& call);
 // input [N, C], target [N].
 void infer_nll_loss(Call& call);

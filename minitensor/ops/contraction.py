@@ -25,14 +25,15 @@ def _matmul_vjp(g: Any, _out: Any, x: Any, y: Any) -> tuple[Any, Any]:
         g = g.unsqueeze(-1)
     gx = gy = None
     if _C.needs_gradient(0):
-        gx = matmul(g, b.mT)
+        # An outer product is one multiplication an element.
+        gx = g * y if y.ndim == 1 else matmul(g, b.mT)
         gx = gx.squeeze(-2) if x.ndim == 1 else gx
     if _C.needs_gradient(1):
         if b.ndim == 2 and a.ndim > 2:
             # One product over all batches instead of a sum of many.
             gy = matmul(a.reshape((-1, a.shape[-1])).mT, g.reshape((-1, g.shape[-1])))
         else:
-            gy = matmul(a.mT, g)
+            gy = a.mT * g if x.ndim == 1 else matmul(a.mT, g)
         gy = gy.squeeze(-1) if y.ndim == 1 else gy
     return gx, gy
 

@@ -124,13 +124,15 @@ tanh = elementwise(
     "tanh(Tensor input)",
     "The hyperbolic tangent of each element.",
     lower=lambda b, x: b.tanh(x),
-    vjp=lambda g, out, _x: g * conj_of(1 - out * out),
+    vjp=lambda g, out, _x: g * conj_of(1 - out * out) if g.is_complex() else ROWS["_tanh_backward"].call(g, out),
 )
 sigmoid = elementwise(
     "sigmoid(Tensor input)",
     "1 / (1 + exp(-x)) of each element.",
     lower=lambda b, x: b.logistic(x),
-    vjp=holomorphic(lambda g, out, _x: g * out * (1 - out)),
+    vjp=holomorphic(
+        lambda g, out, _x: g * out * (1 - out) if g.is_complex() else ROWS["_sigmoid_backward"].call(g, out)
+    ),
 )
 relu = elementwise(
     "relu(Tensor input)",

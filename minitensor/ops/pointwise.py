@@ -11,7 +11,7 @@ from typing import Any
 
 from minitensor._C import Op
 from minitensor.ops.elementwise import holomorphic, log, tanh, where
-from minitensor.ops.row import elementwise
+from minitensor.ops.row import ROWS, elementwise
 
 __all__: list[str] = []
 
@@ -197,19 +197,17 @@ lerp = elementwise(
 _HIDDEN: dict[str, Any] = {"function": False, "method": False, "inplace": False}
 
 
-def _gelu_vjp(g: Any, _out: Any, x: Any) -> Any:
-    integral = 0.5 * (1 + erf(x * math.sqrt(0.5)))
-    density = (x * x * -0.5).exp() * (1 / math.sqrt(2 * math.pi))
-    return g * (integral + x * density)
+# The gradients are rows, which `gradient` defines.
+def _backward(name: str, formula: Callable[[Any, Any], Any] | None = None) -> Callable[..., Any]:
+    """The rule of an op whose gradient is one op, and for complex numbers a formula."""
+
+    def vjp(g: Any, _out: Any, x: Any) -> Any:
+        return formula(g, x) if formula and g.is_complex() else ROWS[name].call(g, x)
+
+    return vjp
 
 
-def _gelu_tanh_vjp(g: Any, _out: Any, x: Any) -> Any:
-    root, cubic = math.sqrt(2 / math.pi), 0.044715
-    t = tanh(root * (x + cubic * (x * x * x)))
-    return g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * (root * (1 + 3 * cubic * (x * x))))
-
-
-def _silu_vjp(g: Any, _out: Any, x: Any) -> Any:
+def _silu_formula(g: Any, x: Any) -> Any:
     s = x.sigmoid()
     return g * (s * (1 + x * (1 - s)))
 
@@ -219,12 +217,12 @@ def _mish_vjp(g: Any, _out: Any, x: Any) -> Any:
     return g * (t + x * x.sigmoid() * (1 - t * t))
 
 
-gelu_none = unary("_gelu", "x times the normal distribution's integral up to x.", _gelu_vjp)
-gelu_tanh = unary("_gelu_tanh", "gelu approximated by a hyperbolic tangent.", _gelu_tanh_vjp)
+gelu_none = unary("_gelu", "x times the normal distribution's integral up to x.", _backward("_gelu_backward"))
+gelu_tanh = unary("_gelu_tanh", "gelu approximated by a hyperbolic tangent.", _backward("_gelu_tanh_backward"))
 silu = unary(
     "silu",
     "x times its logistic function.",
-    _silu_vjp,
+    _backward("_silu_backward", _silu_formula),
     lower=lambda b, x: b.multiply(x, b.logistic(x)),
     **_HIDDEN,
 )

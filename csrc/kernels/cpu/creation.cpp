@@ -30,13 +30,32 @@ template <class From, class F> void generate(Tensor& out, F f) {
     });
 }
 
+// first + i * by, wrapping. Vectors add 64-bit integers, but not every CPU's multiply them.
+void integers(Tensor& out, uint64_t first, uint64_t by) {
+    constexpr int64_t kBlock = 512;
+    ConvertFn convert = get_convert(DType::I64, out.dtype);
+    auto* data = static_cast<char*>(out.data());
+    auto item = static_cast<int64_t>(itemsize(out.dtype));
+    uint64_t steps[kBlock];
+    for (uint64_t k = 0; k < kBlock; ++k) steps[k] = k * by;
+    parallel_for(out.numel, kElementwiseGrain, [&](int64_t begin, int64_t end) {
+        uint64_t buffer[kBlock];
+        for (int64_t i = begin; i < end; i += kBlock) {
+            int64_t n = end - i < kBlock ? end - i : kBlock;
+            uint64_t at = first + static_cast<uint64_t>(i) * by;
+            auto* to = out.dtype == DType::I64 ? reinterpret_cast<uint64_t*>(data + i * item) : buffer;
+            for (int64_t k = 0; k < n; ++k) to[k] = at + steps[k];
+            if (to == buffer) convert(data + i * item, buffer, n);
+        }
+    });
+}
+
 void arange(Call& call) {
     Tensor& out = *call.outputs[0];
     const Value &start = call.param(0), &step = call.param(2);
     if (is_integral(out.dtype)) {
         // Fractional bounds count the elements, and are then truncated.
-        auto first = static_cast<uint64_t>(start.as_int()), by = static_cast<uint64_t>(step.as_int());
-        generate<int64_t>(out, [=](int64_t i) { return static_cast<int64_t>(first + static_cast<uint64_t>(i) * by); });
+        integers(out, static_cast<uint64_t>(start.as_int()), static_cast<uint64_t>(step.as_int()));
     } else {
         double first = start.as_double(), by = step.as_double();
         generate<double>(out, [=](double i) { return first + i * by; });

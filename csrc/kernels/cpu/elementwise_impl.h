@@ -134,10 +134,31 @@ template <class T> void where_loop(void* out, const void* condition, const void*
     }
 }
 
+// min(max(x, lo), hi) for bounds that are no NaN. An equal zero of the other sign gives way to a bound of +0 below, and
+// of -0 above; then the bounds need no look at the bits of each element.
+template <bool zero_below, bool zero_above, class T>
+void float_clamp_loop(T* r, const T* x, T lo, T hi, int64_t n) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) {
+        T v = x[i];
+        v = (zero_below ? v <= lo : v < lo) ? lo : v;
+        r[i] = (zero_above ? v >= hi : v > hi) ? hi : v;
+    }
+}
+
 template <class T> void clamp_loop(void* out, const void* in, const void* low, const void* high, int64_t n) {
     auto* r = static_cast<T*>(out);
     auto* x = static_cast<const T*>(in);
     T lo = *static_cast<const T*>(low), hi = *static_cast<const T*>(high);
+    if constexpr (kIsFloat<T>) {
+        if (lo == lo && hi == hi) {
+            bool below = lo == T(0) && !__builtin_signbit(lo), above = hi == T(0) && __builtin_signbit(hi);
+            auto* loop = below   ? above ? float_clamp_loop<true, true, T> : float_clamp_loop<true, false, T>
+                         : above ? float_clamp_loop<false, true, T>
+                                 : float_clamp_loop<false, false, T>;
+            return loop(r, x, lo, hi, n);
+        }
+    }
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) r[i] = Minimum::apply(Maximum::apply(x[i], lo), hi);
 }

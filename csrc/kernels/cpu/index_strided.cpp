@@ -64,6 +64,13 @@ void copy_plane(T* dst, const T* src, const Loop& a, const Loop& b) {
 
 template <class T>
 void copy_loops(void* dst, const void* src, const Loop* outer, size_t outer_count, Loop a, Loop b) {
+    if (outer_count == 0 && a.size == 1) {  // one row, which may be long
+        parallel_for(b.size, kGrain, [&](int64_t begin, int64_t end) {
+            copy_plane(static_cast<T*>(dst) + begin * b.dst, static_cast<const T*>(src) + begin * b.src, a,
+                       {end - begin, b.dst, b.src});
+        });
+        return;
+    }
     int64_t planes = 1;
     for (size_t i = 0; i < outer_count; ++i) planes *= outer[i].size;
     int64_t tiles = (a.size + kTile - 1) / kTile;

@@ -35,6 +35,19 @@ template <class T> static inline T gelu_tanh(T x) {
     return T(0.5) * x * (T(1) + tanh<T>(inner));
 }
 
+// Their derivatives.
+template <class T> static inline T gelu_slope(T x) {
+    constexpr T root_half = static_cast<T>(0x1.6a09e667f3bcdp-1), density = static_cast<T>(0x1.9884533d43651p-2);
+    const T integral = T(0.5) * (T(1) + erf<T>(x * root_half));
+    return integral + x * (exp<T>(x * x * T(-0.5)) * density);
+}
+
+template <class T> static inline T gelu_tanh_slope(T x) {
+    constexpr T root = static_cast<T>(0x1.9884533d43651p-1);
+    const T t = tanh<T>(root * (x + T(0.044715) * (x * x * x)));
+    return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * (root * (T(1) + T(3 * 0.044715) * (x * x)));
+}
+
 template <class T> static inline T silu(T x) { return x * sigmoid<T>(x); }
 
 // x tanh(log(1 + e^x))

@@ -143,6 +143,29 @@ struct FloorDivide : Fmod {
     template <class T> static T special(T a, T b) { return b == T(0) ? a / b : of_mod(a, b, library_fmod(a, b)); }
 };
 
+#define MT_BINARY_FORMULA(Name, a, b, formula)                  \
+    struct Name {                                               \
+        template <class T> static T apply(T a, T b) { formula } \
+    };
+#define MT_TERNARY_FORMULA(Name, a, b, c, formula)                   \
+    struct Name {                                                    \
+        template <class T> static T apply(T a, T b, T c) { formula } \
+    };
+
+MT_BINARY_FORMULA(TanhBackward, g, y, return g * (T(1) - y * y);)
+MT_BINARY_FORMULA(SigmoidBackward, g, y, return g * y * (T(1) - y);)
+MT_BINARY_FORMULA(SiluBackward, g, x, const T s = math::sigmoid(x); return g * (s * (T(1) + x * (T(1) - s)));)
+MT_BINARY_FORMULA(GeluBackward, g, x, return g * math::gelu_slope(x);)
+MT_BINARY_FORMULA(GeluTanhBackward, g, x, return g * math::gelu_tanh_slope(x);)
+MT_BINARY_FORMULA(SquaredDifference, a, b, const T d = a - b; return d * d;)
+MT_TERNARY_FORMULA(SquaredDifferenceBackward, g, a, b, const T d = a - b; return g * (d + d);)
+MT_TERNARY_FORMULA(SmoothL1, a, b, beta, const T d = math::detail::abs(a - b);
+                   return math::detail::select(d < beta, d * d * (T(0.5) / beta), d - T(0.5) * beta);)
+MT_TERNARY_FORMULA(SmoothL1Backward, g, d, beta,
+                   return math::detail::select(d >= beta, g, math::detail::select(d <= -beta, -g, g* d / beta));)
+MT_BINARY_FORMULA(LogitsLoss, x, y, return (T(1) - y) * x - math::log_sigmoid(x);)
+MT_TERNARY_FORMULA(LogitsLossBackward, g, x, y, return g * (math::sigmoid(x) - y);)
+
 template <class T> void nan_to_num_loop(void* out, const void* const* in, int64_t n, unsigned scalars) {
     auto* r = static_cast<T*>(out);
     auto* x = static_cast<const T*>(in[0]);
@@ -213,6 +236,17 @@ constexpr PointwiseEntry entries[] = {
     MT_ENTRY("_float_fmod", 2, guarded_binary_loop, Fmod),
     MT_ENTRY("_float_remainder", 2, guarded_binary_loop, Remainder),
     MT_ENTRY("_float_floor_divide", 2, guarded_binary_loop, FloorDivide),
+    MT_ENTRY("_tanh_backward", 2, binary_loop, TanhBackward),
+    MT_ENTRY("_sigmoid_backward", 2, binary_loop, SigmoidBackward),
+    MT_ENTRY("_silu_backward", 2, binary_loop, SiluBackward),
+    MT_ENTRY("_gelu_backward", 2, binary_loop, GeluBackward),
+    MT_ENTRY("_gelu_tanh_backward", 2, binary_loop, GeluTanhBackward),
+    MT_ENTRY("_squared_difference", 2, binary_loop, SquaredDifference),
+    MT_ENTRY("_squared_difference_backward", 3, ternary_loop, SquaredDifferenceBackward),
+    MT_ENTRY("_smooth_l1", 3, ternary_loop, SmoothL1),
+    MT_ENTRY("_smooth_l1_backward", 3, ternary_loop, SmoothL1Backward),
+    MT_ENTRY("_logits_loss", 2, binary_loop, LogitsLoss),
+    MT_ENTRY("_logits_loss_backward", 3, ternary_loop, LogitsLossBackward),
     {"_nan_to_num", 4, false, {{}, {}, {}, {}, nan_to_num_loop<float>, nan_to_num_loop<double>}},
 };
 static_assert(sizeof entries / sizeof *entries == kVectorFunctions);
@@ -221,6 +255,8 @@ static_assert(sizeof entries / sizeof *entries == kVectorFunctions);
 #undef MT_UNARY
 #undef MT_BINARY
 #undef MT_TERNARY
+#undef MT_BINARY_FORMULA
+#undef MT_TERNARY_FORMULA
 #undef MT_ANGLE
 
 }  // namespace

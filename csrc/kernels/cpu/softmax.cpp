@@ -70,6 +70,24 @@ void softmax_kernel(Call& call) {
     target.store();
 }
 
+template <bool Log>
+void softmax_gradient_kernel(Call& call) {
+    const Tensor& g = call.in(0);
+    Tensor& out = *call.outputs[0];
+    if (out.numel == 0) return;
+    DType dtype = loop_dtype(out.dtype);
+    ContiguousOut target(out, dtype);
+    Packed grad(g, dtype), result(call.in(1), dtype);
+    int64_t n = out.ndim() ? out.sizes[out.ndim() - 1] : 1;
+    const SoftmaxLoops& loops = loops_for(dtype);
+    int64_t row = n * static_cast<int64_t>(itemsize(dtype));
+    parallel_for(out.numel / n, grain_of(n * cost), [&](int64_t begin, int64_t end) {
+        loops.gradient_rows(target.as<char>() + begin * row, grad.as<char>() + begin * row,
+                            result.as<char>() + begin * row, end - begin, n, Log);
+    });
+    target.store();
+}
+
 void logsumexp_kernel(Call& call) {
     const Tensor& t = call.in(0);
     Tensor& out = *call.outputs[0];
@@ -110,6 +128,8 @@ void logsumexp_kernel(Call& call) {
 const RegisterNative registered{
     {"softmax", infer_softmax, softmax_kernel<false>, Takes::Any},
     {"log_softmax", infer_log_softmax, softmax_kernel<true>, Takes::Any},
+    {"_softmax_backward", infer_softmax_gradient, softmax_gradient_kernel<false>, Takes::Any},
+    {"_log_softmax_backward", infer_softmax_gradient, softmax_gradient_kernel<true>, Takes::Any},
     {"_logsumexp", infer_logsumexp, logsumexp_kernel, Takes::Any},
 };
 

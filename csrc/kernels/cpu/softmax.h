@@ -14,6 +14,8 @@ struct SoftmaxLoops {
     // logsumexp of the same: one element a row or column.
     void (*sum_rows)(void* out, const void* in, int64_t count, int64_t n);
     void (*sum_columns)(void* out, const void* in, int64_t n, int64_t stride, int64_t cols);
+    // The gradient of `count` rows of n elements, from that of the results and the results.
+    void (*gradient_rows)(void* out, const void* grad, const void* result, int64_t count, int64_t n, bool log);
 };
 
 struct SoftmaxTable {

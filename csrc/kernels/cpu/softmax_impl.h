@@ -8,7 +8,8 @@ namespace math = mt::MT_ISA_NS::math;
 constexpr int64_t kPiece = 1024;
 
 template <class T>
-void exp_all(T* __restrict out, const T* __restrict in, int64_t n) {
+void exp_all(T* out, const T* in, int64_t n) {
+#pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) out[i] = math::exp<T>(in[i]);
 }
 
@@ -164,6 +165,51 @@ void logsumexp_rows(void* out, const void* in, int64_t count, int64_t n) {
     }
 }
 
+// grad * y summed, and y * (grad - sum); of log_softmax grad summed, and grad - exp(y) * sum.
+template <class T>
+void softmax_gradient_rows(void* out, const void* grad, const void* result, int64_t count, int64_t n, bool log) {
+    constexpr int W = kWidth<T>;
+    alignas(64) T piece[kPiece];
+    for (int64_t i = 0; i < count; ++i) {
+        const T *g = static_cast<const T*>(grad) + i * n, *y = static_cast<const T*>(result) + i * n;
+        T* to = static_cast<T*>(out) + i * n;
+        T total = T(0);
+        int64_t block = row_block(n);
+        for (int64_t b = 0; b < n; b += block) {
+            int64_t end = n - b < block ? n : b + block;
+            Vec<T> lanes[kVecs<Add<T>>];
+            for (int k = 0; k < kVecs<Add<T>>; ++k) lanes[k] = identity<Add<T>>();
+            for (int64_t r = b; r < end; r += kPiece) {
+                int64_t length = end - r < kPiece ? end - r : kPiece;
+                if (log) {
+                    accumulate<Add<T>>(lanes, g + r, length);
+                    continue;
+                }
+                for (int64_t k = 0; k < length; ++k) piece[k] = g[r + k] * y[r + k];
+                accumulate<Add<T>>(lanes, piece, length);
+            }
+            T part = combine_lanes<Add<T>>(lanes);
+            total = b ? total + part : part;
+        }
+        Vec<T> s = splat<T>(total);
+        for (int64_t r = 0; r < n; r += kPiece) {
+            int64_t length = n - r < kPiece ? n - r : kPiece, k = 0;
+            if (log) {
+                __builtin_memcpy(piece, y + r, static_cast<size_t>(length) * sizeof(T));
+                int64_t padded = (length + 15) / 16 * 16;
+                for (int64_t j = length; j < padded; ++j) piece[j] = T(0);
+                exp_all<T>(piece, piece, padded);
+            }
+            for (; k + W <= length; k += W) {
+                Vec<T> from = load<T>(g + r + k);
+                if (log) store<T>(to + r + k, from - load<T>(piece + k) * s);
+                else store<T>(to + r + k, load<T>(y + r + k) * (from - s));
+            }
+            for (; k < length; ++k) to[r + k] = log ? g[r + k] - piece[k] * total : y[r + k] * (g[r + k] - total);
+        }
+    }
+}
+
 template <class T>
 void logsumexp_columns(void* out, const void* in, int64_t n, int64_t stride, int64_t cols) {
     using Max = Extreme<T, true>;
@@ -191,8 +237,9 @@ void logsumexp_columns(void* out, const void* in, int64_t n, int64_t stride, int
 
 }  // namespace
 
-constinit const SoftmaxTable softmax_table = {
-    {softmax_rows<float>, softmax_columns<float>, logsumexp_rows<float>, logsumexp_columns<float>},
-    {softmax_rows<double>, softmax_columns<double>, logsumexp_rows<double>, logsumexp_columns<double>}};
+constinit const SoftmaxTable softmax_table = {{softmax_rows<float>, softmax_columns<float>, logsumexp_rows<float>,
+                                               logsumexp_columns<float>, softmax_gradient_rows<float>},
+                                              {softmax_rows<double>, softmax_columns<double>, logsumexp_rows<double>,
+                                               logsumexp_columns<double>, softmax_gradient_rows<double>}};
 
 }  // namespace mt::cpu::MT_ISA_NS

@@ -10,6 +10,7 @@ from typing import Any
 import minitensor as mt
 from minitensor.composite import composite
 from minitensor.nn.functional.arguments import REDUCTIONS, reduced, reduction_of
+from minitensor.ops.gradient import logits_loss, smooth_l1, squared_difference
 
 __all__ = [
     "binary_cross_entropy",
@@ -62,8 +63,7 @@ def mse_loss(
     if size_average is not None or reduce is not None:
         reduction = reduction_of(size_average, reduce, reduction)
     _warn_of_sizes(input, target)
-    difference = input - target
-    return _weighted(difference * difference, weight, reduction, input)
+    return _weighted(squared_difference(input, target), weight, reduction, input)
 
 
 def l1_loss(
@@ -95,10 +95,9 @@ def smooth_l1_loss(
     _warn_of_sizes(input, target)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
-    d = (input - target).abs()
     if beta == 0.0:
-        return reduced(d, reduction)
-    return reduced(mt.where(d < beta, d * d * (0.5 / beta), d - 0.5 * beta), reduction)
+        return reduced((input - target).abs(), reduction)
+    return reduced(smooth_l1(input, target, beta), reduction)
 
 
 def huber_loss(
@@ -184,9 +183,10 @@ def binary_cross_entropy_with_logits(
         reduction = reduction_of(size_average, reduce, reduction)
     if target.shape != input.shape:
         raise ValueError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
-    logs = logsigmoid(input)
-    factor = 1.0 if pos_weight is None else (pos_weight - 1) * target + 1
-    losses = (1 - target) * input - factor * logs
+    if pos_weight is None:
+        losses = logits_loss(input, target)
+    else:
+        losses = (1 - target) * input - ((pos_weight - 1) * target + 1) * logsigmoid(input)
     return reduced(losses if weight is None else losses * weight, reduction)
 
 

@@ -1,0 +1,173 @@
+"""Formulas of several steps in one pass over memory: gradients of activations, and losses with theirs.
+
+Each computes what ops one after the other would, without writing the steps down. All have gradients in turn, so that
+higher derivatives work.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from minitensor._C import Op
+from minitensor.ops.elementwise import exp, sigmoid, tanh, where
+from minitensor.ops.pointwise import called
+from minitensor.ops.row import elementwise
+
+__all__: list[str] = []
+
+_HIDDEN: dict[str, Any] = {"function": False, "method": False, "inplace": False}
+
+
+def _one(b: Any, x: Any) -> Any:
+    return b.full(x.shape, 1.0)
+
+
+def _binary(name: str, doc: str, vjp: Any, lower: Any = None) -> Op:
+    schema = f"{name}(Tensor grad, Tensor input)"
+    return elementwise(schema, doc, vjp=vjp, lower=lower or called(name), **_HIDDEN)
+
+
+# ---- of activations: grad times the derivative; of tanh and sigmoid `input` is their result
+
+tanh_backward: Op = _binary(
+    "_tanh_backward",
+    "grad * (1 - y * y).",
+    lambda g, _out, grad, y: (lambda: tanh_backward(g, y), lambda: g * grad * (y * -2)),
+    lambda b, grad, y: b.multiply(grad, b.subtract(_one(b, y), b.multiply(y, y))),
+)
+sigmoid_backward: Op = _binary(
+    "_sigmoid_backward",
+    "grad * y * (1 - y).",
+    lambda g, _out, grad, y: (lambda: sigmoid_backward(g, y), lambda: g * grad * (1 - 2 * y)),
+    lambda b, grad, y: b.multiply(b.multiply(grad, y), b.subtract(_one(b, y), y)),
+)
+
+
+def _silu_second(x: Any) -> Any:
+    s = sigmoid(x)
+    return s * (1 - s) * (2 + x * (1 - 2 * s))
+
+
+def _silu_lower(b: Any, grad: Any, x: Any) -> Any:
+    s, one = b.logistic(x), _one(b, x)
+    return b.multiply(grad, b.multiply(s, b.add(one, b.multiply(x, b.subtract(one, s)))))
+
+
+silu_backward: Op = _binary(
+    "_silu_backward",
+    "grad * s * (1 + x * (1 - s)), s being the logistic function of x.",
+    lambda g, _out, grad, x: (lambda: silu_backward(g, x), lambda: g * grad * _silu_second(x)),
+    _silu_lower,
+)
+
+
+def _normal_density(x: Any) -> Any:
+    return exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))
+
+
+gelu_backward: Op = _binary(
+    "_gelu_backward",
+    "grad times the normal distribution's integral up to x plus x times its density.",
+    lambda g, _out, grad, x: (lambda: gelu_backward(g, x), lambda: g * grad * (_normal_density(x) * (2 - x * x))),
+)
+
+
+def _gelu_tanh_second(x: Any) -> Any:
+    root, cubic = math.sqrt(2 / math.pi), 0.044715
+    t = tanh(root * (x + cubic * (x * x * x)))
+    slope, curve = root * (1 + 3 * cubic * (x * x)), 6 * cubic * root * x
+    return (1 - t * t) * (slope + 0.5 * x * curve - x * t * slope * slope)
+
+
+gelu_tanh_backward: Op = _binary(
+    "_gelu_tanh_backward",
+    "grad times the derivative of gelu's approximation by a hyperbolic tangent.",
+    lambda g, _out, grad, x: (lambda: gelu_tanh_backward(g, x), lambda: g * grad * _gelu_tanh_second(x)),
+)
+
+# ---- losses, element by element
+
+
+def _difference_lower(b: Any, input: Any, target: Any) -> Any:
+    d = b.subtract(input, target)
+    return b.multiply(d, d)
+
+
+def _twice_difference_lower(b: Any, grad: Any, input: Any, target: Any) -> Any:
+    d = b.subtract(input, target)
+    return b.multiply(grad, b.add(d, d))
+
+
+squared_difference_backward: Op = elementwise(
+    "_squared_difference_backward(Tensor grad, Tensor input, Tensor target)",
+    "grad * 2 * (input - target).",
+    lower=_twice_difference_lower,
+    vjp=lambda g, _out, grad, input, target: (
+        lambda: squared_difference_backward(g, input, target),
+        lambda: 2 * (g * grad),
+        lambda: -2 * (g * grad),
+    ),
+    **_HIDDEN,
+)
+squared_difference: Op = elementwise(
+    "_squared_difference(Tensor input, Tensor target)",
+    "(input - target) squared.",
+    lower=_difference_lower,
+    vjp=lambda g, _out, input, target: (
+        lambda: squared_difference_backward(g, input, target),
+        lambda: squared_difference_backward(g, target, input),
+    ),
+    **_HIDDEN,
+)
+
+
+def _smooth_l1_vjp(g: Any, _out: Any, input: Any, target: Any, beta: float) -> Any:
+    return (
+        lambda: smooth_l1_backward(g, input - target, beta),
+        lambda: smooth_l1_backward(g, target - input, beta),
+    )
+
+
+def _smooth_l1_backward_vjp(g: Any, _out: Any, grad: Any, d: Any, beta: float) -> Any:
+    return (
+        lambda: smooth_l1_backward(g, d, beta),
+        lambda: where(d.abs() < beta, g * grad * (1 / beta), 0.0),
+    )
+
+
+smooth_l1_backward: Op = elementwise(
+    "_smooth_l1_backward(Tensor grad, Tensor input, Scalar beta)",
+    "grad times d / beta brought into [-1, 1].",
+    lower=called("_smooth_l1_backward"),
+    vjp=_smooth_l1_backward_vjp,
+    **_HIDDEN,
+)
+smooth_l1: Op = elementwise(
+    "_smooth_l1(Tensor input, Tensor target, Scalar beta)",
+    "d * d / (2 * beta) of differences |d| below beta, |d| - beta / 2 of others.",
+    lower=called("_smooth_l1"),
+    vjp=_smooth_l1_vjp,
+    **_HIDDEN,
+)
+logits_loss_backward: Op = elementwise(
+    "_logits_loss_backward(Tensor grad, Tensor input, Tensor target)",
+    "grad * (sigmoid(input) - target).",
+    lower=lambda b, grad, input, target: b.multiply(grad, b.subtract(b.logistic(input), target)),
+    vjp=lambda g, _out, grad, input, target: (
+        lambda: logits_loss_backward(g, input, target),
+        lambda: sigmoid_backward(g * grad, sigmoid(input)),
+        lambda: -(g * grad),
+    ),
+    **_HIDDEN,
+)
+logits_loss: Op = elementwise(
+    "_logits_loss(Tensor input, Tensor target)",
+    "The cross entropy of sigmoid(input) and target, without overflow.",
+    lower=called("_logits_loss"),
+    vjp=lambda g, _out, input, target: (
+        lambda: logits_loss_backward(g, input, target),
+        lambda: -(g * input),
+    ),
+    **_HIDDEN,
+)
