@@ -44,8 +44,8 @@ def forms(op: Callable[..., Any]) -> dict[str, list[tuple[Any, ...]]]:
     ]
     selected = [(x, d, k) for (x, d), k in zip(along[:-1], (False, True) * 4, strict=True)]
     offsets = op(4, dtype="int64", below=1)
-    shapes = ((4, 5), (7,), (2, 3, 3000), (2, 5000), (0, 3))
-    gradients = [*((op(*s), op(*s)) for s in shapes), (op(4, 70, layout="transposed"), op(4, 70, layout="strided"))]
+    rows = ((4, 5), (7,), (2, 3, 3000), (2, 5000), (0, 3))
+    gradients = [*((op(*s), op(*s)) for s in rows), (op(4, 70, layout="transposed"), op(4, 70, layout="strided"))]
     return {
         "prod": [(x, d) for x, d, *more in reduced[:-2] if not isinstance(d, list) and not more]
         + [(op(4, 5),), (op(4, 5), 1, True), (op(),), (op(0),), (op(0, 3), 0), (op(3, 0), 1, True)],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from minitensor._C import Op
 from minitensor.ops.elementwise import exp, where
 from minitensor.ops.row import ROWS, reduction
 
@@ -263,7 +264,7 @@ def _softmax_backward_lower(b: Any, grad: Any, result: Any, log: bool) -> Any:
 
 _HIDDEN: dict[str, Any] = {"function": False, "method": False, "inplace": False}
 
-softmax_backward = reduction(
+softmax_backward: Op = reduction(
     "_softmax_backward(Tensor grad, Tensor output)", "The gradient of softmax along the last dimension.",
     lower=lambda b, grad, output: _softmax_backward_lower(b, grad, output, log=False),
     vjp=lambda g, _out, grad, output: (
@@ -272,7 +273,7 @@ softmax_backward = reduction(
     ),
     **_HIDDEN,
 )  # fmt: skip
-log_softmax_backward = reduction(
+log_softmax_backward: Op = reduction(
     "_log_softmax_backward(Tensor grad, Tensor output)", "The gradient of log_softmax along the last dimension.",
     lower=lambda b, grad, output: _softmax_backward_lower(b, grad, output, log=True),
     vjp=lambda g, _out, grad, output: (
