@@ -10,11 +10,15 @@ import contextlib
 import gc
 import math
 import multiprocessing
+import time
 import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
 from benchmarks.case import Timed, load_cases
+
+# Before a round: OpenMP's threads, those of the contender before, spin for some milliseconds after their last work.
+SETTLE = 0.02
 
 
 class Worker:
@@ -72,6 +76,9 @@ def _serve(pipe: Connection) -> None:
                 number = _calibrate(timed, min_time)
                 answer = None
             elif order == "round":
+                time.sleep(SETTLE)
+                if timed.batch != 1:
+                    timed.seconds(timed.batch or 1)  # wakes this one's own threads up
                 answer = timed.seconds(number) / number
             else:
                 timed, answer = None, None

@@ -134,6 +134,7 @@ bool init_trace(PyObject* module);
 bool init_function(PyObject* module);
 bool init_generator(PyObject* module);
 bool init_extend(PyObject* module);
+bool init_out_form(PyObject* module);
 OpDef& op_of(PyObject* callable);  // TypeError if it isn't an op
 
 // convert.cpp

@@ -72,7 +72,9 @@ def zeros(
     """A tensor of zeros."""
     dtype = _default(dtype if out is None else out.dtype)
     made = creation.full(sizes_of(args, size), 0, dtype=dtype, device=device)
-    return _made(made, requires_grad, layout, pin_memory, out)
+    if requires_grad or out is not None or layout is not None or pin_memory:
+        return _made(made, requires_grad, layout, pin_memory, out)
+    return made
 
 
 @composite(method=False)
@@ -83,7 +85,9 @@ def ones(
     """A tensor of ones."""
     dtype = _default(dtype if out is None else out.dtype)
     made = creation.full(sizes_of(args, size), 1, dtype=dtype, device=device)
-    return _made(made, requires_grad, layout, pin_memory, out)
+    if requires_grad or out is not None or layout is not None or pin_memory:
+        return _made(made, requires_grad, layout, pin_memory, out)
+    return made
 
 
 def _like(input: Any, value: Any, dtype: Any, device: Any, memory_format: Any) -> Any:

@@ -399,6 +399,9 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     return tuple(movement.select(found, 1, d) for d in range(found.shape[1]))
 
 
+_bool, _where_row = _C.bool, elementwise.where
+
+
 @composite(method=False, out=True)
 def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     """input where the condition holds, other elsewhere; with the condition alone, the indices where it holds."""
@@ -406,13 +409,13 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
         return nonzero(condition, as_tuple=True)
     if input is None or other is None:
         raise TypeError("where() takes a condition alone, or a condition, input and other")
-    if condition.dtype is _C.uint8:
+    if condition.dtype is not _bool:
+        if condition.dtype is not _C.uint8:
+            raise RuntimeError(
+                f"where expected condition to be a boolean tensor, but got a tensor with dtype {type_name(condition)}"
+            )
         condition = condition != 0
-    if condition.dtype is not _C.bool:
-        raise RuntimeError(
-            f"where expected condition to be a boolean tensor, but got a tensor with dtype {type_name(condition)}"
-        )
-    return elementwise.where(condition, input, other)
+    return _where_row(condition, input, other)
 
 
 def _where_method(self: Any, condition: Any, other: Any) -> Any:

@@ -88,7 +88,7 @@ def _with_out(made: Callable[..., Any]) -> Callable[..., Any]:
         return _C.store_out(made.__name__, made(*args, **more), out)
 
     call.__signature__ = LateSignature(lambda: _signature_with_out(made))  # type: ignore[attr-defined]
-    return call
+    return _C.out_form(made, call)
 
 
 def _signature_with_out(made: Callable[..., Any]) -> inspect.Signature:

@@ -1,4 +1,5 @@
 // cast, clone, copy and fill.
+#include <algorithm>
 #include <cstring>
 
 #include "core/parallel.h"
@@ -18,6 +19,9 @@ void run_copy(const Tensor& in, Tensor& out) {
     copy_elements(operand_of(out, out.dtype), operand_of(in, in.dtype));
 }
 
+// Bytes of repeated elements that a fill copies: memcpy has the widest stores.
+constexpr int64_t kPattern = 4096;
+
 void run_fill(Tensor& out, Scalar value) {
     Number number{};
     const char* element = number.bytes;
@@ -30,6 +34,17 @@ void run_fill(Tensor& out, Scalar value) {
         auto* data = static_cast<char*>(out.data());
         parallel_for(out.numel * item, kElementwiseGrain * 8, [&](int64_t begin, int64_t end) {
             std::memset(data + begin, element[0], static_cast<size_t>(end - begin));
+        });
+        return;
+    }
+    int64_t bytes = out.numel * item;
+    if (bytes > kPattern && bytes < streaming_threshold() && is_flat(out)) {
+        alignas(64) char pattern[kPattern];
+        for (int64_t i = 0; i < kPattern; i += item) std::memcpy(pattern + i, element, static_cast<size_t>(item));
+        auto* data = static_cast<char*>(out.data());
+        parallel_for(bytes, kElementwiseGrain * 8, [&](int64_t begin, int64_t end) {
+            for (int64_t at = begin; at < end; at += kPattern)
+                std::memcpy(data + at, pattern, static_cast<size_t>(std::min(kPattern, end - at)));
         });
         return;
     }
