@@ -23,8 +23,8 @@ void result(Call& call, DType dtype, const Dims& sizes) {
     call.results[0].sizes = sizes;
 }
 
-void check_dtype(const Call& call, const Tensor& t) {
-    if (!is_floating(t.dtype))
+void check_dtype(const Call& call, const Tensor& t, bool integers = false) {
+    if (!is_floating(t.dtype) && !(integers && t.dtype == DType::I64))
         throw Error(ErrorKind::NotImplemented,
                     "\"" + std::string(op_name(call)) + "\" not implemented for '" + torch_type_name(t.dtype) + "'");
 }
@@ -84,7 +84,7 @@ void infer_convolution(Call& call) {
     check_rank(call, t, w);
     check_parameters(call, 0, t.ndim() - 2);
     check_same_dtype(t, w, "weight");
-    check_dtype(call, t);
+    check_dtype(call, t, true);
     int64_t groups = call.param(3).as_int();
     if (w.sizes[0] < groups || w.sizes[0] % groups)
         fail("Given groups=" + text(groups) + ", expected weight to be " +
@@ -116,7 +116,7 @@ void infer_convolution_backward_input(Call& call) {
     if (sizes.size() != g.ndim()) fail("convolution_backward_input: input_size must have the gradient's rank");
     check_parameters(call, 1, g.ndim() - 2);
     check_same_dtype(g, w, "weight");
-    check_dtype(call, g);
+    check_dtype(call, g, true);
     Dims expected;
     expected.push_back(sizes[0]);
     expected.push_back(w.sizes[0]);

@@ -11,18 +11,29 @@ namespace {
 
 std::string text(int64_t value) { return std::to_string(value); }
 
-void check_input(const Call& call, const Tensor& t) {
-    if (!is_floating(t.dtype))
+// Which types are taken beside the floating-point ones.
+enum class Besides { None, Int64, Integers };
+
+bool takes(const Tensor& t, Besides besides) {
+    if (is_floating(t.dtype)) return true;
+    if (besides == Besides::Int64) return t.dtype == DType::I64;
+    if (besides == Besides::None || t.ndim() < 4) return false;
+    return t.dtype == DType::U8 || t.dtype == DType::I8 || t.dtype == DType::I16 || t.dtype == DType::I32 ||
+           t.dtype == DType::I64;
+}
+
+void check_input(const Call& call, const Tensor& t, Besides besides) {
+    if (!takes(t, besides))
         throw Error(ErrorKind::NotImplemented,
                     "\"" + std::string(op_name(call)) + "\" not implemented for '" + torch_type_name(t.dtype) + "'");
     if (t.ndim() < 3 || t.ndim() > 5)
         fail(std::string(op_name(call)) + ": expected an input of 3 to 5 dimensions, but got " + to_string(t.sizes));
 }
 
-const Tensor& input_of(const Call& call) {
+const Tensor& input_of(const Call& call, Besides besides = Besides::None) {
     if (!call.operand_count || !call.operands[0].tensor)
         fail_type(std::string(op_name(call)) + "(): argument 'input' (position 1) must be Tensor");
-    check_input(call, call.in(0));
+    check_input(call, call.in(0), besides);
     return call.in(0);
 }
 
@@ -107,10 +118,10 @@ int64_t pool_output_size(int64_t in, int64_t kernel, int64_t stride, int64_t pad
     return count;
 }
 
-void infer_max_pool(Call& call) { max_pool(call, input_of(call).dtype); }
+void infer_max_pool(Call& call) { max_pool(call, input_of(call, Besides::Integers).dtype); }
 
 void infer_max_pool_indices(Call& call) {
-    input_of(call);
+    input_of(call, Besides::Integers);
     max_pool(call, DType::I64);
 }
 
@@ -120,7 +131,7 @@ void infer_adaptive_max_pool_indices(Call& call) {
 }
 
 void infer_avg_pool(Call& call) {
-    const Tensor& t = input_of(call);
+    const Tensor& t = input_of(call, Besides::Int64);
     result(call, t.dtype, t, average_counts(call, t.sizes, 0));
 }
 
@@ -146,7 +157,7 @@ void infer_adaptive_avg_pool_backward(Call& call) {
 }
 
 void infer_plane_gather(Call& call) {
-    const Tensor& t = input_of(call);
+    const Tensor& t = input_of(call, Besides::Integers);
     check_indices(call, t);
     call.result_count = 1;
     call.results[0].dtype = t.dtype;

@@ -84,7 +84,7 @@ def pdist(input: Any, p: float = 2.0) -> Any:
         raise RuntimeError("pdist only supports non-negative p values")
     n = input.shape[0]
     if n < 2:
-        return input.new_empty((0,))
+        return input.reshape((-1,))[:0]
     batch = input.unsqueeze(0)
     pairs = ROWS["_cdist"].call(batch, batch, float(p)).reshape((n * n,))
     return ROWS["index_select"].call(pairs, _upper_places(n), 0)

@@ -13,14 +13,16 @@ def _before_and_after(x: Any, d: int, low: int, high: int, part: Callable[[Any, 
     """x along d with what `part` makes of it before and after; negative counts cut."""
     n = x.shape[d]
     pieces = []
-    if low > 0:
-        pieces.append(part(x, d, low, True))
     middle = x
     if low < 0 or high < 0:
         middle = movement.slice(x, d, -low if low < 0 else 0, n + high if high < 0 else n, 1)
+    # What is at the other end is taken from what negative counts leave, as PyTorch does.
+    source = middle if part is _other_end else x
+    if low > 0:
+        pieces.append(part(source, d, low, True))
     pieces.append(middle)
     if high > 0:
-        pieces.append(part(x, d, high, False))
+        pieces.append(part(source, d, high, False))
     return pieces[0] if len(pieces) == 1 else movement.cat(pieces, d)
 
 

@@ -390,6 +390,8 @@ def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, eq
 @composite(out=True)
 def prelu(input: Any, weight: Any) -> Any:
     """input where it is positive, weight times it elsewhere; one weight for all, or one for each of dimension 1."""
+    if weight.dim() > 1:
+        raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.dim()}")
     if weight.dim() != 0 and weight.numel() != 1:
         if input.dim() == 0:
             raise RuntimeError("Not allow zero-dim input tensor.")

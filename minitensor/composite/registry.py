@@ -10,7 +10,7 @@ from typing import Any
 
 from minitensor import _C
 
-__all__ = ["COMPOSITES", "Composite", "LateSignature", "composite"]
+__all__ = ["COMPOSITES", "Composite", "LateSignature", "composite", "with_out"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -68,7 +68,7 @@ def composite(
 
     def enter(made: Callable[..., Any]) -> Callable[..., Any]:
         made.__name__ = made.__qualname__ = called = name or made.__name__.removeprefix("_")
-        call = _with_out(made) if out else made
+        call = with_out(made) if out else made
         if called in COMPOSITES:
             raise ValueError(f"two composed functions are called '{called}'")
         COMPOSITES[called] = Composite(
@@ -79,7 +79,9 @@ def composite(
     return enter
 
 
-def _with_out(made: Callable[..., Any]) -> Callable[..., Any]:
+def with_out(made: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function with an argument `out=`, where its result or results are stored."""
+
     @functools.wraps(made)
     def call(*args: Any, out: Any = None, **more: Any) -> Any:
         if out is None:

@@ -13,8 +13,6 @@ __all__: list[str] = []
 
 
 def _matmul_vjp(g: Any, _out: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    if x.is_complex():  # a gradient is that of the conjugate
-        x, y = x.conj() if _C.needs_gradient(1) else x, y.conj() if _C.needs_gradient(0) else y
     if x.ndim == 1 and y.ndim == 1:
         return lambda: g * y, lambda: g * x
     a = x.unsqueeze(0) if x.ndim == 1 else x

@@ -120,7 +120,7 @@ class Case:
 
     def __init__(self, op: OpInfo, sample: SampleInput) -> None:
         self.op, self.sample = op, sample
-        self.random = _draws(op)
+        self.random = _draws(op) or bool(sample.kwargs.get("dropout_p"))
 
     def ours(self) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """Fresh arguments of ours."""

@@ -207,9 +207,15 @@ void backward_weight(const ConvGeometry& g, const T* grad, const T* x, T* gw) {
 
 // Smaller types are computed in float32.
 template <class F>
-void with_type(DType dtype, F body) {
+void with_float(DType dtype, F body) {
     if (dtype == DType::F64) body(double());
     else body(float());
+}
+
+template <class F>
+void with_type(DType dtype, F body) {
+    if (dtype == DType::I64) body(int64_t());
+    else with_float(dtype, body);
 }
 
 void convolution_kernel(Call& call) {
@@ -230,8 +236,14 @@ void convolution_kernel(Call& call) {
             pack(memory.reserve(static_cast<size_t>(call.in(2).numel) * sizeof(T)), type, call.in(2));
             bias = memory.as<T>();
         }
-        if (is_depthwise(g)) depthwise_forward<T>(g, image.as<T>(), weight.as<T>(), bias, target.as<T>());
-        else if (g.patch() == 0) {
+        if constexpr (!std::is_integral_v<T>) {
+            if (is_depthwise(g)) {
+                depthwise_forward<T>(g, image.as<T>(), weight.as<T>(), bias, target.as<T>());
+                target.store();
+                return;
+            }
+        }
+        if (g.patch() == 0) {
             std::fill_n(target.as<T>(), out.numel, T(0));
             for (int64_t n = 0; n < g.batch; ++n)
                 add_bias(target.as<T>() + n * (out.numel / g.batch), bias, out.sizes[1], g.out_plane(), g.out_plane());
@@ -251,8 +263,14 @@ void convolution_backward_input_kernel(Call& call) {
         constexpr DType type = DTypeOf<T>::value;
         Packed gradient(grad, type), weight(w, type);
         ContiguousOut target(out, type);
-        if (is_depthwise(g)) depthwise_backward_input<T>(g, gradient.as<T>(), weight.as<T>(), target.as<T>());
-        else backward_input<T>(g, gradient.as<T>(), weight.as<T>(), target.as<T>());
+        if constexpr (!std::is_integral_v<T>) {
+            if (is_depthwise(g)) {
+                depthwise_backward_input<T>(g, gradient.as<T>(), weight.as<T>(), target.as<T>());
+                target.store();
+                return;
+            }
+        }
+        backward_input<T>(g, gradient.as<T>(), weight.as<T>(), target.as<T>());
         target.store();
     });
 }
@@ -263,7 +281,7 @@ void convolution_backward_weight_kernel(Call& call) {
     if (out.numel == 0) return;
     ConvGeometry g(x.sizes, out.sizes, grad.sizes, call.param(1).ints, call.param(2).ints, call.param(3).ints,
                    call.param(4).as_int());
-    with_type(grad.dtype, [&](auto zero) {
+    with_float(grad.dtype, [&](auto zero) {
         using T = decltype(zero);
         constexpr DType type = DTypeOf<T>::value;
         Packed gradient(grad, type), image(x, type);
@@ -288,7 +306,7 @@ void im2col_kernel(Call& call) {
     Tensor& out = *call.outputs[0];
     if (out.numel == 0) return;
     ConvGeometry g = unfolding(x.sizes, call.param(0).ints, call.param(1).ints, call.param(2).ints, call.param(3).ints);
-    with_type(x.dtype, [&](auto zero) {
+    with_float(x.dtype, [&](auto zero) {
         using T = decltype(zero);
         constexpr DType type = DTypeOf<T>::value;
         Packed image(x, type);
@@ -308,7 +326,7 @@ void col2im_kernel(Call& call) {
     if (out.numel == 0) return;
     ConvGeometry g = unfolding(out.sizes, call.param(1).ints, call.param(2).ints, call.param(3).ints,
                                call.param(4).ints);
-    with_type(x.dtype, [&](auto zero) {
+    with_float(x.dtype, [&](auto zero) {
         using T = decltype(zero);
         constexpr DType type = DTypeOf<T>::value;
         Packed columns(x, type);

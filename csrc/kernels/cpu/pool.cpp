@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "core/error.h"
@@ -50,11 +51,54 @@ Windows adaptive_windows(int64_t in, int64_t out) {
     return w;
 }
 
-// Smaller types are computed in float32.
+// Smaller types are computed in float32, integers in int64.
 template <class F>
 void with_type(DType dtype, F body) {
     if (dtype == DType::F64) body(double());
+    else if (!is_floating(dtype)) body(int64_t());
     else body(float());
+}
+
+template <class F>
+void with_float(DType dtype, F body) {
+    if (dtype == DType::F64) body(double());
+    else body(float());
+}
+
+// What is smaller than everything, or equal to it.
+template <class T>
+constexpr T least() {
+    return std::is_integral_v<T> ? std::numeric_limits<T>::lowest() : -std::numeric_limits<T>::infinity();
+}
+
+template <class T>
+void plain_axpy(T* y, const T* x, T w, int64_t n, int64_t stride) {
+    for (int64_t j = 0; j < n; ++j) y[j] += w * x[j * stride];
+}
+
+template <class T>
+void plain_max(T* best, int32_t* index, const T* x, int64_t n, int64_t stride, int32_t first) {
+    for (int64_t j = 0; j < n; ++j)
+        if (x[j * stride] > best[j]) {
+            best[j] = x[j * stride];
+            index[j] = first + static_cast<int32_t>(j * stride);
+        }
+}
+
+// Integers have two loops, which are the same on every instruction set.
+template <class T>
+const NnLoops<T>& loops_of() {
+    if constexpr (std::is_integral_v<T>) {
+        static const NnLoops<T> plain = [] {
+            NnLoops<T> loops{};
+            loops.axpy = plain_axpy<T>;
+            loops.max = plain_max<T>;
+            return loops;
+        }();
+        return plain;
+    } else {
+        return nn_loops<T>();
+    }
 }
 
 // ---- maximum
@@ -66,7 +110,7 @@ struct MaxShape {
 // The largest elements of each row of windows; index may be null.
 template <class T>
 void max_plane(const MaxShape& s, const T* x, T* values, int64_t* index, T* best, int32_t* where) {
-    const NnLoops<T>& loops = nn_loops<T>();
+    const NnLoops<T>& loops = loops_of<T>();
     int64_t width = s.out[2], step = s.stride[2];
     for (int64_t od = 0; od < s.out[0]; ++od)
         for (int64_t oh = 0; oh < s.out[1]; ++oh) {
@@ -77,7 +121,7 @@ void max_plane(const MaxShape& s, const T* x, T* values, int64_t* index, T* best
             };
             int64_t d1 = first_inside(d0, s.dilation[0]), h1 = first_inside(h0, s.dilation[1]);
             for (int64_t ow = 0; ow < width; ++ow) {
-                best[ow] = -std::numeric_limits<T>::infinity();
+                best[ow] = least<T>();
                 where[ow] = static_cast<int32_t>((d1 * s.in[1] + h1) * s.in[2] +
                                                  first_inside(ow * step - s.padding[2], s.dilation[2]));
             }
@@ -156,7 +200,7 @@ void adaptive_max_pool_indices_kernel(Call& call) {
                     for (size_t oh = 0; oh < w[1].begin.size(); ++oh)
                         for (size_t ow = 0; ow < w[2].begin.size(); ++ow) {
                             int64_t found = (w[0].begin[od] * in[1] + w[1].begin[oh]) * in[2] + w[2].begin[ow];
-                            T best = -std::numeric_limits<T>::infinity();
+                            T best = least<T>();
                             for (int64_t d = w[0].begin[od]; d < w[0].end[od]; ++d)
                                 for (int64_t h = w[1].begin[oh]; h < w[1].end[oh]; ++h)
                                     for (int64_t k = w[2].begin[ow]; k < w[2].end[ow]; ++k) {
@@ -282,7 +326,7 @@ void regular_taps(const Averages& a, const Extent& in, size_t d, size_t h, int64
 
 template <class T>
 void average(const Averages& a, const Extent& in, const Extent& out, const T* x, T* y) {
-    const NnLoops<T>& loops = nn_loops<T>();
+    const NnLoops<T>& loops = loops_of<T>();
     int64_t width = out[2];
     for (size_t d = 0; d < a.w[0].begin.size(); ++d)
         for (size_t h = 0; h < a.w[1].begin.size(); ++h, y += width) {
@@ -348,7 +392,7 @@ void run_average_backward(Call& call, const Averages& a) {
     const Tensor& g = call.in(0);
     Tensor& out = *call.outputs[0];
     Extent in(out.sizes), size(g.sizes);
-    with_type(g.dtype, [&](auto zero) {
+    with_float(g.dtype, [&](auto zero) {
         using T = decltype(zero);
         constexpr DType type = DTypeOf<T>::value;
         Packed source(g, type);

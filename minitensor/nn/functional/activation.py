@@ -10,6 +10,7 @@ import minitensor as mt
 from minitensor import _C
 from minitensor.composite import composite
 from minitensor.composite.pointwise import prelu
+from minitensor.composite.registry import with_out
 from minitensor.ops import ROWS
 
 __all__ = [
@@ -170,6 +171,7 @@ def rrelu_(input: mt.Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, tra
     return rrelu(input, lower, upper, training, True)
 
 
+@with_out
 def gelu(input: mt.Tensor, approximate: str = "none") -> mt.Tensor:
     """Return ``input * Phi(input)`` with the normal distribution's Phi, or, with "tanh", its approximation."""
     if approximate not in ("none", "tanh"):
@@ -208,12 +210,14 @@ def hardswish(input: mt.Tensor, inplace: bool = False) -> mt.Tensor:
     return _op("hardswish", input, inplace)
 
 
+@with_out
 def hardshrink(input: mt.Tensor, lambd: float = 0.5) -> mt.Tensor:
     """Return ``input`` where it is outside ``[-lambd, lambd]``, 0 elsewhere."""
     result: mt.Tensor = ROWS["hardshrink"].call(input, lambd)
     return result
 
 
+@with_out
 def softshrink(input: mt.Tensor, lambd: float = 0.5) -> mt.Tensor:
     """Return ``input`` drawn towards 0 by ``lambd``."""
     if lambd < 0:
@@ -227,6 +231,7 @@ def tanhshrink(input: mt.Tensor) -> mt.Tensor:
     return input - mt.tanh(input)
 
 
+@with_out
 def softplus(input: mt.Tensor, beta: float = 1, threshold: float = 20) -> mt.Tensor:
     """Return ``log(1 + exp(beta * input)) / beta``, and ``input`` itself where ``beta * input > threshold``."""
     result: mt.Tensor = ROWS["softplus"].call(input, beta, threshold)
@@ -238,6 +243,7 @@ def softsign(input: mt.Tensor) -> mt.Tensor:
     return input / (input.abs() + 1)
 
 
+@with_out
 def logsigmoid(input: mt.Tensor) -> mt.Tensor:
     """Return ``log(sigmoid(input))`` without overflow."""
     result: mt.Tensor = ROWS["logsigmoid"].call(input)

@@ -37,15 +37,18 @@ def _output_size(input: mt.Tensor, output_size: Sizes, rank: int, what: str) -> 
     """Return the sizes, with the input's own in place of None."""
     if output_size is None or isinstance(output_size, int):
         output_size = (output_size,) * rank
+    elif rank > 1 and input.dim() <= len(output_size):
+        raise ValueError(f"Input dimension should be at least {len(output_size) + 1}")
     if len(output_size) != rank:
         raise RuntimeError(f"{what}: output_size must be {rank}")
-    return tuple(int(n if given is None else given) for given, n in zip(output_size, input.shape[-rank:], strict=True))
+    sizes = input.shape[-rank:] if input.dim() >= rank else (0,) * rank
+    return tuple(int(n if given is None else given) for given, n in zip(output_size, sizes, strict=True))
 
 
 def _adaptive_average(rank: int, input: mt.Tensor, output_size: Sizes) -> mt.Tensor:
     what = f"adaptive_avg_pool{rank}d"
-    image, batched = spatial(input, rank, what)
     size = _output_size(input, output_size, rank, what)
+    image, batched = spatial(input, rank, what)
     if 0 in image.shape[1:]:
         raise RuntimeError(
             f"{what}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes "
@@ -76,8 +79,8 @@ def adaptive_avg_pool3d(input: mt.Tensor, output_size: Sizes) -> mt.Tensor:
 
 def _adaptive_maximum(rank: int, input: mt.Tensor, output_size: Sizes) -> tuple[mt.Tensor, mt.Tensor]:
     what = f"adaptive_max_pool{rank}d"
-    image, batched = spatial(input, rank, what)
     size = _output_size(input, output_size, rank, what)
+    image, batched = spatial(input, rank, what)
     if 0 in image.shape[1:]:
         raise RuntimeError(
             f"{what}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import minitensor as mt
@@ -66,8 +66,21 @@ def _convolve(
             edges, batch = _same(batch, weight, steps, spread)
     else:
         edges = several(padding, rank, "padding", what)
-    result = _forward(batch, weight, bias, steps, edges, spread, groups)
+    if batch.is_complex():
+        result = _by_parts(lambda x, w: _forward(x, w, None, steps, edges, spread, groups), batch, weight)
+        result = result if bias is None else result + bias.reshape((-1, *(1 for _ in range(rank))))
+    else:
+        result = _forward(batch, weight, bias, steps, edges, spread, groups)
     return result if batched else result.squeeze(0)
+
+
+def _by_parts(convolve: Callable[[mt.Tensor, mt.Tensor], mt.Tensor], input: mt.Tensor, weight: mt.Tensor) -> mt.Tensor:
+    """Return a convolution of complex numbers, which is bilinear, as three of real ones."""
+    if weight.dtype != input.dtype:
+        raise RuntimeError(f"Input type ({input.dtype}) and weight type ({weight.dtype}) should be the same")
+    a, b, c, d = mt.real(input), mt.imag(input), mt.real(weight), mt.imag(weight)
+    first, second = convolve(a, c), convolve(b, d)
+    return mt.complex(first - second, convolve(a + b, c + d) - first - second)
 
 
 @composite(method=False)
@@ -119,6 +132,13 @@ def conv3d(
     As :func:`conv1d`.
     """
     return _convolve(3, input, weight, bias, stride, padding, dilation, groups)
+
+
+def _backwards(input: mt.Tensor, weight: mt.Tensor, *more: Any) -> mt.Tensor:
+    if input.is_complex():
+        return _by_parts(lambda x, w: _backward_input(x, w, *more), input, weight)
+    result: mt.Tensor = _backward_input(input, weight, *more)
+    return result
 
 
 def _transposed(
@@ -181,11 +201,11 @@ def _transposed(
             (n - 1) * s + d * (k - 1) + 1
             for n, s, d, k in zip(batch.shape[2:], steps, spread, weight.shape[2:], strict=True)
         ]
-        whole = _backward_input(batch, weight, (batch.shape[0], channels, *reached), steps, (0,) * rank, spread, groups)
+        whole = _backwards(batch, weight, (batch.shape[0], channels, *reached), steps, (0,) * rank, spread, groups)
         ends = [n - r + p for n, r, p in zip(sizes, reached, edges, strict=True)]
         result = pad(whole, [m for p, e in zip(reversed(edges), reversed(ends), strict=True) for m in (-p, e)])
     else:
-        result = _backward_input(batch, weight, (batch.shape[0], channels, *sizes), steps, edges, spread, groups)
+        result = _backwards(batch, weight, (batch.shape[0], channels, *sizes), steps, edges, spread, groups)
     if bias is not None:
         result = result + bias.reshape((-1, *(1 for _ in range(rank))))
     return result if batched else result.squeeze(0)
@@ -276,6 +296,15 @@ def conv_tbc(input: mt.Tensor, weight: mt.Tensor, bias: mt.Tensor, pad: int = 0)
     return result.permute(2, 0, 1).contiguous()
 
 
+def _moved(move: Callable[[mt.Tensor], mt.Tensor], input: mt.Tensor) -> mt.Tensor:
+    """Return what `move`, which takes real numbers, makes of numbers of any kind."""
+    if input.is_complex():
+        return mt.complex(move(mt.real(input)), move(mt.imag(input)))
+    if input.dtype == mt.bool:
+        return move(input.to(mt.float32)).to(mt.bool)
+    return move(input)
+
+
 def unfold(
     input: mt.Tensor,
     kernel_size: int | Sequence[int],
@@ -301,7 +330,7 @@ def unfold(
             f"padding={edges}, calculated shape of the array of sliding blocks as {tuple(counts)}, but its components "
             "must be at least one."
         )
-    result = _im2col(batch, kernel, spread, edges, steps)
+    result = _moved(lambda x: _im2col(x, kernel, spread, edges, steps), batch)
     return result if batched else result.squeeze(0)
 
 
@@ -336,7 +365,7 @@ def fold(
             f"expected size of input's dimension 2 to match the calculated number of sliding blocks "
             f"{counts[0]} * {counts[1]} = {counts[0] * counts[1]}, but got input.size(2)={batch.shape[2]}."
         )
-    result = _col2im(batch, size, kernel, spread, edges, steps)
+    result = _moved(lambda x: _col2im(x, size, kernel, spread, edges, steps), batch)
     return result if input.dim() == 3 else result.squeeze(0)
 
 

@@ -13,6 +13,8 @@ __all__ = ["cosine_similarity", "pairwise_distance", "pdist"]
 
 def vector_norm(x: mt.Tensor, p: float, dim: int | Sequence[int], keepdim: bool = False) -> mt.Tensor:
     """Return the ``p``-norm along ``dim``. Its gradient at zero is zero."""
+    if x.is_complex():
+        x = x.abs()
     if p == float("inf"):
         return x.abs().amax(dim, keepdim)
     if p == float("-inf"):

@@ -47,6 +47,8 @@ def embedding(
     to that ``norm_type``-norm at most. With ``scale_grad_by_freq`` a row's gradient is divided by how often it was
     named. Gradients are dense; ``sparse`` says that the caller would take others too.
     """
+    if weight.dim() != 2:
+        raise RuntimeError("'weight' must be 2-D")
     padding = _padding(padding_idx, weight.shape[0])
     if max_norm is not None:
         if weight.requires_grad and weight.is_leaf:

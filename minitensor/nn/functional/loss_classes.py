@@ -148,10 +148,14 @@ def _along(weight: mt.Tensor, like: mt.Tensor, dim: int) -> mt.Tensor:
     return weight.reshape([-1 if i == dim else 1 for i in range(like.dim())])
 
 
-def _check_classes(input: mt.Tensor, target: mt.Tensor, weight: mt.Tensor | None, reduction: str) -> None:
-    """Check the arguments of a loss over classes."""
+def _check_reduction(reduction: str) -> None:
     if reduction not in REDUCTIONS:
         raise ValueError(f"{reduction} is not a valid value for reduction")
+
+
+def _check_classes(input: mt.Tensor, target: mt.Tensor, weight: mt.Tensor | None, reduction: str) -> None:
+    """Check the arguments of a loss over classes."""
+    _check_reduction(reduction)
     if weight is None and input.dim() == 2 and target.dim() == 1 and len(input) == len(target):
         return  # the usual case, on the short way
     if input.dim() == 0:
@@ -185,20 +189,37 @@ def linear_cross_entropy(
 ) -> mt.Tensor:
     """Return the cross entropy of ``linear(input, linear_weight, linear_bias)`` and a target.
 
-    ``input`` is ``[..., features]`` and ``target`` has a class, or a probability for each class, for every example.
-    ``options`` may say how memory is saved elsewhere; it does not change the result.
+    ``input`` is ``[features]`` or ``[N, features]`` and ``linear_weight`` ``[classes, ..., features]``, where the sizes
+    between give losses of several dimensions: the logits are ``[N, classes, ...]``. ``target`` has a class ``[N, ...]``,
+    or, if of the logits' shape, a probability for each class. ``options`` may say how memory is saved elsewhere;
+    it does not change the result.
     """
     from minitensor.nn.functional.products import linear
 
-    logits = linear(input, linear_weight, linear_bias)
-    if input.dim() > 2:
-        probabilities = target.dim() == input.dim()
-        logits = logits.reshape((-1, logits.shape[-1]))
-        flat = target.reshape((-1, target.shape[-1])) if probabilities else target.reshape(-1)
-        loss = cross_entropy(
-            logits, flat, weight, None, -100 if ignore_index is None else ignore_index, None, reduction, label_smoothing
+    if input.dim() < 1 or input.dim() > 2:
+        raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.dim()}")
+    if linear_weight.dim() < 2:
+        raise RuntimeError(f"expected linear_weight with dimensionality at least 2, got {linear_weight.dim()}")
+    if input.shape[-1] != linear_weight.shape[-1]:
+        raise RuntimeError(
+            "expected equal input and linear_weight last dimensions (in_features), got "
+            f"{input.shape[-1]} and {linear_weight.shape[-1]}, respectively"
         )
-        return loss.reshape(input.shape[:-1]) if reduction == "none" else loss
+    sizes = tuple(linear_weight.shape[:-1])
+    if linear_bias is not None and tuple(linear_bias.shape) != sizes:
+        raise RuntimeError(f"expected linear_bias shape {sizes}, got {tuple(linear_bias.shape)}")
+    if len(sizes) > 1 and input.dim() == 1:
+        raise RuntimeError(
+            f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.shape)} requires batched input, "
+            f"(N, {input.shape[-1]}), got unbatched input with shape {tuple(input.shape)}"
+        )
+    shape = (*input.shape[:-1], *sizes)
+    if tuple(target.shape) == shape and ignore_index is not None:
+        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
+    if len(sizes) > 1:
+        linear_weight = linear_weight.reshape((-1, linear_weight.shape[-1]))
+        linear_bias = None if linear_bias is None else linear_bias.reshape(-1)
+    logits = linear(input, linear_weight, linear_bias).reshape(shape)
     return cross_entropy(
         logits, target, weight, None, -100 if ignore_index is None else ignore_index, None, reduction, label_smoothing
     )
@@ -230,8 +251,9 @@ def multi_margin_loss(
     """
     if size_average is not None or reduce is not None:
         reduction = reduction_of(size_average, reduce, reduction)
+    _check_reduction(reduction)
     if p not in (1, 2):
-        raise RuntimeError("only p == 1 and p == 2 supported")
+        raise ValueError("only p == 1 and p == 2 supported")
     rows, _ = _examples(input, target, "multi_margin_loss")
     count = rows.shape[1]
     if target.numel() != rows.shape[0] or target.dim() > 1:
@@ -269,6 +291,7 @@ def multilabel_margin_loss(
     """
     if size_average is not None or reduce is not None:
         reduction = reduction_of(size_average, reduce, reduction)
+    _check_reduction(reduction)
     rows, _ = _examples(input, target, "multilabel_margin_loss")
     if target.shape != input.shape:
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")

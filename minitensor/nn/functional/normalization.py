@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import minitensor as mt
+from minitensor import _C
 from minitensor.composite import composite
 from minitensor.ops import ROWS
 
@@ -74,6 +75,11 @@ def _batch(
     momentum: float,
     eps: float,
 ) -> mt.Tensor:
+    if input.numel() == 0 and input.dim() > 0:
+        # Nothing to normalise; the gradients of weight and bias are zeros.
+        result = input.clone()
+        result = result if weight is None else result * weight.reshape(-1)[0] if weight.numel() else result
+        return result if bias is None or not bias.numel() else result + bias.reshape(-1)[0]
     if input.dim() < 2:
         raise RuntimeError(f"expected at least 2D input (got {input.dim()}D input)")
     _check_channels(input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
@@ -244,6 +250,11 @@ def rms_norm(
     rows, scale, _ = _rows(input, normalized_shape, weight, None)
     if 0 in rows.shape:
         return input.clone()
+    if input.is_complex():
+        # PyTorch's mean square is that of the numbers, not of their magnitudes.
+        smallest = 2.220446049250313e-16 if input.dtype == mt.complex128 else 1.1920928955078125e-07
+        ratio = rows * ((rows * rows).mean(1, keepdim=True) + (smallest if eps is None else eps)).rsqrt()
+        return (ratio if scale is None else ratio * scale).reshape(input.shape)
     if eps is None:
         eps = 2.220446049250313e-16 if input.dtype == mt.float64 else 1.1920928955078125e-07
     result = _group_norm(rows, scale, None, 1, eps, False)
@@ -315,4 +326,4 @@ def normalize(
     from minitensor.nn.functional.distance import vector_norm
 
     result = input / vector_norm(input, p, dim, keepdim=True).clamp(min=eps)
-    return result if out is None else out.copy_(result)
+    return result if out is None else _C.store_out("normalize", result, out)

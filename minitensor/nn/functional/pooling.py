@@ -7,6 +7,7 @@ from typing import Any
 
 import minitensor as mt
 from minitensor.composite import composite
+from minitensor.composite.registry import with_out
 from minitensor.nn.functional.arguments import several, spatial
 from minitensor.ops import ROWS
 
@@ -203,6 +204,7 @@ def avg_pool1d(
     return _average(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
+@with_out
 def avg_pool2d(
     input: mt.Tensor,
     kernel_size: Sizes,
@@ -219,6 +221,7 @@ def avg_pool2d(
     return _average(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
+@with_out
 def avg_pool3d(
     input: mt.Tensor,
     kernel_size: Sizes,

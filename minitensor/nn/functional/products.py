@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import minitensor as mt
 from minitensor.composite.contraction import bilinear
+from minitensor.composite.registry import with_out
 
 __all__ = ["bilinear", "grouped_mm", "linear"]
 
 
+@with_out
 def linear(input: mt.Tensor, weight: mt.Tensor, bias: mt.Tensor | None = None) -> mt.Tensor:
     """Return ``input @ weight.T + bias``; ``weight`` is ``[out_features, in_features]`` or ``[in_features]``."""
     result = mt.matmul(input, weight if weight.dim() == 1 else weight.transpose(0, 1))
