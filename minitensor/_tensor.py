@@ -138,11 +138,11 @@ def type_as(self: Any, other: Any) -> Any:
 
 
 def _converter(name: str, dtype: Any) -> None:
-    def convert(self: Any) -> Any:
-        return self.to(dtype)
+    def convert(self: Any, memory_format: Any = preserve_format) -> Any:
+        return self.to(dtype, memory_format=memory_format)
 
     convert.__name__ = name
-    convert.__doc__ = f"The elements as {dtype.name}."
+    convert.__doc__ = f"The elements as {dtype.name}, the tensor itself if they are already."
     attach(name, convert)
 
 

@@ -60,12 +60,20 @@ def erfcx_of(u: mpf) -> mpf:
     return (1 + 2 * a) * mp.exp(a * a) * mp.erfc(a)
 
 
+def erfinv_of(w: mpf) -> mpf:
+    """erfinv(x) / x with w = -log(1 - x^2)."""
+    x = mp.sqrt(-mp.expm1(-w))
+    return mp.erfinv(x) / x if w else mp.sqrt(mp.pi) / 2
+
+
 def problems(single: bool) -> dict[str, tuple[Function, Function, mpf, mpf, int]]:
     """Return for each polynomial the function, its weight, the interval, and the number of coefficients."""
     first = mpf("1e-8")  # fits in a squared argument start just above zero
     quarter = (mp.pi / 4 * mpf("1.0001")) ** 2
     eighth = mp.tan(mp.pi / 8) ** 2 * mpf("1.0001")
     root = mp.sqrt
+    middle = mpf("2.5") if single else mpf("3.125")
+    edge = mpf("-0.765") if single else mpf("-0.751")
     return {
         # 2^r = 1 + r p(r)
         "exp2": (
@@ -110,6 +118,21 @@ def problems(single: bool) -> dict[str, tuple[Function, Function, mpf, mpf, int]
         # (1 + 2a) exp(a^2) erfc(a) in u = (a - 3.75) / (a + 3.75), a = 0 .. 28 (Shepherd and Laframboise, 1981)
         "erfc": (
             erfcx_of, lambda u: 1 / erfcx_of(u), mpf(-1), mpf("0.7639"), 12 if single else 27,
+        ),
+        # erfinv(x) = x p(w - middle) with w = -log(1 - x^2), for w = 0 .. 2 middle (Giles, 2012)
+        "erfinv_near": (
+            lambda u: erfinv_of(u + middle),
+            lambda u: 1 / erfinv_of(u + middle), -middle, middle + mpf("0.001"), 9 if single else 24,
+        ),
+        # the same in sqrt(w) - middle; float64: up to 4, and in sqrt(w) - 5 beyond
+        "erfinv_far": (
+            lambda u: erfinv_of((u + (3 if single else mpf("3.25"))) ** 2),
+            lambda u: 1 / erfinv_of((u + (3 if single else mpf("3.25"))) ** 2),
+            edge, mpf("1.01") if single else mpf("0.751"), 9 if single else 19,
+        ),
+        "erfinv_farthest": (
+            lambda u: erfinv_of((u + 5) ** 2),
+            lambda u: 1 / erfinv_of((u + 5) ** 2), mpf("-1.001"), mpf("1.005"), 1 if single else 17,
         ),
         # log(m) = 2 s + s^3 (2/3 + s^2 p(s^2)) with s = (m - 1) / (m + 1)
         "pow_log": (

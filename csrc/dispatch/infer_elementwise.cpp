@@ -73,6 +73,7 @@ bool is_bool(const Operand& operand) {
 }
 
 void infer_bitwise(Call& call, const char* kernel) {
+    require_tensor(call);
     DType dtype = result_type(call);
     if (info(dtype).category >= 2) not_implemented(kernel, dtype);
     set_broadcast(call, dtype, dtype);
@@ -100,6 +101,14 @@ DType result_type(const Call& call) {
         }
     }
     return type.get();
+}
+
+void require_tensor(const Call& call) {
+    for (size_t i = 0; i < call.operand_count; ++i)
+        if (call.operands[i].tensor) return;
+    static constexpr const char* kinds[] = {"bool", "int", "float", "complex"};
+    fail_type(std::string(op_name(call)) + "(): argument 'input' (position 1) must be Tensor, not " +
+              kinds[static_cast<size_t>(call.operands[0].scalar.tag)]);
 }
 
 bool fits(Scalar value, DType dtype) {
@@ -221,12 +230,14 @@ void infer_floor_divide(Call& call) {
 }
 
 void infer_remainder(Call& call) {
+    require_tensor(call);
     DType dtype = result_type(call);
     if (dtype == DType::Bool) not_implemented("remainder_cpu", dtype);
     set_broadcast(call, dtype, dtype);
 }
 
 void infer_pow(Call& call) {
+    require_tensor(call);
     DType dtype = result_type(call);
     const Operand& exponent = call.operands[1];
     if (dtype == DType::Bool && !exponent.is_scalar)

@@ -17,6 +17,9 @@ void infer_logical_not(Call& call);
 void infer_bitwise_not(Call& call);
 void infer_float_test(Call& call);  // isnan, isinf, isfinite
 
+// TypeError if all operands are numbers, which few functions take.
+void require_tensor(const Call& call);
+
 void infer_binary(Call& call);  // add, mul
 void infer_extreme_of_two(Call& call);  // maximum, minimum
 void infer_sub(Call& call);

@@ -11,6 +11,7 @@ namespace {
 
 // The result has all operands' shapes, broadcast.
 void set(Call& call, DType compute, DType result) {
+    require_tensor(call);
     call.compute = compute;
     ResultMeta& meta = call.results[0];
     meta.dtype = result;

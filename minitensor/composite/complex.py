@@ -4,10 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
+from minitensor.composite.dims import type_name
 from minitensor.composite.registry import composite
+from minitensor.ops import ROWS
 from minitensor.ops.complex import conj_physical, imag_part, real_part
 
 __all__: list[str] = []
+
+
+def _of_parts(name: str, first: Any, second: Any, out: Any) -> Any:
+    """The op on two real tensors; the result is never converted to the dtype of `out`."""
+    if out is not None:
+        made = ROWS[name].call(first.detach(), second.detach())
+        if out.dtype is not made.dtype:
+            raise RuntimeError(
+                f"Expected object of scalar type {type_name(made)} but got scalar type {type_name(out)} for argument "
+                "'out'"
+            )
+    return ROWS[name].call(first, second, out=out)
+
+
+@composite(name="complex", method=False)
+def _complex(real: Any, imag: Any, *, out: Any = None) -> Any:
+    """Complex numbers from their real and imaginary parts. RuntimeError if out has not the result's dtype."""
+    return _of_parts("complex", real, imag, out)
+
+
+@composite(method=False)
+def polar(abs: Any, angle: Any, *, out: Any = None) -> Any:
+    """Complex numbers `abs * cos(angle) + abs * sin(angle) * i`. RuntimeError if out has not the result's dtype."""
+    return _of_parts("polar", abs, angle, out)
 
 
 @composite()

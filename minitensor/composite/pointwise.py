@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minitensor import _C
+from minitensor.composite.dims import type_name
 from minitensor.composite.registry import COMPOSITES, composite
 from minitensor.ops import ROWS, pointwise, special
 
@@ -166,19 +167,9 @@ def _round(input: Any, *, decimals: int = 0) -> Any:
     if decimals == 0:
         return ROWS["round"].call(input)
     if _whole(input.dtype):
-        raise NotImplementedError(f"\"round_cpu\" not implemented for '{_name(input.dtype)}'")
+        raise NotImplementedError(f"\"round_cpu\" not implemented for '{type_name(input)}'")
     scale = 10.0 ** abs(decimals)
     return (ROWS["round"].call(input * scale) / scale) if decimals > 0 else ROWS["round"].call(input / scale) * scale
-
-
-_NAMES = {"float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double", "bool": "Bool"}
-_NAMES |= {"uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long"}
-_NAMES |= {"complex64": "ComplexFloat", "complex128": "ComplexDouble"}
-
-
-def _name(dtype: Any) -> str:
-    """PyTorch's name of a dtype in its messages."""
-    return _NAMES.get(dtype.name, dtype.name.replace("uint", "UInt"))
 
 
 @composite(inplace=True, out=True)
@@ -255,8 +246,8 @@ def _float_power_(self: Any, exponent: Any) -> Any:
     wide = _C.complex128 if self.dtype.is_complex else _C.float64
     if self.dtype is not wide:
         raise RuntimeError(
-            f"the base given to float_power_ has dtype {_name(self.dtype)} but the operation's result requires dtype "
-            f"{_name(wide)}"
+            f"the base given to float_power_ has dtype {type_name(self)} but the operation's result requires dtype "
+            f"{'ComplexDouble' if wide.is_complex else 'Double'}"
         )
     return self.copy_(float_power(self, exponent))
 
@@ -370,7 +361,7 @@ def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, eq
     _check_tensor("isclose", "input", 1, input)
     _check_tensor("isclose", "other", 2, other)
     if input.dtype is not other.dtype:
-        raise RuntimeError(f"{_name(input.dtype)} did not match {_name(other.dtype)}")
+        raise RuntimeError(f"{type_name(input)} did not match {type_name(other)}")
     if rtol < 0 or atol < 0:
         which = "rtol" if rtol < 0 else "atol"
         raise RuntimeError(f"{which} must be greater than or equal to zero, but got {rtol if rtol < 0 else atol}")

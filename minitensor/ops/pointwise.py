@@ -315,7 +315,7 @@ hypot = binary(
 nextafter = binary(
     "nextafter",
     "The next number after input towards other.",
-    None,
+    lambda g, _out, x, y: (lambda: where(x == y, 0.0, g), lambda: g * 0),
     refuse=lambda call: "neighbours are those of the stored type" if call.compute in ("f16", "bf16") else None,
 )
 heaviside = elementwise(

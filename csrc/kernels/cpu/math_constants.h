@@ -40,6 +40,14 @@ template <> struct More<float> {
                                       0x1.5101a4f221b59p-4,  -0x1.bdace0b042f66p-4, 0x1.7a117cb11ac74p-4,
                                       -0x1.e0a3de39469b6p-5, 0x1.d0e69f281a9dfp-6,  -0x1.415dd7e510c2fp-7,
                                       0x1.c3396efbf28dap-10, 0x1.8b6ef80672413p-12, -0x1.02045a09caf05p-12};
+    static constexpr float erfinv_near_middle = 2.5f;
+    static constexpr float erfinv_far_middle = 3.0f;
+    static constexpr float erfinv_near[] = {0x1.805c5ep+0f,   0x1.f91ec6p-3f,  -0x1.11ca4ap-8f,
+                                            -0x1.48a6fep-10f, 0x1.ca707cp-13f, -0x1.270584p-18f,
+                                            -0x1.d994dap-19f, 0x1.710092p-22f, 0x1.e98e5ep-26f};
+    static constexpr float erfinv_far[] = {0x1.6a9efcp+1f,  0x1.006db6p+0f,  0x1.354b8cp-7f,
+                                           -0x1.f37aaap-8f, 0x1.78228cp-8f,  -0x1.e1e218p-9f,
+                                           0x1.61ce56p-10f, 0x1.b2675ep-14f, -0x1.a52214p-13f};
     static constexpr double pow_log[] = {0x1.999995439522ep-2, 0x1.249550264e2edp-2, 0x1.c5aa1de6049fbp-3,
                                          0x1.98dc02a2d247dp-3};
     static constexpr double pow_exp[] = {0x1.0000003a42152p-1, 0x1.55555442f2a4p-3,   0x1.55548d840424fp-5,
@@ -106,6 +114,27 @@ template <> struct More<double> {
         0x1.d6c5bf6f95abdp-20, -0x1.f1311be10b14ep-25, -0x1.18e4c03b5ac74p-22, 0x1.9631af84a6f58p-26,
         0x1.632030e9a091fp-25, -0x1.fb929a691d2a6p-29, -0x1.c927713caede2p-28, 0x1.efbed0499bf24p-34,
         0x1.ce19223fd47fdp-31, 0x1.63836cae748b9p-34,  -0x1.11d6f46f07480p-35};
+    static constexpr double erfinv_near_middle = 3.125;
+    static constexpr double erfinv_far_middle = 3.25;
+    static constexpr double erfinv_near[] = {
+        0x1.a755e7c99ae86p+0,   0x1.ebd80d9b13df7p-3,   -0x1.8b6c33114ee45p-8,  -0x1.8457694834144p-11,
+        0x1.879c2a20d6e6cp-13,  -0x1.d1d1f7cb057e1p-17, -0x1.6e8a53ee5a28cp-20, 0x1.c6b4f8aec1c6ap-22,
+        -0x1.f36ce539e3d09p-26, -0x1.1a9eb6de39bc3p-28, 0x1.20f4eae35ba1dp-30,  -0x1.dc3dd7bf52d65p-35,
+        -0x1.c89601ec3e976p-37, 0x1.723099ed0e3b8p-39,  -0x1.6d8fd0d311451p-44, -0x1.683342b2c961cp-45,
+        0x1.db34fb2ce6f61p-48,  -0x1.8ad05ba498afp-55,  -0x1.2bdf4753216c5p-53, 0x1.22a18c72053f4p-56,
+        0x1.51e6b7375b8f4p-60,  -0x1.a5e1310cf03e9p-62, -0x1.3396434d861f1p-70, 0x1.fd8aedef8cd94p-69};
+    static constexpr double erfinv_far[] = {
+        0x1.8abcc380d5a47p+1,   0x1.0158a6d641d3ap+0,   0x1.5ffcfe5b7a89dp-8,  -0x1.ebadabb89a712p-9,
+        0x1.468eeca3c6c5cp-9,   -0x1.ba92413176f5ap-10, 0x1.f3cc561536278p-11, -0x1.7448a8d82f7fdp-12,
+        0x1.932c5ec290f1ep-16,  0x1.1e68517cf0d5fp-14,  -0x1.8cedf005e59dp-15, 0x1.a299ac288a91p-17,
+        0x1.8827c9c5e14f7p-19,  -0x1.0d5c9e571bda5p-18, 0x1.942b323febefap-20, 0x1.3895a89e0a87ap-26,
+        -0x1.2a6912cf3a1bdp-22, 0x1.85d73227c8a04p-24,  0x1.c46ce282766c9p-29};
+    static constexpr double erfinv_farthest[] = {0x1.3664ddd1ad7fap+2,   0x1.02a30d1fba0dcp+0,   -0x1.22ea5def91b1p-13,
+                                                 -0x1.c2f36a8fc69fdp-13, 0x1.3ebf4e9409b7fp-14,  -0x1.4a3497eb8818ap-16,
+                                                 0x1.2fbd377993097p-18,  -0x1.0a8d3b1c60b9dp-20, 0x1.ebc2320c96da6p-23,
+                                                 -0x1.22d375b949651p-24, 0x1.f52ea617f5f35p-26,  -0x1.00f99d98fc38ap-26,
+                                                 0x1.04b2d420aeebep-27,  -0x1.0487d37c663fep-28, 0x1.a3159ce4980f2p-30,
+                                                 -0x1.186178657763p-32,  -0x1.12aa502a6f852p-35};
     static constexpr double pow_log[] = {0x1.999999999999ap-2, 0x1.24924924922d8p-2, 0x1.c71c71c753be6p-3,
                                          0x1.745d1728b522ap-3, 0x1.3b13ba4ee5cadp-3, 0x1.110f4db9cfd0bp-3,
                                          0x1.e250197df0153p-4, 0x1.a6f66bb3e9f8p-4,  0x1.dbe1f46f3e77bp-4};

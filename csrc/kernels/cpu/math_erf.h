@@ -23,6 +23,21 @@ template <class T> static inline T erfc(T x) {
     return static_cast<T>(detail::select(wide < 0.0, 2.0 - r, r));
 }
 
+// The number whose erf is x: x times a polynomial in w = -log(1 - x^2), beyond in sqrt(w) (Giles, "Approximating the
+// erfinv function", 2012).
+template <class T> static inline T erfinv(T x) {
+    using M = detail::More<T>;
+    constexpr T inf = std::numeric_limits<T>::infinity();
+    const T w = -log<T>(detail::fma(-x, x, T(1)));
+    const T root = detail::sqrt(w);
+    T far = detail::polynomial(M::erfinv_far, root - M::erfinv_far_middle);
+    if constexpr (sizeof(T) == 8)
+        far = detail::select(root > T(4), detail::polynomial(M::erfinv_farthest, root - T(5)), far);
+    const T near = detail::polynomial(M::erfinv_near, w - M::erfinv_near_middle);
+    const T r = x * detail::select(w < T(2) * M::erfinv_near_middle, near, far);
+    return detail::select(detail::abs(x) == T(1), detail::with_sign_of(inf, x), r);
+}
+
 // x times the normal distribution's integral up to x.
 template <class T> static inline T gelu(T x) {
     constexpr T root_half = static_cast<T>(0x1.6a09e667f3bcdp-1);

@@ -54,6 +54,7 @@ MT_UNARY(Log2, log2)
 MT_UNARY(Log10, log10)
 MT_UNARY(Erf, erf)
 MT_UNARY(Erfc, erfc)
+MT_UNARY(Erfinv, erfinv)
 MT_UNARY(Gelu, gelu)
 MT_UNARY(GeluTanh, gelu_tanh)
 MT_UNARY(Silu, silu)
@@ -209,6 +210,7 @@ constexpr PointwiseEntry entries[] = {
     MT_ENTRY("log10", 1, unary_loop, Log10),
     MT_ENTRY("erf", 1, unary_loop, Erf),
     MT_ENTRY("erfc", 1, unary_loop, Erfc),
+    MT_ENTRY("erfinv", 1, unary_loop, Erfinv),
     MT_ENTRY("_gelu", 1, unary_loop, Gelu),
     MT_ENTRY("_gelu_tanh", 1, unary_loop, GeluTanh),
     MT_ENTRY("silu", 1, unary_loop, Silu),

@@ -30,7 +30,6 @@ template <double (*function)(double, double)> constexpr PointwiseEntry two(const
 
 constexpr PointwiseEntry entries[] = {
     one<special::erfcx>("erfcx"),
-    one<special::erfinv>("erfinv"),
     one<special::ndtr>("ndtr"),
     one<special::ndtri>("ndtri"),
     one<special::log_ndtr>("log_ndtr"),
@@ -79,8 +78,8 @@ const RegisterTable<table, kCount> loops;
 const bool registered = [] {
     for (const PointwiseEntry& entry : entries) {
         std::string_view name = entry.name;
-        bool any = name == "erfinv" || name == "ndtr" || name == "entr" || name == "lgamma" || name == "digamma" ||
-                   name == "_polygamma" || name == "i0" || name == "i0e" || name == "i1" || name == "i1e";
+        bool any = name == "ndtr" || name == "entr" || name == "lgamma" || name == "digamma" || name == "_polygamma" ||
+                   name == "i0" || name == "i0e" || name == "i1" || name == "i1e";
         InferFn infer = name == "igamma" || name == "igammac" ? infer_floats : any ? infer_promoted : infer_wide;
         register_native({entry.name, infer, run_pointwise, Takes::Any});
     }

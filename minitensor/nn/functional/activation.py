@@ -172,7 +172,7 @@ def rrelu_(input: mt.Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, tra
 
 
 @with_out
-def gelu(input: mt.Tensor, approximate: str = "none") -> mt.Tensor:
+def gelu(input: mt.Tensor, *, approximate: str = "none") -> mt.Tensor:
     """Return ``input * Phi(input)`` with the normal distribution's Phi, or, with "tanh", its approximation."""
     if approximate not in ("none", "tanh"):
         raise RuntimeError("approximate argument must be either none or tanh.")
