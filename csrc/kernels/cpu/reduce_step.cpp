@@ -169,7 +169,9 @@ void indirect_rows(const Task& task) {
     int64_t row_stride = step.outer_dims ? step.outer_stride[step.outer_dims - 1] : 0;
     // Rows that lie next to each other are taken as the elements of a vector.
     bool adjacent = task.loops.adjacent && step.dtype == task.loops.in && row_stride == 1 && last > 1;
-    int64_t at_once = adjacent ? kAdjacentRows : kTileRows;
+    // Long rows of contiguous elements one by one: their tiles stay in the first-level cache.
+    bool long_rows = step.n_stride == 1 && step.n >= kTileCols / 4;
+    int64_t at_once = adjacent ? kAdjacentRows : long_rows ? 1 : kTileRows;
     int64_t groups = ceil_div(last, at_once), tasks = step.outer / last * groups;
     int64_t n = step.n, block = row_block(n), blocks = ceil_div(n, block);
     Scratch partial(static_cast<size_t>(step.outer * blocks * task.out_size));  // [blocks, outer]
@@ -281,6 +283,13 @@ void run_step(const ReduceStep& step, const ReduceLoops& loops, void* out) {
 void load_tile(void* dst, DType to, const char* src, DType from, int64_t rows, int64_t row_stride, int64_t cols,
                int64_t col_stride, void* spare) {
     void* gathered = to == from ? dst : spare;
+    if (to != from && col_stride == 1) {  // nothing to gather
+        ConvertFn convert = get_convert(from, to);
+        auto to_size = static_cast<int64_t>(itemsize(to)), from_size = static_cast<int64_t>(itemsize(from));
+        for (int64_t i = 0; i < rows; ++i)
+            convert(static_cast<char*>(dst) + i * cols * to_size, src + i * row_stride * from_size, cols);
+        return;
+    }
     switch (itemsize(from)) {
         case 1:
             gather_tile(static_cast<uint8_t*>(gathered), reinterpret_cast<const uint8_t*>(src), rows, row_stride, cols,
