@@ -66,27 +66,18 @@ def p_norm(x: Any, ord: float, dims: Any, keepdim: bool) -> Any:
     """The p-norm of real or complex numbers along dims (None: all), without checks."""
     size = x.abs() if x.is_complex() else x
     if ord == 2:
-        return _root(size.square().sum(dim=dims, keepdim=keepdim))
+        return ROWS["norm2"].call(size, dims, keepdim)
     if ord == 0:
         return (x != 0).to(size.dtype).sum(dim=dims, keepdim=keepdim)
+    if ord == 1:
+        return ROWS["norm1"].call(size, dims, keepdim)
     size = size.abs()
     if ord == math.inf:
         return size.amax(dim=[] if dims is None else dims, keepdim=keepdim)
     if ord == -math.inf:
         return size.amin(dim=[] if dims is None else dims, keepdim=keepdim)
-    if ord == 1:
-        return size.sum(dim=dims, keepdim=keepdim)
     total = (size**ord).sum(dim=dims, keepdim=keepdim)
     return total ** (1.0 / ord)
-
-
-def _root(squares: Any) -> Any:
-    """The square root, whose gradient at zero is zero."""
-    if not squares.requires_grad:
-        return squares.sqrt()
-    nothing = squares == 0
-    safe = ROWS["where"].call(nothing, squares * 0 + 1, squares).sqrt()
-    return ROWS["where"].call(nothing, squares, safe)
 
 
 @linalg
