@@ -56,6 +56,7 @@ for _row in _ROWS.values():
 
 from minitensor import _hooks, autograd, random, return_types  # noqa: E402
 from minitensor import _tensor as _tensor_methods  # noqa: E402  (needs the rows)
+from minitensor._checked import checked_functions as _checked_functions  # noqa: E402
 from minitensor._config import show_config  # noqa: E402
 from minitensor._tensor_str import set_printoptions  # noqa: E402
 from minitensor.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402
@@ -99,6 +100,7 @@ def _offer_composites() -> None:
         if composed.function:
             for name in (composed.name, *composed.aliases):
                 globals()[name] = composed.call
+    _checked_functions(globals())
 
 
 _offer_composites()

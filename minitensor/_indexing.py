@@ -11,6 +11,7 @@ import warnings
 from typing import Any
 
 from minitensor import _C
+from minitensor._warning import users_level
 from minitensor.composite.dims import type_name
 from minitensor.ops.elementwise import copy, fill
 from minitensor.ops.index import flat_index, index_at, index_put_at
@@ -34,7 +35,7 @@ def _as_items(key: Any) -> list[Any]:
                     "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] instead "
                     "of x[seq].",
                     UserWarning,
-                    stacklevel=4,
+                    stacklevel=users_level(),
                 )
                 return list(key)
     return [key]
@@ -53,7 +54,7 @@ def _normal(item: Any) -> Any:
             warnings.warn(
                 "indexing with dtype uint8 is now deprecated, please use a dtype bool instead.",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=users_level(),
             )
             return item != 0
         if dtype is not _C.bool and dtype not in _INTEGERS:

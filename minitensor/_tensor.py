@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from minitensor import _C
+from minitensor._checked import checked_method
+from minitensor._warning import users_level
 from minitensor.composite import COMPOSITES
 from minitensor.composite.complex import imag, real
 from minitensor.composite.layout import preserve_format
@@ -20,7 +22,7 @@ Tensor = _C.Tensor
 
 def attach(name: str, function: Any) -> None:
     """Make `function` a method of Tensor."""
-    _C.add_method(name, function)
+    _C.add_method(name, checked_method(function))
 
 
 def _method(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -94,7 +96,7 @@ def to(
         return _C.empty(tuple(self.shape), dtype or self.dtype, target)
     if dtype is not None and dtype is not self.dtype:
         if self.is_complex() and dtype not in (_C.complex64, _C.complex128, _C.bool, complex, bool):
-            warnings.warn(_PARTS_LOST, UserWarning, stacklevel=2)
+            warnings.warn(_PARTS_LOST, UserWarning, stacklevel=users_level())
         return cast(self, dtype)
     return clone(self) if copy else self
 
@@ -336,6 +338,8 @@ def _reduce(self: Any) -> Any:
 
 
 def _contains(self: Any, element: Any) -> bool:
+    if not isinstance(element, (_C.Tensor, bool, int, float, complex)):
+        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
     return bool((self == element).any())
 
 

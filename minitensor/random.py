@@ -88,6 +88,8 @@ class Generator(_C._Generator):
 
     def graphsafe_set_state(self, state: Generator) -> Generator:
         """Take over another generator's state."""
+        if not isinstance(state, Generator):
+            raise TypeError(f"expected a Generator, but got {type(state).__name__}")
         self._set(*state._state())
         return self
 

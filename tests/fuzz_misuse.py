@@ -15,6 +15,7 @@ from fuzz_values import LARGE, Arguments, Evil, Subclass, normal
 
 import minitensor as mt
 
+
 def freed_array(a: Arguments) -> None:
     array = np.arange(a.random.choice([3, LARGE]), dtype=np.float32)
     t = mt.from_numpy(array)

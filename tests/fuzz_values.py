@@ -27,11 +27,11 @@ STRINGS = ["sum", "mean", "none", "reflect", "constant", "circular", "nearest", 
 
 DIMS = ("dim", "axis", "start_dim", "end_dim", "diagonal", "offset", "correction", "source", "destination")
 SIZES = {"size", "shape", "sizes", "repeats", "split_size", "split_size_or_sections", "stride", "normalized_shape",
-         "output_size", "kernel_size", "padding", "dilation", "output_padding", "scale_factor", "s", "indices_or_sections",
-         "shifts", "output_ratio", "pad"}  # fmt: skip
+         "output_size", "kernel_size", "padding", "dilation", "output_padding", "scale_factor", "s", "pad",
+         "shifts", "output_ratio", "indices_or_sections"}  # fmt: skip
 COUNTS = {"step", "start", "end", "length", "chunks", "steps", "n", "m", "low", "high", "num_classes", "k", "bins",
           "groups", "num_groups", "num_samples", "ord", "n_fft", "hop_length", "win_length", "upscale_factor", "p",
-          "N", "r", "q", "niter", "max_norm", "num_heads", "window_length", "storage_offset", "row", "col"}  # fmt: skip
+          "N", "r", "q", "max_norm", "num_heads", "window_length", "storage_offset", "row", "col"}  # fmt: skip
 INDICES = {"index", "indices", "target", "targets", "pivots", "LU_pivots", "input_lengths", "target_lengths"}
 FLAGS = {"keepdim", "unbiased", "descending", "stable", "largest", "sorted", "return_inverse", "inplace", "training",
          "requires_grad", "upper", "left", "full_matrices"}  # fmt: skip
@@ -245,6 +245,8 @@ class Arguments:
             if math.prod(shape) > LARGE * 2:
                 shape = (2,)
             return mt.tensor(np.random.default_rng(r.randrange(99)).integers(-1 if high > 3 else 0, high, size=shape))
+        if parameter == "niter":  # as many rounds as are asked for
+            return r.choice([0, 1, 2, -1, 0.5, None])
         if parameter in {"mask", "condition"}:
             return self.tensor() > 0
         if parameter in FLAGS or isinstance(default, bool):
@@ -260,7 +262,7 @@ class Arguments:
         if parameter in LISTS:
             return [like, self.beside(like), self.tensor()][: r.randrange(4)]
         if parameter in {"func", "f", "callable"}:
-            return r.choice([lambda x: x * 2, lambda *a: a[0].sum(), lambda x: (x, x), lambda x: 3, mt.sin])
+            return r.choice([lambda x: x * 2, lambda *a: a[0] * 3, lambda x: (x, x), lambda x: 3, mt.sin])
         if isinstance(default, str):
             return r.choice([default, r.choice(STRINGS)])
         if isinstance(default, (int, float)):

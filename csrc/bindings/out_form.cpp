@@ -1,5 +1,6 @@
 // The callable of a composed function that takes `out=`: calls without it go straight to the function, others to the
-// form that stores the result. A wrapper in Python would take longer than a small op does.
+// form that stores the result. A wrapper in Python would take longer than a small op does. The same callable without a
+// second form is a function whose mistaken arguments are explained.
 #include <cstddef>
 
 #include "bindings/py.h"
@@ -28,9 +29,46 @@ bool names_out(PyObject* kwnames) {
     return false;
 }
 
+// `argument_error(function, args, kwargs, error)` gives the TypeError for an argument that lacked an attribute, or None.
+PyObject* argument_error = nullptr;
+PyObject* checked_form = nullptr;
+
+// An AttributeError of a composed function means that an argument is no tensor: say so, as PyTorch does. Looking at the
+// arguments after the failure costs the calls that succeed nothing.
+void explain_error(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+    PyObject *kind, *error, *trace;
+    PyErr_Fetch(&kind, &error, &trace);
+    PyErr_NormalizeException(&kind, &error, &trace);
+    if (trace) PyException_SetTraceback(error, trace);
+    Py_ssize_t count = PyVectorcall_NARGS(nargsf);
+    PyObject *places = PyTuple_New(count), *names = PyDict_New();
+    bool ready = places && names;
+    for (Py_ssize_t i = 0; ready && i < count; ++i) PyTuple_SET_ITEM(places, i, Py_NewRef(args[i]));
+    for (Py_ssize_t i = 0; ready && kwnames && i < PyTuple_GET_SIZE(kwnames); ++i) {
+        ready = PyDict_SetItem(names, PyTuple_GET_ITEM(kwnames, i), args[count + i]) == 0;
+    }
+    PyObject* better =
+        ready ? PyObject_CallFunctionObjArgs(argument_error, function, places, names, error, nullptr) : nullptr;
+    Py_XDECREF(places);
+    Py_XDECREF(names);
+    if (better && better != Py_None) {
+        PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(better)), better);
+        Py_XDECREF(kind);
+        Py_XDECREF(error);
+        Py_XDECREF(trace);
+    } else {
+        PyErr_Restore(kind, error, trace);  // instead of what went wrong with the explanation
+    }
+    Py_XDECREF(better);
+}
+
 PyObject* out_form_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
     PyObject* function = names_out(kwnames) ? cast(self)->storing : cast(self)->plain;
-    return PyObject_Vectorcall(function, args, nargsf, kwnames);
+    PyObject* result = PyObject_Vectorcall(function, args, nargsf, kwnames);
+    if (!result && argument_error && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        explain_error(cast(self)->plain, args, nargsf, kwnames);
+    }
+    return result;
 }
 
 PyObject* out_form_get(PyObject* self, PyObject* object, PyObject*) {
@@ -64,7 +102,13 @@ void out_form_dealloc(PyObject* self) {
     PyObject_GC_Del(self);
 }
 
-PyObject* out_form_reduce(PyObject* self, PyObject*) { return PyObject_GetAttrString(cast(self)->storing, "__name__"); }
+PyObject* out_form_reduce(PyObject* self, PyObject*) {
+    // The checked form of a function is made anew from it: in the function's own module the name is its own.
+    if (cast(self)->plain == cast(self)->storing && checked_form) {
+        return Py_BuildValue("O(O)", checked_form, cast(self)->plain);
+    }
+    return PyObject_GetAttrString(cast(self)->storing, "__name__");
+}
 
 PyMethodDef methods[] = {{"__reduce__", out_form_reduce, METH_NOARGS, "Pickled by name."}, {}};
 
@@ -102,7 +146,18 @@ PyObject* py_out_form(PyObject*, PyObject* args) {
     return reinterpret_cast<PyObject*>(made);
 }
 
-PyMethodDef functions[] = {{"out_form", py_out_form, METH_VARARGS,
+// set_argument_error(argument_error, checked): what explains an error of a call, and what makes a checked function.
+PyObject* py_set_argument_error(PyObject*, PyObject* args) {
+    PyObject *explain, *checked;
+    if (!PyArg_ParseTuple(args, "OO:set_argument_error", &explain, &checked)) return nullptr;
+    Py_XSETREF(argument_error, Py_NewRef(explain));
+    Py_XSETREF(checked_form, Py_NewRef(checked));
+    Py_RETURN_NONE;
+}
+
+PyMethodDef functions[] = {{"set_argument_error", py_set_argument_error, METH_VARARGS,
+                            "set_argument_error(argument_error, checked): explains calls with wrong arguments."},
+                           {"out_form", py_out_form, METH_VARARGS,
                             "out_form(plain, storing): a callable that is `storing` where `out` is given."},
                            {}};
 

@@ -254,6 +254,15 @@ Py_ssize_t tensor_length(PyObject* self) {
     return static_cast<Py_ssize_t>(t.sizes[0]);
 }
 
+// The method is written in Python: adding it to the type doesn't fill the slot that `in` looks at.
+int tensor_contains(PyObject* self, PyObject* element) {
+    PyObject* found = PyObject_CallMethod(self, "__contains__", "O", element);
+    if (!found) return -1;
+    int answer = PyObject_IsTrue(found);
+    Py_DECREF(found);
+    return answer;
+}
+
 PyObject* tensor_iter(PyObject* self) {
     return guarded([&]() -> PyObject* {
         Tensor& t = *tensor_of(self);
@@ -584,6 +593,7 @@ PyMethodDef tensor_methods[] = {
 
 PyNumberMethods number_methods;
 PyMappingMethods mapping_methods;
+PySequenceMethods sequence_methods{};
 PyBufferProcs buffer_procs;
 
 PyTypeObject make_tensor_type() {
@@ -698,6 +708,8 @@ bool init_tensor(PyObject* module) {
     mapping_methods.mp_ass_subscript = tensor_setitem;
     buffer_procs.bf_getbuffer = tensor_getbuffer;
     buffer_procs.bf_releasebuffer = tensor_releasebuffer;
+    sequence_methods.sq_contains = tensor_contains;
+    TensorType.tp_as_sequence = &sequence_methods;
     TensorType.tp_as_number = &number_methods;
     TensorType.tp_as_mapping = &mapping_methods;
     TensorType.tp_as_buffer = &buffer_procs;

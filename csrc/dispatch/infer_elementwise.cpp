@@ -253,7 +253,13 @@ void infer_extreme_of_two(Call& call) {
     if (is_complex(call.compute)) fail(std::string(op_name(call)) + " not implemented for complex tensors.");
 }
 
-void infer_compare(Call& call) { set_broadcast(call, result_type(call), DType::Bool); }
+void infer_compare(Call& call) {
+    set_broadcast(call, result_type(call), DType::Bool);
+    // Complex numbers have no order; said here, so that it is said at the user's line when recording too.
+    if (!is_complex(call.compute)) return;
+    std::string name(op_name(call));
+    if (name != "eq" && name != "ne") not_implemented((name + "_cpu").c_str(), call.compute);
+}
 
 void infer_logical(Call& call) {
     result_type(call);  // raises for the pairs that have none

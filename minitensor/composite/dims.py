@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ def type_name(tensor: Any) -> str:
 
 def normal_dim(dim: Any, rank: int) -> int:
     """`dim` in [0, rank); one of -1 and 0 for a tensor without dimensions. IndexError otherwise."""
-    dim = dim.__index__()
+    dim = operator.index(dim)
     bound = rank if rank > 1 else 1
     if not -bound <= dim < bound:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {dim})")

@@ -208,6 +208,8 @@ def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     n = input.shape[d]
     size = -(-n // chunks)
     if size == 0:
+        if chunks > 1 << 31:
+            raise _C.OutOfMemoryError(f"chunk: {chunks} tensors take more than {chunks * 64} bytes")
         return split_with_sizes(input, [0] * chunks, d)
     return split(input, size, d)
 

@@ -168,7 +168,7 @@ def _round(input: Any, *, decimals: int = 0) -> Any:
         return ROWS["round"].call(input)
     if _whole(input.dtype):
         raise NotImplementedError(f"\"round_cpu\" not implemented for '{type_name(input)}'")
-    scale = 10.0 ** abs(decimals)
+    scale = 10.0 ** abs(decimals) if abs(decimals) <= 308 else math.inf
     return (ROWS["round"].call(input * scale) / scale) if decimals > 0 else ROWS["round"].call(input / scale) * scale
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._return_types import named
+from minitensor._warning import users_level
 from minitensor.composite.dims import normal_dim
 from minitensor.composite.registry import composite
 from minitensor.ops import ROWS
@@ -116,7 +117,7 @@ def _moment_arguments(name: str, input: Any, args: tuple[Any, ...], more: dict[s
             f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
             "(input numel divided by output numel).",
             UserWarning,
-            stacklevel=4,
+            stacklevel=users_level(),
         )
     return dim, float(correction), bool(given.get("keepdim", False))
 

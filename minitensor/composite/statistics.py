@@ -9,6 +9,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._return_types import named
+from minitensor._warning import users_level
 from minitensor.composite.dims import normal_dim
 from minitensor.composite.reduction import type_name
 from minitensor.composite.registry import composite
@@ -221,7 +222,7 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
         warnings.warn(
             "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.",
             UserWarning,
-            stacklevel=2,
+            stacklevel=users_level(),
         )
     centred = x - mean
     other = centred if weights is None else centred * weights

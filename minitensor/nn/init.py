@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import minitensor as mt
+from minitensor._checked import checked_functions
 
 _GAINS = {
     "linear": 1.0,
@@ -79,3 +80,6 @@ def _fans(tensor: mt.Tensor) -> tuple[int, int]:
         raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
     outputs, inputs, *receptive_field = tensor.shape
     return inputs * math.prod(receptive_field), outputs * math.prod(receptive_field)
+
+
+checked_functions(globals())

@@ -3,6 +3,7 @@
 One file for each kind of function; names, arguments and errors are PyTorch's.
 """
 
+from minitensor._checked import checked_functions
 from minitensor.composite.padding import pad
 from minitensor.nn.functional.activation import (
     celu,
@@ -300,3 +301,5 @@ __all__ = [
     "upsample_bilinear",
     "upsample_nearest",
 ]
+
+checked_functions(globals())

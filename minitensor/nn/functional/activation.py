@@ -8,6 +8,7 @@ from typing import Any
 
 import minitensor as mt
 from minitensor import _C
+from minitensor._warning import users_level
 from minitensor.composite import composite
 from minitensor.composite.pointwise import prelu
 from minitensor.composite.registry import with_out
@@ -273,11 +274,11 @@ def sigmoid(input: mt.Tensor) -> mt.Tensor:
     return mt.sigmoid(input)
 
 
-def _softmax_dim(name: str, rank: int, stacklevel: int) -> int:
+def _softmax_dim(name: str, rank: int) -> int:
     """Return PyTorch's old choice of a dimension, with its warning."""
     warnings.warn(
         f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
-        stacklevel=stacklevel,
+        stacklevel=users_level(),
     )
     return 0 if rank in (0, 1, 3) else 1
 
@@ -285,21 +286,21 @@ def _softmax_dim(name: str, rank: int, stacklevel: int) -> int:
 def softmax(input: mt.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> mt.Tensor:
     """Return ``exp(input) / exp(input).sum(dim)``, computed in ``dtype`` if it is given."""
     if dim is None:
-        dim = _softmax_dim("softmax", input.dim(), _stacklevel)
+        dim = _softmax_dim("softmax", input.dim())
     return mt.softmax(input, dim) if dtype is None else mt.softmax(input.to(dtype), dim)
 
 
 def softmin(input: mt.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> mt.Tensor:
     """Return ``softmax(-input)``."""
     if dim is None:
-        dim = _softmax_dim("softmin", input.dim(), _stacklevel)
+        dim = _softmax_dim("softmin", input.dim())
     return softmax(-input, dim, dtype=dtype)
 
 
 def log_softmax(input: mt.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> mt.Tensor:
     """Return the logarithm of :func:`softmax`."""
     if dim is None:
-        dim = _softmax_dim("log_softmax", input.dim(), _stacklevel)
+        dim = _softmax_dim("log_softmax", input.dim())
     return mt.log_softmax(input, dim) if dtype is None else mt.log_softmax(input.to(dtype), dim)
 
 
@@ -311,7 +312,7 @@ def gumbel_softmax(
     Jang and others, "Categorical Reparameterization with Gumbel-Softmax" (2016). ``eps`` is not used any more.
     """
     if eps != 1e-10:
-        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
+        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=users_level())
     uniform = mt.rand(tuple(logits.shape), dtype=logits.dtype)
     gumbels = -mt.log(-mt.log(1 - uniform))
     soft = mt.softmax((logits + gumbels) / tau, dim)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import minitensor as mt
+from minitensor._warning import users_level
 
 __all__ = ["REDUCTIONS", "reduced", "reduction_of", "several", "spatial"]
 
@@ -49,7 +50,8 @@ def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str)
     reduce = True if reduce is None else reduce
     meant = "none" if not reduce else "mean" if size_average else "sum"
     warnings.warn(
-        f"size_average and reduce args will be deprecated, please use reduction='{meant}' instead.", stacklevel=3
+        f"size_average and reduce args will be deprecated, please use reduction='{meant}' instead.",
+        stacklevel=users_level(),
     )
     return meant
 

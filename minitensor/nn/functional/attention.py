@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import minitensor as mt
+from minitensor._warning import users_level
 from minitensor.ops import ROWS
 from minitensor.ops.attention import attention_scores, attention_weights
 
@@ -105,7 +106,7 @@ def _canonical_mask(mask: mt.Tensor | None, name: str, dtype: Any, other: mt.Ten
     if other is not None and other.dtype != mask.dtype:
         warnings.warn(
             f"Support for mismatched {name} and key_padding_mask is deprecated. Use same type for both instead.",
-            stacklevel=3,
+            stacklevel=users_level(),
         )
     if mask.dtype == mt.bool:
         return mt.where(mask, float("-inf"), mt.zeros((), dtype=dtype))

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import minitensor as mt
+from minitensor._warning import users_level
 from minitensor.composite import composite
 
 __all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
@@ -85,7 +86,7 @@ def dropout2d(input: mt.Tensor, p: float = 0.5, training: bool = True, inplace: 
             "error in a future release. To retain the behavior and silence this warning, please use dropout instead. "
             "Note that dropout2d exists to provide channel-wise dropout on inputs with 2 spatial dimensions, a channel "
             "dimension, and an optional batch dimension (i.e. 3D or 4D inputs).",
-            stacklevel=2,
+            stacklevel=users_level(),
         )
     if input.dim() == 3:
         warnings.warn(
@@ -93,7 +94,7 @@ def dropout2d(input: mt.Tensor, p: float = 0.5, training: bool = True, inplace: 
             "- input is interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a "
             "future release to interpret the input as one without a batch dimension, i.e. shape (C, H, W). To maintain "
             "the 1D channel-wise dropout behavior, please switch to using dropout1d instead.",
-            stacklevel=2,
+            stacklevel=users_level(),
         )
     return input if not training else _dropped(input, p, training, inplace, input.dim() > 1)
 
@@ -107,7 +108,7 @@ def dropout3d(input: mt.Tensor, p: float = 0.5, training: bool = True, inplace: 
             "error in a future release. To retain the behavior and silence this warning, please use dropout instead. "
             "Note that dropout3d exists to provide channel-wise dropout on inputs with 3 spatial dimensions, a channel "
             "dimension, and an optional batch dimension (i.e. 4D or 5D inputs).",
-            stacklevel=2,
+            stacklevel=users_level(),
         )
     return _by_channel(3, input, p, training, inplace, 5)
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import minitensor as mt
+from minitensor._warning import users_level
 from minitensor.composite import composite
 from minitensor.ops import ROWS
 
@@ -29,7 +30,7 @@ def affine_grid(theta: mt.Tensor, size: Sequence[int], align_corners: bool | Non
             "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
             "specify align_corners=True if the old behavior is desired. See the documentation of grid_sample for "
             "details.",
-            stacklevel=2,
+            stacklevel=users_level(),
         )
         align_corners = False
     if not theta.is_floating_point():
@@ -122,7 +123,7 @@ def grid_sample(
             "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
             "specify align_corners=True if the old behavior is desired. See the documentation of grid_sample for "
             "details.",
-            stacklevel=2,
+            stacklevel=users_level(),
         )
         align_corners = False
     _check(input, grid, mode)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import minitensor as mt
+from minitensor._warning import users_level
 from minitensor.composite import composite
 from minitensor.nn.functional.arguments import REDUCTIONS, reduced, reduction_of
 from minitensor.ops.gradient import logits_loss, smooth_l1, squared_difference
@@ -37,7 +38,7 @@ def _warn_of_sizes(input: mt.Tensor, target: mt.Tensor) -> None:
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). "
             "This will likely lead to incorrect results due to broadcasting. "
             "Please ensure they have the same size.",
-            stacklevel=3,
+            stacklevel=users_level(),
         )
 
 
@@ -210,7 +211,7 @@ def kl_div(
             "reduction: 'mean' divides the total loss by both the batch size and the support size."
             "'batchmean' divides only by the batch size, and aligns with the KL div math definition."
             "'mean' will be changed to behave the same as 'batchmean' in the next major release.",
-            stacklevel=2,
+            stacklevel=users_level(),
         )
     if log_target:
         losses = mt.exp(target) * (target - input)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import minitensor as mt
+from minitensor._warning import users_level
 
 __all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
 
@@ -23,6 +24,8 @@ _MODES = {
     4: ("nearest", "nearest-exact", "area", "bilinear", "bicubic"),
     5: ("nearest", "nearest-exact", "area", "trilinear"),
 }
+
+_MANY = 1 << 22
 
 
 def _single(x: float) -> float:
@@ -161,6 +164,9 @@ def interpolate(
         raise RuntimeError(
             f"Input and output sizes should be greater than 0, but got input {list(input.shape[2:])} output {sizes}"
         )
+    if max(sizes) > _MANY:
+        # What the taps are computed for must have room: an impossible size is refused before they are.
+        input.new_empty((*input.shape[:2], *sizes))
     if mode == "area":
         from minitensor.nn.functional import adaptive_pooling
 
@@ -215,14 +221,17 @@ def upsample(
     align_corners: bool | None = None,
 ) -> mt.Tensor:
     """:func:`interpolate`, under its old name."""
-    warnings.warn("`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=2)
+    warnings.warn(
+        "`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=users_level()
+    )
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def upsample_nearest(input: mt.Tensor, size: int | Sequence[int] | None = None, scale_factor: Any = None) -> mt.Tensor:
     """:func:`interpolate` with mode "nearest", under its old name."""
     warnings.warn(
-        "`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=2
+        "`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=users_level(),
     )
     return interpolate(input, size, scale_factor, mode="nearest")
 
@@ -230,6 +239,7 @@ def upsample_nearest(input: mt.Tensor, size: int | Sequence[int] | None = None, 
 def upsample_bilinear(input: mt.Tensor, size: int | Sequence[int] | None = None, scale_factor: Any = None) -> mt.Tensor:
     """:func:`interpolate` with mode "bilinear" and aligned corners, under its old name."""
     warnings.warn(
-        "`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=2
+        "`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=users_level(),
     )
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)

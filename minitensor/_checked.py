@@ -1,0 +1,84 @@
+"""What a composed function says of an argument of the wrong type.
+
+Such functions ask their arguments for attributes without looking at their types first, since that would cost every
+call. One that is no tensor doesn't have them: the AttributeError becomes the TypeError that PyTorch raises.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any
+
+from minitensor import _C
+
+__all__ = ["checked", "checked_functions", "checked_method", "wrong_argument"]
+
+_FORMS: dict[Callable[..., Any], Callable[..., Any]] = {}  # so that a function keeps one checked form
+
+
+def wrong_argument(
+    function: Callable[..., Any], args: tuple[Any, ...], more: dict[str, Any], error: AttributeError
+) -> TypeError | None:
+    """The TypeError for the argument that lacked the attribute; None if no argument did: then it is our mistake."""
+    culprit, attribute = error.obj, error.name
+    if isinstance(culprit, _C.Tensor) or not isinstance(attribute, str):
+        return None
+    name = function.__name__
+    try:
+        given = inspect.signature(function).bind_partial(*args, **more).arguments
+    except TypeError:
+        return None
+    expected = "Tensor" if hasattr(_C.Tensor, attribute) else f"an object with '{attribute}'"
+    for place, (argument, value) in enumerate(_in_order(given)):
+        if value is culprit:
+            kind = type(culprit).__name__
+            return TypeError(f"{name}(): argument '{argument}' (position {place + 1}) must be {expected}, not {kind}")
+    for place, value in enumerate(given.values()):
+        for i, item in enumerate(value if isinstance(value, (list, tuple)) else ()):
+            if item is culprit:
+                return TypeError(
+                    f"expected {expected} as element {i} in argument {place}, but got {type(item).__name__}"
+                )
+    return None
+
+
+def _in_order(given: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    # A number that several arguments share was the fault of the one that is called as tensors are.
+    numbers = ("dim", "axis", "keepdim", "size", "n", "k", "p", "eps", "alpha", "beta")
+    return sorted(given.items(), key=lambda item: item[0] in numbers)
+
+
+def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with PyTorch's TypeError for an argument that is no tensor."""
+    found = _FORMS.get(function)
+    if found is None:
+        found = _FORMS[function] = _C.out_form(function, function)
+    return found
+
+
+def checked_method(function: Any) -> Any:
+    """The checked form for a method, if it takes more tensors than itself: the others cost nothing more."""
+    if type(function) is not FunctionType:
+        return function
+    code = function.__code__
+    others = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    annotated = function.__annotations__
+    tensors = any("Tensor" in str(kind := annotated.get(name, "Any")) or kind == "Any" for name in others)
+    return checked(function) if tensors else function
+
+
+def checked_functions(namespace: dict[str, Any]) -> None:
+    """Put the checked form of each public function of this package in its place in a namespace."""
+    for name, value in list(namespace.items()):
+        if (
+            type(value) is FunctionType
+            and not name.startswith("_")
+            and value.__module__.startswith("minitensor")
+            and value.__code__.co_argcount + value.__code__.co_kwonlyargcount + (value.__code__.co_flags & 4)
+        ):
+            namespace[name] = checked(value)
+
+
+_C.set_argument_error(wrong_argument, checked)
