@@ -91,7 +91,7 @@ def functions() -> list[tuple[str, Callable[..., Any]]]:
             if method is not None:
                 found[form.format(name)] = method
     for name in ("__neg__", "__abs__", "__invert__", "__contains__", "__len__", "__bool__", "__float__", "__int__",
-                 "__index__", "__complex__", "__repr__", "__format__", "__array__", "__hash__"):  # fmt: skip
+                 "__index__", "__complex__", "__repr__", "__format__", "__array__"):  # fmt: skip
         if hasattr(mt.Tensor, name):
             found[name] = getattr(mt.Tensor, name)
     for i in range(8):
@@ -157,7 +157,11 @@ def call_of(arguments: Arguments) -> tuple[str, Callable[..., Any], list[Any], d
             if place >= needed and r.random() < 0.6:
                 continue
             own = parameter in TENSORS or place == 0
-            value = first if own and r.random() < 0.97 else arguments.fitting(like, parameter, default)
+            value = (
+                first
+                if own and (r.random() < 0.97 or name.startswith("Tensor."))
+                else arguments.fitting(like, parameter, default)
+            )
             if keyword or len(args) < place:
                 kwargs[parameter] = value
             else:
@@ -281,6 +285,7 @@ def main() -> None:
                 file.write(text.encode("utf-8", "backslashreplace") + b"\n")
 
         wrong = run(options.first, options.cases, note, lambda text: print(text, flush=True))
+        note("done")
     sys.exit(1 if wrong else 0)
 
 

@@ -1,4 +1,4 @@
-"""A seeded run of `fuzz_arguments`, in a process of its own: a crash is a failure here, not the end of the tests."""
+"""A seeded run of `scripts/fuzz_arguments`: a crash is a failure here, not the end of the tests."""
 
 import os
 import subprocess
@@ -7,25 +7,21 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
-
-
-def run(arguments, **environment):
-    return subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "PYTHONPATH": str(HERE.parent), **environment},
-    )
+ROOT = Path(__file__).resolve().parent.parent
+SANITIZED = "san.so" in os.environ.get("LD_PRELOAD", "")
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])
-def test_cases(tmp_path, threads):
-    note = tmp_path / "note"
-    first = {"1": 0, "2": 100_000}[threads]
-    done = run(
-        [str(HERE / "fuzz_arguments.py"), "--first", str(first), "--cases", "1500", "--note", str(note)],
-        MT_NUM_THREADS=threads,
+def test_cases(threads):
+    command = [sys.executable, str(ROOT / "scripts" / "fuzz_arguments"), "800", "--workers", "1"]
+    command += ["--seed", {"1": "0", "2": "100000"}[threads]]
+    if SANITIZED:
+        command.append("--unlimited")
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MT_NUM_THREADS": threads},
     )
-    assert done.returncode == 0, f"{note.read_text()}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

@@ -330,6 +330,9 @@ def nan_to_num(input: Any, nan: float | None = None, posinf: float | None = None
     """Each element, with numbers for NaN (0) and the infinities (the largest and the lowest finite number)."""
     if _whole(input.dtype):
         return input.clone()
+    if input.is_complex():  # the parts one by one
+        parts = nan_to_num(ROWS["view_as_real"].call(input), nan, posinf, neginf)
+        return ROWS["view_as_complex"].call(parts)
     largest = _C.finfo(input.dtype).max if hasattr(_C, "finfo") else _LARGEST[input.dtype.name]
     return pointwise.nan_to_num(
         input,
