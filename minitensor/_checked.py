@@ -31,8 +31,8 @@ def wrong_argument(
     except TypeError:
         return None
     expected = "Tensor" if hasattr(_C.Tensor, attribute) else f"an object with '{attribute}'"
-    for place, (argument, value) in enumerate(_in_order(given)):
-        if value is culprit:
+    for place, argument in _in_order(given):
+        if given[argument] is culprit:
             kind = type(culprit).__name__
             return TypeError(f"{name}(): argument '{argument}' (position {place + 1}) must be {expected}, not {kind}")
     for place, value in enumerate(given.values()):
@@ -44,10 +44,10 @@ def wrong_argument(
     return None
 
 
-def _in_order(given: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _in_order(given: Mapping[str, Any]) -> list[tuple[int, str]]:
     # A number that several arguments share was the fault of the one that is called as tensors are.
     numbers = ("dim", "axis", "keepdim", "size", "n", "k", "p", "eps", "alpha", "beta")
-    return sorted(given.items(), key=lambda item: item[0] in numbers)
+    return sorted(enumerate(given), key=lambda item: item[1] in numbers)
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,6 +63,8 @@ def checked_method(function: Any) -> Any:
     if type(function) is not FunctionType:
         return function
     code = function.__code__
+    if code.co_flags & inspect.CO_VARARGS:
+        return checked(function)
     others = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     annotated = function.__annotations__
     tensors = any("Tensor" in str(kind := annotated.get(name, "Any")) or kind == "Any" for name in others)
@@ -76,7 +78,9 @@ def checked_functions(namespace: dict[str, Any]) -> None:
             type(value) is FunctionType
             and not name.startswith("_")
             and value.__module__.startswith("minitensor")
-            and value.__code__.co_argcount + value.__code__.co_kwonlyargcount + (value.__code__.co_flags & 4)
+            and value.__code__.co_argcount
+            + value.__code__.co_kwonlyargcount
+            + (value.__code__.co_flags & inspect.CO_VARARGS)
         ):
             namespace[name] = checked(value)
 

@@ -29,7 +29,8 @@ bool names_out(PyObject* kwnames) {
     return false;
 }
 
-// `argument_error(function, args, kwargs, error)` gives the TypeError for an argument that lacked an attribute, or None.
+// `argument_error(function, args, kwargs, error)` gives the TypeError for an argument that lacked an attribute, or
+// None.
 PyObject* argument_error = nullptr;
 PyObject* checked_form = nullptr;
 
@@ -47,8 +48,8 @@ void explain_error(PyObject* function, PyObject* const* args, size_t nargsf, PyO
     for (Py_ssize_t i = 0; ready && kwnames && i < PyTuple_GET_SIZE(kwnames); ++i) {
         ready = PyDict_SetItem(names, PyTuple_GET_ITEM(kwnames, i), args[count + i]) == 0;
     }
-    PyObject* better =
-        ready ? PyObject_CallFunctionObjArgs(argument_error, function, places, names, error, nullptr) : nullptr;
+    PyObject* better = ready ? PyObject_CallFunctionObjArgs(argument_error, function, places, names, error, nullptr)
+                             : nullptr;
     Py_XDECREF(places);
     Py_XDECREF(names);
     if (better && better != Py_None) {
