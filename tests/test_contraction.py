@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import minitensor as mt
+from minitensor.autograd import gradcheck, gradgradcheck
+from minitensor.nn import functional as F
 
 RNG = np.random.default_rng(6)
 DTYPES = ["float32", "float64", "int8", "uint8", "int16", "int32", "int64", "float16", "complex64", "complex128"]
@@ -136,3 +138,34 @@ def test_the_distance_to_itself_has_a_gradient_of_zero():
         x = mt.zeros(2, 3, requires_grad=True)
         mt.cdist(x, x, compute_mode=mode).sum().backward()
         assert x.grad.tolist() == [[0, 0, 0], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("sizes", [(3, 4, 5), (1, 40, 70), (150, 600, 130), (40, 3, 1), (130, 70, 140)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_addmm_in_one_pass_has_the_bits_of_its_ops(sizes, dtype):
+    m, k, n = sizes
+    a, b = mt.tensor(make((m, k), dtype)), mt.tensor(make((n, k), dtype)).mT
+    for shape in ((m, n), (n,), (m, 1), (1,), ()):
+        c = mt.tensor(make(shape, dtype))
+        product = a @ b
+        assert (mt.addmm(c, a, b) == c + product).all()
+        assert (mt.addmm(c, a, b, beta=0.3, alpha=-1.7) == c * 0.3 + product * -1.7).all()
+    out = mt.empty(n, m, dtype=a.dtype).mT
+    c = mt.tensor(make((n, m), dtype)).mT
+    mt.addmm(c, a, b, out=out)
+    assert (out == c + a @ b).all()
+    bias = mt.tensor(make(n, dtype))
+    for x in (a, a.expand(2, m, k), mt.stack([a, -a], 1)):
+        assert (F.linear(x, b.mT, bias) == x @ b + bias).all()
+
+
+def test_addmm_gradients():
+    c, a, b, bias = (mt.tensor(make(s), requires_grad=True) for s in ((3, 5), (3, 4), (4, 5), (5,)))
+    assert gradcheck(lambda *t: mt.addmm(*t, beta=0.5, alpha=3), (c, a, b))
+    assert gradgradcheck(lambda *t: mt.addmm(*t, beta=0.5, alpha=3), (c, a, b))
+    assert gradcheck(lambda x, w, v: F.linear(x, w.mT, v), (a, b, bias))
+    batches = mt.tensor(make((2, 3, 4)), requires_grad=True)
+    assert gradgradcheck(lambda x, w, v: F.linear(x, w.mT, v), (batches, b, bias))
+    only = F.linear(a.detach(), b.detach().mT, bias)
+    only.sum().backward()
+    close(bias.grad, np.full(5, 3.0))

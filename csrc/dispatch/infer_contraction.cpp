@@ -83,6 +83,24 @@ void infer_matmul(Call& call) {
     if (b.ndim() > 1) meta.sizes.push_back(b.sizes.back());
 }
 
+void infer_addmm(Call& call) {
+    const Tensor &input = call.in(0), &a = call.in(1), &b = call.in(2);
+    if (a.ndim() < 2 || b.ndim() != 2) fail("_addmm: expected a matrix on the right, and at least one on the left");
+    if (a.sizes.back() != b.sizes[0]) fail_shapes(a, b);
+    if (a.dtype != b.dtype)
+        fail(std::string("expected m1 and m2 to have the same dtype, but got: ") + cpp_name(a.dtype) +
+             " != " + cpp_name(b.dtype));
+    if (input.dtype != a.dtype || (a.dtype != DType::F32 && a.dtype != DType::F64))
+        fail("_addmm: expected float32 or float64 operands of one dtype");
+    call.result_count = 1;
+    ResultMeta& meta = call.results[0];
+    meta.dtype = a.dtype;
+    meta.sizes = Dims(a.sizes.data(), a.ndim() - 1);
+    meta.sizes.push_back(b.sizes[1]);
+    if (input.ndim() > (a.ndim() == 2 ? 2 : 1) || broadcast_shapes(input.sizes, meta.sizes) != meta.sizes)
+        fail("_addmm: an input of shape " + to_string(input.sizes) + " can't be added to " + to_string(meta.sizes));
+}
+
 void infer_cdist(Call& call) {
     const Tensor &a = call.in(0), &b = call.in(1);
     if (a.ndim() != 3 || b.ndim() != 3 || a.sizes[0] != b.sizes[0] || a.sizes[2] != b.sizes[2])

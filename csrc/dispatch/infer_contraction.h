@@ -7,6 +7,8 @@ namespace mt {
 
 // input, other: 1-d, 2-d, or batches that broadcast.
 void infer_matmul(Call& call);
+// input, and the operands of a matrix product whose right side is a matrix.
+void infer_addmm(Call& call);
 // (batch, n, k) and (batch, m, k): the distances (batch, n, m).
 void infer_cdist(Call& call);
 

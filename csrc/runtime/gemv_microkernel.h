@@ -59,13 +59,21 @@ void vector_dots(int64_t kc, int64_t cols, const typename S::T* a, int64_t a_ste
 #pragma GCC unroll 16
             for (int v = 0; v < kVectors; ++v) sum[i][v] = S::zero();
         }
-        for (int64_t p = 0; p < whole; p += kVectorLanes) {
+        const auto step = [&](int i, int64_t p) __attribute__((always_inline)) {
+#pragma GCC unroll 16
+            for (int v = 0; v < kVectors; ++v) {
+                sum[i][v] = S::muladd(S::load(x[i] + p + v * kLanes), S::load(y[i] + p + v * kLanes), sum[i][v]);
+            }
+        };
+        if (a_step != 0) {  // neighbouring blocks: one after the other, as memory is read best
 #pragma GCC unroll 4
             for (int i = 0; i < kColumns; ++i) {
-#pragma GCC unroll 16
-                for (int v = 0; v < kVectors; ++v) {
-                    sum[i][v] = S::muladd(S::load(x[i] + p + v * kLanes), S::load(y[i] + p + v * kLanes), sum[i][v]);
-                }
+                for (int64_t p = 0; p < whole; p += kVectorLanes) step(i, p);
+            }
+        } else {
+            for (int64_t p = 0; p < whole; p += kVectorLanes) {
+#pragma GCC unroll 4
+                for (int i = 0; i < kColumns; ++i) step(i, p);
             }
         }
         if (rest > 0) {

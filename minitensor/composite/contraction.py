@@ -54,6 +54,15 @@ def expand_to(x: Any, shape: Sequence[int]) -> Any:
     return x.expand(shape)
 
 
+FUSED = (_C.float32, _C.float64)
+"""The types of which `fused_addmm` adds in one pass."""
+
+
+def fused_addmm(input: Any, mat1: Any, mat2: Any, beta: Any = 1.0, alpha: Any = 1.0) -> Any:
+    """beta * input + alpha * (mat1 @ mat2) in one pass; see the row."""
+    return ROWS["_addmm"].call(input, mat1, mat2, beta, alpha)
+
+
 def _combined(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
     """beta * input + alpha * product; an input that beta = 0 leaves out may hold NaN."""
     if _whole(product):
@@ -199,6 +208,8 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
             f"{_SCALAR[mat2.dtype.name]}"
         )
     input = expand_to(input, (mat1.shape[0], mat2.shape[1]))
+    if input.dtype in FUSED and beta != 0:
+        return fused_addmm(input, mat1, mat2, beta, alpha)
     return _combined(input, matmul(mat1, mat2), beta, alpha)
 
 

@@ -12,7 +12,8 @@ from minitensor.ops.row import ROWS, contraction, opaque
 __all__: list[str] = []
 
 
-def _matmul_vjp(g: Any, _out: Any, x: Any, y: Any) -> tuple[Any, Any]:
+def _matmul_vjp(g: Any, _out: Any, x: Any, y: Any, first: int = 0) -> tuple[Any, Any]:
+    """The gradients of x and y, which are the operands number `first` and the next one."""
     if x.ndim == 1 and y.ndim == 1:
         return lambda: g * y, lambda: g * x
     a = x.unsqueeze(0) if x.ndim == 1 else x
@@ -22,11 +23,11 @@ def _matmul_vjp(g: Any, _out: Any, x: Any, y: Any) -> tuple[Any, Any]:
     if y.ndim == 1:
         g = g.unsqueeze(-1)
     gx = gy = None
-    if _C.needs_gradient(0):
+    if _C.needs_gradient(first):
         # An outer product is one multiplication an element.
         gx = g * y if y.ndim == 1 else matmul(g, b.mT)
         gx = gx.squeeze(-2) if x.ndim == 1 else gx
-    if _C.needs_gradient(1):
+    if _C.needs_gradient(first + 1):
         if b.ndim == 2 and a.ndim > 2:
             # One product over all batches instead of a sum of many.
             gy = matmul(a.reshape((-1, a.shape[-1])).mT, g.reshape((-1, g.shape[-1])))
@@ -42,6 +43,32 @@ matmul = contraction(
     lower=lambda b, x, y: b.matmul_broadcast(x, y),
     vjp=holomorphic(_matmul_vjp),
     reads=("y", "x"),
+)
+
+
+def _addmm_vjp(g: Any, _out: Any, _added: Any, x: Any, y: Any, beta: float, alpha: float) -> tuple[Any, Any, Any]:
+    gx, gy = _matmul_vjp(g if alpha == 1 else g * alpha, _out, x, y, first=1)
+    return lambda: g if beta == 1 else g * beta, gx, gy
+
+
+def _lower_addmm(b: Any, added: Any, x: Any, y: Any, beta: float, alpha: float) -> Any:
+    product = b.matmul_broadcast(x, y)
+    added = b.broadcast_to(added, product.dims)
+    added = added if beta == 1 else b.multiply(added, b.full(added.shape, beta))
+    product = product if alpha == 1 else b.multiply(product, b.full(product.shape, alpha))
+    return b.add(added, product)
+
+
+# One pass over the result. In other types it is two ops, each of which rounds.
+addmm = contraction(
+    "_addmm(Tensor input, Tensor mat1, Tensor mat2, float beta, float alpha)",
+    "beta * input + alpha * (mat1 @ mat2) in float32 or float64, for mat2 [k, n] and mat1 [..., k]; input is a vector "
+    "that is added to every row, or, if mat1 is a matrix, what broadcasts to the result.",
+    lower=_lower_addmm,
+    vjp=_addmm_vjp,
+    reads=("", "y", "x"),
+    function=False,
+    method=False,
 )
 
 

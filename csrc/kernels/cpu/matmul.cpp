@@ -2,6 +2,7 @@
 // real ones, of the parts where they lie.
 #include "dispatch/call.h"
 #include "dispatch/infer_contraction.h"
+#include "kernels/cpu/elementwise_kernels.h"
 #include "kernels/cpu/index_strided.h"
 #include "runtime/abi.h"
 
@@ -51,7 +52,14 @@ size_t batch_dims(const Tensor& a, const Tensor& b, const Tensor& out, Batch* ba
     return count;
 }
 
-void product(const Tensor& a, const Tensor& b, const Tensor& out) {
+// What is done with each finished tile of a product.
+struct Epilogue {
+    decltype(MtGemm::epilogue) fn;
+    void* ctx;
+};
+
+// out = a b. Returns whether the epilogue has been called: it is for a product that is one call of the GEMM.
+bool product(const Tensor& a, const Tensor& b, const Tensor& out, const Epilogue* epilogue = nullptr) {
     size_t rank_a = a.ndim(), rank_b = b.ndim(), rank_c = out.ndim();
     MtGemm g{};
     g.batch = 1;
@@ -98,7 +106,15 @@ void product(const Tensor& a, const Tensor& b, const Tensor& out) {
         }
     }
     GemmFn gemm = gemm_for(a.dtype, vector);
-    if (!count) return gemm(&g);
+    if (!count) {
+        const bool whole = epilogue != nullptr && !vector && g.batch == 1;
+        if (whole) {
+            g.epilogue = epilogue->fn;
+            g.epilogue_ctx = epilogue->ctx;
+        }
+        gemm(&g);
+        return whole;
+    }
     auto size = static_cast<int64_t>(itemsize(a.dtype));
     int64_t calls = 1;
     for (size_t d = 0; d < count; ++d) calls *= batches[d].size;
@@ -117,6 +133,7 @@ void product(const Tensor& a, const Tensor& b, const Tensor& out) {
         part.c = static_cast<char*>(g.c) + at_c * size;
         gemm(&part);
     }
+    return false;
 }
 
 // The real (0) or imaginary (1) parts of a complex tensor, as a tensor on the same memory.
@@ -154,12 +171,77 @@ void matmul_kernel(Call& call) {
         case DType::I32:
         case DType::I64:
         case DType::F32:
-        case DType::F64: return product(a, b, out);
+        case DType::F64: product(a, b, out); return;
         default: return widen_hook(call);
     }
 }
 
-const RegisterNative registered{{"matmul", infer_matmul, matmul_kernel, Takes::Any}};
+// c = beta x + alpha c, for a matrix c with contiguous rows.
+template <class T>
+struct Addition {
+    const T* x;
+    int64_t rs, cs;
+    T beta, alpha;
+    T* c;
+    int64_t c_rs;
+
+    template <class Combine>
+    void each(int64_t row0, int64_t rows, int64_t col0, int64_t cols, Combine combine) const {
+        for (int64_t i = row0; i < row0 + rows; ++i) {
+            T* to = c + i * c_rs + col0;
+            const T* from = x + i * rs + col0 * cs;
+            if (cs == 1) {
+                for (int64_t j = 0; j < cols; ++j) to[j] = combine(from[j], to[j]);
+            } else {
+                for (int64_t j = 0; j < cols; ++j) to[j] = combine(from[j * cs], to[j]);
+            }
+        }
+    }
+
+    void tile(int64_t row0, int64_t rows, int64_t col0, int64_t cols) const {
+        const T p = beta, q = alpha;
+        // 1 times anything is itself, but for the bits of a NaN.
+        if (p == 1 && q == 1) return each(row0, rows, col0, cols, [](T from, T to) { return from + to; });
+        each(row0, rows, col0, cols, [p, q](T from, T to) { return from * p + to * q; });
+    }
+};
+
+template <class T>
+void addmm(Call& call) {
+    const Tensor &input = call.in(0), &a = call.in(1), &b = call.in(2);
+    Tensor& out = *call.outputs[0];
+    const int64_t n = out.sizes.back(), rows = out.numel / n;
+    Ref<Tensor> own;  // of an `out` whose rows are not in order
+    if (!is_contiguous(out.sizes, out.strides)) own = Tensor::empty(out.sizes, out.dtype);
+    const Tensor& to = own ? *own : out;
+    const size_t rank = input.ndim();
+    Addition<T> addition{input.ptr<T>(),
+                         rank == 2 && input.sizes[0] != 1 ? input.strides[0] : 0,
+                         rank > 0 && input.sizes[rank - 1] != 1 ? input.strides[rank - 1] : 0,
+                         static_cast<T>(call.param(0).as_double()),
+                         static_cast<T>(call.param(1).as_double()),
+                         to.ptr<T>(),
+                         n};
+    const Epilogue epilogue{[](void* ctx, int64_t, int64_t row0, int64_t count, int64_t col0, int64_t cols) {
+                                static_cast<const Addition<T>*>(ctx)->tile(row0, count, col0, cols);
+                            },
+                            &addition};
+    // A small result is in the cache still when the product is done, which takes a quicker path without an epilogue.
+    const bool done = product(a, b, to, out.numel > kGrain / 2 ? &epilogue : nullptr);
+    if (!done) {
+        parallel_for(rows, kGrain / n + 1,
+                     [&](int64_t begin, int64_t end) { addition.tile(begin, end - begin, 0, n); });
+    }
+    if (own) run_copy(*own, out);
+}
+
+void addmm_kernel(Call& call) {
+    if (call.outputs[0]->numel == 0) return;
+    call.in(1).dtype == DType::F32 ? addmm<float>(call) : addmm<double>(call);
+}
+
+const RegisterNative registered{{"matmul", infer_matmul, matmul_kernel, Takes::Any},
+                                {"_addmm", infer_addmm, addmm_kernel, Takes::Any}};
 
 }  // namespace
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import minitensor as mt
-from minitensor.composite.contraction import bilinear
+from minitensor.composite.contraction import FUSED, bilinear, fused_addmm
 from minitensor.composite.registry import with_out
 
 __all__ = ["bilinear", "grouped_mm", "linear"]
@@ -12,8 +12,22 @@ __all__ = ["bilinear", "grouped_mm", "linear"]
 @with_out
 def linear(input: mt.Tensor, weight: mt.Tensor, bias: mt.Tensor | None = None) -> mt.Tensor:
     """Return ``input @ weight.T + bias``; ``weight`` is ``[out_features, in_features]`` or ``[in_features]``."""
-    result = mt.matmul(input, weight if weight.dim() == 1 else weight.transpose(0, 1))
-    return result if bias is None else result + bias
+    if weight.dim() == 1:
+        result = mt.matmul(input, weight)
+        return result if bias is None else result + bias
+    matrix = weight.transpose(0, 1)
+    if bias is None:
+        return mt.matmul(input, matrix)
+    dtype = input.dtype
+    if (
+        dtype in FUSED
+        and dtype == matrix.dtype == bias.dtype
+        and input.dim() > 1
+        and bias.dim() == 1
+        and bias.shape[0] in (1, matrix.shape[1])
+    ):
+        return fused_addmm(bias, input, matrix)
+    return mt.matmul(input, matrix) + bias
 
 
 def grouped_mm(
