@@ -63,7 +63,7 @@ struct VectorProduct {
 
     void columns(int64_t col0, int64_t col1) const {
         // Columns that are contiguous in k are read to their end, a few at a time.
-        const int64_t step = rs == 1 ? 4 : col1 - col0;
+        const int64_t step = rs == 1 && k > kBlock ? 4 : col1 - col0;
         for (int64_t j = col0; j < col1; j += step) {
             const int64_t end = std::min(col1, j + step);
             for (int64_t k0 = 0; k0 < k; k0 += kBlock) block(k0, j, end, c + j * c_cs, c_cs, k0 > 0);

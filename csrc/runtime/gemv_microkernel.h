@@ -91,9 +91,13 @@ void vector_dots(int64_t kc, int64_t cols, const typename S::T* a, int64_t a_ste
         typename S::Low low[kColumns];
 #pragma GCC unroll 4
         for (int i = 0; i < kColumns; ++i) low[i] = S::fold(sum[i]);
+        T* out = c + j * c_step;
+        if (c_step == 1 && count == kColumns && !accumulate) {
+            finish(low, out);
+            continue;
+        }
         T result[kColumns];
         finish(low, result);
-        T* out = c + j * c_step;
         for (int i = 0; i < count; ++i, out += c_step) *out = accumulate ? *out + result[i] : result[i];
     }
 }
