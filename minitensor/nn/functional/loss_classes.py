@@ -190,7 +190,7 @@ def linear_cross_entropy(
     """Return the cross entropy of ``linear(input, linear_weight, linear_bias)`` and a target.
 
     ``input`` is ``[features]`` or ``[N, features]`` and ``linear_weight`` ``[classes, ..., features]``, where the sizes
-    between give losses of several dimensions: the logits are ``[N, classes, ...]``. ``target`` has a class ``[N, ...]``,
+    between give losses of several dimensions: logits are ``[N, classes, ...]``. ``target`` has a class ``[N, ...]``,
     or, if of the logits' shape, a probability for each class. ``options`` may say how memory is saved elsewhere;
     it does not change the result.
     """
