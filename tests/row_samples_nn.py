@@ -11,7 +11,9 @@ Form = tuple[Any, ...]
 DISTINCT = ("max_pool",)
 # The gradient is not the formula's derivative: statistics are constants, rows of a table are left out or scaled.
 # tests/test_nn_functional.py has those.
-OTHER_GRADIENT = ("batch_norm", "batch_norm_backward", "embedding", "embedding_backward")
+OTHER_GRADIENT = (
+    "batch_norm", "batch_norm_backward", "embedding", "embedding_backward", "_ctc_loss", "_ctc_loss_backward",
+)  # fmt: skip
 # What has none at all: places, and statistics that are constants for the tape.
 WITHOUT_GRADIENT = ("max_pool_indices", "adaptive_max_pool_indices", "batch_norm_stats")
 
@@ -109,6 +111,13 @@ def nn_forms(op: Callable[..., Any], index: Callable[..., Any]) -> dict[str, lis
         "attention_backward": [
             (op(2, 5, 3), op(2, 5, 4), op(2, 6, 4), op(2, 6, 3), None, 0.5, False),
             (op(2, 5, 3), op(2, 5, 4), op(2, 6, 4), op(2, 6, 3), None, 0.5, True),
+        ],
+        "_ctc_loss": [
+            (op(5, 2, 4), index(2, 2, below=4), index(2, below=6), index(2, below=3), 0, False),
+            (op(9, 3, 4, layout="transposed"), index(3, 4, below=4), index(3, below=10), index(3, below=5), 3, True),
+        ],
+        "_ctc_loss_backward": [
+            (op(2), op(5, 2, 4), index(2, 2, below=4), index(2, below=6), index(2, below=3), 0, True),
         ],
         "embedding": [
             (op(5, 4), index(3, 2, below=5)),

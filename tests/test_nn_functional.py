@@ -325,10 +325,94 @@ def test_ctc_sums_over_alignments():
             total += math.exp(sum(logs[t, c] for t, c in enumerate(path)))
     got = F.ctc_loss(mt.tensor(logs), mt.tensor(target), mt.tensor(4), mt.tensor(2), reduction="sum")
     assert got.item() == pytest.approx(-math.log(total))
-    check_gradients(
-        lambda x: F.ctc_loss(F.log_softmax(x, -1), mt.tensor([[1, 1], [2, 0]]), (5, 4), (2, 1), reduction="sum"),
-        normal(5, 2, 3),
-    )
+
+    # The gradient is that of the input of log_softmax, for whose values log_probs are taken.
+    def loss(x):
+        return F.ctc_loss(F.log_softmax(x, -1), mt.tensor([[1, 1], [2, 0]]), (5, 4), (2, 1), reduction="sum")
+
+    start, step = normal(5, 2, 3), 1e-6
+    x = mt.tensor(start, requires_grad=True)
+    loss(x).backward()
+    for place in np.ndindex(*start.shape):
+        shift = np.zeros_like(start)
+        shift[place] = step
+        slope = (loss(mt.tensor(start + shift)) - loss(mt.tensor(start - shift))).item() / (2 * step)
+        assert x.grad[place].item() == pytest.approx(slope, abs=1e-7)
+
+
+def test_ctc_of_targets_that_do_not_fit():
+    logs = mt.tensor(normal(3, 2, 4)).log_softmax(-1).requires_grad_()
+    targets, times = mt.tensor([1, 2, 3, 1, 1, 2]), (3, 3)
+    losses = F.ctc_loss(logs, targets, times, (3, 3), reduction="none")
+    assert math.isfinite(losses[0].item())
+    assert losses[1].item() == math.inf  # equal neighbours need a blank between them
+    finite = F.ctc_loss(logs, targets, times, (3, 3), reduction="none", zero_infinity=True)
+    assert finite.tolist() == [losses[0].item(), 0.0]
+    finite.sum().backward()
+    assert not logs.grad[:, 1].any()
+    assert logs.grad[:, 0].any()
+    (g,) = mt.autograd.grad(F.ctc_loss(logs, targets, times, (3, 3), zero_infinity=True), [logs], create_graph=True)
+    with pytest.raises(RuntimeError, match="derivative for aten::_ctc_loss_backward is not implemented"):
+        mt.autograd.grad(g.sum(), [logs])
+    with pytest.raises(RuntimeError, match="Expected input_lengths to have value at most 3, but got value 4"):
+        F.ctc_loss(logs, targets, (4, 3), (3, 3))
+    with pytest.raises(RuntimeError, match="input_lengths must be of size batch_size"):
+        F.ctc_loss(logs, targets, (3,), (3, 3))
+    with pytest.raises(RuntimeError, match="Expected tensor to have size 5 at dimension 0, but got size 6"):
+        F.ctc_loss(logs, targets, times, (3, 2))
+    with pytest.raises(RuntimeError, match="blank must be in label range"):
+        F.ctc_loss(logs, targets, times, (3, 3), blank=4)
+    with mt.jit_scope():
+        recorded = F.ctc_loss(logs, targets, times, (3, 3), reduction="none")
+    assert recorded.tolist() == losses.tolist()
+
+
+def test_bags_of_rows():
+    table, indices, offsets = normal(4, 3), np.array([0, 2, 1, 1, 3]), [0, 2, 2]
+    members = [indices[0:2], indices[2:2], indices[2:5]]
+    for mode, combine in (("sum", np.sum), ("mean", np.mean), ("max", np.max)):
+        want = np.stack([combine(table[m], axis=0) if len(m) else np.zeros(3) for m in members])
+        got = F.embedding_bag(mt.tensor(indices), mt.tensor(table), mt.tensor(offsets), mode=mode)
+        np.testing.assert_allclose(got.numpy(), want, atol=1e-12)
+        check_gradients(lambda w, m=mode: F.embedding_bag(mt.tensor(indices), w, mt.tensor(offsets), mode=m), table)
+    first = mt.embedding_bag(mt.tensor(table), mt.tensor(indices), mt.tensor(offsets), mode=2)
+    assert first[1].tolist() == [0, 0, 2, 2, 2]
+    assert first[2].tolist() == [2, 0, 3]
+    assert np.array_equal(np.take_along_axis(table, first[3].numpy(), 0)[[0, 2]], first[0].numpy()[[0, 2]])
+
+
+def test_convolutions_of_integers_and_complex_numbers():
+    x, w = np.arange(2 * 3 * 5 * 4).reshape(2, 3, 5, 4), np.arange(4 * 3 * 2 * 3).reshape(4, 3, 2, 3) - 30
+    floats = F.conv2d(mt.tensor(x, dtype=mt.float64), mt.tensor(w, dtype=mt.float64), None, (2, 1), 1)
+    whole = F.conv2d(mt.tensor(x), mt.tensor(w), None, (2, 1), 1)
+    assert whole.dtype == mt.int64
+    assert np.array_equal(whole.numpy(), floats.numpy().astype(np.int64))
+    back = F.conv_transpose2d(whole, mt.tensor(w), None, (2, 1), 1)
+    floats = F.conv_transpose2d(floats, mt.tensor(w, dtype=mt.float64), None, (2, 1), 1)
+    assert np.array_equal(back.numpy(), floats.numpy().astype(np.int64))
+
+    a, b, c, d = normal(1, 2, 6), normal(1, 2, 6), normal(3, 2, 3), normal(3, 2, 3)
+    got = F.conv1d(mt.tensor(a + 1j * b), mt.tensor(c + 1j * d)).numpy()
+
+    def real(p, q):
+        return F.conv1d(mt.tensor(p), mt.tensor(q)).numpy()
+
+    np.testing.assert_allclose(got, real(a, c) - real(b, d) + 1j * (real(a, d) + real(b, c)), atol=1e-12)
+    columns = F.unfold(mt.tensor((a + 1j * b).reshape(1, 2, 2, 3)), 2)
+    assert np.array_equal(columns.numpy().imag, F.unfold(mt.tensor(b.reshape(1, 2, 2, 3)), 2).numpy())
+
+
+def test_pooling_of_integers():
+    x = np.arange(24).reshape(1, 1, 4, 6) * 7 % 23
+    for dtype in (mt.uint8, mt.int8, mt.int16, mt.int32, mt.int64):
+        values, places = F.max_pool2d(mt.tensor(x, dtype=dtype), 2, return_indices=True)
+        assert values.dtype == dtype
+        assert np.array_equal(values.numpy(), x.reshape(1, 1, 2, 2, 3, 2).max((3, 5)))
+        assert np.array_equal(x.reshape(-1)[places.numpy()], values.numpy())
+    means = F.avg_pool2d(mt.tensor(-x), 2)
+    assert np.array_equal(means.numpy(), np.trunc(-x.reshape(1, 1, 2, 2, 3, 2).sum((3, 5)) / 4))
+    with pytest.raises(NotImplementedError, match="not implemented for 'Long'"):
+        F.max_pool1d(mt.tensor(x[0]), 2)
 
 
 def test_cross_entropy_ignores_an_index_by_default():

@@ -10,7 +10,7 @@ from minitensor.ops.row import index
 __all__: list[str] = []
 
 
-def _backward_vjp(*_: Any) -> Any:
+def _backward_vjp() -> Any:
     raise RuntimeError("derivative for aten::_ctc_loss_backward is not implemented")
 
 
@@ -31,6 +31,5 @@ ctc_loss: _C.Op = index(
 ctc_loss_backward: _C.Op = index(
     f"_ctc_loss_backward(Tensor grad, Tensor log_probs, {_LABELS})",
     "The gradient of _ctc_loss with respect to log_probs; as PyTorch's it can't be differentiated.",
-    vjp=lambda g, _out, _grad, _x, _targets, _times, _counts, _blank, _zero: _backward_vjp(), function=False,
-    method=False,
+    vjp=lambda _g, _out, _grad, _x, _targets, _times, _counts, *_more: _backward_vjp(), function=False, method=False,
 )  # fmt: skip

@@ -231,3 +231,30 @@ def grid_sampler(
 ) -> mt.Tensor:
     """Return :func:`nn.functional.grid_sample` with its modes as numbers, in the order in which they stand there."""
     return grid_sample(input, grid, _INTERPOLATIONS[interpolation_mode], _PADDINGS[padding_mode], align_corners)
+
+
+@composite(method=False)
+def grid_sampler_2d(
+    input: mt.Tensor, grid: mt.Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> mt.Tensor:
+    """Return :func:`grid_sampler` of images ``[N, C, H, W]``."""
+    return _sampled(2, input, grid, interpolation_mode, padding_mode, align_corners)
+
+
+@composite(method=False)
+def grid_sampler_3d(
+    input: mt.Tensor, grid: mt.Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> mt.Tensor:
+    """Return :func:`grid_sampler` of volumes ``[N, C, D, H, W]``."""
+    return _sampled(3, input, grid, interpolation_mode, padding_mode, align_corners)
+
+
+def _sampled(
+    rank: int, input: mt.Tensor, grid: mt.Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> mt.Tensor:
+    if input.dim() != rank + 2 or grid.dim() != rank + 2:
+        raise RuntimeError(
+            f"grid_sampler(): expected {rank + 2}D input and grid with same number of dimensions, but got input with "
+            f"sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+        )
+    return grid_sample(input, grid, _INTERPOLATIONS[interpolation_mode], _PADDINGS[padding_mode], align_corners)

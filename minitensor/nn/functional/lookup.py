@@ -112,7 +112,7 @@ def embedding_bag(
                 "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length "
                 f"sequences. However, found offsets of type {type(offsets)}"
             )
-        starts = [i * input.shape[1] for i in range(input.shape[0])]
+        starts = mt.arange(input.shape[0]) * input.shape[1]
         input = input.reshape(-1)
         if per_sample_weights is not None:
             per_sample_weights = per_sample_weights.reshape(-1)
@@ -121,53 +121,118 @@ def embedding_bag(
             raise ValueError("offsets has to be a 1D Tensor but got None")
         if offsets.dim() != 1:
             raise ValueError("offsets has to be a 1D Tensor")
-        starts = [int(n) for n in offsets.tolist()]
-        if starts and starts[0] != 0:
-            raise RuntimeError(
-                f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
-                f"position 0. However, got {starts[0]}"
-            )
-        if starts and starts[-1] > input.numel():
-            raise RuntimeError(
-                f"offsets[-1] can not be greater than input's length, but got offsets[-1] of "
-                f"{starts[-1]} and input's length of {input.numel()}"
-            )
-        if include_last_offset:
-            starts = starts[:-1]
+        starts = _bag_starts(offsets, input.numel(), include_last_offset)
     else:
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}")
     padding = _padding(padding_idx, weight.shape[0])
     if max_norm is not None:
         _renormalize(weight.detach(), input, max_norm, norm_type)
     rows = _embedding(weight, input, padding, scale_grad_by_freq)
-    ends = [*starts[1:], input.numel()] if starts else []
-    bags = mt.tensor(
-        [b for b, (i, j) in enumerate(zip(starts, ends, strict=True)) for _ in range(j - i)], dtype=mt.int64
-    )
-    counted = mt.ones(input.numel(), dtype=weight.dtype)
-    if padding >= 0:
-        counted = (input != padding).to(weight.dtype)
+    count = starts.numel()
+    bags = _bag_of_each(starts, input.numel())
+    counted = input != padding if padding >= 0 else None
     if mode == "max":
-        return _bag_maximum(rows, bags, counted, len(starts))
-    factors = counted if per_sample_weights is None else counted * per_sample_weights
-    if per_sample_weights is not None or padding >= 0:
-        rows = rows * factors.unsqueeze(1)
-    result = mt.zeros(len(starts), weight.shape[1], dtype=weight.dtype).index_add(0, bags, rows)
+        return _bag_maximum(rows, starts, counted)[0]
+    factors = per_sample_weights
+    if counted is not None:
+        factors = counted.to(weight.dtype) if factors is None else factors * counted
+    rows = rows if factors is None else rows * factors.unsqueeze(1)
+    result = mt.zeros(count, weight.shape[1], dtype=weight.dtype).index_add(0, bags, rows)
     if mode == "mean":
-        counts = mt.zeros(len(starts), dtype=weight.dtype).index_add(0, bags, counted)
-        result = result / counts.clamp(min=1.0).unsqueeze(1)
+        result = result / _bag_sizes(bags, count, counted).clamp(min=1).unsqueeze(1)
     return result
 
 
-def _bag_maximum(rows: mt.Tensor, bags: mt.Tensor, counted: mt.Tensor, count: int) -> mt.Tensor:
-    results = []
-    for bag in range(count):
-        members = mt.nonzero((bags == bag) & (counted > 0)).reshape(-1)
-        if members.numel() == 0:
-            results.append(mt.zeros(rows.shape[1], dtype=rows.dtype))
-        else:
-            results.append(rows.index_select(0, members).max(0)[0])
-    return mt.stack(results) if results else mt.zeros(0, rows.shape[1], dtype=rows.dtype)
+def _bag_starts(offsets: mt.Tensor, count: int, include_last_offset: bool) -> mt.Tensor:
+    starts = offsets.to(mt.int64)
+    if starts.numel():
+        first, last = (int(n) for n in (starts[0].item(), starts[-1].item()))
+        if first != 0:
+            raise RuntimeError(
+                f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. "
+                f"However, got {first}"
+            )
+        if last > count:
+            raise RuntimeError(
+                f"offsets[-1] can not be greater than input's length, but got offsets[-1] of {last} and input's "
+                f"length of {count}"
+            )
+    return starts[:-1] if include_last_offset else starts
+
+
+def _bag_of_each(starts: mt.Tensor, count: int) -> mt.Tensor:
+    """Return the bag of each index: the last that begins at it or before."""
+    return mt.searchsorted(starts, mt.arange(count), right=True) - 1
+
+
+def _bag_sizes(bags: mt.Tensor, count: int, counted: mt.Tensor | None) -> mt.Tensor:
+    ones = mt.ones(bags.numel(), dtype=mt.int64) if counted is None else counted.to(mt.int64)
+    return mt.zeros(count, dtype=mt.int64).index_add(0, bags, ones)
+
+
+def _bag_maximum(rows: mt.Tensor, starts: mt.Tensor, counted: mt.Tensor | None) -> tuple[mt.Tensor, mt.Tensor]:
+    """Return the largest elements of each bag's rows, and in which row they are; zeros for a bag of none."""
+    count, total = starts.numel(), rows.shape[0]
+    if count == 0 or total == 0:
+        nothing = rows.new_zeros((count, rows.shape[1])) + rows.sum() * 0
+        return nothing, mt.zeros(count, rows.shape[1], dtype=mt.int64)
+    ends = mt.cat([starts[1:], mt.full((1,), total, dtype=mt.int64)])
+    longest = max(int((ends - starts).max().item()), 1)
+    places = starts.unsqueeze(1) + mt.arange(longest)
+    members = places < ends.unsqueeze(1)
+    places = places.clamp(max=total - 1)
+    if counted is not None:
+        members = members & counted[places]
+    table = mt.where(members.unsqueeze(2), rows[places], float("-inf"))
+    values, order = table.max(1)
+    empty = ~members.any(1, keepdim=True)
+    return mt.where(empty, 0.0, values), mt.gather(places, 1, order)
+
+
+@composite(name="embedding_bag", method=False)
+def _torch_embedding_bag(
+    weight: mt.Tensor,
+    indices: mt.Tensor,
+    offsets: mt.Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: mt.Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> tuple[mt.Tensor, mt.Tensor, mt.Tensor, mt.Tensor]:
+    """Return bags of rows, the bag of each index, the sizes of the bags, and which rows hold a bag's maxima.
+
+    See ``nn.functional.embedding_bag``; ``mode`` is 0 for the sum, 1 for the mean, 2 for the maximum. What a sum has
+    no use for is empty or zeros, as in PyTorch.
+    """
+    name = ("sum", "mean", "max")[mode]
+    result = embedding_bag(
+        indices, weight, offsets, None, 2, scale_grad_by_freq, name, sparse, per_sample_weights, include_last_offset,
+        padding_idx,
+    )  # fmt: skip
+    starts = _bag_starts(offsets, indices.numel(), include_last_offset)
+    count = starts.numel()
+    padding = _padding(padding_idx, weight.shape[0])
+    counted = indices != padding if padding >= 0 else None
+    bags = _bag_of_each(starts, indices.numel())
+    if mode == 0:
+        zeros = mt.zeros(offsets.numel(), dtype=indices.dtype)
+        return result, (bags if padding >= 0 else bags[:0]).to(indices.dtype), zeros, zeros.clone()
+    sizes = _bag_sizes(bags, count, counted).to(indices.dtype)
+    if mode == 1:
+        return result, bags.to(indices.dtype), sizes, sizes.clone()
+    with mt.no_grad():
+        places = _bag_maximum(_embedding(weight, indices, -1, False), starts, counted)[1]
+        chosen = mt.where((sizes > 0).unsqueeze(1), indices[places], 0) if indices.numel() else places
+    return result, bags.to(indices.dtype), sizes, chosen
+
+
+@composite(method=False)
+def embedding_renorm_(input: mt.Tensor, indices: mt.Tensor, max_norm: float, norm_type: float) -> mt.Tensor:
+    """Scale down, in place, the rows of ``input`` that ``indices`` name to that ``norm_type``-norm at most."""
+    _renormalize(input.detach(), indices, max_norm, norm_type)
+    return input
 
 
 def one_hot(tensor: mt.Tensor, num_classes: int = -1) -> mt.Tensor:

@@ -1,0 +1,103 @@
+"""Normalisation and dropout with what their gradients need as further results, as PyTorch's own ops return them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import minitensor as mt
+from minitensor.composite import composite
+from minitensor.nn.functional.normalization import _torch_batch_norm, _torch_group_norm, layer_norm
+from minitensor.ops import ROWS
+
+__all__: list[str] = []
+
+_stats = ROWS["batch_norm_stats"].call
+
+
+def _mean_and_rstd(rows: mt.Tensor, eps: float) -> tuple[mt.Tensor, mt.Tensor]:
+    """Return the mean and the reciprocal deviation of every row."""
+    mean, _, rstd = _stats(rows.detach().unsqueeze(0), eps)
+    return mean, rstd
+
+
+@composite(method=False)
+def native_batch_norm(
+    input: mt.Tensor,
+    weight: mt.Tensor | None,
+    bias: mt.Tensor | None,
+    running_mean: mt.Tensor | None,
+    running_var: mt.Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[mt.Tensor, mt.Tensor, mt.Tensor]:
+    """Return the batch normalised, and its means and reciprocal deviations, which are empty unless ``training``."""
+    result = _torch_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
+    if not training:
+        return result, input.new_zeros((0,)), input.new_zeros((0,))
+    return result, *_mean_and_rstd(input.transpose(0, 1).reshape((input.shape[1], -1)), eps)
+
+
+@composite(method=False)
+def native_layer_norm(
+    input: mt.Tensor, normalized_shape: Sequence[int], weight: mt.Tensor | None, bias: mt.Tensor | None, eps: float
+) -> tuple[mt.Tensor, mt.Tensor, mt.Tensor]:
+    """Return the last dimensions normalised, and their means and reciprocal deviations with sizes of 1 there."""
+    shape = tuple(normalized_shape)
+    result = layer_norm(input, shape, weight, bias, eps)
+    lead = tuple(input.shape[: input.dim() - len(shape)])
+    count = 1
+    for n in lead:
+        count *= n
+    mean, rstd = _mean_and_rstd(input.reshape((count, -1)) if input.numel() else input.new_zeros((count, 0)), eps)
+    kept = (*lead, *(1 for _ in shape))
+    return result, mean.reshape(kept), rstd.reshape(kept)
+
+
+@composite(method=False)
+def native_group_norm(
+    input: mt.Tensor,
+    weight: mt.Tensor | None,
+    bias: mt.Tensor | None,
+    N: int,  # noqa: N803
+    C: int,  # noqa: N803
+    HxW: int,  # noqa: N803
+    group: int,
+    eps: float,
+) -> tuple[mt.Tensor, mt.Tensor, mt.Tensor]:
+    """Return groups of channels of ``N`` images ``[C, HxW]`` normalised, and their means and reciprocal deviations."""
+    if input.numel() != N * C * HxW:
+        raise RuntimeError(f"Expected X.numel() == N * C * HxW to be true, but got {input.numel()} elements")
+    image = input.reshape((N, C, HxW))
+    result = _torch_group_norm(image, group, weight, bias, eps).reshape(input.shape)
+    mean, rstd = _mean_and_rstd(image.reshape((N * group, -1)), eps)
+    return result, mean.reshape((N, group)), rstd.reshape((N, group))
+
+
+@composite(method=False)
+def batch_norm_update_stats(
+    input: mt.Tensor, running_mean: mt.Tensor | None, running_var: mt.Tensor | None, momentum: float
+) -> tuple[mt.Tensor, mt.Tensor]:
+    """Return the mean and the variance of every channel; move the running ones towards them by ``momentum``."""
+    from minitensor.nn.functional.normalization import _update
+
+    mean, var, _ = _stats(input.detach(), 0.0)
+    count = input.numel() // input.shape[1] if input.shape[1] else 0
+    _update(running_mean, mean, momentum)
+    _update(running_var, var * (count / (count - 1) if count > 1 else float("nan")), momentum)
+    return mean, var
+
+
+@composite(method=False)
+def native_dropout(input: mt.Tensor, p: float, train: bool | None) -> tuple[mt.Tensor, mt.Tensor]:
+    """Return the input with elements dropped with probability ``p``, and which of them stayed.
+
+    None for ``train`` means that it is training.
+    """
+    if not 0.0 <= p <= 1.0:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if input.numel() == 0 or train is False:
+        return input.clone(), mt.ones(tuple(input.shape), dtype=mt.bool)
+    kept = mt.rand(tuple(input.shape)) >= p
+    scale = 0.0 if p == 1.0 else 1.0 / (1.0 - p)
+    return input * kept * scale, kept
