@@ -7,7 +7,7 @@ from typing import Any
 from minitensor._C import Op
 from minitensor.ops.creation import full
 from minitensor.ops.row import index
-from minitensor.ops.scatter import zeros_for
+from minitensor.ops.scatter import onto_zeros, zeros_for
 
 __all__: list[str] = []
 
@@ -20,7 +20,7 @@ index_select: Op = index(
     "index_select(Tensor input, Tensor index, int dim)",
     "The slices of input along dim that index names; index may have any shape.",
     lower=_index_select_lower,
-    vjp=lambda g, _out, _x, i, dim: (index_add(zeros_for(_x, g), i, g, dim), None),
+    vjp=lambda g, _out, _x, i, dim: (onto_zeros(index_add, _x, g, i, g, dim), None),
 )  # fmt: skip
 index_add: Op = index(
     "index_add(Tensor input, Tensor index, Tensor src, int dim)",
@@ -89,7 +89,7 @@ index_at: Op = index(
     "input[..., index, ...]: the index counts through dims, which are in its place if they are neighbours, and "
     "otherwise in front. It is known to be within bounds if it was checked.",
     lower=_index_lower,
-    vjp=lambda g, _out, _x, i, dims, checked: (index_put_at(zeros_for(_x, g), i, g, dims, checked, True), None),
+    vjp=lambda g, _out, _x, i, dims, checked: (onto_zeros(index_put_at, _x, g, i, g, dims, checked, True), None),
 )  # fmt: skip
 index_put_at: Op = index(
     "_index_put(Tensor input, Tensor index, Tensor values, int[] dims, bool checked, bool accumulate)",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from minitensor import _C
 from minitensor._C import Op
 from minitensor.ops.creation import full
 from minitensor.ops.elementwise import where
@@ -18,6 +19,12 @@ def zeros_for(x: Any, g: Any) -> Any:
     return full(tuple(x.shape), 0, dtype=g.dtype)
 
 
+def onto_zeros(op: Any, x: Any, g: Any, *more: Any) -> Any:
+    """The op on zeros with x's shape: in place, as they are nobody else's, unless they would have to be mapped."""
+    form = op if _C.vmap_depth() else _C.inplace_form(op)
+    return form(zeros_for(x, g), *more)
+
+
 def _within(x: Any, g: Any) -> Any:
     """The gradient of x's leading corner, with zeros for the rest of x."""
     if tuple(x.shape) == tuple(g.shape):
@@ -28,7 +35,7 @@ def _within(x: Any, g: Any) -> Any:
 
 
 def _gather_vjp(g: Any, _out: Any, _x: Any, i: Any, dim: int) -> tuple[Any, Any]:
-    return scatter_add(zeros_for(_x, g), i, g, dim), None
+    return onto_zeros(scatter_add, _x, g, i, g, dim), None
 
 
 gather: Op = index(
