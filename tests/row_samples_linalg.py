@@ -29,6 +29,12 @@ def forms(operand: Any) -> dict[str, list[tuple[Any, ...]]]:
     square: list[tuple[Any, ...]] = [(op(3, 3),), (op(2, 4, 4),), (op(1, 1),), (op(2, 0, 0),), (op(40, 40),)]
     return {
         "_linalg_cholesky": [(definite(3, 3), False), (definite(2, 4, 4), True), (definite(2, 0, 0), False)],
+        "_cholesky_solve": [
+            (op(3, 2), definite(3, 3), False),
+            (op(2, 3, 2), definite(2, 3, 3), True),
+            (op(0, 2), definite(0, 0), False),
+        ],
+        "_cholesky_inverse": [(definite(3, 3), False), (definite(2, 4, 4), True), (definite(0, 0), False)],
         "_linalg_solve_triangular": [
             (definite(3, 3), op(3, 2), True, True, False),
             (definite(2, 3, 3), op(3, 2), False, True, True),

@@ -84,12 +84,13 @@ PyObject* py_result_types(PyObject*, PyObject*) {
     return dict.release();
 }
 
-// store_out(name, result, out): what a composed function returns when it's called with `out`.
+// store_out(name, result, out, exact=False): what a composed function returns when it's called with `out`.
 PyObject* py_store_out(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         const char* name;
         PyObject *result, *out;
-        if (!PyArg_ParseTuple(args, "sOO:store_out", &name, &result, &out)) return nullptr;
+        int exact = 0;
+        if (!PyArg_ParseTuple(args, "sOO|p:store_out", &name, &result, &out, &exact)) return nullptr;
         bool single = is_tensor(result);
         PyRef results = single ? checked(PyTuple_Pack(1, result)) : checked(PySequence_Tuple(result));
         auto count = static_cast<size_t>(PyTuple_GET_SIZE(results.get()));
@@ -100,6 +101,9 @@ PyObject* py_store_out(PyObject*, PyObject* args) {
             if (!is_tensor(item)) fail_type(std::string(name) + "(): has no form with 'out'");
             held.push_back(Ref<Tensor>::borrow(outs[i]));
             check_castable(tensor_of(item)->dtype, outs[i]->dtype);
+            if (exact && tensor_of(item)->dtype != outs[i]->dtype)
+                fail(std::string("Expected out tensor to have dtype ") + info(tensor_of(item)->dtype).name +
+                     ", but got " + info(outs[i]->dtype).name + " instead");
         }
         for (size_t i = 0; i < count; ++i)
             store_out(*outs[i], *tensor_of(PyTuple_GET_ITEM(results.get(), static_cast<Py_ssize_t>(i))));
@@ -134,20 +138,26 @@ void add_tensors(PyObject* object, std::vector<const Tensor*>& into) {
                 into.push_back(tensor_of(PySequence_Fast_GET_ITEM(object, i)));
 }
 
-// check_out(name, out, args, more): refuses `out` where a gradient is wanted.
+// check_out(name, out, args, more, exact=False): refuses `out` where a gradient is wanted; if exact, where it shares
+// memory with an argument too.
 PyObject* py_check_out(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         const char* name;
         PyObject *out, *positional, *named;
-        if (!PyArg_ParseTuple(args, "sOO!O!:check_out", &name, &out, &PyTuple_Type, &positional, &PyDict_Type, &named))
+        int exact = 0;
+        if (!PyArg_ParseTuple(args, "sOO!O!|p:check_out", &name, &out, &PyTuple_Type, &positional, &PyDict_Type, &named,
+                              &exact))
             return nullptr;
         std::vector<const Tensor*> tensors;
         add_tensors(out, tensors);
+        size_t outs = tensors.size();
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(positional); ++i)
             add_tensors(PyTuple_GET_ITEM(positional, i), tensors);
         PyObject *key, *value;
         for (Py_ssize_t at = 0; PyDict_Next(named, &at, &key, &value);) add_tensors(value, tensors);
         check_out_needs_no_gradient(name, tensors.data(), tensors.size());
+        for (size_t i = 0; exact && i < outs; ++i)
+            check_out_is_apart(*tensors[i], &tensors[outs], tensors.size() - outs);
         Py_RETURN_NONE;
     });
 }
@@ -168,8 +178,9 @@ PyObject* py_resize(PyObject*, PyObject* args) {
 PyMethodDef functions[] = {
     {"result_type", py_result_type, METH_VARARGS, "result_type(name, fields): the type of a tuple of named results."},
     {"result_types", py_result_types, METH_NOARGS, "result_types(): all of them by name."},
-    {"store_out", py_store_out, METH_VARARGS, "store_out(name, result, out): writes a result to `out`."},
-    {"check_out", py_check_out, METH_VARARGS, "check_out(name, out, args, more): no gradient may be wanted."},
+    {"store_out", py_store_out, METH_VARARGS, "store_out(name, result, out, exact=False): writes a result to `out`."},
+    {"check_out", py_check_out, METH_VARARGS,
+     "check_out(name, out, args, more, exact=False): no gradient may be wanted, and no argument be overwritten."},
     {"store_in_place", method(py_store_in_place), METH_FASTCALL,
      "store_in_place(tensor, result): the in-place form of a composed function."},
     {"resize_", py_resize, METH_VARARGS, "resize_(tensor, size): other sizes, in place."},

@@ -214,13 +214,15 @@ void reserve_random(Call& call) {
     call.philox_offset = generator.offset++;
 }
 
+}  // namespace
+
 bool may_overlap(const Tensor& a, const Tensor& b) {
     if (!(a.storage == b.storage)) return false;
     auto x = element_span(a.sizes, a.strides, a.offset), y = element_span(b.sizes, b.strides, b.offset);
     return x.first < y.second && y.first < x.second;
 }
 
-bool same_view(const Tensor& a, const Tensor& b) {
+static bool same_view(const Tensor& a, const Tensor& b) {
     return a.storage == b.storage && a.offset == b.offset && a.sizes == b.sizes && a.strides == b.strides &&
            a.dtype == b.dtype;
 }
@@ -255,6 +257,8 @@ bool shows_an_element_twice(const Tensor& t) {
     }
     return false;
 }
+
+namespace {
 
 void check_writable(const Call& call, const Tensor& destination) {
     if (destination.storage->read_only)

@@ -72,11 +72,11 @@ void infer_triangle(Call& call, const char* name) {
 void infer_gather(Call& call) {
     const Tensor &t = tensor_at(call, 0), &index = tensor_at(call, 1);
     auto dim = static_cast<size_t>(dim_param(call, t));
-    check_index_dtype(index, "gather");
-    if (index.numel == 0) {  // nothing to look up, so nothing to check
+    if (index.numel == 0) {  // nothing to look up, so nothing to check, not even its dtype
         result(call, t.dtype, index.sizes);
         return;
     }
+    check_index_dtype(index, "gather");
     if (rank_of(t) != rank_of(index)) fail("Index tensor must have the same number of dimensions as input tensor");
     for (size_t d = 0; d < t.ndim(); ++d)
         if (d != dim && size_at(index, d) > t.sizes[d])
@@ -91,7 +91,7 @@ void infer_scatter_add(Call& call) { infer_scatter(call); }
 void infer_scatter(Call& call) {
     const Tensor &t = tensor_at(call, 0), &index = tensor_at(call, 1), &src = tensor_at(call, 2);
     auto dim = static_cast<size_t>(dim_param(call, t));
-    check_index_dtype(index, "scatter");
+    if (index.numel) check_index_dtype(index, "scatter");
     if (t.dtype != src.dtype) fail("scatter(): Expected self.dtype to be equal to src.dtype");
     result(call, t.dtype, t.sizes);
     if (index.numel == 0) return;

@@ -108,6 +108,16 @@ void check_out_needs_no_gradient(const char* op, const Tensor* const* tensors, s
                  "arguments requires grad.");
 }
 
+void check_out_is_apart(const Tensor& out, const Tensor* const* operands, size_t count) {
+    if (shows_an_element_twice(out))
+        fail("unsupported operation: more than one element of the written-to tensor refers to a single memory "
+             "location. Please clone() the tensor before performing the operation.");
+    for (size_t i = 0; i < count; ++i)
+        if (operands[i] && (operands[i] == &out || (operands[i]->numel && out.numel && may_overlap(out, *operands[i]))))
+            fail("unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+                 "single memory location. Please clone() the tensor before performing the operation.");
+}
+
 void store_out(Tensor& out, Tensor& result) {
     static const OpDef* copy = find_op("copy");
     check_castable(result.dtype, out.dtype);
@@ -125,6 +135,10 @@ void dispatch_out(Call& call, const std::vector<Tensor*>& outs) {
     std::vector<const Tensor*> all(outs.begin(), outs.end());
     for (size_t i = 0; i < call.operand_count; ++i) all.push_back(call.operands[i].tensor);
     check_out_needs_no_gradient(op.name.c_str(), all.data(), all.size());
+    // What is put together of other tensors' elements can't be written over them.
+    if (op.kind == Kind::Opaque || op.kind == Kind::Index || op.operand_list)
+        for (size_t i = 0; i < outs.size(); ++i)
+            check_out_is_apart(*outs[i], all.data() + outs.size(), all.size() - outs.size());
     NoGrad mode;
     if (op.infer && outs.size() == 1) {
         Tensor& out = *outs[0];
@@ -136,6 +150,10 @@ void dispatch_out(Call& call, const std::vector<Tensor*>& outs) {
         // Resizing would change an operand that shares the memory.
         if (call.result_count == 1 && (!aliased || out.sizes == call.results[0].sizes)) {
             if (op.kind == Kind::Elementwise) {
+                if (is_complex(call.results[0].dtype) && !is_complex(call.compute) &&
+                    out.dtype != call.results[0].dtype)
+                    fail(std::string("Expected object of scalar type ") + torch_type_name(call.results[0].dtype) +
+                         " but got scalar type " + torch_type_name(out.dtype) + " for argument 'out'");
                 fit(out, call.results[0].sizes);
                 dispatch_inplace(call, out);
                 return;

@@ -16,6 +16,12 @@ extern bool (*requires_grad_hook)(const Tensor& tensor);  // installed by autogr
 // Throws PyTorch's error if gradients are wanted of any of these: writing to `out` has none.
 void check_out_needs_no_gradient(const char* op, const Tensor* const* tensors, size_t count);
 
+// Throws PyTorch's error if `out` shows an element twice, or shares memory with an operand.
+void check_out_is_apart(const Tensor& out, const Tensor* const* operands, size_t count);
+// Both are the call path's: whether the memory that two tensors span meets, and whether a view has an element twice.
+bool may_overlap(const Tensor& a, const Tensor& b);
+bool shows_an_element_twice(const Tensor& t);
+
 // Writes a computed result to `out`, as above.
 void store_out(Tensor& out, Tensor& result);
 

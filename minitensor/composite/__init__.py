@@ -10,6 +10,7 @@ from minitensor.composite import (
     copies,
     creation,
     diagonals,
+    differences,
     distance,
     einsum,
     indexing,

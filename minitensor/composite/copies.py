@@ -60,7 +60,7 @@ def view_copy(input: Any, size: Any = None, dtype: Any = None) -> Any:
     return clone(input.view(size if dtype is None else dtype))
 
 
-@composite()
+@composite(out=True)
 def narrow_copy(input: Any, dim: int, start: Any, length: int) -> Any:
     """`narrow` as a copy."""
     return clone(shape.narrow(input, dim, start, length))

@@ -250,6 +250,14 @@ def _number(value: Any) -> Any:
     return value.item() if isinstance(value, Tensor) else value
 
 
+def _whole_bounds(start: Any, end: Any, step: Any, dtype: Any) -> list[int]:
+    """The bounds of a range of integers. Only int64 is counted from the cut bounds, others from those given."""
+    first, last, by = int(start), int(end), int(step)
+    if dtype is not _C.int64 and by and not isinstance(end - start + step, int):
+        last = first + math.ceil((end - start) / step) * by
+    return [first, last, by]
+
+
 @composite(method=False)
 def arange(
     *args: Any, start: Any = None, end: Any = None, step: Any = None, out: Any = None, dtype: Any = None,
@@ -273,6 +281,11 @@ def arange(
     bounds = [_number(x) for x in (0 if start is None else start, end, 1 if step is None else step)]
     if dtype is None and out is not None:
         dtype = out.dtype
+    if dtype is not None and not dtype.is_floating_point and not dtype.is_complex:
+        if 0 < abs(bounds[2]) < 1:
+            raise ValueError("step must be nonzero")  # as an integer, which all of them are taken as
+        if all(math.isfinite(x) for x in bounds):
+            bounds = _whole_bounds(*bounds, dtype)
     return _made(creation.arange(*bounds, dtype=dtype, device=device), requires_grad, layout, pin_memory, out)
 
 

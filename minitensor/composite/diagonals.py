@@ -56,7 +56,7 @@ def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
     return made
 
 
-@composite()
+@composite(out=True)
 def slice_scatter(
     input: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Any:
@@ -78,10 +78,25 @@ def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2:
 def as_strided_scatter(
     input: Any, src: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Any:
-    """A copy of input with src in place of `as_strided(size, stride, storage_offset)`, which shows no element twice."""
-    made = clone(input)
-    _into("as_strided_scatter", movement.as_strided(made, size, stride, storage_offset), src)
+    """A copy of input with src in place of `as_strided(size, stride, storage_offset)`, which shows no element twice.
+
+    The copy has input's strides over a copy of its memory, so what lies between the elements may be written unseen.
+    """
+    offset = input.storage_offset()
+    start = offset if storage_offset is None else storage_offset
+    if input.is_contiguous() and not offset:
+        made = clone(input)
+    else:
+        ends = (_reach(input.shape, input.stride(), offset), _reach(size, stride, start))
+        whole = clone(movement.as_strided(input, (max(ends),), (1,), 0))
+        made = movement.as_strided(whole, input.shape, input.stride(), offset)
+    _into("as_strided_scatter", movement.as_strided(made, size, stride, start), src)
     return made
+
+
+def _reach(size: Sequence[int], stride: Sequence[int], offset: int) -> int:
+    """How much memory a view needs, in elements."""
+    return offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) + 1 if 0 not in size else 0
 
 
 def _into(name: str, part: Any, src: Any) -> None:

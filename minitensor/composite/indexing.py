@@ -23,6 +23,7 @@ _in_place: dict[str, Callable[..., Any]] = {
         "index_add": index.index_add,
         "index_copy": index.index_copy,
         "index_put": index.index_put_at,
+        "masked_fill": mask.masked_fill,
     }.items()
 }
 
@@ -35,7 +36,7 @@ def _method(function: Callable[..., Any]) -> Callable[..., Any]:
 # ---- one index an element
 
 
-@composite(out=True)
+@composite(out="exact")
 def gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
     """input[i][index[i][j]] for dim 1, and so on: the result has index's shape.
 
@@ -88,7 +89,7 @@ _plain: dict[str, Callable[..., Any]] = {
 }
 
 
-@composite(name="scatter", out=True)
+@composite(name="scatter", out="exact")
 def _scatter(input: Any, dim: int, index: Any, src: Any = None, *, reduce: str | None = None, value: Any = None) -> Any:
     """input with src, a tensor or a number, at the places that index names along dim.
 
@@ -104,7 +105,7 @@ def scatter_(input: Any, dim: int, index: Any, src: Any = None, *, reduce: str |
     return _scatter_call(_in_place.__getitem__, input, dim, index, src, reduce, value)
 
 
-@composite(out=True)
+@composite(out="exact")
 def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
     """input with src added at the places that index names along dim, in the order of index."""
     return scatter.scatter_add(input, index, src, dim)
@@ -119,7 +120,7 @@ def scatter_add_(input: Any, dim: int, index: Any, src: Any) -> Any:
 _BAD_REDUCTION = "reduce argument must be either sum, prod, mean, amax or amin, got {}."
 
 
-@composite(out=True)
+@composite(out="exact")
 def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
     """input with src combined into the places that index names along dim.
 
@@ -155,7 +156,8 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
     shapes = [[n for i, n in enumerate(x.shape) if i != d] for x in (input, indices)]
     shape = list(broadcast_shapes(*shapes))
     wide = [movement.expand(x, (*shape[:d], x.shape[d], *shape[d:])) for x in (input, indices)]
-    return scatter.gather(*wide, d)
+    # They may count from the end, and even further around.
+    return scatter.gather(wide[0], wide[1] % input.shape[d] if input.shape[d] else wide[1], d)
 
 
 # ---- one index a slice
@@ -166,7 +168,7 @@ def _vector(name: str, index: Any) -> None:
         raise IndexError(f"{name}(): Index is supposed to be a vector")
 
 
-@composite(out=True)
+@composite(out="exact")
 def index_select(input: Any, dim: int, index: Any) -> Any:
     """The slices along dim that index, a vector of integers from the beginning, names. IndexError if there are none."""
     _vector("index_select", index)
@@ -184,8 +186,10 @@ def _slices(name: str, input: Any, dim: int, index: Any, source: Any) -> tuple[A
     d = normal_dim(dim, input.ndim)
     if index.ndim > 1:
         raise IndexError(f"{name}(): Index should have dimension 1 or 0 (got {index.ndim})")
+    if name == "index_copy" and index.dtype is not _C.int64:
+        raise RuntimeError(f"index_copy_(): Expected a long tensor for index, but got {type_name(index)}")
     if index.dtype not in (_C.int64, _C.int32):
-        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
+        raise RuntimeError(f"{name}_(): Expected dtype int32/int64 for index but got: {type_name(index)}")
     if source.dtype is not input.dtype:
         raise RuntimeError(
             f"{name}(): self and source expected to have the same dtype, but got (self) {type_name(input)} and "
@@ -225,7 +229,7 @@ def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) 
 @_method
 def index_add_(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
     """`index_add` in place."""
-    index, d, source = _slices("index_add_", input, dim, index, source)
+    index, d, source = _slices("index_add", input, dim, index, source)
     return _in_place["index_add"](input, index, _scaled(source, alpha), d)
 
 
@@ -239,7 +243,7 @@ def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
 @_method
 def index_copy_(input: Any, dim: int, index: Any, source: Any) -> Any:
     """`index_copy` in place."""
-    index, d, source = _slices("index_copy_", input, dim, index, source)
+    index, d, source = _slices("index_copy", input, dim, index, source)
     return _in_place["index_copy"](input, index, source, d)
 
 
@@ -261,10 +265,20 @@ def _filling(input: Any, dim: int, index: Any, value: Any) -> tuple[Any, Any, tu
     return reshape(index, -1), value, (d,)
 
 
+def _named(input: Any, places: Any, dims: tuple[int, ...]) -> Any:
+    """Whether places names an index along the dimension, in a shape that broadcasts with input."""
+    count = input.shape[dims[0]] if input.ndim else 1
+    no, yes = (full((), b, dtype=_C.bool, device=input.device) for b in (False, True))
+    marked = _index.index_put_at(movement.expand(no, (count,)), places, yes, (0,), False, False)
+    return reshape(marked, tuple(count if d == dims[0] else 1 for d in range(input.ndim)))
+
+
 @composite()
 def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
     """input with `value`, a number or a tensor of one, in the slices along dim that index names."""
     places, value, dims = _filling(input, dim, index, value)
+    if value.requires_grad:  # by a mask: the gradient counts a place once, however often it's named
+        return _mask.masked_fill(input, _named(input, places, dims), value)
     if input.ndim == 0:
         return reshape(_index.index_put_at(reshape(input, 1), places, value, (0,), False, False), ())
     return _index.index_put_at(input, places, value, dims, False, False)
@@ -274,6 +288,8 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
 def index_fill_(input: Any, dim: int, index: Any, value: Any) -> Any:
     """`index_fill` in place."""
     places, value, dims = _filling(input, dim, index, value)
+    if value.requires_grad:
+        return _in_place["masked_fill"](input, _named(input, places, dims), value)
     if input.ndim == 0:
         _in_place["index_put"](movement.view_(input, (1,)), places, value, (0,), False, False)
         return input
@@ -311,7 +327,7 @@ def _flat_index(name: str, input: Any, index: Any) -> None:
         raise IndexError(f"{name}(): tried to {name.rstrip('_')} from an empty tensor")
 
 
-@composite(out=True)
+@composite(out="exact")
 def take(input: Any, index: Any) -> Any:
     """The elements of input as a line at the places that index, of any shape, names; they may count from the end."""
     _flat_index("take", input, index)
@@ -397,6 +413,18 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
         return _mask.nonzero(input)
     found = _mask.nonzero(reshape(input, 1) if input.ndim == 0 else input)
     return tuple(movement.select(found, 1, d) for d in range(found.shape[1]))
+
+
+@composite(out=True)
+def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Any:
+    """The first `size` rows of `nonzero`; if there are fewer, rows of `fill_value` follow. RuntimeError if size < 0."""
+    if size < 0:
+        raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
+    found = _mask.nonzero(input)
+    count = found.shape[0]
+    if count < size:
+        return movement.constant_pad_nd(found, (0, 0, 0, size - count), fill_value)
+    return elementwise.clone(movement.slice(found, 0, 0, size))
 
 
 _bool, _where_row = _C.bool, elementwise.where

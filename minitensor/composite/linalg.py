@@ -102,9 +102,7 @@ def cholesky_solve(input: Any, input2: Any, upper: bool = False) -> Any:
             f"{type_name(input2.dtype)} instead"
         )
     not_implemented(input, "cholesky_solve_cpu")
-    lower = rows.adjoint(input2) if upper else input2
-    y = rows.solve_triangular(lower, input, False, True, False)
-    return rows.solve_triangular(rows.adjoint(lower), y, True, True, False)
+    return rows.cholesky_solve(input, input2, upper)
 
 
 @composite(out=True)
@@ -116,9 +114,7 @@ def cholesky_inverse(input: Any, upper: bool = False) -> Any:
     places = zero.argmax(-1).to(_C.int32) + 1 if input.shape[-1] else None
     if places is not None:
         fail_where(places * zero.amax(-1), "cholesky_inverse", singular)
-    n = input.shape[-1]
-    eye = ROWS["eye"].call(n, dtype=input.dtype, device=input.device)
-    return cholesky_solve(eye.expand(tuple(input.shape)), input, upper)
+    return rows.cholesky_inverse(input, upper)
 
 
 # ---- orthogonal factors

@@ -73,7 +73,7 @@ def _min(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = Non
     return _extreme("min", input, _dim_or_other(dim, other), keepdim)
 
 
-@composite(out=True)
+@composite(out="exact")
 def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """The smallest and the largest element, of all or along dim."""
     if input.is_complex():
@@ -178,7 +178,7 @@ def nanmean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 # ---- norms
 
 
-def _magnitude_norm(x: Any, p: float, dim: Any, keepdim: bool, dtype: Any) -> Any:
+def magnitude_norm(x: Any, p: float, dim: Any, keepdim: bool, dtype: Any = None) -> Any:
     """The p-norm over dims of a tensor of real numbers."""
     if p == 2:
         return ROWS["norm2"].call(x, dim, keepdim, dtype=dtype)
@@ -218,10 +218,10 @@ def vector_norm(input: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, 
         )
     if input.is_complex():
         input = input if dtype is None else input.to(dtype)
-        return _magnitude_norm(input.abs(), p, over, keepdim, None)
+        return magnitude_norm(input.abs(), p, over, keepdim, None)
     if dtype is not None and dtype.is_complex:
         dtype = input.to(dtype).abs().dtype
-    return _magnitude_norm(input, p, over, keepdim, dtype)
+    return magnitude_norm(input, p, over, keepdim, dtype)
 
 
 @composite(out=True)
@@ -343,3 +343,44 @@ def equal(input: Any, other: Any) -> bool:
 def allclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Whether abs(input - other) <= atol + rtol * abs(other) for all elements."""
     return bool(input.isclose(other, rtol=rtol, atol=atol, equal_nan=equal_nan).all())
+
+
+@composite(out=True)
+def hash_tensor(input: Any, dim: Any = None, *, keepdim: bool = False, mode: int = 0) -> Any:
+    """The exclusive or of the bits of the elements over dim, or over all of them, as uint64.
+
+    Of floating point numbers the bits are those of float64, of integers those of int64. There is no `mode` but 0.
+    """
+    if mode != 0:
+        raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
+    if input.is_complex():
+        raise NotImplementedError(f"\"xor_sum_cpu\" not implemented for '{type_name(input.dtype)}'")
+    if dim is None and input.numel() == 0:
+        raise RuntimeError(
+            "hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim "
+            "with the 'dim' argument."
+        )
+    over = dims_of(input, dim)
+    for d in over:
+        if input.shape[d] == 0:
+            raise IndexError(f"hash_tensor: Expected reduction dim {d} to have non-zero size.")
+    bits = input.to(_C.float64).view(_C.int64) if input.is_floating_point() else input.to(_C.int64)
+    bits = bits if bits.ndim else bits.reshape((1,))
+    for d in over or ((0,) if input.ndim == 0 else ()):
+        bits = _xor_along(bits, d)
+    if not input.ndim:
+        return bits.reshape(()).view(_C.uint64)
+    shape = [1 if d in over else n for d, n in enumerate(input.shape)]
+    shape = shape if keepdim else [n for d, n in enumerate(input.shape) if d not in over]
+    return bits.reshape(tuple(shape)).view(_C.uint64)
+
+
+def _xor_along(bits: Any, dim: int) -> Any:
+    """One half against the other, until one is left."""
+    n = bits.shape[dim]
+    while n > 1:
+        half = n // 2
+        joined = bits.narrow(dim, 0, half).bitwise_xor(bits.narrow(dim, half, half))
+        bits = ROWS["cat"].call([joined, bits.narrow(dim, n - 1, 1)], dim) if n % 2 else joined
+        n = half + n % 2
+    return bits

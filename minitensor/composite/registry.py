@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from minitensor import _C
 
@@ -57,18 +57,19 @@ def composite(
     function: bool = True,
     method: bool = True,
     inplace: bool = False,
-    out: bool = False,
+    out: bool | Literal["exact"] = False,
     namespaces: Sequence[str] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Enter a function in the table.
 
     A leading underscore of the Python name is dropped, so that Python's own `max` and `type` stay visible in the file.
-    `inplace`: there is a method `name_` that stores the result in its first argument. `out`: the function takes `out=`.
+    `inplace`: there is a method `name_` that stores the result in its first argument. `out`: the function takes `out=`;
+    "exact" where PyTorch wants it of the result's own dtype, and apart from the arguments in memory.
     """
 
     def enter(made: Callable[..., Any]) -> Callable[..., Any]:
         made.__name__ = made.__qualname__ = called = name or made.__name__.removeprefix("_")
-        call = with_out(made) if out else made
+        call = with_out(made, out == "exact") if out else made
         if called in COMPOSITES:
             raise ValueError(f"two composed functions are called '{called}'")
         COMPOSITES[called] = Composite(
@@ -79,15 +80,15 @@ def composite(
     return enter
 
 
-def with_out(made: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function with an argument `out=`, where its result or results are stored."""
+def with_out(made: Callable[..., Any], exact: bool = False) -> Callable[..., Any]:
+    """Return the function with an argument `out=`, where its result or results go; `exact` as in `composite`."""
 
     @functools.wraps(made)
     def call(*args: Any, out: Any = None, **more: Any) -> Any:
         if out is None:
             return made(*args, **more)
-        _C.check_out(made.__name__, out, args, more)
-        return _C.store_out(made.__name__, made(*args, **more), out)
+        _C.check_out(made.__name__, out, args, more, exact)
+        return _C.store_out(made.__name__, made(*args, **more), out, exact)
 
     call.__signature__ = LateSignature(lambda: _signature_with_out(made))  # type: ignore[attr-defined]
     return _C.out_form(made, call)

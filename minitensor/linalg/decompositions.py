@@ -281,4 +281,6 @@ def householder_product(input: Any, tau: Any) -> Any:
     check_reflectors(input, tau, "torch.linalg.householder_product")
     kernel_dtype(input, "torch.linalg.householder_product", "orgqr_cpu")
     eye = ROWS["eye"].call(*input.shape[-2:], dtype=input.dtype, device=input.device)
+    if not tau.shape[-1]:
+        return input.clone().copy_(eye)
     return reflect(input, tau, eye.expand(tuple(input.shape)), False)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
+from minitensor.composite.reduction import magnitude_norm
 from minitensor.linalg.checks import linalg, matrices, type_name
-from minitensor.ops import ROWS
 
 __all__ = ["matrix_norm", "norm", "vector_norm"]
 
@@ -62,24 +62,6 @@ def _shown(ord: float) -> str:
     return f"{ord:g}"
 
 
-def p_norm(x: Any, ord: float, dims: Any, keepdim: bool) -> Any:
-    """The p-norm of real or complex numbers along dims (None: all), without checks."""
-    size = x.abs() if x.is_complex() else x
-    if ord == 2:
-        return ROWS["norm2"].call(size, dims, keepdim)
-    if ord == 0:
-        return (x != 0).to(size.dtype).sum(dim=dims, keepdim=keepdim)
-    if ord == 1:
-        return ROWS["norm1"].call(size, dims, keepdim)
-    size = size.abs()
-    if ord == math.inf:
-        return size.amax(dim=[] if dims is None else dims, keepdim=keepdim)
-    if ord == -math.inf:
-        return size.amin(dim=[] if dims is None else dims, keepdim=keepdim)
-    total = (size**ord).sum(dim=dims, keepdim=keepdim)
-    return total ** (1.0 / ord)
-
-
 @linalg
 def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """(sum |x|^ord)^(1/ord) along dim, or of all elements; the largest or smallest |x| for infinity."""
@@ -91,8 +73,8 @@ def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, 
     dims = None if dim is None else _dims(dim, x.ndim)
     _check_not_empty(x, ord, dims)
     if x.dtype.name in ("float16", "bfloat16"):
-        return p_norm(x.to(_C.float32), ord, dims, keepdim).to(x.dtype)
-    return p_norm(x, ord, dims if dims else None, keepdim)
+        return magnitude_norm(x.to(_C.float32), ord, dims or None, keepdim).to(x.dtype)
+    return magnitude_norm(x.abs() if x.is_complex() else x, ord, dims or None, keepdim)
 
 
 @linalg

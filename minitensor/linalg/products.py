@@ -86,7 +86,7 @@ def matrix_power(input: Any, n: int) -> Any:
         input, n = inv(input), -n
     if n == 0:
         eye = ROWS["eye"].call(input.shape[-1], dtype=input.dtype, device=input.device)
-        return eye.expand(tuple(input.shape)).clone()
+        return input.clone().copy_(eye)
     result, square_of = None, input
     while n:
         if n & 1:

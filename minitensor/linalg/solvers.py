@@ -249,7 +249,8 @@ def lstsq(input: Any, b: Any, rcond: float | None = None, *, driver: str | None 
         raise RuntimeError(f"{name}: input.size(-2) should match other.size({dim})")
     m, n = input.shape[-2:]
     x, rank = rows.lstsq(input, columns, rcond)
-    residuals = input.new_empty((0,))
+    # Empty, but a function of the input all the same.
+    residuals = (input.real if input.is_complex() else input).reshape((-1,))[:0].clone()
     if m > n and driver not in (None, "gelsy") and (driver == "gels" or bool((rank == n).all())):
         difference = input @ x - columns
         squares = difference.abs().square() if difference.is_complex() else difference.square()
@@ -312,7 +313,7 @@ def pinv(input: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = 
     if rcond is not None:
         atol, rtol = 0.0, rcond
     if not input.numel():
-        return input.new_empty((*input.shape[:-2], input.shape[-1], input.shape[-2]))
+        return rows.adjoint(input).clone()
     absolute, relative = _tolerances(input, atol, rtol, "torch.linalg.pinv")
     return rows.pinv(input, absolute, relative, hermitian)
 

@@ -28,7 +28,7 @@ def _matmul_vjp(g: Any, _out: Any, x: Any, y: Any, first: int = 0) -> tuple[Any,
         gx = g * y if y.ndim == 1 else matmul(g, b.mT)
         gx = gx.squeeze(-2) if x.ndim == 1 else gx
     if _C.needs_gradient(first + 1):
-        if b.ndim == 2 and a.ndim > 2:
+        if b.ndim == 2 and a.ndim > 2 and a.numel() and g.numel():
             # One product over all batches instead of a sum of many.
             gy = matmul(a.reshape((-1, a.shape[-1])).mT, g.reshape((-1, g.shape[-1])))
         else:

@@ -159,6 +159,46 @@ solve_triangular = _row(
 )
 
 
+# ---- systems by Cholesky factors
+
+
+def _by_cholesky(b: Any, factor: Any, upper: bool) -> Any:
+    lower = lapack.adjoint(factor) if upper else factor
+    y = lapack.solve_triangular(lower, b, False, True, False)
+    return lapack.solve_triangular(lapack.adjoint(lower), y, True, True, False)
+
+
+def _of_factor(g: Any, factor: Any, upper: bool) -> Any:
+    """The gradient of the factor of A from that of A; of both triangles, as PyTorch gives it."""
+    g = g + adjoint(g)
+    return factor @ g if upper else g @ factor
+
+
+def _cholesky_solve_vjp(g: Any, out: Any, _b: Any, factor: Any, upper: bool) -> tuple[Any, Any]:
+    gb = cholesky_solve(g, factor, upper)
+    return gb, lambda: -_of_factor(gb @ adjoint(out), factor, upper)
+
+
+cholesky_solve = _row(
+    "_cholesky_solve(Tensor B, Tensor factor, bool upper)",
+    "The X with A X = B for A's Cholesky factor.",
+    _by_cholesky,
+    _cholesky_solve_vjp,
+)
+
+
+def _cholesky_inverse_kernel(factor: Any, upper: bool) -> Any:
+    return _by_cholesky(np.eye(factor.shape[-1], dtype=factor.dtype), factor, upper)
+
+
+cholesky_inverse = _row(
+    "_cholesky_inverse(Tensor factor, bool upper)",
+    "The inverse of A from its Cholesky factor.",
+    _cholesky_inverse_kernel,
+    lambda g, out, factor, upper: -_of_factor(out @ g @ out, factor, upper),
+)
+
+
 # ---- LU
 
 
@@ -329,7 +369,9 @@ def _eigh_vjp(g: Any, out: Any, a: Any, upper: bool, vectors: bool) -> Any:
     values, v = out if vectors else eigh(a, upper, True)
     if not vectors:
         return (v * g[0].unsqueeze(-2)) @ adjoint(v)
-    inner = _without_diagonal(adjoint(v) @ g[1])
+    inner = adjoint(v) @ g[1]
+    # What a Hermitian matrix can change is the skew-Hermitian part.
+    inner = _without_diagonal(inner - adjoint(inner)) * 0.5
     inner = _quotient(inner, values.unsqueeze(-2) - values.unsqueeze(-1))
     return v @ (inner + _diagonal_matrix(g[0])) @ adjoint(v)
 

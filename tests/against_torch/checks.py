@@ -28,6 +28,13 @@ SECONDS = 60
 """How long one op may take for one dtype."""
 
 
+THEIR_DEFECTS = {
+    # The gradient of what is overwritten is kept and that of the rest dropped.
+    "as_strided_scatter": {"grad", "gradgrad"},
+}
+"""Checks where PyTorch's own answer is wrong."""
+
+
 class Outcome:
     """How often the checks of one op passed, and what failed first in each of them."""
 
@@ -81,6 +88,7 @@ def run(op: OpInfo, dtypes: set[str], checks: set[str], most: int) -> Outcome:
         return outcome
     outcome.passed["there"] += 1
     signal.signal(signal.SIGALRM, _alarm)
+    checks = checks - THEIR_DEFECTS.get(op.name, set())
     for dtype in dtypes_of(op, dtypes):
         signal.alarm(SECONDS)
         try:
@@ -161,9 +169,29 @@ def _values(op: OpInfo, function: Any, sample: SampleInput) -> None:
         compare(x_ours, x_theirs, "the argument afterwards", values=not case.random)
 
 
+# Where the dimension stands among the arguments of ops that say which of equal elements they took: any is right.
+_TIES = {"kthvalue": 1, "topk": 1, "mode": 0, "sort": 0, "median": 0, "nanmedian": 0}
+
+
+def _agree_but_for_ties(case: Case, ours: Any, theirs: Any) -> bool:
+    """Compare the values alone if the indices given here lead to them."""
+    op, s = case.op.name, case.sample
+    if op not in _TIES or not isinstance(theirs, tuple) or not isinstance(s.input, torch.Tensor) or s.input.ndim == 0:
+        return False
+    place = _TIES[op]
+    dim = s.kwargs.get("dim", s.args[place] if len(s.args) > place else -1)
+    values, indices = to_theirs(ours[0]), to_theirs(ours[1])
+    if values.ndim != s.input.ndim:
+        values, indices = values.unsqueeze(dim), indices.unsqueeze(dim)
+    if not torch.equal(torch.nan_to_num(torch.gather(s.input, dim, indices)), torch.nan_to_num(values)):
+        raise DifferenceError("the indices don't lead to the values")
+    compare(ours[0], theirs[0], "result[0]")
+    return True
+
+
 def _agree(case: Case, ours: Any, theirs: Any) -> None:
     compare(ours, theirs, "result", values=False)
-    if case.random:
+    if case.random or _agree_but_for_ties(case, ours, theirs):
         return
     try:
         processed = case.processed(theirs)
@@ -209,9 +237,9 @@ def _inplace(op: OpInfo, sample: SampleInput) -> None:
 def _out(op: OpInfo, function: Any, sample: SampleInput) -> None:
     case = Case(op, sample)
     expected, _ = _theirs(case, op.op)
-    if isinstance(expected, bool):
-        raise NotConvertible("a result that is no tensor")
     single = isinstance(expected, torch.Tensor)
+    if not single and not isinstance(expected, (list, tuple)):
+        raise NotConvertible("a result that is no tensor")
     shapes = [expected] if single else list(expected)
     if not all(isinstance(t, torch.Tensor) for t in shapes):
         raise NotConvertible("results that are no tensors")
@@ -270,10 +298,16 @@ def _gradients(op: OpInfo, function: Any, sample: SampleInput, order: int) -> No
         raise NotConvertible(str(error)) from None
     theirs_in = _floats(_flat([x, args, list(kwargs.values())]), torch.Tensor)
     theirs_out = _floats(theirs_out, torch.Tensor)
-    if not theirs_in or not theirs_out or _is_processed(case):
+    if not theirs_in or not theirs_out:
         raise NotConvertible("nothing to differentiate")
     x, args, kwargs = case.ours()
-    ours_out = _floats(_flat(function(x, *args, **kwargs)), mt.Tensor)
+    ours_out = function(x, *args, **kwargs)
+    try:
+        process = case.sample.output_process_fn_grad
+        ours_out = (on_ours(process) or process)(ours_out)
+    except Exception as error:
+        raise NotConvertible(f"results are processed by what is PyTorch's own: {error}") from None
+    ours_out = _floats(_flat(ours_out), mt.Tensor)
     ours_in = _floats(_flat([x, args, list(kwargs.values())]), mt.Tensor)
     if len(ours_out) != len(theirs_out):
         raise DifferenceError(f"{len(ours_out)} results require gradients here, {len(theirs_out)} there")
@@ -304,15 +338,6 @@ def _gradients(op: OpInfo, function: Any, sample: SampleInput, order: int) -> No
     _compare_gradients(got, expected, "second gradient")
 
 
-def _is_processed(case: Case) -> bool:
-    """Whether the sample has a function that PyTorch's tests put the results through; it can't be run on ours."""
-    marker = object()
-    try:
-        return case.sample.output_process_fn_grad(marker) is not marker
-    except Exception:
-        return True
-
-
 def _compare_gradients(got: Any, expected: Any, what: str) -> None:
     for i, (g, e) in enumerate(zip(got, expected, strict=True)):
         if g is None or e is None:
@@ -340,6 +365,8 @@ def _errors(op: OpInfo, function: Any, outcome: Outcome) -> None:
                 continue  # PyTorch takes it after all
             except Exception as error:
                 theirs = error
+                if "internal assert" in str(error).lower() or "report an enhancement request" in str(error):
+                    continue
         except NotConvertible:
             continue
         try:

@@ -32,9 +32,9 @@ def tensor_to_ours(t: torch.Tensor) -> mt.Tensor:
     count = t.untyped_storage().nbytes() // t.element_size()
     flat = torch.as_strided(t, (count,), (1,), 0).clone()
     if t.dtype is torch.bfloat16:  # NumPy has no such type
-        made = mt.from_numpy(flat.view(torch.int16).numpy()).view(mt.bfloat16)
+        made = mt.from_numpy(flat.view(torch.int16).numpy()).clone().view(mt.bfloat16)
     else:
-        made = mt.from_numpy(flat.numpy())
+        made = mt.from_numpy(flat.numpy()).clone()  # memory that can be resized
     if tuple(t.shape) == (count,) and t.stride() == (1,):
         return made
     return made.as_strided(tuple(t.shape), t.stride(), t.storage_offset()).detach()

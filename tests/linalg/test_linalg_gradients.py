@@ -54,6 +54,8 @@ CASES = {
     "matrix_power": (lambda x: la.matrix_power(x, -2), (3, 3)),
     "multi_dot": (lambda x: la.multi_dot([x, x.mT, x]), (2, 3)),
     "cholesky_solve": (lambda x: mt.cholesky_solve(x, la.cholesky(definite(x))), (3, 3)),
+    "cholesky_solve upper": (lambda x: mt.cholesky_solve(x, la.cholesky(definite(x), upper=True), True), (3, 3)),
+    "cholesky_inverse": (lambda x: mt.cholesky_inverse(la.cholesky(definite(x))), (2, 3, 3)),
     "residuals": (lambda x: la.lstsq(x[:, :2], x[:, 2:], driver="gels").residuals, (5, 3)),
     "cdist": (lambda x: mt.cdist(x, x + 1, p=3), (4, 3)),
     "cdist by product": (lambda x: mt.cdist(x, x + 1, compute_mode="use_mm_for_euclid_dist"), (4, 3)),
