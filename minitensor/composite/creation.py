@@ -250,8 +250,9 @@ def _number(value: Any) -> Any:
     return value.item() if isinstance(value, Tensor) else value
 
 
-def _whole_bounds(start: Any, end: Any, step: Any, dtype: Any) -> list[int]:
+def _whole_bounds(bounds: list[Any], dtype: Any) -> list[int]:
     """The bounds of a range of integers. Only int64 is counted from the cut bounds, others from those given."""
+    start, end, step = bounds
     first, last, by = int(start), int(end), int(step)
     if dtype is not _C.int64 and by and not isinstance(end - start + step, int):
         last = first + math.ceil((end - start) / step) * by
@@ -285,7 +286,7 @@ def arange(
         if 0 < abs(bounds[2]) < 1:
             raise ValueError("step must be nonzero")  # as an integer, which all of them are taken as
         if all(math.isfinite(x) for x in bounds):
-            bounds = _whole_bounds(*bounds, dtype)
+            bounds = _whole_bounds(bounds, dtype)
     return _made(creation.arange(*bounds, dtype=dtype, device=device), requires_grad, layout, pin_memory, out)
 
 
