@@ -115,6 +115,12 @@ def problems(single: bool) -> dict[str, tuple[Function, Function, mpf, mpf, int]
             lambda t: -mp.log(mp.erfc(1 + t)),
             lambda t: mp.erfc(1 + t), mpf(0), mpf("2.95") if single else mpf(5), 8 if single else 20,
         ),
+        # erf(x / sqrt(2)) = x p((x^2 - 16) / 16) up to sqrt(32), for gelu: float32 only
+        "normal": (
+            lambda u: mp.erf(root((u + 1) * 8)) / root((u + 1) * 16),
+            lambda u: root((u + 1) * 16) / mp.erf(root((u + 1) * 8)),
+            mpf("-0.99999999"), mpf(1), 18 if single else 1,
+        ),
         # (1 + 2a) exp(a^2) erfc(a) in u = (a - 3.75) / (a + 3.75), a = 0 .. 28 (Shepherd and Laframboise, 1981)
         "erfc": (
             erfcx_of, lambda u: 1 / erfcx_of(u), mpf(-1), mpf("0.7639"), 12 if single else 27,

@@ -48,6 +48,10 @@ template <> struct More<float> {
     static constexpr float erfinv_far[] = {0x1.6a9efcp+1f,  0x1.006db6p+0f,  0x1.354b8cp-7f,
                                            -0x1.f37aaap-8f, 0x1.78228cp-8f,  -0x1.e1e218p-9f,
                                            0x1.61ce56p-10f, 0x1.b2675ep-14f, -0x1.a52214p-13f};
+    static constexpr float normal[] = {
+        0x1.fff7b2p-3f, -0x1.ff6b5ep-4f,  0x1.7d5f22p-4f,  -0x1.37f688p-4f, 0x1.0547cep-4f,  -0x1.b0dd72p-5f,
+        0x1.5abf7ep-5f, -0x1.091ca6p-5f,  0x1.809f7p-6f,   -0x1.0479dep-6f, 0x1.4327d8p-7f,  -0x1.8bae1ep-8f,
+        0x1.00489p-8f,  -0x1.fbaab6p-10f, 0x1.df1d6cp-12f, -0x1.3b92fp-12f, 0x1.b4a17cp-12f, -0x1.49bc3ap-13f};
     static constexpr double pow_log[] = {0x1.999995439522ep-2, 0x1.249550264e2edp-2, 0x1.c5aa1de6049fbp-3,
                                          0x1.98dc02a2d247dp-3};
     static constexpr double pow_exp[] = {0x1.0000003a42152p-1, 0x1.55555442f2a4p-3,   0x1.55548d840424fp-5,

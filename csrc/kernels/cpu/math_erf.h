@@ -38,11 +38,19 @@ template <class T> static inline T erfinv(T x) {
     return detail::select(detail::abs(x) == T(1), detail::with_sign_of(inf, x), r);
 }
 
-// x times the normal distribution's integral up to x.
-template <class T> static inline T gelu(T x) {
-    constexpr T root_half = static_cast<T>(0x1.6a09e667f3bcdp-1);
-    return x * T(0.5) * (T(1) + erf<T>(x * root_half));
+// erf(x / sqrt(2)): twice the normal distribution's integral up to x, less 1. Where 1 is added to it, an error that is
+// small beside 1 is enough, so float32 has one polynomial for all of it.
+template <class T> static inline T normal(T x) {
+    if constexpr (sizeof(T) == 4) {
+        const float r = x * detail::polynomial(detail::More<float>::normal, detail::fma(x * x, 0.0625f, -1.0f));
+        return detail::select(detail::abs(x) > 5.65f, detail::with_sign_of(1.0f, x), r);
+    } else {
+        return erf<T>(x * 0x1.6a09e667f3bcdp-1);
+    }
 }
+
+// x times the normal distribution's integral up to x.
+template <class T> static inline T gelu(T x) { return x * T(0.5) * (T(1) + normal<T>(x)); }
 
 template <class T> static inline T gelu_tanh(T x) {
     constexpr T root = static_cast<T>(0x1.9884533d43651p-1);  // sqrt(2 / pi)
@@ -52,8 +60,8 @@ template <class T> static inline T gelu_tanh(T x) {
 
 // Their derivatives.
 template <class T> static inline T gelu_slope(T x) {
-    constexpr T root_half = static_cast<T>(0x1.6a09e667f3bcdp-1), density = static_cast<T>(0x1.9884533d43651p-2);
-    const T integral = T(0.5) * (T(1) + erf<T>(x * root_half));
+    constexpr T density = static_cast<T>(0x1.9884533d43651p-2);
+    const T integral = detail::fma(T(0.5), normal<T>(x), T(0.5));
     return integral + x * (exp<T>(x * x * T(-0.5)) * density);
 }
 

@@ -167,6 +167,49 @@ MT_TERNARY_FORMULA(SmoothL1Backward, g, d, beta,
 MT_BINARY_FORMULA(LogitsLoss, x, y, return (T(1) - y) * x - math::log_sigmoid(x);)
 MT_TERNARY_FORMULA(LogitsLossBackward, g, x, y, return g * (math::sigmoid(x) - y);)
 
+// In float64 no square of a float32 overflows. Those of float64 are scaled, and the root is corrected by what they
+// lost.
+struct Hypot {
+    static float apply(float x, float y) {
+        constexpr float inf = std::numeric_limits<float>::infinity();
+        const double a = x, b = y;
+        const float r = static_cast<float>(math::detail::sqrt(a * a + b * b));
+        return math::detail::select((math::detail::abs(x) == inf) | (math::detail::abs(y) == inf), inf, r);
+    }
+    static double apply(double x, double y) {
+        using namespace math::detail;
+        constexpr double inf = std::numeric_limits<double>::infinity();
+        const double a = abs(x), b = abs(y), larger = select(a > b, a, b);
+        const double down = select(larger > 0x1p+500, 0x1p-600, 1.0);
+        const double scale = select(larger < 0x1p-500, 0x1p+600, down);
+        const double up = select(larger > 0x1p+500, 0x1p+600, 1.0);
+        const double p = a * scale, q = b * scale;
+        const double pp = p * p, qq = q * q, sum = pp + qq;
+        const double high = select(pp > qq, pp, qq), low = select(pp > qq, qq, pp);
+        const double lost = (high - sum) + low + (math::detail::fma(p, p, -pp) + math::detail::fma(q, q, -qq));
+        const double root = math::detail::sqrt(sum);
+        const double step = (math::detail::fma(-root, root, sum) + lost) / (root + root);
+        const double exact = root + select(sum > 0.0, step, 0.0);
+        const double r = exact * select(larger < 0x1p-500, 0x1p-600, up);
+        return select((a == inf) | (b == inf), inf, select(x != x, x, select(y != y, y, r)));
+    }
+};
+struct Threshold {
+    template <class T> static T apply(T x, T bound, T value) { return x <= bound ? value : x; }
+};
+struct Addcmul {
+    template <class T> static T apply(T x, T y, T z, T value) {
+        if constexpr (std::is_floating_point_v<T>) return x + value * y * z;
+        else {
+            using U = std::common_type_t<std::make_unsigned_t<T>, unsigned>;  // wraps
+            return static_cast<T>(U(x) + U(value) * U(y) * U(z));
+        }
+    }
+};
+struct Addcdiv {
+    template <class T> static T apply(T x, T y, T z, T value) { return x + value * y / z; }
+};
+
 template <class T> void nan_to_num_loop(void* out, const void* const* in, int64_t n, unsigned scalars) {
     auto* r = static_cast<T*>(out);
     auto* x = static_cast<const T*>(in[0]);
@@ -189,6 +232,14 @@ template <class T> void nan_to_num_loop(void* out, const void* const* in, int64_
 #define MT_ENTRY(name, inputs, loop, Op)                                           \
     {                                                                              \
         name, inputs, false, { {}, {}, {}, {}, loop<Op, float>, loop<Op, double> } \
+    }
+
+#define MT_NUMBERS(name, inputs, loop, Op)                                                                  \
+    {                                                                                                       \
+        name, inputs, false, {                                                                              \
+            {}, loop<Op, uint8_t>, loop<Op, int32_t>, loop<Op, int64_t>, loop<Op, float>, loop<Op, double>, \
+                loop<Op, uint64_t>                                                                          \
+        }                                                                                                   \
     }
 
 constexpr PointwiseEntry entries[] = {
@@ -249,11 +300,16 @@ constexpr PointwiseEntry entries[] = {
     MT_ENTRY("_smooth_l1_backward", 3, ternary_loop, SmoothL1Backward),
     MT_ENTRY("_logits_loss", 2, binary_loop, LogitsLoss),
     MT_ENTRY("_logits_loss_backward", 3, ternary_loop, LogitsLossBackward),
+    MT_ENTRY("hypot", 2, binary_loop, Hypot),
+    MT_NUMBERS("threshold", 3, ternary_loop, Threshold),
+    MT_NUMBERS("addcmul", 4, quadruple_loop, Addcmul),
+    MT_ENTRY("addcdiv", 4, quadruple_loop, Addcdiv),
     {"_nan_to_num", 4, false, {{}, {}, {}, {}, nan_to_num_loop<float>, nan_to_num_loop<double>}},
 };
 static_assert(sizeof entries / sizeof *entries == kVectorFunctions);
 
 #undef MT_ENTRY
+#undef MT_NUMBERS
 #undef MT_UNARY
 #undef MT_BINARY
 #undef MT_TERNARY

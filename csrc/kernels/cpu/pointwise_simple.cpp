@@ -40,16 +40,6 @@ template <bool positive> struct IsInfinity {
 struct Copysign {
     template <class T> static T apply(T x, T y) { return std::copysign(x, y); }
 };
-struct Hypot {
-    static double apply(double x, double y) { return std::hypot(x, y); }
-    // No square of a float32 overflows a float64.
-    static float apply(float x, float y) {
-        double a = x, b = y, r = __builtin_sqrt(a * a + b * b);
-        bool infinite = __builtin_fabsf(x) == std::numeric_limits<float>::infinity() ||
-                        __builtin_fabsf(y) == std::numeric_limits<float>::infinity();
-        return infinite ? std::numeric_limits<float>::infinity() : static_cast<float>(r);
-    }
-};
 struct Nextafter {
     template <class T> static T apply(T x, T y) { return std::nextafter(x, y); }
 };
@@ -139,9 +129,6 @@ template <class T> bool fmod_loop(void* out, const void* a, const void* b, int64
 
 // ---- with numbers
 
-struct Threshold {
-    template <class T> static T apply(T x, T bound, T value) { return x <= bound ? value : x; }
-};
 struct ClampTensor {
     template <class T> static T apply(T x, T low, T high) {
         if constexpr (kFloat<T>) {
@@ -156,36 +143,6 @@ struct ClampTensor {
     }
 };
 
-// For x, y, z and a number: loops over blocks in which what is one value is repeated.
-template <class Op, class T> void quadruple_loop(void* out, const void* const* in, int64_t n, unsigned scalars) {
-    auto* r = static_cast<T*>(out);
-    const T* from[3];
-    int64_t step[3];
-    for (int k = 0; k < 3; ++k) {
-        from[k] = static_cast<const T*>(in[k]);
-        step[k] = !(scalars & 1u << k);
-    }
-    T number = *static_cast<const T*>(in[3]);
-    const T *x = from[0], *y = from[1], *z = from[2];
-    if (step[0] && step[1] && step[2]) {
-#pragma GCC ivdep
-        for (int64_t i = 0; i < n; ++i) r[i] = Op::apply(x[i], y[i], z[i], number);
-    } else {
-        for (int64_t i = 0; i < n; ++i) r[i] = Op::apply(x[i * step[0]], y[i * step[1]], z[i * step[2]], number);
-    }
-}
-struct Addcmul {
-    template <class T> static T apply(T x, T y, T z, T value) {
-        if constexpr (kFloat<T>) return x + value * y * z;
-        else {
-            using U = std::common_type_t<Unsigned<T>, unsigned>;  // wraps
-            return static_cast<T>(U(x) + U(value) * U(y) * U(z));
-        }
-    }
-};
-struct Addcdiv {
-    template <class T> static T apply(T x, T y, T z, T value) { return x + value * y / z; }
-};
 // ---- parts of a number x = mantissa 2^exponent, with the mantissa in [1/2, 1)
 
 struct Mantissa {
@@ -224,7 +181,6 @@ constexpr PointwiseEntry entries[] = {
     {"isposinf", 1, true, MT_ALL(unary_loop, IsInfinity<true>)},
     {"isneginf", 1, true, MT_ALL(unary_loop, IsInfinity<false>)},
     {"copysign", 2, false, MT_FLOATS(binary_loop, Copysign)},
-    {"hypot", 2, false, MT_FLOATS(binary_loop, Hypot)},
     {"nextafter", 2, false, MT_FLOATS(binary_loop, Nextafter)},
     {"heaviside", 2, false, MT_ALL(binary_loop, Heaviside)},
     {"fmax", 2, false, MT_ALL(binary_loop, Fmax)},
@@ -243,19 +199,7 @@ constexpr PointwiseEntry entries[] = {
       fmod_loop<float>,
       fmod_loop<double>,
       fmod_loop<uint64_t>}},
-    {"threshold", 3, false, MT_NUMBERS(ternary_loop, Threshold)},
     {"_clamp_tensor", 3, false, MT_NUMBERS(ternary_loop, ClampTensor)},
-    {"addcmul",
-     4,
-     false,
-     {{},
-      quadruple_loop<Addcmul, uint8_t>,
-      quadruple_loop<Addcmul, int32_t>,
-      quadruple_loop<Addcmul, int64_t>,
-      quadruple_loop<Addcmul, float>,
-      quadruple_loop<Addcmul, double>,
-      quadruple_loop<Addcmul, uint64_t>}},
-    {"addcdiv", 4, false, {{}, {}, {}, {}, quadruple_loop<Addcdiv, float>, quadruple_loop<Addcdiv, double>}},
     {"_mantissa", 1, false, MT_FLOATS(unary_loop, Mantissa)},
     {"_exponent", 1, false, MT_FLOATS(unary_loop, Exponent)},
 };
