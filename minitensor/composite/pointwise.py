@@ -13,7 +13,10 @@ from minitensor.composite.registry import COMPOSITES, composite
 from minitensor.ops import ROWS, pointwise, special
 
 Tensor = _C.Tensor
-_in_place = {name: _C.inplace_form(ROWS[name].call) for name in ("add", "sub", "clamp", "div", "floor_divide")}
+_in_place = {
+    name: _C.inplace_form(ROWS[name].call)
+    for name in ("add", "sub", "clamp", "div", "floor_divide", "addcmul", "addcdiv")
+}
 
 
 def _with_inplace(name: str, form: Callable[..., Any]) -> None:
@@ -225,6 +228,45 @@ def deg2rad(input: Any) -> Any:
 def rad2deg(input: Any) -> Any:
     """Radians as degrees."""
     return input * (180 / math.pi)
+
+
+# ---- with a product or a quotient
+
+
+@composite(inplace=True, out=True)
+def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+    """input + value * tensor1 * tensor2."""
+    if _any_complex(input, tensor1, tensor2):
+        return input + value * tensor1 * tensor2
+    return ROWS["addcmul"].call(input, tensor1, tensor2, value=value)
+
+
+@composite(inplace=True, out=True)
+def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+    """input + value * tensor1 / tensor2; NotImplementedError for integers."""
+    if _any_complex(input, tensor1, tensor2):
+        return input + value * tensor1 / tensor2
+    return ROWS["addcdiv"].call(input, tensor1, tensor2, value=value)
+
+
+def _any_complex(*tensors: Any) -> bool:
+    return any(isinstance(t, Tensor) and t.is_complex() for t in tensors)
+
+
+def _addcmul_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+    if _any_complex(self, tensor1, tensor2):
+        return self.add_(value * tensor1 * tensor2)
+    return _in_place["addcmul"](self, tensor1, tensor2, value=value)
+
+
+def _addcdiv_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+    if _any_complex(self, tensor1, tensor2):
+        return self.add_(value * tensor1 / tensor2)
+    return _in_place["addcdiv"](self, tensor1, tensor2, value=value)
+
+
+_with_inplace("addcmul", _addcmul_)
+_with_inplace("addcdiv", _addcdiv_)
 
 
 # ---- powers, exponentials and logarithms

@@ -155,9 +155,13 @@ def _theirs(case: Case, function: Any) -> tuple[Any, Any]:
     """Their result and first argument afterwards; NotConvertible where PyTorch refuses its own sample."""
     x, args, kwargs = case.theirs()
     try:
-        return function(x, *args, **kwargs), x
+        result = function(x, *args, **kwargs)
     except Exception as error:
         raise NotConvertible(str(error)) from None
+    for t in _flat(result):
+        if isinstance(t, torch.Tensor) and t.dtype not in DTYPES:
+            raise NotConvertible(f"a result of dtype {t.dtype}")
+    return result, x
 
 
 def _values(op: OpInfo, function: Any, sample: SampleInput) -> None:
