@@ -50,6 +50,20 @@ class CompileError(JitError, RuntimeError):
         return CompileError, (self.opcode, self.reason, self.source)
 
 
+class NumericsError(JitError, FloatingPointError):
+    """A cluster read or gave NaN or infinity while its numbers were checked. `op` is the one that reads or makes it."""
+
+    def __init__(self, message: str, cluster: str, op: str, source: SourceLine | None = None) -> None:
+        self.message = message
+        self.cluster = cluster
+        self.op = op
+        self.source = source
+        super().__init__(f"{message}: {op}{_where(source)}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return NumericsError, (self.message, self.cluster, self.op, self.source)
+
+
 class DumpError(JitError, OSError):
     """The folder of `--dump_to` can't be written to."""
 

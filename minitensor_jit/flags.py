@@ -10,7 +10,7 @@ import difflib
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any
 
@@ -28,11 +28,13 @@ class Flag:
 
     name: str
     type: str
-    """bool, int or path."""
+    """bool, int, path, names or levels."""
     default: Any
     help: str
     minimum: int = 0
     choices: tuple[int, ...] = ()
+    known: Callable[[], Collection[str]] = tuple
+    """names and levels: the names that there are."""
 
     @property
     def expects(self) -> str:
@@ -41,6 +43,10 @@ class Flag:
             return "true or false"
         if self.type == "path":
             return "the path of a folder"
+        if self.type == "names":
+            return "names with commas between them"
+        if self.type == "levels":
+            return f"NAME=LEVEL, with commas between several; the names are {', '.join(self.known())}"
         if self.choices:
             return "one of " + ", ".join(map(str, self.choices))
         return f"a whole number from {self.minimum} to {_LARGEST_INT}"
@@ -52,6 +58,8 @@ class Flag:
             return f"--{self.name}[=true|false]"
         if self.type == "path":
             return f"--{self.name}=DIR"
+        if self.type in ("names", "levels"):
+            return f"--{self.name}={'NAME' if self.type == 'names' else 'NAME=LEVEL'},..."
         return f"--{self.name}={'{' + ','.join(map(str, self.choices)) + '}' if self.choices else 'N'}"
 
     def parse(self, text: str | None) -> Any:
@@ -60,7 +68,7 @@ class Flag:
             if self.type == "bool":
                 return True
             raise FlagError(f"--{self.name} needs a value: {self.usage} ({self.expects})")
-        value = {"bool": self._bool, "int": self._int, "path": self._path}[self.type](text)
+        value = _PARSERS[self.type](self, text)
         if value is None:
             raise FlagError(f"--{self.name}={text}: expected {self.expects}, got {text!r}")
         return value
@@ -73,6 +81,9 @@ class Flag:
             good = isinstance(value, bool)
         elif self.type == "path":
             good = isinstance(value, str) and self._path(value) is not None
+        elif self.type in ("names", "levels"):
+            self._check_names(value)
+            good = True
         else:
             good = isinstance(value, int) and not isinstance(value, bool) and self._int(str(value)) is not None
         if not good:
@@ -91,6 +102,64 @@ class Flag:
     def _path(self, text: str) -> str | None:
         return text if text and "\0" not in text else None
 
+    def _names(self, text: str) -> tuple[str, ...]:
+        return tuple(word.strip() for word in text.split(",")) if text else ()
+
+    def normalize(self, value: Any) -> Any:
+        """Lists of names may be written in Python as a flag has them, or as any sequence; they become tuples."""
+        if self.type not in ("names", "levels"):
+            return value
+        if isinstance(value, str):
+            return self._names(value)
+        return tuple(value) if isinstance(value, (list, tuple, set, frozenset)) else value
+
+    def _check_names(self, value: Any) -> None:
+        if not isinstance(value, tuple) or not all(isinstance(word, str) for word in value):
+            raise FlagError(f"{self.name}={value!r}: expected {self.expects}, got {value!r}")
+        known = self.known() if value else ()
+        for word in value:
+            name, _, level = word.partition("=")
+            if self.type == "levels" and re.fullmatch("[0-9]", level) is None:
+                raise FlagError(f"--{self.name}: expected NAME=LEVEL with a level from 0 to 9, got {word!r}")
+            if self.type == "names":
+                name = word
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+                hint = f"did you mean {' or '.join(near)}?" if near else f"expected {self.expects}"
+                raise FlagError(f"--{self.name}: there is no {name!r}; {hint}")
+
+
+_PARSERS: dict[str, Callable[[Flag, str], Any]] = {
+    "bool": Flag._bool,
+    "int": Flag._int,
+    "path": Flag._path,
+    "names": Flag._names,
+    "levels": Flag._names,
+}
+
+OP_GROUPS: dict[str, frozenset[str]] = {
+    "PW": frozenset({"elementwise"}),
+    "RED": frozenset({"reduction"}),
+    "MISC": frozenset({"view", "movement", "creation"}),
+    "PWRED": frozenset({"elementwise", "reduction"}),
+    "FUSIBLE": frozenset({"elementwise", "reduction", "view", "movement", "creation"}),
+}
+"""What groups of ops are called in flags: the kinds of their rows."""
+
+LOG_MODULES: dict[str, str] = {
+    "mark_for_compilation": "1: clusters of each graph; 2: the verdict on each op",
+    "pass_manager": "1: passes that changed a module; 2: all passes, with the number of instructions",
+    "xla_compiler": "1: each compilation and its time; 2: the HLO before and after the passes",
+}
+"""The modules that --vmodule can make talk, and what they say from which level on."""
+
+
+def _op_names() -> Collection[str]:
+    # Imported when a list of ops is given: the flags themselves need no tensors.
+    from minitensor.ops import ROWS
+
+    return [*OP_GROUPS, *ROWS]
+
 
 def _flag(type: str, default: Any, help: str, **more: Any) -> Any:
     return field(default=default, metadata={"flag": {"type": type, "help": help, **more}})
@@ -103,8 +172,9 @@ class JitOptions:
     auto_jit: int = _flag(
         "int",
         0,
-        "Compile ops in clusters: 0 only those in jit_scope or function(jit_compile=True); 1 wherever connected ops "
-        "make a cluster; 2 also joins regions that nothing connects, for fewer, larger launches.",
+        "Compile ops in clusters: 0 only those in jit_scope or function(jit_compile=True); 1 clusters of connected ops "
+        "that are predicted to win by their bytes, flops and launches; 2 everything that can be compiled, also joining "
+        "regions that nothing connects.",
         choices=(0, 1, 2),
     )
     cpu_global_jit: bool = _flag(
@@ -117,6 +187,19 @@ class JitOptions:
         minimum=1,
     )
     max_cluster_size: int | None = _flag("int", None, "The most ops in a cluster; no limit without it.", minimum=1)
+    ops_to_cluster: tuple[str, ...] = _flag(
+        "names",
+        (),
+        "Cluster only these: names of ops, or PW (elementwise), RED (reductions), MISC (views, movement, creation), "
+        "PWRED (PW and RED), FUSIBLE (all three). What must be compiled is.",
+        known=_op_names,
+    )
+    cluster_exclude_ops: tuple[str, ...] = _flag(
+        "names",
+        (),
+        "Never cluster these ops or groups of ops, unless they must be compiled.",
+        known=_op_names,
+    )
     explain: bool = _flag(
         "bool", False, "Report at exit which ops were compiled, which were not and why, and what was recompiled."
     )
@@ -141,16 +224,42 @@ class JitOptions:
         False,
         "Name clusters after the graph's contents, so that names stay the same from run to run.",
     )
+    check_cluster_input_numerics: bool = _flag(
+        "bool", False, "Raise FloatingPointError before a cluster runs on NaN or infinity; names the op and its line."
+    )
+    check_cluster_output_numerics: bool = _flag(
+        "bool", False, "Raise FloatingPointError after a cluster gave NaN or infinity; names the op and its line."
+    )
+    print_cluster_outputs: bool = _flag("bool", False, "Print every result of every cluster's run to stderr.")
+    vmodule: tuple[str, ...] = _flag(
+        "levels",
+        (),
+        "Log what modules of the compiler do, to Python's logging, or to stderr where that is not set up. "
+        + ". ".join(f"{name} - {what}" for name, what in LOG_MODULES.items())
+        + ".",
+        known=lambda: LOG_MODULES,
+    )
     help: bool = _flag("bool", False, "Print this text and exit.")
 
     def __post_init__(self) -> None:
         for flag in FLAGS:
-            flag.check(getattr(self, flag.name))
+            value = flag.normalize(getattr(self, flag.name))
+            object.__setattr__(self, flag.name, value)
+            flag.check(value)
         if self.max_cluster_size is not None and self.max_cluster_size < self.min_cluster_size:
             raise FlagError(
                 f"--max_cluster_size={self.max_cluster_size} is below --min_cluster_size={self.min_cluster_size}: "
                 "no cluster could have both"
             )
+
+    def verbosity(self, module: str) -> int:
+        """The level of --vmodule for a module of the compiler; 0 without one."""
+        level = 0
+        for word in self.vmodule:
+            name, _, number = word.partition("=")
+            if name == module:
+                level = int(number)
+        return level
 
     def replace(self, **changes: Any) -> JitOptions:
         """Return the same options with some changed; FlagError for an unknown name or a value out of range."""
@@ -165,6 +274,7 @@ class JitOptions:
         for flag in FLAGS:
             value = getattr(self, flag.name)
             if value != flag.default:
+                value = ",".join(value) if isinstance(value, tuple) else value
                 words.append(f"--{flag.name}" if value is True else shlex.quote(f"--{flag.name}={value}"))
         return " ".join(words)
 
@@ -177,6 +287,11 @@ _BY_NAME = {flag.name: flag for flag in FLAGS}
 JitOptions.__doc__ = (
     (JitOptions.__doc__ or "") + "\n\n" + "\n".join(f"- `{flag.name}`: {flag.help}" for flag in FLAGS) + "\n"
 )
+
+
+def covers(names: Collection[str], op: str, kind: str) -> bool:
+    """Whether a list of ops and groups has an op of that name and kind."""
+    return op in names or any(kind in OP_GROUPS.get(name, ()) for name in names)
 
 
 def parse_flags(text: str) -> JitOptions:
@@ -223,7 +338,7 @@ def help_text() -> str:
     """Return the text that `--help` prints."""
     lines = [f"{ENVIRONMENT_VARIABLE} takes flags of minitensor's compiler:", ""]
     for flag in FLAGS:
-        default = "not set" if flag.default is None else str(flag.default).lower()
+        default = "not set" if flag.default in (None, ()) else str(flag.default).lower()
         lines += [f"  {flag.usage}  (default: {default})", f"      {flag.help}"]
     return "\n".join(lines) + "\n"
 

@@ -31,6 +31,10 @@ def test_nothing_gives_the_defaults():
         ("--dump_to='/tmp/a folder'", "dump_to", "/tmp/a folder"),
         ('--dump_to="x=y"', "dump_to", "x=y"),
         ("--dump_to=/tmp/Füße", "dump_to", "/tmp/Füße"),
+        ("--ops_to_cluster=PW,sum", "ops_to_cluster", ("PW", "sum")),
+        ("--ops_to_cluster=", "ops_to_cluster", ()),
+        ("--cluster_exclude_ops=exp", "cluster_exclude_ops", ("exp",)),
+        ("--vmodule=xla_compiler=2,pass_manager=1", "vmodule", ("xla_compiler=2", "pass_manager=1")),
     ],
 )
 def test_values(text, name, value):
@@ -68,6 +72,10 @@ def test_of_a_flag_given_twice_the_last_counts():
         ("--max_cluster_size=3", r"--max_cluster_size=3 is below --min_cluster_size=4"),
         ("--dump_to", r"--dump_to needs a value: --dump_to=DIR"),
         ("--dump_to=", r"--dump_to=: expected the path of a folder"),
+        ("--ops_to_cluster=PW,tanhh", r"--ops_to_cluster: there is no 'tanhh'; did you mean tanh"),
+        ("--cluster_exclude_ops=,", r"--cluster_exclude_ops: there is no ''; expected names with commas"),
+        ("--vmodule=xla_compilr=2", r"--vmodule: there is no 'xla_compilr'; did you mean xla_compiler"),
+        ("--vmodule=xla_compiler", r"expected NAME=LEVEL with a level from 0 to 9, got 'xla_compiler'"),
         ("--dump_to='unclosed", r"MT_JIT_FLAGS: no closing quotation"),
         ("--explain \udcff\udcfe", r"not valid UTF-8: byte 0xff at character 10"),
         ("--dump_to=\ud800", r"not valid UTF-8: lone surrogate"),
@@ -86,11 +94,17 @@ def test_any_text_gives_options_or_a_flag_error(text):
         parse_flags(text)
 
 
+def written(value):
+    return ",".join(value) if isinstance(value, tuple) else value
+
+
 @given(st.lists(st.sampled_from(FLAGS)), st.data())
 def test_text_is_the_inverse_of_parsing(flags, data):
     values = {
         "bool": st.booleans(),
         "path": st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1),
+        "names": st.lists(st.sampled_from(["PW", "sum", "exp"])).map(tuple),
+        "levels": st.lists(st.sampled_from(["xla_compiler=2", "pass_manager=0"])).map(tuple),
     }
     chosen = {}
     for flag in flags:
@@ -100,7 +114,7 @@ def test_text_is_the_inverse_of_parsing(flags, data):
         del chosen["max_cluster_size"]
     options = JitOptions(**chosen)
     assert parse_flags(options.text()) == options
-    assert parse_flags(" ".join(shlex.quote(f"--{name}={value}") for name, value in chosen.items())) == options
+    assert parse_flags(" ".join(shlex.quote(f"--{name}={written(value)}") for name, value in chosen.items())) == options
 
 
 def test_replace_checks_like_parsing():

@@ -120,7 +120,7 @@ DType dtype_of_hlo(const char* name) {
 }
 
 // ("op", node) or ("launch", entry, [(value, dtype)], [value], scratch bytes, work bytes, executable, name, children,
-//  whether it reports errors, whether it is guarded)
+//  whether it reports errors, whether it is guarded, observer)
 Step step_from(PyObject* object) {
     Step step;
     const char* type = PyUnicode_AsUTF8(PyTuple_GET_ITEM(object, 0));
@@ -133,11 +133,11 @@ Step step_from(PyObject* object) {
     step.type = Step::Type::Launch;
     unsigned long long entry, scratch;
     long long work;
-    PyObject *inputs, *outputs, *executable, *children;
+    PyObject *inputs, *outputs, *executable, *children, *observer;
     const char* name;
     int reports_errors, guarded;
-    if (!PyArg_ParseTuple(object, "sKOOKLOsOpp", &type, &entry, &inputs, &outputs, &scratch, &work, &executable, &name,
-                          &children, &reports_errors, &guarded))
+    if (!PyArg_ParseTuple(object, "sKOOKLOsOppO", &type, &entry, &inputs, &outputs, &scratch, &work, &executable, &name,
+                          &children, &reports_errors, &guarded, &observer))
         fail_python();
     step.entry = reinterpret_cast<EntryFn>(entry);
     each(inputs, [&](PyObject* item) {
@@ -165,6 +165,7 @@ Step step_from(PyObject* object) {
     step.children = PyRef::borrow(children);
     step.reports_errors = reports_errors;
     step.guarded = guarded;
+    step.observer = PyRef::borrow(observer);
     return step;
 }
 
@@ -523,7 +524,8 @@ PyMethodDef functions[] = {
      "elementwise_loop(name, dtype): address, number of inputs and result type of an eager inner loop, or None."},
     {"has_native_kernel", py_has_native_kernel, METH_O,
      "has_native_kernel(op): whether compiled code can call the kernel of the op with that name."},
-    {"raise_runtime_error", py_raise_runtime_error, METH_NOARGS, "Raises what the runtime's table caught, if anything."},
+    {"raise_runtime_error", py_raise_runtime_error, METH_NOARGS,
+     "Raises what the runtime's table caught, if anything."},
     {"set_internal_prefixes", py_set_internal_prefixes, METH_O, "Folders whose frames are not the user's."},
     {"caller", py_caller, METH_NOARGS, "(file, line, function) of the innermost frame that is the user's."},
     {"start_profile", py_start_profile, METH_NOARGS, "Starts to note every kernel and launch."},

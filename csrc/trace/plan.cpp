@@ -223,6 +223,20 @@ void run_op(Trace& trace, const TraceNode& node, uint32_t index, Buffers& buffer
     run_kernel(call);
 }
 
+// Shows a launch's arrays to whoever watches them; what the observer raises ends the flush.
+void observe(const Step& step, bool ran, void* const* pointers, size_t count) {
+    PyRef addresses(PyTuple_New(static_cast<Py_ssize_t>(count)));
+    if (!addresses) fail_python();
+    for (size_t i = 0; i < count; ++i) {
+        PyObject* address = PyLong_FromVoidPtr(pointers[i]);
+        if (!address) fail_python();
+        PyTuple_SET_ITEM(addresses.get(), static_cast<Py_ssize_t>(i), address);
+    }
+    PyRef ignored(
+        PyObject_CallFunctionObjArgs(step.observer.get(), ran ? Py_True : Py_False, addresses.get(), nullptr));
+    if (!ignored) fail_python();
+}
+
 // False if an op inside a guarded launch failed.
 bool run_launch(Trace& trace, const Step& step, Buffers& buffers) {
     SmallVector<void*, 32> pointers;
@@ -245,6 +259,9 @@ bool run_launch(Trace& trace, const Step& step, Buffers& buffers) {
     uint8_t failed = 0;
     if (step.reports_errors) pointers.push_back(&failed);
     pointers.push_back(step.scratch_bytes ? scratch(step.scratch_bytes) : nullptr);
+    const bool observed = step.observer.get() != Py_None;
+    const size_t arrays = step.inputs.size() + step.outputs.size();
+    if (observed) observe(step, false, pointers.data(), arrays);
     int64_t start = launch_profile_hook ? now_ns() : 0;
     int32_t status;
     forget_runtime_error();
@@ -259,6 +276,7 @@ bool run_launch(Trace& trace, const Step& step, Buffers& buffers) {
     rethrow_runtime_error();
     if (launch_profile_hook) launch_profile_hook(step, start, now_ns());
     if (status != 0) fail("the compiled cluster " + step.name + " failed with status " + std::to_string(status));
+    if (observed) observe(step, true, pointers.data(), arrays);
     return true;
 }
 

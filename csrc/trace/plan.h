@@ -38,6 +38,8 @@ struct Step {
     PyRef executable;  // keeps the code
     std::string name;
     PyRef children;  // what the launch runs, for the profile: a list of (name, op, file, line)
+    // Called with (whether it has run, addresses of the inputs and results) before and after it runs; None for nobody.
+    PyRef observer;
 };
 
 // The elements of integer leaf `leaf` must lie in [low, high): an index that compiled code will use unchecked.

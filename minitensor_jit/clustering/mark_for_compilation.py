@@ -17,10 +17,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from minitensor_jit.clustering.contraction import ContractedGraph
+from minitensor_jit.clustering.cost_model import predict
 from minitensor_jit.clustering.graph import CLUSTER_ATTRIBUTE, Graph, Node
 from minitensor_jit.clustering.verdict import Reason, Verdict
 from minitensor_jit.errors import InvalidArgumentError
-from minitensor_jit.flags import JitOptions
+from minitensor_jit.flags import JitOptions, covers
+from minitensor_jit.inspect.log import log, talks
 
 logger = logging.getLogger("minitensor_jit")
 
@@ -62,6 +64,8 @@ class Cluster:
     """Ids, in topological order."""
     device: str
     must_compile: bool
+    prediction: str = ""
+    """What the cost model said for it, where it was asked."""
 
 
 @dataclass(slots=True)
@@ -102,8 +106,20 @@ def mark_for_compilation(graph: Graph, options: JitOptions, state: ClusteringSta
             groups.setdefault(contracted.find(place), []).append(place)
     names = _names(graph, options, state)
     for group in groups.values():
-        _accept(group, nodes, contracted, options, names, marking)
+        _accept(group, graph, contracted, options, names, marking)
+    _log(graph, options, marking)
     return marking
+
+
+def _log(graph: Graph, options: JitOptions, marking: Marking) -> None:
+    if talks(options, "mark_for_compilation", 1):
+        count = sum(node.is_op for node in graph)
+        clusters = ", ".join(f"{cluster.name} ({len(cluster.members)})" for cluster in marking.clusters) or "none"
+        log(options, "mark_for_compilation", 1, "%s: %d ops; clusters: %s", graph.name, count, clusters)
+    if talks(options, "mark_for_compilation", 2):
+        for node in graph:
+            if node.is_op:
+                log(options, "mark_for_compilation", 2, "%s: %s", node.text(), marking.verdicts[node.id].text)
 
 
 _Key = tuple[str, int, bool]
@@ -127,6 +143,10 @@ def _classify(node: Node, options: JitOptions, state: ClusteringState) -> _Key |
         return Verdict(reason=Reason.SCOPE_EXCLUDES)
     if not node.compilable:
         return Verdict(reason=Reason.NOT_COMPILABLE, detail=node.compilable.reason)
+    if options.ops_to_cluster and not covers(options.ops_to_cluster, node.op, node.kind):
+        return Verdict(reason=Reason.NOT_IN_OPS, detail=node.op)
+    if covers(options.cluster_exclude_ops, node.op, node.kind):
+        return Verdict(reason=Reason.EXCLUDED_OP, detail=node.op)
     if rule is None:
         return Verdict(reason=Reason.UNKNOWN_DEVICE, detail=node.device)
     globally = options.auto_jit > 0 and (not rule.opt_in or bool(getattr(options, rule.opt_in)))
@@ -186,20 +206,31 @@ def _fingerprint(graph: Graph) -> str:
 
 def _accept(
     places: list[int],
-    nodes: list[Node],
+    graph: Graph,
     contracted: ContractedGraph,
     options: JitOptions,
     names: Iterator[str],
     marking: Marking,
 ) -> None:
     """Give the verdict on a group of candidates."""
+    nodes = graph.nodes
     members = [nodes[place] for place in places]
     size = sum(map(_gains, members))
     must_compile = members[0].must_compile
-    wanted = 1 if any(node.mt_compile for node in members) else options.min_cluster_size
+    asked_for = any(node.mt_compile for node in members)
+    wanted = 1 if asked_for else options.min_cluster_size
     if must_compile or size >= wanted:
+        prediction = ""
+        if options.auto_jit == 1 and not asked_for and not must_compile:
+            costs = predict(graph, members)
+            if not costs.decision:
+                refusal = Verdict(reason=Reason.COST, detail=costs.decision.reason)
+                marking.verdicts.update((node.id, refusal) for node in members)
+                return
+            prediction = costs.text
         name = next(names)
-        marking.clusters.append(Cluster(name, tuple(node.id for node in members), members[0].device, must_compile))
+        ids = tuple(node.id for node in members)
+        marking.clusters.append(Cluster(name, ids, members[0].device, must_compile, prediction))
         verdict = Verdict(cluster=name)
         for node in members:
             node.attributes[CLUSTER_ATTRIBUTE] = name

@@ -49,6 +49,21 @@ class Reason(enum.Enum):
         "the cluster next to it has reached --max_cluster_size, and alone it has {}",
         "raise --max_cluster_size",
     )
+    NOT_IN_OPS = (
+        "not-in-ops-to-cluster",
+        "{} is not among --ops_to_cluster",
+        "add it or its group to --ops_to_cluster, or take that flag away",
+    )
+    EXCLUDED_OP = (
+        "excluded-op",
+        "{} is among --cluster_exclude_ops",
+        "take it or its group out of --cluster_exclude_ops",
+    )
+    COST = (
+        "predicted-loss",
+        "compiling would not pay: {}",
+        "use --auto_jit=2, or put it in `with minitensor.jit_scope():`",
+    )
     TRIVIAL = (
         "trivial",
         "it computes nothing, and no cluster next to it can take it in",

@@ -55,6 +55,8 @@ class ClusterAccount:
     compiles: int = 0
     milliseconds: float = 0.0
     hits: int = 0
+    prediction: str = ""
+    """Why it was compiled, where the cost model was asked."""
 
 
 @dataclass(slots=True)
@@ -85,6 +87,7 @@ class Report:
         self._compiles: dict[tuple[str, str], list[float]] = {}
         self._hits: Counter[str] = Counter()
         self._fallbacks: dict[str, str] = {}
+        self._predictions: dict[str, str] = {}
         self._unrecorded: dict[_Eager, Counter[tuple[str, Source | None]]] = {}
 
     def record_trace(self, graph: Graph, result: ClusteringResult, runs: int = 1) -> TraceRecord:
@@ -99,6 +102,7 @@ class Report:
         trace = TraceRecord(graph.name, runs, ops)
         with self._lock:
             self._traces.append(trace)
+            self._predictions.update((c.name, c.prediction) for c in result.clusters if c.prediction)
         return trace
 
     def record_flush(self, reason: str, source: Source | None = None, count: int = 1) -> None:
@@ -135,7 +139,14 @@ class Report:
         """Forget everything."""
         with self._lock:
             self._traces.clear()
-            for collection in (self._flushes, self._compiles, self._hits, self._fallbacks, self._unrecorded):
+            for collection in (
+                self._flushes,
+                self._compiles,
+                self._hits,
+                self._fallbacks,
+                self._unrecorded,
+                self._predictions,
+            ):
                 collection.clear()
 
     def account(self) -> Account:
@@ -168,6 +179,7 @@ class Report:
             for name, ops in members.items():
                 entry = clusters.setdefault(frozenset(ops.items()), ClusterAccount([], ops))
                 entry.names.append(name)
+                entry.prediction = entry.prediction or self._predictions.get(name, "")
                 entry.runs += trace.runs
                 entry.compiles += compiles[name]
                 entry.milliseconds += milliseconds.get(name, 0.0)
@@ -198,6 +210,7 @@ class Report:
                         "compiles": entry.compiles,
                         "compile_milliseconds": entry.milliseconds,
                         "cache_hits": entry.hits,
+                        "prediction": entry.prediction,
                     }
                     for entry in account.clusters
                 ],
@@ -282,6 +295,7 @@ class _Page:
                 f"  {entry.names[0]}{more}: {_count(entry.ops.total(), 'op')}, {_count(entry.runs, 'run')}, "
                 f"{_count(entry.compiles, 'compile')} ({entry.milliseconds:.1f} ms), {_count(entry.hits, 'cache hit')}"
             )
+            lines += [f"    {entry.prediction}"] if entry.prediction else []
             lines += self._table(self._by_line(entry.ops), "    ")
         return lines + self._rest(len(self._account.clusters), "  ")
 

@@ -15,15 +15,21 @@ from minitensor_jit.clustering.pipeline import ClusteringResult, cluster
 from minitensor_jit.errors import InvalidArgumentError, JitError
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.dump import Dumper
+from minitensor_jit.inspect.log import log, talks
 from minitensor_jit.inspect.report import Report
+from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.printer import print_module
 from minitensor_jit.lowering.lower import LoweredCluster, StreamPosition, lower_cluster
 from minitensor_jit.runtime.executable import Executable
+from minitensor_jit.runtime.observer import observer_for
 from minitensor_jit.runtime.recorded import RecordedTrace, ValueRef
 
 logger = logging.getLogger("minitensor_jit")
 
 MAX_EXECUTABLES = 512
+
+_GUARDED = 10
+"""Where in the tuple of a launch stands whether an op inside can fail."""
 
 
 class Compiler:
@@ -85,8 +91,10 @@ class Compiler:
         while len(self._executables) > MAX_EXECUTABLES:
             # Plans that launch it keep it alive.
             self._executables.popitem(last=False)
+        milliseconds, why = (time.perf_counter() - started) * 1e3, self._why(node, lowered)
+        log(self.options, "xla_compiler", 1, "%s: compiled in %.1f ms (%s)", name, milliseconds, why)
         if self.report is not None:
-            self.report.record_compile(name, (time.perf_counter() - started) * 1e3, self._why(node, lowered))
+            self.report.record_compile(name, milliseconds, why)
         return lowered, executable
 
     def _generate(self, lowered: LoweredCluster, name: str) -> Executable:
@@ -99,13 +107,33 @@ class Compiler:
             dump.before_optimizations(print_module(lowered.module))
         # Verified after each pass: some milliseconds at the most, and a wrong rewrite is named instead of run.
         fold = not self.options.disable_constant_folding
-        module = run_pipeline(lowered.module, PipelineOptions(verify=True, fold_constants=fold))
+        loud = talks(self.options, "xla_compiler", 2)
+        if loud:
+            log(self.options, "xla_compiler", 2, "%s: as lowered\n%s", name, print_module(lowered.module))
+        on_pass = self._log_pass if talks(self.options, "pass_manager", 1) else None
+        module = run_pipeline(lowered.module, PipelineOptions(verify=True, fold_constants=fold, on_pass=on_pass))
+        if loud:
+            log(self.options, "xla_compiler", 2, "%s: after the passes\n%s", name, print_module(module))
         if dump is None:
             return compile_module(module, name=name, fast_math=self.options.fast_math)
         dump.after_optimizations(print_module(module))
         writers = {"ir-no-opt.ll": dump.ir_no_opt, "ir-with-opt.ll": dump.ir_with_opt}
         return compile_module(
             module, name=name, fast_math=self.options.fast_math, dump=lambda file, text: writers[file](text)
+        )
+
+    def _log_pass(self, name: str, module: Module, changed: bool) -> None:
+        count = sum(len(computation.instructions) for computation in module.computations)
+        verb = "changed" if changed else "left"
+        log(
+            self.options,
+            "pass_manager",
+            1 if changed else 2,
+            "%s %s %s: %d instructions",
+            name,
+            verb,
+            module.name,
+            count,
         )
 
     def _why(self, node: Node, lowered: LoweredCluster) -> str:
@@ -219,6 +247,7 @@ class _Plan:
                 children,
                 lowered.reports_errors,
                 lowered.fallible,
+                observer_for(self.compiler.options, name, node.subgraph, lowered, executable),
             )
         )
         leaves = [ref[1] if ref[0] == "leaf" else -1 for ref, _ in refs]
@@ -264,7 +293,7 @@ class _Plan:
         """Results that go to memory which is still read afterwards, or otherwise than element by element."""
         late = []
         # If an op inside a launch fails, all run again from what the trace reads, which must still be there.
-        whole = any(step[0] == "launch" and step[-1] for step in self.steps)
+        whole = any(step[0] == "launch" and step[_GUARDED] for step in self.steps)
         for value, home in self.trace.live.items():
             if home < 0:
                 continue

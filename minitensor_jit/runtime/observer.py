@@ -1,0 +1,135 @@
+"""Looks at the arrays of launches: to check their numbers, or to print them.
+
+For `--check_cluster_input_numerics`, `--check_cluster_output_numerics` and `--print_cluster_outputs`. A launch without
+an observer does not even ask for one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minitensor_jit.clustering.graph import Graph, Source, TensorMeta, Value
+from minitensor_jit.errors import NumericsError
+from minitensor_jit.flags import JitOptions
+from minitensor_jit.ir.shape import BFLOAT16, Shape
+from minitensor_jit.lowering.lower import LoweredCluster, StreamPosition, StridedArgument
+from minitensor_jit.runtime.executable import Executable
+
+__all__ = ["ClusterObserver", "observer_for"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Array:
+    """An argument or a result of a cluster, and the op that reads or makes it."""
+
+    what: str
+    shape: Shape
+    op: str
+    source: Source | None
+    strided: StridedArgument | None = None
+
+    @property
+    def meta(self) -> TensorMeta:
+        """Type and dimensions, for messages."""
+        return TensorMeta(self.shape.dtype, self.shape.dims)
+
+    def read(self, address: int) -> NDArray[Any]:
+        """The elements that lie at an address; those of bfloat16 as float32."""
+        dtype = np.dtype(self.shape.numpy_dtype)
+        size = self.shape.size
+        if size == 0:
+            return np.empty(self.shape.dims, dtype)
+        memory = (ctypes.c_char * (size * dtype.itemsize)).from_address(address)
+        flat: NDArray[Any] = np.frombuffer(memory, dtype)
+        if dtype == BFLOAT16:
+            # A bfloat16 is the upper half of the float32 of the same value.
+            flat = (flat.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+        if self.strided is None or size != self.strided.span:
+            return flat.reshape(self.shape.dims)
+        strides = [step * flat.itemsize for step in self.strided.stride]
+        return np.lib.stride_tricks.as_strided(flat, self.strided.size, strides, writeable=False)
+
+
+def observer_for(
+    options: JitOptions, name: str, graph: Graph, lowered: LoweredCluster, executable: Executable
+) -> ClusterObserver | None:
+    """The observer that the options ask for, of the launches of a cluster with that graph inside."""
+    wanted = options.check_cluster_input_numerics, options.check_cluster_output_numerics, options.print_cluster_outputs
+    return ClusterObserver(options, name, graph, lowered, executable) if any(wanted) else None
+
+
+class ClusterObserver:
+    """Called before and after each run of a launch, with the addresses of its inputs and results."""
+
+    def __init__(
+        self, options: JitOptions, name: str, graph: Graph, lowered: LoweredCluster, executable: Executable
+    ) -> None:
+        self._options = options
+        self._name = name
+        self._inputs = [
+            None if isinstance(value, StreamPosition) else _argument(graph, place, value, shape)
+            for place, ((value, _), shape) in enumerate(
+                zip(lowered.parameters, executable.parameter_shapes, strict=True)
+            )
+        ]
+        # The last result of a module may be whether an op failed; that one is not a result of the cluster.
+        results = executable.result_shapes[: len(graph.fetches)]
+        self._outputs = [
+            _Array(f"result {place}", shape, graph.node(id).op, graph.node(id).source)
+            for place, ((id, _), shape) in enumerate(zip(graph.fetches, results, strict=True))
+        ]
+
+    def __call__(self, ran: bool, addresses: Sequence[int]) -> None:
+        """Check or print; NumericsError for NaN or infinity where the options ask for that."""
+        split = len(self._inputs)
+        if not ran:
+            if self._options.check_cluster_input_numerics:
+                for array, address in zip(self._inputs, addresses[:split], strict=True):
+                    if array is not None:
+                        self._check(array, array.read(address), "reads")
+            return
+        for result, address in zip(self._outputs, addresses[split:], strict=True):
+            values = result.read(address)
+            if self._options.print_cluster_outputs:
+                self._print(result, values)
+            if self._options.check_cluster_output_numerics:
+                self._check(result, values, "gave")
+
+    def _check(self, array: _Array, values: NDArray[Any], verb: str) -> None:
+        if values.dtype.kind in "biu":
+            return
+        finite = np.isfinite(values)
+        if finite.all():
+            return
+        at = tuple(int(i) for i in np.argwhere(~finite)[0])
+        count = int(values.size - np.count_nonzero(finite))
+        where = f"at {list(at)}" if at else "as its value"
+        message = (
+            f"{self._name} {verb} {values[at]} {where} in {array.what}, {array.meta}"
+            f" ({count:,} of {values.size:,} elements are not finite)"
+        )
+        raise NumericsError(message, self._name, array.op, array.source)
+
+    def _print(self, array: _Array, values: NDArray[Any]) -> None:
+        where = f" at {array.source}" if array.source is not None else ""
+        text = np.array2string(values, threshold=100, separator=", ")
+        print(f"{self._name} {array.what} ({array.op}{where}): {array.meta} {text}", file=sys.stderr)
+
+
+def _argument(graph: Graph, place: int, value: Value, shape: Shape) -> _Array:
+    reader = next(node for node in graph if value in node.inputs)
+    strided = graph.node(value[0]).payload
+    return _Array(
+        f"argument {place}",
+        shape,
+        reader.op,
+        reader.source,
+        strided if isinstance(strided, StridedArgument) else None,
+    )
