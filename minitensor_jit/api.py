@@ -8,8 +8,10 @@ import os
 import sys
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import asdict
 from typing import Any
 
 from minitensor import _C
@@ -18,6 +20,7 @@ from minitensor_jit.errors import InvalidArgumentError
 from minitensor_jit.flags import FlagError, JitOptions, read_environment
 from minitensor_jit.inspect.report import Report
 from minitensor_jit.ops_reason import reason_of
+from minitensor_jit.runtime.disk_cache import all_caches
 from minitensor_jit.runtime.launcher import Compiler
 
 __all__ = [
@@ -288,15 +291,25 @@ def explain(fn: Callable[..., Any]) -> Callable[..., Explanation]:
 
 
 def cache_info() -> dict[str, int]:
-    """Hits, misses and size of the cache of launch plans, and how many compiled clusters are kept."""
+    """Hits, misses and size of the cache of launch plans, and how many compiled clusters are kept.
+
+    `disk_...`: what the folders of `persistent_cache_directory` gave this process (`hits`, `misses`, `rebuilt` for
+    entries that were damaged, `written`, `evicted`), and what they hold now (`entries`, `bytes`).
+    """
     with _lock:
         compiled = sum(compiler.size for compiler in _compilers.values())
-    return {**_C.plan_cache_info(), "executables": compiled}
+    disk = Counter(dict.fromkeys(("hits", "misses", "rebuilt", "written", "evicted", "entries", "bytes"), 0))
+    for cache in all_caches():
+        entries, nbytes = cache.usage()
+        disk.update({**asdict(cache.counts), "entries": entries, "bytes": nbytes})
+    return {**_C.plan_cache_info(), "executables": compiled, **{f"disk_{name}": n for name, n in disk.items()}}
 
 
-def cache_clear() -> None:
-    """Forget all plans and compiled clusters."""
+def cache_clear(*, disk: bool = False) -> None:
+    """Forget all plans and compiled clusters; with `disk`, also those in the folders that this process uses."""
     _C.clear_plan_cache()
+    for cache in all_caches() if disk else ():
+        cache.clear()
     with _lock:
         for compiler in _compilers.values():
             compiler.clear()

@@ -68,5 +68,9 @@ class DumpError(JitError, OSError):
     """The folder of `--dump_to` can't be written to."""
 
 
+class CacheDirectoryError(JitError, OSError):
+    """The folder of `--persistent_cache_directory` can't be used, or is not private."""
+
+
 def _where(source: SourceLine | None) -> str:
     return "" if source is None else f' (File "{source.file}", line {source.line})'

@@ -149,6 +149,7 @@ OP_GROUPS: dict[str, frozenset[str]] = {
 LOG_MODULES: dict[str, str] = {
     "mark_for_compilation": "1: clusters of each graph; 2: the verdict on each op",
     "pass_manager": "1: passes that changed a module; 2: all passes, with the number of instructions",
+    "persistent_cache": "1: entries that are loaded, rebuilt or unreadable; 2: those that are missing",
     "xla_compiler": "1: each compilation and its time; 2: the HLO before and after the passes",
 }
 """The modules that --vmodule can make talk, and what they say from which level on."""
@@ -238,6 +239,17 @@ class JitOptions:
         + ". ".join(f"{name} - {what}" for name, what in LOG_MODULES.items())
         + ".",
         known=lambda: LOG_MODULES,
+    )
+    persistent_cache_directory: str | None = _flag(
+        "path",
+        None,
+        "Keep compiled code in this folder and load it from there in later runs. It is made with mode 0700; one that "
+        "others can write to is refused.",
+    )
+    persistent_cache_bytes: int = _flag(
+        "int",
+        2**30,
+        "The size of that folder, at most; what was used least recently is removed.",
     )
     help: bool = _flag("bool", False, "Print this text and exit.")
 

@@ -158,7 +158,7 @@ def test_vmodule_speaks_on_stderr_at_its_level():
     flags = "--auto_jit=2 --cpu_global_jit"
     assert run(program, flags).stderr == ""
     said = run(program, f"{flags} --vmodule=xla_compiler=1,mark_for_compilation=1").stderr
-    assert "I minitensor_jit.xla_compiler: cluster_0: compiled in" in said
+    assert "I minitensor_jit.xla_compiler: cluster_0: ready in" in said
     assert "ops; clusters: cluster_0 (" in said
     assert "HloModule" not in said
     assert "HloModule" in run(program, f"{flags} --vmodule=xla_compiler=2").stderr

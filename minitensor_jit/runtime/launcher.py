@@ -20,6 +20,7 @@ from minitensor_jit.inspect.report import Report
 from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.printer import print_module
 from minitensor_jit.lowering.lower import LoweredCluster, StreamPosition, lower_cluster
+from minitensor_jit.runtime.disk_cache import cache_at, key_of
 from minitensor_jit.runtime.executable import Executable
 from minitensor_jit.runtime.observer import observer_for
 from minitensor_jit.runtime.recorded import RecordedTrace, ValueRef
@@ -39,6 +40,11 @@ class Compiler:
         self.options = options
         self.report = report
         self.dumper = Dumper(options.dump_to) if options.dump_to is not None else None
+        self.disk = (
+            cache_at(options.persistent_cache_directory, options.persistent_cache_bytes)
+            if options.persistent_cache_directory is not None
+            else None
+        )
         self._executables: OrderedDict[str, Executable] = OrderedDict()
         # Compilers of sessions that ran under these options, with their numbers, by the session's level and flag.
         self.session_compilers: dict[tuple[int, bool], tuple[Compiler, int]] = {}
@@ -86,13 +92,20 @@ class Compiler:
                 self.report.record_hit(name)
             return lowered, known
         lowered.module.name = name
-        executable = self._generate(lowered, name)
+        key = key_of(text, self.options) if self.disk is not None else ""
+        # What is on disk has no stages to dump.
+        kept = self.disk.load(key, name, self.options) if self.disk is not None and self.dumper is None else None
+        executable = kept or self._generate(lowered, name)
+        if self.disk is not None and kept is None:
+            self.disk.store(key, executable)
         self._executables[text] = executable
         while len(self._executables) > MAX_EXECUTABLES:
             # Plans that launch it keep it alive.
             self._executables.popitem(last=False)
         milliseconds, why = (time.perf_counter() - started) * 1e3, self._why(node, lowered)
-        log(self.options, "xla_compiler", 1, "%s: compiled in %.1f ms (%s)", name, milliseconds, why)
+        if kept is not None:
+            why += ", loaded from disk"
+        log(self.options, "xla_compiler", 1, "%s: ready in %.1f ms (%s)", name, milliseconds, why)
         if self.report is not None:
             self.report.record_compile(name, milliseconds, why)
         return lowered, executable

@@ -1,0 +1,248 @@
+"""Compiled code on disk: loaded again, never trusted more than its checksum and its folder's permissions."""
+
+import dataclasses
+import os
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minitensor as mt
+from minitensor_jit.codegen.cpu import target
+from minitensor_jit.errors import CacheDirectoryError
+from minitensor_jit.runtime import disk_cache
+
+ROOT = str(Path(mt.__file__).parent.parent)
+
+
+def program(x):
+    return (x.sin() * 2 + x.erfinv()).softmax(-1)
+
+
+ARGUMENT = mt.linspace(-0.9, 0.9, 12).reshape(3, 4)
+
+
+class Cache:
+    """A folder, and what a program that uses it adds to the counts."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def run(self, fn=program, x=ARGUMENT, **options):
+        before = mt.jit.cache_info()
+        mt.jit.cache_clear()  # as if in a new process
+        with mt.jit.options(persistent_cache_directory=str(self.folder), **options):
+            result = mt.function(fn, jit_compile=True)(x)
+        assert np.array_equal(result.numpy(), fn(x).numpy())
+        after = mt.jit.cache_info()
+        return {name: after["disk_" + name] - before["disk_" + name] for name in ("hits", "misses", "rebuilt")}
+
+    @property
+    def entries(self):
+        return sorted(self.folder.glob("*.mto"))
+
+
+HIT = {"hits": 1, "misses": 0, "rebuilt": 0}
+MISS = {"hits": 0, "misses": 1, "rebuilt": 0}
+REBUILT = {"hits": 0, "misses": 0, "rebuilt": 1}
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return Cache(tmp_path / "code")
+
+
+def test_a_second_run_loads_and_the_bits_are_the_same(cache):
+    assert cache.run() == MISS
+    assert cache.run() == HIT
+    assert len(cache.entries) == 1
+    assert cache.run(fn=lambda x: x * 3) == MISS
+    assert cache.run(x=ARGUMENT[:2]) == MISS
+    assert cache.run() == HIT
+
+
+def test_the_folder_is_made_private(cache):
+    cache.run()
+    assert stat.S_IMODE(cache.folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(cache.entries[0].stat().st_mode) == 0o600
+    assert not list(cache.folder.glob(".*"))
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777, 0o1777, 0o722])
+def test_a_folder_that_others_can_write_to_is_refused(cache, mode):
+    cache.folder.mkdir()
+    cache.folder.chmod(mode)
+    with pytest.raises(CacheDirectoryError, match="others can write to it"):
+        cache.run()
+    assert cache.entries == []
+
+
+def test_a_folder_in_a_folder_open_to_all_is_refused(tmp_path):
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    with pytest.raises(CacheDirectoryError, match="another one in its place"):
+        Cache(tmp_path / "open" / "code").run()
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "code").write_text("")
+    with pytest.raises(CacheDirectoryError, match="not a folder"):
+        Cache(tmp_path / "code").run()
+
+
+def test_the_folder_of_somebody_else_is_refused(cache, monkeypatch):
+    cache.folder.mkdir()
+    mine = os.geteuid()
+    monkeypatch.setattr(disk_cache.os, "geteuid", lambda: mine + 1)
+    with pytest.raises(CacheDirectoryError, match=f"belongs to user {mine}"):
+        cache.run()
+
+
+@pytest.mark.parametrize("part", ["magic", "checksum", "header", "code", "last"])
+def test_a_flipped_bit_rebuilds(cache, part):
+    cache.run()
+    (entry,) = cache.entries
+    good = entry.read_bytes()
+    at = {"magic": 3, "checksum": 30, "header": 90, "code": len(good) - 500, "last": len(good) - 1}[part]
+    entry.write_bytes(good[:at] + bytes([good[at] ^ 4]) + good[at + 1 :])
+    assert cache.run() == REBUILT
+    assert entry.read_bytes()[:25] == good[:25]
+    assert cache.run() == HIT
+
+
+@pytest.mark.parametrize("length", [0, 10, 60, -1])
+def test_an_entry_that_was_cut_short_rebuilds(cache, length):
+    cache.run()
+    (entry,) = cache.entries
+    entry.write_bytes(entry.read_bytes()[:length])
+    assert cache.run() == REBUILT
+    assert cache.run() == HIT
+
+
+def test_another_processors_entry_is_never_loaded(cache, monkeypatch):
+    cache.run()
+    (entry,) = cache.entries
+    here = target.host_target()
+    other = dataclasses.replace(here, features=here.features + ",+other")
+    monkeypatch.setattr(target, "host_target", lambda: other)
+    assert cache.run() == MISS
+    (foreign,) = set(cache.entries) - {entry}
+    # Even under the other's name.
+    foreign.write_bytes(entry.read_bytes())
+    assert cache.run() == REBUILT
+    monkeypatch.undo()
+    assert cache.run() == HIT
+
+
+@pytest.mark.parametrize("part", ["_compiler_fingerprint"])
+def test_another_versions_entry_is_never_loaded(cache, monkeypatch, part):
+    cache.run()
+    monkeypatch.setattr(disk_cache, part, lambda: "another version")
+    assert cache.run() == MISS
+
+
+def test_options_that_change_code_are_part_of_the_key(cache):
+    cache.run()
+    assert cache.run(disable_constant_folding=True) == MISS
+    assert cache.run(print_cluster_outputs=True) == HIT
+    keys = {disk_cache.key_of("hlo", mt.jit.JitOptions(fast_math=fast)) for fast in (False, True)}
+    assert len(keys) == 2
+
+
+def test_links_and_entries_open_to_others_are_not_read(cache):
+    cache.run()
+    (entry,) = cache.entries
+    entry.chmod(0o666)
+    assert cache.run() == MISS
+    assert stat.S_IMODE(entry.stat().st_mode) == 0o600  # replaced
+    entry.rename(cache.folder.parent / "elsewhere")
+    entry.symlink_to(cache.folder.parent / "elsewhere")
+    assert cache.run() == MISS
+    assert not entry.is_symlink()
+
+
+def test_the_least_recently_used_go_first(cache):
+    for k in range(4):
+        cache.run(fn=lambda x, k=k: x.sin() * k)
+        time.sleep(0.01)
+    before = cache.entries
+    sizes = sum(path.stat().st_size for path in before)
+    oldest = min(before, key=lambda path: path.stat().st_mtime_ns)
+    assert cache.run(fn=lambda x: x.sin() * 0) == HIT  # used again, so the next one is the oldest now
+    assert cache.run(fn=lambda x: x.sin() * 9, persistent_cache_bytes=sizes + 100) == MISS
+    assert oldest in cache.entries
+    assert len(cache.entries) == 4
+    assert sum(path.stat().st_size for path in cache.entries) <= sizes + 100
+
+
+def test_what_is_larger_than_the_limit_is_not_kept(cache):
+    assert cache.run(persistent_cache_bytes=100) == MISS
+    assert cache.entries == []
+
+
+def test_info_and_clearing(cache):
+    cache.run()
+    info = mt.jit.cache_info()
+    assert info["disk_entries"] >= 1
+    assert info["disk_bytes"] >= cache.entries[0].stat().st_size
+    mt.jit.cache_clear()
+    assert len(cache.entries) == 1
+    mt.jit.cache_clear(disk=True)
+    assert cache.entries == []
+
+
+def test_a_folder_that_is_gone_is_made_again(cache):
+    cache.run()
+    cache.entries[0].unlink()
+    cache.folder.rmdir()
+    assert cache.run() == MISS
+    assert cache.run() == HIT
+
+
+def test_a_disk_that_fails_is_a_warning_once(cache, monkeypatch, caplog):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(disk_cache.tempfile, "mkstemp", full)
+    assert cache.run() == MISS
+    assert cache.run(fn=lambda x: x * 5) == MISS
+    warnings = [r.getMessage() for r in caplog.records if "No space left" in r.getMessage()]
+    assert len(warnings) == 1
+
+
+PROGRAM = """
+import minitensor as mt
+for n in range(2, 8):
+    x = mt.arange(float(n)) / 10
+    y = mt.function(lambda x: (x.sin() + 1).erf().softmax(-1), jit_compile=True)(x)
+    assert y.tolist() == (x.sin() + 1).erf().softmax(-1).tolist()
+info = mt.jit.cache_info()
+print(info["disk_hits"], info["disk_misses"], info["disk_rebuilt"])
+"""
+
+
+def start(folder, **more):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("MT_")}
+    environment |= {"PYTHONPATH": ROOT, "MT_JIT_FLAGS": f"--persistent_cache_directory={folder}"} | more
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def counts(process):
+    out, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    return [int(word) for word in out.split()]
+
+
+def test_processes_share_a_folder(tmp_path):
+    together = [counts(process) for process in [start(tmp_path / "code") for _ in range(3)]]
+    assert all(hits + misses == 6 and rebuilt == 0 for hits, misses, rebuilt in together)
+    assert counts(start(tmp_path / "code")) == [6, 0, 0]
+    # The smaller instruction set has code of its own.
+    assert counts(start(tmp_path / "code", MT_ISA="baseline")) == [0, 6, 0]
+    assert len(list((tmp_path / "code").iterdir())) == 12
