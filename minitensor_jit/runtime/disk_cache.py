@@ -85,7 +85,7 @@ def key_of(text: str, options: JitOptions) -> str:
             "hlo": hashlib.sha256(text.encode()).hexdigest(),
             "fast_math": options.fast_math,
             "disable_constant_folding": options.disable_constant_folding,
-            "target": [*target.key, target.layout, target.vector_bytes, target.half_conversion, *target.attributes],
+            "target": [*target.key, target.vector_bytes, target.half_conversion, *target.attributes],
             "compiler": _compiler_fingerprint(),
         }
     )

@@ -23,14 +23,22 @@ class CpuTarget:
     """What code is generated for. Two targets with equal `key` give and run the same object code."""
 
     triple: str
-    layout: str
     cpu: str
     features: str
     vector_bytes: int
     half_conversion: bool
     """Whether it has instructions that convert float16 (F16C); LLVM would call a library where it has none."""
     attributes: tuple[str, ...]
-    machine: Any
+
+    @property
+    def machine(self) -> Any:
+        """LLVM's target machine. Made at the first use: loading code from disk needs none."""
+        return _machine(*self.key)
+
+    @property
+    def layout(self) -> str:
+        """The data layout, as LLVM writes it."""
+        return str(self.machine.target_data)
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -66,8 +74,9 @@ class LoadedCode:
 
 @cache
 def _initialize() -> None:
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
+    # The other targets would cost a hundred times as much.
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
 
 
 @cache
@@ -99,12 +108,17 @@ def _target(isa: str) -> CpuTarget:
         wide = known.get("avx512f") and known.get("avx512vl") and known.get("avx512dq") and known.get("avx512bw")
         half = bool(known.get("f16c"))
         vector_bytes = 64 if wide else 32 if known.get("avx2") else 16
-    machine = llvm.Target.from_triple(triple).create_target_machine(
-        cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small", jit=False
-    )
     # The frame is not needed for unwinding; the width keeps LLVM from splitting 64-byte vectors on Intel's server
     # parts.
     attributes = [
         'nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512"' if vector_bytes == 64 else "nounwind"
     ]
-    return CpuTarget(triple, str(machine.target_data), cpu, features, vector_bytes, half, tuple(attributes), machine)
+    return CpuTarget(triple, cpu, features, vector_bytes, half, tuple(attributes))
+
+
+@cache
+def _machine(triple: str, cpu: str, features: str) -> Any:
+    _initialize()
+    return llvm.Target.from_triple(triple).create_target_machine(
+        cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small", jit=False
+    )
