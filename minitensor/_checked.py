@@ -27,7 +27,10 @@ def wrong_argument(
         return None
     name = function.__name__
     try:
-        given = inspect.signature(function).bind_partial(*args, **more).arguments
+        # `out` is not an argument of the function that computes.
+        given = (
+            inspect.signature(function).bind_partial(*args, **{k: v for k, v in more.items() if k != "out"}).arguments
+        )
     except TypeError:
         return None
     expected = "Tensor" if hasattr(_C.Tensor, attribute) else f"an object with '{attribute}'"

@@ -338,3 +338,49 @@ def test_interrupt(recording):
         process.send_signal(signal.SIGABRT)
         out, err = process.communicate()
     assert (process.returncode, out) == (0, "stopped\ndone\n"), err
+
+
+LONG = {
+    "matmul": "x = mt.ones(9000, 9000); x @ x",
+    "conv2d": "x, w = mt.ones(64, 128, 128, 128), mt.ones(256, 128, 3, 3); F.conv2d(x, w, padding=1)",
+    "elementwise": "x = mt.ones(20_000_000).double(); [x.lgamma_() for _ in range(1000)]",
+    "polynomial": "mt.special.laguerre_polynomial_l(mt.ones(1), 2**40)",
+    "cluster": "x = mt.ones(9000, 9000)\nwith jit.jit_scope(): y = (x @ x).tanh() + 1\ny.sum().item()",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_one_long_computation_is_interrupted(name):
+    """Also in the middle of a single op: within two seconds, and the process goes on."""
+    work = textwrap.indent(LONG[name], "            ").strip()
+    process = start(f"""
+        import signal
+        import minitensor.nn.functional as F
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        print("ready", flush=True)
+        try:
+            {work}
+        except KeyboardInterrupt:
+            print("stopped", time.monotonic(), flush=True)
+        assert (mt.ones(100_000) + 1).sum().item() == 200_000
+        with recorded(True):
+            y = mt.ones(3) * 2
+        assert y.tolist() == [2, 2, 2]
+        print("done", flush=True)
+    """)
+    try:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(1.5)
+        asked = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)
+        out, err = process.communicate()
+    finally:
+        process.kill()
+    lines = out.splitlines()
+    assert (process.returncode, lines[-1:]) == (0, ["done"]), err
+    stopped, when = lines[0].split()
+    assert stopped == "stopped"
+    assert float(when) - asked < 2 * (1 + os.getloadavg()[0] / os.cpu_count())  # other programs take their share

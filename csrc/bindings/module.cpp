@@ -1,4 +1,5 @@
 #include "bindings/py.h"
+#include "core/interrupt.h"
 #include "core/isa.h"
 #include "core/parallel.h"
 
@@ -41,6 +42,31 @@ PyObject* build_config(PyObject*, PyObject*) {
                          mt::isa_name(mt::detected_isa()));
 }
 
+unsigned long main_thread = 0;
+
+// Of the thread that Python runs the handlers of signals in.
+unsigned long find_main_thread() {
+    PyObject* threading = PyImport_ImportModule("threading");
+    PyObject* thread = threading ? PyObject_CallMethod(threading, "main_thread", nullptr) : nullptr;
+    PyObject* number = thread ? PyObject_GetAttrString(thread, "ident") : nullptr;
+    unsigned long found = number ? PyLong_AsUnsignedLong(number) : 0;
+    PyErr_Clear();
+    Py_XDECREF(number);
+    Py_XDECREF(thread);
+    Py_XDECREF(threading);
+    return found;
+}
+
+// In other threads there is nothing to ask.
+void run_signal_handlers() {
+    if (PyThread_get_thread_ident() != main_thread || !Py_IsInitialized()) return;
+    PyGILState_STATE state = PyGILState_Ensure();
+    // An error that is set already is on its way.
+    bool raised = !PyErr_Occurred() && PyErr_CheckSignals() < 0;
+    PyGILState_Release(state);
+    if (raised) mt::fail_python();
+}
+
 PyMethodDef functions[] = {
     {"build_config", build_config, METH_NOARGS, "How the extension was built, and the instruction set that it uses."},
     {}};
@@ -67,6 +93,8 @@ PyMODINIT_FUNC PyInit__C() {
         mt::num_threads();
         return true;
     });
+    main_thread = find_main_thread();
+    mt::signals_hook = run_signal_handlers;
     bool ready = valid && init_dtypes(module) && init_tensor(module) && init_ops(module) && init_convert(module) &&
                  init_autograd(module) && init_vmap(module) && init_foreach(module) && init_geometry(module) &&
                  init_functions(module) && init_results(module) && init_trace(module) && init_function(module) &&

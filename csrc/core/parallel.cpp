@@ -22,7 +22,12 @@
 #include <thread>
 #include <vector>
 
+#include "core/interrupt.h"
+
 namespace mt {
+
+void (*signals_hook)() = nullptr;
+
 namespace {
 
 // How long a waiting thread spins before it sleeps: longer than the gap between two kernels of a busy program, short
@@ -31,6 +36,14 @@ constexpr std::chrono::microseconds kSpin{40};
 constexpr int kMaxThreads = 4096;
 
 thread_local bool t_in_region = false;
+thread_local bool t_worker = false;
+
+// How often a long computation asks whether a signal has arrived.
+constexpr std::chrono::milliseconds kSignals{100};
+thread_local std::chrono::steady_clock::time_point t_asked;
+// Set when a chunk of the pool's present loop has failed: the others needn't be finished.
+std::atomic<bool> g_stop{false};
+struct Stopped {};
 
 int available_cpus() {
 #if defined(__linux__)
@@ -120,6 +133,7 @@ struct Chunk {
     void* ctx = nullptr;
     int64_t begin = 0;
     int64_t end = 0;
+    int64_t grain = 1;
 };
 
 /// One worker's mailbox. The caller posts a chunk; whoever moves the state from kPosted to kTaken, the worker or a
@@ -142,10 +156,29 @@ struct alignas(64) Slot {
     }
 };
 
+// A loop over so many grains and more is run in pieces, between which it can be interrupted.
+constexpr int64_t kLongLoop = 256;
+
+void run_range(const Chunk& chunk, int64_t grain) {
+    const int64_t count = chunk.end - chunk.begin;
+    if (count / grain < kLongLoop) return chunk.fn(chunk.ctx, chunk.begin, chunk.end);
+    // A grain is some microseconds of work: 64 of them cost much more than to ask.
+    const int64_t piece = 64 * grain;
+    for (int64_t begin = chunk.begin; begin < chunk.end; begin += piece) {
+        check_interrupt();
+        chunk.fn(chunk.ctx, begin, std::min(begin + piece, chunk.end));
+    }
+}
+
 void run_chunk(const Chunk& chunk, std::exception_ptr& error) noexcept {
+    if (g_stop.load(std::memory_order_relaxed)) return;
     try {
-        chunk.fn(chunk.ctx, chunk.begin, chunk.end);
-    } catch (...) { error = std::current_exception(); }
+        run_range(chunk, chunk.grain);
+    } catch (const Stopped&) {  // another chunk says why
+    } catch (...) {
+        error = std::current_exception();
+        g_stop.store(true, std::memory_order_relaxed);
+    }
 }
 
 /// Workers and their mailboxes. A pool is never destroyed: its detached workers may outlive static destructors, and
@@ -153,7 +186,7 @@ void run_chunk(const Chunk& chunk, std::exception_ptr& error) noexcept {
 class Pool {
   public:
     /// Runs the loop over `chunks` chunks of `step` elements; false if another thread has the pool.
-    bool run(int64_t n, int64_t step, int64_t chunks, RangeFn fn, void* ctx) {
+    bool run(int64_t n, int64_t grain, int64_t step, int64_t chunks, RangeFn fn, void* ctx) {
         std::unique_lock<std::mutex> owner(owner_, std::try_to_lock);
         if (!owner.owns_lock()) return false;
         spin_.store(chunks <= cpus_, std::memory_order_relaxed);
@@ -163,19 +196,20 @@ class Pool {
         caller_cpu_.store(cpu, std::memory_order_relaxed);
         pending_.store(helpers, std::memory_order_relaxed);
         for (int64_t w = 0; w < helpers; ++w) {
-            post(*slots_[w], {fn, ctx, (w + 1) * step, std::min(n, (w + 2) * step)}, cpu);
+            post(*slots_[w], {fn, ctx, (w + 1) * step, std::min(n, (w + 2) * step), grain}, cpu);
         }
         t_in_region = true;
         std::exception_ptr error, last_error;
-        run_chunk({fn, ctx, 0, std::min(n, step)}, error);
+        run_chunk({fn, ctx, 0, std::min(n, step), grain}, error);
         // Chunks of workers that could not be started, then of those that have not woken up yet.
-        if (chunks > helpers + 1) run_chunk({fn, ctx, (helpers + 1) * step, n}, last_error);
+        if (chunks > helpers + 1) run_chunk({fn, ctx, (helpers + 1) * step, n, grain}, last_error);
         for (int64_t w = 0; w < helpers; ++w) {
             Slot& slot = *slots_[w];
             if (slot.state.load(std::memory_order_relaxed) == Slot::kPosted && slot.take()) finish(slot);
         }
         t_in_region = false;
-        wait_for_workers(helpers, cpu);
+        wait_for_workers(helpers, cpu, error);
+        g_stop.store(false, std::memory_order_relaxed);
 
         for (int64_t w = 0; w < helpers; ++w) {
             Slot& slot = *slots_[w];
@@ -233,7 +267,7 @@ class Pool {
         }
     }
 
-    void wait_for_workers(int64_t helpers, int cpu) {
+    void wait_for_workers(int64_t helpers, int cpu, std::exception_ptr& error) {
         auto done = [this] { return pending_.load(std::memory_order_seq_cst) == 0; };
         bool spin = spin_.load(std::memory_order_relaxed);
         for (int64_t w = 0; w < helpers && spin; ++w) {
@@ -242,12 +276,21 @@ class Pool {
         if (spin_until(done, spin)) return;
         std::unique_lock<std::mutex> lock(done_mutex_);
         caller_sleeping_.store(true, std::memory_order_seq_cst);
-        done_.wait(lock, done);
+        while (!done_.wait_for(lock, kSignals, done)) {
+            lock.unlock();
+            try {
+                if (!error) check_interrupt();
+            } catch (...) {
+                error = std::current_exception();
+                g_stop.store(true, std::memory_order_relaxed);
+            }
+            lock.lock();
+        }
         caller_sleeping_.store(false, std::memory_order_relaxed);
     }
 
     [[noreturn]] void work(Slot& slot) {
-        t_in_region = true;
+        t_in_region = t_worker = true;
         slot.thread.store(thread_id(), std::memory_order_relaxed);
         auto posted = [&slot] { return slot.state.load(std::memory_order_seq_cst) == Slot::kPosted; };
         for (;;) {
@@ -323,10 +366,22 @@ void parallel_for(int64_t n, int64_t grain, RangeFn fn, void* ctx) {
             const int64_t grains = (n - 1) / grain + 1;
             const int64_t step = ((grains - 1) / std::min(threads, grains) + 1) * grain;
             const int64_t chunks = (n - 1) / step + 1;
-            if (chunks > 1 && pool().run(n, step, chunks, fn, ctx)) return;
+            if (chunks > 1 && pool().run(n, grain, step, chunks, fn, ctx)) return;
         }
     }
-    fn(ctx, 0, n);
+    run_range({fn, ctx, 0, n, grain}, grain);
+}
+
+void check_interrupt() {
+    if (t_worker) {
+        if (g_stop.load(std::memory_order_relaxed)) throw Stopped{};
+        return;
+    }
+    if (!signals_hook) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (now - t_asked < kSignals) return;
+    t_asked = now;
+    signals_hook();
 }
 
 }  // namespace mt

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/interrupt.h"
 #include "core/parallel.h"
 #include "runtime/gemm.h"
 #include "runtime/scratch.h"
@@ -260,6 +261,7 @@ void Product<T>::run_tasks(const T* packed, int64_t col0, int64_t cols, int64_t 
         for (int64_t s = 0; s < shares; ++s) {
             Share& mine = share[(first + s) % shares];
             for (int64_t task; (task = mine.next.fetch_add(1, std::memory_order_relaxed)) < mine.end;) {
+                check_interrupt();
                 const int64_t i = task / across * task_rows, j = col0 + task % across * task_cols;
                 run_block(packed, col0, cols, i, std::min(m, i + task_rows), j, std::min(col0 + cols, j + task_cols));
             }

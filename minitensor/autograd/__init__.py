@@ -36,8 +36,11 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'minitensor.autograd' has no attribute '{name}'")
     module = importlib.import_module(f"minitensor.autograd.{_LAZY[name] or name}")
-    found = globals()[name] = getattr(module, name) if _LAZY[name] else module
-    return found
+    # All names of the module at once: its import puts the module itself where its function of the same name belongs.
+    for other, source in _LAZY.items():
+        if source and source == _LAZY[name]:
+            globals()[other] = getattr(module, other)
+    return globals()[name] if _LAZY[name] else module
 
 
 def __dir__() -> list[str]:

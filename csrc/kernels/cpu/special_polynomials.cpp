@@ -1,4 +1,5 @@
 // Orthogonal polynomials by their recurrences (DLMF 18.9); degrees are truncated, and negative ones give 0.
+#include "core/interrupt.h"
 #include "kernels/cpu/special.h"
 
 namespace mt::cpu::special {
@@ -9,6 +10,7 @@ template <class Next> double recurrence(int64_t n, double first, Next next) {
     if (n <= 0) return n == 0 ? 1.0 : 0.0;
     double before = 1.0, now = first;
     for (int64_t k = 1; k < n && now == now; ++k) {
+        if (__builtin_expect((k & 0xfffff) == 0, 0)) check_interrupt();
         double after = next(static_cast<double>(k), now, before);
         before = now;
         now = after;

@@ -1,0 +1,15 @@
+// Ctrl-C during a long computation. Python's handlers of signals run in the main thread, between two bytecodes: a
+// kernel that takes seconds asks for them itself.
+#pragma once
+
+namespace mt {
+
+// Runs the handlers of signals that have arrived, in the main thread with the GIL; throws if one of them raised. Set
+// by the bindings.
+extern void (*signals_hook)();
+
+// For loops that can take long, every millisecond or less often: throws if the computation is to end. Costs a look at
+// the clock.
+void check_interrupt();
+
+}  // namespace mt
