@@ -7,6 +7,7 @@ counts through their dimensions, so that reading and writing know one index and 
 
 from __future__ import annotations
 
+import operator
 import warnings
 from typing import Any
 
@@ -63,12 +64,12 @@ def _normal(item: Any) -> Any:
     if item is None or item is Ellipsis or isinstance(item, (slice, bool)):
         return item
     if type(item).__module__ == "numpy" and getattr(item, "shape", None) == ():
-        return bool(item) if item.dtype.kind == "b" else item.__index__()
+        return bool(item) if item.dtype.kind == "b" else operator.index(item)
     if isinstance(item, (list, tuple, range)) or (hasattr(item, "__array__") and hasattr(item, "shape")):
         made = _C.tensor_from_data(list(item) if isinstance(item, range) else item, None, None, True)
         return _normal(made if made.numel() or made.dtype is _C.bool else made.to(_C.int64))
     if hasattr(item, "__index__"):
-        return item.__index__()
+        return operator.index(item)
     if isinstance(item, (str, bytes)):
         raise TypeError(f"new(): invalid data type '{type(item).__name__}'")
     raise IndexError(

@@ -118,6 +118,8 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # no
         raise RuntimeError("N must be non-negative.")
     if not (x.is_floating_point() or x.is_complex()):
         x = x.to(_C.int64)
+    if count > 1024:
+        x.new_empty((x.numel(), count))  # what is too large for memory is refused before its columns fill it
     columns = [full((x.numel(),), 1, dtype=x.dtype)]
     for _ in range(1, count):
         columns.append(columns[-1] * x)

@@ -91,6 +91,8 @@ def functional_call(
 
 def _named(module: Any) -> dict[str, Any]:
     """Every parameter and buffer by every name that it has."""
+    if not hasattr(module, "_parameters"):
+        raise TypeError(f"expected a module, but got {type(module).__name__}")
     found: dict[str, Any] = {}
 
     def visit(holder: Any, prefix: str) -> None:
