@@ -28,7 +28,8 @@ __all__ = [
 # What is imported by the first use of it, and where it is.
 _LAZY = {
     "anomaly_mode": "", "detect_anomaly": "anomaly_mode", "forward_ad": "", "functional": "",
-    "gradcheck": "finite_differences", "gradgradcheck": "finite_differences", "graph": "", "set_detect_anomaly": "anomaly_mode",
+    "gradcheck": "finite_differences", "gradgradcheck": "finite_differences", "graph": "",
+    "set_detect_anomaly": "anomaly_mode",
 }  # fmt: skip
 
 
