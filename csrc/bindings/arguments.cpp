@@ -25,9 +25,7 @@ int64_t int_from(PyObject* object, const char* what) {
     return value;
 }
 
-const char* type_text(PyObject* object) {
-    return Py_TYPE(object) == &TensorType ? "Tensor" : Py_TYPE(object)->tp_name;
-}
+const char* type_text(PyObject* object) { return Py_TYPE(object) == &TensorType ? "Tensor" : Py_TYPE(object)->tp_name; }
 
 const char* type_name(ArgType type) {
     switch (type) {
