@@ -17,12 +17,14 @@ namespace {
 template <class T>
 constexpr T kNone = -std::numeric_limits<T>::infinity();
 
-// log(exp(a) + exp(b) + exp(c))
+// log(exp(a) + exp(b) + exp(c)), without the exponentials that are 1 or 0.
 template <class T>
 T log_sum(T a, T b, T c) {
     T most = std::max({a, b, c});
     if (most == kNone<T>) return most;
-    return std::log(std::exp(a - most) + std::exp(b - most) + std::exp(c - most)) + most;
+    auto share = [&](T x) { return x == most ? T(1) : x == kNone<T> ? T(0) : std::exp(x - most); };
+    T sum = share(a) + share(b) + share(c);
+    return sum == T(1) ? most : std::log(sum) + most;
 }
 
 template <class F>
@@ -140,14 +142,15 @@ void backward(const Examples<T>& x, int64_t n, T g, bool zero_infinity, T* out) 
     Scratch memory(static_cast<size_t>((length + 2) * width) * sizeof(T));
     T *alpha = memory.as<T>(), *beta = alpha + length * width, *after = beta + width;
     T loss = forward(x, n, state, alpha, true);
-    if (zero_infinity && loss == -kNone<T>) {
-        for (int64_t t = 0; t < length; ++t) std::fill_n(to(t), x.classes, T(0));
+    if (loss == -kNone<T>) {  // no alignment has any probability
+        T value = zero_infinity ? T(0) : std::numeric_limits<T>::quiet_NaN();
+        for (int64_t t = 0; t < length; ++t) std::fill_n(to(t), x.classes, value);
         return;
     }
     for (int64_t t = length - 1; t >= 0; --t) {
         const T* logs = x.at(t, n);
         T* sums = to(t);
-        std::fill_n(sums, x.classes, kNone<T>);
+        std::fill_n(sums, x.classes, T(0));
         for (int64_t s = width - 1; s >= 0; --s) {
             auto i = static_cast<size_t>(s);
             T log = logs[state[i]];
@@ -158,10 +161,11 @@ void backward(const Examples<T>& x, int64_t n, T g, bool zero_infinity, T* out) 
                 beta[s] = log_sum(after[s], s + 1 < width ? after[s + 1] : kNone<T>, jump ? after[s + 2] : kNone<T>) +
                           log;
             }
-            T& sum = sums[state[i]];
-            sum = log_sum(sum, alpha[t * width + s] + beta[s], kNone<T>);
+            // The probability of being in this state now, given the targets: at most 1. Both variables hold the log.
+            T both = alpha[t * width + s] + beta[s];
+            if (both != kNone<T>) sums[state[i]] += std::exp(both - log + loss);
         }
-        for (int64_t c = 0; c < x.classes; ++c) sums[c] = (std::exp(logs[c]) - std::exp(sums[c] + loss - logs[c])) * g;
+        for (int64_t c = 0; c < x.classes; ++c) sums[c] = (std::exp(logs[c]) - sums[c]) * g;
         std::swap(beta, after);
     }
 }
