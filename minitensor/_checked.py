@@ -23,14 +23,14 @@ def wrong_argument(
 ) -> TypeError | None:
     """The TypeError for the argument that lacked the attribute; None if no argument did: then it is our mistake."""
     culprit, attribute = error.obj, error.name
-    if isinstance(culprit, _C.Tensor) or not isinstance(attribute, str):
+    if not isinstance(attribute, str) or (isinstance(culprit, _C.Tensor) and hasattr(_C.Tensor, attribute)):
         return None
     name = function.__name__
+    signature = inspect.signature(function)
+    if "out" not in signature.parameters:  # it belongs to the form that stores the result
+        more = {key: value for key, value in more.items() if key != "out"}
     try:
-        # `out` is not an argument of the function that computes.
-        given = (
-            inspect.signature(function).bind_partial(*args, **{k: v for k, v in more.items() if k != "out"}).arguments
-        )
+        given = signature.bind_partial(*args, **more).arguments
     except TypeError:
         return None
     expected = "Tensor" if hasattr(_C.Tensor, attribute) else f"an object with '{attribute}'"

@@ -159,7 +159,7 @@ def call_of(arguments: Arguments) -> tuple[str, Callable[..., Any], list[Any], d
             own = parameter in TENSORS or place == 0
             value = (
                 first
-                if own and (r.random() < 0.97 or name.startswith("Tensor."))
+                if own and (r.random() < 0.97 or name.startswith(("Tensor.", "Generator.")))
                 else arguments.fitting(like, parameter, default)
             )
             if keyword or len(args) < place:
@@ -167,8 +167,9 @@ def call_of(arguments: Arguments) -> tuple[str, Callable[..., Any], list[Any], d
             else:
                 args.append(value)
     else:
+        # A method's first argument is its object.
         args += [arguments.any() for _ in range(r.choice([0, 1, 1, 2, 2, 3, 9 if r.random() < 0.1 else 1]))]
-        if r.random() < 0.15:
+        if r.random() < 0.15 and not name.startswith(("Tensor.", "Generator.")):
             args[0] = arguments.any()
     if r.random() < 0.05:
         kwargs[r.choice(["dim", "keepdim", "dtype", "out", "input", "self", "axis", "\udc80", "device", "size"])] = (

@@ -112,6 +112,9 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str,
 
     if not models:
         raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    for model in models:
+        if not hasattr(model, "_parameters"):
+            raise TypeError(f"stack_module_state: expected modules, but got {type(model).__name__}")
     if len({type(m) for m in models}) != 1:
         raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
     if len({m.training for m in models}) != 1:
