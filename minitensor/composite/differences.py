@@ -37,6 +37,7 @@ def gradient(input: Any, *, spacing: Any = 1, dim: Any = None, edge_order: int =
             raise RuntimeError("torch.gradient expected each dimension size to be at least edge_order+1")
     if input.dtype is _C.uint8:
         raise RuntimeError("torch.gradient does not support uint8 input.")
+    spacing = 1 if spacing is None else spacing
     spacings = list(spacing) if isinstance(spacing, Sequence) else [spacing] * len(dims)
     if len(spacings) != len(dims):
         raise RuntimeError(

@@ -122,10 +122,10 @@ def _cholesky_kernel(a: Any, upper: bool) -> Any:
 
 def _cholesky_vjp(g: Any, out: Any, _a: Any, upper: bool) -> Any:
     factor, g = (adjoint(out[0]), adjoint(g[0])) if upper else (out[0], g[0])
-    inner = _halved_diagonal(_tril(adjoint(factor) @ g))
+    inner = _tril(adjoint(factor) @ g)
+    inner = (inner + adjoint(_tril(inner, -1))) * 0.5
     left = solve_triangular(adjoint(factor), inner, True, True, False)
-    both = solve_triangular(factor, left, False, False, False)
-    return (both + adjoint(both)) * 0.5
+    return solve_triangular(factor, left, False, False, False)
 
 
 cholesky = _row(

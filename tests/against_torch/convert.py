@@ -48,6 +48,8 @@ def tensor_to_theirs(t: mt.Tensor) -> torch.Tensor:
     t = t.contiguous()
     if t.dtype is mt.bfloat16:
         return torch.from_numpy(t.view(mt.int16).numpy().copy()).view(torch.bfloat16)
+    if t.dtype is mt.uint64:  # which NumPy has under two names, and PyTorch takes under one
+        return torch.from_numpy(t.numpy().copy().view(np.uint64)).reshape(tuple(t.shape))
     return torch.from_numpy(t.numpy().copy()).reshape(tuple(t.shape))
 
 
