@@ -402,6 +402,17 @@ def test_convolutions_of_integers_and_complex_numbers():
     assert np.array_equal(columns.numpy().imag, F.unfold(mt.tensor(b.reshape(1, 2, 2, 3)), 2).numpy())
 
 
+def test_resampling_of_bytes_rounds_and_stays_in_range():
+    rng = np.random.default_rng(5)
+    x = rng.integers(0, 256, (1, 2, 6, 5))
+    for mode in ("bilinear", "bicubic"):
+        got = F.interpolate(mt.tensor(x, dtype=mt.uint8), (9, 11), mode=mode)
+        want = F.interpolate(mt.tensor(x, dtype=mt.float64), (9, 11), mode=mode).clamp(0, 255)
+        assert got.dtype == mt.uint8
+        # Two roundings, one along each dimension.
+        assert np.abs(got.numpy().astype(float) - want.numpy()).max() < 1.6
+
+
 def test_pooling_of_integers():
     x = np.arange(24).reshape(1, 1, 4, 6) * 7 % 23
     for dtype in (mt.uint8, mt.int8, mt.int16, mt.int32, mt.int64):

@@ -99,7 +99,20 @@ def _antialiased(size: int, i: int, step: float, mode: str) -> list[tuple[int, f
     return [(j, w / total if total else w) for j, w in zip(places, weights, strict=True)]
 
 
+def _along_bytes(x: mt.Tensor, dim: int, taps: Taps) -> mt.Tensor:
+    """Return weighted sums of bytes, rounded to bytes: as PyTorch's, with weights of 15 bits and a common exponent."""
+    largest = max(w for weights in taps[1] for w in weights)
+    bits = 0
+    while bits < 22 and int(0.5 + largest * (1 << (bits + 1))) < 1 << 15:
+        bits += 1
+    whole = [[float(int(math.copysign(0.5, w) + w * (1 << bits))) for w in weights] for weights in taps[1]]
+    total = _along(x.to(mt.int32), dim, (taps[0], whole))
+    return ((total + (1 << bits >> 1)) >> bits).clamp(0, 255).to(mt.uint8)
+
+
 def _along(x: mt.Tensor, dim: int, taps: Taps) -> mt.Tensor:
+    if x.dtype == mt.uint8 and len(taps[0]) > 1:
+        return _along_bytes(x, dim, taps)
     result: Any = None
     shape = [1] * x.dim()
     shape[dim] = len(taps[0][0]) if taps[0] else 0
