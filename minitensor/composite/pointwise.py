@@ -15,7 +15,7 @@ from minitensor.ops import ROWS, pointwise, special
 Tensor = _C.Tensor
 _in_place = {
     name: _C.inplace_form(ROWS[name].call)
-    for name in ("add", "sub", "clamp", "div", "floor_divide", "addcmul", "addcdiv")
+    for name in ("add", "sub", "clamp", "div", "floor_divide", "addcmul", "addcdiv", "lerp")
 }
 
 
@@ -267,6 +267,37 @@ def _addcdiv_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
 
 _with_inplace("addcmul", _addcmul_)
 _with_inplace("addcdiv", _addcdiv_)
+
+
+@composite(inplace=True, out=True)
+def lerp(input: Any, end: Any, weight: Any) -> Any:
+    """input + weight * (end - input), computed from the nearer end; weight is a number or a tensor."""
+    if not _any_complex(input, end, weight):
+        return ROWS["lerp"].call(input, end, weight)
+    difference = end - input
+    near, far = input + weight * difference, end - difference * (1 - weight)
+    if not isinstance(weight, Tensor):
+        return near if abs(weight) < 0.5 else far
+    return ROWS["where"].call(weight.abs() < 0.5, near, far)
+
+
+def _lerp_(self: Any, end: Any, weight: Any) -> Any:
+    if _any_complex(self, end, weight):
+        return self.copy_(lerp(self, end, weight))
+    return _in_place["lerp"](self, end, weight)
+
+
+_with_inplace("lerp", _lerp_)
+
+
+@composite(out=True)
+def logaddexp(input: Any, other: Any) -> Any:
+    """log(exp(input) + exp(other)), without overflow."""
+    if not _any_complex(input, other):
+        return ROWS["logaddexp"].call(input, other)
+    first = input.real >= other.real
+    larger, smaller = ROWS["where"].call(first, input, other), ROWS["where"].call(first, other, input)
+    return larger + (smaller - larger).exp().log1p()
 
 
 # ---- powers, exponentials and logarithms

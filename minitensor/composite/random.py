@@ -288,10 +288,13 @@ def _needs_float(self: Any, name: str) -> None:
 
 @composite(function=False)
 def uniform_(self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **more: float) -> Any:
-    """Fill with uniform numbers in [from, to)."""
+    """Fill with uniform numbers in [from, to); of complex numbers both parts."""
     low = more.pop("from", from_)
     if more:
         raise TypeError(f"uniform_() got an unexpected keyword argument '{next(iter(more))}'")
+    if self.is_complex():
+        _fill(mt.view_as_real(self), generator, _ops.uniform, float(low), float(to))
+        return self
     return _fill(self, generator, _ops.uniform, float(low), float(to))
 
 
