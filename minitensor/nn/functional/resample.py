@@ -105,7 +105,7 @@ def _along_bytes(x: mt.Tensor, dim: int, taps: Taps) -> mt.Tensor:
     bits = 0
     while bits < 22 and int(0.5 + largest * (1 << (bits + 1))) < 1 << 15:
         bits += 1
-    whole = [[float(int(math.copysign(0.5, w) + w * (1 << bits))) for w in weights] for weights in taps[1]]
+    whole = tuple(tuple(float(int(math.copysign(0.5, w) + w * (1 << bits))) for w in row) for row in taps[1])
     total = _along(x.to(mt.int32), dim, (taps[0], whole))
     return ((total + (1 << bits >> 1)) >> bits).clamp(0, 255).to(mt.uint8)
 
