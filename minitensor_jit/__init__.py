@@ -21,15 +21,17 @@ if TYPE_CHECKING:
         session_scope,
         start_from_environment,
     )
-    from minitensor_jit.errors import CompileError, InvalidArgumentError
+    from minitensor_jit.errors import CacheDirectoryError, CompileError, InvalidArgumentError, NumericsError
     from minitensor_jit.flags import FlagError, JitOptions
     from minitensor_jit.function import function
 
 __all__ = [
+    "CacheDirectoryError",
     "CompileError",
     "FlagError",
     "InvalidArgumentError",
     "JitOptions",
+    "NumericsError",
     "cache_clear",
     "cache_info",
     "current_options",
@@ -43,7 +45,7 @@ __all__ = [
 
 # By module. Imported when they are asked for: the IR, the passes and their tools need no tensors.
 _HOMES = {
-    **dict.fromkeys(("CompileError", "InvalidArgumentError"), "errors"),
+    **dict.fromkeys(("CacheDirectoryError", "CompileError", "InvalidArgumentError", "NumericsError"), "errors"),
     **dict.fromkeys(("FlagError", "JitOptions"), "flags"),
     "function": "function",
 }

@@ -204,7 +204,12 @@ class JitOptions:
     explain: bool = _flag(
         "bool", False, "Report at exit which ops were compiled, which were not and why, and what was recompiled."
     )
-    clustering_debug: bool = _flag("bool", False, "Print the graph to stderr after each phase of the clustering.")
+    clustering_debug: bool = _flag(
+        "bool",
+        False,
+        "Print the graph to stderr after each phase of the clustering; or write it, as text and .dot, to the folder "
+        "that the environment variable MT_DUMP_GRAPH_PREFIX names.",
+    )
     dump_to: str | None = _flag(
         "path", None, "Write graphs, HLO and LLVM IR of everything that is compiled to this folder."
     )

@@ -29,6 +29,8 @@ MINITENSOR = [
 ]
 MINITENSOR_JIT = [
     ["errors", "flags"],
+    # What every stage may say, and where it may write.
+    ["log", "inspect.dump"],
     ["ir"],
     ["passes", "clustering"],
     # A cluster, which is a graph of ops, becomes an HLO module.

@@ -175,6 +175,33 @@ def test_vmodule_ends_with_its_options_and_follows_pythons_logging(caplog):
     assert caplog.records == []
 
 
+def test_graphs_are_written_after_each_phase(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MT_DUMP_GRAPH_PREFIX", str(tmp_path / "graphs"))
+    for size in (3, 4):
+        with recorded(clustering_debug=True, cluster_exclude_ops="exp"):
+            y = (mt.ones(size) * 2 + 1).exp()
+        assert y.shape == (size,)
+    assert capsys.readouterr().err == ""
+    phases = ["before_mark_for_compilation", "mark_for_compilation", "mark_for_compilation_annotated"]
+    phases += ["partially_decluster", "encapsulate_subgraphs", "build_launch_ops"]
+    names = {path.name for path in (tmp_path / "graphs").iterdir()}
+    assert names == {f"{phase}{number}.{kind}" for phase in phases for number in ("", "_1") for kind in ("txt", "dot")}
+
+    def text(phase):
+        return (tmp_path / "graphs" / f"{phase}.txt").read_text()
+
+    assert "_MtCluster" not in text("before_mark_for_compilation")
+    assert "_MtCluster" in text("mark_for_compilation")
+    assert "-> exp is among --cluster_exclude_ops; take it" in text("mark_for_compilation_annotated")
+    assert "_JitLaunch" not in text("encapsulate_subgraphs")
+    assert "_JitLaunch" in text("build_launch_ops")
+    assert (tmp_path / "graphs" / "build_launch_ops_1.dot").read_text().startswith("digraph ")
+    monkeypatch.delenv("MT_DUMP_GRAPH_PREFIX")
+    with recorded(clustering_debug=True):
+        (mt.ones(2) + 1).tolist()
+    assert "// after build_launch_ops" in capsys.readouterr().err
+
+
 def test_fuel_stops_clustering():
     run_with = "import minitensor as mt\nx = mt.ones(3)\nfor _ in range(8): x = x * 2\nprint(x.tolist())"
     flags = "--auto_jit=2 --cpu_global_jit --min_cluster_size=1 --explain --clustering_fuel="

@@ -22,7 +22,7 @@ from minitensor_jit.clustering.graph import CLUSTER_ATTRIBUTE, Graph, Node
 from minitensor_jit.clustering.verdict import Reason, Verdict
 from minitensor_jit.errors import InvalidArgumentError
 from minitensor_jit.flags import JitOptions, covers
-from minitensor_jit.inspect.log import log, talks
+from minitensor_jit.log import log, talks
 
 logger = logging.getLogger("minitensor_jit")
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from minitensor_jit.clustering.build_launch_ops import build_launch_ops
 from minitensor_jit.clustering.encapsulate_subgraphs import encapsulate_subgraphs
 from minitensor_jit.clustering.graph import Graph
+from minitensor_jit.clustering.graph_dump import annotated, graph_dump
 from minitensor_jit.clustering.mark_for_compilation import (
     PROCESS_STATE,
     Cluster,
@@ -48,14 +49,22 @@ def cluster(graph: Graph, options: JitOptions, state: ClusteringState = PROCESS_
     texts: dict[str, str] = {}
     wants_texts = options.clustering_debug or options.dump_to is not None
 
+    dump = graph_dump() if options.clustering_debug else None
+    if dump is not None:
+        dump.write("before_mark_for_compilation", graph.text(), graph.dot())
+
     def after(phase: str, graph: Graph) -> None:
         if wants_texts:
             texts[phase] = graph.text()
-        if options.clustering_debug:
+        if dump is not None:
+            dump.write(phase, texts[phase], graph.dot())
+        elif options.clustering_debug:
             print(f"// after {phase}\n{texts[phase]}", file=sys.stderr)
 
     marking = mark_for_compilation(graph, options, state)
     after("mark_for_compilation", graph)
+    if dump is not None:
+        dump.write("mark_for_compilation_annotated", annotated(graph, marking.verdicts), graph.dot())
     graph = partially_decluster(graph, marking)
     after("partially_decluster", graph)
     graph = encapsulate_subgraphs(graph, marking.clusters)

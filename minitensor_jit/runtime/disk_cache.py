@@ -31,9 +31,9 @@ from typing import Any
 
 from minitensor_jit.errors import CacheDirectoryError
 from minitensor_jit.flags import JitOptions
-from minitensor_jit.inspect.log import log
 from minitensor_jit.ir.library import ELEMENTWISE_PREFIX, find_loop
 from minitensor_jit.ir.shape import Shape
+from minitensor_jit.log import log
 from minitensor_jit.runtime.executable import Executable
 
 __all__ = ["DiskCache", "cache_at", "key_of"]

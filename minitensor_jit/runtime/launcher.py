@@ -15,10 +15,10 @@ from minitensor_jit.clustering.pipeline import ClusteringResult, cluster
 from minitensor_jit.errors import InvalidArgumentError, JitError
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.dump import Dumper
-from minitensor_jit.inspect.log import log, talks
 from minitensor_jit.inspect.report import Report
 from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.printer import print_module
+from minitensor_jit.log import log, talks
 from minitensor_jit.lowering.lower import LoweredCluster, StreamPosition, lower_cluster
 from minitensor_jit.runtime.disk_cache import cache_at, key_of
 from minitensor_jit.runtime.executable import Executable

@@ -47,7 +47,7 @@ class _Array:
         if size == 0:
             return np.empty(self.shape.dims, dtype)
         memory = (ctypes.c_char * (size * dtype.itemsize)).from_address(address)
-        flat: NDArray[Any] = np.frombuffer(memory, dtype)
+        flat: NDArray[Any] = np.frombuffer(memoryview(memory), dtype)
         if dtype == BFLOAT16:
             # A bfloat16 is the upper half of the float32 of the same value.
             flat = (flat.view(np.uint16).astype(np.uint32) << 16).view(np.float32)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import Any
 
 from minitensor_jit.flags import JitOptions
 
 
-class _Stderr(logging.StreamHandler[object]):
+class _Stderr(logging.StreamHandler[Any]):
     """Writes to what sys.stderr is at the time."""
 
     def emit(self, record: logging.LogRecord) -> None:
