@@ -57,6 +57,12 @@ def _check(i: Instruction) -> None:
         raise CompileError(i.opcode, "no code for complex numbers")
     elif i.opcode not in _OTHERS:
         raise CompileError(i.opcode, "no code for this opcode yet")
+    elif i.opcode == "dot" and i.dtype != i.operands[0].dtype:
+        raise CompileError(i.opcode, f"no code for products of {i.operands[0].dtype} in {i.dtype}")
+    elif i.opcode == "scatter" and len(i.operands) != 3:
+        raise CompileError(i.opcode, "no code for several operands")
+    elif any(i.attrs.get(key) for key in ("operand_batching_dims", "input_batching_dims")):
+        raise CompileError(i.opcode, "no code for batching dimensions")
     if isinstance(i.shape, Shape):
         if i.dtype not in REGISTER:
             raise CompileError(i.opcode, f"no code for {i.dtype}")

@@ -14,6 +14,7 @@ from ..ir.decision import Decision
 from ..ir.library import loop_of
 from ..ir.module import Instruction
 from ..ir.narrow import NARROW
+from ..ir.opcode import OPCODES
 from ..ir.shape import DTYPES
 from . import math
 from .llvm import F16, F32, I1, I8, I16, I32, I64, PTR, VOID, Builder, Pair, Value, constant, vector
@@ -435,6 +436,8 @@ def supports(i: Instruction) -> Decision:
     for o in (*i.operands, i):
         if o.dtype not in REGISTER:
             return Decision.refuse(f"no code for {o.dtype}")
+    if i.operands[0].array_shape.kind in OPCODES[i.opcode].uncompiled:
+        return Decision.refuse(f"no code for {i.opcode} of {i.operands[0].dtype}")
     if i.operands[0].dtype in PARTS and i.opcode in ("abs", "elementwise-call", "bitcast-convert"):
         return Decision.refuse(f"no code for {i.opcode} of {i.operands[0].dtype}")
     if i.opcode == "elementwise-call" and loop_of(i) is None:

@@ -77,9 +77,13 @@ class _Matcher:
         for key in sorted({*x.attrs, *y.attrs}):
             p: Any = x.attrs.get(key)
             q: Any = y.attrs.get(key)
-            if key in CALLED and isinstance(p, Computation) and isinstance(q, Computation):
-                if problem := self.computations(p, q):
-                    return problem
+            if key in CALLED and p is not None and q is not None:
+                left, right = (v if isinstance(v, tuple) else (v,) for v in (p, q))
+                if len(left) != len(right):
+                    return f"{names} name {len(left)} and {len(right)} computations"
+                for c, d in zip(left, right, strict=True):
+                    if problem := self.computations(c, d):
+                        return problem
             elif p != q and (p or q):  # an absent attribute means an empty or false one
                 return f"{names} have {key}={p} and {key}={q}"
         return None

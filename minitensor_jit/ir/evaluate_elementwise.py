@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -15,11 +16,52 @@ from .narrow import array_of, wide_array
 from .reduction import maximum, minimum
 from .shape import Shape
 
-__all__ = ["ELEMENTWISE_RULES", "Array", "Rule", "Value", "convert"]
+__all__ = ["ELEMENTWISE_RULES", "Array", "Rule", "Value", "convert", "total_order"]
 
 Array = NDArray[Any]
 Value = Any  # an Array, or a tuple of Values
 Rule = Callable[[Instruction, Sequence[Value]], Value]
+
+
+def _complex_sign(x: Array) -> Array:
+    size = np.abs(x)
+    return np.where(size == 0, x, x / np.where(size == 0, 1, size))
+
+
+def _erf(x: Array) -> Array:
+    return np.asarray(_ERF(x.astype(np.float64)))
+
+
+_ERF: Final = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def _count_leading_zeros(x: Array) -> Array:
+    bits = 8 * x.dtype.itemsize
+    word = x.view(f"u{x.dtype.itemsize}").astype(np.uint64)
+    for shift in (1, 2, 4, 8, 16, 32):
+        word = word | (word >> np.uint64(shift))
+    return np.asarray(bits - np.bitwise_count(word).astype(np.int64))
+
+
+def _reduce_precision(i: Instruction, x: Sequence[Value]) -> Value:
+    """Rounds to nearest even in a format with fewer bits; what is too large or small for it is infinite or zero."""
+    value, exponent, mantissa = x[0], i.attrs["exponent_bits"], i.attrs["mantissa_bits"]
+    info = np.finfo(value.dtype)
+    bits_type = np.dtype(f"u{value.dtype.itemsize}")
+    bits = value.view(bits_type)
+    one = bits_type.type(1)
+    if mantissa < info.nmant:
+        cut = info.nmant - mantissa
+        last = (bits >> bits_type.type(cut)) & one
+        bits = (bits + (one << bits_type.type(cut - 1)) - one + last) & ~((one << bits_type.type(cut)) - one)
+    result = bits.view(value.dtype)
+    if exponent < info.nexp:
+        bias = (1 << (exponent - 1)) - 1
+        sign = np.copysign(np.zeros((), value.dtype), value)
+        # The largest finite number has the exponent `bias`; the smallest normal one 1 - bias.
+        result = np.where(np.abs(result) >= 2.0 ** (bias + 1), np.copysign(np.inf, value), result)
+        result = np.where(np.abs(result) < 2.0 ** (1 - bias), sign, result).astype(value.dtype)
+    return np.where(np.isnan(value), value, result)
 
 
 def _unary(function: Callable[[Array], Array]) -> Callable[[Instruction, Sequence[Value]], Value]:
@@ -37,6 +79,8 @@ def _binary(function: Callable[[Array, Array], Array]) -> Callable[[Instruction,
 
 
 def _sign(x: Array) -> Array:
+    if x.dtype.kind == "c":
+        return _complex_sign(x)
     if x.dtype.kind != "f":
         return np.sign(x)
     return np.where((x == 0) | np.isnan(x), x, np.copysign(np.ones((), x.dtype), x))
@@ -160,11 +204,11 @@ _DIRECTIONS: Final[dict[str, Callable[[Array, Array], Array]]] = {
 def _compare(i: Instruction, x: Sequence[Value]) -> Value:
     left, right = x
     if i.attrs.get("type") == "TOTALORDER" and left.dtype.kind == "f":
-        left, right = _total_order(left), _total_order(right)
+        left, right = total_order(left), total_order(right)
     return _DIRECTIONS[i.attrs["direction"]](left, right)
 
 
-def _total_order(x: Array) -> Array:
+def total_order(x: Array) -> Array:
     """Integers that order as the bits of floats do: -NaN, -inf, ..., -0, +0, ..., inf, NaN."""
     bits = x.view(f"i{x.dtype.itemsize}")
     return np.where(bits < 0, np.invert(bits) ^ np.iinfo(bits.dtype).min, bits)
@@ -261,7 +305,19 @@ ELEMENTWISE_RULES: Final[dict[str, Rule]] = {
     "logistic": _unary(_logistic),
     "sine": _unary(np.sin),
     "cosine": _unary(np.cos),
+    "tan": _unary(np.tan),
+    "erf": _unary(_erf),
+    "cbrt": _unary(np.cbrt),
+    "acos": _unary(np.arccos),
+    "acosh": _unary(np.arccosh),
+    "asin": _unary(np.arcsin),
+    "asinh": _unary(np.arcsinh),
+    "atanh": _unary(np.arctanh),
+    "sinh": _unary(np.sinh),
+    "cosh": _unary(np.cosh),
+    "reduce-precision": _reduce_precision,
     "popcnt": _unary(_popcnt),
+    "count-leading-zeros": _unary(_count_leading_zeros),
     "copy": _unary(lambda x: x),
     "convert": _convert,
     "bitcast-convert": _bitcast_convert,

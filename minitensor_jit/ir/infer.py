@@ -7,24 +7,19 @@ must have or raises `ShapeError`. The declared shape is only read by opcodes who
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
+from .infer_common import Attrs, Rule, ShapeError, check_combiner, declared_array, distinct, same, same_dims
+from .infer_index import INDEX_RULES
+from .infer_linalg import LINALG_RULES
+from .infer_structured import STRUCTURED
+from .infer_window import WINDOW_RULES, accumulated
 from .opcode import OPCODES, opcode_of
 from .shape import AnyShape, Shape, TupleShape
 
-if TYPE_CHECKING:
-    from .module import Computation
-
 __all__ = ["RULES", "ShapeError", "infer_shape"]
-
-Attrs = dict[str, Any]
-Rule = Callable[[Sequence[Shape], Attrs, AnyShape | None], AnyShape]
-
-
-class ShapeError(ValueError):
-    """The operands or attributes of an instruction do not fit together."""
 
 
 def infer_shape(opcode: str, operands: Sequence[AnyShape], attrs: Attrs, declared: AnyShape | None = None) -> AnyShape:
@@ -35,8 +30,8 @@ def infer_shape(opcode: str, operands: Sequence[AnyShape], attrs: Attrs, declare
     for key in row.required:
         if key not in attrs:
             raise ShapeError(f"{opcode} needs the attribute {key}")
-    if opcode in ("tuple", "get-tuple-element", "fusion", "call"):
-        return _structured(opcode, operands, attrs)
+    if opcode in STRUCTURED:
+        return STRUCTURED[opcode](opcode, operands, attrs, declared)
     arrays: list[Shape] = []
     for k, shape in enumerate(operands):
         if not isinstance(shape, Shape):
@@ -45,58 +40,16 @@ def infer_shape(opcode: str, operands: Sequence[AnyShape], attrs: Attrs, declare
     return RULES[opcode](arrays, attrs, declared)
 
 
-def _structured(opcode: str, operands: Sequence[AnyShape], attrs: Attrs) -> AnyShape:
-    if opcode == "tuple":
-        return TupleShape(tuple(operands))
-    if opcode == "get-tuple-element":
-        source, index = operands[0], attrs["index"]
-        if not isinstance(source, TupleShape):
-            raise ShapeError(f"get-tuple-element reads the array {source}, expected a tuple")
-        if not 0 <= index < len(source.elements):
-            raise ShapeError(f"get-tuple-element index {index} is out of range for {len(source.elements)} elements")
-        return source.elements[index]
-    callee: Computation = attrs["calls" if opcode == "fusion" else "to_apply"]
-    parameters = callee.parameters
-    if len(parameters) != len(operands):
-        raise ShapeError(f"{opcode} passes {len(operands)} operands to {callee.name}, which has {len(parameters)}")
-    for k, (parameter, shape) in enumerate(zip(parameters, operands, strict=True)):
-        if parameter.shape != shape:
-            raise ShapeError(f"operand {k} of {opcode} is {shape}, parameter {k} of {callee.name} is {parameter.shape}")
-    return callee.root.shape
-
-
-def _same_dims(opcode: str, shapes: Sequence[Shape]) -> tuple[int, ...]:
-    dims = shapes[0].dims
-    for k, shape in enumerate(shapes):
-        if shape.dims != dims:
-            raise ShapeError(f"{opcode}: operand 0 is {shapes[0]} but operand {k} is {shape}; dimensions must be equal")
-    return dims
-
-
-def _same(opcode: str, shapes: Sequence[Shape]) -> Shape:
-    _same_dims(opcode, shapes)
-    for k, shape in enumerate(shapes):
-        if shape.dtype != shapes[0].dtype:
-            raise ShapeError(f"{opcode}: operand 0 is {shapes[0]} but operand {k} is {shape}; types must be equal")
-    return shapes[0]
-
-
 def _elementwise(opcode: str) -> Rule:
-    allowed = OPCODES[opcode].dtypes
+    allowed = OPCODES[opcode].dtypes + OPCODES[opcode].uncompiled
 
     def rule(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
-        shape = _same(opcode, shapes)
+        shape = same(opcode, shapes)
         if shape.kind not in allowed:
             raise ShapeError(f"{opcode} is not defined for {shape.dtype}")
         return shape
 
     return rule
-
-
-def _declared(opcode: str, declared: AnyShape | None) -> Shape:
-    if not isinstance(declared, Shape):
-        raise ShapeError(f"{opcode} needs an array shape, got {declared}")
-    return declared
 
 
 def _parameter(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
@@ -106,11 +59,11 @@ def _parameter(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None)
 
 
 def _constant(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
-    return _declared("constant", declared)
+    return declared_array("constant", declared)
 
 
 def _iota(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
-    shape = _declared("iota", declared)
+    shape = declared_array("iota", declared)
     dimension = attrs["iota_dimension"]
     if not 0 <= dimension < shape.rank:
         raise ShapeError(f"iota_dimension {dimension} is out of range for {shape}")
@@ -132,7 +85,7 @@ def _part(opcode: str) -> Rule:
 
 
 def _complex(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
-    parts = _same("complex", shapes)
+    parts = same("complex", shapes)
     if parts.dtype not in ("f32", "f64"):
         raise ShapeError(f"complex is not defined for {parts.dtype}")
     return parts.with_dtype("c64" if parts.dtype == "f32" else "c128")
@@ -145,7 +98,7 @@ def _is_finite(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None)
 
 
 def _convert(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
-    shape = _declared("convert", declared)
+    shape = declared_array("convert", declared)
     if shape.dims != shapes[0].dims:
         raise ShapeError(f"convert changes the dimensions of {shapes[0]} to {shape}")
     if shapes[0].kind == "c" and shape.kind != "c":
@@ -154,7 +107,7 @@ def _convert(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -
 
 
 def _bitcast_convert(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
-    shape = _declared("bitcast-convert", declared)
+    shape = declared_array("bitcast-convert", declared)
     if shape.dims != shapes[0].dims or shape.itemsize != shapes[0].itemsize:
         raise ShapeError(f"bitcast-convert from {shapes[0]} to {shape}: dimensions and element size must be equal")
     return shape
@@ -163,23 +116,48 @@ def _bitcast_convert(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape |
 DIRECTIONS: Final = ("EQ", "NE", "LT", "LE", "GT", "GE")
 
 
+def _bitcast_reinterpret(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
+    shape, source = declared_array("bitcast-convert", declared), shapes[0]
+    small, large = (source, shape) if source.itemsize < shape.itemsize else (shape, source)
+    parts = large.itemsize // small.itemsize
+    if "pred" in (shape.dtype, source.dtype) or parts < 2 or small.dims != (*large.dims, parts):
+        raise ShapeError(
+            f"bitcast-convert from {source} to {shape}: the smaller elements need one dimension more, of their number"
+            " in a larger one"
+        )
+    return shape
+
+
+def _map(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
+    if not shapes:
+        raise ShapeError("map needs an operand")
+    dims = same_dims("map", shapes)
+    if tuple(attrs["dimensions"]) != tuple(range(len(dims))):
+        raise ShapeError(f"map dimensions {list(attrs['dimensions'])} must be all {len(dims)} in order")
+    gives = attrs["to_apply"].root.shape
+    check_combiner("map", attrs["to_apply"], [Shape(x.dtype) for x in shapes], [gives])
+    if not isinstance(gives, Shape) or gives.dims:
+        raise ShapeError(f"map: {attrs['to_apply'].name} gives {gives}, expected a scalar")
+    return gives.with_dims(dims)
+
+
 def _compare(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
     if attrs["direction"] not in DIRECTIONS:
         raise ShapeError(f"compare direction {attrs['direction']} is none of {', '.join(DIRECTIONS)}")
     if shapes[0].kind == "c" and attrs["direction"] not in ("EQ", "NE"):
         raise ShapeError(f"compare direction {attrs['direction']} is not defined for {shapes[0].dtype}")
-    return _same("compare", shapes).with_dtype("pred")
+    return same("compare", shapes).with_dtype("pred")
 
 
 def _select(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
-    _same_dims("select", shapes)
+    same_dims("select", shapes)
     if shapes[0].dtype != "pred":
         raise ShapeError(f"select chooses by {shapes[0].dtype}, expected pred")
-    return _same("select", shapes[1:])
+    return same("select", shapes[1:])
 
 
 def _broadcast(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
-    shape, source, dimensions = _declared("broadcast", declared), shapes[0], attrs["dimensions"]
+    shape, source, dimensions = declared_array("broadcast", declared), shapes[0], attrs["dimensions"]
     if shape.dtype != source.dtype:
         raise ShapeError(f"broadcast changes the type of {source} to {shape}")
     if len(dimensions) != source.rank:
@@ -195,7 +173,7 @@ def _broadcast(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None)
 
 
 def _reshape(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
-    shape = _declared("reshape", declared)
+    shape = declared_array("reshape", declared)
     if shape.dtype != shapes[0].dtype or shape.size != shapes[0].size:
         raise ShapeError(f"reshape from {shapes[0]} to {shape}: type and number of elements must be equal")
     return shape
@@ -257,13 +235,8 @@ def _pad(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> An
 
 
 def _reverse(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
-    _distinct("reverse", attrs["dimensions"], shapes[0].rank)
+    distinct("reverse", attrs["dimensions"], shapes[0].rank)
     return shapes[0]
-
-
-def _distinct(what: str, dimensions: Sequence[int], rank: int) -> None:
-    if len(set(dimensions)) != len(dimensions) or any(not 0 <= d < rank for d in dimensions):
-        raise ShapeError(f"{what}: dimensions {list(dimensions)} are not distinct or out of range for rank {rank}")
 
 
 def _indices(opcode: str, source: Shape, starts: Sequence[Shape]) -> None:
@@ -300,37 +273,25 @@ def _reduce(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) ->
         raise ShapeError(f"reduce needs as many initial values as inputs, got {len(shapes)} operands")
     n = len(shapes) // 2
     inputs, inits = shapes[:n], shapes[n:]
-    dims = _same_dims("reduce", inputs)
+    dims = same_dims("reduce", inputs)
     reduced = attrs["dimensions"]
-    _distinct("reduce", reduced, len(dims))
+    distinct("reduce", reduced, len(dims))
     for x, init in zip(inputs, inits, strict=True):
         if init != Shape(x.dtype):
             raise ShapeError(f"reduce of {x} with an initial value of shape {init}, expected {x.dtype}[]")
-    _combiner("reduce", attrs["to_apply"], [*inits, *inits], inits)
+    check_combiner("reduce", attrs["to_apply"], [*inits, *inits], inits)
     kept = tuple(d for k, d in enumerate(dims) if k not in reduced)
     results = tuple(x.with_dims(kept) for x in inputs)
     return results[0] if n == 1 else TupleShape(results)
 
 
-def _combiner(opcode: str, computation: Computation, takes: Sequence[Shape], gives: Sequence[Shape]) -> None:
-    have = [p.shape for p in computation.parameters]
-    if have != list(takes):
-        raise ShapeError(
-            f"{opcode}: {computation.name} takes ({', '.join(map(str, have))}), expected ({', '.join(map(str, takes))})"
-        )
-    root = computation.root.shape
-    want: AnyShape = gives[0] if len(gives) == 1 else TupleShape(tuple(gives))
-    if root != want:
-        raise ShapeError(f"{opcode}: {computation.name} gives {root}, expected {want}")
-
-
 def _sort(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
     if not shapes:
         raise ShapeError("sort needs an operand")
-    dims = _same_dims("sort", shapes)
+    dims = same_dims("sort", shapes)
     _axis("sort", attrs, len(dims))
     takes = [Shape(s.dtype) for s in shapes for _ in range(2)]
-    _combiner("sort", attrs["to_apply"], takes, [Shape("pred")])
+    check_combiner("sort", attrs["to_apply"], takes, [Shape("pred")])
     return shapes[0] if len(shapes) == 1 else TupleShape(tuple(shapes))
 
 
@@ -348,8 +309,8 @@ def _dot(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> An
         raise ShapeError(f"dot of {lhs} and {rhs}: types must be equal")
     if len(lb) != len(rb) or len(lc) != len(rc):
         raise ShapeError("dot: lhs and rhs need equally many batch and equally many contracting dimensions")
-    _distinct("dot lhs", (*lb, *lc), lhs.rank)
-    _distinct("dot rhs", (*rb, *rc), rhs.rank)
+    distinct("dot lhs", (*lb, *lc), lhs.rank)
+    distinct("dot rhs", (*rb, *rc), rhs.rank)
     for what, left, right in (("batch", lb, rb), ("contracting", lc, rc)):
         for a, b in zip(left, right, strict=True):
             if lhs.dims[a] != rhs.dims[b]:
@@ -357,77 +318,14 @@ def _dot(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> An
     batch = tuple(lhs.dims[d] for d in lb)
     left_free = tuple(n for d, n in enumerate(lhs.dims) if d not in lb and d not in lc)
     right_free = tuple(n for d, n in enumerate(rhs.dims) if d not in rb and d not in rc)
-    return lhs.with_dims(batch + left_free + right_free)
-
-
-def _no_batching(opcode: str, attrs: Attrs, *keys: str) -> None:
-    for key in keys:
-        if attrs.get(key):
-            raise ShapeError(f"{opcode} with {key} is not supported")
-
-
-def _gather(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
-    source, starts = shapes
-    _no_batching("gather", attrs, "operand_batching_dims", "start_indices_batching_dims")
-    if not starts.is_integral:
-        raise ShapeError(f"gather indices {starts} are not integers")
-    offset, collapsed = attrs["offset_dims"], attrs["collapsed_slice_dims"]
-    index_map, vector_dim, sizes = attrs["start_index_map"], attrs["index_vector_dim"], attrs["slice_sizes"]
-    _distinct("gather collapsed_slice_dims", collapsed, source.rank)
-    _distinct("gather start_index_map", index_map, source.rank)
-    if not 0 <= vector_dim <= starts.rank:
-        raise ShapeError(f"gather index_vector_dim {vector_dim} is out of range for {starts}")
-    length = starts.dims[vector_dim] if vector_dim < starts.rank else 1
-    if length != len(index_map):
-        raise ShapeError(f"gather index vectors have {length} entries, start_index_map has {len(index_map)}")
-    if len(sizes) != source.rank or any(not 0 <= s <= d for s, d in zip(sizes, source.dims, strict=True)):
-        raise ShapeError(f"gather slice_sizes {list(sizes)} do not fit {source}")
-    if any(sizes[d] != 1 for d in collapsed):
-        raise ShapeError(f"gather collapses a dimension whose slice size is not 1: {list(sizes)}")
-    window = [sizes[d] for d in range(source.rank) if d not in collapsed]
-    batch = [n for d, n in enumerate(starts.dims) if d != vector_dim]
-    rank = len(window) + len(batch)
-    _distinct("gather offset_dims", offset, rank)
-    if len(offset) != len(window) or list(offset) != sorted(offset):
-        raise ShapeError(f"gather offset_dims {list(offset)} must be {len(window)} increasing dimensions")
-    w, b = iter(window), iter(batch)
-    return source.with_dims(tuple(next(w) if d in offset else next(b) for d in range(rank)))
-
-
-def _scatter(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
-    source, indices, updates = shapes
-    _no_batching("scatter", attrs, "input_batching_dims", "scatter_indices_batching_dims")
-    if not indices.is_integral:
-        raise ShapeError(f"scatter indices {indices} are not integers")
-    if updates.dtype != source.dtype:
-        raise ShapeError(f"scatter of {updates.dtype} updates into {source.dtype}")
-    window, inserted = attrs["update_window_dims"], attrs["inserted_window_dims"]
-    index_map, vector_dim = attrs["scatter_dims_to_operand_dims"], attrs["index_vector_dim"]
-    _distinct("scatter update_window_dims", window, updates.rank)
-    _distinct("scatter inserted_window_dims", inserted, source.rank)
-    _distinct("scatter scatter_dims_to_operand_dims", index_map, source.rank)
-    if not 0 <= vector_dim <= indices.rank:
-        raise ShapeError(f"scatter index_vector_dim {vector_dim} is out of range for {indices}")
-    length = indices.dims[vector_dim] if vector_dim < indices.rank else 1
-    if length != len(index_map):
-        raise ShapeError(
-            f"scatter index vectors have {length} entries, scatter_dims_to_operand_dims has {len(index_map)}"
-        )
-    bounds = [n for d, n in enumerate(source.dims) if d not in inserted]
-    if len(bounds) != len(window) or any(updates.dims[d] > n for d, n in zip(window, bounds, strict=True)):
-        raise ShapeError(f"scatter window of {updates} does not fit {source}")
-    batch = [n for d, n in enumerate(indices.dims) if d != vector_dim]
-    if [n for d, n in enumerate(updates.dims) if d not in window] != batch:
-        raise ShapeError(f"scatter updates {updates} do not have the batch dimensions {batch} of {indices}")
-    _combiner("scatter", attrs["to_apply"], [Shape(source.dtype)] * 2, [Shape(source.dtype)])
-    return source
+    return accumulated("dot", lhs, declared).with_dims(batch + left_free + right_free)
 
 
 def _elementwise_call(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
-    shape = _declared("elementwise-call", declared)
+    shape = declared_array("elementwise-call", declared)
     if not shapes:
         raise ShapeError("elementwise-call needs an operand")
-    if _same("elementwise-call", shapes).dims != shape.dims:
+    if same("elementwise-call", shapes).dims != shape.dims:
         raise ShapeError(f"elementwise-call from {shapes[0]} to {shape}: dimensions must be equal")
     return shape
 
@@ -456,6 +354,8 @@ RULES: Final[dict[str, Rule]] = {
     "broadcast": _broadcast,
     "reshape": _reshape,
     "bitcast": _reshape,
+    "bitcast-reinterpret": _bitcast_reinterpret,
+    "map": _map,
     "transpose": _transpose,
     "slice": _slice,
     "concatenate": _concatenate,
@@ -467,6 +367,7 @@ RULES: Final[dict[str, Rule]] = {
     "sort": _sort,
     "kernel-call": _kernel_call,
     "dot": _dot,
-    "gather": _gather,
-    "scatter": _scatter,
+    **INDEX_RULES,
+    **WINDOW_RULES,
+    **LINALG_RULES,
 }

@@ -19,8 +19,19 @@ __all__ = ["Attrs", "Computation", "Instruction", "Literal", "Metadata", "Module
 Literal = NDArray[Any]
 Attrs = dict[str, Any]
 
-# Attributes whose value is a computation.
-CALLED = ("to_apply", "calls")
+# Attributes whose value is a computation, or a tuple of computations.
+CALLED = (
+    "to_apply",
+    "calls",
+    "condition",
+    "body",
+    "select",
+    "scatter",
+    "true_computation",
+    "false_computation",
+    "branch_computations",
+    "called_computations",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +101,21 @@ class Instruction:
     def called(self) -> list[Computation]:
         """The computations this instruction names in its attributes."""
         attrs = self.attrs
-        return [attrs[key] for key in CALLED if key in attrs] if attrs else []
+        if not attrs:
+            return []
+        found: list[Computation] = []
+        for key in CALLED:
+            if key in attrs:
+                value = attrs[key]
+                found += value if isinstance(value, tuple) else (value,)
+        return found
+
+    def map_called(self, replace: Callable[[Computation], Computation]) -> None:
+        """Puts `replace(computation)` in the place of every computation that is named in the attributes."""
+        for key in CALLED:
+            if key in self.attrs:
+                value = self.attrs[key]
+                self.attrs[key] = tuple(map(replace, value)) if isinstance(value, tuple) else replace(value)
 
     def clone(
         self, operands: Iterable[Instruction] | None = None, *, name: str | None = None, shape: AnyShape | None = None
@@ -232,9 +257,7 @@ class Computation:
         for instruction in self.instructions:
             copy = instruction.clone([mapping[o] for o in instruction.operands])
             if computations:
-                for key in CALLED:
-                    if key in copy.attrs:
-                        copy.attrs[key] = computations.get(copy.attrs[key], copy.attrs[key])
+                copy.map_called(lambda c: computations.get(c, c))
             mapping[instruction] = copy
             copies.append(copy)
         return Computation(name or self.name, copies, mapping[self.root], line=self.line)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .module import CALLED, Computation, Instruction
+from .module import Computation, Instruction
 from .shape import BFLOAT16, DTYPES, AnyShape, TupleShape
 
 __all__ = ["NARROW", "array_of", "is_narrow", "narrowed", "wide_array", "widened", "widened_shape"]
@@ -23,7 +23,8 @@ NARROW: Final = frozenset({"f16", "bf16"})
 _ANY_TYPE: Final = frozenset(
     {"parameter", "constant", "iota", "tuple", "get-tuple-element", "call", "fusion", "select", "copy", "convert"}
     | {"bitcast-convert", "broadcast", "reshape", "bitcast", "transpose", "slice", "concatenate", "pad", "reverse"}
-    | {"dynamic-slice", "dynamic-update-slice", "gather", "kernel-call"}
+    | {"dynamic-slice", "dynamic-update-slice", "gather", "kernel-call", "custom-call", "while", "conditional"}
+    | {"bitcast-reinterpret", "opt-barrier", "rng-bit-generator"}
 )
 
 
@@ -91,9 +92,7 @@ def widened(i: Instruction, operands: list[Instruction] | None = None) -> Instru
     if operands is None:
         operands = [Instruction(o.name, "parameter", widened_shape(o.shape), parameter_number=0) for o in i.operands]
     copy = i.clone(operands, shape=widened_shape(i.shape))
-    for key in CALLED:
-        if key in copy.attrs:
-            copy.attrs[key] = _widened_computation(copy.attrs[key])
+    copy.map_called(_widened_computation)
     return copy
 
 

@@ -18,12 +18,13 @@ class Opcode:
 
     name: str
     # Elementwise are unary, binary, ternary and elementwise; the others: source, movement, reduction, contraction,
-    # index, kernel, tuple, call.
+    # index, linalg, kernel, tuple, call.
     kind: str
     arity: int | None
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     dtypes: str = "biufc"  # element kinds of the operands, for elementwise opcodes
+    uncompiled: str = ""  # element kinds that it also has, but that only the evaluator knows
     transcendental: bool = False  # an approximation: its bits differ between NumPy and compiled code, and it is costly
     commutative: bool = False
 
@@ -38,24 +39,41 @@ _ROWS: Final = (
     Opcode("real", "unary", 1, dtypes="c"),
     Opcode("imag", "unary", 1, dtypes="c"),
     Opcode("negate", "unary", 1, dtypes="iufc"),
-    Opcode("sign", "unary", 1, dtypes="iuf"),
+    Opcode("sign", "unary", 1, dtypes="iuf", uncompiled="c"),
     Opcode("not", "unary", 1, dtypes="biu"),
     Opcode("floor", "unary", 1, dtypes="f"),
     Opcode("ceil", "unary", 1, dtypes="f"),
     Opcode("round-nearest-even", "unary", 1, dtypes="f"),
     Opcode("round-nearest-afz", "unary", 1, dtypes="f"),
     Opcode("is-finite", "unary", 1, dtypes="f"),
-    Opcode("sqrt", "unary", 1, dtypes="f"),
-    Opcode("rsqrt", "unary", 1, dtypes="f"),
-    Opcode("exponential", "unary", 1, dtypes="f", transcendental=True),
-    Opcode("exponential-minus-one", "unary", 1, dtypes="f", transcendental=True),
-    Opcode("log", "unary", 1, dtypes="f", transcendental=True),
-    Opcode("log-plus-one", "unary", 1, dtypes="f", transcendental=True),
-    Opcode("tanh", "unary", 1, dtypes="f", transcendental=True),
-    Opcode("logistic", "unary", 1, dtypes="f", transcendental=True),
-    Opcode("sine", "unary", 1, dtypes="f", transcendental=True),
-    Opcode("cosine", "unary", 1, dtypes="f", transcendental=True),
+    Opcode("sqrt", "unary", 1, dtypes="f", uncompiled="c"),
+    Opcode("rsqrt", "unary", 1, dtypes="f", uncompiled="c"),
+    Opcode("exponential", "unary", 1, dtypes="f", uncompiled="c", transcendental=True),
+    Opcode("exponential-minus-one", "unary", 1, dtypes="f", uncompiled="c", transcendental=True),
+    Opcode("log", "unary", 1, dtypes="f", uncompiled="c", transcendental=True),
+    Opcode("log-plus-one", "unary", 1, dtypes="f", uncompiled="c", transcendental=True),
+    Opcode("tanh", "unary", 1, dtypes="f", uncompiled="c", transcendental=True),
+    Opcode("logistic", "unary", 1, dtypes="f", uncompiled="c", transcendental=True),
+    Opcode("sine", "unary", 1, dtypes="f", uncompiled="c", transcendental=True),
+    Opcode("cosine", "unary", 1, dtypes="f", uncompiled="c", transcendental=True),
+    *(
+        Opcode(name, "unary", 1, dtypes="", uncompiled=kinds, transcendental=True)
+        for name, kinds in (
+            ("tan", "fc"),
+            ("erf", "f"),
+            ("cbrt", "f"),
+            ("acos", "fc"),
+            ("acosh", "fc"),
+            ("asin", "fc"),
+            ("asinh", "fc"),
+            ("atanh", "fc"),
+            ("sinh", "fc"),
+            ("cosh", "fc"),
+        )
+    ),
+    Opcode("reduce-precision", "unary", 1, ("exponent_bits", "mantissa_bits"), dtypes="", uncompiled="f"),
     Opcode("popcnt", "unary", 1, dtypes="iu"),
+    Opcode("count-leading-zeros", "unary", 1, dtypes="", uncompiled="iu"),
     Opcode("copy", "unary", 1),
     Opcode("convert", "unary", 1),
     Opcode("bitcast-convert", "unary", 1),
@@ -65,7 +83,7 @@ _ROWS: Final = (
     Opcode("multiply", "binary", 2, dtypes="biufc", commutative=True),
     Opcode("divide", "binary", 2, dtypes="iufc"),
     Opcode("remainder", "binary", 2, dtypes="iuf"),
-    Opcode("power", "binary", 2, dtypes="iuf", transcendental=True),
+    Opcode("power", "binary", 2, dtypes="iuf", uncompiled="c", transcendental=True),
     Opcode("atan2", "binary", 2, dtypes="f", transcendental=True),
     Opcode("complex", "binary", 2, dtypes="f"),
     Opcode("maximum", "binary", 2, dtypes="biuf", commutative=True),
@@ -86,6 +104,8 @@ _ROWS: Final = (
     Opcode("broadcast", "movement", 1, ("dimensions",)),
     Opcode("reshape", "movement", 1),
     Opcode("bitcast", "movement", 1),
+    # a bitcast-convert to elements of another size, which changes the last dimension; the text has one name for both
+    Opcode("bitcast-reinterpret", "movement", 1),
     Opcode("transpose", "movement", 1, ("dimensions",)),
     Opcode("slice", "movement", 1, ("slice",)),
     Opcode("concatenate", "movement", None, ("dimensions",)),
@@ -103,7 +123,7 @@ _ROWS: Final = (
     Opcode(
         "scatter",
         "index",
-        3,
+        None,
         ("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims", "index_vector_dim", "to_apply"),
         ("indices_are_sorted", "unique_indices", "input_batching_dims", "scatter_indices_batching_dims"),
     ),
@@ -124,22 +144,65 @@ _ROWS: Final = (
             "algorithm",
         ),
     ),
+    Opcode("reduce-window", "reduction", None, ("window", "to_apply")),
+    Opcode("select-and-scatter", "reduction", 3, ("window", "select", "scatter")),
+    Opcode("topk", "reduction", 1, ("k", "largest"), ("to_apply",)),
+    Opcode("map", "reduction", None, ("dimensions", "to_apply")),
+    Opcode(
+        "convolution",
+        "contraction",
+        2,
+        ("dim_labels",),
+        ("window", "feature_group_count", "batch_group_count", "operand_precision", "algorithm"),
+    ),
+    Opcode("fft", "linalg", 1, ("fft_type", "fft_length")),
+    Opcode("cholesky", "linalg", 1, (), ("lower",)),
+    Opcode("triangular-solve", "linalg", 2, (), ("left_side", "lower", "unit_diagonal", "transpose_a")),
+    Opcode("rng-bit-generator", "linalg", 1, ("algorithm",)),
     # a function outside of the module on whole arrays; in the text it is a custom-call
     Opcode("kernel-call", "kernel", None, ("custom_call_target", "backend_config")),
     # tuples and calls
+    # any other function outside of the module: custom_calls.py has a registry of them
+    Opcode(
+        "custom-call",
+        "kernel",
+        None,
+        ("custom_call_target",),
+        (
+            "backend_config",
+            "operand_layout_constraints",
+            "output_to_operand_aliasing",
+            "api_version",
+            "custom_call_has_side_effect",
+            "called_computations",
+            "schedule",
+        ),
+    ),
     Opcode("tuple", "tuple", None),
+    Opcode("opt-barrier", "tuple", 1),
     Opcode("get-tuple-element", "tuple", 1, ("index",)),
     Opcode("call", "call", None, ("to_apply",)),
     Opcode("fusion", "call", None, ("kind", "calls"), ()),
+    Opcode("while", "call", 1, ("condition", "body")),
+    Opcode("conditional", "call", None, (), ("branch_computations", "true_computation", "false_computation")),
 )
 
 OPCODES: Final[dict[str, Opcode]] = {row.name: row for row in _ROWS}
 
 # Opcodes that are a custom-call in the text, by what the name of its target begins with.
-CUSTOM_CALLS: Final = {"mt.elementwise.": "elementwise-call", "mt.kernel.": "kernel-call"}
+CUSTOM_CALLS: Final = {"mt.elementwise.": "elementwise-call", "mt.kernel.": "kernel-call", "": "custom-call"}
 
 # Attributes that any instruction may carry.
-ANYWHERE: Final = ("backend_config", "frontend_attributes", "sharding", "control-predecessors")
+ANYWHERE: Final = (
+    "backend_config",
+    "frontend_attributes",
+    "sharding",
+    "control-predecessors",
+    "origin",
+    "statistics",
+    "parameter_replication",
+    "result_accuracy",
+)
 
 
 def opcode_of(name: str) -> Opcode:

@@ -12,6 +12,7 @@ from .module import Attrs, Computation, Instruction, Literal, Metadata, Module
 from .opcode import CUSTOM_CALLS, OPCODES, Opcode, opcode_of
 from .shape import DTYPES, AnyShape, Shape, TupleShape
 from .text import ATTRIBUTES, parse_number, unescape
+from .window import ConvolutionDims, Window
 
 __all__ = ["ParseError", "parse_module"]
 
@@ -90,8 +91,8 @@ class _Parser:
         self.tokens = _tokens(self.text)
         self.position = 0
         self.computations: dict[str, Computation] = {}
-        # (instruction, attribute, computation name, line), resolved when every computation is known.
-        self.calls: list[tuple[Instruction, str, str, int]] = []
+        # (instruction, attribute, computation names, line), resolved when every computation is known.
+        self.calls: list[tuple[Instruction, str, str | tuple[str, ...], int]] = []
         self.has_entry_layout = False
         self.foreign: list[tuple[int, str]] = []  # layouts that are not row-major: (line, layout)
 
@@ -190,9 +191,12 @@ class _Parser:
                 if line in boundary:
                     raise ParseError(f"{boundary[line]} has the layout {layout}; only row-major is supported", line)
         for instruction, key, called, line in self.calls:
-            if called not in self.computations:
-                raise ParseError(f"{instruction.name} names the unknown computation {called}", line)
-            instruction.attrs[key] = self.computations[called]
+            names = called if isinstance(called, tuple) else (called,)
+            for one in names:
+                if one not in self.computations:
+                    raise ParseError(f"{instruction.name} names the unknown computation {one}", line)
+            found = tuple(self.computations[one] for one in names)
+            instruction.attrs[key] = found if isinstance(called, tuple) else found[0]
         return Module(name, self.computations.values(), entry)
 
     def entry_layout(self) -> None:
@@ -263,6 +267,7 @@ class _Parser:
             result.literal = self.literal(shape)
         else:
             result.operands = self.operands(known)
+            _canonical(result, known)
         self.expect(")")
         allowed = {*row.required, *row.optional}
         while self.accept(","):
@@ -275,10 +280,7 @@ class _Parser:
             words = itertools.takewhile(lambda t: t.line == line, self.tokens[self.position :])
             target = next((t for t in words if t.text == "custom_call_target"), None)
             text = self.tokens[self.tokens.index(target) + 2].text[1:] if target is not None else ""
-            for prefix, opcode in CUSTOM_CALLS.items():
-                if text.startswith(prefix):
-                    return OPCODES[opcode]
-            raise ParseError(f"the target of a custom-call begins with {' or '.join(CUSTOM_CALLS)}", line)
+            return OPCODES[next(opcode for prefix, opcode in CUSTOM_CALLS.items() if text.startswith(prefix))]
         try:
             return opcode_of(name)
         except ValueError as error:
@@ -409,6 +411,10 @@ class _Parser:
             called = self.name("a computation")
             attrs[key] = None  # keeps its place among the attributes
             self.calls.append((owner, key, called, line))
+        elif form == "computations":
+            attrs[key] = None
+            names = self.braces(lambda: self.name("a computation")) if self.at("{") else [self.name("a computation")]
+            self.calls.append((owner, key, tuple(names), line))
         else:
             attrs[key] = self.value(form)
 
@@ -430,6 +436,12 @@ class _Parser:
             return tuple(self.braces(lambda: self.name("a name")))
         if form == "ranges":
             return tuple(self.braces(self.range_))
+        if form in ("window", "labels"):
+            line = self.token.line
+            try:
+                return Window.parse(self.raw()) if form == "window" else ConvolutionDims.parse(self.labels())
+            except ValueError as error:
+                raise ParseError(str(error), line) from None
         if form == "padding":
             token = self.take()
             if token.kind != "padding":
@@ -438,6 +450,15 @@ class _Parser:
             return tuple((p[0], p[1], p[2] if len(p) > 2 else 0) for p in parts)
         text = self.raw()
         return unescape(text[1:-1]) if text.startswith('"') else text
+
+    def labels(self) -> str:
+        """A word like `b01f_01io->b01f`, which may begin with digits."""
+        match = re.compile(r"[A-Za-z0-9?]+_[A-Za-z0-9?]+->[A-Za-z0-9?]+").match(self.text, self.token.start)
+        if match is None:
+            raise self.fail(f"expected dimension labels like b01f_01io->b01f, found {self.token.text!r}")
+        while self.token.kind != "end" and self.token.start < match.end():
+            self.take()
+        return match[0]
 
     def braces(self, item: Any) -> list[Any]:
         self.expect("{")
@@ -471,6 +492,27 @@ class _Parser:
             else:
                 self.raw()  # source_end_line, stack_frame_id and the like
         return Metadata(source_line=line, **texts)
+
+
+def _canonical(i: Instruction, known: dict[str, Instruction]) -> None:
+    """What the text writes in two ways, this IR has in one: a scalar that chooses or bounds an array is broadcast."""
+    if i.opcode == "bitcast-convert" and i.operands and isinstance(i.shape, Shape):
+        source = i.operands[0].shape
+        if isinstance(source, Shape) and source.itemsize != i.shape.itemsize:
+            i.opcode = "bitcast-reinterpret"
+    if i.opcode not in ("select", "clamp") or not isinstance(i.shape, Shape) or not i.dims:
+        return
+    for k in (0,) if i.opcode == "select" else (0, 2):
+        operand = i.operands[k] if k < len(i.operands) else None
+        if operand is None or not isinstance(operand.shape, Shape) or operand.dims:
+            continue
+        name = f"{i.name}.operand{k}"
+        while name in known:
+            name += ".broadcast"
+        shape = operand.shape.with_dims(i.dims)
+        known[name] = i.operands[k] = Instruction(
+            name, "broadcast", shape, [operand], {"dimensions": ()}, metadata=i.metadata, line=i.line
+        )
 
 
 assert {k for row in OPCODES.values() for k in (*row.required, *row.optional)} <= set(ATTRIBUTES)

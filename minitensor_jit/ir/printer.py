@@ -14,7 +14,7 @@ from .text import ATTRIBUTES, escape, number
 __all__ = ["print_computation", "print_instruction", "print_module"]
 
 
-_OPCODE: Final = dict.fromkeys(CUSTOM_CALLS.values(), "custom-call")
+_OPCODE: Final = {**dict.fromkeys(CUSTOM_CALLS.values(), "custom-call"), "bitcast-reinterpret": "bitcast-convert"}
 
 
 def print_module(module: Module, *, metadata: bool = True) -> str:
@@ -89,6 +89,8 @@ def _attribute(key: str, value: Any) -> str:
         return "{" + ",".join(value) + "}"
     if form == "computation":
         return str(value.name)
+    if form == "computations":
+        return "{" + ", ".join(c.name for c in value) + "}"
     if form == "ranges":
         return "{" + ", ".join(f"[{a}:{b}]" if s == 1 else f"[{a}:{b}:{s}]" for a, b, s in value) + "}"
     if form == "padding":

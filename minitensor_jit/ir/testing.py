@@ -29,6 +29,7 @@ class _Generator:
         self.b = Builder("random")
         self.values: list[Instruction] = []
         self.dtypes = dtypes
+        self.exact = exact
         self.elementwise = [
             row
             for row in OPCODES.values()
@@ -73,6 +74,10 @@ class _Generator:
         if self.rng.random() < 0.5:
             row = self.elementwise[int(self.rng.integers(len(self.elementwise)))]
             x = self.pick()
+            if row.required and row.name != "compare":
+                raise ShapeError(f"{row.name} needs attributes")
+            if self.exact and x.array_shape.kind in row.uncompiled:
+                raise ShapeError(f"no code for {row.name} of {x.dtype}")
             if row.name in ("convert", "bitcast-convert", "compare"):
                 value = self.compare(x) if row.name == "compare" else self.convert()
             elif row.arity == 1:

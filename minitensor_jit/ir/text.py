@@ -15,8 +15,9 @@ __all__ = ["ATTRIBUTES", "RAW", "escape", "number", "parse_number", "unescape"]
 
 # How an attribute's value is written: {1,2} | 3 | true | a name | %computation | {[0:2], [1:3:2]} | 0_1x2_0 | "text" |
 # text.
-DIMS, INT, BOOL, NAME, NAMES, COMPUTATION, RANGES, PADDING, STRING, RAW = (
-    "dims", "int", "bool", "name", "names", "computation", "ranges", "padding", "string", "raw",
+DIMS, INT, BOOL, NAME, NAMES, COMPUTATION, COMPUTATIONS, RANGES, PADDING, WINDOW, LABELS, STRING, RAW = (
+    "dims", "int", "bool", "name", "names", "computation", "computations", "ranges", "padding", "window", "labels",
+    "string", "raw",
 )  # fmt: skip
 
 ATTRIBUTES: Final[dict[str, str]] = {
@@ -52,7 +53,38 @@ ATTRIBUTES: Final[dict[str, str]] = {
     "kind": NAME,
     "calls": COMPUTATION,
     "to_apply": COMPUTATION,
+    "condition": COMPUTATION,
+    "body": COMPUTATION,
+    "select": COMPUTATION,
+    "scatter": COMPUTATION,
+    "true_computation": COMPUTATION,
+    "false_computation": COMPUTATION,
+    "branch_computations": COMPUTATIONS,
+    "called_computations": COMPUTATIONS,
+    "window": WINDOW,
+    "dim_labels": LABELS,
+    "feature_group_count": INT,
+    "batch_group_count": INT,
+    "fft_type": NAME,
+    "fft_length": DIMS,
+    "left_side": BOOL,
+    "lower": BOOL,
+    "unit_diagonal": BOOL,
+    "transpose_a": NAME,
+    "k": INT,
+    "largest": BOOL,
+    "exponent_bits": INT,
+    "mantissa_bits": INT,
     "custom_call_target": STRING,
+    "custom_call_has_side_effect": BOOL,
+    "api_version": NAME,
+    "schedule": NAME,
+    "operand_layout_constraints": RAW,
+    "output_to_operand_aliasing": RAW,
+    "origin": RAW,
+    "statistics": RAW,
+    "parameter_replication": RAW,
+    "result_accuracy": RAW,
     "backend_config": RAW,
     "frontend_attributes": RAW,
     "sharding": RAW,

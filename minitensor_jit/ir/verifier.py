@@ -100,9 +100,11 @@ def _instruction(i: Instruction, defined: set[Instruction], above: set[Computati
     for key in i.attrs:
         if key not in row.required and key not in row.optional and key not in ANYWHERE:
             yield f"{i.opcode} has no attribute {key!r}"
-        if key in CALLED and i.attrs[key] not in above:
-            callee = i.attrs[key]
-            yield f"{key}={getattr(callee, 'name', callee)} is no computation that stands above this one"
+        if key in CALLED:
+            value = i.attrs[key]
+            for callee in value if isinstance(value, tuple) else (value,):
+                if callee not in above:
+                    yield f"{key}={getattr(callee, 'name', callee)} is no computation that stands above this one"
     if i.opcode == "constant":
         yield from _literal(i)
     elif i.literal is not None:
@@ -115,7 +117,7 @@ def _instruction(i: Instruction, defined: set[Instruction], above: set[Computati
         shape = infer_shape(i.opcode, [o.shape for o in i.operands], i.attrs, i.shape)
     except ShapeError as error:
         yield str(error)
-    except (AttributeError, TypeError) as error:
+    except (AttributeError, TypeError, IndexError) as error:
         yield f"malformed attribute: {error}"
     else:
         if shape != i.shape:

@@ -17,7 +17,19 @@ __all__ = ["ConstantFolding"]
 MAX_ELEMENTS: Final = 1024
 
 # Operations whose compiled bits the evaluator does not promise, beside the transcendental ones.
-NOT_EXACT: Final = frozenset({"kernel-call", "dot", "sort", "call", "fusion", "tuple", "get-tuple-element", "rsqrt"})
+NOT_EXACT: Final = frozenset(
+    {"kernel-call", "dot", "sort", "call", "fusion", "tuple", "get-tuple-element", "rsqrt", "custom-call", "while"}
+    | {
+        "conditional",
+        "convolution",
+        "fft",
+        "cholesky",
+        "triangular-solve",
+        "reduce-window",
+        "select-and-scatter",
+        "map",
+    }
+)
 
 
 class ConstantFolding:

@@ -1,0 +1,70 @@
+"""The evaluator's rules for tuples, calls and control flow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from .custom_calls import find_custom_call
+from .evaluate_common import evaluate_computation, scalar_function
+from .evaluate_elementwise import Rule, Value
+from .infer_structured import branches
+from .module import Instruction
+
+__all__ = ["CONTROL_RULES"]
+
+
+def _tuple(i: Instruction, x: Sequence[Value]) -> Value:
+    return tuple(x)
+
+
+def _get_tuple_element(i: Instruction, x: Sequence[Value]) -> Value:
+    return x[0][i.attrs["index"]]
+
+
+def _call(i: Instruction, x: Sequence[Value]) -> Value:
+    return evaluate_computation(i.called()[0], x)
+
+
+def _while(i: Instruction, x: Sequence[Value]) -> Value:
+    state = x[0]
+    while evaluate_computation(i.attrs["condition"], [state]):
+        state = evaluate_computation(i.attrs["body"], [state])
+    return state
+
+
+def _conditional(i: Instruction, x: Sequence[Value]) -> Value:
+    called = branches(i.attrs)
+    if i.operands[0].dtype == "pred":
+        chosen = 0 if x[0] else 1
+    else:  # a number out of range chooses the last branch
+        chosen = int(x[0]) if 0 <= x[0] < len(called) else len(called) - 1
+    return evaluate_computation(called[chosen], [x[1 + chosen]])
+
+
+def _map(i: Instruction, x: Sequence[Value]) -> Value:
+    result = scalar_function(i.attrs["to_apply"])(*x)
+    return np.array(np.broadcast_to(result, i.dims))
+
+
+def _opt_barrier(i: Instruction, x: Sequence[Value]) -> Value:
+    return x[0]
+
+
+def _custom_call(i: Instruction, x: Sequence[Value]) -> Value:
+    return find_custom_call(i)(i, x)
+
+
+CONTROL_RULES: Final[dict[str, Rule]] = {
+    "tuple": _tuple,
+    "get-tuple-element": _get_tuple_element,
+    "call": _call,
+    "fusion": _call,
+    "while": _while,
+    "conditional": _conditional,
+    "map": _map,
+    "opt-barrier": _opt_barrier,
+    "custom-call": _custom_call,
+}
