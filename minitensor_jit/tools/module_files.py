@@ -1,0 +1,92 @@
+"""What the tools that run modules share: reading a module and its inputs, running it both ways, comparing."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..codegen.cpu.compiler import compile_module
+from ..ir.module import Module
+from ..ir.narrow import wide_array
+from ..ir.parser import parse_module
+from ..ir.shape import BFLOAT16
+from ..ir.testing import random_arguments
+from ..ir.verifier import check
+from ..runtime.run_arrays import run_on_arrays
+
+__all__ = ["add_input_arguments", "arguments_of", "compile_and_run", "mismatch", "read_module"]
+
+Array = NDArray[Any]
+
+
+def add_input_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that say which module, and what it runs on."""
+    parser.add_argument("file", metavar="FILE", help="HLO text")
+    parser.add_argument("--inputs", metavar="NPZ", help="arrays arg0, arg1, ...")
+    parser.add_argument("--random_inputs", action="store_true", help="random inputs (the default without --inputs)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the random inputs (default: 0)")
+    parser.add_argument("--rtol", type=float, default=1e-4, metavar="X", help="relative tolerance (default: 1e-4)")
+    parser.add_argument("--atol", type=float, default=1e-5, metavar="X", help="absolute tolerance (default: 1e-5)")
+
+
+def read_module(path: str) -> Module:
+    """The verified module of a file, whatever layouts its text gives its arguments."""
+    module = parse_module(Path(path).read_text(encoding="utf-8"), any_layout=True)
+    check(module)
+    return module
+
+
+def arguments_of(module: Module, inputs: str | None, seed: int) -> list[Array]:
+    """The arrays of an .npz file, or random ones; raises `ValueError` where they do not fit the parameters."""
+    if inputs is None:
+        return random_arguments(module, seed)
+    arrays = []
+    with np.load(inputs) as file:
+        for k, parameter in enumerate(module.entry.parameters):
+            if f"arg{k}" not in file:
+                raise ValueError(f"{inputs} has no arg{k}")
+            array, shape = file[f"arg{k}"], parameter.array_shape
+            if shape.dtype == "bf16" and array.dtype == np.uint16:
+                array = array.view(BFLOAT16)
+            if array.shape != shape.dims or array.dtype != shape.numpy_dtype:
+                raise ValueError(f"arg{k} is {array.dtype}{list(array.shape)}, {parameter.name} is {shape}")
+            arrays.append(array)
+    return arrays
+
+
+def compile_and_run(module: Module, args: Sequence[Array], iterations: int = 1) -> list[Array]:
+    """The results of compiled code; `module` is changed. Raises `CompileError` naming an opcode without code."""
+    executable = compile_module(module, name=module.name)
+    try:
+        for _ in range(max(iterations, 1)):
+            results = run_on_arrays(executable, args)
+        return results
+    finally:
+        executable.close()
+
+
+def mismatch(got: Sequence[Array], want: Sequence[Array], rtol: float, atol: float) -> str | None:
+    """Where two lists of results differ, in words; None where they don't."""
+    if len(got) != len(want):
+        return f"{len(got)} results, expected {len(want)}"
+    for k, (a, b) in enumerate(zip(got, want, strict=True)):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return f"out{k} is {a.dtype}{list(a.shape)}, expected {b.dtype}{list(b.shape)}"
+        left, right = wide_array(a), wide_array(b)
+        if left.dtype.kind in "fc":
+            # A narrow type's last bit is larger than any tolerance for wide ones.
+            loose = 1e-2 if a.dtype == BFLOAT16 else 2e-3 if a.dtype == np.float16 else 0
+            with np.errstate(all="ignore"):
+                same = np.isclose(left, right, max(rtol, loose), max(atol, loose), equal_nan=True)
+        else:
+            same = np.asarray(left == right)
+        if not np.all(same):
+            at = tuple(int(n) for n in np.argwhere(~same)[0])
+            bad = int(same.size - np.count_nonzero(same))
+            return f"out{k}{list(at)} is {left[at]}, expected {right[at]} ({bad} of {same.size} elements differ)"
+    return None

@@ -1,0 +1,119 @@
+"""The command line tools that run a module, and that find what is compiled wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minitensor_jit.ir.module import Module
+from minitensor_jit.ir.parser import parse_module
+from minitensor_jit.passes.pipeline import pipeline
+from minitensor_jit.tools import isolate as isolate_tool
+from minitensor_jit.tools import run_hlo_module
+from minitensor_jit.tools.isolate import isolate
+from minitensor_jit.tools.module_files import compile_and_run
+
+TEXT = """HloModule m
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+ENTRY main {
+  x = f32[4,8] parameter(0)
+  y = f32[8,3] parameter(1)
+  d = f32[4,3] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  z = f32[] constant(0)
+  e = f32[4,3] negate(d)
+  s = f32[4] reduce(e, z), dimensions={1}, to_apply=add
+  ROOT t = (f32[4], f32[4,3]) tuple(s, e)
+}
+"""
+SORT = """HloModule m
+less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = pred[] compare(a, b), direction=LT }
+ENTRY main { x = f32[9] parameter(0) ROOT y = f32[9] sort(x), dimensions={0}, to_apply=less }
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "m.hlo"
+    path.write_text(TEXT)
+    return path
+
+
+def arguments() -> list[Any]:
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(d).astype(np.float32) for d in ((4, 8), (8, 3))]
+
+
+@pytest.mark.parametrize("options", [[], ["--reference"], ["--iterations", "3"]])
+def test_it_runs_on_given_inputs(file: Path, tmp_path: Path, options: list[str]) -> None:
+    x, y = arguments()
+    np.savez(tmp_path / "in.npz", arg0=x, arg1=y)
+    out = tmp_path / "out.npz"
+    argv = [str(file), "--inputs", str(tmp_path / "in.npz"), "--outputs", str(out), *options]
+    assert run_hlo_module.main(argv) == 0
+    with np.load(out) as results:
+        assert sorted(results) == ["out0", "out1"]
+        np.testing.assert_allclose(results["out1"], -(x @ y), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(results["out0"], -(x @ y).sum(1), rtol=1e-5, atol=1e-5)
+
+
+def test_it_runs_on_random_inputs(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_hlo_module.main([str(file), "--random_inputs", "--seed", "7", "--iterations", "2"]) == 0
+    assert "agree" in capsys.readouterr().out
+
+
+def test_it_names_an_opcode_without_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "s.hlo"
+    path.write_text(SORT.replace("sort(x), dimensions={0}, to_apply=less", "cbrt(x)"))
+    assert run_hlo_module.main([str(path)]) == 2
+    assert "cbrt: no code for" in capsys.readouterr().err
+    assert run_hlo_module.main([str(path), "--reference"]) == 0
+
+
+def test_it_refuses_inputs_that_do_not_fit(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez(tmp_path / "in.npz", arg0=np.zeros((4, 8), np.float32))
+    assert run_hlo_module.main([str(file), "--inputs", str(tmp_path / "in.npz")]) == 2
+    assert "has no arg1" in capsys.readouterr().err
+
+
+def test_nothing_is_found_where_nothing_differs(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert isolate_tool.main([str(file)]) == 0
+    assert "agrees" in capsys.readouterr().out
+
+
+class Absolute:
+    """A wrong pass: takes absolute values where it should negate."""
+
+    name = "absolute"
+
+    def run(self, module: Module) -> bool:
+        for computation in module.computations:
+            for i in computation.instructions:
+                if i.opcode == "negate":
+                    i.opcode = "abs"
+        return True
+
+
+def test_a_pass_that_changes_the_meaning_is_named() -> None:
+    passes = lambda: [*pipeline()[:3], Absolute(), *pipeline()[3:]]  # noqa: E731
+    finding = isolate(parse_module(TEXT), arguments(), passes=passes)
+    assert finding is not None
+    assert (finding.pass_name, finding.meaning) == ("absolute", True)
+
+
+def test_a_fusion_that_is_compiled_wrongly_is_named() -> None:
+    def run(module: Module, args: Sequence[Any]) -> list[Any]:
+        broken = module.entry
+        wrong = any(i.opcode == "fusion" for i in broken.instructions)
+        results = compile_and_run(module, args)
+        return [r + 1 for r in results] if wrong else results
+
+    finding = isolate(parse_module(TEXT), arguments(), run=run)
+    assert finding is not None
+    assert "fusion" in finding.pass_name
+    assert finding.module is not None
+    assert finding.module.entry.root.opcode == "fusion"
+    assert finding.instruction == finding.module.entry.root.name
