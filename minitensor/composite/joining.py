@@ -233,6 +233,8 @@ def tensor_split(
             )
         given = given.tolist()
     n = input.shape[d]
+    if isinstance(given, int) and given > 1 << 31:
+        raise _C.OutOfMemoryError(f"tensor_split: {given} tensors take more than {given * 64} bytes")
     if isinstance(given, int):
         if given <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {given}")
