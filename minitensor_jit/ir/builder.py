@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .builder_wholes import WholeArrays
 from .combiners import combiner, highest, lowest
 from .infer import ShapeError, infer_shape
 from .kernel_call import KERNEL_PREFIX, KernelCall, Param
@@ -21,7 +22,7 @@ __all__ = ["Builder", "combiner", "highest", "lowest"]
 Dims = Sequence[int]
 
 
-class Builder:
+class Builder(WholeArrays):
     """Appends instructions to one computation and, at the end, makes a module (or a computation) of them."""
 
     def __init__(self, name: str) -> None:
@@ -228,8 +229,15 @@ class Builder:
         return self.emit("convert", (x,), shape=x.array_shape.with_dtype(dtype))
 
     def bitcast_convert(self, x: Instruction, dtype: str) -> Instruction:
-        """The same bits in another type of the same size."""
-        return self.emit("bitcast-convert", (x,), shape=x.array_shape.with_dtype(dtype))
+        """The same bits in another type; one of another size gains or loses the last dimension."""
+        shape = x.array_shape.with_dtype(dtype)
+        if shape.itemsize == x.array_shape.itemsize:
+            return self.emit("bitcast-convert", (x,), shape=shape)
+        if shape.itemsize < x.array_shape.itemsize:
+            shape = shape.with_dims((*x.dims, x.array_shape.itemsize // shape.itemsize))
+        else:
+            shape = shape.with_dims(x.dims[:-1])
+        return self.emit("bitcast-reinterpret", (x,), shape=shape)
 
     # ---- elementwise, two operands
 

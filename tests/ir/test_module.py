@@ -80,7 +80,7 @@ def test_source_metadata() -> None:
         (lambda b, x: b.dot(x, x, lhs_contracting_dims=(0,), rhs_contracting_dims=(0, 1)), "equally many"),
         (lambda b, x: b.get_tuple_element(x, 0), "expected a tuple"),
         (lambda b, x: b.get_tuple_element(b.tuple(x), 1), "out of range"),
-        (lambda b, x: b.bitcast_convert(x, "f64"), "element size"),
+        (lambda b, x: b.bitcast_convert(x, "f64"), "one dimension more"),
         (lambda b, x: b.iota(f32(2), 1), "iota_dimension 1 is out of range"),
         (lambda b, x: b.dynamic_slice(x, [b.constant(0)], (1, 1)), "needs 2 start indices"),
         (lambda b, x: b.reverse(x, (0, 0)), "not distinct"),
