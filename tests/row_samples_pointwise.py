@@ -80,7 +80,7 @@ WITHOUT_GRADIENT = {
     *_POLYNOMIALS,
     *(f"{scaled}modified_bessel_{kind}" for scaled in ("", "scaled_") for kind in ("k0", "k1")),
     *("modified_bessel_i0", "modified_bessel_i1", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1"),
-    *("airy_ai", "spherical_bessel_j0", "nextafter", "heaviside", "gcd", "lcm", "_exponent"),
+    *("airy_ai", "spherical_bessel_j0", "heaviside", "gcd", "lcm", "_exponent"),
     *("signbit", "isposinf", "isneginf", "bitwise_left_shift", "bitwise_right_shift"),
 }
 

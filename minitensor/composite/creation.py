@@ -282,9 +282,9 @@ def arange(
     bounds = [_number(x) for x in (0 if start is None else start, end, 1 if step is None else step)]
     if dtype is None and out is not None:
         dtype = out.dtype
-    if dtype is not None and not dtype.is_floating_point and not dtype.is_complex:
+    if dtype is _C.int64:  # all of them are taken as integers; of the narrower dtypes only the values are
         if 0 < abs(bounds[2]) < 1:
-            raise ValueError("step must be nonzero")  # as an integer, which all of them are taken as
+            raise ValueError("step must be nonzero")
         if all(math.isfinite(x) for x in bounds):
             bounds = _whole_bounds(bounds, dtype)
     return _made(creation.arange(*bounds, dtype=dtype, device=device), requires_grad, layout, pin_memory, out)

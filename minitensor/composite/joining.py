@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import combinations as _choices
 from itertools import combinations_with_replacement as _choices_again
@@ -141,6 +142,9 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
         return full((0,), 0, dtype=input.dtype)
+    count = math.comb(input.numel() + (r - 1 if with_replacement else 0), r)
+    if count * r >= 2**40:  # before the work of listing them
+        raise _C.OutOfMemoryError(f"combinations: {count} rows of {r} elements take more than {count * r * 8} bytes")
     choose = _choices_again if with_replacement else _choices
     rows = list(choose(range(input.numel()), r))
     from minitensor.ops.index import index_select
