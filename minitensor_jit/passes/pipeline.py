@@ -12,6 +12,7 @@ from .common_subexpression_elimination import CommonSubexpressionElimination
 from .constant_folding import ConstantFolding
 from .dead_code_elimination import DeadCodeElimination
 from .fusion import Fusion
+from .loop_calls import LoopCalls
 from .narrow_types import NarrowTypes
 from .pass_manager import Pass, PassHook, PassManager
 from .row_fusion import RowFusion
@@ -25,6 +26,7 @@ PASSES: dict[str, type[Pass]] = {
     for p in (
         CallInliner,
         NarrowTypes,
+        LoopCalls,
         DeadCodeElimination,
         CommonSubexpressionElimination,
         AlgebraicSimplifier,
@@ -56,6 +58,8 @@ def pipeline(*, fuse: bool = True, fold_constants: bool = True, strict: bool = T
         CallInliner(),
         # So that rules and kernels see few types; conversions that this makes between equal types go again.
         NarrowTypes(),
+        # After it, since loops exist for types that are computed in.
+        LoopCalls(),
         # What is dead must not be looked at, and what is equal must look equal to the rules that compare operands.
         DeadCodeElimination(),
         CommonSubexpressionElimination(),

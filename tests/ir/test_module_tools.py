@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from minitensor_jit.ir.module import Module
+from minitensor_jit.ir.opcode import OPCODES
 from minitensor_jit.ir.parser import parse_module
+from minitensor_jit.passes.loop_calls import LOOPS
 from minitensor_jit.passes.pipeline import pipeline
 from minitensor_jit.tools import isolate as isolate_tool
 from minitensor_jit.tools import run_hlo_module
@@ -63,6 +65,19 @@ def test_it_runs_on_given_inputs(file: Path, tmp_path: Path, options: list[str])
 def test_it_runs_on_random_inputs(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_hlo_module.main([str(file), "--random_inputs", "--seed", "7", "--iterations", "2"]) == 0
     assert "agree" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("opcode", sorted(LOOPS))
+def test_opcodes_with_loops_are_compiled(opcode: str, tmp_path: Path) -> None:
+    path = tmp_path / "s.hlo"
+    operands = "x, y" if OPCODES[opcode].arity == 2 else "x"
+    path.write_text(
+        "HloModule m\nENTRY main { x = f32[70] parameter(0) y = f32[70] parameter(1)"
+        f" ROOT r = f32[70] {opcode}({operands}) }}\n"
+    )
+    inputs = np.random.default_rng(0).random((2, 70)).astype(np.float32)
+    np.savez(tmp_path / "in.npz", arg0=inputs[0], arg1=inputs[1])
+    assert run_hlo_module.main([str(path), "--inputs", str(tmp_path / "in.npz")]) == 0
 
 
 def test_it_names_an_opcode_without_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
