@@ -25,7 +25,11 @@ def forms(op: Callable[..., Any]) -> dict[str, list[tuple[Any, ...]]]:
     ]
     pairs = [(op(4, 5), op(4, 5)), (op(4, 1), op(5)), (op(0), op(0))]
     with_bound = [(op(4, 5), op(4, 5), 1.0), (op(4, 1), op(1, 5, layout="strided"), 0.5), (op(0), op(0), 2.0)]
-    degrees = [(op(4, 5), op(4, 5)), (op(4, 1), 3), (2.5, op(5)), (op(0), 1), (op(4, 5, layout="transposed"), 7)]
+    # A polynomial takes as many steps as its degree says: small ones.
+    degrees = [
+        (op(4, 5), op(4, 5, below=9)), (op(4, 1), 3), (2.5, op(5, below=9)), (op(0), 1),
+        (op(4, 5, layout="transposed"), 7),
+    ]  # fmt: skip
     return {
         **dict.fromkeys(_POLYNOMIALS, degrees),
         "zeta": [(op(4, 5), op(4, 5)), (op(3), 2.0), (3.0, op(4, 5, layout="transposed")), (op(0), 1.5)],

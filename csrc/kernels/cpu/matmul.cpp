@@ -5,6 +5,7 @@
 #include "kernels/cpu/elementwise_kernels.h"
 #include "kernels/cpu/index_strided.h"
 #include "runtime/abi.h"
+#include "runtime/errors.h"
 
 namespace mt::cpu {
 
@@ -113,6 +114,7 @@ bool product(const Tensor& a, const Tensor& b, const Tensor& out, const Epilogue
             g.epilogue_ctx = epilogue->ctx;
         }
         gemm(&g);
+        rethrow_runtime_error();  // the runtime's functions don't throw
         return whole;
     }
     auto size = static_cast<int64_t>(itemsize(a.dtype));
@@ -132,6 +134,7 @@ bool product(const Tensor& a, const Tensor& b, const Tensor& out, const Epilogue
         part.b = static_cast<const char*>(g.b) + at_b * size;
         part.c = static_cast<char*>(g.c) + at_c * size;
         gemm(&part);
+        rethrow_runtime_error();
     }
     return false;
 }
