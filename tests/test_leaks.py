@@ -136,8 +136,8 @@ for i in range(count):
     mix(i)
 after = measure()
 blocks, tensors, memory = (a - b for a, b in zip(after, before))
-# Neither may grow with the iterations: Python's own caches come and go.
-assert blocks < 100, f"{{blocks}} blocks more after {{count}} iterations"
+# Neither may grow with the iterations, but Python's own caches come and go: whatever leaks at all leaks a block in each.
+assert blocks < count // 10, f"{{blocks}} blocks more after {{count}} iterations"
 assert tensors == 0, f"{{tensors}} bytes of tensors more"
 # A sanitizer keeps what was freed.
 assert memory < 3 << 20 or "san.so" in os.environ.get("LD_PRELOAD", ""), f"{{memory}} bytes more"
