@@ -136,7 +136,7 @@ for i in range(count):
     mix(i)
 after = measure()
 blocks, tensors, memory = (a - b for a, b in zip(after, before))
-# Neither may grow with the iterations, but Python's own caches come and go: whatever leaks at all leaks a block in each.
+# Neither may grow with the iterations, but Python's caches come and go: what leaks at all leaks a block in each.
 assert blocks < count // 10, f"{{blocks}} blocks more after {{count}} iterations"
 assert tensors == 0, f"{{tensors}} bytes of tensors more"
 # A sanitizer keeps what was freed.
