@@ -109,6 +109,8 @@ def number(value: Any) -> str:
         bits = int(np.asarray(value).view(_INTEGER_VIEW[size]))
         if value.dtype == BFLOAT16:
             value = np.uint32(bits << 16).view(np.float32)
+        if value == 0 and np.signbit(value):
+            return "-0.0"  # XLA reads "-0" as an integer, which has no sign then
         if np.isnan(value):
             sign = "-" if bits >> (8 * size - 1) else ""
             ones = (1 << _MANTISSA[name]) - 1
