@@ -21,9 +21,9 @@ if TYPE_CHECKING:
         session_scope,
         start_from_environment,
     )
+    from minitensor_jit.compiled_function import function
     from minitensor_jit.errors import CacheDirectoryError, CompileError, InvalidArgumentError, NumericsError
     from minitensor_jit.flags import FlagError, JitOptions
-    from minitensor_jit.function import function
 
 __all__ = [
     "CacheDirectoryError",
@@ -47,7 +47,7 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("CacheDirectoryError", "CompileError", "InvalidArgumentError", "NumericsError"), "errors"),
     **dict.fromkeys(("FlagError", "JitOptions"), "flags"),
-    "function": "function",
+    "function": "compiled_function",
 }
 
 

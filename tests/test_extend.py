@@ -11,8 +11,18 @@ import pytest
 
 import minitensor as mt
 from minitensor import extend
+from minitensor.ops import ROWS
 
 _numbers = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def table():
+    """The tests of all rows don't see the ops that are made here."""
+    before = set(ROWS)
+    yield
+    for name in set(ROWS) - before:
+        del ROWS[name]
 
 
 def fresh(name):

@@ -44,7 +44,7 @@ MINITENSOR_JIT = [
     ["runtime"],
     ["ops_reason"],
     ["api"],
-    ["function"],
+    ["compiled_function"],
     ["tools"],
 ]
 UNWANTED_NAMES = {"utils", "util", "helpers", "manager", "common", "misc"}
