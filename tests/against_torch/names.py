@@ -42,6 +42,7 @@ _REASONS = [
      "steps of batch norm over several GPUs, which PyTorch has for CUDA only"),
     (r"native_norm", "a norm of sparse tensors only: PyTorch has no dense kernel"),
     (r"scaled_(grouped_)?mm", "products of 8-bit and 4-bit floating-point numbers"),
+    (r"AcceleratorError|Event|Stream", "streams come with the GPU"),
     (r"(rnn|gru|lstm).*", "recurrent layers come with nn"),
     (r"is_distributed|reinforce|share_memory_|is_shared|.*named.*|names|rename.*|refine_names|align_.*|has_names",
      "named tensors and processes"),
@@ -55,7 +56,11 @@ def public_names(namespace: str) -> list[str]:
     names = []
     for name in dir(module):
         thing = _get(module, name)
-        if name.startswith("_") or inspect.ismodule(thing) or (_NOT_API.fullmatch(name) and name != "Tensor"):
+        if (
+            name.startswith("_")
+            or inspect.ismodule(thing)
+            or (_NOT_API.fullmatch(name) and (namespace, name) != ("torch", "Tensor"))
+        ):
             continue
         documented = bool(str(getattr(thing, "__doc__", None) or "").strip())
         if documented or name in listed or namespace == "Tensor":
