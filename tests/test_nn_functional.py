@@ -253,6 +253,25 @@ def test_norm_gradients():
     check_gradients(lambda x: F.local_response_norm(x, 3), normal(2, 5, 3))
 
 
+def test_statistics_of_groups_have_gradients():
+    x = mt.randn(2, 6, 5, dtype=mt.float64, requires_grad=True)
+    _, mean, rstd = mt.native_group_norm(x, None, None, 2, 6, 5, 3, 0.1)
+    (of_mean,) = mt.autograd.grad(mean.sum(), x, retain_graph=True)
+    assert np.allclose(of_mean.numpy(), 1 / 10)
+    (of_rstd,) = mt.autograd.grad(rstd.sum(), x)
+    rows = x.detach().numpy().reshape(2, 3, 10)
+    shifted = rows - rows.mean(-1, keepdims=True)
+    expected = -shifted / 10 * (rows.var(-1, keepdims=True) + 0.1) ** -1.5
+    assert np.allclose(of_rstd.numpy().reshape(2, 3, 10), expected)
+
+
+def test_native_batch_norm_takes_out():
+    x, outs = mt.randn(4, 3), tuple(mt.empty(0) for _ in range(3))
+    mt.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5, out=outs)
+    assert [tuple(t.shape) for t in outs] == [(4, 3), (3,), (3,)]
+    assert np.allclose(outs[1].numpy(), x.numpy().mean(0), atol=1e-6)
+
+
 def test_what_reads_a_norms_result_may_be_in_place():
     x = mt.randn(4, 3, 5, requires_grad=True)
     for function in (lambda: F.batch_norm(x, None, None, training=True), lambda: F.group_norm(x, 3)):

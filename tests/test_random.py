@@ -200,6 +200,7 @@ def test_errors_of_sampling():
         (lambda: mt.multinomial(mt.tensor([1.0, -1.0]), 1), "element < 0"),
         (lambda: mt.multinomial(mt.ones(2, 2, 2), 1), "1 or 2 dim"),
         (lambda: mt.multinomial(mt.ones(3), 0), "n_sample <= 0"),
+        (lambda: mt.multinomial(mt.ones(3), 1, out=mt.empty(1)), "expects Long tensor out, got: Float"),
         (lambda: mt.bernoulli(mt.full((1,), 1.5)), "p_in <= 1"),
         (lambda: mt.normal(0.0, -1.0, (2,)), "std >= 0.0"),
         (lambda: mt.normal(mt.zeros(2), -1.0), "std >= 0.0"),

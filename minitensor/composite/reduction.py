@@ -196,8 +196,14 @@ def magnitude_norm(x: Any, p: float, dim: Any, keepdim: bool, dtype: Any = None)
         nothing = zero.any(dim, keepdim)
         total = powers.sum(dim, keepdim)
     else:
-        total = where(zero, 0.0, powers).sum(dim, keepdim)
+        flat: Any = 0.0
+        if p < 2 and x.requires_grad and _C.is_grad_enabled():
+            # Zero, with the derivative zero and none of second order, like the norm there.
+            flat = x.abs() ** 1.5
+        total = where(zero, flat, powers).sum(dim, keepdim)
         nothing = total == 0
+        if not isinstance(flat, float):
+            return where(nothing, total**1.5, where(nothing, 1.0, total) ** (1.0 / p))
     return where(nothing, 0.0, where(nothing, 1.0, total) ** (1.0 / p))
 
 

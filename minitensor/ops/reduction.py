@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from minitensor import _C
 from minitensor._C import Op
 from minitensor.ops.elementwise import exp, where
 from minitensor.ops.row import ROWS, reduction
@@ -114,7 +115,10 @@ def _var_lower(b: Any, x: Any, dim: Any, correction: float, keepdim: bool) -> An
 
 def _norm2_vjp(g: Any, out: Any, x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     x = x if dtype is None else x.to(dtype)
-    return x * _spread(where(out == 0, 0.0, g / out), x, dim, keepdim)
+    if not _C.is_grad_enabled():
+        return x * _spread(where(out == 0, 0.0, g / out), x, dim, keepdim)
+    # The same numbers; but at zero, where there is no second derivative, that is NaN.
+    return where(_spread(out, x, dim, keepdim) == 0, 0.0, x * _spread(g / out, x, dim, keepdim))
 
 
 def _nansum_lower(b: Any, x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:

@@ -23,7 +23,8 @@ ALL_DTYPES = [
 ]  # fmt: skip
 # What PyTorch tests but does not offer under a public name, or what is not part of a dense CPU and GPU framework.
 OUTSIDE = re.compile(
-    r"^(_|torch\.ops|ops\.|sparse\.|nested|masked\.|.*jiterator|to_sparse|signal\.|chalf$|native_dropout_backward$)"
+    r"^(_|torch\.ops|ops\.|sparse\.|nested|masked\.|.*jiterator|to_sparse|signal\.|chalf$|native_dropout_backward$|"
+    r"max_pool2d_with_indices_backward$|torch\._)"
 )
 
 

@@ -108,3 +108,14 @@ def test_complete_qr_of_a_tall_matrix_has_no_gradient():
     x = make(4, 2).requires_grad_()
     with pytest.raises(RuntimeError, match="not differentiable when mode='complete' and nrows > ncols"):
         la.qr(x, "complete").R.sum().backward()
+
+
+@pytest.mark.parametrize("p", [0.5, 1.5, 2.0])
+def test_a_norm_has_no_second_derivative_at_zero(p):
+    x = mt.zeros(3, dtype=mt.float64, requires_grad=True)
+    (first,) = mt.autograd.grad(la.vector_norm(x, p), x, create_graph=True)
+    assert first.tolist() == [0, 0, 0]
+    (second,) = mt.autograd.grad(first.sum(), x)
+    assert second.isnan().all()
+    (plain,) = mt.autograd.grad(la.vector_norm(x, p), x)
+    assert plain.tolist() == [0, 0, 0]

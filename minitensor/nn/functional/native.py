@@ -20,7 +20,7 @@ def _mean_and_rstd(rows: mt.Tensor, eps: float) -> tuple[mt.Tensor, mt.Tensor]:
     return mean, rstd
 
 
-@composite(method=False)
+@composite(method=False, out=True)
 def native_batch_norm(
     input: mt.Tensor,
     weight: mt.Tensor | None,
@@ -70,8 +70,9 @@ def native_group_norm(
         raise RuntimeError(f"Expected X.numel() == N * C * HxW to be true, but got {input.numel()} elements")
     image = input.reshape((N, C, HxW))
     result = _torch_group_norm(image, group, weight, bias, eps).reshape(input.shape)
-    mean, rstd = _mean_and_rstd(image.reshape((N * group, -1)), eps)
-    return result, mean.reshape((N, group)), rstd.reshape((N, group))
+    # Unlike those of batches and layers, these statistics have gradients.
+    var, mean = mt.var_mean(image.reshape((N, group, -1)), -1, correction=0)
+    return result, mean, (var + eps).rsqrt()
 
 
 @composite(method=False)
