@@ -137,6 +137,10 @@ bool init_extend(PyObject* module);
 bool init_out_form(PyObject* module);
 OpDef& op_of(PyObject* callable);  // TypeError if it isn't an op
 
+// number_slots.cpp
+void fill_arithmetic(PyNumberMethods& methods);
+PyObject* tensor_richcompare(PyObject* a, PyObject* b, int operation);
+
 // convert.cpp
 PyObject* tensor_item(Tensor& tensor);
 PyObject* tensor_tolist(Tensor& tensor);

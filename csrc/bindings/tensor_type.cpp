@@ -16,22 +16,6 @@ constexpr size_t kFreelist = 256;
 PyObject* g_free[kFreelist];
 size_t g_free_count = 0;
 
-const OpDef& op(const char* name) {
-    OpDef* found = find_op(name);
-    if (!found) fail(std::string("op '") + name + "' is not defined; import minitensor first");
-    return *found;
-}
-
-// An op resolved once, by name: rows are registered when minitensor is imported, before any tensor exists.
-struct LazyOp {
-    const char* name;
-    const OpDef* def = nullptr;
-    const OpDef& get() {
-        if (!def) def = &op(name);
-        return *def;
-    }
-};
-
 PyObject* allocate_object(PyTypeObject* type) {
     if (type == &TensorType && g_free_count) {
         PyObject* object = g_free[--g_free_count];
@@ -86,119 +70,6 @@ int tensor_clear(PyObject* self) {
             if (accumulator) node->leaf = nullptr;
         }
     return 0;
-}
-
-// Arithmetic ------------------------------------------------------------------------------------------------------
-
-bool operand_from(PyObject* object, Operand* operand) {
-    if (is_tensor(object)) {
-        operand->tensor = tensor_of(object);
-        return true;
-    }
-    operand->is_scalar = scalar_from(object, &operand->scalar);
-    return operand->is_scalar;
-}
-
-PyObject* binary(LazyOp& which, PyObject* a, PyObject* b) {
-    return guarded([&]() -> PyObject* {
-        Operand operands[2];
-        if (!operand_from(a, &operands[0]) || !operand_from(b, &operands[1])) Py_RETURN_NOTIMPLEMENTED;
-        Call call;
-        call.op = &which.get();
-        call.operands = operands;
-        call.operand_count = 2;
-        Ref<Tensor> results[kMaxResults];
-        dispatch(call, results);
-        return wrap(std::move(results[0]));
-    });
-}
-
-PyObject* inplace(LazyOp& which, PyObject* a, PyObject* b) {
-    return guarded([&]() -> PyObject* {
-        Operand operands[2];
-        if (!operand_from(a, &operands[0]) || !operand_from(b, &operands[1])) Py_RETURN_NOTIMPLEMENTED;
-        Call call;
-        call.op = &which.get();
-        call.operands = operands;
-        call.operand_count = 2;
-        dispatch_inplace(call, *operands[0].tensor);
-        return Py_NewRef(a);
-    });
-}
-
-PyObject* unary(LazyOp& which, PyObject* a) {
-    return guarded([&]() -> PyObject* {
-        Operand operand;
-        operand.tensor = tensor_of(a);
-        Call call;
-        call.op = &which.get();
-        call.operands = &operand;
-        call.operand_count = 1;
-        Ref<Tensor> results[kMaxResults];
-        dispatch(call, results);
-        return wrap(std::move(results[0]));
-    });
-}
-
-#define MT_BINARY_SLOT(NAME) \
-    LazyOp op_##NAME{#NAME}; \
-    PyObject* slot_##NAME(PyObject* a, PyObject* b) { return binary(op_##NAME, a, b); }
-#define MT_INPLACE_SLOT(NAME) \
-    PyObject* slot_i##NAME(PyObject* a, PyObject* b) { return inplace(op_##NAME, a, b); }
-#define MT_UNARY_SLOT(NAME)  \
-    LazyOp op_##NAME{#NAME}; \
-    PyObject* slot_##NAME(PyObject* a) { return unary(op_##NAME, a); }
-
-MT_BINARY_SLOT(add)
-MT_INPLACE_SLOT(add)
-MT_BINARY_SLOT(sub)
-MT_INPLACE_SLOT(sub)
-MT_BINARY_SLOT(mul)
-MT_INPLACE_SLOT(mul)
-MT_BINARY_SLOT(div)
-MT_INPLACE_SLOT(div)
-MT_BINARY_SLOT(floor_divide)
-MT_INPLACE_SLOT(floor_divide)
-MT_BINARY_SLOT(remainder)
-MT_INPLACE_SLOT(remainder)
-MT_BINARY_SLOT(bitwise_and)
-MT_INPLACE_SLOT(bitwise_and)
-MT_BINARY_SLOT(bitwise_or)
-MT_INPLACE_SLOT(bitwise_or)
-MT_BINARY_SLOT(bitwise_xor)
-MT_INPLACE_SLOT(bitwise_xor)
-MT_BINARY_SLOT(bitwise_left_shift)
-MT_INPLACE_SLOT(bitwise_left_shift)
-MT_BINARY_SLOT(bitwise_right_shift)
-MT_INPLACE_SLOT(bitwise_right_shift)
-MT_BINARY_SLOT(matmul)
-MT_BINARY_SLOT(pow)
-MT_BINARY_SLOT(eq)
-MT_BINARY_SLOT(ne)
-MT_BINARY_SLOT(lt)
-MT_BINARY_SLOT(le)
-MT_BINARY_SLOT(gt)
-MT_BINARY_SLOT(ge)
-MT_UNARY_SLOT(neg)
-MT_UNARY_SLOT(abs)
-MT_UNARY_SLOT(bitwise_not)
-
-PyObject* slot_power(PyObject* a, PyObject* b, PyObject* modulus) {
-    if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
-    return slot_pow(a, b);
-}
-PyObject* slot_ipower(PyObject* a, PyObject* b, PyObject*) { return inplace(op_pow, a, b); }
-PyObject* slot_positive(PyObject* a) { return Py_NewRef(a); }
-
-PyObject* tensor_richcompare(PyObject* a, PyObject* b, int operation) {
-    switch (operation) {
-        case Py_EQ: return slot_eq(a, b);
-        case Py_NE: return slot_ne(a, b);
-        case Py_LT: return slot_lt(a, b);
-        case Py_LE: return slot_le(a, b);
-        case Py_GT: return slot_gt(a, b);
-        default: return slot_ge(a, b);
-    }
 }
 
 int tensor_bool(PyObject* self) {
@@ -267,10 +138,10 @@ PyObject* tensor_iter(PyObject* self) {
     return guarded([&]() -> PyObject* {
         Tensor& t = *tensor_of(self);
         if (t.ndim() == 0) fail_type("iteration over a 0-d tensor");
-        static LazyOp select{"select"};
+        static const OpDef* select = find_op("select");
         PyRef items = checked(PyTuple_New(static_cast<Py_ssize_t>(t.sizes[0])));
         for (int64_t i = 0; i < t.sizes[0]; ++i) {
-            PyObject* item = wrap(call_op(select.get(), {&t}, {value_of(int64_t{0}), value_of(i)}));
+            PyObject* item = wrap(call_op(*select, {&t}, {value_of(int64_t{0}), value_of(i)}));
             if (!item) fail_python();
             PyTuple_SET_ITEM(items.get(), static_cast<Py_ssize_t>(i), item);
         }
@@ -311,7 +182,7 @@ void warn(const char* text) {
 }
 
 PyObject* transposed(Tensor& t, bool last_two) {
-    static LazyOp permute{"permute"};
+    static const OpDef* permute = find_op("permute");
     Dims dims;
     size_t n = t.ndim();
     if (last_two && n == 0) {
@@ -328,7 +199,7 @@ PyObject* transposed(Tensor& t, bool last_two) {
         fail("tensor.mT is only supported on matrices or batches of matrices. Got " + std::to_string(n) + "-D tensor.");
     for (size_t i = 0; i < n; ++i) dims.push_back(static_cast<int64_t>(last_two ? i : n - 1 - i));
     if (last_two) std::swap(dims[n - 1], dims[n - 2]);
-    return wrap(call_op(permute.get(), {&t}, {value_of(dims)}));
+    return wrap(call_op(*permute, {&t}, {value_of(dims)}));
 }
 MT_GETTER(T, transposed(t, false))
 MT_GETTER(mT, transposed(t, true))
@@ -670,35 +541,7 @@ PyMethodDef functions[] = {{"add_method", add_method, METH_VARARGS, "Attaches a 
 
 bool init_tensor(PyObject* module) {
     PyNumberMethods& n = number_methods;
-    n.nb_add = slot_add;
-    n.nb_inplace_add = slot_iadd;
-    n.nb_subtract = slot_sub;
-    n.nb_inplace_subtract = slot_isub;
-    n.nb_multiply = slot_mul;
-    n.nb_inplace_multiply = slot_imul;
-    n.nb_true_divide = slot_div;
-    n.nb_inplace_true_divide = slot_idiv;
-    n.nb_floor_divide = slot_floor_divide;
-    n.nb_inplace_floor_divide = slot_ifloor_divide;
-    n.nb_remainder = slot_remainder;
-    n.nb_inplace_remainder = slot_iremainder;
-    n.nb_and = slot_bitwise_and;
-    n.nb_inplace_and = slot_ibitwise_and;
-    n.nb_or = slot_bitwise_or;
-    n.nb_inplace_or = slot_ibitwise_or;
-    n.nb_xor = slot_bitwise_xor;
-    n.nb_inplace_xor = slot_ibitwise_xor;
-    n.nb_lshift = slot_bitwise_left_shift;
-    n.nb_inplace_lshift = slot_ibitwise_left_shift;
-    n.nb_rshift = slot_bitwise_right_shift;
-    n.nb_inplace_rshift = slot_ibitwise_right_shift;
-    n.nb_matrix_multiply = slot_matmul;
-    n.nb_power = slot_power;
-    n.nb_inplace_power = slot_ipower;
-    n.nb_negative = slot_neg;
-    n.nb_positive = slot_positive;
-    n.nb_absolute = slot_abs;
-    n.nb_invert = slot_bitwise_not;
+    fill_arithmetic(n);
     n.nb_bool = tensor_bool;
     n.nb_float = tensor_float;
     n.nb_int = tensor_int;

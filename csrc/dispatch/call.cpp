@@ -208,6 +208,22 @@ Ref<Tensor> reinterpreted(Call& call) {
     return Tensor::make(std::move(storage), meta.dtype, meta.sizes, meta.strides, meta.offset);
 }
 
+// The memory of an operand that dies with the call, for a result that goes through it element by element; null: none.
+Ref<Tensor> in_dying_operand(const Call& call) {
+    const ResultMeta& meta = call.results[0];
+    if (call.op->kind != Kind::Elementwise || call.result_count != 1) return {};
+    for (size_t i = 0; grad_enabled && i < call.operand_count; ++i)
+        if (call.operands[i].tensor && call.operands[i].tensor->autograd) return {};  // the tape may keep any operand
+    for (size_t i = 0; i < call.operand_count; ++i) {
+        if (!(call.dying >> i & 1)) continue;
+        const Tensor& t = call.in(i);
+        if (t.dtype == meta.dtype && t.sizes == meta.sizes && t.offset == 0 && t.contiguous() &&
+            t.storage->nbytes == byte_count(t.sizes, t.dtype))
+            return Tensor::make(t.storage, t.dtype, t.sizes, t.strides, 0);
+    }
+    return {};
+}
+
 void reserve_random(Call& call) {
     Generator& generator = active_generator ? *active_generator : default_generator();
     call.seed = generator.seed;
@@ -338,8 +354,9 @@ void dispatch(Call& call, Ref<Tensor>* results) {
             if (!op.cpu && op.python_kernel[static_cast<size_t>(device.type)]) {
                 python_kernel_hook(call, device, results);
             } else {
+                if (__builtin_expect(call.dying != 0, 0)) results[0] = in_dying_operand(call);
                 for (size_t i = 0; i < call.result_count; ++i) {
-                    results[i] = Tensor::empty(call.results[i].sizes, call.results[i].dtype, device);
+                    if (!results[i]) results[i] = Tensor::empty(call.results[i].sizes, call.results[i].dtype, device);
                     call.outputs[i] = results[i].get();
                 }
                 run_kernel(call);

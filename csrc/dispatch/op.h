@@ -130,6 +130,8 @@ struct Call {
     DType compute = DType::F32;
     // For random ops: the stream position that was reserved for this call.
     uint64_t seed = 0, philox_offset = 0;
+    // Bit i: operand i is a tensor of the caller's that nothing can see after the call.
+    uint32_t dying = 0;
 
     const Tensor& in(size_t i) const { return *operands[i].tensor; }
     const Value& param(size_t i) const { return params[i]; }

@@ -1,0 +1,176 @@
+// Arithmetic and comparison operators of tensors: the type's number slots, straight to the call path.
+#include "bindings/py.h"
+#include "bindings/temporary.h"
+
+#include <string>
+
+#include "core/error.h"
+
+namespace mt::py {
+
+namespace {
+
+const OpDef& op(const char* name) {
+    OpDef* found = find_op(name);
+    if (!found) fail(std::string("op '") + name + "' is not defined; import minitensor first");
+    return *found;
+}
+
+// An op resolved once, by name: rows are registered when minitensor is imported, before any tensor exists.
+struct LazyOp {
+    const char* name;
+    const OpDef* def = nullptr;
+    const OpDef& get() {
+        if (!def) def = &op(name);
+        return *def;
+    }
+};
+
+bool operand_from(PyObject* object, Operand* operand) {
+    if (is_tensor(object)) {
+        operand->tensor = tensor_of(object);
+        return true;
+    }
+    operand->is_scalar = scalar_from(object, &operand->scalar);
+    return operand->is_scalar;
+}
+
+PyObject* binary(LazyOp& which, PyObject* a, PyObject* b) {
+    return guarded([&]() -> PyObject* {
+        Operand operands[2];
+        if (!operand_from(a, &operands[0]) || !operand_from(b, &operands[1])) Py_RETURN_NOTIMPLEMENTED;
+        Call call;
+        call.op = &which.get();
+        call.operands = operands;
+        call.operand_count = 2;
+        call.dying = dying_temporaries(call, {a, b});
+        Ref<Tensor> results[kMaxResults];
+        dispatch(call, results);
+        return wrap(std::move(results[0]));
+    });
+}
+
+PyObject* inplace(LazyOp& which, PyObject* a, PyObject* b) {
+    return guarded([&]() -> PyObject* {
+        Operand operands[2];
+        if (!operand_from(a, &operands[0]) || !operand_from(b, &operands[1])) Py_RETURN_NOTIMPLEMENTED;
+        Call call;
+        call.op = &which.get();
+        call.operands = operands;
+        call.operand_count = 2;
+        dispatch_inplace(call, *operands[0].tensor);
+        return Py_NewRef(a);
+    });
+}
+
+PyObject* unary(LazyOp& which, PyObject* a) {
+    return guarded([&]() -> PyObject* {
+        Operand operand;
+        operand.tensor = tensor_of(a);
+        Call call;
+        call.op = &which.get();
+        call.operands = &operand;
+        call.operand_count = 1;
+        call.dying = dying_temporaries(call, {a});
+        Ref<Tensor> results[kMaxResults];
+        dispatch(call, results);
+        return wrap(std::move(results[0]));
+    });
+}
+
+#define MT_BINARY_SLOT(NAME) \
+    LazyOp op_##NAME{#NAME}; \
+    PyObject* slot_##NAME(PyObject* a, PyObject* b) { return binary(op_##NAME, a, b); }
+#define MT_INPLACE_SLOT(NAME) \
+    PyObject* slot_i##NAME(PyObject* a, PyObject* b) { return inplace(op_##NAME, a, b); }
+#define MT_UNARY_SLOT(NAME)  \
+    LazyOp op_##NAME{#NAME}; \
+    PyObject* slot_##NAME(PyObject* a) { return unary(op_##NAME, a); }
+
+MT_BINARY_SLOT(add)
+MT_INPLACE_SLOT(add)
+MT_BINARY_SLOT(sub)
+MT_INPLACE_SLOT(sub)
+MT_BINARY_SLOT(mul)
+MT_INPLACE_SLOT(mul)
+MT_BINARY_SLOT(div)
+MT_INPLACE_SLOT(div)
+MT_BINARY_SLOT(floor_divide)
+MT_INPLACE_SLOT(floor_divide)
+MT_BINARY_SLOT(remainder)
+MT_INPLACE_SLOT(remainder)
+MT_BINARY_SLOT(bitwise_and)
+MT_INPLACE_SLOT(bitwise_and)
+MT_BINARY_SLOT(bitwise_or)
+MT_INPLACE_SLOT(bitwise_or)
+MT_BINARY_SLOT(bitwise_xor)
+MT_INPLACE_SLOT(bitwise_xor)
+MT_BINARY_SLOT(bitwise_left_shift)
+MT_INPLACE_SLOT(bitwise_left_shift)
+MT_BINARY_SLOT(bitwise_right_shift)
+MT_INPLACE_SLOT(bitwise_right_shift)
+MT_BINARY_SLOT(matmul)
+MT_BINARY_SLOT(pow)
+MT_BINARY_SLOT(eq)
+MT_BINARY_SLOT(ne)
+MT_BINARY_SLOT(lt)
+MT_BINARY_SLOT(le)
+MT_BINARY_SLOT(gt)
+MT_BINARY_SLOT(ge)
+MT_UNARY_SLOT(neg)
+MT_UNARY_SLOT(abs)
+MT_UNARY_SLOT(bitwise_not)
+
+PyObject* slot_power(PyObject* a, PyObject* b, PyObject* modulus) {
+    if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+    return slot_pow(a, b);
+}
+PyObject* slot_ipower(PyObject* a, PyObject* b, PyObject*) { return inplace(op_pow, a, b); }
+PyObject* slot_positive(PyObject* a) { return Py_NewRef(a); }
+
+}  // namespace
+
+PyObject* tensor_richcompare(PyObject* a, PyObject* b, int operation) {
+    switch (operation) {
+        case Py_EQ: return slot_eq(a, b);
+        case Py_NE: return slot_ne(a, b);
+        case Py_LT: return slot_lt(a, b);
+        case Py_LE: return slot_le(a, b);
+        case Py_GT: return slot_gt(a, b);
+        default: return slot_ge(a, b);
+    }
+}
+
+void fill_arithmetic(PyNumberMethods& n) {
+    n.nb_add = slot_add;
+    n.nb_inplace_add = slot_iadd;
+    n.nb_subtract = slot_sub;
+    n.nb_inplace_subtract = slot_isub;
+    n.nb_multiply = slot_mul;
+    n.nb_inplace_multiply = slot_imul;
+    n.nb_true_divide = slot_div;
+    n.nb_inplace_true_divide = slot_idiv;
+    n.nb_floor_divide = slot_floor_divide;
+    n.nb_inplace_floor_divide = slot_ifloor_divide;
+    n.nb_remainder = slot_remainder;
+    n.nb_inplace_remainder = slot_iremainder;
+    n.nb_and = slot_bitwise_and;
+    n.nb_inplace_and = slot_ibitwise_and;
+    n.nb_or = slot_bitwise_or;
+    n.nb_inplace_or = slot_ibitwise_or;
+    n.nb_xor = slot_bitwise_xor;
+    n.nb_inplace_xor = slot_ibitwise_xor;
+    n.nb_lshift = slot_bitwise_left_shift;
+    n.nb_inplace_lshift = slot_ibitwise_left_shift;
+    n.nb_rshift = slot_bitwise_right_shift;
+    n.nb_inplace_rshift = slot_ibitwise_right_shift;
+    n.nb_matrix_multiply = slot_matmul;
+    n.nb_power = slot_power;
+    n.nb_inplace_power = slot_ipower;
+    n.nb_negative = slot_neg;
+    n.nb_positive = slot_positive;
+    n.nb_absolute = slot_abs;
+    n.nb_invert = slot_bitwise_not;
+}
+
+}  // namespace mt::py
