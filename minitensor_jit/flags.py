@@ -16,6 +16,8 @@ from typing import Any
 
 ENVIRONMENT_VARIABLE = "MT_JIT_FLAGS"
 _LARGEST_INT = 2**31 - 1
+STANDARD_OUTPUT = "-"
+"""The folder of `--dump_to` that stands for standard output."""
 
 
 class FlagError(ValueError):
@@ -28,9 +30,11 @@ class Flag:
 
     name: str
     type: str
-    """bool, int, path, names or levels."""
+    """bool, int, fraction, path, regex, names or levels."""
     default: Any
     help: str
+    bare: str | None = None
+    """path: the value of the flag without one."""
     minimum: int = 0
     choices: tuple[int, ...] = ()
     known: Callable[[], Collection[str]] = tuple
@@ -43,6 +47,10 @@ class Flag:
             return "true or false"
         if self.type == "path":
             return "the path of a folder"
+        if self.type == "regex":
+            return "a regular expression"
+        if self.type == "fraction":
+            return "a number from 0 to 1"
         if self.type == "names":
             return "names with commas between them"
         if self.type == "levels":
@@ -57,7 +65,11 @@ class Flag:
         if self.type == "bool":
             return f"--{self.name}[=true|false]"
         if self.type == "path":
-            return f"--{self.name}=DIR"
+            return f"--{self.name}=DIR" if self.bare is None else f"--{self.name}[=DIR]"
+        if self.type == "regex":
+            return f"--{self.name}=REGEX"
+        if self.type == "fraction":
+            return f"--{self.name}=FRACTION"
         if self.type in ("names", "levels"):
             return f"--{self.name}={'NAME' if self.type == 'names' else 'NAME=LEVEL'},..."
         return f"--{self.name}={'{' + ','.join(map(str, self.choices)) + '}' if self.choices else 'N'}"
@@ -67,6 +79,8 @@ class Flag:
         if text is None:
             if self.type == "bool":
                 return True
+            if self.bare is not None:
+                return self.bare
             raise FlagError(f"--{self.name} needs a value: {self.usage} ({self.expects})")
         value = _PARSERS[self.type](self, text)
         if value is None:
@@ -79,8 +93,10 @@ class Flag:
             return
         if self.type == "bool":
             good = isinstance(value, bool)
-        elif self.type == "path":
-            good = isinstance(value, str) and self._path(value) is not None
+        elif self.type in ("path", "regex"):
+            good = isinstance(value, str) and _PARSERS[self.type](self, value) is not None
+        elif self.type == "fraction":
+            good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1
         elif self.type in ("names", "levels"):
             self._check_names(value)
             good = True
@@ -102,11 +118,26 @@ class Flag:
     def _path(self, text: str) -> str | None:
         return text if text and "\0" not in text else None
 
+    def _regex(self, text: str) -> str | None:
+        try:
+            re.compile(text)
+        except (re.error, RecursionError, OverflowError, Warning):
+            return None
+        return text
+
+    def _fraction(self, text: str) -> float | None:
+        if re.fullmatch(r"\+?[0-9]{0,20}\.?[0-9]{1,20}(e-?[0-9]{1,3})?", text, re.ASCII) is None:
+            return None
+        value = float(text)
+        return value if 0 <= value <= 1 else None
+
     def _names(self, text: str) -> tuple[str, ...]:
         return tuple(word.strip() for word in text.split(",")) if text else ()
 
     def normalize(self, value: Any) -> Any:
         """Lists of names may be written in Python as a flag has them, or as any sequence; they become tuples."""
+        if self.type == "fraction" and isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
         if self.type not in ("names", "levels"):
             return value
         if isinstance(value, str):
@@ -132,7 +163,9 @@ class Flag:
 _PARSERS: dict[str, Callable[[Flag, str], Any]] = {
     "bool": Flag._bool,
     "int": Flag._int,
+    "fraction": Flag._fraction,
     "path": Flag._path,
+    "regex": Flag._regex,
     "names": Flag._names,
     "levels": Flag._names,
 }
@@ -145,6 +178,9 @@ OP_GROUPS: dict[str, frozenset[str]] = {
     "FUSIBLE": frozenset({"elementwise", "reduction", "view", "movement", "creation"}),
 }
 """What groups of ops are called in flags: the kinds of their rows."""
+
+CODEGEN_FLAGS = ("fast_math", "disable_constant_folding")
+"""The flags that the code of a module depends on; all others only choose modules or look at them."""
 
 LOG_MODULES: dict[str, str] = {
     "mark_for_compilation": "1: clusters of each graph; 2: the verdict on each op",
@@ -211,7 +247,38 @@ class JitOptions:
         "that the environment variable MT_DUMP_GRAPH_PREFIX names.",
     )
     dump_to: str | None = _flag(
-        "path", None, "Write graphs, HLO and LLVM IR of everything that is compiled to this folder."
+        "path",
+        None,
+        "Write graphs, HLO, LLVM IR and assembly of everything that is compiled to this folder, and for each module a "
+        "program that runs it alone on its first inputs. Without DIR, all but the latter goes to standard output.",
+        bare=STANDARD_OUTPUT,
+    )
+    dump_hlo_as_text: bool = _flag("bool", False, "Dump HLO as text; the default unless --dump_hlo_as_dot is given.")
+    dump_hlo_as_dot: bool = _flag("bool", False, "Dump HLO as pictures for Graphviz.")
+    dump_hlo_pass_re: str | None = _flag(
+        "regex", None, "Dump HLO only after passes whose name has a match, and before and after all of them."
+    )
+    dump_hlo_module_re: str | None = _flag("regex", None, "Dump only modules whose name has a match.")
+    generate_hlo_graph: str | None = _flag(
+        "regex",
+        None,
+        "Draw the HLO of modules whose name has a match, before, between and after the passes, as hlo_graph_N.dot; and "
+        "print a line for each.",
+    )
+    hlo_graph_path: str | None = _flag(
+        "path", None, "The folder of these pictures; without it, that of --dump_to, or else the working directory."
+    )
+    hlo_profile: bool = _flag(
+        "bool",
+        False,
+        "Measure compiled code, and print at exit where the time went: by cluster and fused kernel, with bytes, flops, "
+        "the share of what the machine could do, the ops and their lines.",
+    )
+    verify: float = _flag(
+        "fraction",
+        0.0,
+        "Run this fraction of the calls of each cluster a second time op by op, the first call always, and raise "
+        "MismatchError where a bit differs; it names the first op that does.",
     )
     fast_math: bool = _flag(
         "bool",
@@ -284,6 +351,11 @@ class JitOptions:
             if name not in _BY_NAME:
                 raise FlagError(f"there is no option {name!r}{_did_you_mean(name, '')}")
         return replace(self, **changes)
+
+    @property
+    def codegen(self) -> JitOptions:
+        """Those of the options that the code of a module depends on; the others are as if they were not given."""
+        return JitOptions(**{name: getattr(self, name) for name in CODEGEN_FLAGS})
 
     def text(self) -> str:
         """Return the flags that would give these options."""

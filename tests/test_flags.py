@@ -30,6 +30,8 @@ def test_nothing_gives_the_defaults():
         ("--clustering_fuel=0", "clustering_fuel", 0),
         ("--dump_to='/tmp/a folder'", "dump_to", "/tmp/a folder"),
         ('--dump_to="x=y"', "dump_to", "x=y"),
+        ("--dump_to", "dump_to", "-"),
+        ("--dump_hlo_pass_re=cse|^fusion$", "dump_hlo_pass_re", "cse|^fusion$"),
         ("--dump_to=/tmp/Füße", "dump_to", "/tmp/Füße"),
         ("--ops_to_cluster=PW,sum", "ops_to_cluster", ("PW", "sum")),
         ("--ops_to_cluster=", "ops_to_cluster", ()),
@@ -70,7 +72,9 @@ def test_of_a_flag_given_twice_the_last_counts():
         ("--clustering_fuel=-1", r"expected a whole number from 0"),
         ("--clustering_fuel=" + "9" * 5000, r"expected a whole number from 0"),
         ("--max_cluster_size=3", r"--max_cluster_size=3 is below --min_cluster_size=4"),
-        ("--dump_to", r"--dump_to needs a value: --dump_to=DIR"),
+        ("--hlo_graph_path", r"--hlo_graph_path needs a value: --hlo_graph_path=DIR"),
+        ("--generate_hlo_graph", r"needs a value: --generate_hlo_graph=REGEX"),
+        ("--generate_hlo_graph=(", r"--generate_hlo_graph=\(: expected a regular expression, got '\('"),
         ("--dump_to=", r"--dump_to=: expected the path of a folder"),
         ("--ops_to_cluster=PW,tanhh", r"--ops_to_cluster: there is no 'tanhh'; did you mean tanh"),
         ("--cluster_exclude_ops=,", r"--cluster_exclude_ops: there is no ''; expected names with commas"),
@@ -102,6 +106,7 @@ def written(value):
 def test_text_is_the_inverse_of_parsing(flags, data):
     values = {
         "bool": st.booleans(),
+        "regex": st.sampled_from(["a|b", ".*", "cluster_[0-3]"]),
         "path": st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1),
         "names": st.lists(st.sampled_from(["PW", "sum", "exp"])).map(tuple),
         "levels": st.lists(st.sampled_from(["xla_compiler=2", "pass_manager=0"])).map(tuple),

@@ -7,7 +7,7 @@ are the graph's `fetches`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -240,8 +240,8 @@ class Graph:
         inner = [node.subgraph.text() for node in self.nodes if node.subgraph is not None]
         return "\n".join(lines) + "\n" + "".join("\n" + text for text in inner)
 
-    def dot(self) -> str:
-        """Return the graph in Graphviz's language: a box a cluster, control edges dashed."""
+    def dot(self, notes: Mapping[int, str] | None = None) -> str:
+        """Return the graph in Graphviz's language: a box a cluster, control edges dashed; `notes` go into the nodes."""
         lines = [f"digraph {_quote(self.name)} {{", "  node [shape=box, fontname=monospace];"]
         clusters: dict[str | None, list[Node]] = {}
         for node in self.nodes:
@@ -252,6 +252,7 @@ class Graph:
             for node in members:
                 label = "\n".join(
                     [node.op, ", ".join(map(str, node.outputs)), *([str(node.source)] if node.source else [])]
+                    + ([notes[node.id]] if notes and node.id in notes else [])
                 )
                 lines.append(f"  {'  ' if boxed else ''}n{node.id} [label={_quote(label)}];")
             lines += ["  }"] if boxed else []

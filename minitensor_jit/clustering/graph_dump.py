@@ -24,7 +24,7 @@ class GraphDump:
     def __init__(self, folder: str) -> None:
         path = os.path.abspath(folder)
         if path not in _folders:
-            _folders[path] = Dumper(path), itertools.count()
+            _folders[path] = Dumper(path, flag=ENVIRONMENT_VARIABLE), itertools.count()
         self._dumper, numbers = _folders[path]
         number = next(numbers)
         self._suffix = f"_{number}" if number else ""

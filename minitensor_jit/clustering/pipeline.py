@@ -64,7 +64,8 @@ def cluster(graph: Graph, options: JitOptions, state: ClusteringState = PROCESS_
     marking = mark_for_compilation(graph, options, state)
     after("mark_for_compilation", graph)
     if dump is not None:
-        dump.write("mark_for_compilation_annotated", annotated(graph, marking.verdicts), graph.dot())
+        notes = {node.id: marking.verdicts[node.id].text for node in graph if node.is_op}
+        dump.write("mark_for_compilation_annotated", annotated(graph, marking.verdicts), graph.dot(notes))
     graph = partially_decluster(graph, marking)
     after("partially_decluster", graph)
     graph = encapsulate_subgraphs(graph, marking.clusters)

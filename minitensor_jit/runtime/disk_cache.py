@@ -83,8 +83,7 @@ def key_of(text: str, options: JitOptions) -> str:
     return json.dumps(
         {
             "hlo": hashlib.sha256(text.encode()).hexdigest(),
-            "fast_math": options.fast_math,
-            "disable_constant_folding": options.disable_constant_folding,
+            "options": options.codegen.text(),
             "target": [*target.key, target.vector_bytes, target.half_conversion, *target.attributes],
             "compiler": _compiler_fingerprint(),
         }

@@ -14,8 +14,9 @@ from minitensor_jit.clustering.graph import CLONE_ATTRIBUTE, LAUNCH, Node, Value
 from minitensor_jit.clustering.pipeline import ClusteringResult, cluster
 from minitensor_jit.errors import InvalidArgumentError, JitError
 from minitensor_jit.flags import JitOptions
-from minitensor_jit.inspect.dump import Dumper
+from minitensor_jit.inspect.dump import ModuleDump, dumper_for
 from minitensor_jit.inspect.report import Report
+from minitensor_jit.inspect.stages import Stages, pictures_for, stages_for
 from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.printer import print_module
 from minitensor_jit.log import log, talks
@@ -39,7 +40,8 @@ class Compiler:
     def __init__(self, options: JitOptions, report: Report | None = None) -> None:
         self.options = options
         self.report = report
-        self.dumper = Dumper(options.dump_to) if options.dump_to is not None else None
+        self.dumper = dumper_for(options)
+        self.pictures = pictures_for(options)
         self.disk = (
             cache_at(options.persistent_cache_directory, options.persistent_cache_bytes)
             if options.persistent_cache_directory is not None
@@ -77,8 +79,11 @@ class Compiler:
 
     # ---- one cluster
 
-    def compile(self, node: Node) -> tuple[LoweredCluster, Executable]:
-        """Compile the graph inside a cluster's node, unless an equal one was compiled before."""
+    def compile(self, node: Node) -> tuple[LoweredCluster, Executable, ModuleDump | None]:
+        """Compile the graph inside a cluster's node, unless an equal one was compiled before.
+
+        With what was compiled just now comes the writer of its dumps, if there are any.
+        """
         assert node.subgraph is not None
         name = str(node.params["function"])
         started = time.perf_counter()
@@ -90,12 +95,13 @@ class Compiler:
             self._executables.move_to_end(text)
             if self.report is not None:
                 self.report.record_hit(name)
-            return lowered, known
+            return lowered, known, None
         lowered.module.name = name
+        stages = stages_for(lowered.module, int(node.params["num_constant_args"]), self.dumper, self.pictures)
         key = key_of(text, self.options) if self.disk is not None else ""
         # What is on disk has no stages to dump.
-        kept = self.disk.load(key, name, self.options) if self.disk is not None and self.dumper is None else None
-        executable = kept or self._generate(lowered, name)
+        kept = self.disk.load(key, name, self.options) if self.disk is not None and stages is None else None
+        executable = kept or self._generate(lowered, name, stages)
         if self.disk is not None and kept is None:
             self.disk.store(key, executable)
         self._executables[text] = executable
@@ -108,32 +114,38 @@ class Compiler:
         log(self.options, "xla_compiler", 1, "%s: ready in %.1f ms (%s)", name, milliseconds, why)
         if self.report is not None:
             self.report.record_compile(name, milliseconds, why)
-        return lowered, executable
+        return lowered, executable, None if stages is None else stages.dump
 
-    def _generate(self, lowered: LoweredCluster, name: str) -> Executable:
+    def _generate(self, lowered: LoweredCluster, name: str, stages: Stages | None) -> Executable:
         # Imported here: eager programs and cached plans never load LLVM.
         from minitensor_jit.codegen.cpu.compiler import compile_module
         from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
 
-        dump = self.dumper.module(name) if self.dumper is not None else None
-        if dump is not None:
-            dump.before_optimizations(print_module(lowered.module))
+        if stages is not None:
+            stages.before(lowered.module)
+            if stages.dump is not None:
+                stages.dump.repro(self.options.codegen.text())
         # Verified after each pass: some milliseconds at the most, and a wrong rewrite is named instead of run.
         fold = not self.options.disable_constant_folding
         loud = talks(self.options, "xla_compiler", 2)
         if loud:
             log(self.options, "xla_compiler", 2, "%s: as lowered\n%s", name, print_module(lowered.module))
-        on_pass = self._log_pass if talks(self.options, "pass_manager", 1) else None
-        module = run_pipeline(lowered.module, PipelineOptions(verify=True, fold_constants=fold, on_pass=on_pass))
+        hooks = [stages.on_pass] if stages is not None else []
+        if talks(self.options, "pass_manager", 1):
+            hooks.append(self._log_pass)
+
+        def on_pass(name: str, module: Module, changed: bool) -> None:
+            for hook in hooks:
+                hook(name, module, changed)
+
+        pipeline = PipelineOptions(verify=True, fold_constants=fold, on_pass=on_pass if hooks else None)
+        module = run_pipeline(lowered.module, pipeline)
         if loud:
             log(self.options, "xla_compiler", 2, "%s: after the passes\n%s", name, print_module(module))
-        if dump is None:
-            return compile_module(module, name=name, fast_math=self.options.fast_math)
-        dump.after_optimizations(print_module(module))
-        writers = {"ir-no-opt.ll": dump.ir_no_opt, "ir-with-opt.ll": dump.ir_with_opt}
-        return compile_module(
-            module, name=name, fast_math=self.options.fast_math, dump=lambda file, text: writers[file](text)
-        )
+        if stages is not None:
+            stages.after(module)
+        dump = stages.code if stages is not None and stages.dump is not None else None
+        return compile_module(module, name=name, fast_math=self.options.fast_math, dump=dump)
 
     def _log_pass(self, name: str, module: Module, changed: bool) -> None:
         count = sum(len(computation.instructions) for computation in module.computations)
@@ -224,7 +236,7 @@ class _Plan:
         fetches = node.subgraph.fetches
         self.names.update(((node.id, place), value) for place, value in enumerate(fetches))
         try:
-            lowered, executable = self.compiler.compile(node)
+            lowered, executable, dump = self.compiler.compile(node)
         except InvalidArgumentError:
             raise
         except Exception as error:  # a defect must not stop the user's program: its ops run eagerly instead
@@ -260,7 +272,7 @@ class _Plan:
                 children,
                 lowered.reports_errors,
                 lowered.fallible,
-                observer_for(self.compiler.options, name, node.subgraph, lowered, executable),
+                observer_for(self.compiler.options, name, node.subgraph, lowered, executable, dump),
             )
         )
         leaves = [ref[1] if ref[0] == "leaf" else -1 for ref, _ in refs]

@@ -1,14 +1,13 @@
-"""Looks at the arrays of launches: to check their numbers, or to print them.
+"""Looks at the arrays of launches: to check their numbers, to print them, or to save what a module first ran on.
 
-For `--check_cluster_input_numerics`, `--check_cluster_output_numerics` and `--print_cluster_outputs`. A launch without
-an observer does not even ask for one.
+For `--check_cluster_input_numerics`, `--check_cluster_output_numerics`, `--print_cluster_outputs` and dumps. A launch
+without an observer does not even ask for one.
 """
 
 from __future__ import annotations
 
-import ctypes
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +17,13 @@ from numpy.typing import NDArray
 from minitensor_jit.clustering.graph import Graph, Source, TensorMeta, Value
 from minitensor_jit.errors import NumericsError
 from minitensor_jit.flags import JitOptions
+from minitensor_jit.inspect.dump import ModuleDump
 from minitensor_jit.ir.shape import BFLOAT16, Shape
 from minitensor_jit.lowering.lower import LoweredCluster, StreamPosition, StridedArgument
 from minitensor_jit.runtime.executable import Executable
+from minitensor_jit.runtime.memory import array_at
 
-__all__ = ["ClusterObserver", "observer_for"]
+__all__ = ["ClusterObserver", "InputSaver", "Observer", "observer_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,27 +43,67 @@ class _Array:
 
     def read(self, address: int) -> NDArray[Any]:
         """The elements that lie at an address; those of bfloat16 as float32."""
-        dtype = np.dtype(self.shape.numpy_dtype)
+        flat = array_at(address, self.shape).reshape(-1)
         size = self.shape.size
-        if size == 0:
-            return np.empty(self.shape.dims, dtype)
-        memory = (ctypes.c_char * (size * dtype.itemsize)).from_address(address)
-        flat: NDArray[Any] = np.frombuffer(memoryview(memory), dtype)
-        if dtype == BFLOAT16:
+        if flat.dtype == BFLOAT16 and size:
             # A bfloat16 is the upper half of the float32 of the same value.
             flat = (flat.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-        if self.strided is None or size != self.strided.span:
+        if size == 0 or self.strided is None or size != self.strided.span:
             return flat.reshape(self.shape.dims)
         strides = [step * flat.itemsize for step in self.strided.stride]
         return np.lib.stride_tricks.as_strided(flat, self.strided.size, strides, writeable=False)
 
 
+Observer = Callable[[bool, Sequence[int]], None]
+"""Called before and after each run of a launch (the flag says which), with the addresses of its inputs and results."""
+
+
 def observer_for(
-    options: JitOptions, name: str, graph: Graph, lowered: LoweredCluster, executable: Executable
-) -> ClusterObserver | None:
-    """The observer that the options ask for, of the launches of a cluster with that graph inside."""
+    options: JitOptions,
+    name: str,
+    graph: Graph,
+    lowered: LoweredCluster,
+    executable: Executable,
+    dump: ModuleDump | None = None,
+) -> Observer | None:
+    """What the options ask for, of the launches of a cluster with that graph inside.
+
+    `dump` is there if the module was compiled for this launch, and dumped.
+    """
+    observers: list[Observer] = []
+    if dump is not None and not dump.dumper.to_stdout:
+        observers.append(InputSaver(dump, executable))
     wanted = options.check_cluster_input_numerics, options.check_cluster_output_numerics, options.print_cluster_outputs
-    return ClusterObserver(options, name, graph, lowered, executable) if any(wanted) else None
+    if any(wanted):
+        observers.append(ClusterObserver(options, name, graph, lowered, executable))
+    return _Several(observers) if len(observers) > 1 else observers[0] if observers else None
+
+
+class _Several:
+    """Several observers of one launch."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = observers
+
+    def __call__(self, ran: bool, addresses: Sequence[int]) -> None:
+        for observer in self._observers:
+            observer(ran, addresses)
+
+
+class InputSaver:
+    """Writes the arrays of a module's first run, before it runs: whatever happens then, it can be done again."""
+
+    def __init__(self, dump: ModuleDump, executable: Executable) -> None:
+        self._dump: ModuleDump | None = dump
+        self._shapes = executable.parameter_shapes
+
+    def __call__(self, ran: bool, addresses: Sequence[int]) -> None:
+        """Save the inputs, once."""
+        dump, self._dump = self._dump, None
+        if dump is None:
+            return
+        pairs = zip(addresses, self._shapes, strict=False)  # the results follow
+        dump.inputs({f"arg{k}": array_at(address, shape) for k, (address, shape) in enumerate(pairs)})
 
 
 class ClusterObserver:

@@ -38,7 +38,8 @@ def compile_module(
 ) -> Executable:
     """Compiles a module for this machine; raises `CompileError` if it has something without code.
 
-    `dump(file name, text)` gets the LLVM IR before and after the passes.
+    `dump(kind, text)` gets the LLVM IR before and after the passes (`ir-no-opt.ll`, `ir-with-opt.ll`) and the assembly
+    (`s`).
     """
     started = time.perf_counter()
     NarrowTypes().run(module)
@@ -48,12 +49,10 @@ def compile_module(
     program = _Program(module, name, target, options)
     text = program.emit()
     emitted = time.perf_counter()
-    optimised: list[str] | None = None if dump is None else []
-    code = target.compile(text, optimised_text=optimised)
-    compiled = time.perf_counter()
     if dump is not None:
         dump("ir-no-opt.ll", text)
-        dump("ir-with-opt.ll", "".join(optimised or ()))
+    code = target.compile(text, dump=dump)
+    compiled = time.perf_counter()
     loaded = LoadedCode(code, ENTRY, program.unit.module.imports)
     return Executable(
         name=name,

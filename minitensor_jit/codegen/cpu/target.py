@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -45,13 +45,21 @@ class CpuTarget:
         """What a cache of object code must compare."""
         return self.triple, self.cpu, self.features
 
-    def compile(self, text: str, *, optimised_text: list[str] | None = None) -> bytes:
-        """The object code of a module. The text of the module as the passes left it is appended to `optimised_text`."""
+    def compile(self, text: str, *, dump: Callable[[str, str], None] | None = None) -> bytes:
+        """The object code of a module. `dump` gets the module as the passes left it, and the assembly."""
         with _lock:
             module = llvm.parse_assembly(text)
-            if optimised_text is not None:
-                optimised_text.append(str(module))
-            return bytes(self.machine.emit_object(module))
+            code = bytes(self.machine.emit_object(module))
+            if dump is None:
+                return code
+            # Emitting changes a module, so that each form starts from the text again.
+            texts = {
+                "ir-with-opt.ll": str(llvm.parse_assembly(text)),
+                "s": str(self.machine.emit_assembly(llvm.parse_assembly(text))),
+            }
+        for kind, form in texts.items():
+            dump(kind, form)
+        return code
 
 
 class LoadedCode:
