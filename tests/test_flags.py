@@ -32,6 +32,9 @@ def test_nothing_gives_the_defaults():
         ('--dump_to="x=y"', "dump_to", "x=y"),
         ("--dump_to", "dump_to", "-"),
         ("--dump_hlo_pass_re=cse|^fusion$", "dump_hlo_pass_re", "cse|^fusion$"),
+        ("--verify=0.25", "verify", 0.25),
+        ("--verify=1", "verify", 1.0),
+        ("--verify=1e-05", "verify", 1e-5),
         ("--dump_to=/tmp/Füße", "dump_to", "/tmp/Füße"),
         ("--ops_to_cluster=PW,sum", "ops_to_cluster", ("PW", "sum")),
         ("--ops_to_cluster=", "ops_to_cluster", ()),
@@ -74,6 +77,9 @@ def test_of_a_flag_given_twice_the_last_counts():
         ("--max_cluster_size=3", r"--max_cluster_size=3 is below --min_cluster_size=4"),
         ("--hlo_graph_path", r"--hlo_graph_path needs a value: --hlo_graph_path=DIR"),
         ("--generate_hlo_graph", r"needs a value: --generate_hlo_graph=REGEX"),
+        ("--verify=2", r"--verify=2: expected a number from 0 to 1, got '2'"),
+        ("--verify=nan", r"--verify=nan: expected a number from 0 to 1"),
+        ("--verify=1_0", r"expected a number from 0 to 1"),
         ("--generate_hlo_graph=(", r"--generate_hlo_graph=\(: expected a regular expression, got '\('"),
         ("--dump_to=", r"--dump_to=: expected the path of a folder"),
         ("--ops_to_cluster=PW,tanhh", r"--ops_to_cluster: there is no 'tanhh'; did you mean tanh"),
@@ -106,6 +112,7 @@ def written(value):
 def test_text_is_the_inverse_of_parsing(flags, data):
     values = {
         "bool": st.booleans(),
+        "fraction": st.floats(0, 1),
         "regex": st.sampled_from(["a|b", ".*", "cluster_[0-3]"]),
         "path": st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1),
         "names": st.lists(st.sampled_from(["PW", "sum", "exp"])).map(tuple),
