@@ -23,6 +23,10 @@ _OTHERS = frozenset(
         "tuple",
         "get-tuple-element",
         "call",
+        "while",
+        "conditional",
+        "opt-barrier",
+        "bitcast-reinterpret",
         "fusion",
         "reduce",
         "dot",
@@ -36,6 +40,8 @@ _OTHERS = frozenset(
 
 def check_module(module: Module) -> None:
     """Raises `CompileError` naming the first opcode, type or form that has no code."""
+    if any(not isinstance(p.shape, Shape) for p in module.entry.parameters):
+        raise CompileError("parameter", "a tuple as a parameter of the entry")
     seen: set[Computation] = set()
     stack = [module.entry]
     while stack:
@@ -70,7 +76,5 @@ def _check(i: Instruction) -> None:
             raise CompileError(i.opcode, f"{len(i.dims)} dimensions, supported are {MAX_RANK}")
         if i.literal is not None and i.literal.nbytes > MAX_LITERAL_BYTES:
             raise CompileError(i.opcode, f"a literal of {i.literal.nbytes} bytes, supported are {MAX_LITERAL_BYTES}")
-    elif i.opcode == "parameter":
-        raise CompileError(i.opcode, "a tuple as a parameter")
     if i.opcode == "gather" and 0 in i.operands[0].dims and i.array_shape.size:
         raise CompileError(i.opcode, "an element of an empty array")

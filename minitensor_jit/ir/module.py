@@ -338,6 +338,19 @@ class Module:
             computations[computation] = computation.clone(mapping, computations=computations)
         return Module(self.name, computations.values(), computations[self.entry])
 
+    def sequences(self) -> list[Computation]:
+        """The computations whose instructions run one after the other, callees first.
+
+        They are the entry and what loops, conditionals and calls of them name; not combiners, comparators and fusions.
+        """
+        found: set[Computation] = {self.entry}
+        for computation in reversed(self.computations):  # callers before what they call
+            if computation in found:
+                for i in computation.instructions:
+                    if i.opcode in ("while", "conditional", "call"):
+                        found.update(i.called())
+        return [c for c in self.computations if c in found]
+
     def instruction_count(self) -> int:
         """The number of instructions in all computations."""
         return sum(len(c) for c in self.computations)

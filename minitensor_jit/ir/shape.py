@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-__all__ = ["BFLOAT16", "DTYPES", "AnyShape", "DType", "Shape", "TupleShape", "dtype_of", "scalar"]
+__all__ = ["BFLOAT16", "DTYPES", "AnyShape", "DType", "Shape", "TupleShape", "dtype_of", "leaves", "scalar"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +168,13 @@ class TupleShape:
 
 
 AnyShape: TypeAlias = Shape | TupleShape
+
+
+def leaves(shape: AnyShape) -> list[Shape]:
+    """The arrays of a shape in order: the shape itself, or those of a tuple's elements, however deep."""
+    if isinstance(shape, Shape):
+        return [shape]
+    return [leaf for element in shape.elements for leaf in leaves(element)]
 
 
 def scalar(dtype: str) -> Shape:

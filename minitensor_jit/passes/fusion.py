@@ -34,8 +34,15 @@ class Fusion:
         self.decisions: list[tuple[str, str, Decision]] = []
 
     def run(self, module: Module) -> bool:
-        """Fuse in the entry computation."""
-        computation = module.entry
+        """Fuse in the entry, and in what its loops and conditionals run."""
+        changed = False
+        for computation in module.sequences():
+            changed |= self._run(computation)
+        if changed:
+            module.collect()
+        return changed
+
+    def _run(self, computation: Computation) -> bool:
         groups, alone = self._fuse_producers(computation)
         if not groups:
             return False
@@ -46,7 +53,6 @@ class Fusion:
             members = sorted(group.members, key=order.__getitem__)
             outlines.append(Outline(members, sorted(group.roots, key=order.__getitem__), group.kind))
         outline(computation, outlines)
-        module.collect()
         return True
 
     # ---- producers into consumers

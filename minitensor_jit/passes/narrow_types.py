@@ -29,7 +29,7 @@ class NarrowTypes:
             computation = pending.pop()
             changed |= _rewrite(computation)
             for i in computation.instructions:
-                if i.opcode in ("fusion", "call"):
+                if i.opcode in ("fusion", "call", "while", "conditional"):
                     new = [c for c in i.called() if c not in seen]
                     seen.update(new)
                     pending.extend(new)

@@ -68,8 +68,15 @@ class RowFusion:
         self.decisions: list[tuple[str, Decision]] = []
 
     def run(self, module: Module) -> bool:
-        """Fuse in the entry computation."""
-        computation = module.entry
+        """Fuse in the entry, and in what its loops and conditionals run."""
+        changed = False
+        for computation in module.sequences():
+            changed |= self._run(computation)
+        if changed:
+            module.collect()
+        return changed
+
+    def _run(self, computation: Computation) -> bool:
         spaces: dict[_Space, None] = {}
         for i in computation.instructions:
             if i.opcode == "reduce":
@@ -88,7 +95,6 @@ class RowFusion:
         if not groups:
             return False
         outline(computation, [g.outline for g in groups])
-        module.collect()
         return True
 
     def _collect(self, computation: Computation, space: _Space, taken: set[Instruction], groups: list[_Group]) -> None:

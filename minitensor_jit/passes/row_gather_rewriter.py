@@ -32,8 +32,15 @@ class RowGatherRewriter:
         self.decisions: list[tuple[str, Decision]] = []
 
     def run(self, module: Module) -> bool:
-        """Rewrite the gathers of the entry."""
-        computation = module.entry
+        """Rewrite the gathers of the entry, and of what its loops and conditionals run."""
+        changed = False
+        for computation in module.sequences():
+            changed |= self._run(computation)
+        if changed:
+            module.collect()
+        return changed
+
+    def _run(self, computation: Computation) -> bool:
         combiners: dict[str, Computation] = {}
         replaced: dict[Instruction, Instruction] = {}
         result: list[Instruction] = []
@@ -58,7 +65,6 @@ class RowGatherRewriter:
         computation.root = replaced.get(computation.root, computation.root)
         computation.remove_dead()
         computation.make_names_unique()
-        module.collect()
         return True
 
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Sequence
+
+import numpy as np
 
 from ...ir.module import Computation, Instruction, Module
-from ...ir.shape import Shape, TupleShape
+from ...ir.shape import Shape, leaves
 from ...passes.narrow_types import NarrowTypes
 from ...runtime.buffer_assignment import BufferAssignment, Location
 from ...runtime.executable import Executable
 from ..check import check_module
 from ..llvm import Module as LlvmModule
+from .control import Control
 from .loop_kernel import LoopKernels
-from .schedule import Schedule, Value
+from .schedule import AnyStep, Choice, Loop, Schedule, Step, Value, leaf
 from .target import CpuTarget, LoadedCode, host_target
 from .unit import Binding, Options, Task, Unit
 
@@ -79,9 +82,7 @@ class _Program:
     def __init__(self, module: Module, name: str, target: CpuTarget, options: Options) -> None:
         self.entry = module.entry
         self.parameter_shapes = [p.array_shape for p in module.entry.parameters]
-        root = module.entry.root.shape
-        shapes = root.elements if isinstance(root, TupleShape) else (root,)
-        self.result_shapes = [s for s in shapes if isinstance(s, Shape)]
+        self.result_shapes = leaves(module.entry.root.shape)
         self.assignment = BufferAssignment()
         self.unit = Unit(LlvmModule(name, target.triple, target.layout), target, options, self._temporary)
         if options.fast_math:
@@ -91,6 +92,14 @@ class _Program:
         self._locations: dict[Value, Location] = {}
         self._temporaries: list[Hashable] = []
         self._scratch_slot = len(self.parameter_shapes) + len(self.result_shapes)
+        self._control = Control(
+            unit=self.unit,
+            locations=self._locations,
+            where=lambda value: self.unit.location(self._binding(value, leaf(value))),
+            run=lambda region: self._emit(region.steps, region.results),
+            reserve=self._scratch,
+            release=self.assignment.release_all,
+        )
 
     # ---- buffers
 
@@ -124,37 +133,48 @@ class _Program:
         if instruction.shape == shape:
             return instruction
         assert instruction.literal is not None
-        return Instruction(instruction.name, "constant", shape, literal=instruction.literal.reshape(shape.dims))
+        literal = np.ascontiguousarray(instruction.literal).view(shape.numpy_dtype).reshape(shape.dims)
+        return Instruction(instruction.name, "constant", shape, literal=literal)
 
     # ---- emission
 
     def emit(self) -> str:
         """The text of the whole module."""
         copies = self._place_results()
-        steps = self.schedule.steps
-        last_use = {value: k for k, step in enumerate(steps) for value in (*step.outputs, *step.operands)}
-        last_use.update({value: len(steps) for _, value in copies})
-        dying: dict[int, list[Value]] = {}
-        for value, k in last_use.items():
-            dying.setdefault(k, []).append(value)
-        for k, step in enumerate(steps):
-            for (instruction, n), root in zip(step.outputs, step.task.computation.roots, strict=True):
-                if (instruction, n) not in self._locations:
-                    nbytes = root.array_shape.nbytes
-                    self._locations[(instruction, n)] = self._scratch((instruction, n), nbytes)
-            parameters = step.task.computation.parameters
-            step.task.name = _symbol(step.task.name)
-            step.task.operands = [
-                self._binding(v, p.array_shape) for v, p in zip(step.operands, parameters, strict=True)
-            ]
-            step.task.results = [self._locations[o] for o in step.outputs]
-            step.plan.emit()
-            self.assignment.release_all([*dying.get(k, ()), *self._temporaries])
-            self._temporaries.clear()
+        self._emit(self.schedule.steps, [value for _, value in copies])
         for n, value in copies:
             self._copy(n, value)
         self.aliases = self._aliases(copies)
         return self.unit.finish()
+
+    def _emit(self, steps: Sequence[AnyStep], kept: Iterable[Value]) -> None:
+        """The steps in order. Memory of what they make is free after its last reader, but of what is `kept`."""
+        made = {value for step in steps for value in step.outputs}
+        last_use = {value: k for k, step in enumerate(steps) for value in (*step.outputs, *step.operands)}
+        last_use.update({value: len(steps) for value in kept})
+        dying: dict[int, list[Value]] = {}
+        for value, k in last_use.items():
+            if value in made:  # what comes from outside is another's
+                dying.setdefault(k, []).append(value)
+        for k, step in enumerate(steps):
+            for value in step.outputs:
+                if value not in self._locations:
+                    self._locations[value] = self._scratch(value, leaf(value).nbytes)
+            if isinstance(step, Loop):
+                self._control.loop(step)
+            elif isinstance(step, Choice):
+                self._control.choice(step)
+            else:
+                self._launch(step)
+            self.assignment.release_all([*dying.get(k, ()), *self._temporaries])
+            self._temporaries.clear()
+
+    def _launch(self, step: Step) -> None:
+        parameters = step.task.computation.parameters
+        step.task.name = _symbol(step.task.name)
+        step.task.operands = [self._binding(v, p.array_shape) for v, p in zip(step.operands, parameters, strict=True)]
+        step.task.results = [self._locations[o] for o in step.outputs]
+        step.plan.emit()
 
     def _copy(self, n: int, value: Value) -> None:
         """A result that is a parameter, a constant, or the same as another result."""
@@ -183,9 +203,7 @@ class _Program:
                 if n in left_over or self.result_shapes[n].nbytes != self.parameter_shapes[number].nbytes:
                     continue
                 k, m = maker[result]
-                step = steps[k]
-                here = [j for j, operand in enumerate(step.operands) if operand == value]
-                if max(readers, default=-1) <= k and all((m, j) in step.plan.in_place for j in here):
+                if max(readers, default=-1) <= k and steps[k].in_place(m, value):
                     found.add((n, number))
         return frozenset(found)
 

@@ -1,4 +1,7 @@
-"""The steps of a module's entry in order, with fusions that have no kernel of their own taken apart again."""
+"""The steps of a module in order, with fusions that have no kernel of their own taken apart again.
+
+A step is a kernel, a loop or a choice; the computations that the last two name are regions with steps of their own.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ...ir.infer_structured import branches
 from ...ir.module import Computation, Instruction, Module
-from ...ir.shape import TupleShape
+from ...ir.shape import AnyShape, Shape, TupleShape, leaves
 from ..errors import CompileError
 from .column_kernel import ColumnKernel
 from .decompose import decompose_reduces
@@ -20,10 +24,14 @@ from .row_kernel import RowKernel
 from .scatter import Scatter
 from .unit import Plan, Task, Unit, reachable
 
-__all__ = ["Schedule", "Step", "Value"]
+__all__ = ["AnyStep", "Choice", "Loop", "Region", "Schedule", "Step", "Value", "leaf"]
 
-# One array: the instruction that defines it, and which of its results it is.
+# One array: the instruction that defines it, and which leaf of its result it is.
 Value: TypeAlias = tuple[Instruction, int]
+
+# What only gives a value another name.
+_NAMES = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "reshape", "bitcast", "bitcast-reinterpret"})
+_FORWARDED = frozenset({"reshape", "bitcast", "bitcast-reinterpret", "copy", "opt-barrier"})
 
 
 @dataclass
@@ -35,19 +43,92 @@ class Step:
     operands: list[Value]
     outputs: list[Value]
 
+    def in_place(self, output: int, operand: Value) -> bool:
+        """Whether the output may lie over the operand, wherever that is read here."""
+        here = [j for j, other in enumerate(self.operands) if other == operand]
+        return all((output, j) in self.plan.in_place for j in here)
+
+
+@dataclass
+class Region:
+    """A computation that runs as a whole; its results may also be values from outside, or constants."""
+
+    steps: list[AnyStep]
+    results: list[Value]
+
+    def outside(self) -> dict[Value, None]:
+        """The values from outside that are read."""
+        made = {output for step in self.steps for output in step.outputs}
+        read = [value for step in self.steps for value in step.operands] + self.results
+        return {value: None for value in read if value not in made and value[0].opcode != "constant"}
+
+
+@dataclass
+class Loop:
+    """A `while`. Its outputs are the values that change, in memory of their own; they begin as `starts`.
+
+    What a loop leaves as it is has no output: it is the value from outside under other names.
+    """
+
+    outputs: list[Value]
+    starts: list[Value]
+    condition: Region
+    body: Region
+
+    @property
+    def captured(self) -> list[Value]:
+        """What is read from outside in every turn."""
+        return [v for v in {**self.condition.outside(), **self.body.outside()} if v not in self.outputs]
+
+    @property
+    def operands(self) -> list[Value]:
+        """What is read from outside."""
+        return list(dict.fromkeys([*self.starts, *self.captured]))
+
+    def in_place(self, output: int, operand: Value) -> bool:
+        """Whether the output may lie over the operand: it begins as that."""
+        return self.starts[output] == operand and self.starts.count(operand) == 1 and operand not in self.captured
+
+
+@dataclass
+class Choice:
+    """A `conditional`: the region whose number `index` is, the last one if it is out of range."""
+
+    outputs: list[Value]
+    index: Value
+    regions: list[Region]
+
+    @property
+    def operands(self) -> list[Value]:
+        """What is read from outside."""
+        return list(dict.fromkeys([self.index, *(v for region in self.regions for v in region.outside())]))
+
+    def in_place(self, output: int, operand: Value) -> bool:
+        """Never: a region may read what another result was written over."""
+        return False
+
+
+AnyStep: TypeAlias = Step | Loop | Choice
+
 
 class Schedule:
     """Plans the steps. `results` are the values that the module returns; some may be parameters or constants."""
 
     def __init__(self, unit: Unit, module: Module) -> None:
         self.unit = unit
-        self.steps: list[Step] = []
+        self.steps: list[AnyStep] = []
         self._names: dict[Value, Value] = {}  # values that are other values under another name
-        self._run(module.entry)
-        root = module.entry.root
-        count = len(root.shape.elements) if isinstance(root.shape, TupleShape) else 1
-        self.results = [self.resolve((root, k)) for k in range(count)]
-        self._remove_dead()
+        region = self._region(module.entry)
+        self.steps, self.results = region.steps, region.results
+
+    def _region(self, computation: Computation) -> Region:
+        before, self.steps = self.steps, []
+        self._run(computation)
+        root = computation.root
+        region = Region(self.steps, [self.resolve((root, k)) for k in range(_count(root.shape))])
+        _remove_dead(region)
+        self.steps = before
+        return region
 
     def resolve(self, value: Value) -> Value:
         """The value that is really in memory: behind reshapes, tuples and calls."""
@@ -58,31 +139,33 @@ class Schedule:
                 continue
             i, k = value
             if i.opcode == "tuple":
-                value = (i.operands[k], 0)
+                for element in i.operands:
+                    count = _count(element.shape)
+                    if k < count:
+                        value = (element, k)
+                        break
+                    k -= count
             elif i.opcode == "get-tuple-element":
-                value = (i.operands[0], i.attrs["index"])
-            elif i.opcode in ("reshape", "bitcast", "copy"):
-                value = (i.operands[0], 0)
+                whole = i.operands[0].shape
+                assert isinstance(whole, TupleShape)
+                value = (i.operands[0], sum(map(_count, whole.elements[: i.attrs["index"]])) + k)
+            elif i.opcode in _FORWARDED:
+                value = (i.operands[0], k)
             else:
                 return value
-
-    def _remove_dead(self) -> None:
-        live = set(self.results)
-        kept = []
-        for step in reversed(self.steps):
-            if live.intersection(step.outputs):
-                live.update(step.operands)
-                kept.append(step)
-        self.steps = kept[::-1]
 
     # ---- planning
 
     def _run(self, computation: Computation) -> None:
         for i in computation.instructions:
-            if i.opcode in ("parameter", "constant", "tuple", "get-tuple-element", "reshape", "bitcast", "copy"):
+            if i.opcode in _NAMES or i.opcode in _FORWARDED:
                 continue
             if i.opcode == "call":
                 self._inline(i, i.attrs["to_apply"])
+            elif i.opcode == "while":
+                self._loop(i)
+            elif i.opcode == "conditional":
+                self._choice(i)
             elif i.opcode == "fusion":
                 self._fusion(i)
             else:
@@ -93,10 +176,42 @@ class Schedule:
         # A copy, since the same computation may be called again, and values are known by their instructions.
         computation = computation.clone()
         for parameter, operand in zip(computation.parameters, i.operands, strict=True):
-            self._names[(parameter, 0)] = (operand, 0)
-        for k, root in enumerate(computation.roots):
-            self._names[(i, k)] = (root, 0)
+            self._rename(parameter, operand)
+        self._rename(i, computation.root)
         self._run(computation)
+
+    def _rename(self, new: Instruction, old: Instruction) -> None:
+        for k in range(_count(new.shape)):
+            self._names[(new, k)] = (old, k)
+
+    def _loop(self, i: Instruction) -> None:
+        condition, body = i.attrs["condition"].clone(), i.attrs["body"].clone()
+        (outer,), (inner,), (state,) = condition.parameters, body.parameters, i.operands
+        outputs, starts, changing = [], [], []
+        for k in range(_count(i.shape)):
+            unchanged = self.resolve((body.root, k)) == (inner, k)
+            now = (state, k) if unchanged else (i, k)
+            if unchanged:
+                self._names[(i, k)] = now
+            else:
+                changing.append(k)
+                outputs.append(now)
+                starts.append(self.resolve((state, k)))
+            self._names[(outer, k)] = self._names[(inner, k)] = now
+        before, after = self._region(condition), self._region(body)
+        after.results = [after.results[k] for k in changing]
+        _remove_dead(after)
+        self.steps.append(Loop(outputs, starts, before, after))
+
+    def _choice(self, i: Instruction) -> None:
+        index, *operands = i.operands
+        regions = []
+        for computation, operand in zip(branches(i.attrs), operands, strict=True):
+            copy = computation.clone()
+            self._rename(copy.parameters[0], operand)
+            regions.append(self._region(copy))
+        outputs = [(i, k) for k in range(_count(i.shape))]
+        self.steps.append(Choice(outputs, self.resolve((index, 0)), regions))
 
     def _fusion(self, i: Instruction) -> None:
         computation = _array_roots(i.attrs["calls"])
@@ -171,6 +286,25 @@ class Schedule:
         if len({r.shape for r in steps}) > 1:
             raise CompileError("fusion", "reductions of different shapes")
         return (RowKernel if steps[0].inner == 1 else ColumnKernel)(unit, task, steps)
+
+
+def leaf(value: Value) -> Shape:
+    """The shape of an array."""
+    return leaves(value[0].shape)[value[1]]
+
+
+def _count(shape: AnyShape) -> int:
+    return len(leaves(shape))
+
+
+def _remove_dead(region: Region) -> None:
+    live = set(region.results)
+    kept = []
+    for step in reversed(region.steps):
+        if live.intersection(step.outputs):
+            live.update(step.operands)
+            kept.append(step)
+    region.steps = kept[::-1]
 
 
 def _array_roots(computation: Computation) -> Computation:
