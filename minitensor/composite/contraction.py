@@ -54,6 +54,15 @@ def expand_to(x: Any, shape: Sequence[int]) -> Any:
     return x.expand(shape)
 
 
+def _plus_product(input: Any, x: Any, y: Any, beta: Any, alpha: Any) -> Any:
+    """beta * input + alpha * (x @ y); what is stored in 16 bits is rounded once."""
+    dtype = input.dtype
+    if dtype is _C.float16 or dtype is _C.bfloat16:
+        wide = _C.float32
+        return _combined(input.to(wide), matmul(x.to(wide), y.to(wide)), beta, alpha).to(dtype)
+    return _combined(input, matmul(x, y), beta, alpha)
+
+
 FUSED = (_C.float32, _C.float64)
 """The types of which `fused_addmm` adds in one pass."""
 
@@ -210,7 +219,7 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
     input = expand_to(input, (mat1.shape[0], mat2.shape[1]))
     if input.dtype in FUSED and beta != 0:
         return fused_addmm(input, mat1, mat2, beta, alpha)
-    return _combined(input, matmul(mat1, mat2), beta, alpha)
+    return _plus_product(input, mat1, mat2, beta, alpha)
 
 
 @composite(inplace=True, out=True)
@@ -226,7 +235,7 @@ def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> A
         raise RuntimeError(
             f"size mismatch, got input ({input.shape[0]}), mat ({mat.shape[0]}x{mat.shape[1]}), vec ({vec.shape[0]})"
         )
-    return _combined(expand_to(input, (mat.shape[0],)), matmul(mat, vec), beta, alpha)
+    return _plus_product(expand_to(input, (mat.shape[0],)), mat, vec, beta, alpha)
 
 
 @composite(inplace=True, out=True)
@@ -257,7 +266,7 @@ def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any =
             f"Input dtypes must be the same, got: input {named[0]}, batch1: {named[1]}, batch2: {named[2]}"
         )
     input = expand_to(input, (batch1.shape[0], batch1.shape[1], batch2.shape[2]))
-    return _combined(input, matmul(batch1, batch2), beta, alpha)
+    return _plus_product(input, batch1, batch2, beta, alpha)
 
 
 @composite(inplace=True, out=True)
@@ -275,8 +284,8 @@ def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 
     input = expand_to(input, (m, n))
     # One product over all batches instead of a sum of many.
     k = batch1.shape[0] * batch1.shape[2]
-    product = matmul(batch1.permute((1, 0, 2)).reshape((m, k)), batch2.reshape((k, n)))
-    return _combined(input, product, beta, alpha)
+    rows, columns = batch1.permute((1, 0, 2)).reshape((m, k)), batch2.reshape((k, n))
+    return _plus_product(input, rows, columns, beta, alpha)
 
 
 # ---- tensors

@@ -319,8 +319,28 @@ def linspace(
     """`steps` evenly spaced values from start to end, both included."""
     if dtype is None and out is not None:
         dtype = out.dtype
-    made = creation.linspace(_number(start), _number(end), steps, dtype=dtype, device=device)
+    made = _evenly(_number(start), _number(end), steps, dtype, device)
     return _made(made, requires_grad, layout, pin_memory, out)
+
+
+def _numbers_dtype(dtype: Any, *numbers: Any) -> Any:
+    """The dtype asked for, or that of complex numbers if one is."""
+    return (
+        _C.get_default_dtype().to_complex() if dtype is None and any(isinstance(n, complex) for n in numbers) else dtype
+    )
+
+
+def _evenly(start: Any, end: Any, steps: int, dtype: Any, device: Any) -> Any:
+    """Evenly spaced values; of complex numbers both parts are."""
+    bounds = (start, end)
+    dtype = _numbers_dtype(dtype, *bounds)
+    if dtype is None or not dtype.is_complex:
+        return creation.linspace(start, end, steps, dtype=dtype, device=device)
+    parts = [
+        creation.linspace(*(float(getattr(n, part)) for n in bounds), steps, dtype=dtype.to_real(), device=device)
+        for part in ("real", "imag")
+    ]
+    return ROWS["complex"].call(*parts)
 
 
 @composite(method=False)
@@ -329,11 +349,12 @@ def logspace(
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """`steps` values from base**start to base**end whose exponents are evenly spaced."""
-    dtype = _default(dtype if out is None else out.dtype)
+    start, end = _number(start), _number(end)
+    dtype = _default(_numbers_dtype(dtype if out is None else out.dtype, start, end, base))
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
-    exponents = creation.linspace(_number(start), _number(end), steps, dtype=_C.float64, device=device)
-    made = elementwise.pow(float(base), exponents).to(dtype)
+    exponents = _evenly(start, end, steps, _C.complex128 if dtype.is_complex else _C.float64, device)
+    made = elementwise.pow(base if isinstance(base, complex) else float(base), exponents).to(dtype)
     return _made(made, requires_grad, layout, pin_memory, out)
 
 

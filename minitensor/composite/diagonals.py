@@ -142,6 +142,7 @@ def unravel_index(indices: Any, shape: int | Sequence[int]) -> tuple[Any, ...]:
             raise TypeError(f"expected 'shape' sequence to be ints, but found element of type {type(n)}")
         if n < 0:
             raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")
+    indices = indices.to(_C.int64)
     found = []
     for n in reversed(sizes):
         found.append(indices % n)

@@ -268,14 +268,14 @@ def _contract(
     """The product of two operands, summed over what nobody else has, as one batched matrix product."""
     x, of_x = _sum_own(*a, kept | set(b[1]))
     y, of_y = _sum_own(*b, kept | set(of_x))
-    if x.dtype != y.dtype:
+    shared = [label for label in of_x if label in of_y]
+    summed = [label for label in shared if label not in kept]
+    if x.dtype != y.dtype and (summed or a[0].dtype != b[0].dtype):
         kinds = {"float32": "Float", "float64": "Double", "int64": "Long", "int32": "Int"}
         raise RuntimeError(
             f"expected scalar type {kinds.get(x.dtype.name, x.dtype.name)} but found "
             f"{kinds.get(y.dtype.name, y.dtype.name)}"
         )
-    shared = [label for label in of_x if label in of_y]
-    summed = [label for label in shared if label not in kept]
     # Where one has size 1 and the other not, the sum is that of the other alone.
     for label in summed:
         p, q = x.shape[of_x.index(label)], y.shape[of_y.index(label)]
@@ -325,9 +325,9 @@ def _sum_own(t: Any, labels: list[Label], wanted: set[Label]) -> tuple[Any, list
 
 
 def _sum(t: Any, dims: list[int], keepdim: bool = False) -> Any:
-    """The sum in the operand's dtype; of complex numbers that of their parts."""
+    """The sum; of integers it is int64, of complex numbers that of their parts."""
     if not t.is_complex():
-        return t.sum(dims, keepdim=keepdim, dtype=t.dtype)
+        return t.sum(dims, keepdim=keepdim)
     parts = ROWS["view_as_real"].call(t).sum(dims, keepdim=keepdim)
     return ROWS["view_as_complex"].call(parts)
 

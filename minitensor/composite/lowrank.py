@@ -16,7 +16,9 @@ matmul = ROWS["matmul"].call
 
 
 def _gaussian(m: int, n: int, like: Any) -> Any:
-    return ROWS["normal"].call((m, n), 0.0, 1.0, dtype=like.dtype)
+    from minitensor import randn
+
+    return randn(m, n, dtype=like.dtype, device=like.device)
 
 
 def _range(a: Any, q: int, niter: int, m: Any = None) -> Any:
@@ -64,7 +66,7 @@ def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 
         raise ValueError(f"q(={q}) must be non-negative integer and not greater than min(m, n)={min(m, n)}")
     if not niter >= 0:
         raise ValueError(f"niter(={niter}) must be non-negative integer")
-    if not A.dtype.is_floating_point:
+    if not (A.dtype.is_floating_point or A.dtype.is_complex):
         raise ValueError(f"input must have floating-point dtype. Got {A.dtype}")
     centered = A - A.mean(dim=(-2,), keepdim=True) if center else A
     return svd_lowrank(centered, q, niter)

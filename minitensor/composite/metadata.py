@@ -126,6 +126,8 @@ def sum_to_size(input: Any, *size: Any) -> Any:
     wanted = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
     shape = tuple(input.shape)
     extra = len(shape) - len(wanted)
+    if not shape and not wanted:
+        return input.sum()
     fits = extra >= 0 and all(a == b or b == 1 for a, b in zip(shape[extra:], wanted, strict=True))
     if not fits:
         raise RuntimeError(f"size {{{list(wanted)}}} is not expandable to size {{{list(shape)}}}.")

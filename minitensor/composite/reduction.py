@@ -185,6 +185,9 @@ def magnitude_norm(x: Any, p: float, dim: Any, keepdim: bool, dtype: Any = None)
     if p == 1:
         return ROWS["norm1"].call(x, dim, keepdim, dtype=dtype)
     x = x if dtype is None else x.to(dtype)
+    if x.dtype is _C.float16 or x.dtype is _C.bfloat16:
+        # The powers of numbers of 16 bits overflow long before their roots do.
+        return magnitude_norm(x.to(_C.float32), p, dim, keepdim).to(x.dtype)
     if math.isinf(p):
         return ROWS["amax" if p > 0 else "amin"].call(x.abs(), dim, keepdim)
     if p == 0:

@@ -163,6 +163,8 @@ def vander(x: Any, *, N: int | None = None) -> Any:
         x = x.unsqueeze(0)
     if count <= 1:
         raise RuntimeError("N must be greater than 1.")
+    if not (x.is_floating_point() or x.is_complex()):
+        x = x.to(_C.int64)
     powers = [x.new_ones(tuple(x.shape)), x]
     while len(powers) < count:
         powers.append(powers[-1] * x)

@@ -55,9 +55,10 @@ def _logcumsumexp_vjp(g: Any, out: Any, x: Any, dim: int) -> Any:
         return g
     from minitensor import finfo
 
-    if x.is_complex():
-        raise NotImplementedError("the derivative for 'logcumsumexp' is not implemented for complex numbers.")
     lowest = finfo(x.dtype).min
+    if x.is_complex():
+        logarithm = where(g == 0, lowest, g.conj().log())
+        return exp(logcumsumexp((logarithm - out).flip(dim), dim).flip(dim) + x).conj()
     size = g.abs().log()
 
     def part(sign: Any) -> Any:

@@ -56,7 +56,9 @@ def number_dtype(number: bool | int | float | complex) -> str:
 
 def _keeps_precision(call: RecordedCall, place: int) -> bool:
     """Whether a single number is not rounded to the type of the arithmetic first: float16 plus a float, for one."""
-    return place == 1 and call.row.name in ("add", "sub", "mul", "div") and call.floating
+    if not call.floating:
+        return False
+    return (place == 1 and call.row.name in ("add", "sub", "mul", "div")) or (place == 2 and call.row.name == "lerp")
 
 
 class _ClusterLowering:

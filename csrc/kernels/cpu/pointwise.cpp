@@ -111,8 +111,10 @@ void run_loop(const NamedLoop& named, Call& call) {
             if (t->numel == out.numel && is_flat(*t)) continue;
             plain &= t->numel == 1;
         } else {
-            store_scalar(call.operands[i].scalar, compute, numbers[i].bytes);
-            operands[i] = scalar_operand(numbers[i].bytes, compute);
+            // As in PyTorch, a weight of numbers of 16 bits keeps its precision.
+            bool weighs = i == 2 && wide != compute && is_floating(compute) && call.op->name == "lerp";
+            store_scalar(call.operands[i].scalar, weighs ? wide : compute, numbers[i].bytes);
+            operands[i] = scalar_operand(numbers[i].bytes, weighs ? wide : compute);
             direct[i] = numbers[i].bytes;
         }
         scalars |= 1u << i;

@@ -154,6 +154,11 @@ def _transposed(
     what: str,
 ) -> mt.Tensor:
     _check(input, weight, rank, what)
+    if bias is not None and input.dtype in (mt.float16, mt.bfloat16) and bias.dtype == weight.dtype == input.dtype:
+        # Rounded once, after the bias.
+        wide = (t.to(mt.float32) for t in (input, weight, bias))
+        result = _transposed(rank, *wide, stride, padding, output_padding, groups, dilation, what)
+        return result.to(input.dtype)
     batch, batched = spatial(input, rank, what)
     steps, edges = several(stride, rank, "stride", what), several(padding, rank, "padding", what)
     extra = several(output_padding, rank, "output_padding", what)

@@ -136,11 +136,13 @@ def embedding_bag(
     factors = per_sample_weights
     if counted is not None:
         factors = counted.to(weight.dtype) if factors is None else factors * counted
+    if weight.dtype in (mt.float16, mt.bfloat16):
+        rows = rows.to(mt.float32)  # rounded once, at the end
     rows = rows if factors is None else rows * factors.unsqueeze(1)
-    result = mt.zeros(count, weight.shape[1], dtype=weight.dtype).index_add(0, bags, rows)
+    result = rows.new_zeros((count, weight.shape[1])).index_add(0, bags, rows)
     if mode == "mean":
         result = result / _bag_sizes(bags, count, counted).clamp(min=1).unsqueeze(1)
-    return result
+    return result.to(weight.dtype)
 
 
 def _bag_starts(offsets: mt.Tensor, count: int, include_last_offset: bool) -> mt.Tensor:

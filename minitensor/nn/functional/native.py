@@ -17,7 +17,7 @@ _stats = ROWS["batch_norm_stats"].call
 def _mean_and_rstd(rows: mt.Tensor, eps: float) -> tuple[mt.Tensor, mt.Tensor]:
     """Return the mean and the reciprocal deviation of every row."""
     mean, _, rstd = _stats(rows.detach().unsqueeze(0), eps)
-    return mean, rstd
+    return mean.to(rows.dtype), rstd.to(rows.dtype)
 
 
 @composite(method=False, out=True)
@@ -35,7 +35,10 @@ def native_batch_norm(
     result = _torch_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
     if not training:
         return result, input.new_zeros((0,)), input.new_zeros((0,))
-    return result, *_mean_and_rstd(input.transpose(0, 1).reshape((input.shape[1], -1)), eps)
+    mean, rstd = _mean_and_rstd(input.transpose(0, 1).reshape((input.shape[1], -1)), eps)
+    if any(t is not None and t.dtype == mt.float32 for t in (weight, bias, running_mean, running_var)):
+        mean, rstd = mean.to(mt.float32), rstd.to(mt.float32)
+    return result, mean, rstd
 
 
 @composite(method=False)
@@ -71,8 +74,9 @@ def native_group_norm(
     image = input.reshape((N, C, HxW))
     result = _torch_group_norm(image, group, weight, bias, eps).reshape(input.shape)
     # Unlike those of batches and layers, these statistics have gradients.
-    var, mean = mt.var_mean(image.reshape((N, group, -1)), -1, correction=0)
-    return result, mean, (var + eps).rsqrt()
+    rows = image.reshape((N, group, -1))
+    var, mean = mt.var_mean(rows.to(mt.float32) if rows.dtype.itemsize < 4 else rows, -1, correction=0)
+    return result, mean.to(rows.dtype), (var + eps).rsqrt().to(rows.dtype)
 
 
 @composite(method=False)

@@ -99,8 +99,21 @@ def _antialiased(size: int, i: int, step: float, mode: str) -> list[tuple[int, f
     return [(j, w / total if total else w) for j, w in zip(places, weights, strict=True)]
 
 
+def _joined(taps: Taps) -> Taps:
+    """Return the taps with the weights of places beyond an edge added to the edge's, where they are read."""
+    places, weights = [list(p) for p in taps[0]], [list(w) for w in taps[1]]
+    for i in range(len(places[0])):
+        for k in range(1, len(places)):
+            first = next(j for j in range(k + 1) if places[j][i] == places[k][i])
+            if first != k:
+                weights[first][i] += weights[k][i]
+                weights[k][i] = 0.0
+    return tuple(map(tuple, places)), tuple(map(tuple, weights))
+
+
 def _along_bytes(x: mt.Tensor, dim: int, taps: Taps) -> mt.Tensor:
     """Return weighted sums of bytes, rounded to bytes: as PyTorch's, with weights of 15 bits and a common exponent."""
+    taps = _joined(taps)
     largest = max(w for weights in taps[1] for w in weights)
     bits = 0
     while bits < 22 and int(0.5 + largest * (1 << (bits + 1))) < 1 << 15:
@@ -187,14 +200,19 @@ def interpolate(
         area: mt.Tensor = pool(input, sizes)
         return area
     kind = mode if mode.startswith("nearest") else "cubic" if mode == "bicubic" else "linear"
+    if linear and input.dtype in (mt.float16, mt.bfloat16):
+        wide = input.to(mt.float32)  # rounded once, at the end
+        again = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
+        return interpolate(wide, *again).to(input.dtype)
     result = input
+    precise = input.dtype == mt.float64 or (linear and input.dtype == mt.uint8)
     # The last dimension first; where there is little to do the order does not matter.
     for d in reversed(range(rank)):
         n, out = input.shape[2 + d], sizes[d]
         scale = None if scales is None else scales[d]
         if n == out and (kind != "linear" or not antialias) and (scale is None or scale == 1.0):
             continue
-        result = _along(result, 2 + d, _taps(n, out, kind, align_corners, scale, antialias, input.dtype == mt.float64))
+        result = _along(result, 2 + d, _taps(n, out, kind, align_corners, scale, antialias, precise))
     return result if result is not input else input.clone()
 
 
