@@ -12,7 +12,13 @@ def _data():
     return rng.random((BATCH, FEATURES), np.float32), rng.integers(0, CLASSES, BATCH)
 
 
-@case("softmax training step, clustered", at_most(0.35, "torch"), at_most(1.0, "numpy"))
+@case(
+    "softmax training step, clustered",
+    at_most(0.35, "torch"),
+    at_most(1.0, "torch_compile"),
+    at_most(1.0, "jax"),
+    at_most(1.0, "numpy"),
+)
 class SoftmaxStep:
     @staticmethod
     def minitensor():
@@ -25,6 +31,18 @@ class SoftmaxStep:
         import torch
 
         return Snippet("step()", step=_step(torch, *map(torch.from_numpy, _data())))
+
+    @staticmethod
+    def torch_compile():
+        import torch
+
+        return Snippet("step()", step=_step(torch, *map(torch.from_numpy, _data()), compiled=torch.compile))
+
+    @staticmethod
+    def jax():
+        from benchmarks.steps_jax import sgd_step
+
+        return Snippet("step()", step=sgd_step(FEATURES, CLASSES, RATE, _data()))
 
     @staticmethod
     def numpy():
@@ -69,16 +87,18 @@ class SoftmaxStepEager:
         return Snippet("step()", step=_step(torch, *map(torch.from_numpy, _data())))
 
 
-def _step(xp, x, y):
-    """Return the step as a user of ``xp``, minitensor or torch, writes it."""
+def _step(xp, x, y, compiled=lambda part: part):
+    """Return the step as a user of ``xp``, minitensor or torch, writes it; ``compiled`` wraps what computes."""
     model = xp.nn.Linear(FEATURES, CLASSES)
     optimizer = xp.optim.SGD(model.parameters(), lr=RATE)
+    loss_of = compiled(lambda x, y: xp.nn.functional.cross_entropy(model(x), y))
+    update = compiled(optimizer.step)
 
     def step():
-        loss = xp.nn.functional.cross_entropy(model(x), y)
+        loss = loss_of(x, y)
         optimizer.zero_grad()
         loss.backward()
-        optimizer.step()
+        update()
         return loss
 
     return step

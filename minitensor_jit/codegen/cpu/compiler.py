@@ -19,6 +19,7 @@ from ..llvm import Module as LlvmModule
 from .control import Control
 from .loop_kernel import LoopKernels
 from .schedule import AnyStep, Choice, Loop, Schedule, Step, Value, leaf
+from .shared import SharedSteps
 from .target import CpuTarget, LoadedCode, host_target
 from .unit import Binding, Options, Task, Unit
 
@@ -89,6 +90,7 @@ class _Program:
             # Fused multiply-adds. Reassociation would break the rounding tricks of the transcendental functions.
             self.unit.module.float_flags = " contract"
         self.schedule = Schedule(self.unit, module)
+        self._shared = SharedSteps(self.unit)
         self._locations: dict[Value, Location] = {}
         self._temporaries: list[Hashable] = []
         self._scratch_slot = len(self.parameter_shapes) + len(self.result_shapes)
@@ -170,11 +172,17 @@ class _Program:
             self._temporaries.clear()
 
     def _launch(self, step: Step) -> None:
-        parameters = step.task.computation.parameters
-        step.task.name = _symbol(step.task.name)
-        step.task.operands = [self._binding(v, p.array_shape) for v, p in zip(step.operands, parameters, strict=True)]
-        step.task.results = [self._locations[o] for o in step.outputs]
-        step.plan.emit()
+        task = step.task
+        task.name = _symbol(task.name)
+        operands = [
+            self._binding(v, p.array_shape) for v, p in zip(step.operands, task.computation.parameters, strict=True)
+        ]
+        results = [self._locations[o] for o in step.outputs]
+        if self.schedule.plans.is_shared(step.plan):
+            self._shared.launch(step.plan, task, operands, results)
+        else:
+            task.operands, task.results = operands, results
+            step.plan.emit()
 
     def _copy(self, n: int, value: Value) -> None:
         """A result that is a parameter, a constant, or the same as another result."""

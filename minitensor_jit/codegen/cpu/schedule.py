@@ -5,10 +5,12 @@ A step is a kernel, a loop or a choice; the computations that the last two name 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ...ir.fingerprint import fingerprint
 from ...ir.infer_structured import branches
 from ...ir.module import Computation, Instruction, Module
 from ...ir.shape import AnyShape, Shape, TupleShape, leaves
@@ -117,6 +119,7 @@ class Schedule:
     def __init__(self, unit: Unit, module: Module) -> None:
         self.unit = unit
         self.steps: list[AnyStep] = []
+        self.plans = Plans()
         self._names: dict[Value, Value] = {}  # values that are other values under another name
         region = self._region(module.entry)
         self.steps, self.results = region.steps, region.results
@@ -250,9 +253,13 @@ class Schedule:
                     self._alone(link)
                 self._names[output] = (chain[-1], 0)
             return
+        values = [self.resolve((o, 0)) for o in operands]
+        task, plan = self.plans.get(computation, values, lambda: self._task(name, computation))
+        self.steps.append(Step(task, plan, values, list(outputs)))
+
+    def _task(self, name: str, computation: Computation) -> tuple[Task, Plan]:
         task = Task(name, computation)
-        plan = self._plan(task)
-        self.steps.append(Step(task, plan, [self.resolve((o, 0)) for o in operands], list(outputs)))
+        return task, self._plan(task)
 
     def _plan(self, task: Task) -> Plan:
         unit = self.unit
@@ -286,6 +293,34 @@ class Schedule:
         if len({r.shape for r in steps}) > 1:
             raise CompileError("fusion", "reductions of different shapes")
         return (RowKernel if steps[0].inner == 1 else ColumnKernel)(unit, task, steps)
+
+
+class Plans:
+    """The plans of all steps: equal computations, with equal constants among their operands, have one together."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, tuple[Task, Plan]] = {}
+        self._uses: Counter[Plan] = Counter()
+
+    def get(
+        self, computation: Computation, operands: Sequence[Value], make: Callable[[], tuple[Task, Plan]]
+    ) -> tuple[Task, Plan]:
+        """The plan of such a step."""
+        constants = tuple([_literal(i) for i, _ in operands])
+        key = fingerprint(computation), constants
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = make()
+        self._uses[known[1]] += 1
+        return known
+
+    def is_shared(self, plan: Plan) -> bool:
+        """Whether more than one step has this plan."""
+        return self._uses[plan] > 1
+
+
+def _literal(i: Instruction) -> Hashable:
+    return None if i.literal is None else (i.shape, i.literal.tobytes())
 
 
 def leaf(value: Value) -> Shape:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -86,6 +87,17 @@ class Unit:
         self.module.metadata["!0"] = "!{i32 1}"
         self.entry = Function(self.module, "entry", I32, [(PTR, "buffers"), (PTR, "runtime")], linkage="")
         self.builder = Builder(self.entry, self.entry.block("entry"))
+
+    @contextmanager
+    def within(self, function: Function, allocate: Callable[[int], Location]) -> Iterator[None]:
+        """What is emitted inside goes to another function of the entry's form; its temporary memory is given."""
+        before = self.entry, self.builder, self.gemm_arguments, self.allocate
+        self.entry, self.allocate, self.gemm_arguments = function, allocate, None
+        self.builder = Builder(function, function.block("entry"))
+        try:
+            yield
+        finally:
+            self.entry, self.builder, self.gemm_arguments, self.allocate = before
 
     def finish(self) -> str:
         """Ends the entry and gives the module's text."""

@@ -1,0 +1,90 @@
+"""Equal steps share their code: a function that reads its buffers' addresses from a table, and a table a step.
+
+A training step has most of its loops several times: once a layer, or once a parameter that the optimizer updates.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ...runtime.buffer_assignment import Location
+from ..llvm import I8, I64, PTR, VOID, Builder, Function, Value
+from .unit import Binding, Plan, Task, Unit
+
+__all__ = ["SharedSteps"]
+
+
+@dataclass
+class _Shared:
+    """A function that does a step with the buffers in a table: operands, results, temporaries of these sizes."""
+
+    function: Function
+    temporaries: list[int] = field(default_factory=list)
+
+
+class SharedSteps:
+    """Emits steps that are there more than once. Constants among the operands are part of the function."""
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+        self._functions: dict[Plan, _Shared] = {}
+        self._fill: Function | None = None
+
+    def launch(self, plan: Plan, task: Task, operands: Sequence[Binding], results: Sequence[Location]) -> None:
+        """Emits a call of the step, and the step's function if this is its first call; `task` is the plan's."""
+        shared = self._functions.get(plan)
+        if shared is None:
+            shared = self._functions[plan] = self._define(plan, task, operands, results)
+        unit = self._unit
+        places = [b for b in (*operands, *results) if isinstance(b, Location)]
+        places += [unit.temporary(nbytes) for nbytes in shared.temporaries]
+        words = unit.module.data(b"".join(struct.pack("<qq", p.slot, p.offset) for p in places))
+        buffers, runtime = unit.entry.arguments
+        table = unit.entry.spill(-1, 8 * max(1, len(places)))
+        fill = f"call void @{self._filler().name}(ptr {buffers.ref}, ptr {table.ref}, ptr {words.ref}"
+        unit.builder.raw(f"{fill}, i64 {len(places)})")
+        unit.builder.raw(f"call void @{shared.function.name}(ptr {table.ref}, ptr {runtime.ref})")
+
+    def _define(self, plan: Plan, task: Task, operands: Sequence[Binding], results: Sequence[Location]) -> _Shared:
+        unit = self._unit
+        name = f'"step.{task.name}.{len(self._functions)}"'
+        shared = _Shared(Function(unit.module, name, VOID, [(PTR, "buffers"), (PTR, "runtime")]))
+        slots = 0
+        task.operands = []
+        for binding in operands:
+            task.operands.append(Location("parameter", slots) if isinstance(binding, Location) else binding)
+            slots += isinstance(binding, Location)
+        task.results = [Location("result", slots + n) for n in range(len(results))]
+        slots += len(results)
+
+        def allocate(nbytes: int) -> Location:
+            shared.temporaries.append(nbytes)
+            return Location("scratch", slots + len(shared.temporaries) - 1)
+
+        with unit.within(shared.function, allocate):
+            plan.emit()
+            unit.builder.ret()
+        return shared
+
+    def _filler(self) -> Function:
+        """`fill_table(buffers, table, places, n)`: n addresses, from pairs of a buffer's number and an offset."""
+        if self._fill is not None:
+            return self._fill
+        names = [(PTR, "buffers"), (PTR, "table"), (PTR, "places"), (I64, "n")]
+        self._fill = function = Function(self._unit.module, "fill_table", VOID, names)
+        buffers, table, places, count = function.arguments
+        begin, loop, after = (function.block(hint) for hint in ("begin", "loop", "after"))
+        Builder(function, begin).branch(loop)
+        b = Builder(function, loop)
+        k, following = (Value(I64, "i64", function.fresh()) for _ in range(2))
+        b.raw(f"{k.ref} = phi i64 [ 0, %{begin.label} ], [ {following.ref}, %{loop.label} ]")
+        pair = b.gep(places, b.add(k, k), I64)
+        base = b.load(b.gep(buffers, b.load(pair, I64, 8), PTR), PTR, 8)
+        address = b.gep(base, b.load(b.gep(pair, 1, I64), I64, 8), I8)
+        b.store(address, b.gep(table, k, PTR), 8)
+        b.raw(f"{following.ref} = add i64 {k.ref}, 1")
+        b.cbranch(b.icmp_signed("<", following, count), loop, after)
+        Builder(function, after).ret()
+        return function

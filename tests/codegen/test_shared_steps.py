@@ -1,0 +1,89 @@
+"""Equal steps are emitted once, and each still reads and writes memory of its own."""
+
+import numpy as np
+from runtime_table import Runtime, agree, run, values
+
+from minitensor_jit.codegen.cpu.compiler import Options, compile_module
+from minitensor_jit.ir.builder import Builder
+from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.fingerprint import fingerprint
+from minitensor_jit.ir.shape import Shape
+from minitensor_jit.passes.pipeline import run_pipeline
+
+
+def f32(*dims):
+    return Shape("f32", dims)
+
+
+def compiled(build, *shapes, **options):
+    b = Builder("test")
+    module = run_pipeline(b.build(build(b, *(b.parameter(s) for s in shapes))))
+    return module, compile_module(module, name="test", options=Options(**options))
+
+
+def agrees(module, executable, args):
+    got = run(executable, args, Runtime())
+    for one, want in zip(got, evaluate(module, args), strict=True):
+        assert agree(one, want)
+
+
+def layer(b, x, w):
+    return b.abs(b.add(b.matmul(x, w), b.broadcast(b.reduce_sum(x, (0,)), (8, 8), (1,))))
+
+
+def test_layers_share_their_kernels():
+    def network(count):
+        def build(b, x, *weights):
+            for w in weights:
+                x = layer(b, x, w)
+            return x
+
+        return compiled(build, *[f32(8, 8)] * (count + 1))
+
+    (_, one), (module, many) = network(3), network(12)
+    assert many.kernels == one.kernels
+    args = [values(s, k) for k, s in enumerate(many.parameter_shapes)]
+    agrees(module, many, args)
+
+
+def test_steps_with_other_constants_have_kernels_of_their_own():
+    def build(b, x, y, z):
+        return b.tuple(*(b.sqrt(b.add(v, b.full(f32(4, 5), c))) for v, c in ((x, 0.5), (y, 0.5), (z, 0.25))))
+
+    module, executable = compiled(build, *[f32(4, 5)] * 3)
+    agrees(module, executable, [values(f32(4, 5), k) for k in range(3)])
+
+
+def test_shared_steps_have_temporary_memory_of_their_own():
+    # Long columns are summed in blocks, whose sums are kept in temporary memory.
+    shape = f32(2000, 3)
+
+    def build(b, x, y):
+        first = b.reduce_sum(x, (0,))
+        second = b.reduce_sum(b.multiply(y, b.broadcast(first, shape.dims, (1,))), (0,))
+        return b.tuple(first, second, b.reduce_sum(b.add(x, b.broadcast(second, shape.dims, (1,))), (0,)))
+
+    module, executable = compiled(build, shape, shape, parallel_threshold=64)
+    rng = np.random.default_rng(0)
+    agrees(module, executable, [rng.random(shape.dims, np.float32) for _ in range(2)])
+
+
+def test_fingerprints_tell_computations_apart():
+    def entry(build):
+        b = Builder("m")
+        return fingerprint(b.build(build(b, b.parameter(f32(3)), b.parameter(f32(3)))).entry)
+
+    base = entry(lambda b, x, y: b.subtract(x, y))
+    assert base == entry(lambda b, x, y: b.subtract(x, y))
+    different = [
+        lambda b, x, y: b.subtract(y, x),
+        lambda b, x, y: b.add(x, y),
+        lambda b, x, y: b.compare(x, y, "LT"),
+        lambda b, x, y: b.compare(x, y, "GT"),
+        lambda b, x, y: b.subtract(x, b.full(f32(3), 1.0)),
+        lambda b, x, y: b.subtract(x, b.full(f32(3), 2.0)),
+        lambda b, x, y: b.reduce_sum(b.subtract(x, y), (0,)),
+        lambda b, x, y: b.reduce_max(b.subtract(x, y), (0,)),
+    ]
+    found = [base, *map(entry, different)]
+    assert len(set(found)) == len(found)
