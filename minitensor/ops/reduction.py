@@ -188,12 +188,10 @@ all = reduction(
 argmax = reduction(
     "argmax(Tensor input, int? dim=None, bool keepdim=False)",
     "The index of the first largest element.",
-    lower=lambda b, x, dim, keepdim: b.arg_extreme(x, "GT", dim, keepdim),
 )
 argmin = reduction(
     "argmin(Tensor input, int? dim=None, bool keepdim=False)",
     "The index of the first smallest element.",
-    lower=lambda b, x, dim, keepdim: b.arg_extreme(x, "LT", dim, keepdim),
 )
 
 

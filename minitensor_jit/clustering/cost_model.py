@@ -27,7 +27,7 @@ BYTES_PER_US = 40_000.0
 """Memory traffic that two cores reach, between cache and memory."""
 FLOPS_PER_US = 100_000.0
 """Floating-point operations that two cores reach in a matrix product."""
-SLOW_NS = {"argmax": 40.0, "argmin": 40.0, "scatter_add": 2.0, "gather": 0.4}
+SLOW_NS = {"scatter_add": 2.0, "gather": 0.4}
 """By op: nanoseconds for each element read, in compiled code, beyond those of its kernel."""
 
 
@@ -72,7 +72,7 @@ def predict(graph: Graph, members: Sequence[Node]) -> Costs:
             alone_bytes += moved
         work += _flops(graph, node) / FLOPS_PER_US
         if node.op in SLOW_NS and not node.by_kernel:
-            slow += SLOW_NS[node.op] * 1e-3 * _elements(graph, node)
+            slow += SLOW_NS[node.op] * 1e-3 * prod(graph.meta(node.inputs[0]).shape)
     border = sum(_bytes(graph.meta(value)) for value in (*read, *used_outside))
     cluster_bytes = max(border, alone_bytes)
     launch = LAUNCH_US + ARGUMENT_US * (len(read) + len(used_outside))
@@ -83,15 +83,6 @@ def predict(graph: Graph, members: Sequence[Node]) -> Costs:
         ops_bytes=ops_bytes,
         cluster_bytes=cluster_bytes,
     )
-
-
-def _elements(graph: Graph, node: Node) -> int:
-    """Elements that a slow op has to look at one by one."""
-    shape = graph.meta(node.inputs[0]).shape
-    dim = node.params.get("dim")
-    if node.kind == "reduction" and isinstance(dim, int) and dim % max(len(shape), 1) != len(shape) - 1:
-        return 0  # Columns are compared by whole vectors.
-    return prod(shape)
 
 
 def _bytes(meta: TensorMeta) -> int:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
 
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.module import Computation, Instruction
+from minitensor_jit.ir.module import Instruction
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.lowering.call import FLOATING, RecordedCall
 from minitensor_jit.lowering.views import view_read, view_write
@@ -156,24 +155,6 @@ class Lowering(Builder):
         if kind == "minimum":
             return self.reduce_min(x, dims)
         return self.reduce(x, self.constant(kind == "and", "pred"), dims, kind)
-
-    def arg_extreme(self, x: Instruction, direction: str, dim: int | None, keepdim: bool) -> Instruction:
-        """The index of the first extreme element; NaN is the extreme."""
-        dims = x.dims
-        out = self.result.dims
-        if dim is None or not dims:
-            x = self.reshape(x, (_size(dims),))
-            axis = 0
-        else:
-            axis = dim % len(dims)
-        dtype = x.dtype
-        if dtype == "pred":
-            x, dtype = self.convert(x, "s32"), "s32"
-        places = self.iota(Shape("s64", x.dims), axis)
-        inits = (self.constant(_worst(dtype, direction), dtype), self.constant(_integer_range("s64")[1], "s64"))
-        reduced = self.reduce((x, places), inits, (axis,), _first_extreme(dtype, direction))
-        index = self.get_tuple_element(reduced, 1)
-        return self.reshape(index, out) if index.dims != tuple(out) else index
 
     # ---- movement
 
@@ -380,32 +361,7 @@ class Lowering(Builder):
         return self.select(hit, self.broadcast(value, dims, lead), self.full(Shape(value.dtype, dims), 0))
 
 
-def _integer_range(dtype: str) -> tuple[int, int]:
-    bits = int(dtype[1:])
-    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if dtype[0] == "s" else (0, (1 << bits) - 1)
-
-
-def _worst(dtype: str, direction: str) -> float | int:
-    """What no element of the type is worse than."""
-    low, high = (-inf, inf) if dtype in FLOATING else _integer_range(dtype)
-    return low if direction == "GT" else high
-
-
 def _broadcast(a: Dims, b: Dims) -> tuple[int, ...]:
     rank = max(len(a), len(b))
     left, right = (1,) * (rank - len(a)) + tuple(a), (1,) * (rank - len(b)) + tuple(b)
     return tuple(y if x == 1 else x for x, y in zip(left, right, strict=True))
-
-
-def _first_extreme(dtype: str, direction: str) -> Computation:
-    """(value, place, value', place') -> the pair that wins: NaN first, then the extreme, then the smaller place."""
-    b = Builder(f"first_{direction.lower()}_{dtype}")
-    v, i = b.parameter(Shape(dtype)), b.parameter(Shape("s64"))
-    w, j = b.parameter(Shape(dtype)), b.parameter(Shape("s64"))
-    better, same = b.compare(w, v, direction), b.compare(w, v, "EQ")
-    if dtype in FLOATING:
-        v_nan, w_nan = b.compare(v, v, "NE"), b.compare(w, w, "NE")
-        better = b.or_(better, b.and_(w_nan, b.not_(v_nan)))
-        same = b.or_(same, b.and_(w_nan, v_nan))
-    wins = b.or_(better, b.and_(same, b.compare(j, i, "LT")))
-    return b.build_computation((b.select(wins, w, v), b.select(wins, j, i)))
