@@ -49,6 +49,13 @@ def forms(op: Callable[..., Any]) -> dict[str, list[tuple[Any, ...]]]:
     return {
         "prod": [(x, d) for x, d, *more in reduced[:-2] if not isinstance(d, list) and not more]
         + [(op(4, 5),), (op(4, 5), 1, True), (op(),), (op(0),), (op(0, 3), 0), (op(3, 0), 1, True)],
+        "_prod_backward": [
+            (op(4, 1), op(4, 5), 1),
+            (op(1, 5), op(4, 5), 0),
+            (op(2, 1, 70), op(2, 9, 70), -2),
+            (op(1), op(1), 0),
+            (op(1, 3, layout="transposed"), op(4, 3, layout="transposed"), 0),
+        ],
         "nansum": [*reduced, (op(0),), (op(0, 3), 0), (op(3, 0), 1, True)],
         "norm1": [*reduced, (op(0),), (op(3, 0), 1, True)],
         "norm2": [*reduced, (op(0),), (op(3, 0), 1, True)],

@@ -1,5 +1,7 @@
 """The gradient of every differentiable row, and the gradient of that, against finite differences in float64."""
 
+import math
+
 import numpy as np
 import pytest
 import row_samples_pointwise
@@ -218,6 +220,47 @@ def test_gradients_at_corners():
     assert grad_of(lambda x: x**2, [0.0, -2.0]) == [[0, -4]]
     assert grad_of(lambda x, y: x**y, [0.0, 2.0], [2.0, 0.0]) == [[0, 0], [0, pytest.approx(0.6931471805599453)]]
     assert grad_of(mt.sqrt, [0.0, 4.0]) == [[float("inf"), 0.25]]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_gradient_of_a_product_neither_overflows_nor_depends_on_threads(dtype):
+    large = 1e30 if dtype == "float32" else 1e300
+    factors = [large] * 9 + [2.0] + [1 / large] * 9
+    for x in (np.array(factors, dtype), np.array(factors[::-1], dtype)):
+        for axis in (0, 1):
+            t = mt.from_numpy(np.stack([x, x], 1 - axis)).requires_grad_()
+            (g,) = mt.autograd.grad(t.prod(axis).sum(), t)
+            np.testing.assert_allclose(g.numpy(), 2.0 / t.detach().numpy(), 1e-5)
+    tiny = np.finfo(dtype).smallest_subnormal
+    t = mt.from_numpy(np.array([tiny, 1.0, 3.0], dtype)).requires_grad_()
+    (g,) = mt.autograd.grad(t.prod(), t)
+    assert g[1].item() == 3 * float(tiny)
+
+    rng = np.random.default_rng(0)
+    long = np.exp(rng.standard_normal(100_000) * 0.01).astype(dtype)
+    t = mt.from_numpy(long).requires_grad_()
+    expected = long.astype("longdouble").prod() / long.astype("longdouble")
+    (g,) = mt.autograd.grad(t.prod(), t)
+    np.testing.assert_allclose(g.numpy(), expected.astype(dtype), 1e-6 if dtype == "float32" else 1e-12)
+    threads = mt.get_num_threads()
+    try:
+        mt.set_num_threads(1)
+        (alone,) = mt.autograd.grad(t.prod(), t)
+    finally:
+        mt.set_num_threads(threads)
+    assert g.numpy().tobytes() == alone.numpy().tobytes()
+    long[70_000] = 0
+    (g,) = mt.autograd.grad(t.prod(), t)
+    assert g.count_nonzero().item() == 1
+    assert g[70_000].item() == pytest.approx(np.delete(long, 70_000).astype("longdouble").prod())
+
+
+def test_the_gradient_of_a_product_with_infinities_is_that_of_the_others():
+    assert grad_of(lambda x: x.prod(), [math.inf, 2.0, 3.0]) == [[6, math.inf, math.inf]]
+    g = grad_of(lambda x: x.prod(), [math.nan, 2.0, 0.0])[0]
+    assert g[0] == 0
+    assert math.isnan(g[1])
+    assert math.isnan(g[2])
 
 
 def test_gradients_reach_broadcast_operands():

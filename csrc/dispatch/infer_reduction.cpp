@@ -204,6 +204,18 @@ void infer_softmax_gradient(Call& call) {
     call.results[0].sizes = grad.sizes;
 }
 
+void infer_prod_backward(Call& call) {
+    const Tensor &grad = input_of(call, 0), &input = input_of(call, 1);
+    auto dim = static_cast<size_t>(normalize_dim(call.param(0).as_int(), input.ndim()));
+    Dims sizes = input.sizes;
+    if (!sizes.empty()) sizes[dim] = 1;
+    if (grad.sizes != sizes || grad.dtype != input.dtype || !is_floating(input.dtype))
+        fail("the gradient of prod takes two floating-point tensors of the same dtype, one reduced along dim");
+    call.result_count = 1;
+    call.results[0].dtype = input.dtype;
+    call.results[0].sizes = input.sizes;
+}
+
 void infer_logsumexp(Call& call) {
     const Tensor& t = input_of(call);
     if (!is_floating(t.dtype))

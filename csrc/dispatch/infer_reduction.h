@@ -32,6 +32,7 @@ void infer_softmax(Call& call);
 void infer_log_softmax(Call& call);
 // dim (Int), keepdim; of floating-point numbers.
 void infer_softmax_gradient(Call& call);
+void infer_prod_backward(Call& call);  // grad, input; dim
 void infer_logsumexp(Call& call);
 // input [N, C], target [N].
 void infer_nll_loss(Call& call);

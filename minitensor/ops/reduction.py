@@ -8,6 +8,7 @@ from typing import Any
 from minitensor import _C
 from minitensor._C import Op
 from minitensor.ops.elementwise import exp, where
+from minitensor.ops.formula import differentiate
 from minitensor.ops.row import ROWS, reduction
 
 __all__: list[str] = []
@@ -68,21 +69,31 @@ def _conj(x: Any) -> Any:
 
 
 def _prod_vjp(g: Any, _out: Any, x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
-    # Exact also with zeros: the product of all the other elements, by products from both sides.
+    x = x if dtype is None else x.to(dtype)
+    if x.ndim == 0:
+        return g
     if 0 in x.shape:
         return _spread(g, x, dim, keepdim).expand(x.shape)
-    dims = _dims(x, dim)
-    order = [d for d in range(x.ndim) if d not in dims] + list(dims)
-    kept = [x.shape[d] for d in order[: x.ndim - len(dims)]]
-    flat = (x if dtype is None else x.to(dtype)).permute(order).reshape([*kept, -1])
-    n = flat.shape[-1]
-    one = flat.new_ones([*kept, 1])
-    before = ROWS["cat"].call([one, flat.slice(-1, 0, n - 1, 1)], -1)
-    after = ROWS["cat"].call([one, flat.flip(-1).slice(-1, 0, n - 1, 1)], -1)
-    others = ROWS["cumprod"].call(before, -1) * ROWS["cumprod"].call(after, -1).flip(-1)
-    inverse = sorted(range(x.ndim), key=order.__getitem__)
-    others = others.reshape([x.shape[d] for d in order]).permute(inverse)
-    return _spread(g, x, dim, keepdim) * _conj(others)
+    if dim is None or g.ndim == 0:
+        return _prod_gradient(g.reshape(1), x.reshape(-1), 0).reshape(x.shape)
+    return _prod_gradient(_spread(g, x, dim, keepdim), x, dim)
+
+
+def _prod_gradient(g: Any, x: Any, dim: int) -> Any:
+    return g * _others(x, dim).conj() if x.is_complex() else prod_backward(g, x, dim)
+
+
+def _others(x: Any, dim: int) -> Any:
+    # The product of all the other elements, by products from both sides, which is exact also with zeros.
+    n = x.shape[dim]
+    one = x.new_ones([1 if d == dim % x.ndim else size for d, size in enumerate(x.shape)])
+    before = ROWS["cat"].call([one, x.slice(dim, 0, n - 1, 1)], dim)
+    after = ROWS["cat"].call([one, x.flip(dim).slice(dim, 0, n - 1, 1)], dim)
+    return ROWS["cumprod"].call(before, dim) * ROWS["cumprod"].call(after, dim).flip(dim)
+
+
+def _prod_backward_vjp(cotangent: Any, _out: Any, g: Any, x: Any, dim: int) -> Any:
+    return differentiate(lambda g, x: g * _others(x, dim), (g, x), (cotangent,))
 
 
 def _nansum_vjp(g: Any, _out: Any, x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
@@ -157,6 +168,11 @@ prod = reduction(
     "The product along dim, or of all elements.",
     vjp=_prod_vjp,
 )
+prod_backward: Op = reduction(
+    "_prod_backward(Tensor grad, Tensor input, int dim)",
+    "The gradient of prod along dim: of each element, the product of the others. `grad` has the size 1 along dim.",
+    vjp=_prod_backward_vjp, function=False, method=False, inplace=False,
+)  # fmt: skip
 mean = reduction(
     f"mean({_ARGS}, *, dtype? dtype=None)",
     "The arithmetic mean over the given dimensions, or over all.",
