@@ -20,17 +20,27 @@ if TYPE_CHECKING:
         options,
         session_scope,
         start_from_environment,
+        verify,
     )
     from minitensor_jit.compiled_function import function
-    from minitensor_jit.errors import CacheDirectoryError, CompileError, InvalidArgumentError, NumericsError
+    from minitensor_jit.errors import (
+        CacheDirectoryError,
+        CompileError,
+        DumpError,
+        InvalidArgumentError,
+        MismatchError,
+        NumericsError,
+    )
     from minitensor_jit.flags import FlagError, JitOptions
 
 __all__ = [
     "CacheDirectoryError",
     "CompileError",
+    "DumpError",
     "FlagError",
     "InvalidArgumentError",
     "JitOptions",
+    "MismatchError",
     "NumericsError",
     "cache_clear",
     "cache_info",
@@ -41,11 +51,22 @@ __all__ = [
     "options",
     "session_scope",
     "start_from_environment",
+    "verify",
 ]
 
 # By module. Imported when they are asked for: the IR, the passes and their tools need no tensors.
 _HOMES = {
-    **dict.fromkeys(("CacheDirectoryError", "CompileError", "InvalidArgumentError", "NumericsError"), "errors"),
+    **dict.fromkeys(
+        (
+            "CacheDirectoryError",
+            "CompileError",
+            "DumpError",
+            "InvalidArgumentError",
+            "MismatchError",
+            "NumericsError",
+        ),
+        "errors",
+    ),
     **dict.fromkeys(("FlagError", "JitOptions"), "flags"),
     "function": "compiled_function",
 }

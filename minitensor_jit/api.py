@@ -32,6 +32,7 @@ __all__ = [
     "options",
     "session_scope",
     "start_from_environment",
+    "verify",
 ]
 
 
@@ -131,6 +132,40 @@ def options(wanted: JitOptions | None = None, **changes: Any) -> AbstractContext
     What was recorded before runs first, under the options that it was recorded with.
     """
     return _Switch(*compiler_for((wanted or current_options()).replace(**changes)))
+
+
+class verify:  # noqa: N801  (called like a function)
+    """Run a fraction of the calls of each cluster a second time, op by op: `MismatchError` where a bit differs.
+
+    The first call of a cluster is always checked. The error names the first op that differs and its line. In force on
+    this thread from the call on; as a context manager, until its end. `verify(0)` ends it too. `checked` says how many
+    runs of clusters have been checked since.
+    """
+
+    def __init__(self, fraction: float = 1.0) -> None:
+        self._switch = options(verify=fraction)
+        self._switch.__enter__()
+        self._before = _verify_counts()
+
+    @property
+    def checked(self) -> int:
+        """How many runs of clusters were checked."""
+        return _verify_counts()["checked"] - self._before["checked"]
+
+    def __enter__(self) -> verify:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._switch.__exit__(*exception)
+
+    def __repr__(self) -> str:
+        return f"<minitensor.jit.verify: {self.checked:,} runs of clusters checked>"
+
+
+def _verify_counts() -> dict[str, int]:
+    from minitensor_jit.runtime.verify import counts
+
+    return counts()
 
 
 class recording:  # noqa: N801  (called like a function)

@@ -64,6 +64,20 @@ class NumericsError(JitError, FloatingPointError):
         return NumericsError, (self.message, self.cluster, self.op, self.source)
 
 
+class MismatchError(JitError, RuntimeError):
+    """Compiled code gave other results than the ops that it stands for. `op` is the first that differs."""
+
+    def __init__(self, message: str, cluster: str, op: str, source: SourceLine | None = None) -> None:
+        self.message = message
+        self.cluster = cluster
+        self.op = op
+        self.source = source
+        super().__init__(f"{message}: {op}{_where(source)}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return MismatchError, (self.message, self.cluster, self.op, self.source)
+
+
 class DumpError(JitError, OSError):
     """The folder of `--dump_to` can't be written to."""
 

@@ -17,7 +17,7 @@ from minitensor_jit.clustering.graph import Graph, Source
 from minitensor_jit.clustering.pipeline import ClusteringResult
 from minitensor_jit.clustering.verdict import Reason, Verdict
 
-_FALLBACK_FIX = "run with --dump_to=DIR, and report the defect with what is in the folder"
+_FALLBACK_FIX = "it is a defect of the compiler: run with --dump_to=DIR, and report it with what is in the folder"
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,8 @@ class LoweredCluster:
 COMPUTING = frozenset({"elementwise", "reduction", "contraction"})
 
 
-def _param(value: Any) -> Param:
+def kernel_param(value: Any) -> Param:
+    """A parameter of a recorded call as a kernel-call has it."""
     if isinstance(value, _C.dtype):
         return DTypeParam(value.hlo_name)
     # The device is that of the compiled code.
@@ -143,7 +144,7 @@ class _ClusterLowering:
         # Indices out of range, matrices without an inverse.
         self.fallible |= node.kind in ("index", "opaque")
         shapes = [Shape(dtype, dims) for dtype, dims in call.results]
-        params = [_param(p) for p in call.params]
+        params = [kernel_param(p) for p in call.params]
         return b.kernel_call(call.row.name, operands, shapes, kinds=kinds, params=params)
 
     def tensor(self, value: Value) -> Instruction:

@@ -10,11 +10,12 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-from minitensor_jit.clustering.graph import CLONE_ATTRIBUTE, LAUNCH, Node, Value
+from minitensor_jit.clustering.graph import CLONE_ATTRIBUTE, LAUNCH, Graph, Node, Value
 from minitensor_jit.clustering.pipeline import ClusteringResult, cluster
 from minitensor_jit.errors import InvalidArgumentError, JitError
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.dump import ModuleDump, dumper_for
+from minitensor_jit.inspect.filing import describe_failure, how_to_file
 from minitensor_jit.inspect.report import Report
 from minitensor_jit.inspect.stages import Stages, pictures_for, stages_for
 from minitensor_jit.ir.module import Module
@@ -23,7 +24,7 @@ from minitensor_jit.log import log, talks
 from minitensor_jit.lowering.lower import LoweredCluster, StreamPosition, lower_cluster
 from minitensor_jit.runtime.disk_cache import cache_at, key_of
 from minitensor_jit.runtime.executable import Executable
-from minitensor_jit.runtime.observer import observer_for
+from minitensor_jit.runtime.observer import Observer, observer_for, together
 from minitensor_jit.runtime.recorded import RecordedTrace, ValueRef
 
 logger = logging.getLogger("minitensor_jit")
@@ -87,7 +88,12 @@ class Compiler:
         assert node.subgraph is not None
         name = str(node.params["function"])
         started = time.perf_counter()
-        lowered = lower_cluster(node.subgraph, name)
+        try:
+            lowered = lower_cluster(node.subgraph, name)
+        except Exception as error:
+            dump = self.dumper.module(name) if self.dumper is not None else None
+            self._describe(error, dump, node.subgraph.text())
+            raise
         lowered.module.name = "cluster"
         text = print_module(lowered.module, metadata=False)
         known = self._executables.get(text)
@@ -101,7 +107,11 @@ class Compiler:
         key = key_of(text, self.options) if self.disk is not None else ""
         # What is on disk has no stages to dump.
         kept = self.disk.load(key, name, self.options) if self.disk is not None and stages is None else None
-        executable = kept or self._generate(lowered, name, stages)
+        try:
+            executable = kept or self.generate(lowered, name, stages)
+        except Exception as error:
+            self._describe(error, None if stages is None else stages.dump, node.subgraph.text())
+            raise
         if self.disk is not None and kept is None:
             self.disk.store(key, executable)
         self._executables[text] = executable
@@ -116,7 +126,14 @@ class Compiler:
             self.report.record_compile(name, milliseconds, why)
         return lowered, executable, None if stages is None else stages.dump
 
-    def _generate(self, lowered: LoweredCluster, name: str, stages: Stages | None) -> Executable:
+    def _describe(self, error: Exception, dump: ModuleDump | None, graph: str) -> None:
+        """Write all that is known of a failure beside the module's other files, and add to it how to report it."""
+        if dump is not None:
+            dump.failure(f"{describe_failure(error, self.options)}\n{graph}")
+        error.add_note(how_to_file(dump))
+
+    def generate(self, lowered: LoweredCluster, name: str, stages: Stages | None = None) -> Executable:
+        """Run the passes and generate code, whatever was compiled before."""
         # Imported here: eager programs and cached plans never load LLVM.
         from minitensor_jit.codegen.cpu.compiler import compile_module
         from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
@@ -272,7 +289,7 @@ class _Plan:
                 children,
                 lowered.reports_errors,
                 lowered.fallible,
-                observer_for(self.compiler.options, name, node.subgraph, lowered, executable, dump),
+                self.observer(name, node.subgraph, lowered, executable, dump),
             )
         )
         leaves = [ref[1] if ref[0] == "leaf" else -1 for ref, _ in refs]
@@ -295,13 +312,27 @@ class _Plan:
             ).operands[check.operand]
             self.checks.append((operand.index, check.low, check.high, check.node))
 
+    def observer(
+        self, name: str, graph: Graph, lowered: LoweredCluster, executable: Executable, dump: ModuleDump | None
+    ) -> Observer | None:
+        """Who looks at the runs of a launch."""
+        options = self.compiler.options
+        found: list[Observer | None] = [observer_for(options, name, graph, lowered, executable, dump)]
+        if options.verify:
+            # Imported here: it knows tensors and kernels, which the launcher does not need.
+            from minitensor_jit.runtime.verify import Verifier
+
+            found.append(Verifier(options, name, graph, lowered, executable, self.compiler.generate, dump))
+        return together(observer for observer in found if observer is not None)
+
     def failed(self, node: Node, name: str, error: Exception) -> None:
         assert node.subgraph is not None
         if node.must_compile:
             if isinstance(error, JitError):
                 raise InvalidArgumentError(name, str(error), node.source) from error
             raise error
-        logger.warning("compiling %s failed (%s: %s); its ops run eagerly", name, type(error).__name__, error)
+        advice = "".join(f". {note}" for note in getattr(error, "__notes__", ())[-1:])
+        logger.warning("compiling %s failed (%s: %s); its ops run eagerly%s", name, type(error).__name__, error, advice)
         logger.debug("the failure", exc_info=error)
         if self.compiler.report is not None:
             self.compiler.report.record_fallback(name, f"{type(error).__name__}: {error}")

@@ -7,7 +7,7 @@ without an observer does not even ask for one.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from minitensor_jit.lowering.lower import LoweredCluster, StreamPosition, Stride
 from minitensor_jit.runtime.executable import Executable
 from minitensor_jit.runtime.memory import array_at
 
-__all__ = ["ClusterObserver", "InputSaver", "Observer", "observer_for"]
+__all__ = ["ClusterObserver", "InputSaver", "Observer", "observer_for", "together"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,13 @@ def observer_for(
     wanted = options.check_cluster_input_numerics, options.check_cluster_output_numerics, options.print_cluster_outputs
     if any(wanted):
         observers.append(ClusterObserver(options, name, graph, lowered, executable))
-    return _Several(observers) if len(observers) > 1 else observers[0] if observers else None
+    return together(observers)
+
+
+def together(observers: Iterable[Observer]) -> Observer | None:
+    """Several observers as one; None for none."""
+    several = list(observers)
+    return _Several(several) if len(several) > 1 else several[0] if several else None
 
 
 class _Several:
