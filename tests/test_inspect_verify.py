@@ -112,7 +112,7 @@ def test_it_is_a_flag():
 import minitensor as mt
 from minitensor_jit.codegen import elementwise
 {}
-print(((mt.ones(3) * 3 + 1.5).exp() - 4).tolist())
+print(((mt.tensor([1.0] * 3) * 3 + 1.5).exp() - 4).tolist())
 """
     flags = "--auto_jit=2 --cpu_global_jit --verify=0.5"
     assert run(program.format(""), flags).stderr == ""
