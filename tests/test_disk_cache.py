@@ -1,6 +1,5 @@
 """Compiled code on disk: loaded again, never trusted more than its checksum and its folder's permissions."""
 
-import dataclasses
 import os
 import stat
 import subprocess
@@ -12,9 +11,8 @@ import numpy as np
 import pytest
 
 import minitensor as mt
-from minitensor_jit.codegen.cpu import target
 from minitensor_jit.errors import CacheDirectoryError
-from minitensor_jit.runtime import disk_cache
+from minitensor_jit.runtime import disk_cache, processor
 
 ROOT = str(Path(mt.__file__).parent.parent)
 
@@ -126,9 +124,7 @@ def test_an_entry_that_was_cut_short_rebuilds(cache, length):
 def test_another_processors_entry_is_never_loaded(cache, monkeypatch):
     cache.run()
     (entry,) = cache.entries
-    here = target.host_target()
-    other = dataclasses.replace(here, features=here.features + ",+other")
-    monkeypatch.setattr(target, "host_target", lambda: other)
+    monkeypatch.setattr(disk_cache, "processor", lambda: "another processor")
     assert cache.run() == MISS
     (foreign,) = set(cache.entries) - {entry}
     # Even under the other's name.
@@ -138,11 +134,43 @@ def test_another_processors_entry_is_never_loaded(cache, monkeypatch):
     assert cache.run() == HIT
 
 
-@pytest.mark.parametrize("part", ["_compiler_fingerprint"])
-def test_another_versions_entry_is_never_loaded(cache, monkeypatch, part):
+def test_another_versions_entry_is_never_loaded(cache, monkeypatch):
     cache.run()
-    monkeypatch.setattr(disk_cache, part, lambda: "another version")
+    monkeypatch.setattr(disk_cache, "_compiler_fingerprint", lambda: "another version")
     assert cache.run() == MISS
+
+
+def test_the_key_names_the_processor_with_its_features_and_what_limits_them(monkeypatch, tmp_path):
+    before = processor.processor()
+    monkeypatch.setenv("MT_ISA", "baseline")
+    assert processor.processor() != before
+    block = "processor\t: 0\nvendor_id\t: A\ncpu MHz\t: {}\nflags\t: sse {}\n\nprocessor\t: 1\nflags\t: other\n"
+    told = []
+    for mhz, feature in ((1, "avx2"), (2, "avx2"), (1, "avx512f")):
+        (tmp_path / "cpuinfo").write_text(block.format(mhz, feature))
+        told.append(processor._described(str(tmp_path / "cpuinfo")))
+    assert told[0] == told[1] != told[2]
+    assert "avx2" in told[0]
+    assert "other" not in told[0]
+    (tmp_path / "cpuinfo").write_text("nothing: known\n")
+    assert processor._described(str(tmp_path / "cpuinfo")) == processor._described(str(tmp_path / "missing")) == ""
+
+
+def test_code_from_disk_is_loaded_without_llvm(tmp_path):
+    code = (
+        "import sys, minitensor as mt\n"
+        "f = mt.function(lambda x: (x * 3 + 1).exp().sum(), jit_compile=True)\n"
+        "print(f(mt.arange(5.0)).item(), 'llvmlite' in sys.modules)"
+    )
+    environment = os.environ | {
+        "PYTHONPATH": ROOT, "MT_JIT_FLAGS": f"--persistent_cache_directory={tmp_path / 'cache'}",
+    }  # fmt: skip
+    runs = [
+        subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True).stdout
+        for _ in range(2)
+    ]
+    assert [run.split()[1] for run in runs] == ["True", "False"]
+    assert runs[0].split()[0] == runs[1].split()[0]
 
 
 def test_options_that_change_code_are_part_of_the_key(cache):

@@ -38,6 +38,8 @@ MINITENSOR_JIT = [
     # What code generation fills: where values lie, and the unit that it makes. The rest of the runtime drives it.
     ["runtime.buffer_assignment"],
     ["runtime.executable"],
+    ["runtime.llvm_linker"],
+    ["runtime.loaded_code"],
     ["codegen"],
     # Dumps and reports are written by the runtime while it compiles.
     ["inspect"],

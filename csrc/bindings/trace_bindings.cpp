@@ -1,6 +1,8 @@
 // The trace as Python's compiler sees it, the plan it gives back, and the account of both.
 #include <algorithm>
+#include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "bindings/py.h"
@@ -8,6 +10,7 @@
 #include "core/parallel.h"
 #include "kernels/cpu/loop_library.h"
 #include "runtime/errors.h"
+#include "runtime/object_code.h"
 #include "trace/plan.h"
 
 namespace mt::py {
@@ -318,6 +321,35 @@ PyObject* py_clear_plan_cache(PyObject*, PyObject*) {
     clear_plan_cache();
     Py_RETURN_NONE;
 }
+constexpr const char* kObjectCode = "minitensor.ObjectCode";
+
+void free_object_code(PyObject* capsule) {
+    delete static_cast<ObjectCode*>(PyCapsule_GetPointer(capsule, kObjectCode));
+}
+
+PyObject* py_load_object_code(PyObject*, PyObject* args) {
+    const char* symbol;
+    PyObject *bytes, *imports;
+    if (!PyArg_ParseTuple(args, "SsO!", &bytes, &symbol, &PyDict_Type, &imports)) return nullptr;
+    return guarded([&]() -> PyObject* {
+        std::unordered_map<std::string, uint64_t> known;
+        PyObject *name, *address;
+        for (Py_ssize_t at = 0; PyDict_Next(imports, &at, &name, &address);) {
+            const char* text = PyUnicode_AsUTF8(name);
+            if (!text) fail_python();
+            known[text] = PyLong_AsUnsignedLongLong(address);
+            check_python();
+        }
+        auto code = std::make_unique<ObjectCode>(
+            std::string_view(PyBytes_AS_STRING(bytes), static_cast<size_t>(PyBytes_GET_SIZE(bytes))), known);
+        uint64_t entry = code->address(symbol);
+        if (!entry) fail(std::string("object code: it has no ") + symbol);
+        PyRef capsule = checked(PyCapsule_New(code.get(), kObjectCode, free_object_code));
+        code.release();
+        return Py_BuildValue("KO", static_cast<unsigned long long>(entry), capsule.get());
+    });
+}
+
 PyObject* py_runtime_address(PyObject*, PyObject*) { return PyLong_FromVoidPtr(const_cast<MtRuntime*>(mt_runtime())); }
 PyObject* py_elementwise_loop(PyObject*, PyObject* args) {
     const char *name, *dtype;
@@ -519,6 +551,8 @@ PyMethodDef functions[] = {
     {"next_scope", py_next_scope, METH_NOARGS, "The number of the next scope in what is being recorded."},
     {"plan_cache_info", py_plan_cache_info, METH_NOARGS, "Hits, misses and size of the cache of launch plans."},
     {"clear_plan_cache", py_clear_plan_cache, METH_NOARGS, "Forgets all launch plans."},
+    {"load_object_code", py_load_object_code, METH_VARARGS,
+     "The address of a symbol of an object that was loaded, and what keeps the object in memory."},
     {"runtime_address", py_runtime_address, METH_NOARGS, "The address of the table that compiled code calls."},
     {"elementwise_loop", py_elementwise_loop, METH_VARARGS,
      "elementwise_loop(name, dtype): address, number of inputs and result type of an eager inner loop, or None."},

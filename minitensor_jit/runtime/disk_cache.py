@@ -27,6 +27,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 from minitensor_jit.errors import CacheDirectoryError
@@ -35,6 +36,8 @@ from minitensor_jit.ir.library import ELEMENTWISE_PREFIX, find_loop
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.log import log
 from minitensor_jit.runtime.executable import Executable
+from minitensor_jit.runtime.loaded_code import LoadedCode
+from minitensor_jit.runtime.processor import processor
 
 __all__ = ["DiskCache", "cache_at", "key_of"]
 
@@ -52,39 +55,41 @@ _STALE_SECONDS = 3600.0
 
 @cache
 def _compiler_fingerprint() -> str:
-    """What stands for the code that compiles, and for the core that its code calls."""
-    import llvmlite
-    import llvmlite.binding as llvm
+    """What stands for the code that compiles, and for the core that its code calls.
 
+    Files are told apart by their sizes and times, and LLVM is not imported: loading a kept program takes milliseconds.
+    """
     from minitensor import _C
 
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     digest = hashlib.sha256()
     for part in ("codegen", "ir", "passes", "runtime"):
         for path in sorted(_sources(os.path.join(package, part))):
-            with open(path, "rb") as file:
-                name = os.path.relpath(path, package)
-                digest.update(name.encode() + b"\0" + hashlib.sha256(file.read()).digest())
-    core = os.stat(_C.__file__)
-    versions = _C.version, llvmlite.__version__, llvm.llvm_version_info
-    return f"{versions} core {core.st_size} {core.st_mtime_ns} sources {digest.hexdigest()}"
+            digest.update(f"{os.path.relpath(path, package)} {_stamp(path)}\n".encode())
+    found = find_spec("llvmlite")
+    llvmlite = os.path.dirname(found.origin) if found is not None and found.origin else ""
+    for path in sorted(_sources(os.path.join(llvmlite, "binding"), (".py", ".so", ".dylib", ".dll"))):
+        digest.update(f"{os.path.basename(path)} {_stamp(path)}\n".encode())
+    return f"{_C.version} core {_stamp(_C.__file__)} compiler {digest.hexdigest()}"
 
 
-def _sources(folder: str) -> Iterator[str]:
+def _stamp(path: str) -> str:
+    info = os.stat(path)
+    return f"{info.st_size} {info.st_mtime_ns}"
+
+
+def _sources(folder: str, endings: tuple[str, ...] = (".py",)) -> Iterator[str]:
     for here, _, files in os.walk(folder):
-        yield from (os.path.join(here, file) for file in files if file.endswith(".py"))
+        yield from (os.path.join(here, file) for file in files if file.endswith(endings))
 
 
 def key_of(text: str, options: JitOptions) -> str:
     """Everything that the machine code of a module depends on, as text: the HLO comes as its SHA-256."""
-    from minitensor_jit.codegen.cpu.target import host_target
-
-    target = host_target()
     return json.dumps(
         {
             "hlo": hashlib.sha256(text.encode()).hexdigest(),
             "options": options.codegen.text(),
-            "target": [*target.key, target.vector_bytes, target.half_conversion, *target.attributes],
+            "processor": processor(),
             "compiler": _compiler_fingerprint(),
         }
     )
@@ -293,8 +298,6 @@ def _encode(key: str, executable: Executable) -> bytes:
 
 
 def _decode(data: bytes, key: str, name: str) -> Executable:
-    from minitensor_jit.codegen.cpu.target import LoadedCode
-
     start = len(_MAGIC) + _DIGEST
     body = data[start:]
     if data[: len(_MAGIC)] != _MAGIC or hashlib.sha256(body).digest() != data[len(_MAGIC) : start]:

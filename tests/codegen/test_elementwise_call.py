@@ -5,7 +5,6 @@ import pytest
 from runtime_table import Runtime, check, compile_and_run, run, values
 
 from minitensor_jit.codegen.cpu.compiler import compile_module
-from minitensor_jit.codegen.cpu.target import LoadedCode
 from minitensor_jit.codegen.errors import CompileError
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluator import evaluate
@@ -14,6 +13,7 @@ from minitensor_jit.ir.library import find_loop
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.passes.pipeline import run_pipeline
+from minitensor_jit.runtime.loaded_code import LoadedCode
 
 CASES = [
     *[("pow", 2, d) for d in ("f32", "f64", "s32", "s64", "u8")],

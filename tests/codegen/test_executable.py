@@ -5,12 +5,12 @@ import pytest
 from runtime_table import Runtime, agree, check, compile_and_run, run, values
 
 from minitensor_jit.codegen.cpu.compiler import Options, compile_module
-from minitensor_jit.codegen.cpu.target import LoadedCode
 from minitensor_jit.codegen.errors import CompileError
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluator import evaluate
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.passes.pipeline import run_pipeline
+from minitensor_jit.runtime.loaded_code import LoadedCode
 
 
 def f32(*dims):

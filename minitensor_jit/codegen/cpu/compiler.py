@@ -14,13 +14,14 @@ from ...ir.shape import Shape, leaves
 from ...passes.narrow_types import NarrowTypes
 from ...runtime.buffer_assignment import BufferAssignment, Location
 from ...runtime.executable import Executable
+from ...runtime.loaded_code import LoadedCode
 from ..check import check_module
 from ..llvm import Module as LlvmModule
 from .control import Control
 from .loop_kernel import LoopKernels
 from .schedule import AnyStep, Choice, Loop, Schedule, Step, Value, leaf
 from .shared import SharedSteps
-from .target import CpuTarget, LoadedCode, host_target
+from .target import CpuTarget, host_target
 from .unit import Binding, Options, Task, Unit
 
 __all__ = ["Options", "compile_module"]

@@ -1,21 +1,19 @@
-"""The host CPU as a target: its vector width, and the way from LLVM text to code in memory."""
+"""The host CPU as a target: its vector width, and the way from LLVM text to object code."""
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
 
-__all__ = ["CpuTarget", "LoadedCode", "host_target"]
+__all__ = ["CpuTarget", "host_target"]
 
 _lock = threading.Lock()
-_names = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -62,35 +60,11 @@ class CpuTarget:
         return code
 
 
-class LoadedCode:
-    """Object code in memory; `close` (or the end of the object's life) unloads it."""
-
-    def __init__(self, code: bytes, symbol: str, imports: Mapping[str, int] | None = None) -> None:
-        # The library's name can't be used twice in a process.
-        builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(symbol)
-        for name, address in (imports or {}).items():
-            builder.import_symbol(name, address)
-        with _lock:
-            self._tracker = builder.link(_jit(), f"minitensor.{next(_names)}")
-        self.address: int = self._tracker[symbol]
-
-    def close(self) -> None:
-        """Unloads the code; its address is invalid from here on."""
-        self._tracker = None
-        self.address = 0
-
-
 @cache
 def _initialize() -> None:
     # The other targets would cost a hundred times as much.
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-
-
-@cache
-def _jit() -> Any:
-    _initialize()
-    return llvm.create_lljit_compiler()
 
 
 def host_target() -> CpuTarget:

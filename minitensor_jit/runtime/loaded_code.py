@@ -1,0 +1,33 @@
+"""Object code in memory, loaded by the core's own linker: code from disk needs no LLVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from minitensor import _C
+
+__all__ = ["LoadedCode"]
+
+
+class LoadedCode:
+    """Object code in memory; `close` (or the end of the object's life) unloads it.
+
+    `imports` has the addresses of functions that it calls by name. Where the core has no linker for the machine, LLVM's
+    is used; RuntimeError if neither can link the object.
+    """
+
+    def __init__(self, code: bytes, symbol: str, imports: Mapping[str, int] | None = None) -> None:
+        self._code: Any
+        self.address: int
+        try:
+            self.address, self._code = _C.load_object_code(code, symbol, dict(imports or {}))
+        except RuntimeError:
+            from minitensor_jit.runtime.llvm_linker import link
+
+            self.address, self._code = link(code, symbol, imports or {})
+
+    def close(self) -> None:
+        """Unloads the code; its address is invalid from here on."""
+        self._code = None
+        self.address = 0
