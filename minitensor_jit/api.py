@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minitensor import _C
 from minitensor_jit.clustering.graph import Source
@@ -23,11 +23,15 @@ from minitensor_jit.ops_reason import reason_of
 from minitensor_jit.runtime.disk_cache import all_caches
 from minitensor_jit.runtime.launcher import Compiler
 
+if TYPE_CHECKING:
+    from minitensor_jit.inspect.profile import HloProfile
+
 __all__ = [
     "cache_clear",
     "cache_info",
     "current_options",
     "explain",
+    "hlo_profile",
     "jit_scope",
     "options",
     "session_scope",
@@ -325,6 +329,16 @@ def explain(fn: Callable[..., Any]) -> Callable[..., Explanation]:
     return explained
 
 
+def hlo_profile(*, clear: bool = False) -> HloProfile:
+    """What code compiled under `hlo_profile=True` has measured so far: `text()`, `to_json()`; `clear` begins anew."""
+    from minitensor_jit.inspect import profile
+
+    found = profile.HloProfile()
+    if clear:
+        profile.clear()
+    return found
+
+
 def cache_info() -> dict[str, int]:
     """Hits, misses and size of the cache of launch plans, and how many compiled clusters are kept.
 
@@ -361,6 +375,8 @@ def start_from_environment() -> None:
     if _default_options.explain:
         _keep_account(Report())
         atexit.register(_print_account)
+    if _default_options.hlo_profile:
+        atexit.register(_print_profile)
     current_compiler()
     if _default_options.auto_jit:
         _C.begin_recording()
@@ -373,6 +389,11 @@ def _flush_at_exit() -> None:
         _C.flush("the end of the program")
     except Exception:
         traceback.print_exc()  # with the note that names the line; what Python prints by itself here leaves it out
+
+
+def _print_profile() -> None:
+    sys.stdout.flush()
+    print(hlo_profile().text(), file=sys.stderr)
 
 
 def _print_account() -> None:

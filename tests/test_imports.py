@@ -36,7 +36,7 @@ MINITENSOR_JIT = [
     # A cluster, which is a graph of ops, becomes an HLO module.
     ["lowering"],
     # What code generation fills: where values lie, and the unit that it makes. The rest of the runtime drives it.
-    ["runtime.buffer_assignment"],
+    ["runtime.buffer_assignment", "runtime.kernel_counters"],
     ["runtime.executable"],
     ["runtime.llvm_linker"],
     ["runtime.loaded_code"],

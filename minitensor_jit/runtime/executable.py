@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..ir.shape import Shape
+from .kernel_counters import ModuleCounters
 
 __all__ = ["Code", "Executable"]
 
@@ -44,6 +45,8 @@ class Executable:
     instructions: Mapping[str, int] = field(default_factory=dict)
     """How many HLO instructions of each opcode went into it."""
     compile_seconds: Mapping[str, float] = field(default_factory=dict)
+    counters: ModuleCounters | None = None
+    """What the code counts about itself, if it was made to. Such code can't be kept for other processes."""
 
     @property
     def entry_address(self) -> int:

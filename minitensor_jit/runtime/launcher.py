@@ -45,7 +45,7 @@ class Compiler:
         self.pictures = pictures_for(options)
         self.disk = (
             cache_at(options.persistent_cache_directory, options.persistent_cache_bytes)
-            if options.persistent_cache_directory is not None
+            if options.persistent_cache_directory is not None and not options.hlo_profile
             else None
         )
         self._executables: OrderedDict[str, Executable] = OrderedDict()
@@ -95,7 +95,8 @@ class Compiler:
             self._describe(error, dump, node.subgraph.text())
             raise
         lowered.module.name = "cluster"
-        text = print_module(lowered.module, metadata=False)
+        # Code that measures itself is told apart by the lines that it is measured for.
+        text = print_module(lowered.module, metadata=self.options.hlo_profile)
         known = self._executables.get(text)
         if known is not None:
             self._executables.move_to_end(text)
@@ -162,7 +163,14 @@ class Compiler:
         if stages is not None:
             stages.after(module)
         dump = stages.code if stages is not None and stages.dump is not None else None
-        return compile_module(module, name=name, fast_math=self.options.fast_math, dump=dump)
+        profiled = self.options.hlo_profile
+        executable = compile_module(module, name=name, fast_math=self.options.fast_math, profile=profiled, dump=dump)
+        if executable.counters is not None:
+            # Imported here: it measures the machine with tensors.
+            from minitensor_jit.inspect.profile import register
+
+            register(executable.counters)
+        return executable
 
     def _log_pass(self, name: str, module: Module, changed: bool) -> None:
         count = sum(len(computation.instructions) for computation in module.computations)

@@ -6,6 +6,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import nullcontext
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from ...ir.shape import Shape, leaves
 from ...passes.narrow_types import NarrowTypes
 from ...runtime.buffer_assignment import BufferAssignment, Location
 from ...runtime.executable import Executable
+from ...runtime.kernel_counters import ModuleCounters
 from ...runtime.loaded_code import LoadedCode
 from ..check import check_module
 from ..llvm import Module as LlvmModule
@@ -21,8 +23,9 @@ from .control import Control
 from .loop_kernel import LoopKernels
 from .schedule import AnyStep, Choice, Loop, Schedule, Step, Value, leaf
 from .shared import SharedSteps
+from .stopwatch import Stopwatch
 from .target import CpuTarget, host_target
-from .unit import Binding, Options, Task, Unit
+from .unit import Binding, Options, Plan, Task, Unit
 
 __all__ = ["Options", "compile_module"]
 
@@ -37,6 +40,7 @@ def compile_module(
     name: str,
     num_threads_hint: int = 2,
     fast_math: bool = False,
+    profile: bool = False,
     dump: Dump | None = None,
     options: Options | None = None,
     target: CpuTarget | None = None,
@@ -50,7 +54,7 @@ def compile_module(
     NarrowTypes().run(module)
     check_module(module)
     target = target or host_target()
-    options = options or Options(fast_math=fast_math, threads=num_threads_hint)
+    options = options or Options(fast_math=fast_math, threads=num_threads_hint, profile=profile)
     program = _Program(module, name, target, options)
     text = program.emit()
     emitted = time.perf_counter()
@@ -69,6 +73,7 @@ def compile_module(
         imports=tuple(program.unit.module.imports),
         code=loaded,
         kernels=program.unit.kernels,
+        counters=program.counters,
         instructions=dict(Counter(i.opcode for c in module.computations for i in c.instructions)),
         compile_seconds={
             "emit": emitted - started,
@@ -92,6 +97,7 @@ class _Program:
             self.unit.module.float_flags = " contract"
         self.schedule = Schedule(self.unit, module)
         self._shared = SharedSteps(self.unit)
+        self._stopwatch = Stopwatch(self.unit, name) if options.profile else None
         self._locations: dict[Value, Location] = {}
         self._temporaries: list[Hashable] = []
         self._scratch_slot = len(self.parameter_shapes) + len(self.result_shapes)
@@ -103,6 +109,11 @@ class _Program:
             reserve=self._scratch,
             release=self.assignment.release_all,
         )
+
+    @property
+    def counters(self) -> ModuleCounters | None:
+        """What the code counts about itself."""
+        return None if self._stopwatch is None else self._stopwatch.counters
 
     # ---- buffers
 
@@ -144,9 +155,10 @@ class _Program:
     def emit(self) -> str:
         """The text of the whole module."""
         copies = self._place_results()
-        self._emit(self.schedule.steps, [value for _, value in copies])
-        for n, value in copies:
-            self._copy(n, value)
+        with self._stopwatch.whole() if self._stopwatch is not None else nullcontext():
+            self._emit(self.schedule.steps, [value for _, value in copies])
+            for n, value in copies:
+                self._copy(n, value)
         self.aliases = self._aliases(copies)
         return self.unit.finish()
 
@@ -183,7 +195,14 @@ class _Program:
             self._shared.launch(step.plan, task, operands, results)
         else:
             task.operands, task.results = operands, results
-            step.plan.emit()
+            self._kernel(task, step.plan)
+
+    def _kernel(self, task: Task, plan: Plan) -> None:
+        if self._stopwatch is None:
+            plan.emit()
+            return
+        with self._stopwatch.kernel(task, type(plan).__name__):
+            plan.emit()
 
     def _copy(self, n: int, value: Value) -> None:
         """A result that is a parameter, a constant, or the same as another result."""
@@ -194,7 +213,7 @@ class _Program:
             [self._binding(value, self.result_shapes[n])],
             [Location("result", len(self.parameter_shapes) + n)],
         )
-        LoopKernels(self.unit, task).emit()
+        self._kernel(task, LoopKernels(self.unit, task))
 
     def _aliases(self, copies: list[tuple[int, Value]]) -> frozenset[tuple[int, int]]:
         """Which results may be written over which parameters: nothing may read the parameter afterwards."""

@@ -119,7 +119,8 @@ class Schedule:
     def __init__(self, unit: Unit, module: Module) -> None:
         self.unit = unit
         self.steps: list[AnyStep] = []
-        self.plans = Plans()
+        # Steps that are measured are told apart by their lines in the user's program.
+        self.plans = Plans(share=not unit.options.profile)
         self._names: dict[Value, Value] = {}  # values that are other values under another name
         region = self._region(module.entry)
         self.steps, self.results = region.steps, region.results
@@ -298,7 +299,8 @@ class Schedule:
 class Plans:
     """The plans of all steps: equal computations, with equal constants among their operands, have one together."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, share: bool) -> None:
+        self._share = share
         self._known: dict[Hashable, tuple[Task, Plan]] = {}
         self._uses: Counter[Plan] = Counter()
 
@@ -306,6 +308,8 @@ class Plans:
         self, computation: Computation, operands: Sequence[Value], make: Callable[[], tuple[Task, Plan]]
     ) -> tuple[Task, Plan]:
         """The plan of such a step."""
+        if not self._share:
+            return make()
         constants = tuple([_literal(i) for i, _ in operands])
         key = fingerprint(computation), constants
         known = self._known.get(key)

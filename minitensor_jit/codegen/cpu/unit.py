@@ -41,6 +41,8 @@ class Options:
     parallel_threshold: int = 65536
     # Results larger than this bypass the caches.
     streaming_store_bytes: int = 32 << 20
+    # Whether the code measures itself; then it has addresses of this process in it.
+    profile: bool = False
 
 
 @dataclass

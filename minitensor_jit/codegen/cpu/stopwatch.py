@@ -1,0 +1,105 @@
+"""Code that measures itself, for `--hlo_profile`: the entry reads the clock around every kernel.
+
+The counts lie in memory of this process, and their addresses in the code, which therefore can't be kept on disk.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ...ir.cost_analysis import cost_of
+from ...ir.module import Module
+from ...runtime.kernel_counters import KernelCounter, ModuleCounters, SourceOp
+from ..llvm import I64, Builder, Function, Value
+from .unit import Location, Task, Unit
+
+__all__ = ["Stopwatch"]
+
+_KINDS = {
+    "LoopKernels": "loop",
+    "RowKernel": "row",
+    "ColumnKernel": "column",
+    "Dot": "dot",
+    "KernelCallPlan": "kernel call",
+    "Scatter": "scatter",
+    "GenericReduce": "reduce",
+}
+"""What a table calls a kernel, by the class that emits it."""
+
+
+class Stopwatch:
+    """Makes the counters of one module, and the code that adds to them."""
+
+    def __init__(self, unit: Unit, name: str) -> None:
+        self._unit = unit
+        self.counters = ModuleCounters(name, KernelCounter(name, "module"))
+        self._now: Function | None = None
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Around all that the entry does."""
+        with self._measure(self.counters.whole):
+            yield
+
+    @contextmanager
+    def kernel(self, task: Task, form: str) -> Iterator[None]:
+        """Around one kernel; `form` is the class that emits it."""
+        counter = KernelCounter(task.name, _KINDS.get(form, form), flops=_flops(task), ops=_source_ops(task))
+        self.counters.kernels.append(counter)
+        with self._measure(counter):
+            yield
+        counter.nbytes = _traffic(task)
+
+    @contextmanager
+    def _measure(self, counter: KernelCounter) -> Iterator[None]:
+        begin = self._time()
+        yield
+        b = self._unit.builder
+        taken = b.sub(self._time(), begin)
+        for place, amount in ((counter.address, taken.ref), (counter.address + 8, "1")):
+            b.raw(f"atomicrmw add ptr inttoptr (i64 {place} to ptr), i64 {amount} monotonic")
+
+    def _time(self) -> Value:
+        if self._now is None:
+            self._now = _clock(self._unit)
+        return self._unit.builder.emit(I64, "i64", f"call i64 @{self._now.name}()")
+
+
+def _clock(unit: Unit) -> Function:
+    """`nanoseconds()`: what the system's monotonic clock shows."""
+    function = Function(unit.module, "nanoseconds", I64, [])
+    b = Builder(function, function.block("entry"))
+    place = function.alloca(I64, 2)
+    address = ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value
+    clock = f"inttoptr (i64 {address} to ptr)"
+    b.raw(f"call i32 {clock}(i32 {time.CLOCK_MONOTONIC}, ptr {place.ref})")
+    seconds, nanoseconds = b.load(place, I64, 8), b.load(b.gep(place, 1, I64), I64, 8)
+    b.ret(b.add(b.mul(seconds, Value(I64, "i64", "1000000000")), nanoseconds))
+    return function
+
+
+def _traffic(task: Task) -> int:
+    """The bytes of all that a kernel reads and writes, each array once."""
+    shapes = [parameter.array_shape for parameter in task.computation.parameters]
+    places: dict[object, int] = {}
+    for binding, shape in zip(task.operands, shapes, strict=False):
+        if isinstance(binding, Location):
+            places[binding] = max(places.get(binding, 0), shape.nbytes)
+    return sum(places.values()) + sum(root.array_shape.nbytes for root in task.computation.roots)
+
+
+def _flops(task: Task) -> int:
+    cost = cost_of(Module.from_entry("kernel", task.computation.clone()))
+    return cost.flops + cost.transcendentals
+
+
+def _source_ops(task: Task) -> tuple[SourceOp, ...]:
+    found: dict[SourceOp, None] = {}
+    for instruction in task.computation.instructions:
+        about = instruction.metadata
+        if about is not None and about.op_type:
+            found[about.op_type, about.source_file, about.source_line] = None
+    return tuple(found)

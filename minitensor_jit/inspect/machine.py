@@ -1,0 +1,101 @@
+"""What this machine can do, measured: the bytes that a copy moves in a second, and the flops of a matrix product."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from minitensor import _C
+from minitensor_jit.codegen.cpu.unit import CALL_KERNEL
+from minitensor_jit.ir.kernel_call import KERNEL_PREFIX, KernelCall, words_of
+from minitensor_jit.ir.module import Instruction
+from minitensor_jit.ir.shape import Shape
+
+__all__ = ["Machine", "measure"]
+
+_SIZES = tuple(2**k for k in (14, 17, 20, 23, 26))
+"""Bytes that copies move, read and written together: from what fits into a core's cache to what fits into none."""
+_PRODUCT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The roof over a kernel: it can't be done before its bytes are moved, nor before its flops are done."""
+
+    bandwidth: tuple[float, ...]
+    """Bytes in a second, for copies of the sizes above."""
+    flops: float
+    """Operations in a second: float32, in matrix products."""
+    threads: int
+
+    def bandwidth_for(self, nbytes: int) -> float:
+        """Bytes in a second for a kernel that moves so many."""
+        return self.bandwidth[min(bisect_left(_SIZES, nbytes), len(_SIZES) - 1)]
+
+    def seconds(self, nbytes: int, flops: int) -> float:
+        """The least time that a kernel takes."""
+        return max(nbytes / self.bandwidth_for(nbytes), flops / self.flops)
+
+    def __str__(self) -> str:
+        threads = f"{self.threads} thread" + ("s" if self.threads != 1 else "")
+        return (
+            f"{self.bandwidth[-1] / 1e9:.1f} GB/s from memory, up to {max(self.bandwidth) / 1e9:.1f} GB/s from caches, "
+            f"{self.flops / 1e9:.0f} Gflop/s, as copies and a product of float32 matrices reach with {threads}"
+        )
+
+
+@cache
+def measure() -> Machine:
+    """Measure this machine, once a process; takes some tenths of a second."""
+    return Machine(tuple(map(_copy, _SIZES)), _product(), _C.get_num_threads())
+
+
+def _copy(nbytes: int) -> float:
+    return nbytes / _best(_kernel("clone", [(nbytes // 8,)], (nbytes // 8,)))
+
+
+def _product() -> float:
+    square = (_PRODUCT, _PRODUCT)
+    return 2 * _PRODUCT**3 / _best(_kernel("matmul", [square, square], square))
+
+
+def _kernel(op: str, operands: Sequence[tuple[int, ...]], result: tuple[int, ...]) -> Callable[[], object]:
+    """What runs an eager kernel on float32, on the same memory every time; not an op, which might be recorded."""
+    arrays = [np.ones(dims, np.float32) for dims in (*operands, result)]
+    inputs = [
+        Instruction(f"p{k}", "parameter", Shape("f32", dims), parameter_number=k) for k, dims in enumerate(operands)
+    ]
+    config = KernelCall(op, "t" * len(operands)).config()
+    attrs = {"custom_call_target": KERNEL_PREFIX + op, "backend_config": config}
+    words = words_of(Instruction(op, "kernel-call", Shape("f32", result), inputs, attrs))
+    description = (ctypes.c_int64 * len(words))(*words)
+    pointers = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
+    table = ctypes.cast(_C.runtime_address(), ctypes.POINTER(ctypes.c_void_p))
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(table[CALL_KERNEL])
+
+    def run() -> list[object]:
+        call(description, pointers)
+        return [arrays]  # which the pointers lead to
+
+    run()
+    _C.raise_runtime_error()
+    return run
+
+
+def _best(run: Callable[[], object], budget: float = 0.03) -> float:
+    """The shortest of several runs, in seconds."""
+    run()
+    best, end = float("inf"), time.perf_counter() + budget
+    while True:
+        started = time.perf_counter()
+        run()
+        now = time.perf_counter()
+        best = min(best, now - started)
+        if now > end:
+            return max(best, 1e-9)

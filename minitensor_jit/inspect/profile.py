@@ -1,0 +1,224 @@
+"""The profile of compiled code, for `--hlo_profile`: where the time went, by cluster and by kernel.
+
+Modules that were compiled to measure themselves are entered with `register`; `HloProfile` is what they counted.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from minitensor_jit.inspect.machine import Machine, measure
+from minitensor_jit.runtime.kernel_counters import KernelCounter, ModuleCounters
+
+__all__ = ["HloProfile", "clear", "register"]
+
+_lock = threading.Lock()
+_modules: list[ModuleCounters] = []
+
+
+def register(counters: ModuleCounters) -> None:
+    """Enter a module; its counts are kept when its code is forgotten."""
+    with _lock:
+        _modules.append(counters)
+
+
+def clear() -> None:
+    """Begin anew: all counts are zero, and modules that ran before are forgotten unless they run again."""
+    with _lock:
+        for module in _modules:
+            for counter in (module.whole, *module.kernels):
+                counter.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernel:
+    """A kernel's counts at one time."""
+
+    name: str
+    kind: str
+    runs: int
+    seconds: float
+    nbytes: int
+    flops: int
+    ops: tuple[tuple[str, str, int], ...]
+
+    @property
+    def each(self) -> float:
+        """Seconds of one run."""
+        return self.seconds / self.runs if self.runs else 0.0
+
+    def roofline(self, machine: Machine) -> float:
+        """The least time for its bytes and flops, as a share of the time that it takes."""
+        return machine.seconds(self.nbytes, self.flops) / self.each if self.each else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    name: str
+    runs: int
+    seconds: float
+    kernels: tuple[_Kernel, ...]
+
+
+def _kernel(counter: KernelCounter) -> _Kernel:
+    return _Kernel(
+        counter.name, counter.kind, counter.runs, counter.nanoseconds / 1e9, counter.nbytes, counter.flops, counter.ops
+    )
+
+
+class HloProfile:
+    """What compiled code has counted so far. Prints as a table; `to_json()` for programs."""
+
+    def __init__(self, machine: Callable[[], Machine] = measure) -> None:
+        with _lock:
+            found = [
+                _Cluster(
+                    module.name,
+                    module.whole.runs,
+                    module.whole.nanoseconds / 1e9,
+                    tuple(_kernel(counter) for counter in module.kernels if counter.runs),
+                )
+                for module in _modules
+                if module.whole.runs
+            ]
+        self._clusters = sorted(found, key=lambda cluster: -cluster.seconds)
+        self._machine = machine
+
+    @property
+    def seconds(self) -> float:
+        """The time spent in compiled code."""
+        return sum(cluster.seconds for cluster in self._clusters)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the profile as objects that `json` can write."""
+        machine = self._machine() if self._clusters else None
+        return {
+            "version": 1,
+            "seconds": self.seconds,
+            "machine": None
+            if machine is None
+            else {
+                "bytes_per_second": machine.bandwidth[-1],
+                "flops_per_second": machine.flops,
+                "threads": machine.threads,
+            },
+            "clusters": [
+                {
+                    "name": cluster.name,
+                    "runs": cluster.runs,
+                    "seconds": cluster.seconds,
+                    "kernels": [
+                        {
+                            "name": kernel.name,
+                            "kind": kernel.kind,
+                            "runs": kernel.runs,
+                            "seconds": kernel.seconds,
+                            "bytes_per_run": kernel.nbytes,
+                            "flops_per_run": kernel.flops,
+                            "roofline": kernel.roofline(machine),
+                            "ops": [{"op": op, "file": file or None, "line": line} for op, file, line in kernel.ops],
+                        }
+                        for kernel in cluster.kernels
+                    ],
+                }
+                for cluster in self._clusters
+                if machine is not None
+            ],
+        }
+
+    def text(self, root: str | None = None, limit: int = 24) -> str:
+        """Return the profile for people.
+
+        Files are named relative to `root`, by default the working directory; lists are cut at `limit` lines.
+        """
+        if not self._clusters:
+            return "HLO profile: no compiled code has run that was made to measure itself (--hlo_profile).\n"
+        machine = self._machine()
+        runs = sum(cluster.runs for cluster in self._clusters)
+        lines = [
+            f"HLO profile: {_time(self.seconds)} in compiled code, {runs:,} runs of {len(self._clusters):,} clusters",
+            f"The roof: {machine}",
+        ]
+        for cluster in self._clusters[:limit]:
+            share = 100 * cluster.seconds / self.seconds if self.seconds else 0.0
+            lines += [
+                "",
+                f"{cluster.name}: {share:.1f} % of the time, {_time(cluster.seconds)} in {cluster.runs:,} runs, "
+                f"{_time(cluster.seconds / cluster.runs)} each",
+                *_table(cluster, machine, os.getcwd() if root is None else root, limit),
+            ]
+        if len(self._clusters) > limit:
+            lines += ["", f"... and {len(self._clusters) - limit:,} clusters more"]
+        return "\n".join(lines) + "\n"
+
+    def __str__(self) -> str:
+        return self.text()
+
+    __repr__ = __str__
+
+
+_HEADER = ("time", "each", "bytes", "GB/s", "flops", "Gflop/s", "roofline", "kernel", "")
+
+
+def _table(cluster: _Cluster, machine: Machine, root: str, limit: int) -> list[str]:
+    kernels = sorted(cluster.kernels, key=lambda kernel: -kernel.seconds)
+    rows = [_HEADER]
+    for kernel in kernels[:limit]:
+        share = 100 * kernel.seconds / cluster.seconds if cluster.seconds else 0.0
+        each = max(kernel.each, 1e-9)
+        rows.append(
+            (
+                f"{share:.1f} %",
+                _time(kernel.each),
+                f"{kernel.nbytes:,}",
+                f"{kernel.nbytes / each / 1e9:.1f}",
+                f"{kernel.flops:,}",
+                f"{kernel.flops / each / 1e9:.1f}",
+                f"{100 * kernel.roofline(machine):.0f} %",
+                kernel.name,
+                f"({kernel.kind})" + (f" x{kernel.runs / cluster.runs:g}" if kernel.runs != cluster.runs else ""),
+            )
+        )
+    numbers = 7  # columns that stand at the right
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
+    lines: list[str] = []
+    for place, row in enumerate(rows):
+        cells = [
+            cell.rjust(width) if column < numbers else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append(("  " + "  ".join(cells)).rstrip())
+        if place:
+            lines += [f"      {line}" for line in _sources(kernels[place - 1].ops, root)]
+    if len(kernels) > limit:
+        lines.append(f"  ... and {len(kernels) - limit:,} kernels more")
+    rest = cluster.seconds - sum(kernel.seconds for kernel in kernels)
+    if rest > 0:
+        share = 100 * rest / cluster.seconds
+        lines.append(f"  {share:.1f} % between the kernels")
+    return lines
+
+
+def _sources(ops: Sequence[tuple[str, str, int]], root: str) -> list[str]:
+    """A line for each line of the program: the ops of it that the kernel has."""
+    by_place: dict[tuple[str, int], list[str]] = {}
+    for op, file, line in ops:
+        names = by_place.setdefault((file, line), [])
+        if op not in names:
+            names.append(op)
+    prefix = root.rstrip(os.sep) + os.sep
+    return [
+        f"{file.removeprefix(prefix) + ':' + str(line) if file else '(unknown place)'}  {', '.join(names)}"
+        for (file, line), names in sorted(by_place.items())
+    ]
+
+
+def _time(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.2f} {unit}"
+    return f"{seconds * 1e9:.0f} ns"

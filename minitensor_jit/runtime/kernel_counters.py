@@ -1,0 +1,60 @@
+"""What compiled code that was made for `--hlo_profile` counts about itself: runs and nanoseconds, kernel by kernel."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["KernelCounter", "ModuleCounters"]
+
+SourceOp = tuple[str, str, int]
+"""An op of the user's program, its file and line; "" and 0 where they are not known."""
+
+
+def _cells() -> Any:
+    return (ctypes.c_int64 * 2)()
+
+
+@dataclass(slots=True)
+class KernelCounter:
+    """One kernel, or call of the runtime: what it is, what it should cost, and what it took."""
+
+    name: str
+    kind: str
+    """How it was made: loop, row, column, dot, ..."""
+    nbytes: int = 0
+    """What one run reads and writes."""
+    flops: int = 0
+    """How many operations on elements one run does; a function such as exp counts as one."""
+    ops: tuple[SourceOp, ...] = ()
+    cells: Any = field(default_factory=_cells, repr=False)
+    """Nanoseconds and runs. The code adds to them, atomically."""
+
+    @property
+    def address(self) -> int:
+        """Where the counts are."""
+        return ctypes.addressof(self.cells)
+
+    @property
+    def nanoseconds(self) -> int:
+        """How long all runs took."""
+        return int(self.cells[0])
+
+    @property
+    def runs(self) -> int:
+        """How often it ran."""
+        return int(self.cells[1])
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self.cells[0] = self.cells[1] = 0
+
+
+@dataclass(slots=True)
+class ModuleCounters:
+    """The counts of one compiled module. It must live as long as the code, which has the addresses."""
+
+    name: str
+    whole: KernelCounter
+    kernels: list[KernelCounter] = field(default_factory=list)
