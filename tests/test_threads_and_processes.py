@@ -345,6 +345,10 @@ LONG = {
     "conv2d": "x, w = mt.ones(64, 128, 128, 128), mt.ones(256, 128, 3, 3); F.conv2d(x, w, padding=1)",
     "elementwise": "x = mt.ones(20_000_000).double(); [x.lgamma_() for _ in range(1000)]",
     "polynomial": "mt.special.laguerre_polynomial_l(mt.ones(1), 2**40)",
+    "sort": "x = mt.rand(100_000_000); mt.set_num_threads(1); [x.sort() for _ in range(9)]",
+    "sort rows": "x = mt.rand(4, 20_000_000); mt.set_num_threads(1); [x.sort() for _ in range(9)]",
+    "mode": "x = mt.rand(60_000_000); [x.mode() for _ in range(9)]",
+    "eigenvalues": "mt.linalg.eigh(mt.rand(3000, 3000))",
     "cluster": "x = mt.ones(9000, 9000)\nwith jit.jit_scope(): y = (x @ x).tanh() + 1\ny.sum().item()",
 }  # fmt: skip
 

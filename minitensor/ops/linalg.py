@@ -16,6 +16,7 @@ from typing import Any, Literal
 from minitensor import _C
 from minitensor._lazy import LazyModule
 from minitensor.ops import lapack
+from minitensor.ops.interruptible import interruptible
 from minitensor.ops.row import ROWS, opaque
 
 np: Any = LazyModule("numpy")
@@ -47,8 +48,7 @@ def _kernel(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             raise NotImplementedError(f"{name} is not implemented for {dtype.name}")
         given = [a.numpy() if isinstance(a, _C.Tensor) else a for a in arguments]
         try:
-            with np.errstate(all="ignore"):
-                found = function(*given)
+            found = interruptible(_quietly(function), *given) if _takes_long(given) else _quietly(function)(*given)
         except np.linalg.LinAlgError as error:
             raise LinAlgError(str(error)) from None
         made = tuple(
@@ -58,6 +58,21 @@ def _kernel(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return made if isinstance(found, tuple) else made[0]
 
     return run
+
+
+def _quietly(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function without NumPy's warnings."""
+
+    def run(*arguments: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return function(*arguments)
+
+    return run
+
+
+def _takes_long(arguments: list[Any]) -> bool:
+    """Whether a cubic algorithm needs more than about a tenth of a second for one of them."""
+    return any(isinstance(a, np.ndarray) and a.ndim > 1 and a.size * max(a.shape[-2:]) > 1 << 28 for a in arguments)
 
 
 def _row(schema: str, doc: str, kernel: Callable[..., Any], vjp: Any = None) -> Any:

@@ -27,17 +27,17 @@ Item* radix_sort(Item* from, Item* spare, int64_t n, int key_bits) {
     int passes = (key_bits + Bits - 1) / Bits;
     uint32_t counts[most][buckets];
     std::memset(counts, 0, sizeof(counts[0]) * static_cast<size_t>(passes));
-    for (int64_t i = 0; i < n; ++i) {
+    interruptible_for(0, n, [&](int64_t i) {
         auto key = key_of(from[i]);
         for (int pass = 0; pass < passes; ++pass) ++counts[pass][key >> (pass * Bits) & (buckets - 1)];
-    }
+    });
     for (int pass = 0; pass < passes; ++pass) {
         uint32_t* count = counts[pass];
         int shift = pass * Bits;
         if (count[key_of(from[0]) >> shift & (buckets - 1)] == n) continue;
         uint32_t place = 0;
         for (int64_t b = 0; b < buckets; ++b) place += std::exchange(count[b], place);
-        for (int64_t i = 0; i < n; ++i) spare[count[key_of(from[i]) >> shift & (buckets - 1)]++] = from[i];
+        interruptible_for(0, n, [&](int64_t i) { spare[count[key_of(from[i]) >> shift & (buckets - 1)]++] = from[i]; });
         std::swap(from, spare);
     }
     return from;
@@ -53,6 +53,7 @@ void parallel_radix_sort(Items& items, int64_t n, int key_bits) {
     Scratch memory(static_cast<size_t>(parts * buckets) * sizeof(int64_t));
     auto* places = memory.as<int64_t>();
     auto each = [&](auto&& body) {  // body(part, begin, end)
+        check_interrupt();
         parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
             for (int64_t part = begin; part < end; ++part) body(part, part * length, std::min(n, (part + 1) * length));
         });
@@ -67,7 +68,7 @@ void parallel_radix_sort(Items& items, int64_t n, int key_bits) {
         if (!(varies >> shift & (buckets - 1))) continue;
         each([&](int64_t part, int64_t begin, int64_t end) {
             uint32_t count[buckets] = {};
-            for (int64_t i = begin; i < end; ++i) ++count[items.key(i) >> shift & (buckets - 1)];
+            interruptible_for(begin, end, [&](int64_t i) { ++count[items.key(i) >> shift & (buckets - 1)]; });
             std::copy(count, count + buckets, places + part * buckets);
         });
         int64_t place = 0;
@@ -75,7 +76,8 @@ void parallel_radix_sort(Items& items, int64_t n, int key_bits) {
             for (int64_t part = 0; part < parts; ++part) place += std::exchange(places[part * buckets + b], place);
         each([&](int64_t part, int64_t begin, int64_t end) {
             int64_t* to = places + part * buckets;
-            for (int64_t i = begin; i < end; ++i) items.move(i, to[items.key(i) >> shift & (buckets - 1)]++);
+            interruptible_for(begin, end,
+                              [&](int64_t i) { items.move(i, to[items.key(i) >> shift & (buckets - 1)]++); });
         });
         items.swap();
     }
@@ -242,7 +244,10 @@ void sort_rows(const Task& task) {
         Scratch memory(static_cast<size_t>(shape.n) * (2 * sizeof(Item) + sizeof(Key)));
         Item* items = memory.as<Item>();
         Key* keys = reinterpret_cast<Key*>(items + 2 * shape.n);
-        for (int64_t i = begin; i < end; ++i) short_row<Key>(task, shape.base(i), keys, items, items + shape.n);
+        for (int64_t i = begin; i < end; ++i) {
+            if (shape.n > kWideDigits) check_interrupt();
+            short_row<Key>(task, shape.base(i), keys, items, items + shape.n);
+        }
     });
 }
 

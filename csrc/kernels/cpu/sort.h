@@ -2,8 +2,10 @@
 // by two kinds of loops.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
+#include "core/interrupt.h"
 #include "core/tensor.h"
 
 namespace mt::cpu {
@@ -63,6 +65,29 @@ void load_keys(Key* keys, DType dtype, const void* data, int64_t stride, int64_t
 // The key that every NaN has; for dtypes without NaN, one that no element needs to be compared with.
 template <class Key>
 Key nan_key(DType dtype, bool descending);
+
+// Elements between two questions whether the computation is to end: some milliseconds of work.
+inline constexpr int64_t kAsk = 1 << 20;
+
+// body(i) for begin <= i < end, which Ctrl-C ends if it is long.
+template <class F>
+void interruptible_for(int64_t begin, int64_t end, F&& body) {
+    for (; end - begin > kAsk; begin += kAsk) {
+        for (int64_t i = begin; i < begin + kAsk; ++i) body(i);
+        check_interrupt();
+    }
+    for (; begin < end; ++begin) body(begin);
+}
+
+// A comparison for the standard library's sorts of much, which Ctrl-C ends. The library copies it, so it counts
+// elsewhere.
+template <class Less>
+auto interruptible(int64_t& count, Less less) {
+    return [&count, less](const auto& a, const auto& b) {
+        if (__builtin_expect((++count & (kAsk - 1)) == 0, 0)) check_interrupt();
+        return less(a, b);
+    };
+}
 
 // dst[i * dst_stride] = src[index * src_stride], elements of `size` bytes.
 inline void copy_element(void* dst, const void* src, int64_t size) {

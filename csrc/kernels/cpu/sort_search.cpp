@@ -78,10 +78,11 @@ void order_rows(int64_t* order, DType dtype, const void* data, int64_t rows, int
     std::vector<Key> keys(static_cast<size_t>(rows * cols));
     load_keys(keys.data(), dtype, data, 1, rows * cols, false);
     std::iota(order, order + rows, 0);
-    std::stable_sort(order, order + rows, [&](int64_t a, int64_t b) {
-        const Key *x = keys.data() + a * cols, *y = keys.data() + b * cols;
-        return std::lexicographical_compare(x, x + cols, y, y + cols);
-    });
+    int64_t compared = 0;
+    std::stable_sort(order, order + rows, interruptible(compared, [&](int64_t a, int64_t b) {
+                         const Key *x = keys.data() + a * cols, *y = keys.data() + b * cols;
+                         return std::lexicographical_compare(x, x + cols, y, y + cols);
+                     }));
 }
 
 void order_rows_kernel(Call& call) {

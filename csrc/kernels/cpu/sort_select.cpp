@@ -1,5 +1,6 @@
 // topk, the k-th smallest element (kthvalue, median, nanmedian), and mode.
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -70,7 +71,8 @@ class Best {
     // The k least, in order if `sorted`.
     const std::vector<Item>& finish(bool sorted) {
         if (static_cast<int64_t>(items_.size()) > k_) shrink();
-        if (sorted) std::sort(items_.begin(), items_.end());
+        int64_t compared = 0;
+        if (sorted) std::sort(items_.begin(), items_.end(), interruptible(compared, std::less<Item>()));
         return items_;
     }
 
@@ -92,6 +94,7 @@ template <class Key>
 void add_range(Best<ItemOf<Key>>& best, const Task& task, int64_t base, int64_t begin, int64_t end, bool largest) {
     Key keys[kPiece];
     for (int64_t r = begin; r < end; r += kPiece) {
+        if (r % kAsk == 0) check_interrupt();
         int64_t count = std::min(kPiece, end - r);
         load_keys(keys, task.dtype, task.at(base, r), task.shape.inner, count, largest);
         best.add(keys, r, count);
@@ -195,6 +198,7 @@ class Selection {
     void visit(int64_t base, F&& body) {
         Key keys[kPiece];
         for (int64_t r = 0; r < task_.shape.n; r += kPiece) {
+            if (r % kAsk == 0) check_interrupt();
             int64_t count = std::min(kPiece, task_.shape.n - r);
             load_keys(keys, task_.dtype, task_.at(base, r), task_.shape.inner, count, false);
             body(keys, r, count);
@@ -275,7 +279,8 @@ void mode_rows(const Task& task) {
         for (int64_t i = begin; i < end; ++i) {
             load_keys(keys.data(), task.dtype, task.at(shape.base(i), 0), shape.inner, shape.n, false);
             for (size_t r = 0; r < keys.size(); ++r) items[r] = make_item(keys[r], static_cast<int64_t>(r));
-            std::sort(items.begin(), items.end());
+            int64_t compared = 0;
+            std::sort(items.begin(), items.end(), interruptible(compared, std::less<ItemOf<Key>>()));
             // NaN is equal to nothing, so it is never frequent.
             Key nan = nan_key<Key>(task.dtype, false);
             bool floating = is_floating(task.dtype);
