@@ -14,7 +14,7 @@ class LoadedCode:
     """Object code in memory; `close` (or the end of the object's life) unloads it.
 
     `imports` has the addresses of functions that it calls by name. Where the core has no linker for the machine, LLVM's
-    is used; RuntimeError if neither can link the object.
+    is used. RuntimeError if an object is damaged or calls what is not there, OutOfMemoryError if there is no memory.
     """
 
     def __init__(self, code: bytes, symbol: str, imports: Mapping[str, int] | None = None) -> None:
@@ -22,7 +22,7 @@ class LoadedCode:
         self.address: int
         try:
             self.address, self._code = _C.load_object_code(code, symbol, dict(imports or {}))
-        except RuntimeError:
+        except NotImplementedError:
             from minitensor_jit.runtime.llvm_linker import link
 
             self.address, self._code = link(code, symbol, imports or {})
