@@ -12,12 +12,13 @@ class Reason(enum.Enum):
     NOT_COMPILABLE = (
         "not-compilable",
         "it can't be compiled: {}",
-        "keep it out of hot loops; ops before and after it are clustered separately",
+        "keep it out of hot loops, since ops before and after it are clustered separately; where the shape of its result "
+        "depends on data, compute on all elements instead, as where(mask, x, 0) does",
     )
     CLUSTERING_OFF = (
         "clustering-off",
         "clustering is off, and it is in no jit_scope",
-        "set MT_JIT_FLAGS=--auto_jit=1, or put it in `with minitensor.jit_scope():`",
+        "set MT_JIT_FLAGS='--auto_jit=1 --cpu_global_jit', or put it in `with minitensor.jit_scope():`",
     )
     DEVICE_RULE = (
         "device-rule",
@@ -67,17 +68,20 @@ class Reason(enum.Enum):
     TRIVIAL = (
         "trivial",
         "it computes nothing, and no cluster next to it can take it in",
-        "",
+        "let an op that is compiled make what it reads or read what it makes, or compile all of its function with "
+        "minitensor.function(jit_compile=True); alone it would only be slower",
     )
     KERNEL_ALONE = (
         "kernel-alone",
         "compiled code would only call its kernel, and no cluster next to it can take it in",
-        "",
+        "let an op that is compiled make what it reads or read what it makes, or compile all of its function with "
+        "minitensor.function(jit_compile=True); alone it would only be slower",
     )
     DECLUSTERED = (
         "declustered",
         "it is a view of the cluster's input that only ops outside the cluster use",
-        "",
+        "let an op of the cluster read it, or compile all of its function with minitensor.function(jit_compile=True); "
+        "outside it costs nothing, inside its elements would be copied",
     )
     FUEL = (
         "fuel",

@@ -50,7 +50,8 @@ def test_text():
         Left eager
           300 ops: it can't be compiled: its output's shape depends on the data
             train.py:40  nonzero x300
-            fix: keep it out of hot loops; ops before and after it are clustered separately
+            fix: keep it out of hot loops, since ops before and after it are clustered separately; where the shape of \
+its result depends on data, compute on all elements instead, as where(mask, x, 0) does
           300 ops: nonzero at /home/me/train.py:40 stands between it and the ops that it could be compiled with
             /elsewhere/lib.py:7  add x300
             fix: move that op before or after both, or make it compilable
