@@ -12,8 +12,8 @@ class Reason(enum.Enum):
     NOT_COMPILABLE = (
         "not-compilable",
         "it can't be compiled: {}",
-        "keep it out of hot loops, since ops before and after it are clustered separately; where the shape of its result "
-        "depends on data, compute on all elements instead, as where(mask, x, 0) does",
+        "keep it out of hot loops, since ops before and after it are clustered separately; where the shape of its "
+        "result depends on data, compute on all elements instead, as where(mask, x, 0) does",
     )
     CLUSTERING_OFF = (
         "clustering-off",
