@@ -113,19 +113,24 @@ def _clustered_step(mt, x, y):
     return lambda: session.run(step)
 
 
+# Modules that the compiler imports when it is first used are import, too.
+IMPORT_COMPILER = """
+import importlib, pkgutil, minitensor_jit
+for package in ("passes", "codegen", "runtime"):
+    package = importlib.import_module(f"minitensor_jit.{package}")
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        importlib.import_module(module.name)
+"""
+
+
 @case("first step, cold, beyond import", within(0.1))
 class ColdStep:
     @staticmethod
     def minitensor():
-        # Modules that the compiler imports when it is first used are import, too.
         return Script(
-            "import importlib, pkgutil, time\n"
-            "import minitensor as mt, minitensor_jit\n"
+            "import time, minitensor as mt\n"
             "from benchmarks.cases_training import _clustered_step, _data\n"
-            "for package in ('passes', 'codegen', 'runtime'):\n"
-            "    package = importlib.import_module(f'minitensor_jit.{package}')\n"
-            "    for module in pkgutil.walk_packages(package.__path__, f'{package.__name__}.'):\n"
-            "        importlib.import_module(module.name)\n"
+            f"{IMPORT_COMPILER}\n"
             "step = _clustered_step(mt, *map(mt.from_numpy, _data()))\n"
             "start = time.perf_counter()\n"
             "step().item()\n"

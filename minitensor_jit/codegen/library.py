@@ -12,7 +12,7 @@ from minitensor import _C
 from ..ir.kernel_call import KERNEL_PREFIX, result_shapes, words_of
 from ..ir.library import Array, Loop
 from ..ir.module import Instruction
-from .cpu.unit import CALL_KERNEL
+from .abi import CALL_KERNEL
 
 __all__ = ["CoreLibrary"]
 

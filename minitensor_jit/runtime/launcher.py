@@ -31,6 +31,9 @@ logger = logging.getLogger("minitensor_jit")
 
 MAX_EXECUTABLES = 512
 
+VERIFIED = 512
+"""Up to so many instructions, a module is verified after every pass: that takes some milliseconds at the most."""
+
 _GUARDED = 10
 """Where in the tuple of a launch stands whether an op inside can fail."""
 
@@ -143,7 +146,8 @@ class Compiler:
             stages.before(lowered.module)
             if stages.dump is not None:
                 stages.dump.repro(self.options.codegen.text())
-        # Verified after each pass: some milliseconds at the most, and a wrong rewrite is named instead of run.
+        # Verified after each pass, so that a wrong rewrite is named instead of run; large modules only at the end.
+        verify = stages is not None or lowered.module.instruction_count() <= VERIFIED
         fold = not self.options.disable_constant_folding
         loud = talks(self.options, "xla_compiler", 2)
         if loud:
@@ -156,7 +160,7 @@ class Compiler:
             for hook in hooks:
                 hook(name, module, changed)
 
-        pipeline = PipelineOptions(verify=True, fold_constants=fold, on_pass=on_pass if hooks else None)
+        pipeline = PipelineOptions(verify=verify, fold_constants=fold, on_pass=on_pass if hooks else None)
         module = run_pipeline(lowered.module, pipeline)
         if loud:
             log(self.options, "xla_compiler", 2, "%s: after the passes\n%s", name, print_module(module))

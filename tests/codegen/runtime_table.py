@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from minitensor import _C
+from minitensor_jit.codegen.abi import CALL_KERNEL
 from minitensor_jit.codegen.cpu.compiler import Options, compile_module
-from minitensor_jit.codegen.cpu.unit import CALL_KERNEL
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluator import evaluate
 from minitensor_jit.ir.module import Instruction, Module

@@ -219,19 +219,20 @@ class _Program:
         """Which results may be written over which parameters: nothing may read the parameter afterwards."""
         steps, copied = self.schedule.steps, {value for _, value in copies}
         maker = {output: (k, m) for k, step in enumerate(steps) for m, output in enumerate(step.outputs)}
+        last_read = {value: k for k, step in enumerate(steps) for value in step.operands}
         left_over = {n for n, _ in copies}
+        fitting: dict[int, list[tuple[int, int, int]]] = {}  # by bytes: the result, its step, which output
+        for n, result in enumerate(self.schedule.results):
+            if n not in left_over:
+                fitting.setdefault(self.result_shapes[n].nbytes, []).append((n, *maker[result]))
         found: set[tuple[int, int]] = set()
         for parameter in self.entry.parameters:
             value: Value = (parameter, 0)
             number = parameter.parameter_number
             if value in copied or number is None:
                 continue
-            readers = [k for k, step in enumerate(steps) if value in step.operands]
-            for n, result in enumerate(self.schedule.results):
-                if n in left_over or self.result_shapes[n].nbytes != self.parameter_shapes[number].nbytes:
-                    continue
-                k, m = maker[result]
-                if max(readers, default=-1) <= k and steps[k].in_place(m, value):
+            for n, k, m in fitting.get(self.parameter_shapes[number].nbytes, ()):
+                if last_read.get(value, -1) <= k and steps[k].in_place(m, value):
                     found.add((n, number))
         return frozenset(found)
 

@@ -10,12 +10,13 @@ from ...ir.infer import dot_dims
 from ...ir.module import Computation, Instruction
 from ...ir.shape import Shape
 from ...runtime.buffer_assignment import Location
+from ..abi import GEMM, GEMV
 from ..errors import CompileError
 from ..index import strides_of
 from ..llvm import I64, PTR, Value
 from .loop_kernel import LoopKernels
 from .loops import i64
-from .unit import GEMM, GEMV, Binding, Task, Unit
+from .unit import Binding, Task, Unit
 
 __all__ = ["Dot"]
 

@@ -7,9 +7,10 @@ import struct
 from ...ir.kernel_call import words_of
 from ...ir.library import library
 from ...ir.module import Instruction
+from ..abi import CALL_KERNEL
 from ..errors import CompileError
 from ..llvm import I64, PTR
-from .unit import CALL_KERNEL, Task, Unit
+from .unit import Task, Unit
 
 __all__ = ["KernelCallPlan"]
 

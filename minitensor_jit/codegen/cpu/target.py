@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -47,17 +48,31 @@ class CpuTarget:
         """The object code of a module. `dump` gets the module as the passes left it, and the assembly."""
         with _lock:
             module = llvm.parse_assembly(text)
-            code = bytes(self.machine.emit_object(module))
-            if dump is None:
-                return code
-            # Emitting changes a module, so that each form starts from the text again.
-            texts = {
-                "ir-with-opt.ll": str(llvm.parse_assembly(text)),
-                "s": str(self.machine.emit_assembly(llvm.parse_assembly(text))),
-            }
+            with _no_loop_strength_reduction():
+                code = bytes(self.machine.emit_object(module))
+                if dump is None:
+                    return code
+                # Emitting changes a module, so that each form starts from the text again.
+                texts = {
+                    "ir-with-opt.ll": str(llvm.parse_assembly(text)),
+                    "s": str(self.machine.emit_assembly(llvm.parse_assembly(text))),
+                }
         for kind, form in texts.items():
             dump(kind, form)
         return code
+
+
+@contextmanager
+def _no_loop_strength_reduction() -> Iterator[None]:
+    """It takes a third of the time to generate code, and finds nothing in loops whose addresses are affine already.
+
+    An option of the process: it is as before for whoever else has LLVM here.
+    """
+    llvm.set_option("minitensor", "-disable-lsr=1")
+    try:
+        yield
+    finally:
+        llvm.set_option("minitensor", "-disable-lsr=0")
 
 
 @cache

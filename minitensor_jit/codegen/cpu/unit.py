@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias
 from ...ir.module import Computation, Instruction
 from ...ir.opcode import is_elementwise
 from ...runtime.buffer_assignment import Location
+from ..abi import PARALLEL_FOR
 from ..elemental import Emitter
 from ..elementwise import COST
 from ..index import Space
@@ -23,12 +24,6 @@ Binding: TypeAlias = Location | Instruction
 
 # A result of a computation: its instruction and its number.
 Root: TypeAlias = tuple[Instruction, int]
-
-# Field offsets of MtRuntime, in pointers (`csrc/runtime/abi.h`).
-PARALLEL_FOR = 1
-GEMM = {"f32": 2, "f64": 3, "s32": 4, "s64": 5, "u8": 6}
-CALL_KERNEL = 7
-GEMV = {"f32": 8, "f64": 9}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,12 @@
+"""The fields of the runtime's table, `MtRuntime` in `csrc/runtime/abi.h`, as numbers of pointers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["CALL_KERNEL", "GEMM", "GEMV", "PARALLEL_FOR"]
+
+PARALLEL_FOR: Final = 1
+GEMM: Final = {"f32": 2, "f64": 3, "s32": 4, "s64": 5, "u8": 6}
+CALL_KERNEL: Final = 7
+GEMV: Final = {"f32": 8, "f64": 9}
