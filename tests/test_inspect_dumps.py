@@ -36,6 +36,7 @@ def test_every_stage_of_a_module(tmp_path):
         [f"{stem}.{when}_optimizations.{kind}" for when in ("before", "after") for kind in ("txt", "dot")]
         + [f"{stem}.repro.py", f"{stem}.inputs.npz"]
         + ["module_0000.ir-no-opt.ll", "module_0000.ir-with-opt.ll", "module_0000.s"]
+        + [f"{stem}.after_optimizations-buffer-assignment.txt"]
     ):
         assert name in found
     assert [n for n in found if n.endswith(".tmp")] == []
@@ -142,6 +143,37 @@ def test_a_folder_that_cannot_be_written_to(tmp_path, flag):
     options = {flag: str(tmp_path / "file"), "generate_hlo_graph": "."}
     with pytest.raises(DumpError, match=f"can't write to the folder of --{flag}"), mt.jit.options(**options):
         pass
+
+
+def test_the_buffer_assignment_has_no_two_arrays_in_one_place(tmp_path):
+    mt.manual_seed(0)
+    model = mt.nn.Sequential(mt.nn.Linear(8, 16), mt.nn.Tanh(), mt.nn.Linear(16, 4))
+    optimizer = mt.optim.SGD(model.parameters(), lr=0.1)
+    x, y = mt.rand(32, 8), mt.arange(32) % 4
+    with recorded(dump_to=str(tmp_path)):
+        mt.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    (path,) = tmp_path.glob("*.after_optimizations-buffer-assignment.txt")
+    text = path.read_text()
+    numbers = [int(n.replace(",", "")) for n in re.findall(r"[\d,]*\d", text.splitlines()[1])]
+    parameters, results, scratch, count, needed = numbers
+    assert parameters == sum(
+        int(n.replace(",", "")) for n in re.findall(r"^  \d+: parameter .*, ([\d,]+) bytes$", text, re.M)
+    )
+    assert results > 0
+    pattern = r"^  \[([\d,]+), ([\d,]+)\): (\S+), from step (\d+) to step (\d+)$"
+    lives = [[int(n.replace(",", "")) for n in (*m[:2], *m[3:])] for m in re.findall(pattern, text, re.M)]
+    assert len(lives) == count > 5
+    assert sum(end - begin for begin, end, _, _ in lives) == needed
+    assert max(end for _, end, _, _ in lives) <= scratch < needed, "memory is used again"
+    for k, (begin, end, first, last) in enumerate(lives):
+        for other_begin, other_end, other_first, other_last in lives[:k]:
+            apart_in_time = last < other_first or other_last < first
+            apart_in_place = end <= other_begin or other_end <= begin
+            assert apart_in_time or apart_in_place
+    steps = text.partition("\nsteps\n")[2].splitlines()
+    assert [int(line.split(":")[0]) for line in steps] == list(range(len(steps)))
+    assert re.search(r"may lie over parameter \d", text), "parameters that the optimizer updates"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")

@@ -19,6 +19,7 @@ from ...runtime.kernel_counters import ModuleCounters
 from ...runtime.loaded_code import LoadedCode
 from ..check import check_module
 from ..llvm import Module as LlvmModule
+from .buffer_text import BufferUse, buffer_text
 from .control import Control
 from .loop_kernel import LoopKernels
 from .schedule import AnyStep, Choice, Loop, Schedule, Step, Value, leaf
@@ -47,8 +48,8 @@ def compile_module(
 ) -> Executable:
     """Compiles a module for this machine; raises `CompileError` if it has something without code.
 
-    `dump(kind, text)` gets the LLVM IR before and after the passes (`ir-no-opt.ll`, `ir-with-opt.ll`) and the assembly
-    (`s`).
+    `dump(kind, text)` gets the LLVM IR before and after the passes (`ir-no-opt.ll`, `ir-with-opt.ll`), the assembly
+    (`s`), and where every array lies (`buffer-assignment.txt`).
     """
     started = time.perf_counter()
     NarrowTypes().run(module)
@@ -59,6 +60,7 @@ def compile_module(
     text = program.emit()
     emitted = time.perf_counter()
     if dump is not None:
+        dump("buffer-assignment.txt", program.buffers())
         dump("ir-no-opt.ll", text)
     code = target.compile(text, dump=dump)
     compiled = time.perf_counter()
@@ -97,6 +99,8 @@ class _Program:
             self.unit.module.float_flags = " contract"
         self.schedule = Schedule(self.unit, module)
         self._shared = SharedSteps(self.unit)
+        self._name = name
+        self._uses: list[BufferUse] = []
         self._stopwatch = Stopwatch(self.unit, name) if options.profile else None
         self._locations: dict[Value, Location] = {}
         self._temporaries: list[Hashable] = []
@@ -191,11 +195,24 @@ class _Program:
             self._binding(v, p.array_shape) for v, p in zip(step.operands, task.computation.parameters, strict=True)
         ]
         results = [self._locations[o] for o in step.outputs]
+        self._note(task, operands, results)
         if self.schedule.plans.is_shared(step.plan):
             self._shared.launch(step.plan, task, operands, results)
         else:
             task.operands, task.results = operands, results
             self._kernel(task, step.plan)
+
+    def buffers(self) -> str:
+        """The buffer assignment, for people; after `emit`."""
+        size = self.assignment.size
+        return buffer_text(self._name, self.parameter_shapes, self.result_shapes, self.aliases, size, self._uses)
+
+    def _note(self, task: Task, operands: Sequence[Binding], results: Sequence[Location]) -> None:
+        read = [p.array_shape for p in task.computation.parameters]
+        written = [r.array_shape for r in task.computation.roots]
+        self._uses.append(
+            BufferUse(task.name, list(zip(operands, read, strict=True)), list(zip(results, written, strict=True)))
+        )
 
     def _kernel(self, task: Task, plan: Plan) -> None:
         if self._stopwatch is None:
@@ -213,6 +230,7 @@ class _Program:
             [self._binding(value, self.result_shapes[n])],
             [Location("result", len(self.parameter_shapes) + n)],
         )
+        self._note(task, task.operands, task.results)
         self._kernel(task, LoopKernels(self.unit, task))
 
     def _aliases(self, copies: list[tuple[int, Value]]) -> frozenset[tuple[int, int]]:
