@@ -63,6 +63,13 @@ def test_the_weight_of_lerp_keeps_its_precision(dtype, compiled):
     assert mt.equal(run(x, y), wide.to(dtype))
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_powers_of_truth(compiled):
+    run = mt.function(lambda x: (x**True, x**False), jit_compile=True) if compiled else lambda x: (x**True, x**False)
+    first, zeroth = run(mt.tensor([True, False]))
+    assert (first.dtype, first.tolist(), zeroth.tolist()) == (mt.bool, [True, False], [True, True])
+
+
 def test_norms_of_halves_do_not_overflow():
     x = mt.full((4,), 100.0, dtype=mt.float16)
     assert mt.dist(x, mt.zeros(4, dtype=mt.float16), 4).item() == pytest.approx(100 * 4**0.25, rel=1e-3)

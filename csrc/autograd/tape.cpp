@@ -409,7 +409,7 @@ std::string_view special_name(const GradNode& node) {
     static constexpr std::pair<std::string_view, std::string_view> names[] = {
         {"cast", "ToCopyBackward0"}, {"copy", "CopyBackwards"},          {"max_dim", "MaxBackward0"},
         {"min_dim", "MinBackward0"}, {"amax", "AmaxBackward0"},          {"nll_loss", "NllLossBackward0"},
-        {"fill", "FillBackward0"},   {"conj_physical", "ConjBackward0"},
+        {"fill", "FillBackward0"},   {"conj_physical", "ConjBackward0"}, {"_row_major", "CloneBackward0"},
     };
     for (auto [op, name] : names)
         if (node.op->name == op) return name;

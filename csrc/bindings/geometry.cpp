@@ -4,6 +4,7 @@
 
 #include "bindings/py.h"
 #include "core/allocator.h"
+#include "dispatch/memory_order.h"
 
 namespace mt::py {
 
@@ -122,7 +123,36 @@ PyObject* py_over_storage(PyObject*, PyObject* args) {
     });
 }
 
+// memory_order(tensor): the dimensions, outermost in memory first, of a tensor laid out like this one without gaps;
+// None for row-major.
+PyObject* py_memory_order(PyObject*, PyObject* object) {
+    return guarded([&]() -> PyObject* {
+        if (!is_tensor(object)) fail_type("memory_order() needs a tensor");
+        const Tensor* tensor = tensor_of(object);
+        Dims order;
+        if (tensor->contiguous() || !memory_order(&tensor, 1, tensor->sizes, order)) Py_RETURN_NONE;
+        return dims_to_tuple(order);
+    });
+}
+
+// out_of_order(tensor, order): the same memory, with the tensor's dimensions taken for `order` of the result's.
+PyObject* py_out_of_order(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject *object, *dims;
+        if (!PyArg_ParseTuple(args, "OO:out_of_order", &object, &dims)) return nullptr;
+        if (!is_tensor(object)) fail_type("out_of_order() needs a tensor");
+        const Tensor& t = *tensor_of(object);
+        Dims order = dims_from(dims, "order");
+        if (order.size() != t.ndim()) fail("out_of_order() needs all dimensions");
+        for (int64_t d : order) normalize_dim(d, t.ndim());
+        return wrap(
+            Tensor::make(t.storage, t.dtype, out_of_order(t.sizes, order), out_of_order(t.strides, order), t.offset));
+    });
+}
+
 PyMethodDef functions[] = {
+    {"memory_order", py_memory_order, METH_O, "memory_order(tensor): its dimensions as they lie; None if row-major."},
+    {"out_of_order", py_out_of_order, METH_VARARGS, "out_of_order(tensor, order): what lies in that order."},
     {"take_view", py_take_view, METH_VARARGS, "take_view(tensor, view, name): the tensor becomes a view of itself."},
     {"storage_bytes", py_storage_bytes, METH_O, "storage_bytes(tensor): the whole storage as uint8."},
     {"resize_storage", py_resize_storage, METH_VARARGS, "resize_storage(bytes, nbytes): another length."},

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "dispatch/memory_order.h"
 #include "dispatch/out.h"
 
 namespace mt {
@@ -322,6 +323,37 @@ void run_kernel(Call& call) {
     kernel(call);
 }
 
+static void interpret(Call& call, Ref<Tensor>* results) {
+    const OpDef& op = *call.op;
+    Device device = result_device(call);
+    if (op.kind == Kind::Random) reserve_random(call);
+    if (current_interpreter && op.infer && device.type == DeviceType::CPU) {
+        current_interpreter->run(call, results);
+        return;
+    }
+    if (device.type == DeviceType::Meta) {
+        if (!op.infer) fail("op '" + op.name + "' has a result whose shape depends on data: not on device meta");
+        for (size_t i = 0; i < call.result_count; ++i)
+            results[i] = Tensor::empty(call.results[i].sizes, call.results[i].dtype, device);
+        return;
+    }
+    bool others_ran = current_interpreter != nullptr;
+    if (current_interpreter) current_interpreter->passing_by(call);
+    others_ran |= need_operands(call);
+    if (others_ran && op.infer) op.infer(call);
+    if (device.type != DeviceType::CPU) refuse_device(op, device);
+    if (!op.cpu && op.python_kernel[static_cast<size_t>(device.type)]) {
+        python_kernel_hook(call, device, results);
+        return;
+    }
+    if (__builtin_expect(call.dying != 0, 0)) results[0] = in_dying_operand(call);
+    for (size_t i = 0; i < call.result_count; ++i) {
+        if (!results[i]) results[i] = Tensor::empty(call.results[i].sizes, call.results[i].dtype, device);
+        call.outputs[i] = results[i].get();
+    }
+    run_kernel(call);
+}
+
 void dispatch(Call& call, Ref<Tensor>* results) {
     const OpDef& op = *call.op;
     if (op.infer) op.infer(call);
@@ -337,30 +369,12 @@ void dispatch(Call& call, Ref<Tensor>* results) {
         }
         if (call.in(0).is_inference) results[0]->is_inference = true;
     } else {
-        Device device = result_device(call);
-        if (op.kind == Kind::Random) reserve_random(call);
-        if (current_interpreter && op.infer && device.type == DeviceType::CPU) {
-            current_interpreter->run(call, results);
-        } else if (device.type == DeviceType::Meta) {
-            if (!op.infer) fail("op '" + op.name + "' has a result whose shape depends on data: not on device meta");
-            for (size_t i = 0; i < call.result_count; ++i)
-                results[i] = Tensor::empty(call.results[i].sizes, call.results[i].dtype, device);
+        if (op.infer && has_strided_operand(call) && keeps_order(op)) {
+            InMemoryOrder ordered(call);
+            interpret(call, results);
+            ordered.finish(results);
         } else {
-            bool others_ran = current_interpreter != nullptr;
-            if (current_interpreter) current_interpreter->passing_by(call);
-            others_ran |= need_operands(call);
-            if (others_ran && op.infer) op.infer(call);
-            if (device.type != DeviceType::CPU) refuse_device(op, device);
-            if (!op.cpu && op.python_kernel[static_cast<size_t>(device.type)]) {
-                python_kernel_hook(call, device, results);
-            } else {
-                if (__builtin_expect(call.dying != 0, 0)) results[0] = in_dying_operand(call);
-                for (size_t i = 0; i < call.result_count; ++i) {
-                    if (!results[i]) results[i] = Tensor::empty(call.results[i].sizes, call.results[i].dtype, device);
-                    call.outputs[i] = results[i].get();
-                }
-                run_kernel(call);
-            }
+            interpret(call, results);
         }
         if (inference_mode)
             for (size_t i = 0; i < call.result_count; ++i) results[i]->is_inference = true;

@@ -546,7 +546,7 @@ void infer_assign(Call& call) {
 }
 
 void view_read_kernel(Call& call) {
-    static const OpDef* clone = find_op("clone");
+    static const OpDef* clone = find_op("_row_major");
     Ref<Tensor> view = Tensor::view(call.in(0), call.param(0).ints, call.param(1).ints,
                                     call.param(2).i + call.in(0).offset);
     Operand operand;

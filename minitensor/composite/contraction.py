@@ -80,7 +80,8 @@ def _combined(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
         product = product * alpha
     if beta == 0:
         return product + 0 if alpha == 1 else product
-    return (input if beta == 1 else input * beta) + product
+    # The product first: it says how the result lies in memory.
+    return product + (input if beta == 1 else input * beta)
 
 
 @composite(out=True)

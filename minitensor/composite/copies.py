@@ -10,13 +10,13 @@ from minitensor import _C
 from minitensor.composite import joining, shape
 from minitensor.composite.registry import LateSignature, composite
 from minitensor.ops import movement
-from minitensor.ops.elementwise import clone
+from minitensor.ops.elementwise import row_major
 
 Tensor = _C.Tensor
 
 
 def _copied(result: Any) -> Any:
-    return tuple(clone(part) for part in result) if isinstance(result, tuple) else clone(result)
+    return tuple(row_major(part) for part in result) if isinstance(result, tuple) else row_major(result)
 
 
 def _copying(name: str, take: Callable[..., Any]) -> None:
@@ -57,10 +57,10 @@ for _name, _take in {
 @composite(method=False, out=True)
 def view_copy(input: Any, size: Any = None, dtype: Any = None) -> Any:
     """The elements in another shape, or their bytes as another dtype, as a copy."""
-    return clone(input.view(size if dtype is None else dtype))
+    return row_major(input.reshape(size) if dtype is None else input.view(dtype))
 
 
 @composite(out=True)
 def narrow_copy(input: Any, dim: int, start: Any, length: int) -> Any:
     """`narrow` as a copy."""
-    return clone(shape.narrow(input, dim, start, length))
+    return row_major(shape.narrow(input, dim, start, length))

@@ -8,7 +8,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.dims import product, sizes_of
-from minitensor.composite.layout import formatted, preserve_format, resize_, strided
+from minitensor.composite.layout import formatted, made_like, resize_, strided
 from minitensor.composite.registry import composite
 from minitensor.ops import ROWS, creation, elementwise, movement
 
@@ -92,9 +92,13 @@ def ones(
 
 def _like(input: Any, value: Any, dtype: Any, device: Any, memory_format: Any) -> Any:
     dtype, device = input.dtype if dtype is None else dtype, input.device if device is None else device
-    shape = tuple(input.shape)
-    made = _C.empty(shape, dtype, device) if value is None else creation.full(shape, value, dtype=dtype, device=device)
-    return made if memory_format in (None, preserve_format) else formatted(made, memory_format)
+
+    def make(shape: tuple[int, ...]) -> Any:
+        if value is None:
+            return _C.empty(shape, dtype, device)
+        return creation.full(shape, value, dtype=dtype, device=device)
+
+    return made_like(input, memory_format, make)
 
 
 @composite(method=False)

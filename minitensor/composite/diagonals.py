@@ -11,7 +11,7 @@ from minitensor.composite.registry import composite
 from minitensor.composite.shape import reshape
 from minitensor.ops import movement
 from minitensor.ops.creation import full
-from minitensor.ops.elementwise import clone
+from minitensor.ops.elementwise import clone, row_major
 
 Tensor = _C.Tensor
 
@@ -23,7 +23,7 @@ def diag(input: Any, diagonal: int = 0) -> Any:
         return diag_embed(input, diagonal)
     if input.ndim != 2:
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")
-    return clone(movement.diagonal(input, diagonal))
+    return row_major(movement.diagonal(input, diagonal))
 
 
 @composite()
@@ -88,7 +88,7 @@ def as_strided_scatter(
         made = clone(input)
     else:
         ends = (_reach(input.shape, input.stride(), offset), _reach(size, stride, start))
-        whole = clone(movement.as_strided(input, (max(ends),), (1,), 0))
+        whole = row_major(movement.as_strided(input, (max(ends),), (1,), 0))
         made = movement.as_strided(whole, input.shape, input.stride(), offset)
     _into("as_strided_scatter", movement.as_strided(made, size, stride, start), src)
     return made
@@ -143,8 +143,10 @@ def unravel_index(indices: Any, shape: int | Sequence[int]) -> tuple[Any, ...]:
         if n < 0:
             raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")
     indices = indices.to(_C.int64)
-    found = []
-    for n in reversed(sizes):
-        found.append(indices % n)
-        indices = indices // n
-    return tuple(reversed(found))
+    if not sizes:
+        return ()
+    steps = [1]
+    for n in reversed(sizes[1:]):
+        steps.insert(0, steps[0] * n)
+    places = indices.unsqueeze(-1) // _C.tensor_from_data(steps, _C.int64, None, True)
+    return tuple((places % _C.tensor_from_data(sizes, _C.int64, None, True)).unbind(-1))

@@ -347,7 +347,12 @@ def _put(input: Any, index: Any, source: Any, accumulate: bool) -> Any:
             f"{source.numel()}, index.numel() = {index.numel()}"
         )
     flat = _index.index_put_at(reshape(input, -1), reshape(index, -1), reshape(source, -1), (0,), False, accumulate)
-    return reshape(flat, tuple(input.shape))
+    made = reshape(flat, tuple(input.shape))
+    order = _C.memory_order(input)
+    if order is None:
+        return made
+    back = sorted(range(input.ndim), key=order.__getitem__)
+    return movement.permute(elementwise.row_major(movement.permute(made, order)), back)
 
 
 @composite()
@@ -424,7 +429,7 @@ def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Any:
     count = found.shape[0]
     if count < size:
         return movement.constant_pad_nd(found, (0, 0, 0, size - count), fill_value)
-    return elementwise.clone(movement.slice(found, 0, 0, size))
+    return elementwise.row_major(movement.slice(found, 0, 0, size))
 
 
 _bool, _where_row = _C.bool, elementwise.where

@@ -11,6 +11,7 @@ from minitensor.composite.dims import sizes_of
 from minitensor.composite.registry import composite
 from minitensor.ops import movement
 from minitensor.ops.elementwise import clone as _clone
+from minitensor.ops.elementwise import row_major
 from minitensor.storage import TypedStorage, UntypedStorage
 
 Tensor = _C.Tensor
@@ -84,25 +85,37 @@ def is_contiguous(input: Any, memory_format: Any = contiguous_format) -> bool:
 def contiguous(input: Any, *, memory_format: Any = contiguous_format) -> Any:
     """The tensor itself if it is contiguous in the memory format, else a copy that is."""
     if memory_format is contiguous_format:
-        return input if _row_major(input) else _clone(input)
+        return input if _row_major(input) else row_major(input)
     if memory_format is preserve_format:
         raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
     return input if is_contiguous(input, memory_format) else formatted(input, memory_format)
 
 
+def made_like(input: Any, memory_format: Any, make: Callable[[tuple[int, ...]], Any]) -> Any:
+    """What `make(sizes)` gives, row-major, with input's sizes and its order in memory, or that of a memory format."""
+    if memory_format not in (None, preserve_format):
+        return formatted(make(tuple(input.shape)), memory_format)
+    order = _C.memory_order(input)
+    if order is None:
+        return make(tuple(input.shape))
+    return _C.out_of_order(make(tuple(input.shape[d] for d in order)), order)
+
+
 def formatted(input: Any, memory_format: Any) -> Any:
     """A copy whose elements lie in the order of a memory format."""
-    if memory_format not in _CHANNELS_LAST:
+    if memory_format is preserve_format:
         return _clone(input)
+    if memory_format not in _CHANNELS_LAST:
+        return row_major(input)
     _rank_for(memory_format, input.ndim)
-    inside = _clone(_channels_outside(input))
+    inside = row_major(_channels_outside(input))
     return movement.permute(inside, (0, input.ndim - 1, *range(1, input.ndim - 1)))
 
 
 @composite()
 def clone(input: Any, *, memory_format: Any = preserve_format) -> Any:
     """A copy of the tensor."""
-    return formatted(input, memory_format) if memory_format in _CHANNELS_LAST else _clone(input)
+    return _clone(input) if memory_format is preserve_format else formatted(input, memory_format)
 
 
 @composite()

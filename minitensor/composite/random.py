@@ -8,6 +8,7 @@ from typing import Any
 
 import minitensor as mt
 from minitensor import _C
+from minitensor.composite.layout import made_like
 from minitensor.composite.reduction import type_name
 from minitensor.composite.registry import composite
 from minitensor.ops import random as _ops
@@ -107,8 +108,11 @@ def rand_like(
     requires_grad: bool = False, memory_format: Any = None,
 ) -> Any:  # fmt: skip
     """Uniform numbers in [0, 1) with input's shape and dtype."""
-    made = _uniform(tuple(input.shape), dtype or input.dtype, device or input.device, generator)
-    return _placed(made, requires_grad)
+
+    def make(size: tuple[int, ...]) -> Any:
+        return _uniform(size, dtype or input.dtype, device or input.device, generator)
+
+    return _placed(made_like(input, memory_format, make), requires_grad)
 
 
 @composite(method=False)
@@ -117,8 +121,11 @@ def randn_like(
     requires_grad: bool = False, memory_format: Any = None,
 ) -> Any:  # fmt: skip
     """Standard normal numbers with input's shape and dtype."""
-    made = _normal(tuple(input.shape), dtype or input.dtype, device or input.device, generator)
-    return _placed(made, requires_grad)
+
+    def make(size: tuple[int, ...]) -> Any:
+        return _normal(size, dtype or input.dtype, device or input.device, generator)
+
+    return _placed(made_like(input, memory_format, make), requires_grad)
 
 
 @composite(method=False)
@@ -129,11 +136,13 @@ def randint_like(
     """Uniform integers from low (0 if only one bound is given) up to high, with input's shape and dtype."""
     if high is None:
         low, high = 0, low
-    made = _draw(
-        generator, _ops.randint, low, high, tuple(input.shape), dtype=dtype or input.dtype,
-        device=device or input.device,
-    )  # fmt: skip
-    return _placed(made, requires_grad)
+
+    def make(size: tuple[int, ...]) -> Any:
+        return _draw(
+            generator, _ops.randint, low, high, size, dtype=dtype or input.dtype, device=device or input.device
+        )
+
+    return _placed(made_like(input, memory_format, make), requires_grad)
 
 
 # ---- samples by given parameters

@@ -285,7 +285,7 @@ def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Any:
         raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {input.ndim} dimensions")
     kept = normal_dim(dim, input.ndim)
     norms = vector_norm(input, p, [d for d in range(input.ndim) if d != kept], True)
-    return input * where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
+    return (input * where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)).contiguous()
 
 
 @composite(out=True)

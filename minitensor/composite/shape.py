@@ -10,7 +10,7 @@ from minitensor import _C
 from minitensor.composite.dims import normal_dim, product, sizes_of, type_name
 from minitensor.composite.registry import composite
 from minitensor.ops import movement
-from minitensor.ops.elementwise import clone
+from minitensor.ops.elementwise import row_major
 
 Tensor = _C.Tensor
 
@@ -21,7 +21,7 @@ def reshape(input: Any, *args: Any, shape: Any = None) -> Any:
     size = sizes_of(args, shape)
     if input.is_contiguous() or _C.can_view(input, size):
         return movement.view_(input, size)
-    return movement.view_(clone(input), size)
+    return movement.view_(row_major(input), size)
 
 
 @composite(function=False)
@@ -197,7 +197,7 @@ def unflatten(input: Any, dim: int, sizes: Sequence[int]) -> Any:
 @composite()
 def ravel(input: Any) -> Any:
     """All elements as one dimension; a copy only where the strides need it."""
-    return reshape(input, -1)
+    return reshape(input if input.is_contiguous() else row_major(input), -1)
 
 
 def _for_each(function: Any, tensors: tuple[Any, ...]) -> Any:
@@ -250,11 +250,11 @@ def repeat(input: Any, *args: Any, repeats: Any = None) -> Any:
             raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(times)}")
     shape = (1,) * (len(times) - input.ndim) + tuple(input.shape)
     if not times:
-        return clone(input)
+        return row_major(input)
     # Counts of 1 need no dimension of their own.
     spread = [size for r, n in zip(times, shape, strict=True) for size in ((r, n) if r != 1 else (n,))]
     source = [size for r, n in zip(times, shape, strict=True) for size in ((1, n) if r != 1 else (n,))]
-    copied = clone(movement.expand(reshape(input, source), spread))
+    copied = row_major(movement.expand(reshape(input, source), spread))
     return movement.view_(copied, [r * n for r, n in zip(times, shape, strict=True)])
 
 
@@ -284,7 +284,7 @@ def repeat_interleave(
         shape = tuple(x.shape) or (1,)
         x = reshape(x, shape)
         spread = movement.expand(movement.unsqueeze(x, d + 1), (*shape[: d + 1], repeats, *shape[d + 1 :]))
-        return reshape(clone(spread), (*shape[:d], shape[d] * repeats, *shape[d + 1 :]))
+        return reshape(row_major(spread), (*shape[:d], shape[d] * repeats, *shape[d + 1 :]))
     if not isinstance(repeats, Tensor):
         raise TypeError(f"repeat_interleave(): argument 'repeats' must be Tensor or int, not {type(repeats).__name__}")
     if repeats.ndim > 1:
@@ -375,7 +375,7 @@ def rot90(input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
     given = tuple(normal_dim(d, rank) for d in given)
     k %= 4
     if k == 0:
-        return clone(input)
+        return row_major(input)
     if k == 2:
         return movement.flip(input, given)
     return movement.transpose(movement.flip(input, (given[1 if k == 1 else 0],)), *given)

@@ -140,7 +140,7 @@ def histogram(input: Any, bins: Any, *, range: Any = None, weight: Any = None, d
             f"shape {list(weight.shape)}"
         )
     hist, edges = _grid(input.reshape((-1, 1)), [bins], range, weight, density)
-    return named("histogram", ("hist", "bin_edges"))(hist, edges[0])
+    return named("histogram", ("hist", "bin_edges"))(hist, edges[0].clone() if edges[0] is bins else edges[0])
 
 
 @composite(method=False)

@@ -290,6 +290,8 @@ _POWERS: dict[float, Any] = {
 
 def _pow_lower(b: Any, x: Any, y: Any) -> Any:
     exponent = b.recorded.operands[1]
+    if x.dtype == "pred":  # only to the power of a number: True or False
+        return x if exponent.scalar else _one(b, x)
     if exponent.kind != "scalar" or b.recorded.operands[0].kind == "scalar" or not b.recorded.floating:
         return b.elementwise_call("pow", x, y)
     if exponent.baked:
@@ -402,7 +404,18 @@ cast = elementwise(
     vjp=lambda g, _out, _x, dtype: g,
 )
 clone: Op = elementwise(
-    "clone(Tensor input)", "A contiguous copy.", lower=lambda b, x: x, vjp=lambda g, _out, _x: g, inplace=False
+    "clone(Tensor input)",
+    "A copy with the dimensions in the same order in memory.",
+    lower=lambda b, x: x,
+    vjp=lambda g, _out, _x: g,
+    inplace=False,
+)
+row_major: Op = elementwise(
+    "_row_major(Tensor input)",
+    "A row-major copy.",
+    lower=lambda b, x: x,
+    vjp=lambda g, _out, _x: g,
+    inplace=False,
 )
 
 

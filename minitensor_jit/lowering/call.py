@@ -19,7 +19,7 @@ def loop_dtype(dtype: str) -> str:
 
 
 _COMPLEX = frozenset(
-    {"add", "sub", "mul", "div", "neg", "square", "reciprocal", "eq", "ne", "where", "clone", "cast"}
+    {"add", "sub", "mul", "div", "neg", "square", "reciprocal", "eq", "ne", "where", "clone", "_row_major", "cast"}
     | {"conj_physical", "complex"}
 )
 """Elementwise rows whose lowering holds for complex numbers too."""

@@ -4,6 +4,7 @@
 
 #include "core/parallel.h"
 #include "dispatch/infer_elementwise.h"
+#include "dispatch/memory_order.h"
 #include "kernels/cpu/elementwise_kernels.h"
 #include "kernels/cpu/strided_loop.h"
 
@@ -63,10 +64,12 @@ void copy(Call& call) {
 
 void fill(Call& call) { run_fill(*call.outputs[0], call.param(0).as_scalar()); }
 
+const RegisterOrder unordered{Order::RowMajor, {"_row_major"}};
 const RegisterNative registered{Takes::Any,
                                 {
                                     {"cast", infer_cast, copy_first},
                                     {"clone", infer_clone, copy_first},
+                                    {"_row_major", infer_clone, copy_first},
                                     {"copy", infer_copy, copy},
                                     {"fill", infer_fill, fill},
                                 }};

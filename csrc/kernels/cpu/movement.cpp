@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "dispatch/infer_movement.h"
+#include "dispatch/memory_order.h"
 #include "dispatch/op.h"
 #include "kernels/cpu/elementwise_kernels.h"
 #include "kernels/cpu/index_strided.h"
@@ -121,6 +122,7 @@ void triangle_indices(Call& call) {
     else write(int64_t{});
 }
 
+const RegisterOrder ordered{Order::Kept, {"flip"}};
 const RegisterNative registered{Takes::Any,
                                 {
                                     {"flip", infer_flip, flip_kernel},

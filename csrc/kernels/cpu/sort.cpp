@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "dispatch/infer_order.h"
+#include "dispatch/memory_order.h"
 #include "dispatch/op.h"
 #include "kernels/cpu/index_strided.h"
 
@@ -268,6 +269,7 @@ void sort_kernel(Call& call) {
     narrow_keys(t.dtype, shape.n) ? sort_rows<uint32_t>(task) : sort_rows<uint64_t>(task);
 }
 
+const RegisterOrder ordered{Order::Kept, {"sort"}};
 const RegisterNative registered{Takes::Any, {{"sort", infer_sort, sort_kernel}}};
 
 }  // namespace

@@ -156,8 +156,8 @@ def _transposed(
     _check(input, weight, rank, what)
     if bias is not None and input.dtype in (mt.float16, mt.bfloat16) and bias.dtype == weight.dtype == input.dtype:
         # Rounded once, after the bias.
-        wide = (t.to(mt.float32) for t in (input, weight, bias))
-        result = _transposed(rank, *wide, stride, padding, output_padding, groups, dilation, what)
+        x, w, b = (t.to(mt.float32) for t in (input, weight, bias))
+        result = _transposed(rank, x, w, b, stride, padding, output_padding, groups, dilation, what)
         return result.to(input.dtype)
     batch, batched = spatial(input, rank, what)
     steps, edges = several(stride, rank, "stride", what), several(padding, rank, "padding", what)

@@ -34,7 +34,7 @@ def _kept(input: mt.Tensor, p: float, channels: bool) -> mt.Tensor:
 
 def _dropped(input: mt.Tensor, p: float, training: bool, inplace: bool, channels: bool) -> mt.Tensor:
     if not training or p == 0.0 or input.numel() == 0:
-        return input if inplace else input.alias() if not training else input * 1.0
+        return input
     if p == 1.0:
         return _stored(input, input * 0.0, inplace)
     mask = _kept(input, p, channels) * (1.0 / (1.0 - p))

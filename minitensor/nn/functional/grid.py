@@ -129,6 +129,7 @@ def grid_sample(
     _check(input, grid, mode)
     rank = input.dim() - 2
     sizes = tuple(input.shape[2:])
+    grid = grid.contiguous()
     # The grid's last coordinate is that of the first dimension.
     points = [_unnormalized(grid.select(-1, rank - 1 - d), sizes[d], align_corners) for d in range(rank)]
     if mode == "bicubic":

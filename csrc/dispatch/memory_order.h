@@ -1,0 +1,57 @@
+// In which order an elementwise op's result has its dimensions in memory: that of its operands, as in PyTorch.
+#pragma once
+
+#include <initializer_list>
+
+#include "dispatch/op.h"
+
+namespace mt {
+
+// The dimensions of a result of `sizes`, outermost in memory first, as the strides of the operands want them: of two
+// dimensions the one with the larger stride in the first operand that tells them apart is the outer one. False if that
+// is row-major order, where `order` is left as it was.
+bool memory_order(const Tensor* const* operands, size_t count, const Dims& sizes, Dims& order);
+
+// `dims` of a result (sizes or strides) with its dimensions in that order, and back.
+Dims in_order(const Dims& dims, const Dims& order);
+Dims out_of_order(const Dims& dims, const Dims& order);
+
+// Whether an op's results are in its operands' order: elementwise ops', unless registered otherwise. Other ops that
+// keep it have results of their operand's sizes, and their parameters `dim` and `dims` are dimensions of it.
+enum class Order : uint8_t { ByKind, RowMajor, Kept };
+struct RegisterOrder {
+    RegisterOrder(Order order, std::initializer_list<const char*> names);
+};
+bool keeps_order(const OpDef& op);
+
+// Whether the result may be anything but row-major.
+inline bool has_strided_operand(const Call& call) {
+    if (call.results[0].sizes.size() < 2) return false;
+    for (size_t i = 0; i < call.operand_count; ++i)
+        if (const Tensor* t = call.operands[i].tensor; t && t->ndim() >= 2 && !t->contiguous()) return true;
+    return false;
+}
+
+// While it lives, the operands of an inferred elementwise call, and the sizes of its results, have their dimensions in
+// the order of the results' memory, so that these are row-major. Whoever runs the call knows of no other.
+class InMemoryOrder {
+  public:
+    // Does nothing where the result is row-major after all.
+    explicit InMemoryOrder(Call& call);
+    ~InMemoryOrder() { restore(); }
+    InMemoryOrder(const InMemoryOrder&) = delete;
+    // The call as it was, and the results with the strides that they have.
+    void finish(Ref<Tensor>* results);
+
+  private:
+    void restore();
+
+    static constexpr size_t kMost = 4;
+    Call& call_;
+    Dims order_;
+    Tensor* operands_[kMost];
+    Value params_[kMost];
+    Ref<Tensor> handles_[kMost];
+};
+
+}  // namespace mt
