@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 
 from minitensor import _C
-from minitensor_jit.codegen.cpu.unit import CALL_KERNEL
+from minitensor_jit.codegen.abi import CALL_KERNEL
 from minitensor_jit.ir.kernel_call import KERNEL_PREFIX, KernelCall, words_of
 from minitensor_jit.ir.module import Instruction
 from minitensor_jit.ir.shape import Shape
