@@ -93,7 +93,10 @@ def to(
     if target is not None and target.type != self.device.type:
         if self.device.type == "meta":
             raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-        return _C.empty(tuple(self.shape), dtype or self.dtype, target)
+        if target.type == "meta":
+            return _C.empty(tuple(self.shape), dtype or self.dtype, target)
+        moved = _C.to_device(self, target)
+        return moved if dtype is None else moved.to(dtype)
     if dtype is not None and dtype is not self.dtype:
         if self.is_complex() and dtype not in (_C.complex64, _C.complex128, _C.bool, complex, bool):
             warnings.warn(_PARTS_LOST, UserWarning, stacklevel=users_level())
@@ -194,6 +197,8 @@ def numpy(self: Any, *, force: bool = False) -> Any:
         )
     if self.dtype is _C.bfloat16:
         raise TypeError("Got unsupported ScalarType BFloat16")
+    if self.device.type == "jit_cpu":
+        self = _C.to_device(self, "cpu")
     return np.asarray(memoryview(self.detach() if force else self))
 
 

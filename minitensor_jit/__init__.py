@@ -17,7 +17,6 @@ if TYPE_CHECKING:
         current_options,
         explain,
         hlo_profile,
-        jit_scope,
         options,
         session_scope,
         start_from_environment,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
         NumericsError,
     )
     from minitensor_jit.flags import FlagError, JitOptions
+    from minitensor_jit.scopes import attr_scope, jit_scope
 
 __all__ = [
     "CacheDirectoryError",
@@ -43,6 +43,7 @@ __all__ = [
     "JitOptions",
     "MismatchError",
     "NumericsError",
+    "attr_scope",
     "cache_clear",
     "cache_info",
     "current_options",
@@ -71,6 +72,7 @@ _HOMES = {
     ),
     **dict.fromkeys(("FlagError", "JitOptions"), "flags"),
     "function": "compiled_function",
+    **dict.fromkeys(("attr_scope", "jit_scope"), "scopes"),
 }
 
 

@@ -10,10 +10,11 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import minitensor
 from minitensor import _C
 from minitensor_jit.clustering.graph import Source
 from minitensor_jit.errors import InvalidArgumentError
@@ -32,7 +33,6 @@ __all__ = [
     "current_options",
     "explain",
     "hlo_profile",
-    "jit_scope",
     "options",
     "session_scope",
     "start_from_environment",
@@ -93,13 +93,32 @@ def current_options() -> JitOptions:
     return current_compiler().options
 
 
-def _plan(nodes: Any, leaves: Any, scalars: Any) -> Any:
-    return current_compiler().plan(nodes, leaves, scalars)
+def _plan(nodes: Any, leaves: Any, scalars: Any, policy: Any = None) -> Any:
+    return current_compiler().plan(nodes, leaves, scalars, policy)
 
 
 def _refuse(op: str, reason: str) -> None:
     where = _C.caller()
-    raise InvalidArgumentError(op, reason or reason_of(op), None if where is None else Source(*where))
+    called = _function_called()
+    reason = reason or reason_of(op)
+    if called not in ("", op):
+        op, reason = called, f"{reason} ({op}, which it is made of)"
+    raise InvalidArgumentError(op, reason, None if where is None else Source(*where))
+
+
+def _function_called() -> str:
+    """The composed function of minitensor's that the user's code is in; empty if it called an op itself."""
+    package = os.path.dirname(os.path.abspath(minitensor.__file__)) + os.sep
+    frame: Any = sys._getframe(1)
+    name = ""
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename.startswith(package):
+            name = code.co_name.strip("_")
+        elif name:
+            break
+        frame = frame.f_back
+    return name if callable(getattr(minitensor, name, None)) else ""
 
 
 _C.set_compile_hook(_plan)
@@ -225,43 +244,6 @@ def session_scope(level: int, cpu_global_jit: bool) -> AbstractContextManager[No
     return _SessionScope(*chosen, record=level > 0)
 
 
-class jit_scope:  # noqa: N801  (called like a function)
-    """Ops inside are compiled, in clusters of their own; with `compile_ops=False`, they never are.
-
-    Best effort: what can't be compiled runs as ever, and `explain` says why. A context manager or a decorator.
-    """
-
-    def __init__(self, compile_ops: bool = True) -> None:
-        if not isinstance(compile_ops, bool):
-            raise TypeError(f"jit_scope: compile_ops must be a bool, not {type(compile_ops).__name__}")
-        self._compile = compile_ops
-        self._previous: list[tuple[int, int, int]] = []
-
-    def __enter__(self) -> None:
-        current_compiler()
-        if self._compile:
-            _C.begin_recording()
-        self._previous.append(_C.swap_tag((int(self._compile), 0, _C.next_scope() if self._compile else 0)))
-
-    def __exit__(self, *exception: object) -> None:
-        _C.swap_tag(self._previous.pop())
-        if self._compile:
-            # An exception of the program's own is the one to see; values that fail now say so when they are read.
-            with suppress(Exception) if exception[0] is not None else nullcontext():
-                _C.end_recording("the end of a jit_scope")
-
-    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, run in such a scope at every call."""
-        compile_ops = self._compile
-
-        @functools.wraps(fn)
-        def inside(*args: Any, **kwargs: Any) -> Any:
-            with jit_scope(compile_ops):
-                return fn(*args, **kwargs)
-
-        return inside
-
-
 # ---- the account
 
 
@@ -340,18 +322,26 @@ def hlo_profile(*, clear: bool = False) -> HloProfile:
 
 
 def cache_info() -> dict[str, int]:
-    """Hits, misses and size of the cache of launch plans, and how many compiled clusters are kept.
+    """What the caches have.
+
+    Of launch plans: `hits`, `misses`, `size` (how many), `bytes`, their `limit`, and how many were `evicted`. Of
+    compiled clusters, those that functions own included: `executables`, `executable_bytes`, `executables_evicted`.
 
     `disk_...`: what the folders of `persistent_cache_directory` gave this process (`hits`, `misses`, `rebuilt` for
     entries that were damaged, `written`, `evicted`), and what they hold now (`entries`, `bytes`).
     """
     with _lock:
-        compiled = sum(compiler.size for compiler in _compilers.values())
+        caches = [compiler.executables for compiler in _compilers.values()]
+    compiled = {
+        "executables": sum(len(cache) for cache in caches),
+        "executable_bytes": sum(cache.nbytes for cache in caches),
+        "executables_evicted": sum(cache.evicted for cache in caches),
+    }
     disk = Counter(dict.fromkeys(("hits", "misses", "rebuilt", "written", "evicted", "entries", "bytes"), 0))
     for cache in all_caches():
         entries, nbytes = cache.usage()
         disk.update({**asdict(cache.counts), "entries": entries, "bytes": nbytes})
-    return {**_C.plan_cache_info(), "executables": compiled, **{f"disk_{name}": n for name, n in disk.items()}}
+    return {**_C.plan_cache_info(), **compiled, **{f"disk_{name}": n for name, n in disk.items()}}
 
 
 def cache_clear(*, disk: bool = False) -> None:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import ref
 
 from minitensor import _C
 from minitensor_jit.api import current_compiler, recording
+from minitensor_jit.function_arguments import Structure, flatten, unflatten
+from minitensor_jit.lowered_function import Lowered, lower
+from minitensor_jit.runtime.disk_cache import decode, encode, key_of
+from minitensor_jit.runtime.executable import Executable
+from minitensor_jit.runtime.launcher import noting_executables
 
 __all__ = ["function"]
+
+_MAX_STRUCTURES = 64
+_SIMPLE = (_C.Tensor, int, float, str, type(None))
 
 
 class _Recorder:
@@ -18,31 +29,72 @@ class _Recorder:
     def __init__(self, fn: Callable[..., Any], jit_compile: bool | None) -> None:
         self._fn = fn
         self._jit_compile = jit_compile
-        self.compiled: Any = None
+        self.compiled: Any = None  # a weak reference
+        # Programs for arguments that aren't just tensors and numbers, by their structure.
+        self._variants: OrderedDict[Structure, Any] = OrderedDict()
+        # What the function's plans launch, by the text of its module, to be pickled with it.
+        self._used: dict[str, Any] = {}
+        # Code that it was unpickled with.
+        self._held: list[Executable] = []
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._jit_compile is False:
             return self._fn(*args, **kwargs)
         if self._jit_compile is None:
             return self._best_effort(args, kwargs)
+        if not kwargs and all(isinstance(arg, _SIMPLE) for arg in args):
+            return self.record(self.compiled(), args, lambda: self._fn(*args))
+        tensors, structure = flatten((args, kwargs))
+        if structure is None:
+            return self.record(None, (), lambda: self._fn(*args, **kwargs))
+        variant = self._variants.get(structure)
+        if variant is None:
+            variant = self._variants[structure] = _C.CompiledFunction(_Variant(self, structure))
+            if len(self._variants) > _MAX_STRUCTURES:
+                self._variants.popitem(last=False)
+        else:
+            self._variants.move_to_end(structure)
+        return variant(*tensors)
+
+    def call(self, structure: Structure, tensors: Sequence[Any]) -> Any:
+        """Run the function on arguments of a structure."""
+        args, kwargs = unflatten(structure, tensors)
+        return self._fn(*args, **kwargs)
+
+    def record(self, compiled: Any, args: tuple[Any, ...], call: Callable[[], Any]) -> Any:
+        """Run the function, recorded as a whole; its program is kept in `compiled` if there is one."""
         current_compiler()
         nested = _C.is_recording()
-        with recording("the end of a function"):
+        with noting_executables() as used, recording("the end of a function"):
             if not nested:
-                _C.whole_function(True)
+                _C.whole_function(self.compiled().owner)
             previous = _C.swap_tag((1, 1, 0))
             try:
-                result = self._fn(*args, **kwargs)
+                result = call()
                 if not nested:
-                    if kwargs:
-                        _C.flush("the end of a function")
-                    else:
-                        self.compiled.finish(args, result)
+                    self._finish(compiled, args, result)
             finally:
                 _C.swap_tag(previous)
                 if not nested:
-                    _C.whole_function(False)
+                    _C.whole_function(0)
+        self._used.update((text, ref(executable)) for text, executable in used.items())
         return result
+
+    def _finish(self, compiled: Any, args: tuple[Any, ...], result: Any) -> None:
+        if compiled is None:
+            _C.flush("the end of a function")
+            return
+        plain = isinstance(result, _C.Tensor) or (
+            type(result) in (tuple, list) and all(isinstance(item, _C.Tensor) for item in result)
+        )
+        if plain:
+            compiled.finish(args, result)
+            return
+        tensors, structure = flatten(result)
+        if structure is None or not tensors:
+            _C.flush("the end of a function")
+            return
+        compiled.finish(args, tuple(tensors), functools.partial(unflatten, structure))
 
     def _best_effort(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         current_compiler()
@@ -53,16 +105,110 @@ class _Recorder:
             finally:
                 _C.swap_tag(previous)
 
+    # ---- what the object in the core asks for
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """Compile for these arguments up to HLO, without running anything."""
+        return lower(self.compiled(), self._fn, args, kwargs)
+
+    def more(self, what: str) -> int:
+        """The sum of a count over the programs for structured arguments."""
+        return sum(getattr(variant, what) for variant in self._variants.values())
+
+    def forget(self) -> None:
+        """Drop the programs for structured arguments, and code that came with a pickle."""
+        self._variants.clear()
+        self._held.clear()
+        self._used.clear()
+
+    def reduce(self, compiled: Any) -> tuple[Any, ...]:
+        """How it is pickled: the function by its name, and the code that it launches."""
+        fn: Any = self._fn
+        if _named(fn.__module__, fn.__qualname__) is compiled:
+            fn = _Name(fn.__module__, fn.__qualname__)
+        options = current_compiler().options
+        alive = ((text, executable()) for text, executable in self._used.items())
+        code = [
+            (text, encode(key_of(text, options), executable)) for text, executable in alive if executable is not None
+        ]
+        return _unpickle, (fn, self._jit_compile, code)
+
+    def hold(self, code: Sequence[tuple[str, bytes]]) -> None:
+        """Take over compiled code of a pickle, as far as this machine can run it."""
+        compiler = current_compiler()
+        for text, data in code:
+            if compiler.executables.find(text) is not None:
+                continue
+            try:
+                executable = decode(data, key_of(text, compiler.options), "unpickled")
+            except ValueError:  # another machine, other options, another version: it is compiled anew
+                continue
+            compiler.executables.insert(text, executable, keep=False)
+            self._held.append(executable)
+            self._used[text] = ref(executable)
+
+
+class _Variant:
+    """What the programs for one structure of arguments do without one that fits: they get the tensors only."""
+
+    def __init__(self, recorder: _Recorder, structure: Structure) -> None:
+        self._recorder = ref(recorder)
+        self._structure = structure
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        recorder, structure = self._recorder(), self._structure
+        assert recorder is not None
+        compiled = recorder._variants.get(structure)
+        return recorder.record(compiled, args, lambda: recorder.call(structure, args))
+
+    def more(self, what: str) -> int:
+        """There are no programs below these."""
+        return 0
+
+    def forget(self) -> None:
+        """There is nothing else to forget."""
+
+
+class _Name:
+    """A function that is found by its name."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module = module
+        self.name = name
+
+
+def _named(module: str, name: str) -> Any:
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def _unpickle(fn: Any, jit_compile: bool | None, code: Sequence[tuple[str, bytes]]) -> Any:
+    if isinstance(fn, _Name):
+        __import__(fn.module)
+        compiled = _named(fn.module, fn.name)
+        if not isinstance(compiled, _C.CompiledFunction):
+            raise AttributeError(f"{fn.module}.{fn.name} is no compiled function any more")
+    else:
+        compiled = function(fn, jit_compile=jit_compile)
+    compiled.__dict__["_recorder"].hold(code)
+    return compiled
+
 
 def function(fn: Callable[..., Any] | None = None, *, jit_compile: bool | None = None) -> Any:
     """Compile a function's ops; also a decorator.
 
     With `jit_compile=True` all of it: `InvalidArgumentError` names an op that can't be compiled, the reason and the
     line. With None, what can be; with False, nothing. A program is kept for each combination of shapes, dtypes and
-    layouts of the tensors among the arguments, and of the values of the others. A call that has one does not run `fn`:
-    what `fn` does beside computing its result and writing to tensors in place happens only when it is recorded. A
-    function that stores gradients or draws random numbers is recorded at every call; its compiled code is kept all the
-    same.
+    layouts of the tensors among the arguments, which may be in nested tuples, lists and dicts, and of the values of the
+    others. A call that has one does not run `fn`: what `fn` does beside computing its result and writing to tensors in
+    place happens only when it is recorded. A function that stores gradients or draws random numbers is recorded at
+    every call; its compiled code is kept all the same. Modules that are put into another mode, or get other tensors,
+    are looked at again.
+
+    The result has `lower(*args)`, which compiles for arguments without running and shows every stage, `programs` and
+    `hits`, which count, and `clear()`. It can be pickled if `fn` can be found by its name; its code goes along.
     """
     if fn is None:
         return functools.partial(function, jit_compile=jit_compile)
@@ -70,5 +216,7 @@ def function(fn: Callable[..., Any] | None = None, *, jit_compile: bool | None =
         raise TypeError(f"function takes a callable, not {type(fn).__name__}")
     recorder = _Recorder(fn, jit_compile)
     compiled = _C.CompiledFunction(recorder)
-    recorder.compiled = compiled
-    return functools.update_wrapper(compiled, fn)
+    recorder.compiled = ref(compiled)
+    functools.update_wrapper(compiled, fn)
+    compiled.__dict__["_recorder"] = recorder
+    return compiled

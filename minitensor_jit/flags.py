@@ -304,6 +304,31 @@ class JitOptions:
         "bool", False, "Raise FloatingPointError after a cluster gave NaN or infinity; names the op and its line."
     )
     print_cluster_outputs: bool = _flag("bool", False, "Print every result of every cluster's run to stderr.")
+    enable_lazy_compilation: bool = _flag(
+        "bool",
+        False,
+        "Compile a cluster when it first runs, for other shapes of its arguments when they come for the second time, "
+        "and not at all for more once it is compiled over and over and hardly ever runs again. Its ops run one by one "
+        "meanwhile. Without it everything is compiled at once. What must be compiled always is.",
+    )
+    always_defer_compilation: bool = _flag(
+        "bool", False, "Cluster, but run the clusters' ops one by one: to find out whether compiled code goes wrong."
+    )
+    async_compilation: bool = _flag(
+        "bool", False, "Compile clusters on a thread of their own; their ops run one by one meanwhile."
+    )
+    measure_clusters: bool = _flag(
+        "bool",
+        True,
+        "Hold the time of each cluster against that of its ops, which run one by one twice for that; a cluster that "
+        "loses is not launched any more.",
+    )
+    dynamic_shapes: bool = _flag(
+        "bool",
+        True,
+        "After the second distinct size of a dimension compile a cluster once more, for all sizes of it, where that "
+        "can be done.",
+    )
     vmodule: tuple[str, ...] = _flag(
         "levels",
         (),
@@ -322,6 +347,16 @@ class JitOptions:
         "int",
         2**30,
         "The size of that folder, at most; what was used least recently is removed.",
+    )
+    executable_cache_bytes: int = _flag(
+        "int",
+        2**28,
+        "How much memory compiled clusters may take that no function owns; what was used least recently is forgotten.",
+    )
+    plan_cache_bytes: int = _flag(
+        "int",
+        2**26,
+        "How much memory launch plans may take, for the whole program; what was used least recently is forgotten.",
     )
     help: bool = _flag("bool", False, "Print this text and exit.")
 

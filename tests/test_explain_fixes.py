@@ -19,6 +19,7 @@ from minitensor_jit.clustering.verdict import Reason
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.report import Report
 from minitensor_jit.passes.algebraic_simplifier import AlgebraicSimplifier
+from minitensor_jit.runtime.trial import Trial
 
 CASES = {}
 
@@ -249,6 +250,30 @@ def compile_failed(monkeypatch):
         defect.setattr(AlgebraicSimplifier, "run", fail)
         before = program(fn, X)
     return before, program(fn, X)
+
+
+@case("not-yet-compiled", "mul")
+def not_yet_compiled(monkeypatch):
+    def fn(x):
+        return x * 2.375 + 1
+
+    before = program(fn, X, always_defer_compilation=True)
+    return before, program(fn, X)
+
+
+@case("measured-loss", "mul")
+def measured_loss(monkeypatch):
+    def fn(x):
+        for _ in range(12):
+            y = x * 2.4375 + 1
+            y.numpy()
+        return y
+
+    mt.jit.cache_clear()
+    with monkeypatch.context() as slow:
+        slow.setattr(Trial, "losers", property(lambda self: dict.fromkeys(self.eager, "it is slow")))
+        before = program(fn, X)
+    return before, program(fn, X, measure_clusters=False)
 
 
 @pytest.mark.parametrize("code", CASES)

@@ -46,6 +46,8 @@ MINITENSOR_JIT = [
     ["runtime"],
     ["ops_reason"],
     ["api"],
+    ["function_arguments"],
+    ["scopes", "lowered_function"],
     ["compiled_function"],
     ["tools"],
 ]

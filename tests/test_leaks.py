@@ -35,7 +35,7 @@ def mix(i):
     """,
     "compiled": """
 def mix(i):
-    with jit.jit_scope():
+    with mt.jit_scope():
         y = mt.tanh(x * 2 + float(i)) - x
         y.add_(1.0)
     y.sum().item()

@@ -349,7 +349,7 @@ LONG = {
     "sort rows": "x = mt.rand(4, 20_000_000); mt.set_num_threads(1); [x.sort() for _ in range(9)]",
     "mode": "x = mt.rand(60_000_000); [x.mode() for _ in range(9)]",
     "eigenvalues": "mt.linalg.eigh(mt.rand(3000, 3000))",
-    "cluster": "x = mt.ones(9000, 9000)\nwith jit.jit_scope(): y = (x @ x).tanh() + 1\ny.sum().item()",
+    "cluster": "x = mt.ones(9000, 9000)\nwith mt.jit_scope(): y = (x @ x).tanh() + 1\ny.sum().item()",
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@
 
 #include "autograd/node_hooks.h"
 #include "core/error.h"
+#include "dispatch/jit_device.h"
 #include "dispatch/python.h"
 
 namespace mt {
@@ -30,8 +31,10 @@ class FormulaScope {
     explicit FormulaScope(const GradNode& node) : previous_source_(source_override), previous_node_(current_node) {
         if (node.source.code) source_override = &node.source;
         current_node = &node;
+        if (__builtin_expect((marked_ = node.mark != 0), 0)) mark_ = begin_formula_hook(node.mark);
     }
     ~FormulaScope() {
+        if (marked_) end_formula_hook(mark_);
         source_override = previous_source_;
         current_node = previous_node_;
     }
@@ -39,6 +42,8 @@ class FormulaScope {
   private:
     const SourceRef* previous_source_;
     const GradNode* previous_node_;
+    uint64_t mark_ = 0;
+    bool marked_;
 };
 
 const OpDef& op_named(const char* name) {
@@ -233,6 +238,7 @@ void store_gradient(GradNode& node, Ref<Tensor> gradient, bool create_graph) {
     Ref<Tensor> leaf = Ref<Tensor>::borrow(node.leaf);
     AutogradMeta& meta = autograd_meta(*leaf);
     Ref<Tensor> before = meta.grad;
+    if (on_jit_device(*gradient) && !on_jit_device(*leaf)) gradient = clone_to(*gradient, leaf->device());
     if (!before) {
         // The engine's own tensor is handed over unless somebody else holds its storage.
         bool mine = gradient->storage->refcount == 1 && gradient->refcount == 1 && gradient->contiguous();

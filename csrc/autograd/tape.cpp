@@ -8,6 +8,9 @@ namespace mt {
 
 void (*capture_source_hook)(SourceRef*) = nullptr;
 MT_THREAD_LOCAL bool capture_sources = false;
+MT_THREAD_LOCAL uint64_t call_mark = 0;
+uint64_t (*begin_formula_hook)(uint64_t) = nullptr;
+void (*end_formula_hook)(uint64_t) = nullptr;
 MT_THREAD_LOCAL const SourceRef* source_override = nullptr;
 MT_THREAD_LOCAL PyObject* saved_tensor_hooks = nullptr;
 MT_THREAD_LOCAL const GradNode* current_node = nullptr;
@@ -127,6 +130,7 @@ Ref<GradNode> make_node(const Call& call, std::vector<Edge> edges, const Ref<Ten
     }
     node->params.assign(call.params, call.params + call.param_count);
     if (capture_sources && capture_source_hook) capture_source_hook(&node->source);
+    node->mark = call_mark;
     if (anomaly.enabled) note_stack(*node);
     return node;
 }

@@ -82,6 +82,7 @@ struct GradNode {
     PyObject* callable = nullptr;
     std::vector<Hook> hooks;
     SourceRef source;
+    uint64_t mark = 0;  // what the recorder had to say of the forward call; 0 for nothing
     PyObject* metadata = nullptr;  // the user's dict, made on first use
     PyObject* pyobject = nullptr;  // the Python object of this node while it lives; borrowed
     PyObject* trace = nullptr;     // in anomaly mode: the text of the stack of the forward call
@@ -130,6 +131,11 @@ Ref<Tensor> unpack(GradNode& node, const SavedTensor& saved);
 // Captures the caller's position; installed by trace/. Used while recording or in anomaly mode.
 extern void (*capture_source_hook)(SourceRef* source);
 extern MT_THREAD_LOCAL bool capture_sources;
+// What a recorder says of the calls at hand, for their gradients; and how it is told which formula runs: it returns
+// what to give back at its end.
+extern MT_THREAD_LOCAL uint64_t call_mark;
+extern uint64_t (*begin_formula_hook)(uint64_t mark);
+extern void (*end_formula_hook)(uint64_t previous);
 // While a gradient formula runs: the position of the forward call it belongs to.
 extern MT_THREAD_LOCAL const SourceRef* source_override;
 

@@ -1,4 +1,5 @@
 // dtype, device, Size and the exceptions.
+#include <cctype>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -93,7 +94,29 @@ std::string device_string(Device device) {
     return text;
 }
 
-Device parse_device(const char* text) {
+// TensorFlow's names, such as "/job:localhost/replica:0/task:0/device:JIT_CPU:0" and "/device:CPU:0", in this
+// framework's form.
+std::string plain_device_name(const char* text) {
+    std::string name = text;
+    bool upper = name.starts_with("JIT_CPU") || name.starts_with("JIT_GPU");
+    if (name.starts_with("/")) {
+        size_t at = name.find("/device:");
+        if (at == std::string::npos) return name;
+        const std::string before = name.substr(0, at);
+        if (!before.empty() && before != "/job:localhost/replica:0/task:0")
+            fail("Invalid device string: '" + name + "': there is only /job:localhost/replica:0/task:0");
+        name = name.substr(at + 8);
+        upper = true;
+        if (name.starts_with("GPU")) name.replace(0, 3, "cuda");
+    }
+    if (upper)
+        for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return name;
+}
+
+Device parse_device(const char* given) {
+    const std::string name = plain_device_name(given);
+    const char* text = name.c_str();
     const char* colon = std::strchr(text, ':');
     size_t length = colon ? static_cast<size_t>(colon - text) : std::strlen(text);
     Device device;
@@ -112,7 +135,7 @@ Device parse_device(const char* text) {
     if (length && !known)
         fail("Expected one of cpu, cuda, meta, jit_cpu, jit_gpu device type at start of device string: " +
              std::string(text, length));
-    if (!known || !in_range) fail(std::string("Invalid device string: '") + text + "'");
+    if (!known || !in_range) fail(std::string("Invalid device string: '") + given + "'");
     return device;
 }
 

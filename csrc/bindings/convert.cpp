@@ -7,6 +7,7 @@
 #include "bindings/dlpack.h"
 #include "bindings/py.h"
 #include "dispatch/infer_elementwise.h"
+#include "dispatch/jit_device.h"
 #include "trace/plan.h"
 
 namespace mt::py {
@@ -250,12 +251,12 @@ Ref<Tensor> cast_to(Ref<Tensor> tensor, DType dtype, bool copy) {
 
 // Throws unless `device` has memory in this build.
 void check_device(Device device) {
-    if (device.type == DeviceType::CPU) return;
+    if (device.type == DeviceType::CPU || device.type == DeviceType::JitCPU) return;
     if (device.type == DeviceType::CUDA) throw Error(ErrorKind::Assertion, "minitensor not compiled with CUDA enabled");
     PyRef name = checked(device_object(device));
     PyRef text = checked(PyObject_Str(name.get()));
-    throw Error(ErrorKind::NotImplemented,
-                "this build has no device '" + std::string(PyUnicode_AsUTF8(text.get())) + "'; it has cpu and meta");
+    throw Error(ErrorKind::NotImplemented, "this build has no device '" + std::string(PyUnicode_AsUTF8(text.get())) +
+                                               "'; it has cpu, jit_cpu and meta");
 }
 
 // tensor_from_data(data, dtype, device, copy): new memory, unless `copy` is false and data is an array that can be
@@ -294,7 +295,19 @@ PyObject* tensor_from_data(PyObject*, PyObject* args) {
         }
         if (device.type == DeviceType::Meta) result = Tensor::empty(result->sizes, result->dtype, device);
         else check_device(device);
+        if (device.type != result->device().type) result = copy_across(*result, device);
         return wrap(std::move(result));
+    });
+}
+
+// to_device(tensor, device): a copy on another device, with its gradient.
+PyObject* to_device(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject *tensor, *device;
+        if (!PyArg_ParseTuple(args, "O!O:to_device", &TensorType, &tensor, &device)) return nullptr;
+        Device target = device_from(device);
+        check_device(target);
+        return wrap(clone_to(*tensor_of(tensor), target));
     });
 }
 
@@ -452,6 +465,7 @@ PyMethodDef functions[] = {
     {"tensor_from_data", tensor_from_data, METH_VARARGS, "tensor_from_data(data, dtype, device, copy)"},
     {"from_numpy", from_numpy, METH_O, "from_numpy(ndarray)\n--\n\nA tensor that shares the array's memory."},
     {"empty", make_empty, METH_VARARGS, "empty(size, dtype, device)"},
+    {"to_device", to_device, METH_VARARGS, "to_device(tensor, device): a copy on another device, with its gradient."},
     {"from_dlpack_capsule", from_dlpack_capsule, METH_O, "A tensor over the memory of a DLPack capsule."},
     {}};
 
@@ -460,12 +474,18 @@ PyMethodDef functions[] = {
 PyObject* tensor_item(Tensor& t) {
     if (t.numel != 1) fail("a Tensor with " + std::to_string(t.numel) + " elements cannot be converted to Scalar");
     no_meta(t, "read an item");
+    if (on_jit_device(t)) {
+        Ref<Tensor> here = copy_across(t, Device{});
+        return element_to_python(here->data(), here->dtype);
+    }
     return element_to_python(t.data(), t.dtype);
 }
 
 PyObject* tensor_tolist(Tensor& t) {
     no_meta(t, "convert to a list");
-    Ref<Tensor> held = detach(t);  // the garbage collector may run, and with it what gives `t` other contents
+    Ref<Tensor> held = on_jit_device(t)
+                           ? copy_across(t, Device{})
+                           : detach(t);  // the garbage collector may run, and with it what gives `t` other contents
     return nested_list(*held, static_cast<const char*>(held->data()), 0);
 }
 
@@ -498,6 +518,8 @@ int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags) {
             if (requires_grad(t))
                 fail("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.");
             no_meta(t, "share memory");
+            if (on_jit_device(t))
+                fail_type("can't share the memory of a tensor on device jit_cpu. Use Tensor.cpu() first.");
             if (t.dtype == DType::BF16) fail_type("Got unsupported ScalarType BFloat16");
             if ((flags & PyBUF_WRITABLE) && t.storage->read_only) {
                 PyErr_SetString(PyExc_BufferError, "the tensor's memory is read-only");

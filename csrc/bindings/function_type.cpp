@@ -21,8 +21,14 @@ struct Entry {
     uint64_t options;
     bool grad_enabled;
     DType default_dtype;
-    PyObject* result_type;  // null: one tensor; else tuple or list
+    // null: one tensor; the types tuple and list: these; else called with a tuple of the tensors
+    PyObject* result_type;
+    uint64_t epoch;
 };
+
+// Counts changes of modules that no captured tensor shows: of their mode, of which tensors they have.
+uint64_t g_epoch = 0;
+uint64_t g_owners = 0;
 
 struct FunctionObject {
     PyObject_HEAD vectorcallfunc vectorcall;
@@ -31,6 +37,7 @@ struct FunctionObject {
     PyObject* weakrefs;
     std::vector<Entry>* entries;
     uint64_t hits;
+    uint64_t owner;
 };
 
 FunctionObject* self_of(PyObject* o) { return reinterpret_cast<FunctionObject*>(o); }
@@ -72,6 +79,7 @@ PyObject* pack(PyObject* result_type, Ref<Tensor>* results, size_t count) {
         if (list) PyList_SET_ITEM(sequence.get(), static_cast<Py_ssize_t>(i), item);
         else PyTuple_SET_ITEM(sequence.get(), static_cast<Py_ssize_t>(i), item);
     }
+    if (!PyType_Check(result_type)) return PyObject_CallOneArg(result_type, sequence.get());
     return sequence.release();
 }
 
@@ -98,7 +106,7 @@ PyObject* function_vectorcall(PyObject* self, PyObject* const* args, size_t narg
                 if (is_tensor(args[i])) tensors[count++] = tensor_of(args[i]);
             for (Entry& entry : *f.entries) {
                 if (entry.options != trace::options_id() || entry.grad_enabled != grad_enabled ||
-                    entry.default_dtype != default_dtype() || inference_mode)
+                    entry.default_dtype != default_dtype() || entry.epoch != g_epoch || inference_mode)
                     continue;
                 if (!others_match(entry, args, nargs) || !entry.program->accepts(tensors, count)) continue;
                 Ref<Tensor> results[kMaxResults];
@@ -115,12 +123,13 @@ PyObject* function_vectorcall(PyObject* self, PyObject* const* args, size_t narg
     });
 }
 
-// finish(args, result): runs what was recorded while the function ran. The program is kept for later calls if they can
-// do without Python; returns None then, and otherwise the reason why they can't.
+// finish(args, result, build=None): runs what was recorded while the function ran. The program is kept for later calls
+// if they can do without Python; returns None then, and otherwise the reason why they can't. `build` makes the result
+// of a tuple of tensors.
 PyObject* function_finish(PyObject* self, PyObject* arguments) {
     return guarded([&]() -> PyObject* {
-        PyObject *args, *result;
-        if (!PyArg_ParseTuple(arguments, "O!O:finish", &PyTuple_Type, &args, &result)) return nullptr;
+        PyObject *args, *result, *build = Py_None;
+        if (!PyArg_ParseTuple(arguments, "O!O|O:finish", &PyTuple_Type, &args, &result, &build)) return nullptr;
         trace::Trace* trace = trace::current;
         if (!trace) fail("finish: nothing is being recorded");
         const char* why = nullptr;
@@ -148,7 +157,7 @@ PyObject* function_finish(PyObject* self, PyObject* arguments) {
         if (is_tensor(result)) {
             results.push_back(tensor_of(result));
         } else if (PyTuple_CheckExact(result) || PyList_CheckExact(result)) {
-            entry.result_type = Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(result)));
+            entry.result_type = Py_NewRef(build != Py_None ? build : reinterpret_cast<PyObject*>(Py_TYPE(result)));
             PyRef fast = checked(PySequence_Fast(result, ""));
             for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
                 PyObject* item = PySequence_Fast_GET_ITEM(fast.get(), i);
@@ -170,6 +179,15 @@ PyObject* function_finish(PyObject* self, PyObject* arguments) {
             entry.program = trace::Program::freeze(t, std::move(plan), tensors, results, &why);
         });
         if (!entry.program) return PyUnicode_FromString(why ? why : "");
+        entry.epoch = g_epoch;
+        // Of programs of an earlier state of the modules none will ever fit again.
+        std::vector<Entry> outdated;
+        std::erase_if(*self_of(self)->entries, [&](Entry& other) {
+            if (other.epoch == g_epoch) return false;
+            outdated.push_back(other);
+            return true;
+        });
+        for (Entry& other : outdated) drop(other);
         std::vector<Entry>& entries = *self_of(self)->entries;
         Entry oldest{};
         if (entries.size() >= kMaxPrograms) {
@@ -185,11 +203,32 @@ PyObject* function_finish(PyObject* self, PyObject* arguments) {
 
 PyObject* function_clear(PyObject* self, PyObject*) {
     for (Entry& entry : std::exchange(*self_of(self)->entries, {})) drop(entry);
+    trace::forget_plans_of(self_of(self)->owner);
+    PyRef forgotten(PyObject_CallMethod(self_of(self)->miss, "forget", nullptr));
+    if (!forgotten) return nullptr;
     Py_RETURN_NONE;
 }
 
-PyObject* function_programs(PyObject* self, void*) { return PyLong_FromSize_t(self_of(self)->entries->size()); }
-PyObject* function_hits(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(self_of(self)->hits); }
+PyObject* function_reduce(PyObject* self, PyObject*) {
+    return PyObject_CallMethod(self_of(self)->miss, "reduce", "O", self);
+}
+PyObject* function_same(PyObject* self, PyObject*) { return Py_NewRef(self); }
+
+// Programs for structured arguments are those of other objects, which the miss callable keeps.
+PyObject* and_more(PyObject* self, unsigned long long own, const char* what) {
+    PyRef more(PyObject_CallMethod(self_of(self)->miss, "more", "s", what));
+    PyRef count(more ? PyLong_FromUnsignedLongLong(own) : nullptr);
+    return count ? PyNumber_Add(count.get(), more.get()) : nullptr;
+}
+PyObject* function_programs(PyObject* self, void*) {
+    return and_more(self, self_of(self)->entries->size(), "programs");
+}
+PyObject* function_lower(PyObject* self, PyObject* args, PyObject* kwargs) {
+    PyRef lower(PyObject_GetAttrString(self_of(self)->miss, "lower"));
+    return lower ? PyObject_Call(lower.get(), args, kwargs) : nullptr;
+}
+PyObject* function_owner(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(self_of(self)->owner); }
+PyObject* function_hits(PyObject* self, void*) { return and_more(self, self_of(self)->hits, "hits"); }
 
 PyObject* function_new(PyTypeObject* type, PyObject* args, PyObject*) {
     PyObject* miss;
@@ -199,6 +238,7 @@ PyObject* function_new(PyTypeObject* type, PyObject* args, PyObject*) {
     self_of(self)->vectorcall = function_vectorcall;
     self_of(self)->miss = Py_NewRef(miss);
     self_of(self)->entries = new std::vector<Entry>;
+    self_of(self)->owner = ++g_owners;
     return self;
 }
 
@@ -218,6 +258,7 @@ void function_dealloc(PyObject* self) {
     function_tp_clear(self);
     for (Entry& entry : *self_of(self)->entries) drop(entry);
     delete self_of(self)->entries;
+    trace::forget_plans_of(self_of(self)->owner);
     Py_TYPE(self)->tp_free(self);
 }
 PyObject* function_get(PyObject* self, PyObject* object, PyObject*) {
@@ -234,11 +275,17 @@ PyObject* function_repr(PyObject* self) {
 
 PyMethodDef methods[] = {
     {"finish", function_finish, METH_VARARGS,
-     "finish(args, result): runs what the function recorded, and keeps it as a program if it can."},
-    {"clear", function_clear, METH_NOARGS, "clear()\n--\n\nForgets all programs."},
+     "finish(args, result, build=None): runs what the function recorded, and keeps it as a program if it can."},
+    {"clear", function_clear, METH_NOARGS, "clear()\n--\n\nForgets all programs, and their code."},
+    {"lower", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function_lower)), METH_VARARGS | METH_KEYWORDS,
+     "lower(*args, **kwargs)\n--\n\nCompiles for these arguments without running anything; every stage can be shown."},
+    {"__reduce__", function_reduce, METH_NOARGS, "Pickled with its compiled code."},
+    {"__copy__", function_same, METH_NOARGS, "Functions are not copied."},
+    {"__deepcopy__", function_same, METH_O, "Functions are not copied."},
     {}};
 PyGetSetDef getset[] = {{"programs", function_programs, nullptr, "How many programs are kept.", nullptr},
                         {"hits", function_hits, nullptr, "How many calls ran a kept program.", nullptr},
+                        {"owner", function_owner, nullptr, "The number by which its plans are known.", nullptr},
                         {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
                         {}};
 
@@ -265,27 +312,67 @@ PyTypeObject make_function_type() {
 
 PyTypeObject FunctionType = make_function_type();
 
-// begin_function(): what is recorded from here on belongs to one function that is compiled as a whole.
-PyObject* py_whole_function(PyObject*, PyObject* on) {
+// whole_function(owner): what is recorded from here on belongs to one function that is compiled as a whole.
+PyObject* py_whole_function(PyObject*, PyObject* owner) {
     if (trace::current) {
-        int whole = PyObject_IsTrue(on);
-        if (whole < 0) return nullptr;
-        trace::current->whole_function = whole != 0;
+        unsigned long long number = PyLong_AsUnsignedLongLong(owner);
+        if (PyErr_Occurred()) return nullptr;
+        trace::current->whole_function = number != 0;
+        trace::current->owner = number;
         trace::current->effects = false;
     }
     Py_RETURN_NONE;
 }
 
+PyObject* py_note_module_change(PyObject*, PyObject*) {
+    note_module_change();
+    Py_RETURN_NONE;
+}
+
+PyObject* py_discard_recording(PyObject*, PyObject*);
+PyObject* py_watch_gradients(PyObject*, PyObject*);
+
 PyMethodDef functions[] = {
+    {"watch_gradients", py_watch_gradients, METH_NOARGS,
+     "From here on to discard_recording, gradients that are stored are noted."},
+    {"discard_recording", py_discard_recording, METH_NOARGS,
+     "Forgets what this thread has recorded, as if it had not been, and gradients that it stored."},
     {"whole_function", py_whole_function, METH_O,
-     "whole_function(on): whether what is recorded belongs to one function that is compiled as a whole."},
+     "whole_function(owner): what is recorded belongs to the function of that number as a whole; 0 for none."},
+    {"note_module_change", py_note_module_change, METH_NOARGS,
+     "A module is in another mode or has other tensors: compiled functions look at it again."},
     {}};
 
-void note_gradient(Tensor&) {
+// Leaves that got gradients since this thread began to watch, which it does while `watching`.
+thread_local bool watching = false;
+thread_local std::vector<Ref<Tensor>> graded;
+
+void note_gradient(Tensor& leaf) {
     if (trace::current) trace::current->effects = true;
+    if (watching) graded.push_back(Ref<Tensor>::borrow(&leaf));
+}
+
+PyObject* py_watch_gradients(PyObject*, PyObject*) {
+    watching = true;
+    Py_RETURN_NONE;
+}
+
+PyObject* py_discard_recording(PyObject*, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        watching = false;
+        if (trace::current) trace::current->discard();
+        // Those that were made by the recording have no memory; others are again what they were.
+        for (const Ref<Tensor>& leaf : std::exchange(graded, {})) {
+            Ref<Tensor>& gradient = autograd_meta(*leaf).grad;
+            if (gradient && !gradient->storage->data) Ref<Tensor> gone = std::move(gradient);
+        }
+        Py_RETURN_NONE;
+    });
 }
 
 }  // namespace
+
+void note_module_change() { ++g_epoch; }
 
 bool init_function(PyObject* module) {
     grad_stored_hook = note_gradient;

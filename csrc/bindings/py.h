@@ -140,6 +140,8 @@ OpDef& op_of(PyObject* callable);  // TypeError if it isn't an op
 // number_slots.cpp
 void fill_arithmetic(PyNumberMethods& methods);
 PyObject* tensor_richcompare(PyObject* a, PyObject* b, int operation);
+// function_type.cpp: what compiled functions captured may not be what it was
+void note_module_change();
 
 // convert.cpp
 PyObject* tensor_item(Tensor& tensor);

@@ -259,6 +259,7 @@ int set_data(PyObject* self, PyObject* value, void*) {
             t.strides = source.strides;
             t.offset = source.offset;
             t.numel = source.numel;
+            note_module_change();
             return 0;
         },
         -1);

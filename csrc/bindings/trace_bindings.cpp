@@ -8,6 +8,7 @@
 #include "bindings/py.h"
 #include "core/allocator.h"
 #include "core/parallel.h"
+#include "dispatch/jit_device.h"
 #include "kernels/cpu/loop_library.h"
 #include "runtime/errors.h"
 #include "runtime/object_code.h"
@@ -122,15 +123,16 @@ DType dtype_of_hlo(const char* name) {
     fail_value(std::string("unknown HLO type ") + name);
 }
 
-// ("op", node) or ("launch", entry, [(value, dtype)], [value], scratch bytes, work bytes, executable, name, children,
-//  whether it reports errors, whether it is guarded, observer)
+// ("op", node, group) or ("launch", entry, [(value, dtype)], [value], scratch bytes, work bytes, executable, name,
+//  children, whether it reports errors, whether it is guarded, observer, group)
 Step step_from(PyObject* object) {
     Step step;
     const char* type = PyUnicode_AsUTF8(PyTuple_GET_ITEM(object, 0));
     if (!type) fail_python();
     if (type[0] == 'o') {
-        step.node = static_cast<uint32_t>(PyLong_AsUnsignedLong(PyTuple_GET_ITEM(object, 1)));
-        check_python();
+        unsigned node;
+        if (!PyArg_ParseTuple(object, "sIi", &type, &node, &step.group)) fail_python();
+        step.node = node;
         return step;
     }
     step.type = Step::Type::Launch;
@@ -139,8 +141,8 @@ Step step_from(PyObject* object) {
     PyObject *inputs, *outputs, *executable, *children, *observer;
     const char* name;
     int reports_errors, guarded;
-    if (!PyArg_ParseTuple(object, "sKOOKLOsOppO", &type, &entry, &inputs, &outputs, &scratch, &work, &executable, &name,
-                          &children, &reports_errors, &guarded, &observer))
+    if (!PyArg_ParseTuple(object, "sKOOKLOsOppOi", &type, &entry, &inputs, &outputs, &scratch, &work, &executable,
+                          &name, &children, &reports_errors, &guarded, &observer, &step.group))
         fail_python();
     step.entry = reinterpret_cast<EntryFn>(entry);
     each(inputs, [&](PyObject* item) {
@@ -153,6 +155,10 @@ Step step_from(PyObject* object) {
         if (kind == std::string_view("random")) {
             slot.random = true;
             slot.value = {RefKind::None, 0, static_cast<uint32_t>(PyLong_AsUnsignedLong(PyTuple_GET_ITEM(value, 1)))};
+            check_python();
+        } else if (kind == std::string_view("size")) {
+            slot.is_size = true;
+            slot.size = PyLong_AsLongLong(PyTuple_GET_ITEM(value, 1));
             check_python();
         } else {
             slot.value = value_from(value);
@@ -190,14 +196,30 @@ void count_last_uses(const Trace& trace, Plan& plan) {
     for (ValueRef value : plan.deferred) plan.last_use[trace.nodes[value.index].first_result + value.result] = -1;
 }
 
-std::shared_ptr<Plan> compile(Trace& trace) {
-    PyRef description = describe(trace);
+std::shared_ptr<Plan> compile_with(Trace& trace, PyObject* policy) {
+    // A plan that follows another is made of what the policy knows.
+    PyRef description = policy == Py_None ? describe(trace)
+                                          : checked(Py_BuildValue("(OOO)", Py_None, Py_None, Py_None));
+    PyRef keywords(policy == Py_None ? nullptr : Py_BuildValue("{sO}", "policy", policy));
+    check_python();
     PyRef compiler = PyRef::borrow(g_compile);
-    PyRef returned = checked(PyObject_Call(compiler.get(), description.get(), nullptr));
+    PyRef returned = checked(PyObject_Call(compiler.get(), description.get(), keywords.get()));
     auto plan = std::make_shared<Plan>();
-    PyObject *steps, *deferred, *checks, *record;
-    if (!PyArg_ParseTuple(returned.get(), "OOOO", &steps, &deferred, &checks, &record)) fail_python();
+    PyObject *steps, *deferred, *checks, *record, *next, *counters, *held;
+    long long revisit;
+    int measured;
+    if (!PyArg_ParseTuple(returned.get(), "OOOOOLiOO", &steps, &deferred, &checks, &record, &next, &revisit, &measured,
+                          &counters, &held))
+        fail_python();
+    each(counters, [&](PyObject* item) {
+        plan->counters.push_back(static_cast<int64_t*>(PyLong_AsVoidPtr(item)));
+        check_python();
+    });
+    plan->held = PyRef::borrow(held);
     plan->record = PyRef::borrow(record);
+    plan->policy = PyRef::borrow(next);
+    if (next != Py_None && revisit >= 0) plan->revisit = static_cast<uint64_t>(revisit);
+    plan->fastest.assign(static_cast<size_t>(measured), INT64_MAX);
     each(steps, [&](PyObject* item) { plan->steps.push_back(step_from(item)); });
     each(deferred, [&](PyObject* item) { plan->deferred.push_back(value_from(item)); });
     each(checks, [&](PyObject* item) {
@@ -210,6 +232,21 @@ std::shared_ptr<Plan> compile(Trace& trace) {
     });
     count_last_uses(trace, *plan);
     return plan;
+}
+
+std::shared_ptr<Plan> compile(Trace& trace) { return compile_with(trace, Py_None); }
+
+// policy.ask(nanoseconds of each cluster or None) -> after how many more runs to ask again, or None for another plan.
+std::shared_ptr<Plan> revise(Trace& trace, Plan& plan) {
+    PyRef times = list_of(plan.fastest, [](int64_t t) {
+        return t == INT64_MAX ? Py_NewRef(Py_None) : PyLong_FromLongLong(static_cast<long long>(t));
+    });
+    PyRef policy = PyRef::borrow(plan.policy.get());
+    PyRef answer = checked(PyObject_CallMethod(policy.get(), "ask", "O", times.get()));
+    if (answer.get() == Py_None) return compile_with(trace, policy.get());
+    plan.revisit = plan.replays + PyLong_AsUnsignedLongLong(answer.get());
+    check_python();
+    return nullptr;
 }
 
 void on_refuse(const char* op, const char* reason) {
@@ -273,7 +310,7 @@ PyObject* py_swap_tag(PyObject*, PyObject* tag) {
     }
     if (!PyArg_ParseTuple(tag, "iii:swap_tag", &compile, &must, &scope)) return nullptr;
     Tag previous = current_tag;
-    current_tag = {static_cast<int8_t>(compile), must != 0, scope};
+    set_tag({static_cast<int8_t>(compile), must != 0, scope});
     return Py_BuildValue("(iii)", static_cast<int>(previous.compile), static_cast<int>(previous.must),
                          static_cast<int>(previous.scope));
 }
@@ -288,6 +325,7 @@ PyObject* py_swap_options_id(PyObject*, PyObject* id) {
 PyObject* py_set_compile_hook(PyObject*, PyObject* callable) {
     Py_XSETREF(g_compile, Py_NewRef(callable));
     compile_hook = compile;
+    revise_hook = revise;
     Py_RETURN_NONE;
 }
 
@@ -314,9 +352,29 @@ PyObject* py_next_scope(PyObject*, PyObject*) { return PyLong_FromLong(current ?
 
 PyObject* py_plan_cache_info(PyObject*, PyObject*) {
     PlanCacheInfo i = plan_cache_info();
-    return Py_BuildValue("{sKsKsK}", "hits", static_cast<unsigned long long>(i.hits), "misses",
-                         static_cast<unsigned long long>(i.misses), "size", static_cast<unsigned long long>(i.size));
+    return Py_BuildValue("{sKsKsKsKsKsK}", "hits", static_cast<unsigned long long>(i.hits), "misses",
+                         static_cast<unsigned long long>(i.misses), "size", static_cast<unsigned long long>(i.size),
+                         "bytes", static_cast<unsigned long long>(i.bytes), "limit",
+                         static_cast<unsigned long long>(i.limit), "evicted",
+                         static_cast<unsigned long long>(i.evicted));
 }
+PyObject* py_set_plan_cache_limit(PyObject*, PyObject* bytes) {
+    return guarded([&]() -> PyObject* {
+        unsigned long long limit = PyLong_AsUnsignedLongLong(bytes);
+        check_python();
+        set_plan_cache_limit(limit);
+        Py_RETURN_NONE;
+    });
+}
+// (nodes, leaves, scalars) of what this thread has recorded so far.
+PyObject* py_describe_recording(PyObject*, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        if (!current) fail("describe_recording: nothing is being recorded");
+        current->drop_unreachable();
+        return describe(*current).release();
+    });
+}
+
 PyObject* py_clear_plan_cache(PyObject*, PyObject*) {
     clear_plan_cache();
     Py_RETURN_NONE;
@@ -445,6 +503,24 @@ void on_launch(const Step& step, int64_t start, int64_t end) {
     note(std::move(event));
 }
 
+void on_copy(Device from, Device to, int64_t bytes, int64_t start, int64_t end) {
+    auto name = [](Device device) {
+        std::string text = device_text(device);
+        return device.index < 0 ? text + ":0" : text;
+    };
+    Event event{"copy " + name(from) + " to " + name(to),
+                "_Copy",
+                start,
+                end,
+                PyThread_get_thread_ident(),
+                {},
+                nullptr,
+                {},
+                bytes};
+    capture_source(&event.source);
+    note(std::move(event));
+}
+
 PyObject* py_start_profile(PyObject*, PyObject*) {
     if (g_events) {
         PyErr_SetString(PyExc_RuntimeError, "a profile is being taken already");
@@ -453,6 +529,7 @@ PyObject* py_start_profile(PyObject*, PyObject*) {
     g_events = new std::vector<Event>;
     profile_hook = on_kernel;
     launch_profile_hook = on_launch;
+    copy_profile_hook = on_copy;
     Py_RETURN_NONE;
 }
 
@@ -462,6 +539,7 @@ PyObject* py_stop_profile(PyObject*, PyObject*) {
         if (!g_events) fail("no profile is being taken");
         profile_hook = nullptr;
         launch_profile_hook = nullptr;
+        copy_profile_hook = nullptr;
         std::vector<Event> events = std::move(*g_events);
         delete std::exchange(g_events, nullptr);
         PyRef list = list_of(events, [](const Event& e) {
@@ -497,6 +575,11 @@ PyObject* py_allocator_stats(PyObject*, PyObject*) {
                          "peak_allocated_bytes", static_cast<long long>(s.peak_allocated_bytes), "reserved_bytes",
                          static_cast<long long>(s.reserved_bytes), "allocations", static_cast<long long>(s.allocations),
                          "cache_hits", static_cast<long long>(s.cache_hits));
+}
+PyObject* py_rounded_size(PyObject*, PyObject* nbytes) {
+    size_t size = PyLong_AsSize_t(nbytes);
+    if (PyErr_Occurred()) return nullptr;
+    return PyLong_FromSize_t(rounded_size(size));
 }
 PyObject* py_empty_cache(PyObject*, PyObject*) {
     empty_cache();
@@ -542,7 +625,9 @@ PyMethodDef functions[] = {
     {"swap_options_id", py_swap_options_id, METH_O,
      "swap_options_id(id): the options in force, part of every signature; returns the previous one."},
     {"set_compile_hook", py_set_compile_hook, METH_O,
-     "set_compile_hook(f): f(nodes, leaves, scalars) -> (steps, deferred, checks, record)."},
+     "set_compile_hook(f): f(nodes, leaves, scalars, policy=None) -> (steps, deferred, checks, record, policy, "
+     "revisit, "
+     "measured, counters, held)."},
     {"set_flush_hook", py_set_flush_hook, METH_O, "set_flush_hook(f | None): f(reason, source, hit, ops, record)."},
     {"set_eager_hook", py_set_eager_hook, METH_O,
      "set_eager_hook(f | None): f(op, source) for what ran eagerly since it can't be recorded."},
@@ -553,6 +638,10 @@ PyMethodDef functions[] = {
     {"clear_plan_cache", py_clear_plan_cache, METH_NOARGS, "Forgets all launch plans."},
     {"load_object_code", py_load_object_code, METH_VARARGS,
      "The address of a symbol of an object that was loaded, and what keeps the object in memory."},
+    {"set_plan_cache_limit", py_set_plan_cache_limit, METH_O,
+     "set_plan_cache_limit(bytes): how much memory launch plans may take."},
+    {"describe_recording", py_describe_recording, METH_NOARGS,
+     "(nodes, leaves, scalars) of what this thread has recorded so far."},
     {"runtime_address", py_runtime_address, METH_NOARGS, "The address of the table that compiled code calls."},
     {"elementwise_loop", py_elementwise_loop, METH_VARARGS,
      "elementwise_loop(name, dtype): address, number of inputs and result type of an eager inner loop, or None."},
@@ -565,6 +654,7 @@ PyMethodDef functions[] = {
     {"start_profile", py_start_profile, METH_NOARGS, "Starts to note every kernel and launch."},
     {"stop_profile", py_stop_profile, METH_NOARGS, "The events since start_profile."},
     {"allocator_stats", py_allocator_stats, METH_NOARGS, "Statistics of the host allocator, in bytes and counts."},
+    {"rounded_size", py_rounded_size, METH_O, "rounded_size(nbytes): bytes that the allocator takes for a request."},
     {"empty_cache", py_empty_cache, METH_NOARGS, "empty_cache()\n--\n\nGives cached free memory back to the system."},
     {"reset_peak_memory_stats", py_reset_peak, METH_NOARGS,
      "reset_peak_memory_stats()\n--\n\nStarts the peak anew from what is in use."},

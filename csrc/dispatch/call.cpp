@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "dispatch/jit_device.h"
 #include "dispatch/memory_order.h"
 #include "dispatch/out.h"
 
@@ -81,11 +82,16 @@ Device result_device(const Call& call) {
     for (size_t i = 0; i < call.operand_count; ++i) {
         const Tensor* t = call.operands[i].tensor;
         if (!t) continue;
+        if (on_jit_device(*t)) return t->device();
         if (!decides || (goes_anywhere(*decides) && !goes_anywhere(*t))) decides = t;
         else if (!same_device(t->device(), decides->device()) && !goes_anywhere(*t))
             fail("Expected all tensors to be on the same device, but found at least two devices, " +
                  device_text(decides->device()) + " and " + device_text(t->device()) + "! (when calling " +
                  call.op->name + ")");
+    }
+    if (decides && decides->device().type == DeviceType::CPU) {
+        Device device = default_device();
+        if (__builtin_expect(device.type == DeviceType::JitCPU, 0)) return device;
     }
     if (decides) return decides->device();
     for (size_t i = 0; i < call.param_count; ++i)
@@ -326,7 +332,13 @@ void run_kernel(Call& call) {
 static void interpret(Call& call, Ref<Tensor>* results) {
     const OpDef& op = *call.op;
     Device device = result_device(call);
+    if (__builtin_expect(clone_target != nullptr, 0)) device = *clone_target;
     if (op.kind == Kind::Random) reserve_random(call);
+    if (device.type == DeviceType::JitCPU) return run_on_jit_device(call, results, nullptr);
+    if (clone_target && on_jit_device(call.in(0))) {
+        results[0] = copy_across(call.in(0), device);
+        return;
+    }
     if (current_interpreter && op.infer && device.type == DeviceType::CPU) {
         current_interpreter->run(call, results);
         return;
@@ -382,18 +394,34 @@ void dispatch(Call& call, Ref<Tensor>* results) {
     if (tape_hook && grad_enabled) tape_hook(call, results, nullptr);
 }
 
+// x.copy_(y) with y on the JIT's device: y is copied out, with its history.
+static void dispatch_inplace_from_jit(Call& call, Tensor& destination, size_t operand) {
+    Tensor* original = call.operands[operand].tensor;
+    Ref<Tensor> copied = clone_to(*original, destination.device());
+    call.operands[operand].tensor = copied.get();
+    dispatch_inplace(call, destination);
+    call.operands[operand].tensor = original;
+}
+
 void dispatch_inplace(Call& call, Tensor& destination) {
     Device device = destination.device();
+    if (device.type == DeviceType::CPU)
+        for (size_t i = 0; i < call.operand_count; ++i)
+            if (Tensor* t = call.operands[i].tensor; t && on_jit_device(*t) && call.op->name == "copy")
+                return dispatch_inplace_from_jit(call, destination, i);
+    // What is written in place while the JIT's device is the default one is compiled too, where it lies.
+    bool jit = device.type == DeviceType::JitCPU ||
+               (device.type == DeviceType::CPU && default_device().type == DeviceType::JitCPU);
     bool record = current_interpreter && device.type == DeviceType::CPU && !destination.storage->reinterpreted;
-    if (current_interpreter && !record) current_interpreter->passing_by(call);
-    if (!record && device.type != DeviceType::Meta) settle(call, destination);
+    if (current_interpreter && !record && !jit) current_interpreter->passing_by(call);
+    if (!record && !jit && device.type != DeviceType::Meta) settle(call, destination);
     infer(call);
     check_writable(call, destination);
     check_result_fits(call, destination);
     bool mapped = vmap_depth != 0 && is_mapped_hook(call, &destination);
     TapedCall tape = check_inplace_hook ? check_inplace_hook(call, destination) : TapedCall{};
     for (size_t i = 0; i < call.operand_count; ++i)
-        if (!mapped && call.operands[i].tensor && !same_device(result_device(call), device))
+        if (!mapped && !jit && call.operands[i].tensor && !same_device(result_device(call), device))
             fail("Expected all tensors to be on the same device, but found at least two devices, " +
                  device_text(device) + " and " + device_text(result_device(call)) + "! (in-place " + call.op->name +
                  ")");
@@ -420,6 +448,8 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     }
     if (mapped) {
         run_mapped_hook(call, nullptr, &destination);
+    } else if (jit) {
+        run_on_jit_device(call, nullptr, &destination);
     } else if (record) {
         current_interpreter->run_inplace(call, destination);
     } else if (device.type != DeviceType::Meta) {

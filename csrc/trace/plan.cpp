@@ -12,6 +12,7 @@
 namespace mt::trace {
 
 std::shared_ptr<Plan> (*compile_hook)(Trace&) = nullptr;
+std::shared_ptr<Plan> (*revise_hook)(Trace&, Plan&) = nullptr;
 void (*flush_hook)(const Trace&, const Plan&, const char*, bool) = nullptr;
 void (*refuse_hook)(const char*, const char*) = nullptr;
 void (*eager_hook)(const char*) = nullptr;
@@ -21,7 +22,6 @@ MT_THREAD_LOCAL const char* observation = nullptr;
 namespace {
 
 MT_THREAD_LOCAL uint64_t g_options_id = 0;
-constexpr size_t kMaxPlans = 1024;
 constexpr int64_t kReleaseGilBytes = 1 << 18;
 
 uint64_t hash_words(const std::vector<uint64_t>& words) {
@@ -34,48 +34,73 @@ uint64_t hash_words(const std::vector<uint64_t>& words) {
     return h;
 }
 
-// Least recently used plans leave first.
+// Bounded by bytes; least recently used plans leave first.
 class PlanCache {
   public:
-    std::shared_ptr<Plan> find(const std::vector<uint64_t>& signature, uint64_t hash) {
+    std::shared_ptr<Plan>* find(const std::vector<uint64_t>& signature, uint64_t hash) {
         auto [first, last] = index_.equal_range(hash);
         for (; first != last; ++first) {
             auto entry = first->second;
             if (entry->signature != signature) continue;
             order_.splice(order_.begin(), order_, entry);
             ++hits;
-            return entry->plan;
+            return &entry->plan;
         }
         ++misses;
         return nullptr;
     }
-    void insert(std::vector<uint64_t> signature, uint64_t hash, std::shared_ptr<Plan> plan) {
-        if (order_.size() >= kMaxPlans) {
-            auto last = std::prev(order_.end());
-            auto [first, end] = index_.equal_range(last->hash);
-            for (; first != end; ++first)
-                if (first->second == last) {
-                    index_.erase(first);
-                    break;
-                }
-            order_.pop_back();
-        }
-        order_.push_front({std::move(signature), hash, std::move(plan)});
+    void insert(std::vector<uint64_t> signature, uint64_t hash, uint64_t owner, std::shared_ptr<Plan> plan) {
+        size_t size = plan->bytes() + signature.size() * sizeof(uint64_t);
+        bytes += size;
+        order_.push_front({std::move(signature), hash, owner, size, std::move(plan)});
         index_.emplace(hash, order_.begin());
+        shrink();
+    }
+    // The newest stays, however large.
+    void shrink() {
+        while (bytes > limit && order_.size() > 1) {
+            ++evicted;
+            // Last, since what a plan holds may run code when it dies.
+            std::shared_ptr<Plan> dying = erase(std::prev(order_.end()));
+        }
+    }
+    void forget(uint64_t owner) {
+        std::vector<std::shared_ptr<Plan>> dying;
+        for (auto entry = order_.begin(); entry != order_.end();) {
+            auto here = entry++;
+            if (here->owner == owner) dying.push_back(erase(here));
+        }
     }
     void clear() {
         index_.clear();
-        order_.clear();
+        bytes = 0;
+        auto dying = std::exchange(order_, {});
     }
     size_t size() const { return order_.size(); }
-    uint64_t hits = 0, misses = 0;
+    uint64_t hits = 0, misses = 0, evicted = 0, bytes = 0, limit = uint64_t{64} << 20;
 
   private:
     struct Entry {
         std::vector<uint64_t> signature;
         uint64_t hash;
+        uint64_t owner;
+        size_t bytes;
         std::shared_ptr<Plan> plan;
     };
+
+    std::shared_ptr<Plan> erase(std::list<Entry>::iterator entry) {
+        auto [first, end] = index_.equal_range(entry->hash);
+        for (; first != end; ++first)
+            if (first->second == entry) {
+                index_.erase(first);
+                break;
+            }
+        bytes -= entry->bytes;
+        std::shared_ptr<Plan> plan = std::move(entry->plan);
+        order_.erase(entry);
+        return plan;
+    }
+
     std::list<Entry> order_;
     std::unordered_multimap<uint64_t, std::list<Entry>::iterator> index_;
 };
@@ -247,6 +272,9 @@ bool run_launch(Trace& trace, const Step& step, Buffers& buffers) {
         if (slot.value.kind == RefKind::Scalar) {
             store_scalar(trace.scalars[slot.value.index].scalar, slot.dtype, &scalar_words[2 * i]);
             pointers.push_back(&scalar_words[2 * i]);
+        } else if (slot.is_size) {
+            scalar_words[2 * i] = static_cast<uint64_t>(slot.size);
+            pointers.push_back(&scalar_words[2 * i]);
         } else if (slot.random) {
             scalar_words[2 * i] = trace.nodes[slot.value.index].seed;
             scalar_words[2 * i + 1] = trace.nodes[slot.value.index].philox_offset;
@@ -392,9 +420,13 @@ void replay(Trace& trace, Plan& plan) {
         ++plan.replays;
         return;
     }
+    for (int64_t* counter : plan.counters) ++*counter;
     Buffers buffers(trace, plan);
+    std::vector<int64_t> spent(plan.fastest.size(), 0);
     for (size_t s = 0; s < plan.steps.size(); ++s) {
         const Step& step = plan.steps[s];
+        const bool timed = step.group >= 0 && !spent.empty();
+        const int64_t started = timed ? now_ns() : 0;
         if (step.type == Step::Type::Op) {
             located(trace, step.node, [&] { run_op(trace, trace.nodes[step.node], step.node, buffers); });
         } else if (!run_launch(trace, step, buffers)) {
@@ -402,6 +434,7 @@ void replay(Trace& trace, Plan& plan) {
             ++plan.replays;
             return;
         }
+        if (timed) spent[static_cast<size_t>(step.group)] += now_ns() - started;
         auto done = [&](ValueRef value) {
             if (value.kind == RefKind::Node && plan.last_use[buffers.flat(value)] == static_cast<int32_t>(s))
                 buffers.free(buffers.flat(value));
@@ -415,17 +448,34 @@ void replay(Trace& trace, Plan& plan) {
     }
     write_deferred(trace, plan, buffers);
     ++plan.replays;
+    for (size_t g = 0; g < spent.size(); ++g) plan.fastest[g] = std::min(plan.fastest[g], spent[g]);
+}
+
+size_t Plan::bytes() const {
+    size_t total = sizeof(Plan) + last_use.size() * sizeof(int32_t) + checks.size() * sizeof(BoundsCheck) +
+                   deferred.size() * sizeof(ValueRef) + fastest.size() * sizeof(int64_t);
+    for (const Step& step : steps)
+        total += sizeof(Step) + step.inputs.size() * sizeof(InputSlot) + step.outputs.size() * sizeof(ValueRef) +
+                 step.name.size();
+    return total;
 }
 
 std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit) {
     trace.finish_signature();
     uint64_t hash = hash_words(trace.signature);
-    std::shared_ptr<Plan> plan = plans().find(trace.signature, hash);
+    std::shared_ptr<Plan>* known = plans().find(trace.signature, hash);
+    std::shared_ptr<Plan> plan = known ? *known : nullptr;
     *hit = plan != nullptr;
     if (!plan) {
         if (!compile_hook) fail("recording is on, but no compiler is installed: import minitensor_jit");
         plan = compile_hook(trace);
-        plans().insert(trace.signature, hash, plan);
+        plans().insert(trace.signature, hash, trace.owner, plan);
+    } else if (plan->replays >= plan->revisit && !launch_profile_hook) {
+        if (std::shared_ptr<Plan> next = revise_hook(trace, *plan)) {
+            // Python ran: the cache may have changed.
+            plan = std::move(next);
+            if ((known = plans().find(trace.signature, hash))) *known = plan;
+        }
     }
     return plan;
 }
@@ -480,6 +530,8 @@ void flush_trace(Trace& trace, const char* reason,
     clear.failed = false;
 }
 
+void flush_now(Trace& trace, const char* reason) { flush_trace(trace, reason); }
+
 void flush(const char* reason) {
     if (current) flush_trace(*current, reason);
 }
@@ -488,8 +540,16 @@ void freeze_at_flush(Trace& trace, const std::function<void(Trace&, std::shared_
     flush_trace(trace, "the end of a function", &keep);
 }
 
-PlanCacheInfo plan_cache_info() { return {plans().hits, plans().misses, plans().size()}; }
+PlanCacheInfo plan_cache_info() {
+    const PlanCache& p = plans();
+    return {p.hits, p.misses, p.evicted, p.size(), p.bytes, p.limit};
+}
 void clear_plan_cache() { plans().clear(); }
+void set_plan_cache_limit(uint64_t bytes) {
+    plans().limit = bytes;
+    plans().shrink();
+}
+void forget_plans_of(uint64_t owner) { plans().forget(owner); }
 
 namespace {
 
@@ -613,6 +673,7 @@ void install() {
     pending_died_hook = pending_died;
     before_write_hook = [](Storage* storage) { keep_leaves(storage, nullptr); };
     capture_source_hook = capture_source;
+    install_jit_device();
 }
 
 }  // namespace mt::trace

@@ -19,11 +19,15 @@ struct InputSlot {
     DType dtype = DType::F32;  // scalars: the type to convert the number to
     // The seed and offset of node `value.index`, which draws random numbers, as two words.
     bool random = false;
+    // A number that only this plan knows: a size, for code that takes it as an argument.
+    bool is_size = false;
+    int64_t size = 0;
 };
 
 struct Step {
     enum class Type : uint8_t { Launch, Op } type = Type::Op;
     uint32_t node = 0;  // Op: which
+    int32_t group = -1;  // the cluster that it is, or is an op of; -1 for none
     // Launch:
     EntryFn entry = nullptr;
     std::vector<InputSlot> inputs;
@@ -59,6 +63,17 @@ struct Plan {
     // What the account of the compiler knows this trace by.
     PyRef record;
     uint64_t replays = 0;
+    // Asked for another plan once it has run `revisit` times, if it isn't None: the plan is a trial.
+    PyRef policy;
+    uint64_t revisit = ~uint64_t{0};
+    // Nanoseconds of the steps of each group, in the fastest run. Empty: not measured.
+    std::vector<int64_t> fastest;
+    // Counted up at every run, for whoever decides what is worth compiling; `held` keeps them.
+    std::vector<int64_t*> counters;
+    PyRef held;
+
+    // About how much memory it takes.
+    size_t bytes() const;
 };
 
 // Identifies the options in force; part of every signature.
@@ -68,6 +83,8 @@ void set_options_id(uint64_t id);
 // Python's compiler: called with the trace's description on a miss, returns the plan's; see
 // bindings/trace_bindings.cpp.
 extern std::shared_ptr<Plan> (*compile_hook)(Trace& trace);
+// Asked when a trial is over: the plan to go on with, null for the same.
+extern std::shared_ptr<Plan> (*revise_hook)(Trace& trace, Plan& plan);
 // Told of every flush while an account is kept: reason, whether the plan was cached.
 extern void (*flush_hook)(const Trace& trace, const Plan& plan, const char* reason, bool hit);
 // Told, while an account is kept, of an op that ran eagerly since it can't be recorded.
@@ -77,6 +94,8 @@ extern void (*refuse_hook)(const char* op, const char* reason);
 extern void (*launch_profile_hook)(const Step& step, int64_t start_ns, int64_t end_ns);
 
 void replay(Trace& trace, Plan& plan);
+// Runs a trace, whether its thread is recording or not.
+void flush_now(Trace& trace, const char* reason);
 // Finds or makes the plan of a finished trace.
 std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit);
 
@@ -84,10 +103,13 @@ std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit);
 void freeze_at_flush(Trace& trace, const std::function<void(Trace&, std::shared_ptr<Plan>)>& keep);
 
 struct PlanCacheInfo {
-    uint64_t hits, misses, size;
+    uint64_t hits, misses, evicted, size, bytes, limit;
 };
 PlanCacheInfo plan_cache_info();
 void clear_plan_cache();
+void set_plan_cache_limit(uint64_t bytes);
+// Drops the plans of a compiled function that is gone.
+void forget_plans_of(uint64_t owner);
 
 // Why a value is needed, in the user's words: "item()", "numpy()". Set by bindings around an observation.
 extern MT_THREAD_LOCAL const char* observation;

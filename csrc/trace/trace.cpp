@@ -44,6 +44,28 @@ const OpDef& view_write_op() {
     return *op;
 }
 
+constexpr int32_t kGradientScope = 1 << 15, kSeparateGradients = 1 << 30;
+
+uint64_t word_of(const Tag& tag) {
+    return static_cast<uint64_t>(static_cast<uint8_t>(tag.compile)) << 40 | static_cast<uint64_t>(tag.must) << 32 |
+           static_cast<uint32_t>(tag.scope);
+}
+Tag tag_of(uint64_t word) {
+    return {static_cast<int8_t>(word >> 40), (word >> 32 & 1) != 0, static_cast<int32_t>(word)};
+}
+
+// A formula's ops belong to the scope of the forward call, unless something is said of them where backward runs.
+uint64_t begin_formula(uint64_t mark) {
+    uint64_t previous = word_of(current_tag);
+    Tag tag = tag_of(mark);
+    if (current_tag.compile != -1) return previous;
+    tag.must = false;
+    if (tag.scope & kSeparateGradients) tag.scope |= kGradientScope;
+    current_tag = tag;
+    return previous;
+}
+void end_formula(uint64_t previous) { current_tag = tag_of(previous); }
+
 int64_t storage_elements(const Storage& storage, DType dtype) {
     return static_cast<int64_t>(storage.nbytes / itemsize(dtype));
 }
@@ -67,6 +89,14 @@ uint64_t bits_of(const Scalar& s) {
 }
 
 }  // namespace
+
+void set_tag(const Tag& tag) {
+    current_tag = tag;
+    // What must be compiled is a function as a whole, not what becomes of its results.
+    call_mark = tag.compile == -1 || tag.must ? 0 : word_of(tag);
+    begin_formula_hook = begin_formula;
+    end_formula_hook = end_formula;
+}
 
 Trace::Trace() : leaf_table_(64, -1) {}
 
@@ -251,7 +281,7 @@ void Trace::bind(Storage* storage, ValueRef value, const Dims& sizes) {
 }
 
 void Trace::check_size() {
-    if (nodes.size() >= kMaxNodes) flush("the size cap of a trace");
+    if (nodes.size() >= kMaxNodes) flush_now(*this, "the size cap of a trace");
 }
 
 // Everything that may let other threads run, collect garbage or flush happens here, before the call is recorded: the
@@ -355,7 +385,7 @@ void Trace::run_inplace(Call& call, Tensor& destination) {
     }
     assign(destination, value);
     if (destination.storage->external() && !whole_function)
-        flush("a write to memory that is shared outside the framework");
+        flush_now(*this, "a write to memory that is shared outside the framework");
     check_size();
 }
 
@@ -386,6 +416,15 @@ void Trace::abandon() {
     }
     clear();
     runner = 0;
+}
+
+void Trace::discard() {
+    for (ResultInfo& result : results) {
+        if (!result.storage || result.storage->data) continue;
+        result.storage->pending->trace = nullptr;
+        result.storage = nullptr;
+    }
+    clear();
 }
 
 void Trace::drop_unreachable() {
@@ -441,6 +480,7 @@ void Trace::finish_signature() {
         signature.push_back(home);
     }
     signature.push_back(options_id());
+    signature.push_back(owner);
 }
 
 Suspend::Suspend() : interpreter_(current_interpreter), trace_(current), capture_(capture_sources) {
@@ -480,18 +520,23 @@ void abandon_other_threads() {
     }
 }
 
-void begin_recording() {
-    if (recording_depth++ > 0 && current) return;
+Trace& thread_own_trace() {
     Trace*& own = thread_trace.trace;
     for (Trace* trace : all_traces())
         if (!own && trace->orphaned.load(std::memory_order_acquire) && trace->empty() && !trace->runner) {
             trace->orphaned.store(false, std::memory_order_relaxed);
             trace->clear();
             trace->whole_function = trace->effects = false;
+            trace->owner = 0;
             own = trace;
         }
     if (!own) all_traces().push_back(own = new Trace);
-    current = own;
+    return *own;
+}
+
+void begin_recording() {
+    if (recording_depth++ > 0 && current) return;
+    current = &thread_own_trace();
     current_interpreter = current;
     capture_sources = true;
 }

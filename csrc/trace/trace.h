@@ -55,8 +55,11 @@ struct ScalarInput {
 struct Tag {
     int8_t compile = -1;  // _MtCompile: -1 not said, 0 never, 1 yes
     bool must = false;    // a refusal is an error
-    int32_t scope = 0;    // distinguishes scopes; 0: none
+    // Distinguishes scopes; 0: none. Bits 0-14: which one, in this trace; 15: its gradients, apart; 16-29: what Python
+    // decides with, of each op; 30: gradients are to be apart.
+    int32_t scope = 0;
 };
+void set_tag(const Tag& tag);
 
 struct ResultInfo {
     DType dtype;
@@ -72,7 +75,7 @@ struct TraceNode {
     DType compute;
     Tag tag;
     uint64_t seed, philox_offset;  // random ops
-    SourceRef source;              // owned
+    SourceRef source;  // owned
 };
 
 class Trace final : public Interpreter {
@@ -87,6 +90,9 @@ class Trace final : public Interpreter {
     ValueRef read(Tensor& tensor);
     bool empty() const { return nodes.empty(); }
     void clear();
+    // Forgets what was recorded, as if it had not been: memory that was to be written is what it was. Values that only
+    // the recording has can't be read.
+    void discard();
     // Ends a run that failed: reading its values says what went wrong instead of showing memory that was never written.
     void abandon();
     // Storages that only this trace holds are read by nobody afterwards: what it writes to them is not a result.
@@ -113,6 +119,8 @@ class Trace final : public Interpreter {
     int32_t scopes = 0;
     // Set for a function that is compiled as a whole: memory from outside is read when it runs, not copied now.
     bool whole_function = false;
+    // The compiled function that is being recorded, 0 for none: its plans are its own, and go when it goes.
+    uint64_t owner = 0;
     // Set when the program does what a replay of the trace would not: store gradients, draw random numbers, flush on
     // the way.
     bool effects = false;
@@ -181,6 +189,10 @@ void set_internal_prefixes(std::vector<std::string> prefixes);
 
 constexpr size_t kMaxNodes = 8192;
 
+// The trace of this thread, whether it is recording or not.
+Trace& thread_own_trace();
+
 void install();
+void install_jit_device();
 
 }  // namespace mt::trace

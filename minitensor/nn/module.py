@@ -7,6 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import minitensor as mt
+from minitensor import _C
 from minitensor.nn.hooks import RemovableHandle, add_hook
 from minitensor.nn.parameter import Parameter
 
@@ -120,6 +121,9 @@ class Module:
                 self._refuse(name, value, "buffer", "Tensor or None")
             self._put(self._buffers, name, value)
         else:
+            if isinstance(value, bool) and own.get(name) is not value:
+                # A switch, such as `training`: compiled functions that captured the module look again.
+                _C.note_module_change()
             object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
@@ -130,6 +134,8 @@ class Module:
         object.__delattr__(self, name)
 
     def _put(self, registry: dict[str, Any], name: str, value: Any) -> None:
+        if registry.get(name) is not None:
+            _C.note_module_change()
         # Also an ordinary attribute: reading it is a dictionary's lookup, and not a call of __getattr__.
         registry[name] = self.__dict__[name] = value
 

@@ -32,7 +32,7 @@ class Reason(enum.Enum):
     )
     SCOPE_EXCLUDES = (
         "scope-excludes",
-        "it is in a jit_scope(compile_ops=False)",
+        "it is in a jit_scope(compile_ops=False), or in a scope that says so of it",
         "take it out of that scope",
     )
     TOO_SMALL = (
@@ -87,6 +87,17 @@ class Reason(enum.Enum):
         "fuel",
         "--clustering_fuel is used up",
         "raise --clustering_fuel, or take it away",
+    )
+    WAITING = (
+        "not-yet-compiled",
+        "its cluster is not compiled yet: {}",
+        "let it run again, or set --enable_lazy_compilation=false and leave out --async_compilation and "
+        "--always_defer_compilation",
+    )
+    MEASURED_LOSS = (
+        "measured-loss",
+        "its cluster was slower than its ops: {}",
+        "use function(jit_compile=True), or set --measure_clusters=false",
     )
     ARGUMENT = ("argument", "it is an argument, not an op", "")
     CONSTANT = ("constant", "it is a constant, of which every cluster that reads it has a copy", "")

@@ -39,7 +39,7 @@ from minitensor_jit.runtime.executable import Executable
 from minitensor_jit.runtime.loaded_code import LoadedCode
 from minitensor_jit.runtime.processor import processor
 
-__all__ = ["DiskCache", "cache_at", "key_of"]
+__all__ = ["DiskCache", "cache_at", "decode", "encode", "key_of"]
 
 logger = logging.getLogger("minitensor_jit")
 
@@ -150,7 +150,7 @@ class DiskCache:
             log(options, "persistent_cache", 1, "%s: can't read %s: %s", name, path, error)
             return None
         try:
-            executable = _decode(data, key, name)
+            executable = decode(data, key, name)
         except Exception as error:  # whatever is wrong with an entry, the cluster can be compiled
             self.counts.rebuilt += 1
             log(options, "persistent_cache", 1, "%s: %s is rebuilt: %s", name, path, error)
@@ -168,7 +168,7 @@ class DiskCache:
         """Keep an executable. A disk that is full is a warning, once; the program goes on without."""
         if self._stopped:
             return
-        data = _encode(key, executable)
+        data = encode(key, executable)
         if len(data) > self.limit:
             return
         try:
@@ -280,7 +280,8 @@ def _read(path: str) -> bytes:
         return file.read()
 
 
-def _encode(key: str, executable: Executable) -> bytes:
+def encode(key: str, executable: Executable) -> bytes:
+    """An executable as the bytes of an entry."""
     header = json.dumps(
         {
             "key": key,
@@ -297,7 +298,8 @@ def _encode(key: str, executable: Executable) -> bytes:
     return _MAGIC + hashlib.sha256(body).digest() + body
 
 
-def _decode(data: bytes, key: str, name: str) -> Executable:
+def decode(data: bytes, key: str, name: str) -> Executable:
+    """The executable of an entry with that key; ValueError for one that is damaged or for something else."""
     start = len(_MAGIC) + _DIGEST
     body = data[start:]
     if data[: len(_MAGIC)] != _MAGIC or hashlib.sha256(body).digest() != data[len(_MAGIC) : start]:

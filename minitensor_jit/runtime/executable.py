@@ -49,6 +49,12 @@ class Executable:
     """What the code counts about itself, if it was made to. Such code can't be kept for other processes."""
 
     @property
+    def nbytes(self) -> int:
+        """About how much memory it takes."""
+        # The image that it was loaded from is kept beside the loaded code.
+        return 2 * len(self.object_code) + 4096
+
+    @property
     def entry_address(self) -> int:
         """The address of the entry point; 0 after `close`."""
         return self.code.address

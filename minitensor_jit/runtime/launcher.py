@@ -3,39 +3,65 @@
 from __future__ import annotations
 
 import itertools
-import logging
+import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from minitensor_jit.clustering.graph import CLONE_ATTRIBUTE, LAUNCH, Graph, Node, Value
+from minitensor import _C
+from minitensor_jit.clustering.graph import Node
 from minitensor_jit.clustering.pipeline import ClusteringResult, cluster
-from minitensor_jit.errors import InvalidArgumentError, JitError
+from minitensor_jit.clustering.verdict import Reason, Verdict
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.dump import ModuleDump, dumper_for
 from minitensor_jit.inspect.filing import describe_failure, how_to_file
 from minitensor_jit.inspect.report import Report
 from minitensor_jit.inspect.stages import Stages, pictures_for, stages_for
+from minitensor_jit.ir.decision import Decision
 from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.printer import print_module
 from minitensor_jit.log import log, talks
 from minitensor_jit.lowering.lower import LoweredCluster, StreamPosition, lower_cluster
+from minitensor_jit.runtime.background import compile_later
+from minitensor_jit.runtime.compilation_profile import ClusterProfile
 from minitensor_jit.runtime.disk_cache import cache_at, key_of
 from minitensor_jit.runtime.executable import Executable
-from minitensor_jit.runtime.observer import Observer, observer_for, together
-from minitensor_jit.runtime.recorded import RecordedTrace, ValueRef
+from minitensor_jit.runtime.executable_cache import ExecutableCache
+from minitensor_jit.runtime.plan_builder import PlanBuilder
+from minitensor_jit.runtime.ready import NotYet, Ready
+from minitensor_jit.runtime.recorded import RecordedTrace
+from minitensor_jit.runtime.trial import COMPILED_RUNS, EAGER_RUNS, Draft, Trial, Waiting
 
-logger = logging.getLogger("minitensor_jit")
-
-MAX_EXECUTABLES = 512
+_MAX_PROFILES = 4096
 
 VERIFIED = 512
 """Up to so many instructions, a module is verified after every pass: that takes some milliseconds at the most."""
 
-_GUARDED = 10
-"""Where in the tuple of a launch stands whether an op inside can fail."""
+_used = threading.local()
+
+
+@contextmanager
+def noting_executables() -> Iterator[dict[str, Executable]]:
+    """The executables that plans made inside use, by the text of their modules."""
+    previous = getattr(_used, "executables", None)
+    _used.executables = {}
+    try:
+        yield _used.executables
+    finally:
+        _used.executables = previous
+
+
+@dataclass
+class _Job:
+    """A compilation on the compiling thread."""
+
+    pid: int
+    done: bool = False
+    error: Exception | None = None
 
 
 class Compiler:
@@ -51,43 +77,99 @@ class Compiler:
             if options.persistent_cache_directory is not None and not options.hlo_profile
             else None
         )
-        self._executables: OrderedDict[str, Executable] = OrderedDict()
+        self.executables = ExecutableCache(options.executable_cache_bytes)
         # Compilers of sessions that ran under these options, with their numbers, by the session's level and flag.
         self.session_compilers: dict[tuple[int, bool], tuple[Compiler, int]] = {}
-        self._seen: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self._seen: OrderedDict[tuple[Any, ...], tuple[Any, ...]] = OrderedDict()
+        self._profiles: OrderedDict[tuple[Any, ...], ClusterProfile] = OrderedDict()
+        self._jobs: dict[str, _Job] = {}
         self._traces = itertools.count()
         self.lock = threading.RLock()  # held while it compiles
+        if options.plan_cache_bytes != JitOptions().plan_cache_bytes:
+            _C.set_plan_cache_limit(options.plan_cache_bytes)
 
     @property
     def size(self) -> int:
-        """How many compiled clusters are kept."""
-        return len(self._executables)
+        """How many compiled clusters there are."""
+        return len(self.executables)
 
     def clear(self) -> None:
         """Forget what was compiled; plans that still launch it keep it alive."""
         with self.lock:
-            self._executables.clear()
+            self.executables.clear()
             self._seen.clear()
+            self._profiles.clear()
 
     # ---- the plan
 
-    def plan(self, nodes: Sequence[Any], leaves: Sequence[Any], scalars: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
-        """The plan of a trace, in the form that the core reads: steps, deferred results, bounds checks, account."""
+    def plan(
+        self, nodes: Sequence[Any], leaves: Sequence[Any], scalars: Sequence[Any], policy: Trial | Waiting | None = None
+    ) -> tuple[Any, ...]:
+        """The plan of a trace, in the form that the core reads.
+
+        Steps, deferred results, bounds checks, account, policy, after how many runs to ask that, number of clusters to
+        measure, counters of runs, and what keeps these.
+        """
         with self.lock:
-            trace = RecordedTrace(nodes, leaves, scalars, f"trace_{next(self._traces)}")
-            result = cluster(trace.graph, self.options)
-            record = self.report.record_trace(trace.graph, result, runs=0) if self.report is not None else None
-            if self.dumper is not None:
-                self.dumper.graphs(trace.graph.name, result.texts, trace.graph.dot())
-            return (*_Plan(self, trace, result).build(), record)
+            if isinstance(policy, Trial):
+                return self._after_trial(policy)
+            if policy is None:
+                trace = RecordedTrace(nodes, leaves, scalars, f"trace_{next(self._traces)}")
+                result = cluster(trace.graph, self.options)
+                if self.dumper is not None:
+                    self.dumper.graphs(trace.graph.name, result.texts, trace.graph.dot())
+                draft = Draft(trace, result)
+            else:
+                draft = policy.draft
+            return self._plan(draft)
+
+    def _plan(self, draft: Draft) -> tuple[Any, ...]:
+        builder = self._builder(draft, {})
+        built = builder.build()
+        record = self._record(draft, builder.waiting)
+        counters = [profile.address for profile in builder.profiles]
+        held = tuple(builder.profiles)
+        if builder.pending:
+            texts = [text for text in builder.pending if text]
+            waiting = Waiting(draft, lambda: all(self._finished(text) for text in texts))
+            return (*built, record, waiting, 1, 0, counters, held)
+        plan = (*built, record, None, -1, 0, counters, held)
+        if not self.options.measure_clusters or not builder.launched:
+            return plan
+        trial = Trial(draft, builder.clusters, frozenset(builder.launched), plan)
+        return (*built, record, trial, COMPILED_RUNS, len(builder.clusters), counters, held)
+
+    def _after_trial(self, trial: Trial) -> tuple[Any, ...]:
+        if trial.measures_ops:
+            reason = Verdict(reason=Reason.MEASURED_LOSS, detail="it is being measured")
+            builder = self._builder(trial.draft, dict.fromkeys(trial.candidates, reason))
+            return (*builder.build(), trial.plan[3], trial, EAGER_RUNS, len(builder.clusters), *trial.plan[7:])
+        losers = {name: Verdict(reason=Reason.MEASURED_LOSS, detail=figures) for name, figures in trial.losers.items()}
+        if not losers:
+            return trial.plan
+        for name, verdict in losers.items():
+            log(self.options, "xla_compiler", 1, "%s runs op by op from now on: %s", name, verdict.detail)
+        builder = self._builder(trial.draft, losers)
+        return (*builder.build(), self._record(trial.draft, losers), None, -1, 0, *trial.plan[7:])
+
+    def _builder(self, draft: Draft, eager: Mapping[str, Verdict]) -> PlanBuilder:
+        return PlanBuilder(draft.trace, draft.result, self.options, self.report, self, eager)
+
+    def _record(self, draft: Draft, eager: Mapping[str, Verdict]) -> Any:
+        """Enter the trace into the account; `eager` says why clusters are not launched."""
+        if self.report is None:
+            return None
+        result = draft.result
+        if eager:
+            verdicts = {id: eager.get(verdict.cluster or "", verdict) for id, verdict in result.verdicts.items()}
+            clusters = [one for one in result.clusters if one.name not in eager]
+            result = ClusteringResult(result.graph, clusters, verdicts, result.texts)
+        return self.report.record_trace(draft.trace.graph, result, runs=0)
 
     # ---- one cluster
 
-    def compile(self, node: Node) -> tuple[LoweredCluster, Executable, ModuleDump | None]:
-        """Compile the graph inside a cluster's node, unless an equal one was compiled before.
-
-        With what was compiled just now comes the writer of its dumps, if there are any.
-        """
+    def compile(self, node: Node) -> Ready | NotYet:
+        """Compile the graph inside a cluster's node, unless an equal one was compiled before."""
         assert node.subgraph is not None
         name = str(node.params["function"])
         started = time.perf_counter()
@@ -100,35 +182,116 @@ class Compiler:
         lowered.module.name = "cluster"
         # Code that measures itself is told apart by the lines that it is measured for.
         text = print_module(lowered.module, metadata=self.options.hlo_profile)
-        known = self._executables.get(text)
+        lowered.module.name = name
+        profile = None if node.must_compile else self._profile(node)
+        known = self.executables.find(text)
         if known is not None:
-            self._executables.move_to_end(text)
+            self._jobs.pop(text, None)
             if self.report is not None:
                 self.report.record_hit(name)
-            return lowered, known, None
-        lowered.module.name = name
-        stages = stages_for(lowered.module, int(node.params["num_constant_args"]), self.dumper, self.pictures)
+            return self._ready(lowered, known, text, profile)
+        if profile is not None:
+            decision = profile.asks(text, self.options) if text not in self._jobs else Decision.allow()
+            if not decision:
+                final = self.options.always_defer_compilation or profile.megamorphic
+                return NotYet(decision.reason, profile, final=final)
+            if self.options.async_compilation:
+                job = self._jobs.get(text)
+                if job is None or job.pid != os.getpid():
+                    self._start(node, lowered, text, profile)
+                elif job.done:
+                    # Its code was there, and had to go for want of room; or it failed.
+                    del self._jobs[text]
+                    if job.error is not None:
+                        raise job.error
+                    self._start(node, lowered, text, profile)
+                return NotYet("a thread is compiling it", profile, job=text)
+            profile.compiled(text)
+        stages = self._stages(node, lowered)
+        why = self._why(node, lowered)
+        graph = node.subgraph.text
+        executable = self._make(lowered, text, started, why, stages, graph, keep=profile is not None)
+        return self._ready(lowered, executable, text, profile, None if stages is None else stages.dump)
+
+    def _stages(self, node: Node, lowered: LoweredCluster) -> Stages | None:
+        return stages_for(lowered.module, int(node.params["num_constant_args"]), self.dumper, self.pictures)
+
+    def _ready(
+        self,
+        lowered: LoweredCluster,
+        executable: Executable,
+        text: str,
+        profile: ClusterProfile | None,
+        dump: ModuleDump | None = None,
+    ) -> Ready:
+        noted = getattr(_used, "executables", None)
+        if noted is not None:
+            noted[text] = executable
+        work = sum(shape.nbytes for shape in (*executable.parameter_shapes, *executable.result_shapes))
+        return Ready(lowered, executable, executable.scratch_bytes, work, profile=profile, dump=dump)
+
+    def _make(
+        self,
+        lowered: LoweredCluster,
+        text: str,
+        started: float,
+        why: str,
+        stages: Stages | None,
+        graph: Callable[[], str],
+        *,
+        keep: bool,
+    ) -> Executable:
+        """The executable of a module, from disk or compiled now."""
+        name = lowered.module.name
         key = key_of(text, self.options) if self.disk is not None else ""
         # What is on disk has no stages to dump.
         kept = self.disk.load(key, name, self.options) if self.disk is not None and stages is None else None
         try:
             executable = kept or self.generate(lowered, name, stages)
         except Exception as error:
-            self._describe(error, None if stages is None else stages.dump, node.subgraph.text())
+            self._describe(error, None if stages is None else stages.dump, graph())
             raise
         if self.disk is not None and kept is None:
             self.disk.store(key, executable)
-        self._executables[text] = executable
-        while len(self._executables) > MAX_EXECUTABLES:
-            # Plans that launch it keep it alive.
-            self._executables.popitem(last=False)
-        milliseconds, why = (time.perf_counter() - started) * 1e3, self._why(node, lowered)
+        self.executables.insert(text, executable, keep=keep)
+        milliseconds = (time.perf_counter() - started) * 1e3
         if kept is not None:
             why += ", loaded from disk"
         log(self.options, "xla_compiler", 1, "%s: ready in %.1f ms (%s)", name, milliseconds, why)
         if self.report is not None:
             self.report.record_compile(name, milliseconds, why)
-        return lowered, executable, None if stages is None else stages.dump
+        return executable
+
+    def _profile(self, node: Node) -> ClusterProfile:
+        assert node.subgraph is not None
+        key = tuple((n.op, n.source) for n in node.subgraph if not n.is_argument)
+        profile = self._profiles.get(key)
+        if profile is None:
+            profile = self._profiles[key] = ClusterProfile()
+            if len(self._profiles) > _MAX_PROFILES:
+                self._profiles.popitem(last=False)
+        return profile
+
+    # ---- compiling while the program goes on
+
+    def _start(self, node: Node, lowered: LoweredCluster, text: str, profile: ClusterProfile) -> None:
+        job = self._jobs[text] = _Job(os.getpid())
+        profile.compiled(text)
+        assert node.subgraph is not None
+        why, stages, graph = self._why(node, lowered), self._stages(node, lowered), node.subgraph.text
+
+        def work() -> None:
+            try:
+                self._make(lowered, text, time.perf_counter(), why, stages, graph, keep=True)
+            except Exception as error:  # raised where the plan is made, which falls back
+                job.error = error
+            job.done = True
+
+        compile_later(work)
+
+    def _finished(self, text: str) -> bool:
+        job = self._jobs.get(text)
+        return job is None or job.done or job.pid != os.getpid()
 
     def _describe(self, error: Exception, dump: ModuleDump | None, graph: str) -> None:
         """Write all that is known of a failure beside the module's other files, and add to it how to report it."""
@@ -197,182 +360,13 @@ class Compiler:
         shapes = tuple(
             str(node.subgraph.meta(value)) for value, _ in lowered.parameters if not isinstance(value, StreamPosition)
         )
-        before = self._seen.get(key)
+        before = self._seen.pop(key, None)
         self._seen[key] = shapes
+        if len(self._seen) > _MAX_PROFILES:
+            self._seen.popitem(last=False)
         if before is None:
             return "first use"
         for place, (old, new) in enumerate(zip(before, shapes, strict=False)):
             if old != new:
                 return f"argument {place}: {old} became {new}"
         return "other results are used, or constants changed"
-
-
-class _Plan:
-    """Builds one plan."""
-
-    def __init__(self, compiler: Compiler, trace: RecordedTrace, result: ClusteringResult) -> None:
-        self.compiler = compiler
-        self.trace = trace
-        self.graph = result.graph
-        self.steps: list[tuple[Any, ...]] = []
-        self.reads: list[list[int]] = []  # per step, the leaves it reads
-        self.writes: list[list[Value]] = []
-        self.in_place: list[set[tuple[Value, int]]] = []  # per step: (result, leaf) that may share memory
-        self.checks: list[tuple[int, int, int, int]] = []
-        self.names: dict[Value, Value] = {}  # outputs of launches -> values of the recorded graph
-
-    def build(self) -> tuple[list[tuple[Any, ...]], list[ValueRef], list[tuple[int, int, int, int]]]:
-        for node in self.graph:
-            if node.is_argument or node.kind == "constant":
-                continue
-            if node.op == LAUNCH:
-                self.launch(node)
-            else:
-                self.op(node)
-        return self.steps, self.deferred(), self.checks
-
-    def original(self, value: Value) -> Value:
-        """The value of the recorded graph that a value of the clustered one is."""
-        value = self.names.get(value, value)
-        if value[0] in self.graph:
-            clone_of = self.graph.node(value[0]).attributes.get(CLONE_ATTRIBUTE)
-            if clone_of is not None:
-                return (clone_of, value[1])
-        return value
-
-    def op(self, node: Node) -> None:
-        index = node.attributes.get(CLONE_ATTRIBUTE, node.id)
-        refs = [self.trace.value_ref(self.original(value)) for value in node.inputs]
-        self.steps.append(("op", index))
-        self.reads.append([i for kind, i, _ in refs if kind == "leaf"])
-        results = [(index, result) for result in range(len(node.outputs))]
-        self.writes.append(results)
-        whole = self.trace.leaves
-        self.in_place.append(
-            {
-                (results[0], leaf)
-                for leaf in self.reads[-1]
-                if node.kind == "elementwise"
-                and whole[leaf].offset == 0
-                and whole[leaf].sizes == node.outputs[0].shape
-                and whole[leaf].row_major
-            }
-        )
-
-    def launch(self, node: Node) -> None:
-        assert node.subgraph is not None
-        name = str(node.params["function"])
-        fetches = node.subgraph.fetches
-        self.names.update(((node.id, place), value) for place, value in enumerate(fetches))
-        try:
-            lowered, executable, dump = self.compiler.compile(node)
-        except InvalidArgumentError:
-            raise
-        except Exception as error:  # a defect must not stop the user's program: its ops run eagerly instead
-            self.failed(node, name, error)
-            return
-        outer = {(arg.id, 0): value for arg, value in zip(node.subgraph.arguments, node.inputs, strict=True)}
-        refs = [
-            (
-                ("random", value.node, 0)
-                if isinstance(value, StreamPosition)
-                else self.trace.value_ref(self.original(outer[value])),
-                dtype,
-            )
-            for value, dtype in lowered.parameters
-        ]
-        outputs = [self.trace.value_ref(value) for value in fetches]
-        children = [
-            self.trace.launch_name(n.payload.node)
-            for n in node.subgraph
-            if n.payload is not None and n.kind != "argument"
-        ]
-        work = sum(shape.nbytes for shape in (*executable.parameter_shapes, *executable.result_shapes))
-        self.steps.append(
-            (
-                "launch",
-                executable.entry_address,
-                refs,
-                outputs,
-                executable.scratch_bytes,
-                work,
-                executable,
-                name,
-                children,
-                lowered.reports_errors,
-                lowered.fallible,
-                self.observer(name, node.subgraph, lowered, executable, dump),
-            )
-        )
-        leaves = [ref[1] if ref[0] == "leaf" else -1 for ref, _ in refs]
-        self.reads.append([leaf for leaf in leaves if leaf >= 0])
-        self.writes.append(list(fetches))
-        self.in_place.append(
-            {
-                (fetches[result], leaves[parameter])
-                for result, parameter in executable.aliases
-                if leaves[parameter] >= 0
-                and self.trace.leaves[leaves[parameter]].offset == 0
-                and self.trace.leaves[leaves[parameter]].row_major
-            }
-        )
-        for check in lowered.checks:
-            operand = next(
-                n.payload
-                for n in node.subgraph
-                if n.payload is not None and n.kind != "argument" and n.payload.node == check.node
-            ).operands[check.operand]
-            self.checks.append((operand.index, check.low, check.high, check.node))
-
-    def observer(
-        self, name: str, graph: Graph, lowered: LoweredCluster, executable: Executable, dump: ModuleDump | None
-    ) -> Observer | None:
-        """Who looks at the runs of a launch."""
-        options = self.compiler.options
-        found: list[Observer | None] = [observer_for(options, name, graph, lowered, executable, dump)]
-        if options.verify:
-            # Imported here: it knows tensors and kernels, which the launcher does not need.
-            from minitensor_jit.runtime.verify import Verifier
-
-            found.append(Verifier(options, name, graph, lowered, executable, self.compiler.generate, dump))
-        return together(observer for observer in found if observer is not None)
-
-    def failed(self, node: Node, name: str, error: Exception) -> None:
-        assert node.subgraph is not None
-        if node.must_compile:
-            if isinstance(error, JitError):
-                raise InvalidArgumentError(name, str(error), node.source) from error
-            raise error
-        advice = "".join(f". {note}" for note in getattr(error, "__notes__", ())[-1:])
-        logger.warning("compiling %s failed (%s: %s); its ops run eagerly%s", name, type(error).__name__, error, advice)
-        logger.debug("the failure", exc_info=error)
-        if self.compiler.report is not None:
-            self.compiler.report.record_fallback(name, f"{type(error).__name__}: {error}")
-        for inner in node.subgraph:
-            if inner.is_argument or inner.kind == "constant":
-                continue
-            call = inner.payload
-            self.steps.append(("op", call.node))
-            self.reads.append([operand.index for operand in call.operands if operand.kind == "leaf"])
-            self.writes.append([(call.node, result) for result in range(len(inner.outputs))])
-            self.in_place.append(set())
-
-    def deferred(self) -> list[ValueRef]:
-        """Results that go to memory which is still read afterwards, or otherwise than element by element."""
-        late = []
-        # If an op inside a launch fails, all run again from what the trace reads, which must still be there.
-        whole = any(step[0] == "launch" and step[_GUARDED] for step in self.steps)
-        for value, home in self.trace.live.items():
-            if home < 0:
-                continue
-            if whole:
-                late.append(self.trace.value_ref(value))
-                continue
-            memory = self.trace.leaves[home].storage
-            sharing = {i for i, leaf in enumerate(self.trace.leaves) if leaf.storage == memory}
-            writer = next(step for step, values in enumerate(self.writes) if value in values)
-            read_later = any(sharing.intersection(reads) for reads in self.reads[writer + 1 :])
-            here = sharing.intersection(self.reads[writer])
-            if read_later or not all((value, leaf) in self.in_place[writer] for leaf in here):
-                late.append(self.trace.value_ref(value))
-        return late

@@ -8,6 +8,7 @@ from typing import Any
 
 from minitensor.ops import ROWS
 from minitensor_jit.clustering.graph import ARG, Graph, Node, Source, TensorMeta, Value
+from minitensor_jit.clustering.scope_predicate import MAX_PREDICATES, NodeDef, decide
 from minitensor_jit.ir.decision import Decision
 from minitensor_jit.lowering.call import Operand, RecordedCall, has_kernel, why_not_lowered
 from minitensor_jit.lowering.lower import StridedArgument, number_dtype
@@ -122,16 +123,21 @@ class RecordedTrace:
             dtypes=frozenset({compute, *self._dtypes(operands, results)}),
         )
         by_kernel = why_not_lowered(call) is not None
+        params_by_name = {n: value for n, value in zip(row.parameters, params, strict=True) if value is not None}
+        asks = scope >> 16 & MAX_PREDICATES
+        if compile == 1 and asks:
+            attr = {"dtype": results[0][0], "shape": results[0][1], **params_by_name} if results else params_by_name
+            compile = decide(asks, NodeDef(f"{op}_{index}", op, row.kind, "cpu", attr))
         self.graph.add(
             Node(
                 index,
                 op,
                 inputs=tuple((self._id(kind, i), result) for kind, i, result in operands if kind != "none"),
                 outputs=tuple(TensorMeta(dtype, shape) for dtype, shape, _, _ in results),
-                params={name: value for name, value in zip(row.parameters, params, strict=True) if value is not None},
+                params=params_by_name,
                 kind=row.kind,
                 mt_compile=None if compile < 0 else bool(compile),
-                scope=scope,
+                scope=scope & 0xFFFF,
                 must_compile=bool(must),
                 source=None if source is None else Source(*source),
                 compilable=_compilable(call, self._ranks(operands, results), by_kernel=by_kernel),

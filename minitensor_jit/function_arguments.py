@@ -1,0 +1,100 @@
+"""Nested arguments and results: which tensors are in them, and what they are beside that.
+
+`flatten` takes tuples, lists, dicts and named tuples apart. What is left beside the tensors is a hashable *structure*,
+equal for two values if everything but their tensors is equal: numbers by type and bits, texts, dtypes and the like by
+value; modules, functions and types by identity.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+import types
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from minitensor import _C
+
+__all__ = ["Structure", "flatten", "unflatten"]
+
+Structure = tuple[Any, ...]
+
+_BY_VALUE = (type(None), bool, int, str, bytes, complex, range, _C.dtype, _C.device, enum.Enum, type(Ellipsis))
+
+
+class _Same:
+    """A thing that equals only itself; kept alive as long as it is part of a key."""
+
+    __slots__ = ("thing",)
+
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.thing is self.thing
+
+    def __hash__(self) -> int:
+        return id(self.thing)
+
+
+def flatten(value: Any) -> tuple[list[Any], Structure | None]:
+    """The tensors in a value and its structure; None for one that has things whose contents can't be compared."""
+    tensors: list[Any] = []
+    structure = _take(value, tensors)
+    return tensors, structure
+
+
+def unflatten(structure: Structure, tensors: Sequence[Any]) -> Any:
+    """The value of that structure with those tensors."""
+    return _put(structure, iter(tensors))
+
+
+def _take(value: Any, tensors: list[Any]) -> Structure | None:
+    kind = type(value)
+    if isinstance(value, _C.Tensor):
+        tensors.append(value)
+        return ("tensor",)
+    if kind is float:
+        # By bits: 0.0 and -0.0 differ, and NaN is itself.
+        return ("float", value.hex())
+    if kind is dict:
+        if not all(isinstance(key, Hashable) for key in value):
+            return None
+        parts = [_take(item, tensors) for item in value.values()]
+        return None if None in parts else ("dict", tuple(value), *parts)
+    if kind in (tuple, list) or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
+        parts = [_take(item, tensors) for item in value]
+        return None if None in parts else ("sequence", kind, *parts)
+    if isinstance(value, slice):
+        bounds = (value.start, value.stop, value.step)
+        return ("value", slice, bounds) if all(isinstance(n, (int, type(None))) for n in bounds) else None
+    if isinstance(value, _BY_VALUE):
+        return ("value", kind, value)
+    if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)) or _is_module(value):
+        return ("same", _Same(value))
+    return None
+
+
+def _is_module(value: Any) -> bool:
+    # Not imported here: without it there are no modules.
+    nn = sys.modules.get("minitensor.nn.module")
+    return nn is not None and isinstance(value, nn.Module)
+
+
+def _put(structure: Structure, tensors: Any) -> Any:
+    tag, *rest = structure
+    if tag == "tensor":
+        return next(tensors)
+    if tag == "float":
+        return float.fromhex(rest[0])
+    if tag == "dict":
+        keys, *parts = rest
+        return {key: _put(part, tensors) for key, part in zip(keys, parts, strict=True)}
+    if tag == "sequence":
+        kind, *parts = rest
+        items = [_put(part, tensors) for part in parts]
+        return kind(*items) if hasattr(kind, "_fields") else kind(items)
+    if tag == "same":
+        return rest[0].thing
+    kind, value = rest
+    return slice(*value) if kind is slice else value

@@ -1,0 +1,72 @@
+"""Compiled clusters by the text of their modules: bounded by bytes, least recently used first to leave.
+
+What belongs to a compiled function is only known as long as something launches it: it goes when the function goes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from weakref import WeakValueDictionary
+
+from minitensor_jit.runtime.executable import Executable
+
+__all__ = ["ExecutableCache"]
+
+
+class ExecutableCache:
+    """Executables by text; safe to use from several threads."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.hits = 0
+        self.misses = 0
+        self.evicted = 0
+        self._owned: OrderedDict[str, Executable] = OrderedDict()
+        self._known: WeakValueDictionary[str, Executable] = WeakValueDictionary()
+        # Held for moments only, and never while waiting for another lock: a fork finds it free.
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    @property
+    def nbytes(self) -> int:
+        """What all that are alive take."""
+        return sum(executable.nbytes for executable in self._known.values())
+
+    def find(self, text: str) -> Executable | None:
+        """The executable of a module with that text."""
+        with self._lock:
+            known = self._known.get(text)
+            if known is None:
+                self.misses += 1
+                return None
+            self.hits += 1
+            if text in self._owned:
+                self._owned.move_to_end(text)
+            return known
+
+    def insert(self, text: str, executable: Executable, *, keep: bool) -> None:
+        """Make an executable known; it is kept alive here, if `keep`, until others need the room."""
+        dying = []  # until the lock is free
+        with self._lock:
+            self._known[text] = executable
+            if not keep:
+                return
+            self._owned[text] = executable
+            kept = sum(one.nbytes for one in self._owned.values())
+            # The newest stays, however large; plans that launch one of the others keep it alive.
+            while kept > self.limit and len(self._owned) > 1:
+                _, gone = self._owned.popitem(last=False)
+                dying.append(gone)
+                kept -= gone.nbytes
+                self.evicted += 1
+
+    def clear(self) -> None:
+        """Forget all; plans that still launch one keep it alive."""
+        with self._lock:
+            dying = list(self._owned.values())
+            self._owned.clear()
+            self._known.clear()
+        dying.clear()

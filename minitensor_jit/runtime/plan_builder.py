@@ -1,0 +1,253 @@
+"""Builds one launch plan of a clustered graph: its steps, where results go, what is checked before it runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
+
+from minitensor_jit.clustering.graph import CLONE_ATTRIBUTE, LAUNCH, Graph, Node, Value
+from minitensor_jit.clustering.pipeline import ClusteringResult
+from minitensor_jit.clustering.verdict import Reason, Verdict
+from minitensor_jit.errors import InvalidArgumentError, JitError
+from minitensor_jit.flags import JitOptions
+from minitensor_jit.inspect.report import Report
+from minitensor_jit.lowering.lower import LoweredCluster, StreamPosition
+from minitensor_jit.runtime.executable import Executable
+from minitensor_jit.runtime.observer import Observer, observer_for, together
+from minitensor_jit.runtime.ready import NotYet, Ready
+from minitensor_jit.runtime.recorded import RecordedTrace, ValueRef
+
+__all__ = ["PlanBuilder"]
+
+logger = logging.getLogger("minitensor_jit")
+
+_GUARDED = 10
+"""Where in the tuple of a launch stands whether an op inside can fail."""
+
+
+class Compiles(Protocol):
+    """What compiles clusters."""
+
+    def compile(self, node: Node) -> Ready | NotYet:
+        """Code for the graph inside a cluster's node."""
+        ...
+
+    def generate(self, lowered: LoweredCluster, name: str) -> Executable:
+        """Code for a module, whatever was compiled before."""
+        ...
+
+
+class PlanBuilder:
+    """Builds one plan. `eager` names clusters whose ops run one by one, with the reason."""
+
+    def __init__(
+        self,
+        trace: RecordedTrace,
+        result: ClusteringResult,
+        options: JitOptions,
+        report: Report | None,
+        compiler: Compiles,
+        eager: Mapping[str, Verdict] | Collection[str] = (),
+    ) -> None:
+        self.trace = trace
+        self.graph = result.graph
+        self.options = options
+        self.report = report
+        self.compiler = compiler
+        self.eager = eager
+        self.steps: list[tuple[Any, ...]] = []
+        self.reads: list[list[int]] = []  # per step, the leaves it reads
+        self.writes: list[list[Value]] = []
+        self.in_place: list[set[tuple[Value, int]]] = []  # per step: (result, leaf) that may share memory
+        self.checks: list[tuple[int, int, int, int]] = []
+        self.names: dict[Value, Value] = {}  # outputs of launches -> values of the recorded graph
+        self.clusters: list[str] = []  # by group
+        self.launched: dict[str, Node] = {}  # what is compiled, and might as well not be
+        self.waiting: dict[str, Verdict] = {}  # what is not compiled yet
+        self.pending: list[str] = []  # by what was not compiled yet: the job that does it, or ""
+        self.profiles: list[Any] = []
+
+    def build(self) -> tuple[list[tuple[Any, ...]], list[ValueRef], list[tuple[int, int, int, int]]]:
+        """(steps, deferred results, bounds checks), as the core reads them."""
+        for node in self.graph:
+            if node.is_argument or node.kind == "constant":
+                continue
+            if node.op == LAUNCH:
+                self.cluster(node)
+            else:
+                index = node.attributes.get(CLONE_ATTRIBUTE, node.id)
+                refs = [self.trace.value_ref(self.original(value)) for value in node.inputs]
+                self.op(node, index, [i for kind, i, _ in refs if kind == "leaf"], -1)
+        return self.steps, self.deferred(), self.checks
+
+    def original(self, value: Value) -> Value:
+        """The value of the recorded graph that a value of the clustered one is."""
+        value = self.names.get(value, value)
+        if value[0] in self.graph:
+            clone_of = self.graph.node(value[0]).attributes.get(CLONE_ATTRIBUTE)
+            if clone_of is not None:
+                return (clone_of, value[1])
+        return value
+
+    def op(self, node: Node, index: int, reads: list[int], group: int) -> None:
+        """A step that runs the op of a recorded node by its kernel."""
+        self.steps.append(("op", index, group))
+        self.reads.append(reads)
+        results = [(index, result) for result in range(len(node.outputs))]
+        self.writes.append(results)
+        whole = self.trace.leaves
+        self.in_place.append(
+            {
+                (results[0], leaf)
+                for leaf in reads
+                if node.kind == "elementwise"
+                and whole[leaf].offset == 0
+                and whole[leaf].sizes == node.outputs[0].shape
+                and whole[leaf].row_major
+            }
+        )
+
+    def cluster(self, node: Node) -> None:
+        """The steps of a cluster: its launch, or its ops."""
+        assert node.subgraph is not None
+        name = str(node.params["function"])
+        group = len(self.clusters)
+        self.clusters.append(name)
+        fetches = node.subgraph.fetches
+        self.names.update(((node.id, place), value) for place, value in enumerate(fetches))
+        if name in self.eager:
+            self.ops_of(node, group)
+            return
+        try:
+            ready = self.compiler.compile(node)
+        except InvalidArgumentError:
+            raise
+        except Exception as error:  # a defect must not stop the user's program: its ops run eagerly instead
+            self.failed(node, name, group, error)
+            return
+        if ready.profile is not None:
+            self.profiles.append(ready.profile)
+        if isinstance(ready, NotYet):
+            self.waiting[name] = Verdict(reason=Reason.WAITING, detail=ready.reason)
+            if not ready.final:
+                self.pending.append(ready.job)
+            self.ops_of(node, group)
+            return
+        self.launch(node, name, group, ready)
+
+    def launch(self, node: Node, name: str, group: int, ready: Ready) -> None:
+        """A step that runs compiled code."""
+        assert node.subgraph is not None
+        lowered, executable = ready.lowered, ready.executable
+        fetches = node.subgraph.fetches
+        outer = {(arg.id, 0): value for arg, value in zip(node.subgraph.arguments, node.inputs, strict=True)}
+        refs: list[tuple[tuple[str, int, int], str]] = [
+            (
+                ("random", value.node, 0)
+                if isinstance(value, StreamPosition)
+                else self.trace.value_ref(self.original(outer[value])),
+                dtype,
+            )
+            for value, dtype in lowered.parameters
+        ]
+        refs += [(("size", size, 0), "s64") for size in ready.sizes]
+        outputs = [self.trace.value_ref(value) for value in fetches]
+        children = [
+            self.trace.launch_name(n.payload.node)
+            for n in node.subgraph
+            if n.payload is not None and n.kind != "argument"
+        ]
+        observer = self.observer(name, node.subgraph, ready)
+        self.steps.append(
+            (
+                "launch",
+                executable.entry_address,
+                refs,
+                outputs,
+                ready.scratch_bytes,
+                ready.work_bytes,
+                executable,
+                name,
+                children,
+                lowered.reports_errors,
+                lowered.fallible,
+                observer,
+                group,
+            )
+        )
+        if not node.must_compile and observer is None:
+            self.launched[name] = node
+        leaves = [ref[1] if ref[0] == "leaf" else -1 for ref, _ in refs]
+        self.reads.append([leaf for leaf in leaves if leaf >= 0])
+        self.writes.append(list(fetches))
+        self.in_place.append(
+            {
+                (fetches[result], leaves[parameter])
+                for result, parameter in executable.aliases
+                if leaves[parameter] >= 0
+                and self.trace.leaves[leaves[parameter]].offset == 0
+                and self.trace.leaves[leaves[parameter]].row_major
+            }
+        )
+        for check in lowered.checks:
+            operand = next(
+                n.payload
+                for n in node.subgraph
+                if n.payload is not None and n.kind != "argument" and n.payload.node == check.node
+            ).operands[check.operand]
+            self.checks.append((operand.index, check.low, check.high, check.node))
+
+    def observer(self, name: str, graph: Graph, ready: Ready) -> Observer | None:
+        """Who looks at the runs of a launch."""
+        lowered, executable, dump = ready.lowered, ready.executable, ready.dump
+        found: list[Observer | None] = [observer_for(self.options, name, graph, lowered, executable, dump)]
+        if self.options.verify:
+            # Imported here: it knows tensors and kernels, which the launcher does not need.
+            from minitensor_jit.runtime.verify import Verifier
+
+            found.append(Verifier(self.options, name, graph, lowered, executable, self.compiler.generate, dump))
+        return together(observer for observer in found if observer is not None)
+
+    def failed(self, node: Node, name: str, group: int, error: Exception) -> None:
+        """A cluster that the compiler has no code for, by a defect of it."""
+        if node.must_compile:
+            if isinstance(error, JitError):
+                raise InvalidArgumentError(name, str(error), node.source) from error
+            raise error
+        advice = "".join(f". {note}" for note in getattr(error, "__notes__", ())[-1:])
+        logger.warning("compiling %s failed (%s: %s); its ops run eagerly%s", name, type(error).__name__, error, advice)
+        logger.debug("the failure", exc_info=error)
+        if self.report is not None:
+            self.report.record_fallback(name, f"{type(error).__name__}: {error}")
+        self.ops_of(node, group)
+
+    def ops_of(self, node: Node, group: int) -> None:
+        """The ops of a cluster, one by one."""
+        assert node.subgraph is not None
+        for inner in node.subgraph:
+            if inner.is_argument or inner.kind == "constant":
+                continue
+            call = inner.payload
+            reads = [operand.index for operand in call.operands if operand.kind == "leaf"]
+            self.op(inner, call.node, reads, group)
+
+    def deferred(self) -> list[ValueRef]:
+        """Results that go to memory which is still read afterwards, or otherwise than element by element."""
+        late = []
+        # If an op inside a launch fails, all run again from what the trace reads, which must still be there.
+        whole = any(step[0] == "launch" and step[_GUARDED] for step in self.steps)
+        for value, home in self.trace.live.items():
+            if home < 0:
+                continue
+            if whole:
+                late.append(self.trace.value_ref(value))
+                continue
+            memory = self.trace.leaves[home].storage
+            sharing = {i for i, leaf in enumerate(self.trace.leaves) if leaf.storage == memory}
+            writer = next(step for step, values in enumerate(self.writes) if value in values)
+            read_later = any(sharing.intersection(reads) for reads in self.reads[writer + 1 :])
+            here = sharing.intersection(self.reads[writer])
+            if read_later or not all((value, leaf) in self.in_place[writer] for leaf in here):
+                late.append(self.trace.value_ref(value))
+        return late

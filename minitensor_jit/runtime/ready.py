@@ -1,0 +1,39 @@
+"""What the compiler says of a cluster: its code, and how to call it here; or why there is none yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minitensor_jit.inspect.dump import ModuleDump
+from minitensor_jit.lowering.lower import LoweredCluster
+from minitensor_jit.runtime.compilation_profile import ClusterProfile
+from minitensor_jit.runtime.executable import Executable
+
+__all__ = ["NotYet", "Ready"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Compiled code for a cluster."""
+
+    lowered: LoweredCluster
+    executable: Executable
+    scratch_bytes: int
+    work_bytes: int
+    sizes: tuple[int, ...] = ()
+    """The values of sizes that the code takes as its last arguments."""
+    profile: ClusterProfile | None = None
+    dump: ModuleDump | None = None
+    """The writer of its dumps, if it was compiled just now."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotYet:
+    """The cluster's ops run one by one this time."""
+
+    reason: str
+    profile: ClusterProfile
+    final: bool = False
+    """Whether it is not worth asking again."""
+    job: str = ""
+    """The text of the module that a thread is compiling."""

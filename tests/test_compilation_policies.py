@@ -1,0 +1,303 @@
+"""When clusters are compiled: lazily, on a thread, not at all; and what becomes of those that lose."""
+
+import gc
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import minitensor as mt
+from minitensor_jit.runtime import launcher, trial
+from minitensor_jit.runtime.compilation_profile import ClusterProfile
+from minitensor_jit.runtime.executable_cache import ExecutableCache
+
+STATIC = {"dynamic_shapes": False, "measure_clusters": False}
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """The names of clusters as they are compiled."""
+    names = []
+    original = launcher.Compiler.generate
+
+    def generate(self, lowered, name, *args):
+        names.append(name)
+        return original(self, lowered, name, *args)
+
+    monkeypatch.setattr(launcher.Compiler, "generate", generate)
+    return names
+
+
+def launches(fn, *args):
+    """How many launches a call of `fn` has."""
+    from minitensor._hooks import collect_step_stats
+
+    with collect_step_stats() as stats:
+        fn(*args)
+    return sum(node.op == "_JitLaunch" for node in stats.dev_stats[0].node_stats)
+
+
+def scoped(fn, **options):
+    def call(*args):
+        with mt.jit.options(**{**STATIC, **options}), mt.jit_scope():
+            return fn(*args)
+
+    return call
+
+
+def test_other_signatures_are_compiled_at_their_second_request(compiled):
+    def body(x):
+        return mt.tanh(x) * 1.5 + 0.25
+
+    fn = scoped(body, enable_lazy_compilation=True)
+    counts = []
+    for size in [5, 5, 6, 6, 6, 7, 5, 7]:
+        x = mt.rand(size)
+        np.testing.assert_array_equal(fn(x).numpy(), body(x).numpy())
+        counts.append(len(compiled))
+    assert counts == [1, 1, 1, 2, 2, 2, 2, 3]
+
+
+def test_without_it_everything_is_compiled_at_once(compiled):
+    def body(x):
+        return mt.tanh(x) * 1.75 + 0.25
+
+    fn = scoped(body, enable_lazy_compilation=False)
+    for size in [5, 6, 7]:
+        fn(mt.rand(size))
+    assert len(compiled) == 3
+
+
+def test_a_megamorphic_cluster_is_given_up():
+    profile = ClusterProfile()
+    options = mt.jit.JitOptions(enable_lazy_compilation=True)
+    for size in range(40):
+        for _ in range(2):
+            decision = profile.asks(f"shape {size}", options)
+            profile.counter.value += 1
+        if decision:
+            profile.compiled(f"shape {size}")
+    assert profile.megamorphic
+    assert profile.compilations == 11
+    assert "megamorphic: 11 compilations" in profile.asks("shape 99", options).reason
+    busy = ClusterProfile()
+    for size in range(40):
+        for _ in range(2):
+            decision = busy.asks(f"shape {size}", options)
+            busy.counter.value += 100
+        assert decision
+        busy.compiled(f"shape {size}")
+    assert not busy.megamorphic
+
+
+def test_runs_are_counted_by_the_core(monkeypatch):
+    profiles = []
+    original = launcher.Compiler._profile
+
+    def profile(self, node):
+        profiles.append(original(self, node))
+        return profiles[-1]
+
+    monkeypatch.setattr(launcher.Compiler, "_profile", profile)
+    fn = scoped(lambda x: (x * 3.25).sin())
+    for _ in range(7):
+        fn(mt.ones(4))
+    assert profiles[0].runs == 7
+
+
+def test_what_is_deferred_is_never_compiled(compiled):
+    def body(x):
+        x.add_(1.0)
+        return mt.tanh(x) * 2.25 + 0.25
+
+    fn = scoped(body, always_defer_compilation=True)
+    x, y = mt.zeros(4), mt.zeros(4)
+    for _ in range(4):
+        np.testing.assert_array_equal(fn(x).numpy(), body(y).numpy())
+        np.testing.assert_array_equal(x.numpy(), y.numpy())
+    assert compiled == []
+    assert launches(fn, x) == 0
+    body(y)
+    with mt.jit.options(always_defer_compilation=True):
+        assert mt.function(body, jit_compile=True)(x).tolist() == body(y).tolist()
+    assert len(compiled) == 1
+
+
+def test_deferred_ops_are_accounted_for():
+    with mt.jit.options(always_defer_compilation=True):
+        report = mt.jit.explain(lambda x: mt.tanh(x * 2.5 + 1.0) - x)(mt.rand(3)).to_json()
+    assert [entry["code"] for entry in report["eager"]] == ["not-yet-compiled"]
+    assert "--always_defer_compilation" in report["eager"][0]["reason"]
+    assert report["ops"] == {"total": 4, "compiled": 0, "eager": 4}
+
+
+def test_a_thread_compiles_meanwhile(monkeypatch):
+    started, finish, threads = threading.Event(), threading.Event(), []
+    original = launcher.Compiler.generate
+
+    def generate(self, *args):
+        threads.append(threading.current_thread().name)
+        started.set()
+        assert finish.wait(60)
+        return original(self, *args)
+
+    monkeypatch.setattr(launcher.Compiler, "generate", generate)
+
+    def body(x):
+        return (mt.tanh(x) * 2.75 + 0.25).sum()
+
+    fn = scoped(body, async_compilation=True)
+    x = mt.rand(50)
+    for _ in range(3):
+        assert fn(x).item() == body(x).item()
+    assert started.wait(60)
+    assert launches(fn, x) == 0
+    finish.set()
+    deadline = time.monotonic() + 60
+    while launches(fn, x) == 0:
+        # A profile keeps a trial as it is, so the plan is asked outside of one.
+        fn(x)
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert fn(x).item() == body(x).item()
+    assert threads == ["minitensor-compiler"]
+
+
+def test_what_fails_on_the_thread_runs_eagerly(monkeypatch, caplog):
+    def generate(self, *args):
+        raise RuntimeError("no code today")
+
+    monkeypatch.setattr(launcher.Compiler, "generate", generate)
+    fn = scoped(lambda x: mt.tanh(x) * 3.75 + 0.25, async_compilation=True)
+    x = mt.rand(5)
+    expected = (mt.tanh(x) * 3.75 + 0.25).numpy()
+    deadline = time.monotonic() + 60
+    while "no code today" not in caplog.text:
+        np.testing.assert_array_equal(fn(x).numpy(), expected)
+        assert time.monotonic() < deadline
+    np.testing.assert_array_equal(fn(x).numpy(), expected)
+
+
+def test_fork_while_the_thread_compiles():
+    fn = scoped(lambda x: mt.exp(x) * 1.125 + 0.25, async_compilation=True)
+    x = mt.rand(6)
+    expected = fn(x).tolist()
+    child = os.fork()
+    if child == 0:
+        good = all(fn(x).tolist() == expected for _ in range(20))
+        os._exit(0 if good else 1)
+    _, status = os.waitpid(child, 0)
+    assert status == 0
+    assert fn(x).tolist() == expected
+
+
+@pytest.mark.parametrize("slow", ["compiled", "eager"])
+def test_a_cluster_that_loses_runs_op_by_op(monkeypatch, slow):
+    """The decision, with times that are not left to chance."""
+    original = trial.Trial.ask
+    asked = []
+    mt.jit.cache_clear()
+
+    def ask(self, times):
+        given = [1000 if (not self.compiled) == (slow == "eager") else 2000 for _ in times]
+        asked.append(times)
+        return original(self, given)
+
+    monkeypatch.setattr(trial.Trial, "ask", ask)
+    state = mt.zeros(8)
+
+    def body(x):
+        state.add_(x)
+        return mt.tanh(state) * 1.375 + x
+
+    fn = scoped(body, measure_clusters=True)
+    expected, results = np.zeros(8, np.float32), []
+    x = mt.rand(8)
+    for _ in range(12):
+        results.append(fn(x).numpy().copy())
+        expected = expected + x.numpy()
+    np.testing.assert_array_equal(state.numpy(), expected)
+    state.zero_()
+    for result in results:
+        np.testing.assert_array_equal(body(x).numpy(), result)
+    assert len(asked) == 2
+    assert all(time > 0 for times in asked for time in times)
+    assert launches(fn, x) == (0 if slow == "compiled" else 1)
+
+
+def test_a_loss_is_in_the_account(monkeypatch):
+    monkeypatch.setattr(trial.Trial, "losers", property(lambda self: dict.fromkeys(self.eager, "it took ages")))
+
+    def steps(x):
+        for _ in range(20):
+            x = mt.tanh(x * 1.5 + 0.5) - 0.25
+            x.numpy()
+
+    report = mt.jit.explain(steps)(mt.rand(5))
+    account = report.to_json()
+    loss = next(entry for entry in account["eager"] if entry["code"] == "measured-loss")
+    assert "it took ages" in loss["reason"]
+    assert account["ops"]["compiled"] > 0
+    assert account["ops"]["total"] == account["ops"]["compiled"] + account["ops"]["eager"]
+
+
+def test_no_trial_of_what_must_be_compiled_or_without_the_flag(monkeypatch):
+    monkeypatch.setattr(trial.Trial, "ask", lambda self, times: pytest.fail("asked"))
+    x = mt.rand(4)
+    fn = scoped(lambda x: mt.tanh(x) * 1.625 + x, measure_clusters=False)
+    w = mt.rand(4, requires_grad=True)
+    must = mt.function(lambda x: mt.tanh(x * w) * 1.6875 + x, jit_compile=True)
+    for _ in range(10):
+        fn(x)
+        must(x)
+
+
+def test_executables_are_bounded_by_bytes():
+    with mt.jit.options(executable_cache_bytes=20_000, **STATIC):
+        evicted = mt.jit.cache_info()["executables_evicted"]
+        for size in range(3, 15):
+            with mt.jit_scope():
+                x = mt.tanh(mt.ones(size) * 2.5) + 0.5
+            assert x.shape == (size,)
+        info = mt.jit.cache_info()
+        assert info["executables_evicted"] > evicted
+
+
+def test_the_least_recently_used_executable_goes_first():
+    class Fake:
+        nbytes = 100
+
+    cache = ExecutableCache(250)
+    kept = {name: Fake() for name in "abc"}
+    cache.insert("a", kept["a"], keep=True)
+    cache.insert("b", kept["b"], keep=True)
+    assert cache.find("a") is kept["a"]
+    cache.insert("c", kept["c"], keep=True)
+    del kept["a"], kept["b"], kept["c"]
+    gc.collect()
+    assert [name for name in "abc" if cache.find(name) is not None] == ["a", "c"]
+    assert (cache.evicted, len(cache), cache.nbytes) == (1, 2, 200)
+    cache.clear()
+    assert (len(cache), cache.nbytes) == (0, 0)
+
+
+def test_plans_are_bounded_by_bytes():
+    limit = mt.jit.cache_info()["limit"]
+    try:
+        mt.jit.cache_clear()
+        mt._C.set_plan_cache_limit(20_000)
+        before = mt.jit.cache_info()
+        for size in range(1, 60):
+            with mt.jit.options(always_defer_compilation=True), mt.jit_scope():
+                x = mt.ones(size) * 2.5
+            assert x.shape == (size,)
+        info = mt.jit.cache_info()
+        assert info["evicted"] > before["evicted"]
+        assert info["bytes"] <= 20_000
+        assert 0 < info["size"] < 59
+        mt.jit.cache_clear()
+        assert (mt.jit.cache_info()["size"], mt.jit.cache_info()["bytes"]) == (0, 0)
+    finally:
+        mt._C.set_plan_cache_limit(limit)

@@ -1,0 +1,354 @@
+"""mt.function: structured arguments, modules, gradients through it, its stages, pickles, and how its code is freed."""
+
+import gc
+import pickle
+import subprocess
+import sys
+import threading
+import weakref
+from collections import namedtuple
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minitensor as mt
+
+Pair = namedtuple("Pair", "first second")
+
+
+def same(a, b):
+    np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
+
+
+def counted(fn, **options):
+    runs = []
+
+    def noted(*args, **kwargs):
+        runs.append(None)
+        return fn(*args, **kwargs)
+
+    return mt.function(noted, jit_compile=True, **options), runs
+
+
+@mt.function(jit_compile=True)
+def scaled_tanh(x, scale=2.0):
+    return mt.tanh(x) * scale
+
+
+def test_nested_arguments_keywords_and_results_run_without_python():
+    def body(batch, *, scale=1.0, names=("a", "b")):
+        total = mt.tanh(batch["x"]) * scale + batch["parts"][0] - batch["parts"][1].first
+        return {"total": total, names[0]: Pair(total.sum(), [total * 2.0]), "n": 3, "nothing": None}
+
+    f, runs = counted(body)
+    for seed in range(4):
+        mt.manual_seed(seed)
+        batch = {"x": mt.randn(4, 5), "parts": (mt.randn(5), Pair(mt.randn(4, 5), 7))}
+        result, expected = f(batch, scale=2.5), body(batch, scale=2.5)
+        assert result.keys() == expected.keys()
+        assert (result["n"], result["nothing"]) == (3, None)
+        assert type(result["a"]) is Pair
+        assert type(result["a"].second) is list
+        same(result["total"], expected["total"])
+        same(result["a"].first, expected["a"].first)
+        same(result["a"].second[0], expected["a"].second[0])
+    assert len(runs) == 1
+    assert (f.programs, f.hits) == (1, 3)
+
+
+def test_structures_and_their_values_are_told_apart():
+    f, runs = counted(lambda options, x: x * options["scale"] + len(options))
+    x = mt.rand(3)
+    calls = [{"scale": 2.0}, {"scale": -0.0}, {"scale": 0.0}, {"scale": 2}, {"scale": 2.0, "other": None}]
+    for _ in range(2):
+        for options in calls:
+            result = f(options, x)
+            same(result, x * options["scale"] + len(options))
+    assert np.signbit(f({"scale": -0.0, "a": 1}, mt.zeros(1) + 1.0).numpy()).sum() == 0
+    assert len(runs) == len(calls) + 1
+
+
+def test_arguments_that_cannot_be_compared_run_every_time():
+    values = np.ones(3, np.float32)
+    f, runs = counted(lambda array, x: x + mt.tensor(array))
+    x = mt.zeros(3)
+    same(f(values, x), mt.ones(3))
+    values[:] = 5.0
+    same(f(values, x), mt.full((3,), 5.0))
+    assert len(runs) == 2
+
+
+class Normalised(mt.nn.Module):
+    """A linear layer whose results are shifted by a running mean, which training updates."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = mt.nn.Linear(4, 8)
+        self.register_buffer("mean", mt.zeros(8))
+        self.register_buffer("calls", mt.tensor(0))
+
+    def forward(self, x):
+        hidden = self.linear(x)
+        if self.training:
+            self.mean.mul_(0.9).add_(hidden.mean(dim=0) * 0.1)
+            self.calls.add_(1)
+            return hidden - hidden.mean(dim=0)
+        return hidden - self.mean
+
+
+def test_modules_as_arguments_and_captured():
+    model, twin = Normalised(), Normalised()
+    twin.load_state_dict(model.state_dict())
+    f, runs = counted(lambda model, x: model(x))
+    g, g_runs = counted(lambda x: model(x))
+    with mt.no_grad():
+        for mode in (False, True, False):
+            model.train(mode)
+            twin.train(mode)
+            for _ in range(3):
+                x = mt.rand(6, 4)
+                same(f(model, x), twin(x))
+                same(model.mean, twin.mean)
+                same(g(x), twin(x))
+                same(model.mean, twin.mean)
+                assert int(model.calls) == int(twin.calls)
+    # Once for each change of the mode.
+    assert len(runs) == len(g_runs) == 3
+
+
+def test_parameters_that_are_replaced_are_seen():
+    model = mt.nn.Linear(3, 2)
+    f, runs = counted(lambda x: model(x))
+    x = mt.rand(4, 3)
+    with mt.no_grad():
+        same(f(x), model(x))
+        model.weight = mt.nn.Parameter(mt.rand(2, 3))
+        same(f(x), model(x))
+        model.weight.data = mt.rand(2, 3)
+        same(f(x), model(x))
+        same(f(x), model(x))
+    assert len(runs) == 3
+
+
+def test_closures_and_in_place_updates_of_captured_tensors():
+    counter, history = mt.zeros((), dtype=mt.int64), mt.zeros(3, 4)
+
+    def body(x, row):
+        counter.add_(1)
+        history[row] = x * 2.0
+        return history.sum() + counter
+
+    f, runs = counted(body)
+    expected = np.zeros((3, 4), np.float32)
+    for step in range(6):
+        x = mt.full((4,), float(step))
+        result = f(x, step % 3)
+        expected[step % 3] = 2.0 * step
+        np.testing.assert_array_equal(history.numpy(), expected)
+        assert int(counter) == step + 1
+        assert result.item() == expected.sum() + step + 1
+    assert len(runs) == 3
+
+
+def test_gradients_inside():
+    w = mt.rand(5, 3)
+
+    def body(x):
+        leaf = w.detach().requires_grad_()
+        (gradient,) = mt.autograd.grad((x @ leaf).tanh().sum(), leaf)
+        w.sub_(gradient * 0.1)
+        return gradient
+
+    f, runs = counted(body)
+    x = mt.rand(2, 5)
+    for _ in range(3):
+        before = w.clone()
+        leaf = before.clone().requires_grad_()
+        (expected,) = mt.autograd.grad((x @ leaf).tanh().sum(), leaf)
+        same(f(x), expected)
+        same(w, before - expected * 0.1)
+    assert len(runs) == 1
+
+
+def test_gradients_through_it_twice():
+    def body(x, scale):
+        return (mt.tanh(x) * x * scale).sum()
+
+    f = mt.function(body, jit_compile=True)
+    for _ in range(2):
+        grads = []
+        for fn in (f, body):
+            mt.manual_seed(0)
+            x, scale = mt.randn(7, requires_grad=True), mt.rand(7, requires_grad=True)
+            first = mt.autograd.grad(fn(x, scale), (x, scale), create_graph=True)
+            second = mt.autograd.grad((first[0] * first[0]).sum() + first[1].sum(), (x, scale))
+            grads.append((*first, *second))
+        for a, b in zip(*grads, strict=True):
+            same(a, b)
+
+
+def test_refusals_name_the_function_that_was_called():
+    f = mt.function(lambda x: mt.unique(x) + 1, jit_compile=True)
+    with pytest.raises(mt.InvalidArgumentError, match=r"unique.*shape of its result depends on the data"):
+        f(mt.tensor([1, 2, 2]))
+
+
+def test_lowering_shows_every_stage_and_runs_nothing():
+    w = mt.rand(6, 4, requires_grad=True)
+    total = mt.zeros(3)
+    state = mt.get_rng_state()
+
+    def body(x, *, scale):
+        loss = ((x @ w).tanh() * scale + mt.rand(4)).sum()
+        loss.backward()
+        total.add_(1.0)
+        return loss
+
+    f = mt.function(body, jit_compile=True)
+    lowered = f.lower(mt.rand(3, 6), scale=2.0)
+    mt.set_rng_state(state)
+    assert w.grad is None
+    assert total.tolist() == [0.0, 0.0, 0.0]
+    assert "dot(" in lowered.as_text()
+    assert lowered.as_text() == lowered.as_text("hlo")
+    assert "matmul" in lowered.as_text("graph")
+    assert "fusion(" in lowered.as_text("optimized_hlo")
+    assert lowered.as_text("dot").startswith("digraph")
+    assert lowered.as_text("optimized_dot").startswith("digraph")
+    assert "define" in lowered.as_text("llvm")
+    assert "define" in lowered.as_text("optimized_llvm")
+    assert "scratch" in lowered.as_text("buffer-assignment")
+    assert "entry" in lowered.as_text("asm")
+    with pytest.raises(ValueError, match="the stages are graph, hlo"):
+        lowered.as_text("tls")
+    assert f.programs == 0
+
+
+def test_lowering_restores_the_random_stream():
+    f = mt.function(lambda x: x + mt.rand(3), jit_compile=True)
+    mt.manual_seed(3)
+    f.lower(mt.zeros(3))
+    first = mt.rand(3)
+    mt.manual_seed(3)
+    same(first, mt.rand(3))
+
+
+def test_lowering_refuses_what_calls_refuse():
+    f = mt.function(lambda x: x[x > 0.5], jit_compile=True)
+    with pytest.raises(mt.InvalidArgumentError):
+        f.lower(mt.rand(3))
+    assert (mt.ones(2) + 1.0).tolist() == [2.0, 2.0]
+
+
+def test_costs_are_counted():
+    f = mt.function(lambda x, y: mt.exp(x @ y).sum(dim=1), jit_compile=True)
+    costs = f.lower(mt.rand(8, 16), mt.rand(16, 4)).compile().cost_analysis()
+    assert costs["flops"] == 2 * 8 * 16 * 4 + 8 * 4
+    assert costs["transcendentals"] == 8 * 4
+    assert costs["bytes accessed"] == costs["bytes accessed operands"] + costs["bytes accessed output"]
+    assert costs["bytes accessed"] >= 4 * (8 * 16 + 16 * 4 + 8)
+
+
+def test_the_predicted_peak_is_the_measured_peak():
+    w, state = mt.rand(64, 96), mt.zeros(128, 96)
+
+    def body(x):
+        hidden = (x @ w).tanh()
+        state.add_(hidden.flip(0))
+        return hidden.sum(dim=1), (hidden * 2.0) @ w.t(), x + 1.0
+
+    f = mt.function(body, jit_compile=True)
+    x = mt.rand(128, 64)
+    predicted = f.lower(x).compile().memory_analysis()
+    f(x)
+    measured = []
+
+    def run():  # on a thread that has no scratch memory yet
+        mt.jit.current_options()  # which the thread's first call would look up, and record
+        before = mt._C.allocator_stats()["allocated_bytes"]
+        mt._C.reset_peak_memory_stats()
+        results = f(x)
+        measured.append(mt._C.allocator_stats()["peak_allocated_bytes"] - before)
+        del results
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert f.hits == 1
+    assert measured == [predicted.peak_memory_in_bytes]
+    assert predicted.alias_size_in_bytes == state.numel() * 4
+    assert predicted.temp_size_in_bytes > 0
+    assert predicted.generated_code_size_in_bytes > 0
+    # Once as it lies and once transposed.
+    assert predicted.argument_size_in_bytes == 4 * (2 * w.numel() + state.numel() + x.numel())
+
+
+def test_code_is_freed_with_the_function():
+    gc.collect()
+    before = mt.jit.cache_info()
+    f = mt.function(lambda x: (x * 1.25).tanh() + 0.625, jit_compile=True)
+    g = mt.function(lambda d: {"y": (d["x"] * 2.25).exp() + 0.375}, jit_compile=True)
+    w = mt.rand(3, requires_grad=True)
+
+    def train(x):
+        (x * w * 4.25).sum().backward()
+
+    h = mt.function(train, jit_compile=True)
+    f(mt.rand(3))
+    g({"x": mt.rand(3)})
+    h(mt.rand(3))
+    during = mt.jit.cache_info()
+    assert during["executables"] == before["executables"] + 3
+    alive = [weakref.ref(one) for one in (f, g, h)]
+    del f, g, h
+    gc.collect()
+    assert [one() for one in alive] == [None] * 3
+    after = mt.jit.cache_info()
+    assert (after["executables"], after["size"]) == (before["executables"], before["size"])
+
+
+def test_clearing_frees_too():
+    gc.collect()
+    before = mt.jit.cache_info()["executables"]
+    f = mt.function(lambda x: (x * 1.75).tanh() + 0.875, jit_compile=True)
+    x = mt.rand(3)
+    expected = f(x)
+    f.clear()
+    assert mt.jit.cache_info()["executables"] == before
+    assert f.programs == 0
+    same(f(x), expected)
+
+
+def test_a_pickle_has_the_compiled_code():
+    x = mt.rand(5)
+    expected = scaled_tanh(x, scale=3.0)
+    data = pickle.dumps(scaled_tanh)
+    assert pickle.loads(data) is scaled_tanh
+    program = """
+import pickle, sys
+import numpy as np
+import minitensor as mt
+from minitensor_jit.runtime import launcher
+launcher.Compiler.generate = lambda *args: sys.exit("compiled anew")
+f = pickle.load(sys.stdin.buffer)
+x = mt.tensor({values})
+print(f(x, scale=3.0).tolist())
+"""
+    here = Path(__file__).resolve().parent
+    result = subprocess.run(
+        [sys.executable, "-c", program.format(values=x.tolist())],
+        input=data,
+        capture_output=True,
+        cwd=here,
+        env={"PYTHONPATH": f"{here.parent}:{here}", "PATH": "/usr/bin:/bin"},
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr.decode()
+    assert eval(result.stdout) == expected.tolist()
+
+
+def test_what_cannot_be_found_by_name_cannot_be_pickled():
+    f = mt.function(lambda x: x + 1.0, jit_compile=True)
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        pickle.dumps(f)
