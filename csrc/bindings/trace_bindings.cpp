@@ -16,6 +16,8 @@
 
 namespace mt::py {
 
+PyObject* py_set_host_call(PyObject*, PyObject* callable);  // host_call.cpp
+
 namespace {
 
 using namespace mt::trace;
@@ -647,6 +649,8 @@ PyMethodDef functions[] = {
      "elementwise_loop(name, dtype): address, number of inputs and result type of an eager inner loop, or None."},
     {"has_native_kernel", py_has_native_kernel, METH_O,
      "has_native_kernel(op): whether compiled code can call the kernel of the op with that name."},
+    {"set_host_call", py_set_host_call, METH_O,
+     "set_host_call(callable): what computes an instruction for compiled code, from its text and an address."},
     {"raise_runtime_error", py_raise_runtime_error, METH_NOARGS,
      "Raises what the runtime's table caught, if anything."},
     {"set_internal_prefixes", py_set_internal_prefixes, METH_O, "Folders whose frames are not the user's."},

@@ -1,13 +1,17 @@
+#include "core/error.h"
 #include "core/parallel.h"
 #include "runtime/abi.h"
 #include "runtime/errors.h"
 #include "runtime/gemm.h"
 #include "runtime/gemv.h"
+#include "runtime/host_call.h"
 #include "runtime/kernel_call.h"
+#include "runtime/sort.h"
 
 namespace mt {
 void (*kernel_call_hook)(const int64_t*, void**) = nullptr;
-}
+void (*host_call_hook)(const char*, int64_t, void**) = nullptr;
+}  // namespace mt
 
 namespace {
 
@@ -34,12 +38,24 @@ void call_kernel(const int64_t* words, void** pointers) {
     mt::keeping_errors([&] { mt::kernel_call_hook(words, pointers); });
 }
 
+void sort(const int64_t* words, void** pointers, uint8_t (*less)(void**, int64_t, int64_t)) {
+    mt::keeping_errors([&] { mt::sort_lanes(words, pointers, less); });
+}
+
+void call_host(const char* text, int64_t length, void** pointers) {
+    mt::keeping_errors([&] {
+        if (!mt::host_call_hook)
+            mt::fail("compiled code calls Python, and minitensor_jit.runtime.host_call is not there");
+        mt::host_call_hook(text, length, pointers);
+    });
+}
+
 }  // namespace
 
 extern "C" const MtRuntime* mt_runtime(void) {
     static const MtRuntime runtime = {
-        MT_RUNTIME_VERSION, parallel_for,  gemm<float>, gemm<double>, gemm<int32_t>,
-        gemm<int64_t>,      gemm<uint8_t>, call_kernel, gemv<float>,  gemv<double>,
+        MT_RUNTIME_VERSION, parallel_for, gemm<float>, gemm<double>, gemm<int32_t>, gemm<int64_t>,
+        gemm<uint8_t>,      call_kernel,  gemv<float>, gemv<double>, sort,          call_host,
     };
     return &runtime;
 }

@@ -9,11 +9,14 @@ from .elementwise import supports
 from .errors import CompileError
 from .types import PARTS, REGISTER
 
-__all__ = ["check_module"]
+__all__ = ["HOST_CALLS", "check_module"]
 
-MAX_RANK = 8
+MAX_RANK = 16
 # A literal becomes text in the module; what is larger should be a parameter.
 MAX_LITERAL_BYTES = 4 << 20
+
+# What Python computes for compiled code.
+HOST_CALLS = frozenset({"custom-call", "fft", "cholesky", "triangular-solve", "rng-bit-generator"})
 
 _OTHERS = frozenset(
     {
@@ -31,10 +34,12 @@ _OTHERS = frozenset(
         "reduce",
         "dot",
         "scatter",
+        "sort",
         "kernel-call",
     }
     | {"broadcast", "reshape", "bitcast", "transpose", "slice", "concatenate", "pad", "reverse", "dynamic-slice"}
     | {"dynamic-update-slice", "gather"}
+    | HOST_CALLS
 )
 
 
@@ -65,8 +70,6 @@ def _check(i: Instruction) -> None:
         raise CompileError(i.opcode, "no code for this opcode yet")
     elif i.opcode == "dot" and i.dtype != i.operands[0].dtype:
         raise CompileError(i.opcode, f"no code for products of {i.operands[0].dtype} in {i.dtype}")
-    elif i.opcode == "scatter" and len(i.operands) != 3:
-        raise CompileError(i.opcode, "no code for several operands")
     elif any(i.attrs.get(key) for key in ("operand_batching_dims", "input_batching_dims")):
         raise CompileError(i.opcode, "no code for batching dimensions")
     if isinstance(i.shape, Shape):

@@ -17,7 +17,24 @@ from ..ir.narrow import NARROW
 from ..ir.opcode import OPCODES
 from ..ir.shape import DTYPES
 from . import math
-from .llvm import F16, F32, I1, I8, I16, I32, I64, PTR, VOID, Builder, Pair, Value, constant, vector
+from .llvm import (
+    F16,
+    F32,
+    I1,
+    I8,
+    I16,
+    I32,
+    I64,
+    PTR,
+    VOID,
+    Builder,
+    Pair,
+    Type,
+    Value,
+    constant,
+    mangle,
+    vector,
+)  # fmt: skip
 from .types import MEMORY, PARTS, REGISTER, register_type
 
 __all__ = ["ELEMENTWISE", "combine", "convert", "supports"]
@@ -85,6 +102,39 @@ def _rsqrt(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
 
 def _math(function: Callable[[Builder, Value], Value]) -> Rule:
     return lambda b, i, x: function(b, x[0])
+
+
+def _count_leading_zeros(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
+    a = x[0]
+    of_zero = constant(I1, False)  # defined: the number of bits
+    return b.call(b.module.declare(f"llvm.ctlz.{mangle(a.type)}", a.type, [a.type, I1]), [a, of_zero])
+
+
+def _reduce_precision(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
+    """Rounds to nearest even in a format with fewer bits; what is too large or small for it is infinite or zero."""
+    a = x[0]
+    size, mantissa_bits, exponent_bits = (32, 23, 8) if i.dtype == "f32" else (64, 52, 11)
+    mantissa, exponent = i.attrs["mantissa_bits"], i.attrs["exponent_bits"]
+    word = register_type(f"s{size}", a.lanes)
+    result = a
+    if mantissa < mantissa_bits:
+        cut = mantissa_bits - mantissa
+        bits = b.bitcast(a, word)
+        last = b.and_(b.lshr(bits, _const(bits, cut)), _const(bits, 1))
+        raised = b.add(bits, b.add(last, _const(bits, (1 << (cut - 1)) - 1)))
+        result = b.bitcast(b.and_(raised, _const(bits, -(1 << cut))), a.type)
+    if exponent < exponent_bits:
+        bias = (1 << (exponent - 1)) - 1
+        size_of = b.intrinsic("llvm.fabs", result)
+
+        def signed(value: float) -> Value:
+            return b.intrinsic("llvm.copysign", _const(a, value), a)
+
+        # The largest finite number has the exponent `bias`; the smallest normal one 1 - bias.
+        large = b.fcmp_ordered(">=", size_of, _const(a, 2.0 ** (bias + 1)))
+        small = b.fcmp_ordered("<", size_of, _const(a, 2.0 ** (1 - bias)))
+        result = b.select(large, signed(float("inf")), b.select(small, signed(0.0), result))
+    return b.select(b.fcmp_unordered("uno", a, a), a, result)
 
 
 def _bitcast(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
@@ -298,6 +348,24 @@ def _extreme(name: str) -> Rule:
     return rule
 
 
+def _int_power(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
+    """By squares, one for each bit of the exponent; what a negative exponent gives is zero but for 1 and -1."""
+    a, y = x
+    one, result = _const(a, 1), _const(a, 1)
+    square = a
+    for bit in range(8 * DTYPES[i.dtype].itemsize):
+        odd = b.icmp_unsigned("!=", b.and_(y, _const(y, 1 << bit)), _const(y, 0))
+        result = b.select(odd, b.mul(result, square), result)
+        square = b.mul(square, square)
+    if _kind(i) == "u":
+        return result
+    minus = b.icmp_unsigned("==", a, _const(a, -1))
+    sign = b.select(b.icmp_unsigned("==", b.and_(y, one), one), _const(a, -1), one)
+    zero = _const(a, 0)
+    inverse = b.select(b.icmp_unsigned("==", a, one), one, b.select(minus, sign, zero))
+    return b.select(b.icmp_signed("<", y, zero), inverse, result)
+
+
 _maximum, _minimum = _extreme("max"), _extreme("min")
 
 
@@ -317,6 +385,14 @@ def _shift(name: str) -> Rule:
 _DIRECTIONS: Final = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
 
 
+def _total_order(b: Builder, x: Value, dtype: str) -> Value:
+    """Integers that order as the bits of floats do: -NaN, -inf, ..., -0, +0, ..., inf, NaN."""
+    bits = 8 * DTYPES[dtype].itemsize
+    word = b.bitcast(x, register_type(f"s{bits}", x.lanes))
+    sign = b.ashr(word, _const(word, bits - 1))
+    return b.xor(word, b.lshr(sign, _const(word, 1)))
+
+
 def _compare(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
     op = _DIRECTIONS[i.attrs["direction"]]
     kind = _kind(i)
@@ -325,6 +401,8 @@ def _compare(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
         if op == "==":
             return b.and_(b.fcmp_ordered(op, re, re2), b.fcmp_ordered(op, im, im2))
         return b.or_(b.fcmp_unordered(op, re, re2), b.fcmp_unordered(op, im, im2))
+    if kind == "f" and i.attrs.get("type") == "TOTALORDER":
+        return b.icmp_signed(op, *(_total_order(b, a, i.operands[0].dtype) for a in x))
     if kind == "f":
         return b.fcmp_unordered(op, x[0], x[1]) if op == "!=" else b.fcmp_ordered(op, x[0], x[1])
     return b.icmp_signed(op, x[0], x[1]) if kind == "i" else b.icmp_unsigned(op, x[0], x[1])
@@ -344,6 +422,23 @@ def _clamp(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
 # ---- functions of the core
 
 
+def _store_pairs(b: Builder, value: Pair, pointer: Value) -> None:
+    """Complex numbers as they lie in memory."""
+    if value.lanes == 1:
+        b.store(value.re, pointer, 4)
+        b.store(value.im, b.gep(pointer, 1, value.re.type), 4)
+        return
+    order = [k + part * value.lanes for k in range(value.lanes) for part in (0, 1)]
+    b.store(b.shuffle(value.re, value.im, order), pointer, 64)
+
+
+def _load_pairs(b: Builder, pointer: Value, part: Type, lanes: int) -> Pair:
+    if lanes == 1:
+        return Pair(b.load(pointer, part, 4), b.load(b.gep(pointer, 1, part), part, 4))
+    both = b.load(pointer, vector(part, 2 * lanes), 64)
+    return Pair(b.shuffle(both, both, range(0, 2 * lanes, 2)), b.shuffle(both, both, range(1, 2 * lanes, 2)))
+
+
 def _elementwise_call(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
     """Calls the loop of the eager kernel on the lanes, by way of the stack."""
     loop = loop_of(i)
@@ -353,7 +448,7 @@ def _elementwise_call(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
     lanes = x[0].lanes
     count = len(x)
     binary = count == 2
-    arguments = [PTR] * (count + 1) + [I64] + ([I32] if count > 1 else [])
+    arguments: list[Type] = [PTR] * (count + 1) + [I64] + ([I32] if count > 1 else [])
     callee = module.declare(loop.symbol, I1 if binary else VOID, arguments)
     itemsize = DTYPES[loop.dtype].itemsize
     where = [
@@ -362,9 +457,14 @@ def _elementwise_call(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
     for value, pointer in zip(x, where[1:], strict=True):
         if loop.dtype == "pred":
             value = b.zext(value, vector(I8, lanes))
-        b.store(value, pointer, min(64, itemsize * lanes))
+        if isinstance(value, Pair):
+            _store_pairs(b, value, pointer)
+        else:
+            b.store(value, pointer, min(64, itemsize * lanes))
     flags = [constant(I32, 0)] if count > 1 else []
     b.call(callee, [*where, constant(I64, lanes), *flags])
+    if i.dtype in PARTS:
+        return _load_pairs(b, where[0], MEMORY[i.dtype], lanes)
     result = b.load(where[0], vector(MEMORY[i.dtype], lanes), min(64, DTYPES[i.dtype].itemsize * lanes))
     return b.icmp_unsigned("!=", result, constant(result.type, 0)) if i.dtype == "pred" else result
 
@@ -389,6 +489,9 @@ ELEMENTWISE: Final[dict[str, Rule]] = {
     "tanh": _math(math.tanh),
     "logistic": _math(math.sigmoid),
     "popcnt": _float_intrinsic("llvm.ctpop"),
+    "count-leading-zeros": _count_leading_zeros,
+    "reduce-precision": _reduce_precision,
+    "power": _int_power,
     "copy": lambda b, i, x: x[0],
     "convert": lambda b, i, x: convert(b, x[0], i.operands[0].dtype, i.dtype),
     "bitcast-convert": _bitcast,
@@ -438,7 +541,9 @@ def supports(i: Instruction) -> Decision:
             return Decision.refuse(f"no code for {o.dtype}")
     if i.operands[0].array_shape.kind in OPCODES[i.opcode].uncompiled:
         return Decision.refuse(f"no code for {i.opcode} of {i.operands[0].dtype}")
-    if i.operands[0].dtype in PARTS and i.opcode in ("abs", "elementwise-call", "bitcast-convert"):
+    if i.opcode == "power" and i.operands[0].array_shape.kind == "f":
+        return Decision.refuse("no code for this opcode yet")
+    if i.operands[0].dtype in PARTS and i.opcode in ("abs", "bitcast-convert"):
         return Decision.refuse(f"no code for {i.opcode} of {i.operands[0].dtype}")
     if i.opcode == "elementwise-call" and loop_of(i) is None:
         target, dtype = i.attrs["custom_call_target"], i.operands[0].dtype

@@ -131,6 +131,7 @@ class Space:
         self._divs: dict[tuple[Lin, int], Div] = {}
         self._dyns: dict[tuple[int, Index, int], Dyn] = {}
         self._ranges: dict[Lin, tuple[int, int]] = {}
+        self._atom_ranges: dict[Div, tuple[int, int]] = {}
         self._conditional = 0
 
     def _id(self) -> int:
@@ -189,8 +190,12 @@ class Space:
             return 0, atom.extent - 1
         if isinstance(atom, Dyn):
             return 0, atom.high
-        low, high = self.range(atom.lin)
-        return low // atom.divisor, high // atom.divisor
+        # Kept: quotients of quotients would be looked at again and again.
+        known = self._atom_ranges.get(atom)
+        if known is None:
+            low, high = self.range(atom.lin)
+            known = self._atom_ranges[atom] = low // atom.divisor, high // atom.divisor
+        return known
 
     def div(self, lin: Lin, divisor: int) -> Lin:
         """`lin // divisor` for a form that is never negative."""
@@ -205,6 +210,10 @@ class Space:
         low, high = self.range(remainder)
         if low >= 0 and high < divisor:
             return quotient
+        # A multiple of the divisor within a coefficient is whole, too, if nothing but the rest is then left over.
+        parts = Lin(remainder.const, tuple((a, c % divisor) for a, c in rest))
+        if parts != remainder and self.range(parts)[1] < divisor:
+            return quotient + Lin(0, tuple((a, c // divisor) for a, c in rest if c // divisor))
         if low < 0:  # rounding towards zero would be wrong for the rest alone: divide the whole form
             quotient, remainder = ZERO, lin
         if not remainder.const and len(remainder.terms) == 1:

@@ -12,7 +12,22 @@ from typing import Any, TypeAlias
 
 from llvmlite import ir
 
-__all__ = ["I1", "I8", "I32", "I64", "PTR", "Block", "Builder", "Function", "Module", "Pair", "Type", "Value", "vector"]
+__all__ = [
+    "I1",
+    "I8",
+    "I32",
+    "I64",
+    "PTR",
+    "Block",
+    "Builder",
+    "Function",
+    "Module",
+    "Pair",
+    "Type",
+    "Value",
+    "mangle",
+    "vector",
+]
 
 Type: TypeAlias = Any  # llvmlite.ir.Type; llvmlite has no type hints
 
@@ -210,9 +225,10 @@ class _Declared:
         self.signature = signature
 
 
-def _mangle(type_: Type) -> str:
+def mangle(type_: Type) -> str:
+    """The type as it stands in the name of an overloaded intrinsic."""
     if isinstance(type_, ir.VectorType):
-        return f"v{type_.count}{_mangle(type_.element)}"
+        return f"v{type_.count}{mangle(type_.element)}"
     if isinstance(type_, ir.FloatType):
         return "f32"
     if isinstance(type_, ir.DoubleType):
@@ -247,7 +263,7 @@ class Module:
 
     def declare_intrinsic(self, intrinsic: str, tys: Sequence[Type] = (), fnty: Any = None) -> _Declared:
         """Like `llvmlite.ir.Module.declare_intrinsic`: overloaded on `tys`."""
-        name = ".".join([intrinsic, *map(_mangle, tys)])
+        name = ".".join([intrinsic, *map(mangle, tys)])
         if fnty is not None:
             return self.declare(name, fnty.return_type, fnty.args)
         arity = {"llvm.fma": 3, "llvm.maximum": 2, "llvm.minimum": 2, "llvm.copysign": 2}.get(intrinsic, 1)
@@ -408,7 +424,7 @@ class Builder:
     def intrinsic(self, name: str, *arguments: Value) -> Value:
         """Calls an intrinsic overloaded on its first argument, which is also the result's type."""
         type_ = arguments[0].type
-        callee = self.module.declare(f"{name}.{_mangle(type_)}", type_, [a.type for a in arguments])
+        callee = self.module.declare(f"{name}.{mangle(type_)}", type_, [a.type for a in arguments])
         return self.call(callee, arguments)
 
     def fma(self, a: Any, b: Any, c: Any) -> Value:

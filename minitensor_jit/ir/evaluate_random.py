@@ -67,7 +67,7 @@ def _three_fry(shape: Shape, key: tuple[int, int], first: int) -> tuple[Array, i
     low, high = threefry2x32([counters & _LOW, counters >> _32], key)
     if shape.itemsize == 8:
         return low | (high << _32), used
-    both = np.stack([low, high], split + 1).reshape(*half[:split], -1, *half[split + 1 :])
+    both = np.stack([low, high], split + 1).reshape(*half[:split], 2 * half[split], *half[split + 1 :])
     return np.ascontiguousarray(both[(slice(None),) * split + (slice(dims[split]),)]), used
 
 

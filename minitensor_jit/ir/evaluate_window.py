@@ -94,7 +94,7 @@ def _convolution(i: Instruction, x: Sequence[Value]) -> Value:
             values = left[(*index, *where)] if spatial else left
             values = np.where(inside, values, np.zeros((), dtype))
             total += np.einsum("gbi...,goi->gbo...", values, right[(*index, *offset)]).astype(dtype)
-    joined = total.swapaxes(0, 1).reshape(total.shape[1], -1, *counts)
+    joined = total.swapaxes(0, 1).reshape(total.shape[1], groups * right.shape[1], *counts)
     order = np.argsort([labels.out_batch, labels.out_feature, *labels.out_spatial])
     return np.ascontiguousarray(joined.transpose(order))
 

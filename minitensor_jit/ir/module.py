@@ -303,6 +303,13 @@ class Module:
         module.collect()
         return module
 
+    @staticmethod
+    def alone(i: Instruction) -> Module:
+        """A module of a copy of one instruction, whose operands are parameters."""
+        parameters = [Instruction(f"p{k}", "parameter", o.shape, parameter_number=k) for k, o in enumerate(i.operands)]
+        root = i.clone(parameters)
+        return Module.from_entry(f"alone_{i.name}", Computation("main", [*parameters, root], root)).clone()
+
     def collect(self) -> None:
         """Rebuilds the list of computations from what the entry calls, callees first, and makes names unique."""
         order: list[Computation] = []

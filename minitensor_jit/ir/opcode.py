@@ -71,9 +71,9 @@ _ROWS: Final = (
             ("cosh", "fc"),
         )
     ),
-    Opcode("reduce-precision", "unary", 1, ("exponent_bits", "mantissa_bits"), dtypes="", uncompiled="f"),
+    Opcode("reduce-precision", "unary", 1, ("exponent_bits", "mantissa_bits"), dtypes="f"),
     Opcode("popcnt", "unary", 1, dtypes="iu"),
-    Opcode("count-leading-zeros", "unary", 1, dtypes="", uncompiled="iu"),
+    Opcode("count-leading-zeros", "unary", 1, dtypes="iu"),
     Opcode("copy", "unary", 1),
     Opcode("convert", "unary", 1),
     Opcode("bitcast-convert", "unary", 1),

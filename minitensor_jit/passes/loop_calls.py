@@ -25,6 +25,16 @@ LOOPS: Final = {
     "sinh": "sinh",
     "cosh": "cosh",
 }
+# More of them, of complex numbers.
+COMPLEX_LOOPS: Final = {
+    "sqrt": "sqrt",
+    "exponential": "exp",
+    "exponential-minus-one": "expm1",
+    "log": "log",
+    "log-plus-one": "log1p",
+    "tanh": "tanh",
+    "logistic": "sigmoid",
+}
 
 
 class LoopCalls:
@@ -40,8 +50,10 @@ class LoopCalls:
         changed = False
         for computation in module.computations:
             for i in computation.instructions:
-                target = LOOPS.get(i.opcode)
-                if target is None or not i.operands[0].array_shape.is_floating:
+                target = LOOPS.get(i.opcode) or COMPLEX_LOOPS.get(i.opcode)
+                if target is None or (kind := i.operands[0].array_shape.kind) not in "fc":
+                    continue
+                if kind == "f" and i.opcode in COMPLEX_LOOPS:
                     continue
                 loop = find_loop(target, i.operands[0].dtype)
                 if loop is None or (loop.inputs, loop.result) != (len(i.operands), i.dtype):

@@ -11,6 +11,7 @@ from .call_inliner import CallInliner
 from .common_subexpression_elimination import CommonSubexpressionElimination
 from .constant_folding import ConstantFolding
 from .dead_code_elimination import DeadCodeElimination
+from .expander import Expander
 from .fusion import Fusion
 from .loop_calls import LoopCalls
 from .narrow_types import NarrowTypes
@@ -25,6 +26,7 @@ PASSES: dict[str, type[Pass]] = {
     p.name: p
     for p in (
         CallInliner,
+        Expander,
         NarrowTypes,
         LoopCalls,
         DeadCodeElimination,
@@ -56,6 +58,8 @@ def pipeline(*, fuse: bool = True, fold_constants: bool = True, strict: bool = T
     passes: list[Pass] = [
         # Later passes look at one computation only.
         CallInliner(),
+        # Before types are narrowed, since it makes sums and products of any type.
+        Expander(),
         # So that rules and kernels see few types; conversions that this makes between equal types go again.
         NarrowTypes(),
         # After it, since loops exist for types that are computed in.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from minitensor import _C
 
+from . import host_call
 from .executable import Executable
 
 __all__ = ["run_on_arrays"]
@@ -18,6 +19,7 @@ __all__ = ["run_on_arrays"]
 Array = NDArray[Any]
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 _ALIGNMENT = 64
+_HOST = host_call.run  # compiled code may call it
 
 
 def _aligned(nbytes: int) -> Array:
@@ -41,6 +43,7 @@ def run_on_arrays(executable: Executable, args: Sequence[Array]) -> list[Array]:
     buffers += [*results, _aligned(executable.scratch_bytes)]
     pointers = (ctypes.c_void_p * len(buffers))(*(b.ctypes.data for b in buffers))
     status = _ENTRY(executable.entry_address)(ctypes.cast(pointers, ctypes.c_void_p), _C.runtime_address())
+    _C.raise_runtime_error()
     if status:
         raise RuntimeError(f"{executable.name} failed with status {status}")
     shapes = executable.result_shapes

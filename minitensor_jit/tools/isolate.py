@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..codegen.errors import CompileError
 from ..ir.evaluator import evaluate, evaluate_instruction
-from ..ir.module import Computation, Instruction, Module
+from ..ir.module import Instruction, Module
 from ..ir.printer import print_module
 from ..ir.shape import Shape
 from ..passes.pass_manager import Pass
@@ -49,10 +49,7 @@ class Finding:
 
 def single(i: Instruction) -> Module:
     """A module of this instruction alone, whose operands are parameters."""
-    parameters = [Instruction(f"p{k}", "parameter", o.shape, parameter_number=k) for k, o in enumerate(i.operands)]
-    root = i.clone(parameters)
-    module = Module.from_entry(f"isolated_{i.name}", Computation("main", [*parameters, root], root))
-    return module.clone()
+    return Module.alone(i)
 
 
 def isolate(

@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from minitensor import _C
-from minitensor_jit.codegen.abi import CALL_KERNEL
+from minitensor_jit.codegen.abi import CALL_HOST, CALL_KERNEL, SORT
 from minitensor_jit.codegen.cpu.compiler import Options, compile_module
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluator import evaluate
 from minitensor_jit.ir.module import Instruction, Module
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.passes.pipeline import run_pipeline
+from minitensor_jit.runtime import host_call  # noqa: F401 - compiled code may call it
 from minitensor_jit.runtime.executable import Executable
 
 I64, PTR = ctypes.c_int64, ctypes.c_void_p
@@ -90,7 +91,7 @@ class Runtime:
         self._keep = [PARALLEL_FOR(parallel_for), *gemms]
         addresses = [ctypes.cast(f, PTR).value for f in self._keep]
         real = ctypes.cast(_C.runtime_address(), ctypes.POINTER(I64))
-        self.table = (I64 * 10)(real[0], *addresses[:6], real[CALL_KERNEL], *addresses[6:])
+        self.table = (I64 * 12)(real[0], *addresses[:6], real[CALL_KERNEL], *addresses[6:], real[SORT], real[CALL_HOST])
         self.address = ctypes.addressof(self.table)
 
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/elementwise_complex.h"
 
 namespace mt::cpu {
 namespace {
@@ -18,6 +19,11 @@ bool has_loops(DType dtype) { return loop_dtype(dtype) == dtype; }
 
 template <UnaryOp op> Loop unary(DType compute) {
     if (!has_loops(compute)) return {};
+    if (is_complex(compute)) {
+        // The size of a complex number is real: hypot of its parts.
+        bool same = !gives_bool(op) && op != UnaryOp::Abs;
+        return {same ? reinterpret_cast<const void*>(complex_unary(op, compute)) : nullptr, compute};
+    }
     return {reinterpret_cast<const void*>(elementwise().get(op, compute)), gives_bool(op) ? DType::Bool : compute};
 }
 

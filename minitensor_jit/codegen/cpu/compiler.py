@@ -12,6 +12,8 @@ import numpy as np
 
 from ...ir.module import Computation, Instruction, Module
 from ...ir.shape import Shape, leaves
+from ...passes.expander import Expander
+from ...passes.loop_calls import LoopCalls
 from ...passes.narrow_types import NarrowTypes
 from ...runtime.buffer_assignment import BufferAssignment, Location
 from ...runtime.executable import Executable
@@ -52,7 +54,8 @@ def compile_module(
     (`s`), and where every array lies (`buffer-assignment.txt`).
     """
     started = time.perf_counter()
-    NarrowTypes().run(module)
+    for one in (Expander(), NarrowTypes(), LoopCalls()):  # for modules that come without the pipeline
+        one.run(module)
     check_module(module)
     target = target or host_target()
     options = options or Options(fast_math=fast_math, threads=num_threads_hint, profile=profile)

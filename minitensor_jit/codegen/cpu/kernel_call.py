@@ -32,13 +32,9 @@ class KernelCallPlan:
     def emit(self) -> None:
         """Emits the call."""
         unit, entry = self.unit, self.unit.builder
-        buffers, runtime = unit.entry.arguments
+        runtime = unit.entry.arguments[1]
         operands = [self.task.operands[o.parameter_number or 0] for o in self.call.operands]
-        addresses = [unit.pointer(entry, buffers, unit.location(o)) for o in operands]
-        addresses += [unit.pointer(entry, buffers, r) for r in self.task.results]
-        pointers = unit.entry.alloca(PTR, max(1, len(addresses)))
-        for place, address in enumerate(addresses):
-            entry.store(address, entry.gep(pointers, place, PTR), 8)
+        pointers = unit.pointers([*map(unit.location, operands), *self.task.results])
         words = unit.module.data(struct.pack(f"<{len(self.words)}q", *self.words))
         function = entry.load(entry.gep(runtime, CALL_KERNEL, I64), PTR, 8)
         entry.raw(f"call void {function.ref}(ptr {words.ref}, ptr {pointers.ref})")

@@ -23,37 +23,44 @@ __all__ = ["Scatter"]
 
 
 class Scatter:
-    """The kernels of one scatter."""
+    """The kernels of one scatter, of one or several operands."""
 
     def __init__(self, unit: Unit, task: Task, scatter: Instruction) -> None:
         check_scalar("scatter", scatter.attrs["to_apply"])
         self.unit, self.task, self.scatter = unit, task, scatter
-        source, *others = (o.parameter_number for o in scatter.operands)
+        numbers = [o.parameter_number for o in scatter.operands]
         self.in_place: set[tuple[int, int]] = set()
-        if source is not None and source not in others:
-            self.in_place = {(0, source)}
+        for result, (root, _) in enumerate(task.roots):
+            source = numbers[root.attrs["index"] if root.opcode == "get-tuple-element" else 0]
+            if source is not None and numbers.count(source) == 1:
+                self.in_place.add((result, source))
 
     def emit(self) -> None:
-        """Emits and launches the copy and the updates."""
-        _emit(self.unit, self.task, self.scatter, self.task.results[0])
+        """Emits and launches the copies and the updates."""
+        numbers = [r.attrs["index"] if r.opcode == "get-tuple-element" else 0 for r, _ in self.task.roots]
+        count = len(self.scatter.operands) // 2
+        _emit(self.unit, self.task, self.scatter, [self.task.results[numbers.index(k)] for k in range(count)])
 
 
-def _emit(unit: Unit, task: Task, scatter: Instruction, result: Location) -> None:
-    source, indices, updates = scatter.operands
+def _emit(unit: Unit, task: Task, scatter: Instruction, results: Sequence[Location]) -> None:
+    n = len(results)
+    sources, indices, updates = scatter.operands[:n], scatter.operands[n], scatter.operands[n + 1 :]
+    source, update = sources[0], updates[0]
     attrs = scatter.attrs
     combiner: Computation = attrs["to_apply"]
-    emit_copy(unit, task, source, result)
+    for one, result in zip(sources, results, strict=True):
+        emit_copy(unit, task, one, result)
     window_dims, inserted = attrs["update_window_dims"], attrs["inserted_window_dims"]
-    windows = [updates.dims[d] for d in window_dims]
-    batches = [n for d, n in enumerate(updates.dims) if d not in window_dims]
-    if 0 in updates.dims or 0 in source.dims:
+    windows = [update.dims[d] for d in window_dims]
+    batches = [n for d, n in enumerate(update.dims) if d not in window_dims]
+    if 0 in update.dims or 0 in source.dims:
         return
     strides = strides_of(source.dims)
     window_strides = [s for d, s in enumerate(strides) if d not in inserted]
 
     def update_index(space: Space, batch: Lin, window: Lin) -> Index:
         outside, inside = iter(space.delinearize(batch, batches)), iter(space.delinearize(window, windows))
-        return tuple(next(inside) if d in window_dims else next(outside) for d in range(len(updates.dims)))
+        return tuple(next(inside) if d in window_dims else next(outside) for d in range(len(update.dims)))
 
     def within(space: Space, window: Lin) -> Lin:
         total = ZERO
@@ -63,9 +70,9 @@ def _emit(unit: Unit, task: Task, scatter: Instruction, result: Location) -> Non
 
     def forms(space: Space, window: Lin) -> list[Lin]:
         index = update_index(space, space.var("batch", prod(batches)), window)
-        return [Space.linearize(index, updates.dims), within(space, window)]
+        return [Space.linearize(index, update.dims), within(space, window)]
 
-    lanes = unit.lanes([updates])
+    lanes = unit.lanes(updates)
     nest = refine(prod(windows), forms)
     lanes = fewer_lanes(lanes, nest.inner)
     probe = Space()
@@ -78,9 +85,9 @@ def _emit(unit: Unit, task: Task, scatter: Instruction, result: Location) -> Non
     e = unit.kernel(task, lanes, space)
     batch = space.var("batch", prod(batches))
     outer = nest.variables(space, "w")[:-1]
-    target = unit.result_pointer(e, result)
-    dtype = scatter.dtype
-    kind = reduction_kind(combiner)
+    targets = [unit.result_pointer(e, result) for result in results]
+    dtypes = [x.dtype for x in sources]
+    kind = reduction_kind(combiner) if n == 1 else None
     vector_dim = attrs["index_vector_dim"]
 
     def starts() -> tuple[Value, Value | None]:
@@ -103,15 +110,20 @@ def _emit(unit: Unit, task: Task, scatter: Instruction, result: Location) -> Non
             offset = e.at(offset, term).add(offset, term)
         return offset, inside
 
-    def body(base: Value, v: Lin) -> None:
+    def body(bases: Sequence[Value], v: Lin) -> None:
         window = nest.flat([*outer, v])
-        update = e.value(updates, update_index(space, batch, window))
+        index = update_index(space, batch, window)
+        values = [e.value(u, index) for u in updates]
         place = within(space, window)
-        old = e.load(base, dtype, place, mutable=True)
-        update, old = e.splat(update, max(update.lanes, old.lanes)), e.splat(old, max(update.lanes, old.lanes))
-        b = e.inner
-        new = combine(b, kind, dtype, old, update) if kind else apply_scalar(e, combiner, [old, update])[0]
-        e.store(base, dtype, place, new)
+        old = [e.load(base, dtype, place, mutable=True) for base, dtype in zip(bases, dtypes, strict=True)]
+        lanes = max(x.lanes for x in (*values, *old))
+        values, old = [e.splat(x, lanes) for x in values], [e.splat(x, lanes) for x in old]
+        if kind:
+            new = [combine(e.inner, kind, dtypes[0], old[0], values[0])]
+        else:
+            new = apply_scalar(e, combiner, [*old, *values])
+        for base, dtype, value in zip(bases, dtypes, new, strict=True):
+            e.store(base, dtype, place, value)
 
     def one_batch(p: Value, _: Sequence[Value]) -> list[Value]:
         e.set_variable(batch, p)
@@ -120,13 +132,15 @@ def _emit(unit: Unit, task: Task, scatter: Instruction, result: Location) -> Non
         then, after = function.block("inside"), function.block("next")
         # Its own level: what is computed for this window is not known after it.
         e.push(Builder(function, then, len(e.builders)))
-        # In here, so that nothing is read at this address before it is known to be inside.
-        parts = e.inner.mul(offset, i64(2)) if dtype in PARTS else offset
-        base = e.inner.gep(target, parts, MEMORY[dtype])
+        bases = []
+        for target, dtype in zip(targets, dtypes, strict=True):
+            # In here, so that nothing is read at this address before it is known to be inside.
+            parts = e.inner.mul(offset, i64(2)) if dtype in PARTS else offset
+            bases.append(e.inner.gep(target, parts, MEMORY[dtype]))
 
         def row(q: Value, _: Sequence[Value]) -> list[Value]:
             delinearize_rows(e, q, outer, nest.extents[:-1])
-            vector_loop(e, nest.inner, 1, i64(0), i64(nest.inner), lambda v, _: body(base, v))
+            vector_loop(e, nest.inner, 1, i64(0), i64(nest.inner), lambda v, _: body(bases, v))
             return []
 
         counted_loop(e, i64(0), i64(nest.size // nest.inner), 1, row)

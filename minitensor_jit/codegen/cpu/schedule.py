@@ -8,22 +8,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from ...ir.fingerprint import fingerprint
 from ...ir.infer_structured import branches
 from ...ir.module import Computation, Instruction, Module
 from ...ir.shape import AnyShape, Shape, TupleShape, leaves
+from ..check import HOST_CALLS
 from ..errors import CompileError
 from .column_kernel import ColumnKernel
 from .decompose import decompose_reduces
 from .dot import Dot
 from .generic_reduce import GenericReduce
+from .host_call import HostCall
 from .kernel_call import KernelCallPlan
 from .loop_kernel import LoopKernels
 from .reduction import reductions
 from .row_kernel import RowKernel
 from .scatter import Scatter
+from .sort import Sort
 from .unit import Plan, Task, Unit, reachable
 
 __all__ = ["AnyStep", "Choice", "Loop", "Region", "Schedule", "Step", "Value", "leaf"]
@@ -111,6 +114,16 @@ class Choice:
 
 
 AnyStep: TypeAlias = Step | Loop | Choice
+
+
+# What computes whole arrays, alone.
+_WHOLE: Final[dict[str, Callable[[Unit, Task, Instruction], Plan]]] = {
+    "dot": Dot,
+    "scatter": Scatter,
+    "sort": Sort,
+    "kernel-call": KernelCallPlan,
+    **dict.fromkeys(HOST_CALLS, HostCall),
+}
 
 
 class Schedule:
@@ -242,6 +255,8 @@ class Schedule:
         several = decompose_reduces(computation)
         if several is not None:
             first, chains = several
+            if any(chain[-1].operands[1].opcode not in ("parameter", "constant") for chain in chains):
+                raise CompileError("fusion", "the initial value of a reduction in steps is computed")
             call = Instruction(name, "fusion", first.root.shape, operands, {"calls": first})
             self._add(first, name, operands, [(call, k) for k in range(len(chains))])
             for k, (chain, output) in enumerate(zip(chains, outputs, strict=True)):
@@ -266,20 +281,13 @@ class Schedule:
         unit = self.unit
         roots = task.computation.roots
         instructions = reachable(roots)
-        special = [i for i in instructions if i.opcode in ("dot", "scatter", "sort", "kernel-call")]
-        if len(special) == 1 and special[0].opcode == "kernel-call":
-            sources = [r.operands[0] if r.opcode == "get-tuple-element" else r for r in roots]
-            if sources != special * len(roots) or any(o.opcode != "parameter" for o in special[0].operands):
-                raise CompileError("fusion", "kernel-call inside a fusion")
-            return KernelCallPlan(unit, task, special[0])
+        special = [i for i in instructions if i.opcode in _WHOLE]
         if special:
-            if roots != special or any(o.opcode != "parameter" for o in special[0].operands):
-                raise CompileError("fusion", f"{special[0].opcode} inside a fusion")
-            if special[0].opcode == "dot":
-                return Dot(unit, task, special[0])
-            if special[0].opcode == "scatter":
-                return Scatter(unit, task, special[0])
-            raise CompileError("sort", "no code for this opcode yet")
+            one = special[0]
+            sources = [r.operands[0] if r.opcode == "get-tuple-element" else r for r in roots]
+            if sources != [one] * len(roots) or any(o.opcode != "parameter" for o in one.operands):
+                raise CompileError("fusion", f"{one.opcode} inside a fusion")
+            return _WHOLE[one.opcode](unit, task, one)
         found = reductions(instructions)
         if not found:
             return LoopKernels(unit, task)

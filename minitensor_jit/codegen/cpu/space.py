@@ -72,21 +72,32 @@ def _divisions(forms: Iterable[Lin]) -> list[Div]:
     return list(found)  # type: ignore[arg-type]
 
 
+# With more quotients than this left in an innermost loop, its code is long and slow: rather a loop of few elements.
+MAX_QUOTIENTS = 3
+
+
 def refine(
     size: int, forms_of: Callable[[Space, Lin], Iterable[Lin]], least: int = 1, cuts: Iterable[int] = ()
 ) -> Nest:
     """The coarsest nest over `size` elements for the forms that `forms_of(space, flat index)` gives.
 
-    No cut leaves an innermost loop of fewer than `least` elements; `cuts` are made in any case.
+    No cut leaves an innermost loop of fewer than `least` elements, unless many quotients would be left; `cuts` are
+    made in any case.
     """
-    cuts = set(cuts)
+    nest, quotients = _refine(size, forms_of, least, set(cuts))
+    return nest if least <= 1 or quotients <= MAX_QUOTIENTS else _refine(size, forms_of, 1, set(cuts))[0]
+
+
+def _refine(size: int, forms_of: Callable[[Space, Lin], Iterable[Lin]], least: int, cuts: set[int]) -> tuple[Nest, int]:
+    """The nest, and how many quotients are left in it."""
     for _ in range(4):  # a cut may bring a new quotient to light; what is left then stays a division
         nest = Nest.from_cuts(size, cuts)
         space = Space()
         variables = nest.variables(space, "v")
         stride_of = {v.terms[0][0]: s for v, s in zip(variables, nest.strides(), strict=True) if v.terms}
         wanted: set[int] = set()
-        for div in _divisions(forms_of(space, nest.flat(variables))):
+        divisions = _divisions(forms_of(space, nest.flat(variables)))
+        for div in divisions:
             lin = div.lin
             # (sum of multiples of some s) / divisor changes only every so many elements of the flat range.
             if lin.const == 0 and lin.terms and all(a in stride_of for a, _ in lin.terms):
@@ -97,7 +108,7 @@ def refine(
         if wanted <= cuts:
             break
         cuts |= wanted
-    return nest
+    return nest, len(divisions)
 
 
 def delinearize_rows(e: Emitter, row: Value, variables: list[Lin], extents: tuple[int, ...]) -> None:

@@ -128,6 +128,14 @@ class Unit:
             self._pointers[key] = known
         return known
 
+    def pointers(self, locations: Sequence[Location]) -> Value:
+        """An array of addresses, for a call of the runtime from the entry."""
+        b, buffers = self.builder, self.entry.arguments[0]
+        array = self.entry.alloca(PTR, max(1, len(locations)))
+        for place, location in enumerate(locations):
+            b.store(self.pointer(b, buffers, location), b.gep(array, place, PTR), 8)
+        return array
+
     # ---- kernels
 
     def lanes(self, instructions: Sequence[Instruction]) -> int:

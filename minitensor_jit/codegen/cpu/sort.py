@@ -1,0 +1,69 @@
+"""Sort: the comparator as a function of two elements' numbers, for the runtime's sort."""
+
+from __future__ import annotations
+
+import struct
+from math import prod
+
+from ...ir.module import Computation, Instruction
+from ...runtime.buffer_assignment import Location
+from ..abi import SORT
+from ..elemental import Emitter
+from ..index import Space
+from ..llvm import I8, I64, PTR, Function
+from .generic_reduce import apply_scalar, check_scalar
+from .unit import Task, Unit
+
+__all__ = ["Sort"]
+
+
+class Sort:
+    """A call of the runtime's sort, whatever the number of operands and the comparator."""
+
+    in_place: set[tuple[int, int]] = set()  # noqa: RUF012 - never changed
+
+    def __init__(self, unit: Unit, task: Task, sort: Instruction) -> None:
+        check_scalar("sort", sort.attrs["to_apply"])
+        self.unit, self.task, self.sort = unit, task, sort
+
+    def emit(self) -> None:
+        """Emits the comparator and the call."""
+        unit, task, sort = self.unit, self.task, self.sort
+        dims, (axis,) = sort.operands[0].dims, sort.attrs["dimensions"]
+        if 0 in dims:
+            return
+        inner = prod(dims[axis + 1 :])
+        less = self._comparator(dims[axis], inner)
+        sizes = [o.array_shape.itemsize for o in sort.operands]
+        words = [prod(dims[:axis]), dims[axis], inner, len(sizes), *sizes]
+        operands = [unit.location(task.operands[o.parameter_number or 0]) for o in sort.operands]
+        pointers = unit.pointers([*operands, *self._results()])
+        entry, runtime = unit.builder, unit.entry.arguments[1]
+        description = unit.module.data(struct.pack(f"<{len(words)}q", *words))
+        function = entry.load(entry.gep(runtime, SORT, I64), PTR, 8)
+        entry.raw(f"call void {function.ref}(ptr {description.ref}, ptr {pointers.ref}, ptr {less.reference.ref})")
+
+    def _results(self) -> list[Location]:
+        numbers = [r.attrs["index"] if r.opcode == "get-tuple-element" else 0 for r, _ in self.task.roots]
+        return [self.task.results[numbers.index(k)] for k in range(len(self.sort.operands))]
+
+    def _comparator(self, length: int, inner: int) -> Function:
+        """`(lane, i, j)`: whether element i of the lane goes before element j."""
+        unit, computation = self.unit, self.sort.attrs["to_apply"]
+        assert isinstance(computation, Computation)
+        unit.kernels += 1
+        name = f'"{self.task.name}.{unit.kernels}.less"'
+        function = Function(unit.module, name, I8, [(PTR, "lane"), (I64, "i"), (I64, "j")])
+        lane, first, second = function.arguments
+        space = Space()
+        e = Emitter(function, space, 1)
+        i, j = space.var("i", length), space.var("j", length)
+        e.set_variable(i, first)
+        e.set_variable(j, second)
+        arguments = []
+        for k, o in enumerate(self.sort.operands):
+            base = e.inner.load(e.inner.gep(lane, k, PTR), PTR, 8)
+            arguments += [e.load(base, o.dtype, at * inner) for at in (i, j)]
+        (before,) = apply_scalar(e, computation, arguments)
+        e.inner.ret(e.inner.zext(before, I8))
+        return function

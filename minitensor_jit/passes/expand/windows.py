@@ -1,0 +1,191 @@
+"""What slides a window, as reductions and products over the windows' elements.
+
+`slide` makes an array that has every element of every window, by broadcasts, reshapes and slices only: nobody needs it
+in memory, and where an element lies is an affine form of the indices, so a loop over it is a loop over the windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, Final
+
+from ...ir.builder import Builder, highest, lowest
+from ...ir.module import Computation, Instruction
+from ...ir.reduction import reduction_kind
+from ...ir.shape import DTYPES, Shape
+from ...ir.window import ConvolutionDims, Window, WindowDim
+from .rule import Rule, inline
+
+__all__ = ["WINDOW_RULES", "slide"]
+
+
+def slide(b: Builder, x: Instruction, axis: int, window: WindowDim, places: int) -> Instruction:
+    """Dimension `axis`, padded already, as two: the offset within the window, and its place."""
+    outer, extent, inner = x.dims[:axis], x.dims[axis], x.dims[axis + 1 :]
+    size, stride, dilation = window.size, window.stride, window.window_dilation
+
+    def cut(y: Instruction, at: int, limit: int, step: int = 1) -> Instruction:
+        limits = [limit if d == at else n for d, n in enumerate(y.dims)]
+        steps = [step if d == at else 1 for d in range(len(y.dims))]
+        return b.slice(y, (0,) * len(limits), limits, steps)
+
+    if size == 1:
+        return b.reshape(cut(x, axis, (places - 1) * stride + 1, stride), (*outer, 1, places, *inner))
+    if places == 1:
+        return b.reshape(cut(x, axis, (size - 1) * dilation + 1, dilation), (*outer, size, 1, *inner))
+    # Rows that are longer than the array by the dilation: each begins so much further on.
+    row = extent + dilation
+    rows = -(-size * row // extent)
+    repeated = b.broadcast(x, (*outer, rows, *x.dims[axis:]), [d + (d >= axis) for d in range(len(x.dims))])
+    flat = cut(b.reshape(repeated, (*outer, rows * extent, *inner)), axis, size * row)
+    return cut(b.reshape(flat, (*outer, size, row, *inner)), axis + 1, (places - 1) * stride + 1, stride)
+
+
+def _padding(window: Window) -> list[tuple[int, int, int]]:
+    return [(w.low, w.high, w.base_dilation - 1) for w in window.dims]
+
+
+def _all_windows(b: Builder, x: Instruction, window: Window, places: Sequence[int]) -> tuple[Instruction, list[int]]:
+    """Every window's elements, and the dimensions of the offsets; a window of one element has none."""
+    offsets: list[int] = []
+    for d, (w, count) in enumerate(zip(window.dims, places, strict=True)):
+        axis = d + len(offsets)
+        if w.size == 1 and w.stride == 1:
+            continue  # the padding is the only thing that it does
+        x = slide(b, x, axis, w, count)
+        offsets.append(axis)
+    return x, offsets
+
+
+def _identity(kind: str, dtype: str) -> Any:
+    if kind in ("maximum", "minimum"):
+        return lowest(dtype) if kind == "maximum" else highest(dtype)
+    if kind == "and":
+        return True if dtype == "pred" else -1
+    return {"add": 0, "multiply": 1, "or": 0, "xor": 0}[kind]
+
+
+def _where_inside(computation: Computation, dtypes: list[str]) -> Computation:
+    """The combiner for operands with one more, which says whether there is an element."""
+    b = Builder(f"{computation.name}_inside")
+    n = len(dtypes)
+    shapes = [*map(Shape, dtypes), Shape("pred")]
+    parameters = [b.parameter(s) for s in (*shapes, *shapes)]
+    before, after = parameters[:n], parameters[n + 1 : -1]
+    root = inline(b, computation, [*before, *after])
+    values = root.operands if root.is_tuple else [root]
+    kept = [b.select(parameters[-1], new, old) for new, old in zip(values, before, strict=True)]
+    made = b.build_computation([*kept, parameters[n]])
+    made.remove_dead()
+    return made
+
+
+def _reduce_window(b: Builder, i: Instruction) -> Instruction:
+    n, window, combiner = len(i.operands) // 2, i.attrs["window"], i.attrs["to_apply"]
+    inputs, inits = list(i.operands[:n]), i.operands[n:]
+    places = window.positions(inputs[0].dims)
+    if 0 in places or 0 in inputs[0].dims or any(w.size == 0 for w in window.dims):
+        filled = [b.broadcast(init, places) if places else init for init in inits]
+        return filled[0] if n == 1 else b.tuple(*filled)
+    padding = _padding(window)
+    kind = reduction_kind(combiner) if n == 1 and DTYPES[inputs[0].dtype].kind != "c" else None
+    if any(any(p) for p in padding):
+        mask = b.full(inputs[0].array_shape.with_dtype("pred"), True)
+        fill = [b.constant(_identity(kind, x.dtype) if kind else 0, x.dtype) for x in inputs]
+        inputs = [b.pad(x, value, padding) for x, value in zip(inputs, fill, strict=True)]
+        if kind is None:  # what lies in the padding must not be combined
+            inputs.append(b.pad(mask, b.constant(False), padding))
+            inits = [*inits, b.constant(True)]
+            combiner = _where_inside(combiner, [x.dtype for x in i.operands[:n]])
+    pairs = [_all_windows(b, x, window, places) for x in inputs]
+    made = b.reduce([x for x, _ in pairs], inits, pairs[0][1], combiner)
+    if len(inputs) == n:
+        return made
+    parts = [b.get_tuple_element(made, k) for k in range(n)]
+    return parts[0] if n == 1 else b.tuple(*parts)
+
+
+def _chooser(select: Computation, dtype: str) -> Computation:
+    """(value, number) of the element that select-and-scatter chooses, -1 standing for none."""
+    b = Builder(f"{select.name}_first")
+    old, place, new, number = (b.parameter(Shape(d)) for d in (dtype, "s64", dtype, "s64"))
+    none = b.constant(0, "s64")
+    stays = b.and_(b.compare(place, none, "GE"), inline(b, select, (old, new)))
+    better = b.and_(b.compare(number, none, "GE"), b.not_(stays))
+    return b.build_computation((b.select(better, new, old), b.select(better, number, place)))
+
+
+def _select_and_scatter(b: Builder, i: Instruction) -> Instruction:
+    """The number of the element chosen in each window, and a scatter to there."""
+    x, source, init = i.operands
+    size = x.array_shape.size
+    filled = b.broadcast(init, (size,))
+    if not size or not source.array_shape.size:
+        return b.reshape(filled, x.dims)
+    window = i.attrs["window"]
+    places = window.positions(x.dims)
+    numbers = b.reshape(b.iota(Shape("s64", (size,))), x.dims)
+    none = b.constant(-1, "s64")
+    padding = _padding(window)
+    inputs = [b.pad(x, b.constant(0, x.dtype), padding), b.pad(numbers, none, padding)]
+    pairs = [_all_windows(b, y, window, places) for y in inputs]
+    chosen = b.reduce(
+        [y for y, _ in pairs], [b.constant(0, x.dtype), none], pairs[0][1], _chooser(i.attrs["select"], x.dtype)
+    )
+    count = prod(places)
+    target = b.reshape(b.get_tuple_element(chosen, 1), (count, 1))
+    flat = b.scatter(
+        filled, target, b.reshape(source, (count,)), update_window_dims=(), inserted_window_dims=(0,),
+        scatter_dims_to_operand_dims=(0,), index_vector_dim=1, kind=i.attrs["scatter"],
+    )  # fmt: skip
+    return b.reshape(flat, x.dims)
+
+
+def _convolution(b: Builder, i: Instruction) -> Instruction:
+    """The product of a matrix of all windows and the kernel, a batch of them for groups."""
+    labels: ConvolutionDims = i.attrs["dim_labels"]
+    lhs, rhs = (o if o.dtype == i.dtype else b.convert(o, i.dtype) for o in i.operands)
+    window: Window = i.attrs.get("window", Window())
+    features, batches = i.attrs.get("feature_group_count", 1), i.attrs.get("batch_group_count", 1)
+    groups, rank = features * batches, labels.rank
+    if 0 in i.dims or 0 in lhs.dims or 0 in rhs.dims:
+        return b.full(i.array_shape, 0)
+    lhs = b.transpose(lhs, (labels.lhs_batch, labels.lhs_feature, *labels.lhs_spatial))
+    rhs = b.transpose(rhs, (labels.rhs_output, labels.rhs_input, *labels.rhs_spatial))
+    flipped = [2 + d for d, w in enumerate(window.dims) if w.reversal]
+    if flipped:
+        rhs = b.reverse(rhs, flipped)
+    places = window.positions(lhs.dims[2:])
+    if any(any(p) for p in _padding(window)):
+        lhs = b.pad(lhs, b.constant(0, lhs.dtype), [(0, 0, 0), (0, 0, 0), *_padding(window)])
+    for d, (w, count) in enumerate(zip(window.dims, places, strict=True)):
+        lhs = slide(b, lhs, 2 + 2 * d, w, count)
+    # [batch, feature, (offset, place)...] as [group, feature of the group, offset..., batch, place...]: rows of places
+    # lie in the image as they do here.
+    batch, channels = lhs.dims[:2]
+    spatial = lhs.dims[2:]
+    offsets, after = [4 + 2 * d for d in range(rank)], [5 + 2 * d for d in range(rank)]
+    # [batch groups, batch, feature groups, feature, ...]; one of the numbers of groups is 1.
+    lhs = b.reshape(lhs, (batches, batch // batches, features, channels // features, *spatial))
+    lhs = b.transpose(lhs, (0, 2, 3, *offsets, 1, *after))
+    taps = prod(rhs.dims[1:])
+    per_group = batch // batches * prod(places)
+    left = b.reshape(lhs, (groups, taps, per_group))
+    right = b.reshape(rhs, (groups, rhs.dims[0] // groups, taps))
+    product = b.dot(
+        left, right, lhs_contracting_dims=(1,), rhs_contracting_dims=(2,), lhs_batch_dims=(0,), rhs_batch_dims=(0,)
+    )
+    # [group, batch, place..., output feature of the group] to [batch, output feature, place...]
+    full = b.reshape(product, (groups, batch // batches, *places, rhs.dims[0] // groups))
+    full = b.transpose(full, (1, 0, 2 + rank, *range(2, 2 + rank)))
+    full = b.reshape(full, (batch // batches, rhs.dims[0], *places))
+    order = sorted(range(2 + rank), key=(labels.out_batch, labels.out_feature, *labels.out_spatial).__getitem__)
+    return b.transpose(full, order)
+
+
+WINDOW_RULES: Final[dict[str, Rule]] = {
+    "reduce-window": _reduce_window,
+    "select-and-scatter": _select_and_scatter,
+    "convolution": _convolution,
+}

@@ -1,0 +1,52 @@
+"""What compiled code has Python compute: custom-calls, and linear algebra and transforms that NumPy has.
+
+The text of a call is a module of the one instruction, whose operands are parameters: the evaluator computes it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minitensor import _C
+
+from ..ir.evaluator import evaluate
+from ..ir.module import Module
+from ..ir.parser import parse_module
+from ..ir.shape import Shape, leaves
+
+__all__ = ["run"]
+
+
+@lru_cache(maxsize=256)
+def _module(text: str) -> Module:
+    return parse_module(text)
+
+
+def run(text: str, address: int) -> None:
+    """Computes the module from the arrays whose addresses are at `address`, and writes its results to what follows."""
+    module = _module(text)
+    inputs = [p.array_shape for p in module.entry.parameters]
+    outputs = leaves(module.entry.root.shape)
+    pointers = (ctypes.c_void_p * (len(inputs) + len(outputs))).from_address(address)
+    arrays = [_array(at, shape) for at, shape in zip(pointers, [*inputs, *outputs], strict=True)]
+    results = evaluate(module, [a.copy() for a in arrays[: len(inputs)]])
+    for target, result, shape in zip(arrays[len(inputs) :], results, outputs, strict=True):
+        if np.shape(result) != shape.dims or np.asarray(result).dtype != shape.numpy_dtype:
+            made = f"{np.asarray(result).dtype}{list(np.shape(result))}"
+            raise TypeError(f"{module.entry.root.name} gave {made}, its shape is {shape}")
+        target[...] = result
+
+
+def _array(address: int | None, shape: Shape) -> NDArray[Any]:
+    if not shape.nbytes or address is None:
+        return np.empty(shape.dims, shape.numpy_dtype)
+    memory = memoryview((ctypes.c_char * shape.nbytes).from_address(address)).cast("B")
+    return np.frombuffer(memory, np.uint8).view(shape.numpy_dtype).reshape(shape.dims)
+
+
+_C.set_host_call(run)
