@@ -87,3 +87,31 @@ def test_fingerprints_tell_computations_apart():
     ]
     found = [base, *map(entry, different)]
     assert len(set(found)) == len(found)
+
+
+def test_updates_of_any_size_share_one_loop():
+    sizes = [(300, 700), (3,), (2, 5), (70000,), (17, 4, 2)]
+
+    def build(b, rate, *arrays):
+        def update(w, g, m):
+            m = b.add(b.multiply(m, b.full(m.array_shape, 0.75)), g)
+            return [b.subtract(w, b.multiply(b.broadcast(rate, w.dims, ()), m)), m]
+
+        groups = [arrays[k : k + 3] for k in range(0, len(arrays), 3)]
+        return b.tuple(*(result for group in groups for result in update(*group)))
+
+    shapes = [f32(), *(f32(*dims) for dims in sizes for _ in range(3))]
+    module, executable = compiled(build, *shapes, parallel_threshold=1000)
+    assert executable.kernels == 1
+    # Results may still lie over what is updated.
+    assert {(2 * k, 3 * k + 1) for k in range(len(sizes))} <= executable.aliases
+    agrees(module, executable, [values(s, k) for k, s in enumerate(shapes)])
+
+
+def test_a_loop_with_another_order_of_elements_is_no_update_of_any_size():
+    def build(b, *arrays):
+        return b.tuple(*(b.add(x, b.reverse(x, (0,))) for x in arrays))
+
+    module, executable = compiled(build, f32(5), f32(7))
+    assert executable.kernels == 2
+    agrees(module, executable, [values(f32(n), n) for n in (5, 7)])

@@ -200,7 +200,7 @@ class _Program:
         results = [self._locations[o] for o in step.outputs]
         self._note(task, operands, results)
         if self.schedule.plans.is_shared(step.plan):
-            self._shared.launch(step.plan, task, operands, results)
+            self._shared.launch(step.plan, task, operands, results, leaf(step.outputs[0]).size)
         else:
             task.operands, task.results = operands, results
             self._kernel(task, step.plan)

@@ -19,6 +19,7 @@ from ..errors import CompileError
 from .column_kernel import ColumnKernel
 from .decompose import decompose_reduces
 from .dot import Dot
+from .flat_loop import FlatLoop, flattened
 from .generic_reduce import GenericReduce
 from .host_call import HostCall
 from .kernel_call import KernelCallPlan
@@ -270,12 +271,16 @@ class Schedule:
                 self._names[output] = (chain[-1], 0)
             return
         values = [self.resolve((o, 0)) for o in operands]
-        task, plan = self.plans.get(computation, values, lambda: self._task(name, computation))
-        self.steps.append(Step(task, plan, values, list(outputs)))
+        flat = None
+        if not any(i.opcode == "constant" and i.array_shape.size > 1 for i, _ in values):
+            flat = flattened(computation, self.unit.options.streaming_store_bytes)
 
-    def _task(self, name: str, computation: Computation) -> tuple[Task, Plan]:
-        task = Task(name, computation)
-        return task, self._plan(task)
+        def make() -> tuple[Task, Plan]:
+            task = Task(name, flat or computation)
+            return task, FlatLoop(self.unit, task, Task(name, computation)) if flat else self._plan(task)
+
+        task, plan = self.plans.get(flat or computation, values, make)
+        self.steps.append(Step(task, plan, values, list(outputs)))
 
     def _plan(self, task: Task) -> Plan:
         unit = self.unit
@@ -305,7 +310,10 @@ class Schedule:
 
 
 class Plans:
-    """The plans of all steps: equal computations, with equal constants among their operands, have one together."""
+    """The plans of all steps: equal computations, with equal constants among their operands, have one together.
+
+    So have flat ones of any size.
+    """
 
     def __init__(self, *, share: bool) -> None:
         self._share = share

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from ...runtime.buffer_assignment import Location
 from ..llvm import I8, I64, PTR, VOID, Builder, Function, Value
+from .flat_loop import FlatLoop
+from .loops import i64
 from .unit import Binding, Plan, Task, Unit
 
 __all__ = ["SharedSteps"]
@@ -21,6 +23,8 @@ class _Shared:
     """A function that does a step with the buffers in a table: operands, results, temporaries of these sizes."""
 
     function: Function
+    sized: bool = False
+    """Whether the number of elements stands in the table behind the addresses."""
     temporaries: list[int] = field(default_factory=list)
 
 
@@ -32,8 +36,13 @@ class SharedSteps:
         self._functions: dict[Plan, _Shared] = {}
         self._fill: Function | None = None
 
-    def launch(self, plan: Plan, task: Task, operands: Sequence[Binding], results: Sequence[Location]) -> None:
-        """Emits a call of the step, and the step's function if this is its first call; `task` is the plan's."""
+    def launch(
+        self, plan: Plan, task: Task, operands: Sequence[Binding], results: Sequence[Location], size: int
+    ) -> None:
+        """Emits a call of the step, and the step's function if this is its first call.
+
+        `task` is the plan's, `size` the number of elements of the step's first result.
+        """
         shared = self._functions.get(plan)
         if shared is None:
             shared = self._functions[plan] = self._define(plan, task, operands, results)
@@ -42,9 +51,11 @@ class SharedSteps:
         places += [unit.temporary(nbytes) for nbytes in shared.temporaries]
         words = unit.module.data(b"".join(struct.pack("<qq", p.slot, p.offset) for p in places))
         buffers, runtime = unit.entry.arguments
-        table = unit.entry.spill(-1, 8 * max(1, len(places)))
+        table = unit.entry.spill(-1, 8 * (len(places) + 1))
         fill = f"call void @{self._filler().name}(ptr {buffers.ref}, ptr {table.ref}, ptr {words.ref}"
         unit.builder.raw(f"{fill}, i64 {len(places)})")
+        if shared.sized:
+            unit.builder.store(i64(size), unit.builder.gep(table, len(places), I64), 8)
         unit.builder.raw(f"call void @{shared.function.name}(ptr {table.ref}, ptr {runtime.ref})")
 
     def _define(self, plan: Plan, task: Task, operands: Sequence[Binding], results: Sequence[Location]) -> _Shared:
@@ -64,7 +75,11 @@ class SharedSteps:
             return Location("scratch", slots + len(shared.temporaries) - 1)
 
         with unit.within(shared.function, allocate):
-            plan.emit()
+            if isinstance(plan, FlatLoop):
+                shared.sized = True
+                plan.emit_for_any_size(slots)
+            else:
+                plan.emit()
             unit.builder.ret()
         return shared
 
