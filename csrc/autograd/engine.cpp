@@ -168,8 +168,18 @@ Gradients apply_op(GradNode& node, Gradients& gradients) {
     return result;
 }
 
+// The same memory as numbers of another type: parts of complex numbers, or complex numbers of parts.
+Ref<Tensor> seen_as(Ref<Tensor> tensor, DType dtype) {
+    if (tensor->dtype == dtype) return tensor;
+    if (is_complex(tensor->dtype)) return call_op(op_named("view_as_real"), {tensor.get()});
+    auto [low, high] = element_span(tensor->sizes, tensor->strides, tensor->offset);
+    Ref<Tensor> pairs = call_op(op_named("as_strided"), {tensor.get()},
+                                {value_of(Dims{(high - low) / 2, 2}), value_of(Dims{2, 1}), value_of(low)});
+    return call_op(op_named("view_as_complex"), {pairs.get()});
+}
+
 Gradients apply_copy_slices(GradNode& node, Gradients& gradients) {
-    const OpDef &clone = op_named("clone"), &as_strided = op_named("as_strided"), &copy = op_named("copy"),
+    const OpDef &clone = op_named("_row_major"), &as_strided = op_named("as_strided"), &copy = op_named("copy"),
                 &fill = op_named("fill");
     Ref<Tensor> base_gradient;
     if (is_contiguous(node.base_sizes, node.base_strides)) {
@@ -185,9 +195,10 @@ Gradients apply_copy_slices(GradNode& node, Gradients& gradients) {
         other.tensor = gradients[0].get();
         call_op_inplace(copy, *base_gradient, {self, other});
     }
+    Ref<Tensor> seen = seen_as(base_gradient, node.inner->result_meta[0].dtype);
     Ref<Tensor> region = call_op(
-        as_strided, {base_gradient.get()},
-        {value_of(node.view_sizes), value_of(node.view_strides), value_of(node.view_offset + base_gradient->offset)});
+        as_strided, {seen.get()},
+        {value_of(node.view_sizes), value_of(node.view_strides), value_of(node.view_offset + seen->offset)});
     Gradients inner_gradients{call_op(clone, {region.get()})};
     Gradients inner = apply_op(*node.inner, inner_gradients);
     Operand destination, source;

@@ -152,10 +152,64 @@ Tensor& root_of(Tensor& tensor) { return tensor.base ? *tensor.base : tensor; }
                     ": write to a copy, or to the base");
 }
 
+// Complex numbers and their parts are views of each other; other types share no gradients.
+bool are_parts(DType a, DType b) {
+    return (is_complex(a) && real_dtype(a) == b) || (is_complex(b) && real_dtype(b) == a);
+}
+
+// Where the base begins, in elements of the view.
+int64_t start_of_base(const Tensor& view, const Tensor& base) {
+    if (view.dtype == base.dtype) return base.offset;
+    if (!are_parts(view.dtype, base.dtype) || (is_complex(view.dtype) && base.offset % 2))
+        refuse_reinterpreted(view, base);
+    return is_complex(base.dtype) ? base.offset * 2 : base.offset / 2;
+}
+
+// The node of a view that is made anew, of an operand whose own history is `edge`.
+Ref<GradNode> view_node(const OpDef& op, Tensor& operand, const Tensor& result, Edge edge) {
+    Operand slot;
+    slot.tensor = &operand;
+    Value params[3] = {value_of(result.sizes), value_of(result.strides), value_of(result.offset)};
+    Call call;
+    call.op = &op;
+    call.operands = &slot;
+    call.operand_count = 1;
+    call.params = params;
+    call.param_count = op.param_args.size();
+    Ref<GradNode> node = make_node(call, {std::move(edge)});
+    node->result_meta.push_back({result.sizes, result.dtype});
+    return node;
+}
+
+// The history of a view as one of what its base is now, whichever ops once made it.
+Ref<GradNode> history_of_view(Tensor& view, Tensor& base) {
+    static const OpDef &as_strided = *find_op("as_strided"), &as_real = *find_op("view_as_real"),
+                       &as_complex = *find_op("view_as_complex");
+    (void)start_of_base(view, base);  // refuses what has none
+    if (view.dtype == base.dtype) return view_node(as_strided, base, view, grad_edge(base));
+    if (is_complex(base.dtype)) {
+        Dims sizes = base.sizes, strides = base.strides;
+        for (int64_t& stride : strides) stride *= 2;
+        sizes.push_back(2);
+        strides.push_back(1);
+        Ref<Tensor> parts = Tensor::make(base.storage, view.dtype, sizes, strides, base.offset * 2);
+        Ref<GradNode> node = view_node(as_real, base, *parts, grad_edge(base));
+        return view_node(as_strided, *parts, view, {node, 0});
+    }
+    // All the memory between the base's first and last element, as pairs.
+    auto [low, high] = element_span(base.sizes, base.strides, base.offset);
+    int64_t pairs = (high - low) / 2;
+    Ref<Tensor> parts = Tensor::make(base.storage, base.dtype, Dims{pairs, 2}, Dims{2, 1}, low);
+    Ref<Tensor> numbers = Tensor::make(base.storage, view.dtype, Dims{pairs}, Dims{1}, low / 2);
+    Ref<GradNode> node = view_node(as_strided, base, *parts, grad_edge(base));
+    node = view_node(as_complex, *parts, *numbers, {node, 0});
+    return view_node(as_strided, *numbers, view, {node, 0});
+}
+
 // x += y where x is a view: the history of the base is rewritten, x's is made anew from it.
 void record_on_view(Call& call, Tensor& view, const Ref<Tensor>* before) {
     Tensor& base = *view.base;
-    if (view.dtype != base.dtype) refuse_reinterpreted(view, base);
+    int64_t start = start_of_base(view, base);
     std::vector<Edge> edges(call.operand_count);
     for (size_t i = 0; i < call.operand_count; ++i)
         if (edge_wanted(call.operands[i].tensor)) edges[i] = grad_edge(*call.operands[i].tensor);
@@ -173,7 +227,7 @@ void record_on_view(Call& call, Tensor& view, const Ref<Tensor>* before) {
     node->inner = inner;
     node->view_sizes = view.sizes;
     node->view_strides = view.strides;
-    node->view_offset = view.offset - base.offset;
+    node->view_offset = view.offset - start;
     node->base_sizes = base.sizes;
     node->base_strides = base.strides;
     node->result_meta.push_back({base.sizes, base.dtype});
@@ -275,22 +329,7 @@ const Ref<GradNode>& grad_fn(Tensor& tensor) {
     if (tensor.base && tensor.base->autograd && tensor.base->autograd->generation != tensor.base_generation) {
         Tensor& base = *tensor.base;
         tensor.base_generation = base.autograd->generation;
-        if (requires_grad(base)) {
-            if (tensor.dtype != base.dtype) refuse_reinterpreted(tensor, base);
-            static const OpDef* as_strided = find_op("as_strided");
-            Operand operand;
-            operand.tensor = &base;
-            Value params[3] = {value_of(tensor.sizes), value_of(tensor.strides), value_of(tensor.offset)};
-            Call call;
-            call.op = as_strided;
-            call.operands = &operand;
-            call.operand_count = 1;
-            call.params = params;
-            call.param_count = 3;
-            Ref<GradNode> node = make_node(call, {grad_edge(base)});
-            node->result_meta.push_back({tensor.sizes, tensor.dtype});
-            set_history(tensor, node, 0);
-        }
+        if (requires_grad(base)) { set_history(tensor, history_of_view(tensor, base), 0); }
     }
     return tensor.autograd ? tensor.autograd->grad_fn : none;
 }

@@ -1,6 +1,7 @@
 // x[...]: integers, slices, None and Ellipsis become views here; index tensors, masks and sequences go to Python's
 // minitensor._indexing, which composes ops.
 #include "bindings/py.h"
+#include "dispatch/out.h"
 #include "dispatch/registry.h"
 
 namespace mt::py {
@@ -140,6 +141,7 @@ int tensor_setitem(PyObject* self, PyObject* key, PyObject* value) {
                 source.tensor = brought.get();
                 call_op_inplace(*copy, *view, {destination, source});
             } else if (scalar_from(value, &scalar)) {
+                check_written_once(*view);  // which an assignment needs to be, unlike fill_()
                 call_op_inplace(*fill, *view, {destination}, {Value::of(scalar)});
             } else {
                 PyRef done = checked(advanced("setitem", self, key, value));

@@ -140,7 +140,7 @@ PyObject* py_detach_handle(PyObject*, PyObject* object) {
 Ref<Tensor> mapped_like(Ref<Tensor> tensor, const Tensor& like) {
     int level = batch_level(like);
     if (!level) return tensor;
-    static const OpDef *expand = find_op("expand"), *clone = find_op("clone");
+    static const OpDef *expand = find_op("expand"), *clone = find_op("_row_major");
     const Tensor& behind = *like.autograd->batch_value;
     Dims sizes{behind.sizes[0]};
     for (int64_t size : tensor->sizes) sizes.push_back(size);

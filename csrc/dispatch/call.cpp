@@ -281,14 +281,19 @@ bool shows_an_element_twice(const Tensor& t) {
     return false;
 }
 
+void check_written_once(const Tensor& destination) {
+    if (shows_an_element_twice(destination))
+        fail("unsupported operation: more than one element of the written-to tensor refers to a single memory "
+             "location. Please clone() the tensor before performing the operation.");
+}
+
 namespace {
 
 void check_writable(const Call& call, const Tensor& destination) {
     if (destination.storage->read_only)
         fail_value("cannot write in place: the memory of this tensor is read-only (op " + call.op->name + ")");
-    if (shows_an_element_twice(destination))
-        fail("unsupported operation: more than one element of the written-to tensor refers to a single memory "
-             "location. Please clone() the tensor before performing the operation.");
+    static const OpDef* fill = find_op("fill");
+    if (call.op != fill) check_written_once(destination);
 }
 
 void check_result_fits(const Call& call, const Tensor& destination) {
