@@ -53,6 +53,18 @@ def _is_on(kind: str) -> property:
 
 for _device in ("cpu", "cuda", "meta"):
     attach(f"is_{_device}", _is_on(_device))
+
+
+def _never_volatile() -> bool:
+    text = "volatile was removed (Variable.volatile is always False)"
+    warnings.warn(text, UserWarning, stacklevel=users_level())
+    return False
+
+
+attach(
+    "volatile",
+    property(lambda self: _never_volatile(), lambda self, value: _never_volatile(), doc="False: it was removed."),
+)
 attach("name", property(lambda self: None, doc="PyTorch's name of a tensor, which nothing gives it: None."))
 attach("_view_sizes", view_)
 attach("_view_dtype", view_dtype)

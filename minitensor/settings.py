@@ -6,22 +6,35 @@ bits; the settings that ask for that are kept, and change nothing.
 
 from __future__ import annotations
 
+import importlib
+from types import ModuleType
 from typing import Any
+
+from minitensor import _C
 
 __all__ = [
     "are_deterministic_algorithms_enabled",
     "compiled_with_cxx11_abi",
     "get_deterministic_debug_mode",
+    "get_device_module",
     "get_float32_matmul_precision",
     "get_num_interop_threads",
+    "has_lapack",
+    "has_mkl",
+    "has_openmp",
+    "has_spectral",
     "init_num_threads",
+    "is_anomaly_check_nan_enabled",
+    "is_anomaly_enabled",
     "is_deterministic_algorithms_warn_only_enabled",
     "is_warn_always_enabled",
+    "set_anomaly_enabled",
     "set_deterministic_debug_mode",
     "set_float32_matmul_precision",
     "set_flush_denormal",
     "set_num_interop_threads",
     "set_warn_always",
+    "thread_safe_generator",
     "use_deterministic_algorithms",
 ]
 
@@ -113,3 +126,40 @@ def set_flush_denormal(mode: bool) -> bool:
 def compiled_with_cxx11_abi() -> bool:
     """Whether the extension was built with the C++11 ABI of libstdc++."""
     return True
+
+
+# What this build was made with: LAPACK and Fourier transforms come with NumPy; threads and products are its own.
+has_lapack, has_spectral, has_mkl, has_openmp = True, True, False, False
+
+
+def get_device_module(device: Any = None) -> ModuleType:
+    """The module of a device, by default of the accelerator or else `cpu`. RuntimeError for a device without one."""
+    if device is None:
+        device = "cpu"
+    elif not isinstance(device, (str, _C.device)):
+        raise RuntimeError(f"Invalid value of device '{device}', expect torch.device, str, or None")
+    kind = _C.device(device).type if isinstance(device, str) else device.type
+    if kind not in ("cpu", "cuda"):
+        raise RuntimeError(f"Device '{kind}' does not have a corresponding module registered as 'minitensor.{kind}'.")
+    return importlib.import_module(f"minitensor.{kind}")
+
+
+def is_anomaly_enabled() -> bool:
+    """Whether anomaly mode is on; see `autograd.set_detect_anomaly`."""
+    return _C.anomaly()[0]
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether gradients are looked at for NaN in anomaly mode."""
+    return _C.anomaly()[1]
+
+
+def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
+    """Set anomaly mode; see `autograd.set_detect_anomaly`."""
+    from minitensor.autograd import set_detect_anomaly
+
+    set_detect_anomaly(enabled, check_nan)
+
+
+def thread_safe_generator() -> None:
+    """None, for the default generator: no thread has one of its own, and all may draw from that at once."""

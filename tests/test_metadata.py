@@ -168,3 +168,51 @@ def test_frombuffer():
             mt.frombuffer(raw, dtype=mt.float32, **more)
     with pytest.raises(ValueError, match="buffer protocol"):
         mt.frombuffer(3, dtype=mt.uint8)
+
+
+def test_questions_about_devices_and_the_build():
+    assert mt.get_device_module() is mt.get_device_module("cpu") is mt.cpu
+    assert mt.get_device_module(mt.device("cuda", 0)) is mt.cuda
+    assert (mt.cpu.is_available(), mt.cpu.device_count(), mt.cpu.current_device()) == (True, 1, "cpu")
+    with mt.cpu.stream(mt.cpu.current_stream()):
+        mt.cpu.synchronize()
+    with pytest.raises(RuntimeError, match="corresponding module"):
+        mt.get_device_module("meta")
+    with pytest.raises(RuntimeError, match="Invalid value of device"):
+        mt.get_device_module(3)
+    assert (mt.has_lapack, mt.has_spectral) == (True, True)
+    assert mt.thread_safe_generator() is None
+    assert mt.is_signed(mt.ones(1, dtype=mt.int8))
+    assert not mt.is_signed(mt.ones(1, dtype=mt.uint16))
+
+
+def test_anomaly_mode_under_pytorchs_other_names():
+    mt.set_anomaly_enabled(True, False)
+    try:
+        assert (mt.is_anomaly_enabled(), mt.is_anomaly_check_nan_enabled()) == (True, False)
+    finally:
+        mt.set_anomaly_enabled(False)
+    assert (mt.is_anomaly_enabled(), mt.is_anomaly_check_nan_enabled()) == (False, True)
+
+
+def test_deprecated_shapes():
+    x = mt.arange(6.0, requires_grad=True)
+    with pytest.warns(UserWarning, match="non-inplace resize is deprecated"):
+        y = x.resize(2, 3)
+    with pytest.warns(UserWarning, match="non-inplace resize_as is deprecated"):
+        z = x.resize_as(mt.ones(3, 2))
+    assert (tuple(y.shape), tuple(z.shape)) == ((2, 3), (3, 2))
+    (y[0].sum() + z.sum()).backward()
+    assert x.grad.tolist() == [2, 2, 2, 1, 1, 1]
+    with (
+        pytest.warns(UserWarning, match="resize"),
+        pytest.raises(RuntimeError, match=r"requested resize to 4 \(4 elements in total\)"),
+    ):
+        x.resize(4)
+    with pytest.warns(UserWarning, match="volatile was removed"):
+        assert x.volatile is False
+
+
+def test_the_inverse_of_a_slice():
+    x = mt.arange(6.0)
+    assert mt.slice_inverse(x[1:5:2], x, 0, 1, 5, 2).tolist() == x.tolist()

@@ -39,7 +39,7 @@ WRITES = [scale_real, set_imaginary, add_own_square, scale_part_of_a_slice, scal
 
 def weighted(y):
     rng = np.random.default_rng(0)
-    weights = mt.tensor(rng.normal(size=tuple(y.shape) + (2,)))
+    weights = mt.tensor(rng.normal(size=(*y.shape, 2)))
     parts = mt.view_as_real(y)
     return (parts * weights + (parts * parts) * 0.3).sum()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from minitensor import _C
+from minitensor.settings import is_anomaly_check_nan_enabled, is_anomaly_enabled
 
 __all__ = ["detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly"]
 
@@ -39,16 +40,6 @@ def _report(name: str, trace: str | None) -> None:
 
 def _has_nan(tensor: Any) -> bool:
     return bool((tensor != tensor).any())
-
-
-def is_anomaly_enabled() -> bool:
-    """Whether anomaly mode is on."""
-    return _C.anomaly()[0]
-
-
-def is_anomaly_check_nan_enabled() -> bool:
-    """Whether gradients are looked at for NaN in anomaly mode."""
-    return _C.anomaly()[1]
 
 
 class set_detect_anomaly:  # noqa: N801  (PyTorch's name)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from minitensor import _C
+from minitensor._warning import users_level
 from minitensor.composite import shape
-from minitensor.composite.dims import sizes_of
+from minitensor.composite.dims import product, sizes_of
 from minitensor.composite.registry import composite
 from minitensor.ops import movement
 from minitensor.ops.elementwise import clone as _clone
@@ -221,6 +223,39 @@ def resize_(input: Any, *args: Any, size: Any = None, memory_format: Any = conti
 def resize_as_(input: Any, the_template: Any, *, memory_format: Any = None) -> Any:
     """`resize_` to another tensor's shape."""
     return resize_(input, tuple(the_template.shape))
+
+
+def _deprecated(name: str) -> None:
+    warnings.warn(f"non-inplace {name} is deprecated", UserWarning, stacklevel=users_level())
+
+
+@composite(function=False)
+def resize(input: Any, *args: Any, size: Any = None) -> Any:
+    """The same elements in another shape; deprecated for `reshape`. RuntimeError for another number of them."""
+    _deprecated("resize")
+    wanted = sizes_of(args, size)
+    if product(wanted) != input.numel():
+        raise RuntimeError(
+            f"requested resize to {'x'.join(map(str, wanted))} ({product(wanted)} elements in total), but the given "
+            f"tensor has a size of {'x'.join(map(str, input.shape))} ({input.numel()} elements). autograd's resize can "
+            "only change the shape of a given tensor, while preserving the number of elements. "
+        )
+    return shape.reshape(input, wanted)
+
+
+@composite(function=False)
+def resize_as(input: Any, tensor: Any) -> Any:
+    """The same elements in another tensor's shape; deprecated for `reshape_as`."""
+    _deprecated("resize_as")
+    return shape.reshape(input, tuple(tensor.shape))
+
+
+@composite()
+def slice_inverse(
+    input: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Any:
+    """The tensor `src` over input's memory, where input is a slice of it."""
+    return movement.as_strided(input, tuple(src.shape), src.stride(), src.storage_offset())
 
 
 # ---- views of itself

@@ -136,6 +136,12 @@ def sum_to_size(input: Any, *size: Any) -> Any:
     return summed.reshape(wanted)
 
 
+@composite(method=False)
+def is_signed(input: Any) -> bool:
+    """Whether the dtype has negative numbers."""
+    return bool(input.dtype.is_signed)
+
+
 @composite(function=False)
 def new(input: Any, *args: Any, device: Any = None) -> Any:
     """A tensor of this one's dtype: of a size, or of data."""

@@ -25,7 +25,7 @@ _REASONS = [
     (r"(q_|qint|quint|qscheme|quantize|dequantize|quantized_|int_repr|fake_quantize|per_tensor_|per_channel_|empty_quant|"
      r"fused_moving|choose_qparams).*|QInt.*|QUInt.*|is_quantized|.*observer.*", "quantised tensors"),
     (r"(sparse_|to_sparse|hspmm|smm|dsmm|spmm|sspaddmm|saddmm|hsmm|coalesce|is_coalesced|crow_|ccol_|col_indices|"
-     r"row_indices|resize_as_sparse|values|indices$|to_dense|to_padded|dense_dim|is_sparse).*|sparse_mask|jagged|"
+     r"row_indices|resize_as_sparse|values|indices(_copy)?$|to_dense|to_padded|dense_dim|is_sparse).*|sparse_mask|jagged|"
      r"is_nested", "sparse and nested layouts"),
     (r"Script.*|.*Type$|.*Storage|Aliasdb|AliasDb|Argument.*|Block|Call.*|Code|Compil.*|Concrete.*|Deserial.*|Error.*|"
      r"Exec.*|FileCheck|FunctionSchema|Future|Graph.*|IODesc.*|JITEx.*|Lite.*|Lock.*|Noop.*|Node|Operator.*|PyTorch.*|"
@@ -42,6 +42,7 @@ _REASONS = [
      "steps of batch norm over several GPUs, which PyTorch has for CUDA only"),
     (r"native_norm", "a norm of sparse tensors only: PyTorch has no dense kernel"),
     (r"scaled_(grouped_)?mm", "products of 8-bit and 4-bit floating-point numbers"),
+    (r"grad_dtype", "a gradient has its tensor's dtype"),
     (r"AcceleratorError|Event|Stream", "streams come with the GPU"),
     (r"(rnn|gru|lstm).*", "recurrent layers come with nn"),
     (r"is_distributed|reinforce|share_memory_|is_shared|.*named.*|names|rename.*|refine_names|align_.*|has_names",
@@ -78,6 +79,8 @@ def reason(name: str, namespace: str = "torch") -> str:
     """Why a missing name is missing."""
     if namespace in ("torch", "Tensor") and name in ("eig", "symeig", "lstsq", "solve", "matrix_rank"):
         return "removed in PyTorch: it only raises an error"
+    if (namespace, name) == ("Tensor", "index"):
+        return "dimensions as objects, which functorch has"
     return next((why for pattern, why in _REASONS if re.fullmatch(pattern, name)), "not done yet")
 
 
