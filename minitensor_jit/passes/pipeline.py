@@ -18,6 +18,8 @@ from .narrow_types import NarrowTypes
 from .pass_manager import Pass, PassHook, PassManager
 from .row_fusion import RowFusion
 from .row_gather_rewriter import RowGatherRewriter
+from .while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
+from .while_loop_unroller import WhileLoopUnroller
 
 __all__ = ["PASSES", "PipelineOptions", "pipeline", "run_pipeline"]
 
@@ -33,6 +35,8 @@ PASSES: dict[str, type[Pass]] = {
         CommonSubexpressionElimination,
         AlgebraicSimplifier,
         ConstantFolding,
+        WhileLoopUnroller,
+        WhileLoopInvariantCodeMotion,
         RowGatherRewriter,
         RowFusion,
         Fusion,
@@ -72,6 +76,8 @@ def pipeline(*, fuse: bool = True, fold_constants: bool = True, strict: bool = T
     ]
     if fold_constants:
         passes.append(ConstantFolding())
+    # Turns that are written out meet the rules; what is the same in all turns of other loops is computed before them.
+    passes += [WhileLoopUnroller(), WhileLoopInvariantCodeMotion()]
     if fuse:
         # Looks for the index of a gather in its simplified form; what it makes is simplified again.
         passes.append(RowGatherRewriter())
