@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from .arithmetic import RULES as ARITHMETIC
+from .indexing import RULES as INDEXING
 from .logical import RULES as LOGICAL
+from .motion import RULES as MOTION
 from .movement import RULES as MOVEMENT
 from .reduction import RULES as REDUCTION
 from .rewriter import Rewriter, Rule
@@ -11,4 +13,4 @@ from .squeeze import RULES as SQUEEZE
 
 __all__ = ["ALL_RULES", "Rewriter", "Rule"]
 
-ALL_RULES: tuple[Rule, ...] = (*ARITHMETIC, *LOGICAL, *MOVEMENT, *REDUCTION, *SQUEEZE)
+ALL_RULES: tuple[Rule, ...] = (*ARITHMETIC, *LOGICAL, *INDEXING, *MOVEMENT, *MOTION, *REDUCTION, *SQUEEZE)
