@@ -12,6 +12,7 @@ from .evaluate_elementwise import Array, Value
 from .evaluate_linalg import cholesky, solve_triangular
 from .module import Instruction
 from .narrow import array_of
+from .shape import Shape, TupleShape
 
 __all__: list[str] = []
 
@@ -111,3 +112,65 @@ def _orgqr(i: Instruction, x: Sequence[Value]) -> Value:
 def _syevd(i: Instruction, x: Sequence[Value]) -> Value:
     values, vectors = np.linalg.eigh(x[0], "L" if _flag(i, "uplo", "L") == "L" else "U")
     return vectors.astype(x[0].dtype), values.astype(x[0].real.dtype), np.zeros(x[0].shape[:-2], np.int32)
+
+
+@custom_call(*_names("gesdd"))
+def _gesdd(i: Instruction, x: Sequence[Value]) -> Value:
+    """The operand's memory, singular values, left and (conjugate) right vectors, info; mode A, S or N."""
+    mode = _flag(i, "mode", "A")
+    info = np.zeros(x[0].shape[:-2], np.int32)
+    if mode == "N":
+        assert isinstance(i.shape, TupleShape)
+        left, right = (np.zeros(s.dims, x[0].dtype) for s in i.shape.elements[2:4] if isinstance(s, Shape))
+        return x[0], np.linalg.svd(x[0], compute_uv=False), left, right, info
+    u, values, v = np.linalg.svd(x[0], full_matrices=mode == "A")
+    return x[0], values, u, v, info
+
+
+@custom_call(*_names("geev"))
+def _geev(i: Instruction, x: Sequence[Value]) -> Value:
+    """Eigenvalues (of real matrices in two parts), left and right eigenvectors of unit length, info."""
+    values, right = np.linalg.eig(x[0])
+    kind = np.complex64 if x[0].dtype in (np.float32, np.complex64) else np.complex128
+    right = right.astype(kind)
+    left = np.zeros_like(right)
+    if _flag(i, "compute_left", "N") == "V":
+        # The rows of the inverse are the left eigenvectors, conjugate.
+        left = np.conj(np.swapaxes(np.linalg.inv(right), -1, -2))
+        left /= np.linalg.norm(left, axis=-2, keepdims=True)
+    values = values.astype(kind)
+    parts = (values,) if x[0].dtype.kind == "c" else (values.real.copy(), values.imag.copy())
+    return *parts, left, right, np.zeros(x[0].shape[:-2], np.int32)
+
+
+@custom_call(*_names("gehrd"))
+def _gehrd(i: Instruction, x: Sequence[Value]) -> Value:
+    """The Hessenberg form with the reflectors below it, their factors, and info."""
+    result = x[0].copy()
+    n = result.shape[-1]
+    taus = np.zeros((*result.shape[:-2], max(n - 1, 0)), result.dtype)
+    for at in np.ndindex(*result.shape[:-2]):
+        a = result[at]
+        for k in range(n - 2):
+            v, tau = _reflector(a[k + 1 :, k])
+            taus[(*at, k)] = tau
+            unit = np.concatenate([np.ones(1, v.dtype), v[1:]])
+            a[k + 1 :, k] = v
+            a[:, k + 1 :] -= tau * np.outer(a[:, k + 1 :] @ unit, np.conj(unit))
+            a[k + 1 :, k + 1 :] -= np.conj(tau) * np.outer(unit, np.conj(unit) @ a[k + 1 :, k + 1 :])
+    return result, taus, np.zeros(result.shape[:-2], np.int32)
+
+
+@custom_call(*_names("gtsv"))
+def _gtsv(i: Instruction, x: Sequence[Value]) -> Value:
+    """The diagonals as they were, and the solution of the tridiagonal system."""
+    lower, diagonal, upper, right = x
+    n = diagonal.shape[-1]
+    full = np.zeros((*diagonal.shape, n), diagonal.dtype)
+    line = np.arange(n)
+    full[..., line, line] = diagonal
+    # Both have n elements; those beyond the corner are not read.
+    full[..., line[1:], line[:-1]] = lower[..., 1:]
+    full[..., line[:-1], line[1:]] = upper[..., : n - 1]
+    solution = np.linalg.solve(full, right).astype(right.dtype)
+    return lower, diagonal, upper, solution, np.zeros(diagonal.shape[:-1], np.int32)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax_programs_more import ARRAYS, MATRICES, SAMPLES, SPECIAL
 
 Program = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -371,6 +372,10 @@ FAMILIES: dict[str, dict[str, Program]] = {
     "linear": LINEAR,
     "random": RANDOM,
     "models": MODELS,
+    "special": SPECIAL,
+    "matrices": MATRICES,
+    "arrays": ARRAYS,
+    "samples": SAMPLES,
 }
 
 
