@@ -1,4 +1,7 @@
-"""Runs HLO passes on a file: `python -m minitensor_jit.tools.opt --passes=cse,fusion FILE`."""
+"""Runs HLO passes on a file, and shows what comes out: `python -m minitensor_jit.tools.opt --passes=cse,fusion FILE`.
+
+`--stage=llvm`, `asm` and `buffer-assignment` compile what the passes leave and show the code, or where the arrays lie.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,12 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Final
 
+from ..codegen.cpu.compiler import compile_module
+from ..codegen.errors import CompileError
 from ..ir.dot import print_dot
+from ..ir.module import Module
 from ..ir.parser import ParseError, parse_module
 from ..ir.printer import print_module
 from ..ir.verifier import VerificationError, check
@@ -16,6 +23,10 @@ from ..passes.pass_manager import Pass, PassManager
 from ..passes.pipeline import PASSES, pipeline
 
 __all__ = ["main"]
+
+# The stages of code, by the names of their dumps.
+_DUMPS: Final = {"llvm": "ir-with-opt.ll", "asm": "s", "buffer-assignment": "buffer-assignment.txt"}
+STAGES: Final = ("hlo", "dot", *_DUMPS)
 
 
 def _passes(names: str) -> list[Pass]:
@@ -33,13 +44,24 @@ def _passes(names: str) -> list[Pass]:
     return passes
 
 
+def _stage(module: Module, stage: str, *, metadata: bool) -> str:
+    """What the stage shows of a module; raises `CompileError` where it is one of code and there is none."""
+    if stage == "hlo":
+        return print_module(module, metadata=metadata)
+    if stage == "dot":
+        return print_dot(module)
+    dumped: dict[str, str] = {}
+    compile_module(module, name=module.name, dump=dumped.__setitem__).close()
+    return dumped[_DUMPS[stage]]
+
+
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m minitensor_jit.tools.opt", description=__doc__)
     parser.add_argument("file", nargs="?", metavar="FILE", help="HLO text; - reads standard input")
     parser.add_argument(
         "--passes", type=_passes, default="", metavar="NAMES", help="comma-separated, in order; all is the pipeline"
     )
-    parser.add_argument("--stage", choices=("hlo", "dot"), default="hlo", help="what to print (default: hlo)")
+    parser.add_argument("--stage", choices=STAGES, default="hlo", help="what to print after them (default: hlo)")
     parser.add_argument("--list-passes", action="store_true", help="list the passes and stop")
     parser.add_argument("--no-verify", action="store_true", help="do not verify the module around each pass")
     parser.add_argument("--no-metadata", action="store_true", help="print without source positions")
@@ -69,11 +91,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not options.no_verify:
             check(module)
         PassManager(options.passes, verify=not options.no_verify).run(module)
-    except (OSError, UnicodeDecodeError, ParseError, VerificationError) as error:
+        sys.stdout.write(_stage(module, options.stage, metadata=not options.no_metadata))
+    except (OSError, UnicodeDecodeError, ParseError, VerificationError, CompileError) as error:
         print(f"{options.file}: {error}", file=sys.stderr)
         return 1
-    dot = options.stage == "dot"
-    sys.stdout.write(print_dot(module) if dot else print_module(module, metadata=not options.no_metadata))
     if options.decisions:
         for one in options.passes:
             for *names, decision in getattr(one, "decisions", ()):

@@ -97,3 +97,21 @@ def test_bad_files_are_reported(
     assert message in captured.err
     assert not captured.out
     assert main([str(tmp_path / "missing.hlo")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("stage", "shown"), [("llvm", "define i32 @entry"), ("asm", "entry:"), ("buffer-assignment", "parameter")]
+)
+def test_stages_of_code(file: Path, capsys: pytest.CaptureFixture[str], stage: str, shown: str) -> None:
+    assert main(["--passes=all", f"--stage={stage}", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert shown in out
+    assert stage != "buffer-assignment" or "16 bytes of parameters, 16 of results" in out
+
+
+def test_what_has_no_code_is_an_error_with_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.hlo"
+    call = 'custom-call(x), custom_call_target="nobody"'
+    path.write_text(f"HloModule m\nENTRY main {{ x = f32[3] parameter(0) ROOT r = f32[3] {call} }}\n")
+    assert main(["--stage=asm", str(path)]) == 1
+    assert "nobody" in capsys.readouterr().err

@@ -198,7 +198,11 @@ class _Program:
             self._binding(v, p.array_shape) for v, p in zip(step.operands, task.computation.parameters, strict=True)
         ]
         results = [self._locations[o] for o in step.outputs]
-        self._note(task, operands, results)
+        # Not the shapes of the task: a step of many sizes stands there with another one.
+        read, written = map(leaf, step.operands), map(leaf, step.outputs)
+        self._uses.append(
+            BufferUse(task.name, [*zip(operands, read, strict=True)], [*zip(results, written, strict=True)])
+        )
         if self.schedule.plans.is_shared(step.plan):
             self._shared.launch(step.plan, task, operands, results, leaf(step.outputs[0]).size)
         else:
@@ -209,13 +213,6 @@ class _Program:
         """The buffer assignment, for people; after `emit`."""
         size = self.assignment.size
         return buffer_text(self._name, self.parameter_shapes, self.result_shapes, self.aliases, size, self._uses)
-
-    def _note(self, task: Task, operands: Sequence[Binding], results: Sequence[Location]) -> None:
-        read = [p.array_shape for p in task.computation.parameters]
-        written = [r.array_shape for r in task.computation.roots]
-        self._uses.append(
-            BufferUse(task.name, list(zip(operands, read, strict=True)), list(zip(results, written, strict=True)))
-        )
 
     def _kernel(self, task: Task, plan: Plan) -> None:
         if self._stopwatch is None:
@@ -233,7 +230,8 @@ class _Program:
             [self._binding(value, self.result_shapes[n])],
             [Location("result", len(self.parameter_shapes) + n)],
         )
-        self._note(task, task.operands, task.results)
+        shape = self.result_shapes[n]
+        self._uses.append(BufferUse(task.name, [(task.operands[0], shape)], [(task.results[0], shape)]))
         self._kernel(task, LoopKernels(self.unit, task))
 
     def _aliases(self, copies: list[tuple[int, Value]]) -> frozenset[tuple[int, int]]:
