@@ -14,6 +14,7 @@ from .dead_code_elimination import DeadCodeElimination
 from .expander import Expander
 from .fusion import Fusion
 from .loop_calls import LoopCalls
+from .memory_scheduler import MemoryScheduler
 from .narrow_types import NarrowTypes
 from .pass_manager import Pass, PassHook, PassManager
 from .row_fusion import RowFusion
@@ -40,6 +41,7 @@ PASSES: dict[str, type[Pass]] = {
         RowGatherRewriter,
         RowFusion,
         Fusion,
+        MemoryScheduler,
     )
 }
 
@@ -86,6 +88,8 @@ def pipeline(*, fuse: bool = True, fold_constants: bool = True, strict: bool = T
     if fuse:
         # Rows first: they keep a reduction and its readers together, which the general pass would part.
         passes += [RowFusion(), Fusion()]
+    # Last: what is fused is in one place.
+    passes.append(MemoryScheduler())
     return passes
 
 

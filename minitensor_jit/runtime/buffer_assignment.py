@@ -28,7 +28,9 @@ class _Free:
 
 
 class BufferAssignment:
-    """Hands out scratch memory step by step; a slot is used again once the last reader of its value has run.
+    """Hands out scratch memory step by step.
+
+    A slot is used again once the last reader of its value has run, or by what that reader itself makes.
 
     Best fit by offset: the first free range that is large enough, so the block stays small and the addresses warm.
     """
@@ -57,6 +59,14 @@ class BufferAssignment:
             self.size += size
         self._held[key] = _Free(offset, size)
         return offset
+
+    def holds(self, key: Hashable) -> bool:
+        """Whether the value has a slot."""
+        return key in self._held
+
+    def hand_over(self, old: Hashable, new: Hashable) -> None:
+        """The value `old` dies where `new` is made: its slot is now that of `new`, which is written over it."""
+        self._held[new] = self._held.pop(old)
 
     def release(self, key: Hashable) -> None:
         """The value is dead; its slot may be used again."""

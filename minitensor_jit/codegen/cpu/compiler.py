@@ -179,9 +179,7 @@ class _Program:
             if value in made:  # what comes from outside is another's
                 dying.setdefault(k, []).append(value)
         for k, step in enumerate(steps):
-            for value in step.outputs:
-                if value not in self._locations:
-                    self._locations[value] = self._scratch(value, leaf(value).nbytes)
+            self._place(step, dying.get(k, ()))
             if isinstance(step, Loop):
                 self._control.loop(step)
             elif isinstance(step, Choice):
@@ -190,6 +188,23 @@ class _Program:
                 self._launch(step)
             self.assignment.release_all([*dying.get(k, ()), *self._temporaries])
             self._temporaries.clear()
+
+    def _place(self, step: AnyStep, dying: Iterable[Value]) -> None:
+        """Memory for what a step makes: that of an operand which it reads last, at the place that it writes, or new."""
+        free = [v for v in dying if v in step.operands and self.assignment.holds(v)]
+        for m, value in enumerate(step.outputs):
+            if value in self._locations:
+                continue
+            nbytes = leaf(value).nbytes
+            over = next(
+                (v for v in free if isinstance(step, Step) and leaf(v).nbytes == nbytes and step.in_place(m, v)), None
+            )
+            if over is None:
+                self._locations[value] = self._scratch(value, nbytes)
+            else:
+                free.remove(over)
+                self.assignment.hand_over(over, value)
+                self._locations[value] = self._locations[over]
 
     def _launch(self, step: Step) -> None:
         task = step.task

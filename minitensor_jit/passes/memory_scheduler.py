@@ -1,0 +1,138 @@
+"""Orders instructions so that as little memory as possible is in use at once."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from ..ir.module import Computation, Instruction, Module
+from ..ir.shape import TupleShape, leaves
+
+__all__ = ["MemoryScheduler", "peak_bytes"]
+
+# These only give a value another name.
+_NAMES: Final = frozenset({"reshape", "bitcast", "opt-barrier", "copy"})
+
+
+class MemoryScheduler:
+    """Orders the instructions of the entry, and of what loops and conditionals run, by what they free and take.
+
+    Contract: the same instructions in another topological order, and only if the peak of live bytes is lower in it.
+    Next comes the instruction, of those whose operands are there, that leaves the fewest bytes; of equals, the first in
+    the order as it is.
+    """
+
+    name = "schedule"
+
+    def run(self, module: Module) -> bool:
+        """Order every computation that is run step by step."""
+        changed = False
+        for computation in module.sequences():
+            before = computation.instructions
+            order = _greedy(computation)
+            if peak_bytes(computation, order) < peak_bytes(computation, before):
+                computation.instructions = order
+                changed = True
+        return changed
+
+
+# An array in memory: the instruction that makes it, and which leaf of its result it is.
+_Array: TypeAlias = tuple[Instruction, int]
+
+
+class _Values:
+    """Which arrays an instruction's result is in, and who reads them."""
+
+    def __init__(self, computation: Computation) -> None:
+        self.arrays: dict[Instruction, tuple[_Array, ...]] = {}
+        self.bytes: dict[_Array, int] = {}
+        self.readers: dict[_Array, set[Instruction]] = {}
+        self.makes: dict[Instruction, tuple[_Array, ...]] = {}
+        self.reads: dict[Instruction, set[_Array]] = {}
+        for i in computation.instructions:
+            shapes = leaves(i.shape)
+            if i.opcode == "tuple":
+                self.arrays[i] = tuple(a for x in i.operands for a in self.arrays[x])
+            elif i.opcode == "get-tuple-element":
+                whole = i.operands[0].shape
+                assert isinstance(whole, TupleShape)
+                first = sum(len(leaves(s)) for s in whole.elements[: i.attrs["index"]])
+                self.arrays[i] = self.arrays[i.operands[0]][first : first + len(shapes)]
+            elif i.opcode in _NAMES:
+                self.arrays[i] = self.arrays[i.operands[0]]
+            else:
+                made = tuple((i, k) for k in range(len(shapes)))
+                self.arrays[i] = made
+                kept = i.opcode in ("parameter", "constant")
+                self.bytes.update((a, 0 if kept else s.nbytes) for a, s in zip(made, shapes, strict=True))
+                self.readers.update((a, set()) for a in made)
+                self.makes[i] = made
+                self.reads[i] = {a for x in i.operands for a in self.arrays[x]}
+                for a in self.reads[i]:
+                    self.readers[a].add(i)
+        # Results are the caller's memory, for the whole run.
+        self.bytes.update((a, 0) for a in self.arrays[computation.root])
+
+
+def peak_bytes(computation: Computation, order: Sequence[Instruction] | None = None) -> int:
+    """The most bytes of intermediate values that are alive at once; parameters, constants and results don't count."""
+    values = _Values(computation)
+    left = {a: len(readers) for a, readers in values.readers.items()}
+    live = peak = 0
+    for i in order or computation.instructions:
+        made = values.makes.get(i, ())
+        live += sum(values.bytes[a] for a in made)
+        peak = max(peak, live)
+        live -= sum(values.bytes[a] for a in made if not left[a])
+        for a in values.reads.get(i, ()):
+            left[a] -= 1
+            if not left[a]:
+                live -= values.bytes[a]
+    return peak
+
+
+def _greedy(computation: Computation) -> list[Instruction]:
+    values = _Values(computation)
+    position = {i: n for n, i in enumerate(computation.instructions)}
+    users = computation.users()
+    waiting = {i: len(set(i.operands)) for i in computation.instructions}
+    left = {a: set(readers) for a, readers in values.readers.items()}
+    order: list[Instruction] = []
+    ready: list[tuple[int, int, Instruction]] = []
+
+    def growth(i: Instruction) -> int:
+        if i not in values.makes:
+            return -1 << 62  # costs nothing, and may let others go
+        taken = sum(values.bytes[a] for a in values.makes[i])
+        return taken - sum(values.bytes[a] for a in values.reads[i] if left[a] == {i})
+
+    def push(i: Instruction) -> None:
+        heapq.heappush(ready, (growth(i), position[i], i))
+
+    for i in computation.instructions:
+        if not waiting[i]:
+            push(i)
+    done: set[Instruction] = set()
+    while ready:
+        known, _, i = heapq.heappop(ready)
+        if i in done:
+            continue
+        now = growth(i)
+        if now < known:  # what it reads has lost its other readers in the meantime
+            push(i)
+            continue
+        done.add(i)
+        order.append(i)
+        for a in values.reads.get(i, ()):
+            left[a].discard(i)
+            if len(left[a]) == 1:
+                (last,) = left[a]
+                if not waiting[last] and last not in done:
+                    push(last)
+        for user in users[i]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                push(user)
+    parameters = [i for i in order if i.opcode == "parameter"]
+    return parameters + [i for i in order if i.opcode != "parameter"]

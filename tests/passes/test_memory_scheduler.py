@@ -1,0 +1,55 @@
+"""The order of instructions, and the memory that it needs when it is compiled."""
+
+import pytest
+
+from minitensor_jit.codegen.cpu.compiler import compile_module
+from minitensor_jit.ir.builder import Builder
+from minitensor_jit.ir.shape import Shape
+from minitensor_jit.ir.testing import random_module
+from minitensor_jit.ir.verifier import check
+from minitensor_jit.passes.memory_scheduler import MemoryScheduler, peak_bytes
+from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
+
+SQUARE = Shape("f32", (16, 16))  # a multiple of the alignment
+
+
+def wide(count):
+    """Products that are all made before the first is read."""
+    b = Builder("wide")
+    x = b.parameter(SQUARE)
+    products = [b.matmul(x, b.parameter(SQUARE)) for k in range(count)]
+    return b.build(b.tuple(*(b.matmul(p, p) for p in products)))
+
+
+def test_each_product_is_read_as_soon_as_it_is_there():
+    module = run_pipeline(wide(6))
+    products = [i for i in module.entry.instructions if i.opcode == "dot"]
+    assert [products[k] is products[k + 1].operands[0] for k in range(0, 12, 2)] == [True] * 6
+
+
+def test_the_predicted_peak_is_the_memory_that_the_code_uses():
+    for count in (1, 2, 5):
+        module = run_pipeline(wide(count))
+        executable = compile_module(module, name="wide")
+        assert executable.scratch_bytes == peak_bytes(module.entry) == SQUARE.nbytes
+
+
+def test_a_result_takes_the_place_of_an_operand_that_dies():
+    b = Builder("chain")
+    x = b.parameter(SQUARE)
+    for _ in range(4):
+        x = b.tanh(b.matmul(x, x))
+    executable = compile_module(run_pipeline(b.build(b.matmul(x, x))), name="chain")
+    assert executable.scratch_bytes == 2 * SQUARE.nbytes
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_order_is_valid_and_never_needs_more(seed):
+    module = run_pipeline(random_module(seed, 60), PipelineOptions(fuse=False))
+    before = peak_bytes(module.entry)
+    instructions = set(module.entry.instructions)
+    MemoryScheduler().run(module)
+    check(module, "scheduling")
+    assert set(module.entry.instructions) == instructions
+    assert peak_bytes(module.entry) <= before
+    assert not MemoryScheduler().run(module)
