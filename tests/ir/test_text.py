@@ -31,6 +31,23 @@ def test_round_trip_of_random_modules(seed: int) -> None:
     assert print_module(parsed) == text
 
 
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 60),
+    st.lists(st.sampled_from(sorted(DTYPES)), min_size=1, max_size=4),
+    st.lists(st.integers(0, 5), min_size=1, max_size=4),
+)
+@settings(max_examples=100, deadline=None)
+def test_parsing_undoes_printing(seed: int, size: int, dtypes: list[str], sizes: list[int]) -> None:
+    module = random_module(seed, size, exact=False, dtypes=tuple(dtypes), sizes=tuple(sizes))
+    check(module)
+    text = print_module(module)
+    parsed = parse_module(text)
+    assert difference(parsed, module, metadata=True) is None
+    assert print_module(parsed) == text
+    assert difference(module.clone(), module, metadata=True) is None
+
+
 @given(st.floats(width=32))
 @settings(max_examples=300)
 def test_f32_text_keeps_the_bits(value: float) -> None:
