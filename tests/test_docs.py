@@ -3,9 +3,10 @@
 A fenced block says what it is by its first line:
 
     ```python               is run; the blocks of one document share their names
-    ```text                 is what the block before printed
+    ```text                 is what the block before printed, to stdout and then to stderr
     ```cpp file=csrc/a.h    stands in that file, in any language and up to indentation
-    ```sh                   is run where it runs an example
+    ```sh                   is run where it runs an example, or reads and runs what an example left in /tmp, which
+                            stands for a folder of the test's own
 
 In what is printed or quoted, `...` stands for any text within a line, and a line `...` for any lines. `isa=avx512` on a
 block limits its comparison to machines with these instructions.
@@ -73,15 +74,20 @@ def applies(block):
     return block.attributes.get("isa") in (None, mt._C.build_config()["isa"])
 
 
-def run_shell(block, document):
+def run_shell(block, document, folder):
+    """Run the commands that can be run; return what the last one printed, None without any."""
+    printed = None
     for command in block.text.replace("\\\n", " ").splitlines():
-        if "examples/" not in command or "pip install" in command:
+        if not ("examples/" in command or "/tmp/" in command) or "pip install" in command:
             continue
+        command = command.replace("/tmp/", f"{folder}/")
         words = re.sub(r"\bpython\b", shlex.quote(sys.executable), command.partition(" #")[0])
         run = subprocess.run(
             words, shell=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
         )
         assert run.returncode == 0, f"{document}:{block.line}: {command}\n{run.stderr}"
+        printed = run.stdout + run.stderr
+    return printed
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -107,7 +113,7 @@ def test_document(document, tmp_path, monkeypatch):
                 missing = unmatched(block.text, printed)
                 assert missing is None, f"{where}: nothing printed fits\n{missing}\nPrinted:\n{printed}"
         elif block.language == "sh":
-            run_shell(block, document)
+            printed = run_shell(block, document, tmp_path)
 
 
 def test_links():

@@ -117,7 +117,7 @@ def given(monkeypatch):
 
     def counter(name, kind, nanoseconds, runs, **more):
         made = KernelCounter(name, kind, **more)
-        made.cells[0], made.cells[1] = nanoseconds, runs
+        made.cells[0], made.cells[1], made.cells[2] = nanoseconds, runs, nanoseconds // runs // 2 if runs else 0
         return made
 
     module = ModuleCounters("cluster_7", counter("cluster_7", "module", 10_000_000, 4))
@@ -140,11 +140,11 @@ The roof: 1.0 GB/s from memory, up to 1.0 GB/s from caches, 1 Gflop/s, as copies
 reach with 2 threads
 
 cluster_7: 100.0 % of the time, 10.00 ms in 4 runs, 2.50 ms each
-    time       each      bytes  GB/s    flops  Gflop/s  roofline  kernel
-  80.0 %    2.00 ms  1,000,000   0.5    3,000      0.0      50 %  fusion  (loop)
+    time       each   fastest      bytes  GB/s    flops  Gflop/s  roofline  kernel
+  80.0 %    2.00 ms   1.00 ms  1,000,000   1.0    3,000      0.0     100 %  fusion  (loop)
       (unknown place)  exp
       train.py:3  mul, add
-  10.0 %  125.00 us      6,000   0.0  100,000      0.8      80 %  dot.1   (dot) x2
+  10.0 %  125.00 us  62.50 us      6,000   0.1  100,000      1.6     160 %  dot.1   (dot) x2
       net.py:9  matmul
   10.0 % between the kernels
 """

@@ -59,8 +59,9 @@ class Stopwatch:
         yield
         b = self._unit.builder
         taken = b.sub(self._time(), begin)
-        for place, amount in ((counter.address, taken.ref), (counter.address + 8, "1")):
-            b.raw(f"atomicrmw add ptr inttoptr (i64 {place} to ptr), i64 {amount} monotonic")
+        for place, (change, amount) in enumerate((("add", taken.ref), ("add", "1"), ("min", taken.ref))):
+            cell = f"inttoptr (i64 {counter.address + 8 * place} to ptr)"
+            b.raw(f"atomicrmw {change} ptr {cell}, i64 {amount} monotonic")
 
     def _time(self) -> Value:
         if self._now is None:
