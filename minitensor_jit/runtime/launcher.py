@@ -134,7 +134,8 @@ class Compiler:
             waiting = Waiting(draft, lambda: all(self._finished(text) for text in texts))
             return (*built, record, waiting, 1, 0, counters, held)
         plan = (*built, record, None, -1, 0, counters, held)
-        if not self.options.measure_clusters or not builder.launched:
+        # Code that measures itself is slower for it.
+        if not self.options.measure_clusters or self.options.hlo_profile or not builder.launched:
             return plan
         trial = Trial(draft, builder.clusters, frozenset(builder.launched), plan)
         return (*built, record, trial, COMPILED_RUNS, len(builder.clusters), counters, held)

@@ -272,7 +272,10 @@ class Schedule:
             return
         values = [self.resolve((o, 0)) for o in operands]
         flat = None
-        if not any(i.opcode == "constant" and i.array_shape.size > 1 for i, _ in values):
+        # Steps that are measured are never shared: their lines in the user's program tell them apart.
+        if not self.unit.options.profile and not any(
+            i.opcode == "constant" and i.array_shape.size > 1 for i, _ in values
+        ):
             flat = flattened(computation, self.unit.options.streaming_store_bytes)
 
         def make() -> tuple[Task, Plan]:
