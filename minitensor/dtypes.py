@@ -158,11 +158,18 @@ class iinfo:  # noqa: N801  (PyTorch's name)
         return f"iinfo(min={float(self.min):g}, max={float(self.max):g}, dtype={self.dtype})"
 
 
+def _require_tensor(input: Any, name: str) -> None:
+    if not isinstance(input, _C.Tensor):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+
+
 def is_floating_point(input: Any) -> bool:
     """Whether input's dtype is a floating-point type."""
+    _require_tensor(input, "is_floating_point")
     return bool(input.dtype.is_floating_point)
 
 
 def is_complex(input: Any) -> bool:
     """Whether input's dtype is complex."""
+    _require_tensor(input, "is_complex")
     return bool(input.dtype.is_complex)

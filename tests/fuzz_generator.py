@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from fuzz_programs import DTYPES, FLOATS, Env, Program, Step, step
+import row_samples
+from fuzz_programs import DTYPES, FLOATS, OTHER_DTYPES, Env, Program, Step, step
 
 import minitensor as mt
 
@@ -66,6 +67,23 @@ DATA_DEPENDENT = ("floor_divide", "remainder", "pow")
 NOT_COMPILED = {name for name, row in mt.ops.ROWS.items() if not row.compilable and row.kind != "view"}
 NOT_COMPILED |= {"setitem_tensor", "isfinite", "isinf", "linspace"}  # some forms of these
 NOT_COMPILED -= {"copy", "fill"}
+# What one step may call on any tensors, by the number of its operands.
+ELEMENTWISE = {
+    count: [
+        name
+        for name, row in mt.ops.ROWS.items()
+        if row.kind == "elementwise"
+        and len(row.operands) == count
+        and not row.parameters
+        and name not in ("fill", "copy")
+    ]
+    for count in (1, 2, 3)
+}
+SAMPLED = [
+    name
+    for name, row in mt.ops.ROWS.items()
+    if row_samples.forms(row) and name not in ("fill", "copy", "_view_read", "_view_write", "_assign")
+]
 SIZES = (0, 1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 16, 17, 33)
 MOST_ELEMENTS = 3000
 
@@ -80,6 +98,8 @@ class Generator:
         self.large = large
         self.special = self.rng.random() < 0.3
         self.grad = not pure and self.rng.random() < 0.6
+        wide = self.rng.random() < (0.1 if pure else 0.5)
+        self.dtypes = (*DTYPES, *OTHER_DTYPES) if wide else DTYPES
         self.program: Program = []
         self.env = Env()
         self.next = 0
@@ -186,7 +206,7 @@ class Generator:
         return self.program
 
     def new_tensor(self, shape: tuple[int, ...] | None = None, dtype: str | None = None) -> None:
-        dtype = dtype or self.pick((*DTYPES, "float32", "float32", "float32", "float64"))
+        dtype = dtype or self.pick((*self.dtypes, "float32", "float32", "float32", "float64"))
         shape = self.shape() if shape is None else shape
         grad = self.grad and dtype in FLOATS and self.chance(0.6)
         self.emit("tensor", (), (self.integer(0, 1 << 30), shape, dtype, self.special and self.chance(0.5), grad))
@@ -239,6 +259,32 @@ class Generator:
 
     make_binary_inplace_2 = make_binary_inplace
 
+    def make_elementwise(self) -> None:
+        count = self.pick((1, 1, 2, 2, 3))
+        x = self.slot()
+        if x is None:
+            return
+        chosen = [x, *(self.like(self.env.slots[x]) for _ in range(count - 1))]
+        name = self.pick(ELEMENTWISE[count])
+        inplace = self.chance(0.25) and hasattr(mt.Tensor, name + "_")
+        self.emit("elementwise_inplace" if inplace else "elementwise", tuple(chosen), (name,))
+
+    make_elementwise_2 = make_elementwise_3 = make_elementwise
+
+    def make_sample(self) -> None:
+        name = self.pick(SAMPLED)
+        row = mt.ops.ROWS[name]
+        if self.pure and row.kind == "random":
+            return
+        places = tuple(place for place in range(3) if self.chance(0.5))
+        chosen = tuple(self.slot() for _ in places)
+        dtype = self.pick((*self.dtypes, "float32", "float32", "float32", "float64"))
+        form = self.integer(0, len(row_samples.forms(row) or ()))
+        domain = self.pick(("special", "normal", "positive"))
+        self.emit("sample", chosen, (name, form, dtype, domain, self.integer(0, 1000), places))
+
+    make_sample_2 = make_sample
+
     def make_number_inplace(self) -> None:
         self.emit(
             "binary_number_inplace",
@@ -265,7 +311,7 @@ class Generator:
         self.emit("clamp", (self.slot(),), (low, high))
 
     def make_convert(self) -> None:
-        self.emit("convert", (self.slot(),), (self.pick(DTYPES),))
+        self.emit("convert", (self.slot(),), (self.pick(self.dtypes),))
 
     def make_view(self) -> None:
         i = self.slot(lambda t: t.ndim > 0)
@@ -476,7 +522,16 @@ class Generator:
 
     def impure_shared(self) -> None:
         if self.chance(0.4):
-            self.emit("shared", (), (self.integer(0, 1 << 30), self.shape(), self.pick(DTYPES), self.chance(0.3)))
+            self.emit(
+                "shared",
+                (),
+                (
+                    self.integer(0, 1 << 30),
+                    self.shape(),
+                    self.pick([d for d in self.dtypes if d != "bfloat16"]),
+                    self.chance(0.3),
+                ),
+            )
             return
         for kind in ("array_write", "array_read"):
             if self.env.arrays and self.chance(0.6):

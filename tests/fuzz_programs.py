@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import row_samples
 
 import minitensor as mt
 
 DTYPES = ("bool", "uint8", "int32", "int64", "float32", "float64")
+# Those that kernels convert from and to, and complex numbers.
+OTHER_DTYPES = row_samples.OTHER_DTYPES
 FLOATS = ("float32", "float64")
 
 
@@ -52,14 +55,20 @@ def random_array(seed: int, shape: Sequence[int], dtype: str, special: bool) -> 
     rng = np.random.default_rng(seed)
     if dtype == "bool":
         return rng.random(shape) < 0.5
-    if dtype in FLOATS:
+    if dtype.startswith("complex"):
+        part = "float32" if dtype == "complex64" else "float64"
+        x = np.empty(shape, dtype)
+        x.real, x.imag = (random_array(seed + i, shape, part, special) for i in range(2))
+        return x
+    if dtype in FLOATS or dtype == "float16":
         x = rng.normal(size=shape).astype(dtype)
         if special and x.size:
             flat = x.reshape(-1)
             kind = np.dtype(dtype).type
-            odd = np.array(
-                [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-42, 3e38, 1.0, -1.0, 0.5, 88.7, -103.0], kind
-            )
+            with np.errstate(over="ignore"):
+                odd = np.array(
+                    [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-42, 3e38, 1.0, -1.0, 0.5, 88.7, -103.0]
+                ).astype(kind)
             at = rng.integers(0, flat.size, max(1, flat.size // 3))
             flat[at] = odd[rng.integers(0, len(odd), len(at))]
         return x
@@ -82,7 +91,9 @@ def kind(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @kind
 def tensor(env: Env, seed: int, shape: tuple[int, ...], dtype: str, special: bool, grad: bool) -> Any:
-    x = mt.tensor(random_array(seed, shape, dtype, special))
+    # NumPy lacks bfloat16.
+    x = mt.tensor(random_array(seed, shape, "float32" if dtype == "bfloat16" else dtype, special))
+    x = x.to(getattr(mt, dtype))
     return x.requires_grad_() if grad else x
 
 
@@ -119,6 +130,41 @@ def unary(env: Env, x: Any, name: str) -> Any:
 @kind
 def unary_inplace(env: Env, x: Any, name: str) -> Any:
     getattr(x, name + "_")()
+
+
+@kind
+def elementwise(env: Env, *arguments: Any) -> Any:
+    *operands, name = arguments
+    return mt.ops.ROWS[name].call(*operands)
+
+
+@kind
+def elementwise_inplace(env: Env, x: Any, *arguments: Any) -> None:
+    *operands, name = arguments
+    getattr(x, name + "_")(*operands)
+
+
+def fitted(x: Any, like: Any) -> Any:
+    """Elements of x in the shape and dtype of another tensor."""
+    if not x.numel() or not like.numel():
+        return like
+    flat = x.reshape(-1)
+    times = -(-like.numel() // x.numel())
+    flat = flat.repeat(times) if times > 1 else flat
+    return flat[: like.numel()].reshape(tuple(like.shape)).to(like.dtype)
+
+
+@kind
+def sample(env: Env, *arguments: Any) -> Any:
+    """Any op on the arguments that its tests have, its floating-point operands `places` filled from the program."""
+    *tensors, name, form, dtype, domain, seed, places = arguments
+    row = mt.ops.ROWS[name]
+    built = list(row_samples.build(row_samples.forms(row)[form], dtype, domain, seed))
+    for place, x in zip(places, tensors, strict=True):
+        if place < len(built) and isinstance(built[place], mt.Tensor) and built[place].is_floating_point():
+            built[place] = fitted(x, built[place])
+    found = row.call(*built)
+    return found[seed % len(found)] if isinstance(found, (tuple, list)) else found
 
 
 @kind
@@ -276,7 +322,7 @@ def drop(env: Env, x: Any, slot: int) -> None:
 @kind
 def observe(env: Env, x: Any, how: str) -> None:
     if how == "numpy":
-        env.seen.append(x.detach().numpy().copy())
+        env.seen.append(contents(x))
     elif how == "tolist":
         env.seen.append(np.array(x.detach().tolist()))
     elif how == "item" and x.numel():
@@ -363,22 +409,30 @@ def outcome(env: Env) -> Outcome:
     """Everything that can be seen at the end, as NumPy arrays."""
     values: dict[str, Any] = {}
     for slot, x in sorted(env.slots.items()):
-        values[f"s{slot}"] = x.detach().numpy().copy()
+        values[f"s{slot}"] = contents(x)
         values[f"s{slot}.requires_grad"] = x.requires_grad
         values[f"s{slot}.strides"] = x.stride() if x.numel() else None
         values[f"s{slot}.version"] = x._version
         if x.is_leaf and x.grad is not None:
-            values[f"s{slot}.grad"] = x.grad.detach().numpy().copy()
+            values[f"s{slot}.grad"] = contents(x.grad)
     for slot, array in env.arrays.items():
         values[f"array{slot}"] = array.copy()
     values["generator"] = mt.get_rng_state().numpy().copy()
     return values, env.seen
 
 
+def contents(x: Any) -> np.ndarray:
+    """The elements, of bfloat16 as float32."""
+    x = x.detach()
+    return (x.to(mt.float32) if x.dtype is mt.bfloat16 else x.resolve_conj().resolve_neg()).numpy().copy()
+
+
 def bits(value: Any) -> Any:
     """For comparison: arrays by their bits, with one NaN for all."""
     if not isinstance(value, np.ndarray):
         return value
+    if value.dtype.kind == "c":
+        return (value.dtype.str, value.shape, bits(value.real.copy()), bits(value.imag.copy()))
     if value.dtype.kind == "f":
         value = np.where(np.isnan(value), np.array(np.nan, value.dtype), value)
     return (value.dtype.str, value.shape, value.tobytes())
@@ -511,7 +565,7 @@ def check_compiled(program: Program) -> str | None:
         except (RuntimeError, TypeError, ValueError, IndexError):
             return None  # an incomplete program that shrinking made
         for place, (x, y) in enumerate(zip(expected, got, strict=True)):
-            a, b = x.numpy(), y.numpy()
+            a, b = contents(x), contents(y)
             if bits(a) != bits(b) or (x.numel() and x.stride() != y.stride()):
                 return f"call {turn}, result {place}: {describe(a, b)}"
     return None

@@ -5,6 +5,8 @@ from fuzz_generator import Generator
 from fuzz_programs import MODES, Step, check, execute, outcome, run_eager, shrink, text, threads
 
 PROGRAMS = 50
+# Programs do what nobody should.
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def fail_with(seed, program, mode, found):

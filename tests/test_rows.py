@@ -1,5 +1,7 @@
 """The table of ops is complete: every row has samples, and what can be compiled gives the same bits compiled."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from fuzz_programs import bits, compiler_failures, describe
@@ -131,3 +133,30 @@ def test_results_have_the_dtypes_that_inference_says():
             imagined = ROWS[name].call(*(meta for _ in arguments))
             assert (real.dtype, real.shape) == (imagined.dtype, imagined.shape), name
             assert np.dtype(real.dtype.name) == real.numpy().dtype
+
+
+@pytest.mark.parametrize("name", [n for n in ROWS if n not in IN_PLACE_ONLY | RECORDED_ONLY])
+def test_refused_calls_are_refused_when_they_are_recorded(name):
+    """At the caller's line, not when the recording runs; only what depends on values is found then."""
+    row = ROWS[name]
+
+    def error(arguments, recorded):
+        mt.manual_seed(3)
+        with mt.jit_scope() if recorded else nullcontext():
+            try:
+                row.call(*arguments)
+            except (ZeroDivisionError, IndexError):
+                return None
+            except (RuntimeError, TypeError, ValueError) as error:
+                return f"{type(error).__name__}: {error}"
+        return None
+
+    for dtype in ("bool", "int16", "int64", "float16", "float32", "complex64"):
+        for seed, form in enumerate(forms(row)):
+            arguments = build(form, dtype, "positive", seed)
+            eager = error(arguments, False)
+            try:
+                recorded = error(arguments, True)
+            except (ZeroDivisionError, IndexError):
+                continue
+            assert eager == recorded, f"{name}, {dtype}, {form}"

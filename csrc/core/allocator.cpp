@@ -13,9 +13,27 @@
 
 #include "core/error.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace mt {
 
 namespace {
+
+// What AddressSanitizer is to know about blocks: cached ones are nobody's, and of one in use only what was asked for is
+// the tensor's.
+void mark_used([[maybe_unused]] void* data, [[maybe_unused]] size_t nbytes, [[maybe_unused]] size_t size) {
+#if defined(__SANITIZE_ADDRESS__)
+    ASAN_UNPOISON_MEMORY_REGION(data, nbytes);
+    ASAN_POISON_MEMORY_REGION(static_cast<char*>(data) + nbytes, size - nbytes);
+#endif
+}
+void mark_unused([[maybe_unused]] void* data, [[maybe_unused]] size_t size) {
+#if defined(__SANITIZE_ADDRESS__)
+    ASAN_POISON_MEMORY_REGION(data, size);
+#endif
+}
 
 constexpr size_t kAlignment = 64;
 constexpr size_t kHuge = size_t{2} << 20;
@@ -64,6 +82,7 @@ void* from_system(size_t size) {
 }
 
 void to_system(void* data, size_t size) {
+    mark_used(data, size, size);
     if (size < kHuge) std::free(data);
     else munmap(data, size);
 }
@@ -146,6 +165,7 @@ void* allocate(size_t nbytes) {
         c.stats.reserved_bytes += static_cast<int64_t>(size);
     }
     c.stats.allocated_bytes += static_cast<int64_t>(size);
+    mark_used(data, nbytes, size);
     if (c.stats.allocated_bytes > c.stats.peak_allocated_bytes) c.stats.peak_allocated_bytes = c.stats.allocated_bytes;
     return data;
 }
@@ -160,6 +180,7 @@ void deallocate(void* data, size_t nbytes) noexcept {
     size_t size = rounded_size(nbytes);
     std::lock_guard lock(c.mutex);
     c.stats.allocated_bytes -= static_cast<int64_t>(size);
+    mark_unused(data, size);
     if (size < kHuge) c.small[class_of(size)].push_back(data);
     else c.large.emplace(size, data);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "dispatch/infer_order.h"
 #include "dispatch/jit_device.h"
 #include "dispatch/memory_order.h"
 #include "dispatch/out.h"
@@ -205,6 +206,37 @@ bool has_other_dtypes(const Call& call) {
     return seen & ~loops;
 }
 
+// Runs an elementwise kernel on no elements, which raises if it has no loop for the dtype.
+void try_kernel(const Call& call) {
+    std::vector<Operand> operands(call.operands, call.operands + call.operand_count);
+    std::vector<Ref<Tensor>> empty;
+    auto like = [&](DType dtype) { return empty.emplace_back(Tensor::empty(Dims{0}, dtype)).get(); };
+    for (Operand& operand : operands)
+        if (operand.tensor) operand.tensor = like(operand.tensor->dtype);
+    Call trial = call;
+    trial.operands = operands.data();
+    for (size_t i = 0; i < call.result_count; ++i) {
+        trial.results[i].sizes = Dims{0};
+        trial.outputs[i] = like(call.results[i].dtype);
+    }
+    call.op->cpu(trial);
+}
+
+// What a kernel will refuse when it runs is refused when it's recorded: complex numbers, where it has no loops for
+// them.
+void check_recordable(const Call& call) {
+    if (!call.op->cpu) return;
+    for (size_t i = 0; i < call.operand_count; ++i) {
+        const Tensor* t = call.operands[i].tensor;
+        if (!t || !is_complex(t->dtype)) continue;
+        if (call.op->takes != Takes::Any) refuse_dtype(*call.op, t->dtype);
+        if (call.op->kind == Kind::Elementwise) return try_kernel(call);
+    }
+    for (size_t i = 0; i < call.result_count; ++i)
+        if (call.op->takes != Takes::Any && is_complex(call.results[i].dtype))
+            refuse_dtype(*call.op, call.results[i].dtype);
+}
+
 // A view of other elements over the same memory. Recorded values are arrays of one dtype, so there must be memory.
 Ref<Tensor> reinterpreted(Call& call) {
     if (current_interpreter && call.in(0).device().type == DeviceType::CPU) current_interpreter->passing_by(call);
@@ -300,10 +332,16 @@ void check_result_fits(const Call& call, const Tensor& destination) {
     if (!(call.results[0].sizes == destination.sizes))
         fail("output with shape " + to_string(destination.sizes) + " doesn't match the broadcast shape " +
              to_string(call.results[0].sizes));
+    check_scan_inplace(call, destination);
     check_castable(call.results[0].dtype, destination.dtype);
 }
 
 }  // namespace
+
+void refuse_dtype(const OpDef& op, DType dtype) {
+    throw Error(ErrorKind::NotImplemented,
+                "\"" + op.name + "_cpu\" not implemented for '" + torch_type_name(dtype) + "'");
+}
 
 void infer(Call& call) {
     if (call.op->infer) call.op->infer(call);
@@ -345,6 +383,7 @@ static void interpret(Call& call, Ref<Tensor>* results) {
         return;
     }
     if (current_interpreter && op.infer && device.type == DeviceType::CPU) {
+        check_recordable(call);
         current_interpreter->run(call, results);
         return;
     }
@@ -456,6 +495,7 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     } else if (jit) {
         run_on_jit_device(call, nullptr, &destination);
     } else if (record) {
+        check_recordable(call);
         current_interpreter->run_inplace(call, destination);
     } else if (device.type != DeviceType::Meta) {
         if (device.type != DeviceType::CPU)

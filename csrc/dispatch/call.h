@@ -52,6 +52,9 @@ void dispatch_inplace(Call& call, Tensor& destination);
 // Runs a kernel that takes fewer dtypes than the call has; installed by kernels/cpu/widen.cpp.
 extern void (*widen_hook)(Call& call);
 
+// NotImplementedError: the op has no kernel for the dtype.
+[[noreturn]] void refuse_dtype(const OpDef& op, DType dtype);
+
 // The kernel alone, inputs and outputs in place; used by the eager interpreter and by plan replay.
 void run_kernel(Call& call);
 // The same for compiled code, which may run without the GIL: no profile, and the GIL stays as it is.

@@ -6,9 +6,6 @@
 
 namespace mt {
 
-namespace {
-
-// The C++ name of a dtype, which is what PyTorch's message for matrix products shows.
 const char* cpp_name(DType dtype) {
     switch (dtype) {
         case DType::Bool: return "bool";
@@ -29,6 +26,8 @@ const char* cpp_name(DType dtype) {
         default: return info(dtype).name;
     }
 }
+
+namespace {
 
 // What the dimensions before the last two broadcast to.
 Dims batch_sizes(const Tensor& a, const Tensor& b) {

@@ -5,6 +5,9 @@
 
 namespace mt {
 
+// The C++ name of a dtype, which is what some of PyTorch's messages show.
+const char* cpp_name(DType dtype);
+
 // input, other: 1-d, 2-d, or batches that broadcast.
 void infer_matmul(Call& call);
 // input, and the operands of a matrix product whose right side is a matrix.

@@ -3,7 +3,9 @@
 #include <string>
 
 #include "core/error.h"
+#include "dispatch/infer_contraction.h"
 #include "dispatch/infer_elementwise.h"
+#include "dispatch/registry.h"
 
 namespace mt {
 
@@ -66,6 +68,13 @@ void infer_selection(Call& call, const char* name, size_t dim_at, bool takes_boo
 DType scan_dtype(DType input, const Call& call) {
     if (call.param_count > 1 && !call.param(1).is_none()) return call.param(1).dtype;
     return is_floating(input) || is_complex(input) ? input : DType::I64;
+}
+
+void check_scan_inplace(const Call& call, const Tensor& destination) {
+    if (call.op->infer != infer_cumsum && call.op->infer != infer_cumprod) return;
+    if (call.param(1).is_none() || call.param(1).dtype == destination.dtype) return;
+    fail(std::string("Bad in-place call: input tensor dtype ") + cpp_name(destination.dtype) +
+         " and output tensor dtype " + cpp_name(call.param(1).dtype) + " should match");
 }
 
 void infer_cumsum(Call& call) {

@@ -8,6 +8,9 @@ namespace mt {
 // The dtype in which a scan's parameter 1 (Type or None) has it run: int64 for integers if it says nothing.
 DType scan_dtype(DType input, const Call& call);
 
+// A scan in place can't have another dtype than the tensor: RuntimeError if its parameter 1 gives one.
+void check_scan_inplace(const Call& call, const Tensor& destination);
+
 void infer_cumsum(Call& call);        // input; dim, dtype
 void infer_cumprod(Call& call);       // input; dim, dtype
 void infer_logcumsumexp(Call& call);  // input; dim

@@ -18,6 +18,8 @@ def _check_dtype(x: Any, dtype: Any, name: str) -> None:
         raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {type_name(x.dtype)}")
     if dtype is None:
         return
+    if not isinstance(dtype, _C.dtype):
+        raise TypeError(f"{name}: argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
     if not dtype.is_floating_point and not dtype.is_complex:
         raise RuntimeError(f"{name}: dtype should be floating point or complex, but got {type_name(dtype)}")
     if dtype.is_complex != x.dtype.is_complex:

@@ -165,7 +165,5 @@ def vander(x: Any, *, N: int | None = None) -> Any:
         raise RuntimeError("N must be greater than 1.")
     if not (x.is_floating_point() or x.is_complex()):
         x = x.to(_C.int64)
-    powers = [x.new_ones(tuple(x.shape)), x]
-    while len(powers) < count:
-        powers.append(powers[-1] * x)
-    return ROWS["cat"].call([p.unsqueeze(-1) for p in powers], -1)
+    powers = ROWS["cumprod"].call(x.unsqueeze(-1).expand((*x.shape, count - 1)), -1)
+    return ROWS["cat"].call([powers.new_ones((*x.shape, 1)), powers], -1)

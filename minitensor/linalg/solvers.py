@@ -205,6 +205,10 @@ def ldl_solve(LD: Any, pivots: Any, B: Any, *, hermitian: bool = False) -> Any:
     name = "torch.linalg.ldl_solve"
     square(LD, name, "LD")
     matrices(B, name, "B")
+    if not isinstance(pivots, Tensor):
+        raise TypeError(
+            f"linalg_ldl_solve(): argument 'pivots' (position 2) must be Tensor, not {type(pivots).__name__}"
+        )
     if pivots.dtype.is_floating_point or pivots.dtype.is_complex or pivots.dtype == _C.bool:
         raise RuntimeError(f"{name}: Expected pivots to be integers. Got {type_name(pivots.dtype)}")
     if LD.dtype != B.dtype:

@@ -39,8 +39,7 @@ bool has_complex(const Call& call) {
     DType dtype = call.outputs[0]->dtype;
     for (size_t i = call.operand_count; i-- > 0;)
         if (const Tensor* t = call.operands[i].tensor; t && is_complex(t->dtype)) dtype = t->dtype;
-    throw Error(ErrorKind::NotImplemented,
-                "\"" + call.op->name + "_cpu\" not implemented for '" + torch_type_name(dtype) + "'");
+    refuse_dtype(*call.op, dtype);
 }
 
 void widened(Call& call) {

@@ -287,7 +287,7 @@ def softmax(input: mt.Tensor, dim: int | None = None, _stacklevel: int = 3, dtyp
     """Return ``exp(input) / exp(input).sum(dim)``, computed in ``dtype`` if it is given."""
     if dim is None:
         dim = _softmax_dim("softmax", input.dim())
-    return mt.softmax(input, dim) if dtype is None else mt.softmax(input.to(dtype), dim)
+    return mt.softmax(input, dim, dtype=dtype)
 
 
 def softmin(input: mt.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> mt.Tensor:
@@ -301,7 +301,7 @@ def log_softmax(input: mt.Tensor, dim: int | None = None, _stacklevel: int = 3, 
     """Return the logarithm of :func:`softmax`."""
     if dim is None:
         dim = _softmax_dim("log_softmax", input.dim())
-    return mt.log_softmax(input, dim) if dtype is None else mt.log_softmax(input.to(dtype), dim)
+    return mt.log_softmax(input, dim, dtype=dtype)
 
 
 def gumbel_softmax(

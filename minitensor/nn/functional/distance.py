@@ -47,4 +47,4 @@ def pairwise_distance(
     x1: mt.Tensor, x2: mt.Tensor, p: float = 2.0, eps: float = 1e-06, keepdim: bool = False
 ) -> mt.Tensor:
     """Return the ``p``-norm of ``x1 - x2 + eps`` along the last dimension."""
-    return vector_norm(x1 - x2 + eps, p, -1, keepdim)
+    return vector_norm(mt.sub(x1, x2) + eps, p, -1, keepdim)
