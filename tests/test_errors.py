@@ -34,7 +34,11 @@ CASES = [
     (lambda: ones(2, 3, 4) @ ones(3, 4, 5), RuntimeError, "size of tensor a (2) must match the size of tensor b (3)"),
     (lambda: ones(2, 3).cumprod_(1, dtype=mt.uint8), RuntimeError, "Bad in-place call: input tensor dtype float and"),
     (lambda: mt.is_complex(0.5), TypeError, "is_complex(): argument 'input' (position 1) must be Tensor, not float"),
-    (lambda: mt.linalg.ldl_solve(ones(3, 3), 1, ones(3, 2)), TypeError, "argument 'pivots' (position 2) must be Tensor"),
+    (
+        lambda: mt.linalg.ldl_solve(ones(3, 3), 1, ones(3, 2)),
+        TypeError,
+        "'pivots' (position 2) must be Tensor",
+    ),
     (lambda: mt.linalg.matrix_norm(ones(3, 3), dtype=ones(1)), TypeError, "argument 'dtype' must be torch.dtype"),
     (lambda: mt.linalg.vander(ones(2), N=2**50), mt.OutOfMemoryError, "cannot allocate"),
     (lambda: ones(6).view(4, 2), RuntimeError, "shape '[4, 2]' is invalid for input of size 6"),
