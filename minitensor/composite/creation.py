@@ -9,7 +9,7 @@ from typing import Any
 from minitensor import _C
 from minitensor.composite.dims import product, sizes_of
 from minitensor.composite.layout import formatted, made_like, resize_, strided
-from minitensor.composite.registry import composite
+from minitensor.composite.registry import composite, shortcut
 from minitensor.ops import ROWS, creation, elementwise, movement
 
 Tensor = _C.Tensor
@@ -65,6 +65,7 @@ def full(
 
 
 @composite(method=False)
+@shortcut("*", creation.full, after=(0.0,))
 def zeros(
     *args: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
@@ -78,6 +79,7 @@ def zeros(
 
 
 @composite(method=False)
+@shortcut("*", creation.full, after=(1.0,))
 def ones(
     *args: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
@@ -264,6 +266,8 @@ def _whole_bounds(bounds: list[Any], dtype: Any) -> list[int]:
 
 
 @composite(method=False)
+@shortcut("i", creation.arange, before=(0,), after=(1,))
+@shortcut("ii", creation.arange, after=(1,))
 def arange(
     *args: Any, start: Any = None, end: Any = None, step: Any = None, out: Any = None, dtype: Any = None,
     layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,

@@ -7,7 +7,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.dims import normal_dim, type_name
-from minitensor.composite.registry import composite
+from minitensor.composite.registry import composite, shortcut
 from minitensor.composite.shape import broadcast_shapes, broadcast_tensors, reshape
 from minitensor.ops import elementwise, index, mask, movement, scatter
 from minitensor.ops.creation import full
@@ -436,6 +436,7 @@ _bool, _where_row = _C.bool, elementwise.where
 
 
 @composite(method=False, out=True)
+@shortcut("BTT", _where_row)
 def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     """input where the condition holds, other elsewhere; with the condition alone, the indices where it holds."""
     if input is None and other is None:

@@ -10,15 +10,17 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.dims import normal_dim
-from minitensor.composite.registry import composite
+from minitensor.composite.registry import composite, shortcut
 from minitensor.composite.shape import atleast_1d, atleast_2d, atleast_3d, reshape, unpacked
 from minitensor.ops import movement
 from minitensor.ops.creation import full
 
 Tensor = _C.Tensor
+_slice = movement.slice
 
 
 @composite(method=False, out=True)
+@shortcut("S", movement.cat)
 def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
     """The tensors, all of one shape, side by side along a new dimension."""
     tensors = tuple(tensors)
@@ -164,17 +166,18 @@ def split(tensor: Any, split_size_or_sections: Any = None, dim: int = 0, **more:
         raise TypeError("split() takes a tensor, a size or a sequence of sizes, and a dimension")
     if not isinstance(size, int):
         return split_with_sizes(tensor, size, dim)
-    if tensor.ndim == 0:
+    shape = tensor.shape
+    if not shape:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     if size < 0:
         raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
-    d = normal_dim(dim, tensor.ndim)
-    n = tensor.shape[d]
+    d = normal_dim(dim, len(shape)) if dim else 0
+    n = shape[d]
     if size == 0 and n:
         raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {n}")
     if n == 0:
         return (movement.alias(tensor),)
-    return tuple(movement.slice(tensor, d, i, i + size, 1) for i in range(0, n, size))
+    return tuple([_slice(tensor, d, i, i + size, 1) for i in range(0, n, size)])
 
 
 @composite()

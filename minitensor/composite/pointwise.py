@@ -9,7 +9,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.dims import type_name
-from minitensor.composite.registry import COMPOSITES, composite
+from minitensor.composite.registry import COMPOSITES, composite, shortcut
 from minitensor.ops import ROWS, pointwise, special
 
 Tensor = _C.Tensor
@@ -94,6 +94,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 
 
 @composite(aliases=("clip",), inplace=True, out=True)
+@shortcut("Tnn", ROWS["clamp"].call)
 def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
     """Each element brought into [min, max], numbers or tensors; NaN stays.
 

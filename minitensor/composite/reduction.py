@@ -95,6 +95,8 @@ def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> Any
 
 def _moment_arguments(name: str, input: Any, args: tuple[Any, ...], more: dict[str, Any]) -> tuple[Any, float, bool]:
     """(dim, correction, keepdim) from PyTorch's three forms: (unbiased), (dim, unbiased, keepdim), and by keyword."""
+    if not (args or more) and input.is_floating_point() and input.numel() > 1:
+        return None, 1.0, False
     names = ["unbiased"] if args and isinstance(args[0], bool) else ["dim", "unbiased", "keepdim"]
     unknown = set(more) - {"dim", "axis", "unbiased", "correction", "keepdim", "keepdims"}
     if len(args) > len(names) or unknown or ("unbiased" in more and "correction" in more):

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from minitensor import _C
 
-__all__ = ["COMPOSITES", "Composite", "LateSignature", "composite", "with_out"]
+__all__ = ["COMPOSITES", "Composite", "LateSignature", "composite", "shortcut", "with_out"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -92,6 +92,24 @@ def with_out(made: Callable[..., Any], exact: bool = False) -> Callable[..., Any
 
     call.__signature__ = LateSignature(lambda: _signature_with_out(made))  # type: ignore[attr-defined]
     return _C.out_form(made, call)
+
+
+def shortcut(
+    pattern: str, op: _C.Op, before: tuple[Any, ...] = (), after: tuple[Any, ...] = ()
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Let plain calls of a function go straight to the op that they stand for, `op(*before, *args, *after)`.
+
+    Those are calls without keywords whose arguments match the pattern, a letter for each: `T` a tensor, `B` one of
+    bool, `i` an int, `n` an int or a float. `*` stands for any number of ints, which the op gets as one tuple; `S` for
+    a list or tuple of tensors of one shape that the op joins, and whose number becomes the result's first size. An op on
+    one element takes less time than a function of Python does to find out what it was called with.
+    """
+
+    def enter(made: Callable[..., Any]) -> Callable[..., Any]:
+        made.__dict__["_shortcuts"] = (*made.__dict__.get("_shortcuts", ()), (pattern, op, before, after))
+        return made
+
+    return enter
 
 
 def _signature_with_out(made: Callable[..., Any]) -> inspect.Signature:

@@ -230,6 +230,13 @@ def exp(builder: Builder, x: Value) -> Value:
     f = t.format
     x = b.select(b.fcmp_ordered("<", x, t.number(f.exp_low)), t.number(f.exp_low), x)
     x = b.select(b.fcmp_ordered(">", x, t.number(f.exp_high)), t.number(f.exp_high), x)
+    return _exp_within(builder, x)
+
+
+def _exp_within(builder: Builder, x: Value) -> Value:
+    """e^x for x within the limits of `exp`."""
+    b, t = builder, _Emitter(builder, x)
+    f = t.format
     shifted, r = t.reduce_exp(x, 2 * f.exponent_bias)
     one = t.number(1.0)
     m = b.fma(b.fma(t.horner(f.exp, r), r, one), r, one)
@@ -330,16 +337,12 @@ def tanh(builder: Builder, x: Value) -> Value:
 def sigmoid(builder: Builder, x: Value) -> Value:
     """Logistic function 1 / (1 + e^-x), by way of e^-|x|, which does not overflow."""
     b, t = builder, _Emitter(builder, x)
+    f = t.format
     one = t.number(1.0)
-    e = exp(builder, b.fneg(t.abs(x)))
+    a = b.fneg(t.abs(x))
+    e = _exp_within(builder, b.select(b.fcmp_ordered("<", a, t.number(f.exp_low)), t.number(f.exp_low), a))
     numerator = b.select(b.fcmp_ordered("<", x, t.number(0.0)), e, one)
-    d = b.fadd(one, e)
-    d_low = b.fsub(e, b.fsub(d, one))  # 1 + e = d + d_low, exactly
-    # The quotient is corrected by its remainder: one rounding error where division alone would add to d's.
-    inverse = b.fdiv(one, d)
-    q = b.fmul(numerator, inverse)
-    minus_q = b.fneg(q)
-    return b.fma(b.fma(minus_q, d_low, b.fma(minus_q, d, numerator)), inverse, q)
+    return b.fdiv(numerator, b.fadd(one, e))
 
 
 def sincospi2(builder: Builder, u: Value) -> tuple[Value, Value]:

@@ -95,12 +95,19 @@ struct ElementwiseTable {
     void (*stream)(void* out, const void* in, int64_t bytes);
     // Add, Sub, Mul and Div of float32 and float64 that write around the caches; the caller fences.
     BinaryFn stream_binary[4][2];
+    // The same of float16 and bfloat16 as they are stored, computed in float32. Null where no instructions convert
+    // them.
+    BinaryFn narrow_binary[4][2];
 
     UnaryFn get(UnaryOp op, DType dtype) const { return unary[static_cast<size_t>(op)][dtype_index(dtype)]; }
     BinaryFn get(BinaryOp op, DType dtype) const { return binary[static_cast<size_t>(op)][dtype_index(dtype)]; }
     BinaryFn get_stream(BinaryOp op, DType dtype) const {
         if (op > BinaryOp::Div || (dtype != DType::F32 && dtype != DType::F64)) return nullptr;
         return stream_binary[static_cast<size_t>(op)][dtype == DType::F64];
+    }
+    BinaryFn get_narrow(BinaryOp op, DType dtype) const {
+        if (op > BinaryOp::Div || (dtype != DType::F16 && dtype != DType::BF16)) return nullptr;
+        return narrow_binary[static_cast<size_t>(op)][dtype == DType::BF16];
     }
 };
 

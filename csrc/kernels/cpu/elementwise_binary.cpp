@@ -19,9 +19,27 @@ BinaryFn loop_of(BinaryOp op, DType compute) {
     return fn || !is_complex(compute) ? fn : complex_binary(op, compute);
 }
 
+// Whether two tensors of float16 or bfloat16 give a third: nothing is converted outside of the loop. A single number as
+// second operand keeps its precision, and goes another way.
+bool runs_narrow(DType result, const Call& call) {
+    if (call.outputs[0]->dtype != result || result != call.compute) return false;
+    for (size_t i = 0; i < 2; ++i)
+        if (!call.operands[i].tensor || call.in(i).dtype != result) return false;
+    return call.in(1).numel != 1;
+}
+
 // Any operands, any size.
 __attribute__((noinline)) void general_binary(BinaryOp op, DType result, Call& call) {
     DType compute = call.compute, loop = loop_dtype(compute);
+    if (BinaryFn narrow = elementwise().get_narrow(op, compute); narrow && runs_narrow(result, call)) {
+        LoopOperand operands[] = {operand_of(call.in(0), compute, true), operand_of(call.in(1), compute, true)};
+        return run_elementwise(
+            operand_of(*call.outputs[0], compute, true), operands, 2,
+            [](void* fn, void* to, const void* const* from, int64_t n, unsigned scalars) {
+                reinterpret_cast<BinaryFn>(fn)(to, from[0], from[1], n, scalars);
+            },
+            reinterpret_cast<void*>(narrow));
+    }
     Number numbers[2];
     LoopOperand operands[2];
     for (size_t i = 0; i < 2; ++i) {

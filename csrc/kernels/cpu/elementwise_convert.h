@@ -34,14 +34,57 @@ template <class From, class To, bool to_bool = false> void convert_loop(void* ou
     for (int64_t i = 0; i < n; ++i) r[i] = convert_one<To, to_bool>(x[i]);
 }
 
+// By name: a file's pragma lets the compiler use the instructions, but does not define __F16C__.
+#if MT_VECTOR_BYTES == 64
+using FloatVector = __m512;
+// With a mask, since the headers of the others make the compiler warn of an undefined value.
+constexpr __mmask16 kAll = 0xFFFF;
+constexpr int64_t kFloats = 16;
+inline FloatVector load_half(const uint16_t* x) {
+    return _mm512_maskz_cvtph_ps(kAll, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
+}
+inline void store_half(uint16_t* r, FloatVector x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(r),
+                        _mm512_maskz_cvtps_ph(kAll, x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+#elif MT_VECTOR_BYTES == 32
+using FloatVector = __m256;
+constexpr int64_t kFloats = 8;
+inline FloatVector load_half(const uint16_t* x) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x)));
+}
+inline void store_half(uint16_t* r, FloatVector x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(r), _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+#endif
+#if MT_VECTOR_BYTES >= 32
+typedef uint32_t WordVector __attribute__((vector_size(MT_VECTOR_BYTES)));
+typedef uint16_t NarrowVector __attribute__((vector_size(MT_VECTOR_BYTES / 2)));
+
+inline FloatVector load_bfloat16(const uint16_t* x) {
+    NarrowVector bits;
+    __builtin_memcpy(&bits, x, sizeof bits);
+    return reinterpret_cast<FloatVector>(__builtin_convertvector(bits, WordVector) << 16);
+}
+inline void store_bfloat16(uint16_t* r, FloatVector x) {
+    WordVector bits = reinterpret_cast<WordVector>(x);
+    WordVector rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+    WordVector result = (bits & 0x7FFFFFFF) > 0x7F800000 ? WordVector{} + 0x7FC0 : rounded;
+    NarrowVector narrow = __builtin_convertvector(result, NarrowVector);
+    __builtin_memcpy(r, &narrow, sizeof narrow);
+}
+#endif
+
 [[gnu::flatten]] void half_to_float(void* out, const void* in, int64_t n) {
     auto* r = static_cast<float*>(out);
     auto* x = static_cast<const uint16_t*>(in);
     int64_t i = 0;
 #if MT_VECTOR_BYTES >= 32
-    // By name: a file's pragma lets the compiler use them, but does not define __F16C__.
-    for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(r + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i))));
+#pragma GCC unroll 4
+    for (; i + kFloats <= n; i += kFloats) {
+        FloatVector v = load_half(x + i);
+        __builtin_memcpy(r + i, &v, sizeof v);
+    }
 #endif
     for (; i < n; ++i) r[i] = float_of_half(x[i]);
 }
@@ -50,24 +93,82 @@ template <class From, class To, bool to_bool = false> void convert_loop(void* ou
     auto* x = static_cast<const float*>(in);
     int64_t i = 0;
 #if MT_VECTOR_BYTES >= 32
-    for (; i + 8 <= n; i += 8)
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(r + i),
-                         _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#pragma GCC unroll 4
+    for (; i + kFloats <= n; i += kFloats) {
+        FloatVector v;
+        __builtin_memcpy(&v, x + i, sizeof v);
+        store_half(r + i, v);
+    }
 #endif
     for (; i < n; ++i) r[i] = half_bits(x[i]);
 }
 [[gnu::flatten]] void bfloat16_to_float(void* out, const void* in, int64_t n) {
     auto* r = static_cast<float*>(out);
     auto* x = static_cast<const uint16_t*>(in);
+    int64_t i = 0;
+#if MT_VECTOR_BYTES >= 32
+#pragma GCC unroll 4
+    for (; i + kFloats <= n; i += kFloats) {
+        FloatVector v = load_bfloat16(x + i);
+        __builtin_memcpy(r + i, &v, sizeof v);
+    }
+#endif
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) r[i] = float_of_bfloat16(x[i]);
+    for (; i < n; ++i) r[i] = float_of_bfloat16(x[i]);
 }
 [[gnu::flatten]] void float_to_bfloat16(void* out, const void* in, int64_t n) {
     auto* r = static_cast<uint16_t*>(out);
     auto* x = static_cast<const float*>(in);
+    int64_t i = 0;
+#if MT_VECTOR_BYTES >= 32
+#pragma GCC unroll 4
+    for (; i + kFloats <= n; i += kFloats) {
+        FloatVector v;
+        __builtin_memcpy(&v, x + i, sizeof v);
+        store_bfloat16(r + i, v);
+    }
+#endif
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) r[i] = bfloat16_bits(x[i]);
+    for (; i < n; ++i) r[i] = bfloat16_bits(x[i]);
 }
+
+#if MT_VECTOR_BYTES >= 32
+struct Half {
+    static FloatVector load(const uint16_t* x) { return load_half(x); }
+    static void store(uint16_t* r, FloatVector x) { store_half(r, x); }
+    static float widen(uint16_t x) { return float_of_half(x); }
+    static uint16_t narrow(float x) { return half_bits(x); }
+};
+struct Bfloat16 {
+    static FloatVector load(const uint16_t* x) { return load_bfloat16(x); }
+    static void store(uint16_t* r, FloatVector x) { store_bfloat16(r, x); }
+    static float widen(uint16_t x) { return float_of_bfloat16(x); }
+    static uint16_t narrow(float x) { return bfloat16_bits(x); }
+};
+
+// Elements as they are stored, computed in float32 in registers.
+template <class Op, class Narrow>
+[[gnu::flatten]] bool narrow_binary_loop(void* out, const void* lhs, const void* rhs, int64_t n, unsigned scalars) {
+    auto* r = static_cast<uint16_t*>(out);
+    auto *a = static_cast<const uint16_t*>(lhs), *b = static_cast<const uint16_t*>(rhs);
+    int64_t i = 0;
+    if (scalars == 0) {
+#pragma GCC unroll 4
+        for (; i + kFloats <= n; i += kFloats)
+            Narrow::store(r + i, Op::of_vectors(Narrow::load(a + i), Narrow::load(b + i)));
+    } else {
+        FloatVector x = FloatVector{} + Narrow::widen(*a), y = FloatVector{} + Narrow::widen(*b);
+        for (; i + kFloats <= n; i += kFloats)
+            Narrow::store(r + i,
+                          Op::of_vectors(scalars & 1 ? x : Narrow::load(a + i), scalars & 2 ? y : Narrow::load(b + i)));
+    }
+    for (; i < n; ++i) {
+        float x = Narrow::widen(a[scalars & 1 ? 0 : i]), y = Narrow::widen(b[scalars & 2 ? 0 : i]);
+        r[i] = Narrow::narrow(Op::apply(x, y));
+    }
+    return true;
+}
+#endif
 
 // Complex numbers lie as pairs of parts.
 template <class T> void real_part(void* out, const void* in, int64_t n) {

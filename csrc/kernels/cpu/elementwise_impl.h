@@ -298,6 +298,14 @@ extern constinit const ElementwiseTable elementwise_table = {
                       {stream_binary_loop<Sub, float>, stream_binary_loop<Sub, double>},
                       {stream_binary_loop<Mul, float>, stream_binary_loop<Mul, double>},
                       {stream_binary_loop<Div, float>, stream_binary_loop<Div, double>}},
+#if MT_VECTOR_BYTES >= 32
+    .narrow_binary = {{narrow_binary_loop<Add, Half>, narrow_binary_loop<Add, Bfloat16>},
+                      {narrow_binary_loop<Sub, Half>, narrow_binary_loop<Sub, Bfloat16>},
+                      {narrow_binary_loop<Mul, Half>, narrow_binary_loop<Mul, Bfloat16>},
+                      {narrow_binary_loop<Div, Half>, narrow_binary_loop<Div, Bfloat16>}},
+#else
+    .narrow_binary = {},
+#endif
 };
 
 #undef MT_FLOATS

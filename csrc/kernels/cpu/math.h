@@ -150,18 +150,28 @@ template <class T> static inline Reduced<T> reduce_exp(T x, T bias) {
 
 }  // namespace detail
 
+namespace detail {
+
+// e^x for x within the limits of exp.
+template <class T> static inline T exp_within(T x) {
+    using F = Format<T>;
+    const auto [shifted, r] = reduce_exp<T>(x, T(2 * F::exponent_bias));
+    const T m = fma(fma(horner(F::exp, r), r, T(1)), r, T(1));
+    // 2^n in two factors, since n leaves the range of the exponent at both ends: the first product is exact.
+    const Bits<T> half = shifted >> 1;
+    const T scale1 = value(Bits<T>(half << F::mantissa_bits));
+    const T scale2 = value(Bits<T>((shifted - half) << F::mantissa_bits));
+    return m * scale1 * scale2;
+}
+
+}  // namespace detail
+
 // e^x. Overflows to infinity, and underflows gradually.
 template <class T> static inline T exp(T x) {
     using F = detail::Format<T>;
     x = x < F::exp_low ? F::exp_low : x;
     x = x > F::exp_high ? F::exp_high : x;
-    const auto [shifted, r] = detail::reduce_exp<T>(x, T(2 * F::exponent_bias));
-    const T m = detail::fma(detail::fma(detail::horner(F::exp, r), r, T(1)), r, T(1));
-    // 2^n in two factors, since n leaves the range of the exponent at both ends: the first product is exact.
-    const detail::Bits<T> half = shifted >> 1;
-    const T scale1 = detail::value(detail::Bits<T>(half << F::mantissa_bits));
-    const T scale2 = detail::value(detail::Bits<T>((shifted - half) << F::mantissa_bits));
-    return m * scale1 * scale2;
+    return detail::exp_within(x);
 }
 
 // e^x - 1.
@@ -246,15 +256,11 @@ template <class T> static inline T tanh(T x) {
 
 // Logistic function 1 / (1 + e^-x), by way of e^-|x|, which does not overflow.
 template <class T> static inline T sigmoid(T x) {
-    const T e = exp<T>(-detail::abs(x));
+    using F = detail::Format<T>;
+    const T a = -detail::abs(x);
+    const T e = detail::exp_within(a < F::exp_low ? F::exp_low : a);
     const T numerator = x < T(0) ? e : T(1);
-    const T d = T(1) + e;
-    const T d_low = e - (d - T(1));  // 1 + e = d + d_low, exactly
-    // The quotient is corrected by its remainder, which leaves one rounding error where division alone would add to
-    // d's.
-    const T inverse = T(1) / d;
-    const T q = numerator * inverse;
-    return detail::fma(detail::fma(-q, d_low, detail::fma(-q, d, numerator)), inverse, q);
+    return numerator / (T(1) + e);
 }
 
 template <class T> struct SinCos {

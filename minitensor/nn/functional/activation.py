@@ -11,7 +11,7 @@ from minitensor import _C
 from minitensor._warning import users_level
 from minitensor.composite import composite
 from minitensor.composite.pointwise import prelu
-from minitensor.composite.registry import with_out
+from minitensor.composite.registry import shortcut, with_out
 from minitensor.ops import ROWS
 
 __all__ = [
@@ -53,6 +53,8 @@ __all__ = [
     "threshold_",
 ]
 
+_gelu, _gelu_tanh = ROWS["_gelu"].call, ROWS["_gelu_tanh"].call
+_softmax, _log_softmax = ROWS["softmax"].call, ROWS["log_softmax"].call
 _IN_PLACE = {name: _C.inplace_form(ROWS[name].call) for name in
              ("celu", "elu", "hardsigmoid", "hardswish", "leaky_relu", "mish", "selu", "silu", "threshold"
              )}  # fmt: skip
@@ -173,14 +175,20 @@ def rrelu_(input: mt.Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, tra
 
 
 @with_out
+@shortcut("T", _gelu)
 def gelu(input: mt.Tensor, *, approximate: str = "none") -> mt.Tensor:
     """Return ``input * Phi(input)`` with the normal distribution's Phi, or, with "tanh", its approximation."""
-    if approximate not in ("none", "tanh"):
+    result: mt.Tensor
+    if approximate == "none":
+        result = _gelu(input)
+    elif approximate == "tanh":
+        result = _gelu_tanh(input)
+    else:
         raise RuntimeError("approximate argument must be either none or tanh.")
-    result: mt.Tensor = ROWS["_gelu" if approximate == "none" else "_gelu_tanh"].call(input)
     return result
 
 
+@shortcut("T", ROWS["silu"].call)
 def silu(input: mt.Tensor, inplace: bool = False) -> mt.Tensor:
     """Return ``input * sigmoid(input)``."""
     return _op("silu", input, inplace)
@@ -283,11 +291,12 @@ def _softmax_dim(name: str, rank: int) -> int:
     return 0 if rank in (0, 1, 3) else 1
 
 
+@shortcut("Ti", _softmax)
 def softmax(input: mt.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> mt.Tensor:
     """Return ``exp(input) / exp(input).sum(dim)``, computed in ``dtype`` if it is given."""
     if dim is None:
         dim = _softmax_dim("softmax", input.dim())
-    return mt.softmax(input, dim, dtype=dtype)
+    return _softmax(input, dim, dtype=dtype)
 
 
 def softmin(input: mt.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> mt.Tensor:
@@ -297,11 +306,12 @@ def softmin(input: mt.Tensor, dim: int | None = None, _stacklevel: int = 3, dtyp
     return softmax(-input, dim, dtype=dtype)
 
 
+@shortcut("Ti", _log_softmax)
 def log_softmax(input: mt.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> mt.Tensor:
     """Return the logarithm of :func:`softmax`."""
     if dim is None:
         dim = _softmax_dim("log_softmax", input.dim())
-    return mt.log_softmax(input, dim, dtype=dtype)
+    return _log_softmax(input, dim, dtype=dtype)
 
 
 def gumbel_softmax(

@@ -24,6 +24,7 @@ __all__ = [
     "unfold",
 ]
 
+Tensor = mt.Tensor
 _forward = ROWS["convolution"].call
 _backward_input = ROWS["convolution_backward_input"].call
 _im2col = ROWS["im2col"].call
@@ -31,9 +32,9 @@ _col2im = ROWS["col2im"].call
 
 
 def _check(input: mt.Tensor, weight: mt.Tensor, rank: int, what: str) -> None:
-    for name, t in (("input", input), ("weight", weight)):
-        if not isinstance(t, mt.Tensor):
-            raise TypeError(f"{what}(): argument '{name}' must be Tensor, not {type(t).__name__}")
+    if not (isinstance(input, Tensor) and isinstance(weight, Tensor)):
+        name, t = ("weight", weight) if isinstance(input, Tensor) else ("input", input)
+        raise TypeError(f"{what}(): argument '{name}' must be Tensor, not {type(t).__name__}")
     if weight.dim() != rank + 2:
         raise RuntimeError(
             f"Expected {rank + 2}-dimensional weight for {what}, but got weight of size {list(weight.shape)} instead"
@@ -54,10 +55,19 @@ def _same(input: mt.Tensor, weight: mt.Tensor, stride: tuple[int, ...], dilation
 def _convolve(
     rank: int, input: mt.Tensor, weight: mt.Tensor, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> mt.Tensor:
+    if (
+        type(stride) is type(padding) is type(dilation) is int
+        and isinstance(input, Tensor)
+        and isinstance(weight, Tensor)
+        and input.ndim == weight.ndim == rank + 2
+        and not input.is_complex()
+    ):
+        return _forward(input, weight, bias, (stride,) * rank, (padding,) * rank, (dilation,) * rank, groups)
     what = f"conv{rank}d"
     _check(input, weight, rank, what)
     batch, batched = spatial(input, rank, what)
-    steps, spread = several(stride, rank, "stride", what), several(dilation, rank, "dilation", what)
+    steps = several(stride, rank, "stride", what)
+    spread = steps if dilation is stride else several(dilation, rank, "dilation", what)
     if isinstance(padding, str):
         if padding not in ("same", "valid"):
             raise RuntimeError(f"Invalid padding string: '{padding}'")

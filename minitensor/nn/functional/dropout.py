@@ -29,7 +29,8 @@ def _kept(input: mt.Tensor, p: float, channels: bool) -> mt.Tensor:
     shape = tuple(input.shape)
     if channels:
         shape = (*shape[:2], *(1 for _ in shape[2:]))
-    return (mt.rand(shape, dtype=mt.float64 if input.dtype == mt.float64 else mt.float32) >= p).to(input.dtype)
+    dtype = input.dtype
+    return (mt.rand(shape, dtype=mt.float64 if dtype is mt.float64 else mt.float32) >= p).to(dtype)
 
 
 def _dropped(input: mt.Tensor, p: float, training: bool, inplace: bool, channels: bool) -> mt.Tensor:
@@ -37,7 +38,11 @@ def _dropped(input: mt.Tensor, p: float, training: bool, inplace: bool, channels
         return input
     if p == 1.0:
         return _stored(input, input * 0.0, inplace)
-    mask = _kept(input, p, channels) * (1.0 / (1.0 - p))
+    if not channels and input.dtype is mt.float32 is mt.get_default_dtype():
+        # Bools times a number are of the default dtype.
+        mask = (mt.rand(input.shape) >= p) * (1.0 / (1.0 - p))
+    else:
+        mask = _kept(input, p, channels) * (1.0 / (1.0 - p))
     return input.mul_(mask) if inplace else input * mask
 
 

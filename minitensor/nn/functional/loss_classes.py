@@ -19,6 +19,7 @@ __all__ = [
 
 _nll = ROWS["nll_loss"].call
 _nll_mean = ROWS["nll_loss_mean"].call
+_log_softmax = ROWS["log_softmax"].call
 
 
 def nll_loss(
@@ -74,6 +75,9 @@ def cross_entropy(
     """
     if size_average is not None or reduce is not None:
         reduction = reduction_of(size_average, reduce, reduction)
+    if weight is None and label_smoothing == 0.0 and reduction == "mean" and _is_usual(input, target):
+        mean: mt.Tensor = _nll_mean(_log_softmax(input, 1), target, ignore_index)
+        return mean
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     classes = 0 if input.dim() == 1 else 1
@@ -153,11 +157,16 @@ def _check_reduction(reduction: str) -> None:
         raise ValueError(f"{reduction} is not a valid value for reduction")
 
 
+def _is_usual(input: mt.Tensor, target: mt.Tensor) -> bool:
+    """Return whether there is a class for each of several rows: nothing is wrong, and nothing has to be rearranged."""
+    return input.ndim == 2 and target.ndim == 1 and len(input) == len(target)
+
+
 def _check_classes(input: mt.Tensor, target: mt.Tensor, weight: mt.Tensor | None, reduction: str) -> None:
     """Check the arguments of a loss over classes."""
     _check_reduction(reduction)
-    if weight is None and input.dim() == 2 and target.dim() == 1 and len(input) == len(target):
-        return  # the usual case, on the short way
+    if weight is None and _is_usual(input, target):
+        return
     if input.dim() == 0:
         raise ValueError("Expected input with at least 1 dimension (classes), got a scalar")
     shape = list(input.shape)

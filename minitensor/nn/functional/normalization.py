@@ -216,8 +216,10 @@ def layer_norm(
     eps: float = 1e-05,
 ) -> mt.Tensor:
     """Return the last dimensions, whose sizes are ``normalized_shape``, normalised; times ``weight``, plus ``bias``."""
+    if weight is None is bias and input.ndim == 2 and input.shape[1:] == normalized_shape and input.numel():
+        return _group_norm(input, None, None, 1, eps)
     rows, scale, shift = _rows(input, normalized_shape, weight, bias)
-    if 0 in rows.shape:
+    if not rows.numel():
         return input.clone()
     result = _group_norm(rows, scale, shift, 1, eps)
     return result if rows is input else result.reshape(input.shape)

@@ -40,7 +40,7 @@ _avg_pool = ROWS["avg_pool"].call
 
 def _image(input: mt.Tensor, rank: int, what: str) -> tuple[mt.Tensor, bool]:
     image, batched = spatial(input, rank, what)
-    if 0 in image.shape[1:]:
+    if not image.numel() and 0 in image.shape[1:]:
         raise RuntimeError(
             f"{what}: Expected {rank + 1}D or {rank + 2}D (batch mode) tensor with optional 0 dim batch size for "
             f"input, but got:{list(input.shape)}"
@@ -67,17 +67,12 @@ def _maximum(
     what = f"max_pool{rank}d"
     image, batched = _image(input, rank, what)
     kernel = several(kernel_size, rank, "kernel_size", what)
-    window = (
-        kernel,
-        _strides(stride, kernel, rank, what),
-        several(padding, rank, "padding", what),
-        several(dilation, rank, "dilation", what),
-        ceil_mode,
-    )
-    if not return_indices and not (mt.is_grad_enabled() and input.requires_grad):
-        result = _max_pool(image, *window)
+    steps = kernel if stride is None else _strides(stride, kernel, rank, what)
+    edges, spread = several(padding, rank, "padding", what), several(dilation, rank, "dilation", what)
+    if not (return_indices or (input.requires_grad and mt.is_grad_enabled())):
+        result = _max_pool(image, kernel, steps, edges, spread, ceil_mode)
         return result if batched else result.squeeze(0)
-    indices = _max_pool_indices(image, *window)
+    indices = _max_pool_indices(image, kernel, steps, edges, spread, ceil_mode)
     result = _gather(image, indices)
     if not batched:
         result, indices = result.squeeze(0), indices.squeeze(0)
@@ -96,6 +91,15 @@ def _define_max_pool(rank: int) -> tuple[Any, Any]:
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
+        if (
+            type(kernel_size) is type(padding) is type(dilation) is int
+            and stride is None
+            and not (return_indices or input.requires_grad)
+            and input.ndim == rank + 2
+            and input.numel()
+        ):  # Nothing has to be looked at closely: on one element that would take longer than the op.
+            kernel = (kernel_size,) * rank
+            return _max_pool(input, kernel, kernel, (padding,) * rank, (dilation,) * rank, ceil_mode)
         return _maximum(rank, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
     def with_indices(

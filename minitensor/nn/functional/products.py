@@ -5,19 +5,22 @@ from __future__ import annotations
 import minitensor as mt
 from minitensor.composite.contraction import FUSED, bilinear, fused_addmm
 from minitensor.composite.registry import with_out
+from minitensor.ops import ROWS
 
 __all__ = ["bilinear", "grouped_mm", "linear"]
+
+_matmul, _transpose = ROWS["matmul"].call, ROWS["transpose"].call
 
 
 @with_out
 def linear(input: mt.Tensor, weight: mt.Tensor, bias: mt.Tensor | None = None) -> mt.Tensor:
     """Return ``input @ weight.T + bias``; ``weight`` is ``[out_features, in_features]`` or ``[in_features]``."""
-    if weight.dim() == 1:
-        result = mt.matmul(input, weight)
+    if weight.ndim == 1:
+        result = _matmul(input, weight)
         return result if bias is None else result + bias
-    matrix = weight.transpose(0, 1)
+    matrix = _transpose(weight, 0, 1)
     if bias is None:
-        return mt.matmul(input, matrix)
+        return _matmul(input, matrix)
     dtype = input.dtype
     if (
         dtype in FUSED
@@ -27,7 +30,7 @@ def linear(input: mt.Tensor, weight: mt.Tensor, bias: mt.Tensor | None = None) -
         and bias.shape[0] in (1, matrix.shape[1])
     ):
         return fused_addmm(bias, input, matrix)
-    return mt.matmul(input, matrix) + bias
+    return _matmul(input, matrix) + bias
 
 
 def grouped_mm(
