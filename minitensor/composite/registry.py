@@ -100,8 +100,8 @@ def shortcut(
     """Let plain calls of a function go straight to the op that they stand for, `op(*before, *args, *after)`.
 
     Those are calls without keywords whose arguments match the pattern, a letter for each: `T` a tensor, `B` one of
-    bool, `i` an int, `n` an int or a float. `*` stands for any number of ints, which the op gets as one tuple; `S` for
-    a list or tuple of tensors of one shape that the op joins, and whose number becomes the result's first size. An op on
+    bool, `i` an int, `n` an int or a float. `*` stands for any number of ints, which the op gets as one tuple, `S` for
+    a list or tuple of tensors of one shape that the op joins, whose number becomes the result's first size. An op on
     one element takes less time than a function of Python does to find out what it was called with.
     """
 
