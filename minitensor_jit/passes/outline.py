@@ -85,7 +85,9 @@ def _fuse(group: Outline, number: int) -> Instruction:
         body.append(root)
     # Parameters first, as in every other computation.
     body.sort(key=lambda i: i.parameter_number is None)
-    stem = {"kLoop": "loop", "kInput": "input", "kCustom": group.backend_config or "custom"}.get(group.kind, group.kind)
+    stem = {"kLoop": "loop", "kInput": "input", "kOutput": "output", "kCustom": group.backend_config or "custom"}.get(
+        group.kind, group.kind
+    )
     called = Computation(f"fused_{stem}_{main.opcode}", body, root)
     called.make_names_unique()
     attrs: Attrs = {"kind": group.kind, "calls": called}

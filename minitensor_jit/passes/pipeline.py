@@ -16,6 +16,7 @@ from .fusion import Fusion
 from .loop_calls import LoopCalls
 from .memory_scheduler import MemoryScheduler
 from .narrow_types import NarrowTypes
+from .output_fusion import OutputFusion
 from .pass_manager import Pass, PassHook, PassManager
 from .row_fusion import RowFusion
 from .row_gather_rewriter import RowGatherRewriter
@@ -39,6 +40,7 @@ PASSES: dict[str, type[Pass]] = {
         WhileLoopUnroller,
         WhileLoopInvariantCodeMotion,
         RowGatherRewriter,
+        OutputFusion,
         RowFusion,
         Fusion,
         MemoryScheduler,
@@ -86,6 +88,8 @@ def pipeline(*, fuse: bool = True, fold_constants: bool = True, strict: bool = T
     # Rules make copies of what others made.
     passes += [AlgebraicSimplifier(strict=strict), CommonSubexpressionElimination(), DeadCodeElimination()]
     if fuse:
+        # What is done with a product's elements is done while they are in the cache.
+        passes.append(OutputFusion())
         # Rows first: they keep a reduction and its readers together, which the general pass would part.
         passes += [RowFusion(), Fusion()]
     # Last: what is fused is in one place.

@@ -26,6 +26,9 @@ GEMM = ctypes.CFUNCTYPE(None, PTR)
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, PTR, PTR)
 
 
+EPILOGUE = ctypes.CFUNCTYPE(None, PTR, I64, I64, I64, I64, I64)
+
+
 class Gemm(ctypes.Structure):
     _fields_ = [
         (name, I64)
@@ -69,6 +72,13 @@ def _gemm(dtype: str):
             b = view(g.b + n * g.bbs * itemsize, g.k, g.n, (g.brs, g.bcs))
             c = view(g.c + n * g.cbs * itemsize, g.m, g.n, (g.crs, g.ccs))
             c[...] = a @ b
+            if g.epilogue:
+                # Four tiles of uneven sizes, the last first.
+                rows, cols = g.m // 3, g.n // 2 + 1
+                for r0, r1 in ((rows, g.m), (0, rows)):
+                    for c0, c1 in ((cols, g.n), (0, cols)):
+                        if r1 > r0 and c1 > c0:
+                            EPILOGUE(g.epilogue)(g.ctx, n, r0, r1 - r0, c0, c1 - c0)
 
     return GEMM(run)
 

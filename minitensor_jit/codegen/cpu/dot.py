@@ -13,12 +13,12 @@ from ...runtime.buffer_assignment import Location
 from ..abi import GEMM, GEMV
 from ..errors import CompileError
 from ..index import strides_of
-from ..llvm import I64, PTR, Value
+from ..llvm import I64, PTR, Function, Value
 from .loop_kernel import LoopKernels
 from .loops import i64
 from .unit import Binding, Task, Unit
 
-__all__ = ["Dot"]
+__all__ = ["Dot", "emit_product", "product_sizes"]
 
 # The product wraps around for integers, so signedness doesn't matter.
 _ROUTINE = {"f32": "f32", "f64": "f64", "s32": "s32", "u32": "s32", "s64": "s64", "u64": "s64", "u8": "u8", "s8": "u8"}
@@ -69,17 +69,30 @@ class Dot:
     def emit(self) -> None:
         """Emits the call."""
         bindings = [self.task.operands[o.parameter_number or 0] for o in self.dot.operands]
-        _emit(self.unit, self.dot, bindings, self.task.results[0])
+        emit_product(self.unit, self.dot, bindings, self.task.results[0])
 
 
-def _emit(unit: Unit, dot: Instruction, operands: list[Binding], result: Location) -> None:
-    """Emits the call, after copies of operands whose dimensions can't be walked with one stride a group."""
+def product_sizes(dot: Instruction) -> tuple[int, int, int, int]:
+    """A dot as a batch of products: how many, rows, contracted elements, columns."""
+    lb, lc, rb, rc = dot_dims(dot.attrs)
+    lhs, rhs = (o.dims for o in dot.operands)
+    rows = prod(n for d, n in enumerate(lhs) if d not in lb and d not in lc)
+    columns = prod(n for d, n in enumerate(rhs) if d not in rb and d not in rc)
+    return prod(lhs[d] for d in lb), rows, prod(lhs[d] for d in lc), columns
+
+
+def emit_product(
+    unit: Unit, dot: Instruction, operands: list[Binding], result: Location, epilogue: Function | None = None
+) -> None:
+    """Emits the call, after copies of operands whose dimensions can't be walked with one stride a group.
+
+    `epilogue(buffers, batch, row0, rows, col0, cols)` is called for each finished tile.
+    """
     lb, lc, rb, rc = dot_dims(dot.attrs)
     lhs, rhs = (o.array_shape for o in dot.operands)
     lf = [d for d in range(lhs.rank) if d not in lb and d not in lc]
     rf = [d for d in range(rhs.rank) if d not in rb and d not in rc]
-    batch = prod(lhs.dims[d] for d in lb)
-    m, k, n = prod(lhs.dims[d] for d in lf), prod(lhs.dims[d] for d in lc), prod(rhs.dims[d] for d in rf)
+    batch, m, k, n = product_sizes(dot)
     if 0 in (batch, m, n):
         return
     left, a = _operand(unit, dot.operands[0], operands[0], lb, lf, lc)
@@ -94,7 +107,7 @@ def _emit(unit: Unit, dot: Instruction, operands: list[Binding], result: Locatio
         unit.pointer(entry, buffers, a), left.free, left.contracted, left.batch,
         unit.pointer(entry, buffers, b), right.contracted, right.free, right.batch,
         unit.pointer(entry, buffers, result), n, 1, m * n,
-        0, 0,
+        *((0, 0) if epilogue is None else (epilogue.reference, buffers)),
     ]  # fmt: skip
     for position, field in enumerate(fields):
         entry.store(field if isinstance(field, Value) else i64(field), entry.gep(block, position, I64), 8)

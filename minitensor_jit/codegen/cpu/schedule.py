@@ -19,6 +19,7 @@ from ..errors import CompileError
 from .column_kernel import ColumnKernel
 from .decompose import decompose_reduces
 from .dot import Dot
+from .dot_epilogue import DotWithEpilogue
 from .flat_loop import FlatLoop, flattened
 from .generic_reduce import GenericReduce
 from .host_call import HostCall
@@ -292,6 +293,8 @@ class Schedule:
         special = [i for i in instructions if i.opcode in _WHOLE]
         if special:
             one = special[0]
+            if one.opcode == "dot" and len(special) == 1 and roots != special:
+                return DotWithEpilogue(unit, task, one)
             sources = [r.operands[0] if r.opcode == "get-tuple-element" else r for r in roots]
             if sources != [one] * len(roots) or any(o.opcode != "parameter" for o in one.operands):
                 raise CompileError("fusion", f"{one.opcode} inside a fusion")

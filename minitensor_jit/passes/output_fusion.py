@@ -1,0 +1,116 @@
+"""Fuses into a matrix product what is done with each of its elements, while they are in the cache."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final
+
+from ..ir.decision import Decision
+from ..ir.infer import dot_dims
+from ..ir.module import Computation, Instruction, Module
+from ..ir.opcode import is_elementwise
+from ..ir.shape import Shape
+from .fusion_group import is_trivial
+from .outline import Outline, outline
+
+__all__ = ["OutputFusion"]
+
+# Smaller products have faster ways without an epilogue, and stay in the cache anyway.
+MIN_ELEMENTS: Final = 16384
+MAX_MEMBERS: Final = 64
+
+
+class OutputFusion:
+    """Makes `fusion`s of kind kOutput: a dot, and a chain of elementwise operations of which each is the only reader.
+
+    Contract: the root has the dot's type and dimensions, so that it is written over the product, tile after tile, as
+    soon as a tile is done. Other operands are in memory, or are broadcasts and scalars, which are taken in. The bits
+    are those of the same operations one after the other. Refusals are in `decisions` as (dot, reader, decision).
+    """
+
+    name = "output-fusion"
+
+    def __init__(self) -> None:
+        self.decisions: list[tuple[str, str, Decision]] = []
+
+    def run(self, module: Module) -> bool:
+        """Fuse in the entry, and in what its loops and conditionals run."""
+        changed = False
+        for computation in module.sequences():
+            changed |= self._run(computation)
+        if changed:
+            module.collect()
+        return changed
+
+    def _run(self, computation: Computation) -> bool:
+        users = computation.users()
+        order = {i: n for n, i in enumerate(computation.instructions)}
+        outlines = []
+        for dot in computation.instructions:
+            if dot.opcode != "dot":
+                continue
+            decision = _has_tiles(dot)
+            if not decision:
+                self.decisions.append((dot.name, "", decision))
+                continue
+            chain = self._chain(computation, dot, users)
+            if chain:
+                members = {dot, *chain, *(o for i in chain for o in _taken(i, chain, dot))}
+                outlines.append(Outline(sorted(members, key=order.__getitem__), [chain[-1]], "kOutput"))
+        outline(computation, outlines)
+        return bool(outlines)
+
+    def _chain(
+        self, computation: Computation, dot: Instruction, users: dict[Instruction, list[Instruction]]
+    ) -> list[Instruction]:
+        """What follows the dot, one after the other, up to the last that has its type."""
+        chain: list[Instruction] = []
+        last = dot
+        while True:
+            decision, reader = _next(computation, last, users[last], len(chain))
+            if reader is None:
+                self.decisions.append((dot.name, users[last][0].name if users[last] else "", decision))
+                break
+            chain.append(reader)
+            last = reader
+        while chain and chain[-1].dtype != dot.dtype:
+            chain.pop()
+        return chain
+
+
+def _has_tiles(dot: Instruction) -> Decision:
+    lb, lc, rb, rc = dot_dims(dot.attrs)
+    lhs, rhs = (o.dims for o in dot.operands)
+    m = prod(n for d, n in enumerate(lhs) if d not in lb and d not in lc)
+    n = prod(n for d, n in enumerate(rhs) if d not in rb and d not in rc)
+    if dot.dtype not in ("f32", "f64"):
+        return Decision.refuse(f"products of {dot.dtype} have no epilogue")
+    if 1 in (m, n):
+        return Decision.refuse("the product of a vector has no tiles")
+    size = dot.array_shape.size
+    return Decision.when(size >= MIN_ELEMENTS, f"{size} elements stay in the cache between two loops")
+
+
+def _next(
+    computation: Computation, last: Instruction, readers: list[Instruction], length: int
+) -> tuple[Decision, Instruction | None]:
+    if last is computation.root or len(readers) != 1:
+        return Decision.refuse("its value is needed in memory"), None
+    (reader,) = readers
+    if not isinstance(reader.shape, Shape) or not is_elementwise(reader.opcode) or reader.dims != last.dims:
+        return Decision.refuse(f"{reader.opcode} does not work on single elements of the product"), None
+    if length >= MAX_MEMBERS:
+        return Decision.refuse(f"the fusion has {MAX_MEMBERS} instructions already"), None
+    return Decision.allow(), reader
+
+
+def _taken(i: Instruction, chain: list[Instruction], dot: Instruction) -> list[Instruction]:
+    """The operands that are computed again inside: broadcasts of what is in memory, and constants."""
+    found = []
+    for o in i.operands:
+        if o is dot or o in chain or not is_trivial(o) or o.opcode == "reshape":
+            continue
+        found.append(o)
+        if o.opcode == "broadcast" and o.operands[0].opcode == "constant" and is_trivial(o.operands[0]):
+            found.append(o.operands[0])
+    return found

@@ -1,0 +1,109 @@
+"""Products whose elements are worked on tile by tile: the bits of the product and the loop one after the other."""
+
+import numpy as np
+import pytest
+from runtime_table import Runtime, agree, run
+
+from minitensor_jit.codegen.cpu.compiler import Options, compile_module
+from minitensor_jit.ir.builder import Builder
+from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.shape import Shape
+from minitensor_jit.passes.fusion import Fusion
+from minitensor_jit.passes.output_fusion import OutputFusion
+from minitensor_jit.passes.pass_manager import PassManager
+from minitensor_jit.runtime.run_arrays import run_on_arrays
+
+
+def f32(*dims):
+    return Shape("f32", dims)
+
+
+def both_ways(build, *shapes):
+    """The results with and without the fusion, and the module with it."""
+    b = Builder("test")
+    module = b.build(build(b, *(b.parameter(s) for s in shapes)))
+    rng = np.random.default_rng(0)
+    # Whole numbers: products are exact, in any order, so that the evaluator has the same bits too.
+    args = [rng.integers(-4, 5, s.dims).astype(s.numpy_dtype) for s in shapes]
+    plain, fused = module.clone(), module.clone()
+    PassManager([Fusion()]).run(plain)
+    PassManager([OutputFusion(), Fusion()]).run(fused)
+    executables = [compile_module(m, name="test", options=Options(parallel_threshold=512)) for m in (plain, fused)]
+    # With the core's own products, and with those of a table that has other tiles.
+    results = [*(run_on_arrays(e, args) for e in executables), run(executables[1], args, Runtime())]
+    for one, other, tiled, want in zip(*results, evaluate(module, args), strict=True):
+        assert one.tobytes() == other.tobytes()
+        assert agree(one, want)
+        assert agree(tiled, want)
+    return fused
+
+
+def outputs(module):
+    return [i for i in module.entry if i.opcode == "fusion" and i.attrs["kind"] == "kOutput"]
+
+
+def bias_relu(b, x, w, c):
+    d = b.matmul(x, w)
+    s = b.add(d, b.broadcast(c, d.dims, (1,)))
+    return b.maximum(s, b.full(d.array_shape, 0.0))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize(("m", "k", "n"), [(160, 5, 128), (130, 700, 129), (2, 3, 9000), (9000, 3, 2), (257, 1, 67)])
+def test_bias_and_relu(dtype, m, k, n):
+    shapes = (Shape(dtype, (m, k)), Shape(dtype, (k, n)), Shape(dtype, (n,)))
+    assert len(outputs(both_ways(bias_relu, *shapes))) == 1
+
+
+def test_batches_and_several_free_dimensions():
+    def build(b, x, y, z, c):
+        d = b.dot(x, y, lhs_contracting_dims=(3,), rhs_contracting_dims=(1,), lhs_batch_dims=(0,), rhs_batch_dims=(0,))
+        return b.subtract(b.multiply(d, z), b.broadcast(c, d.dims, (1,)))
+
+    shapes = (f32(3, 4, 50, 7), f32(3, 7, 40), f32(3, 4, 50, 40), f32(4))
+    assert len(outputs(both_ways(build, *shapes))) == 1
+
+
+def test_an_operand_of_the_epilogue_that_is_also_one_of_the_product():
+    assert len(outputs(both_ways(lambda b, x: b.add(b.matmul(x, x), x), f32(150, 150)))) == 1
+
+
+def test_a_product_over_nothing_still_has_its_epilogue():
+    assert len(outputs(both_ways(bias_relu, f32(160, 0), f32(0, 128), f32(128)))) == 1
+
+
+def test_layers_share_the_epilogue():
+    def build(b, x, *more):
+        for w, c in zip(more[::2], more[1::2], strict=True):
+            x = bias_relu(b, x, w, c)
+        return x
+
+    b = Builder("test")
+    shapes = [f32(128, 128), *[f32(128, 128), f32(128)] * 4]
+    module = b.build(build(b, *(b.parameter(s) for s in shapes)))
+    PassManager([OutputFusion()]).run(module)
+    executable = compile_module(module, name="test")
+    assert executable.kernels == 1
+    args = [np.full(s.dims, 2.0**-7 if len(s.dims) == 2 else k, np.float32) for k, s in enumerate(shapes)]
+    assert agree(run(executable, args, Runtime())[0], evaluate(module, args)[0])
+
+
+def test_refusals_say_why():
+    b = Builder("test")
+    x, v = b.parameter(f32(200, 200)), b.parameter(f32(200))
+    d = b.matmul(x, x)
+    small = b.matmul(b.parameter(f32(3, 3)), b.parameter(f32(3, 3)))
+    module = b.build(
+        b.tuple(
+            b.negate(d),
+            b.abs(d),
+            b.negate(b.dot(x, v, lhs_contracting_dims=(1,), rhs_contracting_dims=(0,))),
+            b.negate(small),
+        )
+    )
+    fusion = OutputFusion()
+    assert not fusion.run(module)
+    reasons = " | ".join(decision.reason for _, _, decision in fusion.decisions)
+    assert "needed in memory" in reasons
+    assert "vector has no tiles" in reasons
+    assert "9 elements stay in the cache" in reasons
