@@ -12,6 +12,7 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
+from textwrap import wrap
 from typing import Any
 
 ENVIRONMENT_VARIABLE = "MT_JIT_FLAGS"
@@ -458,12 +459,21 @@ def _did_you_mean(name: str, dashes: str = "--") -> str:
     return f"; the flags are {', '.join(dashes + other for other in _BY_NAME)}" if dashes else ""
 
 
+_INDENTED: dict[str, Any] = {
+    "initial_indent": "      ",
+    "subsequent_indent": "      ",
+    # Flags stay whole, so that they can be found.
+    "break_on_hyphens": False,
+    "break_long_words": False,
+}
+
+
 def help_text() -> str:
     """Return the text that `--help` prints."""
     lines = [f"{ENVIRONMENT_VARIABLE} takes flags of minitensor's compiler:", ""]
     for flag in FLAGS:
         default = "not set" if flag.default in (None, ()) else str(flag.default).lower()
-        lines += [f"  {flag.usage}  (default: {default})", f"      {flag.help}"]
+        lines += [f"  {flag.usage}  (default: {default})", *wrap(flag.help, 100, **_INDENTED)]
     return "\n".join(lines) + "\n"
 
 

@@ -4,6 +4,8 @@ import pytest
 from fuzz_generator import Generator
 from fuzz_programs import MODES, Step, check, execute, outcome, run_eager, shrink, text, threads
 
+import minitensor as mt
+
 PROGRAMS = 50
 # Programs do what nobody should.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -34,6 +36,16 @@ def test_long_programs():
         program = Generator(2000 + seed, 60).make()
         if (found := check(program, "recorded", 1 + seed % 2)) is not None:
             fail_with(seed, program, "recorded", found)
+
+
+def test_runs_repeated_op_by_op():
+    modes = list(MODES)
+    with mt.jit.verify() as verified:
+        for seed in range(20):
+            program, mode = Generator(4000 + seed, 20).make(), modes[seed % len(modes)]
+            if (found := check(program, mode)) is not None:
+                fail_with(seed, program, mode, found)
+    assert verified.checked > 20
 
 
 def test_threads():

@@ -165,6 +165,18 @@ def test_narrow_types_numbers_and_ops_of_the_users_own():
     assert verified.checked >= 1
 
 
+def test_numbers_that_are_assigned():
+    def program():
+        y = mt.arange(4.0) * 2
+        y[1:3] = 7.5
+        return (mt.zeros(4, dtype=mt.bfloat16).fill_(0.1) + y).tolist()
+
+    want = program()
+    with mt.jit.verify() as verified, recorded():
+        assert program() == want
+    assert verified.checked >= 1
+
+
 def test_a_training_step_agrees():
     mt.manual_seed(1)
     model = mt.nn.Sequential(mt.nn.Linear(6, 8), mt.nn.Tanh(), mt.nn.Linear(8, 3))

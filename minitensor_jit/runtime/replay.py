@@ -122,7 +122,8 @@ def _run_native(node: Node, call: RecordedCall, operands: Sequence[Any], argumen
             kinds += "t"
             arrays.append(operand)
         else:
-            kinds += "s"
+            # An assignment takes a number too, though its schema says tensor; an array without dimensions is as good.
+            kinds += "t" if call.row.name == "_assign" else "s"
             arrays.append(np.array(operand, DTYPES[number_dtype(operand)].numpy))
     if node.kind == "random":
         arrays.append(arguments.stream(call.node))
