@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from minitensor_jit.codegen import math
-from minitensor_jit.codegen.cpu.target import CpuTarget, LoadedCode, host_target
+from minitensor_jit.codegen.cpu.target import CpuTarget, host_target
 from minitensor_jit.codegen.llvm import F32, F64, I64, PTR, VOID, Builder, Function, Module, Value, vector
+from minitensor_jit.runtime.loaded_code import LoadedCode
 
 Array = NDArray[np.floating]
 Unary = Callable[[Array], Array]

@@ -73,3 +73,26 @@ def test_shrinking():
 
 def test_steps_without_inputs_do_nothing():
     assert outcome(execute([Step("unary", 1, (0,), ("exp",))]))[0].keys() == {"generator"}
+
+
+FOUND = {
+    "a failure's flag lies over a parameter": [
+        Step("tensor", 1, (), (816900032, (3, 3), "bool", False, False)),
+        Step("unary", 5, (1,), ("sign",)),
+        Step("method", 9, (5,), ("prod", None, True)),
+        Step("index_tensor", 13, (), (985331832, (3,), -3, 3, "int64")),
+        Step("setitem_tensor", 14, (1, 13), (0,)),
+        Step("binary_number", 40, (9,), ("remainder", 7, False)),
+    ],
+    "complex numbers without a loop": [
+        Step("tensor", 1, (), (5, (3,), "complex64", False, False)),
+        Step("sample", 2, (1,), ("celu", 2, "complex64", "normal", 5, (0,))),
+        Step("unary", 3, (1,), ("exp",)),
+    ],
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found(name, mode):
+    assert check(FOUND[name], mode, fresh=True) is None

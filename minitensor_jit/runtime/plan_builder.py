@@ -181,11 +181,13 @@ class PlanBuilder:
         leaves = [ref[1] if ref[0] == "leaf" else -1 for ref, _ in refs]
         self.reads.append([leaf for leaf in leaves if leaf >= 0])
         self.writes.append(list(fetches))
+        # The executable's last result may say whether an op failed: it is no value of the graph.
         self.in_place.append(
             {
                 (fetches[result], leaves[parameter])
                 for result, parameter in executable.aliases
-                if leaves[parameter] >= 0
+                if result < len(fetches)
+                and leaves[parameter] >= 0
                 and self.trace.leaves[leaves[parameter]].offset == 0
                 and self.trace.leaves[leaves[parameter]].row_major
             }

