@@ -80,25 +80,30 @@ void run_in_python(Call& call) {
     }
 }
 
-// set_shape_rule(op, rule): the op's shape rule; its Python kernel runs wherever a native one would.
+// set_shape_rule(op, rule, direct=False): the op's shape rule; its Python kernel runs wherever a native one would. A
+// direct op's kernel gives new tensors that the rule is right about: eagerly they are the results, and nothing else is
+// asked.
 PyObject* py_set_shape_rule(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         PyObject *object, *rule;
-        if (!PyArg_ParseTuple(args, "OO:set_shape_rule", &object, &rule)) return nullptr;
+        int direct = 0;
+        if (!PyArg_ParseTuple(args, "OO|p:set_shape_rule", &object, &rule, &direct)) return nullptr;
         OpDef& op = op_of(object);
         if (!op.python_kernel[0]) fail_value("op '" + op.name + "' has no kernel in Python");
         if (!PyCallable_Check(rule)) fail_type("the shape rule must be callable");
         Py_XSETREF(op.python_infer, Py_NewRef(rule));
         op.infer = infer_in_python;
-        op.cpu = run_in_python;
+        op.cpu = direct ? nullptr : run_in_python;
+        python_step_hook = run_in_python;
         op.takes = Takes::Any;
         Py_RETURN_NONE;
     });
 }
 
-PyMethodDef functions[] = {{"set_shape_rule", py_set_shape_rule, METH_VARARGS,
-                            "set_shape_rule(op, rule): `rule(*operands, *params)` gives results without data."},
-                           {}};
+PyMethodDef functions[] = {
+    {"set_shape_rule", py_set_shape_rule, METH_VARARGS,
+     "set_shape_rule(op, rule, direct=False): `rule(*operands, *params)` gives results without data."},
+    {}};
 
 }  // namespace
 

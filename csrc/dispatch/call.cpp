@@ -28,6 +28,7 @@ void (*profile_hook)(const OpDef*, const Call&, int64_t, int64_t) = nullptr;
 
 void (*widen_hook)(Call&) = nullptr;
 void (*python_kernel_hook)(Call&, Device, Ref<Tensor>*) = nullptr;
+void (*python_step_hook)(Call&) = nullptr;
 
 void ReleaseGil::take_back(PyThreadState* state) noexcept {
     try {
@@ -349,6 +350,7 @@ void infer(Call& call) {
 
 static KernelFn kernel_of(const Call& call) {
     KernelFn kernel = call.op->cpu;
+    if (!kernel && call.op->python_infer) return python_step_hook;
     if (!kernel) throw Error(ErrorKind::NotImplemented, "op '" + call.op->name + "' has no kernel for device cpu");
     return call.op->takes != Takes::Any && has_other_dtypes(call) ? widen_hook : kernel;
 }
@@ -410,9 +412,15 @@ static void interpret(Call& call, Ref<Tensor>* results) {
     run_kernel(call);
 }
 
+// Whether the results of a Python kernel tell all that inference would, sooner.
+static bool tells_itself(const Call& call) {
+    return call.op->python_infer && !call.op->cpu && !current_interpreter && vmap_depth == 0 &&
+           result_device(call).type == DeviceType::CPU;
+}
+
 void dispatch(Call& call, Ref<Tensor>* results) {
     const OpDef& op = *call.op;
-    if (op.infer) op.infer(call);
+    if (op.infer && !tells_itself(call)) op.infer(call);
     if (__builtin_expect(vmap_depth != 0, 0) && is_mapped_hook(call, nullptr)) {
         run_mapped_hook(call, results, nullptr);
     } else if (op.kind == Kind::View) {

@@ -40,6 +40,8 @@ extern MT_THREAD_LOCAL bool inference_mode;
 extern void (*profile_hook)(const OpDef* op, const Call& call, int64_t start_ns, int64_t end_ns);
 int64_t now_ns();
 
+// A Python kernel as one that writes the outputs that there are.
+extern void (*python_step_hook)(Call& call);
 // Runs `op`'s Python kernel for `device`; installed by bindings/, which knows how to wrap tensors.
 extern void (*python_kernel_hook)(Call& call, Device device, Ref<Tensor>* results);
 

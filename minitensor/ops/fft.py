@@ -11,6 +11,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._lazy import LazyModule
+from minitensor.ops import library_shapes as shapes
 from minitensor.ops.row import ROWS, opaque
 
 np: Any = LazyModule("numpy")
@@ -34,31 +35,32 @@ def _complex_like(x: Any) -> Any:
     return np.complex64 if x.dtype in (np.float32, np.complex64) else np.complex128
 
 
-def _check(input: Any, complex_wanted: bool) -> None:
+def _checked(input: Any, complex_wanted: bool) -> bool:
     if (
         input.dtype.itemsize < 4
         or input.is_complex() != complex_wanted
         or not (input.dtype.is_floating_point or input.dtype.is_complex)
     ):
         raise RuntimeError(f"Expected {'complex' if complex_wanted else 'real'} numbers, but got {input.dtype.name}")
+    return True
 
 
 def _c2c_kernel(input: Any, dim: tuple[int, ...], scale: int, forward: bool) -> Any:
-    _check(input, True)
+    _checked(input, True)
     x = input.numpy()
     y = np.fft.fftn(x, axes=dim) if forward else np.fft.ifftn(x, axes=dim, norm="forward")
     return _scaled(y, _size(x, dim), scale, x.dtype)
 
 
 def _r2c_kernel(input: Any, dim: tuple[int, ...], scale: int, onesided: bool) -> Any:
-    _check(input, False)
+    _checked(input, False)
     x = input.numpy()
     y = np.fft.rfftn(x, axes=dim) if onesided else np.fft.fftn(x, axes=dim)
     return _scaled(y, _size(x, dim), scale, _complex_like(x))
 
 
 def _c2r_kernel(input: Any, dim: tuple[int, ...], scale: int, last_size: int) -> Any:
-    _check(input, True)
+    _checked(input, True)
     x = input.numpy()
     sizes = [*(x.shape[d] for d in dim[:-1]), last_size]
     y = np.fft.irfftn(x, sizes, dim, norm="forward")
@@ -92,6 +94,7 @@ c2c: Any = opaque(
     "The transform of complex numbers.",
     why=_WHY,
     kernel=_c2c_kernel,
+    shape=lambda x, *_: _checked(x, True) and shapes.like(x),
     vjp=lambda g, _out, _x, dim, scale, forward: c2c(g, dim, scale, not forward),
 )
 r2c = opaque(
@@ -99,6 +102,7 @@ r2c = opaque(
     "The transform of real numbers; of its last dimension half, if onesided: the rest is its conjugate.",
     why=_WHY,
     kernel=_r2c_kernel,
+    shape=lambda x, *more: _checked(x, False) and shapes.half_spectrum(x, *more),
     vjp=_r2c_vjp,
 )
 c2r = opaque(
@@ -106,5 +110,6 @@ c2r = opaque(
     "The inverse transform to real numbers of what is half of a spectrum along the last dimension.",
     why=_WHY,
     kernel=_c2r_kernel,
+    shape=lambda x, *more: _checked(x, True) and shapes.whole_signal(x, *more),
     vjp=_c2r_vjp,
 )

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from minitensor import _C
 from minitensor._lazy import LazyModule
 from minitensor.ops import lapack
+from minitensor.ops import library_shapes as shapes
 from minitensor.ops.interruptible import interruptible
 from minitensor.ops.row import ROWS, opaque
 
@@ -43,9 +44,7 @@ def _kernel(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """The kernel of a row: tensors become arrays for `function`, and its arrays tensors."""
 
     def run(*arguments: Any) -> Any:
-        dtype = arguments[0].dtype
-        if dtype.name not in _DTYPES and function is not _permutation_kernel:
-            raise NotImplementedError(f"{name} is not implemented for {dtype.name}")
+        _check_dtype(name, arguments[0].dtype, function)
         given = [a.numpy() if isinstance(a, _C.Tensor) else a for a in arguments]
         try:
             found = interruptible(_quietly(function), *given) if _takes_long(given) else _quietly(function)(*given)
@@ -75,8 +74,19 @@ def _takes_long(arguments: list[Any]) -> bool:
     return any(isinstance(a, np.ndarray) and a.ndim > 1 and a.size * max(a.shape[-2:]) > 1 << 28 for a in arguments)
 
 
-def _row(schema: str, doc: str, kernel: Callable[..., Any], vjp: Any = None) -> Any:
-    return opaque(schema, doc, why=_WHY, kernel=_kernel(schema[: schema.index("(")], kernel), vjp=vjp)
+def _row(schema: str, doc: str, kernel: Callable[..., Any], shape: Callable[..., Any], vjp: Any = None) -> Any:
+    name = schema[: schema.index("(")]
+
+    def infer(*arguments: Any) -> Any:
+        _check_dtype(name, arguments[0].dtype, kernel)
+        return shape(*arguments)
+
+    return opaque(schema, doc, why=_WHY, kernel=_kernel(name, kernel), shape=infer, vjp=vjp)
+
+
+def _check_dtype(name: str, dtype: Any, kernel: Callable[..., Any]) -> None:
+    if dtype.name not in _DTYPES and kernel is not _permutation_kernel:
+        raise NotImplementedError(f"{name} is not implemented for {dtype.name}")
 
 
 def _tril(x: Any, diagonal: int = 0) -> Any:
@@ -147,6 +157,7 @@ cholesky = _row(
     "_linalg_cholesky(Tensor A, bool upper)",
     "The factors of A = L L^H, and where the factorization failed, or 0.",
     _cholesky_kernel,
+    shapes.with_info,
     _cholesky_vjp,
 )
 
@@ -170,6 +181,7 @@ solve_triangular = _row(
     "_linalg_solve_triangular(Tensor A, Tensor B, bool upper, bool left, bool unitriangular)",
     "The X with A X = B, or X A = B, for a triangular A.",
     lapack.solve_triangular,
+    shapes.solution,
     _solve_triangular_vjp,
 )
 
@@ -198,6 +210,7 @@ cholesky_solve = _row(
     "_cholesky_solve(Tensor B, Tensor factor, bool upper)",
     "The X with A X = B for A's Cholesky factor.",
     _by_cholesky,
+    shapes.solution_by_factor,
     _cholesky_solve_vjp,
 )
 
@@ -210,6 +223,7 @@ cholesky_inverse = _row(
     "_cholesky_inverse(Tensor factor, bool upper)",
     "The inverse of A from its Cholesky factor.",
     _cholesky_inverse_kernel,
+    shapes.like,
     lambda g, out, factor, upper: -_of_factor(out @ g @ out, factor, upper),
 )
 
@@ -246,6 +260,7 @@ lu_factor = _row(
     "_linalg_lu_factor(Tensor A)",
     "L and U of A = P L U in one matrix, the rows that were swapped, and the first zero pivot, or 0.",
     lapack.lu_factor,
+    shapes.lu_factor,
     _lu_vjp,
 )
 
@@ -258,6 +273,7 @@ _permutation = _row(
     "_lu_permutation(Tensor pivots, int m)",
     "The matrix P of A = P L U from the rows that were swapped.",
     _permutation_kernel,
+    shapes.permutation,
 )
 
 
@@ -278,6 +294,7 @@ inv = _row(
     "_linalg_inv(Tensor A)",
     "The inverses, and the first zero pivot of each matrix, or 0.",
     lapack.inverse,
+    shapes.with_info,
     _inv_vjp,
 )
 
@@ -291,6 +308,7 @@ solve = _row(
     "_linalg_solve(Tensor A, Tensor B)",
     "The X with A X = B, and the first zero pivot of each A, or 0.",
     lapack.solve,
+    shapes.solution_with_info,
     _solve_vjp,
 )
 
@@ -306,6 +324,7 @@ pinv = _row(
     "_linalg_pinv(Tensor A, Tensor atol, Tensor rtol, bool hermitian)",
     "The pseudo-inverse, without singular values up to max(atol, rtol * the largest).",
     lapack.pinv,
+    shapes.transposed,
     _pinv_vjp,
 )
 
@@ -326,6 +345,7 @@ lstsq = _row(
     "_linalg_lstsq(Tensor A, Tensor B, float? rcond)",
     "The X that minimizes ||A X - B||, of minimal norm, and the rank of A.",
     lapack.lstsq,
+    shapes.least_squares,
     _lstsq_vjp,
 )
 
@@ -351,7 +371,13 @@ def _det_vjp(g: Any, out: Any, a: Any) -> Any:
     return (g * value)[..., None, None] * adjoint(inv(a)[0])
 
 
-det = _row("_linalg_det(Tensor A)", "The determinant of each matrix.", lambda matrix: np.linalg.det(matrix), _det_vjp)
+det = _row(
+    "_linalg_det(Tensor A)",
+    "The determinant of each matrix.",
+    lambda matrix: np.linalg.det(matrix),
+    shapes.number,
+    _det_vjp,
+)
 
 
 def _slogdet_vjp(g: Any, out: Any, a: Any) -> Any:
@@ -366,6 +392,7 @@ slogdet = _row(
     "_linalg_slogdet(Tensor A)",
     "The sign of the determinant, and the logarithm of its absolute value.",
     lambda a: tuple(np.linalg.slogdet(a)),
+    shapes.sign_and_logarithm,
     _slogdet_vjp,
 )
 
@@ -395,6 +422,7 @@ eigh = _row(
     "_linalg_eigh(Tensor A, bool upper, bool vectors)",
     "The eigenvalues of Hermitian matrices, ascending, and their eigenvectors.",
     _eigh_kernel,
+    shapes.eigh,
     _eigh_vjp,
 )
 
@@ -423,6 +451,7 @@ eig = _row(
     "_linalg_eig(Tensor A, bool vectors)",
     "The eigenvalues, complex, and the eigenvectors.",
     _eig_kernel,
+    shapes.eig,
     _eig_vjp,
 )
 
@@ -472,6 +501,7 @@ svd = _row(
     "_linalg_svd(Tensor A, bool full_matrices, bool vectors)",
     "U, the singular values in descending order, and V^H, of A = U diag(S) V^H.",
     _svd_kernel,
+    shapes.svd,
     _svd_vjp,
 )
 
@@ -507,6 +537,7 @@ qr = _row(
     "_linalg_qr(Tensor A, bool complete)",
     "Q with orthonormal columns, and upper triangular R, of A = Q R.",
     _qr_kernel,
+    shapes.qr,
     _qr_vjp,
 )
 
@@ -516,7 +547,12 @@ def _geqrf_kernel(a: Any) -> Any:
     return np.swapaxes(reflectors, -1, -2), tau
 
 
-geqrf = _row("_geqrf(Tensor input)", "R, and below it the Householder reflectors of Q; their factors.", _geqrf_kernel)
+geqrf = _row(
+    "_geqrf(Tensor input)",
+    "R, and below it the Householder reflectors of Q; their factors.",
+    _geqrf_kernel,
+    shapes.geqrf,
+)
 
 
 # ---- LDL
@@ -526,11 +562,13 @@ ldl_factor = _row(
     "_linalg_ldl_factor(Tensor A, bool hermitian)",
     "L and D of A = L D L^T (or L^H) in one matrix, LAPACK's pivots, and the first zero pivot, or 0.",
     lapack.ldl_factor,
+    shapes.ldl_factor,
 )
 ldl_solve = _row(
     "_linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, bool hermitian)",
     "The X with A X = B for A's LDL factors.",
     lapack.ldl_solve,
+    shapes.solution_by_pivots,
 )
 
 
@@ -545,4 +583,6 @@ def _matrix_exp_vjp(g: Any, _out: Any, a: Any) -> Any:
     return matrix_exp(ROWS["cat"].call([top, bottom], -2))[..., :n, n:]
 
 
-matrix_exp = _row("_linalg_matrix_exp(Tensor A)", "The exponential of each matrix.", lapack.matrix_exp, _matrix_exp_vjp)
+matrix_exp = _row(
+    "_linalg_matrix_exp(Tensor A)", "The exponential of each matrix.", lapack.matrix_exp, shapes.like, _matrix_exp_vjp
+)

@@ -193,6 +193,13 @@ def creation(schema: str, doc: str, **rules: Any) -> _C.Op:
     return _define("creation", schema, doc, **rules)
 
 
-def opaque(schema: str, doc: str, *, why: str, **rules: Any) -> _C.Op:
-    """An op that is never compiled, for the reason `why`; its kernel may be a Python callable."""
-    return _define("opaque", schema, doc, why=why, **rules)
+def opaque(schema: str, doc: str, *, why: str, shape: Callable[..., Any] | None = None, **rules: Any) -> _C.Op:
+    """An op that is never compiled, for the reason `why`; its kernel may be a Python callable.
+
+    `shape(*operands, *params)` gets operands without data and gives results without data. With it the op is recorded,
+    and has device "meta".
+    """
+    op = _define("opaque", schema, doc, why=why, **rules)
+    if shape is not None:
+        _C.set_shape_rule(op, shape, True)
+    return op
