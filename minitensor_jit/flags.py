@@ -31,13 +31,13 @@ class Flag:
 
     name: str
     type: str
-    """bool, int, fraction, path, regex, names or levels."""
+    """bool, int, word, fraction, path, regex, names or levels."""
     default: Any
     help: str
     bare: str | None = None
     """path: the value of the flag without one."""
     minimum: int = 0
-    choices: tuple[int, ...] = ()
+    choices: tuple[Any, ...] = ()
     known: Callable[[], Collection[str]] = tuple
     """names and levels: the names that there are."""
 
@@ -98,6 +98,8 @@ class Flag:
             good = isinstance(value, str) and _PARSERS[self.type](self, value) is not None
         elif self.type == "fraction":
             good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1
+        elif self.type == "word":
+            good = value in self.choices
         elif self.type in ("names", "levels"):
             self._check_names(value)
             good = True
@@ -115,6 +117,9 @@ class Flag:
         value = int(text)
         good = value in self.choices if self.choices else self.minimum <= value <= _LARGEST_INT
         return value if good else None
+
+    def _word(self, text: str) -> str | None:
+        return text if text in self.choices else None
 
     def _path(self, text: str) -> str | None:
         return text if text and "\0" not in text else None
@@ -164,6 +169,7 @@ class Flag:
 _PARSERS: dict[str, Callable[[Flag, str], Any]] = {
     "bool": Flag._bool,
     "int": Flag._int,
+    "word": Flag._word,
     "fraction": Flag._fraction,
     "path": Flag._path,
     "regex": Flag._regex,
@@ -180,7 +186,7 @@ OP_GROUPS: dict[str, frozenset[str]] = {
 }
 """What groups of ops are called in flags: the kinds of their rows."""
 
-CODEGEN_FLAGS = ("fast_math", "disable_constant_folding")
+CODEGEN_FLAGS = ("fast_math", "reduce_precision", "disable_constant_folding")
 """The flags that the code of a module depends on; all others only choose modules or look at them."""
 
 LOG_MODULES: dict[str, str] = {
@@ -286,6 +292,13 @@ class JitOptions:
         False,
         "Let compiled code contract a product and a sum to one rounding: faster, but no longer the same bits as eager "
         "code.",
+    )
+    reduce_precision: str = _flag(
+        "word",
+        "none",
+        "Round the operands of matrix products and convolutions in compiled code to that format, to see what a run "
+        "loses in it; no longer the same bits as eager code.",
+        choices=("none", "bf16", "f16"),
     )
     disable_constant_folding: bool = _flag("bool", False, "Leave the constant folding pass out of the HLO pipeline.")
     clustering_fuel: int | None = _flag(

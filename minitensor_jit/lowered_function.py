@@ -105,7 +105,10 @@ class Compiled:
         options = current_compiler().options
         self._cluster = lowered._module()
         fold = not options.disable_constant_folding
-        self._module: Module = run_pipeline(self._cluster.module, PipelineOptions(verify=True, fold_constants=fold))
+        self._module: Module = run_pipeline(
+            self._cluster.module,
+            PipelineOptions(verify=True, fold_constants=fold, reduce_precision=options.reduce_precision),
+        )
         # Code generation changes modules too.
         self._optimized = print_module(self._module)
         self._dot = print_dot(self._module)

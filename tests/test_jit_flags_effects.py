@@ -232,3 +232,16 @@ def test_sizes_bound_clusters():
     assert np.array_equal(explained.result.numpy(), chain(x).numpy())
     _, reasons = account(chain, x, min_cluster_size=13)
     assert reasons == {"sin": "too-small"}
+
+
+@pytest.mark.parametrize(("format", "step"), [("bf16", 2.0**-8), ("f16", 2.0**-11)])
+def test_operands_of_products_are_rounded_on_request(format, step):
+    x = mt.tensor([[1.0 + step / 2, 1.0], [1.0 + 3 * step, 2.0]])
+    one = mt.eye(2)
+
+    def product(**options):
+        with mt.jit.options(**options):
+            return mt.function(lambda a, b: a @ b, jit_compile=True)(x, one)
+
+    assert product().tolist() == x.tolist()
+    assert product(reduce_precision=format).tolist() == [[1.0, 1.0], [1.0 + 4 * step, 2.0]]

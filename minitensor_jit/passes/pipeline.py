@@ -18,12 +18,13 @@ from .memory_scheduler import MemoryScheduler
 from .narrow_types import NarrowTypes
 from .output_fusion import OutputFusion
 from .pass_manager import Pass, PassHook, PassManager
+from .reduce_precision import ReducePrecision
 from .row_fusion import RowFusion
 from .row_gather_rewriter import RowGatherRewriter
 from .while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from .while_loop_unroller import WhileLoopUnroller
 
-__all__ = ["PASSES", "PipelineOptions", "pipeline", "run_pipeline"]
+__all__ = ["PASSES", "STAGES", "PipelineOptions", "pipeline", "run_pipeline", "stages"]
 
 # Every pass by its name on the command line.
 PASSES: dict[str, type[Pass]] = {
@@ -40,12 +41,17 @@ PASSES: dict[str, type[Pass]] = {
         WhileLoopUnroller,
         WhileLoopInvariantCodeMotion,
         RowGatherRewriter,
+        ReducePrecision,
         OutputFusion,
         RowFusion,
         Fusion,
         MemoryScheduler,
     )
 }
+
+
+# Every rule of the order stands beside its stage. A stage without passes is one of a target that needs it.
+STAGES: tuple[str, ...] = ("expansion", "simplification", "loops", "precision", "fusion", "scheduling", "prepare")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +64,16 @@ class PipelineOptions:
     verify: bool = False
     fuse: bool = True
     fold_constants: bool = True
+    reduce_precision: str = "none"
     on_pass: PassHook | None = None
 
 
-def pipeline(*, fuse: bool = True, fold_constants: bool = True, strict: bool = True) -> list[Pass]:
-    """The passes, in order. With `strict`, simplification rules that undo each other are an error."""
-    passes: list[Pass] = [
+def stages(
+    *, fuse: bool = True, fold_constants: bool = True, strict: bool = True, reduce_precision: str = "none"
+) -> dict[str, list[Pass]]:
+    """The passes of each stage, in order. With `strict`, simplification rules that undo each other are an error."""
+    found: dict[str, list[Pass]] = {stage: [] for stage in STAGES}
+    found["expansion"] = [
         # Later passes look at one computation only.
         CallInliner(),
         # Before types are narrowed, since it makes sums and products of any type.
@@ -72,6 +82,8 @@ def pipeline(*, fuse: bool = True, fold_constants: bool = True, strict: bool = T
         NarrowTypes(),
         # After it, since loops exist for types that are computed in.
         LoopCalls(),
+    ]
+    found["simplification"] = [
         # What is dead must not be looked at, and what is equal must look equal to the rules that compare operands.
         DeadCodeElimination(),
         CommonSubexpressionElimination(),
@@ -79,28 +91,47 @@ def pipeline(*, fuse: bool = True, fold_constants: bool = True, strict: bool = T
         AlgebraicSimplifier(strict=strict),
     ]
     if fold_constants:
-        passes.append(ConstantFolding())
+        found["simplification"].append(ConstantFolding())
     # Turns that are written out meet the rules; what is the same in all turns of other loops is computed before them.
-    passes += [WhileLoopUnroller(), WhileLoopInvariantCodeMotion()]
+    found["loops"] = [WhileLoopUnroller(), WhileLoopInvariantCodeMotion()]
     if fuse:
         # Looks for the index of a gather in its simplified form; what it makes is simplified again.
-        passes.append(RowGatherRewriter())
+        found["loops"].append(RowGatherRewriter())
     # Rules make copies of what others made.
-    passes += [AlgebraicSimplifier(strict=strict), CommonSubexpressionElimination(), DeadCodeElimination()]
+    found["loops"] += [AlgebraicSimplifier(strict=strict), CommonSubexpressionElimination(), DeadCodeElimination()]
+    if reduce_precision != "none":
+        # Products have the operands that they keep; the roundings are fused with what makes these.
+        found["precision"] = [ReducePrecision(reduce_precision)]
     if fuse:
-        # What is done with a product's elements is done while they are in the cache.
-        passes.append(OutputFusion())
-        # Rows first: they keep a reduction and its readers together, which the general pass would part.
-        passes += [RowFusion(), Fusion()]
+        found["fusion"] = [
+            # What is done with a product's elements is done while they are in the cache.
+            OutputFusion(),
+            # Rows first: they keep a reduction and its readers together, which the general pass would part.
+            RowFusion(),
+            Fusion(),
+        ]
     # Last: what is fused is in one place.
-    passes.append(MemoryScheduler())
-    return passes
+    found["scheduling"] = [MemoryScheduler()]
+    return found
+
+
+def pipeline(
+    *, fuse: bool = True, fold_constants: bool = True, strict: bool = True, reduce_precision: str = "none"
+) -> list[Pass]:
+    """The passes of all stages, in order."""
+    found = stages(fuse=fuse, fold_constants=fold_constants, strict=strict, reduce_precision=reduce_precision)
+    return [one for stage in STAGES for one in found[stage]]
 
 
 def run_pipeline(module: Module, options: PipelineOptions | None = None) -> Module:
     """Optimise a module in place and return it."""
     options = options or PipelineOptions()
-    passes = pipeline(fuse=options.fuse, fold_constants=options.fold_constants, strict=options.verify)
+    passes = pipeline(
+        fuse=options.fuse,
+        fold_constants=options.fold_constants,
+        strict=options.verify,
+        reduce_precision=options.reduce_precision,
+    )
     PassManager(passes, verify=options.verify, on_pass=options.on_pass).run(module)
     if not options.verify:
         check(module, "after the pipeline")

@@ -324,7 +324,12 @@ class Compiler:
             for hook in hooks:
                 hook(name, module, changed)
 
-        pipeline = PipelineOptions(verify=verify, fold_constants=fold, on_pass=on_pass if hooks else None)
+        pipeline = PipelineOptions(
+            verify=verify,
+            fold_constants=fold,
+            reduce_precision=self.options.reduce_precision,
+            on_pass=on_pass if hooks else None,
+        )
         module = run_pipeline(lowered.module, pipeline)
         if loud:
             log(self.options, "xla_compiler", 2, "%s: after the passes\n%s", name, print_module(module))
