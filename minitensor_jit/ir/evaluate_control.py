@@ -13,7 +13,7 @@ from .evaluate_elementwise import Rule, Value
 from .infer_structured import branches
 from .module import Instruction
 
-__all__ = ["CONTROL_RULES"]
+__all__ = ["CONTROL_RULES", "chosen_branch"]
 
 
 def _tuple(i: Instruction, x: Sequence[Value]) -> Value:
@@ -35,13 +35,17 @@ def _while(i: Instruction, x: Sequence[Value]) -> Value:
     return state
 
 
-def _conditional(i: Instruction, x: Sequence[Value]) -> Value:
-    called = branches(i.attrs)
+def chosen_branch(i: Instruction, index: Value) -> int:
+    """The number of the branch that a conditional takes: of a pred the true one first, out of range the last one."""
     if i.operands[0].dtype == "pred":
-        chosen = 0 if x[0] else 1
-    else:  # a number out of range chooses the last branch
-        chosen = int(x[0]) if 0 <= x[0] < len(called) else len(called) - 1
-    return evaluate_computation(called[chosen], [x[1 + chosen]])
+        return 0 if index else 1
+    count = len(branches(i.attrs))
+    return int(index) if 0 <= index < count else count - 1
+
+
+def _conditional(i: Instruction, x: Sequence[Value]) -> Value:
+    chosen = chosen_branch(i, x[0])
+    return evaluate_computation(branches(i.attrs)[chosen], [x[1 + chosen]])
 
 
 def _map(i: Instruction, x: Sequence[Value]) -> Value:

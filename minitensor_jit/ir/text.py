@@ -11,7 +11,7 @@ import numpy as np
 from .narrow import array_of, wide_array
 from .shape import BFLOAT16, Shape, dtype_of
 
-__all__ = ["ATTRIBUTES", "RAW", "escape", "number", "parse_number", "unescape"]
+__all__ = ["ATTRIBUTES", "RAW", "as_identifier", "escape", "is_identifier", "number", "parse_number", "unescape"]
 
 # How an attribute's value is written: {1,2} | 3 | true | a name | %computation | {[0:2], [1:3:2]} | 0_1x2_0 | "text" |
 # text.
@@ -214,6 +214,12 @@ def unescape(text: str) -> str:
             out += _BACK.get(match[3], match[3]).encode("utf-8", "surrogateescape")
     out += text[position:].encode("utf-8", "surrogateescape")
     return out.decode("utf-8", "surrogateescape")
+
+
+def as_identifier(text: str) -> str:
+    """The text with what XLA's lexer does not take in a name replaced, as in the name of a function `<lambda>`."""
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", text)
+    return name if is_identifier(name) else f"_{name}"
 
 
 def is_identifier(text: str) -> bool:

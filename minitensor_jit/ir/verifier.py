@@ -50,13 +50,17 @@ def verify(module: Module) -> list[Violation]:
     found: list[Violation] = []
     names: set[str] = set()
     above: set[Computation] = set()
+    if not is_identifier(module.name):
+        found.append(Violation(module.name, "", "the module's name is not one that XLA reads"))
     if module.entry not in module.computations:
         found.append(Violation(module.name, "", f"the entry {module.entry.name} is not among the computations"))
     for computation in module.computations:
         if computation.name in names:
             found.append(Violation(computation.name, "", "the computation's name is used twice", computation.line))
         if not is_identifier(computation.name):
-            found.append(Violation(computation.name, "", "the computation's name is not one that XLA reads"))
+            found.append(
+                Violation(computation.name, "", "the computation's name is not one that XLA reads", computation.line)
+            )
         names.add(computation.name)
         found.extend(_computation(computation, above))
         above.add(computation)

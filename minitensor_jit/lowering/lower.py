@@ -12,6 +12,7 @@ from minitensor_jit.clustering.graph import Graph, Node, Value
 from minitensor_jit.ir.kernel_call import DTypeParam, Param
 from minitensor_jit.ir.module import Instruction, Metadata, Module
 from minitensor_jit.ir.shape import Shape
+from minitensor_jit.ir.text import as_identifier
 from minitensor_jit.lowering.call import RecordedCall, loop_dtype, why_not_lowered
 from minitensor_jit.lowering.context import BoundsCheck, Lowering, number_of
 
@@ -204,4 +205,4 @@ def _metadata(node: Node) -> Metadata | None:
 
 def lower_cluster(graph: Graph, name: str) -> LoweredCluster:
     """Lower the graph inside a cluster's node."""
-    return _ClusterLowering(graph, name).run()
+    return _ClusterLowering(graph, as_identifier(name)).run()

@@ -18,8 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..codegen.errors import CompileError
+from ..ir.evaluate_common import evaluate_computation
+from ..ir.evaluate_control import chosen_branch
 from ..ir.evaluator import evaluate, evaluate_instruction
-from ..ir.module import Instruction, Module
+from ..ir.infer_structured import branches
+from ..ir.module import Computation, Instruction, Module
 from ..ir.printer import print_module
 from ..ir.shape import Shape
 from ..passes.pass_manager import Pass
@@ -90,23 +93,54 @@ def isolate(
     optimised = after(len(stages))
     if problem := mismatch(evaluate(optimised, args), want, rtol, atol):
         return Finding(problem=problem, pass_name=bisect(means_other), meaning=True)
+
+    def differs(i: Instruction, operands: Sequence[Any], value: Any) -> str | None:
+        results = list(value) if isinstance(value, tuple) else [value]
+        return mismatch(run(single(i), operands), results, rtol, atol)
+
+    found = _first(optimised.entry, args, differs)
+    if found is not None:
+        guilty = bisect(runs_other) if runs_other(len(stages)) else ""
+        return Finding(found[0].name, single(found[0]), found[1], guilty)
+    if problem := mismatch(run(optimised, args), want, rtol, atol):
+        return Finding(problem=problem, pass_name=bisect(runs_other))
+    return None
+
+
+# In so many turns of a loop, what runs there is looked at one by one.
+_TURNS = 3
+
+
+def _first(
+    computation: Computation, args: Sequence[Any], differs: Callable[[Instruction, Sequence[Any], Any], str | None]
+) -> tuple[Instruction, str] | None:
+    """The first instruction that differs, and how; in loops and conditionals those that run there, not the whole."""
     values: dict[Instruction, Any] = {}
     with np.errstate(all="ignore"):
-        for i in optimised.entry.instructions:
+        for i in computation.instructions:
             if i.parameter_number is not None:
                 values[i] = args[i.parameter_number]
                 continue
             operands = [values[o] for o in i.operands]
+            found = None
+            if i.opcode == "while":
+                state = operands[0]
+                for _ in range(_TURNS):
+                    found = found or _first(i.attrs["condition"], [state], differs)
+                    if found or not evaluate_computation(i.attrs["condition"], [state]):
+                        break
+                    found = _first(i.attrs["body"], [state], differs)
+                    state = evaluate_computation(i.attrs["body"], [state])
+            elif i.opcode == "conditional":
+                chosen = chosen_branch(i, operands[0])
+                found = _first(branches(i.attrs)[chosen], [operands[1 + chosen]], differs)
+            if found:
+                return found
             value = values[i] = evaluate_instruction(i, operands)
             if i.opcode in _SKIPPED or not all(isinstance(o.shape, Shape) for o in i.operands):
                 continue
-            alone = single(i)
-            results = list(value) if isinstance(value, tuple) else [value]
-            if problem := mismatch(run(alone.clone(), operands), results, rtol, atol):
-                guilty = bisect(runs_other) if runs_other(len(stages)) else ""
-                return Finding(i.name, alone, problem, guilty)
-    if problem := mismatch(run(optimised, args), want, rtol, atol):
-        return Finding(problem=problem, pass_name=bisect(runs_other))
+            if problem := differs(i, operands, value):
+                return i, problem
     return None
 
 

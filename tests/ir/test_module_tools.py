@@ -128,3 +128,32 @@ def test_a_fusion_that_is_compiled_wrongly_is_named() -> None:
     assert finding.module is not None
     assert finding.module.entry.root.opcode == "fusion"
     assert finding.instruction == finding.module.entry.root.name
+
+
+LOOP = """HloModule loop
+lt { s = (s32[], f32[4]) parameter(0) n = s32[] get-tuple-element(s), index=0 m = s32[] constant(3)
+  ROOT r = pred[] compare(n, m), direction=LT }
+body { s = (s32[], f32[4]) parameter(0) n = s32[] get-tuple-element(s), index=0 o = s32[] constant(1)
+  k = s32[] add(n, o) x = f32[4] get-tuple-element(s), index=1 y = f32[4] sine(x)
+  ROOT r = (s32[], f32[4]) tuple(k, y) }
+up { x = f32[4] parameter(0) ROOT r = f32[4] negate(x) }
+same { ROOT x = f32[4] parameter(0) }
+ENTRY main { z = s32[] constant(0) x = f32[4] parameter(0) p = pred[] parameter(1) t = (s32[], f32[4]) tuple(z, x)
+  w = (s32[], f32[4]) while(t), condition=lt, body=body y = f32[4] get-tuple-element(w), index=1
+  ROOT c = f32[4] conditional(p, y, x), true_computation=up, false_computation=same }
+"""
+
+
+@pytest.mark.parametrize(("broken", "p"), [("elementwise-call", False), ("negate", True)])
+def test_what_a_loop_or_branch_runs_is_named(broken: str, p: bool) -> None:
+    def run(module: Module, args: Sequence[Any]) -> list[Any]:
+        wrong = any(i.opcode == broken for c in module.computations for i in c.instructions)
+        results = compile_and_run(module, args)
+        return [r + 1 if wrong and r.dtype == np.float32 else r for r in results]
+
+    given = [np.ones(4, np.float32), np.bool_(p)]
+    finding = isolate(parse_module(LOOP), given, run=run, passes=lambda: pipeline(fuse=False))
+    assert finding is not None
+    assert finding.module is not None
+    assert finding.module.entry.root.opcode == broken
+    assert isolate(parse_module(LOOP), given) is None

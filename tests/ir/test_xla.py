@@ -12,8 +12,11 @@ import pytest
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 jax = pytest.importorskip("jax")
 
+pytest.importorskip("jaxlib._hlo")
+
 import jax.numpy as jnp  # noqa: E402
 from jax import lax  # noqa: E402
+from xla_run import xla_text  # noqa: E402
 
 from minitensor_jit.ir.builder import Builder  # noqa: E402
 from minitensor_jit.ir.equal import difference  # noqa: E402
@@ -98,14 +101,6 @@ def test_programs_of_jax(name: str) -> None:
         for a, b in zip(got, want, strict=True):
             assert a.dtype == b.dtype
             np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
-
-
-def xla_text(text: str) -> str:
-    """The module as XLA prints it after parsing `text`."""
-    xla = pytest.importorskip("jaxlib._hlo")
-    options = xla.HloPrintOptions()
-    options.print_large_constants = True
-    return str(xla.hlo_module_from_text(text).to_string(options))
 
 
 @pytest.mark.parametrize("seed", range(25))

@@ -1,0 +1,73 @@
+"""What each op is lowered to is HLO that XLA reads, before and after our passes, and computes with our numbers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jaxlib._hlo")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from row_samples import calls
+from xla_run import run_in_xla, xla_text
+
+import minitensor as mt
+from minitensor.ops import ROWS
+from minitensor_jit.ir.equal import difference
+from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.module import Module
+from minitensor_jit.ir.parser import parse_module
+from minitensor_jit.ir.printer import print_module
+from minitensor_jit.ir.testing import random_arguments
+from minitensor_jit.ir.verifier import check
+from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
+
+# Numbers that no integer has become the smallest one, as in PyTorch (docs/numerics.md); XLA takes the nearest.
+OTHER_NUMBERS = {"cast", "_assign"}
+
+
+def modules(name: str) -> list[Module]:
+    """The HLO of some calls of an op."""
+    row, found = ROWS[name], []
+    for _, _, arguments in calls(row, dtypes=("float32", "int32")):
+        try:
+            row.call(*arguments)
+        except (RuntimeError, TypeError, NotImplementedError, ZeroDivisionError, IndexError):
+            continue  # not for this dtype
+        function = mt.function(lambda *given: row.call(*given), jit_compile=True)
+        try:
+            text = function.lower(*arguments).as_text("hlo")
+        except mt.jit.InvalidArgumentError:
+            continue  # it is not compiled in this form, and says why
+        found.append(parse_module(text))
+        if len(found) == 2:
+            break
+    return found
+
+
+def same(text: str, module: Module) -> None:
+    back = parse_module(xla_text(text))
+    check(back)
+    assert difference(back, module) is None
+
+
+def close(got: list[Any], want: list[Any]) -> None:
+    for a, b in zip(got, want, strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [n for n, row in ROWS.items() if row.compilable])
+def test_xla_reads_and_runs_what_an_op_becomes(name: str) -> None:
+    for module in modules(name):
+        text = print_module(module)
+        same(text, module)
+        if "custom-call" not in text and name not in OTHER_NUMBERS:
+            arguments = random_arguments(module, 1)
+            close(run_in_xla(text, arguments), evaluate(module, arguments))
+        optimised = run_pipeline(module, PipelineOptions(verify=True))
+        same(print_module(optimised), optimised)
