@@ -12,6 +12,7 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
+from fnmatch import fnmatchcase
 from textwrap import wrap
 from typing import Any
 
@@ -160,7 +161,7 @@ class Flag:
                 raise FlagError(f"--{self.name}: expected NAME=LEVEL with a level from 0 to 9, got {word!r}")
             if self.type == "names":
                 name = word
-            if name not in known:
+            if name not in known and not (self.type == "levels" and any(fnmatchcase(one, name) for one in known)):
                 near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
                 hint = f"did you mean {' or '.join(near)}?" if near else f"expected {self.expects}"
                 raise FlagError(f"--{self.name}: there is no {name!r}; {hint}")
@@ -190,9 +191,11 @@ CODEGEN_FLAGS = ("fast_math", "reduce_precision", "disable_constant_folding")
 """The flags that the code of a module depends on; all others only choose modules or look at them."""
 
 LOG_MODULES: dict[str, str] = {
+    "codegen": "1: kernels, scratch memory and times of each module; 2: its steps and buffers",
     "mark_for_compilation": "1: clusters of each graph; 2: the verdict on each op",
     "pass_manager": "1: passes that changed a module; 2: all passes, with the number of instructions",
     "persistent_cache": "1: entries that are loaded, rebuilt or unreadable; 2: those that are missing",
+    "verify": "1: runs that differ; 2: all runs that are checked",
     "xla_compiler": "1: each compilation and its time; 2: the HLO before and after the passes",
 }
 """The modules that --vmodule can make talk, and what they say from which level on."""
@@ -346,7 +349,8 @@ class JitOptions:
     vmodule: tuple[str, ...] = _flag(
         "levels",
         (),
-        "Log what modules of the compiler do, to Python's logging, or to stderr where that is not set up. "
+        "Log what modules of the compiler do, to Python's logging, or to stderr where that is not set up. A name may "
+        "have * in it, and of several that fit the last counts. "
         + ". ".join(f"{name} - {what}" for name, what in LOG_MODULES.items())
         + ".",
         known=lambda: LOG_MODULES,
@@ -390,7 +394,7 @@ class JitOptions:
         level = 0
         for word in self.vmodule:
             name, _, number = word.partition("=")
-            if name == module:
+            if fnmatchcase(module, name):
                 level = int(number)
         return level
 

@@ -39,6 +39,7 @@ def test_nothing_gives_the_defaults():
         ("--ops_to_cluster=PW,sum", "ops_to_cluster", ("PW", "sum")),
         ("--ops_to_cluster=", "ops_to_cluster", ()),
         ("--cluster_exclude_ops=exp", "cluster_exclude_ops", ("exp",)),
+        ("--vmodule=*=1,code*=2", "vmodule", ("*=1", "code*=2")),
         ("--vmodule=xla_compiler=2,pass_manager=1", "vmodule", ("xla_compiler=2", "pass_manager=1")),
     ],
 )
@@ -85,6 +86,7 @@ def test_of_a_flag_given_twice_the_last_counts():
         ("--ops_to_cluster=PW,tanhh", r"--ops_to_cluster: there is no 'tanhh'; did you mean tanh"),
         ("--cluster_exclude_ops=,", r"--cluster_exclude_ops: there is no ''; expected names with commas"),
         ("--vmodule=xla_compilr=2", r"--vmodule: there is no 'xla_compilr'; did you mean xla_compiler"),
+        ("--vmodule=y*=2", r"--vmodule: there is no 'y\*'"),
         ("--vmodule=xla_compiler", r"expected NAME=LEVEL with a level from 0 to 9, got 'xla_compiler'"),
         ("--dump_to='unclosed", r"MT_JIT_FLAGS: no closing quotation"),
         ("--explain \udcff\udcfe", r"not valid UTF-8: byte 0xff at character 10"),

@@ -11,7 +11,7 @@ from test_jit_api import run
 import minitensor as mt
 from minitensor_jit.codegen import elementwise
 from minitensor_jit.errors import MismatchError
-from minitensor_jit.runtime.verify import difference
+from minitensor_jit.runtime.verify import Verifier, difference
 
 
 @pytest.fixture
@@ -74,6 +74,15 @@ def test_with_dumps_the_report_names_their_files(wrong_addition, tmp_path):
     (failure,) = tmp_path.glob("module_0000.*.failure.txt")
     assert "the first op that differs is add" in failure.read_text()
     assert list(tmp_path.glob("module_0000.*.inputs.npz"))
+
+
+def test_what_is_wrong_only_among_others_is_said_so(wrong_addition, monkeypatch, caplog):
+    monkeypatch.setattr(Verifier, "_compare", lambda *_: None)
+    fn = mt.function(chain, jit_compile=True)
+    with mt.jit.options(vmodule="verify=1"), mt.jit.verify(), pytest.raises(MismatchError) as info:
+        fn(*arguments())
+    assert "; sum differs, and no op before it when it is compiled with fewer others: it is " in str(info.value)
+    assert [r.getMessage() for r in caplog.records if r.name == "minitensor_jit.verify"] == [info.value.message]
 
 
 def test_fractions_take_the_first_call_and_then_one_in_so_many():

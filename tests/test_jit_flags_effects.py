@@ -164,6 +164,17 @@ def test_vmodule_speaks_on_stderr_at_its_level():
     assert "HloModule" in run(program, f"{flags} --vmodule=xla_compiler=2").stderr
 
 
+def test_vmodule_takes_patterns_and_the_last_that_fits_counts():
+    options = mt.jit.current_options().replace(vmodule="*=1,xla*=2,*compiler=0")
+    levels = {name: options.verbosity(name) for name in ("codegen", "xla_compiler", "verify")}
+    assert levels == {"codegen": 1, "xla_compiler": 0, "verify": 1}
+    program = "import minitensor as mt\n(mt.tensor([1.0] * 3) * 2 + 1 - 4).exp().tolist()"
+    said = run(program, "--auto_jit=2 --cpu_global_jit --verify=1 --vmodule=codegen=2,ver*=2").stderr
+    assert "I minitensor_jit.codegen: cluster_0: 1 kernels, 0 bytes of scratch memory, " in said
+    assert "D minitensor_jit.codegen: buffer assignment of cluster_0" in said
+    assert "D minitensor_jit.verify: cluster_0: a run is repeated op by op" in said
+
+
 def test_vmodule_ends_with_its_options_and_follows_pythons_logging(caplog):
     fn = mt.function(lambda x: x * 3 - 1, jit_compile=True)
     with mt.jit.options(vmodule="xla_compiler=1"):

@@ -335,15 +335,36 @@ class Compiler:
             log(self.options, "xla_compiler", 2, "%s: after the passes\n%s", name, print_module(module))
         if stages is not None:
             stages.after(module)
-        dump = stages.code if stages is not None and stages.dump is not None else None
-        profiled = self.options.hlo_profile
-        executable = compile_module(module, name=name, fast_math=self.options.fast_math, profile=profiled, dump=dump)
+        writers = [stages.code] if stages is not None and stages.dump is not None else []
+        if talks(self.options, "codegen", 2):
+            writers.append(self._log_buffers)
+
+        def dump(kind: str, text: str) -> None:
+            for write in writers:
+                write(kind, text)
+
+        executable = compile_module(
+            module,
+            name=name,
+            fast_math=self.options.fast_math,
+            profile=self.options.hlo_profile,
+            dump=dump if writers else None,
+        )
+        if talks(self.options, "codegen", 1):
+            times = ", ".join(f"{stage} {1e3 * taken:.1f} ms" for stage, taken in executable.compile_seconds.items())
+            what = "%s: %d kernels, %d bytes of scratch memory, %d bytes of code; %s"
+            scratch, code = executable.scratch_bytes, len(executable.object_code)
+            log(self.options, "codegen", 1, what, name, executable.kernels, scratch, code, times)
         if executable.counters is not None:
             # Imported here: it measures the machine with tensors.
             from minitensor_jit.inspect.profile import register
 
             register(executable.counters)
         return executable
+
+    def _log_buffers(self, kind: str, text: str) -> None:
+        if kind == "buffer-assignment.txt":
+            log(self.options, "codegen", 2, "%s", text.rstrip())
 
     def _log_pass(self, name: str, module: Module, changed: bool) -> None:
         count = sum(len(computation.instructions) for computation in module.computations)

@@ -20,6 +20,7 @@ from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.dump import ModuleDump
 from minitensor_jit.inspect.filing import how_to_file
 from minitensor_jit.ir.narrow import wide_array
+from minitensor_jit.log import log
 from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster
 from minitensor_jit.runtime.executable import Executable
 from minitensor_jit.runtime.memory import array_at
@@ -141,6 +142,7 @@ class Verifier:
         arguments = Arguments(self._lowered, inputs)
         want = replay(self._graph, arguments)
         _count("checked")
+        log(self._options, "verify", 2, "%s: a run is repeated op by op", self._name)
         found: list[tuple[Value, Difference]] = []
         for value, result in zip(self._graph.fetches, results, strict=True):
             differs = self._differs(result, want[value])
@@ -164,6 +166,7 @@ class Verifier:
             what = f"the first op that differs is {node.op}: {alone[1]}"
         message = f"{self._name} gave other results than its ops one by one; {what}"
         filing = how_to_file(self._dump)
+        log(self._options, "verify", 1, "%s", message)
         if self._dump is not None:
             self._dump.failure(f"{message}\nat {node.source}\n")
         error = MismatchError(message, self._name, node.op, node.source)
