@@ -13,6 +13,7 @@ DISTINCT = ("max_pool",)
 # tests/test_nn_functional.py has those.
 OTHER_GRADIENT = (
     "batch_norm", "batch_norm_backward", "embedding", "embedding_backward", "_ctc_loss", "_ctc_loss_backward",
+    "_resample", "_resample_backward",
 )  # fmt: skip
 # What has none at all: places, and statistics that are constants for the tape.
 WITHOUT_GRADIENT = ("max_pool_indices", "adaptive_max_pool_indices", "batch_norm_stats")
@@ -82,6 +83,15 @@ def nn_forms(op: Callable[..., Any], index: Callable[..., Any]) -> dict[str, lis
         ],
         "adaptive_avg_pool": [(op(2, 3, 7, 8), (3, 2)), (op(2, 3, 7), (9,))],
         "adaptive_avg_pool_backward": [(op(2, 3, 3, 2), (2, 3, 7, 8)), (op(2, 3, 4), (2, 3, 7))],
+        "_resample": [
+            (op(2, 3, 4, 5), index(22, below=4), op(22), (2, 2), (7, 4)),
+            (op(1, 2, 5), index(9, below=5), op(9), (3,), (3,)),
+            (op(1, 2, 3, 4, 5), index(13, below=3), op(13), (1, 0, 2), (3, 4, 5)),
+        ],
+        "_resample_backward": [
+            (op(2, 3, 7, 4), index(22, below=4), op(22), (2, 2), (4, 5)),
+            (op(1, 2, 3, 4, 5), index(13, below=3), op(13), (1, 0, 2), (3, 4, 6)),
+        ],
         "group_norm": [
             (op(2, 6, 5), op(6), op(6), 2, 1e-5),
             (op(3, 6), op(6), op(6), 1, 1e-5),

@@ -54,6 +54,22 @@ avg_pool_backward: _C.Op = reduction(
     "Each element spread evenly over its window.",
     vjp=lambda g, _out, _grad, size, *window: avg_pool(g, *window), function=False, method=False,
 )  # fmt: skip
+resample: _C.Op = reduction(
+    "_resample(Tensor input, Tensor places, Tensor weights, int[] counts, int[] sizes)",
+    "Planes in other sizes, from the last dimension to the first: along d, result i is the sum over k < counts[d] of "
+    "element places[k, i] times weights[k, i]. `places` and `weights` have those of every dimension, one after the "
+    "other; a dimension with the count 0 stays.",
+    vjp=lambda g, _out, _x, places, weights, counts, _sizes: (
+        lambda: resample_backward(g, places, weights, counts, tuple(_x.shape[2:])), None, None
+    ), function=False, method=False,
+)  # fmt: skip
+resample_backward: _C.Op = reduction(
+    "_resample_backward(Tensor grad, Tensor places, Tensor weights, int[] counts, int[] sizes)",
+    "The transpose of `_resample`, from results to planes of the sizes.",
+    vjp=lambda g, _out, _grad, places, weights, counts, _sizes: (
+        lambda: resample(g, places, weights, counts, tuple(_grad.shape[2:])), None, None
+    ), function=False, method=False,
+)  # fmt: skip
 adaptive_avg_pool: _C.Op = reduction(
     "adaptive_avg_pool(Tensor input, int[] output_size)",
     "The averages of so many windows that cover the input.",

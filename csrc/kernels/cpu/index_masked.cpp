@@ -1,5 +1,6 @@
 // masked_fill and masked_scatter.
 #include <cstring>
+#include <type_traits>
 
 #include "dispatch/infer_movement.h"
 #include "dispatch/op.h"
@@ -25,7 +26,16 @@ void fill_block(void* to, const void* const* from, int64_t n, unsigned scalars) 
         T own = *in;
         for (int64_t i = 0; i < n; ++i) out[i] = mask[i] ? value : own;
     } else {
-        for (int64_t i = 0; i < n; ++i) out[i] = mask[i] ? value : in[i];
+        // Without a branch, which a random mask would have go wrong every other time.
+        if constexpr (std::is_integral_v<T>) {
+#pragma GCC ivdep
+            for (int64_t i = 0; i < n; ++i) {
+                auto chosen = static_cast<T>(T(0) - static_cast<T>(mask[i] != 0));
+                out[i] = static_cast<T>((value & chosen) | (in[i] & static_cast<T>(~chosen)));
+            }
+        } else {
+            for (int64_t i = 0; i < n; ++i) out[i] = mask[i] ? value : in[i];
+        }
     }
 }
 

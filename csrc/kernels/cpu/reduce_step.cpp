@@ -218,7 +218,10 @@ void column_blocks(const Task& task, const char* data, int64_t c0, int64_t cols,
         return;
     }
     // Gathered: tiles as long as a block, so that a column's accumulator never leaves its loop.
-    const int64_t tile_cols = std::clamp<int64_t>((1 << 16) / block, 1, 64);
+    // Wider ones where nothing has to be gathered, only converted: then rows are read in long pieces.
+    const bool only_converted = step.inner_stride == 1;
+    const int64_t tile_cols = std::clamp<int64_t>((only_converted ? 1 << 17 : 1 << 16) / block, 1,
+                                                  only_converted ? 512 : 64);
     auto source_size = static_cast<int64_t>(itemsize(step.dtype));
     Scratch tile(static_cast<size_t>(block * tile_cols * 16) + static_cast<size_t>(tile_cols * 8));
     char *elements = tile.as<char>(), *spare = elements + block * tile_cols * 8,

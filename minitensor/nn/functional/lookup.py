@@ -255,4 +255,5 @@ def one_hot(tensor: mt.Tensor, num_classes: int = -1) -> mt.Tensor:
         raise RuntimeError("num_classes should be positive")
     elif largest >= num_classes:
         raise RuntimeError("Class values must be smaller than num_classes.")
-    return (tensor.unsqueeze(-1) == mt.arange(num_classes)).to(mt.int64)
+    rows = mt.zeros((*tensor.shape, num_classes), dtype=mt.int64)
+    return rows.scatter_(-1, tensor.unsqueeze(-1), 1)

@@ -15,6 +15,7 @@ from typing import Any
 
 import minitensor as mt
 from minitensor._warning import users_level
+from minitensor.ops import ROWS
 
 __all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
 
@@ -26,6 +27,7 @@ _MODES = {
 }
 
 _MANY = 1 << 22
+_resample = ROWS["_resample"].call
 
 
 def _single(x: float) -> float:
@@ -137,6 +139,15 @@ def _along(x: mt.Tensor, dim: int, taps: Taps) -> mt.Tensor:
     return result
 
 
+def _flat(taps: tuple[Taps | None, ...], dtype: mt.dtype) -> tuple[mt.Tensor, mt.Tensor, tuple[int, ...]]:
+    """Return the places and the weights of every dimension, one after the other, and how many taps each has."""
+    given = [t for t in taps if t is not None]
+    places = [p for t in given for row in t[0] for p in row]
+    weights = [w for t in given for row in t[1] for w in row]
+    counts = tuple(0 if t is None else len(t[0]) for t in taps)
+    return mt.tensor(places, dtype=mt.int64), mt.tensor(weights, dtype=dtype), counts
+
+
 def interpolate(
     input: mt.Tensor,
     size: int | Sequence[int] | None = None,
@@ -206,13 +217,22 @@ def interpolate(
         return interpolate(wide, *again).to(input.dtype)
     result = input
     precise = input.dtype == mt.float64 or (linear and input.dtype == mt.uint8)
-    # The last dimension first; where there is little to do the order does not matter.
-    for d in reversed(range(rank)):
+    taps: list[Taps | None] = []
+    for d in range(rank):
         n, out = input.shape[2 + d], sizes[d]
         scale = None if scales is None else scales[d]
         if n == out and (kind != "linear" or not antialias) and (scale is None or scale == 1.0):
-            continue
-        result = _along(result, 2 + d, _taps(n, out, kind, align_corners, scale, antialias, precise))
+            taps.append(None)
+        else:
+            taps.append(_taps(n, out, kind, align_corners, scale, antialias, precise))
+    if linear and input.dtype in (mt.float32, mt.float64):
+        places, weights, counts = _flat(tuple(taps), input.dtype)
+        whole: mt.Tensor = _resample(input, places, weights, counts, tuple(sizes))
+        return whole
+    # The last dimension first; where there is little to do the order does not matter.
+    for d in reversed(range(rank)):
+        if (along := taps[d]) is not None:
+            result = _along(result, 2 + d, along)
     return result if result is not input else input.clone()
 
 
