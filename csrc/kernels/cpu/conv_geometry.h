@@ -62,6 +62,11 @@ struct ConvGeometry {
     // The range of output positions along dimension d for which tap k lies inside the image.
     void inside(int d, int64_t k, int64_t* low, int64_t* high) const {
         int64_t shift = padding[d] - k * dilation[d];  // in = out * stride - shift
+        if (stride[d] == 1) {  // without divisions, which take longer than a short run does to copy
+            *low = std::clamp(shift, int64_t(0), out[d]);
+            *high = std::clamp(in[d] + shift, *low, out[d]);
+            return;
+        }
         *low = shift > 0 ? std::min((shift + stride[d] - 1) / stride[d], out[d]) : 0;
         int64_t last = in[d] - 1 + shift;
         *high = last < 0 ? 0 : std::min(last / stride[d] + 1, out[d]);

@@ -20,8 +20,6 @@ void run_copy(const Tensor& in, Tensor& out) {
     copy_elements(operand_of(out, out.dtype), operand_of(in, in.dtype));
 }
 
-// Bytes of repeated elements that a fill copies: memcpy has the widest stores.
-constexpr int64_t kPattern = 4096;
 
 void run_fill(Tensor& out, Scalar value) {
     Number number{};
@@ -38,14 +36,13 @@ void run_fill(Tensor& out, Scalar value) {
         });
         return;
     }
-    int64_t bytes = out.numel * item;
-    if (bytes > kPattern && bytes < streaming_threshold() && is_flat(out)) {
-        alignas(64) char pattern[kPattern];
-        for (int64_t i = 0; i < kPattern; i += item) std::memcpy(pattern + i, element, static_cast<size_t>(item));
+    if (out.numel * item < streaming_threshold() && is_flat(out)) {
+        // A choice between the value and itself: stores of whole vectors.
+        WhereFn fill = elementwise().where[item];
         auto* data = static_cast<char*>(out.data());
-        parallel_for(bytes, kElementwiseGrain * 8, [&](int64_t begin, int64_t end) {
-            for (int64_t at = begin; at < end; at += kPattern)
-                std::memcpy(data + at, pattern, static_cast<size_t>(std::min(kPattern, end - at)));
+        parallel_for(out.numel, kElementwiseGrain * 8 / item, [&](int64_t begin, int64_t end) {
+            const bool yes = true;
+            fill(data + begin * item, &yes, element, element, end - begin, 7);
         });
         return;
     }
