@@ -156,7 +156,7 @@ def is_anomaly_check_nan_enabled() -> bool:
 
 def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
     """Set anomaly mode; see `autograd.set_detect_anomaly`."""
-    from minitensor.autograd import set_detect_anomaly
+    from minitensor.autograd.anomaly_mode import set_detect_anomaly
 
     set_detect_anomaly(enabled, check_nan)
 
