@@ -323,7 +323,7 @@ class JitOptions:
     print_cluster_outputs: bool = _flag("bool", False, "Print every result of every cluster's run to stderr.")
     enable_lazy_compilation: bool = _flag(
         "bool",
-        False,
+        True,
         "Compile a cluster when it first runs, for other shapes of its arguments when they come for the second time, "
         "and not at all for more once it is compiled over and over and hardly ever runs again. Its ops run one by one "
         "meanwhile. Without it everything is compiled at once. What must be compiled always is.",

@@ -255,7 +255,7 @@ def test_no_trial_of_what_must_be_compiled_or_without_the_flag(monkeypatch):
 
 
 def test_executables_are_bounded_by_bytes():
-    with mt.jit.options(executable_cache_bytes=20_000, **STATIC):
+    with mt.jit.options(executable_cache_bytes=20_000, enable_lazy_compilation=False, **STATIC):
         evicted = mt.jit.cache_info()["executables_evicted"]
         for size in range(3, 15):
             with mt.jit_scope():

@@ -94,7 +94,8 @@ def test_the_repro_of_any_types_views_and_random_numbers(tmp_path, dtype, capsys
 
 
 def test_only_chosen_modules_and_passes(tmp_path):
-    flags = f"--auto_jit=2 --cpu_global_jit --dump_to={tmp_path} --dump_hlo_module_re=_1$ --dump_hlo_pass_re=^fusion$"
+    flags = "--auto_jit=2 --cpu_global_jit --enable_lazy_compilation=false"
+    flags += f" --dump_to={tmp_path} --dump_hlo_module_re=_1$ --dump_hlo_pass_re=^fusion$"
     program = "import minitensor as mt\nfor n in (3, 4): print(((mt.ones(n) * 2 + 1).exp() - 4).tolist())"
     run(program, flags)
     modules = {n.split(".")[1] for n in names(tmp_path) if n.endswith(".txt") and n.startswith("module")}

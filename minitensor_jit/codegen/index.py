@@ -71,7 +71,7 @@ class Lin:
     terms: tuple[tuple[Atom, int], ...] = ()
 
     def __add__(self, other: Lin | int) -> Lin:
-        if isinstance(other, int):
+        if not isinstance(other, Lin):
             return Lin(self.const + other, self.terms) if other else self
         if not other.terms:
             return self + other.const
@@ -80,7 +80,7 @@ class Lin:
         return _combine(self.const + other.const, (*self.terms, *other.terms))
 
     def __sub__(self, other: Lin | int) -> Lin:
-        return self + (-other if isinstance(other, int) else other * -1)
+        return self + (other * -1)
 
     def __mul__(self, factor: int) -> Lin:
         if factor == 1:

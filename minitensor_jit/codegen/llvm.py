@@ -12,6 +12,9 @@ from typing import Any, TypeAlias
 
 from llvmlite import ir
 
+from ..ir.size import NotSymbolic, Size
+from .sizes import define_sizes, name_of
+
 __all__ = [
     "I1",
     "I8",
@@ -79,6 +82,10 @@ def float_text(value: float, type_: Type) -> str:
 def constant_text(type_: Type, value: Any) -> str:
     """The text of a constant of the given type; a Python number fills all lanes of a vector."""
     if isinstance(type_, ir.VectorType):
+        if isinstance(value, Size):
+            if type_.element not in (I32, I64):
+                raise NotSymbolic(f"{value} as {type_text(type_)}")
+            return name_of(value, type_.element.width, type_.count)
         if isinstance(value, (list, tuple)):
             elements = [constant_text(type_.element, getattr(v, "constant", v)) for v in value]
             if any(e != elements[0] for e in elements):
@@ -96,6 +103,10 @@ def constant_text(type_: Type, value: Any) -> str:
         return "null"
     if type_ is I1 or type_ == I1:
         return "true" if value else "false"
+    if isinstance(value, Size):
+        if type_ not in (I32, I64):
+            raise NotSymbolic(f"{value} as {type_text(type_)}")
+        return name_of(value, type_.width, 1)
     return str(int(value or 0))
 
 
@@ -208,8 +219,11 @@ class Function:
             lines.append(f"{block.label}:")
             if k == 0:
                 lines.extend(self.allocas)
+                sizes_at = len(lines)
                 lines.extend(self.head.lines)
             lines.extend(block.lines)
+        if self.blocks and self.arguments:
+            lines[sizes_at:sizes_at] = define_sizes(lines, self.arguments[0].ref)
         lines.append("}")
         return "\n".join(lines)
 
@@ -435,6 +449,8 @@ class Builder:
 
     def gep(self, pointer: Value, index: Value | int, element: Type) -> Value:
         """The address of element `index`."""
+        if isinstance(index, Size):
+            index = constant(I64, index)
         if isinstance(index, int):
             if index == 0:
                 return pointer

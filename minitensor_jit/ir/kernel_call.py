@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 
 from .module import Instruction
 from .shape import AnyShape, Shape, TupleShape
+from .size import Size, active
 
 __all__ = ["KERNEL_PREFIX", "DTypeParam", "KernelCall", "Param", "words_of"]
 
@@ -64,15 +65,22 @@ def _to_json(param: Param) -> Any:
         return {"dtype": param.dtype}
     if isinstance(param, complex):
         return {"complex": [_to_json(param.real), _to_json(param.imag)]}
+    if isinstance(param, Size):
+        return {"size": param.context.number(param)}
     if isinstance(param, float) and not math.isfinite(param):
         return {"float": repr(param)}
-    return list(param) if isinstance(param, tuple) else param
+    return [_to_json(n) for n in param] if isinstance(param, tuple) else param
 
 
 def _from_json(value: Any) -> Param:
     if isinstance(value, list):
-        return tuple(int(n) for n in value)
+        return tuple(_from_json(n) if isinstance(n, dict) else int(n) for n in value)  # type: ignore[misc]
     if isinstance(value, dict):
+        if "size" in value:
+            context = active.get()
+            if context is None:
+                raise ValueError("a size that is a symbol is known while its module is compiled only")
+            return context.expressions[int(value["size"])]  # type: ignore[return-value]
         if "dtype" in value:
             return DTypeParam(str(value["dtype"]))
         if "complex" in value:
@@ -129,7 +137,7 @@ def _value(param: Param) -> list[int]:
         return [0]
     if isinstance(param, bool):
         return [1, int(param)]
-    if isinstance(param, int):
+    if isinstance(param, (int, Size)):
         return [2, param]
     if isinstance(param, float):
         return [3, _bits(param)]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.module import Instruction
 from minitensor_jit.ir.shape import Shape
+from minitensor_jit.ir.size import NotSymbolic, Size
 from minitensor_jit.lowering.call import FLOATING, RecordedCall
 from minitensor_jit.lowering.views import view_read, view_write
 
@@ -33,6 +35,8 @@ def _size(dims: Dims) -> int:
 
 def number_of(value: complex | float | int | bool, dtype: str) -> complex | float | int | bool:
     """A Python number as the core stores it in `dtype`: fractions cut off, integers wrapped."""
+    if isinstance(value, Size):
+        return value  # type: ignore[return-value]  # Lowering.constant computes it
     if dtype == "pred":
         return bool(value)
     if dtype in ("c64", "c128") or isinstance(value, complex):
@@ -54,6 +58,8 @@ class Lowering(Builder):
         """Whether an op raises an error, each a pred without dimensions."""
         self.inputs: list[Instruction | None] = []
         """The operands of the call being lowered."""
+        self.size_parameter: Instruction | None = None
+        """The symbol in the shapes, if there is one."""
         self._recorded: RecordedCall | None = None
 
     def begin(self, call: RecordedCall) -> None:
@@ -81,6 +87,26 @@ class Lowering(Builder):
     def number(self, value: float | int | bool, dtype: str) -> Instruction:
         """A number as an element of the type."""
         return self.constant(number_of(value, dtype), dtype)
+
+    def constant(self, value: Any, dtype: str | None = None) -> Instruction:
+        """A literal; or a size that is a symbol, which is computed."""
+        if isinstance(value, Size):
+            return self.size_number(value, dtype or "s64")
+        return super().constant(value, dtype)
+
+    def size_number(self, n: Size, dtype: str) -> Instruction:
+        """A size that is a symbol as an element of the type; NotSymbolic for one that isn't a polynomial."""
+        assert self.size_parameter is not None
+        total: Instruction | None = None
+        for monomial, c in n.terms:
+            term = self.constant(c, "s64")
+            for atom in monomial:
+                if atom.op != "size":
+                    raise NotSymbolic(f"the number {n}")
+                term = self.multiply(term, self.size_parameter)
+            total = term if total is None else self.add(total, term)
+        assert total is not None
+        return total if dtype == "s64" else self.convert(total, dtype)
 
     def to_dtype(self, x: Instruction, dtype: str) -> Instruction:
         """x converted as docs/numerics.md says."""

@@ -24,12 +24,17 @@ class StreamPosition:
     node: int
 
 
+@dataclass(frozen=True, slots=True)
+class SizeArgument:
+    """A parameter s64: the size of a dimension that is a symbol in the module."""
+
+
 @dataclass(slots=True)
 class LoweredCluster:
     """The module, and what its parameters are."""
 
     module: Module
-    parameters: list[tuple[Value | StreamPosition, str]]
+    parameters: list[tuple[Value | StreamPosition | SizeArgument, str]]
     """For each: the argument's value in the cluster's graph, and its type; a number is converted to it."""
     checks: list[BoundsCheck] = field(default_factory=list)
     reports_errors: bool = False
@@ -67,12 +72,15 @@ class _ClusterLowering:
     def __init__(self, graph: Graph, name: str) -> None:
         self.graph = graph
         self.builder = Lowering(name)
-        self.parameters: list[tuple[Value | StreamPosition, str]] = []
+        self.parameters: list[tuple[Value | StreamPosition | SizeArgument, str]] = []
         self.fallible = False
         self.values: dict[Value, Instruction] = {}
         self.scalars: dict[tuple[int, str], Instruction] = {}
 
-    def run(self) -> LoweredCluster:
+    def run(self, *, symbolic: bool = False) -> LoweredCluster:
+        if symbolic:
+            self.builder.size_parameter = self.builder.parameter(Shape("s64"))
+            self.parameters.append((SizeArgument(), "s64"))
         for node in self.graph:
             if node.is_argument or node.kind == "constant":
                 continue
@@ -203,6 +211,9 @@ def _metadata(node: Node) -> Metadata | None:
     )
 
 
-def lower_cluster(graph: Graph, name: str) -> LoweredCluster:
-    """Lower the graph inside a cluster's node."""
-    return _ClusterLowering(graph, as_identifier(name)).run()
+def lower_cluster(graph: Graph, name: str, *, symbolic: bool = False) -> LoweredCluster:
+    """Lower the graph inside a cluster's node.
+
+    With `symbolic` its shapes have `Size`s, and the first parameter is their symbol.
+    """
+    return _ClusterLowering(graph, as_identifier(name)).run(symbolic=symbolic)

@@ -10,6 +10,7 @@ from ..ir.evaluator import evaluate_instruction
 from ..ir.module import Instruction, Module
 from ..ir.opcode import OPCODES
 from ..ir.shape import Shape
+from ..ir.size import Size
 
 __all__ = ["ConstantFolding"]
 
@@ -69,7 +70,7 @@ class ConstantFolding:
         opcode, shape = i.opcode, i.shape
         if opcode == "broadcast" or opcode in NOT_EXACT or OPCODES[opcode].transcendental:
             return False
-        if not isinstance(shape, Shape) or shape.size > self.max_elements:
+        if not isinstance(shape, Shape) or isinstance(shape.size, Size) or shape.size > self.max_elements:
             return False
         if opcode in ("divide", "remainder") and shape.is_integral:
             divisor = i.operands[1].literal

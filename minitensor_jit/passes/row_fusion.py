@@ -11,6 +11,7 @@ from ..ir.module import Computation, Instruction, Module
 from ..ir.opcode import OPCODES, is_elementwise
 from ..ir.reduction import reduction_kind
 from ..ir.shape import Shape
+from ..ir.size import hint
 from .outline import Outline, outline
 
 __all__ = ["RowFusion"]
@@ -224,7 +225,7 @@ def _fits_cache(group: _Group, space: _Space) -> Decision:
     if space.length > MAX_ROW:
         return Decision.refuse(f"a row of {space.length} elements does not fit the cache")
     return Decision.when(
-        prod(space.rows) >= FEW_ROWS or prod(space.full) <= MAX_SERIAL,
+        hint(prod(space.rows)) >= FEW_ROWS or hint(prod(space.full)) <= MAX_SERIAL,
         f"{prod(space.rows)} rows of {space.length} elements leave nothing to share among threads",
     )
 

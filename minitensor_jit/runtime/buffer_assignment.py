@@ -6,6 +6,8 @@ import bisect
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
+from ..ir.size import Size
+
 __all__ = ["ALIGNMENT", "BufferAssignment", "Location"]
 
 ALIGNMENT = 64
@@ -42,7 +44,10 @@ class BufferAssignment:
 
     def allocate(self, key: Hashable, nbytes: int) -> int:
         """The offset of a new slot for the value `key`."""
-        size = max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
+        size = -(-nbytes // ALIGNMENT) * ALIGNMENT
+        if isinstance(size, Size) or isinstance(self.size, Size):
+            return self._allocate_unknown(key, size or ALIGNMENT)
+        size = max(ALIGNMENT, size)
         best = min((f for f in self._free if f.size >= size), key=lambda f: (f.size, f.offset), default=None)
         if best is not None:
             offset = best.offset
@@ -68,9 +73,23 @@ class BufferAssignment:
         """The value `old` dies where `new` is made: its slot is now that of `new`, which is written over it."""
         self._held[new] = self._held.pop(old)
 
+    def _allocate_unknown(self, key: Hashable, size: int) -> int:
+        """As `allocate`, where sizes are symbols: only a slot of the very same size is used again."""
+        best = next((f for f in self._free if f.size == size), None)
+        if best is not None:
+            self._free.remove(best)
+        else:
+            best = _Free(self.size, size)
+            self.size += size
+        self._held[key] = best
+        return best.offset
+
     def release(self, key: Hashable) -> None:
         """The value is dead; its slot may be used again."""
         freed = self._held.pop(key)
+        if isinstance(self.size, Size):
+            self._free.append(freed)
+            return
         at = bisect.bisect([f.offset for f in self._free], freed.offset)
         self._free.insert(at, freed)
         if at + 1 < len(self._free) and freed.offset + freed.size == self._free[at + 1].offset:

@@ -7,13 +7,15 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
+from weakref import ref
 
 from minitensor import _C
-from minitensor_jit.clustering.graph import Node
+from minitensor_jit.clustering.graph import Graph, Node
 from minitensor_jit.clustering.pipeline import ClusteringResult, cluster
 from minitensor_jit.clustering.verdict import Reason, Verdict
 from minitensor_jit.flags import JitOptions
@@ -24,11 +26,13 @@ from minitensor_jit.inspect.stages import Stages, pictures_for, stages_for
 from minitensor_jit.ir.decision import Decision
 from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.printer import print_module
+from minitensor_jit.ir.size import NotSymbolic, SizeContext, value_of
 from minitensor_jit.log import log, talks
-from minitensor_jit.lowering.lower import LoweredCluster, StreamPosition, lower_cluster
+from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster
 from minitensor_jit.runtime.background import compile_later
 from minitensor_jit.runtime.compilation_profile import ClusterProfile
 from minitensor_jit.runtime.disk_cache import cache_at, key_of
+from minitensor_jit.runtime.dynamic_shapes import Family, Template, family_key, generalise, sizes_are_symbols
 from minitensor_jit.runtime.executable import Executable
 from minitensor_jit.runtime.executable_cache import ExecutableCache
 from minitensor_jit.runtime.plan_builder import PlanBuilder
@@ -82,6 +86,7 @@ class Compiler:
         self.session_compilers: dict[tuple[int, bool], tuple[Compiler, int]] = {}
         self._seen: OrderedDict[tuple[Any, ...], tuple[Any, ...]] = OrderedDict()
         self._profiles: OrderedDict[tuple[Any, ...], ClusterProfile] = OrderedDict()
+        self._families: OrderedDict[Hashable, Family] = OrderedDict()
         self._jobs: dict[str, _Job] = {}
         self._traces = itertools.count()
         self.lock = threading.RLock()  # held while it compiles
@@ -99,6 +104,7 @@ class Compiler:
             self.executables.clear()
             self._seen.clear()
             self._profiles.clear()
+            self._families.clear()
 
     # ---- the plan
 
@@ -174,6 +180,11 @@ class Compiler:
         assert node.subgraph is not None
         name = str(node.params["function"])
         started = time.perf_counter()
+        profile = None if node.must_compile else self._profile(node)
+        if self._dynamic:
+            ready = self._for_all_sizes(node, name, profile)
+            if ready is not None:
+                return ready
         try:
             lowered = lower_cluster(node.subgraph, name)
         except Exception as error:
@@ -184,7 +195,6 @@ class Compiler:
         # Code that measures itself is told apart by the lines that it is measured for.
         text = print_module(lowered.module, metadata=self.options.hlo_profile)
         lowered.module.name = name
-        profile = None if node.must_compile else self._profile(node)
         known = self.executables.find(text)
         if known is not None:
             self._jobs.pop(text, None)
@@ -207,15 +217,81 @@ class Compiler:
                         raise job.error
                     self._start(node, lowered, text, profile)
                 return NotYet("a thread is compiling it", profile, job=text)
-            profile.compiled(text)
         stages = self._stages(node, lowered)
         why = self._why(node, lowered)
         graph = node.subgraph.text
         executable = self._make(lowered, text, started, why, stages, graph, keep=profile is not None)
+        if profile is not None:
+            profile.compiled(text)
         return self._ready(lowered, executable, text, profile, None if stages is None else stages.dump)
 
     def _stages(self, node: Node, lowered: LoweredCluster) -> Stages | None:
         return stages_for(lowered.module, int(node.params["num_constant_args"]), self.dumper, self.pictures)
+
+    @cached_property
+    def _dynamic(self) -> bool:
+        """Whether clusters are compiled for all sizes of a dimension. Who looks inside wants to see numbers."""
+        o = self.options
+        inside = o.check_cluster_input_numerics or o.check_cluster_output_numerics or o.print_cluster_outputs
+        watched = inside or o.verify or o.hlo_profile or self.dumper is not None or self.pictures is not None
+        return o.dynamic_shapes and not o.async_compilation and not o.always_defer_compilation and not watched
+
+    def _for_all_sizes(self, node: Node, name: str, profile: ClusterProfile | None) -> Ready | None:
+        """Code that was compiled for all sizes of a dimension, or is now, the second time that it differs."""
+        graph = node.subgraph
+        assert graph is not None
+        key = (node.must_compile, family_key(graph))
+        family = self._families.pop(key, None) or Family()
+        self._families[key] = family
+        if len(self._families) > _MAX_PROFILES:
+            self._families.popitem(last=False)
+        for template in family.templates:
+            executable = template.executable()
+            size = template.size_in(graph) if executable is not None else None
+            if executable is not None and size is not None:
+                if self.report is not None:
+                    self.report.record_hit(name)
+                return self._ready(template.lowered, executable, "", profile, size=size)
+        if family.refusal:
+            return None
+        for before in family.graphs:
+            try:
+                general = generalise(before, graph)
+            except NotSymbolic as refusal:
+                log(self.options, "xla_compiler", 2, "%s: compiled for its sizes only: %s", name, refusal)
+                continue
+            try:
+                template, executable = self._compile_for_all_sizes(*general, node, name)
+            except Exception as error:  # what can't be said of sizes that are symbols can be of numbers
+                family.refusal = f"{type(error).__name__}: {error}"
+                log(self.options, "xla_compiler", 1, "%s: compiled for its sizes only: %s", name, family.refusal)
+                break
+            family.templates = [one for one in family.templates if one.executable() is not None]
+            family.templates.append(template)
+            if profile is not None:
+                profile.compiled("")
+            return self._ready(template.lowered, executable, "", profile, size=template.context.hint)
+        family.remember(graph)
+        return None
+
+    def _compile_for_all_sizes(
+        self, graph: Graph, context: SizeContext, place: tuple[int, int], node: Node, name: str
+    ) -> tuple[Template, Executable]:
+        started = time.perf_counter()
+        with sizes_are_symbols(context):
+            lowered = lower_cluster(graph, name, symbolic=True)
+            lowered.module.name = "cluster"
+            text = print_module(lowered.module, metadata=False)
+            lowered.module.name = name
+            executable = self.generate(lowered, name)
+        milliseconds = (time.perf_counter() - started) * 1e3
+        guards = ", ".join(f"{n} > 0 is {answer}" for n, answer in context.guards) or "none"
+        what = f"for all sizes s of a dimension, here {context.hint}"
+        log(self.options, "xla_compiler", 1, "%s: ready in %.1f ms (%s; guards: %s)", name, milliseconds, what, guards)
+        if self.report is not None:
+            self.report.record_compile(name, milliseconds, what)
+        self.executables.insert(f"{text} s={context.hint}", executable, keep=not node.must_compile)
+        return Template(graph, context, place, lowered, ref(executable)), executable
 
     def _ready(
         self,
@@ -224,12 +300,14 @@ class Compiler:
         text: str,
         profile: ClusterProfile | None,
         dump: ModuleDump | None = None,
+        size: int = 0,
     ) -> Ready:
         noted = getattr(_used, "executables", None)
-        if noted is not None:
+        if noted is not None and not size:
             noted[text] = executable
-        work = sum(shape.nbytes for shape in (*executable.parameter_shapes, *executable.result_shapes))
-        return Ready(lowered, executable, executable.scratch_bytes, work, profile=profile, dump=dump)
+        work = sum(value_of(s.nbytes, size) for s in (*executable.parameter_shapes, *executable.result_shapes))
+        scratch = value_of(executable.scratch_bytes, size)
+        return Ready(lowered, executable, scratch, work, size, profile, dump)
 
     def _make(
         self,
@@ -384,9 +462,7 @@ class Compiler:
         """What is new about a cluster, compared with the last one of the same ops at the same lines."""
         assert node.subgraph is not None
         key = tuple((n.op, n.source) for n in node.subgraph if not n.is_argument)
-        shapes = tuple(
-            str(node.subgraph.meta(value)) for value, _ in lowered.parameters if not isinstance(value, StreamPosition)
-        )
+        shapes = tuple(str(node.subgraph.meta(value)) for value, _ in lowered.parameters if isinstance(value, tuple))
         before = self._seen.pop(key, None)
         self._seen[key] = shapes
         if len(self._seen) > _MAX_PROFILES:

@@ -19,7 +19,7 @@ from minitensor_jit.errors import NumericsError
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.dump import ModuleDump
 from minitensor_jit.ir.shape import BFLOAT16, Shape
-from minitensor_jit.lowering.lower import LoweredCluster, StreamPosition, StridedArgument
+from minitensor_jit.lowering.lower import LoweredCluster, SizeArgument, StreamPosition, StridedArgument
 from minitensor_jit.runtime.executable import Executable
 from minitensor_jit.runtime.memory import array_at
 
@@ -121,7 +121,7 @@ class ClusterObserver:
         self._options = options
         self._name = name
         self._inputs = [
-            None if isinstance(value, StreamPosition) else _argument(graph, place, value, shape)
+            None if isinstance(value, (StreamPosition, SizeArgument)) else _argument(graph, place, value, shape)
             for place, ((value, _), shape) in enumerate(
                 zip(lowered.parameters, executable.parameter_shapes, strict=True)
             )

@@ -12,7 +12,8 @@ from minitensor_jit.clustering.verdict import Reason, Verdict
 from minitensor_jit.errors import InvalidArgumentError, JitError
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.report import Report
-from minitensor_jit.lowering.lower import LoweredCluster, StreamPosition
+from minitensor_jit.ir.size import value_of
+from minitensor_jit.lowering.lower import LoweredCluster, SizeArgument, StreamPosition
 from minitensor_jit.runtime.executable import Executable
 from minitensor_jit.runtime.observer import Observer, observer_for, together
 from minitensor_jit.runtime.ready import NotYet, Ready
@@ -146,12 +147,13 @@ class PlanBuilder:
             (
                 ("random", value.node, 0)
                 if isinstance(value, StreamPosition)
+                else ("size", ready.size, 0)
+                if isinstance(value, SizeArgument)
                 else self.trace.value_ref(self.original(outer[value])),
                 dtype,
             )
             for value, dtype in lowered.parameters
         ]
-        refs += [(("size", size, 0), "s64") for size in ready.sizes]
         outputs = [self.trace.value_ref(value) for value in fetches]
         children = [
             self.trace.launch_name(n.payload.node)
@@ -198,7 +200,8 @@ class PlanBuilder:
                 for n in node.subgraph
                 if n.payload is not None and n.kind != "argument" and n.payload.node == check.node
             ).operands[check.operand]
-            self.checks.append((operand.index, check.low, check.high, check.node))
+            low, high = value_of(check.low, ready.size), value_of(check.high, ready.size)
+            self.checks.append((operand.index, low, high, check.node))
 
     def observer(self, name: str, graph: Graph, ready: Ready) -> Observer | None:
         """Who looks at the runs of a launch."""

@@ -20,8 +20,8 @@ class Ready:
     executable: Executable
     scratch_bytes: int
     work_bytes: int
-    sizes: tuple[int, ...] = ()
-    """The values of sizes that the code takes as its last arguments."""
+    size: int = 0
+    """What the symbol is here, for code that was compiled for all sizes of a dimension."""
     profile: ClusterProfile | None = None
     dump: ModuleDump | None = None
     """The writer of its dumps, if it was compiled just now."""

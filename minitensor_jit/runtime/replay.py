@@ -17,6 +17,7 @@ from minitensor_jit.ir.shape import BFLOAT16, DTYPES, Shape, TupleShape
 from minitensor_jit.lowering.call import RecordedCall
 from minitensor_jit.lowering.lower import (
     LoweredCluster,
+    SizeArgument,
     StreamPosition,
     StridedArgument,
     kernel_param,
@@ -39,6 +40,8 @@ class Arguments:
             if isinstance(what, StreamPosition):
                 self._streams[what.node] = array
                 continue
+            if isinstance(what, SizeArgument):
+                continue  # another module of the same ops has it too
             # A number may be there in several types; all are exact in the widest.
             known = self._numbers.get(what[0])
             if known is None or known.dtype.itemsize < DTYPES[dtype].itemsize:

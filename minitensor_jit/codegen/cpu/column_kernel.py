@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...ir.size import hint
 from ...runtime.buffer_assignment import Location
 from ..elemental import Emitter
 from ..errors import CompileError
@@ -97,10 +98,10 @@ class ColumnKernel:
         work = self.kept * self.length * self.cost
         threshold = self.unit.options.parallel_threshold
         # A tile reads short pieces of rows. Where there are several tiles a row, longer pieces are read faster.
-        panel = ColumnPanel(self) if self.tiles > 1 and self.length >= LONG else None
+        panel = ColumnPanel(self) if self.tiles > 1 and hint(self.length) >= LONG else None
         main_units = panel.units if panel is not None else units
-        few = main_units < FEW_UNITS * self.unit.options.threads
-        if self.blocks > 1 and few and not self.element_roots and work > 4 * threshold:
+        few = hint(main_units) < FEW_UNITS * self.unit.options.threads
+        if hint(self.blocks) > 1 and few and not self.element_roots and hint(work) > 4 * threshold:
             parts = [
                 self.unit.temporary(self.blocks * self.kept * r.instruction.array_shape.itemsize)
                 for r in self.reductions

@@ -47,7 +47,7 @@ class ColumnPanel:
         self.outer_variables = kernel.nest.variables(space, "o")[:-1]
         self.targets = [] if parts is not None else [kernel.unit.result_pointer(e, at) for at in kernel.task.results]
         self.buffers = [e.function.alloca(MEMORY[r.dtype], self.panel) for r in kernel.reductions]
-        several = kernel.blocks > 1 and parts is None
+        several = kernel.blocks != 1 and parts is None
         self.totals = [e.function.alloca(MEMORY[r.dtype], self.panel) for r in kernel.reductions] if several else []
 
         def one(p: Value, _: Sequence[Value]) -> list[Value]:

@@ -7,9 +7,10 @@ import struct
 from ...ir.kernel_call import words_of
 from ...ir.library import library
 from ...ir.module import Instruction
+from ...ir.size import Size
 from ..abi import CALL_KERNEL
 from ..errors import CompileError
-from ..llvm import I64, PTR
+from ..llvm import I64, PTR, Value, constant
 from .unit import Task, Unit
 
 __all__ = ["KernelCallPlan"]
@@ -29,12 +30,22 @@ class KernelCallPlan:
             raise CompileError("kernel-call", f"there is no kernel {call.attrs['custom_call_target']}")
         self.unit, self.task, self.call = unit, task, call
 
+    def _words(self) -> Value:
+        """The description in memory: constant, or with sizes that are not known yet."""
+        entry = self.unit.builder
+        if not any(isinstance(word, Size) for word in self.words):
+            return self.unit.module.data(struct.pack(f"<{len(self.words)}q", *self.words))
+        words = self.unit.entry.alloca(I64, len(self.words))
+        for place, word in enumerate(self.words):
+            entry.store(constant(I64, word), entry.gep(words, place, I64), 8)
+        return words
+
     def emit(self) -> None:
         """Emits the call."""
         unit, entry = self.unit, self.unit.builder
         runtime = unit.entry.arguments[1]
         operands = [self.task.operands[o.parameter_number or 0] for o in self.call.operands]
         pointers = unit.pointers([*map(unit.location, operands), *self.task.results])
-        words = unit.module.data(struct.pack(f"<{len(self.words)}q", *self.words))
+        words = self._words()
         function = entry.load(entry.gep(runtime, CALL_KERNEL, I64), PTR, 8)
         entry.raw(f"call void {function.ref}(ptr {words.ref}, ptr {pointers.ref})")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...ir.size import Size, hint
 from ..index import Lin, Space
 from ..indexing import accesses
 from ..llvm import I64, VOID, Builder, Function, Value
@@ -49,7 +50,7 @@ def copies_for(cost: int) -> int:
 
 def fewer_lanes(lanes: int, inner: int) -> int:
     """No more lanes than the innermost loop can fill."""
-    while lanes > 1 and lanes >= 2 * inner:
+    while lanes > 1 and lanes >= 2 * hint(inner):
         lanes //= 2
     return lanes
 
@@ -65,7 +66,8 @@ class _Loop:
         self.lanes = fewer_lanes(lanes, inner)
         rows = size // inner
         # A long inner loop is divided into chunks; there is one unit of parallel work for each chunk of each row.
-        self.chunk = CHUNK if inner >= 4 * CHUNK or (rows == 1 and inner > 2 * CHUNK) else inner
+        long = isinstance(inner, Size) or inner >= 4 * CHUNK or (rows == 1 and inner > 2 * CHUNK)
+        self.chunk = CHUNK if long else inner
         self.units = rows * -(-inner // self.chunk)
         self.across = self._across()
         if self.across is not None:
@@ -85,7 +87,7 @@ class _Loop:
 
     def _across(self) -> int | None:
         """The outer loop along which an operand is contiguous that the inner loop reads in strides, if tiles pay."""
-        if self.size < TILED or not 4 <= self.lanes <= 16:
+        if isinstance(self.size, Size) or self.size < TILED or not 4 <= self.lanes <= 16:
             return None
         loops = {s: k for k, (s, n) in enumerate(zip(self.nest.strides(), self.nest.extents, strict=True)) if n > 1}
         loop_of = {a: loops[c] for a, c in self.flat.terms}
@@ -124,7 +126,7 @@ class _Loop:
     def _streams(self) -> bool:
         """Whether the results are too large for the caches, and full vectors are aligned if the buffers are."""
         shapes = [r.array_shape for r, _ in self.roots]
-        if sum(s.nbytes for s in shapes) < self.unit.options.streaming_store_bytes:
+        if sum(hint(s.nbytes) for s in shapes) < self.unit.options.streaming_store_bytes:
             return False
         rows_aligned = len(self.nest.extents) == 1 or all(self.nest.inner * s.itemsize % 64 == 0 for s in shapes)
         return rows_aligned and all(self.lanes * s.itemsize >= 16 for s in shapes)
@@ -135,9 +137,9 @@ class _Loop:
         e = self.unit.kernel(self.task, self.lanes, space, suffix=".stream" if streaming else "")
         outer = nest.variables(space, "o")[:-1]
         # What fits in the first-level cache gains little from unrolling, and compiles faster without.
-        small = self.size <= SMALL
+        small = hint(self.size) <= SMALL
         copies = min(
-            2 if small else 4, copies_for(self.cost * max(1, len(self.roots) - 1)), max(1, inner // self.lanes)
+            2 if small else 4, copies_for(self.cost * max(1, len(self.roots) - 1)), max(1, hint(inner) // self.lanes)
         )
         copies = 1 << (copies.bit_length() - 1)
         targets = [self.unit.result_pointer(e, self.task.results[n]) for _, n in self.roots]

@@ -16,6 +16,7 @@ from ...ir.reduction import (
     identity,
     reduction_kind,
 )
+from ...ir.size import NotSymbolic, Size
 from ..elementwise import combine
 from ..index import Index, Lin, Space
 from ..llvm import Builder, Value, vector
@@ -90,15 +91,24 @@ def reductions(instructions: Iterable[Instruction]) -> list[Reduction | None]:
     return [single_step(i) for i in instructions if i.opcode == "reduce"]
 
 
+def _blocks_each(length: int, most: int) -> int:
+    """How many of the smallest blocks one block is. Of lengths that aren't known, only those are compiled with 1."""
+    if isinstance(length, Size):
+        if length > most:
+            raise NotSymbolic(f"a reduction over {length}")
+        return 1
+    return -(-length // most)
+
+
 def row_blocks(length: int) -> tuple[int, int]:
     """The size and the number of the blocks of a row step."""
-    size = ROW_BLOCK * -(-length // (ROW_BLOCK * ROW_BLOCKS))
+    size = ROW_BLOCK * _blocks_each(length, ROW_BLOCK * ROW_BLOCKS)
     return size, -(-length // size)
 
 
 def column_blocks(length: int) -> tuple[int, int]:
     """The size and the number of the blocks of a column step."""
-    size = COLUMN_BLOCK * -(-length // (COLUMN_BLOCK * COLUMN_BLOCKS))
+    size = COLUMN_BLOCK * _blocks_each(length, COLUMN_BLOCK * COLUMN_BLOCKS)
     return size, -(-length // size)
 
 

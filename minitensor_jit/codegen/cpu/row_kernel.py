@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from ...ir.module import Instruction
 from ...ir.opcode import is_elementwise
+from ...ir.size import Size, hint
 from ...runtime.buffer_assignment import Location
 from ..elemental import Emitter
 from ..elementwise import COST
@@ -120,8 +121,8 @@ class RowKernel:
         work = self.outer * self.length * self.cost
         options = self.unit.options
         single = self.stages == 1 and not self.element_roots
-        few = self.outer < FEW_ROWS * options.threads
-        if single and few and self.blocks > 1 and work > options.parallel_threshold:
+        few = hint(self.outer) < FEW_ROWS * options.threads
+        if single and few and hint(self.blocks) > 1 and hint(work) > options.parallel_threshold:
             self._emit_blocks(work)
             return
         e = self._begin()
@@ -147,7 +148,8 @@ class RowKernel:
         per_round = max(1, LANES // self.lanes)
         vectors = -(-self.length // self.lanes)
         # A short row is straight code: the values of one pass are still in registers in the next.
-        self.straight = vectors <= max(per_round, 8) and vectors * self.cost <= 2 * UNROLLED_COST
+        self.straight = not isinstance(self.length, Size)
+        self.straight &= hint(vectors) <= max(per_round, 8) and hint(vectors) * self.cost <= 2 * UNROLLED_COST
         # Lanes of pred have no place in memory of their own width, and their reductions are cheap.
         self.rolled = not self.straight and per_round * self.cost > UNROLLED_COST
         self.rolled &= all(r.dtype != "pred" for r in self.reductions)
@@ -284,16 +286,16 @@ class RowKernel:
         else:
             main_end = e.at(end).intrinsic("llvm.smin", end, i64(whole))
             # Only the last block has a rest; in the others the masks are empty.
+            rest = -(-(self.length - whole) // self.lanes) if not isinstance(whole, Size) else self.copies
             masks = [
-                tail_mask(e.at(end), self.lanes, e.at(end).sub(end, i64(whole + k * self.lanes)))
-                for k in range(-(-(self.length - whole) // self.lanes))
+                tail_mask(e.at(end), self.lanes, e.at(end).sub(end, i64(whole + k * self.lanes))) for k in range(rest)
             ]
         start = self._identities(group, self.copies)
 
         def round_(r: Value, carried: Sequence[Value]) -> list[Value]:
             flat = iter(carried)
             vectors = [[next(flat) for _ in some] for some in start]
-            e.prefetch = PREFETCH_DISTANCE if self.outer * self.length >= LARGE else 0
+            e.prefetch = PREFETCH_DISTANCE if hint(self.outer * self.length) >= LARGE else 0
             done = self._accumulate(group, r, [None] * self.copies, vectors, roots, kept)
             e.prefetch = 0
             return [v for some in done for v in some]
@@ -356,6 +358,8 @@ class RowKernel:
 
     def _plan_stash(self) -> dict[Instruction, tuple[int, Value]]:
         """Costly elementwise values that more than one pass needs: the first pass that computes them, and a buffer."""
+        if isinstance(self.length, Size):
+            return {}  # the stack has room for what is known
         size = self.outer * self.length
         needed: dict[Instruction, set[int]] = {}
         for stage in range(self.stages):

@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias
 
 from ...ir.module import Computation, Instruction
 from ...ir.opcode import is_elementwise
+from ...ir.size import Size, hint
 from ...runtime.buffer_assignment import Location
 from ..abi import PARALLEL_FOR
 from ..elemental import Emitter
@@ -124,7 +125,8 @@ class Unit:
             # Ahead of everything, so that the address is known in every branch.
             b = Builder(b.function, b.function.head)
             slot = b.gep(buffers, location.slot, PTR)
-            known = b.gep(b.load(slot, PTR, 8), location.offset, I8)
+            offset = location.offset if isinstance(location.offset, int) else constant(I64, location.offset)
+            known = b.gep(b.load(slot, PTR, 8), offset, I8)
             self._pointers[key] = known
         return known
 
@@ -172,12 +174,15 @@ class Unit:
         """Runs a kernel over `count` units whose work is `work` altogether: in parallel if that pays."""
         b = self.builder
         buffers, runtime = self.entry.arguments
-        if count <= 1 or work < self.options.parallel_threshold:
-            b.raw(f"call void {kernel.reference.ref}(ptr {buffers.ref}, i64 0, i64 {count})")
+        units = constant(I64, count).ref
+        threshold = self.options.parallel_threshold
+        if not isinstance(count, Size) and (count <= 1 or hint(work) < threshold):
+            b.raw(f"call void {kernel.reference.ref}(ptr {buffers.ref}, i64 0, i64 {units})")
             return
-        grain = max(1, count * (self.options.parallel_threshold // 2) // work)
+        # Where the count is not known yet, the grain decides at run time whether there is more than one part.
+        grain = max(1, hint(count) * (threshold // 2) // max(1, hint(work)))
         function = b.load(b.gep(runtime, PARALLEL_FOR, PTR), PTR, 8)
-        b.raw(f"call void {function.ref}(i64 {count}, i64 {grain}, ptr {kernel.reference.ref}, ptr {buffers.ref})")
+        b.raw(f"call void {function.ref}(i64 {units}, i64 {grain}, ptr {kernel.reference.ref}, ptr {buffers.ref})")
 
     def condition_blocks(self) -> tuple[Block, Block, Block]:
         """Blocks of the entry for a choice: then, otherwise, after."""
@@ -208,6 +213,6 @@ def element_cost(instructions: Mapping[Instruction, None], size: int) -> int:
             cost = 1
         else:
             continue
-        elements = max((o.array_shape.size for o in i.operands if not o.is_tuple), default=0)
-        total += cost * min(1.0, max(elements, i.array_shape.size) / max(size, 1))
+        elements = max((hint(o.array_shape.size) for o in i.operands if not o.is_tuple), default=0)
+        total += cost * min(1.0, max(elements, hint(i.array_shape.size)) / max(hint(size), 1))
     return max(1, round(total))

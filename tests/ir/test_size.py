@@ -1,0 +1,108 @@
+"""Sizes that are symbols: arithmetic that holds for every size, and guards for what doesn't."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minitensor_jit.ir.shape import Shape
+from minitensor_jit.ir.size import LEAST, NotSymbolic, Size, SizeContext, hint, value_of
+
+SMALL = st.integers(1, 40)
+
+
+def symbol(at=48):
+    return SizeContext(at).symbol()
+
+
+def test_polynomials_are_in_one_form():
+    n = symbol()
+    assert n * 2 == n + n
+    assert hash(n * 2 + 1) == hash(1 + n + n)
+    assert (n * 64) // 64 == n
+    assert (n * 64) // n == 64
+    assert (n * 64) % 64 == 0
+    assert n - n == 0
+    assert isinstance(n - n + 3, int)
+    assert (n * n * 3) // n == n * 3
+    assert 1 // n == 0
+    assert 1 % n == 1
+    assert n % (n * n) == n
+    assert n + 2.0 == n + 2
+    assert str(n * 3 + 1) == "(3*s+1)"
+
+
+def test_equality_is_for_all_sizes():
+    n = symbol(48)
+    assert n != 48
+    assert (n, 3) == (n, 3)
+    assert (n, 3) != (48, 3)
+    assert Shape("f32", (n, 3)) == Shape("f32", (n, 3))
+    assert not n.context.guards
+
+
+def test_inequalities_that_always_hold_need_no_guard():
+    n = symbol()
+    assert n > 1
+    assert n >= LEAST
+    assert not n <= 1
+    assert n * 64 - 1 >= 64
+    assert max(n, 2) is n
+    assert abs(n) == n
+    assert not n.context.guards
+
+
+@given(SMALL, SMALL)
+def test_others_are_decided_at_the_hint_and_guarded(size, bound):
+    context = SizeContext(size + LEAST)
+    answer = context.symbol() * 3 > bound
+    assert answer is (3 * (size + LEAST) > bound)
+    for other in range(LEAST, 60):
+        if context.holds(other):
+            assert (3 * other > bound) is answer
+
+
+@given(st.data())
+def test_arithmetic_is_that_of_numbers(data):
+    """Random expressions: the value of the polynomial is the number that ints would have given."""
+    n = symbol()
+    at = data.draw(st.integers(LEAST, 1000))
+    general, special = n, at
+    for _ in range(data.draw(st.integers(1, 6))):
+        k = data.draw(SMALL)
+        operation = data.draw(st.sampled_from(["+", "*", "//", "%", "ceil", "- +"]))
+        if isinstance(general, int):
+            break
+        if operation == "+":
+            general, special = general + k, special + k
+        elif operation == "*":
+            general, special = general * k, special * k
+        elif operation == "//":
+            general, special = general // k, special // k
+        elif operation == "%":
+            general, special = general % k, special % k
+        elif operation == "ceil":
+            general, special = -(-general // k), -(-special // k)
+        else:
+            general, special = general * k - n + n * n, special * k - at + at * at
+    assert value_of(general, at) == special
+
+
+@pytest.mark.parametrize("use", [int, float, range, lambda n: [0] * n, lambda n: [1, 2][n], bytes])
+def test_numbers_are_refused(use):
+    with pytest.raises((NotSymbolic, TypeError)):
+        use(symbol())
+
+
+def test_hints_are_for_speed():
+    n = symbol(10)
+    assert hint(n * 3 + 1) == 31
+    assert hint(7) == 7
+    assert not n.context.guards
+    assert isinstance(n, Size)
+
+
+def test_zero_and_one_are_never_the_symbol():
+    context = SizeContext(5)
+    assert not context.holds(0)
+    assert not context.holds(1)
+    assert context.holds(2)
