@@ -16,12 +16,13 @@ In generated code a `Size` is a value that each function computes at its beginni
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-__all__ = ["LEAST", "NotSymbolic", "Size", "SizeContext", "active", "hint", "value_of"]
+__all__ = ["LEAST", "NotSymbolic", "Size", "SizeContext", "active", "hint", "judging_speed", "value_of"]
 
 LEAST = 2
 """Dimensions of 0 and 1 mean something else, and are never the symbol."""
@@ -72,6 +73,8 @@ class SizeContext:
     names: dict[Size, str] = field(default_factory=dict)
     """Values that generated code computes, by the name that it has for them."""
     expressions: list[Size] = field(default_factory=list)
+    judging: bool = False
+    """Whether what is compared now matters for speed only, so that the size at hand decides and nothing is assumed."""
 
     def symbol(self) -> Size:
         """The symbol."""
@@ -301,7 +304,8 @@ class Size:
         if high is not None and high <= 0:
             return False
         answer = n.hint > 0
-        self.context.guards[n, answer] = None
+        if not self.context.judging:
+            self.context.guards[n, answer] = None
         return answer
 
     def _bounds(self) -> tuple[int | None, int | None]:
@@ -338,6 +342,20 @@ def _atom_bounds(atom: Atom) -> tuple[int | None, int | None]:
 
 def _bounds_of(n: Size | int) -> tuple[int | None, int | None]:
     return (n, n) if isinstance(n, int) else n._bounds()
+
+
+@contextmanager
+def judging_speed(only: bool = True) -> Iterator[None]:
+    """Comparisons inside decide what is faster, if `only` that: they make no guards."""
+    context = active.get()
+    if context is None or not only:
+        yield
+        return
+    before, context.judging = context.judging, True
+    try:
+        yield
+    finally:
+        context.judging = before
 
 
 def value_of(n: Any, size: int) -> int:

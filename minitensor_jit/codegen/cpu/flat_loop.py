@@ -11,6 +11,7 @@ from typing import Final
 from ...ir.module import Computation, Instruction
 from ...ir.opcode import is_elementwise
 from ...ir.shape import Shape, TupleShape
+from ...ir.size import hint
 from ..abi import PARALLEL_FOR
 from ..index import Lin, Space
 from ..llvm import I64, PTR
@@ -31,7 +32,8 @@ def flattened(computation: Computation, streaming_bytes: int) -> Computation | N
         return None
     dims = roots[0].dims
     size = roots[0].array_shape.size
-    if size < 2 or any(r.dims != dims for r in roots) or sum(r.array_shape.nbytes for r in roots) >= streaming_bytes:
+    nbytes = hint(sum(r.array_shape.nbytes for r in roots))
+    if size < 2 or any(r.dims != dims for r in roots) or nbytes >= streaming_bytes:
         return None
     for i in computation.instructions:
         if i.opcode == "tuple":
