@@ -170,7 +170,7 @@ def test_vmodule_takes_patterns_and_the_last_that_fits_counts():
     assert levels == {"codegen": 1, "xla_compiler": 0, "verify": 1}
     program = "import minitensor as mt\n(mt.tensor([1.0] * 3) * 2 + 1 - 4).exp().tolist()"
     said = run(program, "--auto_jit=2 --cpu_global_jit --verify=1 --vmodule=codegen=2,ver*=2").stderr
-    assert "I minitensor_jit.codegen: cluster_0: 1 kernels, 0 bytes of scratch memory, " in said
+    assert "I minitensor_jit.codegen: cluster_0: kernels: 1, 0 bytes of scratch memory, " in said
     assert "D minitensor_jit.codegen: buffer assignment of cluster_0" in said
     assert "D minitensor_jit.verify: cluster_0: a run is repeated op by op" in said
 

@@ -430,7 +430,7 @@ class Compiler:
         )
         if talks(self.options, "codegen", 1):
             times = ", ".join(f"{stage} {1e3 * taken:.1f} ms" for stage, taken in executable.compile_seconds.items())
-            what = "%s: %d kernels, %d bytes of scratch memory, %d bytes of code; %s"
+            what = "%s: kernels: %d, %d bytes of scratch memory, %d bytes of code; %s"
             scratch, code = executable.scratch_bytes, len(executable.object_code)
             log(self.options, "codegen", 1, what, name, executable.kernels, scratch, code, times)
         if executable.counters is not None:

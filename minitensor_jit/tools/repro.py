@@ -63,7 +63,8 @@ def main(prefix: Path, *, flags: str = "", argv: Sequence[str] | None = None) ->
         outputs: dict[str, Any] = {f"out{k}": result for k, result in enumerate(results)}
         np.savez(chosen.outputs, **outputs)
     what = "random inputs" if inputs is None else saved.name
-    print(f"{module.name}: {executable.kernels} kernels ran on {what} in {seconds * 1e3:.3f} ms")
+    kernels = f"{executable.kernels} kernel" + ("s" if executable.kernels != 1 else "")
+    print(f"{module.name}: {kernels} ran on {what} in {seconds * 1e3:.3f} ms")
     if problem := mismatch(results, evaluate(module, args), chosen.rtol, chosen.atol):
         print(f"compiled code and evaluator differ: {problem}", file=sys.stderr)
         return 1

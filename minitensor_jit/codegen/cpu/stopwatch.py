@@ -6,6 +6,7 @@ The counts lie in memory of this process, and their addresses in the code, which
 from __future__ import annotations
 
 import ctypes
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,16 +19,11 @@ from .unit import Location, Task, Unit
 
 __all__ = ["Stopwatch"]
 
-_KINDS = {
-    "LoopKernels": "loop",
-    "RowKernel": "row",
-    "ColumnKernel": "column",
-    "Dot": "dot",
-    "KernelCallPlan": "kernel call",
-    "Scatter": "scatter",
-    "GenericReduce": "reduce",
-}
-"""What a table calls a kernel, by the class that emits it."""
+
+def _kind(form: str) -> str:
+    """What a table calls a kernel, from the class that emits it: RowKernel is "row", KernelCallPlan "kernel call"."""
+    words = re.findall("[A-Z][a-z]*", re.sub("(Kernels?|Plan)$", "", form))
+    return " ".join(words).lower()
 
 
 class Stopwatch:
@@ -47,7 +43,7 @@ class Stopwatch:
     @contextmanager
     def kernel(self, task: Task, form: str) -> Iterator[None]:
         """Around one kernel; `form` is the class that emits it."""
-        counter = KernelCounter(task.name, _KINDS.get(form, form), flops=_flops(task), ops=_source_ops(task))
+        counter = KernelCounter(task.name, _kind(form), flops=_flops(task), ops=_source_ops(task))
         self.counters.kernels.append(counter)
         with self._measure(counter):
             yield
