@@ -63,7 +63,7 @@ INPLACE = ["add", "sub", "mul", "div", "pow"]
 REDUCTIONS = ["sum", "mean", "amax", "amin", "any", "all", "prod"]
 NUMBERS = (0, 1, -1, 2, 3, 0.5, -0.0, 0.1, 2.5, -3.0, 1e-3, 7, True, 1e30)
 INDEXED = ("getitem_tensor", "setitem_tensor", "indexed", "index_write", "cross_entropy")
-DATA_DEPENDENT = ("floor_divide", "remainder", "pow")
+DATA_DEPENDENT = ("floor_divide", "remainder", "fmod", "pow")
 NOT_COMPILED = {name for name, row in mt.ops.ROWS.items() if not row.compilable and row.kind != "view"}
 NOT_COMPILED |= {"setitem_tensor", "isfinite", "isinf", "linspace"}  # some forms of these
 NOT_COMPILED -= {"copy", "fill"}

@@ -84,6 +84,14 @@ FOUND = {
         Step("setitem_tensor", 14, (1, 13), (0,)),
         Step("binary_number", 40, (9,), ("remainder", 7, False)),
     ],
+    "the sum of a single -0": [
+        Step("tensor", 0, (), (1071842095, (1,), "float32", False, True)),
+        Step("unary", 15, (0,), ("floor",)),
+        Step("method", 48, (15,), ("log_softmax", -1)),
+        Step("second_order", 52, (48, 0)),
+        Step("create", 53, (), ("full", ((2, 1), -0.0), "float32")),
+        Step("method", 54, (53,), ("nansum", [1], False)),
+    ],
     "complex numbers without a loop": [
         Step("tensor", 1, (), (5, (3,), "complex64", False, False)),
         Step("sample", 2, (1,), ("celu", 2, "complex64", "normal", 5, (0,))),

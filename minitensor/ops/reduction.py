@@ -136,7 +136,9 @@ def _nansum_lower(b: Any, x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     x = b.to_dtype(x, b.result.dtype)
     if b.recorded.floating:
         x = b.select(b.compare(x, x, "EQ"), x, b.full(x.shape, 0))
-    return b.reduce_dims(x, "add", dim, keepdim)
+    total = b.reduce_dims(x, "add", dim, keepdim)
+    # Of single elements -0 becomes +0, where a sum would be the element itself.
+    return b.add(total, b.full(total.shape, 0)) if math.prod(total.dims) == math.prod(x.dims) else total
 
 
 def _norm1_lower(b: Any, x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
@@ -273,10 +275,16 @@ def _softmax_lower(b: Any, x: Any, dim: int, dtype: Any, log: bool) -> Any:
 
 def _softmax_backward_lower(b: Any, grad: Any, result: Any, log: bool) -> Any:
     last = (len(grad.dims) - 1,)
+
+    def summed(x: Any) -> Any:
+        # The kernel starts at +0 for a single element too, where a sum is the element itself, which may be -0.
+        total = b.reduce_dims(x, "add", last, True)
+        return b.add(total, b.full(total.shape, 0)) if grad.dims[-1] == 1 else total
+
     if log:
-        total = b.reduce_dims(grad, "add", last, True)
+        total = summed(grad)
         return b.subtract(grad, b.multiply(b.exponential(result), b.spread(total, grad)))
-    total = b.reduce_dims(b.multiply(grad, result), "add", last, True)
+    total = summed(b.multiply(grad, result))
     return b.multiply(result, b.subtract(grad, b.spread(total, grad)))
 
 
