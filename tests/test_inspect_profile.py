@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,25 @@ def test_what_ran_is_counted(empty):
     for kernel in (loop, dot):
         assert kernel["seconds"] > 0
         assert kernel["roofline"] > 0
+
+
+def test_threads_count_together(empty):
+    fn = mt.function(lambda x: (x * 1.25).exp(), jit_compile=True)
+    x = mt.rand(N)
+
+    def work():
+        with mt.jit.options(hlo_profile=True):
+            for _ in range(50):
+                fn(x)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    clusters = mt.jit.hlo_profile().to_json()["clusters"]
+    assert sum(cluster["runs"] for cluster in clusters) == 200
+    assert sum(kernel["runs"] for cluster in clusters for kernel in cluster["kernels"]) == 200
 
 
 def test_nothing_is_counted_without_the_flag(empty):

@@ -1,6 +1,7 @@
 """Launches held against their ops one by one: nothing differs, unless a kernel is wrong."""
 
 import pickle
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from test_jit_api import run
 import minitensor as mt
 from minitensor_jit.codegen import elementwise
 from minitensor_jit.errors import MismatchError
-from minitensor_jit.runtime.verify import Verifier, difference
+from minitensor_jit.runtime.verify import Verifier, counts, difference
 
 
 @pytest.fixture
@@ -184,6 +185,28 @@ def test_numbers_that_are_assigned():
     with mt.jit.verify() as verified, recorded():
         assert program() == want
     assert verified.checked >= 1
+
+
+def test_threads_verify_at_once():
+    fn = mt.function(lambda x, y: (x * 1.75 + y).tanh() @ y, jit_compile=True)
+    errors = []
+
+    def work(seed):
+        try:
+            with mt.jit.verify():
+                for k in range(10):
+                    fn(mt.full((40, 40), 0.1 * seed + k), mt.ones(40, 40))
+        except Exception as error:
+            errors.append(error)
+
+    before = counts()
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert counts() == {"checked": before["checked"] + 40, "differing": before["differing"]}
 
 
 def test_a_training_step_agrees():
