@@ -62,6 +62,7 @@ def forms(op: Callable[..., Any]) -> dict[str, list[tuple[Any, ...]]]:
 
 _GRADIENTS = (
     *("_tanh_backward", "_sigmoid_backward", "_silu_backward", "_gelu_backward", "_gelu_tanh_backward"),
+    "_relu_backward",
     *("_squared_difference", "_logits_loss"),
 )
 _POLYNOMIALS = (

@@ -296,3 +296,16 @@ def test_every_instruction_set_gives_the_same_bits():
         digests[level] = run.stdout.strip()
         assert len(digests[level]) == 64
     assert len(set(digests.values())) == 1, digests
+
+
+@pytest.mark.parametrize("dtype", [mt.float16, mt.bfloat16])
+@pytest.mark.parametrize("shape", [(7,), (65,), (5000,), (40, 1000), (1000, 40), (3, 5000, 70), (20000, 3), (513, 17)])
+def test_sums_of_narrow_numbers_are_those_of_float32_rounded_once(dtype, shape):
+    x = mt.from_numpy(np.random.default_rng(0).standard_normal(shape).astype(np.float32)).to(dtype)
+    layouts = [x, x.flip(0), x[..., ::2]] + ([x.t()] if len(shape) == 2 else [])
+    for t in layouts:
+        wide = t.to(mt.float32)
+        assert mt.equal(t.sum(), wide.sum().to(dtype))
+        for d in range(len(shape)):
+            assert mt.equal(t.sum(d), wide.sum(d).to(dtype))
+            assert mt.equal(t.mean(d), wide.mean(d).to(dtype))

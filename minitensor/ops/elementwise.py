@@ -138,7 +138,7 @@ relu = elementwise(
     "relu(Tensor input)",
     "The larger of zero and each element; NaN stays.",
     lower=lambda b, x: b.maximum(x, _zero(b, x)),
-    vjp=lambda g, out, _x: where(out > 0, g, 0.0),
+    vjp=lambda g, out, _x: ROWS["_relu_backward"].call(g, out),
 )
 floor = elementwise(
     "floor(Tensor input)",

@@ -44,6 +44,14 @@ sigmoid_backward: Op = _binary(
 )
 
 
+relu_backward: Op = _binary(
+    "_relu_backward",
+    "grad where y, the result of relu, is larger than 0.",
+    lambda g, _out, grad, y: (lambda: relu_backward(g, y), None),
+    lambda b, grad, y: b.select(b.compare(y, b.full(y.shape, 0.0), "GT"), grad, b.full(grad.shape, 0.0)),
+)
+
+
 def _silu_second(x: Any) -> Any:
     s = sigmoid(x)
     return s * (1 - s) * (2 + x * (1 - 2 * s))

@@ -43,6 +43,9 @@ struct Copysign {
 struct Nextafter {
     template <class T> static T apply(T x, T y) { return std::nextafter(x, y); }
 };
+struct ReluBackward {
+    template <class T> static T apply(T g, T y) { return y > T(0) ? g : T(0); }
+};
 struct Heaviside {
     template <class T> static T apply(T x, T y) {
         if constexpr (kFloat<T>)
@@ -181,6 +184,7 @@ constexpr PointwiseEntry entries[] = {
     {"isposinf", 1, true, MT_ALL(unary_loop, IsInfinity<true>)},
     {"isneginf", 1, true, MT_ALL(unary_loop, IsInfinity<false>)},
     {"copysign", 2, false, MT_FLOATS(binary_loop, Copysign)},
+    {"_relu_backward", 2, false, MT_FLOATS(binary_loop, ReluBackward)},
     {"nextafter", 2, false, MT_FLOATS(binary_loop, Nextafter)},
     {"heaviside", 2, false, MT_ALL(binary_loop, Heaviside)},
     {"fmax", 2, false, MT_ALL(binary_loop, Fmax)},
@@ -274,6 +278,7 @@ const RegisterNative registered{Takes::Any,
                                     {"fmod", infer_numbers, run_pointwise},
                                     {"frac", infer_floats, run_pointwise},
                                     {"leaky_relu", infer_floats, run_pointwise},
+                                    {"_relu_backward", infer_floats, run_pointwise},
                                     {"hardshrink", infer_floats, run_pointwise},
                                     {"_softshrink", infer_floats, run_pointwise},
                                     {"threshold", infer_numbers, run_pointwise},

@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/index_strided.h"
 #include "kernels/cpu/index_transpose.h"
+#include "kernels/cpu/narrow_sums.h"
 #include "kernels/cpu/reduce.h"
 
 namespace mt::cpu {
@@ -87,6 +88,7 @@ struct Task {
     const ReduceStep& step;
     char* out;
     int64_t in_size, out_size;
+    const NarrowSums* narrow;  // for sums of 16-bit numbers, which need no tiles
 
     char* out_at(int64_t i) const { return out + i * out_size; }
 };
@@ -152,6 +154,15 @@ void indirect_block(const Task& task, RowTiles& tiles, const char* data, int64_t
                     int64_t begin, int64_t end, char* acc) {
     const ReduceStep& step = task.step;
     auto source_size = static_cast<int64_t>(itemsize(step.dtype));
+    if (task.narrow && step.n_stride == 1) {
+        for (int64_t i = 0; i < count; ++i) {
+            task.loops.lanes_init(tiles.lanes);
+            auto* row = reinterpret_cast<const uint16_t*>(data) + i * row_stride;
+            task.narrow->lanes(reinterpret_cast<float*>(tiles.lanes), row + begin, end - begin);
+            task.loops.lanes_finish(acc + i * task.out_size, tiles.lanes);
+        }
+        return;
+    }
     for (int64_t i = 0; i < count; ++i) task.loops.lanes_init(tiles.lanes + i * kLanes * 8);
     for (int64_t r = begin; r < end; r += kTileCols) {
         int64_t length = std::min(end - r, kTileCols);
@@ -217,6 +228,15 @@ void column_blocks(const Task& task, const char* data, int64_t c0, int64_t cols,
                                           std::min(block, step.n - j * block), step.inner_stride, cols);
         return;
     }
+    if (task.narrow && step.inner_stride == 1) {
+        for (int64_t j = first; j < last; ++j, acc += cols * task.out_size) {
+            auto* from = reinterpret_cast<const uint16_t*>(data) + j * block * step.n_stride + c0;
+            task.loops.fill(acc, cols);
+            task.narrow->columns(reinterpret_cast<float*>(acc), from, std::min(block, step.n - j * block),
+                                 step.n_stride, cols);
+        }
+        return;
+    }
     // Gathered: tiles as long as a block, so that a column's accumulator never leaves its loop.
     // Wider ones where nothing has to be gathered, only converted: then rows are read in long pieces.
     const bool only_converted = step.inner_stride == 1;
@@ -273,8 +293,13 @@ void reduce_columns(const Task& task) {
 }
 
 void run_step(const ReduceStep& step, const ReduceLoops& loops, void* out) {
-    Task task{loops, step, static_cast<char*>(out), static_cast<int64_t>(itemsize(loops.in)),
-              static_cast<int64_t>(itemsize(loops.out))};
+    bool sum = loops.rows == reductions().get(ReduceOp::Sum, DType::F32).rows;
+    Task task{loops,
+              step,
+              static_cast<char*>(out),
+              static_cast<int64_t>(itemsize(loops.in)),
+              static_cast<int64_t>(itemsize(loops.out)),
+              sum ? narrow_sums(step.dtype) : nullptr};
     if (step.inner > 1) reduce_columns(task);
     else if (step.dtype == loops.in && step.n_stride == 1) direct_rows(task);
     else indirect_rows(task);
