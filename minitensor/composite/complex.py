@@ -36,6 +36,12 @@ def polar(abs: Any, angle: Any, *, out: Any = None) -> Any:
     return _of_parts("polar", abs, angle, out)
 
 
+@composite(name="conj_physical", out=True)
+def _conj_physical(input: Any) -> Any:
+    """Each element with its imaginary part negated; a real tensor itself."""
+    return conj_physical(input) if input.is_complex() else input
+
+
 @composite()
 def conj(input: Any) -> Any:
     """Each element with its imaginary part negated; a real tensor itself."""

@@ -72,16 +72,19 @@ def fused_addmm(input: Any, mat1: Any, mat2: Any, beta: Any = 1.0, alpha: Any = 
     return ROWS["_addmm"].call(input, mat1, mat2, beta, alpha)
 
 
-def _combined(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
-    """beta * input + alpha * product; an input that beta = 0 leaves out may hold NaN."""
+def _combined(input: Any, product: Any, beta: Any, alpha: Any, input_first: bool = False) -> Any:
+    """beta * input + alpha * product; an input that beta = 0 leaves out may hold NaN.
+
+    The result lies in memory as the product does, or with `input_first` as the input.
+    """
     if _whole(product):
         beta, alpha = int(beta), int(alpha)
     if alpha != 1:
         product = product * alpha
     if beta == 0:
         return product + 0 if alpha == 1 else product
-    # The product first: it says how the result lies in memory.
-    return product + (input if beta == 1 else input * beta)
+    input = input if beta == 1 else input * beta
+    return input + product if input_first else product + input
 
 
 @composite(out=True)
@@ -253,8 +256,8 @@ def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> 
     product = vec1.unsqueeze(1) * vec2
     if product.dtype == _C.bool and input.dtype == _C.bool:
         product = product if alpha else product & False
-        return product | input if beta else product
-    return _combined(input, product, beta, alpha)
+        return input | product if beta else product
+    return _combined(input, product, beta, alpha, input_first=True)
 
 
 @composite(inplace=True, out=True)

@@ -33,6 +33,8 @@ conj_physical: Op = elementwise(
     "Each element with its imaginary part negated.",
     lower=lambda b, x: b.complex(b.real(x), b.negate(b.imag(x))) if b.recorded.complex else x,
     vjp=lambda g, _out, _x: conj_of(g),
+    function=False,
+    method=False,
 )
 
 

@@ -54,7 +54,11 @@ def main() -> int:
     outcomes.sort(key=lambda o: o["op"])
     _report(outcomes, given.quiet)
     if given.json:
-        given.json.write_text(json.dumps(outcomes, indent=1) + "\n")
+        what = "--all-dtypes" if given.all_dtypes else "--dtypes " + " ".join(given.dtypes)
+        if given.checks != ALL_CHECKS:
+            what += " --checks " + " ".join(given.checks)
+        stored = {"run": f"{what} --most {given.most}", "outcomes": outcomes}
+        given.json.write_text(json.dumps(stored, indent=1) + "\n")
     return int(any(o["failed"] for o in outcomes))
 
 

@@ -17,9 +17,10 @@ int64_t count_true(const uint8_t* mask, int64_t n) {
     return count;
 }
 
-// The indices of the true flags among [begin, end), as rows of one number a dimension. At most `room` of them, which
-// only matters if another thread has changed the mask since it was counted.
-void list_places(const uint8_t* flags, int64_t begin, int64_t end, const Dims& sizes, int64_t* to, int64_t room) {
+// The indices of the true flags among [begin, end): those of each dimension together, and of the next one `apart` from
+// them. At most `room` of them, which only matters if another thread has changed the mask since it was counted.
+void list_places(const uint8_t* flags, int64_t begin, int64_t end, const Dims& sizes, int64_t* to, int64_t apart,
+                 int64_t room) {
     size_t rank = sizes.size();
     int64_t length = sizes.back();
     while (begin < end && room > 0) {
@@ -60,9 +61,9 @@ void list_places(const uint8_t* flags, int64_t begin, int64_t end, const Dims& s
             }
             for (; k < stop; ++k) {
                 if (!flag[k] || room == 0) continue;
-                for (size_t d = 0; d + 1 < rank; ++d) to[d] = lead[d];
-                to[rank - 1] = k;
-                to += rank;
+                for (size_t d = 0; d + 1 < rank; ++d) to[static_cast<int64_t>(d) * apart] = lead[d];
+                to[static_cast<int64_t>(rank - 1) * apart] = k;
+                ++to;
                 --room;
             }
         }
@@ -85,17 +86,17 @@ Ref<Tensor> nonzero(const Tensor& t) {
                                                                     : 0;
     });
     for (size_t p = 0; p < static_cast<size_t>(parts); ++p) starts[p + 1] += starts[p];
-    Dims sizes;
-    sizes.push_back(starts.back());
-    sizes.push_back(rank);
-    Ref<Tensor> out = Tensor::empty(sizes, DType::I64, t.device());
+    // A row for each element, but laid out by columns, as in PyTorch: those are what indexing reads.
+    int64_t count = starts.back();
+    Ref<Tensor> out = Tensor::empty(Dims{rank, count}, DType::I64, t.device());
+    out = Tensor::make(out->storage, DType::I64, Dims{count, rank}, Dims{1, std::max<int64_t>(count, 1)}, 0);
     auto* places = out->ptr<int64_t>();
-    if (sizes[0] == 0 || rank == 0) return out;
+    if (count == 0 || rank == 0) return out;
     parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
         for (int64_t p = begin; p < end; ++p) {
-            int64_t* to = places + starts[static_cast<size_t>(p)] * rank;
+            int64_t* to = places + starts[static_cast<size_t>(p)];
             int64_t room = starts[static_cast<size_t>(p) + 1] - starts[static_cast<size_t>(p)];
-            list_places(flags, p * part, end_of(p), t.sizes, to, room);
+            list_places(flags, p * part, end_of(p), t.sizes, to, count, room);
         }
     });
     return out;
