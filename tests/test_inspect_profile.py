@@ -1,6 +1,7 @@
 """The profile of compiled code: what is counted is what ran, and the table says it."""
 
 import json
+import pickle
 import re
 import threading
 from pathlib import Path
@@ -119,6 +120,26 @@ def test_code_that_measures_itself_is_not_kept_on_disk(empty, tmp_path):
     with mt.jit.options(hlo_profile=True, persistent_cache_directory=str(tmp_path / "cache")):
         mt.function(lambda x: x * 2 + 1, jit_compile=True)(mt.rand(N))
     assert not (tmp_path / "cache").exists() or list((tmp_path / "cache").iterdir()) == []
+
+
+def named(x):
+    return x * 1.125 + 3
+
+
+compiled = mt.function(named, jit_compile=True)
+
+
+def test_code_that_measures_itself_is_not_pickled(empty):
+    x = mt.rand(5)
+    with mt.jit.options(hlo_profile=True):
+        want = compiled(x).tolist()
+        _, (*_, code) = compiled.__reduce__()[:2]
+        assert code == []
+        measured = pickle.dumps(compiled)
+    assert pickle.loads(measured)(x).tolist() == want
+    assert compiled(x).tolist() == want
+    _, (*_, code) = compiled.__reduce__()[:2]
+    assert len(code) == 1
 
 
 def test_a_training_step_with_every_kind_of_kernel(empty):

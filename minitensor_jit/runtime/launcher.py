@@ -317,7 +317,8 @@ class Compiler:
         size: int = 0,
     ) -> Ready:
         noted = getattr(_used, "executables", None)
-        if noted is not None and not size:
+        # Code that measures itself has addresses of this process in it: no pickle takes it along.
+        if noted is not None and not size and executable.counters is None:
             noted[text] = executable
         work = sum(value_of(s.nbytes, size) for s in (*executable.parameter_shapes, *executable.result_shapes))
         scratch = value_of(executable.scratch_bytes, size)
