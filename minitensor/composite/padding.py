@@ -105,6 +105,8 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
     if mode not in _PARTS:
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     _check_other_mode(input, counts, mode)
+    if min(counts) >= 0 and not input.is_complex():
+        return movement.pad_around(input, counts, tuple(_PARTS).index(mode))
     for i in range(len(counts) // 2):
         low, high = counts[2 * i], counts[2 * i + 1]
         if low or high:

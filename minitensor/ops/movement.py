@@ -216,6 +216,17 @@ roll: Op = movement(
     "The elements moved on along dims, those that leave at the end to the front; without dims, along all elements.",
     lower=_roll_lower, vjp=lambda g, _out, _x, shifts, dims: roll(g, [-s for s in shifts], dims),
 )  # fmt: skip
+pad_around: Op = movement(
+    "_pad_around(Tensor input, int[] counts, int mode)",
+    "The input padded with elements of its own: mode 0 reflects, 1 repeats the edge, 2 continues at the other end. "
+    "`counts` has pairs for at most three dimensions, the last one first.",
+    vjp=lambda g, _out, _x, counts, mode: pad_around_backward(g, counts, mode), function=False, method=False,
+)  # fmt: skip
+pad_around_backward: Op = movement(
+    "_pad_around_backward(Tensor grad, int[] counts, int mode)",
+    "The transpose of `_pad_around`: elements are added up where they came from.",
+    vjp=lambda g, _out, _grad, counts, mode: pad_around(g, counts, mode), function=False, method=False,
+)  # fmt: skip
 constant_pad_nd: Op = movement(
     "constant_pad_nd(Tensor input, int[] pad, Scalar value=0)",
     "input with `value` before and after it: pad has pairs of counts, for the last dimension first. Negative ones cut.",

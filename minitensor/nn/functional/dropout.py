@@ -6,11 +6,14 @@ import warnings
 from typing import Any
 
 import minitensor as mt
+from minitensor import _C
 from minitensor._warning import users_level
 from minitensor.composite import composite
+from minitensor.ops import ROWS
 
 __all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
 
+_draw, _uniform = _C._draw_from, ROWS["uniform"].call
 # The value that selu tends to for large negative inputs.
 _ALPHA = -1.7580993408473766
 
@@ -40,7 +43,7 @@ def _dropped(input: mt.Tensor, p: float, training: bool, inplace: bool, channels
         return _stored(input, input * 0.0, inplace)
     if not channels and input.dtype is mt.float32 is mt.get_default_dtype():
         # Bools times a number are of the default dtype.
-        mask = (mt.rand(input.shape) >= p) * (1.0 / (1.0 - p))
+        mask = (_draw(None, _uniform, tuple(input.shape), dtype=mt.float32) >= p) * (1.0 / (1.0 - p))
     else:
         mask = _kept(input, p, channels) * (1.0 / (1.0 - p))
     return input.mul_(mask) if inplace else input * mask
