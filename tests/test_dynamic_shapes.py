@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import pytest
+from fuzz_sizes import check
 
 import minitensor as mt
 from minitensor.nn import functional as F
@@ -44,6 +45,7 @@ def parameters():
 
 
 W1, W2, B, TABLE = parameters()
+WIDE = mt.ones(32, 256) / 7
 
 PROGRAMS = {
     "elementwise": (lambda x: mt.tanh(x) * 2.5 + x, rows),
@@ -56,6 +58,8 @@ PROGRAMS = {
     "softmax": (lambda x: mt.softmax(x * 2.5, dim=1), rows),
     "softmax of long rows": (lambda x: mt.softmax(x * 2.5, dim=-1), lambda n: (mt.randn(8, n),)),
     "matmul": (lambda x: mt.relu(x @ W1) @ W2 + B, rows),
+    "product with what follows": (lambda x: mt.tanh(x @ WIDE + 0.25) * 2.5, rows),
+    "equal steps": (lambda x: mt.cumsum(mt.cumsum(x, 0) * 1.5, 0) + (x * 1.25).sum(0) + (x * 1.75).sum(0), rows),
     "product over the batch": (lambda x: mt.relu(x @ W1).t() @ x * 2.5, rows),
     "attention": (
         lambda q, k, v: mt.softmax(q @ k.transpose(1, 2), dim=-1) @ v,
@@ -239,3 +243,9 @@ def test_what_cannot_be_said_of_all_sizes_is_compiled_for_each(monkeypatch, comp
                 y = mt.tanh(x) * 2.6875 + x
             np.testing.assert_array_equal(y.numpy(), (mt.tanh(x) * 2.6875 + x).numpy())
     assert len(compiled) == 3
+
+
+@pytest.mark.parametrize("seed", range(0, 40, 4))
+def test_random_programs_at_random_sizes(seed):
+    with np.errstate(all="ignore"):
+        assert [found for k in range(seed, seed + 4) if (found := check(k)) is not None] == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..ir.size import Atom, Size, SizeContext, active
+from ..ir.size import Atom, NotSymbolic, Size, SizeContext, active
 
 __all__ = ["SIZE_PARAMETER", "define_sizes", "name_of"]
 
@@ -29,6 +29,8 @@ def define_sizes(lines: list[str], buffers: str) -> list[str]:
     used = {(match[1], match[2], match[3]) for match in found}
     if not used:
         return []
+    if buffers not in ("%ctx", "%buffers"):
+        raise NotSymbolic(f"a function that does not get the buffers, but {buffers}, uses sizes")
     return _Definitions(context, buffers).of(used)
 
 

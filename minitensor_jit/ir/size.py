@@ -223,9 +223,9 @@ class Size:
                 return exact
         if self.terms == terms:
             return 1
-        if isinstance(other, int) and other > 0 and self.hint < 0:
+        if self.hint < 0:
             # Rounding is towards minus infinity; generated code divides what isn't negative.
-            return -((-self + (other - 1)) // other)
+            return -((-self + (other - 1)) // other)  # type: ignore[operator]
         return 0 if self._is_below(other) else self._atom("div", self, other)
 
     def __rfloordiv__(self, other: object) -> Any:

@@ -59,7 +59,9 @@ class Family:
 
     def remember(self, graph: Graph) -> None:
         """Enter a graph that was compiled for its own sizes."""
-        self.graphs = [graph, *self.graphs[: _REMEMBERED - 1]]
+        shapes = _shapes(graph)
+        if all(_shapes(known) != shapes for known in self.graphs):
+            self.graphs = [graph, *self.graphs[: _REMEMBERED - 1]]
 
 
 def family_key(graph: Graph) -> Hashable:
@@ -67,6 +69,10 @@ def family_key(graph: Graph) -> Hashable:
     nodes = tuple((n.id, n.op, n.kind, n.inputs, n.source) for n in graph)
     ranks = tuple(tuple((meta.dtype, len(meta.shape)) for meta in n.outputs) for n in graph)
     return nodes, ranks, tuple(graph.fetches)
+
+
+def _shapes(graph: Graph) -> Hashable:
+    return tuple(tuple(tuple(meta.shape) for meta in node.outputs) for node in graph)
 
 
 def generalise(before: Graph, now: Graph) -> tuple[Graph, SizeContext, tuple[int, int]]:

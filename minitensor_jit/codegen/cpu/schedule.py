@@ -14,6 +14,7 @@ from ...ir.fingerprint import fingerprint
 from ...ir.infer_structured import branches
 from ...ir.module import Computation, Instruction, Module
 from ...ir.shape import AnyShape, Shape, TupleShape, leaves
+from ...ir.size import active
 from ..check import HOST_CALLS
 from ..errors import CompileError
 from .column_kernel import ColumnKernel
@@ -274,8 +275,11 @@ class Schedule:
         values = [self.resolve((o, 0)) for o in operands]
         flat = None
         # Steps that are measured are never shared: their lines in the user's program tell them apart.
-        if not self.unit.options.profile and not any(
-            i.opcode == "constant" and i.array_shape.size > 1 for i, _ in values
+        unknown = active.get() is not None
+        if (
+            not self.unit.options.profile
+            and not unknown
+            and not any(i.opcode == "constant" and i.array_shape.size > 1 for i, _ in values)
         ):
             flat = flattened(computation, self.unit.options.streaming_store_bytes)
 
@@ -283,7 +287,8 @@ class Schedule:
             task = Task(name, flat or computation)
             return task, FlatLoop(self.unit, task, Task(name, computation)) if flat else self._plan(task)
 
-        task, plan = self.plans.get(flat or computation, values, make)
+        # A shared step sees a table of its own, in which the size of a dimension that is a symbol isn't.
+        task, plan = make() if unknown else self.plans.get(flat or computation, values, make)
         self.steps.append(Step(task, plan, values, list(outputs)))
 
     def _plan(self, task: Task) -> Plan:
