@@ -42,6 +42,25 @@ def _jax(name: str) -> Snippet:
     return Snippet("step()", step=steps_jax.step(name))
 
 
+@case("softmax regression step, compiled as a whole", *PEERS)
+class StepSoftmax:
+    @staticmethod
+    def minitensor() -> Any:
+        return _ours("softmax")
+
+    @staticmethod
+    def torch() -> Any:
+        return _torch("softmax")
+
+    @staticmethod
+    def torch_compile() -> Any:
+        return _torch_compile("softmax")
+
+    @staticmethod
+    def jax() -> Any:
+        return _jax("softmax")
+
+
 @case("MLP step, 784-512-512-10, batch 128, Adam", *PEERS)
 class StepMlp:
     @staticmethod

@@ -16,6 +16,7 @@ BATCH = {"softmax": 100, "mlp": 128, "cnn": 64, "gpt": 16}
 CLASSES = 10
 # The GPT.
 LAYERS, HEADS, WIDTH, BLOCK, VOCABULARY = 4, 4, 128, 64, 65
+RATE_SOFTMAX = 0.5
 RATE, BETA1, BETA2, EPSILON, DECAY = 1e-3, 0.9, 0.999, 1e-8, 0.1
 
 
@@ -134,7 +135,7 @@ def step(
 
     def plain(grads: Any) -> None:
         for value, grad in zip(values, grads, strict=True):
-            value.sub_(0.5 * grad)
+            value.sub_(RATE_SOFTMAX * grad)
 
     def adam(grads: Any) -> None:
         count.add_(1.0)

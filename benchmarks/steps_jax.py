@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.steps import BETA1, BETA2, DECAY, EPSILON, HEADS, LAYERS, RATE, WIDTH, data, initial
+from benchmarks.steps import (
+    BETA1,
+    BETA2,
+    CLASSES,
+    DECAY,
+    EPSILON,
+    HEADS,
+    LAYERS,
+    RATE,
+    RATE_SOFTMAX,
+    WIDTH,
+    data,
+    initial,
+)
 
 
 def _cross_entropy(logits: Any, y: Any) -> Any:
@@ -96,6 +109,8 @@ def sgd_step(features: int, classes: int, rate: float, batch: tuple[Any, Any]) -
 
 def step(name: str) -> Callable[[], Any]:
     """A step of Adam (AdamW for the GPT) that keeps its state; it returns when the loss is there."""
+    if name == "softmax":
+        return sgd_step(784, CLASSES, RATE_SOFTMAX, data(name))
     import jax
     import jax.numpy as jnp
 
