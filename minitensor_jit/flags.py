@@ -293,8 +293,8 @@ class JitOptions:
     fast_math: bool = _flag(
         "bool",
         False,
-        "Let compiled code contract a product and a sum to one rounding: faster, but no longer the same bits as eager "
-        "code.",
+        "Let compiled code contract a product and a sum to one rounding, and simplify as if floats were real numbers: "
+        "faster, but no longer the same bits as eager code.",
     )
     reduce_precision: str = _flag(
         "word",

@@ -107,7 +107,9 @@ class Compiled:
         fold = not options.disable_constant_folding
         self._module: Module = run_pipeline(
             self._cluster.module,
-            PipelineOptions(verify=True, fold_constants=fold, reduce_precision=options.reduce_precision),
+            PipelineOptions(
+                verify=True, fold_constants=fold, fast_math=options.fast_math, reduce_precision=options.reduce_precision
+            ),
         )
         # Code generation changes modules too.
         self._optimized = print_module(self._module)

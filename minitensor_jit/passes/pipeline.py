@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ..ir.module import Module
 from ..ir.verifier import check
@@ -21,6 +22,7 @@ from .pass_manager import Pass, PassHook, PassManager
 from .reduce_precision import ReducePrecision
 from .row_fusion import RowFusion
 from .row_gather_rewriter import RowGatherRewriter
+from .simplify import ALL_RULES, FAST_MATH_RULES
 from .while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from .while_loop_unroller import WhileLoopUnroller
 
@@ -64,14 +66,24 @@ class PipelineOptions:
     verify: bool = False
     fuse: bool = True
     fold_constants: bool = True
+    fast_math: bool = False
     reduce_precision: str = "none"
     on_pass: PassHook | None = None
 
 
 def stages(
-    *, fuse: bool = True, fold_constants: bool = True, strict: bool = True, reduce_precision: str = "none"
+    *,
+    fuse: bool = True,
+    fold_constants: bool = True,
+    strict: bool = True,
+    fast_math: bool = False,
+    reduce_precision: str = "none",
 ) -> dict[str, list[Pass]]:
-    """The passes of each stage, in order. With `strict`, simplification rules that undo each other are an error."""
+    """The passes of each stage, in order. With `strict`, simplification rules that undo each other are an error.
+
+    With `fast_math` there are rules that change bits.
+    """
+    rules = (*ALL_RULES, *FAST_MATH_RULES) if fast_math else ALL_RULES
     found: dict[str, list[Pass]] = {stage: [] for stage in STAGES}
     found["expansion"] = [
         # Later passes look at one computation only.
@@ -88,7 +100,7 @@ def stages(
         DeadCodeElimination(),
         CommonSubexpressionElimination(),
         # Simplification exposes constants, and folding exposes rules.
-        AlgebraicSimplifier(strict=strict),
+        AlgebraicSimplifier(rules, strict=strict),
     ]
     if fold_constants:
         found["simplification"].append(ConstantFolding())
@@ -98,7 +110,11 @@ def stages(
         # Looks for the index of a gather in its simplified form; what it makes is simplified again.
         found["loops"].append(RowGatherRewriter())
     # Rules make copies of what others made.
-    found["loops"] += [AlgebraicSimplifier(strict=strict), CommonSubexpressionElimination(), DeadCodeElimination()]
+    found["loops"] += [
+        AlgebraicSimplifier(rules, strict=strict),
+        CommonSubexpressionElimination(),
+        DeadCodeElimination(),
+    ]
     if reduce_precision != "none":
         # Products have the operands that they keep; the roundings are fused with what makes these.
         found["precision"] = [ReducePrecision(reduce_precision)]
@@ -115,11 +131,9 @@ def stages(
     return found
 
 
-def pipeline(
-    *, fuse: bool = True, fold_constants: bool = True, strict: bool = True, reduce_precision: str = "none"
-) -> list[Pass]:
-    """The passes of all stages, in order."""
-    found = stages(fuse=fuse, fold_constants=fold_constants, strict=strict, reduce_precision=reduce_precision)
+def pipeline(**options: Any) -> list[Pass]:
+    """The passes of all stages, in order; the options are those of `stages`."""
+    found = stages(**options)
     return [one for stage in STAGES for one in found[stage]]
 
 
@@ -130,6 +144,7 @@ def run_pipeline(module: Module, options: PipelineOptions | None = None) -> Modu
         fuse=options.fuse,
         fold_constants=options.fold_constants,
         strict=options.verify,
+        fast_math=options.fast_math,
         reduce_precision=options.reduce_precision,
     )
     PassManager(passes, verify=options.verify, on_pass=options.on_pass).run(module)

@@ -53,5 +53,5 @@ class ReducePrecision:
     def _needs(self, x: Instruction) -> bool:
         exponent, mantissa = self.bits
         if x.opcode == "reduce-precision" and x.attrs["mantissa_bits"] <= mantissa:
-            return x.attrs["exponent_bits"] > exponent
+            return bool(x.attrs["exponent_bits"] > exponent)
         return x.dtype in ("f32", "f64")

@@ -420,6 +420,7 @@ class Compiler:
         pipeline = PipelineOptions(
             verify=verify,
             fold_constants=fold,
+            fast_math=self.options.fast_math,
             reduce_precision=self.options.reduce_precision,
             on_pass=on_pass if hooks else None,
         )

@@ -30,7 +30,10 @@ __all__ = ["main"]
 
 def _compile(module: Module, options: JitOptions) -> Executable:
     passes = PipelineOptions(
-        verify=True, fold_constants=not options.disable_constant_folding, reduce_precision=options.reduce_precision
+        verify=True,
+        fold_constants=not options.disable_constant_folding,
+        fast_math=options.fast_math,
+        reduce_precision=options.reduce_precision,
     )
     optimised = run_pipeline(module.clone(), passes)
     return compile_module(optimised, name=module.name, fast_math=options.fast_math)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .arithmetic import RULES as ARITHMETIC
+from .fast_math import RULES as FAST_MATH_RULES
 from .indexing import RULES as INDEXING
 from .logical import RULES as LOGICAL
 from .motion import RULES as MOTION
@@ -11,6 +12,6 @@ from .reduction import RULES as REDUCTION
 from .rewriter import Rewriter, Rule
 from .squeeze import RULES as SQUEEZE
 
-__all__ = ["ALL_RULES", "Rewriter", "Rule"]
+__all__ = ["ALL_RULES", "FAST_MATH_RULES", "Rewriter", "Rule"]
 
 ALL_RULES: tuple[Rule, ...] = (*ARITHMETIC, *LOGICAL, *INDEXING, *MOVEMENT, *MOTION, *REDUCTION, *SQUEEZE)
