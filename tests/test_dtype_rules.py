@@ -112,3 +112,15 @@ def test_cubic_resampling_of_bytes_joins_what_lies_beyond_the_edge():
     for value in (1, 77, 255):
         x = mt.full((1, 1, 5, 5), value, dtype=mt.uint8)
         assert mt.nn.functional.interpolate(x, (9, 7), mode="bicubic").unique().tolist() == [value]
+
+
+def test_what_has_no_meaning_for_a_dtype():
+    hardtanh = mt.nn.functional.hardtanh
+    with pytest.raises(RuntimeError, match="Bool inputs not supported for hardtanh"):
+        mt.nn.functional.relu6(mt.ones(2, dtype=mt.bool))
+    with pytest.raises(RuntimeError, match="unsigned type with negative limits"):
+        hardtanh(mt.ones(2, dtype=mt.uint8))
+    assert hardtanh(mt.tensor([1, 9], dtype=mt.uint8), 0, 2).tolist() == [1, 2]
+    for function in (mt.deg2rad, mt.rad2deg):
+        with pytest.raises(RuntimeError, match="is not supported for complex tensors"):
+            function(mt.ones(2, dtype=mt.complex64))

@@ -219,15 +219,22 @@ def positive(input: Any) -> Any:
     return input
 
 
+def _needs_real(name: str, input: Any) -> None:
+    if input.is_complex():
+        raise RuntimeError(f"{name} is not supported for complex tensors.")
+
+
 @composite(inplace=True, out=True)
 def deg2rad(input: Any) -> Any:
     """Degrees as radians."""
+    _needs_real("deg2rad", input)
     return input * (math.pi / 180)
 
 
 @composite(inplace=True, out=True)
 def rad2deg(input: Any) -> Any:
     """Radians as degrees."""
+    _needs_real("rad2deg", input)
     return input * (180 / math.pi)
 
 

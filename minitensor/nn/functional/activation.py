@@ -101,6 +101,10 @@ def hardtanh(input: mt.Tensor, min_val: float = -1.0, max_val: float = 1.0, inpl
     """Return the input clamped to ``[min_val, max_val]``."""
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
+    if input.dtype == mt.bool:
+        raise RuntimeError("Bool inputs not supported for hardtanh")
+    if not input.dtype.is_signed and (min_val < 0 or max_val < 0):
+        raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
     return _stored(_hardtanh, input, inplace, min_val, max_val)
 
 
