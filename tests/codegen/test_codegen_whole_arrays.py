@@ -151,6 +151,20 @@ def test_convolution(labels: str, lhs: tuple, rhs: tuple, window: str, features:
     check(build, f32(*lhs), f32(*rhs))
 
 
+def test_a_large_convolution_is_one_of_the_eager_kernel():
+    """Its matrix of windows would have 10 million elements."""
+
+    def build(b: Builder, x: Instruction, k: Instruction) -> Instruction:
+        window = Window.parse("{size=3x3 stride=2x1 pad=1_1x1_1 rhs_dilate=1x2}")
+        return b.convolution(x, k, dim_labels="b01f_01io->b01f", window=window, feature_group_count=2)
+
+    x, k = f32(8, 64, 66, 64), f32(3, 3, 32, 8)
+    check(build, x, k)
+    b = Builder("m")
+    module = run_pipeline(b.build(build(b, b.parameter(x), b.parameter(k))))
+    assert any(i.opcode == "kernel-call" for i in module.entry)
+
+
 @pytest.mark.parametrize(("dtype", "wider"), [("s8", "s32"), ("bf16", None), ("f64", None), ("c64", None)])
 def test_convolution_types(dtype: str, wider: str | None):
     window = Window.parse("{size=2x2}")

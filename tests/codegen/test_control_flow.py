@@ -118,6 +118,43 @@ def test_rows_are_written_in_turn():
     assert rows[:, 0].tolist() == [2, 4, 8, 16, 32]
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("narrow", ["f32", "bf16", "c64"])
+def test_windows_of_large_arrays_are_written_in_place(axis: int, narrow: str):
+    sizes = ("8,1000", "1,1000") if axis == 0 else ("1000,8", "1000,1")
+    whole, row = (f"{narrow}[{d}]" for d in sizes)
+    text = loop(
+        f"s32[], {whole}, {row}",
+        f"""  rows = {whole} get-tuple-element(s), index=1
+  v = {row} get-tuple-element(s), index=2
+  zero = s32[] constant(0)
+  w = {row} add(v, v)
+  more = {whole} dynamic-update-slice(rows, w, {"n, zero" if axis == 0 else "zero, n"})
+  ROOT r = (s32[], {whole}, {row}) tuple(next, more, w)""",
+        f"""  x = {whole} parameter(0)
+  y = {row} parameter(1)
+  state = (s32[], {whole}, {row}) tuple(zero, x, y)
+  ROOT r = LOOP""",
+    )
+    check_text(text)
+
+
+def test_a_window_at_a_place_that_is_clamped():
+    text = """
+ENTRY main {
+  x = f32[70,100] parameter(0)
+  u = f32[5,33] parameter(1)
+  i = s32[] parameter(2)
+  j = s32[] parameter(3)
+  v = f32[5,33] negate(u)
+  ROOT r = f32[70,100] dynamic-update-slice(x, v, i, j)
+}
+"""
+    x, u = np.zeros((70, 100), np.float32), np.ones((5, 33), np.float32)
+    for i, j in ((0, 0), (69, -7), (-1, 99), (31, 40)):
+        check_text(text, x, u, np.int32(i), np.int32(j))
+
+
 def test_a_loop_that_never_turns():
     text = """
 no {

@@ -21,6 +21,7 @@ from .column_kernel import ColumnKernel
 from .decompose import decompose_reduces
 from .dot import Dot
 from .dot_epilogue import DotWithEpilogue
+from .dynamic_update import DynamicUpdate, updates_a_window
 from .flat_loop import FlatLoop, flattened
 from .generic_reduce import GenericReduce
 from .host_call import HostCall
@@ -306,7 +307,8 @@ class Schedule:
             return _WHOLE[one.opcode](unit, task, one)
         found = reductions(instructions)
         if not found:
-            return LoopKernels(unit, task)
+            update = updates_a_window(task)
+            return LoopKernels(unit, task) if update is None else DynamicUpdate(unit, task, update)
         if any(r is None for r in found):
             reduces = [i for i in instructions if i.opcode == "reduce"]
             if len(reduces) == 1 and all(

@@ -11,6 +11,8 @@ from math import prod
 from typing import Any, Final
 
 from ...ir.builder import Builder, highest, lowest
+from ...ir.kernel_call import KERNEL_PREFIX
+from ...ir.library import library
 from ...ir.module import Computation, Instruction
 from ...ir.reduction import reduction_kind
 from ...ir.shape import DTYPES, Shape
@@ -142,6 +144,17 @@ def _select_and_scatter(b: Builder, i: Instruction) -> Instruction:
     return b.reshape(flat, x.dims)
 
 
+# A matrix of windows with more elements is not made, where the eager kernel does without.
+LARGE: Final = 1 << 22
+
+
+def _eager_takes(window: Window, dtype: str, batches: int) -> bool:
+    plain = all(w.low == w.high >= 0 and w.base_dilation == 1 and not w.reversal for w in window.dims)
+    if not plain or batches != 1 or dtype not in ("f32", "f64") or not 1 <= len(window.dims) <= 3:
+        return False
+    return library().has_kernel(f"{KERNEL_PREFIX}convolution")
+
+
 def _convolution(b: Builder, i: Instruction) -> Instruction:
     """The product of a matrix of all windows and the kernel, a batch of them for groups."""
     labels: ConvolutionDims = i.attrs["dim_labels"]
@@ -157,6 +170,12 @@ def _convolution(b: Builder, i: Instruction) -> Instruction:
     if flipped:
         rhs = b.reverse(rhs, flipped)
     places = window.positions(lhs.dims[2:])
+    order = sorted(range(2 + rank), key=(labels.out_batch, labels.out_feature, *labels.out_spatial).__getitem__)
+    if lhs.dims[0] * prod(places) * prod(rhs.dims[1:]) * features > LARGE and _eager_takes(window, lhs.dtype, batches):
+        shape = lhs.array_shape.with_dims((lhs.dims[0], rhs.dims[0], *places))
+        params = tuple(tuple(getattr(w, name) for w in window.dims) for name in ("stride", "low", "window_dilation"))
+        (made,) = b.kernel_call("convolution", (lhs, rhs), [shape], kinds="ttn", params=(*params, features))
+        return b.transpose(made, order)
     if any(any(p) for p in _padding(window)):
         lhs = b.pad(lhs, b.constant(0, lhs.dtype), [(0, 0, 0), (0, 0, 0), *_padding(window)])
     for d, (w, count) in enumerate(zip(window.dims, places, strict=True)):
@@ -180,7 +199,6 @@ def _convolution(b: Builder, i: Instruction) -> Instruction:
     full = b.reshape(product, (groups, batch // batches, *places, rhs.dims[0] // groups))
     full = b.transpose(full, (1, 0, 2 + rank, *range(2, 2 + rank)))
     full = b.reshape(full, (batch // batches, rhs.dims[0], *places))
-    order = sorted(range(2 + rank), key=(labels.out_batch, labels.out_feature, *labels.out_spatial).__getitem__)
     return b.transpose(full, order)
 
 

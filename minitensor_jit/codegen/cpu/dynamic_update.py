@@ -1,0 +1,90 @@
+"""A large array in which a small window is replaced: where the result lies over it, only the window is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from ...ir.module import Instruction
+from ..index import Lin, Space
+from ..indexing import accesses
+from ..llvm import Value
+from .loop_kernel import fewer_lanes
+from .loops import counted_loop, i64, vector_loop
+from .scatter import emit_copy
+from .space import delinearize_rows, refine
+from .unit import Task, Unit, element_cost, reachable
+
+__all__ = ["DynamicUpdate", "updates_a_window"]
+
+# Smaller arrays are written as a whole: one kernel costs less than a copy and another one.
+_LEAST = 4096
+
+
+def updates_a_window(task: Task) -> Instruction | None:
+    """The dynamic-update-slice that the task is, if its array is a parameter that nothing else here reads."""
+    roots = task.computation.roots
+    root = roots[0]
+    if len(roots) != 1 or root.opcode != "dynamic-update-slice" or root.operands[0].opcode != "parameter":
+        return None
+    source, *others = root.operands
+    size = root.array_shape.size
+    if size < _LEAST or 2 * others[0].array_shape.size > size or source in reachable(others):
+        return None
+    return root
+
+
+class DynamicUpdate:
+    """The copy and the window's kernel."""
+
+    def __init__(self, unit: Unit, task: Task, update: Instruction) -> None:
+        self.unit, self.task, self.update = unit, task, update
+        number = update.operands[0].parameter_number
+        assert number is not None
+        self.in_place = {(0, number)}
+
+    def emit(self) -> None:
+        """Emits and launches them."""
+        unit, task, root = self.unit, self.task, self.update
+        source, window, *starts = root.operands
+        emit_copy(unit, task, source, task.results[0])
+        size, dims = window.array_shape.size, window.dims
+        if not size:
+            return
+
+        def place(space: Space, flat: Lin) -> Lin:
+            at = [space.dyn(o, (), n - k) for o, n, k in zip(starts, root.dims, dims, strict=True)]
+            within = space.delinearize(flat, dims)
+            return Space.linearize(tuple(x + s for x, s in zip(within, at, strict=True)), root.dims)
+
+        def forms(space: Space, flat: Lin) -> set[Lin]:
+            reads = accesses(space, [(window, space.delinearize(flat, dims))]).all_forms()
+            return {*reads, place(space, flat)}
+
+        instructions = reachable([window])
+        nest = refine(size, forms)
+        lanes = fewer_lanes(unit.lanes([root]), nest.inner)
+        probe = Space()
+        variables = nest.variables(probe, "v")
+        inner = variables[-1]
+        if not inner.terms or place(probe, nest.flat(variables)).coefficient(inner.terms[0][0]) != 1:
+            lanes = 1  # neighbours of the window are no neighbours in the array
+        space = Space()
+        e = unit.kernel(task, lanes, space)
+        outer = nest.variables(space, "v")[:-1]
+        target = unit.result_pointer(e, task.results[0])
+
+        def body(v: Lin, _: int) -> None:
+            flat = nest.flat([*outer, v])
+            value = e.value(window, space.delinearize(flat, dims))
+            e.store(target, root.dtype, place(space, flat), value)
+
+        def row(p: Value, _: Sequence[Value]) -> list[Value]:
+            delinearize_rows(e, p, outer, nest.extents[:-1])
+            vector_loop(e, nest.inner, 1, i64(0), i64(nest.inner), body)
+            return []
+
+        begin, end = e.function.arguments[1:]
+        counted_loop(e, begin, end, 1, row)
+        e.inner.ret()
+        unit.launch(e.function, prod(nest.extents[:-1]), size * element_cost(instructions, size))
