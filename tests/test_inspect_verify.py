@@ -187,6 +187,34 @@ def test_numbers_that_are_assigned():
     assert verified.checked >= 1
 
 
+def test_code_for_all_sizes_is_verified_too(monkeypatch):
+    mt.jit.cache_clear()
+
+    def program(n):
+        x = mt.rand(n, 6)[:, ::2]
+        with mt.jit_scope():
+            return (x * 3).softmax(1) * x.sum(0)
+
+    with mt.jit.verify() as verified:
+        before = mt.jit.cache_info()["executables"]
+        for n in range(10, 40):
+            program(n).tolist()
+        assert verified.checked == 30
+        assert mt.jit.cache_info()["executables"] <= before + 3, "it is compiled for all sizes"
+
+        def wrong(n):
+            with mt.jit_scope():
+                return (mt.rand(n, 6) * 3).exp() + 1.5
+
+        wrong(20).tolist()
+        # The second size is compiled for all others, and that code is wrong.
+        multiply = elementwise.ELEMENTWISE["multiply"]
+        monkeypatch.setitem(elementwise.ELEMENTWISE, "add", multiply)
+        with pytest.raises(MismatchError, match="the first op that differs is add"):
+            wrong(21).tolist()
+    mt.jit.cache_clear()
+
+
 def test_threads_verify_at_once():
     fn = mt.function(lambda x, y: (x * 1.75 + y).tanh() @ y, jit_compile=True)
     errors = []

@@ -247,7 +247,7 @@ class Compiler:
         """Whether clusters are compiled for all sizes of a dimension. Who looks inside wants to see numbers."""
         o = self.options
         inside = o.check_cluster_input_numerics or o.check_cluster_output_numerics or o.print_cluster_outputs
-        watched = inside or o.verify or o.hlo_profile or self.dumper is not None or self.pictures is not None
+        watched = inside or o.hlo_profile or self.dumper is not None or self.pictures is not None
         return o.dynamic_shapes and not o.async_compilation and not o.always_defer_compilation and not watched
 
     def _for_all_sizes(self, node: Node, name: str, profile: ClusterProfile | None) -> Ready | None:

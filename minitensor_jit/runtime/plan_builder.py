@@ -211,7 +211,8 @@ class PlanBuilder:
             # Imported here: it knows tensors and kernels, which the launcher does not need.
             from minitensor_jit.runtime.verify import Verifier
 
-            found.append(Verifier(self.options, name, graph, lowered, executable, self.compiler.generate, dump))
+            generate = self.compiler.generate
+            found.append(Verifier(self.options, name, graph, lowered, executable, generate, dump, ready.size))
         return together(observer for observer in found if observer is not None)
 
     def failed(self, node: Node, name: str, group: int, error: Exception) -> None:

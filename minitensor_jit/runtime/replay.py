@@ -49,7 +49,10 @@ class Arguments:
 
     def of(self, lowered: LoweredCluster) -> list[Array]:
         """The arrays for the parameters of another module of the same cluster's ops."""
-        return [self._by_parameter[parameter] for parameter in lowered.parameters]
+        shapes = [parameter.array_shape for parameter in lowered.module.entry.parameters]
+        # Code for all sizes of a dimension may see the memory of a view in another shape.
+        pairs = zip(lowered.parameters, shapes, strict=True)
+        return [self._by_parameter[parameter].reshape(shape.dims) for parameter, shape in pairs]
 
     def tensor(self, value: Value, meta: TensorMeta, strided: StridedArgument | None) -> Array:
         """An argument as a row-major array of its own dimensions."""
