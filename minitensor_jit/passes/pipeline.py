@@ -10,6 +10,7 @@ from ..ir.verifier import check
 from .algebraic_simplifier import AlgebraicSimplifier
 from .call_inliner import CallInliner
 from .common_subexpression_elimination import CommonSubexpressionElimination
+from .conditional_simplifier import ConditionalSimplifier
 from .constant_folding import ConstantFolding
 from .dead_code_elimination import DeadCodeElimination
 from .expander import Expander
@@ -40,6 +41,7 @@ PASSES: dict[str, type[Pass]] = {
         CommonSubexpressionElimination,
         AlgebraicSimplifier,
         ConstantFolding,
+        ConditionalSimplifier,
         WhileLoopUnroller,
         WhileLoopInvariantCodeMotion,
         RowGatherRewriter,
@@ -104,8 +106,9 @@ def stages(
     ]
     if fold_constants:
         found["simplification"].append(ConstantFolding())
-    # Turns that are written out meet the rules; what is the same in all turns of other loops is computed before them.
-    found["loops"] = [WhileLoopUnroller(), WhileLoopInvariantCodeMotion()]
+    # A branch that is known to be taken is no branch. Turns that are written out meet the rules; what is the same in
+    # all turns of other loops is computed before them.
+    found["loops"] = [ConditionalSimplifier(), WhileLoopUnroller(), WhileLoopInvariantCodeMotion()]
     if fuse:
         # Looks for the index of a gather in its simplified form; what it makes is simplified again.
         found["loops"].append(RowGatherRewriter())

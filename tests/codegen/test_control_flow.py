@@ -24,13 +24,13 @@ def check_text(text: str, *args: np.ndarray) -> list[np.ndarray]:
 
 
 def loop(state: str, body: str, entry: str, condition: str = "lt") -> str:
-    """A loop whose state's first element counts up to 5."""
+    """A loop whose state's first element counts up to 12: too many turns to be unrolled."""
     return f"""
 lt {{
   s = ({state}) parameter(0)
   n = s32[] get-tuple-element(s), index=0
-  five = s32[] constant(5)
-  ROOT r = pred[] compare(n, five), direction=LT
+  twelve = s32[] constant(12)
+  ROOT r = pred[] compare(n, twelve), direction=LT
 }}
 body {{
   s = ({state}) parameter(0)
@@ -59,7 +59,7 @@ def test_values_that_change_places():
   ROOT r = LOOP""",
     )
     _, a, b = check_text(text, np.ones(9, np.float32), np.ones(9, np.float32))
-    assert (a[0], b[0]) == (8, 13)
+    assert (a[0], b[0]) == (233, 377)
 
 
 def test_a_swap_without_arithmetic():
@@ -101,21 +101,21 @@ def test_what_a_loop_leaves_alone_is_not_copied():
 
 def test_rows_are_written_in_turn():
     text = loop(
-        "s32[], f32[5,7], f32[7]",
-        """  rows = f32[5,7] get-tuple-element(s), index=1
+        "s32[], f32[12,7], f32[7]",
+        """  rows = f32[12,7] get-tuple-element(s), index=1
   v = f32[7] get-tuple-element(s), index=2
   zero = s32[] constant(0)
   w = f32[7] add(v, v)
   row = f32[1,7] reshape(w)
-  more = f32[5,7] dynamic-update-slice(rows, row, n, zero)
-  ROOT r = (s32[], f32[5,7], f32[7]) tuple(next, more, w)""",
-        """  x = f32[5,7] parameter(0)
+  more = f32[12,7] dynamic-update-slice(rows, row, n, zero)
+  ROOT r = (s32[], f32[12,7], f32[7]) tuple(next, more, w)""",
+        """  x = f32[12,7] parameter(0)
   y = f32[7] parameter(1)
-  state = (s32[], f32[5,7], f32[7]) tuple(zero, x, y)
+  state = (s32[], f32[12,7], f32[7]) tuple(zero, x, y)
   ROOT r = LOOP""",
     )
-    _, rows, _ = check_text(text, np.zeros((5, 7), np.float32), np.ones(7, np.float32))
-    assert rows[:, 0].tolist() == [2, 4, 8, 16, 32]
+    _, rows, _ = check_text(text, np.zeros((12, 7), np.float32), np.ones(7, np.float32))
+    assert rows[:, 0].tolist() == [2**n for n in range(1, 13)]
 
 
 @pytest.mark.parametrize("axis", [0, 1])
