@@ -61,10 +61,11 @@ def _never_volatile() -> bool:
     return False
 
 
-attach(
-    "volatile",
-    property(lambda self: _never_volatile(), lambda self, value: _never_volatile(), doc="False: it was removed."),
-)
+def _set_volatile(_tensor: Tensor, _value: object) -> None:
+    _never_volatile()
+
+
+attach("volatile", property(lambda self: _never_volatile(), _set_volatile, doc="False: it was removed."))
 attach("name", property(lambda self: None, doc="PyTorch's name of a tensor, which nothing gives it: None."))
 attach("_view_sizes", view_)
 attach("_view_dtype", view_dtype)

@@ -410,6 +410,12 @@ class JitOptions:
         """Those of the options that the code of a module depends on; the others are as if they were not given."""
         return JitOptions(**{name: getattr(self, name) for name in CODEGEN_FLAGS})
 
+    @property
+    def tolerance(self) -> float:
+        """How far results may be from those of eager code, relative to them; 0 where they have the same bits."""
+        rounded = {"none": 0.0, "f16": 1e-2, "bf16": 5e-2}[self.reduce_precision]
+        return max(rounded, 1e-3 if self.fast_math else 0.0)
+
     def text(self) -> str:
         """Return the flags that would give these options."""
         words = []

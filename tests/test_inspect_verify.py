@@ -274,5 +274,20 @@ def test_differences(got, want, text):
 def test_fast_math_may_round_otherwise():
     a = np.array([1.0, 2.0], np.float32)
     assert difference(a, a * np.float32(1 + 1e-6)) is not None
-    assert difference(a, a * np.float32(1 + 1e-6), exact=False) is None
-    assert difference(a, a * 2, exact=False) is not None
+    assert difference(a, a * np.float32(1 + 1e-6), tolerance=1e-3) is None
+    assert difference(a, a * 2, tolerance=1e-3) is not None
+
+
+def test_reduced_precision_is_no_mismatch(wrong_addition, monkeypatch):
+    def program(x, y):
+        return (x @ y) * 2
+
+    x, y = mt.randn(16, 16), mt.randn(16, 16)
+    with mt.jit.options(reduce_precision="bf16"), mt.jit.verify() as verified:
+        got = mt.function(program, jit_compile=True)(x, y)
+        assert verified.checked == 1
+        # The tolerance is not so wide that nothing would be found.
+        monkeypatch.setitem(elementwise.ELEMENTWISE, "add", elementwise.ELEMENTWISE["multiply"])
+        with pytest.raises(MismatchError, match="the first op that differs is add"):
+            mt.function(lambda x, y: (x @ y) + y, jit_compile=True)(x, y)
+    assert got.tolist() != program(x, y).tolist()

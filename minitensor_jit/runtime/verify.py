@@ -66,19 +66,20 @@ class Difference:
         return f"{where}is {self.got!s}, and {self.want!s} eagerly ({self.count:,} of {self.size:,} elements differ)"
 
 
-def difference(got: Array, want: Array, *, exact: bool = True) -> Difference | None:
-    """Where compiled and eager code differ: in a bit, but for those of NaNs; without `exact`, by more than rounding."""
+def difference(got: Array, want: Array, *, tolerance: float = 0.0) -> Difference | None:
+    """Where compiled and eager code differ: in a bit, but for those of NaNs, or by more than the tolerance."""
     if got.size == 0:
         return None
     left, right = wide_array(got), wide_array(want)
     if left.dtype.kind not in "fc":
         same = left == right
-    elif exact:
+    elif not tolerance:
         same = _bits(left) == _bits(right)
         same = same.reshape(*left.shape, -1).all(-1) | (np.isnan(left) & np.isnan(right))
     else:
         with np.errstate(all="ignore"):
-            loose = 1e-2 if got.dtype.itemsize == 2 else 1e-3
+            # A narrow type's last bit may be more than the tolerance.
+            loose = max(tolerance, 1e-2) if got.dtype.itemsize == 2 else tolerance
             same = np.isclose(left, right, loose, loose, equal_nan=True)
     if np.all(same):
         return None
@@ -157,7 +158,7 @@ class Verifier:
             self._raise(arguments, found)
 
     def _differs(self, got: Array, want: Array) -> Difference | None:
-        return difference(got, want, exact=not self._options.fast_math)
+        return difference(got, want, tolerance=self._options.tolerance)
 
     def _raise(self, arguments: Arguments, found: Sequence[tuple[Value, Difference]]) -> None:
         order = {node.id: place for place, node in enumerate(self._graph)}
