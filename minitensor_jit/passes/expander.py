@@ -14,7 +14,8 @@ class Expander:
 
     Contract: afterwards no map, cbrt, topk, reduce-window, select-and-scatter, convolution and rng-bit-generator is
     left, gather and scatter have no batching dimensions, products have the type of their operands, and complex numbers
-    are reduced and multiplied by their parts. Sums of floating-point numbers may be rounded in another order.
+    are reduced and multiplied by their parts. Sums of floating-point numbers may be rounded in another order, but those
+    of windows of up to 16 elements keep theirs.
     """
 
     name = "expand"

@@ -72,6 +72,8 @@ WINDOWS = [
     "{size=3x7x9 pad=1_1x3_3x8_0}",
     "{size=3x7x5}",
     "{size=1x9x1}",
+    "{size=1x1x23 pad=0_0x0_0x22_0}",
+    "{size=2x1x10 stride=1x1x3 pad=0_0x0_0x18_0 rhs_dilate=1x1x2}",
     "{size=1x1x1 stride=2x3x1 pad=1_0x0_0x0_2}",
 ]
 
@@ -82,6 +84,12 @@ def test_reduce_window(window: str, kind: str):
     window_ = Window.parse(window)
     function = combiner(kind) if kind == "2a-b" else kind
     check(lambda b, x, init: b.reduce_window(x, init, window_, function), f32(3, 7, 9), f32())
+
+
+def test_sums_of_small_windows_have_the_evaluators_bits():
+    x = np.random.default_rng(0).normal(size=(9, 40)).astype(np.float32)
+    window = Window.parse("{size=3x4 stride=2x1 pad=1_1x2_1}")
+    check(lambda b, x, init: b.reduce_window(x, init, window, "add"), f32(9, 40), f32(), args=[x, np.float32(0)])
 
 
 @pytest.mark.parametrize("dtype", ["s8", "u16", "bf16", "f16", "f64", "pred", "c64"])

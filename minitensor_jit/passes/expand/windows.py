@@ -7,6 +7,7 @@ in memory, and where an element lies is an affine form of the indices, so a loop
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from math import prod
 from typing import Any, Final
 
@@ -100,12 +101,70 @@ def _reduce_window(b: Builder, i: Instruction) -> Instruction:
             inputs.append(b.pad(mask, b.constant(False), padding))
             inits = [*inits, b.constant(True)]
             combiner = _where_inside(combiner, [x.dtype for x in i.operands[:n]])
+    if kind:
+        return _known(b, inputs[0], inits[0], window, places, kind, combiner)
     pairs = [_all_windows(b, x, window, places) for x in inputs]
     made = b.reduce([x for x, _ in pairs], inits, pairs[0][1], combiner)
     if len(inputs) == n:
         return made
     parts = [b.get_tuple_element(made, k) for k in range(n)]
     return parts[0] if n == 1 else b.tuple(*parts)
+
+
+# Windows of so few elements are combined by an operation for each.
+FEW: Final = 16
+# Longer dimensions of a window are combined from windows of half the size.
+LONG: Final = 8
+
+
+def _known(
+    b: Builder, x: Instruction, init: Instruction, window: Window, places: Sequence[int], kind: str,
+    combiner: Computation,
+) -> Instruction:  # fmt: skip
+    """The combined windows of an array that is padded already, for a combination that may be done in any order."""
+    dims = list(window.dims)
+    for d, w in enumerate(dims):
+        if w.size > LONG:
+            x = _by_halves(b, x, d, w, kind)
+            dims[d] = WindowDim(1, w.stride)
+    if prod(w.size for w in dims) > FEW:
+        x, offsets = _all_windows(b, x, Window(tuple(dims)), places)
+        return b.reduce(x, init, offsets, combiner)
+    if x.opcode in ("pad", kind):  # read by every offset, so that it had better be in memory
+        x = b.get_tuple_element(b.emit("opt-barrier", (b.tuple(x),)), 0)
+    total = b.broadcast(init, tuple(places)) if places else init
+    for offset in product(*(range(w.size) for w in dims)):
+        starts = [o * w.window_dilation for o, w in zip(offset, dims, strict=True)]
+        limits = [s + (n - 1) * w.stride + 1 for s, n, w in zip(starts, places, dims, strict=True)]
+        total = b.emit(kind, (total, b.slice(x, starts, limits, [w.stride for w in dims])))
+    return total
+
+
+def _by_halves(b: Builder, x: Instruction, axis: int, w: WindowDim, kind: str) -> Instruction:
+    """The combined windows along one dimension, at every place: of one window and the next that of twice the size."""
+
+    def part(y: Instruction, start: int, length: int) -> Instruction:
+        starts = [start if d == axis else 0 for d in range(len(y.dims))]
+        limits = [start + length if d == axis else n for d, n in enumerate(y.dims)]
+        return b.slice(y, starts, limits)
+
+    step, extent = w.window_dilation, x.dims[axis]
+    length = extent - (w.size - 1) * step
+    total: Instruction | None = None
+    size, done = 1, 0
+    while True:
+        if w.size & size:
+            piece = part(x, done * step, length)
+            total = piece if total is None else b.emit(kind, (total, piece))
+            done += size
+        if done == w.size:
+            assert total is not None
+            return total
+        rest = extent - (2 * size - 1) * step
+        x = b.emit(kind, (part(x, 0, rest), part(x, size * step, rest)))
+        # In memory: otherwise each of its elements would be computed again for every window that it is in.
+        x = b.get_tuple_element(b.emit("opt-barrier", (b.tuple(x),)), 0)
+        size *= 2
 
 
 def _chooser(select: Computation, dtype: str) -> Computation:
