@@ -4,7 +4,9 @@ import os
 import re
 import subprocess
 import sys
+import time
 
+import numpy as np
 import pytest
 from recording import recorded
 from test_jit_api import ROOT, run
@@ -66,8 +68,6 @@ def test_the_repro_runs_the_module_alone(tmp_path):
     assert done.returncode == 0, done.stderr
     assert re.search(r"^cluster_0: \d+ kernels? ran on module_0000.cluster_0.inputs.npz in .* ms$", done.stdout, re.M)
     assert "compiled code and evaluator agree" in done.stdout
-    import numpy as np
-
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     with np.load(tmp_path / "out.npz") as outputs:
         assert outputs["out0"].tolist() == np.maximum(x @ x.T * 2 + 1, 0).sum(0).tolist()
@@ -91,6 +91,20 @@ def test_the_repro_of_any_types_views_and_random_numbers(tmp_path, dtype, capsys
     for script in scripts:
         status = repro(script.with_name(script.name.removesuffix(".repro.py")), argv=[])
         assert status == 0, capsys.readouterr()
+
+
+def test_inputs_are_saved_of_what_a_thread_compiled(tmp_path):
+    x = mt.arange(7.0)
+    end = time.monotonic() + 60
+    with mt.jit.options(async_compilation=True, dump_to=str(tmp_path)):
+        while not list(tmp_path.glob("*.inputs.npz")) and time.monotonic() < end:
+            with mt.jit_scope():
+                y = (x * 1.03125 + 1).exp()
+            y.tolist()
+    (script,) = tmp_path.glob("*.repro.py")
+    assert repro(script.with_name(script.name.removesuffix(".repro.py")), argv=[]) == 0
+    with np.load(next(tmp_path.glob("*.inputs.npz"))) as saved:
+        assert any(saved[name].tolist() == x.tolist() for name in saved)
 
 
 def test_only_chosen_modules_and_passes(tmp_path):

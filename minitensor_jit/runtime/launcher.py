@@ -67,6 +67,8 @@ class _Job:
     pid: int
     done: bool = False
     error: Exception | None = None
+    dump: ModuleDump | None = None
+    """The writer of its dumps, if there are any."""
 
 
 @contextmanager
@@ -211,10 +213,10 @@ class Compiler:
         lowered.module.name = name
         known = self.executables.find(text)
         if known is not None:
-            self._jobs.pop(text, None)
+            job = self._jobs.pop(text, None)
             if self.report is not None:
                 self.report.record_hit(name)
-            return self._ready(lowered, known, text, profile)
+            return self._ready(lowered, known, text, profile, None if job is None else job.dump)
         if profile is not None:
             decision = profile.asks(text, self.options) if text not in self._jobs else Decision.allow()
             if not decision:
@@ -373,6 +375,7 @@ class Compiler:
         profile.compiled(text)
         assert node.subgraph is not None
         why, stages, graph = self._why(node, lowered), self._stages(node, lowered), node.subgraph.text
+        job.dump = None if stages is None else stages.dump
 
         def work() -> None:
             try:
