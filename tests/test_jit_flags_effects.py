@@ -205,8 +205,9 @@ def test_graphs_are_written_after_each_phase(tmp_path, monkeypatch, capsys):
     assert "_MtCluster" in text("mark_for_compilation")
     assert "-> exp is among --cluster_exclude_ops; take it" in text("mark_for_compilation_annotated")
     assert "exp is among" in (tmp_path / "graphs" / "mark_for_compilation_annotated.dot").read_text()
-    assert "_JitLaunch" not in text("encapsulate_subgraphs")
-    assert "_JitLaunch" in text("build_launch_ops")
+    assert "_JitRun" not in text("encapsulate_subgraphs")
+    assert "_JitCompile" in text("build_launch_ops")
+    assert "_JitRun" in text("build_launch_ops")
     assert (tmp_path / "graphs" / "build_launch_ops_1.dot").read_text().startswith("digraph ")
     monkeypatch.delenv("MT_DUMP_GRAPH_PREFIX")
     with recorded(clustering_debug=True):

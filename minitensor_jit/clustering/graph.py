@@ -18,6 +18,8 @@ Value: TypeAlias = tuple[int, int]
 
 ARG = "_Arg"
 LAUNCH = "_JitLaunch"
+COMPILE = "_JitCompile"
+RUN = "_JitRun"
 
 CLUSTER_ATTRIBUTE = "_MtCluster"
 COMPILED_KERNEL_ATTRIBUTE = "_MtCompiledKernel"

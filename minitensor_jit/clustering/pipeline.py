@@ -33,7 +33,7 @@ class ClusteringResult:
     """The graph to run, and the account of how it came about."""
 
     graph: Graph
-    """Equivalent to the recorded one; each cluster is a `_JitLaunch`."""
+    """Equivalent to the recorded one; each cluster is a `_JitLaunch`, or a `_JitCompile` and a `_JitRun`."""
     clusters: list[Cluster]
     verdicts: dict[int, Verdict]
     """For each node of the recorded graph, by id, exactly one; and for the clones of views that were made."""
@@ -70,6 +70,6 @@ def cluster(graph: Graph, options: JitOptions, state: ClusteringState = PROCESS_
     after("partially_decluster", graph)
     graph = encapsulate_subgraphs(graph, marking.clusters)
     after("encapsulate_subgraphs", graph)
-    graph = build_launch_ops(graph)
+    graph = build_launch_ops(graph, lazy=options.enable_lazy_compilation)
     after("build_launch_ops", graph)
     return ClusteringResult(graph, marking.clusters, marking.verdicts, texts)

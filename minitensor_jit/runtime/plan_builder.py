@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
-from minitensor_jit.clustering.graph import CLONE_ATTRIBUTE, LAUNCH, Graph, Node, Value
+from minitensor_jit.clustering.graph import CLONE_ATTRIBUTE, COMPILE, LAUNCH, RUN, Graph, Node, Value
 from minitensor_jit.clustering.pipeline import ClusteringResult
 from minitensor_jit.clustering.verdict import Reason, Verdict
 from minitensor_jit.errors import InvalidArgumentError, JitError
@@ -72,9 +72,9 @@ class PlanBuilder:
     def build(self) -> tuple[list[tuple[Any, ...]], list[ValueRef], list[tuple[int, int, int, int]]]:
         """(steps, deferred results, bounds checks), as the core reads them."""
         for node in self.graph:
-            if node.is_argument or node.kind == "constant":
+            if node.is_argument or node.kind == "constant" or node.op == COMPILE:
                 continue
-            if node.op == LAUNCH:
+            if node.op in (LAUNCH, RUN):
                 self.cluster(node)
             else:
                 index = node.attributes.get(CLONE_ATTRIBUTE, node.id)

@@ -2,7 +2,7 @@
 
 import random
 
-from minitensor_jit.clustering.graph import LAUNCH, Graph, Node, Source, TensorMeta
+from minitensor_jit.clustering.graph import COMPILE, LAUNCH, RUN, Graph, Node, Source, TensorMeta
 from minitensor_jit.ir.decision import Decision
 
 VECTOR = TensorMeta("f32", (8,))
@@ -90,7 +90,9 @@ def run(graph, arguments, log=None):
         operands = [values[value] for value in node.inputs]
         if node.is_argument:
             results = [arguments[node.params["index"]]]
-        elif node.op == LAUNCH or node.kind == "cluster":
+        elif node.op == COMPILE:
+            results = [0, True]
+        elif node.op in (LAUNCH, RUN) or node.kind == "cluster":
             results = run(node.subgraph, operands, log)
         else:
             key = (node.op, tuple(sorted(node.params.items())), *operands)

@@ -14,7 +14,7 @@ from minitensor_jit.clustering.pipeline import cluster
 from minitensor_jit.clustering.verdict import Reason
 from minitensor_jit.flags import JitOptions
 
-ON = JitOptions(auto_jit=1, cpu_global_jit=True, dump_to="/not/written/to")
+ON = JitOptions(auto_jit=1, cpu_global_jit=True, enable_lazy_compilation=False, dump_to="/not/written/to")
 
 
 def texts(graph, options=ON):
@@ -203,6 +203,26 @@ def test_a_cluster_that_would_be_in_a_cycle_is_refused():
     graph = build.done(build.op("add", a, build.opaque(a)))
     with pytest.raises(ValueError, match="make a cycle"):
         encapsulate_subgraphs(graph, [Cluster("cluster_0", (1, 3), "cpu", False)])
+
+
+def test_lazily_a_cluster_is_a_compilation_and_a_run():
+    build = Build()
+    a = build.chain(build.arg(0), 4)
+    side = build.opaque(a, control_inputs=(a[0],))
+    graph = build.done(a, side)
+    result = cluster(graph, ON.replace(enable_lazy_compilation=True), ClusteringState())
+    assert [node.op for node in result.graph] == ["_Arg", "_JitCompile", "_JitRun", graph.node(side[0]).op]
+    _, compile, run, after = result.graph
+    assert compile.inputs == run.inputs == ((0, 0),)
+    assert compile.id in run.control_inputs
+    assert run.params == {"function": "cluster_0", "num_constant_args": 0, "must_compile": False}
+    assert compile.params == {"function": "cluster_0", "num_constant_args": 0}
+    assert run.subgraph is not None
+    assert after.control_inputs == (run.id,)
+    must = build.done(build.op("tanh", a, must_compile=True))
+    result = cluster(must, JitOptions(), ClusteringState())
+    assert "_JitLaunch" in [node.op for node in result.graph]
+    assert "_JitCompile" not in [node.op for node in result.graph]
 
 
 def test_a_compiled_node_needs_a_subgraph():
