@@ -62,6 +62,8 @@ class _Loop:
         lanes = unit.lanes(list(instructions))
         self.nest = refine(size, self._forms, max(1, lanes // 4))
         self.cost = element_cost(instructions, size)
+        # Each has code for its parts: a body of them is long enough.
+        self.conditions = sum(i.opcode in ("concatenate", "pad", "dynamic-update-slice") for i in instructions)
         inner = self.nest.inner
         self.lanes = fewer_lanes(lanes, inner)
         rows = size // inner
@@ -141,7 +143,7 @@ class _Loop:
         copies = min(
             2 if small else 4, copies_for(self.cost * max(1, len(self.roots) - 1)), max(1, hint(inner) // self.lanes)
         )
-        copies = 1 << (copies.bit_length() - 1)
+        copies = max(1, (1 << (copies.bit_length() - 1)) >> self.conditions)
         targets = [self.unit.result_pointer(e, self.task.results[n]) for _, n in self.roots]
 
         def element(variables: Sequence[Lin]) -> None:
