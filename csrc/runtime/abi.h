@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-#define MT_RUNTIME_VERSION 4
+#define MT_RUNTIME_VERSION 5
 
 /* One matrix product, or a batch of them: C[m, n] = A[m, k] * B[k, n]. Every element of C is written; k = 0 writes
  * zeros.
@@ -54,8 +54,9 @@ typedef struct MtRuntime {
     void (*gemv_f32)(const MtGemm*);
     void (*gemv_f64)(const MtGemm*);
     /* Sorts arrays together along one dimension. The words say: the product of the dimensions before it, its length,
-     * the product of those behind it, the number of arrays, and the bytes of an element of each. `pointers` has the
-     * arrays and then the results. `less(lane, i, j)` tells whether element i goes before element j of the lane whose
+     * the product of those behind it, the number of arrays, how many elements of each lane are wanted, whether their
+     * numbers are, and the bytes of an element of each array. `pointers` has the arrays, the results, and an array of
+     * int32 for the numbers. `less(lane, i, j)` tells whether element i goes before element j of the lane whose
      * first elements are at `lane`, one for each array. Equal elements stay in their order. */
     void (*sort)(const int64_t* words, void** pointers, uint8_t (*less)(void** lane, int64_t i, int64_t j));
     /* Has Python compute the instruction that the text describes, a line of HLO, from operands to results. */

@@ -35,6 +35,7 @@ _OTHERS = frozenset(
         "dot",
         "scatter",
         "sort",
+        "topk",
         "kernel-call",
     }
     | {"broadcast", "reshape", "bitcast", "transpose", "slice", "concatenate", "pad", "reverse", "dynamic-slice"}

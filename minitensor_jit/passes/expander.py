@@ -12,7 +12,7 @@ __all__ = ["Expander"]
 class Expander:
     """Replaces windows, convolutions, random bits, complex products and the like (`passes/expand` has the rules).
 
-    Contract: afterwards no map, cbrt, topk, reduce-window, select-and-scatter, convolution and rng-bit-generator is
+    Contract: afterwards no map, cbrt, reduce-window, select-and-scatter, convolution and rng-bit-generator is
     left, gather and scatter have no batching dimensions, products have the type of their operands, and complex numbers
     are reduced and multiplied by their parts. Sums of floating-point numbers may be rounded in another order, but those
     of windows of up to 16 elements keep theirs.

@@ -125,6 +125,7 @@ _WHOLE: Final[dict[str, Callable[[Unit, Task, Instruction], Plan]]] = {
     "dot": Dot,
     "scatter": Scatter,
     "sort": Sort,
+    "topk": Sort,
     "kernel-call": KernelCallPlan,
     **dict.fromkeys(HOST_CALLS, HostCall),
 }

@@ -1,11 +1,13 @@
-"""Sort: the comparator as a function of two elements' numbers, for the runtime's sort."""
+"""Sort and topk: the comparator as a function of two elements' numbers, for the runtime's sort."""
 
 from __future__ import annotations
 
 import struct
 from math import prod
 
+from ...ir.builder import Builder
 from ...ir.module import Computation, Instruction
+from ...ir.shape import DTYPES, Shape
 from ...runtime.buffer_assignment import Location
 from ..abi import SORT
 from ..elemental import Emitter
@@ -18,24 +20,29 @@ __all__ = ["Sort"]
 
 
 class Sort:
-    """A call of the runtime's sort, whatever the number of operands and the comparator."""
+    """A call of the runtime's sort, whatever the number of operands and the comparator. A topk keeps the first ones."""
 
     in_place: set[tuple[int, int]] = set()  # noqa: RUF012 - never changed
 
     def __init__(self, unit: Unit, task: Task, sort: Instruction) -> None:
-        check_scalar("sort", sort.attrs["to_apply"])
+        self.top = sort.opcode == "topk"
+        x = sort.operands[0]
+        self.comparator = _before(x.dtype, largest=sort.attrs["largest"]) if self.top else sort.attrs["to_apply"]
+        check_scalar(sort.opcode, self.comparator)
         self.unit, self.task, self.sort = unit, task, sort
 
     def emit(self) -> None:
         """Emits the comparator and the call."""
         unit, task, sort = self.unit, self.task, self.sort
-        dims, (axis,) = sort.operands[0].dims, sort.attrs["dimensions"]
-        if 0 in dims:
+        dims = sort.operands[0].dims
+        axis = len(dims) - 1 if self.top else sort.attrs["dimensions"][0]
+        kept = sort.attrs["k"] if self.top else dims[axis]
+        if 0 in dims or not kept:
             return
         inner = prod(dims[axis + 1 :])
         less = self._comparator(dims[axis], inner)
         sizes = [o.array_shape.itemsize for o in sort.operands]
-        words = [prod(dims[:axis]), dims[axis], inner, len(sizes), *sizes]
+        words = [prod(dims[:axis]), dims[axis], inner, len(sizes), kept, int(self.top), *sizes]
         operands = [unit.location(task.operands[o.parameter_number or 0]) for o in sort.operands]
         pointers = unit.pointers([*operands, *self._results()])
         entry, runtime = unit.builder, unit.entry.arguments[1]
@@ -45,12 +52,11 @@ class Sort:
 
     def _results(self) -> list[Location]:
         numbers = [r.attrs["index"] if r.opcode == "get-tuple-element" else 0 for r, _ in self.task.roots]
-        return [self.task.results[numbers.index(k)] for k in range(len(self.sort.operands))]
+        return [self.task.results[numbers.index(k)] for k in range(len(self.sort.operands) + self.top)]
 
     def _comparator(self, length: int, inner: int) -> Function:
         """`(lane, i, j)`: whether element i of the lane goes before element j."""
-        unit, computation = self.unit, self.sort.attrs["to_apply"]
-        assert isinstance(computation, Computation)
+        unit = self.unit
         unit.kernels += 1
         name = f'"{self.task.name}.{unit.kernels}.less"'
         function = Function(unit.module, name, I8, [(PTR, "lane"), (I64, "i"), (I64, "j")])
@@ -64,6 +70,15 @@ class Sort:
         for k, o in enumerate(self.sort.operands):
             base = e.inner.load(e.inner.gep(lane, k, PTR), PTR, 8)
             arguments += [e.load(base, o.dtype, at * inner) for at in (i, j)]
-        (before,) = apply_scalar(e, computation, arguments)
+        (before,) = apply_scalar(e, self.comparator, arguments)
         e.inner.ret(e.inner.zext(before, I8))
         return function
+
+
+def _before(dtype: str, *, largest: bool) -> Computation:
+    """The comparator of topk: of floating-point numbers the order of their bits, in which NaN is largest."""
+    b = Builder("before")
+    attrs = {"direction": "GT" if largest else "LT"}
+    if DTYPES[dtype].kind == "f":
+        attrs["type"] = "TOTALORDER"
+    return b.build_computation(b.emit("compare", (b.parameter(Shape(dtype)), b.parameter(Shape(dtype))), attrs))

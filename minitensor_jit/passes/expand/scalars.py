@@ -1,12 +1,11 @@
-"""Functions of single elements: map, cbrt and topk's order."""
+"""Functions of single elements: map and cbrt."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from ...ir.builder import Builder
-from ...ir.module import Computation, Instruction
-from ...ir.shape import DTYPES, Shape
+from ...ir.module import Instruction
 from .rule import Rule, inline
 
 __all__ = ["SCALAR_RULES"]
@@ -34,25 +33,4 @@ def _cbrt(b: Builder, i: Instruction) -> Instruction:
     return signed if x.dtype == "f64" else b.convert(signed, x.dtype)
 
 
-def _before(dtype: str, *, largest: bool) -> Computation:
-    """The comparator of topk: of floating-point numbers the order of their bits, in which NaN is largest."""
-    c = Builder("before")
-    left, right, *_ = [c.parameter(Shape(d)) for d in (dtype, dtype, "s32", "s32")]
-    attrs = {"direction": "GT" if largest else "LT"}
-    if DTYPES[dtype].kind == "f":
-        attrs["type"] = "TOTALORDER"
-    return c.build_computation(c.emit("compare", (left, right), attrs))
-
-
-def _topk(b: Builder, i: Instruction) -> Instruction:
-    """A sort of the elements with their positions, cut off."""
-    x, k = i.operands[0], i.attrs["k"]
-    last = len(x.dims) - 1
-    places = b.iota(x.array_shape.with_dtype("s32"), last)
-    both = b.sort((x, places), last, _before(x.dtype, largest=bool(i.attrs["largest"])))
-    limits = (*x.dims[:-1], k)
-    parts = [b.slice(b.get_tuple_element(both, n), (0,) * len(limits), limits) for n in range(2)]
-    return b.tuple(*parts)
-
-
-SCALAR_RULES: Final[dict[str, Rule]] = {"map": _map, "cbrt": _cbrt, "topk": _topk}
+SCALAR_RULES: Final[dict[str, Rule]] = {"map": _map, "cbrt": _cbrt}
