@@ -43,6 +43,8 @@ def checked(report):
     eager = sum(row["count"] for group in account["eager"] for row in group["ops"])
     assert (compiled, eager) == (account["ops"]["compiled"], account["ops"]["eager"])
     assert compiled + eager == account["ops"]["total"]
+    percents = [group["percent"] for group in (*account["clusters"], *account["eager"])]
+    assert sum(percents) == pytest.approx(100)
     if account["ops"]["total"]:
         assert f"{100 * compiled / account['ops']['total']:.1f} % compiled" in report.text()
     for group in account["eager"]:

@@ -205,6 +205,7 @@ class Report:
                 "clusters": [
                     {
                         "names": entry.names,
+                        "percent": _share(entry.ops.total() * entry.runs, account.total),
                         "ops": _op_rows(entry.ops),
                         "runs": entry.runs,
                         "compiles": entry.compiles,
@@ -215,7 +216,13 @@ class Report:
                     for entry in account.clusters
                 ],
                 "eager": [
-                    {"code": why.code, "reason": why.text, "fix": why.fix, "ops": _op_rows(ops)}
+                    {
+                        "code": why.code,
+                        "reason": why.text,
+                        "fix": why.fix,
+                        "percent": _share(ops.total(), account.total),
+                        "ops": _op_rows(ops),
+                    }
                     for why, ops in account.eager.items()
                 ],
                 "flushes": [
@@ -236,6 +243,11 @@ class Report:
         root = os.getcwd() if root is None else root
         with self._lock:
             return _Page(self._account(), self._flushes, self._compiles, root, limit).text()
+
+
+def _share(count: int, total: int) -> float:
+    """The percentage that so many of all ops are; those of all groups add up to 100."""
+    return 100 * count / total if total else 0.0
 
 
 def _place(source: Source | None) -> dict[str, Any]:

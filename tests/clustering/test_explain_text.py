@@ -136,6 +136,7 @@ def test_json():
     assert data["clusters"] == [
         {
             "names": ["cluster_0"],
+            "percent": pytest.approx(100 * 4 / 6),
             "ops": [
                 {"op": "add", "count": 1, "file": "/home/me/train.py", "line": 31},
                 {"op": "matmul", "count": 1, "file": "/home/me/train.py", "line": 31},
