@@ -160,6 +160,24 @@ def test_a_folder_that_cannot_be_written_to(tmp_path, flag):
         pass
 
 
+def test_files_that_grow_too_large_are_not_there_at_all(tmp_path):
+    program = """
+import resource
+import minitensor as mt
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+with mt.jit_scope():
+    y = (mt.rand(3000).sin() * 2 + 1).exp().sum()
+print(y.dtype)
+"""
+    done = run(program, f"--dump_to={tmp_path}")
+    assert done.stdout == "minitensor.float32\n"
+    (warning,) = re.findall(r"dumping stopped: can't write (\S+): File too large\.", done.stderr)
+    assert not os.path.exists(warning)
+    assert [n for n in names(tmp_path) if n.endswith(".tmp")] == []
+    for path in tmp_path.glob("module_*.cluster_0*tions.txt"):
+        parse_module(path.read_text())
+
+
 def test_the_buffer_assignment_has_no_two_arrays_in_one_place(tmp_path):
     mt.manual_seed(0)
     model = mt.nn.Sequential(mt.nn.Linear(8, 16), mt.nn.Tanh(), mt.nn.Linear(16, 4))
