@@ -32,9 +32,12 @@ class Worker:
         self._process.start()
         other.close()
 
-    def prepare(self, case: str, min_time: float) -> str | None:
-        """Set a case up and find out how often to repeat it; return what stands against it."""
-        return self._ask(("prepare", case, self.name, min_time))
+    def prepare(self, case: str, min_time: float, piece: float = math.inf) -> str | None:
+        """Set a case up and find out how often to repeat it; return what stands against it.
+
+        If `piece` is less than `min_time`, a round is as many loops of `piece` seconds, of which the shortest counts.
+        """
+        return self._ask(("prepare", case, self.name, min_time, piece))
 
     def round(self) -> float:
         """Return the seconds of one iteration."""
@@ -64,22 +67,23 @@ class Worker:
 def _serve(pipe: Connection) -> None:
     cases = load_cases()
     timed: Timed | None = None
-    number = 1
+    number, end = 1, 0.0
     while True:
         order, *args = pipe.recv()
         if order == "quit":
             return
         try:
             if order == "prepare":
-                case, name, min_time = args
+                case, name, min_time, piece = args
                 timed = cases[case].contenders[name]()
-                number = _calibrate(timed, min_time)
+                number = _calibrate(timed, min(min_time, piece))
+                end = min_time if piece < min_time else 0.0
                 answer = None
             elif order == "round":
                 time.sleep(SETTLE)
                 if timed.batch != 1:
                     timed.seconds(timed.batch or 1)  # wakes this one's own threads up
-                answer = timed.seconds(number) / number
+                answer = _shortest(timed, number, end)
             else:
                 timed, answer = None, None
                 gc.collect()
@@ -88,6 +92,15 @@ def _serve(pipe: Connection) -> None:
         except Exception:
             answer = traceback.format_exc(limit=-4)
         pipe.send(answer)
+
+
+def _shortest(timed: Timed, number: int, seconds: float) -> float:
+    """Return the time of an iteration in the fastest of as many loops as take `seconds`, or in the only one."""
+    end = time.perf_counter() + seconds
+    best = timed.seconds(number) / number
+    while time.perf_counter() < end:
+        best = min(best, timed.seconds(number) / number)
+    return best
 
 
 def _calibrate(timed: Timed, min_time: float) -> int:
