@@ -25,11 +25,11 @@ from .module import Computation, Instruction, Module
 from .narrow import array_of
 from .reduction import reduce_ordered, reduction_kind
 
-__all__ = ["RULES", "evaluate", "evaluate_computation", "evaluate_instruction"]
+__all__ = ["RULES", "evaluate", "evaluate_computation", "evaluate_instruction", "flat"]
 
 
 def evaluate(module: Module, args: Sequence[ArrayLike]) -> list[Array]:
-    """The results of the entry for `args`, one array for each element of a tuple root."""
+    """The results of the entry for `args`, one array for each leaf of a tuple root."""
     parameters = module.entry.parameters
     if len(args) != len(parameters):
         raise ValueError(f"{module.name} takes {len(parameters)} arguments, got {len(args)}")
@@ -40,8 +40,12 @@ def evaluate(module: Module, args: Sequence[ArrayLike]) -> list[Array]:
         if array.shape != shape.dims or array.dtype != shape.numpy_dtype:
             raise ValueError(f"argument {parameter.name} is {array.dtype}{list(array.shape)}, expected {shape}")
         arrays.append(array)
-    result = evaluate_computation(module.entry, arrays)
-    return list(result) if isinstance(result, tuple) else [result]
+    return flat(evaluate_computation(module.entry, arrays))
+
+
+def flat(value: Value) -> list[Array]:
+    """The arrays of a value in order: of a tuple those of its elements, however deep."""
+    return [array for element in value for array in flat(element)] if isinstance(value, tuple) else [value]
 
 
 # ---- sources and movement

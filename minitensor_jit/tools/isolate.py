@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ..codegen.errors import CompileError
 from ..ir.evaluate_common import evaluate_computation
 from ..ir.evaluate_control import chosen_branch
-from ..ir.evaluator import evaluate, evaluate_instruction
+from ..ir.evaluator import evaluate, evaluate_instruction, flat
 from ..ir.infer_structured import branches
 from ..ir.module import Computation, Instruction, Module
 from ..ir.printer import print_module
@@ -95,8 +95,7 @@ def isolate(
         return Finding(problem=problem, pass_name=bisect(means_other), meaning=True)
 
     def differs(i: Instruction, operands: Sequence[Any], value: Any) -> str | None:
-        results = list(value) if isinstance(value, tuple) else [value]
-        return mismatch(run(single(i), operands), results, rtol, atol)
+        return mismatch(run(single(i), operands), flat(value), rtol, atol)
 
     found = _first(optimised.entry, args, differs)
     if found is not None:

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..codegen.cpu.compiler import compile_module
-from ..ir.module import Module
+from ..ir.module import Computation, Instruction, Module
 from ..ir.narrow import wide_array
 from ..ir.parser import parse_module
-from ..ir.shape import BFLOAT16
+from ..ir.shape import BFLOAT16, AnyShape, TupleShape
 from ..ir.testing import random_arguments
 from ..ir.verifier import check
 from ..runtime.run_arrays import run_on_arrays
@@ -35,10 +35,39 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_module(path: str) -> Module:
-    """The verified module of a file, whatever layouts its text gives its arguments."""
+    """The verified module of a file, whatever layouts its text gives its arguments.
+
+    A tuple among its parameters becomes a parameter for each of its arrays, in their order.
+    """
     module = parse_module(Path(path).read_text(encoding="utf-8"), any_layout=True)
     check(module)
+    if any(isinstance(p.shape, TupleShape) for p in module.entry.parameters):
+        _spread_tuples(module.entry)
+        check(module, "with tuples among its parameters taken apart")
     return module
+
+
+def _spread_tuples(entry: Computation) -> None:
+    made: list[Instruction] = []
+    count = 0
+
+    def value(name: str, shape: AnyShape) -> Instruction:
+        nonlocal count
+        if isinstance(shape, TupleShape):
+            parts = [value(f"{name}.{k}", element) for k, element in enumerate(shape.elements)]
+            made.append(Instruction(name, "tuple", shape, parts))
+        else:
+            made.append(Instruction(name, "parameter", shape, parameter_number=count))
+            count += 1
+        return made[-1]
+
+    replaced = {p: value(p.name, p.shape) for p in entry.parameters}
+    rest = [i for i in entry.instructions if i not in replaced]
+    for i in rest:
+        i.operands = [replaced.get(o, o) for o in i.operands]
+    entry.instructions = [*made, *rest]
+    entry.root = replaced.get(entry.root, entry.root)
+    entry.make_names_unique()
 
 
 def arguments_of(module: Module, inputs: str | None, seed: int) -> list[Array]:

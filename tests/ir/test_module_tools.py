@@ -157,3 +157,23 @@ def test_what_a_loop_or_branch_runs_is_named(broken: str, p: bool) -> None:
     assert finding.module is not None
     assert finding.module.entry.root.opcode == broken
     assert isolate(parse_module(LOOP), given) is None
+
+
+def test_tuples_among_the_parameters(tmp_path: Path) -> None:
+    path = tmp_path / "t.hlo"
+    path.write_text(
+        """HloModule m
+ENTRY main { x = f32[3] parameter(0) t = (f32[3], (s32[2], f32[])) parameter(1) a = f32[3] get-tuple-element(t), index=0
+  u = (s32[2], f32[]) get-tuple-element(t), index=1 n = s32[2] get-tuple-element(u), index=0 y = f32[3] subtract(a, x)
+  z = f32[] get-tuple-element(u), index=1 b = f32[3] broadcast(z), dimensions={} w = f32[3] multiply(y, b)
+  p = (f32[3], s32[2]) tuple(w, n) ROOT r = ((f32[3], s32[2]), f32[]) tuple(p, z) }
+"""
+    )
+    assert run_hlo_module.main([str(path), "--random_inputs"]) == 0
+    inputs = {"arg0": np.ones(3, np.float32), "arg1": np.full(3, 4, np.float32), "arg2": np.arange(2, dtype=np.int32)}
+    np.savez(tmp_path / "in.npz", **inputs, arg3=np.float32(2))
+    out = tmp_path / "out.npz"
+    assert run_hlo_module.main([str(path), "--inputs", str(tmp_path / "in.npz"), "--outputs", str(out)]) == 0
+    with np.load(out) as results:
+        assert results["out0"].tolist() == [6, 6, 6]
+        assert results["out1"].tolist() == [0, 1]
