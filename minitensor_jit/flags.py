@@ -337,8 +337,8 @@ class JitOptions:
     measure_clusters: bool = _flag(
         "bool",
         True,
-        "Hold the time of each cluster against that of its ops, which run one by one twice for that; a cluster that "
-        "loses is not launched any more.",
+        "Hold the time of each cluster against that of its ops, which run one by one a few times for that; a cluster "
+        "that loses is not launched any more.",
     )
     dynamic_shapes: bool = _flag(
         "bool",

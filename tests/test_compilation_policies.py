@@ -215,7 +215,7 @@ def test_a_cluster_that_loses_runs_op_by_op(monkeypatch, slow):
     fn = scoped(body, measure_clusters=True)
     expected, results = np.zeros(8, np.float32), []
     x = mt.rand(8)
-    for _ in range(12):
+    for _ in range(20):
         results.append(fn(x).numpy().copy())
         expected = expected + x.numpy()
     np.testing.assert_array_equal(state.numpy(), expected)

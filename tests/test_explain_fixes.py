@@ -266,7 +266,7 @@ def not_yet_compiled(monkeypatch):
 @case("measured-loss", "mul")
 def measured_loss(monkeypatch):
     def fn(x):
-        for _ in range(12):
+        for _ in range(20):
             y = x * 2.4375 + 1
             y.numpy()
         return y

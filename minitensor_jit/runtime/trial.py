@@ -22,7 +22,7 @@ __all__ = ["Draft", "Trial", "Waiting"]
 
 COMPILED_RUNS = 6
 """Of a compiled plan before its clusters' ops run eagerly,"""
-EAGER_RUNS = 2
+EAGER_RUNS = 5
 """which they do that often."""
 MARGIN = 1.02
 """A cluster loses if it takes that many times as long as its ops."""
