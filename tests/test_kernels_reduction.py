@@ -240,6 +240,7 @@ def test_softmax_of_nan_and_infinities():
     assert mt.tensor([1, 2]).softmax(0, dtype=mt.float32).sum().item() == pytest.approx(1)
 
 
+@pytest.mark.at_once(reason="errors that depend on values come when a recording runs")
 def test_nll_loss():
     x, target = random((6, 5)), np.array([0, 4, 2, 2, 1, 3])
     for t in layouts(x):

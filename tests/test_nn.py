@@ -424,6 +424,7 @@ class TestLosses:
         loss = F.cross_entropy(mt.tensor([[1e4, -1e4]]), mt.tensor([1]))
         assert loss.item() == 2e4
 
+    @pytest.mark.at_once(reason="errors that depend on values come when a recording runs")
     def test_bad_arguments(self):
         logits, target = mt.ones(4, 3), mt.zeros(4, dtype=mt.int64)
         with pytest.raises(ValueError, match=r"batch_size \(4\) to match target batch_size \(2\)"):

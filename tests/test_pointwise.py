@@ -159,6 +159,7 @@ def test_frexp_takes_numbers_apart():
     assert mt.ldexp(mantissa, exponent).tolist() == x.tolist()
 
 
+@pytest.mark.at_once(reason="errors that depend on values come when a recording runs")
 def test_integers():
     x, y = mt.tensor([12, -18, 0]), mt.tensor([8, 12, 5])
     assert mt.gcd(x, y).tolist() == [4, 6, 5]

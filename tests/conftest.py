@@ -1,0 +1,28 @@
+"""Tests of eager code may also run clustered, which `scripts/test --clustered` does: recorded and compiled throughout.
+
+What a test sees at a call, it then sees when the recording runs. Most don't mind. One that is about the moment itself
+says so with `@pytest.mark.at_once(reason="...")`, and runs eagerly all the same.
+"""
+
+import os
+
+import pytest
+
+
+CLUSTERED = "--auto_jit" in os.environ.get("MT_JIT_FLAGS", "")
+
+
+@pytest.fixture(autouse=CLUSTERED)
+def _clustered(request):
+    import minitensor as mt
+
+    if request.node.get_closest_marker("at_once") is None:
+        yield
+        mt._C.flush("the end of a test")  # its errors are not the next one's
+        return
+    mt._C.end_recording("a test that looks at the moment of a call")
+    try:
+        with mt.jit.options(auto_jit=0, cpu_global_jit=False):
+            yield
+    finally:
+        mt._C.begin_recording()
