@@ -8,7 +8,6 @@ import os
 
 import pytest
 
-
 CLUSTERED = "--auto_jit" in os.environ.get("MT_JIT_FLAGS", "")
 
 

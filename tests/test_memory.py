@@ -29,6 +29,7 @@ def clustered(fn):
     return run
 
 
+@pytest.mark.at_once(reason="it counts what is allocated at a call")
 def test_a_fused_sum_allocates_only_its_result():
     n = 50_000_000
     x, y, z = mt.rand(n), mt.rand(n), mt.rand(n)
@@ -38,6 +39,7 @@ def test_a_fused_sum_allocates_only_its_result():
     assert rose["allocated_bytes"] == rose["peak_allocated_bytes"] == 64
 
 
+@pytest.mark.at_once(reason="it counts what is allocated at a call")
 def test_dead_intermediates_are_never_written():
     x = mt.rand(1 << 20)
 
@@ -52,6 +54,7 @@ def test_dead_intermediates_are_never_written():
     assert rose["peak_allocated_bytes"] == 4 << 20
 
 
+@pytest.mark.at_once(reason="it counts what is allocated at a call")
 def test_intermediates_that_live_are_written():
     x = mt.rand(1 << 20)
     kept = []
@@ -124,6 +127,7 @@ def test_ops_leave_nothing_behind():
     assert mt.allocator_stats()["allocated_bytes"] == before
 
 
+@pytest.mark.at_once(reason="it counts what is allocated at a call")
 def test_the_graph_is_freed_as_backward_goes():
     x = mt.rand(1 << 18, requires_grad=True)
     before = mt.allocator_stats()["allocated_bytes"]

@@ -282,6 +282,7 @@ def test_what_reads_a_norms_result_may_be_in_place():
 # ---- embedding
 
 
+@pytest.mark.at_once(reason="errors that depend on values come when a recording runs")
 def test_embedding_gradients():
     index = mt.tensor([[1, 1, 2], [4, 0, 1]])
     check_gradients(lambda w: F.embedding(index, w), normal(5, 3))
@@ -359,6 +360,7 @@ def test_ctc_sums_over_alignments():
         assert x.grad[place].item() == pytest.approx(slope, abs=1e-7)
 
 
+@pytest.mark.at_once(reason="errors that depend on values come when a recording runs")
 def test_ctc_of_targets_that_do_not_fit():
     logs = mt.tensor(normal(3, 2, 4)).log_softmax(-1).requires_grad_()
     targets, times = mt.tensor([1, 2, 3, 1, 1, 2]), (3, 3)
@@ -445,6 +447,7 @@ def test_pooling_of_integers():
         F.max_pool1d(mt.tensor(x[0]), 2)
 
 
+@pytest.mark.at_once(reason="errors that depend on values come when a recording runs")
 def test_cross_entropy_ignores_an_index_by_default():
     x = normal(4, 3)
     logs = x - np.log(np.exp(x).sum(1, keepdims=True))
