@@ -152,7 +152,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         module = read_module(options.file)
         args = arguments_of(module, options.inputs, options.seed)
         finding = isolate(module, args, rtol=options.rtol, atol=options.atol)
-    except (OSError, ValueError, NotImplementedError, CompileError) as error:
+    except (OSError, ValueError, NotImplementedError, CompileError, RuntimeError) as error:
         print(f"{options.file}: {error}", file=sys.stderr)
         return 2
     if finding is None:

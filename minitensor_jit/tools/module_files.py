@@ -88,13 +88,11 @@ def arguments_of(module: Module, inputs: str | None, seed: int) -> list[Array]:
     return arrays
 
 
-def compile_and_run(module: Module, args: Sequence[Array], iterations: int = 1) -> list[Array]:
+def compile_and_run(module: Module, args: Sequence[Array]) -> list[Array]:
     """The results of compiled code; `module` is changed. Raises `CompileError` naming an opcode without code."""
     executable = compile_module(module, name=module.name)
     try:
-        for _ in range(max(iterations, 1)):
-            results = run_on_arrays(executable, args)
-        return results
+        return run_on_arrays(executable, args)
     finally:
         executable.close()
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minitensor_jit.ir.custom_calls import register_custom_call
 from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.opcode import OPCODES
 from minitensor_jit.ir.parser import parse_module
@@ -177,3 +178,29 @@ ENTRY main { x = f32[3] parameter(0) t = (f32[3], (s32[2], f32[])) parameter(1) 
     with np.load(out) as results:
         assert results["out0"].tolist() == [6, 6, 6]
         assert results["out1"].tolist() == [0, 1]
+
+
+def test_bfloat16_is_written_as_it_is_read(tmp_path: Path) -> None:
+    path, out = tmp_path / "b.hlo", tmp_path / "out.npz"
+    path.write_text("HloModule m\nENTRY main { arg = bf16[2] parameter(0) ROOT r = bf16[2] negate(arg) }\n")
+    np.savez(tmp_path / "in.npz", arg0=np.array([0x3F80, 0xC000], np.uint16))
+    assert run_hlo_module.main([str(path), "--inputs", str(tmp_path / "in.npz"), "--outputs", str(out)]) == 0
+    with np.load(out) as results:
+        assert results["out0"].tolist() == [0xBF80, 0x4000]
+
+
+def test_what_a_custom_call_raises_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    calls = []
+
+    def second_time(i: Any, x: Sequence[Any]) -> Any:
+        calls.append(x)
+        if len(calls) > 1:
+            raise ArithmeticError("no more")
+        return x[0]
+
+    register_custom_call("test.second_time", second_time)
+    call = 'custom-call(x), custom_call_target="test.second_time"'
+    path = tmp_path / "c.hlo"
+    path.write_text(f"HloModule m\nENTRY main {{ x = f32[3] parameter(0) ROOT r = f32[3] {call} }}\n")
+    assert run_hlo_module.main([str(path)]) == 2
+    assert "ArithmeticError: no more" in capsys.readouterr().err
