@@ -53,18 +53,11 @@ void multiply(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_rs, int64_t
     gemm<T>(&g);
 }
 
-// Integers wrap around.
-template <class T>
-T sum(T a, T b) {
-    if constexpr (std::is_same_v<T, int64_t>) return wrapping_add(a, b);
-    else return a + b;
-}
-
 template <class T>
 void add_bias(T* y, const T* bias, int64_t rows, int64_t cols, int64_t ld) {
     if (!bias) return;
     for (int64_t i = 0; i < rows; ++i)
-        for (int64_t j = 0; j < cols; ++j) y[i * ld + j] = sum(y[i * ld + j], bias[i]);
+        for (int64_t j = 0; j < cols; ++j) y[i * ld + j] = sum_of(y[i * ld + j], bias[i]);
 }
 
 template <class T>
@@ -112,7 +105,8 @@ void forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y)
                 T* out = y + ((n0 + n) * g.groups + group) * result;
                 for (int64_t o = 0; o < g.filters; ++o)
                     for (int64_t p = 0; p < pixels; ++p)
-                        out[o * pixels + p] = bias ? sum(product[o * ld + n * pixels + p], bias[group * g.filters + o])
+                        out[o * pixels + p] = bias ? sum_of(product[o * ld + n * pixels + p],
+                                                            bias[group * g.filters + o])
                                                    : product[o * ld + n * pixels + p];
             }
         }

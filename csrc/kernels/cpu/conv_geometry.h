@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/small_vector.h"
+#include "kernels/cpu/wrapping.h"
 
 namespace mt::cpu {
 
@@ -160,9 +161,10 @@ struct ConvGeometry {
                      const T* source = col + row * ld + at;
                      T* to = x + c * plane + from;
                      if (step == 1)
-                         for (int64_t j = low; j < high; ++j) to[j - low] += source[j];
+                         for (int64_t j = low; j < high; ++j) to[j - low] = sum_of(to[j - low], source[j]);
                      else
-                         for (int64_t j = low; j < high; ++j) to[(j - low) * step] += source[j];
+                         for (int64_t j = low; j < high; ++j)
+                             to[(j - low) * step] = sum_of(to[(j - low) * step], source[j]);
                  });
     }
 };

@@ -9,6 +9,7 @@
 #include "dispatch/infer_pooling.h"
 #include "kernels/cpu/index_strided.h"
 #include "kernels/cpu/nn_loops.h"
+#include "kernels/cpu/wrapping.h"
 
 namespace mt::cpu {
 
@@ -73,7 +74,7 @@ constexpr T least() {
 
 template <class T>
 void plain_axpy(T* y, const T* x, T w, int64_t n, int64_t stride) {
-    for (int64_t j = 0; j < n; ++j) y[j] += w * x[j * stride];
+    for (int64_t j = 0; j < n; ++j) y[j] = sum_of(y[j], product_of(w, x[j * stride]));
 }
 
 template <class T>
@@ -340,7 +341,7 @@ void average(const Averages& a, const Extent& in, const Extent& out, const T* x,
                     for (int64_t j = a.w[1].begin[h]; j < a.w[1].end[h]; ++j) {
                         const T* row = x + (i * in[1] + j) * in[2];
                         for (size_t o = 0; o < a.w[2].begin.size(); ++o)
-                            for (int64_t k = a.w[2].begin[o]; k < a.w[2].end[o]; ++k) y[o] += row[k];
+                            for (int64_t k = a.w[2].begin[o]; k < a.w[2].end[o]; ++k) y[o] = sum_of(y[o], row[k]);
                     }
             }
             for (int64_t o = 0; o < width; ++o) y[o] /= a.count<T>(d, h, static_cast<size_t>(o));
