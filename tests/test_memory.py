@@ -1,11 +1,17 @@
 """What the allocator hands out: its statistics, reuse, and what clusters do not write."""
 
 import gc
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import minitensor as mt
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def delta(run):
@@ -153,3 +159,32 @@ def test_too_large_for_memory(size):
 def test_more_elements_than_can_be_counted():
     with pytest.raises(RuntimeError, match="overflow"):
         mt.zeros(1 << 40, 1 << 40)
+
+
+@pytest.mark.skipif("san.so" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer needs all the address space")
+def test_a_temporary_that_does_not_fit():
+    """What a kernel allocates for itself runs out like a tensor, and leaves everything usable."""
+    program = """
+import resource
+import minitensor as mt
+x = mt.arange(20_000_000, dtype=mt.float32).flip(0)
+mt.empty_cache()
+size = next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmSize"))
+resource.setrlimit(resource.RLIMIT_AS, (size + (100 << 20), -1))
+try:
+    x.mode()
+except mt.OutOfMemoryError as error:
+    assert "cannot allocate memory" in str(error), error
+else:
+    raise AssertionError
+resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+assert x[:1000].mode()[0].item() == 19_999_000
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MT_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
