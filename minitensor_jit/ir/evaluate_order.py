@@ -31,10 +31,12 @@ def _sort(i: Instruction, x: Sequence[Value]) -> Value:
         earlier = np.arange(length)[:, None] < np.arange(length)
         equal = ~before_other & ~np.swapaxes(before_other, -1, -2)
         places = np.sum(before_other | (equal & earlier), axis=-2)
-        order = np.empty_like(places)
-        np.put_along_axis(order, places, np.broadcast_to(np.arange(length), places.shape), axis=-1)
-        results = tuple(np.moveaxis(np.take_along_axis(a, order, -1), -1, axis) for a in moved)
-        return results if len(results) > 1 else results[0]
+        # A comparator that is no order, as "less" is none of NaN, may give several elements one place.
+        if np.array_equal(np.sort(places, axis=-1), np.broadcast_to(np.arange(length), places.shape)):
+            order = np.empty_like(places)
+            np.put_along_axis(order, places, np.broadcast_to(np.arange(length), places.shape), axis=-1)
+            results = tuple(np.moveaxis(np.take_along_axis(a, order, -1), -1, axis) for a in moved)
+            return results if len(results) > 1 else results[0]
     for at in np.ndindex(*moved[0].shape[:-1]):
         lanes = [a[at] for a in moved]
 

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from fuzz_hlo import corpus, examine, mutate  # noqa: E402
+from fuzz_hlo import MORE, corpus, examine, mutate  # noqa: E402
 
 
 def test_mutated_text_is_read_or_refused_in_words() -> None:
@@ -25,9 +25,11 @@ def test_mutated_text_is_read_or_refused_in_words() -> None:
     assert min(counts["parse"], counts["verify"], counts["valid"]) > 10
 
 
-@pytest.mark.parametrize("text", corpus()[::7])
+@pytest.mark.parametrize("text", [*corpus()[::7], *MORE])
 def test_what_mutations_begin_with_is_valid(text: str) -> None:
     assert examine(text) == "valid"
+    if text in MORE[1:]:  # without a loop
+        assert examine(text, compiled=True) == "ran"
 
 
 def test_mutated_modules_run_as_they_are_evaluated() -> None:

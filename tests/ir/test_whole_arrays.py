@@ -137,3 +137,14 @@ def test_malformed_windows_are_refused(attribute: str) -> None:
     )
     with pytest.raises(ParseError, match="window"):
         parse_module(text)
+
+
+def test_sorting_by_what_is_no_order() -> None:
+    """NaN is neither less nor greater than anything: no element is lost, wherever it goes."""
+    c = Builder("less")
+    less = c.build_computation(c.compare(c.parameter(f32()), c.parameter(f32()), "LT"))
+    b = Builder("m")
+    module = b.build(b.sort((b.parameter(f32(7)),), 0, less))
+    x = np.array([2, np.nan, 1, np.nan, 3, 0, np.nan], np.float32)
+    (result,) = evaluate(module, [x])
+    assert np.array_equal(np.sort(result), np.sort(x), equal_nan=True)
