@@ -112,3 +112,8 @@ def test_writing_in_place_to_a_reordered_result(recorded):
     result = run("recorded" if recorded else "eager", change, x)
     assert result.stride() == (1, 12, 4)
     np.testing.assert_array_equal(result.numpy(), expected)
+
+
+def test_a_hash_of_single_elements_is_no_view():
+    x = mt.ones(2, 1, dtype=mt.int64)
+    assert mt.hash_tensor(x, 1).data_ptr() != x.data_ptr()

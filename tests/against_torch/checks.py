@@ -200,6 +200,8 @@ def _layout(op: OpInfo, function: Any, sample: SampleInput) -> None:
         theirs = op.op(x, *args, **kwargs)
     except Exception as error:
         raise NotConvertible(str(error)) from None
+    if any(isinstance(t, torch.Tensor) and t.dtype not in DTYPES for t in _flat(theirs)):
+        raise NotConvertible("a result of a dtype that is not here")
     theirs_in = [t for t in _flat([x, args, list(kwargs.values())]) if isinstance(t, torch.Tensor)]
     x, args, kwargs = case.ours()
     ours = function(x, *args, **kwargs)
