@@ -51,7 +51,7 @@ auto guarded(F&& body, decltype(body()) failure = {}) -> decltype(body()) {
     try {
         return body();
     } catch (const Error& error) { set_error(error); } catch (const std::bad_alloc&) {
-        PyErr_NoMemory();
+        set_error(Error(ErrorKind::OutOfMemory, "cannot allocate memory for a computation"));
     } catch (const std::exception& error) { PyErr_SetString(PyExc_RuntimeError, error.what()); }
     return failure;
 }
