@@ -24,7 +24,7 @@ class Opcode:
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     dtypes: str = "biufc"  # element kinds of the operands, for elementwise opcodes
-    uncompiled: str = ""  # element kinds that it also has, but that only the evaluator knows
+    uncompiled: str = ""  # element kinds that it also has, and that passes write in other opcodes for code
     transcendental: bool = False  # an approximation: its bits differ between NumPy and compiled code, and it is costly
     commutative: bool = False
 
