@@ -40,6 +40,8 @@ CASES = [
         "'pivots' (position 2) must be Tensor",
     ),
     (lambda: mt.linalg.matrix_norm(ones(3, 3), dtype=ones(1)), TypeError, "argument 'dtype' must be torch.dtype"),
+    (lambda: mt.randn(2, out=np.float32(2)), TypeError, "argument 'out' must be Tensor"),
+    (lambda: mt.combinations(ones(3), 2**62, True), mt.OutOfMemoryError, "combinations: "),
     (lambda: mt.linalg.vander(ones(2), N=2**50), mt.OutOfMemoryError, "cannot allocate"),
     (lambda: ones(6).view(4, 2), RuntimeError, "shape '[4, 2]' is invalid for input of size 6"),
     (lambda: ones(2, 3).t().view(6), RuntimeError, "Use .reshape(...) instead"),

@@ -148,7 +148,7 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     if count * r >= 2**40:  # before the work of listing them
         raise _C.OutOfMemoryError(f"combinations: {count} rows of {r} elements take more than {count * r * 8} bytes")
     choose = _choices_again if with_replacement else _choices
-    rows = list(choose(range(input.numel()), r))
+    rows = list(choose(range(input.numel()), r)) if count else []  # to find none takes memory for r all the same
     from minitensor.ops.index import index_select
 
     places = _C.tensor_from_data(rows, _C.int64, None, True) if rows else full((0, r), 0, dtype=_C.int64)

@@ -34,6 +34,8 @@ def _placed(made: Any, requires_grad: bool, out: Any = None) -> Any:
 
 
 def _dtype_of(dtype: Any, out: Any, default: Any) -> Any:
+    if out is not None and not isinstance(out, mt.Tensor):
+        raise TypeError(f"argument 'out' must be Tensor, not {type(out).__name__}")
     return dtype or (default if out is None else out.dtype)
 
 
