@@ -376,8 +376,8 @@ def hash_tensor(input: Any, dim: Any = None, *, keepdim: bool = False, mode: int
         if input.shape[d] == 0:
             raise IndexError(f"hash_tensor: Expected reduction dim {d} to have non-zero size.")
     bits = input.to(_C.float64).view(_C.int64) if input.is_floating_point() else input.to(_C.int64)
-    if bits is input and all(input.shape[d] == 1 for d in over):
-        bits = input.clone()  # nothing to combine, but no view either
+    if all(input.shape[d] == 1 for d in over):
+        bits = bits.clone()  # nothing to combine, but no view either
     bits = bits if bits.ndim else bits.reshape((1,))
     for d in over or ((0,) if input.ndim == 0 else ()):
         bits = _xor_along(bits, d)
