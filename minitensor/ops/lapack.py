@@ -225,6 +225,9 @@ def lstsq(a: Array, b: Array, rcond: float | None) -> tuple[Array, Array]:
     if a.size and b.size:
         a, b = np.broadcast_to(a, (*batch, m, n)), np.broadcast_to(b, (*batch, m, columns))
         for i in np.ndindex(batch):
+            if not (np.isfinite(a[i]).all() and np.isfinite(b[i]).all()):
+                x[i] = np.nan  # LAPACK's iteration may never end
+                continue
             x[i], _, rank[i], _ = np.linalg.lstsq(a[i], b[i], rcond=rcond)
     return x, rank
 

@@ -102,3 +102,10 @@ def test_lu_without_scipy(monkeypatch):
         np.testing.assert_allclose(found.LU.numpy(), factors.numpy(), rtol=1e-9, atol=1e-11)
         assert found.pivots.tolist() == pivots.tolist()
         assert found.info.tolist() == info.tolist()
+
+
+def test_least_squares_of_what_is_not_finite_end():
+    for odd in (float("nan"), float("inf")):
+        a, b = mt.eye(5, dtype=mt.float64), mt.ones(5, 2, dtype=mt.float64)
+        a[1, 2] = odd
+        assert mt.linalg.lstsq(a, b).solution.isnan().all()
