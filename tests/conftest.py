@@ -25,3 +25,14 @@ def _clustered(request):
             yield
     finally:
         mt._C.begin_recording()
+
+
+@pytest.fixture
+def own_rows():
+    """A test makes ops of its own: the tests of all rows don't see them."""
+    from minitensor.ops import ROWS
+
+    before = set(ROWS)
+    yield
+    for name in set(ROWS) - before:
+        del ROWS[name]

@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ROOT / "examples"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 SHORT = {
     "char_lm": ["--steps", "12", "--batch_size", "4", "--context", "16", "--width", "16", "--sample", "20"],
     "convnet": ["--steps", "12", "--batch_size", "16"],
@@ -21,7 +23,7 @@ SHORT = {
 def run(name, *arguments, **environment):
     done = subprocess.run(
         [sys.executable, EXAMPLES / f"{name}.py", *arguments],
-        capture_output=True, text=True, env={**os.environ, **environment},
+        capture_output=True, text=True, env={**ENVIRONMENT, **environment},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -41,7 +43,7 @@ def test_most_of_it_is_compiled(name):
     flags = "--auto_jit=2 --cpu_global_jit --explain"
     done = subprocess.run(
         [sys.executable, EXAMPLES / f"{name}.py", *SHORT[name]], capture_output=True, text=True,
-        env={**os.environ, "MT_JIT_FLAGS": flags},
+        env={**ENVIRONMENT, "MT_JIT_FLAGS": flags},
     )  # fmt: skip
     share = float(re.search(r"([\d.]+) % compiled", done.stderr)[1])
     assert share > 80, done.stderr
@@ -79,7 +81,9 @@ def test_ops_of_the_user_s():
     [("char_lm", ["--steps", "0"]), ("convnet", ["--batch_size", "0"]), ("curve_fit", ["--points", "3"])],
 )
 def test_wrong_arguments(name, arguments):
-    done = subprocess.run([sys.executable, EXAMPLES / f"{name}.py", *arguments], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / f"{name}.py", *arguments], capture_output=True, text=True, env=ENVIRONMENT
+    )
     assert done.returncode == 2
     assert "must be" in done.stderr
 

@@ -11,18 +11,11 @@ import pytest
 
 import minitensor as mt
 from minitensor import extend
-from minitensor.ops import ROWS
 
 _numbers = itertools.count()
 
 
-@pytest.fixture(autouse=True)
-def table():
-    """The tests of all rows don't see the ops that are made here."""
-    before = set(ROWS)
-    yield
-    for name in set(ROWS) - before:
-        del ROWS[name]
+pytestmark = pytest.mark.usefixtures("own_rows")
 
 
 def fresh(name):

@@ -20,7 +20,6 @@ void run_copy(const Tensor& in, Tensor& out) {
     copy_elements(operand_of(out, out.dtype), operand_of(in, in.dtype));
 }
 
-
 void run_fill(Tensor& out, Scalar value) {
     Number number{};
     const char* element = number.bytes;
