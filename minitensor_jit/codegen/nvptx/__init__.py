@@ -1,0 +1,1 @@
+"""Code for NVIDIA GPUs: LLVM text, PTX, and the list of launches."""
