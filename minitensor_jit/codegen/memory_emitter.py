@@ -222,7 +222,12 @@ class MemoryEmitter(IndexEmitter):
         if dtype == "pred":
             value = self.at(value).zext(value, vector(I8, value.lanes))
         address = self.address(base, dtype, lin)
-        if vectors and mask is not None:
+        lane = _only_lane(mask) if vectors and mask is not None else None
+        if lane is not None:
+            # LLVM 22.1 forgets, of a masked store of one lane, that its elements were truncated: it writes beyond them.
+            scalar = b.extract_element(value, lane)
+            b.store(scalar, b.gep(address, lane, MEMORY[dtype]), DTYPES[dtype].itemsize)
+        elif vectors and mask is not None:
             name = f"llvm.masked.store.v{value.lanes}{_suffix(MEMORY[dtype])}.p0"
             callee = self.function.module.declare(name, VOID, [value.type, PTR, vector(I1, value.lanes)])
             b.call(callee, [value, _aligned(address, DTYPES[dtype].itemsize), mask])
@@ -230,6 +235,12 @@ class MemoryEmitter(IndexEmitter):
             b.store(value, address, min(64, align * value.lanes), ", !nontemporal !0")
         else:
             b.store(value, address, DTYPES[dtype].itemsize)
+
+
+def _only_lane(mask: Value) -> int | None:
+    """The one lane that a mask has, if it is known now that there is only one."""
+    lanes = [bit.strip() for bit in mask.ref.strip("<>").split(",")] if mask.ref.startswith("<") else []
+    return lanes.index("i1 true") if lanes.count("i1 true") == 1 else None
 
 
 def _doubled(b: Builder, mask: Value) -> Value:
