@@ -12,9 +12,13 @@ _LABELS = {"matmul": "MatMul", "argmax": "ArgMax", "argmin": "ArgMin", "relu": "
 
 
 def label(op: str) -> str:
-    """Return the name of an op as a trace shows it: ``log_softmax`` is ``LogSoftmax``; ``_JitLaunch`` stays."""
-    if op.startswith("_") or op != op.lower():
+    """Return the name of an op as a trace shows it: ``log_softmax`` is ``LogSoftmax``, ``_addmm`` ``AddMM``.
+
+    Names in this form stay as they are, ``_JitLaunch`` among them.
+    """
+    if op != op.lower():
         return op
+    op = op.strip("_")
     return _LABELS.get(op) or "".join(word.capitalize() for word in op.split("_"))
 
 

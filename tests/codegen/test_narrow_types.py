@@ -169,7 +169,7 @@ def test_a_tail_of_one_lane_writes_nothing_beyond_it(isa, source, dtype):
         x, bias = Shape(source, (3, columns)), Shape(source, (3, 1))
 
         def build(b, p, q):
-            return b.convert(b.add(p, b.broadcast(b.reshape(q, (3,)), p.dims, (0,))), dtype)  # noqa: B023
+            return b.convert(b.add(p, b.broadcast(b.reshape(q, (3,)), p.dims, (0,))), dtype)
 
         rng = np.random.default_rng(columns)
         args = [array_of(rng.integers(0, 60, shape.dims), source) for shape in (x, bias)]
