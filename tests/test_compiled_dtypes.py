@@ -107,3 +107,18 @@ def test_a_single_number_keeps_its_precision():
             results = [f(x, other) for f in (mt.add, mt.sub, mt.mul, mt.div)]
         for a, t in zip(expected, results, strict=True):
             assert a.tobytes() == bits(t).tobytes()
+
+
+@pytest.mark.parametrize("dtype", [mt.float16, mt.bfloat16])
+def test_the_loss_of_many_rows_is_rounded_once(dtype):
+    # More rows than bfloat16 can count.
+    logits = (mt.arange(300 * 5, dtype=mt.float32).reshape(300, 5).sin() * 3).to(dtype)
+    target = mt.arange(300) % 5
+
+    def step(x):
+        x = x.detach().requires_grad_()
+        loss = mt.nn.functional.cross_entropy(x, target)
+        return loss, *mt.autograd.grad(loss, x)
+
+    for eager, compiled in zip(step(logits), mt.function(step, jit_compile=True)(logits), strict=True):
+        assert np.array_equal(bits(eager), bits(compiled))

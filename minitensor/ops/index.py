@@ -146,11 +146,13 @@ def _nll_counted(b: Any, t: Any, ignore_index: int, dtype: str) -> Any:
 
 
 def _nll_mean_lower(b: Any, x: Any, t: Any, ignore_index: int) -> Any:
+    x = b.widened(x)
     total = b.reduce_dims(_nll_lower(b, x, t, ignore_index), "add", None, False)
     return b.divide(total, _nll_counted(b, t, ignore_index, x.dtype))
 
 
 def _nll_mean_backward_lower(b: Any, g: Any, t: Any, classes: int, ignore_index: int) -> Any:
+    g = b.widened(g)
     share = b.divide(g, _nll_counted(b, t, ignore_index, g.dtype))
     return _nll_backward_lower(b, b.broadcast(share, t.dims, ()), t, classes, ignore_index)
 

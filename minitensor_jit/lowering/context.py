@@ -10,7 +10,7 @@ from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.module import Instruction
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.size import NotSymbolic, Size
-from minitensor_jit.lowering.call import FLOATING, RecordedCall
+from minitensor_jit.lowering.call import FLOATING, RecordedCall, loop_dtype
 from minitensor_jit.lowering.views import view_read, view_write
 
 Dims = Sequence[int]
@@ -118,6 +118,10 @@ class Lowering(Builder):
         if source in ("c64", "c128") and dtype not in ("c64", "c128"):
             x = self.real(x)
         return self.convert(x, dtype)
+
+    def widened(self, x: Instruction) -> Instruction:
+        """x in the type that elements are computed in; what a row makes of it is rounded once, at the end."""
+        return self.to_dtype(x, loop_dtype(x.dtype))
 
     def truth(self, x: Instruction) -> Instruction:
         """Whether each element is not zero."""
