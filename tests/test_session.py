@@ -213,8 +213,8 @@ class TestTimeline:
         assert (box["ts"], box["dur"], box["args"]["timed"]) == (2.0, 2.0, True)
 
     def test_labels(self):
-        ops = ["matmul", "log_softmax", "add", "_JitLaunch", "cross_entropy", "argmax", "MatMul", "_addmm", "_view_read"]
-        expected = ["MatMul", "LogSoftmax", "Add", "_JitLaunch", "CrossEntropy", "ArgMax", "MatMul", "AddMM", "ViewRead"]
+        ops = ["matmul", "log_softmax", "add", "_JitLaunch", "cross_entropy", "argmax", "_JitRun", "_addmm", "_view"]
+        expected = ["MatMul", "LogSoftmax", "Add", "_JitLaunch", "CrossEntropy", "ArgMax", "_JitRun", "AddMM", "View"]
         assert [timeline.label(op) for op in ops] == expected
 
     def test_empty(self):
