@@ -249,3 +249,30 @@ def test_what_cannot_be_said_of_all_sizes_is_compiled_for_each(monkeypatch, comp
 def test_random_programs_at_random_sizes(seed):
     with np.errstate(all="ignore"):
         assert [found for k in range(seed, seed + 4) if (found := check(k)) is not None] == []
+
+
+def test_a_number_that_chooses_a_dimension_is_no_size(compiled):
+    # From -2 to 0, as sizes went from 7 to 5: no polynomial of the size.
+    def scaled(x, dim):
+        shifted = x - x.amax(dim, keepdim=True)
+        e = shifted.exp()
+        return shifted, e / e.sum(dim, keepdim=True)
+
+    for shape, dim in (((7, 64), -2), ((5, 600), 0), ((5, 600), 1), ((7, 64), 1)):
+        x = mt.randn(shape)
+        with mt.jit_scope():
+            got = scaled(x, dim)
+        for one, other in zip(got, scaled(x, dim), strict=True):
+            assert np.array_equal(one.numpy(), other.numpy())
+
+
+def test_sizes_that_have_nothing_to_do_with_each_other_are_not_made_one(compiled):
+    def scaled(x):
+        with mt.jit_scope():
+            return (x * 1.5 + 2).tanh()
+
+    for shape in ((7, 64), (5, 600), (9, 800)):
+        x = mt.randn(shape)
+        assert np.array_equal(scaled(x).numpy(), (x * 1.5 + 2).tanh().numpy())
+    text = mt.jit.explain(lambda: [scaled(mt.randn(shape)) for shape in ((8, 320), (6, 96))])().text()
+    assert "for all sizes" not in text

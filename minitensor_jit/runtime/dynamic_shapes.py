@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 from weakref import ref
 
@@ -23,6 +24,16 @@ __all__ = ["Family", "Template", "family_key", "generalise", "sizes_are_symbols"
 
 _REMEMBERED = 4
 """Graphs that the next one is compared with."""
+
+_WINDOW = 16
+"""A dimension is a multiple of the symbol; a convolution, say, takes less than that many times as much off it."""
+
+_MEASURES = frozenset(
+    {"bins", "classes", "col", "counts", "end", "index", "input_size", "k", "m", "n", "num_weights", "offset"}
+    | {"output_size", "pad", "row", "shifts", "size", "sizes", "start", "steps", "storage_offset", "stride"}
+    | {"weight_size"}
+)
+"""Parameters that count or measure elements, and may follow a size. Others choose: dimensions, modes, groups."""
 
 
 @dataclass
@@ -81,6 +92,9 @@ def generalise(before: Graph, now: Graph) -> tuple[Graph, SizeContext, tuple[int
     context = SizeContext(new)
     unify = _Unifier(context, old, new)
     nodes = [_generalised(n, unify.of(_layout(m), _layout(n))) for m, n in zip(before, now, strict=True)]
+    for dim in (dim for node in nodes for meta in node.outputs for dim in meta.shape):
+        if isinstance(dim, Size) and not unify.follows(dim):
+            raise NotSymbolic(f"{dim} has a size of its own")
     return Graph(nodes, list(now.fetches), now.name), context, place
 
 
@@ -100,6 +114,13 @@ def _symbol(before: Graph, now: Graph) -> tuple[tuple[int, int], int, int]:
     return place, old, new
 
 
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """A parameter that is no size: it is the same in all instances."""
+
+    value: Any
+
+
 class _Unifier:
     def __init__(self, context: SizeContext, old: int, new: int) -> None:
         self.symbol = context.symbol()
@@ -107,6 +128,8 @@ class _Unifier:
 
     def of(self, a: Any, b: Any) -> Any:
         """What both are instances of."""
+        if isinstance(a, _Chosen) and a != b:
+            raise NotSymbolic(f"{a.value!r} became {b.value!r}")
         if type(a) is not type(b):
             raise NotSymbolic(f"{a!r} became {b!r}")
         if isinstance(a, tuple):
@@ -121,6 +144,12 @@ class _Unifier:
         if rest:
             raise NotSymbolic(f"{a} became {b} where {self.old} became {self.new}")
         return self.symbol * factor + (b - factor * self.new)
+
+    def follows(self, dim: Size) -> bool:
+        """Whether a dimension goes with the symbol. Any two pairs of sizes lie on some line."""
+        rest = value_of(dim, 0)
+        factor = value_of(dim, 1) - rest
+        return factor > 0 and -_WINDOW * factor < rest
 
 
 def _is(general: Any, special: Any, size: int) -> bool:
@@ -141,7 +170,11 @@ def _layout(node: Node) -> tuple[Any, ...]:
         operands = tuple(
             (o.kind, o.index, o.result, o.baked, repr(o.scalar) if o.baked else None) for o in payload.operands
         )
-        payload = (_tupled(payload.params), _tupled(payload.results), payload.compute, operands, payload.node)
+        params = tuple(
+            _tupled(value) if measures else _Chosen(_tupled(value))
+            for measures, value in zip(_measuring(payload.row), payload.params, strict=True)
+        )
+        payload = (params, _tupled(payload.results), payload.compute, operands, payload.node)
     elif isinstance(payload, StridedArgument):
         payload = (payload.size, payload.stride)
     elif payload is not None:
@@ -151,6 +184,12 @@ def _layout(node: Node) -> tuple[Any, ...]:
     return outputs, payload, constant
 
 
+@cache
+def _measuring(row: Any) -> tuple[bool, ...]:
+    """Which of a row's parameters may be sizes."""
+    return tuple(name in _MEASURES for name in row.parameters)
+
+
 def _tupled(value: Any) -> Any:
     return tuple(_tupled(item) for item in value) if isinstance(value, (tuple, list)) else value
 
@@ -158,7 +197,8 @@ def _tupled(value: Any) -> Any:
 def _generalised(node: Node, layout: Any) -> Node:
     outputs, payload, _ = layout
     if isinstance(node.payload, RecordedCall):
-        payload = replace(node.payload, params=payload[0], results=payload[1])
+        params = tuple(p.value if isinstance(p, _Chosen) else p for p in payload[0])
+        payload = replace(node.payload, params=params, results=payload[1])
     elif isinstance(node.payload, StridedArgument):
         payload = StridedArgument(*payload)
     metas = tuple(TensorMeta(dtype, shape) for dtype, shape in outputs)
