@@ -127,7 +127,11 @@ class Emitter(MemoryEmitter):
         lin = Space.linearize(index, i.dims)
         if not lin.terms:
             return dtype_constant(i.dtype, flat[lin.const])
-        return self.load(self.function.module.data(raw), i.dtype, lin)
+        return self.load(self.literal(raw), i.dtype, lin)
+
+    def literal(self, raw: bytes) -> Value:
+        """Constant bytes in memory."""
+        return self.function.module.data(raw)
 
     def _iota(self, i: Instruction, index: Index) -> Value:
         lin = index[i.attrs["iota_dimension"]]

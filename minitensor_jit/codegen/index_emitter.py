@@ -17,6 +17,8 @@ __all__ = ["IndexEmitter"]
 class IndexEmitter(Scope):
     """Emits the values of index forms."""
 
+    index_type: Type = I64  # wide enough for every form that is evaluated
+
     def value(self, i: Instruction, index: Index) -> Value:
         """The value of an instruction at an index: for positions that are read at run time."""
         raise NotImplementedError
@@ -61,14 +63,16 @@ class IndexEmitter(Scope):
             return self.variables[atom]
         if isinstance(atom, Div):
             lin = self.scalar(atom.lin)
-            return self.at(lin).udiv(lin, constant(I64, atom.divisor))
+            return self.at(lin).udiv(lin, constant(self.index_type, atom.divisor))
         value = self._dynamic(atom)
-        return self.at(value).zext(value, I64)
+        b = self.at(value)
+        # Clamped: what is cut off is zero.
+        return (b.zext if value.type.width < self.index_type.width else b.trunc)(value, self.index_type)
 
     def scalar(self, lin: Lin) -> Value:
-        """The form as an i64; the vector variable stands for its value in lane 0."""
+        """The form as an integer; the vector variable stands for its value in lane 0."""
         if not lin.terms:
-            return constant(I64, lin.const)
+            return constant(self.index_type, lin.const)
         key = ("lin", lin, self.scalar_guards())
         known = self._find(key)
         if known is not None:
@@ -76,11 +80,11 @@ class IndexEmitter(Scope):
         # Outer loops first, so that their part of the sum is computed outside.
         total: Value | None = None
         for value, factor in sorted(((self._atom(a), c) for a, c in lin.terms), key=lambda t: t[0].level):
-            term = value if factor == 1 else self.at(value).mul(value, constant(I64, factor))
+            term = value if factor == 1 else self.at(value).mul(value, constant(self.index_type, factor))
             total = term if total is None else self.at(total, term).add(total, term)
         assert total is not None
         if lin.const:
-            total = self.at(total).add(total, constant(I64, lin.const))
+            total = self.at(total).add(total, constant(self.index_type, lin.const))
         return self._keep(key, total)
 
     def lanes_of(self, lin: Lin) -> Value:

@@ -1,6 +1,6 @@
 import random
 
-from minitensor_jit.codegen.cpu.space import Nest, refine
+from minitensor_jit.codegen.space import Nest, refine
 from minitensor_jit.codegen.index import Div, Lin, Space, Var
 from minitensor_jit.codegen.indexing import accesses
 from minitensor_jit.ir.builder import Builder

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from ..elemental import Emitter
 from ..index import Lin, Space
 from ..llvm import Value
+from ..loops import counted_loop, i64
+from ..reduction import Reduction
+from ..space import delinearize_rows
 from ..types import MEMORY
-from .loops import counted_loop, i64, vector_loop
-from .reduction import Reduction
-from .space import delinearize_rows
+from .loops import vector_loop
 
 if TYPE_CHECKING:
     from .column_kernel import ColumnKernel

@@ -3,57 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import prod
 
 from ...ir.infer import dot_dims
 from ...ir.module import Computation, Instruction
-from ...ir.shape import Shape
 from ...runtime.buffer_assignment import Location
 from ..abi import GEMM, GEMV
 from ..errors import CompileError
-from ..index import strides_of
 from ..llvm import I64, PTR, Function, Value
+from ..loops import i64
+from ..matrix import Matrix, matrix_of, product_sizes
+from ..task import Binding, Task, location_of
 from .loop_kernel import LoopKernels
-from .loops import i64
-from .unit import Binding, Task, Unit
+from .unit import Unit
 
-__all__ = ["Dot", "emit_product", "product_sizes"]
+__all__ = ["Dot", "emit_product"]
 
 # The product wraps around for integers, so signedness doesn't matter.
 _ROUTINE = {"f32": "f32", "f64": "f64", "s32": "s32", "u32": "s32", "s64": "s64", "u64": "s64", "u8": "u8", "s8": "u8"}
-
-
-@dataclass(frozen=True)
-class _Matrix:
-    """One operand as a batch of matrices: strides of the batch, the free and the contracted dimensions."""
-
-    batch: int
-    free: int
-    contracted: int
-
-
-def _merged(dims: Sequence[int], strides: Sequence[int], group: Sequence[int]) -> int | None:
-    """The one stride with which all dimensions of the group are walked in order, or None if there is no such stride."""
-    stride, below = 0, 1
-    for d in reversed(group):
-        if dims[d] == 1:
-            continue
-        if not stride:
-            stride, below = strides[d], strides[d] * dims[d]
-        elif strides[d] == below:
-            below *= dims[d]
-        else:
-            return None
-    return stride
-
-
-def _matrix(shape: Shape, batch: Sequence[int], free: Sequence[int], contracted: Sequence[int]) -> _Matrix | None:
-    strides = strides_of(shape.dims)
-    found = [_merged(shape.dims, strides, group) for group in (batch, free, contracted)]
-    if any(s is None for s in found):
-        return None
-    return _Matrix(*found)  # type: ignore[arg-type]
 
 
 class Dot:
@@ -70,15 +36,6 @@ class Dot:
         """Emits the call."""
         bindings = [self.task.operands[o.parameter_number or 0] for o in self.dot.operands]
         emit_product(self.unit, self.dot, bindings, self.task.results[0])
-
-
-def product_sizes(dot: Instruction) -> tuple[int, int, int, int]:
-    """A dot as a batch of products: how many, rows, contracted elements, columns."""
-    lb, lc, rb, rc = dot_dims(dot.attrs)
-    lhs, rhs = (o.dims for o in dot.operands)
-    rows = prod(n for d, n in enumerate(lhs) if d not in lb and d not in lc)
-    columns = prod(n for d, n in enumerate(rhs) if d not in rb and d not in rc)
-    return prod(lhs[d] for d in lb), rows, prod(lhs[d] for d in lc), columns
 
 
 def emit_product(
@@ -120,10 +77,10 @@ def emit_product(
 
 def _operand(
     unit: Unit, i: Instruction, binding: Binding, batch: Sequence[int], free: Sequence[int], contracted: Sequence[int]
-) -> tuple[_Matrix, Location]:
-    matrix = _matrix(i.array_shape, batch, free, contracted)
+) -> tuple[Matrix, Location]:
+    matrix = matrix_of(i.array_shape, batch, free, contracted)
     if matrix is not None:
-        return matrix, unit.location(binding)
+        return matrix, location_of(binding)
     order = [*batch, *free, *contracted]
     shape = i.array_shape.with_dims(tuple(i.dims[d] for d in order))
     copy = unit.temporary(shape.nbytes)
@@ -131,7 +88,7 @@ def _operand(
     root = Instruction("copy", "transpose", shape, (parameter,), {"dimensions": tuple(order)})
     task = Task("dot_operand", Computation("copy", [parameter, root], root), [binding], [copy])
     LoopKernels(unit, task).emit()
-    matrix = _matrix(
+    matrix = matrix_of(
         shape,
         range(len(batch)),
         range(len(batch), len(batch) + len(free)),

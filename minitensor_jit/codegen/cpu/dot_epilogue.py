@@ -9,10 +9,13 @@ from ..elemental import Emitter
 from ..errors import CompileError
 from ..index import Lin, Space
 from ..llvm import I64, PTR, VOID, Function, Value
-from .dot import emit_product, product_sizes
+from ..loops import counted_loop, i64
+from ..matrix import product_sizes
+from ..task import Task, element_cost, reachable
+from .dot import emit_product
 from .loop_kernel import copies_for
-from .loops import counted_loop, i64, vector_loop
-from .unit import Task, Unit, element_cost, reachable
+from .loops import vector_loop
+from .unit import Unit
 
 __all__ = ["DotWithEpilogue"]
 

@@ -9,11 +9,13 @@ from ...ir.module import Instruction
 from ..index import Lin, Space
 from ..indexing import accesses
 from ..llvm import Value
+from ..loops import counted_loop, i64
+from ..space import delinearize_rows, refine
+from ..task import Task, element_cost, reachable
 from .loop_kernel import fewer_lanes
-from .loops import counted_loop, i64, vector_loop
+from .loops import vector_loop
 from .scatter import emit_copy
-from .space import delinearize_rows, refine
-from .unit import Task, Unit, element_cost, reachable
+from .unit import Unit
 
 __all__ = ["DynamicUpdate", "updates_a_window"]
 

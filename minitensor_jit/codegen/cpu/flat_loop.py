@@ -15,9 +15,11 @@ from ...ir.size import hint
 from ..abi import PARALLEL_FOR
 from ..index import Lin, Space
 from ..llvm import I64, PTR
+from ..loops import i64
+from ..task import Task, element_cost, reachable
 from .loop_kernel import LoopKernels, copies_for
-from .loops import i64, vector_loop
-from .unit import Task, Unit, element_cost, reachable
+from .loops import vector_loop
+from .unit import Unit
 
 __all__ = ["FlatLoop", "flattened"]
 

@@ -7,43 +7,18 @@ from collections.abc import Sequence
 from ...ir.module import Computation, Instruction
 from ...runtime.buffer_assignment import Location
 from ..elemental import Emitter
-from ..elementwise import ELEMENTWISE
-from ..errors import CompileError
 from ..index import Index, Lin, Space
 from ..indexing import accesses
 from ..llvm import Value
-from ..types import dtype_constant
+from ..loops import counted_loop, i64
+from ..scalar_computation import apply_scalar, check_scalar
+from ..space import delinearize_rows, refine
+from ..task import Task, element_cost, reachable
 from .loop_kernel import fewer_lanes
-from .loops import counted_loop, i64, vector_loop
-from .space import delinearize_rows, refine
-from .unit import Task, Unit, element_cost, reachable
+from .loops import vector_loop
+from .unit import Unit
 
-__all__ = ["GenericReduce", "apply_scalar", "check_scalar"]
-
-
-def check_scalar(opcode: str, computation: Computation) -> None:
-    """Raises `CompileError` unless the computation consists of elementwise operations on scalars."""
-    for i in computation.instructions:
-        if i.opcode in ("parameter", "constant", "tuple"):
-            continue
-        if i.opcode not in ELEMENTWISE or i.dims:
-            raise CompileError(opcode, f"its computation {computation.name} has {i.opcode}, which is not scalar")
-
-
-def apply_scalar(e: Emitter, computation: Computation, arguments: Sequence[Value]) -> list[Value]:
-    """Calls a computation on scalars, or on vectors lane by lane."""
-    values: dict[Instruction, Value] = {}
-    lanes = max(v.lanes for v in arguments)
-    for i in computation.instructions:
-        if i.parameter_number is not None:
-            values[i] = e.splat(arguments[i.parameter_number], lanes)
-        elif i.opcode == "constant":
-            assert i.literal is not None
-            values[i] = dtype_constant(i.dtype, i.literal, lanes)
-        elif i.opcode != "tuple":
-            operands = [values[o] for o in i.operands]
-            values[i] = ELEMENTWISE[i.opcode](e.at(*operands), i, operands)
-    return [values[r] for r in computation.roots]
+__all__ = ["GenericReduce"]
 
 
 class GenericReduce:

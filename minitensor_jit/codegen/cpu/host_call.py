@@ -9,8 +9,9 @@ from ...ir.shape import Shape
 from ..abi import CALL_HOST
 from ..errors import CompileError
 from ..llvm import I64, PTR
-from .loops import i64
-from .unit import Task, Unit
+from ..loops import i64
+from ..task import Task, location_of
+from .unit import Unit
 
 __all__ = ["HostCall"]
 
@@ -36,7 +37,7 @@ class HostCall:
         runtime = unit.entry.arguments[1]
         text = print_module(Module.alone(self.call), metadata=False).encode()
         operands = [self.task.operands[o.parameter_number or 0] for o in self.call.operands]
-        pointers = unit.pointers([*map(unit.location, operands), *self.task.results])
+        pointers = unit.pointers([*map(location_of, operands), *self.task.results])
         function = entry.load(entry.gep(runtime, CALL_HOST, I64), PTR, 8)
         words = unit.module.data(text)
         entry.raw(f"call void {function.ref}(ptr {words.ref}, i64 {i64(len(text)).ref}, ptr {pointers.ref})")

@@ -11,7 +11,8 @@ from ...ir.size import Size
 from ..abi import CALL_KERNEL
 from ..errors import CompileError
 from ..llvm import I64, PTR, Value, constant
-from .unit import Task, Unit
+from ..task import Task, location_of
+from .unit import Unit
 
 __all__ = ["KernelCallPlan"]
 
@@ -45,7 +46,7 @@ class KernelCallPlan:
         unit, entry = self.unit, self.unit.builder
         runtime = unit.entry.arguments[1]
         operands = [self.task.operands[o.parameter_number or 0] for o in self.call.operands]
-        pointers = unit.pointers([*map(unit.location, operands), *self.task.results])
+        pointers = unit.pointers([*map(location_of, operands), *self.task.results])
         words = self._words()
         function = entry.load(entry.gep(runtime, CALL_KERNEL, I64), PTR, 8)
         entry.raw(f"call void {function.ref}(ptr {words.ref}, ptr {pointers.ref})")

@@ -8,10 +8,12 @@ from ...ir.size import Size, hint
 from ..index import Lin, Space
 from ..indexing import accesses
 from ..llvm import I64, VOID, Builder, Function, Value
-from .loops import counted_loop, i64, vector_loop
-from .space import delinearize_rows, refine
+from ..loops import counted_loop, i64
+from ..space import delinearize_rows, refine
+from ..task import Root, Task, element_cost, reachable
+from .loops import vector_loop
 from .tiles import emit_tiles, tile_units
-from .unit import Root, Task, Unit, element_cost, reachable
+from .unit import Unit
 
 __all__ = ["LoopKernels", "copies_for", "fewer_lanes"]
 

@@ -7,72 +7,12 @@ from collections.abc import Callable, Sequence
 from ..elemental import Emitter
 from ..index import Lin, Space
 from ..llvm import I1, I64, Builder, Value, constant, vector
+from ..loops import counted_loop, i64, is_constant
 
-__all__ = ["counted_loop", "i64", "lane_mask", "tail_mask", "vector_loop", "vector_variables"]
+__all__ = ["lane_mask", "tail_mask", "vector_loop", "vector_variables"]
 
-# Body of a counted loop: (variable, carried values) -> carried values.
-Body = Callable[[Value, list[Value]], Sequence[Value]]
 # Body of a vector loop: (variable of the vector's first element, number of the copy).
 VectorBody = Callable[[Lin, int], None]
-
-
-def i64(value: int) -> Value:
-    """A constant i64."""
-    return constant(I64, value)
-
-
-def _is_constant(value: Value) -> bool:
-    return value.ref[0] != "%"
-
-
-def counted_loop(
-    e: Emitter, begin: Value, end: Value, step: int, body: Body, carried: Sequence[Value] = ()
-) -> list[Value]:
-    """`for (i = begin; i < end; i += step)`, with values carried from one round to the next.
-
-    Constant bounds that give no or one round need no loop at all.
-    """
-    guarded = True
-    if _is_constant(begin) and _is_constant(end):
-        first, last = int(begin.ref), int(end.ref)
-        if first >= last:
-            return list(carried)
-        if first + step >= last:
-            return list(body(begin, list(carried)))
-        guarded = False
-    function, outer = e.function, e.inner
-    block, after = function.block("loop"), function.block("after")
-    level = len(e.builders)
-    e.push(Builder(function, block, level))
-    variable = Value(I64, "i64", function.fresh(), level)
-    phis = [Value(v.type, v.text, function.fresh(), level) for v in carried]
-    results = list(body(variable, phis))
-    b = e.inner
-    following = b.add(variable, i64(step))
-    b.cbranch(b.icmp_signed("<", following, end), block, after)
-    latch = b.block
-    e.pop()
-    before = outer.block
-    if guarded:
-        outer.cbranch(outer.icmp_signed("<", begin, end), block, after)
-    else:
-        outer.branch(block)
-    heads = [(variable, begin, following), *zip(phis, carried, results, strict=True)]
-    block.lines[:0] = [
-        f"  {p.ref} = phi {p.text} [ {a.ref}, %{before.label} ], [ {z.ref}, %{latch.label} ]" for p, a, z in heads
-    ]
-    outer.position_at_end(after)
-    finals = []
-    for first_value, last_value in zip(carried, results, strict=True):
-        ref = last_value.ref
-        if guarded:
-            ref = function.fresh()
-            after.lines.append(
-                f"  {ref} = phi {last_value.text} [ {first_value.ref}, %{before.label} ], "
-                f"[ {last_value.ref}, %{latch.label} ]"
-            )
-        finals.append(Value(last_value.type, last_value.text, ref, outer.level))
-    return finals
 
 
 def lane_mask(lanes: int, count: int) -> Value:
@@ -98,8 +38,8 @@ def _run(e: Emitter, variables: Sequence[Lin], at: Value, body: VectorBody, mask
     lanes = e.vector_lanes
     for k, mask in enumerate(masks):
         variable = variables[k]
-        shifted = i64(int(at.ref) + k * lanes) if _is_constant(at) else at
-        if k and not _is_constant(at):
+        shifted = i64(int(at.ref) + k * lanes) if is_constant(at) else at
+        if k and not is_constant(at):
             shifted = e.at(at).add(at, i64(k * lanes))
         e.set_variable(variable, shifted)
         with e.vectorized(variable), e.masked(mask):
@@ -123,7 +63,7 @@ def vector_loop(e: Emitter, extent: int, copies: int, begin: Value, end: Value, 
     lanes = e.vector_lanes
     step = lanes * copies
     variables = vector_variables(e.space, extent, lanes, copies)
-    if _is_constant(begin) and _is_constant(end):
+    if is_constant(begin) and is_constant(end):
         first, last = int(begin.ref), int(end.ref)
         main = first + (last - first) // step * step
         rest = static_masks(lanes, last - main)

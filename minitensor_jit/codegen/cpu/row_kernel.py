@@ -20,12 +20,14 @@ from ..errors import CompileError
 from ..index import Lin, Space
 from ..indexing import accesses
 from ..llvm import Value
+from ..loops import counted_loop, i64
+from ..reduction import LANES, Reduction, fold_lanes, row_blocks
+from ..space import delinearize_rows, refine
+from ..task import Root, Task, element_cost, reachable
 from ..types import MEMORY
 from .loop_kernel import copies_for, fewer_lanes
-from .loops import counted_loop, i64, static_masks, tail_mask, vector_loop, vector_variables
-from .reduction import LANES, Reduction, fold_lanes, row_blocks
-from .space import delinearize_rows, refine
-from .unit import Root, Task, Unit, element_cost, reachable
+from .loops import static_masks, tail_mask, vector_loop, vector_variables
+from .unit import Unit
 
 __all__ = ["RowKernel"]
 

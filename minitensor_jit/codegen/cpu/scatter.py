@@ -12,12 +12,14 @@ from ...runtime.buffer_assignment import Location
 from ..elementwise import combine
 from ..index import ZERO, Index, Lin, Space, Var, strides_of
 from ..llvm import I1, I64, Builder, Value
+from ..loops import counted_loop, i64
+from ..scalar_computation import apply_scalar, check_scalar
+from ..space import delinearize_rows, refine
+from ..task import Task
 from ..types import MEMORY, PARTS
-from .generic_reduce import apply_scalar, check_scalar
 from .loop_kernel import LoopKernels, fewer_lanes
-from .loops import counted_loop, i64, vector_loop
-from .space import delinearize_rows, refine
-from .unit import Task, Unit
+from .loops import vector_loop
+from .unit import Unit
 
 __all__ = ["Scatter"]
 

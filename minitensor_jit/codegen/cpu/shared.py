@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 from ...runtime.buffer_assignment import Location
 from ..llvm import I8, I64, PTR, VOID, Builder, Function, Value
+from ..loops import i64
+from ..task import Binding, Plan, Task
 from .flat_loop import FlatLoop
-from .loops import i64
-from .unit import Binding, Plan, Task, Unit
+from .unit import Unit
 
 __all__ = ["SharedSteps"]
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import struct
 from math import prod
 
-from ...ir.builder import Builder
-from ...ir.module import Computation, Instruction
-from ...ir.shape import DTYPES, Shape
+from ...ir.module import Instruction
 from ...runtime.buffer_assignment import Location
 from ..abi import SORT
 from ..elemental import Emitter
 from ..index import Space
 from ..llvm import I8, I64, PTR, Function
-from .generic_reduce import apply_scalar, check_scalar
-from .unit import Task, Unit
+from ..scalar_computation import apply_scalar, before, check_scalar
+from ..task import Task, location_of
+from .unit import Unit
 
 __all__ = ["Sort"]
 
@@ -27,7 +26,7 @@ class Sort:
     def __init__(self, unit: Unit, task: Task, sort: Instruction) -> None:
         self.top = sort.opcode == "topk"
         x = sort.operands[0]
-        self.comparator = _before(x.dtype, largest=sort.attrs["largest"]) if self.top else sort.attrs["to_apply"]
+        self.comparator = before(x.dtype, largest=sort.attrs["largest"]) if self.top else sort.attrs["to_apply"]
         check_scalar(sort.opcode, self.comparator)
         self.unit, self.task, self.sort = unit, task, sort
 
@@ -43,7 +42,7 @@ class Sort:
         less = self._comparator(dims[axis], inner)
         sizes = [o.array_shape.itemsize for o in sort.operands]
         words = [prod(dims[:axis]), dims[axis], inner, len(sizes), kept, int(self.top), *sizes]
-        operands = [unit.location(task.operands[o.parameter_number or 0]) for o in sort.operands]
+        operands = [location_of(task.operands[o.parameter_number or 0]) for o in sort.operands]
         pointers = unit.pointers([*operands, *self._results()])
         entry, runtime = unit.builder, unit.entry.arguments[1]
         description = unit.module.data(struct.pack(f"<{len(words)}q", *words))
@@ -73,12 +72,3 @@ class Sort:
         (before,) = apply_scalar(e, self.comparator, arguments)
         e.inner.ret(e.inner.zext(before, I8))
         return function
-
-
-def _before(dtype: str, *, largest: bool) -> Computation:
-    """The comparator of topk: of floating-point numbers the order of their bits, in which NaN is largest."""
-    b = Builder("before")
-    attrs = {"direction": "GT" if largest else "LT"}
-    if DTYPES[dtype].kind == "f":
-        attrs["type"] = "TOTALORDER"
-    return b.build_computation(b.emit("compare", (b.parameter(Shape(dtype)), b.parameter(Shape(dtype))), attrs))

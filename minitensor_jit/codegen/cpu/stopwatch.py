@@ -15,7 +15,8 @@ from ...ir.cost_analysis import cost_of
 from ...ir.module import Module
 from ...runtime.kernel_counters import KernelCounter, ModuleCounters, SourceOp
 from ..llvm import I64, Builder, Function, Value
-from .unit import Location, Task, Unit
+from ..task import Task
+from .unit import Location, Unit
 
 __all__ = ["Stopwatch"]
 

@@ -12,9 +12,10 @@ from ...ir.shape import DTYPES
 from ..elemental import Emitter
 from ..index import Lin
 from ..llvm import F32, F64, I8, I32, I64, PTR, VOID, Builder, Function, Module, Value, constant, integer, vector
+from ..loops import counted_loop, i64
+from ..space import Nest, delinearize_rows
 from ..types import MEMORY
-from .loops import counted_loop, i64, tail_mask
-from .space import Nest, delinearize_rows
+from .loops import tail_mask
 
 __all__ = ["emit_tiles", "tile_units", "transpose_function"]
 

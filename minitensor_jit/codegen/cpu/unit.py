@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
 
-from ...ir.module import Computation, Instruction
-from ...ir.opcode import is_elementwise
+from ...ir.module import Instruction
 from ...ir.size import Size, hint
 from ...runtime.buffer_assignment import Location
 from ..abi import PARALLEL_FOR
 from ..elemental import Emitter
-from ..elementwise import COST
 from ..index import Space
 from ..llvm import I8, I32, I64, PTR, VOID, Block, Builder, Function, Module, Value, constant
+from ..task import Task, reachable
 from .target import CpuTarget
 
-__all__ = ["Binding", "Options", "Plan", "Root", "Task", "Unit", "element_cost", "reachable"]
-
-# What a kernel's parameter is bound to: memory, or a constant instruction that is folded into the kernel.
-Binding: TypeAlias = Location | Instruction
-
-# A result of a computation: its instruction and its number.
-Root: TypeAlias = tuple[Instruction, int]
+__all__ = ["Options", "Unit"]
 
 
 @dataclass(frozen=True)
@@ -39,32 +31,6 @@ class Options:
     streaming_store_bytes: int = 32 << 20
     # Whether the code measures itself; then it has addresses of this process in it.
     profile: bool = False
-
-
-@dataclass
-class Task:
-    """One kernel to make: a computation and, once buffers are assigned, where its parameters and results are."""
-
-    name: str
-    computation: Computation
-    operands: list[Binding] = field(default_factory=list)
-    results: list[Location] = field(default_factory=list)
-
-    @property
-    def roots(self) -> list[Root]:
-        """Each result's instruction and number."""
-        return [(r, n) for n, r in enumerate(self.computation.roots)]
-
-
-class Plan(Protocol):
-    """A kernel whose form has been found to fit, ready to be emitted."""
-
-    @property
-    def in_place(self) -> set[tuple[int, int]]:
-        """(result, operand): the result may lie over the operand, each element being read before it is written."""
-
-    def emit(self) -> None:
-        """Emits the functions, and their launch into the entry."""
 
 
 @dataclass
@@ -107,13 +73,6 @@ class Unit:
     def temporary(self, nbytes: int) -> Location:
         """Scratch memory that is free again after the current task."""
         return self.allocate(nbytes)
-
-    def location(self, binding: Binding) -> Location:
-        """Where a parameter is in memory; a constant is put there."""
-        if isinstance(binding, Location):
-            return binding
-        assert binding.literal is not None
-        return Location("constant", data=binding.literal.tobytes())
 
     def pointer(self, b: Builder, buffers: Value, location: Location) -> Value:
         """The address of a buffer, from the array of buffers."""
@@ -187,32 +146,3 @@ class Unit:
     def condition_blocks(self) -> tuple[Block, Block, Block]:
         """Blocks of the entry for a choice: then, otherwise, after."""
         return self.entry.block("then"), self.entry.block("else"), self.entry.block("after")
-
-
-def reachable(roots: Sequence[Instruction]) -> dict[Instruction, None]:
-    """Everything the roots need, in no particular order."""
-    seen: dict[Instruction, None] = dict.fromkeys(roots)
-    stack = list(roots)
-    while stack:
-        for o in stack.pop().operands:
-            if o not in seen:
-                seen[o] = None
-                stack.append(o)
-    return seen
-
-
-def element_cost(instructions: Mapping[Instruction, None], size: int) -> int:
-    """The rough cost of one of `size` elements, in simple operations: what has fewer elements counts in proportion."""
-    total = 0.0
-    for i in instructions:
-        if i.is_tuple:
-            continue
-        if is_elementwise(i.opcode):
-            cost = COST.get(i.opcode, 1)
-        elif i.opcode in ("parameter", "gather", "concatenate", "pad", "reduce"):
-            cost = 1
-        else:
-            continue
-        elements = max((hint(o.array_shape.size) for o in i.operands if not o.is_tuple), default=0)
-        total += cost * min(1.0, max(elements, hint(i.array_shape.size)) / max(hint(size), 1))
-    return max(1, round(total))

@@ -8,32 +8,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Protocol, TypeAlias
 
-from ...ir.fingerprint import fingerprint
-from ...ir.infer_structured import branches
-from ...ir.module import Computation, Instruction, Module
-from ...ir.shape import AnyShape, Shape, TupleShape, leaves
-from ...ir.size import active
-from ..check import HOST_CALLS
-from ..errors import CompileError
-from .column_kernel import ColumnKernel
+from ..ir.fingerprint import fingerprint
+from ..ir.infer_structured import branches
+from ..ir.module import Computation, Instruction, Module
+from ..ir.shape import AnyShape, Shape, TupleShape, leaves
+from ..ir.size import active
 from .decompose import decompose_reduces
-from .dot import Dot
-from .dot_epilogue import DotWithEpilogue
-from .dynamic_update import DynamicUpdate, updates_a_window
-from .flat_loop import FlatLoop, flattened
-from .generic_reduce import GenericReduce
-from .host_call import HostCall
-from .kernel_call import KernelCallPlan
-from .loop_kernel import LoopKernels
-from .reduction import reductions
-from .row_kernel import RowKernel
-from .scatter import Scatter
-from .sort import Sort
-from .unit import Plan, Task, Unit, reachable
+from .errors import CompileError
+from .task import Plan, Task
 
-__all__ = ["AnyStep", "Choice", "Loop", "Region", "Schedule", "Step", "Value", "leaf"]
+__all__ = ["AnyStep", "Choice", "Loop", "Planner", "Region", "Schedule", "Step", "Value", "leaf"]
 
 # One array: the instruction that defines it, and which leaf of its result it is.
 Value: TypeAlias = tuple[Instruction, int]
@@ -120,25 +106,29 @@ class Choice:
 AnyStep: TypeAlias = Step | Loop | Choice
 
 
-# What computes whole arrays, alone.
-_WHOLE: Final[dict[str, Callable[[Unit, Task, Instruction], Plan]]] = {
-    "dot": Dot,
-    "scatter": Scatter,
-    "sort": Sort,
-    "topk": Sort,
-    "kernel-call": KernelCallPlan,
-    **dict.fromkeys(HOST_CALLS, HostCall),
-}
+class Planner(Protocol):
+    """A target's kernels."""
+
+    share: bool
+    """Whether equal steps have one plan, and so one code."""
+
+    def plan(self, task: Task) -> Plan:
+        """The kernel that fits; raises `CompileError` if none does."""
+
+    def flat(self, computation: Computation) -> Computation | None:
+        """The computation for any number of elements, if it has such code."""
+
+    def flat_plan(self, flat: Task, alone: Task) -> Plan:
+        """The kernel for any number of elements; `alone` is that of the only step that has it."""
 
 
 class Schedule:
     """Plans the steps. `results` are the values that the module returns; some may be parameters or constants."""
 
-    def __init__(self, unit: Unit, module: Module) -> None:
-        self.unit = unit
+    def __init__(self, planner: Planner, module: Module) -> None:
+        self.planner = planner
         self.steps: list[AnyStep] = []
-        # Steps that are measured are told apart by their lines in the user's program.
-        self.plans = Plans(share=not unit.options.profile)
+        self.plans = Plans(share=planner.share)
         self._names: dict[Value, Value] = {}  # values that are other values under another name
         region = self._region(module.entry)
         self.steps, self.results = region.steps, region.results
@@ -275,52 +265,18 @@ class Schedule:
                 self._names[output] = (chain[-1], 0)
             return
         values = [self.resolve((o, 0)) for o in operands]
-        flat = None
-        # Steps that are measured are never shared: their lines in the user's program tell them apart.
         unknown = active.get() is not None
-        if (
-            not self.unit.options.profile
-            and not unknown
-            and not any(i.opcode == "constant" and i.array_shape.size > 1 for i, _ in values)
-        ):
-            flat = flattened(computation, self.unit.options.streaming_store_bytes)
+        flat = None
+        if not unknown and not any(i.opcode == "constant" and i.array_shape.size > 1 for i, _ in values):
+            flat = self.planner.flat(computation)
 
         def make() -> tuple[Task, Plan]:
             task = Task(name, flat or computation)
-            return task, FlatLoop(self.unit, task, Task(name, computation)) if flat else self._plan(task)
+            return task, self.planner.flat_plan(task, Task(name, computation)) if flat else self.planner.plan(task)
 
         # A shared step sees a table of its own, in which the size of a dimension that is a symbol isn't.
         task, plan = make() if unknown else self.plans.get(flat or computation, values, make)
         self.steps.append(Step(task, plan, values, list(outputs)))
-
-    def _plan(self, task: Task) -> Plan:
-        unit = self.unit
-        roots = task.computation.roots
-        instructions = reachable(roots)
-        special = [i for i in instructions if i.opcode in _WHOLE]
-        if special:
-            one = special[0]
-            if one.opcode == "dot" and len(special) == 1 and roots != special:
-                return DotWithEpilogue(unit, task, one)
-            sources = [r.operands[0] if r.opcode == "get-tuple-element" else r for r in roots]
-            if sources != [one] * len(roots) or any(o.opcode != "parameter" for o in one.operands):
-                raise CompileError("fusion", f"{one.opcode} inside a fusion")
-            return _WHOLE[one.opcode](unit, task, one)
-        found = reductions(instructions)
-        if not found:
-            update = updates_a_window(task)
-            return LoopKernels(unit, task) if update is None else DynamicUpdate(unit, task, update)
-        if any(r is None for r in found):
-            reduces = [i for i in instructions if i.opcode == "reduce"]
-            if len(reduces) == 1 and all(
-                (r.operands[0] if r.opcode == "get-tuple-element" else r) is reduces[0] for r in roots
-            ):
-                return GenericReduce(unit, task, reduces[0])
-            raise CompileError("fusion", "a reduction by a computation of its own beside other results")
-        steps = [r for r in found if r is not None]
-        if len({r.shape for r in steps}) > 1:
-            raise CompileError("fusion", "reductions of different shapes")
-        return (RowKernel if steps[0].inner == 1 else ColumnKernel)(unit, task, steps)
 
 
 class Plans:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ...ir.module import Instruction
-from ...ir.reduction import (
+from ..ir.module import Instruction
+from ..ir.reduction import (
     COLUMN_BLOCK,
     COLUMN_BLOCKS,
     LANES,
@@ -16,11 +16,11 @@ from ...ir.reduction import (
     identity,
     reduction_kind,
 )
-from ...ir.size import NotSymbolic, Size
-from ..elementwise import combine
-from ..index import Index, Lin, Space
-from ..llvm import Builder, Value, vector
-from ..types import MEMORY, dtype_constant
+from ..ir.size import NotSymbolic, Size
+from .elementwise import combine
+from .index import Index, Lin, Space
+from .llvm import Builder, Value, vector
+from .types import MEMORY, dtype_constant
 
 __all__ = ["LANES", "Reduction", "column_blocks", "fold_lanes", "reductions", "row_blocks"]
 

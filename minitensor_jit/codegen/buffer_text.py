@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...ir.shape import Shape
-from ...runtime.buffer_assignment import Location
-from .unit import Binding
+from ..ir.shape import Shape
+from ..runtime.buffer_assignment import Location
+from .task import Binding
 
 __all__ = ["BufferUse", "buffer_text"]
 

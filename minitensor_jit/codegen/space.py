@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ..elemental import Emitter
-from ..index import ZERO, Atom, Div, Lin, Space
-from ..llvm import Value
-from .loops import i64
+from .elemental import Emitter
+from .index import ZERO, Atom, Div, Lin, Space
+from .llvm import Value, constant
 
 __all__ = ["Nest", "delinearize_rows", "refine"]
 
@@ -120,5 +119,5 @@ def delinearize_rows(e: Emitter, row: Value, variables: list[Lin], extents: tupl
         if all(n == 1 for n in extents[:k]):
             e.set_variable(variables[k], rest)
             return
-        e.set_variable(variables[k], b.urem(rest, i64(extents[k])))
-        rest = b.udiv(rest, i64(extents[k]))
+        e.set_variable(variables[k], b.urem(rest, constant(row.type, extents[k])))
+        rest = b.udiv(rest, constant(row.type, extents[k]))

@@ -1,0 +1,72 @@
+"""The kernels of the CPU."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ...ir.module import Computation, Instruction
+from ..check import HOST_CALLS
+from ..planner import KernelChoice
+from ..reduction import Reduction
+from ..task import Plan, Task
+from .column_kernel import ColumnKernel
+from .dot import Dot
+from .dot_epilogue import DotWithEpilogue
+from .dynamic_update import DynamicUpdate, updates_a_window
+from .flat_loop import FlatLoop, flattened
+from .generic_reduce import GenericReduce
+from .host_call import HostCall
+from .kernel_call import KernelCallPlan
+from .loop_kernel import LoopKernels
+from .row_kernel import RowKernel
+from .scatter import Scatter
+from .sort import Sort
+from .unit import Unit
+
+__all__ = ["CpuPlanner"]
+
+
+class CpuPlanner(KernelChoice):
+    """Makes plans for a unit."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        # Steps that are measured are told apart by their lines in the user's program.
+        self.share = not unit.options.profile
+        self.whole = {
+            "dot": partial(Dot, unit),
+            "scatter": partial(Scatter, unit),
+            "sort": partial(Sort, unit),
+            "topk": partial(Sort, unit),
+            "kernel-call": partial(KernelCallPlan, unit),
+            **dict.fromkeys(HOST_CALLS, partial(HostCall, unit)),
+        }
+
+    def flat(self, computation: Computation) -> Computation | None:
+        """The computation for any number of elements, where steps can share it."""
+        return flattened(computation, self.unit.options.streaming_store_bytes) if self.share else None
+
+    def flat_plan(self, flat: Task, alone: Task) -> Plan:
+        """The kernel for any number of elements."""
+        return FlatLoop(self.unit, flat, alone)
+
+    def loop(self, task: Task) -> Plan:
+        """Every element on its own."""
+        update = updates_a_window(task)
+        return LoopKernels(self.unit, task) if update is None else DynamicUpdate(self.unit, task, update)
+
+    def rows(self, task: Task, found: list[Reduction]) -> Plan:
+        """Reductions of rows, with what depends on them."""
+        return RowKernel(self.unit, task, found)
+
+    def columns(self, task: Task, found: list[Reduction]) -> Plan:
+        """Reductions of columns."""
+        return ColumnKernel(self.unit, task, found)
+
+    def generic(self, task: Task, reduce: Instruction) -> Plan:
+        """A reduction by any computation."""
+        return GenericReduce(self.unit, task, reduce)
+
+    def product(self, task: Task, dot: Instruction) -> Plan:
+        """A product, and what is done with its elements."""
+        return DotWithEpilogue(self.unit, task, dot)

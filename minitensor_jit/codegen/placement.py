@@ -1,0 +1,213 @@
+"""A module's steps in order, with memory for what they make: what compiling is for every target."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Sequence
+
+import numpy as np
+
+from ..ir.module import Computation, Instruction, Module
+from ..ir.shape import Shape, leaves
+from ..runtime.buffer_assignment import BufferAssignment, Location
+from .buffer_text import BufferUse, buffer_text
+from .schedule import AnyStep, Choice, Loop, Planner, Region, Schedule, Step, Value, leaf
+from .task import Binding, Task, location_of
+
+__all__ = ["Dump", "Placement"]
+
+# Gets a kind and a text.
+Dump = Callable[[str, str], None]
+
+
+class Placement:
+    """One module on its way to code. A target says how a step, a loop, a choice and a copy are emitted."""
+
+    aliases: frozenset[tuple[int, int]]
+    """(result, parameter) of results that may lie over parameters; after `place`."""
+
+    def __init__(self, module: Module, name: str) -> None:
+        self.entry = module.entry
+        self.parameter_shapes = [p.array_shape for p in module.entry.parameters]
+        self.result_shapes = leaves(module.entry.root.shape)
+        self.assignment = BufferAssignment()
+        self.locations: dict[Value, Location] = {}
+        self.schedule: Schedule
+        self._module = module
+        self._name = name
+        self._uses: list[BufferUse] = []
+        self._temporaries: list[Hashable] = []
+        self._scratch_slot = len(self.parameter_shapes) + len(self.result_shapes)
+
+    # ---- what a target emits
+
+    def launch(self, step: Step, operands: list[Binding], results: list[Location]) -> None:
+        """A step whose arrays are there."""
+        raise NotImplementedError
+
+    def copy(self, task: Task) -> None:
+        """A task of one operand and one result, which is the same."""
+        raise NotImplementedError
+
+    def loop(self, loop: Loop) -> None:
+        """A `while`."""
+        raise NotImplementedError
+
+    def choice(self, choice: Choice) -> None:
+        """A `conditional`."""
+        raise NotImplementedError
+
+    # ---- buffers
+
+    def scratch(self, key: Hashable, nbytes: int) -> Location:
+        """Scratch memory, until the key is released."""
+        return Location("scratch", self._scratch_slot, self.assignment.allocate(key, nbytes))
+
+    def temporary(self, nbytes: int) -> Location:
+        """Scratch memory that is free again after the current step."""
+        key = object()
+        self._temporaries.append(key)
+        return self.scratch(key, nbytes)
+
+    def where(self, value: Value) -> Location:
+        """Where a value lies; a constant's location has its bytes."""
+        return location_of(self.binding(value, leaf(value)))
+
+    def run_region(self, region: Region) -> None:
+        """Emits the steps of a region; its results are kept."""
+        self._emit(region.steps, region.results)
+
+    def binding(self, value: Value, shape: Shape) -> Binding:
+        """The place of a value, or the constant that it is, with that shape."""
+        instruction = value[0]
+        if instruction.opcode != "constant":
+            return self.locations[value]
+        if instruction.shape == shape:
+            return instruction
+        assert instruction.literal is not None
+        literal = np.ascontiguousarray(instruction.literal).view(shape.numpy_dtype).reshape(shape.dims)
+        return Instruction(instruction.name, "constant", shape, literal=literal)
+
+    def _place_results(self) -> list[tuple[int, Value]]:
+        """Gives computed results their buffers; what is left over must be copied there at the end."""
+        computed = {output for step in self.schedule.steps for output in step.outputs}
+        copies: list[tuple[int, Value]] = []
+        first = len(self.parameter_shapes)
+        for parameter in self.entry.parameters:
+            assert parameter.parameter_number is not None
+            self.locations[(parameter, 0)] = Location("parameter", parameter.parameter_number)
+        for n, value in enumerate(self.schedule.results):
+            if value in computed and value not in self.locations:
+                self.locations[value] = Location("result", first + n)
+            else:
+                copies.append((n, value))
+        return copies
+
+    # ---- emission
+
+    def plan(self, planner: Planner) -> None:
+        """Finds the steps and their kernels."""
+        self.schedule = Schedule(planner, self._module)
+
+    def place(self) -> None:
+        """Emits every step, with memory for what it makes."""
+        copies = self._place_results()
+        self._emit(self.schedule.steps, [value for _, value in copies])
+        for n, value in copies:
+            self._copy(n, value)
+        self.aliases = self._aliases(copies)
+
+    def _emit(self, steps: Sequence[AnyStep], kept: Iterable[Value]) -> None:
+        """The steps in order. Memory of what they make is free after its last reader, but of what is `kept`."""
+        made = {value for step in steps for value in step.outputs}
+        last_use = {value: k for k, step in enumerate(steps) for value in (*step.outputs, *step.operands)}
+        last_use.update({value: len(steps) for value in kept})
+        dying: dict[int, list[Value]] = {}
+        for value, k in last_use.items():
+            if value in made:  # what comes from outside is another's
+                dying.setdefault(k, []).append(value)
+        for k, step in enumerate(steps):
+            self._place(step, dying.get(k, ()))
+            if isinstance(step, Loop):
+                self.loop(step)
+            elif isinstance(step, Choice):
+                self.choice(step)
+            else:
+                self._launch(step)
+            self.assignment.release_all([*dying.get(k, ()), *self._temporaries])
+            self._temporaries.clear()
+
+    def _place(self, step: AnyStep, dying: Iterable[Value]) -> None:
+        """Memory for what a step makes: that of an operand which it reads last, at the place that it writes, or new."""
+        free = [v for v in dying if v in step.operands and self.assignment.holds(v)]
+        for m, value in enumerate(step.outputs):
+            if value in self.locations:
+                continue
+            nbytes = leaf(value).nbytes
+            over = next(
+                (v for v in free if isinstance(step, Step) and leaf(v).nbytes == nbytes and step.in_place(m, v)), None
+            )
+            if over is None:
+                self.locations[value] = self.scratch(value, nbytes)
+            else:
+                free.remove(over)
+                self.assignment.hand_over(over, value)
+                self.locations[value] = self.locations[over]
+
+    def _launch(self, step: Step) -> None:
+        task = step.task
+        task.name = _symbol(task.name)
+        operands = [
+            self.binding(v, p.array_shape) for v, p in zip(step.operands, task.computation.parameters, strict=True)
+        ]
+        results = [self.locations[o] for o in step.outputs]
+        # Not the shapes of the task: a step of many sizes stands there with another one.
+        read, written = map(leaf, step.operands), map(leaf, step.outputs)
+        self._uses.append(
+            BufferUse(task.name, [*zip(operands, read, strict=True)], [*zip(results, written, strict=True)])
+        )
+        self.launch(step, operands, results)
+
+    def _copy(self, n: int, value: Value) -> None:
+        """A result that is a parameter, a constant, or the same as another result."""
+        shape = self.result_shapes[n]
+        parameter = Instruction("x", "parameter", shape, parameter_number=0)
+        task = Task(
+            "copy",
+            Computation("copy", [parameter], parameter),
+            [self.binding(value, shape)],
+            [Location("result", len(self.parameter_shapes) + n)],
+        )
+        self._uses.append(BufferUse(task.name, [(task.operands[0], shape)], [(task.results[0], shape)]))
+        self.copy(task)
+
+    def buffers(self) -> str:
+        """The buffer assignment, for people; after `place`."""
+        size = self.assignment.size
+        return buffer_text(self._name, self.parameter_shapes, self.result_shapes, self.aliases, size, self._uses)
+
+    def _aliases(self, copies: list[tuple[int, Value]]) -> frozenset[tuple[int, int]]:
+        """Which results may be written over which parameters: nothing may read the parameter afterwards."""
+        steps, copied = self.schedule.steps, {value for _, value in copies}
+        maker = {output: (k, m) for k, step in enumerate(steps) for m, output in enumerate(step.outputs)}
+        last_read = {value: k for k, step in enumerate(steps) for value in step.operands}
+        left_over = {n for n, _ in copies}
+        fitting: dict[int, list[tuple[int, int, int]]] = {}  # by bytes: the result, its step, which output
+        for n, result in enumerate(self.schedule.results):
+            if n not in left_over:
+                fitting.setdefault(self.result_shapes[n].nbytes, []).append((n, *maker[result]))
+        found: set[tuple[int, int]] = set()
+        for parameter in self.entry.parameters:
+            value: Value = (parameter, 0)
+            number = parameter.parameter_number
+            if value in copied or number is None:
+                continue
+            for n, k, m in fitting.get(self.parameter_shapes[number].nbytes, ()):
+                if last_read.get(value, -1) <= k and steps[k].in_place(m, value):
+                    found.add((n, number))
+        return frozenset(found)
+
+
+def _symbol(name: str) -> str:
+    """A name that can stand in quotes in LLVM text."""
+    return re.sub(r"[^A-Za-z0-9_.$-]", "_", name)

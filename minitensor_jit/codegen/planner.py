@@ -1,0 +1,71 @@
+"""Which kernel fits a task: the choice is the same for every target, the kernels are its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from ..ir.module import Instruction
+from .errors import CompileError
+from .reduction import Reduction, reductions
+from .task import Plan, Task, reachable
+
+__all__ = ["KernelChoice", "WholePlan"]
+
+# The kernel of one instruction that computes whole arrays.
+WholePlan: TypeAlias = Callable[[Task, Instruction], Plan]
+
+
+class KernelChoice:
+    """A target's kernels by what they are for. Each raises `CompileError` where it does not fit."""
+
+    whole: Mapping[str, WholePlan]
+    """By opcode: what computes whole arrays, alone."""
+
+    def loop(self, task: Task) -> Plan:
+        """Every element on its own."""
+        raise NotImplementedError
+
+    def rows(self, task: Task, found: list[Reduction]) -> Plan:
+        """Reductions of rows, with what depends on them."""
+        raise NotImplementedError
+
+    def columns(self, task: Task, found: list[Reduction]) -> Plan:
+        """Reductions of columns."""
+        raise NotImplementedError
+
+    def generic(self, task: Task, reduce: Instruction) -> Plan:
+        """A reduction by any computation."""
+        raise NotImplementedError
+
+    def product(self, task: Task, dot: Instruction) -> Plan:
+        """A product, and what is done with its elements."""
+        raise NotImplementedError
+
+    def plan(self, task: Task) -> Plan:
+        """The kernel that fits; raises `CompileError` if none does."""
+        roots = task.computation.roots
+        instructions = reachable(roots)
+        special = [i for i in instructions if i.opcode in self.whole]
+        if special:
+            one = special[0]
+            if one.opcode == "dot" and len(special) == 1 and roots != special:
+                return self.product(task, one)
+            sources = [r.operands[0] if r.opcode == "get-tuple-element" else r for r in roots]
+            if sources != [one] * len(roots) or any(o.opcode != "parameter" for o in one.operands):
+                raise CompileError("fusion", f"{one.opcode} inside a fusion")
+            return self.whole[one.opcode](task, one)
+        found = reductions(instructions)
+        if not found:
+            return self.loop(task)
+        if any(r is None for r in found):
+            reduces = [i for i in instructions if i.opcode == "reduce"]
+            if len(reduces) == 1 and all(
+                (r.operands[0] if r.opcode == "get-tuple-element" else r) is reduces[0] for r in roots
+            ):
+                return self.generic(task, reduces[0])
+            raise CompileError("fusion", "a reduction by a computation of its own beside other results")
+        steps = [r for r in found if r is not None]
+        if len({r.shape for r in steps}) > 1:
+            raise CompileError("fusion", "reductions of different shapes")
+        return self.rows(task, steps) if steps[0].inner == 1 else self.columns(task, steps)
