@@ -1,7 +1,4 @@
-"""Whole training steps, compiled, beside the compilers of others; and how long the first step takes.
-
-tf.function(jit_compile=True) would be a contender; TensorFlow has no packages for this Python beside torch's NumPy.
-"""
+"""Whole training steps, compiled, beside the compilers of others; and how long the first step takes."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from benchmarks import steps
 from benchmarks.case import OURS, Script, Snippet, at_most, case, within
 from benchmarks.cases_training import IMPORT_COMPILER
 
-PEERS = (at_most(1.0, "torch"), at_most(1.0, "torch_compile"), at_most(1.0, "jax"))
+PEERS = (at_most(1.0, "torch"), at_most(1.0, "torch_compile"), at_most(1.0, "jax"), at_most(1.0, "tensorflow"))
 
 
 def _ours(name: str) -> Snippet:
@@ -42,6 +39,12 @@ def _jax(name: str) -> Snippet:
     return Snippet("step()", step=steps_jax.step(name))
 
 
+def _tensorflow(name: str) -> Snippet:
+    from benchmarks import steps_tensorflow
+
+    return Snippet("step()", step=steps_tensorflow.step(name))
+
+
 @case("softmax regression step, compiled as a whole", *PEERS)
 class StepSoftmax:
     @staticmethod
@@ -59,6 +62,10 @@ class StepSoftmax:
     @staticmethod
     def jax() -> Any:
         return _jax("softmax")
+
+    @staticmethod
+    def tensorflow() -> Any:
+        return _tensorflow("softmax")
 
 
 @case("MLP step, 784-512-512-10, batch 128, Adam", *PEERS)
@@ -79,6 +86,10 @@ class StepMlp:
     def jax() -> Any:
         return _jax("mlp")
 
+    @staticmethod
+    def tensorflow() -> Any:
+        return _tensorflow("mlp")
+
 
 @case("CNN step, LeNet's layers, batch 64, Adam", *PEERS)
 class StepCnn:
@@ -98,6 +109,10 @@ class StepCnn:
     def jax() -> Any:
         return _jax("cnn")
 
+    @staticmethod
+    def tensorflow() -> Any:
+        return _tensorflow("cnn")
+
 
 @case("GPT step, 4 layers, 4 heads, width 128, block 64, batch 16, AdamW", *PEERS)
 class StepGpt:
@@ -116,6 +131,10 @@ class StepGpt:
     @staticmethod
     def jax() -> Any:
         return _jax("gpt")
+
+    @staticmethod
+    def tensorflow() -> Any:
+        return _tensorflow("gpt")
 
 
 # ---- the first step: without any cache, beyond the compiler's import; and with its code on disk, all in

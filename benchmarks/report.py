@@ -9,7 +9,7 @@ from importlib import metadata
 
 from benchmarks.case import OURS, Case, Goal
 
-PACKAGES = ("minitensor", "numpy", "torch", "jax", "numba", "llvmlite")
+PACKAGES = ("minitensor", "numpy", "torch", "jax", "tensorflow-cpu", "numba", "llvmlite")
 
 
 def header(command: str, cpus: list[int]) -> dict[str, str]:

@@ -32,9 +32,11 @@ THREAD_VARIABLES = (
     "MKL_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
     "NUMBA_NUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
 )
 # torch.compile would leave a pool of compilers behind.
-OTHER_VARIABLES = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
+OTHER_VARIABLES = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
 
 
 def parse_args(argv: list[str] | None) -> argparse.Namespace:
