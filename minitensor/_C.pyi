@@ -1147,6 +1147,7 @@ def set_rules(
     saves_operand: Sequence[builtins.bool],
     reads: Sequence[builtins.int],
     compilable: builtins.bool,
+    fallible: builtins.bool,
     python_kernel: Callable[..., Any] | None,
     /,
 ) -> None: ...

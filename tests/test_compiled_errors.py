@@ -86,3 +86,46 @@ def test_integers_divided_by_a_number():
     with mt.jit_scope():
         y = (mt.arange(6) + 1) // 4 + (mt.arange(6) - 3) % -2
     assert y.tolist() == [(n + 1) // 4 + (n - 3) % -2 for n in range(6)]
+
+
+DEAD = {
+    "an index": (lambda: mt.ones(3)[mt.tensor([5])], IndexError),
+    "an index into nothing": (lambda: mt.ones(2, 0, 3)[[4, 3, 1]], IndexError),
+    "an index of a number": (lambda: mt.tensor(2.0).index_select(0, mt.tensor([3])), IndexError),
+    "a row of an empty table": (lambda: mt.nn.functional.embedding(mt.tensor([7]), mt.ones(3, 0)), IndexError),
+    "a computed index": (lambda: mt.ones(4, 0).gather(0, mt.arange(6).reshape(1, 6)[:, :0] + 9), None),
+    "a computed index out of range": (lambda: mt.ones(4, 2).gather(0, mt.arange(6).reshape(3, 2) + 3), RuntimeError),
+    "a division": (lambda: mt.tensor([1, 2]) // mt.tensor([0, 1]), ZeroDivisionError),
+    "a division of floats": (lambda: mt.tensor([1.0, 2]) // mt.tensor([0.0, 1]), None),
+    "a remainder by a kernel": (lambda: mt.fmod(mt.tensor([1, 2]), mt.tensor([0, 1])), ZeroDivisionError),
+    "too few elements": (lambda: mt.ones(4).masked_scatter(mt.ones(4) > 0, mt.ones(3)), RuntimeError),
+    "a target": (lambda: mt.nn.functional.nll_loss(mt.ones(2, 3), mt.tensor([1, 5])), IndexError),
+}
+
+
+@pytest.mark.parametrize("others", [False, True], ids=["alone", "among others"])
+@pytest.mark.parametrize("compiled", [False, True], ids=["scope", "function"])
+@pytest.mark.parametrize("name", DEAD)
+def test_an_error_is_raised_though_nobody_reads_the_result(name, compiled, others):
+    call, error = DEAD[name]
+
+    def body():
+        call()
+        if others:
+            x = mt.ones(5)
+            return ((x + 1) * 2 - x).tanh()
+        return None
+
+    def in_scope():
+        with mt.jit_scope():
+            return body()
+
+    program = mt.function(body, jit_compile=True) if compiled else in_scope
+    for _ in range(3):
+        if error is None:
+            program()
+        else:
+            with pytest.raises(error):
+                program()
+            with pytest.raises(error):
+                call()

@@ -138,13 +138,13 @@ PyObject* py_define_op(PyObject*, PyObject* args) {
     });
 }
 
-// set_rules(op, row, vjp, saves_out, saves_operand, reads, compilable, python_kernel)
+// set_rules(op, row, vjp, saves_out, saves_operand, reads, compilable, fallible, python_kernel)
 PyObject* py_set_rules(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         PyObject *object, *row, *vjp, *saves, *reads, *kernel;
-        int saves_out, compilable;
-        if (!PyArg_ParseTuple(args, "OOOpOOpO:set_rules", &object, &row, &vjp, &saves_out, &saves, &reads, &compilable,
-                              &kernel))
+        int saves_out, compilable, fallible;
+        if (!PyArg_ParseTuple(args, "OOOpOOppO:set_rules", &object, &row, &vjp, &saves_out, &saves, &reads, &compilable,
+                              &fallible, &kernel))
             return nullptr;
         OpDef& op = def_of(object);
         Py_XSETREF(op.row, Py_NewRef(row));
@@ -164,6 +164,7 @@ PyObject* py_set_rules(PyObject*, PyObject* args) {
                 static_cast<uint32_t>(PyLong_AsUnsignedLong(PySequence_Fast_GET_ITEM(masks.get(), i))));
         check_python();
         op.compilable = compilable;
+        op.fallible = fallible;
         if (kernel != Py_None) Py_XSETREF(op.python_kernel[0], Py_NewRef(kernel));
         if (!op.cpu && !op.python_kernel[0] && op.kind != Kind::View) fail_value("op '" + op.name + "' has no kernel");
         Py_RETURN_NONE;

@@ -62,6 +62,7 @@ struct OpDef {
     // read.
     std::vector<uint32_t> vjp_reads;
     bool compilable = false;
+    bool fallible = false;  // a call may fail by the values of its operands; of an elementwise op, one on integers
     bool differentiable() const { return vjp != nullptr; }
 };
 

@@ -397,6 +397,7 @@ void replay_eagerly(Trace& trace, const Plan& plan) {
     std::vector<bool> needed(trace.nodes.size());
     for (size_t n = trace.nodes.size(); n-- > 0;) {
         const TraceNode& node = trace.nodes[n];
+        if (Trace::fallible(node)) needed[n] = true;
         for (uint32_t r = 0; r < node.result_count; ++r)
             if (trace.results[node.first_result + r].storage) needed[n] = true;
         if (!needed[n]) continue;
@@ -506,11 +507,8 @@ void flush_trace(Trace& trace, const char* reason,
     } clear{trace};
     trace.runner = PyThread_get_thread_ident();
     trace.drop_unreachable();
-    bool nothing_lives = std::none_of(trace.results.begin(), trace.results.end(),
-                                      [](const ResultInfo& r) { return r.storage; });
-    if (nothing_lives) {
-        // Nobody can see any of it; only errors could be lost, and those that depend on shapes were raised while
-        // recording.
+    if (!trace.matters()) {
+        // Nobody can see any of it. Errors that depend on shapes were raised while recording.
         clear.failed = false;
         return;
     }

@@ -398,6 +398,11 @@ std::vector<ValueRef> Trace::live_results() const {
     return live;
 }
 
+bool Trace::matters() const {
+    return std::any_of(results.begin(), results.end(), [](const ResultInfo& r) { return r.storage; }) ||
+           std::any_of(nodes.begin(), nodes.end(), fallible);
+}
+
 bool Trace::wait_until_idle() const {
     bool waited = false;
     while (__builtin_expect(runner != 0 && runner != PyThread_get_thread_ident(), 0)) {

@@ -128,6 +128,12 @@ class Trace final : public Interpreter {
     // Appends what is known only at the flush: leaves, which results live and where they go.
     void finish_signature();
     std::vector<ValueRef> live_results() const;
+    // Whether anything that was recorded matters: a result that lives, or an error that may come of it.
+    bool matters() const;
+    // Whether a node may fail by the values of its operands: it runs although nobody reads its results.
+    static bool fallible(const TraceNode& node) {
+        return node.op->fallible && (node.op->kind != Kind::Elementwise || !is_floating(node.compute));
+    }
 
   private:
     uint32_t add_node(const OpDef& op, const Tag& tag);

@@ -263,12 +263,14 @@ def _division(name: str) -> Any:
 floor_divide = _binary(
     "floor_divide",
     "The quotient rounded down.",
+    raises=True,
     lower=_division("floor_divide"),
     vjp=lambda g, _out, _x, _y: (lambda: g * 0, lambda: g * 0),
 )
 remainder = _binary(
     "remainder",
     "The remainder, with the sign of the divisor.",
+    raises=True,
     lower=_division("remainder"),
     vjp=lambda g, _out, x, y: (g, lambda: -g * floor_divide(x, y)),
     reads=("", "x y"),

@@ -13,7 +13,9 @@ __all__: list[str] = []
 
 
 def _index_select_lower(b: Any, x: Any, i: Any, dim: int) -> Any:
-    return b.take(x, i, dim, low=0) if x.dims else b.reshape(x, b.result.dims)
+    if x.dims:
+        return b.take(x, i, dim, low=0)
+    return b.reshape(b.take(b.reshape(x, (1,)), i, 0, low=0), b.result.dims)
 
 
 index_select: Op = index(
@@ -57,8 +59,6 @@ def _merged(b: Any, x: Any, dims: Any) -> tuple[Any, int, tuple[int, ...]]:
 
 
 def _index_lower(b: Any, x: Any, i: Any, dims: Any, checked: bool) -> Any:
-    if 0 in b.result.dims:
-        return b.filled(0)
     merged, place, _ = _merged(b, x, dims)
     return b.take(merged, i, place, checked=checked)
 
@@ -66,8 +66,6 @@ def _index_lower(b: Any, x: Any, i: Any, dims: Any, checked: bool) -> Any:
 def _index_put_lower(b: Any, x: Any, i: Any, values: Any, dims: Any, checked: bool, accumulate: bool) -> Any:
     merged, place, order = _merged(b, x, dims)
     shape = (*merged.dims[:place], *i.dims, *merged.dims[place + 1 :])
-    if 0 in shape:
-        return x
     written = b.put(merged, i, b.broadcast_to(values, shape), place, "add" if accumulate else "assign", checked=checked)
     written = b.reshape(written, tuple(x.dims[d] for d in order))
     inverse = tuple(order.index(d) for d in range(len(order)))

@@ -32,7 +32,7 @@ masked_scatter: Op = movement(
     vjp=lambda g, _out, _x, mask, _source: (
         lambda: masked_fill(g, mask, 0), None, lambda: _leading(masked_select(g, mask), _source)
     ),
-    inplace=True,
+    inplace=True, raises=True,
 )  # fmt: skip
 
 

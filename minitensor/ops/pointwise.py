@@ -364,6 +364,7 @@ fmod = _scalar_binary(
     "fmod",
     "The remainder, with the sign of input.",
     lambda g, _out, x, y: (lambda: g, lambda: -g * (x / y).trunc()),
+    raises=True,
     reads=("", "x y"),
     refuse=_refuse_division,
 )

@@ -366,6 +366,7 @@ logsumexp = reduction(
 bincount = reduction(
     "_bincount(Tensor input, Tensor? weights, int size)",
     "How often each number from 0 to size - 1 stands in the vector, or the sums of their weights.",
+    raises=True,
 )
 histogramdd = reduction(
     "_histogramdd(Tensor input, Tensor edges, Tensor? weight, int[] bins, bool uniform, bool search)",
@@ -415,7 +416,7 @@ def segment_of(offsets: Any, n: int, axis: int) -> Any:
 
 segment_reduce = reduction(
     "_segment_reduce(Tensor data, Tensor offsets, int kind, float? initial, int axis)",
-    "Consecutive slices along axis reduced together.",
+    "Consecutive slices along axis reduced together.", raises=True,
     vjp=lambda g, out, data, offsets, kind, initial, axis: (
         _segment_reduce_vjp(g, out, data, offsets, kind, initial, axis), None
     ),

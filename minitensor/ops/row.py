@@ -53,6 +53,9 @@ class Row:
     kernel: Callable[..., Any] | None = None
     reads: tuple[str, ...] = ()
     why: str = ""
+    raises: bool | None = None
+    """Whether the values of its operands may be an error, so that it has to run although nobody reads its result. None:
+    if it takes indices or is opaque. Of elementwise ops it's their integer form that may raise."""
     aliases: tuple[str, ...] = ()
     """PyTorch's other names for it."""
     function: bool = True
@@ -102,6 +105,11 @@ class Row:
         return self.kind == "elementwise" and not relation
 
     @property
+    def fallible(self) -> bool:
+        """Whether a call can fail by the values of its operands; of an elementwise op, one on integers."""
+        return self.kind in ("index", "opaque") if self.raises is None else self.raises
+
+    @property
     def compilable(self) -> bool:
         """Whether the JIT knows how to lower the op."""
         return self.lower is not None
@@ -121,7 +129,7 @@ def _define(kind: str, schema: str, doc: str, **rules: Any) -> _C.Op:
     op.__doc__ = doc
     row = Row(name=op.__name__, kind=kind, schema=schema, call=op, **rules)
     saves_out, saves = _saved(row, len(row.operands))
-    _C.set_rules(op, row, row.vjp, saves_out, saves, _masks(row), row.compilable, row.kernel)
+    _C.set_rules(op, row, row.vjp, saves_out, saves, _masks(row), row.compilable, row.fallible, row.kernel)
     ROWS[row.name] = row
     return op
 

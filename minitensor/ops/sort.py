@@ -27,31 +27,37 @@ def _shared_vjp(g: Any, out: Any, x: Any) -> Any:
 sort: Op = index(
     f"sort(Tensor input, int dim=-1, bool descending=False, bool stable=False) {_NAMES}",
     "The elements in order along dim, and where they came from. Equal elements keep their order; NaN is greatest.",
+    raises=False,
     vjp=lambda g, out, _x, dim, descending, stable: _placed_vjp(g, out, _x, dim), method=False, function=False,
 )  # fmt: skip
 topk = index(
     f"topk(Tensor input, int k, int dim=-1, bool largest=True, bool sorted=True) {_NAMES}",
     "The k largest, or smallest, elements along dim, and where they stood.",
+    raises=False,
     vjp=lambda g, out, _x, k, dim, largest, sorted: _placed_vjp(g, out, _x, dim),
 )
 kthvalue = index(
     f"kthvalue(Tensor input, int k, int dim=-1, bool keepdim=False) {_NAMES}",
     "The k-th smallest element along dim, and where it stood.",
+    raises=False,
     vjp=lambda g, out, _x, k, dim, keepdim: selected_vjp(g, out, _x, dim, keepdim),
 )
 mode = index(
     f"mode(Tensor input, int dim=-1, bool keepdim=False) {_NAMES}",
     "The most frequent element along dim, the smallest of several, and where it stands last.",
+    raises=False,
     vjp=lambda g, out, _x, dim, keepdim: selected_vjp(g, out, _x, dim, keepdim),
 )
 median_dim = index(
     f"median_dim(Tensor input, int dim, bool keepdim=False) {_NAMES}",
     "The lower of the middle elements along dim, or NaN if there is one, and where it stood.",
+    raises=False,
     vjp=lambda g, out, _x, dim, keepdim: selected_vjp(g, out, _x, dim, keepdim), method=False, function=False,
 )  # fmt: skip
 nanmedian_dim = index(
     f"nanmedian_dim(Tensor input, int dim, bool keepdim=False) {_NAMES}",
     "The lower of the middle elements along dim that are not NaN, and where it stood.",
+    raises=False,
     vjp=lambda g, out, _x, dim, keepdim: selected_vjp(g, out, _x, dim, keepdim), method=False, function=False,
 )  # fmt: skip
 median_all = reduction(
@@ -67,5 +73,6 @@ searchsorted = index(
     method=False, function=False,
 )  # fmt: skip
 order_rows = index(
-    "_order_rows(Tensor input)", "The places of a matrix's rows in their order, by the first element that differs."
-)
+    "_order_rows(Tensor input)", "The places of a matrix's rows in their order, by the first element that differs.",
+    raises=False,
+)  # fmt: skip

@@ -521,13 +521,25 @@ class Builder(WholeArrays):
     # ---- kernels of the core
 
     def kernel_call(
-        self, op: str, operands: Sequence[Instruction], results: Sequence[Shape], *, kinds: str, params: Sequence[Param]
+        self,
+        op: str,
+        operands: Sequence[Instruction],
+        results: Sequence[Shape],
+        *,
+        kinds: str,
+        params: Sequence[Param],
+        may_fail: bool = False,
     ) -> list[Instruction]:
-        """The results of an op of the core, computed by its eager kernel; `kernel_call.py` says what `kinds` are."""
+        """The results of an op of the core, computed by its eager kernel; `kernel_call.py` says what `kinds` are.
+
+        One that may fail is called even if nobody reads what it gives.
+        """
         attrs: Attrs = {
             "custom_call_target": KERNEL_PREFIX + op,
             "backend_config": KernelCall(op, kinds, tuple(params)).config(),
         }
+        if may_fail:
+            attrs["custom_call_has_side_effect"] = True
         if len(results) == 1:
             return [self.emit("kernel-call", operands, attrs, shape=results[0])]
         call = self.emit("kernel-call", operands, attrs, shape=TupleShape(tuple(results)))

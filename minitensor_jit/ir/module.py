@@ -98,6 +98,11 @@ class Instruction:
         """Whether the value is a tuple."""
         return isinstance(self.shape, TupleShape)
 
+    @property
+    def has_side_effect(self) -> bool:
+        """Whether it does more than to give a value, and stays although nobody reads that."""
+        return bool(self.attrs) and self.attrs.get("custom_call_has_side_effect", False) is True
+
     def called(self) -> list[Computation]:
         """The computations this instruction names in its attributes."""
         attrs = self.attrs
@@ -227,8 +232,8 @@ class Computation:
         self.instructions = order
 
     def _reachable(self) -> set[Instruction]:
-        seen = {self.root}
-        stack = [self.root]
+        stack = [self.root, *(i for i in self.instructions if i.has_side_effect)]
+        seen = set(stack)
         while stack:
             for operand in stack.pop().operands:
                 if operand not in seen:
@@ -237,7 +242,10 @@ class Computation:
         return seen
 
     def remove_dead(self) -> bool:
-        """Removes instructions that the root does not need (parameters stay); returns whether any went."""
+        """Removes instructions that neither the root nor a side effect needs; returns whether any went.
+
+        Parameters stay.
+        """
         live = self._reachable()
         kept = [i for i in self.instructions if i in live or i.opcode == "parameter"]
         changed = len(kept) != len(self.instructions)

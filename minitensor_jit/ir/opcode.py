@@ -160,7 +160,7 @@ _ROWS: Final = (
     Opcode("triangular-solve", "linalg", 2, (), ("left_side", "lower", "unit_diagonal", "transpose_a")),
     Opcode("rng-bit-generator", "linalg", 1, ("algorithm",)),
     # a function outside of the module on whole arrays; in the text it is a custom-call
-    Opcode("kernel-call", "kernel", None, ("custom_call_target", "backend_config")),
+    Opcode("kernel-call", "kernel", None, ("custom_call_target", "backend_config"), ("custom_call_has_side_effect",)),
     # tuples and calls
     # any other function outside of the module: custom_calls.py has a registry of them
     Opcode(

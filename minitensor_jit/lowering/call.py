@@ -36,6 +36,11 @@ def why_not_lowered(call: RecordedCall) -> str | None:
     return reason
 
 
+def can_fail(row: Any, compute: str) -> bool:
+    """Whether a call that computes in this type may fail by the values of its operands, as the core sees it."""
+    return bool(row.fallible) and (row.kind != "elementwise" or compute not in FLOATING)
+
+
 def has_kernel(call: RecordedCall) -> bool:
     """Whether compiled code can call the op's eager kernel."""
     # These two write over an operand.

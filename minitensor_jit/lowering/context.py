@@ -290,6 +290,8 @@ class Lowering(Builder):
             return self.reshape(self.gather_along(x, self.reshape(index, (1,)), dim, low=low), ())
         dim %= rank
         self.check_index(1, low, x.dims[dim], index)
+        if 0 in x.dims:
+            return self.full(Shape(x.dtype, index.dims), 0)
         return self.gather(
             x,
             self._full_positions(index, dim),
@@ -311,6 +313,8 @@ class Lowering(Builder):
         dim %= rank
         self.check_index(1, 0, x.dims[dim])
         dims = index.dims
+        if 0 in x.dims or 0 in dims:
+            return x
         if src.dims != dims:
             src = self.slice(src, (0,) * rank, dims)
         return self.scatter(
@@ -339,6 +343,9 @@ class Lowering(Builder):
         index = self._index_within(index, dims[dim], low, checked)
         many = len(index.dims)
         out_rank = len(dims) - 1 + many
+        if 0 in dims:
+            # Nothing is there to be taken, or nothing of what is taken; windows would not fit.
+            return self.full(Shape(x.dtype, (*dims[:dim], *index.dims, *dims[dim + 1 :])), 0)
         return self.gather(
             x,
             index,
@@ -367,6 +374,9 @@ class Lowering(Builder):
             return self.reshape(flat, ())
         dim %= len(dims)
         count = _size(index.dims)
+        if 0 in dims or not count:
+            self._index_within(index, dims[dim], low, checked)
+            return x
         index = self.reshape(self._index_within(index, dims[dim], low, checked), (count,))
         src = self.reshape(src, tuple(count if d == dim else n for d, n in enumerate(dims)))
         return self.scatter(

@@ -13,7 +13,7 @@ from minitensor_jit.ir.kernel_call import DTypeParam, Param
 from minitensor_jit.ir.module import Instruction, Metadata, Module
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.text import as_identifier
-from minitensor_jit.lowering.call import RecordedCall, loop_dtype, why_not_lowered
+from minitensor_jit.lowering.call import RecordedCall, can_fail, loop_dtype, why_not_lowered
 from minitensor_jit.lowering.context import BoundsCheck, Lowering, number_of
 
 
@@ -151,10 +151,11 @@ class _ClusterLowering:
             operands.append(b.parameter(Shape("u64", (2,))))
             self.parameters.append((StreamPosition(call.node), "u64"))
         # Indices out of range, matrices without an inverse.
-        self.fallible |= node.kind in ("index", "opaque")
+        fallible = can_fail(call.row, call.compute)
+        self.fallible |= fallible
         shapes = [Shape(dtype, dims) for dtype, dims in call.results]
         params = [kernel_param(p) for p in call.params]
-        return b.kernel_call(call.row.name, operands, shapes, kinds=kinds, params=params)
+        return b.kernel_call(call.row.name, operands, shapes, kinds=kinds, params=params, may_fail=fallible)
 
     def tensor(self, value: Value) -> Instruction:
         known = self.values.get(value)

@@ -10,7 +10,7 @@ __all__ = ["DeadCodeElimination"]
 class DeadCodeElimination:
     """Drops instructions that no root reaches and computations that nothing calls.
 
-    Parameters stay, read or not: they are the signature. Every instruction of this IR is free of side effects.
+    Parameters stay, read or not: they are the signature. So does a call with side effects.
     """
 
     name = "dce"

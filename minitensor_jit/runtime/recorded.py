@@ -10,7 +10,7 @@ from minitensor.ops import ROWS
 from minitensor_jit.clustering.graph import ARG, Graph, Node, Source, TensorMeta, Value
 from minitensor_jit.clustering.scope_predicate import MAX_PREDICATES, NodeDef, decide
 from minitensor_jit.ir.decision import Decision
-from minitensor_jit.lowering.call import Operand, RecordedCall, has_kernel, why_not_lowered
+from minitensor_jit.lowering.call import Operand, RecordedCall, can_fail, has_kernel, why_not_lowered
 from minitensor_jit.lowering.lower import StridedArgument, number_dtype
 from minitensor_jit.lowering.views import MAX_RANK
 
@@ -67,11 +67,12 @@ class RecordedTrace:
             self._add_argument(id)
         for index in wanted:
             self._add_node(index)
-        self.graph.fetches = list(self.live)
+        # What may fail is asked for, though nobody reads it.
+        self.graph.fetches = [*self.live, *((n, 0) for n in self._dead_ends(wanted))]
 
     def _reachable(self) -> list[int]:
-        """The nodes that anything living depends on, in order; the rest is never computed."""
-        needed = [False] * len(self._nodes)
+        """The nodes that anything living or an error depends on, in order; the rest is never computed."""
+        needed = [can_fail(ROWS[op], compute) for op, _, _, _, compute, *_ in self._nodes]
         for index, node in enumerate(self._nodes):
             for result, (_, _, live, home) in enumerate(node[3]):
                 if live:
@@ -83,6 +84,12 @@ class RecordedTrace:
                     if kind == "node":
                         needed[i] = True
         return [index for index, need in enumerate(needed) if need]
+
+    def _dead_ends(self, wanted: list[int]) -> list[int]:
+        """The nodes among them that are there for their errors only."""
+        read = {i for index in wanted for kind, i, _ in self._nodes[index][1] if kind == "node"}
+        read.update(node for node, _ in self.live)
+        return [index for index in wanted if index not in read]
 
     def _id(self, kind: str, index: int) -> int:
         return index + {"node": 0, "leaf": self._first_leaf, "scalar": self._first_scalar}[kind]

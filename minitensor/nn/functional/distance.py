@@ -47,4 +47,9 @@ def pairwise_distance(
     x1: mt.Tensor, x2: mt.Tensor, p: float = 2.0, eps: float = 1e-06, keepdim: bool = False
 ) -> mt.Tensor:
     """Return the ``p``-norm of ``x1 - x2 + eps`` along the last dimension."""
+    for place, (name, x) in enumerate((("x1", x1), ("x2", x2)), 1):
+        if not isinstance(x, mt.Tensor):
+            raise TypeError(
+                f"pairwise_distance(): argument '{name}' (position {place}) must be Tensor, not {type(x).__name__}"
+            )
     return vector_norm(mt.sub(x1, x2) + eps, p, -1, keepdim)

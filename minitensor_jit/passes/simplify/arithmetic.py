@@ -192,7 +192,7 @@ def _splat(i: Instruction, r: Rewriter) -> Instruction | None:
 def _empty(i: Instruction, r: Rewriter) -> Instruction | None:
     """What has no elements is a constant."""
     shape = i.shape
-    if not isinstance(shape, Shape) or shape.size or i.opcode in ("parameter", "constant"):
+    if not isinstance(shape, Shape) or shape.size or i.opcode in ("parameter", "constant") or i.has_side_effect:
         return None
     made = r.emit("constant", (), shape=shape)
     made.literal = np.empty(shape.dims, shape.numpy_dtype)
