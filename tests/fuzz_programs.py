@@ -132,16 +132,21 @@ def unary_inplace(env: Env, x: Any, name: str) -> Any:
     getattr(x, name + "_")()
 
 
+def bounded(operands: Sequence[Any], name: str) -> Sequence[Any]:
+    """The operands, with degrees for which a recurrence ends soon: it takes as many steps."""
+    return [operands[0], mt.clamp(operands[1], max=99)] if "polynomial" in name else operands
+
+
 @kind
 def elementwise(env: Env, *arguments: Any) -> Any:
     *operands, name = arguments
-    return mt.ops.ROWS[name].call(*operands)
+    return mt.ops.ROWS[name].call(*bounded(operands, name))
 
 
 @kind
 def elementwise_inplace(env: Env, x: Any, *arguments: Any) -> None:
     *operands, name = arguments
-    getattr(x, name + "_")(*operands)
+    getattr(x, name + "_")(*bounded([x, *operands], name)[1:])
 
 
 def fitted(x: Any, like: Any) -> Any:
@@ -163,7 +168,7 @@ def sample(env: Env, *arguments: Any) -> Any:
     for place, x in zip(places, tensors, strict=True):
         if place < len(built) and isinstance(built[place], mt.Tensor) and built[place].is_floating_point():
             built[place] = fitted(x, built[place])
-    found = row.call(*built)
+    found = row.call(*(bounded(built, name) if all(isinstance(b, mt.Tensor) for b in built) else built))
     return found[seed % len(found)] if isinstance(found, (tuple, list)) else found
 
 
