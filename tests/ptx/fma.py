@@ -1,4 +1,4 @@
-"""Fused multiply-add as a NumPy ufunc: the loop is LLVM's, with the processor's instruction or the C library's function.
+"""Fused multiply-add as a NumPy ufunc: the loop is LLVM's, with the processor's own or the C library's.
 
 NumPy has no such function; that of C from Python is scalar. The ufunc is made through NumPy's C interface, whose table
 of functions is stable.

@@ -24,7 +24,7 @@ PARKED = -1
 
 @dataclass
 class Counts:
-    """What launches did. Bytes are those that instructions asked for; with `Machine(measure=True)` the rest is counted."""
+    """What launches did. Bytes are what instructions asked for; with `Machine(measure=True)` the rest is counted."""
 
     instructions: Counter = field(default_factory=Counter)
     """By opcode, one for each thread."""
