@@ -12,6 +12,7 @@ import importlib
 import pkgutil
 import subprocess
 import sys
+import time
 import timeit
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -64,6 +65,24 @@ class Snippet:
         return total
 
 
+class Queued:
+    """A statement that gives a device work, timed with ``wait()``, which returns when all of it is done."""
+
+    batch: int | None = None
+
+    def __init__(self, statement: str, wait: Callable[[], object], **names: Any) -> None:
+        self._timer = timeit.Timer(statement, globals=names)
+        self._wait = wait
+
+    def seconds(self, number: int) -> float:
+        """Run the statement ``number`` times, one after the other on the device."""
+        self._wait()
+        start = time.perf_counter()
+        self._timer.timeit(number)
+        self._wait()
+        return time.perf_counter() - start
+
+
 class Script:
     """A program for a fresh interpreter, which prints the seconds that count."""
 
@@ -112,6 +131,7 @@ class Case:
     goals: tuple[Goal, ...]
     contenders: dict[str, Callable[[], Timed]] = field(repr=False)
     group: str = ""
+    device: str = "cpu"
 
 
 @dataclass(frozen=True)
@@ -125,13 +145,13 @@ class GroupGoal:
 CASES: dict[str, Case] = {}  # filled by load_cases()
 
 
-def case(title: str, *goals: Goal) -> Callable[[type], type]:
-    """Register a class as a case; its name is the class's."""
+def case(title: str, *goals: Goal, device: str = "cpu") -> Callable[[type], type]:
+    """Register a class as a case of a device; its name is the class's."""
 
     def register(cls: type) -> type:
         contenders = {name: getattr(cls, name) for name in vars(cls) if not name.startswith("_")}
         name = "".join(f"_{c.lower()}" if c.isupper() else c for c in cls.__name__).lstrip("_")
-        CASES[name] = Case(name, title, goals, contenders)
+        CASES[name] = Case(name, title, goals, contenders, device=device)
         return cls
 
     return register

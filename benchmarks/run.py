@@ -4,6 +4,7 @@ Every contender has a process of its own; they are timed in turns, round after r
 speed touches all of them. The figure of a contender is the median of its rounds, or with ``--best`` the shortest of
 many short loops in them, which other programs on the machine disturb least; a ratio is ours divided by the peer's.
 Cases in groups have goals together, which are summed up at the end. ``--memory`` measures those cases' memory instead.
+``--device cuda`` runs the cases for GPUs, and writes ``docs/gpu-results.md`` when all of them have run.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from benchmarks import groups, memory, report
+from benchmarks import gpu_report, groups, memory, report
 from benchmarks.case import OURS, Case, load_cases
 from benchmarks.worker import Worker
 
@@ -43,6 +44,7 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__.partition("\n")[0])
     parser.add_argument("--filter", type=re.compile, default=re.compile(""), metavar="RE", help="only cases that match")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="whose cases (%(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
     parser.add_argument("--min-time", type=float, default=1.0, metavar="S", help="seconds a contender (%(default)s)")
     parser.add_argument("--rounds", type=int, default=9, metavar="N", help="rounds a case (%(default)s)")
@@ -86,17 +88,20 @@ def main(argv: list[str] | None = None) -> int:
     """Run the cases; return 1 if a goal is missed or ours could not run."""
     args = parse_args(argv)
     cases = load_cases()
-    chosen = [case for case in cases.values() if args.filter.search(case.name)]
+    chosen = [case for case in cases.values() if args.filter.search(case.name) and case.device == args.device]
     if args.list or not chosen:
         for case in cases.values():
             print(f"{case.name:<35} {case.title}")
         return 0 if args.list else 2
 
+    if args.device == "cuda" and (problem := gpu_report.why_not()):
+        print(f"no CUDA device to measure on: {problem}", file=sys.stderr)
+        return 2
     cpus = sorted(os.sched_getaffinity(0))[: args.threads]
     os.sched_setaffinity(0, cpus)
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(args.threads)) | OTHER_VARIABLES)
     command = f"python -m benchmarks.run {shlex.join(sys.argv[1:] if argv is None else argv)}".strip()
-    about = report.header(command, cpus)
+    about = report.header(command, cpus) | (gpu_report.card() if args.device == "cuda" else {})
     for key, value in about.items():
         print(f"{key + ':':<10} {value}")
 
@@ -133,6 +138,9 @@ def main(argv: list[str] | None = None) -> int:
     if ratios:
         print("\n" + groups.summary({name: cases[name] for name in ratios}, ratios))
         failed |= not groups.all_met({name: cases[name] for name in ratios}, ratios)
+    if args.device == "cuda" and len(results) == sum(case.device == "cuda" for case in cases.values()):
+        gpu_report.write(about, [(cases[r["case"]], r["medians"], r["problems"]) for r in results])
+        print(f"\nwritten to {gpu_report.PAGE}")
     if args.json:
         args.json.write_text(json.dumps({"about": about, "results": results}, indent=1) + "\n")
     return int(failed)

@@ -119,17 +119,17 @@ def loss(xp: Any, name: str) -> Callable[[dict[str, Any], Any, Any], Any]:
 
 
 def step(
-    xp: Any, name: str, compiled: Callable[[Any], Any] = lambda part: part
+    xp: Any, name: str, compiled: Callable[[Any], Any] = lambda part: part, device: str = "cpu"
 ) -> tuple[Callable[..., Any], tuple[Any, Any]]:
     """A step that updates its parameters in place, and its batch. `compiled` wraps the loss and the update.
 
     The update is Adam's, AdamW's for the GPT, and plain for softmax regression.
     """
-    params = {key: xp.from_numpy(value).requires_grad_() for key, value in initial(name).items()}
+    params = {key: xp.from_numpy(value).to(device).requires_grad_() for key, value in initial(name).items()}
     values = list(params.values())
     first = [xp.zeros_like(value) for value in values]
     second = [xp.zeros_like(value) for value in values]
-    count = xp.zeros(())
+    count = xp.zeros((), device=device)
     of = compiled(loss(xp, name))
     decay = DECAY if name == "gpt" else 0.0
 
@@ -157,4 +157,4 @@ def step(
             update(grads)
         return found.detach()
 
-    return run, tuple(xp.from_numpy(part) for part in data(name))
+    return run, tuple(xp.from_numpy(part).to(device) for part in data(name))

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from benchmarks import report, run
-from benchmarks.case import OURS, Goal, Script, Snippet, at_least, at_most, load_cases, within
+from benchmarks import gpu_report, report, run
+from benchmarks.case import OURS, Case, Goal, Queued, Script, Snippet, at_least, at_most, load_cases, within
 
 
 def test_snippet_runs_as_often_as_asked():
@@ -83,3 +83,28 @@ def test_no_such_case(capsys):
     assert run.main(["--filter", "nothing"]) == 2
     assert "eager_add" in capsys.readouterr().out
     assert run.main(["--list"]) == 0
+
+
+def test_the_page_of_a_gpu_has_every_contender_and_says_what_failed():
+    goals = (at_least(0.5, "copy"), within(2.0))
+    measured = Case("x", "a case", goals, {OURS: None, "copy": None, "torch": None}, device="cuda")
+    about = {"date": "today", "card": "none"}
+    text = gpu_report.page(about, [(measured, {OURS: 1.0, "copy": 0.4}, {"torch": "not installed: torch"})])
+    assert "- Date: today\n- Card: none\n" in text
+    assert "| a case | minitensor | 1 s |  | 2 s | yes |\n" in text
+    assert "|  | copy | 400 ms | 2.500 | 2 | **no** |\n" in text
+    assert "|  | torch | not installed: torch |  |  |  |\n" in text
+
+
+def test_without_a_card_nothing_is_measured_and_nothing_written(capsys, monkeypatch):
+    monkeypatch.setattr(gpu_report, "why_not", lambda: "there is no driver")
+    monkeypatch.setattr(gpu_report, "write", lambda *_: pytest.fail("written"))
+    assert run.main(["--device", "cuda"]) == 2
+    assert "there is no driver" in capsys.readouterr().err
+
+
+def test_queued_work_is_waited_for():
+    log = []
+    queued = Queued("log.append('work')", lambda: log.append("wait"), log=log)
+    assert queued.seconds(2) > 0
+    assert log == ["wait", "work", "work", "wait"]

@@ -1,8 +1,8 @@
 import random
 
-from minitensor_jit.codegen.space import Nest, refine
 from minitensor_jit.codegen.index import Div, Lin, Space, Var
 from minitensor_jit.codegen.indexing import accesses
+from minitensor_jit.codegen.space import Nest, refine
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.shape import Shape
 
