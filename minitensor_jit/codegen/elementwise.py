@@ -327,7 +327,8 @@ def _divide(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
 def _remainder(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
     a, d = x
     if _kind(i) == "f":
-        return b.frem(a, d)
+        inline = b.module.inline.get("fmod")
+        return b.frem(a, d) if inline is None else inline(b, a, d)
     signed = _kind(i) == "i"
     safe, zero, minus = _int_divisor(b, a, d, signed)
     rest = b.srem(a, safe) if signed else b.urem(a, safe)
@@ -444,6 +445,9 @@ def _elementwise_call(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
     loop = loop_of(i)
     assert loop is not None  # `supports` has asked
     module, function = b.module, b.function
+    inline = module.inline.get(loop.symbol)
+    if inline is not None:
+        return inline(b, *x)
     module.imports[loop.symbol] = loop.address
     lanes = x[0].lanes
     count = len(x)

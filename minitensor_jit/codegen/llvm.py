@@ -7,7 +7,7 @@ of building an object graph: an instruction costs about a microsecond instead of
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from llvmlite import ir
@@ -174,6 +174,7 @@ class Function:
         self.linkage = linkage
         self.result = result
         self.arguments = [Value(t, type_text(t), f"%{n}") for t, n in arguments]
+        self.argument_attributes: dict[str, str] = {}  # by the argument's name in the text
         self.allocas: list[str] = []
         self.head = Block("head")  # what is known from the arguments alone; it stands before the first block's lines
         self.blocks: list[Block] = []
@@ -213,7 +214,8 @@ class Function:
         return Value(PTR, "ptr", f"@{self.name}")
 
     def __str__(self) -> str:
-        arguments = ", ".join(f"{a.text} {a.ref}" for a in self.arguments)
+        notes = self.argument_attributes
+        arguments = ", ".join(f"{a.text} {notes.get(a.ref, '')}{a.ref}" for a in self.arguments)
         lines = [f"define {self.linkage}{type_text(self.result)} @{self.name}({arguments}) {self.attributes} {{"]
         for k, block in enumerate(self.blocks):
             lines.append(f"{block.label}:")
@@ -263,6 +265,8 @@ class Module:
         self.metadata: dict[str, str] = {}
         self.imports: dict[str, int] = {}  # functions of this process that the code calls, with their addresses
         self.has_half_conversion = False  # whether the target converts float16 in one instruction
+        # Code for functions that the CPU calls, by the name of the function: the same operations.
+        self.inline: Mapping[str, Callable[..., Value]] = {}
         self.float_flags = ""  # what LLVM may do to floating-point arithmetic, such as " contract"
         self._declared: dict[str, _Declared] = {}
         self._data: dict[bytes, Value] = {}

@@ -24,14 +24,14 @@ def is_constant(value: Value) -> bool:
 
 
 def counted_loop(
-    e: Scope, begin: Value, end: Value, step: int, body: Body, carried: Sequence[Value] = ()
+    e: Scope, begin: Value, end: Value, step: int | Value, body: Body, carried: Sequence[Value] = ()
 ) -> list[Value]:
     """`for (i = begin; i < end; i += step)`, with values carried from one round to the next.
 
-    Constant bounds that give no or one round need no loop at all.
+    A step that is known at run time only is a value. Constant bounds that give no or one round need no loop at all.
     """
     guarded = True
-    if is_constant(begin) and is_constant(end):
+    if is_constant(begin) and is_constant(end) and isinstance(step, int):
         first, last = int(begin.ref), int(end.ref)
         if first >= last:
             return list(carried)
@@ -46,7 +46,7 @@ def counted_loop(
     phis = [Value(v.type, v.text, function.fresh(), level) for v in carried]
     results = list(body(variable, phis))
     b = e.inner
-    following = b.add(variable, constant(begin.type, step))
+    following = b.add(variable, step if isinstance(step, Value) else constant(begin.type, step))
     b.cbranch(b.icmp_signed("<", following, end), block, after)
     latch = b.block
     e.pop()

@@ -10,15 +10,14 @@ from collections.abc import Sequence
 
 from ...ir.size import hint
 from ...runtime.buffer_assignment import Location
+from ..columns import Columns
 from ..elemental import Emitter
-from ..errors import CompileError
 from ..index import Lin, Space
-from ..indexing import accesses
 from ..llvm import Value
 from ..loops import counted_loop, i64
-from ..reduction import Reduction, column_blocks
+from ..reduction import Reduction
 from ..space import delinearize_rows, refine
-from ..task import Root, Task, element_cost, reachable
+from ..task import Root, Task
 from ..types import MEMORY
 from .column_panel import ColumnPanel
 from .loop_kernel import copies_for, fewer_lanes
@@ -33,7 +32,7 @@ LONG = 16
 FEW_UNITS = 8
 
 
-class ColumnKernel:
+class ColumnKernel(Columns):
     """The kernel of a fusion whose reductions are column steps of one shape.
 
     The constructor raises `CompileError` if the fusion has another form.
@@ -42,51 +41,11 @@ class ColumnKernel:
     in_place: set[tuple[int, int]] = set()  # noqa: RUF012 - never changed
 
     def __init__(self, unit: Unit, task: Task, found: list[Reduction]) -> None:
+        super().__init__(task, found)
         self.unit = unit
-        self.task = task
-        self.reductions = found
-        self.outer, self.length, self.inner = found[0].shape
-        self.kept = self.outer * self.inner
-        self.element_roots: list[Root] = []
-        self.kept_roots: list[Root] = []
-        for root in task.roots:
-            n = root[0].array_shape.size
-            if n == self.kept:
-                self.kept_roots.append(root)
-            elif n == self.kept * self.length:
-                self.element_roots.append(root)
-            else:
-                raise CompileError("fusion", f"a result of {n} elements beside reductions to {self.kept}")
-        reduces = {r.instruction for r in found}
-        for start in (*(r.input for r in found), *(r for r, _ in self.element_roots)):
-            if reduces & reachable([start]).keys():
-                raise CompileError("fusion", "a column reduction depends on another one")
-        self.instructions = reachable([r for r, _ in task.roots])
-        self.cost = element_cost(self.instructions, self.kept * self.length)
-        self.block, self.blocks = column_blocks(self.length)
         lanes = unit.lanes(list(self.instructions))
-        self.nest = refine(self.kept, self._forms, max(1, lanes // 4), {self.inner})
+        self.nest = refine(self.kept, self.forms, max(1, lanes // 4), {self.inner})
         self.lanes = fewer_lanes(lanes, self.nest.inner)
-
-    # ---- indices
-
-    def element(self, space: Space, kept: Lin, r: Lin) -> Lin:
-        """The number of an element of the input."""
-        outer = space.div(kept, self.inner)
-        return outer * (self.length * self.inner) + r * self.inner + (kept - outer * self.inner)
-
-    def _forms(self, space: Space, kept: Lin) -> set[Lin]:
-        """Every form that is evaluated. Every use of a reduction must be of the columns at hand."""
-        reduces = {r.instruction for r in self.reductions}
-        r = space.var("r", self.length)
-        roots = [(red.input, red.input_index(space, kept, r)) for red in self.reductions]
-        roots += [(i, space.delinearize(self.element(space, kept, r), i.dims)) for i, _ in self.element_roots]
-        roots += [(i, space.delinearize(kept, i.dims)) for i, _ in self.kept_roots]
-        found = accesses(space, roots, reduces)
-        for reduce in reduces:
-            if found.leaves.get(reduce, {kept}) != {kept}:
-                raise CompileError("fusion", f"{reduce.name} is read for other columns than the current ones")
-        return found.all_forms()
 
     # ---- the kernel
 

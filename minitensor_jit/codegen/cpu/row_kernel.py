@@ -16,14 +16,13 @@ from ...ir.size import Size, hint
 from ...runtime.buffer_assignment import Location
 from ..elemental import Emitter
 from ..elementwise import COST
-from ..errors import CompileError
 from ..index import Lin, Space
-from ..indexing import accesses
 from ..llvm import Value
 from ..loops import counted_loop, i64
-from ..reduction import LANES, Reduction, fold_lanes, row_blocks
-from ..space import delinearize_rows, refine
-from ..task import Root, Task, element_cost, reachable
+from ..reduction import LANES, Reduction, fold_lanes
+from ..rows import Rows
+from ..space import delinearize_rows
+from ..task import Root, Task
 from ..types import MEMORY
 from .loop_kernel import copies_for, fewer_lanes
 from .loops import static_masks, tail_mask, vector_loop, vector_variables
@@ -44,77 +43,16 @@ PREFETCH_DISTANCE = 1024
 FEW_ROWS = 16
 
 
-class RowKernel:
+class RowKernel(Rows):
     """The kernel of a fusion whose reductions are row steps of one shape.
 
     The constructor raises `CompileError` if the fusion has another form.
     """
 
     def __init__(self, unit: Unit, task: Task, found: list[Reduction]) -> None:
+        super().__init__(task, found)
         self.unit = unit
-        self.task = task
-        self.reductions = found
-        self.outer, self.length = found[0].outer, found[0].length
-        size = self.outer * self.length
-        self.element_roots: list[Root] = []
-        self.row_roots: list[Root] = []
-        for root in task.roots:
-            n = root[0].array_shape.size
-            if n == self.outer:
-                self.row_roots.append(root)
-            elif n == size:
-                self.element_roots.append(root)
-            else:
-                raise CompileError("fusion", f"a result of {n} elements beside reductions of {self.outer} rows")
-        self.instructions = reachable([r for r, _ in task.roots])
-        self.stage_of = self._stages()
-        self.stages = 1 + max(
-            [self.stage_of[r.input] for r in found] + [self.stage_of[r] for r, _ in self.element_roots]
-        )
-        self.cost = element_cost(self.instructions, size)
         self.lanes = fewer_lanes(unit.lanes(list(self.instructions)), self.length)
-        self.block, self.blocks = row_blocks(self.length)
-        self.in_place: set[tuple[int, int]] = set()
-        self.nest = refine(self.outer, self._forms)
-
-    def _stages(self) -> dict[Instruction, int]:
-        """How many reductions of the row must be known before each value."""
-        stage: dict[Instruction, int] = {}
-        reduces = {r.instruction for r in self.reductions}
-        for i in self.task.computation.instructions:
-            if i in self.instructions:
-                below = max([stage[o] for o in i.operands], default=0)
-                stage[i] = below + 1 if i in reduces else below
-        return stage
-
-    # ---- indices
-
-    def _element_index(self, space: Space, i: Instruction, row: Lin, at: Lin) -> tuple[Lin, ...]:
-        return space.delinearize(row * self.length + at, i.dims)
-
-    def _forms(self, space: Space, row: Lin) -> set[Lin]:
-        """Every form that is evaluated. Every use of a reduction must be of the row at hand."""
-        at = space.var("r", self.length)
-        roots = [(r.input, r.input_index(space, row, at)) for r in self.reductions]
-        roots += [(r, self._element_index(space, r, row, at)) for r, _ in self.element_roots]
-        roots += [(r, space.delinearize(row, r.dims)) for r, _ in self.row_roots]
-        reduces = {r.instruction for r in self.reductions}
-        found = accesses(space, roots, reduces)
-        for reduce in reduces:
-            if found.leaves.get(reduce, {row}) != {row}:
-                raise CompileError("fusion", f"{reduce.name} is read for other rows than the current one")
-        # What the last pass writes may lie over what all passes read at the same place only.
-        here = row * self.length + at
-        self.in_place = {
-            (n, p.parameter_number)
-            for p, lins in found.leaves.items()
-            for r, n in self.element_roots
-            if p.parameter_number is not None
-            and lins == {here}
-            and p.dtype == r.dtype
-            and self.stage_of[r] == self.stages - 1
-        }
-        return found.all_forms()
 
     # ---- the kernel
 
@@ -201,11 +139,11 @@ class RowKernel:
     def _visit(self, at: Lin, roots: list[Root], kept: list[Instruction]) -> None:
         """Stores the elementwise results of one vector."""
         e = self.e
-        values = [e.value(root, self._element_index(self.space, root, self.row, at)) for root, _ in roots]
+        values = [e.value(root, self.element_index(self.space, root, self.row, at)) for root, _ in roots]
         for (root, n), value in zip(roots, values, strict=True):
             e.store(self.targets[n], root.dtype, self.row * self.length + at, value)
         for i in kept:
-            value = e.value(i, self._element_index(self.space, i, self.row, at))
+            value = e.value(i, self.element_index(self.space, i, self.row, at))
             e.store(self.stash[i][1], i.dtype, at, value)
 
     def _map_row(self, roots: list[Root]) -> None:

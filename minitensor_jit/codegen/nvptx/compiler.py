@@ -1,0 +1,163 @@
+"""From an optimised module to a program for a GPU: plan the steps, assign buffers, emit LLVM text, make PTX of it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+from ...ir.module import Module
+from ...ir.size import active
+from ...passes.expander import Expander
+from ...passes.loop_calls import LoopCalls
+from ...passes.narrow_types import NarrowTypes
+from ...runtime.buffer_assignment import Location
+from ..check import check_module
+from ..control import ControlFlow
+from ..errors import CompileError
+from ..llvm import Module as LlvmModule
+from ..placement import Dump, Placement
+from ..schedule import Choice, Loop, Step, leaf
+from ..task import Binding, Task
+from .functions import FUNCTIONS
+from .loop_kernel import LoopKernels
+from .planner import GpuPlanner
+from .program import Branch, GpuProgram, GpuStep, GpuTarget, MemoryCopy, WhileLoop
+from .target import LAYOUT, TRIPLE, ptx_of
+from .unit import GpuUnit, Options
+
+__all__ = ["Options", "compile_module"]
+
+
+def compile_module(
+    module: Module,
+    *,
+    name: str,
+    target: GpuTarget,
+    dump: Dump | None = None,
+    fast_math: bool = False,
+    profile: bool = False,
+    options: Options | None = None,
+) -> GpuProgram:
+    """Compiles a module for a GPU; raises `CompileError` if it has something without code.
+
+    `dump(kind, text)` gets the LLVM IR (`ir-no-opt.ll`), the PTX (`ptx`), and where every array lies
+    (`buffer-assignment.txt`).
+    """
+    started = time.perf_counter()
+    if active.get() is not None:
+        raise CompileError("parameter", "no code for dimensions of unknown size on this device")
+    for one in (Expander(), NarrowTypes(), LoopCalls()):  # for modules that come without the pipeline
+        one.run(module)
+    check_module(module)
+    program = _Program(module, name, target, options or Options(fast_math=fast_math, profile=profile))
+    program.place()
+    text = str(program.unit.module)
+    emitted = time.perf_counter()
+    if dump is not None:
+        dump("buffer-assignment.txt", program.buffers())
+        dump("ir-no-opt.ll", text)
+    ptx = ptx_of(text, target) if program.unit.kernels else ""
+    if dump is not None:
+        dump("ptx", ptx)
+    return GpuProgram(
+        name=name,
+        target=target,
+        ptx=ptx,
+        steps=tuple(program.steps),
+        parameter_shapes=tuple(program.parameter_shapes),
+        result_shapes=tuple(program.result_shapes),
+        scratch_bytes=program.assignment.size,
+        constants=program.unit.constants.data(),
+        aliases=program.aliases,
+        instructions=dict(Counter(i.opcode for c in module.computations for i in c.instructions)),
+        compile_seconds={"emit": emitted - started, "llvm": time.perf_counter() - emitted},
+    )
+
+
+class _Program(Placement):
+    """One module on its way to LLVM text and steps."""
+
+    def __init__(self, module: Module, name: str, target: GpuTarget, options: Options) -> None:
+        super().__init__(module, name)
+        self.steps: list[GpuStep] = []
+        constants_slot = len(self.parameter_shapes) + len(self.result_shapes) + 1
+        self.unit = GpuUnit(LlvmModule(name, TRIPLE, LAYOUT), target, options, constants_slot)
+        self.unit.module.inline = FUNCTIONS
+        if options.fast_math:
+            self.unit.module.float_flags = " contract"
+        self.plan(GpuPlanner(self.unit))
+        self._control = _Control(self)
+
+    def launch(self, step: Step, operands: list[Binding], results: list[Location]) -> None:
+        """The steps of a plan; its kernels are emitted when it is met first."""
+        step.task.operands, step.task.results = operands, results
+        code = self.unit.emit(step.plan, step.task)
+        temporaries = [self.temporary(nbytes) for nbytes in code.temporaries]
+        self.steps += self.unit.steps(code, step.task.name, operands, results, temporaries)
+
+    def copy(self, task: Task) -> None:
+        """A copy of memory, or, of a constant, a kernel that writes it."""
+        binding, (target,) = task.operands[0], task.results
+        nbytes = task.computation.root.array_shape.nbytes
+        if isinstance(binding, Location):
+            self.copy_memory(binding, target, nbytes)
+            return
+        code = self.unit.emit(LoopKernels(self.unit, task), task)
+        self.steps += self.unit.steps(code, "copy", task.operands, task.results, [])
+
+    def copy_memory(self, source: Location, target: Location, nbytes: int) -> None:
+        """A copy, unless the places are the same."""
+        if nbytes and source != target:
+            self.steps.append(MemoryCopy(self.unit.address(target), self.unit.address(source), nbytes))
+
+    def loop(self, loop: Loop) -> None:
+        """A loop whose predicate the host reads."""
+        self._control.loop(loop)
+
+    def choice(self, choice: Choice) -> None:
+        """A branch whose index the host reads."""
+        self._control.choice(choice)
+
+
+class _Control(ControlFlow):
+    """Makes steps with steps inside."""
+
+    def __init__(self, program: _Program) -> None:
+        super().__init__(
+            locations=program.locations,
+            where=program.where,
+            run=program.run_region,
+            reserve=program.scratch,
+            release=program.assignment.release_all,
+        )
+        self._program = program
+
+    def copy(self, source: Location, target: Location, nbytes: int) -> None:
+        """Emits a copy, unless the places are the same."""
+        self._program.copy_memory(source, target, nbytes)
+
+    def loop(self, loop: Loop) -> None:
+        """A `while`."""
+        program = self._program
+        self.begin(loop)
+        outside, program.steps = program.steps, []
+        self.run(loop.condition)
+        predicate = program.unit.address(self.where(loop.condition.results[0]))
+        self.forget(loop.condition)
+        condition, program.steps = program.steps, []
+        self.turn(loop)
+        body, program.steps = program.steps, outside
+        program.steps.append(WhileLoop(tuple(condition), predicate, tuple(body)))
+
+    def choice(self, choice: Choice) -> None:
+        """A `conditional`."""
+        program = self._program
+        index = program.unit.address(self.where(choice.index))
+        outside = program.steps
+        branches = []
+        for region in choice.regions:
+            program.steps = []
+            self.branch(choice, region)
+            branches.append(tuple(program.steps))
+        program.steps = outside
+        program.steps.append(Branch(index, leaf(choice.index).dtype == "pred", tuple(branches)))

@@ -1,0 +1,74 @@
+"""The kernels of GPUs."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ...ir.library import loop_of
+from ...ir.module import Computation, Instruction
+from ..check import HOST_CALLS
+from ..errors import CompileError
+from ..planner import KernelChoice
+from ..reduction import Reduction
+from ..task import Plan, Task, reachable
+from .host_call import HostCallPlan
+from .loop_kernel import LoopKernels
+from .row_kernel import RowKernel
+from .unit import GpuUnit
+
+__all__ = ["GpuPlanner"]
+
+
+class GpuPlanner(KernelChoice):
+    """Makes plans for a unit."""
+
+    def __init__(self, unit: GpuUnit) -> None:
+        self.unit = unit
+        # Steps that are measured are told apart by their lines in the user's program.
+        self.share = not unit.options.profile
+        self.whole = {
+            "kernel-call": partial(HostCallPlan, unit),
+            **dict.fromkeys(HOST_CALLS, partial(HostCallPlan, unit)),
+        }
+
+    def flat(self, computation: Computation) -> Computation | None:
+        """None: each size has a kernel."""
+        return None
+
+    def flat_plan(self, flat: Task, alone: Task) -> Plan:
+        """Never asked for."""
+        raise NotImplementedError
+
+    def plan(self, task: Task) -> Plan:
+        """The kernel that fits, or a call of the host for an instruction without code."""
+        for i in reachable(task.computation.roots):
+            if i.opcode == "elementwise-call" and not self._has_code(i):
+                reason = f"no code for the function {i.attrs['custom_call_target']} of {i.operands[0].dtype}"
+                if task.computation.roots != [i] or any(o.opcode != "parameter" for o in i.operands):
+                    raise CompileError("fusion", reason)
+                return HostCallPlan(self.unit, task, i, reason)
+        return super().plan(task)
+
+    def _has_code(self, i: Instruction) -> bool:
+        loop = loop_of(i)
+        return loop is not None and loop.symbol in self.unit.module.inline
+
+    def loop(self, task: Task) -> Plan:
+        """Every element on its own."""
+        return LoopKernels(self.unit, task)
+
+    def rows(self, task: Task, found: list[Reduction]) -> Plan:
+        """Reductions of rows, with what depends on them."""
+        return RowKernel(self.unit, task, found)
+
+    def columns(self, task: Task, found: list[Reduction]) -> Plan:
+        """Reductions of columns."""
+        raise CompileError("reduce", "no code yet")
+
+    def generic(self, task: Task, reduce: Instruction) -> Plan:
+        """A reduction by any computation."""
+        raise CompileError("reduce", "no code yet")
+
+    def product(self, task: Task, dot: Instruction) -> Plan:
+        """A product, and what is done with its elements."""
+        raise CompileError("dot", "no code yet")

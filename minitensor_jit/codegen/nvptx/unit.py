@@ -1,0 +1,259 @@
+"""One compilation unit for GPUs: the module of kernels, and what each plan launches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ...ir.module import Instruction
+from ...runtime.buffer_assignment import Location
+from ..index import Space
+from ..llvm import I32, I64, PTR, VOID, Function, Module, Value
+from ..task import Binding, Plan, Root, Task, reachable
+from .emitter import GpuEmitter
+from .program import ALIGNMENT, Address, GpuStep, GpuTarget, HostCall, KernelLaunch, MemoryCopy, Scalar
+
+__all__ = ["Constants", "Copy", "GpuUnit", "Host", "Kernel", "Launch", "Options", "PlanCode", "Symbol"]
+
+# An array of a step: ("operand" | "result" | "temporary", its number), or ("constant", an offset).
+Symbol: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller chooses."""
+
+    fast_math: bool = False
+    profile: bool = False
+    least_vector_elements: int = 1 << 16
+    """Loops over fewer elements have one in each thread: they need threads more than wide accesses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A launch whose arrays are those of any step that has the plan."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: int
+    arguments: tuple[Symbol | Scalar, ...]
+    kind: str
+    bytes_accessed: int
+    operations: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy between arrays of a step."""
+
+    target: Symbol
+    source: Symbol
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """An instruction of a step that the host computes."""
+
+    text: str
+    operands: tuple[tuple[Symbol, Instruction], ...]
+    results: tuple[tuple[Symbol, Instruction], ...]
+    reason: str
+
+
+@dataclass
+class PlanCode:
+    """What a plan emitted: the steps that run it, and the sizes of the temporary arrays that they need."""
+
+    items: list[Launch | Copy | Host] = field(default_factory=list)
+    temporaries: list[int] = field(default_factory=list)
+
+
+class Constants:
+    """The constants of a program in one block, each one once."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._offsets: dict[bytes, int] = {}
+        self._size = 0
+
+    def offset(self, raw: bytes) -> int:
+        """Where these bytes are."""
+        known = self._offsets.get(raw)
+        if known is None:
+            known = self._offsets[raw] = self._size
+            padded = raw + bytes(-len(raw) % ALIGNMENT)
+            self._parts.append(padded)
+            self._size += len(padded)
+        return known
+
+    def data(self) -> bytes:
+        """The block."""
+        return b"".join(self._parts)
+
+
+class GpuUnit:
+    """The module being written."""
+
+    def __init__(self, module: Module, target: GpuTarget, options: Options, constants_slot: int) -> None:
+        self.module, self.target, self.options = module, target, options
+        self.constants = Constants()
+        self.kernels = 0
+        self._constants_slot = constants_slot
+        self._codes: dict[Plan, PlanCode] = {}
+        self.code = PlanCode()
+        self.written: set[int] = set()  # operands of the current plan that a result may lie over
+        module.has_half_conversion = True
+
+    # ---- plans
+
+    def emit(self, plan: Plan, task: Task) -> PlanCode:
+        """The plan's code; emitted once, however many steps have it."""
+        known = self._codes.get(plan)
+        if known is None:
+            known = self._codes[plan] = self.code = PlanCode()
+            self.written = {k for _, k in plan.in_place}
+            plan.emit()
+        return known
+
+    def temporary(self, nbytes: int) -> Symbol:
+        """Memory that is free again after the step."""
+        self.code.temporaries.append(nbytes)
+        return "temporary", len(self.code.temporaries) - 1
+
+    def symbol(self, task: Task, i: Instruction) -> Symbol:
+        """The array of a parameter of the task; a constant is put in memory."""
+        assert i.parameter_number is not None
+        binding = task.operands[i.parameter_number]
+        if isinstance(binding, Instruction):
+            assert binding.literal is not None
+            return "constant", self.constants.offset(binding.literal.tobytes())
+        return "operand", i.parameter_number
+
+    def copy(self, target: Symbol, source: Symbol, nbytes: int) -> None:
+        """Emits a copy."""
+        if nbytes and target != source:
+            self.code.items.append(Copy(target, source, nbytes))
+
+    # ---- steps
+
+    def address(self, location: Location) -> Address:
+        """A location as the program has it."""
+        if location.kind == "constant":
+            return Address(self._constants_slot, self.constants.offset(location.data))
+        return Address(location.slot, location.offset)
+
+    def steps(
+        self, code: PlanCode, source: str, operands: Sequence[Binding], results: Sequence[Location],
+        temporaries: Sequence[Location],
+    ) -> list[GpuStep]:  # fmt: skip
+        """The steps of a plan with these arrays."""
+
+        def resolve(symbol: Symbol) -> Address:
+            kind, number = symbol
+            if kind == "constant":
+                return Address(self._constants_slot, number)
+            if kind == "operand":
+                binding = operands[number]
+                assert isinstance(binding, Location)
+                return self.address(binding)
+            return self.address((results if kind == "result" else temporaries)[number])
+
+        made: list[GpuStep] = []
+        for item in code.items:
+            if isinstance(item, Copy):
+                target, origin = resolve(item.target), resolve(item.source)
+                if target != origin:
+                    made.append(MemoryCopy(target, origin, item.nbytes))
+            elif isinstance(item, Host):
+                read, written = (
+                    tuple((resolve(s), i.array_shape) for s, i in some) for some in (item.operands, item.results)
+                )
+                made.append(HostCall(item.text, read, written, source, item.reason))
+            else:
+                arguments = tuple(a if isinstance(a, Scalar) else resolve(a) for a in item.arguments)
+                made.append(
+                    KernelLaunch(
+                        item.kernel,
+                        item.grid,
+                        (item.block, 1, 1),
+                        0,
+                        arguments,
+                        source,
+                        item.kind,
+                        item.bytes_accessed,
+                        item.operations,
+                    )
+                )
+        return made
+
+
+class Kernel:
+    """A kernel under construction, for blocks of `threads` threads.
+
+    `largest` is the largest number that an index computation gives: 32 bits are enough for most.
+    """
+
+    def __init__(self, unit: GpuUnit, task: Task, space: Space, threads: int, largest: int, suffix: str = "") -> None:
+        unit.kernels += 1
+        self.unit, self.task, self.space, self.threads = unit, task, space, threads
+        self.name = f"{re.sub(r'[^A-Za-z0-9_]', '_', task.name)}_{unit.kernels}{suffix}"
+        if self.name[0].isdigit():
+            self.name = "_" + self.name
+        attributes = f'nounwind "nvvm.maxntid"="{threads}"'
+        self.function = Function(unit.module, self.name, VOID, [], attributes=attributes, linkage="ptx_kernel ")
+        self.e = GpuEmitter(self.function, space, self._literal)
+        # Steps beyond the end of a loop must not wrap around either.
+        self.e.index_type = I32 if largest < 2**31 - 2**26 else I64
+        self._arguments: dict[Symbol, Value] = {}
+
+    def argument(self, symbol: Symbol) -> Value:
+        """The address of an array, as a parameter of the kernel."""
+        known = self._arguments.get(symbol)
+        if known is None:
+            known = Value(PTR, "ptr", f"%a{len(self._arguments)}")
+            self._arguments[symbol] = known
+            self.function.arguments.append(known)
+            kind, number = symbol
+            only_read = kind == "constant" or (kind == "operand" and number not in self.unit.written)
+            self.function.argument_attributes[known.ref] = "noalias readonly " if only_read else ""
+        return known
+
+    def _literal(self, raw: bytes) -> Value:
+        return self.argument(("constant", self.unit.constants.offset(raw)))
+
+    def bind(self, roots: Sequence[Instruction]) -> None:
+        """Tells the emitter where the parameters are that the roots need."""
+        for i in reachable(roots):
+            if i.parameter_number is None or i.is_tuple:
+                continue
+            binding = self.task.operands[i.parameter_number]
+            if isinstance(binding, Instruction):
+                self.e.constants[i] = binding
+            else:
+                self.e.pointers[i] = self.argument(("operand", i.parameter_number))
+
+    def result(self, number: int) -> Value:
+        """The address of a result."""
+        return self.argument(("result", number))
+
+    def thread(self) -> Value:
+        """The number of the thread among all of the grid, along x."""
+        e = self.e
+        block, thread = e.wide(e.register("ctaid.x")), e.wide(e.register("tid.x"))
+        b = e.builders[0]
+        return b.add(b.mul(block, e.index(self.threads)), thread)
+
+    def launch(self, blocks: int, kind: str, nbytes: int, operations: int, rows: int = 1) -> None:
+        """Ends the kernel, and launches `blocks` by `rows` of its blocks."""
+        self.e.inner.ret()
+        self.unit.code.items.append(
+            Launch(self.name, (blocks, rows, 1), self.threads, tuple(self._arguments), kind, nbytes, operations)
+        )
+
+    def traffic(self, roots: Sequence[Root]) -> int:
+        """The bytes of the arrays that the roots need, and of the roots."""
+        arrays = [*self.e.pointers, *(r for r, _ in roots)]
+        return sum(i.array_shape.nbytes for i in arrays)

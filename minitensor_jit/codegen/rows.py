@@ -1,0 +1,84 @@
+"""Fusions of row reductions, whatever the target: what depends on which reduction, and what each row gives."""
+
+from __future__ import annotations
+
+from ..ir.module import Instruction
+from .errors import CompileError
+from .index import Lin, Space
+from .indexing import accesses
+from .reduction import Reduction, row_blocks
+from .space import refine
+from .task import Root, Task, element_cost, reachable
+
+__all__ = ["Rows"]
+
+
+class Rows:
+    """A fusion over `outer` rows of `length` elements: reductions, results of the rows' shape, and one element a row.
+
+    A reduction's input may depend on earlier ones of the same row (softmax): each level of dependence is a stage. The
+    constructor raises `CompileError` if the fusion has another form.
+    """
+
+    def __init__(self, task: Task, found: list[Reduction]) -> None:
+        self.task = task
+        self.reductions = found
+        self.outer, self.length = found[0].outer, found[0].length
+        size = self.outer * self.length
+        self.element_roots: list[Root] = []
+        self.row_roots: list[Root] = []
+        for root in task.roots:
+            n = root[0].array_shape.size
+            if n == self.outer:
+                self.row_roots.append(root)
+            elif n == size:
+                self.element_roots.append(root)
+            else:
+                raise CompileError("fusion", f"a result of {n} elements beside reductions of {self.outer} rows")
+        self.instructions = reachable([r for r, _ in task.roots])
+        self.stage_of = self._stages()
+        self.stages = 1 + max(
+            [self.stage_of[r.input] for r in found] + [self.stage_of[r] for r, _ in self.element_roots]
+        )
+        self.cost = element_cost(self.instructions, size)
+        self.block, self.blocks = row_blocks(self.length)
+        self.in_place: set[tuple[int, int]] = set()
+        self.nest = refine(self.outer, self._forms)
+
+    def _stages(self) -> dict[Instruction, int]:
+        """How many reductions of the row must be known before each value."""
+        stage: dict[Instruction, int] = {}
+        reduces = {r.instruction for r in self.reductions}
+        for i in self.task.computation.instructions:
+            if i in self.instructions:
+                below = max([stage[o] for o in i.operands], default=0)
+                stage[i] = below + 1 if i in reduces else below
+        return stage
+
+    def element_index(self, space: Space, i: Instruction, row: Lin, at: Lin) -> tuple[Lin, ...]:
+        """Where element `at` of a row is in an array of the rows' shape."""
+        return space.delinearize(row * self.length + at, i.dims)
+
+    def _forms(self, space: Space, row: Lin) -> set[Lin]:
+        """Every form that is evaluated. Every use of a reduction must be of the row at hand."""
+        at = space.var("r", self.length)
+        roots = [(r.input, r.input_index(space, row, at)) for r in self.reductions]
+        roots += [(r, self.element_index(space, r, row, at)) for r, _ in self.element_roots]
+        roots += [(r, space.delinearize(row, r.dims)) for r, _ in self.row_roots]
+        reduces = {r.instruction for r in self.reductions}
+        found = accesses(space, roots, reduces)
+        for reduce in reduces:
+            if found.leaves.get(reduce, {row}) != {row}:
+                raise CompileError("fusion", f"{reduce.name} is read for other rows than the current one")
+        # What the last pass writes may lie over what all passes read at the same place only.
+        here = row * self.length + at
+        self.in_place = {
+            (n, p.parameter_number)
+            for p, lins in found.leaves.items()
+            for r, n in self.element_roots
+            if p.parameter_number is not None
+            and lins == {here}
+            and p.dtype == r.dtype
+            and self.stage_of[r] == self.stages - 1
+        }
+        return found.all_forms()
