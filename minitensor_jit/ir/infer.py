@@ -1,8 +1,9 @@
 """Shape inference, one rule an opcode, used by the builder, the verifier and the passes.
 
 A rule gets the operands' shapes, the attributes and the declared shape, and returns the shape that the instruction
-must have or raises `ShapeError`. The declared shape is only read by opcodes whose result the operands do not fix
-(reshape, broadcast, convert, iota, ...); the builder passes the wanted shape there.
+must have or raises `ShapeError`; for the verifier, which wants all that is wrong, `wrong` goes on instead. The declared
+shape is only read by opcodes whose result the operands do not fix (reshape, broadcast, convert, iota, ...); the builder
+passes the wanted shape there.
 """
 
 from __future__ import annotations
@@ -11,7 +12,19 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from .infer_common import Attrs, Rule, ShapeError, check_combiner, declared_array, distinct, same, same_dims
+from .infer_common import (
+    Attrs,
+    Rule,
+    ShapeError,
+    Unjudged,
+    check_combiner,
+    collected,
+    declared_array,
+    distinct,
+    same,
+    same_dims,
+    wrong,
+)
 from .infer_index import INDEX_RULES
 from .infer_linalg import LINALG_RULES
 from .infer_structured import STRUCTURED
@@ -19,7 +32,7 @@ from .infer_window import WINDOW_RULES, accumulated
 from .opcode import OPCODES, opcode_of
 from .shape import AnyShape, Shape, TupleShape
 
-__all__ = ["RULES", "ShapeError", "infer_shape"]
+__all__ = ["RULES", "ShapeError", "broken_rules", "infer_shape"]
 
 
 def infer_shape(opcode: str, operands: Sequence[AnyShape], attrs: Attrs, declared: AnyShape | None = None) -> AnyShape:
@@ -27,17 +40,27 @@ def infer_shape(opcode: str, operands: Sequence[AnyShape], attrs: Attrs, declare
     row = opcode_of(opcode)
     if row.arity is not None and len(operands) != row.arity:
         raise ShapeError(f"{opcode} takes {row.arity} operand(s), got {len(operands)}")
-    for key in row.required:
-        if key not in attrs:
-            raise ShapeError(f"{opcode} needs the attribute {key}")
+    missing = [key for key in row.required if key not in attrs]
+    for key in missing:
+        wrong(f"{opcode} needs the attribute {key}")
+    if missing and opcode in STRUCTURED:
+        raise Unjudged
     if opcode in STRUCTURED:
         return STRUCTURED[opcode](opcode, operands, attrs, declared)
-    arrays: list[Shape] = []
+    arrays = [shape for shape in operands if isinstance(shape, Shape)]
     for k, shape in enumerate(operands):
         if not isinstance(shape, Shape):
-            raise ShapeError(f"operand {k} of {opcode} is the tuple {shape}, expected an array")
-        arrays.append(shape)
+            wrong(f"operand {k} of {opcode} is the tuple {shape}, expected an array")
+    if missing or len(arrays) < len(operands):
+        raise Unjudged
     return RULES[opcode](arrays, attrs, declared)
+
+
+def broken_rules(
+    opcode: str, operands: Sequence[AnyShape], attrs: Attrs, declared: AnyShape | None
+) -> tuple[list[str], AnyShape | None]:
+    """Every rule that an instruction breaks, and the shape that it must have if it breaks none."""
+    return collected(lambda: infer_shape(opcode, operands, attrs, declared))
 
 
 def _elementwise(opcode: str) -> Rule:
@@ -46,7 +69,7 @@ def _elementwise(opcode: str) -> Rule:
     def rule(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
         shape = same(opcode, shapes)
         if shape.kind not in allowed:
-            raise ShapeError(f"{opcode} is not defined for {shape.dtype}")
+            wrong(f"{opcode} is not defined for {shape.dtype}")
         return shape
 
     return rule
@@ -66,9 +89,9 @@ def _iota(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> A
     shape = declared_array("iota", declared)
     dimension = attrs["iota_dimension"]
     if not 0 <= dimension < shape.rank:
-        raise ShapeError(f"iota_dimension {dimension} is out of range for {shape}")
+        wrong(f"iota_dimension {dimension} is out of range for {shape}")
     if shape.dtype == "pred":
-        raise ShapeError("iota is not defined for pred")
+        wrong("iota is not defined for pred")
     return shape
 
 
@@ -78,7 +101,7 @@ def _part(opcode: str) -> Rule:
     def rule(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
         source = shapes[0]
         if source.kind not in OPCODES[opcode].dtypes:
-            raise ShapeError(f"{opcode} is not defined for {source.dtype}")
+            wrong(f"{opcode} is not defined for {source.dtype}")
         return source.with_dtype({"c64": "f32", "c128": "f64"}.get(source.dtype, source.dtype))
 
     return rule
@@ -87,29 +110,29 @@ def _part(opcode: str) -> Rule:
 def _complex(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
     parts = same("complex", shapes)
     if parts.dtype not in ("f32", "f64"):
-        raise ShapeError(f"complex is not defined for {parts.dtype}")
+        wrong(f"complex is not defined for {parts.dtype}")
     return parts.with_dtype("c64" if parts.dtype == "f32" else "c128")
 
 
 def _is_finite(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
     if not shapes[0].is_floating:
-        raise ShapeError(f"is-finite is not defined for {shapes[0].dtype}")
+        wrong(f"is-finite is not defined for {shapes[0].dtype}")
     return shapes[0].with_dtype("pred")
 
 
 def _convert(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
     shape = declared_array("convert", declared)
     if shape.dims != shapes[0].dims:
-        raise ShapeError(f"convert changes the dimensions of {shapes[0]} to {shape}")
+        wrong(f"convert changes the dimensions of {shapes[0]} to {shape}")
     if shapes[0].kind == "c" and shape.kind != "c":
-        raise ShapeError(f"convert from {shapes[0].dtype} to {shape.dtype} would drop the imaginary part")
+        wrong(f"convert from {shapes[0].dtype} to {shape.dtype} would drop the imaginary part")
     return shape
 
 
 def _bitcast_convert(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
     shape = declared_array("bitcast-convert", declared)
     if shape.dims != shapes[0].dims or shape.itemsize != shapes[0].itemsize:
-        raise ShapeError(f"bitcast-convert from {shapes[0]} to {shape}: dimensions and element size must be equal")
+        wrong(f"bitcast-convert from {shapes[0]} to {shape}: dimensions and element size must be equal")
     return shape
 
 
@@ -121,7 +144,7 @@ def _bitcast_reinterpret(shapes: Sequence[Shape], attrs: Attrs, declared: AnySha
     small, large = (source, shape) if source.itemsize < shape.itemsize else (shape, source)
     parts = large.itemsize // small.itemsize
     if "pred" in (shape.dtype, source.dtype) or parts < 2 or small.dims != (*large.dims, parts):
-        raise ShapeError(
+        wrong(
             f"bitcast-convert from {source} to {shape}: the smaller elements need one dimension more, of their number"
             " in a larger one"
         )
@@ -133,7 +156,7 @@ def _map(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> An
         raise ShapeError("map needs an operand")
     dims = same_dims("map", shapes)
     if tuple(attrs["dimensions"]) != tuple(range(len(dims))):
-        raise ShapeError(f"map dimensions {list(attrs['dimensions'])} must be all {len(dims)} in order")
+        wrong(f"map dimensions {list(attrs['dimensions'])} must be all {len(dims)} in order")
     gives = attrs["to_apply"].root.shape
     check_combiner("map", attrs["to_apply"], [Shape(x.dtype) for x in shapes], [gives])
     if not isinstance(gives, Shape) or gives.dims:
@@ -143,57 +166,60 @@ def _map(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> An
 
 def _compare(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
     if attrs["direction"] not in DIRECTIONS:
-        raise ShapeError(f"compare direction {attrs['direction']} is none of {', '.join(DIRECTIONS)}")
+        wrong(f"compare direction {attrs['direction']} is none of {', '.join(DIRECTIONS)}")
     if shapes[0].kind == "c" and attrs["direction"] not in ("EQ", "NE"):
-        raise ShapeError(f"compare direction {attrs['direction']} is not defined for {shapes[0].dtype}")
+        wrong(f"compare direction {attrs['direction']} is not defined for {shapes[0].dtype}")
     return same("compare", shapes).with_dtype("pred")
 
 
 def _select(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
     same_dims("select", shapes)
     if shapes[0].dtype != "pred":
-        raise ShapeError(f"select chooses by {shapes[0].dtype}, expected pred")
-    return same("select", shapes[1:])
+        wrong(f"select chooses by {shapes[0].dtype}, expected pred")
+    on, off = shapes[1:]
+    if on.dtype != off.dtype:
+        wrong(f"select: operand 1 is {on} but operand 2 is {off}; types must be equal")
+    return on
 
 
 def _broadcast(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
     shape, source, dimensions = declared_array("broadcast", declared), shapes[0], attrs["dimensions"]
     if shape.dtype != source.dtype:
-        raise ShapeError(f"broadcast changes the type of {source} to {shape}")
+        wrong(f"broadcast changes the type of {source} to {shape}")
     if len(dimensions) != source.rank:
-        raise ShapeError(f"broadcast of {source} needs {source.rank} dimensions, got {list(dimensions)}")
+        wrong(f"broadcast of {source} needs {source.rank} dimensions, got {list(dimensions)}")
     if any(a >= b for a, b in pairwise(dimensions)):
-        raise ShapeError(f"broadcast dimensions {list(dimensions)} must increase")
+        wrong(f"broadcast dimensions {list(dimensions)} must increase")
     for k, d in enumerate(dimensions):
         if not 0 <= d < shape.rank:
-            raise ShapeError(f"broadcast dimension {d} is out of range for {shape}")
-        if shape.dims[d] != source.dims[k]:
-            raise ShapeError(f"broadcast maps dimension {k} of {source} to dimension {d} of {shape}; sizes differ")
+            wrong(f"broadcast dimension {d} is out of range for {shape}")
+        elif k < source.rank and shape.dims[d] != source.dims[k]:
+            wrong(f"broadcast maps dimension {k} of {source} to dimension {d} of {shape}; sizes differ")
     return shape
 
 
 def _reshape(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
     shape = declared_array("reshape", declared)
     if shape.dtype != shapes[0].dtype or shape.size != shapes[0].size:
-        raise ShapeError(f"reshape from {shapes[0]} to {shape}: type and number of elements must be equal")
+        wrong(f"reshape from {shapes[0]} to {shape}: type and number of elements must be equal")
     return shape
 
 
 def _transpose(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
     source, dimensions = shapes[0], attrs["dimensions"]
     if sorted(dimensions) != list(range(source.rank)):
-        raise ShapeError(f"transpose dimensions {list(dimensions)} are no permutation for {source}")
+        wrong(f"transpose dimensions {list(dimensions)} are no permutation for {source}")
     return source.with_dims(tuple(source.dims[d] for d in dimensions))
 
 
 def _slice(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
     source, bounds = shapes[0], attrs["slice"]
     if len(bounds) != source.rank:
-        raise ShapeError(f"slice of {source} needs {source.rank} ranges, got {len(bounds)}")
+        wrong(f"slice of {source} needs {source.rank} ranges, got {len(bounds)}")
     dims = []
     for d, (start, limit, stride) in enumerate(bounds):
         if not 0 <= start <= limit <= source.dims[d] or stride < 1:
-            raise ShapeError(f"slice range [{start}:{limit}:{stride}] does not fit dimension {d} of {source}")
+            wrong(f"slice range [{start}:{limit}:{stride}] does not fit dimension {d} of {source}")
         dims.append(-(-(limit - start) // stride))
     return source.with_dims(tuple(dims))
 
@@ -213,23 +239,23 @@ def _concatenate(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | Non
     for k, shape in enumerate(shapes):
         rest = shape.dims[:axis] + shape.dims[axis + 1 :]
         if shape.dtype != first.dtype or shape.rank != first.rank or rest != first.dims[:axis] + first.dims[axis + 1 :]:
-            raise ShapeError(f"concatenate on dimension {axis}: operand 0 is {first} but operand {k} is {shape}")
+            wrong(f"concatenate on dimension {axis}: operand 0 is {first} but operand {k} is {shape}")
     return first.with_dims((*first.dims[:axis], sum(s.dims[axis] for s in shapes), *first.dims[axis + 1 :]))
 
 
 def _pad(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
     source, value, padding = shapes[0], shapes[1], attrs["padding"]
     if value != Shape(source.dtype):
-        raise ShapeError(f"pad of {source} with a padding value of shape {value}, expected {source.dtype}[]")
+        wrong(f"pad of {source} with a padding value of shape {value}, expected {source.dtype}[]")
     if not source.rank:
-        raise ShapeError("pad of a scalar")
+        wrong("pad of a scalar")
     if len(padding) != source.rank:
-        raise ShapeError(f"pad of {source} needs {source.rank} paddings, got {len(padding)}")
+        wrong(f"pad of {source} needs {source.rank} paddings, got {len(padding)}")
     dims = []
     for d, (low, high, interior) in enumerate(padding):
         size = source.dims[d] + low + high + max(source.dims[d] - 1, 0) * interior
         if interior < 0 or size < 0:
-            raise ShapeError(f"padding {low}_{high}_{interior} does not fit dimension {d} of {source}")
+            wrong(f"padding {low}_{high}_{interior} does not fit dimension {d} of {source}")
         dims.append(size)
     return source.with_dims(tuple(dims))
 
@@ -241,10 +267,10 @@ def _reverse(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -
 
 def _indices(opcode: str, source: Shape, starts: Sequence[Shape]) -> None:
     if len(starts) != source.rank:
-        raise ShapeError(f"{opcode} of {source} needs {source.rank} start indices, got {len(starts)}")
+        wrong(f"{opcode} of {source} needs {source.rank} start indices, got {len(starts)}")
     for start in starts:
         if start.dims or not start.is_integral:
-            raise ShapeError(f"{opcode} start index {start} is not an integer scalar")
+            wrong(f"{opcode} start index {start} is not an integer scalar")
 
 
 def _dynamic_slice(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
@@ -253,7 +279,7 @@ def _dynamic_slice(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | N
     source, sizes = shapes[0], attrs["dynamic_slice_sizes"]
     _indices("dynamic-slice", source, shapes[1:])
     if len(sizes) != source.rank or any(not 0 <= s <= d for s, d in zip(sizes, source.dims, strict=True)):
-        raise ShapeError(f"dynamic_slice_sizes {list(sizes)} do not fit {source}")
+        wrong(f"dynamic_slice_sizes {list(sizes)} do not fit {source}")
     return source.with_dims(tuple(sizes))
 
 
@@ -264,7 +290,7 @@ def _dynamic_update_slice(shapes: Sequence[Shape], attrs: Attrs, declared: AnySh
     _indices("dynamic-update-slice", source, shapes[2:])
     fits = update.rank == source.rank and all(u <= d for u, d in zip(update.dims, source.dims, strict=True))
     if update.dtype != source.dtype or not fits:
-        raise ShapeError(f"dynamic-update-slice: update {update} does not fit {source}")
+        wrong(f"dynamic-update-slice: update {update} does not fit {source}")
     return source
 
 
@@ -278,8 +304,9 @@ def _reduce(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) ->
     distinct("reduce", reduced, len(dims))
     for x, init in zip(inputs, inits, strict=True):
         if init != Shape(x.dtype):
-            raise ShapeError(f"reduce of {x} with an initial value of shape {init}, expected {x.dtype}[]")
-    check_combiner("reduce", attrs["to_apply"], [*inits, *inits], inits)
+            wrong(f"reduce of {x} with an initial value of shape {init}, expected {x.dtype}[]")
+    elements = [Shape(x.dtype) for x in inputs]
+    check_combiner("reduce", attrs["to_apply"], [*elements, *elements], elements)
     kept = tuple(d for k, d in enumerate(dims) if k not in reduced)
     results = tuple(x.with_dims(kept) for x in inputs)
     return results[0] if n == 1 else TupleShape(results)
@@ -289,9 +316,9 @@ def _sort(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> A
     if not shapes:
         raise ShapeError("sort needs an operand")
     dims = same_dims("sort", shapes)
-    _axis("sort", attrs, len(dims))
     takes = [Shape(s.dtype) for s in shapes for _ in range(2)]
     check_combiner("sort", attrs["to_apply"], takes, [Shape("pred")])
+    _axis("sort", attrs, len(dims))
     return shapes[0] if len(shapes) == 1 else TupleShape(tuple(shapes))
 
 
@@ -306,15 +333,15 @@ def _dot(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> An
     lhs, rhs = shapes
     lb, lc, rb, rc = dot_dims(attrs)
     if lhs.dtype != rhs.dtype:
-        raise ShapeError(f"dot of {lhs} and {rhs}: types must be equal")
+        wrong(f"dot of {lhs} and {rhs}: types must be equal")
     if len(lb) != len(rb) or len(lc) != len(rc):
-        raise ShapeError("dot: lhs and rhs need equally many batch and equally many contracting dimensions")
+        wrong("dot: lhs and rhs need equally many batch and equally many contracting dimensions")
     distinct("dot lhs", (*lb, *lc), lhs.rank)
     distinct("dot rhs", (*rb, *rc), rhs.rank)
     for what, left, right in (("batch", lb, rb), ("contracting", lc, rc)):
         for a, b in zip(left, right, strict=True):
             if lhs.dims[a] != rhs.dims[b]:
-                raise ShapeError(f"dot of {lhs} and {rhs}: {what} dimensions {a} and {b} have different sizes")
+                wrong(f"dot of {lhs} and {rhs}: {what} dimensions {a} and {b} have different sizes")
     batch = tuple(lhs.dims[d] for d in lb)
     left_free = tuple(n for d, n in enumerate(lhs.dims) if d not in lb and d not in lc)
     right_free = tuple(n for d, n in enumerate(rhs.dims) if d not in rb and d not in rc)
@@ -326,7 +353,7 @@ def _elementwise_call(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape 
     if not shapes:
         raise ShapeError("elementwise-call needs an operand")
     if same("elementwise-call", shapes).dims != shape.dims:
-        raise ShapeError(f"elementwise-call from {shapes[0]} to {shape}: dimensions must be equal")
+        wrong(f"elementwise-call from {shapes[0]} to {shape}: dimensions must be equal")
     return shape
 
 

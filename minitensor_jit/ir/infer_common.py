@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,19 @@ from .shape import AnyShape, Shape, TupleShape
 if TYPE_CHECKING:
     from .module import Computation
 
-__all__ = ["Attrs", "Rule", "ShapeError", "check_combiner", "declared_array", "distinct", "same", "same_dims"]
+__all__ = [
+    "Attrs",
+    "Rule",
+    "ShapeError",
+    "Unjudged",
+    "check_combiner",
+    "collected",
+    "declared_array",
+    "distinct",
+    "same",
+    "same_dims",
+    "wrong",
+]
 
 Attrs = dict[str, Any]
 Rule = Callable[[Sequence[Shape], Attrs, AnyShape | None], AnyShape]
@@ -20,12 +33,53 @@ class ShapeError(ValueError):
     """The operands or attributes of an instruction do not fit together."""
 
 
+class Unjudged(Exception):  # noqa: N818  (whoever wants all that is wrong has been told)
+    """What is missing has been said; without it nothing more can be."""
+
+
+class _Collecting(threading.local):
+    messages: list[str] | None = None
+
+
+_collecting = _Collecting()
+
+
+def wrong(message: str) -> None:
+    """A rule is broken: raises `ShapeError`; inside `collected`, which wants all of them, notes it and returns.
+
+    Where a rule can't be judged further without what is missing, it raises `ShapeError` itself.
+    """
+    if _collecting.messages is None:
+        raise ShapeError(message)
+    _collecting.messages.append(message)
+
+
+def collected(infer: Callable[[], AnyShape]) -> tuple[list[str], AnyShape | None]:
+    """Every rule that `infer` finds broken, and the shape if there is none."""
+    found = _collecting.messages = []
+    try:
+        shape = infer()
+    except ShapeError as error:
+        found.append(str(error))
+    except Unjudged:
+        pass
+    except Exception as error:
+        # After a broken rule this is only what follows from it.
+        if not found:
+            if not isinstance(error, (AttributeError, TypeError, IndexError)):
+                raise
+            found.append(f"malformed attribute: {error}")
+    finally:
+        _collecting.messages = None
+    return (found, None) if found else ([], shape)
+
+
 def same_dims(opcode: str, shapes: Sequence[Shape]) -> tuple[int, ...]:
     """The dimensions that all operands have."""
     dims = shapes[0].dims
     for k, shape in enumerate(shapes):
         if shape.dims != dims:
-            raise ShapeError(f"{opcode}: operand 0 is {shapes[0]} but operand {k} is {shape}; dimensions must be equal")
+            wrong(f"{opcode}: operand 0 is {shapes[0]} but operand {k} is {shape}; dimensions must be equal")
     return dims
 
 
@@ -34,7 +88,7 @@ def same(opcode: str, shapes: Sequence[Shape]) -> Shape:
     same_dims(opcode, shapes)
     for k, shape in enumerate(shapes):
         if shape.dtype != shapes[0].dtype:
-            raise ShapeError(f"{opcode}: operand 0 is {shapes[0]} but operand {k} is {shape}; types must be equal")
+            wrong(f"{opcode}: operand 0 is {shapes[0]} but operand {k} is {shape}; types must be equal")
     return shapes[0]
 
 
@@ -48,17 +102,17 @@ def declared_array(opcode: str, declared: AnyShape | None) -> Shape:
 def distinct(what: str, dimensions: Sequence[int], rank: int) -> None:
     """Raises `ShapeError` unless the dimensions are distinct ones of an array of that rank."""
     if len(set(dimensions)) != len(dimensions) or any(not 0 <= d < rank for d in dimensions):
-        raise ShapeError(f"{what}: dimensions {list(dimensions)} are not distinct or out of range for rank {rank}")
+        wrong(f"{what}: dimensions {list(dimensions)} are not distinct or out of range for rank {rank}")
 
 
 def check_combiner(opcode: str, computation: Computation, takes: Sequence[Shape], gives: Sequence[Shape]) -> None:
     """Raises `ShapeError` unless a computation takes and gives these shapes."""
     have = [p.shape for p in computation.parameters]
     if have != list(takes):
-        raise ShapeError(
+        wrong(
             f"{opcode}: {computation.name} takes ({', '.join(map(str, have))}), expected ({', '.join(map(str, takes))})"
         )
     root = computation.root.shape
     want: AnyShape = gives[0] if len(gives) == 1 else TupleShape(tuple(gives))
     if root != want:
-        raise ShapeError(f"{opcode}: {computation.name} gives {root}, expected {want}")
+        wrong(f"{opcode}: {computation.name} gives {root}, expected {want}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from .infer_common import Attrs, Rule, ShapeError
+from .infer_common import Attrs, Rule, ShapeError, wrong
 from .shape import AnyShape, Shape, TupleShape
 
 __all__ = ["LINALG_RULES"]
@@ -19,14 +19,14 @@ def _fft(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> An
     if kind not in ("FFT", "IFFT", "RFFT", "IRFFT"):
         raise ShapeError(f"fft_type {kind} is none of FFT, IFFT, RFFT and IRFFT")
     if not 1 <= len(lengths) <= 3 or len(lengths) > source.rank:
-        raise ShapeError(f"fft over {len(lengths)} dimensions of {source}")
+        wrong(f"fft over {len(lengths)} dimensions of {source}")
     if source.dtype not in (_COMPLEX if kind == "RFFT" else _REAL):
-        raise ShapeError(f"{kind} is not defined for {source.dtype}")
+        wrong(f"{kind} is not defined for {source.dtype}")
     tail = list(lengths)
     if kind == "IRFFT" and lengths[-1]:
         tail[-1] = lengths[-1] // 2 + 1
     if source.dims[source.rank - len(lengths) :] != tuple(tail):
-        raise ShapeError(f"{kind} with fft_length {list(lengths)} does not fit {source}")
+        wrong(f"{kind} with fft_length {list(lengths)} does not fit {source}")
     outer = source.dims[: source.rank - len(lengths)]
     if kind == "RFFT":
         last = lengths[-1] // 2 + 1 if lengths[-1] else 0
@@ -37,26 +37,26 @@ def _fft(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> An
 def _cholesky(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
     a = shapes[0]
     if a.kind not in "fc" or a.rank < 2 or a.dims[-1] != a.dims[-2]:
-        raise ShapeError(f"cholesky of {a}, expected square matrices")
+        wrong(f"cholesky of {a}, expected square matrices")
     return a
 
 
 def _triangular_solve(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
     a, b = shapes
+    if attrs.get("transpose_a", "NO_TRANSPOSE") not in ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"):
+        wrong(f"triangular-solve: transpose_a={attrs['transpose_a']}")
     if a.kind not in "fc" or a.dtype != b.dtype or a.rank < 2 or a.rank != b.rank or a.dims[-1] != a.dims[-2]:
         raise ShapeError(f"triangular-solve of {a} and {b}, expected square matrices and right-hand sides")
     side = -2 if attrs.get("left_side") else -1
     if a.dims[:-2] != b.dims[:-2] or a.dims[-1] != b.dims[side]:
-        raise ShapeError(f"triangular-solve: {a} and {b} do not fit")
-    if attrs.get("transpose_a", "NO_TRANSPOSE") not in ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"):
-        raise ShapeError(f"triangular-solve: transpose_a={attrs['transpose_a']}")
+        wrong(f"triangular-solve: {a} and {b} do not fit")
     return b
 
 
 def _topk(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
     x, k = shapes[0], attrs["k"]
     if not x.rank or not 0 <= k <= x.dims[-1] or x.kind not in "iuf":
-        raise ShapeError(f"topk of {x} with k={k}")
+        wrong(f"topk of {x} with k={k}")
     dims = (*x.dims[:-1], k)
     return TupleShape((x.with_dims(dims), Shape("s32", dims)))
 
@@ -64,14 +64,14 @@ def _topk(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> A
 def _rng_bit_generator(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
     state, algorithm = shapes[0], attrs["algorithm"]
     if algorithm not in ("rng_default", "rng_philox", "rng_three_fry"):
-        raise ShapeError(f"rng-bit-generator has no algorithm {algorithm}")
+        wrong(f"rng-bit-generator has no algorithm {algorithm}")
+    if state.dtype != "u64" or state.dims not in ((2,), (3,)) or (algorithm == "rng_three_fry" and state.dims != (2,)):
+        wrong(f"rng-bit-generator with a state of {state}, expected u64[2] (or, for Philox, u64[3])")
     if not isinstance(declared, TupleShape) or len(declared.elements) != 2 or declared.elements[0] != state:
         raise ShapeError("rng-bit-generator gives its state and an array of bits")
-    if state.dtype != "u64" or state.dims not in ((2,), (3,)) or (algorithm == "rng_three_fry" and state.dims != (2,)):
-        raise ShapeError(f"rng-bit-generator with a state of {state}, expected u64[2] (or, for Philox, u64[3])")
     bits = declared.elements[1]
     if not isinstance(bits, Shape) or bits.kind not in "iu":
-        raise ShapeError(f"rng-bit-generator gives integers, not {bits}")
+        wrong(f"rng-bit-generator gives integers, not {bits}")
     return declared
 
 

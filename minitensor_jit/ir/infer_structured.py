@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from .infer_common import Attrs, ShapeError
+from .infer_common import Attrs, ShapeError, wrong
 from .shape import AnyShape, Shape, TupleShape
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ def _element(opcode: str, operands: Sequence[AnyShape], attrs: Attrs, declared: 
 def _takes(opcode: str, callee: Computation, operands: Sequence[AnyShape]) -> None:
     parameters = callee.parameters
     if len(parameters) != len(operands):
-        raise ShapeError(f"{opcode} passes {len(operands)} operands to {callee.name}, which has {len(parameters)}")
+        wrong(f"{opcode} passes {len(operands)} operands to {callee.name}, which has {len(parameters)}")
     for k, (parameter, shape) in enumerate(zip(parameters, operands, strict=True)):
         if parameter.shape != shape:
-            raise ShapeError(f"operand {k} of {opcode} is {shape}, parameter {k} of {callee.name} is {parameter.shape}")
+            wrong(f"operand {k} of {opcode} is {shape}, parameter {k} of {callee.name} is {parameter.shape}")
 
 
 def _call(opcode: str, operands: Sequence[AnyShape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
@@ -49,9 +49,9 @@ def _while(opcode: str, operands: Sequence[AnyShape], attrs: Attrs, declared: An
     _takes("while", condition, operands)
     _takes("while", body, operands)
     if condition.root.shape != Shape("pred"):
-        raise ShapeError(f"while: {condition.name} gives {condition.root.shape}, expected pred[]")
+        wrong(f"while: {condition.name} gives {condition.root.shape}, expected pred[]")
     if body.root.shape != operands[0]:
-        raise ShapeError(f"while: {body.name} gives {body.root.shape}, but its state is {operands[0]}")
+        wrong(f"while: {body.name} gives {body.root.shape}, but its state is {operands[0]}")
     return operands[0]
 
 
@@ -68,18 +68,16 @@ def _conditional(opcode: str, operands: Sequence[AnyShape], attrs: Attrs, declar
     called = branches(attrs)
     by_number = "branch_computations" in attrs
     if not operands or operands[0] not in ((Shape("s32"), Shape("pred")) if by_number else (Shape("pred"),)):
-        raise ShapeError(
-            f"conditional chooses by {operands[0] if operands else 'nothing'}, expected a number or pred[]"
-        )
+        wrong(f"conditional chooses by {operands[0] if operands else 'nothing'}, expected a number or pred[]")
     if len(operands) != len(called) + 1 or not called:
-        raise ShapeError(f"conditional has {len(called)} branches and {len(operands)} operands, expected one more")
+        wrong(f"conditional has {len(called)} branches and {len(operands)} operands, expected one more")
     if operands[0] == Shape("pred") and len(called) != 2:
-        raise ShapeError(f"conditional on a pred has {len(called)} branches")
+        wrong(f"conditional on a pred has {len(called)} branches")
     for branch, operand in zip(called, operands[1:], strict=True):
         _takes("conditional", branch, [operand])
         first = called[0]
         if branch.root.shape != first.root.shape:
-            raise ShapeError(f"conditional: {first.name} gives {first.root.shape}, {branch.name} {branch.root.shape}")
+            wrong(f"conditional: {first.name} gives {first.root.shape}, {branch.name} {branch.root.shape}")
     return called[0].root.shape
 
 

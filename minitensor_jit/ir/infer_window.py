@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from .infer_common import Attrs, Rule, ShapeError, check_combiner, same_dims
+from .infer_common import Attrs, Rule, ShapeError, check_combiner, same_dims, wrong
 from .shape import AnyShape, Shape, TupleShape
 from .window import ConvolutionDims, Window
 
@@ -17,7 +17,7 @@ def accumulated(opcode: str, operand: Shape, declared: AnyShape | None) -> Shape
     if isinstance(declared, Shape) and declared.dtype != operand.dtype:
         wider = declared.itemsize >= operand.itemsize
         if not wider or (declared.kind != operand.kind and not (operand.kind in "iu" and declared.kind in "if")):
-            raise ShapeError(f"{opcode} of {operand.dtype} does not give {declared.dtype}")
+            wrong(f"{opcode} of {operand.dtype} does not give {declared.dtype}")
         return operand.with_dtype(declared.dtype)
     return operand
 
@@ -39,8 +39,9 @@ def _reduce_window(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | N
     dims = same_dims("reduce-window", inputs)
     for x, init in zip(inputs, inits, strict=True):
         if init != Shape(x.dtype):
-            raise ShapeError(f"reduce-window of {x} with an initial value of shape {init}, expected {x.dtype}[]")
-    check_combiner("reduce-window", attrs["to_apply"], [*inits, *inits], inits)
+            wrong(f"reduce-window of {x} with an initial value of shape {init}, expected {x.dtype}[]")
+    elements = [Shape(x.dtype) for x in inputs]
+    check_combiner("reduce-window", attrs["to_apply"], [*elements, *elements], elements)
     places = _window("reduce-window", attrs, len(dims)).positions(dims)
     results = tuple(x.with_dims(places) for x in inputs)
     return results[0] if n == 1 else TupleShape(results)
@@ -50,14 +51,14 @@ def _select_and_scatter(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShap
     operand, source, init = shapes
     window = _window("select-and-scatter", attrs, operand.rank)
     if any(d.base_dilation != 1 or d.window_dilation != 1 for d in window.dims):
-        raise ShapeError("select-and-scatter has no dilation")
+        wrong("select-and-scatter has no dilation")
     element = Shape(operand.dtype)
     check_combiner("select-and-scatter", attrs["select"], [element] * 2, [Shape("pred")])
     check_combiner("select-and-scatter", attrs["scatter"], [element] * 2, [element])
     if init != element or source.dtype != operand.dtype:
-        raise ShapeError(f"select-and-scatter of {operand}, {source} and {init}: types must be equal")
+        wrong(f"select-and-scatter of {operand}, {source} and {init}: types must be equal")
     if source.dims != window.positions(operand.dims):
-        raise ShapeError(
+        wrong(
             f"select-and-scatter: the source is {source}, the window has {list(window.positions(operand.dims))} places"
         )
     return operand
@@ -68,24 +69,22 @@ def _convolution(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | Non
     labels: ConvolutionDims = attrs["dim_labels"]
     rank = labels.rank
     if lhs.rank != rank + 2 or rhs.rank != rank + 2:
-        raise ShapeError(f"convolution {labels} of {lhs} and {rhs}: ranks must be {rank + 2}")
+        wrong(f"convolution {labels} of {lhs} and {rhs}: ranks must be {rank + 2}")
     if lhs.dtype != rhs.dtype:
-        raise ShapeError(f"convolution of {lhs} and {rhs}: types must be equal")
+        wrong(f"convolution of {lhs} and {rhs}: types must be equal")
     window = _window("convolution", attrs, rank)
     features, batches = attrs.get("feature_group_count", 1), attrs.get("batch_group_count", 1)
     if features < 1 or batches < 1 or (features > 1 and batches > 1):
-        raise ShapeError(f"convolution with {features} feature groups and {batches} batch groups")
+        wrong(f"convolution with {features} feature groups and {batches} batch groups")
     for d, size in zip(labels.rhs_spatial, (w.size for w in window.dims), strict=True):
         if rhs.dims[d] != size:
-            raise ShapeError(f"convolution: the window {window} is not the size of the kernel {rhs}")
+            wrong(f"convolution: the window {window} is not the size of the kernel {rhs}")
     batch, channels = lhs.dims[labels.lhs_batch], lhs.dims[labels.lhs_feature]
     made = rhs.dims[labels.rhs_output]
     if channels != rhs.dims[labels.rhs_input] * features:
-        raise ShapeError(
-            f"convolution: {channels} input features are not {features} groups of {rhs.dims[labels.rhs_input]}"
-        )
+        wrong(f"convolution: {channels} input features are not {features} groups of {rhs.dims[labels.rhs_input]}")
     if made % features or made % batches or batch % batches:
-        raise ShapeError(f"convolution: {made} output features or {batch} batches do not divide into the groups")
+        wrong(f"convolution: {made} output features or {batch} batches do not divide into the groups")
     dims = [0] * (rank + 2)
     dims[labels.out_batch], dims[labels.out_feature] = batch // batches, made
     places = window.positions([lhs.dims[d] for d in labels.lhs_spatial])

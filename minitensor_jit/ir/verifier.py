@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .infer import ShapeError, infer_shape
+from .infer import broken_rules
 from .module import CALLED, Computation, Instruction, Module
 from .opcode import ANYWHERE, OPCODES
 from .shape import Shape
@@ -117,15 +117,10 @@ def _instruction(i: Instruction, defined: set[Instruction], above: set[Computati
         yield "a parameter, and nothing else, has a parameter number"
     if i.opcode == "fusion" and i.attrs.get("kind") not in FUSION_KINDS:
         yield f"fusion kind {i.attrs.get('kind')} is none of {', '.join(FUSION_KINDS)}"
-    try:
-        shape = infer_shape(i.opcode, [o.shape for o in i.operands], i.attrs, i.shape)
-    except ShapeError as error:
-        yield str(error)
-    except (AttributeError, TypeError, IndexError) as error:
-        yield f"malformed attribute: {error}"
-    else:
-        if shape != i.shape:
-            yield f"is declared {i.shape} but must be {shape}"
+    broken, shape = broken_rules(i.opcode, [o.shape for o in i.operands], i.attrs, i.shape)
+    yield from broken
+    if not broken and shape != i.shape:
+        yield f"is declared {i.shape} but must be {shape}"
 
 
 def _literal(i: Instruction) -> Iterator[str]:

@@ -187,12 +187,62 @@ ENTRY main {
 """
     violations = verify(parse_module(text))
     found = [(v.line, v.instruction) for v in violations]
-    assert found == [(9, "a"), (10, "c"), (11, "r"), (12, "t"), (6, "")]
+    # The reduce has no scalar to begin with, and its computation takes one too few.
+    assert found == [(9, "a"), (10, "c"), (11, "r"), (11, "r"), (12, "t"), (6, "")]
     assert "is declared f32[3,2]{1,0} but must be f32[2,3]{1,0}" in str(violations[0])
     with pytest.raises(VerificationError) as error:
         check(parse_module(text), "after cse")
-    assert len(error.value.violations) == 5
+    assert len(error.value.violations) == 6
     assert "not valid after cse" in str(error.value)
+
+
+ALL_WRONG = """\
+HloModule m
+add {
+  a = f32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT c = f32[] copy(a)
+}
+ENTRY main {
+  x = f32[2,3] parameter(0)
+  y = s32[4,5] parameter(1)
+  p = pred[4] parameter(2)
+  d = f32[2,5] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  s = f32[2,3] select(x, x, y)
+  g = f32[2] gather(x, p), offset_dims={3}, collapsed_slice_dims={0,0}, start_index_map={1}, index_vector_dim=1, \
+slice_sizes={9,1}
+  b = s32[2,7,4] broadcast(x), dimensions={1,5}
+  k = f32[1,1] slice(x), slice={[0:3], [2:9]}
+  r = f32[2] reduce(x, y), dimensions={4}, to_apply=add
+  i = pred[3] iota(), iota_dimension=7
+  w = f32[2,3] concatenate(x, y, p), dimensions={0}
+  ROOT t = (f32[2,3]) tuple(x)
+}
+"""
+
+
+def test_the_verifier_reports_every_rule_that_an_instruction_breaks() -> None:
+    found = [str(violation) for violation in verify(parse_module(ALL_WRONG))]
+    lines = ALL_WRONG.splitlines()
+    for name, parts in {
+        "d": ("types must be equal", "contracting dimensions 1 and 0 have different sizes"),
+        "s": ("dimensions must be equal", "select chooses by f32", "types must be equal"),
+        "g": (
+            "indices pred[4]{0} are not integers",
+            "collapsed_slice_dims: dimensions [0, 0] are not distinct",
+            "slice_sizes [9, 1] do not fit",
+        ),
+        "b": ("changes the type", "broadcast dimension 5 is out of range", "maps dimension 0"),
+        "k": ("range [0:3:1] does not fit dimension 0", "range [2:9:1] does not fit dimension 1"),
+        "r": ("dimensions [4] are not distinct or out of range", "initial value of shape s32[4,5]", "add takes"),
+        "i": ("iota_dimension 7 is out of range", "iota is not defined for pred"),
+        "w": ("operand 1 is s32[4,5]", "operand 2 is pred[4]"),
+    }.items():
+        line = next(k for k, text in enumerate(lines, 1) if text.startswith(f"  {name} = ") and k > 7)
+        of_it = [message for message in found if message.startswith(f"line {line}: main.{name}: ")]
+        for part in parts:
+            assert sum(part in message for message in of_it) == 1, (name, part, of_it)
+        assert len(of_it) == len(set(of_it))
 
 
 def test_the_verifier_looks_at_the_graph() -> None:
