@@ -142,7 +142,7 @@ def test_accuracy(name, dtype):
     accuracy = Accuracy()
     accuracy.add(name, x, compiled_function(name, dtype)(x))
     assert accuracy.steps <= 2, accuracy
-    assert accuracy.ulps < (2.5 if name == "sigmoid" else 1.8), accuracy
+    assert accuracy.ulps < 1.8, accuracy
 
 
 SPECIAL = [

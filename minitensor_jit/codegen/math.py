@@ -43,6 +43,7 @@ class _Format:
     exp_low: float  # exp is below half the least denormal
     exp_high: float  # exp is above the largest finite number
     expm1_low: float
+    sigmoid_exponent: int
     tanh_high: float  # tanh is 1
     tanh_near: float  # below it tanh is a polynomial
     log1p_exact: float
@@ -94,6 +95,7 @@ _FLOAT: Final = _Format(
     exp_low=-104.0,
     exp_high=89.0,
     expm1_low=-18.0,
+    sigmoid_exponent=64,
     tanh_high=10.0,
     tanh_near=float.fromhex("0x1.333334p-1"),
     log1p_exact=2.0**40,
@@ -123,6 +125,7 @@ _DOUBLE: Final = _Format(
     exp_low=-746.0,
     exp_high=710.0,
     expm1_low=-38.0,
+    sigmoid_exponent=512,
     tanh_high=20.0,
     tanh_near=0.6,
     log1p_exact=2.0**80,
@@ -208,6 +211,13 @@ class _Emitter:
         result = self.number(coefficients[-1])
         for c in reversed(coefficients[:-1]):
             result = self.b.fma(result, x, self.number(c))
+        return result
+
+    def horner_of_negative(self, coefficients: Sequence[float], x: Value) -> Value:
+        """The polynomial with these coefficients at -x."""
+        result = self.number(coefficients[-1])
+        for c in reversed(coefficients[:-1]):
+            result = self.b.fma(self.b.fneg(result), x, self.number(c))
         return result
 
     def reduce_exp(self, x: Value, bias: int) -> tuple[Value, Value]:
@@ -335,14 +345,19 @@ def tanh(builder: Builder, x: Value) -> Value:
 
 
 def sigmoid(builder: Builder, x: Value) -> Value:
-    """Logistic function 1 / (1 + e^-x), by way of e^-|x|, which does not overflow."""
+    """Logistic function 1 / (1 + e^-x): s / (s + 1 + t), where e^-x = (1 + t) / s and s is a power of two."""
     b, t = builder, _Emitter(builder, x)
     f = t.format
-    one = t.number(1.0)
-    a = b.fneg(t.abs(x))
-    e = _exp_within(builder, b.select(b.fcmp_ordered("<", a, t.number(f.exp_low)), t.number(f.exp_low), a))
-    numerator = b.select(b.fcmp_ordered("<", x, t.number(0.0)), e, one)
-    return b.fdiv(numerator, b.fadd(one, e))
+    x = b.select(b.fcmp_ordered("<", x, t.number(f.exp_low)), t.number(f.exp_low), x)
+    x = b.select(b.fcmp_ordered(">", x, t.number(-f.expm1_low)), t.number(-f.expm1_low), x)
+    # Numerator and divisor have a factor, since s itself may be below the least normal number.
+    shifted, r = t.reduce_exp(x, f.exponent_bias + f.sigmoid_exponent)
+    one = t.number(2.0**f.sigmoid_exponent)
+    s = t.exponent(shifted)
+    above_one = b.fma(b.fmul(r, r), t.horner_of_negative(f.exp, r), b.fneg(r))
+    sum_ = b.fadd(s, one)
+    lost = b.fsub(s, b.fsub(sum_, one))  # by the rounding of the sum
+    return b.fdiv(s, b.fadd(sum_, b.fma(above_one, one, lost)))
 
 
 def sincospi2(builder: Builder, u: Value) -> tuple[Value, Value]:

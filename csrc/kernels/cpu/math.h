@@ -38,6 +38,8 @@ template <> struct Format<float> {
     static constexpr float exp_low = -104.0f;  // exp is below half the least denormal
     static constexpr float exp_high = 89.0f;  // exp is above the largest finite number
     static constexpr float expm1_low = -18.0f;
+    static constexpr int sigmoid_exponent = 64;
+    static constexpr float sigmoid_factor = 0x1p+64f;
     static constexpr float tanh_high = 10.0f;  // tanh is 1
     static constexpr float log1p_exact = 0x1p+40f;
     static constexpr float exp[] = {0x1.fffffep-2f, 0x1.5554bp-3f, 0x1.555674p-5f, 0x1.122776p-7f, 0x1.6bebe2p-10f};
@@ -61,6 +63,8 @@ template <> struct Format<double> {
     static constexpr double exp_low = -746.0;
     static constexpr double exp_high = 710.0;
     static constexpr double expm1_low = -38.0;
+    static constexpr int sigmoid_exponent = 512;
+    static constexpr double sigmoid_factor = 0x1p+512;
     static constexpr double tanh_high = 20.0;
     static constexpr double log1p_exact = 0x1p+80;
     static constexpr double exp[] = {0x1p-1,
@@ -130,6 +134,15 @@ template <std::size_t I = 0, class T, std::size_t N> static inline T horner(cons
         return c[I];
     } else {
         return fma(horner<I + 1>(c, x), x, c[I]);
+    }
+}
+
+// The polynomial at -x.
+template <std::size_t I = 0, class T, std::size_t N> static inline T horner_of_negative(const T (&c)[N], T x) {
+    if constexpr (I + 1 == N) {
+        return c[I];
+    } else {
+        return fma(-horner_of_negative<I + 1>(c, x), x, c[I]);
     }
 }
 
@@ -254,13 +267,20 @@ template <class T> static inline T tanh(T x) {
     return detail::with_sign_of(detail::select(a < T(0.6), near, far), x);
 }
 
-// Logistic function 1 / (1 + e^-x), by way of e^-|x|, which does not overflow.
+// Logistic function 1 / (1 + e^-x). With e^-x = (1 + t) / s, where s is a power of two, it is s / (s + 1 + t): the only
+// roundings that show are that of the divisor and that of the quotient.
 template <class T> static inline T sigmoid(T x) {
     using F = detail::Format<T>;
-    const T a = -detail::abs(x);
-    const T e = detail::exp_within(a < F::exp_low ? F::exp_low : a);
-    const T numerator = x < T(0) ? e : T(1);
-    return numerator / (T(1) + e);
+    x = x < F::exp_low ? F::exp_low : x;
+    x = x > -F::expm1_low ? -F::expm1_low : x;
+    // Numerator and divisor have a factor, since s itself may be below the least normal number.
+    const auto [shifted, r] = detail::reduce_exp<T>(x, T(F::exponent_bias + F::sigmoid_exponent));
+    const T one = F::sigmoid_factor;
+    const T s = detail::value(detail::Bits<T>(shifted << F::mantissa_bits));
+    const T t = detail::fma(r * r, detail::horner_of_negative(F::exp, r), -r);
+    const T sum = s + one;
+    const T lost = s - (sum - one);  // by the rounding of the sum
+    return s / (sum + detail::fma(t, one, lost));
 }
 
 template <class T> struct SinCos {
