@@ -161,7 +161,7 @@ class Kernel:
         ]
 
     def barrier(self, e: BlockEmitter, item: Instruction) -> tuple[str, list[str], int]:
-        """The kind `bar.sync`, `bar.arrive` or `bar.red.OP`, its number, count (0: all) and predicate, and the result."""
+        """The kind `bar.sync`, `bar.arrive` or `bar.red.OP`, number, count (0: all), predicate; the result."""
         parts = [p for p in item.parts[1:] if p not in ("cta", "aligned")]
         operands = list(item.operands)
         result, kind, test = -1, f"bar.{parts[0]}", "None"

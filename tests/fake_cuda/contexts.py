@@ -1,0 +1,190 @@
+"""Devices and contexts, and which of them a thread uses."""
+
+from __future__ import annotations
+
+import threading
+
+from .cards import Card, Settings
+from .enums import device_attribute
+from .errors import failure
+
+
+class State:
+    """The cards that there are, for all threads."""
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        self.cards: list[Card] = []
+        self.started = False
+
+
+class Thread(threading.local):
+    def __init__(self):
+        self.stack: list[Context] = []
+
+
+state = State(Settings())
+_thread = Thread()
+
+
+def reset(new: Settings) -> None:
+    """Begins anew, with other cards."""
+    global _thread
+    state.__init__(new)
+    _thread = Thread()
+
+
+def init(flags: int = 0) -> None:
+    state.settings.meet("cuInit")
+    if not state.settings.devices:
+        raise failure("cuInit", "NO_DEVICE")
+    if not state.started:
+        state.cards.extend(Card(k, state.settings) for k in range(state.settings.devices))
+    state.started = True
+
+
+def get_version() -> tuple[int, int, int]:
+    return (13, 0, 0)
+
+
+def get_driver_version() -> int:
+    return state.settings.driver_version
+
+
+class Device:
+    def __init__(self, number: int):
+        _need_init("cuDeviceGet")
+        if not 0 <= number < len(state.cards):
+            raise failure("cuDeviceGet", "INVALID_DEVICE")
+        self._number = number
+
+    @staticmethod
+    def count() -> int:
+        _need_init("cuDeviceGetCount")
+        return len(state.cards)
+
+    def name(self) -> str:
+        return "Emulated GPU"
+
+    def pci_bus_id(self) -> str:
+        return f"0000:{self._number + 1:02X}:00.0"
+
+    def compute_capability(self) -> tuple[int, int]:
+        return state.settings.capability
+
+    def total_memory(self) -> int:
+        return state.settings.memory
+
+    def get_attribute(self, attribute: int) -> int:
+        known = {
+            "MAX_THREADS_PER_BLOCK": 1024,
+            "MAX_BLOCK_DIM_X": 1024,
+            "MAX_BLOCK_DIM_Y": 1024,
+            "MAX_BLOCK_DIM_Z": 64,
+            "MAX_GRID_DIM_X": (1 << 31) - 1,
+            "MAX_GRID_DIM_Y": 65535,
+            "MAX_GRID_DIM_Z": 65535,
+            "MAX_SHARED_MEMORY_PER_BLOCK": 49152,
+            "TOTAL_CONSTANT_MEMORY": 65536,
+            "WARP_SIZE": 32,
+            "MAX_REGISTERS_PER_BLOCK": 65536,
+            "CLOCK_RATE": 1_000_000,
+            "MULTIPROCESSOR_COUNT": state.settings.multiprocessors,
+            "CONCURRENT_KERNELS": 1,
+            "PCI_BUS_ID": self._number + 1,
+            "MEMORY_CLOCK_RATE": 1_000_000,
+            "GLOBAL_MEMORY_BUS_WIDTH": 1024,
+            "L2_CACHE_SIZE": 1 << 20,
+            "MAX_THREADS_PER_MULTIPROCESSOR": 2048,
+            "ASYNC_ENGINE_COUNT": 2,
+            "UNIFIED_ADDRESSING": 1,
+            "COMPUTE_CAPABILITY_MAJOR": state.settings.capability[0],
+            "COMPUTE_CAPABILITY_MINOR": state.settings.capability[1],
+            "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": state.settings.shared_per_block + 1024,
+            "MAX_REGISTERS_PER_MULTIPROCESSOR": 65536,
+            "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": state.settings.shared_per_block,
+        }
+        return known.get(device_attribute(attribute).name, 0)
+
+    def get_attributes(self) -> dict[int, int]:
+        return {a: self.get_attribute(a) for a in device_attribute}
+
+    def __getattr__(self, name: str) -> int:
+        if name.upper() not in device_attribute.__members__:
+            raise AttributeError(name)
+        return self.get_attribute(device_attribute[name.upper()])
+
+    def can_access_peer(self, other: Device) -> bool:
+        return self._number != other._number
+
+    def make_context(self, flags: int = 0) -> Context:
+        made = Context(state.cards[self._number])
+        made.push()
+        return made
+
+    def retain_primary_context(self) -> Context:
+        """It isn't pushed."""
+        return Context(state.cards[self._number])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and other._number == self._number
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class Context:
+    def __init__(self, card: Card):
+        self._card = card
+        self.handle = 0xC0000 + card.index
+
+    def push(self) -> None:
+        self._card.check_alive("cuCtxPushCurrent")
+        _thread.stack.append(self)
+
+    @staticmethod
+    def pop() -> None:
+        if not _thread.stack:
+            raise failure("context::pop", "INVALID_CONTEXT", "cannot pop non-current context")
+        _thread.stack.pop()
+
+    def detach(self) -> None:
+        if self in _thread.stack:
+            _thread.stack.remove(self)
+
+    @staticmethod
+    def get_current() -> Context | None:
+        return _thread.stack[-1] if _thread.stack else None
+
+    @staticmethod
+    def get_device() -> Device:
+        return Device(_card("cuCtxGetDevice").index)
+
+    @staticmethod
+    def synchronize() -> None:
+        _card("cuCtxSynchronize").finish_all("cuCtxSynchronize")
+
+    def enable_peer_access(self, peer: Context, flags: int = 0) -> None:
+        _card("cuCtxEnablePeerAccess")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Context) and other._card is self._card
+
+    def __hash__(self) -> int:
+        return self.handle
+
+
+def _need_init(call: str) -> None:
+    if not state.started:
+        raise failure(call, "NOT_INITIALIZED")
+
+
+def _card(call: str) -> Card:
+    """The card of the current context, for a call that may fail."""
+    _need_init(call)
+    if not _thread.stack:
+        raise failure(call, "INVALID_CONTEXT")
+    card = _thread.stack[-1]._card
+    card.check_alive(call)
+    state.settings.meet(call)
+    return card

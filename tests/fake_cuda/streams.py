@@ -1,0 +1,98 @@
+"""Streams and events: queues of work, and moments in them."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+
+from .cards import Card, Queue, Work
+from .contexts import _card
+from .enums import event_flags
+from .errors import failure
+
+_numbers = itertools.count(1)
+
+
+class Stream:
+    def __init__(self, flags: int = 0):
+        self._card = _card("cuStreamCreate")
+        self._queue = Queue(next(_numbers))
+        self._card.queues[self._queue.number] = self._queue
+        self.handle = 0x57000 + self._queue.number
+        weakref.finalize(self, _close, self._card, self._queue)
+
+    def synchronize(self) -> None:
+        self._card.check_alive("cuStreamSynchronize")
+        self._card.finish_queue(self._queue, "cuStreamSynchronize")
+
+    def is_done(self) -> bool:
+        """False while there is work; each question lets some of it be done."""
+        self._card.check_alive("cuStreamQuery")
+        waiting = self._queue.waiting()
+        if not waiting:
+            return True
+        self._card.finish(waiting[0], "cuStreamQuery")
+        return False
+
+    def wait_for_event(self, event: Event) -> None:
+        self._card.check_alive("cuStreamWaitEvent")
+        if event._work is not None and not event._work.done:
+            self._card.give("wait", lambda: None, self._queue, (event._work,))
+
+
+def _close(card: Card, queue: Queue) -> None:
+    # A stream that is destroyed finishes its work.
+    if queue.waiting():
+        card.queues[0].pending[:0] = queue.waiting()
+    card.queues.pop(queue.number, None)
+
+
+def _queue(card: Card, stream: Stream | None) -> Queue:
+    if stream is None:
+        return card.queues[0]
+    if not isinstance(stream, Stream):
+        raise TypeError(f"a Stream or None, not {type(stream).__name__}")
+    if stream._card is not card:
+        raise failure("stream", "INVALID_HANDLE", "it belongs to another context")
+    return stream._queue
+
+
+class Event:
+    def __init__(self, flags: int = 0):
+        self._card = _card("cuEventCreate")
+        self._timing = not int(flags) & int(event_flags.DISABLE_TIMING)
+        self._work: Work | None = None
+
+    def record(self, stream: Stream | None = None) -> Event:
+        self._card.check_alive("cuEventRecord")
+        self._work = self._card.give("event", lambda: None, _queue(self._card, stream))
+        return self
+
+    def synchronize(self) -> Event:
+        self._card.check_alive("cuEventSynchronize")
+        if self._work is not None:
+            self._card.finish(self._work, "cuEventSynchronize")
+        return self
+
+    def query(self) -> bool:
+        """False while it's to come; each question lets some work be done."""
+        self._card.check_alive("cuEventQuery")
+        if self._work is None or self._work.done:
+            return True
+        first = self._work
+        while any(not w.done for w in first.after):
+            first = next(w for w in first.after if not w.done)
+        self._card.finish(first, "cuEventQuery")
+        return False
+
+    def time_till(self, end: Event) -> float:
+        """Milliseconds."""
+        for event in (self, end):
+            if event._work is None or not event._timing:
+                raise failure("cuEventElapsedTime", "INVALID_HANDLE")
+            if not event._work.done:
+                raise failure("cuEventElapsedTime", "NOT_READY")
+        return (end._work.finished_at - self._work.finished_at) * 1e3
+
+    def time_since(self, start: Event) -> float:
+        return start.time_till(self)
