@@ -8,10 +8,13 @@ from math import prod
 
 from ..ir.infer import dot_dims
 from ..ir.module import Instruction
+from ..ir.opcode import is_elementwise
 from ..ir.shape import Shape
+from .errors import CompileError
 from .index import strides_of
+from .task import Task, reachable
 
-__all__ = ["Matrix", "matrix_of", "product_sizes"]
+__all__ = ["Matrix", "check_epilogue", "matrix_of", "product_sizes"]
 
 
 @dataclass(frozen=True)
@@ -54,3 +57,15 @@ def product_sizes(dot: Instruction) -> tuple[int, int, int, int]:
     rows = prod(n for d, n in enumerate(lhs) if d not in lb and d not in lc)
     columns = prod(n for d, n in enumerate(rhs) if d not in rb and d not in rc)
     return prod(lhs[d] for d in lb), rows, prod(lhs[d] for d in lc), columns
+
+
+def check_epilogue(task: Task, dot: Instruction) -> None:
+    """Raises `CompileError` unless the task makes each of its elements of that of a product with tiles."""
+    (root, _), *others = task.roots
+    if others or root.dims != dot.dims or root.dtype != dot.dtype:
+        raise CompileError("fusion", "a product with other results than one of its own form")
+    if any(o.opcode != "parameter" for o in dot.operands) or 1 in product_sizes(dot)[1::2]:
+        raise CompileError("fusion", "a product without tiles inside a fusion")
+    for i in reachable([root]):
+        if i.opcode not in ("dot", "parameter", "broadcast", "constant") and not is_elementwise(i.opcode):
+            raise CompileError("fusion", f"{i.opcode} behind a product inside a fusion")

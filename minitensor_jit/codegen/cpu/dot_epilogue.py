@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from ...ir.module import Computation, Instruction
-from ...ir.opcode import is_elementwise
 from ..abi import GEMM
 from ..elemental import Emitter
 from ..errors import CompileError
 from ..index import Lin, Space
 from ..llvm import I64, PTR, VOID, Function, Value
 from ..loops import counted_loop, i64
-from ..matrix import product_sizes
+from ..matrix import check_epilogue, product_sizes
 from ..task import Task, element_cost, reachable
 from .dot import emit_product
 from .loop_kernel import copies_for
@@ -26,14 +25,9 @@ class DotWithEpilogue:
     in_place: set[tuple[int, int]] = set()  # noqa: RUF012 - never changed
 
     def __init__(self, unit: Unit, task: Task, dot: Instruction) -> None:
-        (root, _), *others = task.roots
-        if others or root.dims != dot.dims or root.dtype != dot.dtype or dot.dtype not in GEMM:
-            raise CompileError("fusion", "a product with other results than one of its own form")
-        if any(o.opcode != "parameter" for o in dot.operands) or 1 in product_sizes(dot)[1::2]:
-            raise CompileError("fusion", "a product without tiles inside a fusion")
-        for i in reachable([root]):
-            if i.opcode not in ("dot", "parameter", "broadcast", "constant") and not is_elementwise(i.opcode):
-                raise CompileError("fusion", f"{i.opcode} behind a product inside a fusion")
+        check_epilogue(task, dot)
+        if dot.dtype not in GEMM:
+            raise CompileError("fusion", f"no product of {dot.dtype} with an epilogue")
         self.unit, self.task, self.dot = unit, task, dot
 
     def emit(self) -> None:

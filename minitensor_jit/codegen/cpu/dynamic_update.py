@@ -17,23 +17,7 @@ from .loops import vector_loop
 from .scatter import emit_copy
 from .unit import Unit
 
-__all__ = ["DynamicUpdate", "updates_a_window"]
-
-# Smaller arrays are written as a whole: one kernel costs less than a copy and another one.
-_LEAST = 4096
-
-
-def updates_a_window(task: Task) -> Instruction | None:
-    """The dynamic-update-slice that the task is, if its array is a parameter that nothing else here reads."""
-    roots = task.computation.roots
-    root = roots[0]
-    if len(roots) != 1 or root.opcode != "dynamic-update-slice" or root.operands[0].opcode != "parameter":
-        return None
-    source, *others = root.operands
-    size = root.array_shape.size
-    if size < _LEAST or 2 * others[0].array_shape.size > size or source in reachable(others):
-        return None
-    return root
+__all__ = ["DynamicUpdate"]
 
 
 class DynamicUpdate:

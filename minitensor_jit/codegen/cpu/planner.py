@@ -9,10 +9,11 @@ from ..check import HOST_CALLS
 from ..planner import KernelChoice
 from ..reduction import Reduction
 from ..task import Plan, Task
+from ..window_update import updates_a_window
 from .column_kernel import ColumnKernel
 from .dot import Dot
 from .dot_epilogue import DotWithEpilogue
-from .dynamic_update import DynamicUpdate, updates_a_window
+from .dynamic_update import DynamicUpdate
 from .flat_loop import FlatLoop, flattened
 from .generic_reduce import GenericReduce
 from .host_call import HostCall

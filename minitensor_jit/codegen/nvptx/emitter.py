@@ -139,6 +139,17 @@ class GpuEmitter(Emitter):
                     whole = b.emit(type_, whole.text, line)
             b.store(whole, address, width * itemsize)
 
+    def load_four(self, base: Value, dtype: str, at: Value) -> list[Value]:
+        """Elements `at` to `at + 3`, from memory that changes; `at` is a multiple of four."""
+        b, element, itemsize = self.inner, MEMORY[dtype], DTYPES[dtype].itemsize
+        width = min(4, ACCESS_BYTES // itemsize)
+        found = []
+        for part in range(0, 4, width):
+            place = b.gep(b.gep(base, at, element), part, element)
+            whole = b.load(place, vector(element, width), width * itemsize)
+            found += [b.extract_element(whole, k) for k in range(width)]
+        return found
+
     def shared(self, name: str, element: Type, count: int) -> Value:
         """Memory that the threads of a block share, aligned to 16 bytes."""
         text = {I8: "i8", I16: "i16"}.get(element, str(element))

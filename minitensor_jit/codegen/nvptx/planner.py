@@ -11,6 +11,11 @@ from ..errors import CompileError
 from ..planner import KernelChoice
 from ..reduction import Reduction
 from ..task import Plan, Task, reachable
+from ..window_update import updates_a_window
+from .column_kernel import ColumnKernel
+from .dot import Dot
+from .dynamic_update import DynamicUpdate
+from .generic_reduce import GenericReduce
 from .host_call import HostCallPlan
 from .loop_kernel import LoopKernels
 from .row_kernel import RowKernel
@@ -27,6 +32,7 @@ class GpuPlanner(KernelChoice):
         # Steps that are measured are told apart by their lines in the user's program.
         self.share = not unit.options.profile
         self.whole = {
+            "dot": partial(Dot, unit),
             "kernel-call": partial(HostCallPlan, unit),
             **dict.fromkeys(HOST_CALLS, partial(HostCallPlan, unit)),
         }
@@ -55,7 +61,8 @@ class GpuPlanner(KernelChoice):
 
     def loop(self, task: Task) -> Plan:
         """Every element on its own."""
-        return LoopKernels(self.unit, task)
+        update = updates_a_window(task)
+        return LoopKernels(self.unit, task) if update is None else DynamicUpdate(self.unit, task, update)
 
     def rows(self, task: Task, found: list[Reduction]) -> Plan:
         """Reductions of rows, with what depends on them."""
@@ -63,12 +70,12 @@ class GpuPlanner(KernelChoice):
 
     def columns(self, task: Task, found: list[Reduction]) -> Plan:
         """Reductions of columns."""
-        raise CompileError("reduce", "no code yet")
+        return ColumnKernel(self.unit, task, found)
 
     def generic(self, task: Task, reduce: Instruction) -> Plan:
         """A reduction by any computation."""
-        raise CompileError("reduce", "no code yet")
+        return GenericReduce(self.unit, task, reduce)
 
     def product(self, task: Task, dot: Instruction) -> Plan:
         """A product, and what is done with its elements."""
-        raise CompileError("dot", "no code yet")
+        return Dot(self.unit, task, dot)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -104,6 +105,7 @@ class GpuUnit:
         self._constants_slot = constants_slot
         self._codes: dict[Plan, PlanCode] = {}
         self.code = PlanCode()
+        self.renaming: dict[Symbol, Symbol] = {}
         self.written: set[int] = set()  # operands of the current plan that a result may lie over
         module.has_half_conversion = True
 
@@ -131,6 +133,15 @@ class GpuUnit:
             assert binding.literal is not None
             return "constant", self.constants.offset(binding.literal.tobytes())
         return "operand", i.parameter_number
+
+    @contextmanager
+    def renamed(self, symbols: dict[Symbol, Symbol]) -> Iterator[None]:
+        """Within, kernels for another task are emitted, whose arrays are those of the current one."""
+        before, self.renaming = self.renaming, symbols
+        try:
+            yield
+        finally:
+            self.renaming = before
 
     def copy(self, target: Symbol, source: Symbol, nbytes: int) -> None:
         """Emits a copy."""
@@ -211,6 +222,7 @@ class Kernel:
 
     def argument(self, symbol: Symbol) -> Value:
         """The address of an array, as a parameter of the kernel."""
+        symbol = self.unit.renaming.get(symbol, symbol)
         known = self._arguments.get(symbol)
         if known is None:
             known = Value(PTR, "ptr", f"%a{len(self._arguments)}")
@@ -224,9 +236,10 @@ class Kernel:
     def _literal(self, raw: bytes) -> Value:
         return self.argument(("constant", self.unit.constants.offset(raw)))
 
-    def bind(self, roots: Sequence[Instruction]) -> None:
-        """Tells the emitter where the parameters are that the roots need."""
-        for i in reachable(roots):
+    def bind(self, roots: Sequence[Instruction], known: Collection[Instruction] = ()) -> None:
+        """Tells the emitter where the parameters are that the roots need besides what is `known`."""
+        needed = reachable(roots) if not known else _before(roots, known)
+        for i in needed:
             if i.parameter_number is None or i.is_tuple:
                 continue
             binding = self.task.operands[i.parameter_number]
@@ -257,3 +270,15 @@ class Kernel:
         """The bytes of the arrays that the roots need, and of the roots."""
         arrays = [*self.e.pointers, *(r for r, _ in roots)]
         return sum(i.array_shape.nbytes for i in arrays)
+
+
+def _before(roots: Sequence[Instruction], known: Collection[Instruction]) -> list[Instruction]:
+    """What the roots need, without what only the known ones need."""
+    seen = dict.fromkeys(i for i in roots if i not in known)
+    stack = list(seen)
+    while stack:
+        for o in stack.pop().operands:
+            if o not in seen and o not in known:
+                seen[o] = None
+                stack.append(o)
+    return list(seen)
