@@ -49,6 +49,13 @@ def check_count(e: BlockEmitter, i: Instruction, operand: object) -> tuple:
     return parts
 
 
+def strength(i: Instruction) -> str:
+    """Whether an access is of memory that nobody writes, or one that others may race with."""
+    if "nc" in i.parts:
+        return ", 'nc'"
+    return ", 'strong'" if any(p in i.parts for p in ("volatile", "relaxed", "acquire", "release", "mmio")) else ""
+
+
 @opcode("ld", "ldu")
 def load(e: BlockEmitter, i: Instruction) -> None:
     parts = check_count(e, i, i.operands[0])
@@ -59,8 +66,7 @@ def load(e: BlockEmitter, i: Instruction) -> None:
     if space == "kernel_param":
         got = e.let(f"m.parameter({where}, {bits // 8}, {len(parts)}, {i.line})")
     else:
-        access = "load_constant" if "nc" in i.parts else "load"
-        got = e.let(f"m.{access}({space!r}, {where}, {bits // 8}, {len(parts)}, {i.line})")
+        got = e.let(f"m.load({space!r}, {where}, {bits // 8}, {len(parts)}, {i.line}{strength(i)})")
     for k, part in enumerate(parts):
         e.set(part, kind, bits, f"{got}[{k}].view(np.int{bits})" if kind == "s" else f"{got}[{k}]")
 
@@ -79,7 +85,7 @@ def store(e: BlockEmitter, i: Instruction) -> None:
     space = space_of(e, i, i.operands[0])
     if space in ("kernel_param", "const"):
         raise e.fail("can't be written")
-    e.write(f"m.store({space!r}, {address_text(e, i.operands[0])}, ({values}), {bits // 8}, {i.line})")
+    e.write(f"m.store({space!r}, {address_text(e, i.operands[0])}, ({values}), {bits // 8}, {i.line}{strength(i)})")
 
 
 @opcode("atom", "red")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from . import access, arithmetic, floats, integer, matrix, warp  # noqa: F401 - they register their opcodes
-from .emit import BlockEmitter
+from .emit import BlockEmitter, width_of
 from .errors import PtxError
 from .memory import SHARED_BASE
 from .parser import Address, Instruction, Module, Pair, Reg, Symbol, Variable, Vector
@@ -109,6 +109,7 @@ class Kernel:
         self.numbers = {name: k for k, name in enumerate(program.registers)}
         self.names = list(program.registers)
         self.maybe_unset = {self.numbers[r] for r in program.maybe_unset}
+        self.granules = shortest_accesses(program.blocks)
         self.source: list[str] = []
         self.steps = self.translate(program.blocks)
 
@@ -179,5 +180,18 @@ class Kernel:
         return kind, [number, count, test], result
 
 
-def missing_register(kernel: Kernel, number: int) -> str:
-    return kernel.names[number]
+def shortest_accesses(blocks: list[Block]) -> dict[str, int]:
+    """The bytes of the shortest element that is loaded or stored in each state space."""
+    shortest = {"global": 8, "shared": 8}
+    for block in blocks:
+        for item in block.instructions:
+            parts = item.parts
+            if parts[0] not in ("ld", "st", "atom", "red", "ldu"):
+                continue
+            spaces = [
+                p.split("::")[0] for p in parts if p.split("::")[0] in ("global", "shared", "local", "param", "const")
+            ]
+            for space in shortest:
+                if not spaces or space in spaces:
+                    shortest[space] = min(shortest[space], width_of(parts[-1]) // 8)
+    return {space: min(size, 4) for space, size in shortest.items()}

@@ -9,6 +9,8 @@ import numpy as np
 from .atomics import apply_atomic
 from .errors import PtxFault
 from .memory import CONST_BASE, LOCAL_BASE, SHARED_BASE, UNWRITTEN, WINDOW, WRITTEN, Memory, Space, Storage
+from .races import ATOMIC, PLAIN, Races
+from .traffic import Traffic
 
 U32 = np.uint32
 
@@ -27,7 +29,18 @@ class Lanes:
     """`n` threads stand together; `index` are their numbers in the batch, or None for all."""
 
     def __init__(
-        self, machine, kernel, grid, block, first, blocks, shared_bytes, arguments, memory: Memory, checks: Checks
+        self,
+        machine,
+        kernel,
+        grid,
+        block,
+        first,
+        blocks,
+        shared_bytes,
+        arguments,
+        memory: Memory,
+        checks: Checks,
+        launch_races,
     ):
         self.machine = machine
         self.kernel = kernel
@@ -65,6 +78,8 @@ class Lanes:
         self.variables = machine.global_addresses(kernel, memory) if kernel.globals else {}
         self.specials: dict[str, np.ndarray] = {}
         self.special_now: dict[str, object] = {}
+        self.traffic = Traffic(self) if machine.measure else None
+        self.races = Races(self, launch_races, kernel.granules["shared"]) if launch_races is not None else None
         self.stand(None)
 
     # Where the threads stand
@@ -216,37 +231,47 @@ class Lanes:
                 values.append(self.arguments[place[:, None] + np.arange(size)].copy().view(f"u{size}")[:, 0])
         return tuple(values)
 
-    def load(self, space: str, address, size: int, count: int, line: int) -> tuple:
+    def load(self, space: str, address, size: int, count: int, line: int, how: str = "") -> tuple:
         where, address = self.resolve(space, address, line)
-        return where.load(self, address, size, count, line)
+        return where.load(self, address, size, count, line, how)
 
-    def load_constant(self, space: str, address, size: int, count: int, line: int) -> tuple:
-        """`ld.nc`: of memory that the kernel doesn't write."""
+    def store(self, space: str, address, values: tuple, size: int, line: int, how: str = "") -> None:
         where, address = self.resolve(space, address, line)
-        return where.load(self, address, size, count, line)
-
-    def store(self, space: str, address, values: tuple, size: int, line: int) -> None:
-        where, address = self.resolve(space, address, line)
-        where.store(self, address, values, size, line)
+        where.store(self, address, values, size, line, how)
 
     def atomic(self, operation: str, space: str, address, values: tuple, size: int, form: str, line: int):
         where, address = self.resolve(space, address, line)
         return apply_atomic(self, where, operation, address, values, size, form, line)
 
-    def note_read(self, space: Space, offset, size: int, line: int) -> None:
+    def note_read(self, space: Space, offset, size: int, line: int, how: str = "") -> None:
         space.reads += size * self.n
+        if self.traffic is not None:
+            self.traffic.note(space, offset, size, "read")
+        if self.races is not None and space.name in self.races.spaces and how != "strong":
+            self.races.read(space, offset, size, line, how == "nc")
 
-    def note_write(self, space: Space, offset, size: int, line: int, values) -> None:
+    def note_write(self, space: Space, offset, size: int, line: int, how: str = "") -> None:
         space.writes += size * self.n
+        if self.traffic is not None:
+            self.traffic.note(space, offset, size, "written")
+        if self.races is not None and space.name in self.races.spaces:
+            self.races.write(space, offset, size, line, ATOMIC if how == "strong" else PLAIN)
 
     def note_atomic(self, space: Space, offset, size: int, line: int) -> None:
         space.reads += size * self.n
         space.writes += size * self.n
+        if self.races is not None and space.name in self.races.spaces:
+            self.races.write(space, offset, size, line, ATOMIC)
+            if space.name == "global":
+                self.races.synchronize(offset)
 
     def fence(self) -> None:
-        pass
+        if self.races is not None:
+            self.races.fence()
 
     def count_bytes(self, counts) -> None:
+        if self.traffic is not None:
+            self.traffic.add_to(counts)
         counts.global_bytes_read += self.spaces["global"].reads
         counts.global_bytes_written += self.spaces["global"].writes
         counts.shared_bytes_read += self.spaces["shared"].reads
@@ -255,7 +280,8 @@ class Lanes:
     # Barriers and warps
 
     def barrier(self, index: np.ndarray, key: np.ndarray) -> None:
-        pass
+        if self.races is not None:
+            self.races.barrier(index, key)
 
     def present(self) -> np.ndarray:
         """The mask of the threads that stand here, for each warp."""
@@ -353,3 +379,5 @@ class Lanes:
 
     def warp_barrier(self, mask, line: int) -> None:
         self.members(mask, line)
+        if self.races is not None:
+            self.races.warp_barrier()

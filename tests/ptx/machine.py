@@ -16,6 +16,7 @@ from .kernel import Kernel, Step
 from .lanes import Checks, Lanes
 from .memory import ALIGNMENT, Memory
 from .parser import Module, parse
+from .races import LaunchRaces
 
 BATCH = 1 << 15
 """How many threads run together, at least one block."""
@@ -120,6 +121,8 @@ class Machine:
         together = max(1, BATCH // threads)
         if shared:
             together = max(1, min(together, (1 << 26) // shared))
+        memory.launch_began()
+        races = LaunchRaces(memory, kernel.granules["global"]) if self.checks.races else None
         with np.errstate(all="ignore"):
             for first in range(0, blocks, together):
                 lanes = Lanes(
@@ -133,6 +136,7 @@ class Machine:
                     arguments,
                     memory,
                     self.checks,
+                    races,
                 )
                 Run(self, kernel, lanes).run()
 

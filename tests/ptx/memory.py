@@ -65,6 +65,8 @@ class Memory:
         self.starts: list[int] = []
         self.used = 0
         self.launches = 0
+        self.records: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        """Who wrote and read what last, by the granule in bytes: `races.LaunchRaces`."""
         self.globals: dict[int, dict[str, int]] = {}
         """The addresses of the variables of each machine that was launched here."""
 
@@ -128,10 +130,9 @@ class Memory:
         self.storage.bytes[target] = self.storage.bytes[source].copy()
         self.storage.shadow[target] = self.storage.shadow[source].copy()
 
-    def launch_began(self) -> bool:
+    def launch_began(self) -> None:
         """Counts launches."""
         self.launches += 1
-        return False
 
     def forget(self, address: int, size: int) -> None:
         """What lies there counts as never written: memory that a pool hands out again."""
@@ -166,9 +167,9 @@ class Space:
         return offset
 
     def bounds(self) -> str:
-        return f", where {self.limit} bytes are" if self.stride else ""
+        return f", where {self.limit} bytes are" if self.stride else " belongs to no allocation"
 
-    def load(self, m, address, size: int, count: int, line: int) -> tuple:
+    def load(self, m, address, size: int, count: int, line: int, how: str = "") -> tuple:
         total = size * count
         offset = self.locate(m, address, total, line)
         place = offset // total
@@ -176,7 +177,7 @@ class Space:
         good = states == ALL_WRITTEN[total]
         if not good.all():
             self.unreadable(m, address, states, good, total, line)
-        m.note_read(self, offset, total, line)
+        m.note_read(self, offset, total, line, how)
         value = self.storage.data[total].take(place, axis=0)
         if count == 1:
             return (value,)
@@ -185,7 +186,7 @@ class Space:
             return tuple(parts[k] for k in range(count))
         return tuple(np.ascontiguousarray(value.view(f"u{size}").reshape(-1, count).T))
 
-    def store(self, m, address, values: tuple, size: int, line: int) -> None:
+    def store(self, m, address, values: tuple, size: int, line: int, how: str = "") -> None:
         count = len(values)
         total = size * count
         offset = np.broadcast_to(self.locate(m, address, total, line), m.n)
@@ -199,9 +200,15 @@ class Space:
         for k, value in enumerate(values):
             rows[:, k] = value
         wide = rows.view(np.uint64) if total > 8 else rows.view(f"u{total}")[:, 0]
-        m.note_write(self, offset, total, line, wide)
+        m.note_write(self, offset, total, line, how)
         self.storage.data[total][place] = wide
         self.storage.states[total][place] = ALL_WRITTEN[total]
+        if m.races is not None and self.name != "local":
+            same = self.storage.data[total][place] == wide
+            if not same.all():
+                wrong = ~same if same.ndim == 1 else ~same.all(axis=1)
+                words = f"{self.name} address {{:#x}} is written by several threads at once, with different values"
+                m.fault("race", line, wrong, words, address)
 
     def complaint(self, address) -> str:
         return f"{self.name} address {{:#x}} belongs to no allocation"

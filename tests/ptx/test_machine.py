@@ -222,7 +222,7 @@ def test_vectors_of_memory_and_narrow_elements():
     ld.param.u64 %d1, [x];
     mul.wide.u32 %d3, %r1, 16;
     add.s64 %d4, %d1, %d3;
-    ld.global.nc.v4.u32 {%r2, %r3, %r4, %r5}, [%d4];
+    ld.global.v4.u32 {%r2, %r3, %r4, %r5}, [%d4];
     st.global.v2.u32 [%d4+8], {%r2, %r3};
     st.global.v2.b16 [%d4], {%h1, %h2};
     st.global.u8 [%d4+4], 255;
