@@ -8,6 +8,7 @@ import numpy as np
 
 from .atomics import apply_atomic
 from .errors import PtxFault
+from .matrix import MatrixLanes
 from .memory import CONST_BASE, LOCAL_BASE, SHARED_BASE, UNWRITTEN, WINDOW, WRITTEN, Memory, Space, Storage
 from .races import ATOMIC, PLAIN, Races
 from .traffic import Traffic
@@ -25,7 +26,7 @@ class Checks:
     """Of shuffles and votes: whether all threads that the mask names are there."""
 
 
-class Lanes:
+class Lanes(MatrixLanes):
     """`n` threads stand together; `index` are their numbers in the batch, or None for all."""
 
     def __init__(
@@ -80,6 +81,7 @@ class Lanes:
         self.special_now: dict[str, object] = {}
         self.traffic = Traffic(self) if machine.measure else None
         self.races = Races(self, launch_races, kernel.granules["shared"]) if launch_races is not None else None
+        self.start_copies()
         self.stand(None)
 
     # Where the threads stand

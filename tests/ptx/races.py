@@ -217,6 +217,13 @@ class Races:
         mask = np.isin(index, thread[wrong])
         m.fault("race", line, mask, f"{space.name} address {at:#x} is {said} {name}, with no barrier between")
 
+    def arrived(self, space, offset, size: int) -> None:
+        """Copies that were on their way are there, for the thread that waited."""
+        records = self.spaces[space.name]
+        place, thread = self.granules(records, offset, size)
+        clock = self.known[self.m.warp_of[thread], self.own[self.m.warp_of[thread]]]
+        records.writes[place] = self.word(records, PLAIN, clock, thread)
+
     # Barriers, fences
 
     def barrier(self, index: np.ndarray, key: np.ndarray) -> None:
