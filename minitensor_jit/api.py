@@ -93,8 +93,12 @@ def current_options() -> JitOptions:
     return current_compiler().options
 
 
-def _plan(nodes: Any, leaves: Any, scalars: Any, policy: Any = None) -> Any:
-    return current_compiler().plan(nodes, leaves, scalars, policy)
+def _plan(nodes: Any, leaves: Any, scalars: Any, policy: Any = None, signature: bytes = b"") -> Any:
+    return current_compiler().plan(nodes, leaves, scalars, policy, signature)
+
+
+def _recall(signature: bytes) -> Any:
+    return current_compiler().recall(signature)
 
 
 def _refuse(op: str, reason: str) -> None:
@@ -121,7 +125,7 @@ def _function_called() -> str:
     return name if callable(getattr(minitensor, name, None)) else ""
 
 
-_C.set_compile_hook(_plan)
+_C.set_compile_hook(_plan, _recall)
 _C.set_refuse_hook(_refuse)
 
 

@@ -133,8 +133,15 @@ def unary_inplace(env: Env, x: Any, name: str) -> Any:
 
 
 def bounded(operands: Sequence[Any], name: str) -> Sequence[Any]:
-    """The operands, with degrees for which a recurrence ends soon: it takes as many steps."""
-    return [operands[0], mt.clamp(operands[1], max=99)] if "polynomial" in name else operands
+    """The operands, with degrees for which a recurrence ends soon, and without NaN whose sign is looked at.
+
+    A recurrence takes as many steps as its degree says; which sign a NaN has is nobody's promise.
+    """
+    if "polynomial" in name:
+        return [operands[0], mt.clamp(operands[1], max=99)]
+    if name in ("signbit", "copysign"):
+        return [mt.where(x == x, x, mt.zeros((), dtype=x.dtype)) for x in operands]
+    return operands
 
 
 @kind

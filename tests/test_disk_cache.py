@@ -1,5 +1,7 @@
 """Compiled code on disk: loaded again, never trusted more than its checksum and its folder's permissions."""
 
+import contextlib
+import io
 import os
 import stat
 import subprocess
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 import minitensor as mt
+from minitensor_jit.clustering.pipeline import cluster
 from minitensor_jit.errors import CacheDirectoryError
 from minitensor_jit.runtime import disk_cache, processor
 
@@ -42,6 +45,14 @@ class Cache:
     @property
     def entries(self):
         return sorted(self.folder.glob("*.mto"))
+
+    @property
+    def plans(self):
+        return sorted(self.folder.glob("*.mtp"))
+
+    @property
+    def files(self):
+        return self.entries + self.plans
 
 
 HIT = {"hits": 1, "misses": 0, "rebuilt": 0}
@@ -197,14 +208,14 @@ def test_the_least_recently_used_go_first(cache):
     for k in range(4):
         cache.run(fn=lambda x, k=k: x.sin() * k)
         time.sleep(0.01)
-    before = cache.entries
-    sizes = sum(path.stat().st_size for path in before)
-    oldest = min(before, key=lambda path: path.stat().st_mtime_ns)
+    sizes = sum(path.stat().st_size for path in cache.files)
+    oldest = min(cache.entries, key=lambda path: path.stat().st_mtime_ns)
     assert cache.run(fn=lambda x: x.sin() * 0) == HIT  # used again, so the next one is the oldest now
     assert cache.run(fn=lambda x: x.sin() * 9, persistent_cache_bytes=sizes + 100) == MISS
     assert oldest in cache.entries
     assert len(cache.entries) == 4
-    assert sum(path.stat().st_size for path in cache.entries) <= sizes + 100
+    assert len(cache.files) == 8
+    assert sum(path.stat().st_size for path in cache.files) <= sizes + 100
 
 
 def test_what_is_larger_than_the_limit_is_not_kept(cache):
@@ -225,7 +236,8 @@ def test_info_and_clearing(cache):
 
 def test_a_folder_that_is_gone_is_made_again(cache):
     cache.run()
-    cache.entries[0].unlink()
+    for path in cache.files:
+        path.unlink()
     cache.folder.rmdir()
     assert cache.run() == MISS
     assert cache.run() == HIT
@@ -276,4 +288,84 @@ def test_processes_share_a_folder(tmp_path):
     assert counts(start(tmp_path / "code")) == [6, 0, 0]
     # The smaller instruction set has code of its own.
     assert counts(start(tmp_path / "code", MT_ISA="baseline")) == [0, 6, 0]
-    assert len(list((tmp_path / "code").iterdir())) == 12
+    assert len(list((tmp_path / "code").glob("*.mto"))) == len(list((tmp_path / "code").glob("*.mtp"))) == 12
+
+
+@pytest.fixture
+def compilations(monkeypatch):
+    """How many times a trace was clustered."""
+    from minitensor_jit.runtime import launcher
+
+    calls = []
+    monkeypatch.setattr(launcher, "cluster", lambda *args: calls.append(args) or cluster(*args))
+    return calls
+
+
+def drawn(x):
+    return x + mt.rand(3, 4), (x * 2.5).softmax(-1)[mt.tensor([2, 0])]
+
+
+def test_a_plan_on_disk_takes_the_place_of_the_compiler(cache, compilations):
+    def run(fn, x=ARGUMENT):
+        mt.jit.cache_clear()
+        with mt.jit.options(persistent_cache_directory=str(cache.folder)):
+            compiled = mt.function(fn, jit_compile=True)
+            for _ in range(2):
+                mt.manual_seed(3)
+                got = compiled(x)
+                mt.manual_seed(3)
+                for one, other in zip(got, fn(x), strict=True):
+                    assert np.array_equal(one.numpy(), other.numpy())
+        return compiled
+
+    run(drawn)
+    assert len(compilations) == 1
+    assert len(cache.plans) == 1
+    run(drawn)
+    assert len(compilations) == 1
+    # Other values of the same form; other ops and dtypes.
+    run(drawn, ARGUMENT * 2)
+    assert len(compilations) == 1
+    run(lambda x: (x.exp() * 2.5, x.sum()))
+    assert len(compilations) == 2
+    run(lambda x: (x.sin() * 2.5, x.sum()))
+    assert len(compilations) == 3
+    run(drawn, ARGUMENT.double())
+    assert len(compilations) == 4
+
+
+def test_errors_of_a_plan_from_disk_are_those_of_eager_code(cache, compilations):
+    def fn(x, i):
+        return (x * 2.5 + 1)[i].tanh()
+
+    for turn in range(2):
+        mt.jit.cache_clear()
+        with mt.jit.options(persistent_cache_directory=str(cache.folder)):
+            compiled = mt.function(fn, jit_compile=True)
+            with pytest.raises(IndexError, match="index 7 is out of bounds") as error:
+                compiled(ARGUMENT, mt.tensor([7]))
+            assert any("test_disk_cache.py" in note for note in error.value.__notes__)
+            assert np.array_equal(compiled(ARGUMENT, mt.tensor([1])).numpy(), fn(ARGUMENT, mt.tensor([1])).numpy())
+        assert len(compilations) == 1, turn
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "code"])
+def test_a_damaged_plan_is_made_anew(cache, compilations, damage):
+    cache.run()
+    (path,) = cache.entries if damage == "code" else cache.plans
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 16
+    path.write_bytes({"cut": data[:-7], "empty": b""}.get(damage, bytes(data)))
+    assert cache.run() == (REBUILT if damage == "code" else HIT)
+    assert len(compilations) == 2
+    assert cache.run() == HIT
+    assert len(compilations) == 2
+
+
+def test_what_is_watched_has_no_plan_on_disk(cache, compilations, tmp_path):
+    cache.run()
+    for number, options in enumerate(({"verify": 1.0}, {"print_cluster_outputs": True}), 2):
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            cache.run(**options)
+        assert len(compilations) == number
+    assert len(cache.plans) == 1

@@ -23,6 +23,7 @@ namespace {
 using namespace mt::trace;
 
 PyObject* g_compile = nullptr;
+PyObject* g_recall = nullptr;
 PyObject* g_flush = nullptr;
 PyObject* g_refuse = nullptr;
 PyObject* g_eager = nullptr;
@@ -125,9 +126,28 @@ DType dtype_of_hlo(const char* name) {
     fail_value(std::string("unknown HLO type ") + name);
 }
 
+// (name, op, file, line) of nodes, by their numbers.
+PyRef launch_names(const Trace& trace, PyObject* numbers) {
+    PyRef names = checked(PyList_New(0));
+    each(numbers, [&](PyObject* number) {
+        size_t index = PyLong_AsSize_t(number);
+        check_python();
+        if (index >= trace.nodes.size()) fail_value("a plan names a node that the trace does not have");
+        const TraceNode& node = trace.nodes[index];
+        PyRef source = checked(source_tuple(node.source));
+        const bool known = source.get() != Py_None;
+        PyRef name = checked(PyUnicode_FromFormat("%s_%zu", node.op->name.c_str(), index));
+        PyRef item = checked(Py_BuildValue(
+            "(OsOO)", name.get(), node.op->name.c_str(), known ? PyTuple_GET_ITEM(source.get(), 0) : Py_None,
+            known ? PyTuple_GET_ITEM(source.get(), 1) : checked(PyLong_FromLong(0)).get()));
+        if (PyList_Append(names.get(), item.get()) < 0) fail_python();
+    });
+    return names;
+}
+
 // ("op", node, group) or ("launch", entry, [(value, dtype)], [value], scratch bytes, work bytes, executable, name,
-//  children, whether it reports errors, whether it is guarded, observer, group)
-Step step_from(PyObject* object) {
+//  children, whether it reports errors, whether it is guarded, observer, group); the children may be nodes' numbers
+Step step_from(const Trace& trace, PyObject* object) {
     Step step;
     const char* type = PyUnicode_AsUTF8(PyTuple_GET_ITEM(object, 0));
     if (!type) fail_python();
@@ -173,7 +193,9 @@ Step step_from(PyObject* object) {
     step.work_bytes = work;
     step.executable = PyRef::borrow(executable);
     step.name = name;
-    step.children = PyRef::borrow(children);
+    step.children = PyList_Check(children) && PyList_GET_SIZE(children) && PyLong_Check(PyList_GET_ITEM(children, 0))
+                        ? launch_names(trace, children)
+                        : PyRef::borrow(children);
     step.reports_errors = reports_errors;
     step.guarded = guarded;
     step.observer = PyRef::borrow(observer);
@@ -199,13 +221,25 @@ void count_last_uses(const Trace& trace, Plan& plan) {
 }
 
 std::shared_ptr<Plan> compile_with(Trace& trace, PyObject* policy) {
-    // A plan that follows another is made of what the policy knows.
-    PyRef description = policy == Py_None ? describe(trace)
-                                          : checked(Py_BuildValue("(OOO)", Py_None, Py_None, Py_None));
-    PyRef keywords(policy == Py_None ? nullptr : Py_BuildValue("{sO}", "policy", policy));
-    check_python();
-    PyRef compiler = PyRef::borrow(g_compile);
-    PyRef returned = checked(PyObject_Call(compiler.get(), description.get(), keywords.get()));
+    PyRef returned, compiler = PyRef::borrow(g_compile);
+    if (policy == Py_None) {
+        // Without its last two words, which are for this process only: the options' number and the owner.
+        PyRef signature = checked(
+            PyBytes_FromStringAndSize(reinterpret_cast<const char*>(trace.signature.data()),
+                                      static_cast<Py_ssize_t>((trace.signature.size() - 2) * sizeof(uint64_t))));
+        PyRef recall = PyRef::borrow(g_recall);
+        returned = checked(PyObject_CallOneArg(recall.get(), signature.get()));
+        if (returned.get() == Py_None) {
+            PyRef description = describe(trace);
+            PyRef keywords = checked(Py_BuildValue("{sO}", "signature", signature.get()));
+            returned = checked(PyObject_Call(compiler.get(), description.get(), keywords.get()));
+        }
+    } else {
+        // A plan that follows another is made of what the policy knows.
+        PyRef description = checked(Py_BuildValue("(OOO)", Py_None, Py_None, Py_None));
+        PyRef keywords = checked(Py_BuildValue("{sO}", "policy", policy));
+        returned = checked(PyObject_Call(compiler.get(), description.get(), keywords.get()));
+    }
     auto plan = std::make_shared<Plan>();
     PyObject *steps, *deferred, *checks, *record, *next, *counters, *held;
     long long revisit;
@@ -222,7 +256,7 @@ std::shared_ptr<Plan> compile_with(Trace& trace, PyObject* policy) {
     plan->policy = PyRef::borrow(next);
     if (next != Py_None && revisit >= 0) plan->revisit = static_cast<uint64_t>(revisit);
     plan->fastest.assign(static_cast<size_t>(measured), INT64_MAX);
-    each(steps, [&](PyObject* item) { plan->steps.push_back(step_from(item)); });
+    each(steps, [&](PyObject* item) { plan->steps.push_back(step_from(trace, item)); });
     each(deferred, [&](PyObject* item) { plan->deferred.push_back(value_from(item)); });
     each(checks, [&](PyObject* item) {
         BoundsCheck check;
@@ -324,8 +358,11 @@ PyObject* py_swap_options_id(PyObject*, PyObject* id) {
     return PyLong_FromUnsignedLongLong(previous);
 }
 
-PyObject* py_set_compile_hook(PyObject*, PyObject* callable) {
-    Py_XSETREF(g_compile, Py_NewRef(callable));
+PyObject* py_set_compile_hook(PyObject*, PyObject* args) {
+    PyObject *compiler, *recall;
+    if (!PyArg_ParseTuple(args, "OO:set_compile_hook", &compiler, &recall)) return nullptr;
+    Py_XSETREF(g_compile, Py_NewRef(compiler));
+    Py_XSETREF(g_recall, Py_NewRef(recall));
     compile_hook = compile;
     revise_hook = revise;
     Py_RETURN_NONE;
@@ -626,10 +663,9 @@ PyMethodDef functions[] = {
      "swap_tag((compile, must, scope)): the tag of ops recorded from here on; returns the previous one."},
     {"swap_options_id", py_swap_options_id, METH_O,
      "swap_options_id(id): the options in force, part of every signature; returns the previous one."},
-    {"set_compile_hook", py_set_compile_hook, METH_O,
-     "set_compile_hook(f): f(nodes, leaves, scalars, policy=None) -> (steps, deferred, checks, record, policy, "
-     "revisit, "
-     "measured, counters, held)."},
+    {"set_compile_hook", py_set_compile_hook, METH_VARARGS,
+     "set_compile_hook(f, recall): f(nodes, leaves, scalars, policy=None, signature=b'') -> (steps, deferred, checks, "
+     "record, policy, revisit, measured, counters, held); recall(signature) -> the same or None."},
     {"set_flush_hook", py_set_flush_hook, METH_O, "set_flush_hook(f | None): f(reason, source, hit, ops, record)."},
     {"set_eager_hook", py_set_eager_hook, METH_O,
      "set_eager_hook(f | None): f(op, source) for what ran eagerly since it can't be recorded."},

@@ -45,6 +45,8 @@ logger = logging.getLogger("minitensor_jit")
 
 _MAGIC = b"minitensor object code 1\n"
 _SUFFIX = ".mto"
+_PLAN_MAGIC = b"minitensor plan 1\n"
+_PLAN_SUFFIX = ".mtp"
 _HEADER = struct.Struct("<Q")
 _DIGEST = hashlib.sha256().digest_size
 _RESCAN = 64
@@ -63,24 +65,29 @@ def _compiler_fingerprint() -> str:
 
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     digest = hashlib.sha256()
-    for part in ("codegen", "ir", "passes", "runtime"):
-        for path in sorted(_sources(os.path.join(package, part))):
-            digest.update(f"{os.path.relpath(path, package)} {_stamp(path)}\n".encode())
+    # Rows and clustering matter to plans.
+    parts = [os.path.join(package, part) for part in ("clustering", "codegen", "ir", "lowering", "passes", "runtime")]
     found = find_spec("llvmlite")
     llvmlite = os.path.dirname(found.origin) if found is not None and found.origin else ""
-    for path in sorted(_sources(os.path.join(llvmlite, "binding"), (".py", ".so", ".dylib", ".dll"))):
-        digest.update(f"{os.path.basename(path)} {_stamp(path)}\n".encode())
-    return f"{_C.version} core {_stamp(_C.__file__)} compiler {digest.hexdigest()}"
+    for part in (*parts, os.path.join(os.path.dirname(os.path.abspath(_C.__file__)), "ops")):
+        digest.update("\n".join(sorted(_stamps(part, (".py",)))).encode())
+    digest.update("\n".join(sorted(_stamps(os.path.join(llvmlite, "binding"), _LIBRARY))).encode())
+    core = os.stat(_C.__file__)
+    return f"{_C.version} core {core.st_size} {core.st_mtime_ns} compiler {digest.hexdigest()}"
 
 
-def _stamp(path: str) -> str:
-    info = os.stat(path)
-    return f"{info.st_size} {info.st_mtime_ns}"
+_LIBRARY = (".py", ".so", ".dylib", ".dll")
 
 
-def _sources(folder: str, endings: tuple[str, ...] = (".py",)) -> Iterator[str]:
-    for here, _, files in os.walk(folder):
-        yield from (os.path.join(here, file) for file in files if file.endswith(endings))
+def _stamps(folder: str, endings: tuple[str, ...]) -> Iterator[str]:
+    """Path, size and time of every file in a folder that ends so."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as listing:
+        for item in listing:
+            if item.name.endswith(endings):
+                info = item.stat()
+                yield f"{item.path} {info.st_size} {info.st_mtime_ns}"
+            elif item.is_dir():
+                yield from _stamps(item.path, endings)
 
 
 def key_of(text: str, options: JitOptions) -> str:
@@ -136,9 +143,21 @@ class DiskCache:
         self._since_scan = 0
         _make_private(folder)
 
-    def load(self, key: str, name: str, options: JitOptions) -> Executable | None:
-        """The executable of that key, with its code in memory; None if there is none that is sound."""
+    def load(self, key: str, name: str, options: JitOptions, *, only_sound: bool = False) -> Executable | None:
+        """The executable of that key, with its code in memory; None if there is none that is sound.
+
+        With `only_sound` one that is missing or damaged is left for whoever asks next.
+        """
         path = self._path(key)
+        if only_sound:
+            try:
+                executable = decode(_read(path), key, name)
+            except Exception:
+                return None
+            self.counts.hits += 1
+            with contextlib.suppress(OSError):
+                os.utime(path)
+            return executable
         try:
             data = _read(path)
         except FileNotFoundError:
@@ -166,10 +185,33 @@ class DiskCache:
 
     def store(self, key: str, executable: Executable) -> None:
         """Keep an executable. A disk that is full is a warning, once; the program goes on without."""
-        if self._stopped:
-            return
-        data = encode(key, executable)
-        if len(data) > self.limit:
+        self._write(self._path(key), encode(key, executable))
+
+    def load_plan(self, key: str) -> bytes | None:
+        """The plan of that key; None if there is none that is sound."""
+        path = self._path(key, _PLAN_SUFFIX)
+        try:
+            data = _read(path)
+        except OSError:
+            return None
+        start = len(_PLAN_MAGIC) + _DIGEST
+        body = data[start:]
+        name = hashlib.sha256(key.encode()).digest()
+        if data[:start] != _PLAN_MAGIC + hashlib.sha256(body).digest() or body[:_DIGEST] != name:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return body[_DIGEST:]
+
+    def store_plan(self, key: str, plan: bytes) -> None:
+        """Keep a plan, as an executable is kept."""
+        body = hashlib.sha256(key.encode()).digest() + plan
+        self._write(self._path(key, _PLAN_SUFFIX), _PLAN_MAGIC + hashlib.sha256(body).digest() + body)
+
+    def _write(self, path: str, data: bytes) -> None:
+        if self._stopped or len(data) > self.limit:
             return
         try:
             # Others may have made it writable, or put another one in its place.
@@ -178,7 +220,7 @@ class DiskCache:
             try:
                 with open(handle, "wb") as stream:
                     stream.write(data)
-                os.replace(temporary, self._path(key))
+                os.replace(temporary, path)
             except BaseException:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
@@ -202,8 +244,8 @@ class DiskCache:
                 os.unlink(path)
         self._bytes = 0
 
-    def _path(self, key: str) -> str:
-        return os.path.join(self.folder, hashlib.sha256(key.encode()).hexdigest() + _SUFFIX)
+    def _path(self, key: str, suffix: str = _SUFFIX) -> str:
+        return os.path.join(self.folder, hashlib.sha256(key.encode()).hexdigest() + suffix)
 
     def _entries(self) -> list[tuple[int, int, str]]:
         """(time of the last use, bytes, path) of every entry."""
@@ -213,7 +255,7 @@ class DiskCache:
                 # It may be gone by now: other processes remove entries too.
                 with contextlib.suppress(OSError):
                     info = item.stat(follow_symlinks=False)
-                    if item.name.endswith(_SUFFIX):
+                    if item.name.endswith((_SUFFIX, _PLAN_SUFFIX)):
                         found.append((info.st_mtime_ns, info.st_size, item.path))
                     elif item.name.endswith(".tmp") and info.st_mtime < time.time() - _STALE_SECONDS:
                         os.unlink(item.path)

@@ -17,6 +17,7 @@ from weakref import ref
 
 from minitensor import _C
 from minitensor_jit.clustering.graph import Graph, Node
+from minitensor_jit.clustering.mark_for_compilation import PROCESS_STATE
 from minitensor_jit.clustering.pipeline import ClusteringResult, cluster
 from minitensor_jit.clustering.verdict import Reason, Verdict
 from minitensor_jit.flags import JitOptions
@@ -37,6 +38,7 @@ from minitensor_jit.runtime.dynamic_shapes import Family, Template, family_key, 
 from minitensor_jit.runtime.executable import Executable
 from minitensor_jit.runtime.executable_cache import ExecutableCache
 from minitensor_jit.runtime.plan_builder import PlanBuilder
+from minitensor_jit.runtime.plan_store import PlanStore
 from minitensor_jit.runtime.ready import NotYet, Ready
 from minitensor_jit.runtime.recorded import RecordedTrace
 from minitensor_jit.runtime.trial import COMPILED_RUNS, EAGER_RUNS, Draft, Trial, Waiting
@@ -97,6 +99,12 @@ class Compiler:
             if options.persistent_cache_directory is not None and not options.hlo_profile
             else None
         )
+        watched = self._inside or options.verify or self.dumper is not None or self.pictures is not None
+        self.plans = (
+            PlanStore(self.disk, options)
+            if self.disk is not None and not watched and options.clustering_fuel is None
+            else None
+        )
         self.executables = ExecutableCache(options.executable_cache_bytes)
         # Compilers of sessions that ran under these options, with their numbers, by the session's level and flag.
         self.session_compilers: dict[tuple[int, bool], tuple[Compiler, int]] = {}
@@ -124,8 +132,46 @@ class Compiler:
 
     # ---- the plan
 
+    def recall(self, signature: bytes) -> tuple[Any, ...] | None:
+        """The plan of a trace with that signature, as `plan` gives it, if an earlier process kept it on disk."""
+        if self.plans is None or self.report is not None:
+            return None
+        with self.lock, _no_collections():
+            started = time.perf_counter()
+            name = "cluster" if self.options.deterministic_cluster_names else PROCESS_STATE.next_name()
+            found = self.plans.load(signature, name)
+            if found is None:
+                return None
+            (recipe, deferred, checks), modules = found
+            noted = getattr(_used, "executables", None)
+            code = []
+            for text, loaded in modules:
+                executable = self.executables.find(text) or loaded
+                self.executables.insert(text, executable, keep=False)
+                if noted is not None:
+                    noted[text] = executable
+                code.append(executable)
+            steps = []
+            for step in recipe:
+                if step[0] == "launch":
+                    _, module, refs, outputs, scratch, work, _, children, reports, guarded, group = step
+                    it = code[module]
+                    step = (
+                        "launch", it.entry_address, refs, outputs, scratch, work, it, name, children, reports, guarded,
+                        None, group,
+                    )  # fmt: skip
+                steps.append(step)
+            milliseconds = (time.perf_counter() - started) * 1e3
+            log(self.options, "xla_compiler", 1, "%s: ready in %.1f ms (its plan was on disk)", name, milliseconds)
+            return steps, deferred, checks, None, None, -1, 0, (), tuple(code)
+
     def plan(
-        self, nodes: Sequence[Any], leaves: Sequence[Any], scalars: Sequence[Any], policy: Trial | Waiting | None = None
+        self,
+        nodes: Sequence[Any],
+        leaves: Sequence[Any],
+        scalars: Sequence[Any],
+        policy: Trial | Waiting | None = None,
+        signature: bytes = b"",
     ) -> tuple[Any, ...]:
         """The plan of a trace, in the form that the core reads.
 
@@ -143,11 +189,13 @@ class Compiler:
                 draft = Draft(trace, result)
             else:
                 draft = policy.draft
-            return self._plan(draft)
+            return self._plan(draft, signature)
 
-    def _plan(self, draft: Draft) -> tuple[Any, ...]:
+    def _plan(self, draft: Draft, signature: bytes = b"") -> tuple[Any, ...]:
         builder = self._builder(draft, {})
         built = builder.build()
+        if self.plans is not None and signature and builder.recipe and builder.texts and not builder.waiting:
+            self.plans.store(signature, (builder.recipe, built[1], built[2]), builder.texts)
         record = self._record(draft, builder.waiting)
         counters = [profile.address for profile in builder.profiles]
         held = tuple(builder.profiles)
@@ -244,12 +292,17 @@ class Compiler:
     def _stages(self, node: Node, lowered: LoweredCluster) -> Stages | None:
         return stages_for(lowered.module, int(node.params["num_constant_args"]), self.dumper, self.pictures)
 
+    @property
+    def _inside(self) -> bool:
+        """Whether somebody looks at the numbers that clusters read and give."""
+        o = self.options
+        return bool(o.check_cluster_input_numerics or o.check_cluster_output_numerics or o.print_cluster_outputs)
+
     @cached_property
     def _dynamic(self) -> bool:
         """Whether clusters are compiled for all sizes of a dimension. Who looks inside wants to see numbers."""
         o = self.options
-        inside = o.check_cluster_input_numerics or o.check_cluster_output_numerics or o.print_cluster_outputs
-        watched = inside or o.hlo_profile or self.dumper is not None or self.pictures is not None
+        watched = self._inside or o.hlo_profile or self.dumper is not None or self.pictures is not None
         return o.dynamic_shapes and not o.async_compilation and not o.always_defer_compilation and not watched
 
     def _for_all_sizes(self, node: Node, name: str, profile: ClusterProfile | None) -> Ready | None:
@@ -324,7 +377,7 @@ class Compiler:
             noted[text] = executable
         work = sum(value_of(s.nbytes, size) for s in (*executable.parameter_shapes, *executable.result_shapes))
         scratch = value_of(executable.scratch_bytes, size)
-        return Ready(lowered, executable, scratch, work, size, profile, dump)
+        return Ready(lowered, executable, scratch, work, size, profile, dump, "" if size else text)
 
     def _make(
         self,

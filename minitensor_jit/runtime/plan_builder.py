@@ -68,6 +68,9 @@ class PlanBuilder:
         self.waiting: dict[str, Verdict] = {}  # what is not compiled yet
         self.pending: list[str] = []  # by what was not compiled yet: the job that does it, or ""
         self.profiles: list[Any] = []
+        # The steps to be kept on disk, and the texts of the modules that they launch; None for a plan that can't be.
+        self.recipe: list[tuple[Any, ...]] | None = []
+        self.texts: list[str] = []
 
     def build(self) -> tuple[list[tuple[Any, ...]], list[ValueRef], list[tuple[int, int, int, int]]]:
         """(steps, deferred results, bounds checks), as the core reads them."""
@@ -94,6 +97,8 @@ class PlanBuilder:
     def op(self, node: Node, index: int, reads: list[int], group: int) -> None:
         """A step that runs the op of a recorded node by its kernel."""
         self.steps.append(("op", index, group))
+        if self.recipe is not None:
+            self.recipe.append(("op", index, group))
         self.reads.append(reads)
         results = [(index, result) for result in range(len(node.outputs))]
         self.writes.append(results)
@@ -155,11 +160,8 @@ class PlanBuilder:
             for value, dtype in lowered.parameters
         ]
         outputs = [self.trace.value_ref(value) for value in fetches]
-        children = [
-            self.trace.launch_name(n.payload.node)
-            for n in node.subgraph
-            if n.payload is not None and n.kind != "argument"
-        ]
+        inside = [n.payload for n in node.subgraph if n.payload is not None and n.kind != "argument"]
+        children = [self.trace.launch_name(call.node) for call in inside]
         observer = self.observer(name, node.subgraph, ready)
         self.steps.append(
             (
@@ -180,6 +182,18 @@ class PlanBuilder:
         )
         if not node.must_compile and observer is None:
             self.launched[name] = node
+        # A lowering of the user's may be another one next time.
+        ours = "minitensor."
+        known = all(str(getattr(call.row.lower, "__module__", ours)).startswith(ours) for call in inside)
+        if not ready.text or not known or not node.must_compile or observer is not None:
+            self.recipe = None
+        if self.recipe is not None:
+            numbers = [call.node for call in inside]
+            self.recipe.append(
+                ("launch", len(self.texts), refs, outputs, ready.scratch_bytes, ready.work_bytes, name, numbers,
+                 lowered.reports_errors, lowered.fallible, group)
+            )  # fmt: skip
+            self.texts.append(ready.text)
         leaves = [ref[1] if ref[0] == "leaf" else -1 for ref, _ in refs]
         self.reads.append([leaf for leaf in leaves if leaf >= 0])
         self.writes.append(list(fetches))

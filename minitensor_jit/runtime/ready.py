@@ -25,6 +25,8 @@ class Ready:
     profile: ClusterProfile | None = None
     dump: ModuleDump | None = None
     """The writer of its dumps, if it was compiled just now."""
+    text: str = ""
+    """The module's text, by which its code is found; empty for code that is for all sizes of a dimension."""
 
 
 @dataclass(frozen=True, slots=True)

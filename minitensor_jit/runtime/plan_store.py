@@ -1,0 +1,64 @@
+"""Whole plans on disk, beside the code that they launch: a trace that an earlier process saw is run without compiling.
+
+A plan is kept by the trace's signature, which is everything that plans in memory are found by, the names of the ops
+that it counts, the options, and what `disk_cache.key_of` has of the machine and the compiler; so clustering, lowering
+and printing the HLO are left out. Only plans that do nothing else than to run a function's code are kept: what is
+measured, watched, accounted for or not compiled yet needs the whole compiler anyway.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+import sys
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from minitensor import _C
+from minitensor_jit.flags import JitOptions
+from minitensor_jit.runtime.disk_cache import DiskCache, key_of
+from minitensor_jit.runtime.executable import Executable
+
+__all__ = ["PlanStore"]
+
+Parts = tuple[Sequence[Any], Sequence[Any], Sequence[Any]]
+"""Steps, deferred results and bounds checks of a plan, as the core reads them; but a launch has the number of its
+module in place of its code, and the numbers of the nodes inside."""
+
+
+class PlanStore:
+    """The plans of one folder, made under one set of options."""
+
+    def __init__(self, disk: DiskCache, options: JitOptions) -> None:
+        self._disk = disk
+        self._options = options
+        nowhere = replace(options, persistent_cache_directory=None, persistent_cache_bytes=0)
+        self._start = f"plan {sys.version} {nowhere.text()}"
+
+    def _key(self, signature: bytes) -> str:
+        """Everything that a plan depends on, as text."""
+        # A signature has the ops' numbers.
+        names = hashlib.sha256(" ".join(_C.op_names()).encode()).hexdigest()
+        trace = hashlib.sha256(signature).hexdigest()
+        return f"{self._start} {names} {trace} {key_of('', self._options)}"
+
+    def store(self, signature: bytes, parts: Parts, texts: Sequence[str]) -> None:
+        """Keep a plan, with the texts of the modules whose code it launches."""
+        modules = zlib.compress(marshal.dumps(list(texts)), 1)
+        self._disk.store_plan(self._key(signature), marshal.dumps((*map(list, parts), modules)))
+
+    def load(self, signature: bytes, name: str) -> tuple[Parts, list[tuple[str, Executable]]] | None:
+        """A plan, and its modules with their code; None if there is none that is sound, with all its code."""
+        data = self._disk.load_plan(self._key(signature))
+        if data is None:
+            return None
+        steps, deferred, checks, modules = marshal.loads(data)
+        code = []
+        for text in marshal.loads(zlib.decompress(modules)):
+            executable = self._disk.load(key_of(text, self._options), name, self._options, only_sound=True)
+            if executable is None:
+                return None
+            code.append((text, executable))
+        return (steps, deferred, checks), code
