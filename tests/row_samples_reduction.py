@@ -56,6 +56,7 @@ def forms(op: Callable[..., Any]) -> dict[str, list[tuple[Any, ...]]]:
             (op(1), op(1), 0),
             (op(1, 3, layout="transposed"), op(4, 3, layout="transposed"), 0),
         ],
+        "_cumprod_backward": [(x, x, d) for x, d in along if x.shape],
         "nansum": [*reduced, (op(0),), (op(0, 3), 0), (op(3, 0), 1, True)],
         "norm1": [*reduced, (op(0),), (op(3, 0), 1, True)],
         "norm2": [*reduced, (op(0),), (op(3, 0), 1, True)],

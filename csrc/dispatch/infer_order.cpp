@@ -93,6 +93,15 @@ void infer_cumprod(Call& call) {
     result(call, dtype, t.sizes);
 }
 
+void infer_cumprod_backward(Call& call) {
+    const Tensor &grad = input_of(call, 0), &input = input_of(call, 1);
+    dim_param(call, 0, input);
+    if (grad.sizes != input.sizes || grad.dtype != input.dtype ||
+        !(is_floating(input.dtype) || is_complex(input.dtype)))
+        fail("the gradient of cumprod takes two floating-point or complex tensors of the same dtype and shape");
+    result(call, input.dtype, input.sizes);
+}
+
 void infer_logcumsumexp(Call& call) {
     const Tensor& t = input_of(call);
     dim_param(call, 0, t);

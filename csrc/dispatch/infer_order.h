@@ -14,6 +14,7 @@ void check_scan_inplace(const Call& call, const Tensor& destination);
 void infer_cumsum(Call& call);        // input; dim, dtype
 void infer_cumprod(Call& call);       // input; dim, dtype
 void infer_logcumsumexp(Call& call);  // input; dim
+void infer_cumprod_backward(Call& call);  // grad, input; dim
 // Results: values and indices.
 void infer_cummax(Call& call);         // input; dim
 void infer_cummin(Call& call);         // input; dim

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from minitensor import _C
 from minitensor._C import Op
 from minitensor.ops.elementwise import exp, where
+from minitensor.ops.formula import differentiate
 from minitensor.ops.row import ROWS, movement, reduction
 
 __all__: list[str] = []
@@ -16,23 +16,19 @@ def _reverse_cumsum(x: Any, dim: int) -> Any:
     return cumsum(x.flip(dim), dim).flip(dim) if x.ndim else x
 
 
-def _cumprod_vjp(g: Any, out: Any, x: Any, dim: int, dtype: Any) -> Any:
+def _cumprod_vjp(g: Any, _out: Any, x: Any, dim: int, dtype: Any) -> Any:
     x = x if dtype is None else x.to(dtype)
-    if x.ndim == 0:
-        return g
-    if x.is_complex():
-        x, out = x.conj(), out.conj()
-    zero = x == 0
-    if _C.is_grad_enabled() and bool(zero.any()):
-        return _cumprod_vjp_by_definition(g, x, dim)
-    # The products up to place j without the zero at place i are those of the elements with ones for the zeros, as long
-    # as there is no second zero.
-    zeros = cumsum(zero, dim)
-    present = where(zero, 1.0, x)
-    products = g * where(zeros == 0, out, ROWS["cumprod"].call(present, dim))
-    before = _reverse_cumsum(where(zeros == 0, products, 0.0), dim) / present
-    first = _reverse_cumsum(where(zeros == 1, products, 0.0), dim)
-    return where(zeros == 0, before, where(zero & (zeros == 1), first, 0.0))
+    return cumprod_backward(g, x, dim) if x.ndim else g
+
+
+def _cumprod_backward_vjp(cotangent: Any, _out: Any, g: Any, x: Any, dim: int) -> Any:
+    def formula(g: Any, x: Any) -> Any:
+        kept = x.conj() if x.is_complex() else x
+        if bool((x == 0).any()):
+            return _cumprod_vjp_by_definition(g, kept, dim)
+        return _reverse_cumsum(g * cumprod(kept, dim), dim) / kept
+
+    return differentiate(formula, (g, x), (cotangent,))
 
 
 def _cumprod_vjp_by_definition(g: Any, x: Any, dim: int) -> Any:
@@ -78,6 +74,12 @@ cumsum: Op = movement(
 cumprod: Op = movement(
     "cumprod(Tensor input, int dim, *, dtype? dtype=None)", "The products of the elements up to each place along dim.",
     vjp=_cumprod_vjp, inplace=True,
+)  # fmt: skip
+cumprod_backward: Op = movement(
+    "_cumprod_backward(Tensor grad, Tensor input, int dim)",
+    "The gradient of cumprod along dim: of each element, the sum of the gradients of the products that it is in, times "
+    "what else is in them.",
+    vjp=_cumprod_backward_vjp, function=False, method=False, inplace=False,
 )  # fmt: skip
 logcumsumexp: Op = movement(
     "logcumsumexp(Tensor input, int dim)", "The logarithms of the sums of exp(x) up to each place along dim.",

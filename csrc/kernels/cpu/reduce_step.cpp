@@ -338,6 +338,25 @@ void load_tile(void* dst, DType to, const char* src, DType from, int64_t rows, i
     if (to != from) get_convert(from, to)(dst, spare, rows * cols);
 }
 
+namespace {
+
+// What a reduction of several groups of dimensions may have in memory at a time; it stays in the second-level cache.
+constexpr int64_t kMostBetween = 1 << 19;
+
+// Into how many pieces of the first kept dimension, `dim`, a reduction is cut so that what lies between its steps is
+// small. A piece has at least two slices: a dimension of size 1 would no longer part the reduced ones around it.
+int64_t pieces_of(const Strided& t, uint64_t mask, const ReduceDims& dims, int64_t result_size, size_t& dim) {
+    if (std::count(dims.reduced, dims.reduced + dims.count, true) < 2) return 1;
+    size_t innermost = dims.count - 1;
+    while (!dims.reduced[innermost]) --innermost;
+    int64_t between = t.numel / dims.size[innermost] * result_size;
+    for (dim = 0; dim < t.sizes.size() && (mask >> dim & 1 || t.sizes[dim] == 1);) ++dim;
+    if (dim == t.sizes.size()) return 1;
+    return std::clamp<int64_t>(ceil_div(between, kMostBetween), 1, std::max<int64_t>(t.sizes[dim] / 2, 1));
+}
+
+}  // namespace
+
 void reduce_tensor(void* out, const Strided& t, uint64_t mask, const ReduceLoops& loops, const ReduceLoops& next) {
     if (t.numel == 0) {
         int64_t kept = 1;
@@ -352,6 +371,23 @@ void reduce_tensor(void* out, const Strided& t, uint64_t mask, const ReduceLoops
         pack(out, loops.out, t);
         // Every element is a row of one, as far as the loops do more than the steps after them.
         if (&loops != &next && loops.in == loops.out) loops.rows(out, out, t.numel, 1, 1);
+        return;
+    }
+    size_t dim;
+    if (int64_t pieces = pieces_of(t, mask, dims, static_cast<int64_t>(itemsize(loops.out)), dim); pieces > 1) {
+        int64_t size = t.sizes[dim], kept = 1;
+        for (size_t d = dim + 1; d < t.sizes.size(); ++d)
+            if (!(mask >> d & 1)) kept *= t.sizes[d];
+        Dims sizes = t.sizes;
+        for (int64_t i = 0; i < pieces; ++i) {
+            int64_t begin = size * i / pieces, end = size * (i + 1) / pieces;
+            sizes[dim] = end - begin;
+            auto* data = static_cast<const char*>(t.data) +
+                         begin * t.strides[dim] * static_cast<int64_t>(itemsize(t.dtype));
+            Strided piece(data, t.dtype, sizes, t.strides, t.numel / size * (end - begin));
+            reduce_tensor(static_cast<char*>(out) + begin * kept * static_cast<int64_t>(itemsize(loops.out)), piece,
+                          mask, loops, next);
+        }
         return;
     }
     ReduceStep step;

@@ -7,6 +7,7 @@
 #include "dispatch/infer_order.h"
 #include "dispatch/op.h"
 #include "kernels/cpu/index_strided.h"
+#include "kernels/cpu/scan.h"
 #include "kernels/cpu/sort.h"
 
 namespace mt::cpu {
@@ -50,33 +51,6 @@ struct LogPlus {
         return Complex(0.5 * std::log1p(x * (2 + x) + y * y), std::atan2(y, 1 + x)) + high;
     }
 };
-
-template <class T>
-struct Element {
-    template <class Acc>
-    static Acc load(T x) {
-        return static_cast<Acc>(x);
-    }
-    template <class Acc>
-    static T store(Acc x) {
-        return static_cast<T>(x);
-    }
-};
-template <class T>
-struct ComplexElement {
-    template <class Acc>
-    static Acc load(T x) {
-        return {x.re, x.im};
-    }
-    template <class Acc>
-    static T store(Acc x) {
-        return {static_cast<decltype(T::re)>(x.real()), static_cast<decltype(T::im)>(x.imag())};
-    }
-};
-template <>
-struct Element<complex64> : ComplexElement<complex64> {};
-template <>
-struct Element<complex128> : ComplexElement<complex128> {};
 
 template <class T, class Op, class Acc>
 struct Scan {
