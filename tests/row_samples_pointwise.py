@@ -24,6 +24,7 @@ def forms(op: Callable[..., Any]) -> dict[str, list[tuple[Any, ...]]]:
         (op(0, 3), op(3), op(3)),
     ]
     pairs = [(op(4, 5), op(4, 5)), (op(4, 1), op(5)), (op(0), op(0))]
+    four = [(*operands, beta) for operands, beta in zip(three, (1.0, 0.5, 2, 1.0), strict=True)]
     with_bound = [(op(4, 5), op(4, 5), 1.0), (op(4, 1), op(1, 5, layout="strided"), 0.5), (op(0), op(0), 2.0)]
     # A polynomial takes as many steps as its degree says: small ones.
     degrees = [
@@ -53,7 +54,9 @@ def forms(op: Callable[..., Any]) -> dict[str, list[tuple[Any, ...]]]:
         ],
         **dict.fromkeys(_GRADIENTS, pairs),
         **dict.fromkeys(("_squared_difference_backward", "_logits_loss_backward"), three),
-        **dict.fromkeys(("_smooth_l1", "_smooth_l1_backward"), with_bound),
+        "_smooth_l1": with_bound,
+        "_smooth_l1_backward": four,
+        "_larger_share": three,
         "elu": [(op(4, 5),), (op(7), 0.5), (op(4, 5, layout="transposed"), 2), (op(0),)],
         "celu": [(op(4, 5),), (op(7), 0.5), (op(4, 5, layout="transposed"), 2), (op(0),)],
         "softplus": [(op(4, 5),), (op(7), 2), (op(4, 5, layout="transposed"), 0.5, 1.0), (op(0),)],

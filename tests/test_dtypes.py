@@ -603,6 +603,11 @@ def test_meta_tensors_have_no_data():
         x.to("cpu")
     with pytest.raises(TypeError, match="can't convert meta device type tensor to numpy"):
         x.numpy()
+    for dtype in (None, mt.complex128):
+        assert mt.tensor(x, dtype=dtype).is_meta
+        assert mt.tensor(x, dtype=dtype).dtype is (dtype or x.dtype)
+        with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
+            mt.tensor(x, dtype=dtype, device="cpu")
 
 
 def test_sizes_stay_sizes():

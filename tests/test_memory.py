@@ -189,3 +189,24 @@ assert x[-1000:].mode()[0].item() == 0
         env={**os.environ, "PYTHONPATH": str(ROOT), "MT_NUM_THREADS": "1", "MT_JIT_FLAGS": ""},
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.at_once(reason="it counts what is allocated at a call")
+@pytest.mark.parametrize(
+    ("function", "operands"),
+    [
+        (lambda x: x.cumprod(1), 1),
+        (lambda x: x.cumprod(0), 1),
+        (lambda x: x.repeat(2, 2), 1),
+        (mt.maximum, 2),
+        (lambda x, y: mt.nn.functional.smooth_l1_loss(x, y, reduction="none"), 2),
+    ],
+    ids=["cumprod of rows", "cumprod of columns", "repeat", "maximum", "smooth_l1_loss"],
+)
+def test_gradients_take_little_memory_besides_their_results(function, operands):
+    n = 1024
+    wanted = [mt.rand(n, n, requires_grad=True) for _ in range(operands)]
+    out = function(*wanted)
+    g = mt.ones_like(out)
+    rose = delta(lambda: mt.autograd.grad(out, wanted, g, retain_graph=True))
+    assert rose["peak_allocated_bytes"] <= (4 << 20) * operands + (1 << 20)

@@ -275,9 +275,11 @@ PyObject* tensor_from_data(PyObject*, PyObject* args) {
         Ref<Tensor> result;
         if (is_tensor(data)) {
             Tensor& source = *tensor_of(data);
-            result = source.device().type == DeviceType::Meta
-                         ? Ref<Tensor>::borrow(&source)
-                         : cast_to(detach(source), has_dtype ? dtype : source.dtype, copy);
+            DType wanted = has_dtype ? dtype : source.dtype;
+            bool meta = source.device().type == DeviceType::Meta;
+            if (meta && device.type != DeviceType::Meta)
+                throw Error(ErrorKind::NotImplemented, "Cannot copy out of meta tensor; no data!");
+            result = meta ? Tensor::empty(source.sizes, wanted, device) : cast_to(detach(source), wanted, copy);
         } else if (!PyList_Check(data) && !PyTuple_Check(data) && PyObject_CheckBuffer(data) && !PyBytes_Check(data)) {
             Ref<Tensor> shared = from_buffer(data, !copy);
             result = cast_to(shared, has_dtype ? dtype : shared->dtype, copy);

@@ -232,23 +232,20 @@ maximum = _of_tensors(
     "maximum",
     "The larger of the two; NaN if either is NaN.",
     lower=lambda b, x, y: b.or_(x, y) if x.shape.dtype == "pred" else b.maximum(x, y),
-    vjp=lambda g, _out, x, y: _share(g, x, y, x > y),
+    vjp=lambda g, _out, x, y: (_share(g, x, y), _share(g, y, x)),
     inplace=False,
 )
 minimum = _of_tensors(
     "minimum",
     "The smaller of the two; NaN if either is NaN.",
     lower=lambda b, x, y: b.and_(x, y) if x.shape.dtype == "pred" else b.minimum(x, y),
-    vjp=lambda g, _out, x, y: _share(g, x, y, x < y),
+    vjp=lambda g, _out, x, y: (_share(g, y, x), _share(g, x, y)),
     inplace=False,
 )
 
 
-def _share(g: Any, x: Any, y: Any, x_wins: Any) -> tuple[Any, Any]:
-    # Where both are equal each gets half, as PyTorch does.
-    half = g * 0.5
-    tie = x == y
-    return lambda: where(tie, half, where(x_wins, g, 0.0)), lambda: where(tie, half, where(x_wins, 0.0, g))
+def _share(g: Any, x: Any, y: Any) -> Any:
+    return lambda: ROWS["_larger_share"].call(g, x, y)
 
 
 def _division(name: str) -> Any:

@@ -132,22 +132,29 @@ squared_difference: Op = elementwise(
 
 def _smooth_l1_vjp(g: Any, _out: Any, input: Any, target: Any, beta: float) -> Any:
     return (
-        lambda: smooth_l1_backward(g, input - target, beta),
-        lambda: smooth_l1_backward(g, target - input, beta),
+        lambda: smooth_l1_backward(g, input, target, beta),
+        lambda: smooth_l1_backward(g, target, input, beta),
     )
 
 
-def _smooth_l1_backward_vjp(g: Any, _out: Any, grad: Any, d: Any, beta: float) -> Any:
-    return (
-        lambda: smooth_l1_backward(g, d, beta),
-        lambda: where(d.abs() < beta, g * grad * (1 / beta), 0.0),
-    )
+def _smooth_l1_backward_vjp(g: Any, _out: Any, grad: Any, input: Any, target: Any, beta: float) -> Any:
+    def curved() -> Any:
+        return where((input - target).abs() < beta, g * grad * (1 / beta), 0.0)
+
+    return lambda: smooth_l1_backward(g, input, target, beta), curved, lambda: -curved()
+
+
+def _smooth_l1_backward_lower(b: Any, grad: Any, input: Any, target: Any, beta: float) -> Any:
+    d, bound, least = b.subtract(input, target), b.full(input.shape, beta), b.full(input.shape, -beta)
+    sloped = b.divide(b.multiply(grad, d), bound)
+    low = b.select(b.compare(d, least, "LE"), b.negate(grad), sloped)
+    return b.select(b.compare(d, bound, "GE"), grad, low)
 
 
 smooth_l1_backward: Op = elementwise(
-    "_smooth_l1_backward(Tensor grad, Tensor input, Scalar beta)",
-    "grad times d / beta brought into [-1, 1].",
-    lower=called("_smooth_l1_backward"),
+    "_smooth_l1_backward(Tensor grad, Tensor input, Tensor target, Scalar beta)",
+    "grad times (input - target) / beta brought into [-1, 1].",
+    lower=_smooth_l1_backward_lower,
     vjp=_smooth_l1_backward_vjp,
     **_HIDDEN,
 )
@@ -156,6 +163,17 @@ smooth_l1: Op = elementwise(
     "d * d / (2 * beta) of differences |d| below beta, |d| - beta / 2 of others.",
     lower=called("_smooth_l1"),
     vjp=_smooth_l1_vjp,
+    **_HIDDEN,
+)
+larger_share: Op = elementwise(
+    "_larger_share(Tensor grad, Tensor input, Tensor other)",
+    "grad where input is larger than other, half of it where both are equal; all of it beside NaN, as in PyTorch.",
+    lower=lambda b, grad, x, y: b.select(
+        b.compare(x, y, "LT"),
+        b.full(grad.shape, 0.0),
+        b.select(b.compare(x, y, "EQ"), b.multiply(grad, b.full(grad.shape, 0.5)), grad),
+    ),
+    vjp=lambda g, _out, _grad, x, y: (lambda: larger_share(g, x, y), None, None),
     **_HIDDEN,
 )
 logits_loss_backward: Op = elementwise(

@@ -218,6 +218,7 @@ const RegisterNative registered{Takes::Any,
                                     {"_squared_difference_backward", infer_floats, run_pointwise},
                                     {"_smooth_l1", infer_floats, run_pointwise},
                                     {"_smooth_l1_backward", infer_floats, run_pointwise},
+                                    {"_larger_share", infer_promoted, run_pointwise},
                                     {"_logits_loss", infer_floats, run_pointwise},
                                     {"_logits_loss_backward", infer_floats, run_pointwise},
                                 }};

@@ -162,8 +162,15 @@ MT_BINARY_FORMULA(SquaredDifference, a, b, const T d = a - b; return d * d;)
 MT_TERNARY_FORMULA(SquaredDifferenceBackward, g, a, b, const T d = a - b; return g * (d + d);)
 MT_TERNARY_FORMULA(SmoothL1, a, b, beta, const T d = math::detail::abs(a - b);
                    return math::detail::select(d < beta, d * d * (T(0.5) / beta), d - T(0.5) * beta);)
-MT_TERNARY_FORMULA(SmoothL1Backward, g, d, beta,
-                   return math::detail::select(d >= beta, g, math::detail::select(d <= -beta, -g, g* d / beta));)
+struct SmoothL1Backward {
+    template <class T> static T apply(T g, T a, T b, T beta) {
+        using math::detail::select;
+        const T d = a - b;
+        return select(d >= beta, g, select(d <= -beta, -g, g * d / beta));
+    }
+};
+MT_TERNARY_FORMULA(LargerShare, g, x, y,
+                   return math::detail::select(x < y, T(0), math::detail::select(x == y, g* T(0.5), g));)
 MT_BINARY_FORMULA(LogitsLoss, x, y, return (T(1) - y) * x - math::log_sigmoid(x);)
 MT_TERNARY_FORMULA(LogitsLossBackward, g, x, y, return g * (math::sigmoid(x) - y);)
 
@@ -297,7 +304,8 @@ constexpr PointwiseEntry entries[] = {
     MT_ENTRY("_squared_difference", 2, binary_loop, SquaredDifference),
     MT_ENTRY("_squared_difference_backward", 3, ternary_loop, SquaredDifferenceBackward),
     MT_ENTRY("_smooth_l1", 3, ternary_loop, SmoothL1),
-    MT_ENTRY("_smooth_l1_backward", 3, ternary_loop, SmoothL1Backward),
+    MT_ENTRY("_smooth_l1_backward", 4, quadruple_loop, SmoothL1Backward),
+    MT_ENTRY("_larger_share", 3, ternary_loop, LargerShare),
     MT_ENTRY("_logits_loss", 2, binary_loop, LogitsLoss),
     MT_ENTRY("_logits_loss_backward", 3, ternary_loop, LogitsLossBackward),
     MT_ENTRY("hypot", 2, binary_loop, Hypot),
