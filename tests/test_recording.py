@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fuzz_programs import compiler_failures
 from recording import flushes, recorded
 
 import minitensor as mt
@@ -331,3 +332,27 @@ def test_written_memory_that_nobody_sees():
         c.add_(1)
         del c
     assert y.tolist() == [3, 6]
+
+
+@pytest.mark.parametrize("write", [lambda v: v.fill_(-3.0), lambda v: v.zero_(), lambda v: v.fill_(mt.tensor(2.5))])
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.expand(3, 4, 5),
+        lambda x: x[:, 1:3].expand(3, 2, 5),
+        lambda x: x.expand(3, 4, 5).transpose(0, 2)[1:],
+        lambda x: x.as_strided((3, 4), (2, 1), 3),
+        lambda x: x.as_strided((2, 3, 3), (0, 3, 2), 1),
+    ],
+)
+def test_filling_a_view_that_shows_elements_several_times(view, write):
+    def body(x):
+        x = x * 2.0
+        write(view(x))
+        return x + 1.0
+
+    x = mt.arange(20.0).reshape(1, 4, 5)
+    with compiler_failures() as failures:
+        got = mt.function(body, jit_compile=True)(x)
+    assert failures == []
+    assert got.tolist() == body(x).tolist()

@@ -119,12 +119,29 @@ def view_read(b: Builder, base: Instruction, size: Dims, stride: Dims, offset: i
     return _expand(b, x, size, stride)
 
 
+def _apart(size: Dims, stride: Dims) -> bool:
+    """Whether it is plain that the view shows no element twice."""
+    span = 1
+    for s, n in sorted((abs(s), n) for n, s in zip(size, stride, strict=True) if n != 1):
+        if s < span:
+            return False
+        span += s * (n - 1)
+    return True
+
+
 def view_write(b: Builder, base: Instruction, value: Instruction, size: Dims, stride: Dims, offset: int) -> Instruction:
-    """The base with the view's elements replaced by `value`'s. The view shows no element twice."""
+    """The base with the view's elements replaced by `value`'s.
+
+    Where the view shows an element several times, as in `x.expand(...).fill_(1)`, `value` has one number for all of it.
+    """
     dims = base.dims
     total = _size(dims)
     if _size(size) == 0:
         return base
+    repeated = [n != 1 and s == 0 for n, s in zip(size, stride, strict=True)]
+    if any(repeated):
+        size = tuple(1 if again else n for n, again in zip(size, repeated, strict=True))
+        value = b.slice(value, (0,) * len(size), size)
     nest = _nest(total, size, stride, offset)
     if nest is None:
         flat = b.reshape(base, (total,))
@@ -138,7 +155,7 @@ def view_write(b: Builder, base: Instruction, value: Instruction, size: Dims, st
             scatter_dims_to_operand_dims=(0,),
             index_vector_dim=1,
             kind="assign",
-            unique_indices=True,
+            unique_indices=_apart(size, stride),
         )
         return b.reshape(written, dims)
     in_view = sorted(nest.order)
