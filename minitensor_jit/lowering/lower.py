@@ -61,11 +61,15 @@ def number_dtype(number: bool | int | float | complex) -> str:
     return kinds[type(number)]
 
 
-def _keeps_precision(call: RecordedCall, place: int) -> bool:
-    """Whether a single number is not rounded to the type of the arithmetic first: float16 plus a float, for one."""
-    if not call.floating:
+def _keeps_precision(call: RecordedCall, place: int, size: int) -> bool:
+    """Whether an operand of so many elements is not rounded to the type of the arithmetic first.
+
+    docs/numerics.md: the second of float16 plus a single number, for one. A `size` of 0 is that of a Python number.
+    """
+    if not call.floating or size > 1:
         return False
-    return (place == 1 and call.row.name in ("add", "sub", "mul", "div")) or (place == 2 and call.row.name == "lerp")
+    second = place == 1 and call.row.name in ("add", "sub", "mul", "div", "floor_divide")
+    return second or (place == 2 and size == 0 and call.row.name == "lerp")
 
 
 class _ClusterLowering:
@@ -112,13 +116,15 @@ class _ClusterLowering:
                 operands.append(None)
                 continue
             value = next(sources)
-            dtype = loop_dtype(call.compute) if _keeps_precision(call, place) else call.compute
+            dtype = call.compute
             if operand.kind == "scalar":
+                if _keeps_precision(call, place, 0):
+                    dtype = loop_dtype(dtype)
                 x = self.scalar(value, operand.scalar if operand.baked else None, dtype)
             else:
                 x = self.tensor(value)
-                if _keeps_precision(call, place) and x.array_shape.size != 1:
-                    dtype = call.compute
+                if x.array_shape.size == 1 and _keeps_precision(call, place, 1):
+                    dtype = loop_dtype(dtype)
                 # The condition of `where` is the one operand that is not part of the arithmetic.
                 if elementwise and not (call.row.name == "where" and place == 0):
                     x = b.to_dtype(x, dtype)
