@@ -158,6 +158,34 @@ def test_extensions():
     same(xp.fft.fftn(x, axes=(0, 1)), np.fft.fftn(a, axes=(0, 1)))
 
 
+INF, NAN = float("inf"), float("nan")
+
+
+def test_special_cases_that_the_standard_has_otherwise_than_pytorch():
+    def same(result, expected):
+        # The text shows the sign of zeros and of NaN's parts.
+        assert str(np.asarray(expected, result.numpy().dtype).tolist()) == str(result.tolist())
+
+    x1 = xp.asarray([INF, INF, -INF, -INF, 3.0, -3.0, 3.0, 7.0, -7.0])
+    x2 = xp.asarray([2.0, -2.0, 2.0, -2.0, -INF, INF, INF, 2.0, 2.0])
+    same(xp.floor_divide(x1, x2), [INF, -INF, -INF, INF, -0.0, -0.0, 0.0, 3.0, -4.0])
+    same(xp.floor_divide(xp.asarray([7, -7]), 2), [3, -4])
+    same(xp.remainder(xp.asarray([-0.0, 0.0, 4.0, -4.0]), xp.asarray([2.0, -2.0, -2.0, 2.0])), [0.0, -0.0, -0.0, 0.0])
+    same(xp.remainder(xp.asarray([7, -7]), 4), [3, 1])
+    z = xp.asarray(
+        [complex(-0.0, 0.0), complex(INF, 0.0), complex(-INF, INF), complex(NAN, 0.0), 1e-9 + 0j], dtype=xp.complex128
+    )
+    result = xp.expm1(z).numpy()
+    np.testing.assert_array_equal(result.real, [0.0, INF, -1.0, NAN, np.expm1(1e-9)])
+    np.testing.assert_array_equal(result.imag[[0, 1, 3, 4]], 0.0)
+    same(xp.sign(xp.asarray([complex(-0.0, 0.0), 3j])), [0j, 1j])
+    same(xp.tanh(xp.asarray([complex(INF, 2.0), complex(-INF, -2.0)])), [1 + 0j, complex(-1.0, -0.0)])
+    for fn in (xp.var, xp.std):
+        np.testing.assert_array_equal(fn(xp.asarray([1.0, NAN, INF]), axis=()).numpy(), [0.0, NAN, NAN])
+    assert xp.can_cast(xp.uint16, xp.float32)
+    assert not xp.can_cast(xp.uint16, xp.int16)
+
+
 ESTIMATORS = """
 import numpy as np
 import sklearn

@@ -2,6 +2,10 @@
 
 It's what `tensor.__array_namespace__()` gives, so that libraries such as SciPy and scikit-learn compute with tensors as
 they do with NumPy's arrays. The extensions `linalg` and `fft` are there too.
+
+The functions here are the standard's in every case. Tensors' own operators are PyTorch's, which has other rules where
+a tensor of no dimensions, or an unsigned integer wider than 8 bits, meets another type; where `//` and `%` meet
+infinities and zeros; and which has no slices with negative steps (`flip` is the function for them).
 """
 
 from math import e, inf, nan, pi

@@ -75,6 +75,8 @@ def promoted(first: Any, second: Any) -> Any:
     wide = ("uint16", "uint32", "uint64")
     a, b = (second, first) if first.name in wide else (first, second)
     if a != b and b.name in wide:
+        if a.is_floating_point or a.is_complex:
+            return a
         if a == _C.bool:
             return b
         if a.name in _UNSIGNED:

@@ -1,4 +1,8 @@
-"""Functions of each element, by the array API standard."""
+"""Functions of each element, by the array API standard.
+
+Most are PyTorch's. `expm1`, `floor_divide`, `remainder` and `tanh` are too, but for the special cases that the standard
+has otherwise: infinities, and the sign of zeros.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +17,25 @@ from minitensor.array_api.dtypes import result_type
 _UNARY = {
     "abs": "abs", "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan",
     "atanh": "atanh", "bitwise_invert": "bitwise_not", "ceil": "ceil", "cos": "cos", "cosh": "cosh", "exp": "exp",
-    "expm1": "expm1", "floor": "floor", "isfinite": "isfinite", "isinf": "isinf", "isnan": "isnan", "log": "log",
+    "floor": "floor", "isfinite": "isfinite", "isinf": "isinf", "isnan": "isnan", "log": "log",
     "log10": "log10", "log1p": "log1p", "log2": "log2", "logical_not": "logical_not", "negative": "neg",
     "positive": "positive", "reciprocal": "reciprocal", "signbit": "signbit", "sin": "sin", "sinh": "sinh",
-    "sqrt": "sqrt", "square": "square", "tan": "tan", "tanh": "tanh", "trunc": "trunc",
+    "sqrt": "sqrt", "square": "square", "tan": "tan", "trunc": "trunc",
 }  # fmt: skip
 _BINARY = {
     "add": "add", "atan2": "atan2", "bitwise_and": "bitwise_and", "bitwise_left_shift": "bitwise_left_shift",
     "bitwise_or": "bitwise_or", "bitwise_right_shift": "bitwise_right_shift", "bitwise_xor": "bitwise_xor",
-    "copysign": "copysign", "divide": "div", "equal": "eq", "floor_divide": "floor_divide", "greater": "gt",
+    "copysign": "copysign", "divide": "div", "equal": "eq", "greater": "gt",
     "greater_equal": "ge", "hypot": "hypot", "less": "lt", "less_equal": "le", "logaddexp": "logaddexp",
     "logical_and": "logical_and", "logical_or": "logical_or", "logical_xor": "logical_xor", "maximum": "maximum",
     "minimum": "minimum", "multiply": "mul", "nextafter": "nextafter", "not_equal": "ne", "pow": "pow",
-    "remainder": "remainder", "subtract": "sub",
+    "subtract": "sub",
 }  # fmt: skip
 
-__all__ = [*_UNARY, *_BINARY, "clip", "conj", "imag", "real", "round", "sign"]
+__all__ = [
+    *_UNARY, *_BINARY, "clip", "conj", "expm1", "floor_divide", "imag", "real", "remainder", "round", "sign",
+    "tanh",
+]  # fmt: skip
 
 
 def _unary(name: str, own: str) -> Callable[..., Any]:
@@ -42,11 +49,6 @@ def _unary(name: str, own: str) -> Callable[..., Any]:
 
 def _binary(name: str, own: str) -> Callable[..., Any]:
     def function(x1: Any, x2: Any, /) -> Any:
-        if isinstance(x1, _C.Tensor) and isinstance(x2, _C.Tensor):
-            if x1.dtype != x2.dtype:
-                dtype = result_type(x1, x2)
-                x1, x2 = x1.to(dtype), x2.to(dtype)
-            return getattr(mt, own)(x1, x2)
         return getattr(mt, own)(*_arrays(x1, x2))
 
     function.__name__ = function.__qualname__ = name
@@ -55,7 +57,12 @@ def _binary(name: str, own: str) -> Callable[..., Any]:
 
 
 def _arrays(x1: Any, x2: Any) -> tuple[Any, Any]:
-    """Both as arrays of the type that they promote to."""
+    """Both as arrays; two arrays in the type that they promote to."""
+    if isinstance(x1, _C.Tensor) and isinstance(x2, _C.Tensor):
+        if x1.dtype == x2.dtype:
+            return x1, x2
+        dtype = result_type(x1, x2)
+        return x1.to(dtype), x2.to(dtype)
     dtype = result_type(x1, x2)
     first, second = (x if isinstance(x, _C.Tensor) else mt.full((), x, dtype=dtype) for x in (x1, x2))
     return first, second
@@ -65,6 +72,32 @@ for _name, _own in _UNARY.items():
     globals()[_name] = _unary(_name, _own)
 for _name, _own in _BINARY.items():
     globals()[_name] = _binary(_name, _own)
+
+
+def expm1(x: Any, /) -> Any:
+    """exp(x) - 1, precise near zero."""
+    found = mt.expm1(x)
+    if not x.is_complex():
+        return found
+    # Where exp(x) is a zero or not finite nothing is lost, and its special cases are the C library's.
+    return mt.where(mt.isfinite(x) & (x != 0), found, mt.exp(x) - 1)
+
+
+def floor_divide(x1: Any, x2: Any, /) -> Any:
+    """The quotient, rounded down; of an infinity, or by one, the quotient."""
+    first, second = _arrays(x1, x2)
+    found = mt.floor_divide(first, second)
+    if not found.dtype.is_floating_point:
+        return found
+    infinite = mt.isinf(first) & mt.isfinite(second) & (second != 0) | mt.isfinite(first) & mt.isinf(second)
+    return mt.where(infinite, first / second, found)
+
+
+def remainder(x1: Any, x2: Any, /) -> Any:
+    """What is left by `floor_divide`, with the divisor's sign, also where it is zero."""
+    first, second = _arrays(x1, x2)
+    found = mt.remainder(first, second)
+    return mt.where(found == 0, mt.copysign(found, second), found) if found.dtype.is_floating_point else found
 
 
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
@@ -116,6 +149,16 @@ def sign(x: Any, /) -> Any:
     """-1, 0 or 1; of complex numbers x / |x|; NaN of NaN."""
     if x.is_complex():
         size = mt.abs(x)
-        return mt.where(size == 0, x * 0, x / size)
+        return mt.where(size == 0, mt.zeros_like(x), x / size)
     found = mt.sign(x)
     return mt.where(mt.isnan(x), x, found) if x.dtype.is_floating_point else found
+
+
+def tanh(x: Any, /) -> Any:
+    """The hyperbolic tangents."""
+    found = mt.tanh(x)
+    if not x.is_complex():
+        return found
+    # The imaginary part at infinity is a zero with its operand's sign.
+    limit = mt.complex(mt.sign(x.real), mt.copysign(mt.zeros_like(x.imag), x.imag))
+    return mt.where(mt.isinf(x.real) & mt.isfinite(x.imag), limit, found)

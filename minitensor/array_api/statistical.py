@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import minitensor as mt
@@ -44,8 +45,8 @@ def mean(x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
 def var(x: Any, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Any:
     """The variance; the squares' sum is divided by the count less `correction`."""
     dims = axes_of(axis, x.ndim)
-    if not dims:
-        return mt.zeros_like(x)
+    if not dims:  # each element by itself
+        return (x - x) / builtins.max(1.0 - correction, 0.0)
     return mt.var(x, dims, correction=correction, keepdim=keepdims)
 
 
