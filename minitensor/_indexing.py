@@ -84,6 +84,13 @@ def _consumed(item: Any) -> int:
     return item.ndim if isinstance(item, Tensor) and item.dtype is _C.bool else 1
 
 
+_ALL = slice(None)
+
+
+def _is_all(item: Any) -> bool:
+    return item is _ALL or (isinstance(item, slice) and item.start is item.stop is item.step is None)
+
+
 class _Plan:
     """A view of the source, the dimensions of it that are indexed, and the index into them counted as one."""
 
@@ -101,13 +108,13 @@ class _Plan:
             if item is Ellipsis:
                 free = source.ndim - consumed
                 consumed = source.ndim  # a second one stands for nothing
-                basic += [slice(None)] * free
+                basic += [_ALL] * free
                 dim, at = dim + free, at + free
             elif isinstance(item, Tensor):
                 count = item.ndim if item.dtype is _C.bool else 1
                 if item.dtype is _C.bool:
                     _check_mask(source, item, at)
-                basic += [slice(None)] * count
+                basic += [_ALL] * count
                 found.append((dim, count, item))
                 dim, at = dim + count, at + count
             elif isinstance(item, bool):
@@ -118,7 +125,8 @@ class _Plan:
                 basic.append(item)
                 at += item is not None
                 dim += item is None or isinstance(item, slice)
-        self.view = source[tuple(basic)] if basic else source
+        # All of the source is no view of it: a write needs no slices of gradients then.
+        self.view = source if all(map(_is_all, basic)) else source[tuple(basic)]
         self.dims = tuple(d for first, count, _ in found for d in range(first, first + count))
         if len(found) == 1:
             first, _, item = found[0]

@@ -57,6 +57,8 @@ def forms(op: Callable[..., Any]) -> dict[str, list[tuple[Any, ...]]]:
         "_smooth_l1": with_bound,
         "_smooth_l1_backward": four,
         "_larger_share": three,
+        "_root_of_positive": [(op(4, 5),), (op(4, 5, layout="transposed"),), (op(0),)],
+        "_root_of_positive_backward": pairs,
         "elu": [(op(4, 5),), (op(7), 0.5), (op(4, 5, layout="transposed"), 2), (op(0),)],
         "celu": [(op(4, 5),), (op(7), 0.5), (op(4, 5, layout="transposed"), 2), (op(0),)],
         "softplus": [(op(4, 5),), (op(7), 2), (op(4, 5, layout="transposed"), 0.5, 1.0), (op(0),)],
@@ -95,7 +97,10 @@ WITHOUT_GRADIENT = {
 # Where a formula is smooth, in the intervals of `row_samples`.
 DOMAINS = {
     **dict.fromkeys(("asin", "acos", "atanh"), "unit"),
-    **dict.fromkeys(("log2", "log10", "log1p", "atan2", "xlogy", "xlog1py"), "positive"),
+    **dict.fromkeys(
+        ("_root_of_positive", "_root_of_positive_backward", "log2", "log10", "log1p", "atan2", "xlogy", "xlog1py"),
+        "positive",
+    ),
     **dict.fromkeys(("elu", "celu", "selu", "hardswish", "hardsigmoid", "softplus"), "positive"),
     "acosh": "above",
     **dict.fromkeys(("_logit", "erfinv", "ndtri"), "fraction"),

@@ -200,8 +200,9 @@ assert x[-1000:].mode()[0].item() == 0
         (lambda x: x.repeat(2, 2), 1),
         (mt.maximum, 2),
         (lambda x, y: mt.nn.functional.smooth_l1_loss(x, y, reduction="none"), 2),
+        (lambda x, y: x.index_put((mt.arange(1024),), y), 2),
     ],
-    ids=["cumprod of rows", "cumprod of columns", "repeat", "maximum", "smooth_l1_loss"],
+    ids=["cumprod of rows", "cumprod of columns", "repeat", "maximum", "smooth_l1_loss", "index_put"],
 )
 def test_gradients_take_little_memory_besides_their_results(function, operands):
     n = 1024

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from minitensor import _C
 from minitensor.composite.registry import composite
 from minitensor.ops import ROWS
 
@@ -14,6 +15,7 @@ _SCALAR = {"bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "i
 _MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
 # From here on a matrix product is faster than a loop over pairs, and not much less accurate.
 _MANY = 25
+_root = _C.inplace_form(ROWS["_root_of_positive"].call)
 
 
 @composite(method=False)
@@ -67,10 +69,7 @@ def _by_product(x1: Any, x2: Any) -> Any:
     ones1, ones2 = squares1.detach() * 0 + 1, squares2.detach() * 0 + 1
     left = ROWS["cat"].call([x1 * -2, squares1, ones1], -1)
     right = ROWS["cat"].call([x2, ones2, squares2], -1)
-    squares = ROWS["matmul"].call(left, right.mT)
-    apart = squares > 0
-    roots = ROWS["where"].call(apart, squares, 1.0).sqrt()
-    return ROWS["where"].call(apart, roots, 0.0)
+    return _root(ROWS["matmul"].call(left, right.mT))
 
 
 @composite(method=False, namespaces=("nn.functional",))

@@ -176,6 +176,25 @@ larger_share: Op = elementwise(
     vjp=lambda g, _out, _grad, x, y: (lambda: larger_share(g, x, y), None, None),
     **_HIDDEN,
 )
+root_of_positive_backward: Op = _binary(
+    "_root_of_positive_backward",
+    "grad / (2 * y), and 0 where y, the result of `_root_of_positive`, is 0.",
+    lambda g, _out, grad, y: (
+        lambda: root_of_positive_backward(g, y),
+        lambda: where(y == 0, 0.0, -g * grad / (2 * y * y)),
+    ),
+    lambda b, grad, y: b.select(
+        b.compare(y, b.full(y.shape, 0.0), "EQ"), b.full(y.shape, 0.0), b.divide(grad, b.add(y, y))
+    ),
+)
+root_of_positive: Op = elementwise(
+    "_root_of_positive(Tensor input)",
+    "The square root, and 0 with a gradient of 0 where input is not positive: squares of distances may come out so.",
+    lower=lambda b, x: b.select(b.compare(x, b.full(x.shape, 0.0), "LE"), b.full(x.shape, 0.0), b.sqrt(x)),
+    vjp=lambda g, out, _x: root_of_positive_backward(g, out),
+    function=False,
+    method=False,
+)
 logits_loss_backward: Op = elementwise(
     "_logits_loss_backward(Tensor grad, Tensor input, Tensor target)",
     "grad * (sigmoid(input) - target).",

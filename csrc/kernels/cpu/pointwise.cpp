@@ -219,6 +219,8 @@ const RegisterNative registered{Takes::Any,
                                     {"_smooth_l1", infer_floats, run_pointwise},
                                     {"_smooth_l1_backward", infer_floats, run_pointwise},
                                     {"_larger_share", infer_promoted, run_pointwise},
+                                    {"_root_of_positive", infer_floats, run_pointwise},
+                                    {"_root_of_positive_backward", infer_floats, run_pointwise},
                                     {"_logits_loss", infer_floats, run_pointwise},
                                     {"_logits_loss_backward", infer_floats, run_pointwise},
                                 }};

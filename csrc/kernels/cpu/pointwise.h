@@ -45,7 +45,7 @@ struct PointwiseTable {
 
 // The functions with a loop for each instruction set; those of the instruction set in use.
 const PointwiseTable& vector_functions();
-inline constexpr size_t kVectorFunctions = 63;
+inline constexpr size_t kVectorFunctions = 65;
 
 // Enters a table into the library of loops: entry i of the table that `table()` gives, for all i below `count`.
 template <const PointwiseTable& (*table)(), size_t count> struct RegisterTable {

@@ -171,6 +171,10 @@ struct SmoothL1Backward {
 };
 MT_TERNARY_FORMULA(LargerShare, g, x, y,
                    return math::detail::select(x < y, T(0), math::detail::select(x == y, g* T(0.5), g));)
+struct RootOfPositive {
+    template <class T> static T apply(T x) { return math::detail::select(x <= T(0), T(0), math::detail::sqrt(x)); }
+};
+MT_BINARY_FORMULA(RootOfPositiveBackward, g, y, return math::detail::select(y == T(0), T(0), g / (y + y));)
 MT_BINARY_FORMULA(LogitsLoss, x, y, return (T(1) - y) * x - math::log_sigmoid(x);)
 MT_TERNARY_FORMULA(LogitsLossBackward, g, x, y, return g * (math::sigmoid(x) - y);)
 
@@ -306,6 +310,8 @@ constexpr PointwiseEntry entries[] = {
     MT_ENTRY("_smooth_l1", 3, ternary_loop, SmoothL1),
     MT_ENTRY("_smooth_l1_backward", 4, quadruple_loop, SmoothL1Backward),
     MT_ENTRY("_larger_share", 3, ternary_loop, LargerShare),
+    MT_ENTRY("_root_of_positive", 1, unary_loop, RootOfPositive),
+    MT_ENTRY("_root_of_positive_backward", 2, binary_loop, RootOfPositiveBackward),
     MT_ENTRY("_logits_loss", 2, binary_loop, LogitsLoss),
     MT_ENTRY("_logits_loss_backward", 3, ternary_loop, LogitsLossBackward),
     MT_ENTRY("hypot", 2, binary_loop, Hypot),
