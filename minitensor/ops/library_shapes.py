@@ -82,6 +82,14 @@ def transposed(a: Any, *_: Any) -> Any:
     return _made((*_batch(a), a.shape[-1], a.shape[-2]), a.dtype)
 
 
+def pseudo_inverse(a: Any, atol: Any, rtol: Any, _hermitian: bool) -> Any:
+    """Matrices with rows and columns exchanged, for all tolerances."""
+    batch = _C.empty(_batch(a), _C.float64, _META)
+    for tolerance in (atol, rtol):
+        batch = batch + _C.empty(tuple(tolerance.shape), _C.float64, _META)
+    return _made((*batch.shape, a.shape[-1], a.shape[-2]), a.dtype)
+
+
 def least_squares(a: Any, b: Any, _rcond: Any) -> Any:
     """As many rows as the first operand has columns, and the ranks."""
     batch = _common_batch(a, b)

@@ -324,7 +324,7 @@ pinv = _row(
     "_linalg_pinv(Tensor A, Tensor atol, Tensor rtol, bool hermitian)",
     "The pseudo-inverse, without singular values up to max(atol, rtol * the largest).",
     lapack.pinv,
-    shapes.transposed,
+    shapes.pseudo_inverse,
     _pinv_vjp,
 )
 

@@ -30,6 +30,8 @@ def make_tensor(
     ones), True or False for bool. `exclude_zero` replaces zeros by the smallest number above; `noncontiguous` gives a
     tensor with gaps between its elements.
     """
+    if not isinstance(dtype, mt.dtype):
+        raise TypeError(f"make_tensor(): argument 'dtype' must be minitensor.dtype, not {type(dtype).__name__}")
     size = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
     made = _fill(tuple(size), dtype, low, high)
     if exclude_zero:

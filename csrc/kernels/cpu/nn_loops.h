@@ -6,6 +6,8 @@
 
 namespace mt::cpu {
 
+inline constexpr int64_t kMostShort = 32, kRowsAbreast = 16;
+
 template <class T>
 struct NnLoops {
     // y[j] += w * x[j * stride]
@@ -31,6 +33,10 @@ struct NnLoops {
     void (*grad_input)(T* gx, const T* g, const T* x, const T* w, T scale, T mean, T rstd, T c1, T c2, int64_t n);
     // gw += g * xhat and gb += g.
     void (*grad_params)(T* gw, T* gb, const T* g, const T* x, T mean, T rstd, int64_t n);
+    // All of the above for rows of n <= kMostShort elements, which are shorter than vectors: rows side by side. gw and
+    // gb, which get what the rows add up to, may be null, and w too.
+    void (*short_rows_backward)(T* gx, T* gw, T* gb, const T* g, const T* x, const T* w, T eps, bool centered,
+                                int64_t rows, int64_t n);
 };
 
 struct NnTable {

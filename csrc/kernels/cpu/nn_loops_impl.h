@@ -203,10 +203,90 @@ void grad_params(T* gw, T* gb, const T* g, const T* x, T mean, T rstd, int64_t n
     });
 }
 
+MT_INLINE float root(float x) { return __builtin_sqrtf(x); }
+MT_INLINE double root(double x) { return __builtin_sqrt(x); }
+
+// lanes[0] = the sum of n lanes, of so many rows abreast; in the order of combine_lanes.
+template <class T>
+MT_INLINE void sum_rows(T (*lanes)[kRowsAbreast], int64_t n, int64_t count) {
+    for (int64_t w = kMostShort / 2; w > 0; w /= 2)
+        for (int64_t l = 0; l < w && l + w < n; ++l)
+            for (int64_t r = 0; r < count; ++r) lanes[l][r] += lanes[l + w][r];
+}
+
+// At most kRowsAbreast rows. `sums` are the gradients of weight and bias, of each place among them.
+template <class T>
+MT_INLINE void few_rows_backward(T* gx, T (*sums)[2][kRowsAbreast], const T* g, const T* x, const T* w, T eps,
+                                 bool centered, int64_t n, int64_t count) {
+    alignas(64) T xhat[kMostShort][kRowsAbreast], grad[kMostShort][kRowsAbreast], lanes[kMostShort][kRowsAbreast];
+    alignas(64) T mean[kRowsAbreast], rstd[kRowsAbreast], plain[kRowsAbreast];
+    const T size = static_cast<T>(n);
+    for (int64_t j = 0; j < n; ++j)
+        for (int64_t r = 0; r < count; ++r) {
+            lanes[j][r] = xhat[j][r] = x[r * n + j];
+            grad[j][r] = g[r * n + j];
+        }
+    if (centered) sum_rows<T>(lanes, n, count);
+    for (int64_t r = 0; r < count; ++r) mean[r] = centered ? lanes[0][r] / size : T(0);
+    for (int64_t j = 0; j < n; ++j)
+        for (int64_t r = 0; r < count; ++r) {
+            xhat[j][r] -= mean[r];
+            lanes[j][r] = xhat[j][r] * xhat[j][r];
+        }
+    sum_rows<T>(lanes, n, count);
+    for (int64_t r = 0; r < count; ++r) rstd[r] = T(1) / root(lanes[0][r] / size + eps);
+    for (int64_t j = 0; j < n; ++j)
+        for (int64_t r = 0; r < count; ++r) {
+            xhat[j][r] *= rstd[r];
+            if (sums) {
+                sums[j][0][r] += grad[j][r] * xhat[j][r];
+                sums[j][1][r] += grad[j][r];
+            }
+            if (w) grad[j][r] *= w[j];
+            lanes[j][r] = grad[j][r];
+        }
+    if (centered) sum_rows<T>(lanes, n, count);
+    for (int64_t r = 0; r < count; ++r) plain[r] = centered ? lanes[0][r] / size : T(0);
+    for (int64_t j = 0; j < n; ++j)
+        for (int64_t r = 0; r < count; ++r) lanes[j][r] = grad[j][r] * xhat[j][r];
+    sum_rows<T>(lanes, n, count);
+    for (int64_t r = 0; r < count; ++r) lanes[0][r] /= size;
+    for (int64_t j = 0; j < n; ++j)
+        for (int64_t r = 0; r < count; ++r)
+            gx[r * n + j] = rstd[r] * (grad[j][r] - plain[r] - xhat[j][r] * lanes[0][r]);
+}
+
+template <class T>
+void short_rows_backward(T* gx, T* gw, T* gb, const T* g, const T* x, const T* w, T eps, bool centered, int64_t rows,
+                         int64_t n) {
+    alignas(64) T sums[kMostShort][2][kRowsAbreast] = {};
+    auto* wanted = gw ? sums : nullptr;
+    int64_t i = 0;
+    for (; i + kRowsAbreast <= rows; i += kRowsAbreast)
+        few_rows_backward<T>(gx + i * n, wanted, g + i * n, x + i * n, w, eps, centered, n, kRowsAbreast);
+    if (i < rows) few_rows_backward<T>(gx + i * n, wanted, g + i * n, x + i * n, w, eps, centered, n, rows - i);
+    for (int64_t j = 0; j < n && gw; ++j)
+        for (int64_t r = 0; r < kRowsAbreast; ++r) {
+            gw[j] += sums[j][0][r];
+            gb[j] += sums[j][1][r];
+        }
+}
+
 template <class T>
 constexpr NnLoops<T> make_loops() {
-    return {axpy<T>,       spread<T>,    stencil<T>, dot<T>,       max_loop<T>,   sum<T>,
-            square_sum<T>, normalize<T>, affine<T>,  grad_sums<T>, grad_input<T>, grad_params<T>};
+    return {axpy<T>,
+            spread<T>,
+            stencil<T>,
+            dot<T>,
+            max_loop<T>,
+            sum<T>,
+            square_sum<T>,
+            normalize<T>,
+            affine<T>,
+            grad_sums<T>,
+            grad_input<T>,
+            grad_params<T>,
+            short_rows_backward<T>};
 }
 
 }  // namespace

@@ -132,7 +132,15 @@ void group_norm_backward_kernel(Call& call) {
                             : std::min<int64_t>(batch, std::max<int64_t>(1, std::min<int64_t>(64, x.numel / kGrain)));
         Partials<T> partials(affine ? std::max<int64_t>(parts, 1) : 0, all);
         parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
-            for (int64_t part = begin; part < end; ++part)
+            for (int64_t part = begin; part < end; ++part) {
+                if (plane == 1 && groups == 1 && n <= kMostShort) {
+                    int64_t from = batch * part / parts, rows = batch * (part + 1) / parts - from;
+                    loops.short_rows_backward(
+                        target.as<T>() + from * n, affine ? partials.weight.data() + part * all : nullptr,
+                        affine ? partials.bias.data() + part * all : nullptr, gradient.as<T>() + from * n,
+                        source.as<T>() + from * n, weight.data, eps, centered, rows, n);
+                    continue;
+                }
                 for (int64_t i = batch * part / parts * groups; i < batch * (part + 1) / parts * groups; ++i) {
                     const T *grow = gradient.as<T>() + i * n, *row = source.as<T>() + i * n;
                     T* to = target.as<T>() + i * n;
@@ -164,6 +172,7 @@ void group_norm_backward_kernel(Call& call) {
                                          m.mean, m.rstd, centered ? plain / static_cast<T>(n) : T(0),
                                          product / static_cast<T>(n), plane);
                 }
+            }
         });
         target.store();
         partials.store(*call.outputs[1], *call.outputs[2]);

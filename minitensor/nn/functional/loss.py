@@ -317,6 +317,10 @@ def hinge_embedding_loss(
     """Return ``input`` where ``target`` is 1 and ``max(0, margin - input)`` where it is -1, reduced."""
     if size_average is not None or reduce is not None:
         reduction = reduction_of(size_average, reduce, reduction)
+    if not isinstance(input, mt.Tensor):
+        raise TypeError(
+            f"hinge_embedding_loss(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
+        )
     near = mt.where(target != -1, input, 0.0)
     far = mt.where(target != 1, (margin - input).clamp(min=0.0), 0.0)
     return reduced(near + far, reduction)
