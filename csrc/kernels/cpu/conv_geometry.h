@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "core/small_vector.h"
+#include "kernels/cpu/nn_loops.h"
 #include "kernels/cpu/wrapping.h"
 
 namespace mt::cpu {
@@ -143,11 +145,16 @@ struct ConvGeometry {
                                     padding[2] + kw * dilation[2];
                     if (top) std::fill_n(to, top * width, T(0));
                     to += top * width;
-                    for (int64_t oh = top; oh < bottom; ++oh, to += width, from += stride[1] * in[2]) {
-                        if (low) std::fill_n(to, low, T(0));
-                        copy_run(to + low, from, high - low);
-                        if (high < width) std::fill_n(to + high, width - high, T(0));
+                    int64_t rows = std::max<int64_t>(bottom - top, 0), step = stride[1] * in[2];
+                    if constexpr (std::is_floating_point_v<T>)
+                        nn_loops<T>().copy_runs(to + low, width, from, step, high - low, rows);
+                    else
+                        for (int64_t r = 0; r < rows; ++r) copy_run(to + r * width + low, from + r * step, high - low);
+                    for (int64_t r = 0; r < rows && high - low < width; ++r) {
+                        std::fill_n(to + r * width, low, T(0));
+                        std::fill_n(to + r * width + high, width - high, T(0));
                     }
+                    to += rows * width;
                     if (bottom < out[1]) std::fill_n(to, (out[1] - bottom) * width, T(0));
                 }
     }

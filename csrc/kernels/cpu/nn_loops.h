@@ -20,6 +20,8 @@ struct NnLoops {
     T (*dot)(const T* a, const T* b, int64_t n, int64_t stride);
     // best[j] = x[j * stride] where that is larger or NaN, and index[j] = first + j * stride there.
     void (*max)(T* best, int32_t* index, const T* x, int64_t n, int64_t stride, int32_t first);
+    // Copies `count` runs of `length` elements, which begin so many elements apart.
+    void (*copy_runs)(T* to, int64_t to_step, const T* from, int64_t from_step, int64_t length, int64_t count);
     T (*sum)(const T* x, int64_t n);
     // The sum of (x - mean)^2.
     T (*square_sum)(const T* x, T mean, int64_t n);

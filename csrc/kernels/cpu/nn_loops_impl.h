@@ -131,6 +131,22 @@ void max_loop(T* best, int32_t* index, const T* x, int64_t n, int64_t stride, in
 }
 
 template <class T>
+void copy_runs(T* to, int64_t to_step, const T* from, int64_t from_step, int64_t length, int64_t count) {
+    constexpr int W = kWidth<T>;
+    if (length >= W) {
+        for (; count > 0; --count, to += to_step, from += from_step) {
+            int64_t j = 0;
+            for (; j + W <= length; j += W) store<T>(to + j, load<T>(from + j));
+            if (j < length) store<T>(to + length - W, load<T>(from + length - W));
+        }
+    } else {
+        const int some = static_cast<int>(length);
+        for (; count > 0; --count, to += to_step, from += from_step)
+            store_partial<T>(to, load_partial<T>(from, some, T(0)), some);
+    }
+}
+
+template <class T>
 T sum(const T* x, int64_t n) {
     Vec<T> lanes[kVecs<Add<T>>];
     lane_sums<T>(lanes, n, [&](int64_t j, int count, int) MT_LAMBDA { return load_some<T>(x + j, count, T(0)); });
@@ -274,19 +290,9 @@ void short_rows_backward(T* gx, T* gw, T* gb, const T* g, const T* x, const T* w
 
 template <class T>
 constexpr NnLoops<T> make_loops() {
-    return {axpy<T>,
-            spread<T>,
-            stencil<T>,
-            dot<T>,
-            max_loop<T>,
-            sum<T>,
-            square_sum<T>,
-            normalize<T>,
-            affine<T>,
-            grad_sums<T>,
-            grad_input<T>,
-            grad_params<T>,
-            short_rows_backward<T>};
+    return {
+        axpy<T>,       spread<T>,    stencil<T>, dot<T>,       max_loop<T>,   copy_runs<T>,   sum<T>,
+        square_sum<T>, normalize<T>, affine<T>,  grad_sums<T>, grad_input<T>, grad_params<T>, short_rows_backward<T>};
 }
 
 }  // namespace
