@@ -397,3 +397,45 @@ def test_what_cannot_be_found_by_name_cannot_be_pickled():
     f = mt.function(lambda x: x + 1.0, jit_compile=True)
     with pytest.raises((pickle.PicklingError, AttributeError)):
         pickle.dumps(f)
+
+
+def test_arguments_that_want_gradients_need_no_python_at_later_calls():
+    runs = []
+
+    def update(w, x):
+        runs.append(1)
+        loss = ((x @ w) ** 2).mean()
+        (g,) = mt.autograd.grad(loss, w)
+        return w.detach() - 0.1 * g, loss.detach()
+
+    f = mt.function(update, jit_compile=True)
+    x = mt.rand(8, 3)
+    for k in range(4):
+        w = mt.rand(3, 2).requires_grad_()
+        for got, want in zip(f(w, x), update(w, x), strict=True):
+            same(got, want)
+            assert not got.requires_grad
+        assert (len(runs), f.hits) == (k + 2, k)
+    before, hits = len(runs), f.hits
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        f(mt.rand(3, 2), x)
+    assert f.hits == hits
+    # What others would notice is recorded: a history, and hooks.
+    seen = []
+    hooked = mt.rand(3, 2).requires_grad_()
+    hooked.register_hook(lambda g: seen.append(g.shape))
+    for argument in (hooked, mt.rand(3, 2).requires_grad_() * 2.0):
+        f(argument, x)
+    assert (len(runs), f.hits) == (before + 3, hits)
+    with mt.no_grad(), pytest.raises(RuntimeError):
+        f(mt.rand(3, 2).requires_grad_(), x)
+    assert f.hits == hits
+
+
+def test_a_result_with_a_gradient_is_recorded_at_every_call():
+    f = mt.function(lambda w: (w * 2.0).sum(), jit_compile=True)
+    for _ in range(3):
+        w = mt.rand(3).requires_grad_()
+        f(w).backward()
+        assert w.grad.tolist() == [2.0] * 3
+    assert f.hits == 0

@@ -8,7 +8,17 @@ namespace mt::trace {
 
 namespace {
 
-bool plain(const Tensor& t) { return t.device().type == DeviceType::CPU && !(grad_enabled && requires_grad(t)); }
+bool differentiated(const Tensor& t) { return grad_enabled && requires_grad(t); }
+
+bool plain(const Tensor& t) { return t.device().type == DeviceType::CPU && !differentiated(t); }
+
+// Whether nothing but the function itself can notice gradients of an argument: it has no history, and no hooks. Those
+// that the function stores are an effect, and one that a result would have is seen in the result.
+bool bare(const Tensor& t) {
+    if (t.device().type != DeviceType::CPU) return false;
+    if (!differentiated(t)) return true;
+    return is_leaf(t) && (!t.autograd->accumulator || t.autograd->accumulator->hooks.empty());
+}
 
 int32_t find_storage(const std::vector<Tensor*>& tensors, const Storage* storage) {
     for (size_t i = 0; i < tensors.size(); ++i)
@@ -29,10 +39,11 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
     if (trace.effects) return refuse("it stores gradients or draws random numbers");
     for (size_t i = 0; i < arguments.size(); ++i) {
         const Tensor& t = *arguments[i];
-        if (!plain(t)) return refuse("an argument requires grad");
+        if (!bare(t)) return refuse("an argument has a history or hooks");
         if (find_storage(arguments, t.storage.get()) != static_cast<int32_t>(i))
             return refuse("arguments share memory");
-        program->arguments_.push_back({t.dtype, t.sizes, t.strides, false, t.offset, t.storage->nbytes});
+        program->arguments_.push_back(
+            {t.dtype, t.sizes, t.strides, false, t.offset, t.storage->nbytes, differentiated(t)});
     }
     for (size_t i = 0; i < trace.leaves.size(); ++i) {
         const Leaf& leaf = trace.leaves[i];
@@ -103,7 +114,7 @@ bool Program::accepts(Tensor* const* arguments, size_t count) const {
         const Tensor& t = *arguments[i];
         const ArgumentMeta& meta = arguments_[i];
         if (t.dtype != meta.dtype || !(t.sizes == meta.sizes) || !(t.strides == meta.strides) || t.storage->pending ||
-            !plain(t))
+            differentiated(t) != meta.differentiated || !bare(t))
             return false;
         if (meta.whole_storage && (t.offset != meta.offset || t.storage->nbytes != meta.nbytes)) return false;
         for (size_t j = 0; j < i; ++j)

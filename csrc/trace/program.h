@@ -32,6 +32,7 @@ class Program {
         bool whole_storage = false;
         int64_t offset = 0;
         size_t nbytes = 0;
+        bool differentiated = false;  // it wants a gradient, for the function to compute with
     };
     struct ArgumentLeaf {
         uint32_t leaf, argument;
