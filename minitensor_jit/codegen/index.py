@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..ir.module import Instruction
+from ..ir.shape import strides_of
 
-__all__ = ["Atom", "Div", "Dyn", "Index", "Lin", "Space", "Var", "strides_of"]
+__all__ = ["Atom", "Div", "Dyn", "Index", "Lin", "Space", "Var"]
 
 
 class Var:
@@ -113,14 +114,6 @@ def _combine(const: int, terms: Iterable[tuple[Atom, int]]) -> Lin:
     for atom, c in terms:
         total[atom] = total.get(atom, 0) + c
     return Lin(const, tuple(sorted(((a, c) for a, c in total.items() if c), key=lambda t: t[0].id)))
-
-
-def strides_of(dims: Sequence[int]) -> list[int]:
-    """Row-major strides, in elements."""
-    strides = [1] * len(dims)
-    for d in range(len(dims) - 2, -1, -1):
-        strides[d] = strides[d + 1] * dims[d + 1]
-    return strides
 
 
 class Space:

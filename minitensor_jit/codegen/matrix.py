@@ -1,62 +1,14 @@
-"""The operands of a dot as batches of matrices."""
+"""What a product's epilogue may be."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from math import prod
-
-from ..ir.infer import dot_dims
+from ..ir.matrix import product_sizes
 from ..ir.module import Instruction
 from ..ir.opcode import is_elementwise
-from ..ir.shape import Shape
 from .errors import CompileError
-from .index import strides_of
 from .task import Task, reachable
 
-__all__ = ["Matrix", "check_epilogue", "matrix_of", "product_sizes"]
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """One operand as a batch of matrices: strides of the batch, the free and the contracted dimensions."""
-
-    batch: int
-    free: int
-    contracted: int
-
-
-def _merged(dims: Sequence[int], strides: Sequence[int], group: Sequence[int]) -> int | None:
-    """The one stride with which all dimensions of the group are walked in order, or None if there is no such stride."""
-    stride, below = 0, 1
-    for d in reversed(group):
-        if dims[d] == 1:
-            continue
-        if not stride:
-            stride, below = strides[d], strides[d] * dims[d]
-        elif strides[d] == below:
-            below *= dims[d]
-        else:
-            return None
-    return stride
-
-
-def matrix_of(shape: Shape, batch: Sequence[int], free: Sequence[int], contracted: Sequence[int]) -> Matrix | None:
-    """The operand without a copy, or None if a group of dimensions can't be walked with one stride."""
-    strides = strides_of(shape.dims)
-    found = [_merged(shape.dims, strides, group) for group in (batch, free, contracted)]
-    if any(s is None for s in found):
-        return None
-    return Matrix(*found)  # type: ignore[arg-type]
-
-
-def product_sizes(dot: Instruction) -> tuple[int, int, int, int]:
-    """A dot as a batch of products: how many, rows, contracted elements, columns."""
-    lb, lc, rb, rc = dot_dims(dot.attrs)
-    lhs, rhs = (o.dims for o in dot.operands)
-    rows = prod(n for d, n in enumerate(lhs) if d not in lb and d not in lc)
-    columns = prod(n for d, n in enumerate(rhs) if d not in rb and d not in rc)
-    return prod(lhs[d] for d in lb), rows, prod(lhs[d] for d in lc), columns
+__all__ = ["check_epilogue"]
 
 
 def check_epilogue(task: Task, dot: Instruction) -> None:

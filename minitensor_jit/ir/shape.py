@@ -5,13 +5,25 @@ Every array has XLA's default, row-major layout (`f32[2,3]{1,0}`); no other layo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Final, TypeAlias
 
 import numpy as np
 
-__all__ = ["BFLOAT16", "DTYPES", "AnyShape", "DType", "Shape", "TupleShape", "dtype_of", "leaves", "scalar"]
+__all__ = [
+    "BFLOAT16",
+    "DTYPES",
+    "AnyShape",
+    "DType",
+    "Shape",
+    "TupleShape",
+    "dtype_of",
+    "leaves",
+    "scalar",
+    "strides_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,3 +192,11 @@ def leaves(shape: AnyShape) -> list[Shape]:
 def scalar(dtype: str) -> Shape:
     """The shape of one element."""
     return Shape(dtype, ())
+
+
+def strides_of(dims: Sequence[int]) -> list[int]:
+    """Row-major strides, in elements."""
+    strides = [1] * len(dims)
+    for d in range(len(dims) - 2, -1, -1):
+        strides[d] = strides[d + 1] * dims[d + 1]
+    return strides

@@ -109,7 +109,7 @@ class _Generator:
         return self.b.iota(Shape(self.number_dtype(), dims), int(self.rng.integers(len(dims))))
 
     def number_dtype(self) -> str:
-        return str(self.rng.choice([d for d in self.dtypes if d != "pred"]))
+        return str(self.rng.choice([d for d in self.dtypes if d != "pred"] or ["s32"]))
 
     def constant(self) -> Instruction:
         return self.b.constant(random_array(self.rng, Shape(str(self.rng.choice(self.dtypes)), self.dims())))

@@ -12,9 +12,11 @@ from .call_inliner import CallInliner
 from .common_subexpression_elimination import CommonSubexpressionElimination
 from .conditional_simplifier import ConditionalSimplifier
 from .constant_folding import ConstantFolding
+from .convolution_canonicalization import ConvolutionCanonicalization
 from .dead_code_elimination import DeadCodeElimination
 from .expander import Expander
 from .fusion import Fusion
+from .layout_assignment import LayoutAssignment
 from .loop_calls import LoopCalls
 from .memory_scheduler import MemoryScheduler
 from .narrow_types import NarrowTypes
@@ -34,6 +36,7 @@ PASSES: dict[str, type[Pass]] = {
     p.name: p
     for p in (
         CallInliner,
+        ConvolutionCanonicalization,
         Expander,
         NarrowTypes,
         LoopCalls,
@@ -45,6 +48,7 @@ PASSES: dict[str, type[Pass]] = {
         WhileLoopUnroller,
         WhileLoopInvariantCodeMotion,
         RowGatherRewriter,
+        LayoutAssignment,
         ReducePrecision,
         OutputFusion,
         RowFusion,
@@ -55,7 +59,16 @@ PASSES: dict[str, type[Pass]] = {
 
 
 # Every rule of the order stands beside its stage. A stage without passes is one of a target that needs it.
-STAGES: tuple[str, ...] = ("expansion", "simplification", "loops", "precision", "fusion", "scheduling", "prepare")
+STAGES: tuple[str, ...] = (
+    "expansion",
+    "simplification",
+    "loops",
+    "layout",
+    "precision",
+    "fusion",
+    "scheduling",
+    "prepare",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +103,8 @@ def stages(
     found["expansion"] = [
         # Later passes look at one computation only.
         CallInliner(),
+        # The expander and the kernels know one order of dimensions.
+        ConvolutionCanonicalization(),
         # Before types are narrowed, since it makes sums and products of any type.
         Expander(),
         # So that rules and kernels see few types; conversions that this makes between equal types go again.
@@ -118,6 +133,8 @@ def stages(
         CommonSubexpressionElimination(),
         DeadCodeElimination(),
     ]
+    # Rules have moved transposes as far as they go, and would move these too. What is made here is fused.
+    found["layout"] = [LayoutAssignment()]
     if reduce_precision != "none":
         # Products have the operands that they keep; the roundings are fused with what makes these.
         found["precision"] = [ReducePrecision(reduce_precision)]

@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import nullcontext
 
 from ...ir.module import Module
+from ...passes.convolution_canonicalization import ConvolutionCanonicalization
 from ...passes.expander import Expander
 from ...passes.loop_calls import LoopCalls
 from ...passes.narrow_types import NarrowTypes
@@ -49,7 +50,8 @@ def compile_module(
     (`s`), and where every array lies (`buffer-assignment.txt`).
     """
     started = time.perf_counter()
-    for one in (Expander(), NarrowTypes(), LoopCalls()):  # for modules that come without the pipeline
+    # For modules that come without the pipeline.
+    for one in (ConvolutionCanonicalization(), Expander(), NarrowTypes(), LoopCalls()):
         one.run(module)
     check_module(module)
     target = target or host_target()

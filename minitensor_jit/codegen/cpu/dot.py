@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.infer import dot_dims
+from ...ir.matrix import Matrix, matrix_of, product_sizes
 from ...ir.module import Computation, Instruction
 from ...runtime.buffer_assignment import Location
 from ..abi import GEMM, GEMV
 from ..errors import CompileError
 from ..llvm import I64, PTR, Function, Value
 from ..loops import i64
-from ..matrix import Matrix, matrix_of, product_sizes
 from ..task import Binding, Task, location_of
 from .loop_kernel import LoopKernels
 from .unit import Unit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...ir.matrix import product_sizes
 from ...ir.module import Computation, Instruction
 from ..abi import GEMM
 from ..elemental import Emitter
@@ -9,7 +10,7 @@ from ..errors import CompileError
 from ..index import Lin, Space
 from ..llvm import I64, PTR, VOID, Function, Value
 from ..loops import counted_loop, i64
-from ..matrix import check_epilogue, product_sizes
+from ..matrix import check_epilogue
 from ..task import Task, element_cost, reachable
 from .dot import emit_product
 from .loop_kernel import copies_for

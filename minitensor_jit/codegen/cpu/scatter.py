@@ -7,10 +7,10 @@ from math import prod
 
 from ...ir.module import Computation, Instruction
 from ...ir.reduction import reduction_kind
-from ...ir.shape import DTYPES
+from ...ir.shape import DTYPES, strides_of
 from ...runtime.buffer_assignment import Location
 from ..elementwise import combine
-from ..index import ZERO, Index, Lin, Space, Var, strides_of
+from ..index import ZERO, Index, Lin, Space, Var
 from ..llvm import I1, I64, Builder, Value
 from ..loops import counted_loop, i64
 from ..scalar_computation import apply_scalar, check_scalar

@@ -7,6 +7,7 @@ from collections import Counter
 
 from ...ir.module import Module
 from ...ir.size import active
+from ...passes.convolution_canonicalization import ConvolutionCanonicalization
 from ...passes.expander import Expander
 from ...passes.loop_calls import LoopCalls
 from ...passes.narrow_types import NarrowTypes
@@ -46,7 +47,8 @@ def compile_module(
     started = time.perf_counter()
     if active.get() is not None:
         raise CompileError("parameter", "no code for dimensions of unknown size on this device")
-    for one in (Expander(), NarrowTypes(), LoopCalls()):  # for modules that come without the pipeline
+    # For modules that come without the pipeline.
+    for one in (ConvolutionCanonicalization(), Expander(), NarrowTypes(), LoopCalls()):
         one.run(module)
     check_module(module)
     program = _Program(module, name, target, options or Options(fast_math=fast_math, profile=profile))

@@ -13,13 +13,14 @@ from math import prod
 from typing import Final
 
 from ...ir.infer import dot_dims
+from ...ir.matrix import Matrix, matrix_of, product_sizes
 from ...ir.module import Computation, Instruction
 from ...ir.shape import DTYPES
 from ..errors import CompileError
 from ..index import Space
 from ..llvm import Value, constant
 from ..loops import counted_loop
-from ..matrix import Matrix, check_epilogue, matrix_of, product_sizes
+from ..matrix import check_epilogue
 from ..task import Task
 from ..types import MEMORY
 from .loop_kernel import LoopKernels

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from ...ir.matrix import product_sizes
 from ...ir.module import Instruction
 from ...ir.shape import DTYPES
 from ..index import Space
 from ..llvm import Value, constant
 from ..loops import counted_loop
-from ..matrix import product_sizes
 from ..task import Task
 from ..types import MEMORY
 from .unit import GpuUnit, Kernel

@@ -215,26 +215,20 @@ def _eager_takes(window: Window, dtype: str, batches: int) -> bool:
 
 
 def _convolution(b: Builder, i: Instruction) -> Instruction:
-    """The product of a matrix of all windows and the kernel, a batch of them for groups."""
+    """The product of a matrix of all windows and the kernel, a batch of them for groups. `bf01_oi01->bf01` only."""
     labels: ConvolutionDims = i.attrs["dim_labels"]
-    lhs, rhs = (o if o.dtype == i.dtype else b.convert(o, i.dtype) for o in i.operands)
+    lhs, rhs = i.operands
     window: Window = i.attrs.get("window", Window())
     features, batches = i.attrs.get("feature_group_count", 1), i.attrs.get("batch_group_count", 1)
     groups, rank = features * batches, labels.rank
     if 0 in i.dims or 0 in lhs.dims or 0 in rhs.dims:
         return b.full(i.array_shape, 0)
-    lhs = b.transpose(lhs, (labels.lhs_batch, labels.lhs_feature, *labels.lhs_spatial))
-    rhs = b.transpose(rhs, (labels.rhs_output, labels.rhs_input, *labels.rhs_spatial))
-    flipped = [2 + d for d, w in enumerate(window.dims) if w.reversal]
-    if flipped:
-        rhs = b.reverse(rhs, flipped)
     places = window.positions(lhs.dims[2:])
-    order = sorted(range(2 + rank), key=(labels.out_batch, labels.out_feature, *labels.out_spatial).__getitem__)
     if lhs.dims[0] * prod(places) * prod(rhs.dims[1:]) * features > LARGE and _eager_takes(window, lhs.dtype, batches):
         shape = lhs.array_shape.with_dims((lhs.dims[0], rhs.dims[0], *places))
         params = tuple(tuple(getattr(w, name) for w in window.dims) for name in ("stride", "low", "window_dilation"))
         (made,) = b.kernel_call("convolution", (lhs, rhs), [shape], kinds="ttn", params=(*params, features))
-        return b.transpose(made, order)
+        return made
     if any(any(p) for p in _padding(window)):
         lhs = b.pad(lhs, b.constant(0, lhs.dtype), [(0, 0, 0), (0, 0, 0), *_padding(window)])
     for d, (w, count) in enumerate(zip(window.dims, places, strict=True)):
@@ -257,8 +251,7 @@ def _convolution(b: Builder, i: Instruction) -> Instruction:
     # [group, batch, place..., output feature of the group] to [batch, output feature, place...]
     full = b.reshape(product, (groups, batch // batches, *places, rhs.dims[0] // groups))
     full = b.transpose(full, (1, 0, 2 + rank, *range(2, 2 + rank)))
-    full = b.reshape(full, (batch // batches, rhs.dims[0], *places))
-    return b.transpose(full, order)
+    return b.reshape(full, (batch // batches, rhs.dims[0], *places))
 
 
 WINDOW_RULES: Final[dict[str, Rule]] = {
