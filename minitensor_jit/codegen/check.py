@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..ir.module import Computation, Instruction, Module
+from ..ir.narrow import NARROW
 from ..ir.opcode import is_elementwise
 from ..ir.shape import Shape
 from .elementwise import supports
@@ -44,8 +45,11 @@ _OTHERS = frozenset(
 )
 
 
-def check_module(module: Module) -> None:
-    """Raises `CompileError` naming the first opcode, type or form that has no code."""
+def check_module(module: Module, narrow_products: bool = False) -> None:
+    """Raises `CompileError` naming the first opcode, type or form that has no code.
+
+    With `narrow_products`, products of float16 and bfloat16 arrays in float32 have code.
+    """
     if any(not isinstance(p.shape, Shape) for p in module.entry.parameters):
         raise CompileError("parameter", "a tuple as a parameter of the entry")
     seen: set[Computation] = set()
@@ -56,11 +60,15 @@ def check_module(module: Module) -> None:
             continue
         seen.add(computation)
         for i in computation.instructions:
-            _check(i)
+            _check(i, narrow_products)
             stack.extend(i.called())
 
 
-def _check(i: Instruction) -> None:
+def _is_narrow_product(dot: Instruction) -> bool:
+    return dot.operands[0].dtype in NARROW and dot.dtype == "f32"
+
+
+def _check(i: Instruction, narrow_products: bool) -> None:
     if is_elementwise(i.opcode):
         decision = supports(i)
         if not decision:
@@ -69,7 +77,7 @@ def _check(i: Instruction) -> None:
         raise CompileError(i.opcode, "no code for complex numbers")
     elif i.opcode not in _OTHERS:
         raise CompileError(i.opcode, "no code for this opcode yet")
-    elif i.opcode == "dot" and i.dtype != i.operands[0].dtype:
+    elif i.opcode == "dot" and i.dtype != i.operands[0].dtype and not (narrow_products and _is_narrow_product(i)):
         raise CompileError(i.opcode, f"no code for products of {i.operands[0].dtype} in {i.dtype}")
     elif any(i.attrs.get(key) for key in ("operand_batching_dims", "input_batching_dims")):
         raise CompileError(i.opcode, "no code for batching dimensions")

@@ -268,6 +268,7 @@ class Module:
         # Code for functions that the CPU calls, by the name of the function: the same operations.
         self.inline: Mapping[str, Callable[..., Value]] = {}
         self.float_flags = ""  # what LLVM may do to floating-point arithmetic, such as " contract"
+        self.foreign: dict[str, str] = {}  # declarations of functions whose types have no objects here
         self._declared: dict[str, _Declared] = {}
         self._data: dict[bytes, Value] = {}
 
@@ -303,6 +304,7 @@ class Module:
             lines.append(f'target datalayout = "{self.layout}"')
         lines.extend(self.globals)
         lines.extend(str(f) for f in self.functions)
+        lines.extend(self.foreign.values())
         lines.extend(f"declare {type_text(d.result)} @{d.name}({d.signature})" for d in self._declared.values())
         lines.extend(f"attributes #{k} = {{ {a} }}" for k, a in enumerate(self.attributes))
         lines.extend(f"{name} = {text}" for name, text in self.metadata.items())

@@ -16,10 +16,13 @@ class NarrowTypes:
     """Surrounds every operation on a narrow type by conversions.
 
     Contract: afterwards f16 and bf16 are only moved, chosen by `select`, and converted. An operation rounds once: a sum
-    is accumulated in float32.
+    is accumulated in float32. With `keep_products`, products of narrow arrays with a float32 result stay as they are.
     """
 
     name = "narrow-types"
+
+    def __init__(self, keep_products: bool = False) -> None:
+        self.keep_products = keep_products
 
     def run(self, module: Module) -> bool:
         """Rewrite the entry, fusions and called computations; the combiners that they use are replaced."""
@@ -27,7 +30,7 @@ class NarrowTypes:
         pending, seen = [module.entry], {module.entry}
         while pending:
             computation = pending.pop()
-            changed |= _rewrite(computation)
+            changed |= _rewrite(computation, self.keep_products)
             for i in computation.instructions:
                 if i.opcode in ("fusion", "call", "while", "conditional"):
                     new = [c for c in i.called() if c not in seen]
@@ -38,8 +41,8 @@ class NarrowTypes:
         return changed
 
 
-def _rewrite(computation: Computation) -> bool:
-    if not any(map(_needs, computation.instructions)):
+def _rewrite(computation: Computation, keep_products: bool) -> bool:
+    if not any(_needs(i, keep_products) for i in computation.instructions):
         return False
     made: list[Instruction] = []
     renamed: dict[Instruction, Instruction] = {}
@@ -58,7 +61,7 @@ def _rewrite(computation: Computation) -> bool:
 
     for i in computation.instructions:
         i.operands = [renamed.get(o, o) for o in i.operands]
-        if not _needs(i):
+        if not _needs(i, keep_products):
             made.append(i)
             continue
         if i.opcode == "dot" and i.dtype in _PRODUCTS:
@@ -82,7 +85,9 @@ def _rewrite(computation: Computation) -> bool:
     return True
 
 
-def _needs(i: Instruction) -> bool:
+def _needs(i: Instruction, keep_products: bool) -> bool:
+    if keep_products and i.opcode == "dot" and i.dtype == "f32":
+        return False
     return is_narrow(i) or (i.opcode == "dot" and i.dtype in _PRODUCTS)
 
 

@@ -25,12 +25,15 @@ class OutputFusion:
 
     Contract: the root has the dot's type and dimensions, so that it is written over the product, tile after tile, as
     soon as a tile is done. Other operands are in memory, or are broadcasts and scalars, which are taken in. The bits
-    are those of the same operations one after the other. Refusals are in `decisions` as (dot, reader, decision).
+    are those of the same operations one after the other. With `in_registers`, for targets that keep tiles there, the
+    root may have another type, values may be read by several of the chain, and no product is too small. Refusals are
+    in `decisions` as (dot, reader, decision).
     """
 
     name = "output-fusion"
 
-    def __init__(self) -> None:
+    def __init__(self, in_registers: bool = False) -> None:
+        self.in_registers = in_registers
         self.decisions: list[tuple[str, str, Decision]] = []
 
     def run(self, module: Module) -> bool:
@@ -49,11 +52,11 @@ class OutputFusion:
         for dot in computation.instructions:
             if dot.opcode != "dot":
                 continue
-            decision = _has_tiles(dot)
+            decision = _has_tiles(dot, 0 if self.in_registers else MIN_ELEMENTS)
             if not decision:
                 self.decisions.append((dot.name, "", decision))
                 continue
-            chain = self._chain(computation, dot, users)
+            chain = self._region(computation, dot, users) if self.in_registers else self._chain(computation, dot, users)
             if chain:
                 members = {dot, *chain, *(o for i in chain for o in _taken(i, chain, dot))}
                 outlines.append(Outline(sorted(members, key=order.__getitem__), [chain[-1]], "kOutput"))
@@ -77,8 +80,43 @@ class OutputFusion:
             chain.pop()
         return chain
 
+    def _region(
+        self, computation: Computation, dot: Instruction, users: dict[Instruction, list[Instruction]]
+    ) -> list[Instruction]:
+        """The elementwise instructions between the dot and the last one through which all that reads it goes."""
+        reached = {dot}  # what depends on the dot
+        members = [dot]
+        for i in computation.instructions:
+            if not any(o in reached for o in i.operands):
+                continue
+            reached.add(i)
+            inside = [o for o in i.operands if o in reached]
+            if (
+                len(members) <= MAX_MEMBERS
+                and isinstance(i.shape, Shape)
+                and is_elementwise(i.opcode)
+                and i.dims == dot.dims
+                and all(o in members for o in inside)
+            ):
+                members.append(i)
+        for root in reversed(members[1:]):
+            needed, pending = {root}, [root]
+            while pending:
+                for o in pending.pop().operands:
+                    if o in members and o not in needed:
+                        needed.add(o)
+                        pending.append(o)
+            private = all(
+                i is not computation.root and all(u in needed for u in users[i]) for i in needed if i is not root
+            )
+            if private:
+                return [i for i in members[1:] if i in needed]
+        reader = users[dot][0].name if users[dot] else ""
+        self.decisions.append((dot.name, reader, Decision.refuse("its value is needed in memory")))
+        return []
 
-def _has_tiles(dot: Instruction) -> Decision:
+
+def _has_tiles(dot: Instruction, least: int) -> Decision:
     lb, lc, rb, rc = dot_dims(dot.attrs)
     lhs, rhs = (o.dims for o in dot.operands)
     m = prod(n for d, n in enumerate(lhs) if d not in lb and d not in lc)
@@ -88,7 +126,7 @@ def _has_tiles(dot: Instruction) -> Decision:
     if 1 in (m, n):
         return Decision.refuse("the product of a vector has no tiles")
     size = dot.array_shape.size
-    return Decision.when(size >= MIN_ELEMENTS, f"{size} elements stay in the cache between two loops")
+    return Decision.when(size >= least, f"{size} elements stay in the cache between two loops")
 
 
 def _next(

@@ -19,6 +19,7 @@ from .fusion import Fusion
 from .layout_assignment import LayoutAssignment
 from .loop_calls import LoopCalls
 from .memory_scheduler import MemoryScheduler
+from .narrow_products import NarrowProducts
 from .narrow_types import NarrowTypes
 from .output_fusion import OutputFusion
 from .pass_manager import Pass, PassHook, PassManager
@@ -50,6 +51,7 @@ PASSES: dict[str, type[Pass]] = {
         RowGatherRewriter,
         LayoutAssignment,
         ReducePrecision,
+        NarrowProducts,
         OutputFusion,
         RowFusion,
         Fusion,
@@ -75,6 +77,8 @@ STAGES: tuple[str, ...] = (
 class PipelineOptions:
     """How to run the pipeline. `on_pass(name, module, changed)` is called after every pass, for dumps.
 
+    `narrow_products` is for targets with matrix units.
+
     The result is always verified, which costs some 3 us an instruction; `verify` does it around every pass.
     """
 
@@ -83,6 +87,7 @@ class PipelineOptions:
     fold_constants: bool = True
     fast_math: bool = False
     reduce_precision: str = "none"
+    narrow_products: bool = False
     on_pass: PassHook | None = None
 
 
@@ -93,6 +98,7 @@ def stages(
     strict: bool = True,
     fast_math: bool = False,
     reduce_precision: str = "none",
+    narrow_products: bool = False,
 ) -> dict[str, list[Pass]]:
     """The passes of each stage, in order. With `strict`, simplification rules that undo each other are an error.
 
@@ -138,10 +144,13 @@ def stages(
     if reduce_precision != "none":
         # Products have the operands that they keep; the roundings are fused with what makes these.
         found["precision"] = [ReducePrecision(reduce_precision)]
+    if narrow_products:
+        # After the rules, which see arithmetic in float32 only; before fusion, which would take the conversions away.
+        found["precision"] += [NarrowProducts(), DeadCodeElimination()]
     if fuse:
         found["fusion"] = [
             # What is done with a product's elements is done while they are in the cache.
-            OutputFusion(),
+            OutputFusion(in_registers=narrow_products),
             # Rows first: they keep a reduction and its readers together, which the general pass would part.
             RowFusion(),
             Fusion(),
@@ -166,6 +175,7 @@ def run_pipeline(module: Module, options: PipelineOptions | None = None) -> Modu
         strict=options.verify,
         fast_math=options.fast_math,
         reduce_precision=options.reduce_precision,
+        narrow_products=options.narrow_products,
     )
     PassManager(passes, verify=options.verify, on_pass=options.on_pass).run(module)
     if not options.verify:

@@ -48,9 +48,14 @@ def compile_module(
     if active.get() is not None:
         raise CompileError("parameter", "no code for dimensions of unknown size on this device")
     # For modules that come without the pipeline.
-    for one in (ConvolutionCanonicalization(), Expander(), NarrowTypes(), LoopCalls()):
+    for one in (
+        ConvolutionCanonicalization(),
+        Expander(keep_products=True),
+        NarrowTypes(keep_products=True),
+        LoopCalls(),
+    ):
         one.run(module)
-    check_module(module)
+    check_module(module, narrow_products=True)
     program = _Program(module, name, target, options or Options(fast_math=fast_math, profile=profile))
     program.place()
     text = str(program.unit.module)

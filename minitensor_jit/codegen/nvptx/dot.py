@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
+import numpy as np
+
 from ...ir.infer import dot_dims
 from ...ir.matrix import Matrix, matrix_of, product_sizes
 from ...ir.module import Computation, Instruction
-from ...ir.shape import DTYPES
+from ...ir.shape import DTYPES, Shape
 from ..errors import CompileError
 from ..index import Space
 from ..llvm import Value, constant
@@ -24,6 +26,7 @@ from ..matrix import check_epilogue
 from ..task import Task
 from ..types import MEMORY
 from .loop_kernel import LoopKernels
+from .tensor_core import CHUNK, FORMATS, emit_tensor_product
 from .unit import GpuUnit, Kernel, Symbol
 from .vector_product import emit_vector_product
 
@@ -53,8 +56,11 @@ class Dot:
     def __init__(self, unit: GpuUnit, task: Task, dot: Instruction) -> None:
         if dot.dtype not in _DTYPES:
             raise CompileError("dot", f"no matrix product for {dot.dtype}")
+        self.narrow = dot.operands[0].dtype in FORMATS
+        if self.narrow and (dot.dtype != "f32" or unit.target.compute_capability < (8, 0)):
+            raise CompileError("dot", f"no product of {dot.operands[0].dtype} in {dot.dtype} for {unit.target.name}")
         if task.computation.roots != [dot]:
-            check_epilogue(task, dot)
+            check_epilogue(task, dot, any_type=True)
         self.unit, self.task, self.dot = unit, task, dot
 
     def emit(self) -> None:
@@ -69,6 +75,9 @@ class Dot:
             free = [d for d in range(len(i.dims)) if d not in of_batch and d not in contracted]
             groups.append(self._operand(i, of_batch, free, contracted))
         left, right = groups
+        if self.narrow:
+            emit_tensor_product(self.unit, self.task, dot, left, right)
+            return
         if (m == 1 or n == 1) and DTYPES[dot.dtype].kind == "f":
             emit_vector_product(self.unit, self.task, dot, left, right, BLOCK_K)
             return
@@ -77,22 +86,42 @@ class Dot:
     def _operand(self, i: Instruction, batch: Sequence[int], free: Sequence[int], contracted: Sequence[int]) -> Operand:
         symbol = self.unit.symbol(self.task, i)
         matrix = matrix_of(i.array_shape, batch, free, contracted)
-        if matrix is not None:
+        if matrix is not None and (not self.narrow or _is_in_chunks(matrix, i, free, contracted)):
             return Operand(symbol, matrix)
         order = [*batch, *free, *contracted]
         shape = i.array_shape.with_dims(tuple(i.dims[d] for d in order))
-        copy = self.unit.temporary(shape.nbytes)
         parameter = Instruction("x", "parameter", i.shape, parameter_number=0)
         root = Instruction("copy", "transpose", shape, (parameter,), {"dimensions": tuple(order)})
-        task = Task(f"{self.task.name}_operand", Computation("copy", [parameter, root], root))
+        made = [parameter, root]
+        if self.narrow:
+            sizes = (shape.dims[: len(batch)], shape.dims[len(batch) : len(batch) + len(free)])
+            shape = shape.with_dims((*map(prod, sizes), prod(i.dims[d] for d in contracted)))
+            matrices = Instruction("matrices", "reshape", shape, (root,))
+            zero = Instruction("zero", "constant", Shape(i.dtype), literal=np.zeros((), shape.numpy_dtype))
+            rest = -shape.dims[2] % CHUNK
+            shape = shape.with_dims((*shape.dims[:2], shape.dims[2] + rest))
+            padding = ((0, 0, 0), (0, 0, 0), (0, rest, 0))
+            root = Instruction("padded", "pad", shape, (matrices, zero), {"padding": padding})
+            made += [matrices, zero, root]
+            batch, free, contracted = (0,), (1,), (2,)
+        copy = self.unit.temporary(shape.nbytes)
+        task = Task(f"{self.task.name}_operand", Computation("copy", made, root))
         assert i.parameter_number is not None
         task.operands = [self.task.operands[i.parameter_number]]
         with self.unit.renamed({("operand", 0): symbol, ("result", 0): copy}):
             LoopKernels(self.unit, task).emit()
-        ends = len(batch), len(batch) + len(free), len(order)
+        ends = len(batch), len(batch) + len(free), len(shape.dims)
         matrix = matrix_of(shape, range(ends[0]), range(ends[0], ends[1]), range(ends[1], ends[2]))
         assert matrix is not None
         return Operand(copy, matrix)
+
+
+def _is_in_chunks(matrix: Matrix, i: Instruction, free: Sequence[int], contracted: Sequence[int]) -> bool:
+    """Whether the rows of matrices, in either direction, are made of whole chunks."""
+    inner, across, size = matrix.contracted, matrix.free, prod(i.dims[d] for d in contracted)
+    if inner != 1:
+        inner, across, size = across, inner, prod(i.dims[d] for d in free)
+    return inner == 1 and not (across % CHUNK or matrix.batch % CHUNK or size % CHUNK)
 
 
 class _Tiles:

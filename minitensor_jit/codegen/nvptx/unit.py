@@ -43,6 +43,8 @@ class Launch:
     kind: str
     bytes_accessed: int
     operations: int
+    shared_bytes: int = 0
+    """Dynamic shared memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +192,7 @@ class GpuUnit:
                         item.kernel,
                         item.grid,
                         (item.block, 1, 1),
-                        0,
+                        item.shared_bytes,
                         arguments,
                         source,
                         item.kind,
@@ -204,16 +206,22 @@ class GpuUnit:
 class Kernel:
     """A kernel under construction, for blocks of `threads` threads.
 
-    `largest` is the largest number that an index computation gives: 32 bits are enough for most.
+    `largest` is the largest number that an index computation gives: 32 bits are enough for most. `resident` is how many
+    blocks shall have room on a multiprocessor at a time, which says how many registers a thread may have.
     """
 
-    def __init__(self, unit: GpuUnit, task: Task, space: Space, threads: int, largest: int, suffix: str = "") -> None:
+    def __init__(
+        self, unit: GpuUnit, task: Task, space: Space, threads: int, largest: int, suffix: str = "",
+        resident: int = 0,
+    ) -> None:  # fmt: skip
         unit.kernels += 1
         self.unit, self.task, self.space, self.threads = unit, task, space, threads
         self.name = f"{re.sub(r'[^A-Za-z0-9_]', '_', task.name)}_{unit.kernels}{suffix}"
         if self.name[0].isdigit():
             self.name = "_" + self.name
         attributes = f'nounwind "nvvm.maxntid"="{threads}"'
+        if resident:
+            attributes += f' "nvvm.minctasm"="{resident}"'
         self.function = Function(unit.module, self.name, VOID, [], attributes=attributes, linkage="ptx_kernel ")
         self.e = GpuEmitter(self.function, space, self._literal)
         # Steps beyond the end of a loop must not wrap around either.
@@ -259,11 +267,14 @@ class Kernel:
         b = e.builders[0]
         return b.add(b.mul(block, e.index(self.threads)), thread)
 
-    def launch(self, blocks: int, kind: str, nbytes: int, operations: int, rows: int = 1) -> None:
+    def launch(
+        self, blocks: int, kind: str, nbytes: int, operations: int, rows: int = 1, shared_bytes: int = 0
+    ) -> None:
         """Ends the kernel, and launches `blocks` by `rows` of its blocks."""
         self.e.inner.ret()
+        arguments = tuple(self._arguments)
         self.unit.code.items.append(
-            Launch(self.name, (blocks, rows, 1), self.threads, tuple(self._arguments), kind, nbytes, operations)
+            Launch(self.name, (blocks, rows, 1), self.threads, arguments, kind, nbytes, operations, shared_bytes)
         )
 
     def traffic(self, roots: Sequence[Root]) -> int:

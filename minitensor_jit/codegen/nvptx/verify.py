@@ -13,8 +13,8 @@ from ..errors import CompileError
 __all__ = ["verify"]
 
 _ARITHMETIC = "add|sub|mul|sdiv|udiv|srem|urem|shl|lshr|ashr|and|or|xor|fadd|fsub|fmul|fdiv|fneg|icmp|fcmp|select|phi"
-_CASTS = "trunc|zext|sext|fptrunc|fpext|sitofp|uitofp|fptosi|fptoui|bitcast"
-_OTHERS = "getelementptr|load|store|insertelement|extractelement|br|ret|call"
+_CASTS = "trunc|zext|sext|fptrunc|fpext|sitofp|uitofp|fptosi|fptoui|bitcast|addrspacecast"
+_OTHERS = "getelementptr|load|store|insertelement|extractelement|extractvalue|br|ret|call"
 _OPCODES: Final = frozenset(f"{_ARITHMETIC}|{_CASTS}|{_OTHERS}".split("|"))
 
 _FLOATS, _INTEGERS = r"f(32|64)", r"i(8|16|32|64)"
@@ -27,6 +27,10 @@ _INTRINSICS: Final = re.compile(
     r"|nvvm\.barrier0"
     r"|nvvm\.shfl\.sync\.(down|bfly|idx|up)\.(i32|f32)"
     r"|nvvm\.vote\.ballot\.sync"
+    r"|nvvm\.bar\.warp\.sync"
+    r"|nvvm\.cp\.async\.(commit\.group|wait\.group|cg\.shared\.global\.16(\.s)?)"
+    r"|nvvm\.ldmatrix\.sync\.aligned\.m8n8\.x4\.(trans\.)?b16\.p3"
+    r"|nvvm\.mma\.m16n8k16\.row\.col\.(bf16|f32\.f32)"
     r")"
 )
 # Memory and registers have these element types, and vectors of no more than 16 bytes.
