@@ -102,6 +102,8 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
     """
     if not (isinstance(min, Tensor) or isinstance(max, Tensor)):
         return ROWS["clamp"].call(input, min, max)
+    if any(isinstance(t, Tensor) and t.is_complex() for t in (input, min, max)):
+        raise NotImplementedError("clamp is not supported for complex types")
     if min is None or max is None:
         return ROWS["minimum"].call(input, max) if min is None else ROWS["maximum"].call(input, min)
     if not (isinstance(min, Tensor) and isinstance(max, Tensor)):
@@ -119,10 +121,19 @@ def _clamp_(self: Any, min: Any = None, max: Any = None) -> Any:
 _with_inplace("clamp", _clamp_)
 
 
+def _check_bound(kernel: str, input: Any, bound: Any) -> None:
+    if isinstance(bound, Tensor):
+        dtype = _C.promote_types(input.dtype, bound.dtype)
+        if dtype.is_complex:
+            kind = "ComplexDouble" if dtype is _C.complex128 else "ComplexFloat"
+            raise NotImplementedError(f"\"{kernel}_cpu\" not implemented for '{kind}'")
+
+
 @composite(inplace=True, out=True)
 def clamp_min(input: Any, min: Any) -> Any:
     """Each element, or min where that is larger."""
     _check_tensor("clamp_min", "input", 1, input)
+    _check_bound("maximum", input, min)
     return clamp(input, min)
 
 
@@ -130,6 +141,7 @@ def clamp_min(input: Any, min: Any) -> Any:
 def clamp_max(input: Any, max: Any) -> Any:
     """Each element, or max where that is smaller."""
     _check_tensor("clamp_max", "input", 1, input)
+    _check_bound("minimum", input, max)
     return clamp(input, None, max)
 
 

@@ -23,6 +23,7 @@ struct Walk {
         b_along = b[dim];
         for (size_t d = 0; d < dim; ++d) outer.add(sizes[d], a[d], b[d]);
         for (size_t d = dim + 1; d < sizes.size(); ++d) inner.add(sizes[d], a[d], b[d]);
+        if (n == 1 && inner.total() == 1) std::swap(outer, inner);  // one place of each row: all of them are one run
         index_along = inner.total();
     }
 
