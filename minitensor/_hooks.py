@@ -9,13 +9,16 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from minitensor import _C
-from minitensor.step_stats import StepStats, from_events
+from minitensor.step_stats import StepStats, from_cards, from_events
 
 __all__ = [
     "collect_step_stats",
     "compiler_config",
+    "cuda_in_use",
+    "cuda_module",
     "installed_version",
     "jit_session",
+    "start_cuda",
     "start_from_environment",
     "step_boundary",
 ]
@@ -37,6 +40,24 @@ def jit_session(level: int, cpu_global_jit: bool) -> AbstractContextManager[None
     """Record, cluster and compile what runs inside, as a session's configuration says; run it at the end."""
     context: AbstractContextManager[None] = _jit().session_scope(level, cpu_global_jit)
     return context
+
+
+def start_cuda() -> None:
+    """Give the core what drives the cards, when the first tensor is put on one. An error says what is missing."""
+    cuda_module("start").start()
+
+
+def cuda_module(name: str) -> Any:
+    """A module of what drives the cards."""
+    from importlib import import_module
+
+    return import_module(f"minitensor_jit.runtime.cuda.{name}")
+
+
+def cuda_in_use() -> bool:
+    """Whether a card is in use, without asking for one."""
+    context = sys.modules.get("minitensor_jit.runtime.cuda.context")
+    return context is not None and bool(context.initialized())
 
 
 def installed_version(package: str) -> str:
@@ -70,8 +91,12 @@ def step_boundary() -> None:
 def collect_step_stats() -> Iterator[StepStats]:
     """Note every kernel and launch that runs inside; the statistics are filled in at the end."""
     stats = StepStats()
+    cards = cuda_module("profile") if cuda_in_use() else None
+    if cards is not None:
+        cards.start()
     _C.start_profile()
     try:
         yield stats
     finally:
-        stats.dev_stats[:] = from_events(_C.stop_profile()).dev_stats
+        host = from_events(_C.stop_profile()).dev_stats
+        stats.dev_stats[:] = host if cards is None else [*host, *from_cards(cards.stop())]

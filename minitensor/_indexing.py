@@ -97,7 +97,7 @@ class _Plan:
     __slots__ = ("checked", "dims", "index", "view")
 
     def __init__(self, source: Any, key: Any) -> None:
-        items = [_normal(item) for item in _as_items(key)]
+        items = [_placed(_normal(item), source) for item in _as_items(key)]
         consumed = sum(map(_consumed, items))
         if consumed > source.ndim:
             raise IndexError(f"too many indices for tensor of dimension {source.ndim}")
@@ -119,7 +119,7 @@ class _Plan:
                 dim, at = dim + count, at + count
             elif isinstance(item, bool):
                 basic.append(None)
-                found.append((dim, 1, _C.tensor_from_data([0] if item else [], _C.int64, None, True)))
+                found.append((dim, 1, _C.tensor_from_data([0] if item else [], _C.int64, source.device, True)))
                 dim += 1
             else:
                 basic.append(item)
@@ -148,6 +148,13 @@ class _Plan:
             self.checked = True
 
 
+def _placed(item: Any, source: Any) -> Any:
+    """An index from the CPU into a tensor on a card is moved there."""
+    if isinstance(item, Tensor) and item.device.type == "cpu" and source.device.type in ("cuda", "jit_gpu"):
+        return item.to(source.device)
+    return item
+
+
 def _places(mask: Any) -> Any:
     """Where the mask holds, counting through its elements."""
     return nonzero(mask.reshape((-1,))).reshape((-1,))
@@ -165,6 +172,7 @@ def _check_mask(source: Any, mask: Any, at: int) -> None:
 
 def getitem(source: Any, key: Any) -> Any:
     """`source[key]`."""
+    key = _placed(key, source)
     if isinstance(key, Tensor) and key.ndim:
         if key.dtype in _INTEGERS and source.ndim and source.shape[0]:
             return index_at(source, key, (0,), False)
@@ -182,6 +190,7 @@ def setitem(target: Any, key: Any, value: Any) -> None:
     number = not isinstance(value, Tensor)
     if number and not _is_number(value):
         raise TypeError(f"can't assign a {type(value).__name__} to a minitensor.{type_name(target)}Tensor")
+    key = _placed(key, target)
     if (
         isinstance(key, Tensor)
         and key.dtype is _C.bool

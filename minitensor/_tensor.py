@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from minitensor import _C
+from minitensor import _C, _hooks
 from minitensor._checked import checked_method
 from minitensor._warning import users_level
 from minitensor.composite import COMPOSITES
@@ -76,6 +76,33 @@ attach("imag", property(lambda self: imag(self), lambda self, value: imag(self).
 # ---- conversion
 
 
+def _moves(device: Any, target: Any) -> bool:
+    """Whether a tensor on `device` is somewhere else than on `target`."""
+    if target.type != device.type:
+        return True
+    if target.type not in ("cuda", "jit_gpu"):
+        return False
+    index = _hooks.cuda_module("context").current_device() if target.index is None else target.index
+    return bool(index != device.index)
+
+
+def _cuda_device(device: Any) -> Any:
+    """A CUDA device by its number, or as any device."""
+    if device is None:
+        return _C.device("cuda")
+    made = _C.device("cuda", device) if isinstance(device, int) else _C.device(device)
+    if made.type != "cuda" and not isinstance(device, int):
+        raise ValueError(f"Expected a cuda device, but got: {made}")
+    return made
+
+
+def _to_device(tensor: Any, target: Any, non_blocking: bool) -> Any:
+    if non_blocking and target.type == "cuda" and _C.is_pinned(tensor):
+        with _hooks.cuda_module("pinned").without_waiting():
+            return _C.to_device(tensor, target)
+    return _C.to_device(tensor, target)
+
+
 _PARTS_LOST = "Casting complex values to real discards the imaginary part"
 
 
@@ -89,9 +116,10 @@ def to(
     Complex numbers as real ones lose their imaginary part, with a UserWarning.
     """
     if memory_format is not None:
-        moved = self.to(*args, dtype=dtype, device=device, copy=copy)
+        moved = self.to(*args, dtype=dtype, device=device, copy=copy, non_blocking=non_blocking)
         return moved if memory_format is preserve_format else moved.contiguous(memory_format=memory_format)
-    switches = [arg for arg in args if isinstance(arg, bool)]  # non_blocking, which means nothing here, and copy
+    switches = [arg for arg in args if isinstance(arg, bool)]  # non_blocking and copy
+    non_blocking = switches[0] if switches else non_blocking
     copy = switches[1] if len(switches) > 1 else copy
     for arg in args:
         if isinstance(arg, Tensor):
@@ -102,13 +130,13 @@ def to(
             device = arg
         elif arg is not None and not isinstance(arg, bool):
             raise TypeError(f"to() takes dtypes, devices and tensors, got {type(arg).__name__}")
-    target = None if device is None else device if isinstance(device, _C.device) else _C.device(device)
-    if target is not None and target.type != self.device.type:
+    target = None if device is None else _cuda_device(device) if isinstance(device, int) else _C.device(device)
+    if target is not None and _moves(self.device, target):
         if self.device.type == "meta":
             raise NotImplementedError("Cannot copy out of meta tensor; no data!")
         if target.type == "meta":
             return _C.empty(tuple(self.shape), dtype or self.dtype, target)
-        moved = _C.to_device(self, target)
+        moved = _to_device(self, target, non_blocking)
         return moved if dtype is None else moved.to(dtype)
     if dtype is not None and dtype is not self.dtype:
         if self.is_complex() and dtype not in (_C.complex64, _C.complex128, _C.bool, complex, bool):
@@ -189,13 +217,13 @@ def is_signed(self: Any) -> bool:
 
 @_method
 def cuda(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
-    """The tensor on a CUDA device: AssertionError in a build without CUDA."""
-    return self.to(device="cuda" if device is None else device)
+    """The tensor on a CUDA device, by default the current one; an error says what is missing where there is none."""
+    return self.to(_cuda_device(device), non_blocking)
 
 
 @_method
 def cpu(self: Any) -> Any:
-    """The tensor in host memory: itself."""
+    """The tensor in host memory: itself, if it is there."""
     return self.to(device="cpu")
 
 
@@ -210,6 +238,8 @@ def numpy(self: Any, *, force: bool = False) -> Any:
         )
     if self.dtype is _C.bfloat16:
         raise TypeError("Got unsupported ScalarType BFloat16")
+    if self.device.type in ("cuda", "jit_gpu") and force:
+        self = self.detach().cpu()
     if self.device.type == "jit_cpu":
         self = _C.to_device(self, "cpu")
     return np.asarray(memoryview(self.detach() if force else self))
@@ -231,6 +261,8 @@ attach("__array_priority__", 1000)  # array op tensor asks the tensor
 
 
 def _dlpack_device(self: Any) -> tuple[int, int]:
+    if self.device.type == "cuda":
+        return (2, self.device.index)
     if self.device.type != "cpu":
         raise BufferError(f"a tensor on device '{self.device}' can't be shared through DLPack")
     return (1, 0)
@@ -349,7 +381,16 @@ def _rebuild_bfloat16(cls: Any, array: Any, requires_grad: bool) -> Any:
     return Tensor._as_subclass(cls, view_dtype(bits, _C.bfloat16), requires_grad)
 
 
+def _rebuild_on(device: str, rebuild: Any, cls: Any, array: Any, requires_grad: bool) -> Any:
+    """What was on a card goes back there, if it is there."""
+    made = rebuild(cls, array, False).to(_C.device(device))
+    return made.requires_grad_(requires_grad)
+
+
 def _reduce(self: Any) -> Any:
+    if self.device.type in ("cuda", "jit_gpu"):
+        rebuild, parts = _reduce(self.detach().cpu().as_subclass(type(self)))
+        return _rebuild_on, (str(self.device), rebuild, *parts[:-1], self.requires_grad)
     if self.dtype is _C.bfloat16:  # NumPy has no such type
         return _rebuild_bfloat16, (self.__class__, view_dtype(self.detach(), _C.int16).numpy(), self.requires_grad)
     return _rebuild, (self.__class__, self.detach().numpy(), self.requires_grad)

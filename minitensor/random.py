@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from minitensor import _C
+from minitensor import _C, _hooks
 
 __all__ = [
     "Generator",
@@ -26,18 +26,24 @@ __all__ = [
 ]
 
 _WORD = 0xFFFF_FFFF_FFFF_FFFF
+_DEFAULT_SEED = 67280421310721
 
 
 class Generator(_C._Generator):
     """A stream of random numbers of its own: ops that take `generator=` draw from it."""
 
     def __new__(cls, device: Any = "cpu") -> Generator:
-        """Make a generator with PyTorch's default seed, for the CPU."""
+        """Make a generator with PyTorch's default seed, for the CPU or a card: of the same seed both draw alike."""
         made = super().__new__(cls)
         made.device = device if isinstance(device, _C.device) else _C.device(device)
-        if made.device.type not in ("cpu", "jit_cpu"):
+        if made.device.type not in ("cpu", "jit_cpu", "cuda"):
             raise RuntimeError(f"there is no generator for device '{made.device}'; the CPU's is 'cpu'")
-        made._set(67280421310721, 0)
+        if made.device.type == "cuda":
+            context = _hooks.cuda_module("context")
+            index = context.current_device() if made.device.index is None else made.device.index
+            context.require(index)
+            made.device = _C.device("cuda", index)
+        made._set(_DEFAULT_SEED, 0)
         return made
 
     device: Any
@@ -95,7 +101,7 @@ class Generator(_C._Generator):
 
     def __reduce__(self) -> Any:
         """Pickled with its state."""
-        return _rebuild, (self.device.type, *self._state())
+        return _rebuild, (str(self.device), *self._state())
 
     def __repr__(self) -> str:
         """The device and the state."""
@@ -115,12 +121,35 @@ def _kind(thing: Any) -> str:
 
 default_generator = Generator()
 """What ops draw from when no generator is given."""
-_C._use_as_default(default_generator)
+_C._use_as_default(default_generator, _C.device("cpu"))
+
+
+_of_cards: dict[int, Generator] = {}
+_seed_of_cards = _DEFAULT_SEED
+
+
+def card_generator(index: int) -> Generator:
+    """What ops on a card draw from when no generator is given."""
+    if index not in _of_cards:
+        device = _C.device("cuda", index)
+        made = Generator(device)
+        _C._use_as_default(made, device)
+        made.manual_seed(_seed_of_cards)
+        _of_cards[index] = made
+    return _of_cards[index]
 
 
 def manual_seed(seed: int) -> Generator:
-    """Seed the default generator and return it: the program then draws the same numbers, eager or compiled."""
-    return default_generator.manual_seed(seed)
+    """Seed the default generator and those of all cards.
+
+    Returns the CPU's. The program then draws the same numbers, eager or compiled.
+    """
+    global _seed_of_cards
+    default_generator.manual_seed(seed)
+    _seed_of_cards = default_generator.initial_seed()
+    for generator in _of_cards.values():
+        generator.manual_seed(_seed_of_cards)
+    return default_generator
 
 
 def seed() -> int:
@@ -149,8 +178,10 @@ def fork_rng(devices: Sequence[Any] | None = None, enabled: bool = True, device_
     if not enabled:
         yield
         return
-    before = default_generator._state()
+    generators = [default_generator, *_of_cards.values()]
+    before = [generator._state() for generator in generators]
     try:
         yield
     finally:
-        default_generator._set(*before)
+        for generator, state in zip(generators, before, strict=True):
+            generator._set(*state)

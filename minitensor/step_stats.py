@@ -9,6 +9,8 @@ from operator import itemgetter
 
 CPU_DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
 
+CARD_DEVICE = "/job:localhost/replica:0/task:0/device:GPU"
+
 # name, op, start in ns, end in ns, thread, file, line, source ops (name, op, file, line) of a launch, inputs, bytes
 Event = tuple[
     str, str, int, int, int, str | None, int | None, list[tuple[str, str, str | None, int]] | None, list[str], int
@@ -66,6 +68,40 @@ def from_events(events: Iterable[Event], device: str = CPU_DEVICE) -> StepStats:
             NodeExecStats(unique, op, start, duration, thread, list(inputs), _source(file, line), children, nbytes)
         )
     return StepStats([DeviceStepStats(device, nodes)])
+
+
+@dataclass
+class CardEvent:
+    """A kernel or a copy on a card. Times are nanoseconds of the host's clock."""
+
+    device: int
+    stream: int
+    name: str
+    kind: str
+    """The sort of kernel, or `memcpy`."""
+    start: int = 0
+    end: int = 0
+    nbytes: int = 0
+    source: str = ""
+
+
+def from_cards(events: Iterable[CardEvent]) -> list[DeviceStepStats]:
+    """Make a record of every stream of every card, and of the copies of each: lanes as TensorFlow has them."""
+    lanes: dict[str, list[NodeExecStats]] = {}
+    for event in sorted(events, key=lambda event: event.start):
+        card = f"{CARD_DEVICE}:{event.device}"
+        lane = f"{card}/memcpy" if event.kind == "memcpy" else f"{card}/stream:{event.stream}"
+        node = NodeExecStats(
+            event.name,
+            "_Copy" if event.kind == "memcpy" else event.kind or "kernel",
+            event.start / 1000,
+            (event.end - event.start) / 1000,
+            event.stream,
+            source=event.source,
+            bytes=event.nbytes,
+        )
+        lanes.setdefault(lane, []).append(node)
+    return [DeviceStepStats(lane, nodes) for lane, nodes in sorted(lanes.items())]
 
 
 def _source(file: str | None, line: int | None) -> str:

@@ -14,7 +14,7 @@ from minitensor_jit.api import current_compiler, recording
 from minitensor_jit.function_arguments import Structure, flatten, unflatten
 from minitensor_jit.lowered_function import Lowered, lower
 from minitensor_jit.runtime.disk_cache import decode, encode, key_of
-from minitensor_jit.runtime.executable import Executable
+from minitensor_jit.runtime.executable import AnyExecutable
 from minitensor_jit.runtime.launcher import noting_executables
 
 __all__ = ["function"]
@@ -35,7 +35,7 @@ class _Recorder:
         # What the function's plans launch, by the text of its module, to be pickled with it.
         self._used: dict[str, Any] = {}
         # Code that it was unpickled with.
-        self._held: list[Executable] = []
+        self._held: list[AnyExecutable] = []
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._jit_compile is False:

@@ -50,6 +50,17 @@ class CompileError(JitError, RuntimeError):
         return CompileError, (self.opcode, self.reason, self.source)
 
 
+class CudaUnavailableError(JitError, RuntimeError, AssertionError):
+    """A card was asked for, and none can be used. The message says what is missing: package, driver or card.
+
+    PyTorch raises AssertionError in a build without CUDA, and RuntimeError where the driver is missing: it is both.
+    """
+
+
+class CudaError(JitError, RuntimeError):
+    """The driver refused something, or what runs on a card failed. After a failure there its context is lost."""
+
+
 class NumericsError(JitError, FloatingPointError):
     """A cluster read or gave NaN or infinity while its numbers were checked. `op` is the one that reads or makes it."""
 

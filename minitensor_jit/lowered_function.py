@@ -19,7 +19,8 @@ from minitensor_jit.ir.dot import print_dot
 from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.printer import print_module
 from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster
-from minitensor_jit.runtime.executable import Executable
+from minitensor_jit.runtime.executable import AnyExecutable
+from minitensor_jit.runtime.launcher import compiler_of
 from minitensor_jit.runtime.plan_builder import PlanBuilder
 from minitensor_jit.runtime.ready import Ready
 from minitensor_jit.runtime.recorded import RecordedTrace
@@ -98,7 +99,6 @@ class Compiled:
     """A function, compiled for certain arguments. Calls go to the function itself, which finds its program."""
 
     def __init__(self, lowered: Lowered) -> None:
-        from minitensor_jit.codegen.cpu.compiler import compile_module
         from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
 
         self._lowered = lowered
@@ -116,7 +116,8 @@ class Compiled:
         self._dot = print_dot(self._module)
         self._cost = cost_of(self._module)
         self._texts: dict[str, str] = {}
-        self._executable: Executable = compile_module(
+        device = "cpu" if lowered._node is None else lowered._node.device
+        self._executable: AnyExecutable = compiler_of(device)(
             self._module, name=lowered.name, fast_math=options.fast_math, dump=self._texts.__setitem__
         )
 
@@ -199,11 +200,11 @@ class _Known:
     def __init__(self, ready: Ready) -> None:
         self._ready = ready
 
-    def compile(self, node: Node) -> Ready:
+    def compile(self, node: Node, *, alone: bool = False) -> Ready:
         """That code."""
         return self._ready
 
-    def generate(self, lowered: LoweredCluster, name: str) -> Executable:
+    def generate(self, lowered: LoweredCluster, name: str, *, device: str = "cpu") -> AnyExecutable:
         """The same: nothing is compiled again."""
         return self._ready.executable
 

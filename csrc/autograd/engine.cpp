@@ -69,6 +69,7 @@ Value dtype_value(DType dtype) {
 Ref<Tensor> full_of(const OperandMeta& meta, int64_t value) {
     Value device;
     device.tag = Value::Dev;
+    device.device = meta.device;
     return call_op(op_named("full"), {}, {value_of(meta.sizes), value_of(value), dtype_value(meta.dtype), device});
 }
 
@@ -187,7 +188,7 @@ Gradients apply_copy_slices(GradNode& node, Gradients& gradients) {
     } else {
         // The view's strides are those of the base's memory: lay the gradient out likewise.
         auto [low, high] = element_span(node.base_sizes, node.base_strides, 0);
-        Ref<Tensor> memory = full_of({Dims{high - low}, gradients[0]->dtype}, 0);
+        Ref<Tensor> memory = full_of({Dims{high - low}, gradients[0]->dtype, home_of(*gradients[0])}, 0);
         base_gradient = call_op(as_strided, {memory.get()},
                                 {value_of(node.base_sizes), value_of(node.base_strides), value_of(-low)});
         Operand self, other;
@@ -249,7 +250,9 @@ void store_gradient(GradNode& node, Ref<Tensor> gradient, bool create_graph) {
     Ref<Tensor> leaf = Ref<Tensor>::borrow(node.leaf);
     AutogradMeta& meta = autograd_meta(*leaf);
     Ref<Tensor> before = meta.grad;
-    if (on_jit_device(*gradient) && !on_jit_device(*leaf)) gradient = clone_to(*gradient, leaf->device());
+    // Of a number on the CPU that was used on a card, or of what was compiled.
+    if (home_of(*gradient) != home_of(*leaf) && home_of(*leaf).type != DeviceType::Meta)
+        gradient = clone_to(*gradient, leaf->device());
     if (!before) {
         // The engine's own tensor is handed over unless somebody else holds its storage.
         bool mine = gradient->storage->refcount == 1 && gradient->refcount == 1 && gradient->contiguous();
@@ -501,7 +504,7 @@ Ref<Tensor> seed_for(const Root& root, Ref<Tensor> given, size_t position) {
         if (is_complex(root.meta.dtype))
             fail(std::string("grad can be implicitly created only for real scalar outputs but got ") +
                  info(root.meta.dtype).name);
-        return full_of({root.meta.sizes, root.meta.dtype}, 1);
+        return full_of({root.meta.sizes, root.meta.dtype, root.meta.device}, 1);
     }
     std::string place = "[" + std::to_string(position) + "]";
     if (!(given->sizes == root.meta.sizes))

@@ -112,7 +112,7 @@ Ref<GradNode> make_node(const Call& call, std::vector<Edge> edges, const Ref<Ten
             node->scalars[i] = operand.scalar;
             continue;
         }
-        node->operand_meta[i] = {operand.tensor->sizes, operand.tensor->dtype};
+        node->operand_meta[i] = {operand.tensor->sizes, operand.tensor->dtype, home_of(*operand.tensor)};
         if (op.kind == Kind::View) {
             node->operand_meta[i].strides = operand.tensor->strides;
             node->operand_meta[i].offset = operand.tensor->offset;
@@ -177,7 +177,7 @@ Ref<GradNode> view_node(const OpDef& op, Tensor& operand, const Tensor& result, 
     call.params = params;
     call.param_count = op.param_args.size();
     Ref<GradNode> node = make_node(call, {std::move(edge)});
-    node->result_meta.push_back({result.sizes, result.dtype});
+    node->result_meta.push_back({result.sizes, result.dtype, home_of(result)});
     return node;
 }
 
@@ -214,7 +214,7 @@ void record_on_view(Call& call, Tensor& view, const Ref<Tensor>* before) {
     for (size_t i = 0; i < call.operand_count; ++i)
         if (edge_wanted(call.operands[i].tensor)) edges[i] = grad_edge(*call.operands[i].tensor);
     Ref<GradNode> inner = make_node(call, std::move(edges), before);
-    inner->result_meta.push_back({view.sizes, view.dtype});
+    inner->result_meta.push_back({view.sizes, view.dtype, home_of(view)});
     Ref<Tensor> written = Ref<Tensor>::borrow(&view);
     save_outputs(*inner, &written, 1);
     Ref<GradNode> node(new GradNode);
@@ -230,7 +230,7 @@ void record_on_view(Call& call, Tensor& view, const Ref<Tensor>* before) {
     node->view_offset = view.offset - start;
     node->base_sizes = base.sizes;
     node->base_strides = base.strides;
-    node->result_meta.push_back({base.sizes, base.dtype});
+    node->result_meta.push_back({base.sizes, base.dtype, home_of(base)});
     set_history(base, node, 0);
     ++autograd_meta(base).generation;
     (void)grad_edge(view);
@@ -258,7 +258,7 @@ void record(Call& call, Ref<Tensor>* results, Tensor* inplace) {
         if (edge_wanted(call.operands[i].tensor)) edges[i] = grad_edge(*call.operands[i].tensor);
     Ref<GradNode> node = make_node(call, std::move(edges), inplace ? results : nullptr);
     if (inplace) {
-        node->result_meta.push_back({inplace->sizes, inplace->dtype});
+        node->result_meta.push_back({inplace->sizes, inplace->dtype, home_of(*inplace)});
         Ref<Tensor> written = Ref<Tensor>::borrow(inplace);
         save_outputs(*node, &written, 1);
         set_history(*inplace, node, 0);
@@ -266,7 +266,7 @@ void record(Call& call, Ref<Tensor>* results, Tensor* inplace) {
         return;
     }
     for (size_t i = 0; i < call.result_count; ++i) {
-        node->result_meta.push_back({results[i]->sizes, results[i]->dtype});
+        node->result_meta.push_back({results[i]->sizes, results[i]->dtype, home_of(*results[i])});
         if (is_floating(results[i]->dtype) || is_complex(results[i]->dtype))
             set_history(*results[i], node, static_cast<uint32_t>(i));
     }
@@ -343,7 +343,7 @@ Edge grad_edge(Tensor& tensor) {
         meta.accumulator->type = GradNode::Type::Accumulate;
         meta.accumulator->leaf = &tensor;
         meta.accumulator->sequence = UINT64_MAX;  // gradients are stored as soon as they are complete
-        meta.accumulator->result_meta.push_back({tensor.sizes, tensor.dtype});
+        meta.accumulator->result_meta.push_back({tensor.sizes, tensor.dtype, home_of(tensor)});
     }
     return {meta.accumulator, 0};
 }

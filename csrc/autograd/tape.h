@@ -45,6 +45,7 @@ struct Hook {
 struct OperandMeta {
     Dims sizes;
     DType dtype;
+    Device device{};
     Dims strides{};  // of views only
     int64_t offset = 0;
 };
@@ -108,6 +109,11 @@ struct AutogradMeta {
 };
 
 inline int batch_level(const Tensor& tensor) { return tensor.autograd ? tensor.autograd->batch_level : 0; }
+
+// Where the elements are, also of what vmap maps: its handles have no memory.
+inline Device home_of(const Tensor& tensor) {
+    return batch_level(tensor) ? home_of(*tensor.autograd->batch_value) : tensor.device();
+}
 
 AutogradMeta& autograd_meta(Tensor& tensor);  // made on first use
 bool requires_grad(const Tensor& tensor);

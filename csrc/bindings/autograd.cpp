@@ -15,7 +15,7 @@ namespace {
 Root root_from(PyObject* object, const char* what) {
     if (is_tensor(object)) {
         Tensor& t = *tensor_of(object);
-        return {grad_edge(t), {t.sizes, t.dtype}};
+        return {grad_edge(t), {t.sizes, t.dtype, home_of(t)}};
     }
     if (!PyTuple_Check(object) || PyTuple_GET_SIZE(object) != 2 || !is_node(PyTuple_GET_ITEM(object, 0)))
         fail_type(std::string(what) + " must be Tensors, got " + Py_TYPE(object)->tp_name);
@@ -224,7 +224,7 @@ PyObject* py_attach_function(PyObject*, PyObject* args) {
             node->edges.push_back(requires_grad(*t) ? grad_edge(*t) : Edge{});
         std::vector<Ref<Tensor>> results = tensors_from(outputs, "outputs");
         for (size_t i = 0; i < results.size(); ++i) {
-            node->result_meta.push_back({results[i]->sizes, results[i]->dtype});
+            node->result_meta.push_back({results[i]->sizes, results[i]->dtype, home_of(*results[i])});
             set_history(*results[i], node, static_cast<uint32_t>(i));
         }
         Py_RETURN_NONE;

@@ -6,8 +6,8 @@
 #include "autograd/tape.h"
 #include "bindings/dlpack.h"
 #include "bindings/py.h"
+#include "dispatch/gpu.h"
 #include "dispatch/infer_elementwise.h"
-#include "dispatch/jit_device.h"
 #include "trace/plan.h"
 
 namespace mt::py {
@@ -249,16 +249,6 @@ Ref<Tensor> cast_to(Ref<Tensor> tensor, DType dtype, bool copy) {
     return result;
 }
 
-// Throws unless `device` has memory in this build.
-void check_device(Device device) {
-    if (device.type == DeviceType::CPU || device.type == DeviceType::JitCPU) return;
-    if (device.type == DeviceType::CUDA) throw Error(ErrorKind::Assertion, "minitensor not compiled with CUDA enabled");
-    PyRef name = checked(device_object(device));
-    PyRef text = checked(PyObject_Str(name.get()));
-    throw Error(ErrorKind::NotImplemented, "this build has no device '" + std::string(PyUnicode_AsUTF8(text.get())) +
-                                               "'; it has cpu, jit_cpu and meta");
-}
-
 // tensor_from_data(data, dtype, device, copy): new memory, unless `copy` is false and data is an array that can be
 // shared.
 PyObject* tensor_from_data(PyObject*, PyObject* args) {
@@ -295,9 +285,10 @@ PyObject* tensor_from_data(PyObject*, PyObject* args) {
             char* out = static_cast<char*>(result->storage->data);
             store(data, dtype, found.sizes, 0, out);
         }
+        device = existing_device(device);
         if (device.type == DeviceType::Meta) result = Tensor::empty(result->sizes, result->dtype, device);
-        else check_device(device);
-        if (device.type != result->device().type) result = copy_across(*result, device);
+        else if (device.type != result->device().type || (on_gpu(device) && device != result->device()))
+            result = copy_across(*result, device);
         return wrap(std::move(result));
     });
 }
@@ -307,8 +298,7 @@ PyObject* to_device(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         PyObject *tensor, *device;
         if (!PyArg_ParseTuple(args, "O!O:to_device", &TensorType, &tensor, &device)) return nullptr;
-        Device target = device_from(device);
-        check_device(target);
+        Device target = existing_device(device_from(device));
         return wrap(clone_to(*tensor_of(tensor), target));
     });
 }
@@ -325,8 +315,7 @@ PyObject* make_empty(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         PyObject *size, *dtype, *device;
         if (!PyArg_ParseTuple(args, "OOO:empty", &size, &dtype, &device)) return nullptr;
-        Device place = device == Py_None ? default_device() : device_from(device);
-        if (place.type != DeviceType::Meta) check_device(place);
+        Device place = existing_device(device == Py_None ? default_device() : device_from(device));
         return wrap(
             Tensor::empty(dims_from(size, "size"), dtype == Py_None ? default_dtype() : dtype_from(dtype), place));
     });
@@ -366,11 +355,11 @@ struct Exported {
 };
 
 // The memory, for somebody outside to read and write: other threads' recorded reads of it get a copy first.
-void* reachable_data(Tensor& tensor) {
+Place reachable_place(Tensor& tensor) {
     for (;;) {
-        void* data = tensor.data();
+        Place place = tensor.place();
         Ref<Storage> storage = tensor.storage;
-        if (!storage->readers) return data;
+        if (!storage->readers) return place;
         before_write_hook(storage.get());
     }
 }
@@ -387,14 +376,16 @@ void delete_export(Managed* managed) {
 
 template <class Managed>
 PyObject* make_capsule(Ref<Tensor> tensor, const char* name, bool copied) {
-    void* data = reachable_data(*tensor);
+    const Place place = reachable_place(*tensor);
+    const bool card = on_gpu(place.device);
+    void* data = card ? reinterpret_cast<void*>(place.address) : place.data;
     auto* exported = new Exported<Managed>{};
     exported->sizes = tensor->sizes;
     exported->strides = tensor->strides;
     exported->storage = tensor->storage;
     ++exported->storage->exports;
     exported->managed.dl_tensor = {data,
-                                   {dlpack::kCPU, 0},
+                                   {card ? dlpack::kCUDA : dlpack::kCPU, card ? place.device.index : 0},
                                    static_cast<int32_t>(tensor->ndim()),
                                    dlpack_type(tensor->dtype),
                                    exported->sizes.data(),
@@ -421,8 +412,11 @@ Ref<Tensor> import_capsule(PyObject* capsule, const char* name, const char* used
     auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
     if (!managed) fail_python();
     const dlpack::Tensor& t = managed->dl_tensor;
-    if (t.device.device_type != dlpack::kCPU)
-        fail("from_dlpack: only CPU memory can be shared, got DLPack device type " +
+    Device device;
+    if (t.device.device_type == dlpack::kCUDA && t.device.device_id >= 0 && t.device.device_id < 128)
+        device = existing_device({DeviceType::CUDA, static_cast<int8_t>(t.device.device_id)});
+    else if (t.device.device_type != dlpack::kCPU)
+        fail("from_dlpack: only memory of the CPU and of CUDA devices can be shared, got DLPack device type " +
              std::to_string(t.device.device_type));
     DType dtype = dtype_of_dlpack(t.dtype);
     if (t.ndim < 0 || t.ndim > static_cast<int32_t>(kMaxDims) || (t.ndim && !t.shape))
@@ -447,7 +441,8 @@ Ref<Tensor> import_capsule(PyObject* capsule, const char* name, const char* used
     if constexpr (std::is_same_v<Managed, dlpack::ManagedTensorVersioned>)
         read_only = managed->flags & dlpack::kReadOnly;
     if (PyCapsule_SetName(capsule, used) < 0) fail_python();
-    Ref<Storage> storage = Storage::wrap(data, static_cast<size_t>((high - low) * size), release, managed);
+    const Place place{device, on_gpu(device) ? nullptr : data, on_gpu(device) ? reinterpret_cast<uint64_t>(data) : 0};
+    Ref<Storage> storage = Storage::wrap(place, static_cast<size_t>((high - low) * size), release, managed);
     storage->read_only = read_only;
     return Tensor::make(std::move(storage), dtype, sizes, strides, 0);
 }
@@ -476,7 +471,7 @@ PyMethodDef functions[] = {
 PyObject* tensor_item(Tensor& t) {
     if (t.numel != 1) fail("a Tensor with " + std::to_string(t.numel) + " elements cannot be converted to Scalar");
     no_meta(t, "read an item");
-    if (on_jit_device(t)) {
+    if (on_jit_device(t) || !on_host(t)) {
         Ref<Tensor> here = copy_across(t, Device{});
         return element_to_python(here->data(), here->dtype);
     }
@@ -485,7 +480,7 @@ PyObject* tensor_item(Tensor& t) {
 
 PyObject* tensor_tolist(Tensor& t) {
     no_meta(t, "convert to a list");
-    Ref<Tensor> held = on_jit_device(t)
+    Ref<Tensor> held = on_jit_device(t) || !on_host(t)
                            ? copy_across(t, Device{})
                            : detach(t);  // the garbage collector may run, and with it what gives `t` other contents
     return nested_list(*held, static_cast<const char*>(held->data()), 0);
@@ -520,6 +515,9 @@ int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags) {
             if (requires_grad(t))
                 fail("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.");
             no_meta(t, "share memory");
+            if (!on_host(t))
+                fail_type("can't convert " + device_text(t.device()) +
+                          " device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.");
             if (on_jit_device(t))
                 fail_type("can't share the memory of a tensor on device jit_cpu. Use Tensor.cpu() first.");
             if (t.dtype == DType::BF16) fail_type("Got unsupported ScalarType BFloat16");
@@ -538,7 +536,7 @@ int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags) {
             Observing observing(trace::observation ? trace::observation : "numpy()");
             // Recorded reads of this memory must not see what its new owner writes.
             if (trace::recording()) trace::flush("numpy()");
-            view->buf = reachable_data(t);
+            view->buf = reachable_place(t).data;
             auto* shape = new BufferShape;
             shape->storage = t.storage;
             auto size = static_cast<Py_ssize_t>(itemsize(t.dtype));

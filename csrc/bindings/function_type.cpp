@@ -364,7 +364,7 @@ PyObject* py_discard_recording(PyObject*, PyObject*) {
         // Those that were made by the recording have no memory; others are again what they were.
         for (const Ref<Tensor>& leaf : std::exchange(graded, {})) {
             Ref<Tensor>& gradient = autograd_meta(*leaf).grad;
-            if (gradient && !gradient->storage->data) Ref<Tensor> gone = std::move(gradient);
+            if (gradient && !gradient->storage->has_memory()) Ref<Tensor> gone = std::move(gradient);
         }
         Py_RETURN_NONE;
     });

@@ -1,6 +1,7 @@
 // Functions on tensors that are not ops.
 #include "autograd/engine.h"
 #include "bindings/py.h"
+#include "dispatch/gpu.h"
 #include "dispatch/infer_view.h"
 #include "kernels/cpu/select.h"
 namespace mt::py {
@@ -45,6 +46,21 @@ Tensor& concrete(PyObject* object) {
     return t;
 }
 
+// What a kernel of the CPU makes of tensors wherever they are: on a card's over copies.
+template <class Kernel>
+PyObject* over_host(std::initializer_list<PyObject*> objects, Kernel&& kernel) {
+    std::vector<Ref<Tensor>> here;
+    Device device = concrete(*objects.begin()).device();
+    bool copied = false;
+    for (PyObject* object : objects) {
+        Tensor& t = concrete(object);
+        copied |= on_gpu(t.device());
+        here.push_back(on_gpu(t.device()) ? copy_across(t, Device{}) : Ref<Tensor>::borrow(&t));
+    }
+    Ref<Tensor> result = kernel(here);
+    return wrap(copied ? copy_across(*result, device) : std::move(result));
+}
+
 void expect(Py_ssize_t nargs, Py_ssize_t count) {
     if (nargs != count) fail_type("takes " + std::to_string(count) + " tensors, got " + std::to_string(nargs));
 }
@@ -52,21 +68,21 @@ void expect(Py_ssize_t nargs, Py_ssize_t count) {
 PyObject* py_nonzero(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     return guarded([&]() -> PyObject* {
         expect(nargs, 1);
-        return wrap(nonzero(concrete(args[0])));
+        return over_host({args[0]}, [](auto& t) { return nonzero(*t[0]); });
     });
 }
 
 PyObject* py_masked_select(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     return guarded([&]() -> PyObject* {
         expect(nargs, 2);
-        return wrap(masked_select(concrete(args[0]), concrete(args[1])));
+        return over_host({args[0], args[1]}, [](auto& t) { return masked_select(*t[0], *t[1]); });
     });
 }
 
 PyObject* py_repeat_places(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     return guarded([&]() -> PyObject* {
         expect(nargs, 1);
-        return wrap(repeat_places(concrete(args[0])));
+        return over_host({args[0]}, [](auto& t) { return repeat_places(*t[0]); });
     });
 }
 

@@ -47,11 +47,6 @@ PyObject* generator_reserve(PyObject* self, PyObject*) {
                          static_cast<unsigned long long>(state.offset++));
 }
 
-PyObject* generator_is_default(PyObject* self) {
-    cast(self)->state = &default_generator();
-    Py_RETURN_NONE;
-}
-
 PyMethodDef methods[] = {
     {"_state", generator_state, METH_NOARGS, "(seed, offset)."},
     {"_set", generator_set, METH_VARARGS, "_set(seed, offset)"},
@@ -72,11 +67,13 @@ PyTypeObject make_type() {
 
 PyTypeObject GeneratorType = make_type();
 
-// use_as_default(generator): it stands for the default generator from now on.
-PyObject* py_use_as_default(PyObject*, PyObject* object) {
+// use_as_default(generator, device): it stands for the device's default generator from now on.
+PyObject* py_use_as_default(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
-        if (!PyObject_TypeCheck(object, &GeneratorType)) fail_type("expected a Generator");
-        return generator_is_default(object);
+        PyObject *object, *device;
+        if (!PyArg_ParseTuple(args, "O!O:_use_as_default", &GeneratorType, &object, &device)) return nullptr;
+        cast(object)->state = &default_generator(device_from(device));
+        Py_RETURN_NONE;
     });
 }
 
@@ -98,7 +95,8 @@ PyObject* py_draw_from(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObj
 }
 
 PyMethodDef functions[] = {
-    {"_use_as_default", py_use_as_default, METH_O, "Makes a generator stand for the default one."},
+    {"_use_as_default", py_use_as_default, METH_VARARGS,
+     "_use_as_default(generator, device): it stands for the device's default one."},
     {"_draw_from", method(py_draw_from), METH_FASTCALL | METH_KEYWORDS,
      "_draw_from(generator, op, *args, **kwargs): calls the op, which draws from the generator (None: the default "
      "one)."},

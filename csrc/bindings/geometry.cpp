@@ -1,9 +1,6 @@
 // What changes a tensor's geometry or storage in place, and storages as tensors of bytes.
-#include <algorithm>
-#include <cstring>
 
 #include "bindings/py.h"
-#include "core/allocator.h"
 #include "dispatch/memory_order.h"
 
 namespace mt::py {
@@ -48,21 +45,6 @@ PyObject* py_take_view(PyObject*, PyObject* args) {
     });
 }
 
-void grow(Storage& storage, size_t nbytes) {
-    if (storage.device.type == DeviceType::Meta) {
-        storage.nbytes = nbytes;
-        return;
-    }
-    if (storage.deleter || storage.exports || storage.read_only) fail("Trying to resize storage that is not resizable");
-    void* fresh = allocate(nbytes);
-    if (storage.data) {
-        std::memcpy(fresh, storage.data, std::min(nbytes, storage.nbytes));
-        deallocate(storage.data, storage.nbytes);
-    }
-    storage.data = fresh;
-    storage.nbytes = nbytes;
-}
-
 // storage_bytes(tensor): the whole storage as a vector of uint8.
 PyObject* py_storage_bytes(PyObject*, PyObject* object) {
     return guarded([&]() -> PyObject* {
@@ -83,7 +65,7 @@ PyObject* py_resize_storage(PyObject*, PyObject* args) {
         if (nbytes < 0) fail("a storage can't have a negative size");
         Tensor& t = *tensor_of(object);
         if (t.device().type != DeviceType::Meta) settle(t);
-        grow(*t.storage, static_cast<size_t>(nbytes));
+        t.storage->resize(static_cast<size_t>(nbytes));
         t.sizes = Dims{static_cast<int64_t>(nbytes)};
         t.numel = nbytes;
         return Py_NewRef(object);

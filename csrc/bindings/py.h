@@ -130,6 +130,7 @@ bool init_foreach(PyObject* module);
 bool init_functions(PyObject* module);
 bool init_results(PyObject* module);
 bool init_geometry(PyObject* module);
+bool init_device_memory(PyObject* module);
 bool init_trace(PyObject* module);
 bool init_function(PyObject* module);
 bool init_generator(PyObject* module);

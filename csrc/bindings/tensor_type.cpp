@@ -162,9 +162,7 @@ Py_hash_t tensor_hash(PyObject* self) { return static_cast<Py_hash_t>(reinterpre
     }
 MT_GETTER(shape, size_object(t.sizes))
 MT_GETTER(dtype, dtype_object(t.dtype))
-// Under vmap the device of what is mapped; the handle itself has no memory.
-Device device_of(const Tensor& t) { return batch_level(t) ? device_of(*t.autograd->batch_value) : t.device(); }
-MT_GETTER(device, device_object(device_of(t)))
+MT_GETTER(device, device_object(home_of(t)))
 MT_GETTER(ndim, PyLong_FromSize_t(t.ndim()))
 MT_GETTER(requires_grad, PyBool_FromLong(requires_grad(t)))
 MT_GETTER(is_leaf, PyBool_FromLong(is_leaf(t)))
@@ -345,7 +343,9 @@ PyObject* method_data_ptr(PyObject* self, PyObject*) {
         Observing observing("data_ptr()");
         Tensor& t = *tensor_of(self);
         if (t.device().type == DeviceType::Meta) return PyLong_FromLong(0);
-        return PyLong_FromVoidPtr(t.numel ? t.data() : nullptr);
+        const Place place = t.place();
+        if (!t.numel) return PyLong_FromLong(0);
+        return place.address ? PyLong_FromUnsignedLongLong(place.address) : PyLong_FromVoidPtr(place.data);
     });
 }
 

@@ -50,7 +50,14 @@ PyRef list_of(const Range& range, Make&& make) {
     return list;
 }
 
-// (op, operands, params, results, compute dtype, (compile, must, scope), source) for every node.
+// Where code for the device runs: the JIT's devices are a way to use the others.
+const char* place_of(Device device, char (&text)[16]) {
+    if (!on_gpu(device)) return "cpu";
+    std::snprintf(text, sizeof text, "cuda:%d", device.index);
+    return text;
+}
+
+// (op, operands, params, results, compute dtype, (compile, must, scope), source, device) for every node.
 PyObject* describe_node(const Trace& trace, const TraceNode& node) {
     PyRef operands = checked(PyList_New(0)), params = checked(PyList_New(0)), results = checked(PyList_New(0));
     for (uint32_t i = 0; i < node.operand_count; ++i) {
@@ -64,7 +71,7 @@ PyObject* describe_node(const Trace& trace, const TraceNode& node) {
     for (uint32_t i = 0; i < node.result_count; ++i) {
         const ResultInfo& result = trace.results[node.first_result + i];
         int home = -1;
-        for (size_t leaf = 0; result.storage && result.storage->data && leaf < trace.leaves.size(); ++leaf)
+        for (size_t leaf = 0; result.storage && result.storage->has_memory() && leaf < trace.leaves.size(); ++leaf)
             if (trace.leaves[leaf].storage.get() == result.storage) {
                 home = static_cast<int>(leaf);
                 break;
@@ -73,9 +80,11 @@ PyObject* describe_node(const Trace& trace, const TraceNode& node) {
                                            result.storage ? Py_True : Py_False, home));
         PyList_Append(results.get(), item.get());
     }
-    return Py_BuildValue("(sOOOs(iii)N)", node.op->name.c_str(), operands.get(), params.get(), results.get(),
+    char device[16];
+    return Py_BuildValue("(sOOOs(iii)Ns)", node.op->name.c_str(), operands.get(), params.get(), results.get(),
                          info(node.compute).hlo_name, static_cast<int>(node.tag.compile),
-                         static_cast<int>(node.tag.must), static_cast<int>(node.tag.scope), source_tuple(node.source));
+                         static_cast<int>(node.tag.must), static_cast<int>(node.tag.scope), source_tuple(node.source),
+                         place_of(node.device, device));
 }
 
 PyRef describe(const Trace& trace) {
@@ -89,9 +98,10 @@ PyRef describe(const Trace& trace) {
                 break;
             }
         ++index;
-        return Py_BuildValue("(sNNLn)", info(leaf.dtype).hlo_name, dims_to_tuple(leaf.sizes),
+        char device[16];
+        return Py_BuildValue("(sNNLns)", info(leaf.dtype).hlo_name, dims_to_tuple(leaf.sizes),
                              dims_to_tuple(leaf.strides), static_cast<long long>(leaf.offset),
-                             static_cast<Py_ssize_t>(same));
+                             static_cast<Py_ssize_t>(same), place_of(leaf.storage->device, device));
     });
     PyRef scalars = list_of(trace.scalars, [](const ScalarInput& s) {
         return Py_BuildValue("(NO)", scalar_to_python(s.scalar), s.baked ? Py_True : Py_False);
@@ -146,7 +156,8 @@ PyRef launch_names(const Trace& trace, PyObject* numbers) {
 }
 
 // ("op", node, group) or ("launch", entry, [(value, dtype)], [value], scratch bytes, work bytes, executable, name,
-//  children, whether it reports errors, whether it is guarded, observer, group); the children may be nodes' numbers
+//  children, whether it reports errors, whether it is guarded, observer, group, program or None, card); the children
+//  may be nodes' numbers
 Step step_from(const Trace& trace, PyObject* object) {
     Step step;
     const char* type = PyUnicode_AsUTF8(PyTuple_GET_ITEM(object, 0));
@@ -160,12 +171,16 @@ Step step_from(const Trace& trace, PyObject* object) {
     step.type = Step::Type::Launch;
     unsigned long long entry, scratch;
     long long work;
-    PyObject *inputs, *outputs, *executable, *children, *observer;
+    PyObject *inputs, *outputs, *executable, *children, *observer, *program;
     const char* name;
-    int reports_errors, guarded;
-    if (!PyArg_ParseTuple(object, "sKOOKLOsOppOi", &type, &entry, &inputs, &outputs, &scratch, &work, &executable,
-                          &name, &children, &reports_errors, &guarded, &observer, &step.group))
+    int reports_errors, guarded, card;
+    if (!PyArg_ParseTuple(object, "sKOOKLOsOppOiOi", &type, &entry, &inputs, &outputs, &scratch, &work, &executable,
+                          &name, &children, &reports_errors, &guarded, &observer, &step.group, &program, &card))
         fail_python();
+    if (program != Py_None) {
+        step.program = PyRef::borrow(program);
+        step.device = {DeviceType::CUDA, static_cast<int8_t>(card)};
+    }
     step.entry = reinterpret_cast<EntryFn>(entry);
     each(inputs, [&](PyObject* item) {
         PyObject* value;
@@ -200,6 +215,19 @@ Step step_from(const Trace& trace, PyObject* object) {
     step.guarded = guarded;
     step.observer = PyRef::borrow(observer);
     return step;
+}
+
+// Which inputs of launches on cards the host knows.
+void find_host_inputs(const Trace& trace, Plan& plan) {
+    for (Step& step : plan.steps) {
+        if (!step.program) continue;
+        for (const InputSlot& slot : step.inputs) {
+            bool host = slot.random || slot.is_size || slot.value.kind == RefKind::Scalar;
+            if (slot.value.kind == RefKind::Leaf) host = !on_gpu(trace.leaves[slot.value.index].storage->device);
+            if (slot.value.kind == RefKind::Node) host = !on_gpu(trace.nodes[slot.value.index].device);
+            step.from_host.push_back(host);
+        }
+    }
 }
 
 void count_last_uses(const Trace& trace, Plan& plan) {
@@ -267,6 +295,7 @@ std::shared_ptr<Plan> compile_with(Trace& trace, PyObject* policy) {
         plan->checks.push_back(check);
     });
     count_last_uses(trace, *plan);
+    find_host_inputs(trace, *plan);
     return plan;
 }
 

@@ -33,20 +33,65 @@ Ref<Storage> Storage::allocate(size_t nbytes, Device device) {
 }
 
 void Storage::ensure_memory() {
-    if (!data && device.type != DeviceType::Meta) data = mt::allocate(nbytes);
+    if (data || address || device.type == DeviceType::Meta) return;
+    if (on_gpu(device)) {
+        DeviceBlock block = device_allocate(device, nbytes);
+        address = block.address;
+        stream = block.stream;
+    } else {
+        data = mt::allocate(nbytes);
+    }
 }
 
-Ref<Storage> Storage::wrap(void* data, size_t nbytes, void (*deleter)(void*), void* context) {
-    Ref<Storage> storage = unbacked(nbytes);
-    storage->data = data;
+void Storage::resize(size_t wanted) {
+    if (device.type == DeviceType::Meta) {
+        nbytes = wanted;
+        return;
+    }
+    if (deleter || exports || read_only) fail("Trying to resize storage that is not resizable");
+    Ref<Storage> fresh = allocate(wanted, device);
+    if (has_memory()) copy_bytes(fresh->place(), place(), std::min(wanted, nbytes));
+    std::swap(data, fresh->data);
+    std::swap(address, fresh->address);
+    std::swap(stream, fresh->stream);
+    std::swap(nbytes, fresh->nbytes);
+}
+
+void refuse_host_access(const Storage& storage) {
+    fail("a tensor's elements are in the memory of cuda:" + std::to_string(storage.device.index) +
+         ", which the host can't read. Use Tensor.cpu() to copy the tensor to host memory first.");
+}
+
+Ref<Storage> Storage::wrap(const Place& place, size_t nbytes, void (*deleter)(void*), void* context) {
+    Ref<Storage> storage = unbacked(nbytes, place.device);
+    storage->data = place.data;
+    storage->address = place.address;
     storage->deleter = deleter;
     storage->deleter_context = context;
     return storage;
 }
 
+Ref<Storage> Storage::wrap(void* data, size_t nbytes, void (*deleter)(void*), void* context) {
+    return wrap(Place{Device{}, data, 0}, nbytes, deleter, context);
+}
+
+Ref<Storage> Storage::alias(const Storage& storage) {
+    Ref<Storage> handle = wrap(storage.place(), storage.nbytes, [](void*) {}, nullptr);
+    handle->stream = storage.stream;
+    return handle;
+}
+
+Ref<Storage> Storage::copy(const Storage& storage) {
+    Ref<Storage> made = allocate(storage.nbytes, storage.device);
+    copy_bytes(made->place(), storage.place(), storage.nbytes);
+    return made;
+}
+
 void Storage::destroy(Storage* storage) {
     if (storage->pending) pending_died_hook(storage);
     if (storage->deleter) storage->deleter(storage->deleter_context);
+    else if (storage->address)
+        device_free(storage->device, {storage->address, storage->stream}, storage->nbytes, storage->other_streams);
     else deallocate(storage->data, storage->nbytes);
     storage->~Storage();
     Freelist<Storage>::give(storage);

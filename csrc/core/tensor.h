@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/device.h"
+#include "core/device_memory.h"
 #include "core/dtype.h"
 #include "core/ref.h"
 #include "core/small_vector.h"
@@ -25,6 +25,8 @@ struct Storage {
     void* data = nullptr;
     size_t nbytes = 0;
     Device device;
+    uint32_t stream = 0;       // of a card's memory: the one that it was allocated on
+    uint64_t address = 0;      // of a card's memory, where `data` is null
     // Set while the contents are a recorded value that has not been computed; see trace/.
     trace::Pending* pending = nullptr;
     // Frees memory that isn't the allocator's (NumPy, DLPack); null: the allocator owns `data`.
@@ -32,6 +34,8 @@ struct Storage {
     void* deleter_context = nullptr;
     bool (*shared)(void* context) = nullptr;  // whether the lender can still reach the memory; null: assume so
     bool read_only = false;
+    bool pinned = false;         // page-locked memory of the host
+    bool other_streams = false;  // of a card's memory: streams besides `stream` were given work with it
     bool reinterpreted = false;  // seen through views of several dtypes: its contents are never a recorded value
     uint32_t exports =
         0;  // live buffers of this memory outside the framework: its owner may read and write them unseen
@@ -40,11 +44,24 @@ struct Storage {
     static Ref<Storage> allocate(size_t nbytes, Device device = {});   // memory now
     static Ref<Storage> unbacked(size_t nbytes, Device device = {});  // memory when it's needed: recorded values, meta
     static Ref<Storage> wrap(void* data, size_t nbytes, void (*deleter)(void*), void* context);
+    // The same for memory wherever it is.
+    static Ref<Storage> wrap(const Place& place, size_t nbytes, void (*deleter)(void*), void* context);
+    // A handle over another's memory, which must outlive it.
+    static Ref<Storage> alias(const Storage& storage);
+    // New memory on the same device, with the same contents.
+    static Ref<Storage> copy(const Storage& storage);
     static void destroy(Storage* storage);
-    void ensure_memory();  // backs an unbacked CPU storage
+    void ensure_memory();  // backs an unbacked storage
+    // Another length, with the contents that fit; throws if the memory isn't ours. Its memory must be there.
+    void resize(size_t nbytes);
+    bool has_memory() const { return data || address; }
+    Place place() const { return {device, data, address}; }
     // Whether somebody outside the framework may write this memory without our knowing.
     bool external() const { return exports != 0 || (deleter && !read_only && (!shared || shared(deleter_context))); }
 };
+
+// Throws: the host can't look into a card's memory.
+[[noreturn]] void refuse_host_access(const Storage& storage);
 
 // Runs the recorded program that `storage` waits for; installed by trace/, which stands above core/.
 extern void (*materialize_hook)(Storage* storage);
@@ -79,9 +96,15 @@ struct Tensor {
     // The first element; computes a recorded value first.
     void* data() const {
         if (storage->pending) materialize_hook(storage.get());
+        if (__builtin_expect(on_gpu(storage->device), 0)) refuse_host_access(*storage);
         // As a number: the offset of a tensor without elements may lie anywhere.
         return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(storage->data) +
                                        static_cast<uintptr_t>(offset) * itemsize(dtype));
+    }
+    // Where the first element is, on whichever device.
+    Place place() const {
+        if (storage->pending) materialize_hook(storage.get());
+        return storage->place().plus(offset * static_cast<int64_t>(itemsize(dtype)));
     }
     template <class T>
     T* ptr() const {

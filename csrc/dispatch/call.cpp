@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/error.h"
+#include "dispatch/gpu.h"
 #include "dispatch/infer_order.h"
-#include "dispatch/jit_device.h"
 #include "dispatch/memory_order.h"
 #include "dispatch/out.h"
 
@@ -54,9 +54,9 @@ std::string device_text(Device device) {
 
 thread_local Generator* active_generator = nullptr;
 
-Generator& default_generator() {
-    static Generator generator;
-    return generator;
+Generator& default_generator(Device device) {
+    static Generator generator, cards[128];
+    return on_gpu(device) ? cards[device.index] : generator;
 }
 
 namespace {
@@ -73,9 +73,7 @@ class GradMode {
     bool previous_;
 };
 
-bool same_device(Device a, Device b) {
-    return a.type == b.type && (a.index == b.index || a.type == DeviceType::CPU || a.type == DeviceType::Meta);
-}
+bool same_device(Device a, Device b) { return a.type == b.type && (a.index == b.index || !on_gpu(a)); }
 
 // The device of the results: the operands' one device (0-d CPU tensors go anywhere), or the `device` parameter.
 Device result_device(const Call& call) {
@@ -93,12 +91,12 @@ Device result_device(const Call& call) {
     }
     if (decides && decides->device().type == DeviceType::CPU) {
         Device device = default_device();
-        if (__builtin_expect(device.type == DeviceType::JitCPU, 0)) return device;
+        if (__builtin_expect(is_jit_device(device), 0)) return existing_device(device);
     }
     if (decides) return decides->device();
     for (size_t i = 0; i < call.param_count; ++i)
-        if (call.params[i].tag == Value::Dev) return call.params[i].device;
-    return default_device();
+        if (call.params[i].tag == Value::Dev) return existing_device(call.params[i].device);
+    return existing_device(default_device());
 }
 
 int64_t work_of(const Call& call) {
@@ -109,7 +107,6 @@ int64_t work_of(const Call& call) {
 }
 
 [[noreturn]] void refuse_device(const OpDef& op, Device device) {
-    if (device.type == DeviceType::CUDA) throw Error(ErrorKind::Assertion, "minitensor not compiled with CUDA enabled");
     throw Error(ErrorKind::NotImplemented, "op '" + op.name + "' has no kernel for device " + device_text(device));
 }
 
@@ -265,7 +262,7 @@ Ref<Tensor> in_dying_operand(const Call& call) {
 }
 
 void reserve_random(Call& call) {
-    Generator& generator = active_generator ? *active_generator : default_generator();
+    Generator& generator = active_generator ? *active_generator : default_generator(call.device);
     call.seed = generator.seed;
     call.philox_offset = generator.offset++;
 }
@@ -374,15 +371,37 @@ void run_kernel(Call& call) {
     kernel(call);
 }
 
+// An op on a card whose results' shapes depend on the data, or that has a kernel in Python for cards.
+static void run_apart(Call& call, Ref<Tensor>* results) {
+    if (current_interpreter) current_interpreter->passing_by(call);
+    if (need_operands(call) && call.op->infer) call.op->infer(call);
+    if (call.op->python_kernel[static_cast<size_t>(call.device.type)])
+        return python_kernel_hook(call, call.device, results);
+    run_over_host(call, results);
+}
+
 static void interpret(Call& call, Ref<Tensor>* results) {
     const OpDef& op = *call.op;
     Device device = result_device(call);
-    if (__builtin_expect(clone_target != nullptr, 0)) device = *clone_target;
+    if (__builtin_expect(clone_target != nullptr, 0)) {
+        const Tensor& source = call.in(0);
+        device = *clone_target;
+        // What is put on the JIT's devices is an op there.
+        const bool moves = !same_device(device, source.device());
+        if (moves && (on_jit_device(source) || on_gpu(source.device()) || on_gpu(device)) && !is_jit_device(device)) {
+            results[0] = copy_across(source, device);
+            return;
+        }
+    }
+    call.device = device;
+    if (__builtin_expect(on_gpu(device), 0) && !is_jit_device(device) &&
+        (!op.infer || op.python_kernel[static_cast<size_t>(device.type)]))
+        return run_apart(call, results);
     if (op.kind == Kind::Random) reserve_random(call);
-    if (device.type == DeviceType::JitCPU) return run_on_jit_device(call, results, nullptr);
-    if (clone_target && on_jit_device(call.in(0))) {
-        results[0] = copy_across(call.in(0), device);
-        return;
+    if (is_jit_device(device)) return run_on_jit_device(call, results, nullptr);
+    if (on_gpu(device)) {
+        check_recordable(call);
+        return run_on_gpu_hook(call, results, nullptr);
     }
     if (current_interpreter && op.infer && device.type == DeviceType::CPU) {
         check_recordable(call);
@@ -446,8 +465,8 @@ void dispatch(Call& call, Ref<Tensor>* results) {
     if (tape_hook && grad_enabled) tape_hook(call, results, nullptr);
 }
 
-// x.copy_(y) with y on the JIT's device: y is copied out, with its history.
-static void dispatch_inplace_from_jit(Call& call, Tensor& destination, size_t operand) {
+// x.copy_(y) with y on another device: y is copied to x's, with its history.
+static void dispatch_inplace_from(Call& call, Tensor& destination, size_t operand) {
     Tensor* original = call.operands[operand].tensor;
     Ref<Tensor> copied = clone_to(*original, destination.device());
     call.operands[operand].tensor = copied.get();
@@ -457,15 +476,18 @@ static void dispatch_inplace_from_jit(Call& call, Tensor& destination, size_t op
 
 void dispatch_inplace(Call& call, Tensor& destination) {
     Device device = destination.device();
-    if (device.type == DeviceType::CPU)
+    if (device.type == DeviceType::CPU || on_gpu(device))
         for (size_t i = 0; i < call.operand_count; ++i)
-            if (Tensor* t = call.operands[i].tensor; t && on_jit_device(*t) && call.op->name == "copy")
-                return dispatch_inplace_from_jit(call, destination, i);
+            if (Tensor* t = call.operands[i].tensor;
+                t && call.op->name == "copy" && !same_device(t->device(), device) &&
+                (on_jit_device(*t) || on_gpu(t->device()) || on_gpu(device)) && t->device().type != DeviceType::Meta)
+                return dispatch_inplace_from(call, destination, i);
+    call.device = device;
     // What is written in place while the JIT's device is the default one is compiled too, where it lies.
-    bool jit = device.type == DeviceType::JitCPU ||
-               (device.type == DeviceType::CPU && default_device().type == DeviceType::JitCPU);
-    bool record = current_interpreter && device.type == DeviceType::CPU && !destination.storage->reinterpreted;
-    if (current_interpreter && !record && !jit) current_interpreter->passing_by(call);
+    bool jit = is_jit_device(device) || (device.type == DeviceType::CPU && default_device().type == DeviceType::JitCPU);
+    bool gpu = on_gpu(device) && !jit;
+    bool record = current_interpreter && (device.type == DeviceType::CPU || gpu) && !destination.storage->reinterpreted;
+    if (current_interpreter && !record && !jit && !gpu) current_interpreter->passing_by(call);
     if (!record && !jit && device.type != DeviceType::Meta) settle(call, destination);
     infer(call);
     check_writable(call, destination);
@@ -502,6 +524,9 @@ void dispatch_inplace(Call& call, Tensor& destination) {
         run_mapped_hook(call, nullptr, &destination);
     } else if (jit) {
         run_on_jit_device(call, nullptr, &destination);
+    } else if (gpu) {
+        check_recordable(call);
+        run_on_gpu_hook(call, nullptr, &destination);
     } else if (record) {
         check_recordable(call);
         current_interpreter->run_inplace(call, destination);

@@ -1,14 +1,18 @@
-// The device jit_cpu: host memory of its own, and only compiled code. An op is placed there if an operand is there, or
-// if it is the default device; what it reads from the CPU is copied in, and what goes to the CPU is copied out.
+// The devices jit_cpu and jit_gpu: memory of their own, and only compiled code. An op is placed there if an operand is
+// there, or if it is the default device; what it reads from the CPU is copied in, and what goes to the CPU is copied
+// out.
 #pragma once
 
 #include "dispatch/call.h"
 
 namespace mt {
 
-inline bool on_jit_device(const Tensor& tensor) { return tensor.device().type == DeviceType::JitCPU; }
+inline bool is_jit_device(Device device) {
+    return device.type == DeviceType::JitCPU || device.type == DeviceType::JitGPU;
+}
+inline bool on_jit_device(const Tensor& tensor) { return is_jit_device(tensor.device()); }
 
-// Records a call, or one in place, that must be compiled; installed by trace/.
+// Records a call on `call.device`, or one in place, that must be compiled; installed by trace/.
 extern void (*run_on_jit_device)(Call& call, Ref<Tensor>* results, Tensor* destination);
 
 // The tensor's elements in new memory of a device, row-major, without history. Noted in the profile.

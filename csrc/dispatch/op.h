@@ -128,6 +128,8 @@ struct Call {
     size_t result_count = 1;
     // The dtype the operands are converted to before the arithmetic (elementwise kinds); inference sets it.
     DType compute = DType::F32;
+    // Where it runs, and its results are; set by the call path.
+    Device device{};
     // For random ops: the stream position that was reserved for this call.
     uint64_t seed = 0, philox_offset = 0;
     // Bit i: operand i is a tensor of the caller's that nothing can see after the call.

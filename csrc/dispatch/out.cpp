@@ -1,9 +1,7 @@
 #include "dispatch/out.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "core/allocator.h"
 #include "core/error.h"
 #include "dispatch/infer_elementwise.h"
 #include "dispatch/python.h"
@@ -27,18 +25,7 @@ class NoGrad {
 void grow(Storage& storage, size_t nbytes) {
     if (storage.pending) materialize_hook(&storage);
     if (storage.readers) before_write_hook(&storage);
-    if (storage.device.type == DeviceType::Meta) {
-        storage.nbytes = nbytes;
-        return;
-    }
-    if (storage.deleter || storage.exports || storage.read_only) fail("Trying to resize storage that is not resizable");
-    void* data = allocate(nbytes);
-    if (storage.data) {
-        std::memcpy(data, storage.data, std::min(nbytes, storage.nbytes));
-        deallocate(storage.data, storage.nbytes);
-    }
-    storage.data = data;
-    storage.nbytes = nbytes;
+    storage.resize(nbytes);
 }
 
 // Makes `out` as large as a result, warning where it held something.

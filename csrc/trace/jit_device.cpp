@@ -34,14 +34,14 @@ class Placed {
 
 void run(Call& call, Ref<Tensor>* results, Tensor* destination) {
     load_compiler();
-    const Device device{DeviceType::JitCPU, destination ? destination->device().index : int8_t{-1}};
+    const Device device = call.device;
     if (!call.op->infer) {
         refuse_hook(call.op->name.c_str(), "");
         return;
     }
     Ref<Tensor> copies[8];
     Tensor* originals[8];
-    if (call.operand_count > 8) fail(call.op->name + ": too many operands for device jit_cpu");
+    if (call.operand_count > 8) fail(call.op->name + ": too many operands for device " + device_text(device));
     for (size_t i = 0; i < call.operand_count; ++i) {
         originals[i] = call.operands[i].tensor;
         if (!originals[i] || on_jit_device(*originals[i]) || originals[i] == destination) continue;
@@ -57,7 +57,6 @@ void run(Call& call, Ref<Tensor>* results, Tensor* destination) {
     }
     // The tape is to see what the user gave.
     for (size_t i = 0; i < call.operand_count; ++i) call.operands[i].tensor = originals[i];
-    for (size_t i = 0; results && i < call.result_count; ++i) results[i]->storage->device = device;
 }
 
 }  // namespace

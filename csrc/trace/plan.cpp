@@ -7,7 +7,9 @@
 
 #include "core/allocator.h"
 #include "core/error.h"
+#include "dispatch/gpu.h"
 #include "runtime/errors.h"
+#include "trace/buffers.h"
 
 namespace mt::trace {
 
@@ -126,86 +128,6 @@ void* scratch(size_t bytes) {
     return memory.data;
 }
 
-// Other traces that have recorded reads of memory that this one writes get copies. True if it had to wait for one.
-bool release_readers(Trace& trace) {
-    for (size_t i = 0; i < trace.results.size(); ++i) {
-        Storage* storage = trace.results[i].storage;
-        if (!storage || !storage->data || !storage->readers) continue;
-        Ref<Storage> held = Ref<Storage>::borrow(storage);
-        if (keep_leaves(storage, &trace)) return true;
-    }
-    return false;
-}
-
-// The memory of every value while a plan runs.
-class Buffers {
-  public:
-    Buffers(Trace& trace, const Plan& plan) : trace_(trace) {
-        data_.assign(trace.results.size(), nullptr);
-        owned_.assign(trace.results.size(), 0);
-        std::vector<bool> deferred(trace.results.size(), false);
-        for (ValueRef value : plan.deferred) deferred[flat(value)] = true;
-        while (release_readers(trace)) {}
-        for (size_t i = 0; i < trace.results.size(); ++i) {
-            Storage* storage = trace.results[i].storage;
-            if (!storage || deferred[i]) continue;
-            storage->ensure_memory();
-            data_[i] = storage->data;
-            held_.push_back(Ref<Storage>::borrow(storage));
-        }
-    }
-    ~Buffers() {
-        for (size_t i = 0; i < data_.size(); ++i) free(i);
-    }
-    size_t flat(ValueRef value) const { return trace_.nodes[value.index].first_result + value.result; }
-    size_t bytes(size_t i) const {
-        return static_cast<size_t>(product(trace_.results[i].sizes)) * itemsize(trace_.results[i].dtype);
-    }
-    void* output(ValueRef value) {
-        size_t i = flat(value);
-        if (!data_[i]) {
-            owned_[i] = bytes(i);
-            data_[i] = allocate(owned_[i]);
-            owned_[i] |= kOwned;
-        }
-        return data_[i];
-    }
-    void* input(ValueRef value) const {
-        if (value.kind == RefKind::Leaf) {
-            const Leaf& leaf = trace_.leaves[value.index];
-            return static_cast<char*>(leaf.storage->data) + leaf.offset * static_cast<int64_t>(itemsize(leaf.dtype));
-        }
-        return data_[flat(value)];
-    }
-    void free(size_t i) {
-        if (!(owned_[i] & kOwned)) return;
-        deallocate(data_[i], owned_[i] & ~kOwned);
-        owned_[i] = 0;
-        data_[i] = nullptr;
-    }
-
-  private:
-    static constexpr size_t kOwned = size_t{1} << 63;
-    Trace& trace_;
-    std::vector<void*> data_;
-    std::vector<size_t> owned_;
-    std::vector<Ref<Storage>> held_;  // another thread may drop a result while it's being computed
-};
-
-// A tensor over a value's memory, for the kernel of a single op.
-Ref<Tensor> tensor_over(const Trace& trace, const Buffers& buffers, ValueRef value) {
-    if (value.kind == RefKind::Leaf) {
-        const Leaf& leaf = trace.leaves[value.index];
-        // The storage may have a recorded value by now; a kernel must see the memory, not wait for that value.
-        Ref<Storage> memory = Storage::wrap(leaf.storage->data, leaf.storage->nbytes, [](void*) {}, nullptr);
-        return Tensor::make(std::move(memory), leaf.dtype, leaf.sizes, leaf.strides, leaf.offset);
-    }
-    const ResultInfo& result = trace.results[buffers.flat(value)];
-    Ref<Storage> storage = Storage::wrap(
-        buffers.input(value), buffers.bytes(buffers.flat(value)), [](void*) {}, nullptr);
-    return Tensor::make(std::move(storage), result.dtype, result.sizes, contiguous_strides(result.sizes), 0);
-}
-
 class OverrideSource {
   public:
     explicit OverrideSource(const SourceRef& source) : previous_(source_override) { source_override = &source; }
@@ -217,17 +139,34 @@ class OverrideSource {
 
 void run_op(Trace& trace, const TraceNode& node, uint32_t index, Buffers& buffers) {
     OverrideSource source(node.source);
+    if (on_gpu(node.device)) return run_on_host(trace, node, index, buffers);
     std::vector<Operand> operands(node.operand_count);
+    Call call = call_of(trace, node, operands);
     std::vector<Ref<Tensor>> held;
     for (uint32_t i = 0; i < node.operand_count; ++i) {
         ValueRef value = trace.operands[node.first_operand + i];
-        if (value.kind == RefKind::Scalar) {
-            operands[i].is_scalar = true;
-            operands[i].scalar = trace.scalars[value.index].scalar;
-        } else if (value.kind != RefKind::None) {
-            held.push_back(tensor_over(trace, buffers, value));
-            operands[i].tensor = held.back().get();
-        }
+        if (value.kind == RefKind::Scalar || value.kind == RefKind::None) continue;
+        held.push_back(buffers.tensor_over(value));
+        operands[i].tensor = held.back().get();
+    }
+    infer(call);
+    for (uint32_t r = 0; r < node.result_count; ++r) {
+        ValueRef value{RefKind::Node, static_cast<uint8_t>(r), index};
+        buffers.output(value);
+        held.push_back(buffers.tensor_over(value));
+        call.outputs[r] = held.back().get();
+    }
+    call.result_count = node.result_count;
+    run_kernel(call);
+}
+
+}  // namespace
+
+Call call_of(Trace& trace, const TraceNode& node, std::vector<Operand>& operands) {
+    for (uint32_t i = 0; i < node.operand_count; ++i) {
+        ValueRef value = trace.operands[node.first_operand + i];
+        operands[i].is_scalar = value.kind == RefKind::Scalar;
+        if (operands[i].is_scalar) operands[i].scalar = trace.scalars[value.index].scalar;
     }
     Call call;
     call.op = node.op;
@@ -237,18 +176,20 @@ void run_op(Trace& trace, const TraceNode& node, uint32_t index, Buffers& buffer
     call.param_count = node.param_count;
     call.seed = node.seed;
     call.philox_offset = node.philox_offset;
-    infer(call);
-    for (uint32_t r = 0; r < node.result_count; ++r) {
-        ValueRef value{RefKind::Node, static_cast<uint8_t>(r), index};
-        buffers.output(value);
-        held.push_back(tensor_over(trace, buffers, value));
-        call.outputs[r] = held.back().get();
-    }
-    call.result_count = node.result_count;
-    run_kernel(call);
+    return call;
 }
 
-// Shows a launch's arrays to whoever watches them; what the observer raises ends the flush.
+void store_input(const Trace& trace, const InputSlot& slot, uint64_t* words) {
+    if (slot.is_size) {
+        words[0] = static_cast<uint64_t>(slot.size);
+    } else if (slot.random) {
+        words[0] = trace.nodes[slot.value.index].seed;
+        words[1] = trace.nodes[slot.value.index].philox_offset;
+    } else {
+        store_scalar(trace.scalars[slot.value.index].scalar, slot.dtype, words);
+    }
+}
+
 void observe(const Step& step, bool ran, void* const* pointers, size_t count) {
     PyRef addresses(PyTuple_New(static_cast<Py_ssize_t>(count)));
     if (!addresses) fail_python();
@@ -262,28 +203,24 @@ void observe(const Step& step, bool ran, void* const* pointers, size_t count) {
     if (!ignored) fail_python();
 }
 
+namespace {
+
 // False if an op inside a guarded launch failed.
 bool run_launch(Trace& trace, const Step& step, Buffers& buffers) {
+    if (step.program) return run_on_gpu(trace, step, buffers);
     SmallVector<void*, 32> pointers;
     SmallVector<uint64_t, 32> scalar_words;
     scalar_words.resize(2 * step.inputs.size());
     for (size_t i = 0; i < step.inputs.size(); ++i) {
         const InputSlot& slot = step.inputs[i];
-        if (slot.value.kind == RefKind::Scalar) {
-            store_scalar(trace.scalars[slot.value.index].scalar, slot.dtype, &scalar_words[2 * i]);
-            pointers.push_back(&scalar_words[2 * i]);
-        } else if (slot.is_size) {
-            scalar_words[2 * i] = static_cast<uint64_t>(slot.size);
-            pointers.push_back(&scalar_words[2 * i]);
-        } else if (slot.random) {
-            scalar_words[2 * i] = trace.nodes[slot.value.index].seed;
-            scalar_words[2 * i + 1] = trace.nodes[slot.value.index].philox_offset;
+        if (slot.random || slot.is_size || slot.value.kind == RefKind::Scalar) {
+            store_input(trace, slot, &scalar_words[2 * i]);
             pointers.push_back(&scalar_words[2 * i]);
         } else {
-            pointers.push_back(buffers.input(slot.value));
+            pointers.push_back(buffers.input(slot.value).data);
         }
     }
-    for (ValueRef value : step.outputs) pointers.push_back(buffers.output(value));
+    for (ValueRef value : step.outputs) pointers.push_back(buffers.output(value).data);
     uint8_t failed = 0;
     if (step.reports_errors) pointers.push_back(&failed);
     pointers.push_back(step.scratch_bytes ? scratch(step.scratch_bytes) : nullptr);
@@ -327,9 +264,17 @@ template <class T, class F> bool all_fit(const Leaf& leaf, F&& fits) {
     return true;
 }
 
+// A leaf with its elements where the host can read them.
+Leaf on_host(const Leaf& leaf) {
+    if (!on_gpu(leaf.storage->device)) return leaf;
+    Ref<Tensor> there = Tensor::make(Storage::alias(*leaf.storage), leaf.dtype, leaf.sizes, leaf.strides, leaf.offset);
+    Ref<Tensor> here = copy_across(*there, Device{});
+    return {here->storage, 0, here->sizes, here->strides, here->dtype};
+}
+
 // Whether all indices that compiled code will use unchecked are within their bounds.
 bool within_bounds(const Trace& trace, const BoundsCheck& check) {
-    const Leaf& leaf = trace.leaves[check.leaf];
+    const Leaf leaf = on_host(trace.leaves[check.leaf]);
     const TraceNode& node = trace.nodes[check.node];
     // Targets that are to be ignored.
     bool has_ignored = node.op->name.starts_with("nll_loss");
@@ -387,7 +332,7 @@ void write_deferred(Trace& trace, const Plan& plan, Buffers& buffers) {
         Storage* storage = trace.results[buffers.flat(value)].storage;
         if (!storage) continue;
         storage->ensure_memory();
-        std::memcpy(storage->data, buffers.input(value), buffers.bytes(buffers.flat(value)));
+        copy_bytes(storage->place(), buffers.input(value), buffers.bytes(buffers.flat(value)));
     }
 }
 
@@ -522,13 +467,15 @@ void flush_trace(Trace& trace, const char* reason,
     } pause;
     bool hit = false;
     std::shared_ptr<Plan> plan = plan_of(trace, &hit);
-    if (flush_hook) flush_hook(trace, *plan, reason, hit);
+    if (flush_hook && reason) flush_hook(trace, *plan, reason, hit);
     if (keep) (*keep)(trace, plan);
     replay(trace, *plan);
     clear.failed = false;
 }
 
 void flush_now(Trace& trace, const char* reason) { flush_trace(trace, reason); }
+
+void run_at_once(Trace& trace) { flush_trace(trace, nullptr); }
 
 void flush(const char* reason) {
     if (current) flush_trace(*current, reason);
@@ -672,6 +619,7 @@ void install() {
     before_write_hook = [](Storage* storage) { keep_leaves(storage, nullptr); };
     capture_source_hook = capture_source;
     install_jit_device();
+    install_gpu();
 }
 
 }  // namespace mt::trace

@@ -44,6 +44,12 @@ struct Step {
     PyRef children;  // what the launch runs, for the profile: a list of (name, op, file, line)
     // Called with (whether it has run, addresses of the inputs and results) before and after it runs; None for nobody.
     PyRef observer;
+    // Launch on a card: called with (addresses of the inputs, results and scratch memory; the bytes of inputs that the
+    // host knows, 16 each). Null for code of the CPU.
+    PyRef program;
+    Device device;
+    // Bit i: input i is a number or a tensor of the host. Its bytes lie behind the scratch memory, in this order.
+    std::vector<bool> from_host;
 };
 
 // The elements of integer leaf `leaf` must lie in [low, high): an index that compiled code will use unchecked.
@@ -94,8 +100,12 @@ extern void (*refuse_hook)(const char* op, const char* reason);
 extern void (*launch_profile_hook)(const Step& step, int64_t start_ns, int64_t end_ns);
 
 void replay(Trace& trace, Plan& plan);
+// Where an op on a card ran on the host instead, while an account is kept: the bytes that were copied for it.
+extern void (*host_op_hook)(const OpDef& op, int64_t bytes);
 // Runs a trace, whether its thread is recording or not.
 void flush_now(Trace& trace, const char* reason);
+// Runs a trace of one call, of which no account is kept.
+void run_at_once(Trace& trace);
 // Finds or makes the plan of a finished trace.
 std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit);
 

@@ -10,12 +10,14 @@ namespace {
 
 bool differentiated(const Tensor& t) { return grad_enabled && requires_grad(t); }
 
-bool plain(const Tensor& t) { return t.device().type == DeviceType::CPU && !differentiated(t); }
+bool has_place(const Tensor& t) { return t.device().type == DeviceType::CPU || on_gpu(t.device()); }
+
+bool plain(const Tensor& t) { return has_place(t) && !differentiated(t); }
 
 // Whether nothing but the function itself can notice gradients of an argument: it has no history, and no hooks. Those
 // that the function stores are an effect, and one that a result would have is seen in the result.
 bool bare(const Tensor& t) {
-    if (t.device().type != DeviceType::CPU) return false;
+    if (!has_place(t)) return false;
     if (!differentiated(t)) return true;
     return is_leaf(t) && (!t.autograd->accumulator || t.autograd->accumulator->hooks.empty());
 }
@@ -43,7 +45,7 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
         if (find_storage(arguments, t.storage.get()) != static_cast<int32_t>(i))
             return refuse("arguments share memory");
         program->arguments_.push_back(
-            {t.dtype, t.sizes, t.strides, false, t.offset, t.storage->nbytes, differentiated(t)});
+            {t.dtype, t.device(), t.sizes, t.strides, false, t.offset, t.storage->nbytes, differentiated(t)});
     }
     for (size_t i = 0; i < trace.leaves.size(); ++i) {
         const Leaf& leaf = trace.leaves[i];
@@ -68,7 +70,7 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
             if (find_storage(arguments, t->storage.get()) >= 0) return refuse("a result is a view of an argument");
             returned.type = Returned::Type::Captured;
             returned.captured = Ref<Tensor>::borrow(t);
-        } else if (t->storage->data) {
+        } else if (t->storage->has_memory()) {
             return refuse("a result is a view of memory that the function writes");
         } else {
             returned.type = Returned::Type::Fresh;
@@ -85,7 +87,7 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
     for (uint32_t i = 0; i < trace.results.size(); ++i) {
         Storage* storage = trace.results[i].storage;
         if (!storage) continue;
-        if (storage->data) {
+        if (storage->has_memory()) {
             int32_t argument = find_storage(arguments, storage);
             program->written_.push_back({i, argument, argument < 0 ? Ref<Storage>::borrow(storage) : Ref<Storage>()});
             if (argument >= 0) program->arguments_[static_cast<size_t>(argument)].whole_storage = true;
@@ -113,8 +115,8 @@ bool Program::accepts(Tensor* const* arguments, size_t count) const {
     for (size_t i = 0; i < count; ++i) {
         const Tensor& t = *arguments[i];
         const ArgumentMeta& meta = arguments_[i];
-        if (t.dtype != meta.dtype || !(t.sizes == meta.sizes) || !(t.strides == meta.strides) || t.storage->pending ||
-            differentiated(t) != meta.differentiated || !bare(t))
+        if (t.dtype != meta.dtype || t.device() != meta.device || !(t.sizes == meta.sizes) ||
+            !(t.strides == meta.strides) || t.storage->pending || differentiated(t) != meta.differentiated || !bare(t))
             return false;
         if (meta.whole_storage && (t.offset != meta.offset || t.storage->nbytes != meta.nbytes)) return false;
         for (size_t j = 0; j < i; ++j)
@@ -161,7 +163,7 @@ bool Program::run(Tensor* const* arguments, Ref<Tensor>* out) {
     } release{fresh};
     for (uint32_t result : fresh_) {
         const ResultInfo& info = trace_.results[result];
-        Ref<Storage> storage = Storage::allocate(byte_count(info.sizes, info.dtype));
+        Ref<Storage> storage = Storage::allocate(byte_count(info.sizes, info.dtype), info.device);
         trace_.results[result].storage = storage.get();
         fresh.push_back(storage.release());
     }

@@ -27,6 +27,7 @@ class Program {
   private:
     struct ArgumentMeta {
         DType dtype;
+        Device device;
         Dims sizes, strides;
         // Set where the program reads or writes more of the storage than the argument shows: it must be as it was.
         bool whole_storage = false;

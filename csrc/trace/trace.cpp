@@ -157,9 +157,10 @@ ValueRef Trace::leaf_of(const Ref<Storage>& storage, int64_t offset, const Dims&
 
 Ref<Storage> Trace::snapshot(Storage& storage) {
     for (auto& [source, copy] : snapshots_)
-        if (source.get() == &storage && std::memcmp(copy->data, storage.data, storage.nbytes) == 0) return copy;
-    Ref<Storage> copy = Storage::allocate(storage.nbytes);
-    if (storage.nbytes) std::memcpy(copy->data, storage.data, storage.nbytes);
+        if (source.get() == &storage && !on_gpu(storage.device) &&
+            std::memcmp(copy->data, storage.data, storage.nbytes) == 0)
+            return copy;
+    Ref<Storage> copy = Storage::copy(storage);
     snapshots_.emplace_back(Ref<Storage>::borrow(&storage), copy);
     return copy;
 }
@@ -172,7 +173,7 @@ ValueRef Trace::read(Tensor& tensor) {
         if (tensor.offset == 0 && tensor.sizes == pending.sizes && tensor.contiguous()) return base;
         return append(view_read_op(), {base},
                       {value_of(tensor.sizes), value_of(tensor.strides), value_of(tensor.offset)}, tensor.dtype,
-                      tensor.sizes);
+                      tensor.sizes, storage.device);
     }
     if (storage.external() && !whole_function) {
         // NumPy or another framework may change these bytes before the flush: what the program reads is what is there
@@ -213,8 +214,29 @@ void Trace::push_value(const Value& value) {
     if (value.tag == Value::Complex) signature.push_back(__builtin_bit_cast(uint64_t, value.imag));
 }
 
-uint32_t Trace::add_node(const OpDef& op, const Tag& tag) {
+namespace {
+
+uint64_t word_of(const OpDef& op, size_t operand_count, const Tag& tag) {
+    return static_cast<uint64_t>(op.id) << 48 | static_cast<uint64_t>(operand_count & 0xFFF) << 36 |
+           static_cast<uint64_t>(static_cast<uint8_t>(tag.compile + 1)) << 33 | static_cast<uint64_t>(tag.must) << 32 |
+           static_cast<uint32_t>(tag.scope);
+}
+
+uint64_t word_of(Device device) {
+    if (device.type == DeviceType::CPU) return 0;
+    return static_cast<uint64_t>(device.type) << 8 | static_cast<uint8_t>(device.index);
+}
+
+}  // namespace
+
+// With the first words of the node in the signature.
+uint32_t Trace::add_node(const OpDef& op, size_t operand_count, Device device) {
+    const Tag& tag = current_tag;
+    signature.push_back(word_of(op, operand_count, tag));
+    // No op has a number as high as this.
+    if (device.type != DeviceType::CPU) signature.push_back(uint64_t{0xFFFF} << 48 | word_of(device));
     TraceNode node{};
+    node.device = device;
     node.source = {Py_XNewRef(source_.code), source_.lasti};
     node.op = &op;
     node.first_operand = static_cast<uint32_t>(operands.size());
@@ -225,20 +247,9 @@ uint32_t Trace::add_node(const OpDef& op, const Tag& tag) {
     return static_cast<uint32_t>(nodes.size() - 1);
 }
 
-namespace {
-
-uint64_t tag_word(const OpDef& op, size_t operand_count, const Tag& tag) {
-    return static_cast<uint64_t>(op.id) << 48 | static_cast<uint64_t>(operand_count & 0xFFF) << 36 |
-           static_cast<uint64_t>(static_cast<uint8_t>(tag.compile + 1)) << 33 | static_cast<uint64_t>(tag.must) << 32 |
-           static_cast<uint32_t>(tag.scope);
-}
-
-}  // namespace
-
 ValueRef Trace::append(const OpDef& op, std::initializer_list<ValueRef> inputs, std::initializer_list<Value> values,
-                       DType dtype, const Dims& sizes) {
-    uint32_t index = add_node(op, current_tag);
-    signature.push_back(tag_word(op, inputs.size(), current_tag));
+                       DType dtype, const Dims& sizes, Device device) {
+    uint32_t index = add_node(op, inputs.size(), device);
     for (const ValueRef& input : inputs) push_operand(input);
     for (const Value& value : values) push_value(value);
     TraceNode& node = nodes[index];
@@ -246,15 +257,14 @@ ValueRef Trace::append(const OpDef& op, std::initializer_list<ValueRef> inputs, 
     node.param_count = static_cast<uint32_t>(values.size());
     node.result_count = 1;
     node.compute = dtype;
-    results.push_back({dtype, sizes, nullptr});
+    results.push_back({dtype, device, sizes, nullptr});
     return {RefKind::Node, 0, index};
 }
 
 void Trace::record(Call& call, uint32_t* node_index) {
     SmallVector<ValueRef, 8> inputs;
     for (size_t i = 0; i < call.operand_count; ++i) inputs.push_back(add_operand(call.operands[i]));
-    uint32_t index = add_node(*call.op, current_tag);
-    signature.push_back(tag_word(*call.op, inputs.size(), current_tag));
+    uint32_t index = add_node(*call.op, inputs.size(), call.device);
     for (const ValueRef& input : inputs) push_operand(input);
     for (size_t i = 0; i < call.param_count; ++i) push_value(call.params[i]);
     TraceNode& node = nodes[index];
@@ -266,7 +276,7 @@ void Trace::record(Call& call, uint32_t* node_index) {
     effects |= call.op->kind == Kind::Random;
     node.philox_offset = call.philox_offset;
     for (size_t i = 0; i < call.result_count; ++i)
-        results.push_back({call.results[i].dtype, call.results[i].sizes, nullptr});
+        results.push_back({call.results[i].dtype, call.device, call.results[i].sizes, nullptr});
     *node_index = index;
 }
 
@@ -314,7 +324,7 @@ void Trace::settle(Call& call, Tensor* destination) {
     if (others_ran) infer(call);  // of what the operands are now
     if (others_ran && destination && !(call.results[0].sizes == destination->sizes))
         fail("in-place " + call.op->name + ": another thread changed the tensor's shape meanwhile");
-    for (size_t i = 0; i < call.result_count; ++i)
+    for (size_t i = 0; i < call.result_count && !on_gpu(call.device); ++i)
         require_possible(byte_count(call.results[i].sizes, call.results[i].dtype));
     std::swap(source_, position.source);
 }
@@ -325,7 +335,7 @@ void Trace::run(Call& call, Ref<Tensor>* out) {
     record(call, &index);
     for (size_t i = 0; i < call.result_count; ++i) {
         const ResultMeta& meta = call.results[i];
-        Ref<Storage> storage = Storage::unbacked(byte_count(meta.sizes, meta.dtype));
+        Ref<Storage> storage = Storage::unbacked(byte_count(meta.sizes, meta.dtype), call.device);
         bind(storage.get(), {RefKind::Node, static_cast<uint8_t>(i), index}, meta.sizes);
         out[i] = Tensor::make(std::move(storage), meta.dtype, meta.sizes, contiguous_strides(meta.sizes), 0);
     }
@@ -357,7 +367,7 @@ void Trace::assign(Tensor& destination, ValueRef value) {
     ValueRef written = append(
         view_write_op(), {base, value},
         {value_of(destination.sizes), value_of(destination.strides), value_of(destination.offset)}, destination.dtype,
-        base_sizes);
+        base_sizes, destination.device());
     bind(destination.storage.get(), written, base_sizes);
 }
 
@@ -374,14 +384,14 @@ void Trace::run_inplace(Call& call, Tensor& destination) {
         number.is_scalar = true;
         if (call.op == fill) number.scalar = call.params[0].as_scalar();
         ValueRef source = add_operand(call.op == copy ? call.operands[1] : number);
-        value = append(*assign_op, {source}, {value_of(destination.sizes), dtype}, destination.dtype,
-                       destination.sizes);
+        value = append(*assign_op, {source}, {value_of(destination.sizes), dtype}, destination.dtype, destination.sizes,
+                       destination.device());
     } else {
         uint32_t index;
         record(call, &index);
         value = {RefKind::Node, 0, index};
         if (call.results[0].dtype != destination.dtype)
-            value = append(*cast, {value}, {dtype}, destination.dtype, destination.sizes);
+            value = append(*cast, {value}, {dtype}, destination.dtype, destination.sizes, destination.device());
     }
     assign(destination, value);
     if (destination.storage->external() && !whole_function)
@@ -425,7 +435,7 @@ void Trace::abandon() {
 
 void Trace::discard() {
     for (ResultInfo& result : results) {
-        if (!result.storage || result.storage->data) continue;
+        if (!result.storage || result.storage->has_memory()) continue;
         result.storage->pending->trace = nullptr;
         result.storage = nullptr;
     }
@@ -451,8 +461,7 @@ bool Trace::reads(const Storage* storage) const {
 bool Trace::keep_leaf(Storage* storage) {
     if (!reads(storage)) return true;
     if (wait_until_idle()) return false;
-    Ref<Storage> copy = Storage::allocate(storage->nbytes);
-    if (storage->nbytes) std::memcpy(copy->data, storage->data, storage->nbytes);
+    Ref<Storage> copy = Storage::copy(*storage);
     for (Leaf& leaf : leaves) {
         if (leaf.storage.get() != storage) continue;
         --storage->readers;
@@ -471,7 +480,7 @@ void Trace::finish_signature() {
         size_t same = i;
         if (auto [known, fresh] = first.try_emplace(leaf.storage.get(), i); !fresh) same = known->second;
         signature.push_back(static_cast<uint64_t>(leaf.dtype) << 56 | static_cast<uint64_t>(leaf.sizes.size()) << 48 |
-                            same);
+                            word_of(leaf.storage->device) << 32 | same);
         for (int64_t size : leaf.sizes) signature.push_back(static_cast<uint64_t>(size));
         for (int64_t stride : leaf.strides) signature.push_back(static_cast<uint64_t>(stride));
     }
@@ -480,7 +489,7 @@ void Trace::finish_signature() {
         signature.push_back(value.word());
         const Storage* storage = results[nodes[value.index].first_result + value.result].storage;
         uint64_t home = ~uint64_t{0};
-        if (storage->data)
+        if (storage->has_memory())
             if (auto known = first.find(storage); known != first.end()) home = known->second;
         signature.push_back(home);
     }
@@ -537,6 +546,32 @@ Trace& thread_own_trace() {
         }
     if (!own) all_traces().push_back(own = new Trace);
     return *own;
+}
+
+namespace {
+// As many as calls on cards ever ran within each other on the thread. Later threads take them over.
+struct PrivateTraces {
+    std::vector<Trace*> spare;
+    ~PrivateTraces() {
+        for (Trace* trace : spare) trace->orphaned.store(true, std::memory_order_release);
+    }
+};
+thread_local PrivateTraces private_traces;
+}  // namespace
+
+PrivateTrace::PrivateTrace() {
+    std::vector<Trace*>& spare = private_traces.spare;
+    if (spare.empty()) {
+        all_traces().push_back(trace_ = new Trace);
+    } else {
+        trace_ = spare.back();
+        spare.pop_back();
+    }
+}
+
+PrivateTrace::~PrivateTrace() {
+    trace_->clear();
+    private_traces.spare.push_back(trace_);
 }
 
 void begin_recording() {

@@ -63,6 +63,7 @@ void set_tag(const Tag& tag);
 
 struct ResultInfo {
     DType dtype;
+    Device device;
     Dims sizes;
     Storage* storage;  // borrowed: the living storage of which this is the current value; null: nobody can see it
 };
@@ -73,6 +74,7 @@ struct TraceNode {
     uint32_t first_param, param_count;
     uint32_t first_result, result_count;
     DType compute;
+    Device device;
     Tag tag;
     uint64_t seed, philox_offset;  // random ops
     SourceRef source;  // owned
@@ -136,11 +138,11 @@ class Trace final : public Interpreter {
     }
 
   private:
-    uint32_t add_node(const OpDef& op, const Tag& tag);
+    uint32_t add_node(const OpDef& op, size_t operand_count, Device device);
     ValueRef add_operand(const Operand& operand);
     ValueRef leaf_of(const Ref<Storage>& storage, int64_t offset, const Dims& sizes, const Dims& strides, DType dtype);
     ValueRef append(const OpDef& op, std::initializer_list<ValueRef> inputs, std::initializer_list<Value> values,
-                    DType dtype, const Dims& sizes);
+                    DType dtype, const Dims& sizes, Device device);
     ValueRef whole(Tensor& tensor, Dims* base_sizes);
     void assign(Tensor& destination, ValueRef value);
     void bind(Storage* storage, ValueRef value, const Dims& sizes);
@@ -195,10 +197,24 @@ void set_internal_prefixes(std::vector<std::string> prefixes);
 
 constexpr size_t kMaxNodes = 8192;
 
+// A trace of its own, for a call on a card that is recorded and run at once.
+class PrivateTrace {
+  public:
+    PrivateTrace();
+    ~PrivateTrace();
+    PrivateTrace(const PrivateTrace&) = delete;
+    Trace& operator*() const { return *trace_; }
+    Trace* operator->() const { return trace_; }
+
+  private:
+    Trace* trace_;
+};
+
 // The trace of this thread, whether it is recording or not.
 Trace& thread_own_trace();
 
 void install();
 void install_jit_device();
+void install_gpu();
 
 }  // namespace mt::trace

@@ -22,7 +22,7 @@ def _made(
     if layout is not None and layout is not strided:
         raise RuntimeError(f"this build has strided tensors only, not {layout}")
     if pin_memory:
-        raise RuntimeError("Need to provide pin_memory allocator to use pin memory.")
+        result = result.pin_memory()
     if out is not None:
         result = _C.store_out("creation", result, out)
     return result.requires_grad_() if requires_grad else result

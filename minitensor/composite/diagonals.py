@@ -120,12 +120,12 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # no
         x = x.to(_C.int64)
     if count > 1024:
         x.new_empty((x.numel(), count))  # what is too large for memory is refused before its columns fill it
-    columns = [full((x.numel(),), 1, dtype=x.dtype)]
+    columns = [full((x.numel(),), 1, dtype=x.dtype, device=x.device)]
     for _ in range(1, count):
         columns.append(columns[-1] * x)
     columns = columns[:count]
     if not columns:
-        return full((x.numel(), 0), 0, dtype=x.dtype)
+        return full((x.numel(), 0), 0, dtype=x.dtype, device=x.device)
     ordered = columns if increasing else columns[::-1]
     return movement.cat([movement.unsqueeze(c, 1) for c in ordered], 1)
 
@@ -148,5 +148,5 @@ def unravel_index(indices: Any, shape: int | Sequence[int]) -> tuple[Any, ...]:
     steps = [1]
     for n in reversed(sizes[1:]):
         steps.insert(0, steps[0] * n)
-    places = indices.unsqueeze(-1) // _C.tensor_from_data(steps, _C.int64, None, True)
-    return tuple((places % _C.tensor_from_data(sizes, _C.int64, None, True)).unbind(-1))
+    places = indices.unsqueeze(-1) // _C.tensor_from_data(steps, _C.int64, indices.device, True)
+    return tuple((places % _C.tensor_from_data(sizes, _C.int64, indices.device, True)).unbind(-1))

@@ -495,7 +495,7 @@ def _among_sorted(elements: Any, wanted: Any) -> Any:
     both = elementwise.add(reshape(elements, -1)[:1], wanted[:1]).dtype
     elements, ordered = elements.to(both), wanted.to(both).sort()[0]
     flat, count = reshape(elements, -1), ordered.numel()
-    place = full((flat.numel(),), 0, dtype=_C.int64)
+    place = full((flat.numel(),), 0, dtype=_C.int64, device=flat.device)
     step = 1 << (count.bit_length() - 1)
     while step:
         tried = place + step

@@ -143,7 +143,7 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
-        return full((0,), 0, dtype=input.dtype)
+        return full((0,), 0, dtype=input.dtype, device=input.device)
     count = math.comb(input.numel() + (r - 1 if with_replacement else 0), r)
     if count * r >= 2**40:  # before the work of listing them
         raise _C.OutOfMemoryError(f"combinations: {count} rows of {r} elements take more than {count * r * 8} bytes")
@@ -152,7 +152,7 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     from minitensor.ops.index import index_select
 
     places = _C.tensor_from_data(rows, _C.int64, None, True) if rows else full((0, r), 0, dtype=_C.int64)
-    return index_select(input, places, 0)
+    return index_select(input, places.to(input.device), 0)
 
 
 # ---- apart

@@ -166,8 +166,8 @@ def is_shared(input: Any) -> bool:
 
 @composite(function=False)
 def is_pinned(input: Any, device: Any = None) -> bool:
-    """Whether the memory is page-locked: it never is."""
-    return False
+    """Whether the memory is page-locked, as `pin_memory` makes it."""
+    return bool(_C.is_pinned(input))
 
 
 @composite(function=False)

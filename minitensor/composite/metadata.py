@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import minitensor as mt
-from minitensor import _C
+from minitensor import _C, _hooks
 from minitensor.composite.registry import composite
 
 __all__: list[str] = []
@@ -52,13 +52,23 @@ def const_data_ptr(input: Any) -> int:
 
 @composite(function=False)
 def pin_memory(input: Any, device: Any = None) -> Any:
-    """The tensor in page-locked memory, which needs a GPU."""
-    raise RuntimeError("Cannot access accelerator device when none is available.")
+    """The tensor in page-locked memory of the host, which a card reads without the driver's help: it needs a card."""
+    if input.device.type != "cpu":
+        raise RuntimeError(f"cannot pin '{input.type()}' only dense CPU tensors can be pinned")
+    if _C.is_pinned(input):
+        return input
+    if not _hooks.cuda_module("driver").device_total():
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    memory = _hooks.cuda_module("pinned").make_pinned(input.numel() * input.element_size())
+    made = _C.over_storage(memory, input.dtype, 0, tuple(input.shape), None)
+    return made.copy_(input.detach())
 
 
 @composite(function=False)
 def record_stream(input: Any, stream: Any) -> None:
-    """Keep the memory until a stream is done with it: nothing to do on the CPU."""
+    """Keep the memory until a stream is done with it; nothing to do on the CPU."""
+    if input.device.type == "cuda":
+        _hooks.cuda_module("start").runtime().record_stream(input, stream._queue)
 
 
 @composite(function=False)
@@ -98,7 +108,7 @@ def _rewrite(input: Any, function: Callable[..., Any], *others: Any) -> Any:
         raise RuntimeError("a function of Python can't be differentiated: call detach() first")
     columns = [input.reshape(-1).tolist(), *(t.expand(input.shape).reshape(-1).tolist() for t in others)]
     values = [function(*row) for row in zip(*columns, strict=True)]
-    return input.copy_(mt.tensor(values, dtype=input.dtype).reshape(tuple(input.shape)))
+    return input.copy_(mt.tensor(values, dtype=input.dtype, device=input.device).reshape(tuple(input.shape)))
 
 
 @composite(function=False)

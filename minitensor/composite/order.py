@@ -75,7 +75,7 @@ def _quantile(input: Any, q: Any, dim: int | None, keepdim: bool, interpolation:
             f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
         )
     if not isinstance(q, Tensor):
-        q = _C.tensor_from_data(q, input.dtype, None, True)
+        q = _C.tensor_from_data(q, input.dtype, input.device, True)
     if q.dtype is not input.dtype:
         raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
     if not bool(((q >= 0) & (q <= 1)).all()):

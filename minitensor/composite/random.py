@@ -257,7 +257,7 @@ def _by_numpy(name: str, generator: Any, size: Any, *parameters: Any) -> Any:
 
     seed, offset = (mt.default_generator if generator is None else generator)._reserve()
     bits = np.random.Philox(key=seed, counter=offset << 64)
-    arrays = [(p.detach().double() if p.is_floating_point() else p.detach()).numpy() for p in parameters]
+    arrays = [(p.detach().double() if p.is_floating_point() else p.detach()).cpu().numpy() for p in parameters]
     drawn = getattr(np.random.Generator(bits), name)(*arrays, size=tuple(size))
     return mt.from_numpy(np.asarray(drawn))
 

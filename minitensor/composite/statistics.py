@@ -68,7 +68,7 @@ def histc(input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
     if not input.is_floating_point():
         raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{type_name(input.dtype)}'")
     low, high = _finite_range(input, float(min), float(max), "torch.histc")
-    edges = linspace(low, high, bins + 1, dtype=input.dtype)
+    edges = linspace(low, high, bins + 1, dtype=input.dtype, device=input.device)
     return ROWS["_histogramdd"].call(input.reshape((-1, 1)), edges, None, (bins,), True, False)
 
 
@@ -99,7 +99,7 @@ def _grid(
         if span is None and not points.numel():
             low, high = 0.0, 1.0
         low, high = _finite_range(points.select(1, d), low, high, "torch.histogramdd", d)
-        edges.append(linspace(low, high, bin + 1, dtype=points.dtype))
+        edges.append(linspace(low, high, bin + 1, dtype=points.dtype, device=points.device))
     if weight is not None and weight.dtype is not points.dtype:
         raise RuntimeError(
             "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same "

@@ -340,6 +340,10 @@ class Module:
         """Convert floating-point parameters and buffers to float64."""
         return self.to(mt.float64)
 
+    def cuda(self: M, device: Any = None) -> M:
+        """Move parameters and buffers to a CUDA device, by default the current one."""
+        return self._apply(lambda tensor: tensor.cuda(device))
+
     def cpu(self: M) -> M:
         """Move parameters and buffers to the CPU."""
         return self.to("cpu")

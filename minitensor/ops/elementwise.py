@@ -423,7 +423,7 @@ def _nothing(g: Any) -> Any:
     """The gradient of what was overwritten."""
     from minitensor.ops.creation import full
 
-    return full(tuple(g.shape), 0, dtype=g.dtype)
+    return full(tuple(g.shape), 0, dtype=g.dtype, device=g.device)
 
 
 fill = elementwise(

@@ -86,7 +86,7 @@ def _c2r_vjp(g: Any, _out: Any, _x: Any, dim: tuple[int, ...], scale: int, last_
     twice[1 : 1 + last_size - half.shape[last]] = 2
     shape = [1] * half.ndim
     shape[last] = -1
-    return half * _C.from_numpy(twice).to(g.dtype).reshape(shape)
+    return half * _C.from_numpy(twice).to(g.device, g.dtype).reshape(shape)
 
 
 c2c: Any = opaque(

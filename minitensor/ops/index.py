@@ -12,6 +12,10 @@ from minitensor.ops.scatter import onto_zeros, zeros_for
 __all__: list[str] = []
 
 
+def _zero(g: Any) -> Any:
+    return full((), 0, dtype=g.dtype, device=g.device)
+
+
 def _index_select_lower(b: Any, x: Any, i: Any, dim: int) -> Any:
     if x.dims:
         return b.take(x, i, dim, low=0)
@@ -94,7 +98,7 @@ index_put_at: Op = index(
     "input with values, broadcast, written at `_index`'s places, or added to them.",
     lower=_index_put_lower, inplace=True,
     vjp=lambda g, _out, _x, i, _values, dims, checked, accumulate: (
-        g if accumulate else lambda: index_put_at(g, i, full((), 0, dtype=g.dtype), dims, checked, False),
+        g if accumulate else lambda: index_put_at(g, i, _zero(g), dims, checked, False),
         None,
         lambda: index_at(g, i, dims, checked),
     ),

@@ -114,11 +114,11 @@ def _halved_diagonal(x: Any) -> Any:
     """The matrix with half its diagonal."""
     n = x.shape[-1]
     real = _real(x)
-    return x * (1 - 0.5 * ROWS["eye"].call(n, dtype=real.dtype))
+    return x * (1 - 0.5 * ROWS["eye"].call(n, dtype=real.dtype, device=x.device))
 
 
 def _without_diagonal(x: Any) -> Any:
-    return x * (1 - ROWS["eye"].call(x.shape[-1], dtype=_real(x).dtype))
+    return x * (1 - ROWS["eye"].call(x.shape[-1], dtype=_real(x).dtype, device=x.device))
 
 
 def _diagonal_matrix(d: Any) -> Any:

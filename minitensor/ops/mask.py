@@ -64,7 +64,7 @@ masked_select: Op = opaque(
 
 def _masked_select_gradient(g: Any, x: Any, mask: Any) -> Any:
     shape = _broadcast(tuple(x.shape), tuple(mask.shape))
-    return masked_scatter(full(shape, 0, dtype=g.dtype), mask, g)
+    return masked_scatter(full(shape, 0, dtype=g.dtype, device=g.device), mask, g)
 
 
 def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ __all__: list[str] = []
 
 
 def _zeros_like(x: Any, g: Any) -> Any:
-    return _written(full(tuple(x.shape), 0, dtype=g.dtype), g)
+    return _written(full(tuple(x.shape), 0, dtype=g.dtype, device=g.device), g)
 
 
 def _written(whole: Any, g: Any) -> Any:
@@ -63,13 +63,14 @@ def _as_strided_vjp(g: Any, _out: Any, _x: Any, size: Any, stride: Any, offset: 
     offset = start if offset is None else offset
     low = start if start < offset else offset
     ends = (_reach(shape, strides, start), _reach(size, stride, offset))
-    flat = _written(full(((ends[0] if ends[0] > ends[1] else ends[1]) + 1 - low,), 0, dtype=g.dtype), g)
+    reach = ends[0] if ends[0] > ends[1] else ends[1]
+    flat = _written(full((reach + 1 - low,), 0, dtype=g.dtype, device=g.device), g)
     if _overlaps(size, stride):
-        positions = full(tuple(size), offset - low, dtype=_C.int64)
+        positions = full(tuple(size), offset - low, dtype=_C.int64, device=g.device)
         for d, (n, s) in enumerate(zip(size, stride, strict=True)):
             place = [1] * len(size)
             place[d] = n
-            positions = positions + arange(0, n, 1).reshape(place) * s
+            positions = positions + arange(0, n, 1, device=g.device).reshape(place) * s
         from minitensor.ops.index import index_add
 
         flat = index_add(flat, positions.reshape((-1,)), g.reshape((-1,)), 0)

@@ -409,7 +409,7 @@ def segment_of(offsets: Any, n: int, axis: int) -> Any:
     """For every place along axis the number of its segment; the number of segments where it is in none."""
     from minitensor.ops.creation import arange
 
-    places = arange(0, n).expand((*offsets.shape[:axis], n))
+    places = arange(0, n, device=offsets.device).expand((*offsets.shape[:axis], n))
     found = ROWS["searchsorted"].call(offsets, places.contiguous(), right=True) - 1
     return where(found < 0, offsets.shape[axis] - 1, found)
 

@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 def zeros_for(x: Any, g: Any) -> Any:
     """Zeros with x's shape and the gradient's dtype."""
-    return full(tuple(x.shape), 0, dtype=g.dtype)
+    return full(tuple(x.shape), 0, dtype=g.dtype, device=g.device)
 
 
 def onto_zeros(op: Any, x: Any, g: Any, *more: Any) -> Any:
@@ -63,8 +63,8 @@ scatter_add: Op = index(
 
 
 def _reduced_mean(g: Any, x: Any, i: Any, src: Any, dim: int, include_self: bool) -> tuple[Any, None, Any]:
-    counts = full(tuple(x.shape), 1 if include_self else 0, dtype=g.dtype)
-    counts = scatter_add(counts, i, full(tuple(src.shape), 1, dtype=g.dtype), dim)
+    counts = full(tuple(x.shape), 1 if include_self else 0, dtype=g.dtype, device=g.device)
+    counts = scatter_add(counts, i, full(tuple(src.shape), 1, dtype=g.dtype, device=g.device), dim)
     share = g / masked_fill(counts, counts == 0, 1)
     return share, None, _within(src, gather(share, i, dim))
 

@@ -99,7 +99,7 @@ def _bytes_of(tensor: mt.Tensor) -> Any:
         return b""
     count = storage.nbytes() // tensor.itemsize
     flat = tensor.as_strided((count,), (1,), 0).view(mt.uint8)
-    return memoryview(flat.numpy())
+    return memoryview(flat.cpu().numpy())
 
 
 def load(

@@ -120,7 +120,8 @@ class _Pickler(pickle._Pickler):
         if identity not in self.keys:
             self.keys[identity] = str(len(self.storages))
             self.storages.append(tensor)
-        return _StorageId("storage", kind, self.keys[identity], "cpu", nbytes // itemsize)
+        location = str(tensor.device) if tensor.device.type == "cuda" else "cpu"
+        return _StorageId("storage", kind, self.keys[identity], location, nbytes // itemsize)
 
     def save_name(self, name: _Global) -> None:
         self.write(pickle.GLOBAL + f"{name.module}\n{name.name}\n".encode("ascii"))  # type: ignore[attr-defined]

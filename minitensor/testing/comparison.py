@@ -200,8 +200,8 @@ def _worst(difference: Any, wrong: Any) -> tuple[Any, tuple[int, ...]]:
     """The largest difference among the wrong elements, and its place."""
     import numpy as np
 
-    values = difference.numpy().astype(np.float64)
-    values = np.where(wrong.numpy(), np.where(np.isnan(values), np.inf, values), -1.0)
+    values = difference.cpu().numpy().astype(np.float64)
+    values = np.where(wrong.cpu().numpy(), np.where(np.isnan(values), np.inf, values), -1.0)
     place = np.unravel_index(int(values.argmax()), values.shape)
     worst = difference[tuple(int(i) for i in place)].item() if values.shape else difference.item()
     return worst, tuple(int(i) for i in place)

@@ -6,6 +6,7 @@ Modules that were compiled to measure themselves are entered with `register`; `H
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -83,6 +84,9 @@ class HloProfile:
     """What compiled code has counted so far. Prints as a table; `to_json()` for programs."""
 
     def __init__(self, machine: Callable[[], Machine] = measure) -> None:
+        cards = sys.modules.get("minitensor_jit.runtime.cuda.profile")
+        if cards is not None:
+            cards.settle_counters()
         with _lock:
             found = [
                 _Cluster(

@@ -9,6 +9,8 @@ Many processes may share a folder. An entry is written to a file of its own and 
 or not at all; two that write the same one write the same bytes. The least recently used entries go when the
 folder has more than `--persistent_cache_bytes`.
 
+Programs for cards are kept the same way, with the driver's code of their PTX (`runtime/cuda/executable.py`).
+
 Machine code is run as it is found, so the folder has to be private: it is made with mode 0700, and one that belongs to
 somebody else, or that others can write to, is refused.
 """
@@ -20,12 +22,13 @@ import hashlib
 import json
 import logging
 import os
+import pickle
 import stat
 import struct
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -35,7 +38,7 @@ from minitensor_jit.flags import JitOptions
 from minitensor_jit.ir.library import ELEMENTWISE_PREFIX, find_loop
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.log import log
-from minitensor_jit.runtime.executable import Executable
+from minitensor_jit.runtime.executable import AnyExecutable, Executable
 from minitensor_jit.runtime.loaded_code import LoadedCode
 from minitensor_jit.runtime.processor import processor
 
@@ -90,13 +93,13 @@ def _stamps(folder: str, endings: tuple[str, ...]) -> Iterator[str]:
                 yield from _stamps(item.path, endings)
 
 
-def key_of(text: str, options: JitOptions) -> str:
+def key_of(text: str, options: JitOptions, card: str = "") -> str:
     """Everything that the machine code of a module depends on, as text: the HLO comes as its SHA-256."""
     return json.dumps(
         {
             "hlo": hashlib.sha256(text.encode()).hexdigest(),
             "options": options.codegen.text(),
-            "processor": processor(),
+            "processor": card or processor(),
             "compiler": _compiler_fingerprint(),
         }
     )
@@ -143,7 +146,7 @@ class DiskCache:
         self._since_scan = 0
         _make_private(folder)
 
-    def load(self, key: str, name: str, options: JitOptions, *, only_sound: bool = False) -> Executable | None:
+    def load(self, key: str, name: str, options: JitOptions, *, only_sound: bool = False) -> AnyExecutable | None:
         """The executable of that key, with its code in memory; None if there is none that is sound.
 
         With `only_sound` one that is missing or damaged is left for whoever asks next.
@@ -183,7 +186,7 @@ class DiskCache:
         log(options, "persistent_cache", 1, "%s: loaded %d bytes from %s", name, len(data), path)
         return executable
 
-    def store(self, key: str, executable: Executable) -> None:
+    def store(self, key: str, executable: AnyExecutable) -> None:
         """Keep an executable. A disk that is full is a warning, once; the program goes on without."""
         self._write(self._path(key), encode(key, executable))
 
@@ -322,9 +325,12 @@ def _read(path: str) -> bytes:
         return file.read()
 
 
-def encode(key: str, executable: Executable) -> bytes:
+def encode(key: str, executable: AnyExecutable) -> bytes:
     """An executable as the bytes of an entry."""
-    header = json.dumps(
+    if not isinstance(executable, Executable):
+        program = pickle.dumps(executable.program)
+        return _entry({"key": key, "program_bytes": len(program)}, program + executable.cubin)
+    return _entry(
         {
             "key": key,
             "parameters": [(shape.dtype, shape.dims) for shape in executable.parameter_shapes],
@@ -334,13 +340,18 @@ def encode(key: str, executable: Executable) -> bytes:
             "imports": list(executable.imports),
             "kernels": executable.kernels,
             "instructions": dict(executable.instructions),
-        }
-    ).encode()
-    body = _HEADER.pack(len(header)) + header + executable.object_code
+        },
+        executable.object_code,
+    )
+
+
+def _entry(header: dict[str, Any], code: bytes) -> bytes:
+    text = json.dumps(header).encode()
+    body = _HEADER.pack(len(text)) + text + code
     return _MAGIC + hashlib.sha256(body).digest() + body
 
 
-def decode(data: bytes, key: str, name: str) -> Executable:
+def decode(data: bytes, key: str, name: str) -> AnyExecutable:
     """The executable of an entry with that key; ValueError for one that is damaged or for something else."""
     start = len(_MAGIC) + _DIGEST
     body = data[start:]
@@ -351,6 +362,12 @@ def decode(data: bytes, key: str, name: str) -> Executable:
     if header["key"] != key:
         raise ValueError("it is the entry of another key")
     code = body[_HEADER.size + length :]
+    if "program_bytes" in header:
+        # Imported here: programs for the CPU need nothing of it.
+        from minitensor_jit.runtime.cuda.executable import GpuExecutable
+
+        split = int(header["program_bytes"])
+        return GpuExecutable(replace(pickle.loads(code[:split]), name=name), code[split:])
     started = time.perf_counter()
     loaded = LoadedCode(code, "entry", {symbol: _address(symbol) for symbol in header["imports"]})
     return Executable(

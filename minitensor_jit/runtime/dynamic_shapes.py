@@ -18,7 +18,7 @@ from minitensor_jit.clustering.graph import Graph, Node, TensorMeta
 from minitensor_jit.ir.size import LEAST, NotSymbolic, Size, SizeContext, active, value_of
 from minitensor_jit.lowering.call import RecordedCall
 from minitensor_jit.lowering.lower import LoweredCluster, StridedArgument
-from minitensor_jit.runtime.executable import Executable
+from minitensor_jit.runtime.executable import AnyExecutable
 
 __all__ = ["Family", "Template", "family_key", "generalise", "sizes_are_symbols"]
 
@@ -45,7 +45,7 @@ class Template:
     place: tuple[int, int]
     """Where in the graph the symbol is: the number of a node, and a dimension of its result."""
     lowered: LoweredCluster
-    executable: ref[Executable]
+    executable: ref[AnyExecutable]
 
     def size_in(self, graph: Graph) -> int | None:
         """The size that the symbol is in a graph; None if the graph is another one."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ..ir.shape import Shape
 from .kernel_counters import ModuleCounters
 
-__all__ = ["Code", "Executable"]
+if TYPE_CHECKING:
+    from .cuda.executable import GpuExecutable
+
+__all__ = ["AnyExecutable", "Code", "Executable"]
 
 
 class Code(Protocol):
@@ -62,3 +65,7 @@ class Executable:
     def close(self) -> None:
         """Unloads the code. The address must not be called any more."""
         self.code.close()
+
+
+AnyExecutable: TypeAlias = "Executable | GpuExecutable"
+"""Code for the CPU, or for cards."""

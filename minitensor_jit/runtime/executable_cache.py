@@ -9,7 +9,7 @@ import threading
 from collections import OrderedDict
 from weakref import WeakValueDictionary
 
-from minitensor_jit.runtime.executable import Executable
+from minitensor_jit.runtime.executable import AnyExecutable
 
 __all__ = ["ExecutableCache"]
 
@@ -22,8 +22,8 @@ class ExecutableCache:
         self.hits = 0
         self.misses = 0
         self.evicted = 0
-        self._owned: OrderedDict[str, Executable] = OrderedDict()
-        self._known: WeakValueDictionary[str, Executable] = WeakValueDictionary()
+        self._owned: OrderedDict[str, AnyExecutable] = OrderedDict()
+        self._known: WeakValueDictionary[str, AnyExecutable] = WeakValueDictionary()
         # Held for moments only, and never while waiting for another lock: a fork finds it free.
         self._lock = threading.Lock()
 
@@ -35,7 +35,7 @@ class ExecutableCache:
         """What all that are alive take."""
         return sum(executable.nbytes for executable in self._known.values())
 
-    def find(self, text: str) -> Executable | None:
+    def find(self, text: str) -> AnyExecutable | None:
         """The executable of a module with that text."""
         with self._lock:
             known = self._known.get(text)
@@ -47,7 +47,7 @@ class ExecutableCache:
                 self._owned.move_to_end(text)
             return known
 
-    def insert(self, text: str, executable: Executable, *, keep: bool) -> None:
+    def insert(self, text: str, executable: AnyExecutable, *, keep: bool) -> None:
         """Make an executable known; it is kept alive here, if `keep`, until others need the room."""
         dying = []  # until the lock is free
         with self._lock:

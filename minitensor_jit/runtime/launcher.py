@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 from weakref import ref
 
@@ -35,7 +35,7 @@ from minitensor_jit.runtime.background import compile_later
 from minitensor_jit.runtime.compilation_profile import ClusterProfile
 from minitensor_jit.runtime.disk_cache import cache_at, key_of
 from minitensor_jit.runtime.dynamic_shapes import Family, Template, family_key, generalise, sizes_are_symbols
-from minitensor_jit.runtime.executable import Executable
+from minitensor_jit.runtime.executable import AnyExecutable, Executable
 from minitensor_jit.runtime.executable_cache import ExecutableCache
 from minitensor_jit.runtime.plan_builder import PlanBuilder
 from minitensor_jit.runtime.plan_store import PlanStore
@@ -84,6 +84,30 @@ def _no_collections() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+def _target(device: str) -> Any:
+    """What code for a card is generated for."""
+    from minitensor_jit.runtime.cuda.context import card
+
+    return card(int(device.partition(":")[2])).target
+
+
+def _driver() -> str:
+    from minitensor_jit.runtime.cuda.context import driver_version
+
+    return "driver of CUDA {}.{}".format(*driver_version())
+
+
+def compiler_of(device: str) -> Callable[..., AnyExecutable]:
+    """What generates code for a device."""
+    if device == "cpu":
+        from minitensor_jit.codegen.cpu.compiler import compile_module
+
+        return compile_module
+    from minitensor_jit.runtime.cuda.compile import compile_for_card
+
+    return partial(compile_for_card, int(device.partition(":")[2]))
 
 
 class Compiler:
@@ -146,7 +170,8 @@ class Compiler:
             noted = getattr(_used, "executables", None)
             code = []
             for text, loaded in modules:
-                executable = self.executables.find(text) or loaded
+                known = self.executables.find(text)
+                executable = known if isinstance(known, Executable) else loaded
                 self.executables.insert(text, executable, keep=False)
                 if noted is not None:
                     noted[text] = executable
@@ -158,7 +183,7 @@ class Compiler:
                     it = code[module]
                     step = (
                         "launch", it.entry_address, refs, outputs, scratch, work, it, name, children, reports, guarded,
-                        None, group,
+                        None, group, None, -1,
                     )  # fmt: skip
                 steps.append(step)
             milliseconds = (time.perf_counter() - started) * 1e3
@@ -239,13 +264,16 @@ class Compiler:
 
     # ---- one cluster
 
-    def compile(self, node: Node) -> Ready | NotYet:
-        """Compile the graph inside a cluster's node, unless an equal one was compiled before."""
+    def compile(self, node: Node, *, alone: bool = False) -> Ready | NotYet:
+        """Compile the graph inside a cluster's node, unless an equal one was compiled before.
+
+        An op `alone` is what an eager op on a card is: it is compiled at once.
+        """
         assert node.subgraph is not None
         name = str(node.params["function"])
         started = time.perf_counter()
-        profile = None if node.must_compile else self._profile(node)
-        if self._dynamic:
+        profile = None if node.must_compile or alone else self._profile(node)
+        if self._dynamic and node.device == "cpu":
             ready = self._for_all_sizes(node, name, profile)
             if ready is not None:
                 return ready
@@ -259,6 +287,8 @@ class Compiler:
         # Code that measures itself is told apart by the lines that it is measured for.
         text = print_module(lowered.module, metadata=self.options.hlo_profile)
         lowered.module.name = name
+        if node.device != "cpu":
+            text = f"{_target(node.device)}\n{text}"
         known = self.executables.find(text)
         if known is not None:
             job = self._jobs.pop(text, None)
@@ -284,7 +314,8 @@ class Compiler:
         stages = self._stages(node, lowered)
         why = self._why(node, lowered)
         graph = node.subgraph.text
-        executable = self._make(lowered, text, started, why, stages, graph, keep=profile is not None)
+        keep = profile is not None or alone
+        executable = self._make(lowered, text, started, why, stages, graph, node.device, keep=keep)
         if profile is not None:
             profile.compiled(text)
         return self._ready(lowered, executable, text, profile, None if stages is None else stages.dump)
@@ -345,7 +376,7 @@ class Compiler:
 
     def _compile_for_all_sizes(
         self, graph: Graph, context: SizeContext, place: tuple[int, int], node: Node, name: str
-    ) -> tuple[Template, Executable]:
+    ) -> tuple[Template, AnyExecutable]:
         started = time.perf_counter()
         with sizes_are_symbols(context):
             lowered = lower_cluster(graph, name, symbolic=True)
@@ -365,15 +396,15 @@ class Compiler:
     def _ready(
         self,
         lowered: LoweredCluster,
-        executable: Executable,
+        executable: AnyExecutable,
         text: str,
         profile: ClusterProfile | None,
         dump: ModuleDump | None = None,
         size: int = 0,
     ) -> Ready:
         noted = getattr(_used, "executables", None)
-        # Code that measures itself has addresses of this process in it: no pickle takes it along.
-        if noted is not None and not size and executable.counters is None:
+        # Code that measures itself has addresses of this process in it: no pickle takes it along, nor code for cards.
+        if noted is not None and not size and executable.counters is None and isinstance(executable, Executable):
             noted[text] = executable
         work = sum(value_of(s.nbytes, size) for s in (*executable.parameter_shapes, *executable.result_shapes))
         scratch = value_of(executable.scratch_bytes, size)
@@ -387,16 +418,18 @@ class Compiler:
         why: str,
         stages: Stages | None,
         graph: Callable[[], str],
+        device: str,
         *,
         keep: bool,
-    ) -> Executable:
+    ) -> AnyExecutable:
         """The executable of a module, from disk or compiled now."""
         name = lowered.module.name
-        key = key_of(text, self.options) if self.disk is not None else ""
+        card = "" if device == "cpu" else f"{_target(device)}, {_driver()}"
+        key = key_of(text, self.options, card) if self.disk is not None else ""
         # What is on disk has no stages to dump.
         kept = self.disk.load(key, name, self.options) if self.disk is not None and stages is None else None
         try:
-            executable = kept or self.generate(lowered, name, stages)
+            executable = kept or self.generate(lowered, name, stages, device)
         except Exception as error:
             self._describe(error, None if stages is None else stages.dump, graph())
             raise
@@ -432,7 +465,7 @@ class Compiler:
 
         def work() -> None:
             try:
-                self._make(lowered, text, time.perf_counter(), why, stages, graph, keep=True)
+                self._make(lowered, text, time.perf_counter(), why, stages, graph, node.device, keep=True)
             except Exception as error:  # raised where the plan is made, which falls back
                 job.error = error
             job.done = True
@@ -449,10 +482,11 @@ class Compiler:
             dump.failure(f"{describe_failure(error, self.options)}\n{graph}")
         error.add_note(how_to_file(dump))
 
-    def generate(self, lowered: LoweredCluster, name: str, stages: Stages | None = None) -> Executable:
+    def generate(
+        self, lowered: LoweredCluster, name: str, stages: Stages | None = None, device: str = "cpu"
+    ) -> AnyExecutable:
         """Run the passes and generate code, whatever was compiled before."""
         # Imported here: eager programs and cached plans never load LLVM.
-        from minitensor_jit.codegen.cpu.compiler import compile_module
         from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
 
         if stages is not None:
@@ -493,7 +527,8 @@ class Compiler:
             for write in writers:
                 write(kind, text)
 
-        executable = compile_module(
+        compile_module = compiler_of(device)
+        executable: AnyExecutable = compile_module(
             module,
             name=name,
             fast_math=self.options.fast_math,

@@ -20,7 +20,7 @@ from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.dump import ModuleDump
 from minitensor_jit.ir.shape import BFLOAT16, Shape
 from minitensor_jit.lowering.lower import LoweredCluster, SizeArgument, StreamPosition, StridedArgument
-from minitensor_jit.runtime.executable import Executable
+from minitensor_jit.runtime.executable import AnyExecutable
 from minitensor_jit.runtime.memory import array_at
 
 __all__ = ["ClusterObserver", "InputSaver", "Observer", "observer_for", "together"]
@@ -63,7 +63,7 @@ def observer_for(
     name: str,
     graph: Graph,
     lowered: LoweredCluster,
-    executable: Executable,
+    executable: AnyExecutable,
     dump: ModuleDump | None = None,
 ) -> Observer | None:
     """What the options ask for, of the launches of a cluster with that graph inside.
@@ -99,7 +99,7 @@ class _Several:
 class InputSaver:
     """Writes the arrays of a module's first run, before it runs: whatever happens then, it can be done again."""
 
-    def __init__(self, dump: ModuleDump, executable: Executable) -> None:
+    def __init__(self, dump: ModuleDump, executable: AnyExecutable) -> None:
         self._dump: ModuleDump | None = dump
         self._shapes = executable.parameter_shapes
 
@@ -116,7 +116,7 @@ class ClusterObserver:
     """Called before and after each run of a launch, with the addresses of its inputs and results."""
 
     def __init__(
-        self, options: JitOptions, name: str, graph: Graph, lowered: LoweredCluster, executable: Executable
+        self, options: JitOptions, name: str, graph: Graph, lowered: LoweredCluster, executable: AnyExecutable
     ) -> None:
         self._options = options
         self._name = name

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from minitensor_jit.clustering.graph import CLONE_ATTRIBUTE, COMPILE, LAUNCH, RUN, Graph, Node, Value
 from minitensor_jit.clustering.pipeline import ClusteringResult
 from minitensor_jit.clustering.verdict import Reason, Verdict
-from minitensor_jit.errors import InvalidArgumentError, JitError
+from minitensor_jit.errors import CompileError, CudaError, InvalidArgumentError, JitError
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.report import Report
 from minitensor_jit.ir.size import value_of
 from minitensor_jit.lowering.lower import LoweredCluster, SizeArgument, StreamPosition
-from minitensor_jit.runtime.executable import Executable
+from minitensor_jit.runtime.executable import AnyExecutable, Executable
 from minitensor_jit.runtime.observer import Observer, observer_for, together
 from minitensor_jit.runtime.ready import NotYet, Ready
 from minitensor_jit.runtime.recorded import RecordedTrace, ValueRef
@@ -30,11 +31,11 @@ _GUARDED = 10
 class Compiles(Protocol):
     """What compiles clusters."""
 
-    def compile(self, node: Node) -> Ready | NotYet:
-        """Code for the graph inside a cluster's node."""
+    def compile(self, node: Node, *, alone: bool = False) -> Ready | NotYet:
+        """Code for the graph inside a cluster's node; at once for an op `alone`."""
         ...
 
-    def generate(self, lowered: LoweredCluster, name: str) -> Executable:
+    def generate(self, lowered: LoweredCluster, name: str, *, device: str = "cpu") -> AnyExecutable:
         """Code for a module, whatever was compiled before."""
         ...
 
@@ -95,7 +96,9 @@ class PlanBuilder:
         return value
 
     def op(self, node: Node, index: int, reads: list[int], group: int) -> None:
-        """A step that runs the op of a recorded node by its kernel."""
+        """A step that runs the op of a recorded node by its kernel: on a card, that is its lowering compiled alone."""
+        if node.device != "cpu" and self.alone(index, group):
+            return
         self.steps.append(("op", index, group))
         if self.recipe is not None:
             self.recipe.append(("op", index, group))
@@ -114,6 +117,53 @@ class PlanBuilder:
             }
         )
 
+    def alone(self, index: int, group: int) -> bool:
+        """A launch of one op on a card; False if the card has no code for it, and it runs on the host."""
+        graph = self.trace.graph
+        node = graph.node(index)
+        if node.by_kernel or not node.compilable:
+            return False
+        inner = Graph(name=node.op)
+        free = graph.free_id()
+        inputs: dict[Value, Value] = {}
+        for value in dict.fromkeys(node.inputs):
+            source = graph.node(value[0])
+            if source.is_constant:
+                inner.add(source)
+                continue
+            argument = (free + len(inputs), 0)
+            inputs[value] = argument
+            payload = source.payload if source.is_argument else None
+            inner.add_argument(argument[0], graph.meta(value), payload=payload, device=node.device)
+        inner.add(node.copy(inputs=tuple(inputs.get(value, value) for value in node.inputs)))
+        inner.fetches = [(index, result) for result in range(len(node.outputs))]
+        launch = Node(
+            free + len(inputs),
+            LAUNCH,
+            inputs=tuple(inputs),
+            outputs=node.outputs,
+            params={"function": node.op, "num_constant_args": 0},
+            kind="cluster",
+            device=node.device,
+            source=node.source,
+            subgraph=inner,
+        )
+        try:
+            ready = self.compiler.compile(launch, alone=True)
+        except CompileError as error:
+            if self.report is not None:
+                self.report.record_fallback(node.op, f"it runs on the host, over copies: {error}")
+            logger.info("%s on %s runs on the host, over copies: %s", node.op, node.device, error)
+            return False
+        except CudaError:
+            raise
+        except Exception as error:
+            self._warn(node.op, error, "it runs on the host")
+            return False
+        assert isinstance(ready, Ready)
+        self.launch(launch, node.op, group, ready)
+        return True
+
     def cluster(self, node: Node) -> None:
         """The steps of a cluster: its launch, or its ops."""
         assert node.subgraph is not None
@@ -127,7 +177,7 @@ class PlanBuilder:
             return
         try:
             ready = self.compiler.compile(node)
-        except InvalidArgumentError:
+        except (InvalidArgumentError, CudaError):
             raise
         except Exception as error:  # a defect must not stop the user's program: its ops run eagerly instead
             self.failed(node, name, group, error)
@@ -162,7 +212,8 @@ class PlanBuilder:
         outputs = [self.trace.value_ref(value) for value in fetches]
         inside = [n.payload for n in node.subgraph if n.payload is not None and n.kind != "argument"]
         children = [self.trace.launch_name(call.node) for call in inside]
-        observer = self.observer(name, node.subgraph, ready)
+        observer = self.observer(name, node.subgraph, ready, node.device)
+        card = int(node.device.partition(":")[2]) if node.device != "cpu" else -1
         self.steps.append(
             (
                 "launch",
@@ -178,14 +229,16 @@ class PlanBuilder:
                 lowered.fallible,
                 observer,
                 group,
+                None if isinstance(executable, Executable) else executable.on(card),
+                card,
             )
         )
-        if not node.must_compile and observer is None:
+        if not node.must_compile and observer is None and card < 0:
             self.launched[name] = node
         # A lowering of the user's may be another one next time.
         ours = "minitensor."
         known = all(str(getattr(call.row.lower, "__module__", ours)).startswith(ours) for call in inside)
-        if not ready.text or not known or not node.must_compile or observer is not None:
+        if not ready.text or not known or not node.must_compile or observer is not None or card >= 0:
             self.recipe = None
         if self.recipe is not None:
             numbers = [call.node for call in inside]
@@ -217,7 +270,7 @@ class PlanBuilder:
             low, high = value_of(check.low, ready.size), value_of(check.high, ready.size)
             self.checks.append((operand.index, low, high, check.node))
 
-    def observer(self, name: str, graph: Graph, ready: Ready) -> Observer | None:
+    def observer(self, name: str, graph: Graph, ready: Ready, device: str) -> Observer | None:
         """Who looks at the runs of a launch."""
         lowered, executable, dump = ready.lowered, ready.executable, ready.dump
         found: list[Observer | None] = [observer_for(self.options, name, graph, lowered, executable, dump)]
@@ -225,7 +278,7 @@ class PlanBuilder:
             # Imported here: it knows tensors and kernels, which the launcher does not need.
             from minitensor_jit.runtime.verify import Verifier
 
-            generate = self.compiler.generate
+            generate = partial(self.compiler.generate, device=device)
             found.append(Verifier(self.options, name, graph, lowered, executable, generate, dump, ready.size))
         return together(observer for observer in found if observer is not None)
 
@@ -235,12 +288,15 @@ class PlanBuilder:
             if isinstance(error, JitError):
                 raise InvalidArgumentError(name, str(error), node.source) from error
             raise error
+        self._warn(name, error, "its ops run eagerly")
+        self.ops_of(node, group)
+
+    def _warn(self, name: str, error: Exception, instead: str) -> None:
         advice = "".join(f". {note}" for note in getattr(error, "__notes__", ())[-1:])
-        logger.warning("compiling %s failed (%s: %s); its ops run eagerly%s", name, type(error).__name__, error, advice)
+        logger.warning("compiling %s failed (%s: %s); %s%s", name, type(error).__name__, error, instead, advice)
         logger.debug("the failure", exc_info=error)
         if self.report is not None:
             self.report.record_fallback(name, f"{type(error).__name__}: {error}")
-        self.ops_of(node, group)
 
     def ops_of(self, node: Node, group: int) -> None:
         """The ops of a cluster, one by one."""

@@ -58,7 +58,7 @@ class PlanStore:
         code = []
         for text in marshal.loads(zlib.decompress(modules)):
             executable = self._disk.load(key_of(text, self._options), name, self._options, only_sound=True)
-            if executable is None:
+            if not isinstance(executable, Executable):
                 return None
             code.append((text, executable))
         return (steps, deferred, checks), code

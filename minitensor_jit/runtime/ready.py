@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from minitensor_jit.inspect.dump import ModuleDump
 from minitensor_jit.lowering.lower import LoweredCluster
 from minitensor_jit.runtime.compilation_profile import ClusterProfile
-from minitensor_jit.runtime.executable import Executable
+from minitensor_jit.runtime.executable import AnyExecutable
 
 __all__ = ["NotYet", "Ready"]
 
@@ -17,7 +17,7 @@ class Ready:
     """Compiled code for a cluster."""
 
     lowered: LoweredCluster
-    executable: Executable
+    executable: AnyExecutable
     scratch_bytes: int
     work_bytes: int
     size: int = 0

@@ -27,6 +27,7 @@ class Leaf:
     strides: tuple[int, ...]
     offset: int
     storage: int
+    device: str = "cpu"
 
     @property
     def row_major(self) -> bool:
@@ -115,10 +116,10 @@ class RecordedTrace:
             return
         leaf = self.leaves[id - self._first_leaf]
         strided = None if leaf.row_major else StridedArgument(leaf.sizes, leaf.strides)
-        self.graph.add_argument(id, TensorMeta(leaf.dtype, leaf.sizes), payload=strided)
+        self.graph.add_argument(id, TensorMeta(leaf.dtype, leaf.sizes), payload=strided, device=leaf.device)
 
     def _add_node(self, index: int) -> None:
-        op, operands, params, results, compute, (compile, must, scope), source = self._nodes[index]
+        op, operands, params, results, compute, (compile, must, scope), source, device = self._nodes[index]
         row = ROWS[op]
         call = RecordedCall(
             row=row,
@@ -134,7 +135,7 @@ class RecordedTrace:
         asks = scope >> 16 & MAX_PREDICATES
         if compile == 1 and asks:
             attr = {"dtype": results[0][0], "shape": results[0][1], **params_by_name} if results else params_by_name
-            compile = decide(asks, NodeDef(f"{op}_{index}", op, row.kind, "cpu", attr))
+            compile = decide(asks, NodeDef(f"{op}_{index}", op, row.kind, device, attr))
         self.graph.add(
             Node(
                 index,
@@ -143,11 +144,12 @@ class RecordedTrace:
                 outputs=tuple(TensorMeta(dtype, shape) for dtype, shape, _, _ in results),
                 params=params_by_name,
                 kind=row.kind,
+                device=device,
                 mt_compile=None if compile < 0 else bool(compile),
                 scope=scope & 0xFFFF,
                 must_compile=bool(must),
                 source=None if source is None else Source(*source),
-                compilable=_compilable(call, self._ranks(operands, results), by_kernel=by_kernel),
+                compilable=_compilable(call, self._ranks(operands, results), by_kernel, device != "cpu" and not must),
                 by_kernel=by_kernel,
                 payload=call,
             )
@@ -179,13 +181,16 @@ class RecordedTrace:
 
     def launch_name(self, index: int) -> tuple[str, str, str | None, int]:
         """(name, op, file, line) of a node, for profiles."""
-        op, *_, source = self._nodes[index]
+        op, *_, source, _ = self._nodes[index]
         return (f"{op}_{index}", op, *((source[0], source[1]) if source else (None, 0)))
 
 
-def _compilable(call: RecordedCall, ranks: int, *, by_kernel: bool) -> Decision:
+def _compilable(call: RecordedCall, ranks: int, by_kernel: bool, on_card: bool) -> Decision:
     if ranks > MAX_RANK:
         return Decision.refuse(f"it has {ranks} dimensions, and compiled code has at most {MAX_RANK}")
+    if by_kernel and on_card:
+        # A cluster would wait for the host in its middle.
+        return Decision.refuse(f"on cards it runs on the host, over copies: {why_not_lowered(call)}")
     return Decision.when(not by_kernel or has_kernel(call), why_not_lowered(call) or "")
 
 

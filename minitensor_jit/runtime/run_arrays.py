@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from minitensor import _C
 
 from . import host_call
-from .executable import Executable
+from .executable import AnyExecutable, Executable
 
 __all__ = ["run_on_arrays"]
 
@@ -28,14 +28,17 @@ def _aligned(nbytes: int) -> Array:
     return raw[start : start + nbytes]
 
 
-def run_on_arrays(executable: Executable, args: Sequence[Array]) -> list[Array]:
+def run_on_arrays(executable: AnyExecutable, args: Sequence[Array]) -> list[Array]:
     """The results for these arguments, which are copied; raises `RuntimeError` where the code reports a failure."""
     if len(args) != len(executable.parameter_shapes):
         raise ValueError(f"{executable.name} takes {len(executable.parameter_shapes)} arguments, got {len(args)}")
-    buffers = []
     for arg, shape in zip(args, executable.parameter_shapes, strict=True):
         if arg.shape != shape.dims or arg.dtype != shape.numpy_dtype:
             raise ValueError(f"an argument of {executable.name} is {arg.dtype}{list(arg.shape)}, expected {shape}")
+    if not isinstance(executable, Executable):
+        return executable.run_on_arrays(args)
+    buffers = []
+    for arg, shape in zip(args, executable.parameter_shapes, strict=True):
         copy = _aligned(shape.nbytes)
         copy[...] = np.frombuffer(np.ascontiguousarray(arg).tobytes(), np.uint8)
         buffers.append(copy)

@@ -24,14 +24,14 @@ from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.size import value_of
 from minitensor_jit.log import log
 from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster
-from minitensor_jit.runtime.executable import Executable
+from minitensor_jit.runtime.executable import AnyExecutable
 from minitensor_jit.runtime.memory import array_at
 from minitensor_jit.runtime.replay import Arguments, replay
 
 __all__ = ["Difference", "Verifier", "counts", "difference"]
 
 Array = NDArray[Any]
-CompileGraph = Callable[[LoweredCluster, str], Executable]
+CompileGraph = Callable[[LoweredCluster, str], AnyExecutable]
 
 _MOST_PARTS = 256
 """More ops than that are not compiled one at a time to find the wrong one."""
@@ -103,7 +103,7 @@ class Verifier:
         name: str,
         graph: Graph,
         lowered: LoweredCluster,
-        executable: Executable,
+        executable: AnyExecutable,
         compile_graph: CompileGraph,
         dump: ModuleDump | None,
         size: int = 0,

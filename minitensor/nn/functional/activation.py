@@ -168,7 +168,7 @@ def rrelu(
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
-    slope = mt.rand(tuple(input.shape), dtype=input.dtype) * (upper - lower) + lower
+    slope = mt.rand(tuple(input.shape), dtype=input.dtype, device=input.device) * (upper - lower) + lower
     return _stored(lambda x: mt.where(x > 0, x, x * slope), input, inplace)
 
 
@@ -327,13 +327,13 @@ def gumbel_softmax(
     """
     if eps != 1e-10:
         warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=users_level())
-    uniform = mt.rand(tuple(logits.shape), dtype=logits.dtype)
+    uniform = mt.rand(tuple(logits.shape), dtype=logits.dtype, device=logits.device)
     gumbels = -mt.log(-mt.log(1 - uniform))
     soft = mt.softmax((logits + gumbels) / tau, dim)
     if not hard:
         return soft
     places = soft.detach().argmax(dim, keepdim=True)
-    chosen = mt.zeros(tuple(logits.shape), dtype=logits.dtype).scatter_add(
-        dim, places, mt.ones(tuple(places.shape), dtype=logits.dtype)
+    chosen = mt.zeros(tuple(logits.shape), dtype=logits.dtype, device=logits.device).scatter_add(
+        dim, places, mt.ones(tuple(places.shape), dtype=logits.dtype, device=logits.device)
     )
     return chosen - soft.detach() + soft

@@ -141,12 +141,12 @@ def _starts(sample: mt.Tensor, size: int, out: int, kernel: int) -> mt.Tensor:
 
     The sequence of Graham, "Fractional Max-Pooling" (2014): steps of two lengths, shifted by the sample.
     """
-    last = mt.full((*sample.shape, 1), size - kernel, dtype=mt.int64)
+    last = mt.full((*sample.shape, 1), size - kernel, dtype=mt.int64, device=sample.device)
     if out == 1:
         return last
     alpha = (size - kernel) / (out - 1)
     u = sample.unsqueeze(-1)
-    steps = mt.arange(out - 1, dtype=sample.dtype)
+    steps = mt.arange(out - 1, dtype=sample.dtype, device=sample.device)
     begin = ((steps + u) * alpha).trunc() - (u * alpha).trunc()
     return mt.cat([begin.to(mt.int64), last], -1)
 
@@ -169,14 +169,14 @@ def _fractional(
         if o + k - 1 > n:
             raise RuntimeError(f"{what}: pool size {k} too large relative to input size {n}")
     if samples is None:
-        samples = mt.rand(image.shape[0], image.shape[1], rank, dtype=image.dtype)
+        samples = mt.rand(image.shape[0], image.shape[1], rank, dtype=image.dtype, device=image.device)
     # Which of the random numbers each dimension takes: of images, the last one takes the first.
     order = (1, 0) if rank == 2 else (0, 1, 2)
     begins = [_starts(samples.select(-1, order[d]), image.shape[2 + d], size[d], kernel[d]) for d in range(rank)]
     lead = tuple(image.shape[:2])
     places: Any = 0
     for d in range(rank):
-        along = begins[d].unsqueeze(-1) + mt.arange(kernel[d])
+        along = begins[d].unsqueeze(-1) + mt.arange(kernel[d], device=image.device)
         shape = [1] * (2 * rank)
         shape[d], shape[rank + d] = size[d], kernel[d]
         places = places * image.shape[2 + d] + along.reshape((*lead, *shape))

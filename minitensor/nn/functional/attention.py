@@ -269,7 +269,7 @@ def multi_head_attention_forward(
     k = static_k if static_k is not None else k.reshape((k.shape[0], count * num_heads, depth)).transpose(0, 1)
     v = static_v if static_v is not None else v.reshape((v.shape[0], count * num_heads, depth)).transpose(0, 1)
     if add_zero_attn:
-        zeros = mt.zeros(count * num_heads, 1, depth, dtype=k.dtype)
+        zeros = mt.zeros(count * num_heads, 1, depth, dtype=k.dtype, device=k.device)
         k, v = mt.cat([k, zeros], 1), mt.cat([v, zeros], 1)
         attn_mask, key_padding_mask = _one_more(attn_mask), _one_more(key_padding_mask)
     source = k.shape[1]
@@ -308,4 +308,4 @@ def _one_more(mask: mt.Tensor | None) -> mt.Tensor | None:
     """Return a mask for one key more, which is not hidden."""
     if mask is None:
         return None
-    return mt.cat([mask, mt.zeros(*mask.shape[:-1], 1, dtype=mask.dtype)], -1)
+    return mt.cat([mask, mt.zeros(*mask.shape[:-1], 1, dtype=mask.dtype, device=mask.device)], -1)

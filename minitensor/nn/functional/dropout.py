@@ -33,7 +33,8 @@ def _kept(input: mt.Tensor, p: float, channels: bool) -> mt.Tensor:
     if channels:
         shape = (*shape[:2], *(1 for _ in shape[2:]))
     dtype = input.dtype
-    return (mt.rand(shape, dtype=mt.float64 if dtype is mt.float64 else mt.float32) >= p).to(dtype)
+    wide = mt.float64 if dtype is mt.float64 else mt.float32
+    return (mt.rand(shape, dtype=wide, device=input.device) >= p).to(dtype)
 
 
 def _dropped(input: mt.Tensor, p: float, training: bool, inplace: bool, channels: bool) -> mt.Tensor:
@@ -43,7 +44,8 @@ def _dropped(input: mt.Tensor, p: float, training: bool, inplace: bool, channels
         return _stored(input, input * 0.0, inplace)
     if not channels and input.dtype is mt.float32 is mt.get_default_dtype():
         # Bools times a number are of the default dtype.
-        mask = (_draw(None, _uniform, tuple(input.shape), dtype=mt.float32) >= p) * (1.0 / (1.0 - p))
+        mask = _draw(None, _uniform, tuple(input.shape), dtype=mt.float32, device=input.device) >= p
+        mask = mask * (1.0 / (1.0 - p))
     else:
         mask = _kept(input, p, channels) * (1.0 / (1.0 - p))
     return input.mul_(mask) if inplace else input * mask

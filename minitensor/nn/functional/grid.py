@@ -55,13 +55,13 @@ def affine_grid(theta: mt.Tensor, size: Sequence[int], align_corners: bool | Non
     for d in reversed(range(rank)):  # x is the last dimension
         n = spatial[d]
         if n == 1:
-            line = mt.zeros(1, dtype=theta.dtype)
+            line = mt.zeros(1, dtype=theta.dtype, device=theta.device)
         else:
-            line = mt.linspace(-1, 1, n, dtype=theta.dtype)
+            line = mt.linspace(-1, 1, n, dtype=theta.dtype, device=theta.device)
             if not align_corners:
                 line = line * ((n - 1) / n)
         columns.append(line.reshape([-1 if i == d else 1 for i in range(rank)]).expand(spatial).reshape(-1))
-    columns.append(mt.ones(columns[0].numel(), dtype=theta.dtype))
+    columns.append(mt.ones(columns[0].numel(), dtype=theta.dtype, device=theta.device))
     points = mt.stack(columns, 1)
     return mt.matmul(points, theta.mT).reshape((size[0], *spatial, rank))
 

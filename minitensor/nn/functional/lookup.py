@@ -16,8 +16,8 @@ def _renormalize(weight: mt.Tensor, indices: mt.Tensor, max_norm: float, norm_ty
     from minitensor.nn.functional.distance import vector_norm
 
     with mt.no_grad():
-        used = mt.zeros(weight.shape[0], dtype=weight.dtype).index_add(
-            0, indices.reshape(-1), mt.ones(indices.numel(), dtype=weight.dtype)
+        used = mt.zeros(weight.shape[0], dtype=weight.dtype, device=weight.device).index_add(
+            0, indices.reshape(-1), mt.ones(indices.numel(), dtype=weight.dtype, device=weight.device)
         )
         norms = vector_norm(weight, norm_type, 1, keepdim=True)
         factor = mt.where((norms > max_norm) & (used.unsqueeze(1) > 0), max_norm / (norms + 1e-7), 1.0)
@@ -112,7 +112,7 @@ def embedding_bag(
                 "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length "
                 f"sequences. However, found offsets of type {type(offsets)}"
             )
-        starts = mt.arange(input.shape[0]) * input.shape[1]
+        starts = mt.arange(input.shape[0], device=input.device) * input.shape[1]
         input = input.reshape(-1)
         if per_sample_weights is not None:
             per_sample_weights = per_sample_weights.reshape(-1)
@@ -164,12 +164,12 @@ def _bag_starts(offsets: mt.Tensor, count: int, include_last_offset: bool) -> mt
 
 def _bag_of_each(starts: mt.Tensor, count: int) -> mt.Tensor:
     """Return the bag of each index: the last that begins at it or before."""
-    return mt.searchsorted(starts, mt.arange(count), right=True) - 1
+    return mt.searchsorted(starts, mt.arange(count, device=starts.device), right=True) - 1
 
 
 def _bag_sizes(bags: mt.Tensor, count: int, counted: mt.Tensor | None) -> mt.Tensor:
-    ones = mt.ones(bags.numel(), dtype=mt.int64) if counted is None else counted.to(mt.int64)
-    return mt.zeros(count, dtype=mt.int64).index_add(0, bags, ones)
+    ones = mt.ones(bags.numel(), dtype=mt.int64, device=bags.device) if counted is None else counted.to(mt.int64)
+    return mt.zeros(count, dtype=mt.int64, device=bags.device).index_add(0, bags, ones)
 
 
 def _bag_maximum(rows: mt.Tensor, starts: mt.Tensor, counted: mt.Tensor | None) -> tuple[mt.Tensor, mt.Tensor]:
@@ -177,10 +177,10 @@ def _bag_maximum(rows: mt.Tensor, starts: mt.Tensor, counted: mt.Tensor | None) 
     count, total = starts.numel(), rows.shape[0]
     if count == 0 or total == 0:
         nothing = rows.new_zeros((count, rows.shape[1])) + rows.sum() * 0
-        return nothing, mt.zeros(count, rows.shape[1], dtype=mt.int64)
-    ends = mt.cat([starts[1:], mt.full((1,), total, dtype=mt.int64)])
+        return nothing, mt.zeros(count, rows.shape[1], dtype=mt.int64, device=rows.device)
+    ends = mt.cat([starts[1:], mt.full((1,), total, dtype=mt.int64, device=starts.device)])
     longest = max(int((ends - starts).max().item()), 1)
-    places = starts.unsqueeze(1) + mt.arange(longest)
+    places = starts.unsqueeze(1) + mt.arange(longest, device=starts.device)
     members = places < ends.unsqueeze(1)
     places = places.clamp(max=total - 1)
     if counted is not None:
@@ -219,7 +219,7 @@ def _torch_embedding_bag(
     counted = indices != padding if padding >= 0 else None
     bags = _bag_of_each(starts, indices.numel())
     if mode == 0:
-        zeros = mt.zeros(offsets.numel(), dtype=indices.dtype)
+        zeros = mt.zeros(offsets.numel(), dtype=indices.dtype, device=indices.device)
         return result, (bags if padding >= 0 else bags[:0]).to(indices.dtype), zeros, zeros.clone()
     sizes = _bag_sizes(bags, count, counted).to(indices.dtype)
     if mode == 1:
@@ -255,5 +255,5 @@ def one_hot(tensor: mt.Tensor, num_classes: int = -1) -> mt.Tensor:
         raise RuntimeError("num_classes should be positive")
     elif largest >= num_classes:
         raise RuntimeError("Class values must be smaller than num_classes.")
-    rows = mt.zeros((*tensor.shape, num_classes), dtype=mt.int64)
+    rows = mt.zeros((*tensor.shape, num_classes), dtype=mt.int64, device=tensor.device)
     return rows.scatter_(-1, tensor.unsqueeze(-1), 1)

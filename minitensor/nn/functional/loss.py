@@ -264,7 +264,7 @@ def gaussian_nll_loss(
     ``eps`` at least, which its gradient does not see.
     """
     if not isinstance(var, mt.Tensor):
-        var = mt.full(tuple(input.shape), var, dtype=input.dtype)
+        var = mt.full(tuple(input.shape), var, dtype=input.dtype, device=input.device)
     if bool((var.detach() < 0).any()):
         raise ValueError("var has negative entry/entries")
     if var.shape != input.shape:

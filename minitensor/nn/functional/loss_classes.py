@@ -279,7 +279,7 @@ def multi_margin_loss(
         differences = differences * differences
     if weight is not None:
         differences = differences * weight.index_select(0, target.reshape(-1)).unsqueeze(1)
-    others = mt.arange(count).unsqueeze(0) != index
+    others = mt.arange(count, device=index.device).unsqueeze(0) != index
     losses = mt.where(others, differences, 0.0).sum(1) / count
     if reduction == "none" and input.dim() < 2:
         return losses.reshape(target.shape)
@@ -309,7 +309,7 @@ def multilabel_margin_loss(
     listed = (index < 0).to(mt.int64).cumsum(1) == 0  # up to the first -1
     places = mt.where(listed, index, 0)
     chosen = mt.gather(rows, 1, places)
-    marks = mt.zeros(tuple(rows.shape), dtype=mt.int64).scatter_add(1, places, listed.to(mt.int64))
+    marks = mt.zeros(tuple(rows.shape), dtype=mt.int64, device=rows.device).scatter_add(1, places, listed.to(mt.int64))
     free = (marks == 0).unsqueeze(1)
     margins = (1 - chosen.unsqueeze(2) + rows.unsqueeze(1)).clamp(min=0.0)
     losses = mt.where(listed.unsqueeze(2) & free, margins, 0.0).sum((1, 2)) / count

@@ -102,7 +102,7 @@ def native_dropout(input: mt.Tensor, p: float, train: bool | None) -> tuple[mt.T
     if not 0.0 <= p <= 1.0:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
     if input.numel() == 0 or train is False:
-        return input.clone(), mt.ones(tuple(input.shape), dtype=mt.bool)
-    kept = mt.rand(tuple(input.shape)) >= p
+        return input.clone(), mt.ones(tuple(input.shape), dtype=mt.bool, device=input.device)
+    kept = mt.rand(tuple(input.shape), device=input.device) >= p
     scale = 0.0 if p == 1.0 else 1.0 / (1.0 - p)
     return input * kept * scale, kept

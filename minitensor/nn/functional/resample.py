@@ -132,9 +132,9 @@ def _along(x: mt.Tensor, dim: int, taps: Taps) -> mt.Tensor:
     shape = [1] * x.dim()
     shape[dim] = len(taps[0][0]) if taps[0] else 0
     for places, weights in zip(*taps, strict=True):
-        part = x.index_select(dim, mt.tensor(places, dtype=mt.int64))
+        part = x.index_select(dim, mt.tensor(places, dtype=mt.int64, device=x.device))
         if len(taps[0]) > 1:
-            part = part * mt.tensor(weights, dtype=x.dtype).reshape(shape)
+            part = part * mt.tensor(weights, dtype=x.dtype, device=x.device).reshape(shape)
         result = part if result is None else result + part
     return result
 
@@ -227,7 +227,7 @@ def interpolate(
             taps.append(_taps(n, out, kind, align_corners, scale, antialias, precise))
     if linear and input.dtype in (mt.float32, mt.float64):
         places, weights, counts = _flat(tuple(taps), input.dtype)
-        whole: mt.Tensor = _resample(input, places, weights, counts, tuple(sizes))
+        whole: mt.Tensor = _resample(input, places.to(input.device), weights.to(input.device), counts, tuple(sizes))
         return whole
     # The last dimension first; where there is little to do the order does not matter.
     for d in reversed(range(rank)):

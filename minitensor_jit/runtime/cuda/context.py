@@ -1,0 +1,211 @@
+"""The cards, each with its primary context, and which of them a thread uses."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from minitensor_jit.codegen.nvptx.program import GpuTarget
+from minitensor_jit.errors import CudaError
+from minitensor_jit.runtime.cuda.driver import device_total, driver
+
+__all__ = [
+    "Card",
+    "all_cards",
+    "card",
+    "check",
+    "current_device",
+    "enter",
+    "initialized",
+    "require",
+    "set_device",
+    "using",
+]
+
+_PTX_OF_DRIVER = (
+    # (CUDA version of the driver, newest PTX version that it reads): the release notes of the PTX ISA.
+    ((13, 0), (9, 0)),
+    ((12, 9), (8, 8)),
+    ((12, 8), (8, 7)),
+    ((12, 7), (8, 6)),
+    ((12, 5), (8, 5)),
+    ((12, 4), (8, 4)),
+    ((12, 3), (8, 3)),
+    ((12, 2), (8, 2)),
+    ((12, 1), (8, 1)),
+    ((12, 0), (8, 0)),
+    ((11, 8), (7, 8)),
+    ((11, 7), (7, 7)),
+    ((11, 6), (7, 6)),
+    ((11, 5), (7, 5)),
+    ((11, 4), (7, 4)),
+    ((11, 3), (7, 3)),
+    ((11, 2), (7, 2)),
+    ((11, 1), (7, 1)),
+    ((11, 0), (7, 0)),
+    ((10, 2), (6, 5)),
+    ((10, 1), (6, 4)),
+    ((10, 0), (6, 3)),
+)
+
+
+@dataclass(slots=True)
+class Card:
+    """One card that is in use."""
+
+    index: int
+    device: Any
+    """PyCUDA's `Device`."""
+    context: Any
+    """Its primary context, which other libraries in the process use too."""
+    target: GpuTarget
+    lost: str = ""
+    """Why nothing can run on it any more; empty as long as it can."""
+
+    def attribute(self, name: str) -> int:
+        """One of the driver's numbers, such as `MULTIPROCESSOR_COUNT`."""
+        return int(self.device.get_attribute(getattr(driver().device_attribute, name)))
+
+
+class _Thread(threading.local):
+    """What a thread uses: the card that `cuda` means, and the one whose context is current."""
+
+    device: int = 0
+    entered: int = -1
+
+
+_thread = _Thread()
+_lock = threading.Lock()
+_cards: dict[int, Card] = {}
+
+
+def driver_version() -> tuple[int, int]:
+    """The newest version of CUDA that the driver knows."""
+    number = int(driver().get_driver_version())
+    return number // 1000, number % 1000 // 10
+
+
+def newest_ptx(version: tuple[int, int] | None = None) -> tuple[int, int]:
+    """The newest PTX that a driver of that CUDA version reads; CudaError if it is older than 10.0."""
+    version = driver_version() if version is None else version
+    for cuda, ptx in _PTX_OF_DRIVER:
+        if version >= cuda:
+            return ptx
+    raise CudaError(f"the NVIDIA driver is for CUDA {version[0]}.{version[1]}; 10.0 is the oldest that will do")
+
+
+def _target(device: Any) -> GpuTarget:
+    major, minor = device.compute_capability()
+    attribute = driver().device_attribute.MULTIPROCESSOR_COUNT
+    try:
+        # An older driver gets code in a PTX version that it reads, of an older processor if need be.
+        return GpuTarget.of(
+            f"sm_{major}{minor}", multiprocessors=int(device.get_attribute(attribute)), ptx_version=newest_ptx()
+        )
+    except ValueError as error:
+        raise CudaError(f"device cuda: {device.name()} can't be used: {error}") from error
+
+
+def require(index: int) -> None:
+    """Raise CudaError unless there is a card with that index."""
+    driver()
+    if not 0 <= index < device_total():
+        there = "there is only cuda:0" if device_total() == 1 else f"there are cuda:0 to cuda:{device_total() - 1}"
+        raise CudaError(f"CUDA error: invalid device ordinal: there is no cuda:{index}; {there}")
+
+
+def card(index: int) -> Card:
+    """The card with that index, with its context made."""
+    known = _cards.get(index)
+    if known is None:
+        require(index)
+        with _lock:
+            known = _cards.get(index)
+            if known is None:
+                device = driver().Device(index)
+                known = _cards[index] = Card(index, device, device.retain_primary_context(), _target(device))
+    return known
+
+
+def all_cards() -> list[Card]:
+    """Those that are in use."""
+    return list(_cards.values())
+
+
+def initialized() -> bool:
+    """Whether any card is in use."""
+    return bool(_cards)
+
+
+def forget_cards() -> None:
+    """Begin anew, for another driver."""
+    _cards.clear()
+    _thread.entered, _thread.device = -1, 0
+
+
+def current_device() -> int:
+    """The index of the card that `cuda` means on this thread."""
+    return _thread.device
+
+
+def set_device(index: int) -> None:
+    """Have `cuda` mean that card on this thread."""
+    require(index)
+    _thread.device = index
+
+
+def enter(index: int) -> Card:
+    """The card, its context current on this thread; CudaError if it is lost."""
+    known = _cards.get(index) or card(index)
+    if known.lost:
+        raise CudaError(known.lost)
+    if _thread.entered != index:
+        if _thread.entered >= 0:
+            driver().Context.pop()
+            _thread.entered = -1
+        known.context.push()
+        _thread.entered = index
+    return known
+
+
+@contextmanager
+def using(index: int) -> Iterator[Card]:
+    """The card, current for as long as the context."""
+    before = _thread.entered
+    yield enter(index)
+    if before >= 0 and before != index:
+        enter(before)
+
+
+def check(index: int, what: str, call: Callable[..., Any], *arguments: Any) -> Any:
+    """The call's result; what the driver raises says what was done, and that a card is lost if it is."""
+    d = driver()
+    try:
+        return call(*arguments)
+    except d.MemoryError:
+        raise
+    except d.Error as error:
+        raise failure(index, what, error) from error
+
+
+_FATAL = ("illegal", "misaligned", "launch failed", "unspecified", "hardware", "assert", "timeout", "trap")
+
+
+def failure(index: int, what: str, error: Exception) -> CudaError:
+    """The error to raise for one of the driver's, noting that the card is lost if it is."""
+    text = str(error)
+    known = _cards.get(index)
+    if known is not None and not known.lost and any(word in text.lower() for word in _FATAL):
+        known.lost = (
+            f"CUDA error: cuda:{index} can't be used any more in this process: its context was lost when {what} failed "
+            f"({text}). Restart the program"
+        )
+        return CudaError(
+            f"CUDA error: {what} failed on cuda:{index}: {text}. The card's context is lost, so nothing can run there "
+            "any more in this process. With MT_CUDA_LAUNCH_BLOCKING=1 each launch is waited for, and the error names "
+            "the one that fails"
+        )
+    return CudaError(f"CUDA error: {what} failed on cuda:{index}: {text}")

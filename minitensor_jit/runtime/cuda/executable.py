@@ -1,0 +1,335 @@
+"""A module that was compiled for cards, and how it is run."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minitensor_jit.codegen.nvptx.program import (
+    Address,
+    Branch,
+    GpuProgram,
+    GpuStep,
+    HostCall,
+    KernelLaunch,
+    MemoryCopy,
+    MemoryFill,
+    WhileLoop,
+)
+from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.parser import parse_module
+from minitensor_jit.ir.shape import Shape
+from minitensor_jit.runtime.cuda import modules, profile, streams
+from minitensor_jit.runtime.cuda.context import check, current_device, enter, failure
+from minitensor_jit.runtime.cuda.driver import driver
+from minitensor_jit.runtime.kernel_counters import ModuleCounters
+
+__all__ = ["GpuExecutable", "LoadedProgram"]
+
+_ALIGNMENT = 512
+"""What stands behind the scratch memory begins at a multiple of it, as `csrc/trace/gpu_launch.cpp` has it."""
+_FORMATS = {1: "B", 2: "H", 4: "I", 8: "Q"}
+
+Run = Callable[[Sequence[int], Any], None]
+"""One step, given the addresses of all buffers and the stream."""
+
+
+@dataclass(eq=False)
+class GpuExecutable:
+    """A program, and its modules on the cards that have run it."""
+
+    program: GpuProgram
+    cubin: bytes = b""
+    """What the driver's assembler made of the PTX; empty where there is none."""
+    counters: ModuleCounters | None = None
+    """What runs are counted in, with `--hlo_profile`."""
+    compile_seconds: Mapping[str, float] = field(default_factory=dict)
+    on_cards: dict[int, LoadedProgram] = field(default_factory=dict, repr=False)
+
+    entry_address = 0
+    imports = ()
+
+    @property
+    def name(self) -> str:
+        """The cluster's name."""
+        return self.program.name
+
+    @property
+    def parameter_shapes(self) -> Sequence[Shape]:
+        """The parameters' types and dimensions."""
+        return self.program.parameter_shapes
+
+    @property
+    def result_shapes(self) -> Sequence[Shape]:
+        """The results' types and dimensions."""
+        return self.program.result_shapes
+
+    @property
+    def scratch_bytes(self) -> int:
+        """How much memory it needs besides."""
+        return self.program.scratch_bytes
+
+    @property
+    def aliases(self) -> frozenset[tuple[int, int]]:
+        """(result, parameter) that may lie over each other."""
+        return self.program.aliases
+
+    @property
+    def kernels(self) -> int:
+        """How many kernels there are."""
+        return self.program.kernels
+
+    @property
+    def instructions(self) -> Mapping[str, int]:
+        """How many HLO instructions of each opcode went into it."""
+        return self.program.instructions
+
+    @property
+    def object_code(self) -> bytes:
+        """What is loaded."""
+        return self.cubin or self.program.ptx.encode()
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory it takes."""
+        return 2 * len(self.program.ptx) + len(self.cubin) + 4096
+
+    def on(self, index: int) -> LoadedProgram:
+        """The program on a card, which must be one that it was compiled for."""
+        loaded = self.on_cards.get(index)
+        if loaded is None:
+            loaded = self.on_cards[index] = LoadedProgram(self, index)
+        return loaded
+
+    def run_on_arrays(self, args: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """The results for these arguments, on the card that it was first loaded on, or the current one."""
+        index = next(iter(self.on_cards), current_device())
+        enter(index)
+        d = driver()
+        tail = -(-self.scratch_bytes // _ALIGNMENT) * _ALIGNMENT
+        sizes = [shape.nbytes for shape in (*self.parameter_shapes, *self.result_shapes)]
+        blocks = [check(index, "allocating memory", d.mem_alloc, max(size, 1)) for size in (*sizes, tail + 1)]
+        try:
+            for block, arg in zip(blocks, args, strict=False):
+                if arg.nbytes:
+                    d.memcpy_htod(int(block), np.ascontiguousarray(arg).reshape(-1).view(np.uint8))
+            self.on(index)(tuple(map(int, blocks)), b"")
+            streams.synchronize(index)
+            results = []
+            for block, shape in zip(blocks[len(args) :], self.result_shapes, strict=False):
+                data = np.empty(shape.nbytes, np.uint8)
+                if shape.nbytes:
+                    d.memcpy_dtoh(data, int(block))
+                results.append(data.view(shape.numpy_dtype).reshape(shape.dims))
+            return results
+        finally:
+            for block in blocks:
+                block.free()
+
+    def close(self) -> None:
+        """Forget the loaded modules."""
+        self.on_cards.clear()
+
+
+class LoadedProgram:
+    """A program on one card: its launches are prepared, and only addresses are filled in."""
+
+    def __init__(self, executable: GpuExecutable, index: int) -> None:
+        self.program = program = executable.program
+        self.index = index
+        self.counters = executable.counters
+        enter(index)
+        self._module = modules.load(index, executable) if program.ptx else None
+        self._functions: dict[str, Any] = {}
+        self._constants = None
+        self._constants_address = 0
+        if program.constants:
+            self._constants = check(index, "allocating memory", driver().mem_alloc, len(program.constants))
+            self._constants_address = int(self._constants)
+            check(index, "a copy to the card", driver().memcpy_htod, self._constants_address, program.constants)
+        self._tail = -(-program.scratch_bytes // _ALIGNMENT) * _ALIGNMENT
+        self._slot = program.scratch_slot
+        self._labels: list[KernelLaunch] = []
+        self._steps = [self._prepare(step) for step in program.steps]
+        self._blocking = os.environ.get("MT_CUDA_LAUNCH_BLOCKING", "0") not in ("", "0")
+
+    def __call__(self, addresses: tuple[int, ...], known: bytes) -> None:
+        """Give the program to the current stream.
+
+        `addresses` are those of the parameters, the results and the scratch memory. `known` has the values of
+        parameters that the host knows, which lie behind the scratch memory.
+        """
+        index = self.index
+        enter(index)
+        stream = streams.stream_object(index, streams.number_of_current(index))
+        slots = (*addresses, self._constants_address)
+        streams.note_launch(index, self.program.name)
+        if known:
+            target = slots[self._slot] + self._tail
+            check(index, self.program.name, driver().memcpy_htod_async, target, known, stream)
+        if profile.active() or self.counters is not None:
+            self._run_timed(slots, stream)
+        else:
+            try:
+                for step in self._steps:
+                    step(slots, stream)
+            except driver().Error as error:
+                raise failure(index, f"{self.program.name}, or a launch before it,", error) from error
+        if self._blocking:
+            streams.synchronize(index)
+
+    def _run_timed(self, slots: Sequence[int], stream: Any) -> None:
+        with profile.program(self, stream) as timing:
+            for step in self._steps:
+                timing.step(step, slots)
+
+    def _function(self, name: str) -> Any:
+        if name not in self._functions:
+            assert self._module is not None
+            self._functions[name] = check(self.index, f"loading {name}", self._module.get_function, name)
+        return self._functions[name]
+
+    def _prepare(self, step: GpuStep) -> Run:
+        if isinstance(step, KernelLaunch):
+            return _Launch(self._function(step.kernel), step)
+        if isinstance(step, MemoryCopy):
+            return _copy(step)
+        if isinstance(step, MemoryFill):
+            return _fill(step)
+        if isinstance(step, HostCall):
+            return _HostStep(step, self.index)
+        if isinstance(step, WhileLoop):
+            return self._loop(step)
+        return self._branch(step)
+
+    def _loop(self, step: WhileLoop) -> Run:
+        condition = [self._prepare(one) for one in step.condition]
+        body = [self._prepare(one) for one in step.body]
+        where = _resolve(step.predicate)
+
+        def run(slots: Sequence[int], stream: Any) -> None:
+            while True:
+                for one in condition:
+                    one(slots, stream)
+                if not _read(self.index, where(slots), 1, stream)[0]:
+                    return
+                for one in body:
+                    one(slots, stream)
+
+        return run
+
+    def _branch(self, step: Branch) -> Run:
+        branches = [[self._prepare(one) for one in branch] for branch in step.branches]
+        where = _resolve(step.index)
+
+        def run(slots: Sequence[int], stream: Any) -> None:
+            if step.is_pred:
+                taken = 0 if _read(self.index, where(slots), 1, stream)[0] else 1
+            else:
+                taken = int.from_bytes(_read(self.index, where(slots), 4, stream), "little", signed=True)
+                taken = taken if 0 <= taken < len(branches) else len(branches) - 1
+            for one in branches[taken]:
+                one(slots, stream)
+
+        return run
+
+
+def _resolve(address: Address) -> Callable[[Sequence[int]], int]:
+    slot, offset = address.slot, address.offset
+    return lambda slots: slots[slot] + offset
+
+
+class _Launch:
+    """One kernel: what it is called with is packed by a prepared format."""
+
+    __slots__ = ("_block", "_format", "_function", "_grid", "_places", "_shared", "launch")
+
+    def __init__(self, function: Any, launch: KernelLaunch) -> None:
+        self.launch = launch
+        self._function = function
+        self._grid, self._block, self._shared = launch.grid, launch.block, launch.shared_bytes
+        if launch.shared_bytes > 48 << 10:
+            attributes = driver().function_attribute
+            function.set_attribute(attributes.MAX_DYNAMIC_SHARED_SIZE_BYTES, launch.shared_bytes)
+        text = ""
+        at = 0
+        # Scalars are known: only addresses are filled in.
+        self._places: list[tuple[int, int]] = []
+        for argument in launch.arguments:
+            size = 8 if isinstance(argument, Address) else argument.nbytes
+            text += f"{-at % size}x" + _FORMATS[size]
+            at += -at % size + size
+            if isinstance(argument, Address):
+                self._places.append((argument.slot, argument.offset))
+            else:
+                self._places.append((-1, argument.value & ((1 << 8 * size) - 1)))
+        self._format = struct.Struct("<" + text.replace("0x", "")).pack
+
+    def __call__(self, slots: Sequence[int], stream: Any) -> None:
+        packed = self._format(*[slots[slot] + offset if slot >= 0 else offset for slot, offset in self._places])
+        self._function._launch_kernel(self._grid, self._block, packed, self._shared, stream)
+
+
+def _copy(step: MemoryCopy) -> Run:
+    source, target, nbytes = _resolve(step.source), _resolve(step.target), step.nbytes
+    copy = driver().memcpy_dtod_async
+
+    def run(slots: Sequence[int], stream: Any) -> None:
+        start, end = source(slots), target(slots)
+        if start != end and nbytes:
+            copy(end, start, nbytes, stream)
+
+    return run
+
+
+def _fill(step: MemoryFill) -> Run:
+    d = driver()
+    fill = {1: d.memset_d8_async, 2: d.memset_d16_async, 4: d.memset_d32_async}[step.nbytes]
+    target, value, count = _resolve(step.target), step.value & ((1 << 8 * step.nbytes) - 1), step.count
+
+    def run(slots: Sequence[int], stream: Any) -> None:
+        if count:
+            fill(target(slots), value, count, stream)
+
+    return run
+
+
+def _read(index: int, address: int, nbytes: int, stream: Any) -> bytearray:
+    data = bytearray(nbytes)
+    if stream is not None:
+        stream.synchronize()
+    check(index, streams.launched_last(index), driver().memcpy_dtoh, data, address)
+    return data
+
+
+class _HostStep:
+    """An instruction that Python computes over copies."""
+
+    def __init__(self, step: HostCall, index: int) -> None:
+        self.step = step
+        self._index = index
+        self._module = parse_module(step.text)
+        self._operands = [(_resolve(address), shape) for address, shape in step.operands]
+        self._results = [(_resolve(address), shape) for address, shape in step.results]
+
+    def __call__(self, slots: Sequence[int], stream: Any) -> None:
+        operands = []
+        for where, shape in self._operands:
+            data = _read(self._index, where(slots), shape.nbytes, stream) if shape.nbytes else bytearray()
+            operands.append(np.frombuffer(data, np.uint8).view(shape.numpy_dtype).reshape(shape.dims))
+        results = evaluate(self._module, operands)
+        moved = sum(shape.nbytes for _, shape in (*self._operands, *self._results))
+        profile.note_host_call(self.step, moved)
+        for (where, shape), result in zip(self._results, results, strict=True):
+            array = np.asarray(result)
+            if array.shape != shape.dims or array.dtype != shape.numpy_dtype:
+                raise TypeError(f"{self._module.entry.root.name} gave {array.dtype}{list(array.shape)}, not {shape}")
+            if shape.nbytes:
+                flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+                check(self._index, "a copy to the card", driver().memcpy_htod_async, where(slots), flat, stream)

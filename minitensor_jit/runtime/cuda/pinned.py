@@ -1,0 +1,183 @@
+"""Page-locked memory of the host, which cards read and write by themselves; and chunks of it for copies of the rest."""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from minitensor import _C
+from minitensor_jit.runtime.cuda.context import check, current_device, enter
+from minitensor_jit.runtime.cuda.driver import driver
+from minitensor_jit.runtime.cuda.streams import Event, Stream
+
+__all__ = ["block_of", "make_pinned", "non_blocking", "stage_in", "stage_out", "without_waiting"]
+
+CHUNK = 4 << 20
+
+
+class Block:
+    """Page-locked memory. It is given out again when its tensor is gone and no copy uses it any more."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.address: int = array.ctypes.data
+        self.nbytes: int = array.nbytes
+        self.events: list[Event] = []
+
+    def used_by(self, stream: Stream) -> None:
+        """What the stream was given so far uses the memory."""
+        self.events.append(stream.record_event())
+
+    def idle(self) -> bool:
+        """Whether nothing uses it any more."""
+        self.events = [event for event in self.events if not event.query()]
+        return not self.events
+
+
+class _Lease:
+    """What a tensor holds of a block: gives it back when the tensor dies."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+
+    def __del__(self) -> None:
+        with _lock:
+            _free.append(self.block)
+
+
+_lock = threading.RLock()
+_free: list[Block] = []
+_addresses: list[int] = []
+_blocks: list[Block] = []
+
+
+def _new_block(nbytes: int) -> Block:
+    array = driver().pagelocked_empty((max(nbytes, 1),), np.uint8)
+    block = Block(array)
+    at = bisect.bisect(_addresses, block.address)
+    _addresses.insert(at, block.address)
+    _blocks.insert(at, block)
+    return block
+
+
+def _size_class(nbytes: int) -> int:
+    return 1 << max(nbytes - 1, 511).bit_length()
+
+
+def make_pinned(nbytes: int) -> Any:
+    """A uint8 tensor over page-locked memory."""
+    enter(current_device())
+    size = _size_class(nbytes)
+    with _lock:
+        block = next((b for b in _free if b.nbytes == size and b.idle()), None)
+        if block is not None:
+            _free.remove(block)
+        else:
+            block = _new_block(size)
+    return _C.pinned(block.address, nbytes, _Lease(block))
+
+
+def block_of(address: int) -> Block | None:
+    """The page-locked block that has the address."""
+    if not _addresses:
+        return None
+    with _lock:
+        at = bisect.bisect_right(_addresses, address) - 1
+        if at < 0:
+            return None
+        block = _blocks[at]
+        return block if address < block.address + block.nbytes else None
+
+
+class _Mode(threading.local):
+    non_blocking: bool = False
+
+
+_mode = _Mode()
+
+
+def non_blocking() -> bool:
+    """Whether copies from page-locked memory need not be waited for."""
+    return _mode.non_blocking
+
+
+@contextmanager
+def without_waiting() -> Iterator[None]:
+    """Have copies from page-locked memory go on while the program does."""
+    before, _mode.non_blocking = _mode.non_blocking, True
+    try:
+        yield
+    finally:
+        _mode.non_blocking = before
+
+
+# ---- chunks that copies of other memory go through
+
+
+class _Chunks(threading.local):
+    """Two chunks a thread and card, and the events after which they are free."""
+
+    def __init__(self) -> None:
+        self.by_card: dict[int, list[tuple[Block, Event]]] = {}
+
+
+_chunks = _Chunks()
+
+
+def _chunks_of(index: int) -> list[tuple[Block, Event]]:
+    if index not in _chunks.by_card:
+        with _lock:
+            _chunks.by_card[index] = [(_new_block(CHUNK), Event(index)) for _ in range(2)]
+    return _chunks.by_card[index]
+
+
+def _view(address: int, nbytes: int) -> Any:
+    return (ctypes.c_char * nbytes).from_address(address)
+
+
+def stage_in(index: int, to: int, source: int, nbytes: int, stream: Any) -> None:
+    """Copy to the card: one chunk is filled while the other one is on its way."""
+    chunks = _chunks_of(index)
+    for turn, offset in enumerate(range(0, nbytes, CHUNK)):
+        block, event = chunks[turn % 2]
+        event.synchronize()
+        size = min(CHUNK, nbytes - offset)
+        ctypes.memmove(block.address, source + offset, size)
+        check(index, "a copy to the card", driver().memcpy_htod_async, to + offset, _view(block.address, size), stream)
+        _record(event, index, stream)
+
+
+def stage_out(index: int, to: int, source: int, nbytes: int, stream: Any, what: str) -> None:
+    """Copy to the host: one chunk is emptied while the other one is filled."""
+    chunks = _chunks_of(index)
+    waiting: list[tuple[Block, Event, int, int]] = []
+
+    def finish() -> None:
+        block, event, offset, size = waiting.pop(0)
+        check(index, what, event.raw.synchronize)
+        ctypes.memmove(to + offset, block.address, size)
+
+    for turn, offset in enumerate(range(0, nbytes, CHUNK)):
+        block, event = chunks[turn % 2]
+        if len(waiting) == 2:
+            finish()
+        event.synchronize()
+        size = min(CHUNK, nbytes - offset)
+        check(index, what, driver().memcpy_dtoh_async, _view(block.address, size), source + offset, stream)
+        _record(event, index, stream)
+        waiting.append((block, event, offset, size))
+    while waiting:
+        finish()
+
+
+def _record(event: Event, index: int, stream: Any) -> None:
+    if event.raw is None:
+        event.device_index = index
+        event.raw = driver().Event(int(driver().event_flags.DISABLE_TIMING))
+    event.raw.record(stream)

@@ -1,0 +1,217 @@
+"""Clusters on a card: what is gathered, what is dumped and measured, and what is kept on disk."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import minitensor as mt
+from minitensor._hooks import collect_step_stats
+from minitensor.timeline import Timeline
+
+
+def same(a, b):
+    np.testing.assert_array_equal(a.detach().cpu().numpy(), b.detach().cpu().numpy())
+
+
+def program(x, y):
+    return mt.softmax(mt.tanh(x @ y) * 3.0 + x.sum(1, keepdim=True), dim=1).mean(0)
+
+
+def test_the_global_level_alone_clusters_what_is_on_cards(cuda):
+    x, y = mt.randn(5, 7), mt.randn(7, 3)
+    expected = program(x, y)
+    a, b = x.cuda(), y.cuda()
+    with mt.jit.options(auto_jit=2):
+        report = mt.jit.explain(lambda: program(a, b))()
+    counts = report.to_json()["ops"]
+    assert counts["compiled"] >= 5
+    with mt.jit.options(auto_jit=2), mt.jit_scope():
+        got = program(a, b)
+        host = program(x, y)
+    same(got, expected)
+    same(host, expected)
+
+
+def test_functions_are_compiled_as_a_whole_and_replayed(cuda):
+    x, y = mt.randn(5, 7).cuda(), mt.randn(7, 3).cuda()
+    f = mt.function(program, jit_compile=True)
+    for _ in range(3):
+        same(f(x, y), program(x.cpu(), y.cpu()))
+    assert f(x.cpu(), y.cpu()).device.type == "cpu"
+    z = mt.randn(4, 7).cuda()
+    same(f(z, y), program(z.cpu(), y.cpu()))
+    with pytest.raises(mt.InvalidArgumentError, match="unique"):
+        mt.function(lambda t: mt.unique(t), jit_compile=True)(x)
+
+
+def test_training_steps_eager_clustered_and_compiled(cuda):
+    results = []
+    for device, mode in (("cpu", "eager"), ("cuda", "eager"), ("cuda", "clustered")):
+        mt.manual_seed(0)
+        model = mt.nn.Sequential(mt.nn.Linear(6, 8), mt.nn.Tanh(), mt.nn.Linear(8, 3)).to(device)
+        optimizer = mt.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        x, y = mt.randn(10, 6).to(device), mt.tensor([0, 1, 2, 1, 0, 2, 1, 1, 0, 2]).to(device)
+        losses = []
+        for _ in range(3):
+
+            def step(x=x, y=y, model=model, optimizer=optimizer):
+                optimizer.zero_grad()
+                loss = mt.nn.functional.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                return loss
+
+            if mode == "clustered":
+                with mt.jit_scope():
+                    loss = step()
+            else:
+                loss = step()
+            losses.append(loss.detach().cpu())
+        results.append([*losses, *(p.detach().cpu() for p in model.parameters())])
+    for other in results[1:]:
+        for a, b in zip(results[0], other, strict=True):
+            same(a, b)
+
+
+def test_random_numbers_in_a_recording_are_those_of_eager_ops(cuda):
+    def draw():
+        return mt.rand(5, device="cuda") + mt.randn(5, device="cuda")
+
+    mt.manual_seed(4)
+    eager = draw()
+    mt.manual_seed(4)
+    with mt.jit_scope():
+        recorded = draw()
+    same(recorded, eager)
+
+
+def test_numbers_and_host_scalars_are_arguments_of_the_code(cuda):
+    x = mt.arange(6.0).cuda()
+    before = mt.jit.cache_info()
+
+    def run(rate, scale):
+        with mt.jit_scope():
+            return x * rate + scale * 1.7
+
+    for k in range(4):
+        scale = mt.tensor(0.3 + k)
+        same(run(0.11 * k + 0.013, scale), mt.arange(6.0) * (0.11 * k + 0.013) + scale * 1.7)
+    assert mt.jit.cache_info()["compiles"] - before["compiles"] <= 1 if "compiles" in before else True
+
+
+def test_loops_and_branches(cuda):
+    x = mt.randn(3, 4)
+    with mt.jit_scope():
+        y = x.cuda()
+        for _ in range(20):
+            y = mt.tanh(y) * 1.1
+    z = x
+    for _ in range(20):
+        z = mt.tanh(z) * 1.1
+    same(y, z)
+
+
+def test_device_jit_gpu_compiles_all_that_is_placed_there(cuda):
+    x = mt.randn(4, 5)
+    with mt.device("/device:JIT_GPU:0"), collect_step_stats() as stats:
+        y = mt.tanh(x.to("jit_gpu") * 2.0) + 1.0
+        assert str(y.device) == "jit_gpu:0"
+        values = y.cpu()
+    same(values, mt.tanh(x * 2.0) + 1.0)
+    assert "_JitLaunch" in [node.op for node in stats.dev_stats[0].node_stats]
+    with pytest.raises(mt.InvalidArgumentError, match="unique"):
+        mt.unique(x.to("jit_gpu"))
+
+
+def test_dumps_have_the_ptx(cuda, tmp_path):
+    x = mt.randn(5, 7).cuda()
+    with mt.jit.options(dump_to=str(tmp_path)), mt.jit_scope():
+        y = mt.tanh(x) * 2.0 + x.exp()
+    same(y, mt.tanh(x.cpu()) * 2.0 + x.cpu().exp())
+    files = {path.name for path in tmp_path.iterdir()}
+    [ptx] = [path for path in tmp_path.iterdir() if path.name.endswith(".ptx")]
+    assert ".visible .entry" in ptx.read_text()
+    if shutil.which("ptxas"):
+        [usage] = [path for path in tmp_path.iterdir() if path.name.endswith("ptxas.txt")]
+        assert "registers" in usage.read_text()
+    assert any(name.endswith("ir-no-opt.ll") for name in files)
+
+
+def test_profiles_time_kernels_by_events(cuda):
+    x = mt.randn(50, 70).cuda()
+    mt.jit.hlo_profile  # noqa: B018  (it is there)
+    with mt.jit.options(hlo_profile=True):
+        for _ in range(3):
+            with mt.jit_scope():
+                y = mt.softmax(x * 2.0, dim=1) + 1.0
+        same(y, mt.softmax(x.cpu() * 2.0, dim=1) + 1.0)
+        found = mt.jit.hlo_profile().to_json()
+    kernels = [kernel for cluster in found["clusters"] for kernel in cluster["kernels"]]
+    assert any(kernel["runs"] == 3 and kernel["seconds"] >= 0 for kernel in kernels)
+
+
+def test_timelines_have_lanes_for_streams_and_copies(cuda):
+    x = mt.randn(8, 8)
+    x.cuda()
+    with collect_step_stats() as stats:
+        y = (x.cuda() * 2.0).sum()
+        y.item()
+    names = [device.device for device in stats.dev_stats]
+    card = "/job:localhost/replica:0/task:0/device:GPU:0"
+    assert names[1:] == [f"{card}/memcpy", f"{card}/stream:0"]
+    copies = [node.node_name for node in stats.dev_stats[1].node_stats]
+    assert copies[0] == "MEMCPYHtoD"
+    assert copies[-1] == "MEMCPYDtoH"
+    assert stats.dev_stats[1].node_stats[0].bytes == 256
+    assert len(stats.dev_stats[2].node_stats) >= 2
+    trace = json.loads(Timeline(stats).generate_chrome_trace_format())
+    lanes = {e["args"]["name"] for e in trace["traceEvents"] if e.get("name") == "process_name"}
+    assert f"{card}/stream:0 Compute" in lanes
+
+
+def test_verification_holds_clusters_against_the_kernels(cuda):
+    x = mt.randn(5, 7).cuda()
+    with mt.jit.verify() as checking, mt.jit_scope():
+        y = mt.tanh(x) * 2.0 + x
+        y.sum().item()
+    assert checking.checked >= 1
+
+
+def test_programs_are_kept_on_disk(cuda, tmp_path):
+    x = mt.randn(5, 9).cuda()
+
+    def run():
+        with mt.jit.options(persistent_cache_directory=str(tmp_path / "kept")):
+            mt.jit.cache_clear()
+            mt._C.clear_plan_cache()
+            with mt.jit_scope():
+                return mt.tanh(x) * 2.5 + x
+
+    from minitensor_jit.runtime.disk_cache import all_caches
+
+    first = run()
+    [cache] = [one for one in all_caches() if one.folder == str(tmp_path / "kept")]
+    assert cache.counts.written == 1
+    same(run(), first)
+    assert cache.counts.hits == 1
+    # Damaged: it is compiled anew.
+    [entry] = (tmp_path / "kept").iterdir()
+    data = bytearray(entry.read_bytes())
+    data[-40] ^= 1
+    entry.write_bytes(data)
+    same(run(), first)
+    assert cache.counts.rebuilt == 1
+
+
+def test_what_runs_on_the_host_is_accounted_for(cuda):
+    from minitensor_jit.runtime.cuda.start import host_ops
+
+    x = mt.randn(4, 4).cuda()
+    before = host_ops["_linalg_qr"].runs if "_linalg_qr" in host_ops else 0
+    with collect_step_stats() as stats:
+        mt.linalg.qr(x)
+    assert host_ops["_linalg_qr"].runs == before + 1
+    assert host_ops["_linalg_qr"].nbytes >= 64
+    assert any(node.op == "_Copy" for node in stats.dev_stats[0].node_stats)

@@ -1,0 +1,158 @@
+"""Every row of the op table on a card: forward and backward, op by op and in clusters, the bits of the CPU."""
+
+import os
+
+import numpy as np
+import pytest
+from fuzz_programs import bits, describe
+from row_samples import build, calls, forms
+
+import minitensor as mt
+from minitensor.ops import ROWS
+
+ALL = os.environ.get("MT_TEST_CUDA") in ("all", "device")
+"""Every form in every dtype; otherwise a few of each row, others from row to row."""
+IN_PLACE_ONLY = {"fill", "copy"}
+RECORDED_ONLY = {"_view_read", "_view_write", "_assign"}
+NAMES = [name for name in ROWS if name not in IN_PLACE_ONLY | RECORDED_ONLY]
+DTYPES = ("bool", "uint8", "int32", "int64", "float32", "float64", "float16", "bfloat16", "complex64")
+REFUSED = (RuntimeError, TypeError, NotImplementedError, ZeroDivisionError, IndexError, ValueError)
+
+
+def tensors(result):
+    return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+def array(t):
+    t = t.detach().cpu()
+    return (t.view(mt.int16) if t.dtype is mt.bfloat16 else t).numpy()
+
+
+def on_card(argument):
+    if isinstance(argument, mt.Tensor):
+        # A view on the card too: its strides are part of what is tested.
+        if argument.numel() and not argument.is_contiguous():
+            base = argument.as_strided((argument.untyped_storage().nbytes() // argument.element_size(),), (1,), 0)
+            return base.cuda().as_strided(tuple(argument.shape), argument.stride(), argument.storage_offset())
+        return argument.cuda()
+    if isinstance(argument, list):
+        return [on_card(item) for item in argument]
+    return argument
+
+
+def placed(row, arguments):
+    """The arguments on a card; those that make tensors are told to make them there."""
+    moved = [on_card(argument) for argument in arguments]
+    has_tensor = any(isinstance(a, mt.Tensor) or (isinstance(a, list) and a) for a in arguments)
+    return moved, {} if has_tensor else {"device": "cuda"}
+
+
+def samples(name):
+    """(dtype, form, arguments) of a row, on the CPU."""
+    row = ROWS[name]
+    if ALL:
+        yield from calls(row, dtypes=DTYPES)
+        return
+    found = list(forms(row))
+    turn = NAMES.index(name)
+    chosen = {0, turn % len(found), (3 * turn + 1) % len(found)} if found else set()
+    for place in sorted(chosen):
+        dtypes = ("float32", ("float64", "int32", "float16", "int64", "uint8", "bfloat16", "bool")[(turn + place) % 7])
+        for dtype in dtypes:
+            yield dtype, found[place], build(found[place], dtype, "special", place)
+
+
+def accepted(name):
+    row = ROWS[name]
+    for dtype, form, arguments in samples(name):
+        mt.manual_seed(3)
+        try:
+            expected = [array(t).copy() for t in tensors(row.call(*arguments))]
+        except REFUSED:
+            continue
+        yield dtype, form, arguments, expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_eager_op_has_the_bits_of_the_cpu(name):
+    row = ROWS[name]
+    for dtype, form, arguments, expected in accepted(name):
+        moved, more = placed(row, arguments)
+        mt.manual_seed(3)
+        results = tensors(row.call(*moved, **more))
+        for a, t in zip(expected, results, strict=True):
+            assert t.device.type == "cuda", f"{name}, {dtype}, {form}"
+            assert bits(a) == bits(array(t)), f"{name}, {dtype}, {form}: {describe(a, array(t))}"
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if ROWS[name].compilable or ALL])
+def test_a_cluster_has_the_bits_of_the_cpu(name):
+    row = ROWS[name]
+    made = [(*sample, *placed(row, sample[2])) for sample in accepted(name)]
+    got = []
+    mt.manual_seed(3)
+    if row.kind == "random":
+        made = made[:1]
+    with mt.jit_scope():
+        for *_, moved, more in made:
+            got.append(tensors(row.call(*moved, **more)))
+    for (dtype, form, _, expected, _, _), results in zip(made, got, strict=True):
+        for a, t in zip(expected, results, strict=True):
+            assert t.device.type == "cuda", f"{name}, {dtype}, {form}"
+            assert bits(a) == bits(array(t)), f"{name}, {dtype}, {form}: {describe(a, array(t))}"
+
+
+def differentiable(arguments):
+    return [a for a in arguments if isinstance(a, mt.Tensor) and a.dtype in (mt.float32, mt.float64)]
+
+
+def gradients(row, arguments, more, weights):
+    leaves = []
+
+    def leaf(a):
+        if isinstance(a, list):
+            return [leaf(item) for item in a]
+        if not isinstance(a, mt.Tensor) or a.dtype not in (mt.float32, mt.float64):
+            return a
+        leaves.append(a.detach().requires_grad_())
+        return leaves[-1]
+
+    with_leaves = [leaf(a) for a in arguments]
+    mt.manual_seed(3)
+    results = [t for t in tensors(row.call(*with_leaves, **more)) if t.requires_grad]
+    if not results:
+        return None
+    given = []
+    for t in results:
+        w = weights[: t.numel()].reshape(tuple(t.shape)).to(t.dtype)
+        given.append(w.to(t.device))
+    return mt.autograd.grad(results, leaves, given, allow_unused=True)
+
+
+@pytest.mark.parametrize("clustered", [False, True], ids=["eager", "clustered"])
+@pytest.mark.parametrize("name", [name for name in NAMES if ROWS[name].vjp is not None])
+def test_gradients_have_the_bits_of_the_cpu(name, clustered):
+    row = ROWS[name]
+    weights = mt.tensor(np.random.default_rng(5).normal(size=1 << 16).astype(np.float32))
+    found = list(forms(row))
+    turn = NAMES.index(name)
+    places = range(len(found)) if ALL else sorted({turn % len(found), (turn + 2) % len(found)}) if found else []
+    for place in places if ALL or not clustered else list(places)[:1]:
+        arguments = build(found[place], "float32", "positive", place)
+        try:
+            expected = gradients(row, arguments, {}, weights)
+        except REFUSED:
+            continue
+        if expected is None:
+            continue
+        moved, more = placed(row, arguments)
+        if clustered:
+            with mt.jit_scope():
+                got = gradients(row, moved, more, weights)
+        else:
+            got = gradients(row, moved, more, weights)
+        for a, b in zip(expected, got, strict=True):
+            assert (a is None) == (b is None), f"{name}, {found[place]}"
+            if a is not None:
+                assert b.device.type == "cuda", f"{name}, {found[place]}"
+                assert bits(array(a)) == bits(array(b)), f"{name}, {found[place]}: {describe(array(a), array(b))}"
