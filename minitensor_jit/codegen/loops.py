@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from .llvm import I64, Builder, Value, constant
 from .scope import Scope
 
-__all__ = ["counted_loop", "i64", "is_constant"]
+__all__ = ["counted_loop", "i64", "is_constant", "while_loop"]
 
 # Body of a counted loop: (variable, carried values) -> carried values.
 Body = Callable[[Value, list[Value]], Sequence[Value]]
@@ -71,3 +71,33 @@ def counted_loop(
             )
         finals.append(Value(last_value.type, last_value.text, ref, outer.level))
     return finals
+
+
+def while_loop(
+    e: Scope,
+    carried: Sequence[Value],
+    condition: Callable[[list[Value]], Value],
+    body: Callable[[list[Value]], Sequence[Value]],
+) -> list[Value]:
+    """`while (condition(values)) values = body(values)`; the values at the end."""
+    function, outer = e.function, e.inner
+    header, turn, after = (function.block(name) for name in ("while", "turn", "after"))
+    level = len(e.builders)
+    phis = [Value(v.type, v.text, function.fresh(), level) for v in carried]
+    e.push(Builder(function, header, level))
+    going = condition(phis)
+    e.inner.cbranch(going, turn, after)
+    e.inner.position_at_end(turn)
+    results = list(body(phis))
+    latch = e.inner.block
+    e.inner.branch(header)
+    e.pop()
+    # What the body moved out of the loop may have opened other blocks.
+    before = outer.block
+    outer.branch(header)
+    header.lines[:0] = [
+        f"  {p.ref} = phi {p.text} [ {a.ref}, %{before.label} ], [ {z.ref}, %{latch.label} ]"
+        for p, a, z in zip(phis, carried, results, strict=True)
+    ]
+    outer.position_at_end(after)
+    return [Value(p.type, p.text, p.ref, outer.level) for p in phis]

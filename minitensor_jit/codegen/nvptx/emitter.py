@@ -210,6 +210,19 @@ class GpuEmitter(Emitter):
         callee = self.function.module.declare("llvm.nvvm.vote.ballot.sync", I32, [I32, I1])
         return self.inner.call(callee, [constant(I32, _ALL_LANES), condition])
 
+    def first_set(self, mask: Value) -> Value:
+        """The number of the lowest bit that is set; some is."""
+        callee = self.function.module.declare("llvm.cttz.i32", I32, [I32, I1])
+        return self.inner.call(callee, [mask, constant(I1, False)])
+
+    def atomic(self, operation: str, address: Value, value: Value) -> None:
+        """An atomic operation on an integer of the device's memory, such as add and umin."""
+        self.inner.emit(
+            value.type,
+            value.text,
+            f'atomicrmw {operation} ptr {address.ref}, {value.text} {value.ref} syncscope("device") monotonic',
+        )
+
     # ---- control flow
 
     @contextmanager

@@ -19,6 +19,7 @@ from .generic_reduce import GenericReduce
 from .host_call import HostCallPlan
 from .loop_kernel import LoopKernels
 from .row_kernel import RowKernel
+from .scatter import Scatter
 from .unit import GpuUnit
 
 __all__ = ["GpuPlanner"]
@@ -33,6 +34,7 @@ class GpuPlanner(KernelChoice):
         self.share = not unit.options.profile
         self.whole = {
             "dot": partial(Dot, unit),
+            "scatter": partial(Scatter, unit),
             "kernel-call": partial(HostCallPlan, unit),
             **dict.fromkeys(HOST_CALLS, partial(HostCallPlan, unit)),
         }

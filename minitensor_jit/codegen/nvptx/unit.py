@@ -14,9 +14,9 @@ from ..index import Space
 from ..llvm import I32, I64, PTR, VOID, Function, Module, Value
 from ..task import Binding, Plan, Root, Task, reachable
 from .emitter import GpuEmitter
-from .program import ALIGNMENT, Address, GpuStep, GpuTarget, HostCall, KernelLaunch, MemoryCopy, Scalar
+from .program import ALIGNMENT, Address, GpuStep, GpuTarget, HostCall, KernelLaunch, MemoryCopy, MemoryFill, Scalar
 
-__all__ = ["Constants", "Copy", "GpuUnit", "Host", "Kernel", "Launch", "Options", "PlanCode", "Symbol"]
+__all__ = ["Constants", "Copy", "Fill", "GpuUnit", "Host", "Kernel", "Launch", "Options", "PlanCode", "Symbol"]
 
 # An array of a step: ("operand" | "result" | "temporary", its number), or ("constant", an offset).
 Symbol: TypeAlias = tuple[str, int]
@@ -57,6 +57,15 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
+class Fill:
+    """`count` words of four bytes that all are `value`."""
+
+    target: Symbol
+    value: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Host:
     """An instruction of a step that the host computes."""
 
@@ -70,7 +79,7 @@ class Host:
 class PlanCode:
     """What a plan emitted: the steps that run it, and the sizes of the temporary arrays that they need."""
 
-    items: list[Launch | Copy | Host] = field(default_factory=list)
+    items: list[Launch | Copy | Fill | Host] = field(default_factory=list)
     temporaries: list[int] = field(default_factory=list)
 
 
@@ -180,6 +189,8 @@ class GpuUnit:
                 target, origin = resolve(item.target), resolve(item.source)
                 if target != origin:
                     made.append(MemoryCopy(target, origin, item.nbytes))
+            elif isinstance(item, Fill):
+                made.append(MemoryFill(resolve(item.target), item.value, 4, item.count))
             elif isinstance(item, Host):
                 read, written = (
                     tuple((resolve(s), i.array_shape) for s, i in some) for some in (item.operands, item.results)

@@ -14,14 +14,14 @@ __all__ = ["verify"]
 
 _ARITHMETIC = "add|sub|mul|sdiv|udiv|srem|urem|shl|lshr|ashr|and|or|xor|fadd|fsub|fmul|fdiv|fneg|icmp|fcmp|select|phi"
 _CASTS = "trunc|zext|sext|fptrunc|fpext|sitofp|uitofp|fptosi|fptoui|bitcast|addrspacecast"
-_OTHERS = "getelementptr|load|store|insertelement|extractelement|extractvalue|br|ret|call"
+_OTHERS = "getelementptr|load|store|atomicrmw|insertelement|extractelement|extractvalue|br|ret|call"
 _OPCODES: Final = frozenset(f"{_ARITHMETIC}|{_CASTS}|{_OTHERS}".split("|"))
 
 _FLOATS, _INTEGERS = r"f(32|64)", r"i(8|16|32|64)"
 _INTRINSICS: Final = re.compile(
     r"llvm\.("
     rf"(fma|fabs|copysign|floor|ceil|trunc|round|roundeven|sqrt|maximum|minimum)\.{_FLOATS}"
-    rf"|(smin|smax|umin|umax|ctpop|ctlz)\.{_INTEGERS}"
+    rf"|(smin|smax|umin|umax|ctpop|ctlz|cttz)\.{_INTEGERS}"
     r"|(fshl|fshr)\.i(32|64)"
     r"|nvvm\.read\.ptx\.sreg\.(tid|ctaid|ntid|nctaid)\.[xyz]"
     r"|nvvm\.barrier0"
