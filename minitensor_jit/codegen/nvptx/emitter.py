@@ -139,6 +139,28 @@ class GpuEmitter(Emitter):
                     whole = b.emit(type_, whole.text, line)
             b.store(whole, address, width * itemsize)
 
+    def load_at(self, base: Value, dtype: str, at: Value) -> Value:
+        """Element number `at`, here and now."""
+        b = self.inner
+        if dtype in PARTS:
+            part, first = PARTS[dtype], b.add(at, at)
+            re = self.load_at(base, part, first)
+            return Pair(re, self.load_at(base, part, b.add(first, constant(first.type, 1))))
+        value = b.load(b.gep(base, at, MEMORY[dtype]), MEMORY[dtype], DTYPES[dtype].itemsize)
+        return b.icmp_unsigned("!=", value, constant(I8, 0)) if dtype == "pred" else value
+
+    def store_at(self, base: Value, dtype: str, at: Value, value: Value) -> None:
+        """Writes element number `at`."""
+        b = self.inner
+        if isinstance(value, Pair):
+            part, first = PARTS[dtype], b.add(at, at)
+            self.store_at(base, part, first, value.re)
+            self.store_at(base, part, b.add(first, constant(first.type, 1)), value.im)
+            return
+        if dtype == "pred":
+            value = b.zext(value, I8)
+        b.store(value, b.gep(base, at, MEMORY[dtype]), DTYPES[dtype].itemsize)
+
     def load_four(self, base: Value, dtype: str, at: Value) -> list[Value]:
         """Elements `at` to `at + 3`, from memory that changes; `at` is a multiple of four."""
         b, element, itemsize = self.inner, MEMORY[dtype], DTYPES[dtype].itemsize

@@ -100,9 +100,11 @@ class Loop:
         """How many neighbours a thread takes: as many as make accesses of 16 bytes."""
         if self.size < self.unit.options.least_vector_elements:
             return 1
-        sizes = [i.array_shape.itemsize for i in [r for r, _ in self.roots] + list(self.leaves) if i.dims] or [ACCESS_BYTES]
+        sizes = [i.array_shape.itemsize for i in [r for r, _ in self.roots] + list(self.leaves) if i.dims] or [
+            ACCESS_BYTES
+        ]
         width = min(WIDEST, ACCESS_BYTES // min(sizes), max(1, 2 * ACCESS_BYTES // max(sizes)))
-        while width > 1 and width * self.cost > LONGEST:
+        while width > 1 and (width * self.cost > LONGEST or width > self.size):
             width //= 2
         if len(self.nest.extents) > 1:
             while self.nest.inner % width:

@@ -20,6 +20,7 @@ from .host_call import HostCallPlan
 from .loop_kernel import LoopKernels
 from .row_kernel import RowKernel
 from .scatter import Scatter
+from .sort import Sort
 from .unit import GpuUnit
 
 __all__ = ["GpuPlanner"]
@@ -35,6 +36,8 @@ class GpuPlanner(KernelChoice):
         self.whole = {
             "dot": partial(Dot, unit),
             "scatter": partial(Scatter, unit),
+            "sort": partial(Sort, unit),
+            "topk": partial(Sort, unit),
             "kernel-call": partial(HostCallPlan, unit),
             **dict.fromkeys(HOST_CALLS, partial(HostCallPlan, unit)),
         }

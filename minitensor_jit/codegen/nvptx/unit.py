@@ -238,6 +238,7 @@ class Kernel:
         # Steps beyond the end of a loop must not wrap around either.
         self.e.index_type = I32 if largest < 2**31 - 2**26 else I64
         self._arguments: dict[Symbol, Value] = {}
+        self._ended = False
 
     def argument(self, symbol: Symbol) -> Value:
         """The address of an array, as a parameter of the kernel."""
@@ -278,12 +279,34 @@ class Kernel:
         b = e.builders[0]
         return b.add(b.mul(block, e.index(self.threads)), thread)
 
+    def number(self, position: int) -> Value:
+        """A number of four bytes that each launch gives anew."""
+        known = self._arguments.get(("number", position))
+        if known is None:
+            known = self._arguments["number", position] = Value(I32, "i32", f"%a{len(self._arguments)}")
+            self.function.arguments.append(known)
+        return known
+
+    def end(self) -> None:
+        """Ends the code; the kernel may be launched any number of times."""
+        if not self._ended:
+            self._ended = True
+            self.e.inner.ret()
+
     def launch(
-        self, blocks: int, kind: str, nbytes: int, operations: int, rows: int = 1, shared_bytes: int = 0
+        self,
+        blocks: int,
+        kind: str,
+        nbytes: int,
+        operations: int,
+        rows: int = 1,
+        *,
+        shared_bytes: int = 0,
+        numbers: Sequence[Scalar] = (),
     ) -> None:
-        """Ends the kernel, and launches `blocks` by `rows` of its blocks."""
-        self.e.inner.ret()
-        arguments = tuple(self._arguments)
+        """Launches `blocks` by `rows` blocks of the kernel, which ends here."""
+        self.end()
+        arguments = tuple(numbers[k] if name == "number" else (name, k) for name, k in self._arguments)
         self.unit.code.items.append(
             Launch(self.name, (blocks, rows, 1), self.threads, arguments, kind, nbytes, operations, shared_bytes)
         )
