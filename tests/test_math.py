@@ -195,7 +195,7 @@ def test_coefficients_are_those_of_the_script(dtype):
     spec = importlib.util.spec_from_file_location("fit_polynomials", ROOT / "scripts" / "fit_polynomials.py")
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    table = math._FLOAT if dtype == F32 else math._DOUBLE
+    table = math.FLOAT if dtype == F32 else math.DOUBLE
     for name, problem in script.problems(dtype.name).items():
         assert script.fit(*problem, dtype.name)[0] == list(getattr(table, name)), name
 

@@ -37,7 +37,7 @@ from .llvm import (
 )  # fmt: skip
 from .types import MEMORY, PARTS, REGISTER, register_type
 
-__all__ = ["ELEMENTWISE", "combine", "convert", "supports"]
+__all__ = ["ELEMENTWISE", "combine", "convert", "safe_divisor", "supports"]
 
 Rule = Callable[[Builder, Instruction, Sequence[Value]], Value]
 
@@ -301,7 +301,7 @@ def _arithmetic(float_op: str, int_op: str, pred_op: str = "") -> Rule:
     return rule
 
 
-def _int_divisor(b: Builder, x: Value, y: Value, signed: bool) -> tuple[Value, Value, Value | None]:
+def safe_divisor(b: Builder, x: Value, y: Value, signed: bool) -> tuple[Value, Value, Value | None]:
     """A divisor that can't trap, whether the true one is zero, and whether the quotient overflows."""
     zero = b.icmp_unsigned("==", y, _const(y, 0))
     if not signed:
@@ -317,7 +317,7 @@ def _divide(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
     if _kind(i) == "f":
         return b.fdiv(a, d)
     signed = _kind(i) == "i"
-    safe, zero, minus = _int_divisor(b, a, d, signed)
+    safe, zero, minus = safe_divisor(b, a, d, signed)
     quotient = b.sdiv(a, safe) if signed else b.udiv(a, safe)
     if minus is not None:
         quotient = b.select(minus, b.neg(a), quotient)
@@ -330,7 +330,7 @@ def _remainder(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
         inline = b.module.inline.get("fmod")
         return b.frem(a, d) if inline is None else inline(b, a, d)
     signed = _kind(i) == "i"
-    safe, zero, minus = _int_divisor(b, a, d, signed)
+    safe, zero, minus = safe_divisor(b, a, d, signed)
     rest = b.srem(a, safe) if signed else b.urem(a, safe)
     if minus is not None:
         rest = b.select(minus, _const(a, 0), rest)

@@ -18,7 +18,7 @@ from llvmlite import ir
 
 from .llvm import I32, I64, Builder, Type, Value, constant, vector
 
-__all__ = ["cospi2", "exp", "expm1", "log", "log1p", "sigmoid", "sincospi2", "sinpi2", "tanh"]
+__all__ = ["DOUBLE", "FLOAT", "cospi2", "exp", "expm1", "log", "log1p", "sigmoid", "sincospi2", "sinpi2", "tanh"]
 
 
 def _hex(text: str) -> tuple[float, ...]:
@@ -80,7 +80,7 @@ class _Format:
         return 1.5 * 2.0**self.mantissa_bits
 
 
-_FLOAT: Final = _Format(
+FLOAT: Final = _Format(
     integer=I32,
     bits=32,
     mantissa_bits=23,
@@ -110,7 +110,7 @@ _FLOAT: Final = _Format(
     cos=_hex("-0x1.3bd3ccp+4 0x1.03c1dep+6 -0x1.55c5ep+6 0x1.d9d58p+5"),
 )
 
-_DOUBLE: Final = _Format(
+DOUBLE: Final = _Format(
     integer=I64,
     bits=64,
     mantissa_bits=52,
@@ -168,7 +168,7 @@ class _Emitter:
     def __init__(self, builder: Builder, x: Value) -> None:
         element = x.type.element if isinstance(x.type, ir.VectorType) else x.type
         self.b = builder
-        self.format: Final = _DOUBLE if isinstance(element, ir.DoubleType) else _FLOAT
+        self.format: Final = DOUBLE if isinstance(element, ir.DoubleType) else FLOAT
         self.type: Final[Type] = x.type
         self.bits_type: Final = vector(self.format.integer, x.lanes)
         self._known: dict[float, Value] = {}

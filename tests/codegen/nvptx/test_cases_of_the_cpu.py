@@ -1,0 +1,63 @@
+"""What the CPU's code generator is tested with, on the emulated GPU: the same modules, against the CPU's bits."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import gpu_run
+import numpy as np
+from runtime_table import values
+
+
+FILES = [
+    "test_codegen_elementwise",
+    "test_codegen_movement",
+    "test_codegen_reductions",
+    "test_codegen_contraction",
+    "test_codegen_whole_arrays",
+    "test_complex",
+    "test_narrow_types",
+    "test_dot_epilogue",
+]
+
+# Tests of what is no promise, and tests of Python rather than of code.
+LEFT_OUT = {
+    "test_map_and_casts_to_other_sizes": "looks at the bits of NaNs that arithmetic made",
+    "test_a_chain_longer_than_the_stack_of_python": "is about the emitter, which is the same",
+    "test_complex_functions": "are computed by the host",
+}
+
+
+def check(build, *shapes, args=None, fused=True, **_how_close):
+    if args is None and any(s.dtype == "bf16" for s in shapes):
+        args = [_without_nan(values(s, k), s.dtype) for k, s in enumerate(shapes)]
+    return gpu_run.check(build, *shapes, args=args, only_fused=fused, host=True)
+
+
+def _without_nan(array, dtype: str):
+    """bfloat16 numbers are any bits; a sort by `<` has no order for NaN, of which these are many."""
+    return (array.view(np.uint16) & 0xBFFF).view(array.dtype) if dtype == "bf16" else array
+
+
+def _load(name: str):
+    spec = importlib.util.spec_from_file_location(f"gpu_{name}", Path(__file__).parents[1] / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+for _name in FILES:
+    _module = _load(_name)
+    if hasattr(_module, "check"):
+        _module.check = check
+    for _test, _function in vars(_module).items():
+        if _test.startswith("test_") and "check" in _function.__code__.co_names and _test not in LEFT_OUT:
+            globals()[f"{_test}__{_name.removeprefix('test_')}"] = _function
+
+
+
+def test_every_file_is_found():
+    found = [name for name in globals() if name.startswith("test_") and "__" in name]
+    assert len(found) > 60, found
