@@ -150,8 +150,10 @@ class Space:
         if extent == 1:
             return ZERO
         if len(lin.terms) > 1 and not self._conditional:
+            # Another constant beside the same terms may have said more.
             base = Lin(0, lin.terms)
-            self._ranges[base] = (-lin.const, extent - 1 - lin.const)
+            low, high = self.range(base)
+            self._ranges[base] = (max(low, -lin.const), min(high, extent - 1 - lin.const))
         return lin
 
     @contextmanager

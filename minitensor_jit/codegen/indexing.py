@@ -140,6 +140,8 @@ class Accesses:
 
     leaves: dict[Instruction, set[Lin]] = field(default_factory=dict)
     forms: set[Lin] = field(default_factory=set)
+    conditional: set[Instruction] = field(default_factory=set)
+    """The leaves that some elements are read of, or not, as a condition says."""
 
     def all_forms(self) -> set[Lin]:
         """Every form that will be evaluated."""
@@ -170,6 +172,8 @@ def accesses(
         if opcode == "parameter" or opcode == "constant" or i in leaves:
             lin = Space.linearize(index, i.dims)
             found.leaves.setdefault(i, set()).add(lin)
+            if under:
+                found.conditional.add(i)
             note(lin, under)
         elif opcode == "iota":
             note(index[i.attrs["iota_dimension"]], under)

@@ -36,6 +36,8 @@ class GpuEmitter(Emitter):
         self._copy = 0
         self._unit_guard: Value | None = None  # a predicate that holds for all of a unit or for none of it
         self._parts = 1  # how many numbers an element in memory is
+        # Arrays that results may lie over: threads read their own elements only, so loads stay where these are known.
+        self.changing: set[str] = set()
         # Loads that come from elsewhere: by the address of the array, the type and the form.
         self.staged: dict[tuple[str, str, Lin], Callable[[], Value]] = {}
 
@@ -72,6 +74,8 @@ class GpuEmitter(Emitter):
         staged = self.staged.get((base.ref, dtype, lin))
         if staged is not None:
             return staged()
+        if base.ref in self.changing:
+            base = self.here(base)
         if dtype in PARTS:
             self._parts = 2
             try:

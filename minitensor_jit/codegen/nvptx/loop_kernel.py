@@ -87,12 +87,13 @@ class Loop:
     def _forms(self, space: Space, flat: Lin) -> set[Lin]:
         found = accesses(space, [(r, space.delinearize(flat, r.dims)) for r, _ in self.roots])
         self.flat, self.leaves = flat, found.leaves
-        # The operands that are read at the place that is written, and nowhere else.
+        # The operands that are read at the place that is written, and nowhere else: where a condition doesn't hold,
+        # another place is read instead.
         self.in_place = {
             (n, p.parameter_number)
             for p, lins in found.leaves.items()
             for r, n in self.roots
-            if p.parameter_number is not None and lins == {flat} and p.dtype == r.dtype
+            if p.parameter_number is not None and lins == {flat} and p.dtype == r.dtype and p not in found.conditional
         }
         return found.all_forms()
 

@@ -48,6 +48,10 @@ def fits_block(rows: RowForm) -> bool:
 class TinyRows(RowForm):
     """A thread for each row."""
 
+    def has_guards(self) -> bool:
+        """Whether there are threads without elements: whole rows only."""
+        return False
+
     def emit(self) -> None:
         """Emits and launches it."""
         threads = threads_for(self.outer)
@@ -85,6 +89,10 @@ class TinyRows(RowForm):
 
 class WarpRows(RowForm):
     """A warp for each row, two lanes of the order for each thread."""
+
+    def has_guards(self) -> bool:
+        """Whether there are threads without elements."""
+        return bool(self.length % LANES)
 
     def emit(self) -> None:
         """Emits and launches it."""
@@ -131,11 +139,17 @@ class HeldRows(RowForm):
     What is summed in order goes through shared memory, where the first warps add it up, two lanes a thread.
     """
 
+    def has_guards(self) -> bool:
+        """Whether there are threads without elements."""
+        return bool(self.length % (self._threads() * self._width()))
+
+    def _threads(self) -> int:
+        return min(1024, max(64, 32 * -(-self.length // (32 * ELEMENTS))))
+
     def emit(self) -> None:
         """Emits and launches it."""
         width = self._width()
-        per_warp = 32 * ELEMENTS
-        self.threads = min(1024, max(64, 32 * -(-self.length // per_warp)))
+        self.threads = self._threads()
         e = self.begin(self.threads)
         self.set_row(e.wide(e.register("ctaid.x")))
         thread = e.register("tid.x")

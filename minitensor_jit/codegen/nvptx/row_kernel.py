@@ -47,7 +47,8 @@ class RowKernel:
         elif fits_block(rows):
             form = HeldRows
         self.form = form(unit, task, found)
-        self.in_place = self.form.in_place
+        # Threads beyond a row's end read what others may have written over.
+        self.in_place = set() if self.form.has_guards() else self.form.in_place
 
     @staticmethod
     def _is_split(unit: GpuUnit, rows: RowForm) -> bool:
@@ -62,6 +63,10 @@ class RowKernel:
 
 class LongRows(RowForm):
     """A block of threads for each row, whose warps take the blocks of the order in turn; each pass reads the row."""
+
+    def has_guards(self) -> bool:
+        """Whether there are threads without elements."""
+        return bool(self.length % CHUNK)
 
     def emit(self) -> None:
         """Emits and launches it."""

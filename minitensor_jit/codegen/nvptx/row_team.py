@@ -45,6 +45,10 @@ class RowForm(Rows):
         """Emits and launches the kernels."""
         raise NotImplementedError
 
+    def has_guards(self) -> bool:
+        """Whether there are threads without elements, which read others instead."""
+        raise NotImplementedError
+
     # ---- the kernel and its row
 
     def begin(self, threads: int, suffix: str = "") -> GpuEmitter:

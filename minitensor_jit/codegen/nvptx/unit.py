@@ -251,6 +251,8 @@ class Kernel:
             kind, number = symbol
             only_read = kind == "constant" or (kind == "operand" and number not in self.unit.written)
             self.function.argument_attributes[known.ref] = "noalias readonly " if only_read else ""
+            if kind == "operand" and not only_read:
+                self.e.changing.add(known.ref)
         return known
 
     def _literal(self, raw: bytes) -> Value:

@@ -136,7 +136,7 @@ def run_on_cpu(module: Module, args: Sequence[np.ndarray]) -> list[np.ndarray]:
 def check(
     build, *shapes: Shape, args=None, fused: bool = True, only_fused: bool = False, host: bool = False, **options
 ) -> list[np.ndarray]:
-    """Compiles `build(builder, *parameters)`, as it is and after the passes, and compares with the CPU's code, bit for bit."""
+    """Compiles `build(builder, *parameters)`, as it is and after the passes; both give the bits of the CPU's code."""
     builder = Builder("test")
     module = builder.build(build(builder, *[builder.parameter(s) for s in shapes]))
     given = [values(s, seed) for seed, s in enumerate(shapes)] if args is None else [np.asarray(a) for a in args]

@@ -9,7 +9,6 @@ import gpu_run
 import numpy as np
 from runtime_table import values
 
-
 FILES = [
     "test_codegen_elementwise",
     "test_codegen_movement",
@@ -19,6 +18,7 @@ FILES = [
     "test_complex",
     "test_narrow_types",
     "test_dot_epilogue",
+    "test_control_flow",
 ]
 
 # Tests of what is no promise, and tests of Python rather than of code.
@@ -35,6 +35,10 @@ def check(build, *shapes, args=None, fused=True, **_how_close):
     return gpu_run.check(build, *shapes, args=args, only_fused=fused, host=True)
 
 
+def compile_and_run(module, args):
+    return gpu_run.run_on_gpu(module, args)
+
+
 def _without_nan(array, dtype: str):
     """bfloat16 numbers are any bits; a sort by `<` has no order for NaN, of which these are many."""
     return (array.view(np.uint16) & 0xBFFF).view(array.dtype) if dtype == "bf16" else array
@@ -42,7 +46,8 @@ def _without_nan(array, dtype: str):
 
 def _load(name: str):
     spec = importlib.util.spec_from_file_location(f"gpu_{name}", Path(__file__).parents[1] / f"{name}.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -50,12 +55,12 @@ def _load(name: str):
 
 for _name in FILES:
     _module = _load(_name)
-    if hasattr(_module, "check"):
-        _module.check = check
+    _module.check, _module.compile_and_run = check, compile_and_run
     for _test, _function in vars(_module).items():
-        if _test.startswith("test_") and "check" in _function.__code__.co_names and _test not in LEFT_OUT:
+        if not _test.startswith("test_") or _test in LEFT_OUT:
+            continue
+        if {"check", "check_text"} & set(_function.__code__.co_names):
             globals()[f"{_test}__{_name.removeprefix('test_')}"] = _function
-
 
 
 def test_every_file_is_found():

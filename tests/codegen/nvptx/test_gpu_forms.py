@@ -1,0 +1,131 @@
+"""Each form of kernel on the emulated GPU, at sizes that take it, against the CPU's bits."""
+
+import numpy as np
+import pytest
+from gpu_run import Runner, check, compile_for_gpu, run_on_cpu
+
+from minitensor_jit.codegen.nvptx import sort
+from minitensor_jit.ir.builder import Builder
+from minitensor_jit.ir.module import Instruction
+from minitensor_jit.ir.shape import Shape
+from minitensor_jit.passes.pipeline import run_pipeline
+
+RNG = np.random.default_rng(0)
+
+
+def normal(*dims: int, dtype: str = "f32") -> np.ndarray:
+    return RNG.normal(size=dims).astype(Shape(dtype).numpy_dtype)
+
+
+def softmax(b: Builder, x: Instruction) -> Instruction:
+    top = b.reduce_max(x, (1,))
+    e = b.emit("exponential", (b.emit("subtract", (x, b.broadcast(top, x.dims, (0,)))),))
+    return b.emit("divide", (e, b.broadcast(b.reduce_sum(e, (1,)), x.dims, (0,))))
+
+
+def norm(b: Builder, x: Instruction, weight: Instruction) -> Instruction:
+    n = b.full(Shape(x.dtype, (x.dims[0],)), x.dims[1])
+    mean = b.emit("divide", (b.reduce_sum(x, (1,)), n))
+    d = b.emit("subtract", (x, b.broadcast(mean, x.dims, (0,))))
+    variance = b.emit("divide", (b.reduce_sum(b.emit("multiply", (d, d)), (1,)), n))
+    scale = b.emit("rsqrt", (b.emit("add", (variance, b.full(variance.shape, 1e-5))),))
+    y = b.emit("multiply", (d, b.broadcast(scale, x.dims, (0,))))
+    return b.emit("multiply", (y, b.broadcast(weight, x.dims, (1,))))
+
+
+ROWS = [
+    (5, 3),
+    (300, 8),
+    (7, 31),
+    (4, 64),
+    (9, 100),
+    (3, 1000),
+    (3, 1025),
+    (2, 4096),
+    (1, 5000),
+    (2, 12288),
+    (2, 17001),
+]
+
+
+@pytest.mark.parametrize("dims", ROWS)
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_rows(dims: tuple[int, int], dtype: str):
+    shape = Shape(dtype, dims)
+    check(softmax, shape, args=[normal(*dims, dtype=dtype)], only_fused=True)
+    check(norm, shape, Shape(dtype, dims[1:]), args=[normal(*dims, dtype=dtype), normal(dims[1], dtype=dtype)])
+    check(lambda b, x: (b.reduce_sum(x, (1,)), b.reduce_max(x, (1,))), shape, args=[normal(*dims, dtype=dtype)])
+
+
+def test_a_fused_softmax_is_one_kernel():
+    b = Builder("softmax")
+    module = run_pipeline(b.build([softmax(b, b.parameter(Shape("f32", (16, 4096))))]))
+    assert [s.kind for s in compile_for_gpu(module).steps] == ["row-reduce"]
+
+
+@pytest.mark.parametrize("size", [20000, 9_000_000])
+def test_few_long_rows_are_divided(size: int):
+    x = normal(size)
+    b = Builder("sum")
+    module = run_pipeline(b.build([b.reduce_sum(b.parameter(Shape("f32", (size,))), (0,))]))
+    program = compile_for_gpu(module)
+    assert [s.kind for s in program.steps] == ["row-reduce", "row-combine"]
+    (got,) = Runner(program, [x]).results()
+    assert got.tobytes() == run_on_cpu(module, [x])[0].tobytes()
+
+
+@pytest.mark.parametrize("dims", [(5, 3), (256, 7), (257, 12), (300, 64), (20000, 4)])
+def test_columns(dims: tuple[int, int]):
+    check(lambda b, x: (b.reduce_sum(x, (0,)), b.reduce_max(x, (0,))), Shape("f32", dims), args=[normal(*dims)])
+    check(lambda b, x: b.reduce_sum(b.emit("multiply", (x, x)), (1,)), Shape("f64", (3, *dims)))
+
+
+@pytest.mark.parametrize(("dims", "axis"), [((3, 50), 1), ((2, 70), 1), ((1, 500), 1), ((300, 3), 0), ((1, 1000), 1)])
+def test_sorts_longer_than_a_piece(dims: tuple[int, int], axis: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sort, "PIECE", 64)
+
+    def build(b: Builder, x: Instruction) -> list[Instruction]:
+        c = Builder("before")
+        p = [c.parameter(Shape(d)) for d in ("s32", "s32", "s32", "s32")]
+        made = b.sort((x, b.iota(Shape("s32", dims), axis)), axis, c.build_computation(c.compare(p[0], p[1], "LT")))
+        return [b.get_tuple_element(made, 0), b.get_tuple_element(made, 1)]
+
+    check(build, Shape("s32", dims), args=[RNG.integers(0, 50, dims).astype(np.int32)])
+
+
+@pytest.mark.parametrize("kind", ["add", "set"])
+@pytest.mark.parametrize(("rows", "width", "count"), [(10, 5, 40), (7, 40, 100), (100, 1, 300), (5, 100, 1)])
+def test_scatters_apply_updates_in_order(kind: str, rows: int, width: int, count: int):
+    def build(b: Builder, x: Instruction, i: Instruction, u: Instruction) -> Instruction:
+        c = Builder("combine")
+        p = [c.parameter(Shape("f32")), c.parameter(Shape("f32"))]
+        combiner = c.build_computation(c.emit("add", p) if kind == "add" else p[1])
+        attrs = {"update_window_dims": (1,), "inserted_window_dims": (0,), "scatter_dims_to_operand_dims": (0,)}
+        return b.emit("scatter", (x, i, u), {**attrs, "index_vector_dim": 1, "to_apply": combiner})
+
+    at = RNG.integers(-1, rows + 1, (count, 1)).astype(np.int32)
+    shapes = Shape("f32", (rows, width)), Shape("s32", (count, 1)), Shape("f32", (count, width))
+    check(build, *shapes, args=[normal(rows, width), at, normal(count, width)])
+
+
+@pytest.mark.parametrize("n", [256, 130, 131])
+def test_a_product_with_an_epilogue(n: int):
+    def build(b: Builder, x: Instruction, y: Instruction, z: Instruction) -> Instruction:
+        d = b.dot(x, y, lhs_contracting_dims=(1,), rhs_contracting_dims=(0,))
+        return b.emit("tanh", (b.emit("add", (d, b.broadcast(z, d.dims, (1,)))),))
+
+    args = [normal(200, 40), normal(40, n), normal(n)]
+    check(build, *[Shape("f32", a.shape) for a in args], args=args, only_fused=True)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "contracting"),
+    [((20, 600), (600, 24), (1, 0)), ((20, 1050), (24, 1050), (1, 1)), ((100, 20), (100, 24), (0, 0)),
+     ((256, 20), (20, 256), (1, 0)), ((260, 20), (20, 257), (1, 0)), ((1, 600), (600, 24), (1, 0)),
+     ((24, 600), (600, 1), (1, 0)), ((24, 1100), (1100,), (1, 0))],
+)  # fmt: skip
+def test_products(left: tuple[int, ...], right: tuple[int, ...], contracting: tuple[int, int]):
+    def build(b: Builder, x: Instruction, y: Instruction) -> Instruction:
+        return b.dot(x, y, lhs_contracting_dims=contracting[:1], rhs_contracting_dims=contracting[1:])
+
+    check(build, Shape("f32", left), Shape("f32", right), args=[normal(*left), normal(*right)], fused=False)
