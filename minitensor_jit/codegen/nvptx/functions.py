@@ -346,10 +346,6 @@ def _smooth_l1(a: X, b: X, beta: X) -> X:
     return select(d < beta, d * d * (0.5 / beta), d - 0.5 * beta)
 
 
-def _smooth_l1_backward(g: X, d: X, beta: X) -> X:
-    return select(d >= beta, g, select(d <= -beta, -g, g * d / beta))
-
-
 def _lerp(start: X, end: X, weight: X) -> X:
     difference = end - start
     return select(weight.abs() < 0.5, start + weight * difference, end - difference * (1.0 - weight))
@@ -429,7 +425,6 @@ _FLOATS: Final[dict[str, Callable[..., X]]] = {
     "_squared_difference": _squared_difference,
     "_squared_difference_backward": _squared_difference_backward,
     "_smooth_l1": _smooth_l1,
-    "_smooth_l1_backward": _smooth_l1_backward,
     "_logits_loss": lambda x, y: (1.0 - y) * x - _log_sigmoid(x),
     "_logits_loss_backward": lambda g, x, y: g * (x.then(sigmoid) - y),
     "hypot": _hypot,

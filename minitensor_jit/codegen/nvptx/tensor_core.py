@@ -217,7 +217,7 @@ class _Product:
         work = 2 * self.batch * self.m * self.n * self.k
         nbytes = sum(o.array_shape.nbytes for o in (*self.dot.operands, self.dot))
         blocks = tiling.blocks(1, self.m, self.n)
-        self.kernel.launch(blocks, "tensor-core-gemm", nbytes, work, self.batch, STAGES * self.stage_bytes)
+        self.kernel.launch(blocks, "tensor-core-gemm", nbytes, work, self.batch, shared_bytes=STAGES * self.stage_bytes)
 
     def _tile(self) -> tuple[Value, Value]:
         """The tile's row and column: groups of rows are walked column by column."""
