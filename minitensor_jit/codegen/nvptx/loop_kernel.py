@@ -12,6 +12,7 @@ from ..loops import counted_loop
 from ..space import delinearize_rows, refine
 from ..task import Root, Task, element_cost, reachable
 from .emitter import ACCESS_BYTES, GpuEmitter
+from .tile_loop import TileLoop, find_across
 from .unit import GpuUnit, Kernel
 
 __all__ = ["BLOCK", "LoopKernels", "blocks_for", "for_each_unit", "largest_index"]
@@ -19,6 +20,8 @@ __all__ = ["BLOCK", "LoopKernels", "blocks_for", "for_each_unit", "largest_index
 BLOCK = 256
 # Waves of blocks that are resident together; with more work than that, each thread takes several units.
 WAVES = 8
+# From so many elements on, operands that lie across are read in squares.
+TILED = 1 << 14
 # The most elements that one thread takes at a time, and how long their code may be.
 WIDEST = 8
 LONGEST = 384
@@ -83,6 +86,8 @@ class Loop:
         self.nest = refine(size, self._forms)
         self.cost = element_cost(self.instructions, size)
         self.width = self._width()
+        large = size >= min(TILED, unit.options.least_vector_elements)
+        self.across = find_across(self.nest, self.flat, self.leaves) if large else None
 
     def _forms(self, space: Space, flat: Lin) -> set[Lin]:
         found = accesses(space, [(r, space.delinearize(flat, r.dims)) for r, _ in self.roots])
@@ -115,10 +120,13 @@ class Loop:
     def emit(self) -> None:
         """Emits and launches it."""
         width, nest = self.width, self.nest
+        largest = largest_index([*self.instructions, *(r for r, _ in self.roots)])
+        if self.across is not None:
+            TileLoop(self.unit, self.task, nest, self.roots, self.across, self.cost).emit(largest)
+            return
         units, rest = divmod(self.size, width)
         threads = threads_for(units + rest)
         space = Space()
-        largest = largest_index([*self.instructions, *(r for r, _ in self.roots)])
         kernel = Kernel(self.unit, self.task, space, threads, largest)
         e = kernel.e
         kernel.bind([r for r, _ in self.roots])

@@ -38,10 +38,10 @@ TARGET = GpuTarget.of("sm_80", multiprocessors=2)
 class Runner:
     """One run of a program: buffers in device memory, each with its own bounds."""
 
-    def __init__(self, program: GpuProgram, args: Sequence[np.ndarray], memory: Memory | None = None) -> None:
+    def __init__(self, program: GpuProgram, args: Sequence[np.ndarray], *, measure: bool = False) -> None:
         self.program = program
-        self.memory = memory or Memory()
-        self.machine = Machine(program.ptx) if program.ptx else None
+        self.memory = Memory()
+        self.machine = Machine(program.ptx, measure=measure) if program.ptx else None
         self.launches: list[KernelLaunch] = []
         shapes = program.parameter_shapes
         assert [(s.dims, s.numpy_dtype) for s in shapes] == [(a.shape, a.dtype) for a in args]
