@@ -60,7 +60,8 @@ PASSES: dict[str, type[Pass]] = {
 }
 
 
-# Every rule of the order stands beside its stage. A stage without passes is one of a target that needs it.
+# Every rule of the order stands beside its stage. A stage without passes is one of a target that needs it: "prepare" is
+# for rewrites before a GPU's IR is emitted, and empty for the CPU.
 STAGES: tuple[str, ...] = (
     "expansion",
     "simplification",
