@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -180,15 +181,38 @@ def using(index: int) -> Iterator[Card]:
         enter(before)
 
 
-def check(index: int, what: str, call: Callable[..., Any], *arguments: Any) -> Any:
-    """The call's result; what the driver raises says what was done, and that a card is lost if it is."""
+RECENT = 32
+_recent: dict[int, deque[str]] = {}
+"""By card: what was launched last, to say what may have failed where the driver only tells later."""
+
+
+def recent_launches(device: int) -> deque[str]:
+    """Where the names of launches are put, to say what may have failed."""
+    return _recent.setdefault(device, deque(maxlen=RECENT))
+
+
+def launched_last(device: int) -> str:
+    """What may have failed, for a message."""
+    recent = list(dict.fromkeys(reversed(_recent.get(device, ()))))
+    if not recent:
+        return "waiting for the card"
+    if len(recent) == 1:
+        return recent[0]
+    return f"one of the last launches ({', '.join(reversed(recent[:5]))})"
+
+
+def check(index: int, what: str | None, call: Callable[..., Any], *arguments: Any) -> Any:
+    """The call's result; what the driver raises says what was done, and that a card is lost if it is.
+
+    None for `what` stands for the last launches: the driver tells of a failure when somebody waits.
+    """
     d = driver()
     try:
         return call(*arguments)
     except d.MemoryError:
         raise
     except d.Error as error:
-        raise failure(index, what, error) from error
+        raise failure(index, launched_last(index) if what is None else what, error) from error
 
 
 _FATAL = ("illegal", "misaligned", "launch failed", "unspecified", "hardware", "assert", "timeout", "trap")

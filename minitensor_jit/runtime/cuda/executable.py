@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minitensor._C import cuda_stream as current_number
 from minitensor_jit.codegen.nvptx.program import (
     Address,
     Branch,
@@ -26,7 +27,7 @@ from minitensor_jit.ir.evaluator import evaluate
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.runtime.cuda import modules, profile, streams
-from minitensor_jit.runtime.cuda.context import check, current_device, enter, failure
+from minitensor_jit.runtime.cuda.context import check, current_device, enter, failure, recent_launches
 from minitensor_jit.runtime.cuda.driver import driver
 from minitensor_jit.runtime.kernel_counters import ModuleCounters
 
@@ -157,6 +158,7 @@ class LoadedProgram:
         self._slot = program.scratch_slot
         self._labels: list[KernelLaunch] = []
         self._steps = [self._prepare(step) for step in program.steps]
+        self._recent = recent_launches(index)
         self._blocking = os.environ.get("MT_CUDA_LAUNCH_BLOCKING", "0") not in ("", "0")
 
     def __call__(self, addresses: tuple[int, ...], known: bytes) -> None:
@@ -167,13 +169,14 @@ class LoadedProgram:
         """
         index = self.index
         enter(index)
-        stream = streams.stream_object(index, streams.number_of_current(index))
+        number = current_number(index)
+        stream = streams.stream_object(index, number) if number else None
         slots = (*addresses, self._constants_address)
-        streams.note_launch(index, self.program.name)
+        self._recent.append(self.program.name)
         if known:
             target = slots[self._slot] + self._tail
             check(index, self.program.name, driver().memcpy_htod_async, target, known, stream)
-        if profile.active() or self.counters is not None:
+        if self.counters is not None or profile.active():
             self._run_timed(slots, stream)
         else:
             try:
@@ -304,7 +307,7 @@ def _read(index: int, address: int, nbytes: int, stream: Any) -> bytearray:
     data = bytearray(nbytes)
     if stream is not None:
         stream.synchronize()
-    check(index, streams.launched_last(index), driver().memcpy_dtoh, data, address)
+    check(index, None, driver().memcpy_dtoh, data, address)
     return data
 
 

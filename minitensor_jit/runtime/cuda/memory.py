@@ -135,15 +135,14 @@ class Runtime:
             self._copy_out(index, to, source, nbytes, number)
 
     def _copy_out(self, index: int, to: int, source: int, nbytes: int, number: int) -> None:
-        what = streams.launched_last(index)
         if nbytes > _STAGED and pinned.block_of(to) is None:
-            pinned.stage_out(index, to, source, nbytes, streams.stream_object(index, number), what)
+            pinned.stage_out(index, to, source, nbytes, streams.stream_object(index, number))
         elif number:
             stream = streams.stream_object(index, number)
-            check(index, what, driver().memcpy_dtoh_async, view_of(to, nbytes), source, stream)
+            check(index, None, driver().memcpy_dtoh_async, view_of(to, nbytes), source, stream)
             streams.synchronize(index, number)
         else:
-            check(index, what, driver().memcpy_dtoh, view_of(to, nbytes), source)
+            check(index, None, driver().memcpy_dtoh, view_of(to, nbytes), source)
 
     def copy_within(self, index: int, to: int, source_index: int, source: int, nbytes: int) -> None:
         """Copy on a card, or from another one."""

@@ -153,14 +153,14 @@ def stage_in(index: int, to: int, source: int, nbytes: int, stream: Any) -> None
         _record(event, index, stream)
 
 
-def stage_out(index: int, to: int, source: int, nbytes: int, stream: Any, what: str) -> None:
+def stage_out(index: int, to: int, source: int, nbytes: int, stream: Any) -> None:
     """Copy to the host: one chunk is emptied while the other one is filled."""
     chunks = _chunks_of(index)
     waiting: list[tuple[Block, Event, int, int]] = []
 
     def finish() -> None:
         block, event, offset, size = waiting.pop(0)
-        check(index, what, event.raw.synchronize)
+        check(index, None, event.raw.synchronize)
         ctypes.memmove(to + offset, block.address, size)
 
     for turn, offset in enumerate(range(0, nbytes, CHUNK)):
@@ -169,7 +169,7 @@ def stage_out(index: int, to: int, source: int, nbytes: int, stream: Any, what: 
             finish()
         event.synchronize()
         size = min(CHUNK, nbytes - offset)
-        check(index, what, driver().memcpy_dtoh_async, _view(block.address, size), source + offset, stream)
+        check(index, None, driver().memcpy_dtoh_async, _view(block.address, size), source + offset, stream)
         _record(event, index, stream)
         waiting.append((block, event, offset, size))
     while waiting:

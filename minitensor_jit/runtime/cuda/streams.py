@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from minitensor import _C
-from minitensor_jit.runtime.cuda.context import check, current_device, enter
+from minitensor_jit.runtime.cuda.context import check, current_device, enter, recent_launches
 from minitensor_jit.runtime.cuda.driver import driver
 
 __all__ = [
@@ -27,9 +27,6 @@ _lock = threading.Lock()
 _streams: dict[tuple[int, int], Any] = {}
 """PyCUDA's streams by card and number; the number 0 stands for the default stream, which is None there."""
 _numbers: dict[int, Iterator[int]] = {}
-RECENT = 64
-_recent: dict[int, list[str]] = {}
-"""By card: what was launched last, to say what may have failed where the driver only tells later."""
 
 
 class Stream:
@@ -134,7 +131,7 @@ class Event:
         if self.raw is None or self.device_index is None:
             return
         enter(self.device_index)
-        check(self.device_index, launched_last(self.device_index), self.raw.synchronize)
+        check(self.device_index, None, self.raw.synchronize)
 
     def milliseconds_until(self, end: Event) -> float:
         """The time between two events that were made with `timing`."""
@@ -185,30 +182,11 @@ def use_stream(stream: Stream) -> Iterator[Stream]:
         set_stream(before)
 
 
-def note_launch(device: int, name: str) -> None:
-    """Remember what was launched, in case that it fails."""
-    recent = _recent.setdefault(device, [])
-    if not recent or recent[-1] != name:
-        recent.append(name)
-        if len(recent) > RECENT:
-            del recent[: RECENT // 2]
-
-
-def launched_last(device: int) -> str:
-    """What may have failed, for a message."""
-    recent = _recent.get(device)
-    if not recent:
-        return "waiting for the card"
-    if len(recent) == 1:
-        return recent[0]
-    return f"one of the last launches ({', '.join(recent[-5:])})"
-
-
 def synchronize(device: int, number: int | None = None) -> None:
     """Wait until a stream, or all of a card, has done what it was given; CudaError names what failed."""
     enter(device)
     d = driver()
     call = d.Context.synchronize if not number else stream_object(device, number).synchronize
-    check(device, launched_last(device), call)
+    check(device, None, call)
     if number is None:
-        _recent.pop(device, None)
+        recent_launches(device).clear()
