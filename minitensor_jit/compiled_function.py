@@ -32,6 +32,8 @@ class _Recorder:
         self.compiled: Any = None  # a weak reference
         # Programs for arguments that aren't just tensors and numbers, by their structure.
         self._variants: OrderedDict[Structure, Any] = OrderedDict()
+        # The last of them that was called: the next call is probably alike.
+        self._recent: tuple[Structure, Any] | None = None
         # What the function's plans launch, by the text of its module, to be pickled with it.
         self._used: dict[str, Any] = {}
         # Code that it was unpickled with.
@@ -42,6 +44,11 @@ class _Recorder:
             return self._fn(*args, **kwargs)
         if self._jit_compile is None:
             return self._best_effort(args, kwargs)
+        if self._recent is not None:
+            known, variant = self._recent
+            found = _C.match_structure(known, (args, kwargs))
+            if found is not None:
+                return variant(*found)
         if not kwargs and all(isinstance(arg, _SIMPLE) for arg in args):
             return self.record(self.compiled(), args, lambda: self._fn(*args))
         tensors, structure = flatten((args, kwargs))
@@ -54,6 +61,7 @@ class _Recorder:
                 self._variants.popitem(last=False)
         else:
             self._variants.move_to_end(structure)
+        self._recent = structure, variant
         return variant(*tensors)
 
     def call(self, structure: Structure, tensors: Sequence[Any]) -> Any:
@@ -118,6 +126,7 @@ class _Recorder:
     def forget(self) -> None:
         """Drop the programs for structured arguments, and code that came with a pickle."""
         self._variants.clear()
+        self._recent = None
         self._held.clear()
         self._used.clear()
 

@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import math
 import pickle
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 import minitensor as mt
 from minitensor.nn import functional as F
+from minitensor_jit.function_arguments import flatten
 
 Pair = namedtuple("Pair", "first second")
 
@@ -374,6 +376,7 @@ import pickle, sys
 import numpy as np
 import minitensor as mt
 from minitensor.nn import functional as F
+from minitensor_jit.function_arguments import flatten
 from minitensor_jit.runtime import launcher
 launcher.Compiler.generate = lambda *args: sys.exit("compiled anew")
 f = pickle.load(sys.stdin.buffer)
@@ -439,3 +442,62 @@ def test_a_result_with_a_gradient_is_recorded_at_every_call():
         f(w).backward()
         assert w.grad.tolist() == [2.0] * 3
     assert f.hits == 0
+
+
+STRUCTURES = [
+    1,
+    True,
+    1.0,
+    0.0,
+    -0.0,
+    math.nan,
+    math.inf,
+    2.5 + 1j,
+    "text",
+    b"text",
+    None,
+    ...,
+    range(3),
+    slice(1, None, 2),
+    slice(1, 5, 2),
+    mt.float32,
+    mt.float64,
+    [],
+    (),
+    {},
+    [1, 2],
+    (1, 2),
+    {"a": 1, "b": 2},
+    {"b": 2, "a": 1},
+    Pair(1, 2),
+    Pair(1, 3),
+    math,
+    len,
+    {"a": (1, [2.0, slice(None)]), "b": Pair("x", {})},
+]
+
+
+def test_a_structure_matches_itself_and_no_other():
+    for k, value in enumerate(STRUCTURES):
+        x, y = mt.ones(1), mt.ones(2)
+        _, structure = flatten(((x, value), {"key": [value, y]}))
+        for j, other in enumerate(STRUCTURES):
+            z = mt.zeros(3)
+            found = mt._C.match_structure(structure, ((z, other), {"key": [other, y]}))
+            assert (found is not None) == (j == k), (value, other)
+            if found is not None:
+                assert [id(t) for t in found] == [id(z), id(y)]
+        assert mt._C.match_structure(structure, ((x, value), {"other": [value, y]})) is None
+        assert mt._C.match_structure(structure, ((x, value), {"key": [value, 1.0]})) is None
+        assert mt._C.match_structure(structure, ((x, value, x), {"key": [value, y]})) is None
+        assert mt._C.match_structure(structure, ((x, value), {})) is None
+
+
+def test_calls_of_several_structures_in_turn():
+    f = mt.function(lambda p, scale=1.0, **more: p["w"] * scale + sum(more.values(), mt.zeros(())), jit_compile=True)
+    w = mt.rand(3)
+    for _ in range(3):
+        for scale in (1.0, 2.0, -0.0, mt.ones(())):
+            same(f({"w": w}, scale=scale), w * scale)
+            same(f({"w": w}, scale, a=w), w * scale + w)
+            same(f({"w": w, "other": 3}, scale), w * scale)

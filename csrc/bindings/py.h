@@ -133,6 +133,7 @@ bool init_geometry(PyObject* module);
 bool init_device_memory(PyObject* module);
 bool init_trace(PyObject* module);
 bool init_function(PyObject* module);
+bool init_structure(PyObject* module);
 bool init_generator(PyObject* module);
 bool init_extend(PyObject* module);
 bool init_out_form(PyObject* module);
