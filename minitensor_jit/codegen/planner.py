@@ -22,6 +22,10 @@ class KernelChoice:
     whole: Mapping[str, WholePlan]
     """By opcode: what computes whole arrays, alone."""
 
+    def is_by_value(self, i: Instruction) -> bool:
+        """Whether an operand is passed by value, not by its address: another code."""
+        return False
+
     def loop(self, task: Task) -> Plan:
         """Every element on its own."""
         raise NotImplementedError

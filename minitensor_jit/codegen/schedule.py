@@ -112,6 +112,9 @@ class Planner(Protocol):
     share: bool
     """Whether equal steps have one plan, and so one code."""
 
+    def is_by_value(self, i: Instruction) -> bool:
+        """Whether an operand is passed by value, not by its address: another code."""
+
     def plan(self, task: Task) -> Plan:
         """The kernel that fits; raises `CompileError` if none does."""
 
@@ -128,7 +131,7 @@ class Schedule:
     def __init__(self, planner: Planner, module: Module) -> None:
         self.planner = planner
         self.steps: list[AnyStep] = []
-        self.plans = Plans(share=planner.share)
+        self.plans = Plans(planner)
         self._names: dict[Value, Value] = {}  # values that are other values under another name
         region = self._region(module.entry)
         self.steps, self.results = region.steps, region.results
@@ -285,8 +288,8 @@ class Plans:
     So have flat ones of any size.
     """
 
-    def __init__(self, *, share: bool) -> None:
-        self._share = share
+    def __init__(self, planner: Planner) -> None:
+        self._planner = planner
         self._known: dict[Hashable, tuple[Task, Plan]] = {}
         self._uses: Counter[Plan] = Counter()
 
@@ -294,10 +297,11 @@ class Plans:
         self, computation: Computation, operands: Sequence[Value], make: Callable[[], tuple[Task, Plan]]
     ) -> tuple[Task, Plan]:
         """The plan of such a step."""
-        if not self._share:
+        if not self._planner.share:
             return make()
         constants = tuple([_literal(i) for i, _ in operands])
-        key = fingerprint(computation), constants
+        by_value = tuple([self._planner.is_by_value(i) for i, _ in operands])
+        key = fingerprint(computation), constants, by_value
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = make()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Collection
 
 from ...ir.module import Module
 from ...ir.size import active
@@ -19,6 +20,7 @@ from ..llvm import Module as LlvmModule
 from ..placement import Dump, Placement
 from ..schedule import Choice, Loop, Step, leaf
 from ..task import Binding, Task
+from ..types import PARTS
 from .functions import FUNCTIONS
 from .loop_kernel import LoopKernels
 from .planner import GpuPlanner
@@ -38,8 +40,12 @@ def compile_module(
     fast_math: bool = False,
     profile: bool = False,
     options: Options | None = None,
+    host_values: Collection[int] = (),
 ) -> GpuProgram:
     """Compiles a module for a GPU; raises `CompileError` if it has something without code.
+
+    `host_values` are the numbers of parameters without dimensions whose values the host knows when it launches: kernels
+    get them by value (`HostValue`). They need memory only where the program has an address in them (`addressed`).
 
     `dump(kind, text)` gets the LLVM IR (`ir-no-opt.ll`), the PTX (`ptx`), and where every array lies
     (`buffer-assignment.txt`).
@@ -56,7 +62,8 @@ def compile_module(
     ):
         one.run(module)
     check_module(module, narrow_products=True)
-    program = _Program(module, name, target, options or Options(fast_math=fast_math, profile=profile))
+    options = options or Options(fast_math=fast_math, profile=profile)
+    program = _Program(module, name, target, options, host_values)
     program.place()
     text = str(program.unit.module)
     emitted = time.perf_counter()
@@ -84,15 +91,22 @@ def compile_module(
 class _Program(Placement):
     """One module on its way to LLVM text and steps."""
 
-    def __init__(self, module: Module, name: str, target: GpuTarget, options: Options) -> None:
+    def __init__(
+        self, module: Module, name: str, target: GpuTarget, options: Options, host_values: Collection[int]
+    ) -> None:
         super().__init__(module, name)
         self.steps: list[GpuStep] = []
         constants_slot = len(self.parameter_shapes) + len(self.result_shapes) + 1
-        self.unit = GpuUnit(LlvmModule(name, TRIPLE, LAYOUT), target, options, constants_slot)
+        by_value = {
+            k: self.parameter_shapes[k].itemsize
+            for k in host_values
+            if not self.parameter_shapes[k].dims and self.parameter_shapes[k].dtype not in PARTS
+        }
+        self.unit = GpuUnit(LlvmModule(name, TRIPLE, LAYOUT), target, options, constants_slot, by_value)
         self.unit.module.inline = FUNCTIONS
         if options.fast_math:
             self.unit.module.float_flags = " contract"
-        self.plan(GpuPlanner(self.unit))
+        self.plan(GpuPlanner(self.unit, self.entry.parameters))
         self._control = _Control(self)
 
     def launch(self, step: Step, operands: list[Binding], results: list[Location]) -> None:

@@ -47,6 +47,10 @@ class GpuEmitter(Emitter):
 
     # ---- memory
 
+    def from_memory(self, value: Value, dtype: str) -> Value:
+        """A value as it lies in memory, in a register."""
+        return self._from_memory(value, dtype)
+
     @contextmanager
     def unit(self, variable: Lin, width: int, copy: int) -> Iterator[None]:
         """Within, element number `copy` of the unit is emitted."""

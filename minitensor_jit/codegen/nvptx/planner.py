@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from ...ir.library import loop_of
@@ -29,8 +30,9 @@ __all__ = ["GpuPlanner"]
 class GpuPlanner(KernelChoice):
     """Makes plans for a unit."""
 
-    def __init__(self, unit: GpuUnit) -> None:
+    def __init__(self, unit: GpuUnit, parameters: Sequence[Instruction] = ()) -> None:
         self.unit = unit
+        self._by_value = {p for p in parameters if p.parameter_number in unit.host_values}
         # Steps that are measured are told apart by their lines in the user's program.
         self.share = not unit.options.profile
         self.whole = {
@@ -41,6 +43,10 @@ class GpuPlanner(KernelChoice):
             "kernel-call": partial(HostCallPlan, unit),
             **dict.fromkeys(HOST_CALLS, partial(HostCallPlan, unit)),
         }
+
+    def is_by_value(self, i: Instruction) -> bool:
+        """Whether launches pass the value of an operand."""
+        return i in self._by_value
 
     def flat(self, computation: Computation) -> Computation | None:
         """None: each size has a kernel."""

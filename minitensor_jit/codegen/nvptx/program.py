@@ -25,6 +25,7 @@ __all__ = [
     "GpuStep",
     "GpuTarget",
     "HostCall",
+    "HostValue",
     "KernelLaunch",
     "MemoryCopy",
     "MemoryFill",
@@ -110,7 +111,15 @@ class Scalar:
     nbytes: int
 
 
-Argument: TypeAlias = Address | Scalar
+@dataclass(frozen=True, slots=True)
+class HostValue:
+    """The `nbytes` bytes of parameter number `slot`, an array without dimensions, passed by value."""
+
+    slot: int
+    nbytes: int
+
+
+Argument: TypeAlias = Address | Scalar | HostValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +241,23 @@ class GpuProgram:
                 stack.extend(reversed((*step.condition, *step.body)))
             elif isinstance(step, Branch):
                 stack.extend(s for branch in reversed(step.branches) for s in reversed(branch))
+
+    @property
+    def addressed(self) -> frozenset[int]:
+        """The buffers that steps have addresses in; parameters that are only passed by value need no memory."""
+        found: set[int] = set()
+        for step in self.all_steps():
+            if isinstance(step, KernelLaunch):
+                found.update(a.slot for a in step.arguments if isinstance(a, Address))
+            elif isinstance(step, MemoryCopy):
+                found.update((step.target.slot, step.source.slot))
+            elif isinstance(step, MemoryFill):
+                found.add(step.target.slot)
+            elif isinstance(step, HostCall):
+                found.update(at.slot for at, _ in (*step.operands, *step.results))
+            else:
+                found.add((step.predicate if isinstance(step, WhileLoop) else step.index).slot)
+        return frozenset(found)
 
     @property
     def kernels(self) -> int:

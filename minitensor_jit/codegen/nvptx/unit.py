@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 from ...ir.module import Instruction
 from ...runtime.buffer_assignment import Location
-from ..index import Space
-from ..llvm import I32, I64, PTR, VOID, Function, Module, Value
+from ..index import ZERO, Space
+from ..llvm import I32, I64, PTR, VOID, Function, Module, Value, type_text
 from ..task import Binding, Plan, Root, Task, reachable
+from ..types import MEMORY
 from .emitter import GpuEmitter
-from .program import ALIGNMENT, Address, GpuStep, GpuTarget, HostCall, KernelLaunch, MemoryCopy, MemoryFill, Scalar
+from .program import (
+    ALIGNMENT,
+    Address,
+    GpuStep,
+    GpuTarget,
+    HostCall,
+    HostValue,
+    KernelLaunch,
+    MemoryCopy,
+    MemoryFill,
+    Scalar,
+)
 
 __all__ = ["Constants", "Copy", "Fill", "GpuUnit", "Host", "Kernel", "Launch", "Options", "PlanCode", "Symbol"]
 
@@ -109,11 +122,20 @@ class Constants:
 class GpuUnit:
     """The module being written."""
 
-    def __init__(self, module: Module, target: GpuTarget, options: Options, constants_slot: int) -> None:
+    def __init__(
+        self,
+        module: Module,
+        target: GpuTarget,
+        options: Options,
+        constants_slot: int,
+        host_values: Mapping[int, int] | None = None,
+    ) -> None:
         self.module, self.target, self.options = module, target, options
         self.constants = Constants()
         self.kernels = 0
         self._constants_slot = constants_slot
+        # Parameters that launches have the values of, with their sizes.
+        self.host_values = host_values or {}
         self._codes: dict[Plan, PlanCode] = {}
         self.code = PlanCode()
         self.renaming: dict[Symbol, Symbol] = {}
@@ -183,6 +205,11 @@ class GpuUnit:
                 return self.address(binding)
             return self.address((results if kind == "result" else temporaries)[number])
 
+        def by_value(number: int) -> HostValue:
+            binding = operands[number]
+            assert isinstance(binding, Location)
+            return HostValue(binding.slot, self.host_values[binding.slot])
+
         made: list[GpuStep] = []
         for item in code.items:
             if isinstance(item, Copy):
@@ -197,7 +224,10 @@ class GpuUnit:
                 )
                 made.append(HostCall(item.text, read, written, source, item.reason))
             else:
-                arguments = tuple(a if isinstance(a, Scalar) else resolve(a) for a in item.arguments)
+                arguments = tuple(
+                    a if isinstance(a, Scalar) else by_value(a[1]) if a[0] == "value" else resolve(a)
+                    for a in item.arguments
+                )
                 made.append(
                     KernelLaunch(
                         item.kernel,
@@ -267,8 +297,23 @@ class Kernel:
             binding = self.task.operands[i.parameter_number]
             if isinstance(binding, Instruction):
                 self.e.constants[i] = binding
+            elif binding.kind == "parameter" and binding.slot in self.unit.host_values and not i.dims:
+                self.e.pointers[i] = self._by_value(i)
             else:
                 self.e.pointers[i] = self.argument(("operand", i.parameter_number))
+
+    def _by_value(self, i: Instruction) -> Value:
+        """A parameter that the launch has the value of; in place of its address."""
+        assert i.parameter_number is not None
+        symbol = ("value", i.parameter_number)
+        known = self._arguments.get(symbol)
+        if known is None:
+            type_ = MEMORY[i.dtype]
+            known = self._arguments[symbol] = Value(type_, type_text(type_), f"%a{len(self._arguments)}")
+            self.function.arguments.append(known)
+        place = Value(PTR, "ptr", known.ref)
+        self.e.staged[known.ref, i.dtype, ZERO] = partial(self.e.from_memory, known, i.dtype)
+        return place
 
     def result(self, number: int) -> Value:
         """The address of a result."""

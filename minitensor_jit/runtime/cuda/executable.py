@@ -18,6 +18,7 @@ from minitensor_jit.codegen.nvptx.program import (
     GpuProgram,
     GpuStep,
     HostCall,
+    HostValue,
     KernelLaunch,
     MemoryCopy,
     MemoryFill,
@@ -270,6 +271,9 @@ class _Launch:
             at += -at % size + size
             if isinstance(argument, Address):
                 self._places.append((argument.slot, argument.offset))
+            elif isinstance(argument, HostValue):
+                # The slot has the value's bits as an integer, in place of an address.
+                self._places.append((argument.slot, 0))
             else:
                 self._places.append((-1, argument.value & ((1 << 8 * size) - 1)))
         self._format = struct.Struct("<" + text.replace("0x", "")).pack

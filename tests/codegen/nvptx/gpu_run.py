@@ -18,6 +18,7 @@ from minitensor_jit.codegen.nvptx.program import (
     GpuProgram,
     GpuTarget,
     HostCall,
+    HostValue,
     KernelLaunch,
     MemoryCopy,
     MemoryFill,
@@ -77,7 +78,10 @@ class Runner:
             assert self.machine is not None
             raw = b""
             for a in step.arguments:
-                if isinstance(a, Scalar):
+                if isinstance(a, HostValue):
+                    shape = self.program.parameter_shapes[a.slot]
+                    raw += bytes(-len(raw) % a.nbytes) + self.memory.read(self.slots[a.slot], shape.nbytes)
+                elif isinstance(a, Scalar):
                     raw += bytes(-len(raw) % a.nbytes) + (a.value % (1 << 8 * a.nbytes)).to_bytes(a.nbytes, "little")
                 else:
                     raw += bytes(-len(raw) % 8) + self.address(a).to_bytes(8, "little")

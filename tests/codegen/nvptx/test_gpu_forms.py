@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from gpu_run import Runner, check, compile_for_gpu, run_on_cpu
+from gpu_run import TARGET, Runner, check, compile_for_gpu, compile_module, run_on_cpu
 
 from minitensor_jit.codegen.nvptx import sort
 from minitensor_jit.ir.builder import Builder
@@ -156,3 +156,18 @@ def test_transposes_have_no_bank_conflicts():
     assert counts.bank_conflicts == 0
     # Each sector is moved once.
     assert (counts.global_sectors_read + counts.global_sectors_written) * 32 == 3 * args[0].nbytes
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "s32", "u8", "pred", "bf16", "f16", "s64"])
+def test_numbers_of_the_host_are_passed_by_value(dtype: str):
+    b = Builder("scaled")
+    x, k = b.parameter(Shape("f32", (300,))), b.parameter(Shape(dtype, ()))
+    wide = b.broadcast(b.convert(k, "f32"), (300,), ())
+    module = b.build([b.emit("multiply", (x, wide)), b.reduce_sum(b.emit("add", (x, wide)), (0,))])
+    run_pipeline(module)
+    given = [normal(300), np.asarray(RNG.integers(1, 2)).astype("V2" if dtype == "bf16" else Shape(dtype).numpy_dtype)]
+    given[1] = np.asarray(given[1]).view(Shape(dtype).numpy_dtype)
+    program = compile_module(module.clone(), name="m", target=TARGET, host_values=[1])
+    assert 1 not in program.addressed
+    for got, wanted in zip(Runner(program, given).results(), run_on_cpu(module, given), strict=True):
+        assert got.tobytes() == wanted.tobytes()
