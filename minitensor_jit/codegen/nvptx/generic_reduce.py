@@ -1,4 +1,7 @@
-"""Reductions by any computation, of one or several operands at once (argmax): one element after the other."""
+"""Reductions by any computation, of one or several operands at once (argmax): one element after the other.
+
+A computation that only chooses between what it is given is associative: a warp may divide the elements in pieces.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,13 @@ from ..loops import counted_loop
 from ..scalar_computation import apply_scalar, check_scalar
 from ..space import delinearize_rows, refine
 from ..task import Task, element_cost, reachable
-from .loop_kernel import largest_index, threads_for
+from .loop_kernel import BLOCK, largest_index, threads_for
 from .unit import GpuUnit, Kernel
 
 __all__ = ["GenericReduce"]
+
+# With fewer elements than this, a result is a thread's.
+_LONG = 64
 
 
 class GenericReduce:
@@ -44,6 +50,13 @@ class GenericReduce:
         index = self._index(space, kept, space.var("r", length))
         return accesses(space, [(i, index) for i in self.inputs]).all_forms()
 
+    def _is_shared(self, size: int, length: int) -> bool:
+        """Whether a warp has each result: long ones, where threads of their own would be too few or read apart."""
+        target = self.unit.target
+        few = 4 * size < target.multiprocessors * target.threads_per_multiprocessor
+        rows = bool(self.dims) and len(self.dims) - 1 in self.dimensions
+        return _chooses(self.reduce.attrs["to_apply"]) and length >= _LONG and (few or rows)
+
     def emit(self) -> None:
         """Emits and launches it."""
         reduce, task = self.reduce, self.task
@@ -54,15 +67,25 @@ class GenericReduce:
         nest = refine(size, self._forms)
         instructions = reachable(reduce.operands)
         space = Space()
-        threads = threads_for(size)
+        self.shared = self._is_shared(size, length)
+        threads = BLOCK if self.shared else threads_for(size)
         kernel = Kernel(self.unit, task, space, threads, largest_index(list(instructions)))
         e = kernel.e
         kernel.bind(reduce.operands)
         variables = nest.variables(space, "o")
         kept, reduced = nest.flat(variables), space.var("r", length)
-        blocks = -(-size // threads)
+        each = threads // 32 if self.shared else threads
+        blocks = -(-size // each)
         at = kernel.thread()
-        with e.when(None if blocks * threads == size else e.inner.icmp_signed("<", at, e.index(size))):
+        begin, end, lane = e.index(0), e.index(length), at
+        if self.shared:
+            b = e.inner
+            lane = b.and_(e.wide(e.register("tid.x")), e.index(31))
+            at = b.lshr(at, e.index(5))
+            piece = -(-length // 32)
+            begin = b.mul(lane, e.index(piece))
+            end = b.intrinsic("llvm.smin", b.add(begin, e.index(piece)), e.index(length))
+        with e.when(None if blocks * each == size else e.inner.icmp_signed("<", at, e.index(size))):
             delinearize_rows(e, e.here(at), variables, nest.extents)
 
             def one(r: Value, totals: Sequence[Value]) -> list[Value]:
@@ -71,9 +94,26 @@ class GenericReduce:
                 return apply_scalar(e, combiner, [*totals, *(e.value(i, index) for i in self.inputs)])
 
             start = [e.value(i, ()) for i in reduce.operands[len(self.inputs) :]]
-            totals = counted_loop(e, e.index(0), e.index(length), 1, one, start)
-            for root, n in task.roots:
-                k = root.attrs["index"] if root.opcode == "get-tuple-element" else 0
-                e.store(kernel.result(n), self.inputs[k].dtype, kept, totals[k])
+            totals = counted_loop(e, begin, end, 1, one, start)
+            if self.shared:
+                # Neighbouring pieces first, so that their order is kept.
+                for width in (1, 2, 4, 8, 16):
+                    others = [e.shuffle(x, width) for x in totals]
+                    totals = apply_scalar(e, combiner, [*totals, *others])
+            with e.when(e.inner.icmp_unsigned("==", lane, e.index(0)) if self.shared else None):
+                for root, n in task.roots:
+                    k = root.attrs["index"] if root.opcode == "get-tuple-element" else 0
+                    e.store(kernel.result(n), self.inputs[k].dtype, kept, totals[k])
         cost = size * length * (element_cost(instructions, size * length) + 4)
         kernel.launch(blocks, "generic-reduce", kernel.traffic(task.roots), cost)
+
+
+def _chooses(combiner: Computation) -> bool:
+    """Whether each result is one of the two numbers given for it, which may then be combined more than once."""
+    count = len(combiner.parameters) // 2
+    for k, root in enumerate(combiner.roots):
+        given = {combiner.parameters[k], combiner.parameters[k + count]}
+        picked = root.operands[1:] if root.opcode == "select" else root.operands
+        if root.opcode not in ("select", "maximum", "minimum") or set(picked) != given:
+            return False
+    return True

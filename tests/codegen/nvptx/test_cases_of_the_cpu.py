@@ -32,7 +32,7 @@ LEFT_OUT = {
 def check(build, *shapes, args=None, fused=True, **_how_close):
     if args is None and any(s.dtype == "bf16" for s in shapes):
         args = [_without_nan(values(s, k), s.dtype) for k, s in enumerate(shapes)]
-    return gpu_run.check(build, *shapes, args=args, only_fused=fused, host=True)
+    return gpu_run.check(build, *shapes, args=args, fused=fused, only_fused=fused, host=True)
 
 
 def compile_and_run(module, args):

@@ -171,3 +171,19 @@ def test_numbers_of_the_host_are_passed_by_value(dtype: str):
     assert 1 not in program.addressed
     for got, wanted in zip(Runner(program, given).results(), run_on_cpu(module, given), strict=True):
         assert got.tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize(("dims", "axis"), [((5, 300), 1), ((9, 64), 1), ((1, 1000), 1), ((200, 7), 0), ((3, 20), 1)])
+def test_the_first_of_the_largest(dims: tuple[int, int], axis: int):
+    def build(b: Builder, x: Instruction) -> list[Instruction]:
+        c = Builder("larger")
+        v, i, w, j = (c.parameter(Shape(d)) for d in ("f32", "s32", "f32", "s32"))
+        later = c.emit("and", (c.compare(w, v, "EQ"), c.compare(j, i, "LT")))
+        other = c.emit("or", (c.compare(w, v, "GT"), later))
+        combiner = c.build_computation([c.select(other, w, v), c.select(other, j, i)])
+        start = b.constant(-np.inf, "f32"), b.constant(2**31 - 1, "s32")
+        operands = (x, b.iota(Shape("s32", dims), axis), *start)
+        made = b.emit("reduce", operands, {"dimensions": (axis,), "to_apply": combiner})
+        return [b.get_tuple_element(made, 0), b.get_tuple_element(made, 1)]
+
+    check(build, Shape("f32", dims), args=[RNG.integers(0, 20, dims).astype(np.float32)])
