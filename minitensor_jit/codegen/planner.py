@@ -53,7 +53,8 @@ class KernelChoice:
         special = [i for i in instructions if i.opcode in self.whole]
         if special:
             one = special[0]
-            if one.opcode == "dot" and len(special) == 1 and roots != special:
+            alone = roots == special and all(o.opcode == "parameter" for o in one.operands)
+            if one.opcode == "dot" and len(special) == 1 and not alone:
                 return self.product(task, one)
             sources = [r.operands[0] if r.opcode == "get-tuple-element" else r for r in roots]
             if sources != [one] * len(roots) or any(o.opcode != "parameter" for o in one.operands):

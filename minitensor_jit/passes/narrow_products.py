@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from ..ir.infer import dot_dims
 from ..ir.module import Computation, Instruction, Module
-from ..ir.narrow import NARROW
+from ..ir.narrow import NARROW, array_of, wide_array
 from ..ir.opcode import is_elementwise
+from ..ir.shape import Shape
 
 __all__ = ["NarrowProducts"]
 
 # What moves elements and nothing else.
-_MOVES: Final = frozenset({"reshape", "bitcast", "transpose", "broadcast", "slice", "reverse", "copy"})
+_MOVES: Final = frozenset({"reshape", "bitcast", "transpose", "broadcast", "slice", "reverse", "copy", "pad"})
 # How many instructions are looked at behind a product, and in front of its operands.
 _MAX_BEHIND: Final = 64
-_MAX_MOVES: Final = 4
+_MAX_MOVES: Final = 32
 
 
 class NarrowProducts:
@@ -86,16 +89,31 @@ def _narrow(i: Instruction) -> list[Instruction]:
     """From an operand back to the conversion of a narrow array, through what only moves it; empty if there is none."""
     chain = [i]
     while i.opcode in _MOVES and len(chain) <= _MAX_MOVES:
+        if i.opcode == "pad" and not _is_exact(i.operands[1]):
+            return []
         i = i.operands[0]
         chain.append(i)
     return chain if i.opcode == "convert" and i.operands[0].dtype in NARROW else []
+
+
+def _is_exact(i: Instruction) -> bool:
+    """Whether a constant has the same value in both narrow types."""
+    if i.literal is None:
+        return False
+    return all(np.array_equal(wide_array(array_of(i.literal, dtype)), i.literal) for dtype in NARROW)
 
 
 def _moved(chain: list[Instruction], made: list[Instruction]) -> Instruction:
     """The narrow array, moved as its conversion was."""
     source = chain[-1].operands[0]
     for i in reversed(chain[:-1]):
-        source = i.clone([source], shape=i.array_shape.with_dtype(source.dtype))
+        operands = [source]
+        if i.opcode == "pad":
+            assert i.operands[1].literal is not None
+            padding = array_of(i.operands[1].literal, source.dtype)
+            operands.append(Instruction(f"{i.name}.padding", "constant", Shape(source.dtype), literal=padding))
+            made.append(operands[1])
+        source = i.clone(operands, shape=i.array_shape.with_dtype(source.dtype))
         source.name = f"{i.name}.narrow"
         made.append(source)
     return source

@@ -18,6 +18,10 @@ __all__ = ["OutputFusion"]
 # Smaller products have faster ways without an epilogue, and stay in the cache anyway.
 MIN_ELEMENTS: Final = 16384
 MAX_MEMBERS: Final = 64
+# How many times more elements than there are in memory make it worth finding each one when it is read.
+EXPANDED: Final = 2
+# What shows elements of memory elsewhere, or several times.
+_MOVES: Final = frozenset({"pad", "broadcast", "reshape", "slice", "transpose", "reverse", "bitcast"})
 
 
 class OutputFusion:
@@ -26,8 +30,9 @@ class OutputFusion:
     Contract: the root has the dot's type and dimensions, so that it is written over the product, tile after tile, as
     soon as a tile is done. Other operands are in memory, or are broadcasts and scalars, which are taken in. The bits
     are those of the same operations one after the other. With `in_registers`, for targets that keep tiles there, the
-    root may have another type, values may be read by several of the chain, and no product is too small. Refusals are
-    in `decisions` as (dot, reader, decision).
+    root may have another type, values may be read by several of the chain, no product is too small, and an operand that
+    shows elements of memory several times, as a matrix of windows does, is taken in. Refusals are in `decisions` as
+    (dot, reader, decision).
     """
 
     name = "output-fusion"
@@ -57,9 +62,11 @@ class OutputFusion:
                 self.decisions.append((dot.name, "", decision))
                 continue
             chain = self._region(computation, dot, users) if self.in_registers else self._chain(computation, dot, users)
-            if chain:
-                members = {dot, *chain, *(o for i in chain for o in _taken(i, chain, dot))}
-                outlines.append(Outline(sorted(members, key=order.__getitem__), [chain[-1]], "kOutput"))
+            windows = self._windows(dot, users) if self.in_registers else set()
+            if chain or windows:
+                members = {dot, *chain, *windows, *(o for i in chain for o in _taken(i, chain, dot))}
+                root = chain[-1] if chain else dot
+                outlines.append(Outline(sorted(members, key=order.__getitem__), [root], "kOutput"))
         outline(computation, outlines)
         return bool(outlines)
 
@@ -79,6 +86,30 @@ class OutputFusion:
         while chain and chain[-1].dtype != dot.dtype:
             chain.pop()
         return chain
+
+    def _windows(self, dot: Instruction, users: dict[Instruction, list[Instruction]]) -> set[Instruction]:
+        """What shows the product more elements than there are: a matrix of windows needs no memory then."""
+        found: set[Instruction] = set()
+        for operand in dot.operands:
+            if operand.dtype != dot.dtype:
+                continue  # matrix units take what lies in memory
+            members: set[Instruction] = set()
+            sources: set[Instruction] = set()
+            pending = [operand]
+            while pending:
+                i = pending.pop()
+                if i.opcode == "constant" and not i.dims:
+                    members.add(i)
+                elif i.opcode in _MOVES and (i is operand or all(u in members or u is dot for u in users[i])):
+                    members.add(i)
+                    pending += i.operands
+                else:
+                    sources.add(i)
+            private = all(u is dot for u in users[operand])
+            size = sum(i.array_shape.size for i in sources if not i.is_tuple)
+            if private and operand in members and operand.array_shape.size >= EXPANDED * size:
+                found |= members
+        return found
 
     def _region(
         self, computation: Computation, dot: Instruction, users: dict[Instruction, list[Instruction]]

@@ -78,7 +78,7 @@ STAGES: tuple[str, ...] = (
 class PipelineOptions:
     """How to run the pipeline. `on_pass(name, module, changed)` is called after every pass, for dumps.
 
-    `narrow_products` is for targets with matrix units.
+    `gpu` says what code is made for; `narrow_products`, that it has units for products of float16 and bfloat16.
 
     The result is always verified, which costs some 3 us an instruction; `verify` does it around every pass.
     """
@@ -88,6 +88,7 @@ class PipelineOptions:
     fold_constants: bool = True
     fast_math: bool = False
     reduce_precision: str = "none"
+    gpu: bool = False
     narrow_products: bool = False
     on_pass: PassHook | None = None
 
@@ -99,6 +100,7 @@ def stages(
     strict: bool = True,
     fast_math: bool = False,
     reduce_precision: str = "none",
+    gpu: bool = False,
     narrow_products: bool = False,
 ) -> dict[str, list[Pass]]:
     """The passes of each stage, in order. With `strict`, simplification rules that undo each other are an error.
@@ -113,7 +115,7 @@ def stages(
         # The expander and the kernels know one order of dimensions.
         ConvolutionCanonicalization(),
         # Before types are narrowed, since it makes sums and products of any type.
-        Expander(),
+        Expander(gpu),
         # So that rules and kernels see few types; conversions that this makes between equal types go again.
         NarrowTypes(),
         # After it, since loops exist for types that are computed in.
@@ -151,7 +153,7 @@ def stages(
     if fuse:
         found["fusion"] = [
             # What is done with a product's elements is done while they are in the cache.
-            OutputFusion(in_registers=narrow_products),
+            OutputFusion(in_registers=gpu),
             # Rows first: they keep a reduction and its readers together, which the general pass would part.
             RowFusion(),
             Fusion(),
@@ -176,6 +178,7 @@ def run_pipeline(module: Module, options: PipelineOptions | None = None) -> Modu
         strict=options.verify,
         fast_math=options.fast_math,
         reduce_precision=options.reduce_precision,
+        gpu=options.gpu,
         narrow_products=options.narrow_products,
     )
     PassManager(passes, verify=options.verify, on_pass=options.on_pass).run(module)

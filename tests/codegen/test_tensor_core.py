@@ -3,15 +3,10 @@
 import re
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1]))
-
 from ptx import Machine, Memory
 from ptx.kernels import pack
 
@@ -43,7 +38,7 @@ def module_of(batch, m, k, n, dtype="bf16", transposed=(False, False), epilogue=
         bias = b.parameter(Shape(dtype, (n,)))
         d = b.add(d, b.broadcast(b.convert(bias, "f32"), d.dims, (len(d.dims) - 1,)))
         d = b.multiply(d, b.logistic(d))
-    return run_pipeline(b.build(b.convert(d, dtype)), PipelineOptions(narrow_products=True, verify=True))
+    return run_pipeline(b.build(b.convert(d, dtype)), PipelineOptions(gpu=True, narrow_products=True, verify=True))
 
 
 def compiled(*size, target=TARGET, **options):
@@ -65,7 +60,8 @@ def run(program, args):
         assert isinstance(step, KernelLaunch)
         addresses = pack([slots[a.slot] + a.offset for a in step.arguments])
         machine.launch(step.kernel, step.grid, step.block, step.shared_bytes, addresses, memory)
-    return np.frombuffer(memory.read(slots[len(args)], result.nbytes), np.uint16).reshape(result.dims), machine
+    bits = np.frombuffer(memory.read(slots[len(args)], result.nbytes), np.uint16)
+    return bits.reshape((*result.dims, -1) if result.dtype == "f32" else result.dims), machine
 
 
 def compare(batch, m, k, n, *, dtype="bf16", transposed=(False, False), epilogue=False, target=TARGET):

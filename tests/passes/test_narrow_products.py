@@ -57,7 +57,7 @@ def test_products_that_are_rounded_take_narrow_arrays(moved, left, rest):
     assert not NarrowProducts().run(module)
     # Later passes of targets that have such products leave them.
     assert not NarrowTypes(keep_products=True).run(module)
-    assert not Expander(keep_products=True).run(module)
+    assert not Expander(gpu=True).run(module)
     assert NarrowTypes().run(module)
 
 
@@ -109,6 +109,6 @@ def test_what_is_read_elsewhere_ends_the_fusion():
 
 def test_it_is_no_part_of_the_pipeline_unless_asked_for():
     assert "narrow-products" not in [one.name for one in pipeline()]
-    module = run_pipeline(module_of(), PipelineOptions(narrow_products=True, verify=True))
+    module = run_pipeline(module_of(), PipelineOptions(gpu=True, narrow_products=True, verify=True))
     assert dot_of(module).operands[0].dtype == "bf16"
     assert dot_of(run_pipeline(module_of(), PipelineOptions(verify=True))).operands[0].dtype == "f32"

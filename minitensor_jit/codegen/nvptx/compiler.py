@@ -56,7 +56,7 @@ def compile_module(
     # For modules that come without the pipeline.
     for one in (
         ConvolutionCanonicalization(),
-        Expander(keep_products=True),
+        Expander(gpu=True),
         NarrowTypes(keep_products=True),
         LoopCalls(),
     ):

@@ -19,10 +19,10 @@ from ...ir.matrix import Matrix, matrix_of, product_sizes
 from ...ir.module import Computation, Instruction
 from ...ir.shape import DTYPES, Shape
 from ..errors import CompileError
-from ..index import Space
+from ..index import ZERO, Lin, Space
 from ..llvm import Value, constant
 from ..loops import counted_loop
-from ..matrix import check_epilogue
+from ..matrix import check_registers_epilogue
 from ..task import Task
 from ..types import MEMORY
 from .loop_kernel import LoopKernels
@@ -44,8 +44,20 @@ SIDE: Final = 16  # threads along each side of a tile
 class Operand:
     """An operand of a product: its array, and the strides of its matrices."""
 
-    symbol: Symbol
+    symbol: Symbol | None
     matrix: Matrix
+    computed: Computed | None = None
+    """What is evaluated instead of read, for an operand that is no array in memory."""
+
+
+@dataclass(frozen=True)
+class Computed:
+    """An operand by its instruction: its batch, free and contracted dimensions."""
+
+    instruction: Instruction
+    batch: tuple[int, ...]
+    free: tuple[int, ...]
+    contracted: tuple[int, ...]
 
 
 class Dot:
@@ -59,8 +71,11 @@ class Dot:
         self.narrow = dot.operands[0].dtype in FORMATS
         if self.narrow and (dot.dtype != "f32" or unit.target.compute_capability < (8, 0)):
             raise CompileError("dot", f"no product of {dot.operands[0].dtype} in {dot.dtype} for {unit.target.name}")
-        if task.computation.roots != [dot]:
-            check_epilogue(task, dot, any_type=True)
+        computed = [o for o in dot.operands if o.opcode != "parameter"]
+        if task.computation.roots != [dot] or computed:
+            check_registers_epilogue(task, dot)
+        if computed and self.narrow:
+            raise CompileError("dot", "a product on tensor cores of what is computed inside a fusion")
         self.unit, self.task, self.dot = unit, task, dot
 
     def emit(self) -> None:
@@ -84,6 +99,8 @@ class Dot:
         _Tiles(self.unit, self.task, dot, left, right).emit()
 
     def _operand(self, i: Instruction, batch: Sequence[int], free: Sequence[int], contracted: Sequence[int]) -> Operand:
+        if i.opcode != "parameter":
+            return Operand(None, Matrix(0, 0, 0), Computed(i, tuple(batch), tuple(free), tuple(contracted)))
         symbol = self.unit.symbol(self.task, i)
         matrix = matrix_of(i.array_shape, batch, free, contracted)
         if matrix is not None and (not self.narrow or _is_in_chunks(matrix, i, free, contracted)):
@@ -174,6 +191,9 @@ class _Tiles:
     def _source(self, operand: Operand, first: Value, size: int) -> Callable[[Value, int], list[Value]]:
         """A function that loads this thread's part of the operand's tile for `depth` values of k from `k0` on."""
         e, depth, side = self.e, self.depth, self.side
+        if operand.computed is not None:
+            return self._evaluated(operand.computed, first, size)
+        assert operand.symbol is not None
         b, matrix = e.builders[0], operand.matrix
         base = self.kernel.argument(operand.symbol)
         if self.batch > 1:
@@ -208,6 +228,53 @@ class _Tiles:
                 value = b.load(where, self.element, self.itemsize)
                 loaded.append(value if inside is None else b.select(inside, value, zero))
             return loaded
+
+        return load
+
+    def _evaluated(self, operand: Computed, first: Value, size: int) -> Callable[[Value, int], list[Value]]:
+        """The same for an operand whose elements are computed where they are needed."""
+        e, depth, side, space = self.e, self.depth, self.side, self.space
+        b, i = e.builders[0], operand.instruction
+        self.kernel.bind([i])
+        sizes = [tuple(i.dims[d] for d in group) for group in (operand.batch, operand.free, operand.contracted)]
+        batch = space.var("matrix", self.batch)
+        e.set_variable(batch, self.matrix_number)
+        places = []
+        for part in range(side * depth // THREADS):
+            at = b.add(self.thread, e.index(part * THREADS))
+            # Neighbouring threads have neighbouring windows, which are neighbours in memory.
+            within, kk = b.urem(at, e.index(side)), b.udiv(at, e.index(side))
+            position = b.add(first, within)
+            inside = None if size % side == 0 else b.icmp_signed("<", position, e.index(size))
+            if inside is not None:
+                position = b.select(inside, position, e.index(0))
+            free = space.var(f"window{part}", size)
+            e.set_variable(free, position)
+            slot = b.add(b.mul(kk, e.index(self.pitch)), within)
+            places.append((free, inside, kk, slot))
+        self._slots.append([slot for _, _, _, slot in places])
+        zero = constant(self.element, 0)
+
+        def load(k0: Value, limit: int) -> list[Value]:
+            found = []
+            for free, inside, kk, _ in places:
+                b = e.inner
+                k = b.add(k0, kk)
+                ok = None if limit >= depth else b.icmp_signed("<", kk, e.index(limit))
+                if ok is not None:
+                    k = b.select(ok, k, e.index(0))
+                inner = space.var("k", self.k)
+                e.set_variable(inner, e.here(k))
+                index: list[Lin] = [ZERO] * len(i.dims)
+                groups = (operand.batch, operand.free, operand.contracted)
+                for group, of_group, form in zip(groups, sizes, (batch, free, inner), strict=True):
+                    for d, position in zip(group, space.delinearize(form, of_group), strict=True):
+                        index[d] = position
+                value = e.value(i, tuple(index))
+                for condition in (ok, inside):
+                    value = value if condition is None else e.inner.select(condition, value, zero)
+                found.append(value)
+            return found
 
         return load
 

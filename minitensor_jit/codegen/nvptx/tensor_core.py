@@ -106,6 +106,7 @@ class _Side:
     def _prepare(self, operand: Operand) -> None:
         """What each copy of this thread has in every turn: its addresses, and how much of it exists."""
         p, b, matrix = self.p, self.p.b, self.matrix
+        assert operand.symbol is not None
         base = p.kernel.argument(operand.symbol)
         self.origin = b.emit(None, _GLOBAL, f"addrspacecast ptr {base.ref} to {_GLOBAL}")
         start = b.mul(p.batch_number, i64(matrix.batch))

@@ -67,6 +67,7 @@ class _VectorProduct:
         for operand, place in zip(self.operands, places, strict=True):
             matrix = operand.matrix
             offset = b.add(b.mul(batch, e.index(matrix.batch)), b.mul(place, e.index(matrix.free)))
+            assert operand.symbol is not None  # only products with tiles compute theirs
             self.bases.append(b.gep(kernel.argument(operand.symbol), offset, self.element))
         lane = b.and_(e.wide(e.register("tid.x")), e.index(LANES - 1))
         self.lanes = [lane] if self.shared else [e.index(k) for k in range(LANES)]

@@ -13,12 +13,15 @@ from .products import PRODUCT_RULES
 from .random_bits import RANDOM_RULES
 from .rule import Rule
 from .scalars import SCALAR_RULES
-from .windows import WINDOW_RULES
+from .windows import WINDOW_RULES, convolution_as_product
 
-__all__ = ["RULES", "Rule"]
+__all__ = ["GPU_RULES", "RULES", "Rule"]
 
 # By opcode; the first rule that applies is taken.
 RULES: Final[dict[str, list[Rule]]] = {}
 for _family in (SCALAR_RULES, COMPLEX_RULES, INDEXING_RULES, PRODUCT_RULES, WINDOW_RULES, RANDOM_RULES):
     for _opcode, _rule in _family.items():
         RULES.setdefault(_opcode, []).append(_rule)
+
+# Those of GPUs, which have no kernels of whole arrays to call.
+GPU_RULES: Final[dict[str, list[Rule]]] = {**RULES, "convolution": [convolution_as_product]}

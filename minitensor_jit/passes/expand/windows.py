@@ -215,6 +215,20 @@ def _eager_takes(window: Window, dtype: str, batches: int) -> bool:
 
 
 def _convolution(b: Builder, i: Instruction) -> Instruction:
+    """A call of the eager kernel for one that is large, otherwise a product."""
+    lhs, rhs = i.operands
+    window: Window = i.attrs.get("window", Window())
+    features, batches = i.attrs.get("feature_group_count", 1), i.attrs.get("batch_group_count", 1)
+    places = window.positions(lhs.dims[2:])
+    if lhs.dims[0] * prod(places) * prod(rhs.dims[1:]) * features > LARGE and _eager_takes(window, lhs.dtype, batches):
+        shape = lhs.array_shape.with_dims((lhs.dims[0], rhs.dims[0], *places))
+        params = tuple(tuple(getattr(w, name) for w in window.dims) for name in ("stride", "low", "window_dilation"))
+        (made,) = b.kernel_call("convolution", (lhs, rhs), [shape], kinds="ttn", params=(*params, features))
+        return made
+    return convolution_as_product(b, i)
+
+
+def convolution_as_product(b: Builder, i: Instruction) -> Instruction:
     """The product of a matrix of all windows and the kernel, a batch of them for groups. `bf01_oi01->bf01` only."""
     labels: ConvolutionDims = i.attrs["dim_labels"]
     lhs, rhs = i.operands
@@ -224,11 +238,6 @@ def _convolution(b: Builder, i: Instruction) -> Instruction:
     if 0 in i.dims or 0 in lhs.dims or 0 in rhs.dims:
         return b.full(i.array_shape, 0)
     places = window.positions(lhs.dims[2:])
-    if lhs.dims[0] * prod(places) * prod(rhs.dims[1:]) * features > LARGE and _eager_takes(window, lhs.dtype, batches):
-        shape = lhs.array_shape.with_dims((lhs.dims[0], rhs.dims[0], *places))
-        params = tuple(tuple(getattr(w, name) for w in window.dims) for name in ("stride", "low", "window_dilation"))
-        (made,) = b.kernel_call("convolution", (lhs, rhs), [shape], kinds="ttn", params=(*params, features))
-        return made
     if any(any(p) for p in _padding(window)):
         lhs = b.pad(lhs, b.constant(0, lhs.dtype), [(0, 0, 0), (0, 0, 0), *_padding(window)])
     for d, (w, count) in enumerate(zip(window.dims, places, strict=True)):
