@@ -501,3 +501,27 @@ def test_calls_of_several_structures_in_turn():
             same(f({"w": w}, scale=scale), w * scale)
             same(f({"w": w}, scale, a=w), w * scale + w)
             same(f({"w": w, "other": 3}, scale), w * scale)
+
+
+def test_writes_wait_for_no_lookup_whose_indices_are_checked_before():
+    table, state = mt.rand(64, 32), mt.zeros(64, 32)
+
+    def body(i):
+        rows = F.embedding(i, table)
+        state.mul_(0.5).add_(rows.sum())
+        return rows.sum(dim=1)
+
+    f = mt.function(body, jit_compile=True)
+    i = mt.tensor([3, 63, 0])
+    memory = f.lower(i).compile().memory_analysis()
+    assert memory.alias_size_in_bytes == state.numel() * 4
+    assert memory.temp_size_in_bytes < state.numel() * 4
+    f(i)
+    assert peak_of_a_call(f, i) == memory.peak_memory_in_bytes
+    before = state.clone()
+    for _ in range(2):
+        with pytest.raises(IndexError, match="out of range"):
+            f(mt.tensor([3, 64, 0]))
+        same(state, before)
+    same(f(i), F.embedding(i, table).sum(dim=1))
+    same(state, before * 0.5 + F.embedding(i, table).sum())

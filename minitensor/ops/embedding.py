@@ -29,10 +29,10 @@ embedding = index(
     "embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False)",
     "The rows of weight that indices name. The row padding_idx gets no gradient; with scale_grad_by_freq the gradient "
     "of a row is divided by the number of times it was named.",
-    vjp=_embedding_vjp, function=False, method=False,
+    vjp=_embedding_vjp, function=False, method=False, within=lambda w, _i, *_: (1, 0, w.dims[0]),
 )  # fmt: skip
 embedding_backward: _C.Op = index(
     "embedding_backward(Tensor grad, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq)",
     "A table in which grad is added up at the rows that indices name.",
-    vjp=_backward_vjp, function=False, method=False,
+    vjp=_backward_vjp, function=False, method=False, within=lambda _g, _i, rows, *_: (1, 0, rows),
 )  # fmt: skip

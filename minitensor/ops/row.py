@@ -56,6 +56,10 @@ class Row:
     raises: bool | None = None
     """Whether the values of its operands may be an error, so that it has to run although nobody reads its result. None:
     if it takes indices or is opaque. Of elementwise ops it's their integer form that may raise."""
+    within: Callable[..., tuple[int, Any, Any]] | None = None
+    """`within(*operands, *params)`, of an op that compiled code leaves to its kernel: the one operand whose values may
+    be an error, an index, and the bounds low <= index < high. If it was there before, it is checked before anything
+    runs."""
     aliases: tuple[str, ...] = ()
     """PyTorch's other names for it."""
     function: bool = True

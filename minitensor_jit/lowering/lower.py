@@ -158,6 +158,11 @@ class _ClusterLowering:
             self.parameters.append((StreamPosition(call.node), "u64"))
         # Indices out of range, matrices without an inverse.
         fallible = can_fail(call.row, call.compute)
+        if fallible and call.row.within is not None:
+            place, low, high = call.row.within(*operands, *call.params)
+            if call.is_leaf(place):
+                b.checks.append(BoundsCheck(call.node, place, low, high))
+                fallible = False
         self.fallible |= fallible
         shapes = [Shape(dtype, dims) for dtype, dims in call.results]
         params = [kernel_param(p) for p in call.params]
