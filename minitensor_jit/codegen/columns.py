@@ -53,6 +53,7 @@ class Columns:
         roots += [(i, space.delinearize(self.element(space, kept, r), i.dims)) for i, _ in self.element_roots]
         roots += [(i, space.delinearize(kept, i.dims)) for i, _ in self.kept_roots]
         found = accesses(space, roots, reduces)
+        self.conditional = found.conditional
         for reduce in reduces:
             if found.leaves.get(reduce, {kept}) != {kept}:
                 raise CompileError("fusion", f"{reduce.name} is read for other columns than the current ones")

@@ -67,6 +67,7 @@ class Rows:
         roots += [(r, space.delinearize(row, r.dims)) for r, _ in self.row_roots]
         reduces = {r.instruction for r in self.reductions}
         found = accesses(space, roots, reduces)
+        self.conditional = found.conditional
         for reduce in reduces:
             if found.leaves.get(reduce, {row}) != {row}:
                 raise CompileError("fusion", f"{reduce.name} is read for other rows than the current one")

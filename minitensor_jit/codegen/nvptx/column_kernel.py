@@ -72,7 +72,7 @@ class ColumnKernel(Columns):
         units = self.kept // self.width
         self.kernel = Kernel(self.unit, self.task, self.space, threads_for(units), largest, suffix)
         self.e = self.kernel.e
-        self.kernel.bind(roots)
+        self.kernel.bind(roots, (), self.conditional)
         outer = self.nest.variables(self.space, "o")[:-1]
         self.column = self.space.var("t", self.nest.inner // self.width)
         self.variables = [*outer, self.column]
@@ -135,6 +135,7 @@ class ColumnKernel(Columns):
                 row = []
                 for r, pointer in zip(self.reductions, pointers, strict=True):
                     base = e.inner.gep(pointer, offset, MEMORY[r.dtype])
+                    e.wide_bases.add(base.ref)
                     for v in range(self.width):
                         with e.unit(self.column, self.width, v):
                             row.append(e.load(base, r.dtype, self.kept_at + v))

@@ -36,6 +36,8 @@ class GpuEmitter(Emitter):
         self._copy = 0
         self._unit_guard: Value | None = None  # a predicate that holds for all of a unit or for none of it
         self._parts = 1  # how many numbers an element in memory is
+        # Arrays of which all elements of a unit are read, or none: only these are read together.
+        self.wide_bases: set[str] = set()
         # Arrays that results may lie over: threads read their own elements only, so loads stay where these are known.
         self.changing: set[str] = set()
         # Loads that come from elsewhere: by the address of the array, the type and the form.
@@ -98,7 +100,7 @@ class GpuEmitter(Emitter):
         """The element from a load of several; None if its neighbours in memory are not those of the unit."""
         unit, parts = self._unit, self._parts
         guard = self.predicate
-        if unit is None or (guard is not None and guard is not self._unit_guard):
+        if unit is None or (guard is not None and guard is not self._unit_guard) or base.ref not in self.wide_bases:
             return None
         if lin.coefficient(unit) != self._width * parts:
             return None

@@ -91,7 +91,7 @@ class Loop:
 
     def _forms(self, space: Space, flat: Lin) -> set[Lin]:
         found = accesses(space, [(r, space.delinearize(flat, r.dims)) for r, _ in self.roots])
-        self.flat, self.leaves = flat, found.leaves
+        self.flat, self.leaves, self.conditional = flat, found.leaves, found.conditional
         # The operands that are read at the place that is written, and nowhere else: where a condition doesn't hold,
         # another place is read instead.
         self.in_place = {
@@ -129,7 +129,7 @@ class Loop:
         space = Space()
         kernel = Kernel(self.unit, self.task, space, threads, largest)
         e = kernel.e
-        kernel.bind([r for r, _ in self.roots])
+        kernel.bind([r for r, _ in self.roots], (), self.conditional)
         targets = [kernel.result(n) for _, n in self.roots]
         outer = nest.variables(space, "o")[:-1]
         inner = space.var("t", nest.inner // width)

@@ -58,7 +58,7 @@ class RowForm(Rows):
         largest = max(largest_index([*self.instructions, *roots]), 2 * self.outer * self.length)
         self.kernel = Kernel(self.unit, self.task, self.space, threads, largest, suffix)
         self.e = self.kernel.e
-        self.kernel.bind(roots)
+        self.kernel.bind(roots, (), self.conditional)
         self.outer_variables = self.nest.variables(self.space, "o")
         self.row = self.nest.flat(self.outer_variables)
         return self.e

@@ -288,8 +288,16 @@ class Kernel:
     def _literal(self, raw: bytes) -> Value:
         return self.argument(("constant", self.unit.constants.offset(raw)))
 
-    def bind(self, roots: Sequence[Instruction], known: Collection[Instruction] = ()) -> None:
-        """Tells the emitter where the parameters are that the roots need besides what is `known`."""
+    def bind(
+        self,
+        roots: Sequence[Instruction],
+        known: Collection[Instruction] = (),
+        conditional: Collection[Instruction] = (),
+    ) -> None:
+        """Tells the emitter where the parameters are that the roots need besides what is `known`.
+
+        Of the `conditional` ones some elements of a unit may be read and others not.
+        """
         needed = reachable(roots) if not known else _before(roots, known)
         for i in needed:
             if i.parameter_number is None or i.is_tuple:
@@ -300,7 +308,9 @@ class Kernel:
             elif binding.kind == "parameter" and binding.slot in self.unit.host_values and not i.dims:
                 self.e.pointers[i] = self._by_value(i)
             else:
-                self.e.pointers[i] = self.argument(("operand", i.parameter_number))
+                pointer = self.e.pointers[i] = self.argument(("operand", i.parameter_number))
+                if i not in conditional:
+                    self.e.wide_bases.add(pointer.ref)
 
     def _by_value(self, i: Instruction) -> Value:
         """A parameter that the launch has the value of; in place of its address."""

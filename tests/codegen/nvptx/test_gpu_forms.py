@@ -187,3 +187,12 @@ def test_the_first_of_the_largest(dims: tuple[int, int], axis: int):
         return [b.get_tuple_element(made, 0), b.get_tuple_element(made, 1)]
 
     check(build, Shape("f32", dims), args=[RNG.integers(0, 20, dims).astype(np.float32)])
+
+
+@pytest.mark.parametrize(("first", "second"), [(5, 5), (4, 4), (6, 10), (3, 13)])
+def test_joined_arrays_are_read_within_their_bounds(first: int, second: int):
+    def build(b: Builder, x: Instruction, y: Instruction) -> list[Instruction]:
+        joined = b.concatenate([x, y], 0)
+        return [b.emit("negate", (joined,)), b.reduce_sum(joined, (0,)), b.pad(x, b.constant(1, "f32"), [(2, 3, 1)])]
+
+    check(build, Shape("f32", (first,)), Shape("f32", (second,)))
