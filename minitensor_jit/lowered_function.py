@@ -20,7 +20,7 @@ from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.printer import print_module
 from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster
 from minitensor_jit.runtime.executable import AnyExecutable
-from minitensor_jit.runtime.launcher import compiler_of
+from minitensor_jit.runtime.launcher import compiler_of, has_matrix_units
 from minitensor_jit.runtime.plan_builder import PlanBuilder
 from minitensor_jit.runtime.ready import Ready
 from minitensor_jit.runtime.recorded import RecordedTrace
@@ -104,11 +104,16 @@ class Compiled:
         self._lowered = lowered
         options = current_compiler().options
         self._cluster = lowered._module()
+        device = "cpu" if lowered._node is None else lowered._node.device
         fold = not options.disable_constant_folding
         self._module: Module = run_pipeline(
             self._cluster.module,
             PipelineOptions(
-                verify=True, fold_constants=fold, fast_math=options.fast_math, reduce_precision=options.reduce_precision
+                verify=True,
+                fold_constants=fold,
+                fast_math=options.fast_math,
+                reduce_precision=options.reduce_precision,
+                narrow_products=has_matrix_units(device),
             ),
         )
         # Code generation changes modules too.
@@ -116,7 +121,6 @@ class Compiled:
         self._dot = print_dot(self._module)
         self._cost = cost_of(self._module)
         self._texts: dict[str, str] = {}
-        device = "cpu" if lowered._node is None else lowered._node.device
         self._executable: AnyExecutable = compiler_of(device)(
             self._module, name=lowered.name, fast_math=options.fast_math, dump=self._texts.__setitem__
         )

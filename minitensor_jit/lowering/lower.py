@@ -15,6 +15,7 @@ from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.text import as_identifier
 from minitensor_jit.lowering.call import RecordedCall, can_fail, loop_dtype, why_not_lowered
 from minitensor_jit.lowering.context import BoundsCheck, Lowering, number_of
+from minitensor_jit.lowering.random import draw, draws_on_cards
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +91,12 @@ class _ClusterLowering:
                 continue
             call: RecordedCall = node.payload
             with self.builder.source(_metadata(node)):
-                lowered = why_not_lowered(call) is None
-                results = self.lower(node, call) if lowered else self.call_kernel(node, call)
+                if why_not_lowered(call) is None:
+                    results = self.lower(node, call)
+                elif node.device != "cpu" and draws_on_cards(call):
+                    results = [draw(self.builder, call, self.stream_position(call))]
+                else:
+                    results = self.call_kernel(node, call)
             for index, result in enumerate(results):
                 self.values[node.id, index] = result
         roots = [self.values[value] for value in self.graph.fetches]
@@ -154,8 +159,7 @@ class _ClusterLowering:
                 operands.append(self.tensor(value))
             kinds += "s" if operand.kind == "scalar" else "t"
         if node.kind == "random":
-            operands.append(b.parameter(Shape("u64", (2,))))
-            self.parameters.append((StreamPosition(call.node), "u64"))
+            operands.append(self.stream_position(call))
         # Indices out of range, matrices without an inverse.
         fallible = can_fail(call.row, call.compute)
         if fallible and call.row.within is not None:
@@ -167,6 +171,11 @@ class _ClusterLowering:
         shapes = [Shape(dtype, dims) for dtype, dims in call.results]
         params = [kernel_param(p) for p in call.params]
         return b.kernel_call(call.row.name, operands, shapes, kinds=kinds, params=params, may_fail=fallible)
+
+    def stream_position(self, call: RecordedCall) -> Instruction:
+        """The parameter that has the seed and the offset of the numbers that a call draws."""
+        self.parameters.append((StreamPosition(call.node), "u64"))
+        return self.builder.parameter(Shape("u64", (2,)))
 
     def tensor(self, value: Value) -> Instruction:
         known = self.values.get(value)

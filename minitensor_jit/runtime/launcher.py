@@ -93,6 +93,11 @@ def _target(device: str) -> Any:
     return card(int(device.partition(":")[2])).target
 
 
+def has_matrix_units(device: str) -> bool:
+    """Whether products of float16 and bfloat16 are computed by units of their own."""
+    return device != "cpu" and bool(_target(device).compute_capability >= (8, 0))
+
+
 def _driver() -> str:
     from minitensor_jit.runtime.cuda.context import driver_version
 
@@ -512,6 +517,7 @@ class Compiler:
             fold_constants=fold,
             fast_math=self.options.fast_math,
             reduce_precision=self.options.reduce_precision,
+            narrow_products=has_matrix_units(device),
             on_pass=on_pass if hooks else None,
         )
         module = run_pipeline(lowered.module, pipeline)

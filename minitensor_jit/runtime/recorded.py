@@ -12,6 +12,7 @@ from minitensor_jit.clustering.scope_predicate import MAX_PREDICATES, NodeDef, d
 from minitensor_jit.ir.decision import Decision
 from minitensor_jit.lowering.call import Operand, RecordedCall, can_fail, has_kernel, why_not_lowered
 from minitensor_jit.lowering.lower import StridedArgument, number_dtype
+from minitensor_jit.lowering.random import draws_on_cards
 from minitensor_jit.lowering.views import MAX_RANK
 
 ValueRef = tuple[str, int, int]
@@ -130,7 +131,7 @@ class RecordedTrace:
             node=index,
             dtypes=frozenset({compute, *self._dtypes(operands, results)}),
         )
-        by_kernel = why_not_lowered(call) is not None
+        by_kernel = why_not_lowered(call) is not None and (device == "cpu" or not draws_on_cards(call))
         params_by_name = {n: value for n, value in zip(row.parameters, params, strict=True) if value is not None}
         asks = scope >> 16 & MAX_PREDICATES
         if compile == 1 and asks:

