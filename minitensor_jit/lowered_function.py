@@ -113,6 +113,7 @@ class Compiled:
                 fold_constants=fold,
                 fast_math=options.fast_math,
                 reduce_precision=options.reduce_precision,
+                gpu=device != "cpu",
                 narrow_products=has_matrix_units(device),
             ),
         )

@@ -517,6 +517,7 @@ class Compiler:
             fold_constants=fold,
             fast_math=self.options.fast_math,
             reduce_precision=self.options.reduce_precision,
+            gpu=device != "cpu",
             narrow_products=has_matrix_units(device),
             on_pass=on_pass if hooks else None,
         )

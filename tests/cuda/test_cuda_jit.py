@@ -246,3 +246,20 @@ def test_narrow_products_are_the_same_op_by_op_and_in_clusters(cuda):
     with mt.jit_scope():
         clustered = product()
     same(eager.float(), clustered.float())
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_products_of_narrow_types_run_on_tensor_cores(cuda, dtype):
+    x, w, b = (mt.randn(*shape).clamp(-2, 2).round().to(getattr(mt, dtype)) for shape in ((33, 40), (24, 40), (24,)))
+    expected = mt.nn.functional.relu(mt.nn.functional.linear(x, w, b))
+    x, w, b = x.cuda(), w.cuda(), b.cuda()
+    counts = None if cuda is None else cuda.cards[0].counts.instructions
+    before = 0 if counts is None else sum(n for opcode, n in counts.items() if opcode.startswith("mma.sync"))
+    eager = mt.nn.functional.relu(mt.nn.functional.linear(x, w, b))
+    with mt.jit_scope():
+        clustered = mt.nn.functional.relu(mt.nn.functional.linear(x, w, b))
+    # Sums of small whole numbers are exact in any order.
+    assert (eager.cpu() == expected).all()
+    assert (clustered.cpu() == expected).all()
+    if counts is not None:
+        assert sum(n for opcode, n in counts.items() if opcode.startswith("mma.sync")) > before
