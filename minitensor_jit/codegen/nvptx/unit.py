@@ -31,6 +31,9 @@ from .program import (
 
 __all__ = ["Constants", "Copy", "Fill", "GpuUnit", "Host", "Kernel", "Launch", "Options", "PlanCode", "Symbol"]
 
+NARROW_INDEX = 2**31 - 2**26
+"""Numbers below it are computed in 32 bits: steps beyond the end of a loop must not wrap around either."""
+
 # An array of a step: ("operand" | "result" | "temporary", its number), or ("constant", an offset).
 Symbol: TypeAlias = tuple[str, int]
 
@@ -265,8 +268,7 @@ class Kernel:
             attributes += f' "nvvm.minctasm"="{resident}"'
         self.function = Function(unit.module, self.name, VOID, [], attributes=attributes, linkage="ptx_kernel ")
         self.e = GpuEmitter(self.function, space, self._literal)
-        # Steps beyond the end of a loop must not wrap around either.
-        self.e.index_type = I32 if largest < 2**31 - 2**26 else I64
+        self.e.index_type = I32 if largest < NARROW_INDEX else I64
         self._arguments: dict[Symbol, Value] = {}
         self._ended = False
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gpu_run import TARGET, Runner, check, compile_for_gpu, compile_module, run_on_cpu
 
-from minitensor_jit.codegen.nvptx import sort
+from minitensor_jit.codegen.nvptx import sort, unit
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.module import Instruction
 from minitensor_jit.ir.shape import Shape
@@ -196,3 +196,40 @@ def test_joined_arrays_are_read_within_their_bounds(first: int, second: int):
         return [b.emit("negate", (joined,)), b.reduce_sum(joined, (0,)), b.pad(x, b.constant(1, "f32"), [(2, 3, 1)])]
 
     check(build, Shape("f32", (first,)), Shape("f32", (second,)))
+
+
+def test_loops_of_more_units_than_threads():
+    x, y = normal(300_001), normal(300_001)
+    check(lambda b, x, y: b.emit("multiply", (x, b.emit("tanh", (y,)))), *[Shape("f32", x.shape)] * 2, args=[x, y])
+
+
+def test_indices_of_64_bits(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(unit, "NARROW_INDEX", 0)
+    x, y = normal(33, 70), normal(70)
+    shapes = Shape("f32", (33, 70)), Shape("f32", (70,))
+    check(norm, *shapes, args=[x, y])
+    check(lambda b, x, y: b.reduce_sum(b.emit("add", (x, b.broadcast(y, x.dims, (1,)))), (0,)), *shapes, args=[x, y])
+    check(lambda b, x, y: b.pad(b.transpose(x, (1, 0)), b.constant(0, "f32"), [(1, 2, 1), (-1, 3, 0)]), *shapes)
+    check(lambda b, x, y: b.dot(x, y, lhs_contracting_dims=(1,), rhs_contracting_dims=(0,)), *shapes, args=[x, y])
+    check(lambda b, x, _: b.dot(x, x, lhs_contracting_dims=(1,), rhs_contracting_dims=(1,)), *shapes, args=[x, y])
+
+
+@pytest.mark.parametrize(("build", "dims"), [(softmax, (4, 4096)), (softmax, (16, 512))])
+def test_a_row_that_is_held_is_moved_once(build, dims: tuple[int, int]):
+    b = Builder("rows")
+    module = run_pipeline(b.build([build(b, b.parameter(Shape("f32", dims)))]))
+    x = normal(*dims)
+    runner = Runner(compile_for_gpu(module), [x], measure=True)
+    runner.results()
+    counts = runner.machine.counts
+    assert 32 * counts.global_sectors_read == 32 * counts.global_sectors_written == x.nbytes
+    assert counts.bank_conflicts == 0
+
+
+def test_sums_of_whole_arrays_move_them_once():
+    b = Builder("sum")
+    x, y, z = (b.parameter(Shape("f32", (100_000,))) for _ in range(3))
+    module = run_pipeline(b.build([b.reduce_sum(b.emit("add", (x, b.emit("multiply", (y, z)))), (0,))]))
+    runner = Runner(compile_for_gpu(module), [normal(100_000) for _ in range(3)], measure=True)
+    runner.results()
+    assert 32 * runner.machine.counts.global_sectors_read < 3 * 400_000 * 1.01
