@@ -10,9 +10,8 @@ from ..llvm import I8, I32, Value, constant
 from ..loops import counted_loop
 from ..reduction import LANES, Reduction, fold_lanes
 from ..task import Root
-from .emitter import ACCESS_BYTES
-from .loop_kernel import BLOCK, WIDEST, threads_for
-from .row_team import RowForm, StepOfLanes, warp_total
+from .loop_kernel import BLOCK, threads_for
+from .row_team import RowForm, StepOfLanes, row_width, warp_total
 
 __all__ = ["HeldRows", "TinyRows", "WarpRows", "fits_block", "fits_warp"]
 
@@ -141,14 +140,14 @@ class HeldRows(RowForm):
 
     def has_guards(self) -> bool:
         """Whether there are threads without elements."""
-        return bool(self.length % (self._threads() * self._width()))
+        return bool(self.length % (self._threads() * row_width(self)))
 
     def _threads(self) -> int:
         return min(1024, max(64, 32 * -(-self.length // (32 * ELEMENTS))))
 
     def emit(self) -> None:
         """Emits and launches it."""
-        width = self._width()
+        width = row_width(self)
         self.threads = self._threads()
         e = self.begin(self.threads)
         self.set_row(e.wide(e.register("ctaid.x")))
@@ -172,15 +171,6 @@ class HeldRows(RowForm):
         with e.when(e.inner.icmp_unsigned("==", thread, constant(I32, 0))):
             self.store_rows()
         self.finish("row-reduce", self.outer)
-
-    def _width(self) -> int:
-        """How many neighbours a thread takes at a time."""
-        arrays = [i for i in self.instructions if i.parameter_number is not None and i.array_shape.size >= self.length]
-        sizes = [i.array_shape.itemsize for i in (*arrays, *(r for r, _ in self.element_roots))] or [4]
-        width = min(WIDEST, ACCESS_BYTES // min(sizes), max(1, 2 * ACCESS_BYTES // max(sizes)))
-        while self.length % width:
-            width //= 2
-        return max(1, width)
 
     def _stage(self, stage: int, group: list[Reduction], roots: list[Root]) -> None:
         e, width = self.e, self.width

@@ -14,11 +14,11 @@ from ..rows import Rows
 from ..space import delinearize_rows
 from ..task import Root, Task
 from ..types import MEMORY
-from .emitter import GpuEmitter
-from .loop_kernel import largest_index
+from .emitter import ACCESS_BYTES, GpuEmitter
+from .loop_kernel import WIDEST, largest_index
 from .unit import GpuUnit, Kernel
 
-__all__ = ["RowForm", "StepOfLanes", "warp_total"]
+__all__ = ["RowForm", "StepOfLanes", "row_width", "warp_total"]
 
 # 64 consecutive elements: where they begin, the variables of the thread's lanes, and when they are there at all.
 StepOfLanes: TypeAlias = tuple[Lin, "LaneVariables", Value | None]
@@ -197,3 +197,13 @@ def warp_total(e: GpuEmitter, reduction: Reduction, first: Value, second: Value,
     for width in (16, 8, 4, 2, 1):
         both = [reduction.combine(b, x, e.shuffle(x, width)) for x in both]
     return reduction.combine(b, *both)
+
+
+def row_width(rows: RowForm) -> int:
+    """How many neighbours of a row a thread takes at a time."""
+    arrays = [i for i in rows.instructions if i.parameter_number is not None and i.array_shape.size >= rows.length]
+    sizes = [i.array_shape.itemsize for i in (*arrays, *(r for r, _ in rows.element_roots))] or [4]
+    width = min(WIDEST, ACCESS_BYTES // min(sizes), max(1, 2 * ACCESS_BYTES // max(sizes)))
+    while rows.length % width:
+        width //= 2
+    return max(1, width)
