@@ -229,7 +229,7 @@ class Size:
         return 0 if self._is_below(other) else self._atom("div", self, other)
 
     def __rfloordiv__(self, other: object) -> Any:
-        return 0 if self._is_above(other) else self._atom("div", other, self)
+        return 0 if self._is_above(other) or (other == 0 and self > 0) else self._atom("div", other, self)
 
     def _is_above(self, other: object) -> bool:
         """Whether `0 <= other < self` for all sizes; no guard is made of it."""
@@ -267,7 +267,7 @@ class Size:
         return self if self._is_below(other) else self._atom("mod", self, other)
 
     def __rmod__(self, other: object) -> Any:
-        return other if self._is_above(other) else self._atom("mod", other, self)
+        return other if self._is_above(other) or (other == 0 and self > 0) else self._atom("mod", other, self)
 
     def _atom(self, op: str, a: Any, b: Any) -> Size:
         # Generated code divides without sign. Where that isn't plain, it is a guard.

@@ -27,6 +27,9 @@ def test_polynomials_are_in_one_form():
     assert 1 // n == 0
     assert 1 % n == 1
     assert n % (n * n) == n
+    m = n - 40  # not plainly positive: that is a guard, and the rest a number
+    assert (0 // m, 0 % m) == (0, 0)
+    assert list(n.context.guards) == [(m, True)]
     assert n + 2.0 == n + 2
     assert str(n * 3 + 1) == "(3*s+1)"
 
