@@ -232,7 +232,11 @@ def _fitted(value: Any, rank: int) -> Any:
 def put_at(target: Any, key: Any, value: Any, accumulate: bool) -> None:
     """`target[key] = value`, or `+=` for every index, duplicates included."""
     plan = _Plan(target, key)
-    if not plan.dims:
-        raise IndexError("index_put needs at least one index tensor")
+    if not plan.dims:  # numbers, as tensors
+        if not any(isinstance(item, Tensor) for item in _as_items(key)):
+            raise IndexError("index_put needs at least one index tensor")
+        value = _fitted(value, plan.view.ndim)
+        _copy_(plan.view, plan.view + value if accumulate else value)
+        return
     value = _fitted(value, plan.view.ndim - len(plan.dims) + plan.index.ndim)
     _index_put_(plan.view, plan.index, value, plan.dims, plan.checked, accumulate)

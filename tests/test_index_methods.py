@@ -37,6 +37,18 @@ ARGUMENTS = {
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
+def test_index_put_takes_numbers_as_tensors():
+    x = mt.arange(6.0).reshape(2, 3)
+    assert x.index_put((mt.tensor(1),), mt.arange(3.0), accumulate=True).tolist() == [[0, 1, 2], [3, 5, 7]]
+    assert x.index_put((mt.tensor(1), mt.tensor(0)), mt.tensor(4.0)).tolist() == [[0, 1, 2], [4, 4, 5]]
+    with pytest.raises(IndexError, match="at least one index tensor"):
+        x.index_put((), mt.tensor(4.0))
+
+
+def test_index_fill_keeps_the_order_of_dimensions():
+    assert mt.zeros(3, 5).T.index_fill(0, mt.tensor([1]), 2.0).stride() == (1, 5)
+
+
 def test_forms(name):
     args, more = ARGUMENTS[name]()
     want = expected(name)

@@ -281,7 +281,7 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
         return _mask.masked_fill(input, _named(input, places, dims), value)
     if input.ndim == 0:
         return reshape(_index.index_put_at(reshape(input, 1), places, value, (0,), False, False), ())
-    return _index.index_put_at(input, places, value, dims, False, False)
+    return _in_place["index_put"](elementwise.clone(input), places, value, dims, False, False)
 
 
 @_method
