@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -133,6 +133,31 @@ class Dot:
         return Operand(copy, matrix)
 
 
+Groups: TypeAlias = tuple[tuple[int, ...], ...]
+
+
+def _unmerged(i: Instruction, groups: Groups) -> tuple[Instruction, Groups]:
+    """What a reshape that merges dimensions merges, and the groups in its dimensions."""
+    while i.opcode == "reshape":
+        source = i.operands[0]
+        parts: list[list[int]] = []
+        at = 0
+        for n in i.dims:
+            parts.append([])
+            size = 1
+            while at < len(source.dims) and (size < n or source.dims[at] == 1):
+                parts[-1].append(at)
+                size *= source.dims[at]
+                at += 1
+            if size != n:
+                return i, groups
+        if at < len(source.dims):
+            return i, groups
+        groups = tuple(tuple(d for one in group for d in parts[one]) for group in groups)
+        i = source
+    return i, groups
+
+
 def _is_in_chunks(matrix: Matrix, i: Instruction, free: Sequence[int], contracted: Sequence[int]) -> bool:
     """Whether the rows of matrices, in either direction, are made of whole chunks."""
     inner, across, size = matrix.contracted, matrix.free, prod(i.dims[d] for d in contracted)
@@ -234,11 +259,24 @@ class _Tiles:
     def _evaluated(self, operand: Computed, first: Value, size: int) -> Callable[[Value, int], list[Value]]:
         """The same for an operand whose elements are computed where they are needed."""
         e, depth, side, space = self.e, self.depth, self.side, self.space
-        b, i = e.builders[0], operand.instruction
+        b = e.builders[0]
+        i, (of_batch, of_free, of_contracted) = _unmerged(
+            operand.instruction, (operand.batch, operand.free, operand.contracted)
+        )
         self.kernel.bind([i])
-        sizes = [tuple(i.dims[d] for d in group) for group in (operand.batch, operand.free, operand.contracted)]
-        batch = space.var("matrix", self.batch)
-        e.set_variable(batch, self.matrix_number)
+        index: list[Lin] = [ZERO] * len(i.dims)
+
+        def place(name: str, dims: Sequence[int], number: Value) -> None:
+            """Number `number` of these dimensions: a variable of each has its own value, since it has a range too."""
+            b = e.at(number)
+            for d in reversed(dims):
+                index[d] = space.var(f"{name}{d}", i.dims[d])
+                if index[d].terms:
+                    last = d == dims[0]
+                    e.set_variable(index[d], number if last else b.urem(number, e.index(i.dims[d])))
+                    number = number if last else b.udiv(number, e.index(i.dims[d]))
+
+        place("matrix", of_batch, self.matrix_number)
         places = []
         for part in range(side * depth // THREADS):
             at = b.add(self.thread, e.index(part * THREADS))
@@ -248,28 +286,22 @@ class _Tiles:
             inside = None if size % side == 0 else b.icmp_signed("<", position, e.index(size))
             if inside is not None:
                 position = b.select(inside, position, e.index(0))
-            free = space.var(f"window{part}", size)
-            e.set_variable(free, position)
+            place(f"window{part}_", of_free, position)
             slot = b.add(b.mul(kk, e.index(self.pitch)), within)
-            places.append((free, inside, kk, slot))
-        self._slots.append([slot for _, _, _, slot in places])
+            places.append((tuple(index), inside, kk, slot))
+        self._slots.append([slot for *_, slot in places])
         zero = constant(self.element, 0)
 
         def load(k0: Value, limit: int) -> list[Value]:
             found = []
-            for free, inside, kk, _ in places:
+            for window, inside, kk, _ in places:
                 b = e.inner
                 k = b.add(k0, kk)
                 ok = None if limit >= depth else b.icmp_signed("<", kk, e.index(limit))
                 if ok is not None:
                     k = b.select(ok, k, e.index(0))
-                inner = space.var("k", self.k)
-                e.set_variable(inner, e.here(k))
-                index: list[Lin] = [ZERO] * len(i.dims)
-                groups = (operand.batch, operand.free, operand.contracted)
-                for group, of_group, form in zip(groups, sizes, (batch, free, inner), strict=True):
-                    for d, position in zip(group, space.delinearize(form, of_group), strict=True):
-                        index[d] = position
+                index[:] = window
+                place("k", of_contracted, e.here(k))
                 value = e.value(i, tuple(index))
                 for condition in (ok, inside):
                     value = value if condition is None else e.inner.select(condition, value, zero)
