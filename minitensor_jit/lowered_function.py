@@ -122,7 +122,7 @@ class Compiled:
         self._dot = print_dot(self._module)
         self._cost = cost_of(self._module)
         self._texts: dict[str, str] = {}
-        self._executable: AnyExecutable = compiler_of(device)(
+        self._executable: AnyExecutable = compiler_of(device, self._cluster.numbers)(
             self._module, name=lowered.name, fast_math=options.fast_math, dump=self._texts.__setitem__
         )
 

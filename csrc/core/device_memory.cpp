@@ -129,7 +129,7 @@ void device_free(Device device, DeviceBlock block, size_t nbytes, bool shared) n
     --s.blocks;
     ++s.frees;
     if (auto known = c.in_use.find(size); --known->second == 0) c.in_use.erase(known);
-    if (shared) device_runtime->release_later(device.index, block.stream, block.address, nbytes);
+    if (shared && device_runtime) device_runtime->release_later(device.index, block.stream, block.address, nbytes);
     else device_reuse(device.index, block, nbytes);
 }
 
@@ -138,6 +138,7 @@ void device_reuse(int index, DeviceBlock block, size_t nbytes) noexcept {
 }
 
 void device_empty_cache(int index) {
+    if (!device_runtime) return;
     Card& c = card(index);
     auto free = std::exchange(c.free, {});
     for (const auto& [key, addresses] : free)

@@ -30,7 +30,9 @@ class Untagged {
 class Window {
   public:
     Window(Call& call, Tensor& destination) : call_(call) {
-        if (destination.storage->external() || call.operand_count > kMost || !destination.contiguous() || !destination.numel) return;
+        if (destination.storage->external() || call.operand_count > kMost || !destination.contiguous() ||
+            !destination.numel)
+            return;
         const size_t nbytes = static_cast<size_t>(destination.numel) * itemsize(destination.dtype);
         if (nbytes == destination.storage->nbytes) return;
         Ref<Storage> part = Storage::wrap(destination.place(), nbytes, [](void*) {}, nullptr);

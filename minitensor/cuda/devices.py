@@ -159,8 +159,16 @@ def get_device_properties(device: Any = None) -> DeviceProperties:
     """What a card is: its name, capability, memory, processors and more."""
     card = _card(device)
     major, minor = card.device.compute_capability()
-    numbers = {field: card.attribute(name) for field, name in _ATTRIBUTES.items()}
+    numbers = {field: _number(card, name) for field, name in _ATTRIBUTES.items()}
     return DeviceProperties(card.device.name(), major, minor, int(card.device.total_memory()), **numbers)
+
+
+def _number(card: Any, name: str) -> int:
+    """One of the driver's numbers; 0 where this driver, or PyCUDA, doesn't know it."""
+    try:
+        return int(card.attribute(name))
+    except (AttributeError, _hooks.cuda_module("driver").driver().Error):
+        return 0
 
 
 def get_device_name(device: Any = None) -> str:

@@ -40,6 +40,8 @@ class LoweredCluster:
     checks: list[BoundsCheck] = field(default_factory=list)
     reports_errors: bool = False
     """Whether the last result is a pred: whether an op inside raises an error."""
+    numbers: tuple[int, ...] = ()
+    """The places of parameters that are numbers, which whoever launches knows."""
     fallible: bool = False
     """Whether an op inside can raise an error, in whichever way."""
 
@@ -79,6 +81,7 @@ class _ClusterLowering:
         self.builder = Lowering(name)
         self.parameters: list[tuple[Value | StreamPosition | SizeArgument, str]] = []
         self.fallible = False
+        self.numbers: list[int] = []
         self.values: dict[Value, Instruction] = {}
         self.scalars: dict[tuple[int, str], Instruction] = {}
 
@@ -105,7 +108,8 @@ class _ClusterLowering:
             roots.append(reduce(self.builder.or_, failures))
         module = self.builder.build(roots if len(roots) > 1 else roots[0])
         fallible = self.fallible or bool(failures)
-        return LoweredCluster(module, self.parameters, self.builder.checks, bool(failures), fallible)
+        numbers = tuple(self.numbers)
+        return LoweredCluster(module, self.parameters, self.builder.checks, bool(failures), numbers, fallible)
 
     def lower(self, node: Node, call: RecordedCall) -> list[Instruction]:
         """Rows see the types that kernels compute in; what is stored in others is converted before and after."""
@@ -196,6 +200,7 @@ class _ClusterLowering:
         known = self.scalars.get((value[0], dtype))
         if known is None:
             known = self.scalars[value[0], dtype] = self.builder.parameter(Shape(dtype))
+            self.numbers.append(len(self.parameters))
             self.parameters.append((value, dtype))
         return known
 

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -104,15 +104,15 @@ def _driver() -> str:
     return "driver of CUDA {}.{}".format(*driver_version())
 
 
-def compiler_of(device: str) -> Callable[..., AnyExecutable]:
-    """What generates code for a device."""
+def compiler_of(device: str, numbers: Collection[int] = ()) -> Callable[..., AnyExecutable]:
+    """What generates code for a device. `numbers` are the places of parameters whose values the host knows."""
     if device == "cpu":
         from minitensor_jit.codegen.cpu.compiler import compile_module
 
         return compile_module
     from minitensor_jit.runtime.cuda.compile import compile_for_card
 
-    return partial(compile_for_card, int(device.partition(":")[2]))
+    return partial(compile_for_card, int(device.partition(":")[2]), host_values=numbers)
 
 
 class Compiler:
@@ -293,7 +293,7 @@ class Compiler:
         text = print_module(lowered.module, metadata=self.options.hlo_profile)
         lowered.module.name = name
         if node.device != "cpu":
-            text = f"{_target(node.device)}\n{text}"
+            text = f"{_target(node.device)}, by value: {lowered.numbers}\n{text}"
         known = self.executables.find(text)
         if known is not None:
             job = self._jobs.pop(text, None)
@@ -534,7 +534,7 @@ class Compiler:
             for write in writers:
                 write(kind, text)
 
-        compile_module = compiler_of(device)
+        compile_module = compiler_of(device, lowered.numbers)
         executable: AnyExecutable = compile_module(
             module,
             name=name,

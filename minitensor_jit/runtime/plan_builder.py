@@ -229,7 +229,7 @@ class PlanBuilder:
                 lowered.fallible,
                 observer,
                 group,
-                None if isinstance(executable, Executable) else executable.on(card),
+                None if isinstance(executable, Executable) else executable.on(card).bound(self.host_inputs(refs)),
                 card,
             )
         )
@@ -269,6 +269,17 @@ class PlanBuilder:
             ).operands[check.operand]
             low, high = value_of(check.low, ready.size), value_of(check.high, ready.size)
             self.checks.append((operand.index, low, high, check.node))
+
+    def host_inputs(self, refs: list[tuple[ValueRef, str]]) -> list[int]:
+        """The inputs of a launch on a card that the host knows: numbers, sizes, places in streams, what the CPU has."""
+        found = []
+        for place, ((kind, index, _), _) in enumerate(refs):
+            there = (kind == "leaf" and self.trace.leaves[index].device != "cpu") or (
+                kind == "node" and self.trace.graph.node(index).device != "cpu"
+            )
+            if not there:
+                found.append(place)
+        return found
 
     def observer(self, name: str, graph: Graph, ready: Ready, device: str) -> Observer | None:
         """Who looks at the runs of a launch."""

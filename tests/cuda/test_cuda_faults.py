@@ -182,3 +182,20 @@ def test_nothing_of_it_is_imported_by_programs_for_the_cpu():
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+def test_threads_leave_the_card_when_they_end(planned):
+    out = in_another_process(
+        """
+        import threading
+        pop = cuda.driver.Context.pop
+        popped = []
+        cuda.driver.Context.pop = staticmethod(lambda: popped.append(threading.get_ident()) or pop())
+        x = mt.ones(3, device="cuda")
+        thread = threading.Thread(target=lambda: print((x + 1).tolist()), name="other")
+        thread.start()
+        thread.join()
+        print(popped == [thread.ident])
+        """
+    )
+    assert out.split("\n")[:2] == ["[2.0, 2.0, 2.0]", "True"]

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from minitensor_jit.codegen.nvptx.program import GpuProgram
@@ -29,13 +29,19 @@ def compile_for_card(
     fast_math: bool = False,
     profile: bool = False,
     dump: Dump | None = None,
+    host_values: Collection[int] = (),
 ) -> GpuExecutable:
-    """Code for a card of a module that has been through the passes; CompileError for what there is no code for."""
+    """Code for a card of a module that has been through the passes; CompileError for what there is no code for.
+
+    `host_values` are the numbers of parameters without dimensions whose values the host knows.
+    """
     # Imported here: kept programs are run without LLVM.
     from minitensor_jit.codegen.nvptx.compiler import compile_module
 
     target = card(index).target
-    program = compile_module(module, name=name, target=target, dump=dump, fast_math=fast_math, profile=profile)
+    program = compile_module(
+        module, name=name, target=target, dump=dump, fast_math=fast_math, profile=profile, host_values=host_values
+    )
     started = time.perf_counter()
     cubin = modules.assemble(program, index)
     seconds = {**program.compile_seconds, "assembly": time.perf_counter() - started}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,11 +72,30 @@ class Card:
         return int(self.device.get_attribute(getattr(driver().device_attribute, name)))
 
 
+class _Leave:
+    """Held by a thread that has entered a card: at its end it leaves, since PyCUDA ends the process otherwise.
+
+    What else the thread had of its own is gone by then.
+    """
+
+    __slots__ = ("inside",)
+
+    def __init__(self) -> None:
+        self.inside = False
+
+    def __del__(self) -> None:
+        # At the end of the process the module is taken apart first; the main thread has left by then.
+        if self.inside and driver is not None:
+            with suppress(Exception):
+                driver().Context.pop()
+
+
 class _Thread(threading.local):
     """What a thread uses: the card that `cuda` means, and the one whose context is current."""
 
     device: int = 0
     entered: int = -1
+    at_end: _Leave | None = None
 
 
 _thread = _Thread()
@@ -164,12 +184,25 @@ def enter(index: int) -> Card:
     if known.lost:
         raise CudaError(known.lost)
     if _thread.entered != index:
-        if _thread.entered >= 0:
-            driver().Context.pop()
-            _thread.entered = -1
+        leave()
+        if _thread.at_end is None:
+            if threading.current_thread() is threading.main_thread():
+                atexit.register(leave)
+            _thread.at_end = _Leave()
         known.context.push()
         _thread.entered = index
+        _thread.at_end.inside = True
     return known
+
+
+def leave() -> None:
+    """No card's context is current on this thread any more."""
+    if _thread.entered >= 0:
+        _thread.entered = -1
+        if _thread.at_end is not None:
+            _thread.at_end.inside = False
+        with suppress(Exception):  # at the end of the process, or of a card
+            driver().Context.pop()
 
 
 @contextmanager

@@ -121,7 +121,9 @@ class GpuExecutable:
             for block, arg in zip(blocks, args, strict=False):
                 if arg.nbytes:
                     d.memcpy_htod(int(block), np.ascontiguousarray(arg).reshape(-1).view(np.uint8))
-            self.on(index)(tuple(map(int, blocks)), b"")
+            loaded = self.on(index)
+            values = [int.from_bytes(np.asarray(args[slot]).tobytes(), "little") for slot in loaded.by_value]
+            loaded(tuple(map(int, blocks)), b"", values)
             streams.synchronize(index)
             results = []
             for block, shape in zip(blocks[len(args) :], self.result_shapes, strict=False):
@@ -157,22 +159,34 @@ class LoadedProgram:
             check(index, "a copy to the card", driver().memcpy_htod, self._constants_address, program.constants)
         self._tail = -(-program.scratch_bytes // _ALIGNMENT) * _ALIGNMENT
         self._slot = program.scratch_slot
-        self._labels: list[KernelLaunch] = []
+        # Values that are passed by value have places of their own behind those of the buffers.
+        self.by_value = {
+            argument.slot: argument.nbytes
+            for step in program.all_steps()
+            if isinstance(step, KernelLaunch)
+            for argument in step.arguments
+            if isinstance(argument, HostValue)
+        }
+        self._value_slots = {slot: program.constants_slot + 1 + k for k, slot in enumerate(self.by_value)}
         self._steps = [self._prepare(step) for step in program.steps]
         self._recent = recent_launches(index)
         self._blocking = os.environ.get("MT_CUDA_LAUNCH_BLOCKING", "0") not in ("", "0")
 
-    def __call__(self, addresses: tuple[int, ...], known: bytes) -> None:
+    def bound(self, host: Sequence[int]) -> Callable[[tuple[int, ...], bytes], None]:
+        """What a plan calls: `host` are the numbers of the parameters whose values the host knows."""
+        return _Bound(self, host)
+
+    def __call__(self, addresses: tuple[int, ...], known: bytes, values: Sequence[int] = ()) -> None:
         """Give the program to the current stream.
 
         `addresses` are those of the parameters, the results and the scratch memory. `known` has the values of
-        parameters that the host knows, which lie behind the scratch memory.
+        parameters that the host knows, put behind the scratch memory; `values` are those that are passed by value.
         """
         index = self.index
         enter(index)
         number = current_number(index)
         stream = streams.stream_object(index, number) if number else None
-        slots = (*addresses, self._constants_address)
+        slots = (*addresses, self._constants_address, *values)
         self._recent.append(self.program.name)
         if known:
             target = slots[self._slot] + self._tail
@@ -201,7 +215,7 @@ class LoadedProgram:
 
     def _prepare(self, step: GpuStep) -> Run:
         if isinstance(step, KernelLaunch):
-            return _Launch(self._function(step.kernel), step)
+            return _Launch(self._function(step.kernel), step, self._value_slots)
         if isinstance(step, MemoryCopy):
             return _copy(step)
         if isinstance(step, MemoryFill):
@@ -249,12 +263,28 @@ def _resolve(address: Address) -> Callable[[Sequence[int]], int]:
     return lambda slots: slots[slot] + offset
 
 
+class _Bound:
+    """A program with the parameters that the host knows: their values lie one after the other, 16 bytes each."""
+
+    __slots__ = ("_loaded", "_places", "_upload")
+
+    def __init__(self, loaded: LoadedProgram, host: Sequence[int]) -> None:
+        self._loaded = loaded
+        start = {slot: 16 * k for k, slot in enumerate(host)}
+        self._places = [(start[slot], start[slot] + nbytes) for slot, nbytes in loaded.by_value.items()]
+        self._upload = not loaded.program.addressed.isdisjoint(host)
+
+    def __call__(self, addresses: tuple[int, ...], known: bytes) -> None:
+        values = [int.from_bytes(known[first:last], "little") for first, last in self._places]
+        self._loaded(addresses, known if self._upload else b"", values)
+
+
 class _Launch:
     """One kernel: what it is called with is packed by a prepared format."""
 
     __slots__ = ("_block", "_format", "_function", "_grid", "_places", "_shared", "launch")
 
-    def __init__(self, function: Any, launch: KernelLaunch) -> None:
+    def __init__(self, function: Any, launch: KernelLaunch, value_slots: Mapping[int, int]) -> None:
         self.launch = launch
         self._function = function
         self._grid, self._block, self._shared = launch.grid, launch.block, launch.shared_bytes
@@ -272,8 +302,8 @@ class _Launch:
             if isinstance(argument, Address):
                 self._places.append((argument.slot, argument.offset))
             elif isinstance(argument, HostValue):
-                # The slot has the value's bits as an integer, in place of an address.
-                self._places.append((argument.slot, 0))
+                # The value's bits as an integer, in place of an address.
+                self._places.append((value_slots[argument.slot], 0))
             else:
                 self._places.append((-1, argument.value & ((1 << 8 * size) - 1)))
         self._format = struct.Struct("<" + text.replace("0x", "")).pack
