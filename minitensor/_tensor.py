@@ -407,6 +407,8 @@ def _reversed(self: Any) -> Iterator[Any]:
 
 
 def _format(self: Any, spec: str) -> str:
+    if not isinstance(self, Tensor):
+        raise TypeError(f"__format__() needs a Tensor, but got {type(self).__name__}")
     return format(self.item(), spec) if self.ndim == 0 and spec else format(str(self), spec)
 
 
