@@ -219,6 +219,7 @@ FORMS: dict[str, list[Form]] = {
     "fill": [],  # in place only: tests of recording have it
     "copy": [],
     "gather": [
+        (op(5, 4), index(0, below=5), 0),
         (op(2, 3, 4), index(2, 3, 2, below=4), -1),
         (op(4, 5), index(4, 3, below=5), 1),
         (op(4, 5), index(2, 5, below=4), 0),

@@ -290,7 +290,7 @@ class Lowering(Builder):
             return self.reshape(self.gather_along(x, self.reshape(index, (1,)), dim, low=low), ())
         dim %= rank
         self.check_index(1, low, x.dims[dim], index)
-        if 0 in x.dims:
+        if 0 in x.dims or 0 in index.dims:  # an index of nothing may have any number of dimensions
             return self.full(Shape(x.dtype, index.dims), 0)
         return self.gather(
             x,
