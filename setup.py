@@ -43,9 +43,10 @@ class BuildExt(build_ext):
         extra = [flag for name in ("CPPFLAGS", "CXXFLAGS") for flag in shlex.split(os.environ.get(name, ""))]
         compile_command = [*cxx, *FLAGS, *mode, *includes, define, *extra, "-c"]
 
-        # One directory of objects for each set of flags: changing them and back again loses nothing.
+        # One directory of objects for each set of flags: changing them and back again loses nothing. Not below
+        # build_temp, which is a new folder at every `pip install -e`.
         key = hashlib.sha256("\0".join(compile_command).encode()).hexdigest()[:12]
-        objects_dir = Path(self.build_temp).resolve() / f"objects-{key}"
+        objects_dir = ROOT / "build" / f"objects-{key}"
         units = [(Path(s), objects_dir / Path(s).with_suffix(".o")) for s in ext.sources]
         stale = [unit for unit in units if self.force or not is_fresh(unit[1])]
         done = 0
