@@ -10,7 +10,7 @@ from ptx.machine import three
 
 from .blocks import _bytes
 from .cards import Card, machine_of
-from .contexts import _card, state
+from .contexts import Owned, _card, state
 from .enums import function_attribute
 from .errors import Error, failure
 from .streams import _queue
@@ -40,15 +40,16 @@ def _load_ptx(call: str, text: bytes):
     return machine
 
 
-class Module:
+class Module(Owned):
     def __init__(self, card: Card, machine):
+        super().__init__()
         self._card, self._machine = card, machine
 
     def get_function(self, name: str) -> Function:
         self._card.check_alive("cuModuleGetFunction")
         if name not in self._machine.kernel_names:
             raise failure("cuModuleGetFunction", "NOT_FOUND")
-        return Function(self._card, self._machine, name)
+        return Function(self, name)
 
     def get_global(self, name: str) -> tuple[int, int]:
         variable = self._machine.module.variables.get(name)
@@ -86,8 +87,9 @@ def module_from_file(filename: str) -> Module:
 
 
 class Function:
-    def __init__(self, card: Card, machine, name: str):
-        self._card, self._machine, self._name = card, machine, name
+    def __init__(self, module: Module, name: str):
+        self._module = module  # PyCUDA's keeps it alive too
+        self._card, self._machine, self._name = module._card, module._machine, name
         self._dynamic_limit = 49152
         self._kernel = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 
 from .cards import Card, Settings
 from .enums import device_attribute
@@ -136,6 +137,7 @@ class Device:
 class Context:
     def __init__(self, card: Card):
         self._card = card
+        self._thread = threading.get_ident()
         self.handle = 0xC0000 + card.index
 
     def push(self) -> None:
@@ -172,6 +174,21 @@ class Context:
 
     def __hash__(self) -> int:
         return self.handle
+
+
+class Owned:
+    """What belongs to the context that was current when it was made.
+
+    It can be cleaned up where that is current, and on the thread that made the context; elsewhere PyCUDA leaks it.
+    """
+
+    def __init__(self):
+        self._context = Context.get_current()
+
+    def __del__(self, current=Context.get_current, get_ident=threading.get_ident, warn=warnings.warn) -> None:
+        context = getattr(self, "_context", None)
+        if context is not None and current() is not context and get_ident() != context._thread:
+            warn(f"{type(self).__name__.lower()} in out-of-thread context could not be cleaned up", stacklevel=2)
 
 
 def _need_init(call: str) -> None:

@@ -6,15 +6,16 @@ import itertools
 import weakref
 
 from .cards import Card, Queue, Work
-from .contexts import _card
+from .contexts import Owned, _card
 from .enums import event_flags
 from .errors import failure
 
 _numbers = itertools.count(1)
 
 
-class Stream:
+class Stream(Owned):
     def __init__(self, flags: int = 0):
+        super().__init__()
         self._card = _card("cuStreamCreate")
         self._queue = Queue(next(_numbers))
         self._card.queues[self._queue.number] = self._queue
@@ -57,14 +58,16 @@ def _queue(card: Card, stream: Stream | None) -> Queue:
     return stream._queue
 
 
-class Event:
+class Event(Owned):
     def __init__(self, flags: int = 0):
+        super().__init__()
         self._card = _card("cuEventCreate")
         self._timing = not int(flags) & int(event_flags.DISABLE_TIMING)
         self._work: Work | None = None
 
     def record(self, stream: Stream | None = None) -> Event:
-        self._card.check_alive("cuEventRecord")
+        if _card("cuEventRecord") is not self._card:
+            raise failure("cuEventRecord", "INVALID_HANDLE", "it belongs to another context")
         self._work = self._card.give("event", lambda: None, _queue(self._card, stream))
         return self
 

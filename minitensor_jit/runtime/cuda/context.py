@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
+import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from minitensor_jit.codegen.nvptx.program import GpuTarget
@@ -22,6 +25,8 @@ __all__ = [
     "current_device",
     "enter",
     "initialized",
+    "keep_for_ever",
+    "let_go",
     "require",
     "set_device",
     "using",
@@ -66,6 +71,8 @@ class Card:
     target: GpuTarget
     lost: str = ""
     """Why nothing can run on it any more; empty as long as it can."""
+    dead: list[Any] = field(default_factory=list)
+    """What is no longer used of it, until a thread that has entered it lets go of that."""
 
     def attribute(self, name: str) -> int:
         """One of the driver's numbers, such as `MULTIPROCESSOR_COUNT`."""
@@ -75,19 +82,41 @@ class Card:
 class _Leave:
     """Held by a thread that has entered a card: at its end it leaves, since PyCUDA ends the process otherwise.
 
-    What else the thread had of its own is gone by then.
+    What else the thread had of its own is gone by then, and at the end of the process so are modules: all that is
+    needed is kept here.
     """
 
-    __slots__ = ("inside",)
+    __slots__ = ("_entered", "_pop", "_thread", "context")
 
     def __init__(self) -> None:
-        self.inside = False
+        self.context: Any = None
+        self._pop = driver().Context.pop
+        self._thread = threading.get_ident()
+        self._entered = _entered
 
-    def __del__(self) -> None:
-        # At the end of the process the module is taken apart first; the main thread has left by then.
-        if self.inside and driver is not None:
+    def enter(self, context: Any) -> None:
+        """Make the context current."""
+        context.push()
+        self.context = context
+        self._entered.add(self._thread)
+
+    def leave(self) -> None:
+        """Leave the context that is current, if one is."""
+        context, self.context = self.context, None
+        if context is None:
+            return
+        try:
+            self._pop()
+        except Exception:
+            # The driver is of no use any more, as in a forked child. PyCUDA forgets a context that is detached.
             with suppress(Exception):
-                driver().Context.pop()
+                context.detach()
+        self._entered.discard(self._thread)
+
+    def __del__(self, get_ident: Callable[[], int] = threading.get_ident) -> None:
+        # At the end of the process the main thread also takes apart what others have.
+        if self._thread == get_ident():
+            self.leave()
 
 
 class _Thread(threading.local):
@@ -101,6 +130,12 @@ class _Thread(threading.local):
 _thread = _Thread()
 _lock = threading.Lock()
 _cards: dict[int, Card] = {}
+_entered: set[int] = set()
+"""The threads that a card's context is current on."""
+_ending = False
+"""Whether the process ends: no thread but the main one may enter a card then."""
+_PATIENCE = 0.5
+"""Seconds that the end of the process waits for daemon threads to leave their cards."""
 
 
 def driver_version() -> tuple[int, int]:
@@ -147,8 +182,47 @@ def card(index: int) -> Card:
             known = _cards.get(index)
             if known is None:
                 device = driver().Device(index)
-                known = _cards[index] = Card(index, device, device.retain_primary_context(), _target(device))
+                if not _cards:
+                    atexit.register(_end)
+                known = Card(index, device, device.retain_primary_context(), _target(device))
+                keep_for_ever(known)
+                _cards[index] = known
     return known
+
+
+def keep_for_ever(what: Any) -> None:
+    """Have PyCUDA's objects in there outlive the interpreter: the driver takes all back when the process ends.
+
+    PyCUDA would give them back one by one, and warns of those whose context was made by another thread.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(what))
+
+
+def let_go(index: int, *what: Any) -> None:
+    """Give PyCUDA's objects back where their card is current: elsewhere PyCUDA can't, and leaks them with a warning."""
+    known = _cards.get(index)
+    if known is not None and _thread.entered != index:
+        known.dead.extend(what)
+
+
+def _end() -> None:
+    """At the end of the process: leave, and wait for daemon threads to do so, as the interpreter ends them soon."""
+    global _ending
+    _ending = True
+    leave()
+    until = time.monotonic() + _PATIENCE
+    while _entered and time.monotonic() < until:
+        time.sleep(0.001)
+
+
+def _in_child() -> None:
+    """In a forked child the driver doesn't work: `driver` says so when a card is asked for."""
+    keep_for_ever(dict(_cards))
+    _cards.clear()
+    _entered.clear()
+
+
+os.register_at_fork(after_in_child=_in_child)
 
 
 def all_cards() -> list[Card]:
@@ -183,35 +257,36 @@ def enter(index: int) -> Card:
     known = _cards.get(index) or card(index)
     if known.lost:
         raise CudaError(known.lost)
+    if _ending and threading.get_ident() != threading.main_thread().ident:
+        leave()
+        raise SystemExit
     if _thread.entered != index:
         leave()
         if _thread.at_end is None:
-            if threading.current_thread() is threading.main_thread():
-                atexit.register(leave)
             _thread.at_end = _Leave()
-        known.context.push()
+        _thread.at_end.enter(known.context)
         _thread.entered = index
-        _thread.at_end.inside = True
+    if known.dead:
+        known.dead.clear()
     return known
 
 
 def leave() -> None:
     """No card's context is current on this thread any more."""
-    if _thread.entered >= 0:
-        _thread.entered = -1
-        if _thread.at_end is not None:
-            _thread.at_end.inside = False
-        with suppress(Exception):  # at the end of the process, or of a card
-            driver().Context.pop()
+    _thread.entered = -1
+    if _thread.at_end is not None:
+        _thread.at_end.leave()
 
 
 @contextmanager
 def using(index: int) -> Iterator[Card]:
     """The card, current for as long as the context."""
     before = _thread.entered
-    yield enter(index)
-    if before >= 0 and before != index:
-        enter(before)
+    try:
+        yield enter(index)
+    finally:
+        if before >= 0 and before != _thread.entered:
+            enter(before)
 
 
 RECENT = 32

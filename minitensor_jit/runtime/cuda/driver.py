@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import threading
 from typing import Any
 
@@ -27,6 +28,10 @@ _NO_DRIVER = (
 )
 _NO_CARD = (
     "the driver finds no card ({}). Look at the output of `nvidia-smi`, and at CUDA_VISIBLE_DEVICES, which may hide it"
+)
+_FORKED = (
+    "this process was forked from one that uses cards, and the driver doesn't work in it. Start processes with the "
+    "method 'spawn' of multiprocessing, or use cards only in children"
 )
 
 
@@ -88,3 +93,12 @@ def forget() -> None:
     global _driver, _tools, _asked, _missing, _count
     with _lock:
         _driver, _tools, _asked, _missing, _count = None, None, False, None, 0
+
+
+def _in_child() -> None:
+    global _asked, _missing, _count
+    if _driver is not None:
+        _asked, _missing, _count = True, _FORKED, 0
+
+
+os.register_at_fork(after_in_child=_in_child)

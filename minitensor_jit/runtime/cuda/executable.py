@@ -28,7 +28,14 @@ from minitensor_jit.ir.evaluator import evaluate
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.runtime.cuda import modules, profile, streams
-from minitensor_jit.runtime.cuda.context import check, current_device, enter, failure, recent_launches
+from minitensor_jit.runtime.cuda.context import (
+    check,
+    current_device,
+    enter,
+    failure,
+    let_go,
+    recent_launches,
+)
 from minitensor_jit.runtime.cuda.driver import driver
 from minitensor_jit.runtime.kernel_counters import ModuleCounters
 
@@ -172,6 +179,9 @@ class LoadedProgram:
         self._recent = recent_launches(index)
         self._blocking = os.environ.get("MT_CUDA_LAUNCH_BLOCKING", "0") not in ("", "0")
 
+    def __del__(self, let_go: Callable[..., None] = let_go) -> None:
+        let_go(self.index, dict(self.__dict__))
+
     def bound(self, host: Sequence[int]) -> Callable[[tuple[int, ...], bytes], None]:
         """What a plan calls: `host` are the numbers of the parameters whose values the host knows."""
         return _Bound(self, host)
@@ -230,12 +240,13 @@ class LoadedProgram:
         condition = [self._prepare(one) for one in step.condition]
         body = [self._prepare(one) for one in step.body]
         where = _resolve(step.predicate)
+        card = self.index
 
         def run(slots: Sequence[int], stream: Any) -> None:
             while True:
                 for one in condition:
                     one(slots, stream)
-                if not _read(self.index, where(slots), 1, stream)[0]:
+                if not _read(card, where(slots), 1, stream)[0]:
                     return
                 for one in body:
                     one(slots, stream)
@@ -245,12 +256,13 @@ class LoadedProgram:
     def _branch(self, step: Branch) -> Run:
         branches = [[self._prepare(one) for one in branch] for branch in step.branches]
         where = _resolve(step.index)
+        card = self.index
 
         def run(slots: Sequence[int], stream: Any) -> None:
             if step.is_pred:
-                taken = 0 if _read(self.index, where(slots), 1, stream)[0] else 1
+                taken = 0 if _read(card, where(slots), 1, stream)[0] else 1
             else:
-                taken = int.from_bytes(_read(self.index, where(slots), 4, stream), "little", signed=True)
+                taken = int.from_bytes(_read(card, where(slots), 4, stream), "little", signed=True)
                 taken = taken if 0 <= taken < len(branches) else len(branches) - 1
             for one in branches[taken]:
                 one(slots, stream)

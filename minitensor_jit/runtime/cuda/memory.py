@@ -13,7 +13,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor_jit.runtime.cuda import context, pinned, profile, streams
-from minitensor_jit.runtime.cuda.context import check, current_device, enter, require
+from minitensor_jit.runtime.cuda.context import check, current_device, enter, require, using
 from minitensor_jit.runtime.cuda.driver import driver, tools
 
 __all__ = ["Runtime", "memory_table"]
@@ -73,11 +73,11 @@ class Runtime:
         block = self._blocks.pop((index, address))
         if context.card(index).lost:
             return
-        enter(index)
-        block.free()
-        pool = self._pools.get(index)
-        if pool is not None and not pool.active_blocks:
-            pool.free_held()
+        with using(index):
+            block.free()
+            pool = self._pools.get(index)
+            if pool is not None and not pool.active_blocks:
+                pool.free_held()
 
     def release_later(self, index: int, stream: int, address: int, nbytes: int) -> None:
         """Give a block back to the core's cache once the other streams are done with it."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from minitensor import _C
-from minitensor_jit.runtime.cuda.context import check, current_device, enter
+from minitensor_jit.runtime.cuda.context import check, current_device, enter, keep_for_ever
 from minitensor_jit.runtime.cuda.driver import driver
 from minitensor_jit.runtime.cuda.streams import Event, Stream
 
@@ -40,21 +40,22 @@ class Block:
         return not self.events
 
 
+_lock = threading.RLock()
+_free: list[Block] = []
+_addresses: list[int] = []
+_blocks: list[Block] = []
+keep_for_ever(_blocks)
+
+
 class _Lease:
     """What a tensor holds of a block: gives it back when the tensor dies."""
 
     def __init__(self, block: Block) -> None:
         self.block = block
 
-    def __del__(self) -> None:
-        with _lock:
-            _free.append(self.block)
-
-
-_lock = threading.RLock()
-_free: list[Block] = []
-_addresses: list[int] = []
-_blocks: list[Block] = []
+    def __del__(self, lock: Any = _lock, free: list[Block] = _free) -> None:
+        with lock:
+            free.append(self.block)
 
 
 def _new_block(nbytes: int) -> Block:
@@ -70,16 +71,21 @@ def _size_class(nbytes: int) -> int:
     return 1 << max(nbytes - 1, 511).bit_length()
 
 
-def make_pinned(nbytes: int) -> Any:
-    """A uint8 tensor over page-locked memory."""
-    enter(current_device())
-    size = _size_class(nbytes)
+def _take(size: int) -> Block:
+    """A block that nothing uses."""
     with _lock:
         block = next((b for b in _free if b.nbytes == size and b.idle()), None)
         if block is not None:
             _free.remove(block)
         else:
             block = _new_block(size)
+    return block
+
+
+def make_pinned(nbytes: int) -> Any:
+    """A uint8 tensor over page-locked memory."""
+    enter(current_device())
+    block = _take(_size_class(nbytes))
     return _C.pinned(block.address, nbytes, _Lease(block))
 
 
@@ -121,20 +127,26 @@ def without_waiting() -> Iterator[None]:
 
 
 class _Chunks(threading.local):
-    """Two chunks a thread and card, and the events after which they are free."""
+    """Two chunks a thread and card, and the events after which they are free. Others have them when the thread ends."""
 
     def __init__(self) -> None:
-        self.by_card: dict[int, list[tuple[Block, Event]]] = {}
+        self.by_card: dict[int, list[tuple[_Lease, Event]]] = {}
 
 
 _chunks = _Chunks()
 
 
+def _chunk(index: int) -> tuple[_Lease, Event]:
+    block, event = _take(CHUNK), Event(index)
+    block.events.append(event)
+    return _Lease(block), event
+
+
 def _chunks_of(index: int) -> list[tuple[Block, Event]]:
-    if index not in _chunks.by_card:
-        with _lock:
-            _chunks.by_card[index] = [(_new_block(CHUNK), Event(index)) for _ in range(2)]
-    return _chunks.by_card[index]
+    chunks = _chunks.by_card.get(index)
+    if chunks is None:
+        chunks = _chunks.by_card[index] = [_chunk(index) for _ in range(2)]
+    return [(lease.block, event) for lease, event in chunks]
 
 
 def _view(address: int, nbytes: int) -> Any:

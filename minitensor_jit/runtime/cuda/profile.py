@@ -75,6 +75,7 @@ def stop() -> list[DeviceEvent]:
     for index in {event.device for event in noted}:
         streams.synchronize(index)
     for event in noted:
+        enter(event.device)
         zero, at = _zero[event.device]
         first, last = event.raw
         event.start = at + round(1e6 * zero.time_till(first))

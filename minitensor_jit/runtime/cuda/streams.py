@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from minitensor import _C
-from minitensor_jit.runtime.cuda.context import check, current_device, enter, recent_launches
+from minitensor_jit.runtime.cuda.context import (
+    check,
+    current_device,
+    enter,
+    keep_for_ever,
+    let_go,
+    recent_launches,
+    using,
+)
 from minitensor_jit.runtime.cuda.driver import driver
 
 __all__ = [
@@ -26,6 +34,7 @@ __all__ = [
 _lock = threading.Lock()
 _streams: dict[tuple[int, int], Any] = {}
 """PyCUDA's streams by card and number; the number 0 stands for the default stream, which is None there."""
+keep_for_ever(_streams)
 _numbers: dict[int, Iterator[int]] = {}
 
 
@@ -100,7 +109,7 @@ class Stream:
 
 
 class Event:
-    """A moment of a stream."""
+    """A moment of a stream. Which card the thread has entered stays as it is."""
 
     def __init__(self, device: int | None = None, timing: bool = False, blocking: bool = False) -> None:
         self.device_index = device
@@ -108,30 +117,35 @@ class Event:
         self.blocking = blocking
         self.raw: Any = None
 
+    def __del__(self, let_go: Callable[..., None] = let_go) -> None:
+        if self.raw is not None and self.device_index is not None:
+            let_go(self.device_index, self.raw)
+
     def record(self, stream: Stream) -> None:
         """Let it be the moment when all that the stream was given so far is done."""
         self.device_index = stream.device_index
-        enter(self.device_index)
-        if self.raw is None:
-            flags = driver().event_flags
-            self.raw = driver().Event(
-                (0 if self.timing else int(flags.DISABLE_TIMING)) | (int(flags.BLOCKING_SYNC) if self.blocking else 0)
-            )
-        self.raw.record(stream.raw)
+        with using(self.device_index):
+            if self.raw is None:
+                flags = driver().event_flags
+                self.raw = driver().Event(
+                    (0 if self.timing else int(flags.DISABLE_TIMING))
+                    | (int(flags.BLOCKING_SYNC) if self.blocking else 0)
+                )
+            self.raw.record(stream.raw)
 
     def query(self) -> bool:
         """Whether it has happened."""
         if self.raw is None or self.device_index is None:
             return True
-        enter(self.device_index)
-        return bool(self.raw.query())
+        with using(self.device_index):
+            return bool(self.raw.query())
 
     def synchronize(self) -> None:
         """Wait until it has happened."""
         if self.raw is None or self.device_index is None:
             return
-        enter(self.device_index)
-        check(self.device_index, None, self.raw.synchronize)
+        with using(self.device_index):
+            check(self.device_index, None, self.raw.synchronize)
 
     def milliseconds_until(self, end: Event) -> float:
         """The time between two events that were made with `timing`."""
