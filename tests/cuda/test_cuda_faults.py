@@ -59,6 +59,20 @@ def test_code_that_cannot_be_loaded_is_an_error_with_the_assemblers_words(planne
     assert (x * 3.0).sum().item() == 171.0
 
 
+def test_words_of_the_assembler_do_not_make_a_card_lost(planned):
+    from minitensor_jit.runtime.cuda import context
+
+    mt.ones(3).cuda()
+    words = "cuModuleLoadDataEx failed: a PTX JIT compilation failed - ptxas: Illegal operand type to instruction 'add'"
+    error = context.failure(0, "loading add", planned.driver.LogicError(words))
+    assert str(error) == f"CUDA error: loading add failed on cuda:0: {words}"
+    assert not context.card(0).lost
+    assert "is lost" in str(
+        context.failure(0, "add", planned.driver.LogicError("cuLaunchKernel failed: misaligned address"))
+    )
+    context.card(0).lost = ""
+
+
 OTHER_PROCESS = """
 import sys
 sys.path[:0] = [{tests!r}]

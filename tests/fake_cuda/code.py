@@ -63,7 +63,11 @@ class Module(Owned):
 
 
 def module_from_buffer(buffer, options=(), message_handler=None) -> Module:
-    card = _card("cuModuleLoadDataEx")
+    try:
+        card = _card("cuModuleLoadDataEx")
+    except Error:
+        b"\xb0".decode()  # PyCUDA makes text of a buffer for words that the driver hasn't written
+        raise
     raw = _bytes(buffer).tobytes()
     try:
         if raw.startswith(b"\x7fELF"):

@@ -184,7 +184,8 @@ def card(index: int) -> Card:
                 device = driver().Device(index)
                 if not _cards:
                     atexit.register(_end)
-                known = Card(index, device, device.retain_primary_context(), _target(device))
+                target = _target(device)  # before there is a context, which PyCUDA doesn't give back cleanly
+                known = Card(index, device, device.retain_primary_context(), target)
                 keep_for_ever(known)
                 _cards[index] = known
     return known
@@ -330,7 +331,8 @@ def failure(index: int, what: str, error: Exception) -> CudaError:
     """The error to raise for one of the driver's, noting that the card is lost if it is."""
     text = str(error)
     known = _cards.get(index)
-    if known is not None and not known.lost and any(word in text.lower() for word in _FATAL):
+    result = text.partition(" - ")[0].lower()  # the assembler's words come behind it
+    if known is not None and not known.lost and any(word in result for word in _FATAL):
         known.lost = (
             f"CUDA error: cuda:{index} can't be used any more in this process: its context was lost when {what} failed "
             f"({text}). Restart the program"

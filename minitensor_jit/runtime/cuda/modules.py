@@ -7,7 +7,6 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from minitensor_jit.codegen.nvptx.program import GpuProgram
-from minitensor_jit.errors import CudaError
 from minitensor_jit.runtime.cuda.context import check, enter
 from minitensor_jit.runtime.cuda.driver import driver
 
@@ -60,24 +59,21 @@ def _library() -> Any:
 
 def load(index: int, executable: GpuExecutable) -> Any:
     """The program's module on a card; CudaError with the assembler's words if it can't be loaded."""
-    d = driver()
     enter(index)
     if executable.cubin:
         try:
-            return d.module_from_buffer(executable.cubin)
-        except d.Error as error:
+            return _loaded(executable.cubin)
+        except driver().Error as error:
             # Kept code that this driver doesn't take after all: there is the PTX.
             logger.warning("%s: its kept code can't be loaded (%s); it is assembled anew", executable.name, error)
             executable.cubin = b""
-    messages: list[str] = []
+    return check(index, f"loading {executable.name}", _loaded, executable.program.ptx.encode())
 
-    def note(*said: Any) -> None:
-        messages.extend(str(word) for word in said if isinstance(word, str) and word)
 
+def _loaded(image: bytes) -> Any:
+    d = driver()
     try:
-        text = executable.program.ptx.encode()
-        return check(index, f"loading {executable.name}", d.module_from_buffer, text, [], note)
-    except CudaError as error:
-        for message in messages:
-            error.add_note(message.strip())
-        raise
+        return d.module_from_buffer(image)
+    except UnicodeDecodeError as error:
+        # PyCUDA 2026.1 takes what lay in memory for the assembler's words where the driver fails before it assembles.
+        raise d.LogicError("cuModuleLoadDataEx failed before anything was assembled") from error
