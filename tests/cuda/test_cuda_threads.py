@@ -151,3 +151,23 @@ def test_threads_that_end_leave_their_chunks_to_others(planned):
         thread.join()
         counts.append(len(pinned._blocks))
     assert counts[0] == counts[1] == counts[2]
+
+
+def test_counters_of_both_cards_are_read_on_a_thread_that_made_neither_context(planned):
+    out = program(
+        """
+        import threading
+        import minitensor as mt
+        x, y = mt.ones(4, device="cuda:0"), mt.ones(4, device="cuda:1")
+        def work():
+            with mt.jit.options(hlo_profile=True):
+                function = mt.function(lambda x: mt.tanh(x) * 2, jit_compile=True)
+                for _ in range(3):
+                    function(x), function(y)
+                print("cluster" in str(mt.jit.hlo_profile().to_json()))
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        """
+    )
+    assert "True" in out

@@ -202,7 +202,7 @@ def keep_for_ever(what: Any) -> None:
 def let_go(index: int, *what: Any) -> None:
     """Give PyCUDA's objects back where their card is current: elsewhere PyCUDA can't, and leaks them with a warning."""
     known = _cards.get(index)
-    if known is not None and _thread.entered != index:
+    if known is not None:
         known.dead.extend(what)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from minitensor.step_stats import CardEvent
 from minitensor_jit.codegen.nvptx.program import HostCall, KernelLaunch
 from minitensor_jit.runtime.cuda import streams
-from minitensor_jit.runtime.cuda.context import all_cards, enter
+from minitensor_jit.runtime.cuda.context import all_cards, enter, let_go, using
 from minitensor_jit.runtime.cuda.driver import driver
 from minitensor_jit.runtime.kernel_counters import KernelCounter, ModuleCounters
 
@@ -36,8 +36,8 @@ _lock = threading.Lock()
 _events: list[DeviceEvent] | None = None
 _zero: dict[int, tuple[Any, int]] = {}
 """By card: an event, and the host's time when it had happened."""
-_counted: list[tuple[Any, Any, list[KernelCounter]]] = []
-"""Pairs of events that are still to be counted."""
+_counted: list[tuple[int, Any, Any, KernelCounter]] = []
+"""Cards and pairs of events that are still to be counted."""
 _COUNT_AT = 512
 host_calls: dict[str, int] = {}
 """How often programs had the host compute an instruction, by the reason."""
@@ -81,6 +81,9 @@ def stop() -> list[DeviceEvent]:
         event.start = at + round(1e6 * zero.time_till(first))
         event.end = max(at + round(1e6 * zero.time_till(last)), event.start)
         event.raw = (None, None)
+        let_go(event.device, first, last)
+    for index, (zero, _) in _zero.items():
+        let_go(index, zero)
     _zero.clear()
     return sorted(noted, key=lambda event: event.start)
 
@@ -123,7 +126,7 @@ class _Timing:
                 )
             )
         if loaded.counters is not None:
-            _counted.append((first, last, [loaded.counters.kernels[self._turn]]))
+            _counted.append((loaded.index, first, last, loaded.counters.kernels[self._turn]))
         self._turn += 1
 
 
@@ -136,7 +139,7 @@ def program(loaded: LoadedProgram, stream: Any) -> Iterator[_Timing]:
     if loaded.counters is not None:
         last = _event()
         last.record(stream)
-        _counted.append((first, last, [loaded.counters.whole]))
+        _counted.append((loaded.index, first, last, loaded.counters.whole))
         if len(_counted) >= _COUNT_AT:
             settle_counters()
 
@@ -144,11 +147,13 @@ def program(loaded: LoadedProgram, stream: Any) -> Iterator[_Timing]:
 def settle_counters() -> None:
     """Add what ran to the counters; waits for it."""
     counted, _counted[:] = list(_counted), []
-    for first, last, counters in counted:
-        last.synchronize()
-        took = round(1e6 * first.time_till(last))
-        for counter in counters:
-            counter.add(took)
+    while counted:
+        index, first, last, counter = counted.pop()
+        with using(index):
+            last.synchronize()
+            counter.add(round(1e6 * first.time_till(last)))
+        let_go(index, first, last)
+        del first, last
 
 
 def counters_of(name: str, steps: Sequence[Any]) -> ModuleCounters:
