@@ -225,10 +225,21 @@ sys.exit(main(Path(__file__).with_name("{name}"), flags={flags!r}))
 '''
 
 
+_printing = threading.Lock()  # threads don't mix their files
+
+
 def _print_framed(file: str, text: str) -> None:
-    # One call, so that threads don't mix their files.
-    sys.stdout.write(f"==== begin {file} ====\n{text}{'' if text.endswith(chr(10)) else chr(10)}==== end {file} ====\n")
-    sys.stdout.flush()
+    framed = f"==== begin {file} ====\n{text}{'' if text.endswith(chr(10)) else chr(10)}==== end {file} ====\n"
+    with _printing:
+        sys.stdout.flush()
+        if type(sys.stdout) is not io.TextIOWrapper:  # a notebook's, say
+            sys.stdout.write(framed)
+            sys.stdout.flush()
+            return
+        # Past the buffer: what it could not write it would keep, and fail again at the program's end.
+        left = memoryview(framed.encode(sys.stdout.encoding, errors="backslashreplace"))
+        while left:
+            left = left[os.write(sys.stdout.fileno(), left) :]
 
 
 def _cluster_names(texts: Mapping[str, str]) -> set[str]:
