@@ -6,9 +6,17 @@ says so with `@pytest.mark.at_once(reason="...")`, and runs eagerly all the same
 
 import os
 
+import assembled_kernels
 import pytest
 
 CLUSTERED = "--auto_jit" in os.environ.get("MT_JIT_FLAGS", "")
+
+
+def pytest_configure(config):
+    """What tests emit for cards is assembled at the end."""
+    plugin = assembled_kernels.plugin()
+    if plugin is not None:
+        config.pluginmanager.register(plugin)
 
 
 @pytest.fixture(autouse=CLUSTERED)
