@@ -233,6 +233,22 @@ def test_index_add_keeps_the_index_order_on_any_number_of_threads():
 
 
 @pytest.mark.at_once(reason="errors that depend on values come when a recording runs")
+def test_the_first_of_several_wrong_indices_is_reported_on_any_number_of_threads():
+    x, index = mt.arange(10), mt.zeros(2_000_000, dtype=mt.int64)
+    index[300_000], index[900_000], index[1_999_999] = 33, 77, 55
+    threads = mt.get_num_threads()
+    try:
+        for n in (1, 2, 3, 5):
+            mt.set_num_threads(n)
+            for function in (index_select, gather):
+                for _ in range(10):
+                    with pytest.raises((IndexError, RuntimeError), match="index 33 is out of bounds for dimension 0 with size 10"):
+                        function(x, index, 0)
+    finally:
+        mt.set_num_threads(threads)
+
+
+@pytest.mark.at_once(reason="errors that depend on values come when a recording runs")
 def test_index_errors_come_before_any_write():
     x = mt.zeros(10, 3)
     bad = mt.tensor([0, 12])

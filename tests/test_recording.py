@@ -300,6 +300,54 @@ def test_arrays_that_overlap():
     assert after.tolist() == [12, 13, 4, 5]
 
 
+PARTS = {
+    "whole": lambda x: x,
+    "rows": lambda x: x[5:9],
+    "column": lambda x: x[:, 3],
+    "columns": lambda x: x[:, 2:4],
+    "every second": lambda x: x[::2, 1::3],
+    "transposed": lambda x: x.T[1:3],
+    "repeated": lambda x: x[4:5].expand(3, -1),
+    "repeated column": lambda x: x[:, 4:5].expand(-1, 6),
+    "one element": lambda x: x[6, 7],
+    "nothing": lambda x: x[3:3],
+    "windows": lambda x: x.as_strided((4, 3), (1, 2), 11),
+    "far apart": lambda x: x.as_strided((2, 2, 2), (1, 70, 9), 2),
+}
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
+@pytest.mark.parametrize("options", [{}, {"auto_jit": 2, "cpu_global_jit": True}], ids=["recorded", "compiled"])
+def test_parts_of_numpy_memory(part, options):
+    """What was read keeps its values and its layout; twice the same part is read once, unless it changed meanwhile."""
+    array = np.arange(120, dtype=np.float32).reshape(12, 10)
+    x = mt.from_numpy(array)
+    shown = part(mt.from_numpy(array.copy()))
+    expected = [shown.tolist(), (shown * 2 + shown).tolist(), (-shown).tolist()]
+    with recorded(**options):
+        v = part(x)
+        y = v * 2 + v
+        array[:] = -array
+        z = v * 1
+        array[:] = 7
+    assert y.tolist() == expected[1]
+    assert z.tolist() == expected[2]
+    assert y.stride() == (shown * 2 + shown).stride()
+    assert v.tolist() == (shown * 0 + 7).tolist()
+
+
+def test_only_what_is_read_of_numpy_memory_is_copied():
+    array = np.zeros((100_000, 100), np.float32)
+    x = mt.from_numpy(array)
+    mt.reset_peak_memory_stats()
+    before = mt.allocator_stats()["allocated_bytes"]
+    with recorded():
+        rows = [x[k : k + 10] * 2 for k in range(0, 1000, 10)]
+        column = x[:, 50] * 2
+    assert mt.allocator_stats()["peak_allocated_bytes"] - before < 4 * 800_000
+    assert len(rows) == 100 and column.shape == (100_000,)
+
+
 # ---- liveness
 
 

@@ -32,7 +32,7 @@ namespace {
 
 // How long a waiting thread spins before it sleeps: longer than the gap between two kernels of a busy program, short
 // enough not to be noticed otherwise.
-constexpr std::chrono::microseconds kSpin{40};
+constexpr std::chrono::microseconds kSpin{100};
 constexpr int kMaxThreads = 4096;
 
 thread_local bool t_in_region = false;
@@ -41,9 +41,10 @@ thread_local bool t_worker = false;
 // How often a long computation asks whether a signal has arrived.
 constexpr std::chrono::milliseconds kSignals{100};
 thread_local std::chrono::steady_clock::time_point t_asked;
-// Set when a chunk of the pool's present loop has failed: the others needn't be finished.
+// Set when the pool's present loop is interrupted: nobody needs to finish it.
 std::atomic<bool> g_stop{false};
 struct Stopped {};
+constexpr int64_t kNoError = INT64_MAX;
 
 int available_cpus() {
 #if defined(__linux__)
@@ -90,8 +91,9 @@ inline int thread_id() {
 #endif
 }
 
-/// Lets a thread run on all CPUs of this one but `cpu`. A thread that sleeps goes to another one when it wakes up.
-/// Where other programs keep all CPUs busy the system would wake it up here, behind the thread that waits for it.
+/// Lets a thread run on all CPUs of this one but `cpu`, for a thread that sleeps: when it wakes up it goes to another
+/// one. The system likes to wake it up here, beside the thread that wakes it, where one of the two keeps the other from
+/// running.
 inline void move_away(int thread, int cpu) {
 #if defined(__linux__)
     cpu_set_t set;
@@ -128,16 +130,48 @@ bool spin_until(Ready ready, bool spin) {
     return false;
 }
 
-struct Chunk {
-    RangeFn fn = nullptr;
-    void* ctx = nullptr;
-    int64_t begin = 0;
+// A share of so many grains and more is run in pieces: between them it can be interrupted, and threads that are done
+// take pieces of the others' shares.
+constexpr int64_t kLongShare = 8;
+constexpr int64_t kPieces = 16;
+// A grain is some microseconds of work: 64 of them cost much more than to ask for signals.
+constexpr int64_t kPieceGrains = 64;
+
+/// Runs a loop on this thread alone.
+void run_alone(int64_t n, int64_t grain, RangeFn fn, void* ctx) {
+    if (n / grain < 4 * kPieceGrains) return fn(ctx, 0, n);
+    const int64_t piece = kPieceGrains * grain;
+    for (int64_t begin = 0; begin < n; begin += piece) {
+        check_interrupt();
+        fn(ctx, begin, std::min(begin + piece, n));
+    }
+}
+
+/// One thread's share of a loop, taken piece by piece.
+struct alignas(64) Chunk {
+    std::atomic<int64_t> next{0};
     int64_t end = 0;
-    int64_t grain = 1;
+    int64_t piece = 1;
+
+    void set(int64_t from, int64_t to, int64_t grain) {
+        const int64_t grains = (to - from - 1) / grain + 1;
+        const int64_t of_piece = grains < kLongShare ? grains : std::min((grains - 1) / kPieces + 1, kPieceGrains);
+        end = to;
+        piece = of_piece * grain;
+        next.store(from, std::memory_order_relaxed);
+    }
+
+    /// Takes a piece; false if none is left.
+    bool take(int64_t& begin) {
+        // Looked at first: what is done is not written to again by every thread that looks for work.
+        if (next.load(std::memory_order_relaxed) >= end) return false;
+        begin = next.fetch_add(piece, std::memory_order_relaxed);
+        return begin < end;
+    }
 };
 
 /// One worker's mailbox. The caller posts a chunk; whoever moves the state from kPosted to kTaken, the worker or a
-/// caller that has nothing else to do, runs it.
+/// caller that has nothing else to do, sees to it.
 struct alignas(64) Slot {
     enum State : int { kEmpty, kPosted, kTaken };
 
@@ -145,8 +179,8 @@ struct alignas(64) Slot {
     std::atomic<bool> sleeping{false};
     std::atomic<int> cpu{-1};  // where the worker ran last
     std::atomic<int> thread{0};
-    Chunk chunk;
-    std::exception_ptr error;
+    int avoids = -1;  // the CPU that it was last kept away from; the caller's
+    int64_t number = 0;
     std::mutex mutex;
     std::condition_variable wake;
 
@@ -155,31 +189,6 @@ struct alignas(64) Slot {
         return state.compare_exchange_strong(expected, kTaken, std::memory_order_acq_rel);
     }
 };
-
-// A loop over so many grains and more is run in pieces, between which it can be interrupted.
-constexpr int64_t kLongLoop = 256;
-
-void run_range(const Chunk& chunk, int64_t grain) {
-    const int64_t count = chunk.end - chunk.begin;
-    if (count / grain < kLongLoop) return chunk.fn(chunk.ctx, chunk.begin, chunk.end);
-    // A grain is some microseconds of work: 64 of them cost much more than to ask.
-    const int64_t piece = 64 * grain;
-    for (int64_t begin = chunk.begin; begin < chunk.end; begin += piece) {
-        check_interrupt();
-        chunk.fn(chunk.ctx, begin, std::min(begin + piece, chunk.end));
-    }
-}
-
-void run_chunk(const Chunk& chunk, std::exception_ptr& error) noexcept {
-    if (g_stop.load(std::memory_order_relaxed)) return;
-    try {
-        run_range(chunk, chunk.grain);
-    } catch (const Stopped&) {  // another chunk says why
-    } catch (...) {
-        error = std::current_exception();
-        g_stop.store(true, std::memory_order_relaxed);
-    }
-}
 
 /// Workers and their mailboxes. A pool is never destroyed: its detached workers may outlive static destructors, and
 /// after a fork the child leaves the parent's pool alone and makes its own.
@@ -191,34 +200,34 @@ class Pool {
         if (!owner.owns_lock()) return false;
         spin_.store(chunks <= cpus_, std::memory_order_relaxed);
         const int64_t helpers = std::min<int64_t>(chunks - 1, start_workers(chunks - 1));
+        if (room_ < chunks) {
+            chunks_ = std::make_unique<Chunk[]>(static_cast<size_t>(chunks));
+            room_ = chunks;
+        }
+        fn_ = fn;
+        ctx_ = ctx;
+        count_ = chunks;
+        error_at_.store(kNoError, std::memory_order_relaxed);
+        for (int64_t c = 0; c < chunks; ++c) chunks_[c].set(c * step, std::min(n, (c + 1) * step), grain);
 
         const int cpu = current_cpu();
         caller_cpu_.store(cpu, std::memory_order_relaxed);
         pending_.store(helpers, std::memory_order_relaxed);
-        for (int64_t w = 0; w < helpers; ++w) {
-            post(*slots_[w], {fn, ctx, (w + 1) * step, std::min(n, (w + 2) * step), grain}, cpu);
-        }
+        for (int64_t w = 0; w < helpers; ++w) post(*slots_[w], cpu);
         t_in_region = true;
-        std::exception_ptr error, last_error;
-        run_chunk({fn, ctx, 0, std::min(n, step), grain}, error);
-        // Chunks of workers that could not be started, then of those that have not woken up yet.
-        if (chunks > helpers + 1) run_chunk({fn, ctx, (helpers + 1) * step, n, grain}, last_error);
+        run_chunks(0);
+        // Who has not woken up yet needn't.
         for (int64_t w = 0; w < helpers; ++w) {
             Slot& slot = *slots_[w];
-            if (slot.state.load(std::memory_order_relaxed) == Slot::kPosted && slot.take()) finish(slot);
+            if (slot.state.load(std::memory_order_relaxed) == Slot::kPosted && slot.take()) finish();
         }
         t_in_region = false;
-        wait_for_workers(helpers, cpu, error);
+        wait_for_workers(helpers, cpu);
         g_stop.store(false, std::memory_order_relaxed);
-
-        for (int64_t w = 0; w < helpers; ++w) {
-            Slot& slot = *slots_[w];
-            if (slot.error && !error) error = slot.error;
-            slot.error = nullptr;
-            slot.state.store(Slot::kEmpty, std::memory_order_relaxed);
-        }
-        if (!error) error = last_error;
-        if (error) {
+        for (int64_t w = 0; w < helpers; ++w) slots_[w]->state.store(Slot::kEmpty, std::memory_order_relaxed);
+        if (error_) {
+            std::exception_ptr error = std::move(error_);
+            error_ = nullptr;
             owner.unlock();
             std::rethrow_exception(error);
         }
@@ -231,6 +240,7 @@ class Pool {
         slots_.reserve(wanted);
         while (static_cast<int64_t>(slots_.size()) < wanted) {
             auto slot = std::make_unique<Slot>();
+            slot->number = static_cast<int64_t>(slots_.size());
             // Signals belong to the program's own threads.
             sigset_t all, before;
             sigfillset(&all);
@@ -246,10 +256,11 @@ class Pool {
         return static_cast<int64_t>(slots_.size());
     }
 
-    static void post(Slot& slot, const Chunk& chunk, int cpu) {
-        slot.chunk = chunk;
-        if (slot.sleeping.load(std::memory_order_relaxed) && slot.cpu.load(std::memory_order_relaxed) == cpu)
+    static void post(Slot& slot, int cpu) {
+        if (slot.avoids != cpu && slot.sleeping.load(std::memory_order_relaxed)) {
             move_away(slot.thread.load(std::memory_order_relaxed), cpu);
+            slot.avoids = cpu;
+        }
         // Sequentially consistent with the worker's store to `sleeping` and load of `state`: one of the two sees the
         // other.
         slot.state.store(Slot::kPosted, std::memory_order_seq_cst);
@@ -259,15 +270,40 @@ class Pool {
         }
     }
 
-    void finish(Slot& slot) {
-        run_chunk(slot.chunk, slot.error);
+    /// Runs the present loop's chunk of this number, then what is left of the others.
+    void run_chunks(int64_t first) noexcept {
+        for (int64_t k = 0; k < count_ && !g_stop.load(std::memory_order_relaxed); ++k) {
+            Chunk& chunk = chunks_[first + k < count_ ? first + k : first + k - count_];
+            for (int64_t begin; chunk.take(begin);) {
+                // What comes before a piece that failed runs all the same: the error is always the first one.
+                if (begin > error_at_.load(std::memory_order_relaxed)) break;
+                try {
+                    fn_(ctx_, begin, std::min(begin + chunk.piece, chunk.end));
+                    check_interrupt();
+                } catch (const Stopped&) {  // another thread says why
+                    return;
+                } catch (...) { fail(g_stop.load(std::memory_order_relaxed) ? -1 : begin, std::current_exception()); }
+            }
+        }
+    }
+
+    /// Keeps the error of the first piece.
+    void fail(int64_t at, std::exception_ptr error) {
+        std::lock_guard<std::mutex> lock(error_mutex_);
+        if (at >= error_at_.load(std::memory_order_relaxed)) return;
+        error_ = std::move(error);
+        error_at_.store(at, std::memory_order_relaxed);
+    }
+
+    /// One worker's part is done.
+    void finish() {
         if (pending_.fetch_sub(1, std::memory_order_seq_cst) == 1 && caller_sleeping_.load(std::memory_order_seq_cst)) {
             { std::lock_guard<std::mutex> lock(done_mutex_); }
             done_.notify_one();
         }
     }
 
-    void wait_for_workers(int64_t helpers, int cpu, std::exception_ptr& error) {
+    void wait_for_workers(int64_t helpers, int cpu) {
         auto done = [this] { return pending_.load(std::memory_order_seq_cst) == 0; };
         bool spin = spin_.load(std::memory_order_relaxed);
         for (int64_t w = 0; w < helpers && spin; ++w) {
@@ -279,10 +315,10 @@ class Pool {
         while (!done_.wait_for(lock, kSignals, done)) {
             lock.unlock();
             try {
-                if (!error) check_interrupt();
+                if (!g_stop.load(std::memory_order_relaxed)) check_interrupt();
             } catch (...) {
-                error = std::current_exception();
                 g_stop.store(true, std::memory_order_relaxed);
+                fail(-1, std::current_exception());
             }
             lock.lock();
         }
@@ -304,7 +340,8 @@ class Pool {
             }
             if (slot.take()) {
                 slot.cpu.store(current_cpu(), std::memory_order_relaxed);
-                finish(slot);
+                run_chunks(slot.number + 1);
+                finish();
             }
         }
     }
@@ -316,6 +353,14 @@ class Pool {
 
     const int64_t cpus_ = available_cpus();
     std::mutex owner_;
+    // The present loop: written before it is posted, and while no worker has taken a part of it.
+    RangeFn fn_ = nullptr;
+    void* ctx_ = nullptr;
+    std::unique_ptr<Chunk[]> chunks_;
+    int64_t room_ = 0, count_ = 0;
+    std::mutex error_mutex_;
+    std::exception_ptr error_;
+    std::atomic<int64_t> error_at_{kNoError};  // the begin of the piece that it comes from; -1: an interrupt
     std::vector<std::unique_ptr<Slot>> slots_;
     std::atomic<int> caller_cpu_{-2};
     std::atomic<bool> spin_{true};  // off while there are more threads than CPUs
@@ -369,7 +414,7 @@ void parallel_for(int64_t n, int64_t grain, RangeFn fn, void* ctx) {
             if (chunks > 1 && pool().run(n, grain, step, chunks, fn, ctx)) return;
         }
     }
-    run_range({fn, ctx, 0, n, grain}, grain);
+    run_alone(n, grain, fn, ctx);
 }
 
 void check_interrupt() {
@@ -381,7 +426,12 @@ void check_interrupt() {
     const auto now = std::chrono::steady_clock::now();
     if (now - t_asked < kSignals) return;
     t_asked = now;
-    signals_hook();
+    try {
+        signals_hook();
+    } catch (...) {
+        if (t_in_region) g_stop.store(true, std::memory_order_relaxed);
+        throw;
+    }
 }
 
 }  // namespace mt

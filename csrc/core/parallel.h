@@ -21,12 +21,14 @@ bool in_parallel_region() noexcept;
 /// The body of a parallel loop over the half-open range [begin, end).
 using RangeFn = void (*)(void* ctx, int64_t begin, int64_t end);
 
-/// Calls fn on consecutive chunks that cover [0, n), at most one chunk a thread, and returns when all are done.
+/// Calls fn on ranges that cover [0, n), and returns when all are done. Each thread has a share, always the same one,
+/// so that it finds its data in its caches. A share of many grains is run in pieces, and a thread that is done takes
+/// pieces of the others' shares: a core that has less time to give does less.
 ///
-/// Chunk boundaries are multiples of `grain` and depend on n, grain and num_threads() only. The whole range is one
-/// inline call when it makes one chunk only, when the caller is itself inside a parallel loop, or when another thread
+/// The ranges begin at multiples of `grain` and depend on n, grain and num_threads() only. The whole range is run on
+/// this thread when it makes one share only, when the caller is itself inside a parallel loop, or when another thread
 /// has the pool; so a body's result must not depend on where the range is cut. If bodies throw, the exception of the
-/// lowest chunk is rethrown here once all chunks have ended.
+/// first range is rethrown here once nothing runs any more.
 void parallel_for(int64_t n, int64_t grain, RangeFn fn, void* ctx);
 
 /// parallel_for with any callable taking (int64_t begin, int64_t end).

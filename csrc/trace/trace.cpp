@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "core/allocator.h"
 #include "core/error.h"
@@ -145,8 +148,7 @@ ValueRef Trace::leaf_of(const Ref<Storage>& storage, int64_t offset, const Dims&
     size_t at = (reinterpret_cast<uintptr_t>(storage.get()) >> 5) & (leaf_table_.size() - 1);
     for (; leaf_table_[at] >= 0; at = (at + 1) & (leaf_table_.size() - 1)) {
         const Leaf& leaf = leaves[static_cast<size_t>(leaf_table_[at])];
-        if (leaf.storage == storage && leaf.offset == offset && leaf.sizes == sizes && leaf.strides == strides &&
-            leaf.dtype == dtype)
+        if (leaf.is(storage, offset, sizes, strides, dtype))
             return {RefKind::Leaf, 0, static_cast<uint32_t>(leaf_table_[at])};
     }
     leaf_table_[at] = static_cast<int32_t>(leaves.size());
@@ -155,14 +157,92 @@ ValueRef Trace::leaf_of(const Ref<Storage>& storage, int64_t offset, const Dims&
     return {RefKind::Leaf, 0, static_cast<uint32_t>(leaves.size() - 1)};
 }
 
-Ref<Storage> Trace::snapshot(Storage& storage) {
-    for (auto& [source, copy] : snapshots_)
-        if (source.get() == &storage && !on_gpu(storage.device) &&
-            std::memcmp(copy->data, storage.data, storage.nbytes) == 0)
-            return copy;
-    Ref<Storage> copy = Storage::copy(storage);
-    snapshots_.emplace_back(Ref<Storage>::borrow(&storage), copy);
-    return copy;
+namespace {
+
+// The elements from the first to behind the last one that a tensor covers, relative to its storage.
+std::pair<int64_t, int64_t> span_of(const Tensor& tensor) {
+    int64_t low = tensor.offset, high = tensor.offset;
+    for (size_t d = 0; d < tensor.sizes.size(); ++d)
+        (tensor.strides[d] < 0 ? low : high) += (tensor.sizes[d] - 1) * tensor.strides[d];
+    return {low, high + 1};
+}
+
+// The dimensions along which there are different elements, from the largest stride to the smallest.
+std::vector<size_t> dims_by_stride(const Dims& sizes, const Dims& strides) {
+    std::vector<size_t> order;
+    for (size_t d = 0; d < sizes.size(); ++d)
+        if (strides[d] != 0 && sizes[d] != 1) order.push_back(d);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return std::abs(strides[a]) > std::abs(strides[b]); });
+    return order;
+}
+
+// Strides without gaps, in the order of the given ones; what is repeated stays repeated.
+Dims packed_strides(const Dims& sizes, const Dims& strides) {
+    const std::vector<size_t> order = dims_by_stride(sizes, strides);
+    Dims packed = strides;
+    int64_t step = 1;
+    for (size_t k = order.size(); k-- > 0;) {
+        packed[order[k]] = step;
+        step *= sizes[order[k]];
+    }
+    return packed;
+}
+
+// The different elements of a tensor, as packed_strides lays them out. Plain loops: nothing here may run other code.
+void pack(char* to, const Tensor& tensor) {
+    const std::vector<size_t> order = dims_by_stride(tensor.sizes, tensor.strides);
+    const size_t item = itemsize(tensor.dtype);
+    size_t depth = order.size(), run = item;
+    if (depth > 0 && tensor.strides[order[depth - 1]] == 1) run *= static_cast<size_t>(tensor.sizes[order[--depth]]);
+    std::vector<int64_t> at(depth, 0);
+    for (const char* from = static_cast<const char*>(tensor.data());; to += run) {
+        std::memcpy(to, from, run);
+        size_t k = depth;
+        for (; k > 0; --k) {
+            const int64_t step = tensor.strides[order[k - 1]] * static_cast<int64_t>(item);
+            const int64_t size = tensor.sizes[order[k - 1]];
+            if (++at[k - 1] < size) {
+                from += step;
+                break;
+            }
+            at[k - 1] = 0;
+            from -= step * (size - 1);
+        }
+        if (k == 0) return;
+    }
+}
+
+}  // namespace
+
+ValueRef Trace::leaf_of_copy(Tensor& tensor) {
+    if (tensor.numel == 0) return leaf_of(tensor.storage, tensor.offset, tensor.sizes, tensor.strides, tensor.dtype);
+    const auto [low, high] = span_of(tensor);
+    const auto item = static_cast<int64_t>(itemsize(tensor.dtype));
+    int64_t distinct = 1;
+    for (size_t d = 0; d < tensor.sizes.size(); ++d) distinct *= tensor.strides[d] == 0 ? 1 : tensor.sizes[d];
+    // A view with large gaps is copied without them.
+    const bool packed = high - low > 2 * distinct && !on_gpu(tensor.device());
+    const Dims strides = packed ? packed_strides(tensor.sizes, tensor.strides) : tensor.strides;
+    const int64_t offset = packed ? 0 : tensor.offset - low;
+    auto copy = [&] {
+        Ref<Storage> made = Storage::allocate(static_cast<size_t>((packed ? distinct : high - low) * item),
+                                              tensor.storage->device);
+        if (packed) pack(static_cast<char*>(made->data), tensor);
+        else copy_bytes(made->place(), tensor.storage->place().plus(low * item), made->nbytes);
+        return made;
+    };
+    auto unchanged = [&](const Storage& taken) {
+        if (on_gpu(taken.device)) return false;
+        if (packed) return std::memcmp(taken.data, copy()->data, taken.nbytes) == 0;
+        return std::memcmp(taken.data, static_cast<char*>(tensor.storage->data) + low * item, taken.nbytes) == 0;
+    };
+    for (const Snapshot& known : snapshots_)
+        if (known.source.is(tensor.storage, tensor.offset, tensor.sizes, tensor.strides, tensor.dtype) &&
+            unchanged(*known.copy))
+            return leaf_of(known.copy, offset, tensor.sizes, strides, tensor.dtype);
+    snapshots_.push_back({{tensor.storage, tensor.offset, tensor.sizes, tensor.strides, tensor.dtype}, copy()});
+    return leaf_of(snapshots_.back().copy, offset, tensor.sizes, strides, tensor.dtype);
 }
 
 ValueRef Trace::read(Tensor& tensor) {
@@ -178,7 +258,7 @@ ValueRef Trace::read(Tensor& tensor) {
     if (storage.external() && !whole_function) {
         // NumPy or another framework may change these bytes before the flush: what the program reads is what is there
         // now.
-        return leaf_of(snapshot(storage), tensor.offset, tensor.sizes, tensor.strides, tensor.dtype);
+        return leaf_of_copy(tensor);
     }
     return leaf_of(tensor.storage, tensor.offset, tensor.sizes, tensor.strides, tensor.dtype);
 }

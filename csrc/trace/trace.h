@@ -41,6 +41,9 @@ struct Leaf {
     int64_t offset;
     Dims sizes, strides;
     DType dtype;
+    bool is(const Ref<Storage>& of, int64_t at, const Dims& shape, const Dims& steps, DType type) const {
+        return storage == of && offset == at && sizes == shape && strides == steps && dtype == type;
+    }
 };
 
 // A Python number among the operands. Its value is an input of the compiled code unless it is `baked`: the integers
@@ -152,13 +155,17 @@ class Trace final : public Interpreter {
     void check_size();
     void settle(Call& call, Tensor* destination);
 
-    Ref<Storage> snapshot(Storage& storage);
+    ValueRef leaf_of_copy(Tensor& tensor);
 
     SourceRef source_;  // of the call that is being recorded; owned
     std::vector<TraceNode> spare_nodes_;
     std::vector<int32_t> leaf_table_;
-    // Copies of memory that is shared outside the framework, by the storage they were taken of.
-    std::vector<std::pair<Ref<Storage>, Ref<Storage>>> snapshots_;
+    // Copies of memory that is shared outside the framework, of what was read of it.
+    struct Snapshot {
+        Leaf source;
+        Ref<Storage> copy;
+    };
+    std::vector<Snapshot> snapshots_;
 };
 
 // Per thread: the trace being recorded, the tag of what is recorded now.
