@@ -242,7 +242,9 @@ def test_the_first_of_several_wrong_indices_is_reported_on_any_number_of_threads
             mt.set_num_threads(n)
             for function in (index_select, gather):
                 for _ in range(10):
-                    with pytest.raises((IndexError, RuntimeError), match="index 33 is out of bounds for dimension 0 with size 10"):
+                    with pytest.raises(
+                        (IndexError, RuntimeError), match="index 33 is out of bounds for dimension 0 with size 10"
+                    ):
                         function(x, index, 0)
     finally:
         mt.set_num_threads(threads)
