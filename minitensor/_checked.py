@@ -66,7 +66,7 @@ def checked_method(function: Any) -> Any:
     if type(function) is not FunctionType:
         return function
     code = function.__code__
-    if code.co_flags & inspect.CO_VARARGS:
+    if code.co_flags & inspect.CO_VARARGS or "_shortcuts" in function.__dict__:
         return checked(function)
     others = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     annotated = function.__annotations__

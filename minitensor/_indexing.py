@@ -173,12 +173,9 @@ def _check_mask(source: Any, mask: Any, at: int) -> None:
 def getitem(source: Any, key: Any) -> Any:
     """`source[key]`."""
     key = _placed(key, source)
-    if isinstance(key, Tensor) and key.ndim:
-        if key.dtype in _INTEGERS and source.ndim and source.shape[0]:
-            return index_at(source, key, (0,), False)
-        if key.dtype is _C.bool and key.ndim == source.ndim:
-            _check_mask(source, key, 0)
-            return masked_select(source, key)
+    if isinstance(key, Tensor) and key.ndim and key.dtype is _C.bool and key.ndim == source.ndim:
+        _check_mask(source, key, 0)
+        return masked_select(source, key)
     plan = _Plan(source, key)
     if not plan.dims:
         return plan.view.alias() if plan.view is source else plan.view

@@ -12,6 +12,7 @@ from minitensor._warning import users_level
 from minitensor.composite import COMPOSITES
 from minitensor.composite.complex import imag, real
 from minitensor.composite.layout import preserve_format
+from minitensor.composite.registry import shortcut
 from minitensor.ops import ROWS
 from minitensor.ops.complex import view_dtype
 from minitensor.ops.elementwise import cast, clone, copy
@@ -107,6 +108,7 @@ _PARTS_LOST = "Casting complex values to real discards the imaginary part"
 
 
 @_method
+@shortcut("Td", _C.converted)
 def to(
     self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False, non_blocking: bool = False,
     memory_format: Any = None,
@@ -187,6 +189,7 @@ def _converter(name: str, dtype: Any) -> None:
     def convert(self: Any, memory_format: Any = preserve_format) -> Any:
         return self.to(dtype, memory_format=memory_format)
 
+    shortcut("T", _C.converted, after=(dtype,))(convert)
     convert.__name__ = name
     convert.__doc__ = f"The elements as {dtype.name}, the tensor itself if they are already."
     attach(name, convert)

@@ -72,3 +72,162 @@ def test_stack_is_differentiated_mapped_and_compiled():
 
     x = x.detach()
     same(mt.function(program, jit_compile=True)(x), program(x))
+
+
+def random(*shape):
+    return mt.from_numpy(np.random.default_rng(sum(shape)).standard_normal(shape, np.float32))
+
+
+def test_convolutions():
+    x, w, b = random(2, 4, 9, 7), random(6, 2, 3, 2), random(6)
+    for stride, padding, dilation in ((1, 0, 1), (2, 1, 1), ((1, 2), (2, 0), [2, 1])):
+        plain = F.conv2d(x, w, b, stride, padding, dilation, 2)
+        same(plain, F.conv2d(x, w, b, stride=stride, padding=padding, dilation=dilation, groups=2))
+        same(
+            F.conv2d(x, w, None, stride, padding, dilation, 2),
+            F.conv2d(x, w, None, stride, padding, dilation, groups=2),
+        )
+    same(F.conv1d(x[..., 0], w[..., 0], None, 1, 0, 1, 2), F.conv1d(x[..., 0], w[..., 0], groups=2))
+    same(F.conv2d(x[0], w, b, 1, 0, 1, 2), F.conv2d(x, w, b, 1, 0, 1, 2)[0])
+    same(F.conv2d(x, w, b, 1, "valid", 1, 2), F.conv2d(x, w, b, 1, 0, 1, 2))
+    same(mt.conv2d(x, random(3, 4, 2, 2)), F.conv2d(x, weight=random(3, 4, 2, 2)))
+    z = mt.complex(random(1, 1, 4, 4), random(1, 1, 4, 4))
+    same(F.conv2d(z, z), F.conv2d(z, weight=z))
+    with pytest.raises(RuntimeError, match="channels"):
+        F.conv2d(x, w)
+    with pytest.raises(RuntimeError, match="Kernel size"):
+        F.conv2d(x, random(3, 4, 20, 2))
+    with pytest.raises(RuntimeError, match="stride"):
+        F.conv2d(x, w, b, (1, 1, 1), 0, 1, 2)
+
+
+def test_pooling():
+    x = random(2, 3, 8, 9)
+    for size, stride in ((2, None), (3, 2), ((2, 3), (1, 2))):
+        same(F.max_pool2d(x, size, stride), F.max_pool2d(x, size, stride=stride))
+        same(F.max_pool2d(x, size, stride, 1, 1, True), F.max_pool2d(x, size, stride, 1, ceil_mode=True))
+        same(F.avg_pool2d(x, size, stride), F.avg_pool2d(x, size, stride=stride))
+        same(
+            F.avg_pool2d(x, size, stride, 1, True, False),
+            F.avg_pool2d(x, size, stride, 1, True, count_include_pad=False),
+        )
+    same(F.max_pool2d(x, 2, []), F.max_pool2d(x, 2))
+    same(F.max_pool2d(x[0], 2), F.max_pool2d(x, 2)[0])
+    values, places = F.max_pool2d(x, 2, None, 0, 1, False, True)
+    same(values, F.max_pool2d(x, 2))
+    assert places.dtype is mt.int64
+    x.requires_grad_()
+    (g,) = mt.autograd.grad(F.max_pool2d(x, 2).sum(), x)
+    assert g.sum().item() == F.max_pool2d(x.detach(), 2).numel()
+    with mt.no_grad():
+        same(F.max_pool2d(x, 2), values)
+
+
+def test_linear_and_losses():
+    x, w, b, t = random(5, 4), random(3, 4), random(3), mt.tensor([0, 2, 1, 1, 0])
+    for args in ((x, w), (x, w, None), (x, w, b), (x[0], w, b), (random(2, 5, 4), w, b), (x, w[0])):
+        names = dict(zip(("weight", "bias"), args[1:], strict=False))
+        same(F.linear(*args), F.linear(args[0], **names))
+    same(F.linear(x, w, b.to(mt.float64)), F.linear(x, w, bias=b.to(mt.float64)))
+    logits = F.linear(x, w, b).requires_grad_()
+    plain, named = F.cross_entropy(logits, t), F.cross_entropy(logits, target=t)
+    same(plain.detach(), named.detach())
+    same(mt.autograd.grad(plain, logits)[0], mt.autograd.grad(named, logits)[0])
+    with pytest.raises(ValueError, match="batch_size"):
+        F.cross_entropy(logits, t[:3])
+    with pytest.raises(IndexError):
+        F.cross_entropy(logits, t + 3)
+    with pytest.raises(RuntimeError):
+        F.linear(x, random(3, 5))
+
+
+def test_layer_norm():
+    w, b = random(6), random(6)
+    for x in (random(4, 6), random(2, 4, 6), random(2, 6, 4).transpose(1, 2), random(6), random(0, 6)):
+        for more in ((), (w,), (w, b), (None, b), (w, b, 0.5), (w, b, 1)):
+            names = dict(zip(("weight", "bias", "eps"), more, strict=False))
+            same(F.layer_norm(x, (6,), *more), F.layer_norm(x, normalized_shape=(6,), **names))
+    same(F.layer_norm(random(2, 4, 6), (4, 6)), F.layer_norm(random(2, 4, 6), normalized_shape=(4, 6)))
+    with pytest.raises(RuntimeError, match="normalized_shape"):
+        F.layer_norm(random(4, 6), (5,))
+    with pytest.raises(RuntimeError, match="weight"):
+        F.layer_norm(random(4, 6), (6,), random(5))
+
+
+def test_conversion():
+    x = random(3)
+    assert x.to(mt.float32) is x
+    assert x.float() is x
+    same(x.to(mt.float64), x.to(dtype=mt.float64))
+    same(x.double(), x.to(mt.float64))
+    same(x.to(mt.int32), x.int())
+    with pytest.warns(UserWarning, match="imaginary"):
+        mt.complex(x, x).to(mt.float32)
+    with pytest.warns(UserWarning, match="imaginary"):
+        mt.complex(x, x).float()
+
+
+def test_indexing_and_order():
+    x, i = random(5, 3), mt.tensor([[0, 2], [1, -1]])
+    expected = x.numpy()[i.numpy()]
+    assert x[i].numpy().tolist() == x[i.to(mt.int32)].numpy().tolist() == expected.tolist()
+    with pytest.raises(IndexError):
+        x[i + 4]
+    with pytest.raises(IndexError):
+        mt.zeros(0, 2)[mt.tensor([0])]
+    table = random(4, 2)
+    same(F.embedding(i.abs(), table), table[i.abs()])
+    with pytest.raises(RuntimeError, match="2-D"):
+        F.embedding(i.abs(), table[0])
+    j = mt.tensor([[1, 0, 2], [2, 2, 0]])
+    same(x.gather(1, j), x.gather(dim=1, index=j))
+    same(mt.gather(x, -2, j), mt.gather(x, dim=-2, index=j))
+    for args in ((), (0,), (-1, True), (1, False, True)):
+        plain, named = x.sort(*args), x.sort(**dict(zip(("dim", "descending", "stable"), args, strict=False)))
+        same(plain.values, named.values)
+        same(plain.indices, named.indices)
+
+
+def test_split():
+    x = random(5, 4)
+    for size in (1, 2, 5, 7, 2**62):
+        for dim in (0, 1, -1):
+            for a, b in zip(x.split(size, dim), x.split(split_size=size, dim=dim), strict=True):
+                same(a.contiguous(), b.contiguous())
+    assert [part.shape[0] for part in x.split(2)] == [2, 2, 1]
+    assert [part.shape[0] for part in x.split([4, 1])] == [4, 1]
+    x.split(2)[1].fill_(7.0)
+    assert x[2:4].tolist() == [[7.0] * 4] * 2
+    for wrong, error in ((-1, RuntimeError), (0, RuntimeError)):
+        with pytest.raises(error, match="split_size"):
+            x.split(wrong)
+    with pytest.raises(IndexError):
+        x.split(2, 2)
+    with pytest.raises(RuntimeError, match="at least a 1-dimensional"):
+        mt.tensor(1.0).split(1)
+
+
+def test_shortcuts_are_checked_when_they_are_made():
+    exp, cat = mt.exp, mt.cat
+    for pattern, target, after, message in (
+        ("Q", exp, (), "unknown letter"),
+        ("TT", exp, (), "more arguments"),
+        ("i", exp, (), "another kind"),
+        ("T", exp, (1.0,), "more arguments"),
+        ("T", cat, (0,), "list of tensors"),
+        ("TTTTTTTTT", exp, (), "too many letters"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            mt._C.shortcut(pattern, target, (), after, None, False)
+    with pytest.raises(TypeError):
+        mt._C.shortcut("T", mt._C.split, 1, (), None, False)
+
+
+def test_shortcuts_are_recorded():
+    def program(x, w, b, i):
+        image = F.max_pool2d(F.conv2d(x, w, b, 1, 1), 2)
+        rows = F.layer_norm(image.reshape((-1, 4)), (4,))
+        return F.linear(rows, rows[i], None).to(mt.float64) + mt.zeros(2).sum() + mt.arange(3).sum()
+
+    args = random(2, 3, 8, 8), random(4, 3, 3, 3), random(4), mt.tensor([0, 3, 1])
+    same(mt.function(program)(*args), program(*args))

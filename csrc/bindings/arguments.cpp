@@ -162,9 +162,9 @@ bool is_numpy_name(std::string_view given, std::string_view name) {
 
 }  // namespace
 
-void Arguments::set(const ArgSpec& spec, PyObject* object, Value* value, size_t position) {
+void set_value(const OpDef& op, const ArgSpec& spec, PyObject* object, Value* value, size_t position) {
     if (object == Py_None && (spec.optional || (spec.has_default && spec.default_value.is_none()))) return;
-    auto wrong = [&]() { Signature{op_}.wrong_type(spec, position, object); };
+    auto wrong = [&]() { Signature{op}.wrong_type(spec, position, object); };
     switch (spec.type) {
         case ArgType::Bool:
             if (!PyBool_Check(object) && !PyLong_Check(object)) wrong();
@@ -201,7 +201,7 @@ void Arguments::set(const ArgSpec& spec, PyObject* object, Value* value, size_t 
                 value->ints = dims_from(object, spec.name.c_str());
             } catch (const Error& error) {
                 if (error.kind() != ErrorKind::Type) throw;
-                fail_type(op_.name + "(): argument " + error.what());
+                fail_type(op.name + "(): argument " + error.what());
             }
             break;
         case ArgType::DTypeArg:
@@ -306,7 +306,7 @@ void Arguments::parse(PyObject* const* args, size_t nargs, PyObject* kwnames) {
         const ArgSpec& spec = specs[i];
         Value* value = new (&storage_[sizeof(Value) * call.param_count]) Value;
         ++call.param_count;
-        if (bound[i]) set(spec, bound[i], value, position(i));
+        if (bound[i]) set_value(op_, spec, bound[i], value, position(i));
         else if (spec.has_default) *value = spec.default_value;
         else if (!spec.optional) Signature{op_}.missing(bound);
         // An absent dtype or device of a creation op has a default that is not a constant.

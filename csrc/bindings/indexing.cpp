@@ -103,12 +103,25 @@ Key key_items(PyObject* const* key) {
     return result;
 }
 
+// x[i] with an index tensor for the first dimension, or null: there is more to look at.
+Ref<Tensor> rows_at(Tensor& source, PyObject* key) {
+    static const OpDef* index_at = find_op("_index");
+    if (!is_tensor(key)) return {};
+    Tensor& index = *tensor_of(key);
+    bool counts = (index.dtype == DType::I64 || index.dtype == DType::I32) && index.ndim() > 0;
+    if (!counts || !source.ndim() || !source.sizes[0] || index.device().type != source.device().type) return {};
+    return call_op(*index_at, {&source, &index}, {value_of(Dims{int64_t{0}}), Value::of(Scalar::of(false))});
+}
+
 }  // namespace
 
 PyObject* tensor_getitem(PyObject* self, PyObject* key) {
     return guarded([&]() -> PyObject* {
         Key items = key_items(&key);
-        if (!items.basic) return advanced("getitem", self, key, nullptr);
+        if (!items.basic) {
+            Ref<Tensor> rows = rows_at(*tensor_of(self), key);
+            return rows ? wrap(std::move(rows)) : advanced("getitem", self, key, nullptr);
+        }
         Tensor& t = *tensor_of(self);
         if (t.ndim() == 0 && items.count == 1 && PyLong_Check(key))
             fail_index(

@@ -4,7 +4,7 @@
 // stand for do not run the function: see `shortcut` in minitensor/composite/registry.py.
 #include <cstddef>
 
-#include "bindings/py.h"
+#include "bindings/shortcut.h"
 
 namespace mt::py {
 
@@ -14,12 +14,12 @@ struct OutFormObject {
     PyObject_HEAD vectorcallfunc vectorcall;
     PyObject* plain;
     PyObject* storing;
-    PyObject* shortcuts;  // a tuple of (pattern, op, before, after), or null
+    PyObject* shortcuts;  // a tuple of Shortcuts, or null
 };
 
 OutFormObject* cast(PyObject* self) { return reinterpret_cast<OutFormObject*>(self); }
 
-PyObject *out_name = nullptr, *shape_name = nullptr, *view_name = nullptr;
+PyObject* out_name = nullptr;
 
 bool names_out(PyObject* kwnames) {
     if (!kwnames) return false;
@@ -65,80 +65,10 @@ void explain_error(PyObject* function, PyObject* const* args, size_t nargsf, PyO
     Py_XDECREF(better);
 }
 
-bool matches(char kind, PyObject* argument) {
-    switch (kind) {
-        case 'T': return is_tensor(argument);
-        case 'B': return is_tensor(argument) && tensor_of(argument)->dtype == DType::Bool;
-        case 'i': return PyLong_CheckExact(argument);
-        default: return PyLong_CheckExact(argument) || PyFloat_CheckExact(argument);
-    }
-}
-
-// `sequence` tensors of one shape joined by `op`, with their number as the first size; null without an error if they
-// are not such tensors, or have no dimensions.
-PyObject* call_stacking(PyObject* op, PyObject* sequence) {
-    if (!PyTuple_CheckExact(sequence) && !PyList_CheckExact(sequence)) return nullptr;
-    Py_ssize_t count = PySequence_Fast_GET_SIZE(sequence);
-    PyRef shape, sizes;
-    for (Py_ssize_t i = 0; i < count; ++i) {
-        PyObject* t = PySequence_Fast_GET_ITEM(sequence, i);
-        if (!is_tensor(t)) return nullptr;
-        PyRef other(PyObject_GetAttr(t, shape_name));
-        if (!other) return nullptr;
-        if (i == 0) shape = std::move(other);
-        else if (PyObject_RichCompareBool(shape.get(), other.get(), Py_EQ) != 1) return nullptr;
-    }
-    if (!shape || PyTuple_GET_SIZE(shape.get()) == 0) return nullptr;
-    Py_ssize_t rank = PyTuple_GET_SIZE(shape.get());
-    PyRef joined(PyObject_CallOneArg(op, sequence));
-    if (!joined) return nullptr;
-    sizes = PyRef(PyTuple_New(rank + 1));
-    PyObject* first = sizes ? PyLong_FromSsize_t(count) : nullptr;
-    if (!first) return nullptr;
-    PyTuple_SET_ITEM(sizes.get(), 0, first);
-    for (Py_ssize_t d = 0; d < rank; ++d)
-        PyTuple_SET_ITEM(sizes.get(), d + 1, Py_NewRef(PyTuple_GET_ITEM(shape.get(), d)));
-    return PyObject_CallMethodOneArg(joined.get(), view_name, sizes.get());
-}
-
-// The op that a call without keywords stands for, called; null without an error if there is none.
-PyObject* call_shortcut(PyObject* shortcuts, PyObject* const* args, Py_ssize_t count) {
-    constexpr Py_ssize_t most = 8;
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(shortcuts); ++k) {
-        PyObject* shortcut = PyTuple_GET_ITEM(shortcuts, k);
-        PyObject* pattern = PyTuple_GET_ITEM(shortcut, 0);
-        auto* kinds = static_cast<const char*>(PyUnicode_DATA(pattern));
-        bool packed = kinds[0] == '*';
-        if (packed ? count == 0 : count != PyUnicode_GET_LENGTH(pattern)) continue;
-        if (kinds[0] == 'S') return call_stacking(PyTuple_GET_ITEM(shortcut, 1), args[0]);
-        bool fits = true;
-        for (Py_ssize_t i = 0; fits && i < count; ++i) fits = matches(packed ? 'i' : kinds[i], args[i]);
-        PyObject *before = PyTuple_GET_ITEM(shortcut, 2), *after = PyTuple_GET_ITEM(shortcut, 3);
-        if (!fits || PyTuple_GET_SIZE(before) + PyTuple_GET_SIZE(after) + (packed ? 1 : count) > most) continue;
-        PyObject *all[most], *sizes = nullptr;
-        Py_ssize_t n = 0;
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(before); ++i) all[n++] = PyTuple_GET_ITEM(before, i);
-        if (packed) {
-            sizes = PyTuple_New(count);
-            if (!sizes) return nullptr;
-            for (Py_ssize_t i = 0; i < count; ++i) PyTuple_SET_ITEM(sizes, i, Py_NewRef(args[i]));
-            all[n++] = sizes;
-        } else {
-            for (Py_ssize_t i = 0; i < count; ++i) all[n++] = args[i];
-        }
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(after); ++i) all[n++] = PyTuple_GET_ITEM(after, i);
-        PyObject* op = PyTuple_GET_ITEM(shortcut, 1);
-        PyObject* result = PyObject_Vectorcall(op, all, static_cast<size_t>(n), nullptr);
-        Py_XDECREF(sizes);
-        return result;
-    }
-    return nullptr;
-}
-
 PyObject* out_form_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
     if (PyObject* shortcuts = cast(self)->shortcuts; shortcuts && !kwnames) {
-        PyObject* result = call_shortcut(shortcuts, args, PyVectorcall_NARGS(nargsf));
-        if (result || PyErr_Occurred()) return result;
+        PyObject* result;
+        if (take_shortcut(shortcuts, args, static_cast<size_t>(PyVectorcall_NARGS(nargsf)), &result)) return result;
     }
     PyObject* function = names_out(kwnames) ? cast(self)->storing : cast(self)->plain;
     PyObject* result = PyObject_Vectorcall(function, args, nargsf, kwnames);
@@ -246,10 +176,7 @@ PyMethodDef functions[] = {{"set_argument_error", py_set_argument_error, METH_VA
 
 bool init_out_form(PyObject* module) {
     out_name = PyUnicode_InternFromString("out");
-    shape_name = PyUnicode_InternFromString("shape");
-    view_name = PyUnicode_InternFromString("view");
-    return out_name && shape_name && view_name && PyType_Ready(&OutFormType) == 0 &&
-           PyModule_AddFunctions(module, functions) == 0;
+    return out_name && PyType_Ready(&OutFormType) == 0 && PyModule_AddFunctions(module, functions) == 0;
 }
 
 }  // namespace mt::py

@@ -77,6 +77,9 @@ Dims dims_from(PyObject* object, const char* what);
 // True and `out` set if `object` is a Python or NumPy number.
 bool scalar_from(PyObject* object, Scalar* out);
 
+// A parameter from what Python gave for it; throws PyTorch's TypeError. `position` as counted by people, 0 if by name.
+void set_value(const OpDef& op, const ArgSpec& spec, PyObject* object, Value* value, size_t position);
+
 // The operands and parameters of one call, owned for its duration.
 class Arguments {
   public:
@@ -95,7 +98,6 @@ class Arguments {
     Value* params() { return std::launder(reinterpret_cast<Value*>(storage_)); }
     void bind_keywords(PyObject* const* values, PyObject* names, PyObject** bound);
     void add_list(const ArgSpec& spec, PyObject* object, size_t position);
-    void set(const ArgSpec& spec, PyObject* object, Value* value, size_t position);
 
     const OpDef& op_;
     bool takes_out_;
@@ -137,6 +139,8 @@ bool init_structure(PyObject* module);
 bool init_generator(PyObject* module);
 bool init_extend(PyObject* module);
 bool init_out_form(PyObject* module);
+bool init_shortcut(PyObject* module);
+bool init_composed(PyObject* module);
 OpDef& op_of(PyObject* callable);  // TypeError if it isn't an op
 
 // number_slots.cpp

@@ -545,13 +545,13 @@ void dispatch_inplace(Call& call, Tensor& destination) {
 
 Ref<Tensor> call_op(const OpDef& op, std::initializer_list<Tensor*> operands, std::initializer_list<Value> params) {
     Operand slots[8];
-    Value values[8];
+    ParamCopies values(params.begin(), params.size());
     Call call;
     call.op = &op;
     call.operands = slots;
     for (Tensor* t : operands) slots[call.operand_count++].tensor = t;
-    call.params = values;
-    for (const Value& v : params) values[call.param_count++] = v;
+    call.params = values.data();
+    call.param_count = params.size();
     Ref<Tensor> results[kMaxResults];
     dispatch(call, results);
     return std::move(results[0]);
@@ -560,13 +560,13 @@ Ref<Tensor> call_op(const OpDef& op, std::initializer_list<Tensor*> operands, st
 void call_op_inplace(const OpDef& op, Tensor& destination, std::initializer_list<Operand> operands,
                      std::initializer_list<Value> params) {
     Operand slots[8];
-    Value values[8];
+    ParamCopies values(params.begin(), params.size());
     Call call;
     call.op = &op;
     call.operands = slots;
     for (const Operand& o : operands) slots[call.operand_count++] = o;
-    call.params = values;
-    for (const Value& v : params) values[call.param_count++] = v;
+    call.params = values.data();
+    call.param_count = params.size();
     dispatch_inplace(call, destination);
 }
 

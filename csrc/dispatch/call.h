@@ -1,6 +1,8 @@
 // The call path: inference (errors surface here, at the caller's line), then the current interpreter, then the tape.
 #pragma once
 
+#include <new>
+
 #include "dispatch/registry.h"
 
 namespace mt {
@@ -115,6 +117,23 @@ Generator& default_generator(Device device = {});
 extern thread_local Generator* active_generator;
 
 // A convenience for C++ callers: ops by name on tensors.
+// The parameters of one call: copies, which inference may change. Room that isn't used is never touched.
+class ParamCopies {
+  public:
+    ParamCopies(const Value* values, size_t count) : count_(count) {
+        for (size_t i = 0; i < count; ++i) new (&storage_[sizeof(Value) * i]) Value(values[i]);
+    }
+    ~ParamCopies() {
+        for (size_t i = 0; i < count_; ++i) data()[i].~Value();
+    }
+    ParamCopies(const ParamCopies&) = delete;
+    Value* data() { return std::launder(reinterpret_cast<Value*>(storage_)); }
+
+  private:
+    alignas(Value) unsigned char storage_[sizeof(Value) * kMaxCallParams];
+    size_t count_;
+};
+
 Ref<Tensor> call_op(const OpDef& op, std::initializer_list<Tensor*> operands, std::initializer_list<Value> params = {});
 void call_op_inplace(const OpDef& op, Tensor& destination, std::initializer_list<Operand> operands,
                      std::initializer_list<Value> params = {});

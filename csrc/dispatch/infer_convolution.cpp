@@ -63,18 +63,21 @@ void check_same_dtype(const Tensor& a, const Tensor& b, const char* what) {
 void output_sizes(const Dims& input, const Dims& weight, const Call& call, size_t first, Dims& sizes) {
     const Dims &stride = call.param(first).ints, &padding = call.param(first + 1).ints,
                &dilation = call.param(first + 2).ints;
+    auto reach = [&](size_t d) { return dilation[d] * (weight[d + 2] - 1) + 1; };
+    auto room = [&](size_t d) { return input[d + 2] + 2 * padding[d]; };
     bool fits = true;
-    std::string padded, kernel;
     for (size_t d = 0; d + 2 < input.size(); ++d) {
-        int64_t reach = dilation[d] * (weight[d + 2] - 1) + 1, room = input[d + 2] + 2 * padding[d];
-        fits &= reach <= room;
-        padded += (d ? " x " : "") + text(room);
-        kernel += (d ? " x " : "") + text(reach);
+        fits &= reach(d) <= room(d);
         sizes.push_back(conv_output_size(input[d + 2], weight[d + 2], stride[d], padding[d], dilation[d]));
     }
-    if (!fits)
-        fail("Calculated padded input size per channel: (" + padded + "). Kernel size: (" + kernel +
-             "). Kernel size can't be greater than actual input size");
+    if (fits) return;
+    std::string padded, kernel;
+    for (size_t d = 0; d + 2 < input.size(); ++d) {
+        padded += (d ? " x " : "") + text(room(d));
+        kernel += (d ? " x " : "") + text(reach(d));
+    }
+    fail("Calculated padded input size per channel: (" + padded + "). Kernel size: (" + kernel +
+         "). Kernel size can't be greater than actual input size");
 }
 
 }  // namespace

@@ -37,6 +37,7 @@ def _method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @composite(out="exact")
+@shortcut("TiT", scatter.gather, order=(0, 2, 1))
 def gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
     """input[i][index[i][j]] for dim 1, and so on: the result has index's shape.
 

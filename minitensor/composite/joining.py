@@ -20,7 +20,7 @@ _slice = movement.slice
 
 
 @composite(method=False, out=True)
-@shortcut("S", movement.cat)
+@shortcut("L", _C.stack)
 def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
     """The tensors, all of one shape, side by side along a new dimension."""
     tensors = tuple(tensors)
@@ -159,6 +159,7 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
 
 
 @composite()
+@shortcut("Ti?i", _C.split, after=(0,))
 def split(tensor: Any, split_size_or_sections: Any = None, dim: int = 0, **more: Any) -> tuple[Any, ...]:
     """The tensor in parts along dim: of one size, the last smaller, or of the sizes given. Parts are views."""
     size = more.pop("split_size", split_size_or_sections)

@@ -8,7 +8,7 @@ from minitensor import _C
 from minitensor._return_types import named
 from minitensor.composite.dims import normal_dim
 from minitensor.composite.reduction import type_name
-from minitensor.composite.registry import composite
+from minitensor.composite.registry import composite, shortcut
 from minitensor.ops import ROWS
 from minitensor.ops.elementwise import where
 
@@ -19,6 +19,7 @@ _FIELDS = ("values", "indices")
 
 
 @composite(out=True)
+@shortcut("T?ibb", ROWS["sort"].call, after=(-1, False, False))
 def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool | None = False) -> Any:
     """The elements in order along dim, and their indices. The order is stable whatever `stable` says."""
     return named("sort", _FIELDS)(*ROWS["sort"].call(input, dim, descending, bool(stable)))

@@ -95,18 +95,34 @@ def with_out(made: Callable[..., Any], exact: bool = False) -> Callable[..., Any
 
 
 def shortcut(
-    pattern: str, op: _C.Op, before: tuple[Any, ...] = (), after: tuple[Any, ...] = ()
+    pattern: str,
+    target: Callable[..., Any],
+    before: tuple[Any, ...] = (),
+    after: tuple[Any, ...] = (),
+    *,
+    order: tuple[int, ...] | None = None,
+    detached: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Let plain calls of a function go straight to the op that they stand for, `op(*before, *args, *after)`.
+    """Let plain calls of a function go straight to the op that they stand for, `target(*before, *args, *after)`.
 
-    Those are calls without keywords whose arguments match the pattern, a letter for each: `T` a tensor, `B` one of
-    bool, `i` an int, `n` an int or a float. `*` stands for any number of ints, which the op gets as one tuple, `S` for
-    a list or tuple of tensors of one shape that the op joins, whose number becomes the result's first size. An op on
-    one element takes less time than a function of Python does to find out what it was called with.
+    Those are calls without keywords whose arguments match the pattern, a letter for each:
+
+    - `T` a tensor, `B` one of bool, a digit a tensor of so many dimensions that has elements, and not complex ones;
+    - `i` an int, `n` an int or a float, `b` a bool, `d` a dtype, `t` a tuple of ints, `L` a tuple or list;
+    - `w` an int, or one for each spatial dimension of the first argument, and `k` the same, by default what the
+      argument before it is: strides of windows;
+    - `*` any number of ints, which the op gets as one tuple.
+
+    `~` before a letter lets None pass, those after `?` may be missing. `after` has what the op gets for these, and
+    whatever else it takes. With `order` argument `i` is the op's argument `order[i]`. `detached` leaves calls alone in
+    which somebody wants a gradient. The target may also be a function of `_C` that declines calls by NotImplemented.
+
+    An op on one element takes less time than a function of Python does to find out what it was called with.
     """
+    made_of = _C.shortcut(pattern, target, before, after, order, detached)
 
     def enter(made: Callable[..., Any]) -> Callable[..., Any]:
-        made.__dict__["_shortcuts"] = (*made.__dict__.get("_shortcuts", ()), (pattern, op, before, after))
+        made.__dict__["_shortcuts"] = (*made.__dict__.get("_shortcuts", ()), made_of)
         return made
 
     return enter

@@ -1,6 +1,7 @@
 // full, arange, eye, linspace.
 #include "dispatch/infer_creation.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/parallel.h"
@@ -37,7 +38,8 @@ void integers(Tensor& out, uint64_t first, uint64_t by) {
     auto* data = static_cast<char*>(out.data());
     auto item = static_cast<int64_t>(itemsize(out.dtype));
     uint64_t steps[kBlock];
-    for (uint64_t k = 0; k < kBlock; ++k) steps[k] = k * by;
+    auto distinct = static_cast<uint64_t>(std::min(out.numel, kBlock));
+    for (uint64_t k = 0; k < distinct; ++k) steps[k] = k * by;
     parallel_for(out.numel, kElementwiseGrain, [&](int64_t begin, int64_t end) {
         uint64_t buffer[kBlock];
         for (int64_t i = begin; i < end; i += kBlock) {

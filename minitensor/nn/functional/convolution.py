@@ -8,6 +8,7 @@ from typing import Any
 import minitensor as mt
 from minitensor.composite import composite
 from minitensor.composite.padding import pad
+from minitensor.composite.registry import shortcut
 from minitensor.nn.functional.arguments import several, spatial
 from minitensor.ops import ROWS
 
@@ -94,6 +95,7 @@ def _by_parts(convolve: Callable[[mt.Tensor, mt.Tensor], mt.Tensor], input: mt.T
 
 
 @composite(method=False)
+@shortcut("33?~1wwwi", _forward, after=(None, 1, 0, 1, 1))
 def conv1d(
     input: mt.Tensor,
     weight: mt.Tensor,
@@ -111,6 +113,7 @@ def conv1d(
 
 
 @composite(method=False)
+@shortcut("44?~1wwwi", _forward, after=(None, 1, 0, 1, 1))
 def conv2d(
     input: mt.Tensor,
     weight: mt.Tensor,
@@ -128,6 +131,7 @@ def conv2d(
 
 
 @composite(method=False)
+@shortcut("55?~1wwwi", _forward, after=(None, 1, 0, 1, 1))
 def conv3d(
     input: mt.Tensor,
     weight: mt.Tensor,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import minitensor as mt
 from minitensor.composite import composite
+from minitensor.composite.registry import shortcut
 from minitensor.ops import ROWS
 
 __all__ = ["embedding", "embedding_bag", "one_hot"]
@@ -32,6 +33,7 @@ def _padding(padding_idx: int | None, rows: int) -> int:
     return padding_idx if padding_idx >= 0 else rows + padding_idx
 
 
+@shortcut("T2", _embedding, after=(-1, False), order=(1, 0))
 def embedding(
     input: mt.Tensor,
     weight: mt.Tensor,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import minitensor as mt
+from minitensor import _C
+from minitensor.composite.registry import shortcut
 from minitensor.nn.functional.arguments import REDUCTIONS, reduced, reduction_of
 from minitensor.ops import ROWS
 
@@ -58,6 +60,7 @@ def _nll_loss(
     return losses.sum() / factors.sum() if reduction == "mean" else reduced(losses, reduction)
 
 
+@shortcut("21", _C.cross_entropy)
 def cross_entropy(
     input: mt.Tensor,
     target: mt.Tensor,

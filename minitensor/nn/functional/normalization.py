@@ -8,6 +8,7 @@ from typing import Any
 import minitensor as mt
 from minitensor import _C
 from minitensor.composite import composite
+from minitensor.composite.registry import shortcut
 from minitensor.ops import ROWS
 
 __all__ = [
@@ -208,6 +209,7 @@ def _rows(
     return rows, weight, bias
 
 
+@shortcut("Tt?~T~Tn", _C.layer_norm)
 def layer_norm(
     input: mt.Tensor,
     normalized_shape: int | Sequence[int],
@@ -216,8 +218,6 @@ def layer_norm(
     eps: float = 1e-05,
 ) -> mt.Tensor:
     """Return the last dimensions, whose sizes are ``normalized_shape``, normalised; times ``weight``, plus ``bias``."""
-    if weight is None is bias and input.ndim == 2 and input.shape[1:] == normalized_shape and input.numel():
-        return _group_norm(input, None, None, 1, eps)
     rows, scale, shift = _rows(input, normalized_shape, weight, bias)
     if not rows.numel():
         return input.clone()

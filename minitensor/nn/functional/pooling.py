@@ -7,7 +7,7 @@ from typing import Any
 
 import minitensor as mt
 from minitensor.composite import composite
-from minitensor.composite.registry import with_out
+from minitensor.composite.registry import shortcut, with_out
 from minitensor.nn.functional.arguments import several, spatial
 from minitensor.ops import ROWS
 
@@ -79,9 +79,15 @@ def _maximum(
     return (result, indices) if return_indices else result
 
 
+def _straight(rank: int) -> Any:
+    """Let calls without a gradient, for which places need not be kept, go straight to the op."""
+    return shortcut(f"{rank + 2}w?kwwb", _max_pool, after=(None, 0, 1, False), detached=True)
+
+
 def _define_max_pool(rank: int) -> tuple[Any, Any]:
     letters = ("L", "H, W", "D, H, W")[rank - 1]
 
+    @_straight(rank)
     def max_pool(
         input: mt.Tensor,
         kernel_size: Sizes,
@@ -91,15 +97,6 @@ def _define_max_pool(rank: int) -> tuple[Any, Any]:
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
-        if (
-            type(kernel_size) is type(padding) is type(dilation) is int
-            and stride is None
-            and not (return_indices or input.requires_grad)
-            and input.ndim == rank + 2
-            and input.numel()
-        ):  # Nothing has to be looked at closely: on one element that would take longer than the op.
-            kernel = (kernel_size,) * rank
-            return _max_pool(input, kernel, kernel, (padding,) * rank, (dilation,) * rank, ceil_mode)
         return _maximum(rank, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
     def with_indices(
@@ -135,6 +132,7 @@ max_pool3d, max_pool3d_with_indices = _define_max_pool(3)
 def _plain(rank: int) -> None:
     """Enter the package's own function, which has no `return_indices`."""
 
+    @_straight(rank)
     def max_pool(
         input: mt.Tensor,
         kernel_size: Sizes,
@@ -193,6 +191,7 @@ def _average(
 
 
 @composite(method=False)
+@shortcut("3w?kwbb", _avg_pool, after=(None, 0, False, True, None))
 def avg_pool1d(
     input: mt.Tensor,
     kernel_size: Sizes,
@@ -209,6 +208,7 @@ def avg_pool1d(
 
 
 @with_out
+@shortcut("4w?kwbb", _avg_pool, after=(None, 0, False, True, None))
 def avg_pool2d(
     input: mt.Tensor,
     kernel_size: Sizes,
@@ -226,6 +226,7 @@ def avg_pool2d(
 
 
 @with_out
+@shortcut("5w?kwbb", _avg_pool, after=(None, 0, False, True, None))
 def avg_pool3d(
     input: mt.Tensor,
     kernel_size: Sizes,

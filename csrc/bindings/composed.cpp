@@ -1,0 +1,149 @@
+// Composed functions of a few ops without a Python frame between them, as the targets of shortcuts. Each knows the
+// usual calls and gives NotImplemented for the others, which are then left to the function's Python body.
+#include "bindings/py.h"
+#include "dispatch/registry.h"
+
+namespace mt::py {
+
+namespace {
+
+PyObject* declined() { return Py_NewRef(Py_NotImplemented); }
+
+// An argument that may be absent or None.
+Tensor* optional_tensor(PyObject* const* args, Py_ssize_t nargs, Py_ssize_t i) {
+    return i < nargs && args[i] != Py_None ? tensor_of(args[i]) : nullptr;
+}
+
+// stack(tensors): joined along the first dimension, and seen with one more.
+PyObject* py_stack(PyObject*, PyObject* const* args, Py_ssize_t) {
+    return guarded([&]() -> PyObject* {
+        static const OpDef *cat = find_op("cat"), *view = find_op("view");
+        PyRef held = checked(PySequence_Tuple(args[0]));  // a list may change while the op runs
+        Py_ssize_t count = PyTuple_GET_SIZE(held.get());
+        SmallVector<Operand, 8> operands;
+        for (Py_ssize_t i = 0; i < count; ++i) {
+            PyObject* item = PyTuple_GET_ITEM(held.get(), i);
+            if (!is_tensor(item)) return declined();
+            Operand operand;
+            operand.tensor = tensor_of(item);
+            operands.push_back(operand);
+            if (!(operand.tensor->sizes == operands[0].tensor->sizes)) return declined();
+        }
+        if (!count || operands[0].tensor->ndim() == 0) return declined();
+        Dims sizes = operands[0].tensor->sizes;
+        sizes.insert(0, count);
+        Value dim = value_of(int64_t{0});
+        Call call;
+        call.op = cat;
+        call.operands = operands.data();
+        call.operand_count = operands.size();
+        call.params = &dim;
+        call.param_count = 1;
+        Ref<Tensor> joined[kMaxResults];
+        dispatch(call, joined);
+        return wrap(call_op(*view, {joined[0].get()}, {value_of(sizes)}));
+    });
+}
+
+// split(tensor, size, dim): views of `size` each, the last smaller.
+PyObject* py_split(PyObject*, PyObject* const* args, Py_ssize_t) {
+    return guarded([&]() -> PyObject* {
+        static const OpDef* slice = find_op("slice");
+        Tensor& t = *tensor_of(args[0]);
+        int overflow[2];
+        int64_t size = PyLong_AsLongLongAndOverflow(args[1], &overflow[0]);
+        int64_t dim = PyLong_AsLongLongAndOverflow(args[2], &overflow[1]);
+        if (overflow[0] || overflow[1] || size <= 0 || !t.ndim()) return declined();
+        dim = normalize_dim(dim, t.ndim());
+        int64_t n = t.sizes[static_cast<size_t>(dim)];
+        if (n == 0) return declined();
+        int64_t count = (n - 1) / size + 1;
+        PyRef parts = checked(PyTuple_New(count));
+        for (int64_t i = 0; i < count; ++i) {
+            Ref<Tensor> part = call_op(*slice, {&t},
+                                       {value_of(dim), value_of(i * size),
+                                        value_of(std::min(n - i * size, size) + i * size), value_of(int64_t{1})});
+            PyTuple_SET_ITEM(parts.get(), i, checked(wrap(std::move(part))).release());
+        }
+        return parts.release();
+    });
+}
+
+// converted(tensor, dtype): the tensor itself if it has the dtype.
+PyObject* py_converted(PyObject*, PyObject* const* args, Py_ssize_t) {
+    return guarded([&]() -> PyObject* {
+        static const OpDef* cast = find_op("cast");
+        Tensor& t = *tensor_of(args[0]);
+        Value dtype;
+        dtype.tag = Value::Type;
+        dtype.dtype = dtype_from(args[1]);
+        if (t.dtype == dtype.dtype) return Py_NewRef(args[0]);
+        if (is_complex(t.dtype)) return declined();  // there is something to warn of
+        return wrap(call_op(*cast, {&t}, {dtype}));
+    });
+}
+
+// linear(input, weight, bias): a product with the transposed weights, and the bias added in the same pass.
+PyObject* py_linear(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+    return guarded([&]() -> PyObject* {
+        static const OpDef *transpose = find_op("transpose"), *matmul = find_op("matmul"), *addmm = find_op("_addmm");
+        Tensor &x = *tensor_of(args[0]), &w = *tensor_of(args[1]);
+        Tensor* b = optional_tensor(args, nargs, 2);
+        if (b && (x.ndim() < 2 || b->ndim() != 1 || (b->sizes[0] != 1 && b->sizes[0] != w.sizes[0]) ||
+                  (x.dtype != DType::F32 && x.dtype != DType::F64) || w.dtype != x.dtype || b->dtype != x.dtype))
+            return declined();
+        Ref<Tensor> matrix = call_op(*transpose, {&w}, {value_of(int64_t{0}), value_of(int64_t{1})});
+        if (!b) return wrap(call_op(*matmul, {&x, matrix.get()}));
+        Value one = Value::of(Scalar::of(1.0));
+        return wrap(call_op(*addmm, {b, &x, matrix.get()}, {one, one}));
+    });
+}
+
+// cross_entropy(input, target): the mean over rows, of which each has one class.
+PyObject* py_cross_entropy(PyObject*, PyObject* const* args, Py_ssize_t) {
+    return guarded([&]() -> PyObject* {
+        static const OpDef *log_softmax = find_op("log_softmax"), *mean = find_op("nll_loss_mean");
+        Tensor &x = *tensor_of(args[0]), &target = *tensor_of(args[1]);
+        if (x.sizes[0] != target.sizes[0]) return declined();
+        Ref<Tensor> logs = call_op(*log_softmax, {&x}, {value_of(int64_t{1}), Value()});
+        return wrap(call_op(*mean, {logs.get(), &target}, {value_of(int64_t{-100})}));
+    });
+}
+
+// layer_norm(input, (size,), weight, bias, eps): rows along the last dimension.
+PyObject* py_layer_norm(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+    return guarded([&]() -> PyObject* {
+        static const OpDef *norm = find_op("group_norm"), *view = find_op("view");
+        Tensor& x = *tensor_of(args[0]);
+        Tensor *w = optional_tensor(args, nargs, 2), *b = optional_tensor(args, nargs, 3);
+        if (!PyTuple_CheckExact(args[1]) || PyTuple_GET_SIZE(args[1]) != 1 || x.ndim() < 2) return declined();
+        int overflow;
+        int64_t size = PyLong_AsLongLongAndOverflow(PyTuple_GET_ITEM(args[1], 0), &overflow);
+        if (!x.numel || x.sizes.back() != size || is_complex(x.dtype)) return declined();
+        for (Tensor* t : {w, b})
+            if (t && (t->ndim() != 1 || t->sizes[0] != size)) return declined();
+        Value groups = value_of(int64_t{1}), eps = Value::of(Scalar::of(1e-5)), centered = Value::of(Scalar::of(true));
+        if (nargs > 4) eps.f = PyFloat_AsDouble(args[4]);
+        if (x.ndim() == 2) return wrap(call_op(*norm, {&x, w, b}, {groups, eps, centered}));
+        if (!x.contiguous()) return declined();
+        Ref<Tensor> rows = call_op(*view, {&x}, {value_of(Dims{x.numel / size, size})});
+        Ref<Tensor> result = call_op(*norm, {rows.get(), w, b}, {groups, eps, centered});
+        return wrap(call_op(*view, {result.get()}, {value_of(x.sizes)}));
+    });
+}
+
+PyMethodDef functions[] = {
+    {"stack", method(py_stack), METH_FASTCALL, "stack(tensors): tensors of one shape along a new first dimension."},
+    {"split", method(py_split), METH_FASTCALL, "split(tensor, size, dim): in parts of one size."},
+    {"converted", method(py_converted), METH_FASTCALL, "converted(tensor, dtype): real numbers in another dtype."},
+    {"linear", method(py_linear), METH_FASTCALL, "linear(input, weight, bias): input @ weight.T + bias."},
+    {"cross_entropy", method(py_cross_entropy), METH_FASTCALL,
+     "cross_entropy(input, target): of a class for each row."},
+    {"layer_norm", method(py_layer_norm), METH_FASTCALL, "layer_norm(input, (size,), weight, bias, eps): of rows."},
+    {}};
+
+}  // namespace
+
+bool init_composed(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+
+}  // namespace mt::py
