@@ -103,18 +103,21 @@ void run_loop(const NamedLoop& named, Call& call) {
     bool plain = wide == compute && out.dtype == result && out.numel <= kElementwiseGrain && is_flat(out);
     const void* direct[kMostInputs];
     unsigned scalars = 0;
+    // As in PyTorch, a number that 16-bit floats are weighted with or divided by keeps its precision; a divisor also if
+    // it is a tensor of one element.
+    bool keeps = wide != compute && is_floating(compute);
+    bool weighs = keeps && call.op->name == "lerp", divides = keeps && call.op->name == "floor_divide";
     for (size_t i = 0; i < call.operand_count; ++i) {
         if (const Tensor* t = call.operands[i].tensor) {
-            operands[i] = operand_of(*t, compute);
+            operands[i] = operand_of(*t, divides && i == 1 && t->numel == 1 ? wide : compute);
             direct[i] = t->data();
             plain &= t->dtype == compute;
             if (t->numel == out.numel && is_flat(*t)) continue;
             plain &= t->numel == 1;
         } else {
-            // As in PyTorch, a weight of numbers of 16 bits keeps its precision.
-            bool weighs = i == 2 && wide != compute && is_floating(compute) && call.op->name == "lerp";
-            store_scalar(call.operands[i].scalar, weighs ? wide : compute, numbers[i].bytes);
-            operands[i] = scalar_operand(numbers[i].bytes, weighs ? wide : compute);
+            DType held = (weighs && i == 2) || (divides && i == 1) ? wide : compute;
+            store_scalar(call.operands[i].scalar, held, numbers[i].bytes);
+            operands[i] = scalar_operand(numbers[i].bytes, held);
             direct[i] = numbers[i].bytes;
         }
         scalars |= 1u << i;
