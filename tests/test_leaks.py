@@ -1,11 +1,14 @@
 """A hundred thousand iterations of everything leave memory as it was."""
 
+import gc
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import minitensor as mt
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -202,3 +205,23 @@ def test_nothing_is_left(name):
         env={**os.environ, "PYTHONPATH": str(ROOT), "MT_NUM_THREADS": "2"},
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_compiling_leaves_no_collection_to_the_program():
+    """What compiling left behind is collected at its end, not when the program makes its next object."""
+    begun = []
+
+    def watch(phase, info):
+        if phase == "start":
+            begun.append(info["generation"])
+
+    x = mt.ones(37)
+    gc.collect()
+    gc.callbacks.append(watch)
+    try:
+        mt.function(lambda x: (x * 3 - 1).exp().sum(), jit_compile=True)(x)
+        after = gc.get_count()[0]
+    finally:
+        gc.callbacks.remove(watch)
+    assert begun[-1:] == [0]
+    assert after < 200

@@ -426,6 +426,21 @@ std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit) {
     return plan;
 }
 
+// Compiling makes many objects while the collector pauses. What it left behind is young, and is collected at the end:
+// otherwise the program's next object would begin a collection, and if a full one is due, that takes as long as
+// compiling a small function.
+struct CollectYoung {
+    bool due = false;
+    ~CollectYoung() {
+        if (!due) return;
+        PyObject* gc = PyImport_ImportModule("gc");
+        PyObject* done = gc ? PyObject_CallMethod(gc, "collect", "i", 0) : nullptr;
+        if (!done) PyErr_Clear();
+        Py_XDECREF(done);
+        Py_XDECREF(gc);
+    }
+};
+
 void flush_trace(Trace& trace, const char* reason,
                  const std::function<void(Trace&, std::shared_ptr<Plan>)>* keep = nullptr) {
     // All waiting is done before the trace is marked as running: two running traces that wait for each other would wait
@@ -437,6 +452,7 @@ void flush_trace(Trace& trace, const char* reason,
     }
     if (trace.runner) fail("a recorded value is needed while it is being computed");
     if (!keep) trace.effects = true;  // a program that needs a value on its way can't be replayed as a whole
+    CollectYoung young;
     Suspend suspend;
     struct Clear {
         Trace& trace;
@@ -471,6 +487,7 @@ void flush_trace(Trace& trace, const char* reason,
     if (keep) (*keep)(trace, plan);
     replay(trace, *plan);
     clear.failed = false;
+    young.due = !hit && pause.enabled;
 }
 
 void flush_now(Trace& trace, const char* reason) { flush_trace(trace, reason); }
