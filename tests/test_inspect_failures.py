@@ -8,6 +8,7 @@ import pytest
 from test_jit_api import ROOT
 
 import minitensor as mt
+from minitensor_jit.ir.shape import Shape
 from minitensor_jit.passes.algebraic_simplifier import AlgebraicSimplifier
 from minitensor_jit.runtime import launcher
 
@@ -49,6 +50,19 @@ def test_its_ops_run_eagerly_and_a_warning_says_how_to_report_it(broken_pass, ca
         r"runs again",
         record.getMessage(),
     )
+
+
+def test_a_wrong_rewrite_is_named(monkeypatch, caplog):
+    run = AlgebraicSimplifier.run
+
+    def breaks(self, module):
+        run(self, module)
+        module.entry.root.shape = Shape("f32", (4,))
+        return True
+
+    monkeypatch.setattr(AlgebraicSimplifier, "run", breaks)
+    assert program(mt.ones(3)).shape == (3,)
+    assert "the module is not valid after algsimp" in caplog.records[0].getMessage()
 
 
 def test_the_bundle(broken_pass, caplog, tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ of building an object graph: an instruction costs about a microsecond instead of
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -145,6 +146,9 @@ def constant(type_: Type, value: Any) -> Value:
     return Value(type_, type_text(type_), constant_text(type_, value))
 
 
+_LABEL = re.compile(r"label %(\w+)")
+
+
 class Block:
     """A basic block: a label and lines."""
 
@@ -207,6 +211,16 @@ class Function:
             known = self.alloca(I8, nbytes)
             self._spills[place] = (nbytes, known)
         return known
+
+    @property
+    def runs_once(self) -> bool:
+        """Whether no block of it runs again: none branches to itself or to one before it."""
+        seen: set[str] = set()
+        for block in self.blocks:
+            seen.add(block.label)
+            if any(label in seen for line in block.lines for label in _LABEL.findall(line)):
+                return False
+        return True
 
     @property
     def reference(self) -> Value:

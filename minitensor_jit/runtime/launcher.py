@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 from weakref import ref
@@ -44,9 +44,6 @@ from minitensor_jit.runtime.recorded import RecordedTrace
 from minitensor_jit.runtime.trial import COMPILED_RUNS, EAGER_RUNS, Draft, Trial, Waiting
 
 _MAX_PROFILES = 4096
-
-VERIFIED = 512
-"""Up to so many instructions, a module is verified after every pass: that takes some milliseconds at the most."""
 
 _used = threading.local()
 
@@ -434,7 +431,7 @@ class Compiler:
         # What is on disk has no stages to dump.
         kept = self.disk.load(key, name, self.options) if self.disk is not None and stages is None else None
         try:
-            executable = kept or self.generate(lowered, name, stages, device)
+            executable = kept or self.generate(lowered, name, stages, device=device, text=text)
         except Exception as error:
             self._describe(error, None if stages is None else stages.dump, graph())
             raise
@@ -488,18 +485,17 @@ class Compiler:
         error.add_note(how_to_file(dump))
 
     def generate(
-        self, lowered: LoweredCluster, name: str, stages: Stages | None = None, device: str = "cpu"
+        self, lowered: LoweredCluster, name: str, stages: Stages | None = None, *, device: str = "cpu", text: str = ""
     ) -> AnyExecutable:
-        """Run the passes and generate code, whatever was compiled before."""
+        """Run the passes and generate code, whatever was compiled before. `text` is the module's, if it has one."""
         # Imported here: eager programs and cached plans never load LLVM.
+        from minitensor_jit.ir.verifier import VerificationError
         from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
 
         if stages is not None:
             stages.before(lowered.module)
             if stages.dump is not None:
                 stages.dump.repro(self.options.codegen.text())
-        # Verified after each pass, so that a wrong rewrite is named instead of run; large modules only at the end.
-        verify = stages is not None or lowered.module.instruction_count() <= VERIFIED
         fold = not self.options.disable_constant_folding
         loud = talks(self.options, "xla_compiler", 2)
         if loud:
@@ -513,7 +509,7 @@ class Compiler:
                 hook(name, module, changed)
 
         pipeline = PipelineOptions(
-            verify=verify,
+            verify=stages is not None,
             fold_constants=fold,
             fast_math=self.options.fast_math,
             reduce_precision=self.options.reduce_precision,
@@ -521,7 +517,15 @@ class Compiler:
             narrow_products=has_matrix_units(device),
             on_pass=on_pass if hooks else None,
         )
-        module = run_pipeline(lowered.module, pipeline)
+        try:
+            module = run_pipeline(lowered.module, pipeline)
+        except VerificationError:
+            if not pipeline.verify and text and device == "cpu":
+                # Once more, verified after every pass: that names the wrong one.
+                from minitensor_jit.ir.parser import parse_module
+
+                run_pipeline(parse_module(text), replace(pipeline, verify=True, on_pass=None))
+            raise
         if loud:
             log(self.options, "xla_compiler", 2, "%s: after the passes\n%s", name, print_module(module))
         if stages is not None:

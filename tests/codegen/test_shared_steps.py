@@ -4,6 +4,8 @@ import numpy as np
 from runtime_table import Runtime, agree, run, values
 
 from minitensor_jit.codegen.cpu.compiler import Options, compile_module
+from minitensor_jit.codegen.llvm import I1, PTR, VOID, Function, Module, constant
+from minitensor_jit.codegen.llvm import Builder as LlvmBuilder
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluator import evaluate
 from minitensor_jit.ir.fingerprint import fingerprint
@@ -115,3 +117,38 @@ def test_a_loop_with_another_order_of_elements_is_no_update_of_any_size():
     module, executable = compiled(build, f32(5), f32(7))
     assert executable.kernels == 2
     agrees(module, executable, [values(f32(n), n) for n in (5, 7)])
+
+
+def test_what_only_launches_is_generated_quickly():
+    def chain(turns):
+        def build(b, x, *weights):
+            for w in weights[:turns]:
+                x = layer(b, x, w)
+            return x
+
+        return build
+
+    texts = {}
+    for turns in (1, 16):
+        found = {}
+        b = Builder("test")
+        parameters = [b.parameter(f32(8, 8)) for _ in range(17)]
+        module = run_pipeline(b.build(chain(turns)(b, *parameters)))
+        compile_module(module, name="test", dump=found.__setitem__)
+        texts[turns] = found["ir-no-opt.ll"].splitlines()
+    quick = [[line for line in text if "optnone" in line] for text in texts.values()]
+    assert not quick[0]  # the nanoseconds count in a short entry
+    assert any("@entry(" in line for line in quick[1])
+    assert all("@entry(" in line or '@"step.' in line for line in quick[1])
+
+
+def test_an_entry_with_a_loop_is_optimised():
+    module = Module("m", "x86_64")
+    function = Function(module, "f", VOID, [(PTR, "buffers")])
+    first, loop, after = (function.block(name) for name in ("first", "loop", "after"))
+    LlvmBuilder(function, first).branch(loop)
+    b = LlvmBuilder(function, loop)
+    b.cbranch(constant(I1, True), after, after)
+    assert function.runs_once
+    loop.lines[-1] = f"  br i1 true, label %{loop.label}, label %{after.label}"
+    assert not function.runs_once

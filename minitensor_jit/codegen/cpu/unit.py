@@ -19,6 +19,19 @@ from .target import CpuTarget
 __all__ = ["Options", "Unit"]
 
 
+# In an entry of so few lines, some nanoseconds are much of a call, and little of compiling it.
+_SHORT_ENTRY = 64
+
+
+def _generate_quickly(function: Function) -> None:
+    """Has LLVM's fast code generator take a function, if each of its launches runs at most once a call.
+
+    Such code is a few nanoseconds a launch slower, and takes an eighth of the time to generate: there may be hundreds.
+    """
+    if function.runs_once:
+        function.attributes = f"noinline optnone {function.attributes}"
+
+
 @dataclass(frozen=True)
 class Options:
     """What the caller chooses."""
@@ -62,10 +75,13 @@ class Unit:
             yield
         finally:
             self.entry, self.builder, self.gemm_arguments, self.allocate = before
+        _generate_quickly(function)
 
     def finish(self) -> str:
         """Ends the entry and gives the module's text."""
         self.builder.ret(constant(I32, 0))
+        if sum(len(block.lines) for block in self.entry.blocks) > _SHORT_ENTRY:
+            _generate_quickly(self.entry)
         return str(self.module)
 
     # ---- memory
