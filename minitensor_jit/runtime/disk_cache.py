@@ -50,6 +50,8 @@ _MAGIC = b"minitensor object code 1\n"
 _SUFFIX = ".mto"
 _PLAN_MAGIC = b"minitensor plan 1\n"
 _PLAN_SUFFIX = ".mtp"
+_ALIAS = struct.Struct("<II")
+"""The numbers of a result and a parameter that may share memory."""
 _HEADER = struct.Struct("<Q")
 _DIGEST = hashlib.sha256().digest_size
 _RESCAN = 64
@@ -330,18 +332,20 @@ def encode(key: str, executable: AnyExecutable) -> bytes:
     if not isinstance(executable, Executable):
         program = pickle.dumps(executable.program)
         return _entry({"key": key, "program_bytes": len(program)}, program + executable.cubin)
+    # One for each pair of a parameter and a result of its size: as numbers in JSON they'd take longest to read.
+    aliases = b"".join(_ALIAS.pack(*pair) for pair in sorted(executable.aliases))
     return _entry(
         {
             "key": key,
             "parameters": [(shape.dtype, shape.dims) for shape in executable.parameter_shapes],
             "results": [(shape.dtype, shape.dims) for shape in executable.result_shapes],
             "scratch_bytes": executable.scratch_bytes,
-            "aliases": sorted(executable.aliases),
+            "alias_bytes": len(aliases),
             "imports": list(executable.imports),
             "kernels": executable.kernels,
             "instructions": dict(executable.instructions),
         },
-        executable.object_code,
+        aliases + executable.object_code,
     )
 
 
@@ -368,6 +372,8 @@ def decode(data: bytes, key: str, name: str) -> AnyExecutable:
 
         split = int(header["program_bytes"])
         return GpuExecutable(replace(pickle.loads(code[:split]), name=name), code[split:])
+    split = int(header["alias_bytes"])
+    aliases, code = code[:split], code[split:]
     started = time.perf_counter()
     loaded = LoadedCode(code, "entry", {symbol: _address(symbol) for symbol in header["imports"]})
     return Executable(
@@ -375,7 +381,7 @@ def decode(data: bytes, key: str, name: str) -> AnyExecutable:
         parameter_shapes=[Shape(dtype, tuple(dims)) for dtype, dims in header["parameters"]],
         result_shapes=[Shape(dtype, tuple(dims)) for dtype, dims in header["results"]],
         scratch_bytes=header["scratch_bytes"],
-        aliases=frozenset((result, parameter) for result, parameter in header["aliases"]),
+        aliases=frozenset(_ALIAS.iter_unpack(aliases)),
         object_code=code,
         code=loaded,
         imports=tuple(header["imports"]),
