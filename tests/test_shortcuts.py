@@ -231,3 +231,30 @@ def test_shortcuts_are_recorded():
 
     args = random(2, 3, 8, 8), random(4, 3, 3, 3), random(4), mt.tensor([0, 3, 1])
     same(mt.function(program)(*args), program(*args))
+
+
+def test_dropout():
+    x = random(64, 8)
+    for more in ((), (0.25,), (0.25, True), (0.25, True, False), (0.25, True, True), (0.0,), (1.0,), (0.5, False)):
+        names = dict(zip(("p", "training", "inplace"), more, strict=False))
+        mt.manual_seed(3)
+        plain = F.dropout(x.clone(), *more)
+        mt.manual_seed(3)
+        same(plain, F.dropout(x.clone(), **names))
+    same(F.dropout(x.double(), 1.0), x.double() * 0.0)
+    for p in (-0.1, 1.1, 2):
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            F.dropout(x, p)
+
+
+def test_sizes_one_by_one():
+    x = random(6)
+    same(x.view(2, 3), x.view((2, 3)))
+    same(x.view(2, -1), x.view(size=(2, 3)))
+    same(x[:1].expand(2, 3), x[:1].expand((2, 3)))
+    with pytest.raises(TypeError, match="must be an int, not str"):
+        x.view(2, "3")
+    with pytest.raises(TypeError, match="multiple values"):
+        x.expand(2, size=(2, 6))
+    with pytest.raises(TypeError):
+        x.view(2, 3.0)

@@ -10,6 +10,11 @@ namespace {
 bool is_int(PyObject* o) { return PyLong_Check(o) || (PyIndex_Check(o) && !is_tensor(o)); }
 
 int64_t int_from(PyObject* object, const char* what) {
+    if (PyLong_CheckExact(object)) {
+        int64_t value = PyLong_AsLongLong(object);
+        if (value == -1) check_python();
+        return value;
+    }
     if (is_tensor(object)) {
         PyRef item = checked(tensor_item(*tensor_of(object)));
         if (!PyLong_Check(item.get())) fail_type(std::string(what) + " must be an int, got a floating-point tensor");
@@ -162,6 +167,17 @@ bool is_numpy_name(std::string_view given, std::string_view name) {
 
 }  // namespace
 
+// Ints that were given one by one.
+static void set_ints(const OpDef& op, const ArgSpec& spec, PyObject* const* items, size_t count, Value* value) {
+    value->tag = Value::Ints;
+    try {
+        for (size_t i = 0; i < count; ++i) value->ints.push_back(int_from(items[i], spec.name.c_str()));
+    } catch (const Error& error) {
+        if (error.kind() != ErrorKind::Type) throw;
+        fail_type(op.name + "(): argument " + error.what());
+    }
+}
+
 void set_value(const OpDef& op, const ArgSpec& spec, PyObject* object, Value* value, size_t position) {
     if (object == Py_None && (spec.optional || (spec.has_default && spec.default_value.is_none()))) return;
     auto wrong = [&]() { Signature{op}.wrong_type(spec, position, object); };
@@ -224,7 +240,7 @@ void Arguments::bind_keywords(PyObject* const* values, PyObject* names, PyObject
         PyObject* name = PyTuple_GET_ITEM(names, k);
         size_t i = 0;
         while (i < n && specs[i].interned != name) ++i;
-        if (i == n)
+        if (i == n && !(takes_out_ && name == out_name))
             for (i = 0; i < n; ++i)
                 if (PyUnicode_Compare(specs[i].interned, name) == 0) break;
         if (i == n && takes_out_ && PyUnicode_Compare(out_name, name) == 0) {
@@ -261,24 +277,20 @@ void Arguments::parse(PyObject* const* args, size_t nargs, PyObject* kwnames) {
     const std::vector<ArgSpec>& specs = op_.args;
     size_t n = specs.size();
     PyObject* bound[kMaxCallArgs] = {};
-    PyRef spread;
     size_t positional = 0;
     while (positional < n && !specs[positional].keyword_only) ++positional;
     // x.view(2, 3): the last positional parameter may be given as several ints.
-    size_t take = nargs;
+    size_t take = nargs, spread = n;
     for (size_t i = 0; i < positional && i < nargs; ++i) {
         if (!specs[i].variadic || !is_int(args[i])) continue;
-        spread = checked(PyTuple_New(static_cast<Py_ssize_t>(nargs - i)));
-        for (size_t j = i; j < nargs; ++j)
-            PyTuple_SET_ITEM(spread.get(), static_cast<Py_ssize_t>(j - i), Py_NewRef(args[j]));
-        bound[i] = spread.get();
-        take = i;
+        bound[i] = args[i];
+        take = spread = i;
         break;
     }
     if (take > positional) Signature{op_}.too_many(nargs);
     for (size_t i = 0; i < take; ++i) bound[i] = args[i];
     if (kwnames) bind_keywords(args + nargs, kwnames, bound);
-    auto position = [&](size_t i) { return i < take || (spread && bound[i] == spread.get()) ? i + 1 : 0; };
+    auto position = [&](size_t i) { return i < take || i == spread ? i + 1 : 0; };
     for (size_t i : op_.operand_args) {
         const ArgSpec& spec = specs[i];
         PyObject* object = bound[i];
@@ -306,7 +318,8 @@ void Arguments::parse(PyObject* const* args, size_t nargs, PyObject* kwnames) {
         const ArgSpec& spec = specs[i];
         Value* value = new (&storage_[sizeof(Value) * call.param_count]) Value;
         ++call.param_count;
-        if (bound[i]) set_value(op_, spec, bound[i], value, position(i));
+        if (i == spread) set_ints(op_, spec, args + i, nargs - i, value);
+        else if (bound[i]) set_value(op_, spec, bound[i], value, position(i));
         else if (spec.has_default) *value = spec.default_value;
         else if (!spec.optional) Signature{op_}.missing(bound);
         // An absent dtype or device of a creation op has a default that is not a constant.

@@ -14,6 +14,29 @@ Tensor* optional_tensor(PyObject* const* args, Py_ssize_t nargs, Py_ssize_t i) {
     return i < nargs && args[i] != Py_None ? tensor_of(args[i]) : nullptr;
 }
 
+Operand operand(Tensor* tensor) {
+    Operand made;
+    made.tensor = tensor;
+    return made;
+}
+Operand operand(double number) {
+    Operand made;
+    made.scalar = Scalar::of(number);
+    made.is_scalar = true;
+    return made;
+}
+
+Ref<Tensor> binary(const OpDef& op, Operand a, Operand b) {
+    Operand operands[2] = {a, b};
+    Call call;
+    call.op = &op;
+    call.operands = operands;
+    call.operand_count = 2;
+    Ref<Tensor> results[kMaxResults];
+    dispatch(call, results);
+    return std::move(results[0]);
+}
+
 // stack(tensors): joined along the first dimension, and seen with one more.
 PyObject* py_stack(PyObject*, PyObject* const* args, Py_ssize_t) {
     return guarded([&]() -> PyObject* {
@@ -24,10 +47,8 @@ PyObject* py_stack(PyObject*, PyObject* const* args, Py_ssize_t) {
         for (Py_ssize_t i = 0; i < count; ++i) {
             PyObject* item = PyTuple_GET_ITEM(held.get(), i);
             if (!is_tensor(item)) return declined();
-            Operand operand;
-            operand.tensor = tensor_of(item);
-            operands.push_back(operand);
-            if (!(operand.tensor->sizes == operands[0].tensor->sizes)) return declined();
+            operands.push_back(operand(tensor_of(item)));
+            if (!(tensor_of(item)->sizes == operands[0].tensor->sizes)) return declined();
         }
         if (!count || operands[0].tensor->ndim() == 0) return declined();
         Dims sizes = operands[0].tensor->sizes;
@@ -132,7 +153,31 @@ PyObject* py_layer_norm(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     });
 }
 
+// dropout(input, p, training, inplace): times 1 / (1 - p) where a number drawn is at least p, times 0 elsewhere.
+PyObject* py_dropout(PyObject*, PyObject* const* args, Py_ssize_t) {
+    return guarded([&]() -> PyObject* {
+        static const OpDef *uniform = find_op("uniform"), *ge = find_op("ge"), *mul = find_op("mul");
+        Tensor& x = *tensor_of(args[0]);
+        double p = PyFloat_AsDouble(args[1]);
+        // Bools times a number are of the default dtype.
+        if (!(p > 0.0 && p < 1.0) || args[2] != Py_True || args[3] == Py_True || !x.numel || x.dtype != DType::F32 ||
+            default_dtype() != DType::F32)
+            return declined();
+        Value dtype, device;
+        dtype.tag = Value::Type;
+        dtype.dtype = DType::F32;
+        device.tag = Value::Dev;
+        device.device = x.device();
+        Ref<Tensor> drawn = call_op(
+            *uniform, {}, {value_of(x.sizes), Value::of(Scalar::of(0.0)), Value::of(Scalar::of(1.0)), dtype, device});
+        Ref<Tensor> kept = binary(*ge, operand(drawn.get()), operand(p));
+        Ref<Tensor> factors = binary(*mul, operand(kept.get()), operand(1.0 / (1.0 - p)));
+        return wrap(binary(*mul, operand(&x), operand(factors.get())));
+    });
+}
+
 PyMethodDef functions[] = {
+    {"dropout", method(py_dropout), METH_FASTCALL, "dropout(input, p, training, inplace): of single elements."},
     {"stack", method(py_stack), METH_FASTCALL, "stack(tensors): tensors of one shape along a new first dimension."},
     {"split", method(py_split), METH_FASTCALL, "split(tensor, size, dim): in parts of one size."},
     {"converted", method(py_converted), METH_FASTCALL, "converted(tensor, dtype): real numbers in another dtype."},

@@ -26,8 +26,8 @@ std::map<std::string, PyObject*>& result_types() {
     return *table;
 }
 
-std::vector<Tensor*> out_tensors(const std::string& op, PyObject* out, size_t count) {
-    std::vector<Tensor*> tensors;
+SmallVector<Tensor*, 4> out_tensors(const std::string& op, PyObject* out, size_t count) {
+    SmallVector<Tensor*, 4> tensors;
     auto wrong = [&]() {
         fail_type(op + "(): argument 'out' must be " + (count == 1 ? "Tensor" : "tuple of Tensors") + ", not " +
                   Py_TYPE(out)->tp_name);
@@ -94,7 +94,7 @@ PyObject* py_store_out(PyObject*, PyObject* args) {
         bool single = is_tensor(result);
         PyRef results = single ? checked(PyTuple_Pack(1, result)) : checked(PySequence_Tuple(result));
         auto count = static_cast<size_t>(PyTuple_GET_SIZE(results.get()));
-        std::vector<Tensor*> outs = out_tensors(name, out, count);
+        SmallVector<Tensor*, 4> outs = out_tensors(name, out, count);
         std::vector<Ref<Tensor>> held;
         for (size_t i = 0; i < count; ++i) {
             PyObject* item = PyTuple_GET_ITEM(results.get(), static_cast<Py_ssize_t>(i));
@@ -253,10 +253,11 @@ PyObject* call_out(Arguments& arguments) {
     size_t count = 1;
     if (!is_tensor(arguments.out) && (PyTuple_Check(arguments.out) || PyList_Check(arguments.out)))
         count = std::max<size_t>(2, static_cast<size_t>(PySequence_Size(arguments.out)));
-    std::vector<Tensor*> outs = out_tensors(op.name, arguments.out, op.result_type || count > 1 ? count : 1);
-    std::vector<Ref<Tensor>> held;
-    for (Tensor* out : outs) held.push_back(Ref<Tensor>::borrow(out));
-    dispatch_out(arguments.call, outs);
+    SmallVector<Tensor*, 4> outs = out_tensors(op.name, arguments.out, op.result_type || count > 1 ? count : 1);
+    // Other threads may run meanwhile, and change a list of them.
+    Ref<Tensor> held[kMaxResults];
+    for (size_t i = 0; i < std::min(outs.size(), kMaxResults); ++i) held[i] = Ref<Tensor>::borrow(outs[i]);
+    dispatch_out(arguments.call, outs.data(), outs.size());
     return out_as_result(arguments.out, op.result_type);
 }
 

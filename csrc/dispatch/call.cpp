@@ -475,12 +475,13 @@ static void dispatch_inplace_from(Call& call, Tensor& destination, size_t operan
 }
 
 void dispatch_inplace(Call& call, Tensor& destination) {
+    static const OpDef* copy = find_op("copy");
     Device device = destination.device();
     if (device.type == DeviceType::CPU || on_gpu(device))
         for (size_t i = 0; i < call.operand_count; ++i)
-            if (Tensor* t = call.operands[i].tensor;
-                t && call.op->name == "copy" && !same_device(t->device(), device) &&
-                (on_jit_device(*t) || on_gpu(t->device()) || on_gpu(device)) && t->device().type != DeviceType::Meta)
+            if (Tensor* t = call.operands[i].tensor; t && call.op == copy && !same_device(t->device(), device) &&
+                                                     (on_jit_device(*t) || on_gpu(t->device()) || on_gpu(device)) &&
+                                                     t->device().type != DeviceType::Meta)
                 return dispatch_inplace_from(call, destination, i);
     call.device = device;
     // What is written in place while the JIT's device is the default one is compiled too, where it lies.
@@ -494,11 +495,11 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     check_result_fits(call, destination);
     bool mapped = vmap_depth != 0 && is_mapped_hook(call, &destination);
     TapedCall tape = check_inplace_hook ? check_inplace_hook(call, destination) : TapedCall{};
-    for (size_t i = 0; i < call.operand_count; ++i)
-        if (!mapped && !jit && call.operands[i].tensor && !same_device(result_device(call), device))
-            fail("Expected all tensors to be on the same device, but found at least two devices, " +
-                 device_text(device) + " and " + device_text(result_device(call)) + "! (in-place " + call.op->name +
-                 ")");
+    bool reads = false;
+    for (size_t i = 0; i < call.operand_count; ++i) reads |= call.operands[i].tensor != nullptr;
+    if (reads && !mapped && !jit && !same_device(result_device(call), device))
+        fail("Expected all tensors to be on the same device, but found at least two devices, " + device_text(device) +
+             " and " + device_text(result_device(call)) + "! (in-place " + call.op->name + ")");
     if (call.op->kind == Kind::Random && !mapped) reserve_random(call);
     // An operand that overlaps the destination is read from a copy, unless each element is read just before it's
     // written. What the gradient formula reads is kept too; that copy has the operand's history, for second

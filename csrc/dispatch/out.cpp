@@ -117,17 +117,18 @@ void store_out(Tensor& out, Tensor& result) {
     call_op_inplace(*copy, out, {self, source});
 }
 
-void dispatch_out(Call& call, const std::vector<Tensor*>& outs) {
+void dispatch_out(Call& call, Tensor* const* outs, size_t out_count) {
     const OpDef& op = *call.op;
-    std::vector<const Tensor*> all(outs.begin(), outs.end());
+    SmallVector<const Tensor*, 8> all;
+    for (size_t i = 0; i < out_count; ++i) all.push_back(outs[i]);
     for (size_t i = 0; i < call.operand_count; ++i) all.push_back(call.operands[i].tensor);
     check_out_needs_no_gradient(op.name.c_str(), all.data(), all.size());
     // What is put together of other tensors' elements can't be written over them.
     if (op.kind == Kind::Opaque || op.kind == Kind::Index || op.operand_list)
-        for (size_t i = 0; i < outs.size(); ++i)
-            check_out_is_apart(*outs[i], all.data() + outs.size(), all.size() - outs.size());
+        for (size_t i = 0; i < out_count; ++i)
+            check_out_is_apart(*outs[i], all.data() + out_count, all.size() - out_count);
     NoGrad mode;
-    if (op.infer && outs.size() == 1) {
+    if (op.infer && out_count == 1) {
         Tensor& out = *outs[0];
         op.infer(call);
         check_castable(call.results[0].dtype, out.dtype);
@@ -155,11 +156,11 @@ void dispatch_out(Call& call, const std::vector<Tensor*>& outs) {
     }
     Ref<Tensor> results[kMaxResults];
     dispatch(call, results);
-    if (call.result_count != outs.size())
+    if (call.result_count != out_count)
         fail_type(op.name + "(): argument 'out' must be " +
                   (call.result_count == 1 ? "Tensor" : "tuple of " + std::to_string(call.result_count) + " Tensors"));
-    for (size_t i = 0; i < outs.size(); ++i) check_castable(results[i]->dtype, outs[i]->dtype);
-    for (size_t i = 0; i < outs.size(); ++i) store_out(*outs[i], *results[i]);
+    for (size_t i = 0; i < out_count; ++i) check_castable(results[i]->dtype, outs[i]->dtype);
+    for (size_t i = 0; i < out_count; ++i) store_out(*outs[i], *results[i]);
 }
 
 }  // namespace mt

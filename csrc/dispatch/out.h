@@ -10,7 +10,7 @@ namespace mt {
 // Runs `call` with its results in `outs`, of which there is one for each result. A tensor of another shape is resized,
 // with PyTorch's warning if it had elements; a result is converted where its dtype can be cast. Operands may alias
 // `outs`.
-void dispatch_out(Call& call, const std::vector<Tensor*>& outs);
+void dispatch_out(Call& call, Tensor* const* outs, size_t out_count);
 
 extern bool (*requires_grad_hook)(const Tensor& tensor);  // installed by autograd/
 // Throws PyTorch's error if gradients are wanted of any of these: writing to `out` has none.

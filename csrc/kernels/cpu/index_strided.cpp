@@ -111,6 +111,12 @@ void strided_copy(void* dst, const Dims& dst_strides, const void* src, const Dim
             loops[n - 1] = {loops[n - 1].size * loop.size, loop.dst, loop.src};
         else loops[n++] = loop;
     }
+    constexpr int64_t kOneCopy = 1 << 14;  // bytes; more may be worth several threads
+    int64_t bytes = (n ? loops[0].size : 1) * static_cast<int64_t>(itemsize);
+    if (n <= 1 && bytes <= kOneCopy && (n == 0 || (loops[0].dst == 1 && loops[0].src == 1))) {
+        std::memcpy(dst, src, static_cast<size_t>(bytes));
+        return;
+    }
     // Innermost goes the destination's fastest dimension, next to it the source's.
     auto magnitude = [](int64_t stride) { return stride < 0 ? -stride : stride; };
     size_t fast = 0;

@@ -9,11 +9,10 @@ import minitensor as mt
 from minitensor import _C
 from minitensor._warning import users_level
 from minitensor.composite import composite
-from minitensor.ops import ROWS
+from minitensor.composite.registry import shortcut
 
 __all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
 
-_draw, _uniform = _C._draw_from, ROWS["uniform"].call
 # The value that selu tends to for large negative inputs.
 _ALPHA = -1.7580993408473766
 
@@ -42,15 +41,11 @@ def _dropped(input: mt.Tensor, p: float, training: bool, inplace: bool, channels
         return input
     if p == 1.0:
         return _stored(input, input * 0.0, inplace)
-    if not channels and input.dtype is mt.float32 is mt.get_default_dtype():
-        # Bools times a number are of the default dtype.
-        mask = _draw(None, _uniform, tuple(input.shape), dtype=mt.float32, device=input.device) >= p
-        mask = mask * (1.0 / (1.0 - p))
-    else:
-        mask = _kept(input, p, channels) * (1.0 / (1.0 - p))
+    mask = _kept(input, p, channels) * (1.0 / (1.0 - p))
     return input.mul_(mask) if inplace else input * mask
 
 
+@shortcut("T?nbb", _C.dropout, after=(0.5, True, False))
 def dropout(input: mt.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> mt.Tensor:
     """Return the input with each element zero with probability ``p``, the others divided by ``1 - p``."""
     _check(p)
