@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from minitensor import _C, _hooks
-from minitensor._checked import checked_method
+from minitensor._checked import checked, checked_method
 from minitensor._warning import users_level
 from minitensor.composite import COMPOSITES
 from minitensor.composite.complex import imag, real
@@ -287,7 +287,14 @@ def _array_namespace(self: Any, *, api_version: str | None = None) -> Any:
 
 
 attach("__array_namespace__", _array_namespace)
-attach("__complex__", lambda self: complex(self.item()))
+
+
+def _complex(self: Any) -> complex:
+    return complex(self.item())
+
+
+_complex.__name__ = "__complex__"
+attach("__complex__", checked(_complex))
 
 
 @_method

@@ -133,3 +133,30 @@ def test_filling_what_shows_elements_twice():
             write()
     x[0] = 1
     assert x.tolist() == [[1, 1, 1]] * 2
+
+
+@pytest.mark.parametrize(
+    ("write", "name"),
+    [
+        (lambda x, mask: x.masked_fill_(mask, 2), "masked_fill_"),
+        (lambda x, mask: x.__setitem__(mask, 2), "masked_fill_"),
+        (lambda x, mask: x.index_put_((mask.nonzero()[:, 0],), mt.ones(())), "index_put_"),
+    ],
+)
+def test_writing_some_of_what_shows_elements_twice_is_deprecated(write, name):
+    x, mask = mt.zeros(1, 3).expand(3, 3), mt.eye(3, dtype=mt.bool)
+    with pytest.warns(UserWarning, match=f"Use of {name} on expanded tensors is deprecated"):
+        write(x, mask)
+    meta = mt.zeros(1, 3, device="meta").expand(3, 3)
+    assert meta.masked_fill_(mask.to("meta"), 2) is meta
+
+
+def test_gradients_of_writing_some_of_what_shows_elements_twice():
+    x, value = mt.ones(1, 3, requires_grad=True), mt.tensor(5.0, requires_grad=True)
+    y = (x * 2).expand(2, 3)
+    with pytest.warns(UserWarning, match="deprecated"):
+        y.masked_fill_(mt.tensor([[True, False, False], [True, False, True]]), value)
+    assert y.tolist() == [[5, 2, 5]] * 2
+    y.sum().backward()
+    assert x.grad.tolist() == [[0, 4, 0]]
+    assert value.grad.item() == 4

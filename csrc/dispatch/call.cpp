@@ -12,6 +12,7 @@
 #include "dispatch/infer_order.h"
 #include "dispatch/memory_order.h"
 #include "dispatch/out.h"
+#include "dispatch/shared_writes.h"
 
 namespace mt {
 
@@ -311,10 +312,13 @@ bool shows_an_element_twice(const Tensor& t) {
     return false;
 }
 
+static void refuse_shared() {
+    fail("unsupported operation: more than one element of the written-to tensor refers to a single memory "
+         "location. Please clone() the tensor before performing the operation.");
+}
+
 void check_written_once(const Tensor& destination) {
-    if (shows_an_element_twice(destination))
-        fail("unsupported operation: more than one element of the written-to tensor refers to a single memory "
-             "location. Please clone() the tensor before performing the operation.");
+    if (shows_an_element_twice(destination)) refuse_shared();
 }
 
 namespace {
@@ -322,8 +326,14 @@ namespace {
 void check_writable(const Call& call, const Tensor& destination) {
     if (destination.storage->read_only)
         fail_value("cannot write in place: the memory of this tensor is read-only (op " + call.op->name + ")");
+}
+
+// Whether the call writes a tensor that shows an element twice, and must care.
+bool writes_shared(const Call& call, const Tensor& destination) {
     static const OpDef* fill = find_op("fill");
-    if (call.op != fill) check_written_once(destination);
+    if (call.op == fill || !shows_an_element_twice(destination)) return false;
+    if (!may_write_shared(*call.op)) refuse_shared();
+    return true;
 }
 
 void check_result_fits(const Call& call, const Tensor& destination) {
@@ -452,7 +462,7 @@ void dispatch(Call& call, Ref<Tensor>* results) {
         }
         if (call.in(0).is_inference) results[0]->is_inference = true;
     } else {
-        if (op.infer && has_strided_operand(call) && keeps_order(op)) {
+        if (op.infer && has_strided_operand(call) && keeps_order(call)) {
             InMemoryOrder ordered(call);
             interpret(call, results);
             ordered.finish(results);
@@ -492,8 +502,13 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     if (!record && !jit && device.type != DeviceType::Meta) settle(call, destination);
     infer(call);
     check_writable(call, destination);
+    const bool shared = writes_shared(call, destination);
     check_result_fits(call, destination);
     bool mapped = vmap_depth != 0 && is_mapped_hook(call, &destination);
+    if (__builtin_expect(shared, 0)) {
+        if (mapped) refuse_shared();
+        return write_shared(call, destination);
+    }
     TapedCall tape = check_inplace_hook ? check_inplace_hook(call, destination) : TapedCall{};
     bool reads = false;
     for (size_t i = 0; i < call.operand_count; ++i) reads |= call.operands[i].tensor != nullptr;

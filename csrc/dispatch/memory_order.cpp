@@ -39,9 +39,11 @@ RegisterOrder::RegisterOrder(Order order, std::initializer_list<const char*> nam
     for (const char* name : names) orders()[name] = order;
 }
 
-bool keeps_order(const OpDef& op) {
+bool keeps_order(const Call& call) {
+    const OpDef& op = *call.op;
     auto found = orders().find(op.name);
     if (found == orders().end()) return op.kind == Kind::Elementwise;
+    if (found->second == Order::KeptOfReal) return !is_complex(call.in(0).dtype);
     return found->second == Order::Kept || (found->second == Order::ByKind && op.kind == Kind::Elementwise);
 }
 

@@ -18,11 +18,11 @@ Dims out_of_order(const Dims& dims, const Dims& order);
 
 // Whether an op's results are in its operands' order: elementwise ops', unless registered otherwise. Other ops that
 // keep it have results of their operand's sizes, and their parameters `dim` and `dims` are dimensions of it.
-enum class Order : uint8_t { ByKind, RowMajor, Kept };
+enum class Order : uint8_t { ByKind, RowMajor, Kept, KeptOfReal };
 struct RegisterOrder {
     RegisterOrder(Order order, std::initializer_list<const char*> names);
 };
-bool keeps_order(const OpDef& op);
+bool keeps_order(const Call& call);
 
 // Whether the result may be anything but row-major.
 inline bool has_strided_operand(const Call& call) {

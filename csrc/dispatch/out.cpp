@@ -96,9 +96,7 @@ void check_out_needs_no_gradient(const char* op, const Tensor* const* tensors, s
 }
 
 void check_out_is_apart(const Tensor& out, const Tensor* const* operands, size_t count) {
-    if (shows_an_element_twice(out))
-        fail("unsupported operation: more than one element of the written-to tensor refers to a single memory "
-             "location. Please clone() the tensor before performing the operation.");
+    check_written_once(out);
     for (size_t i = 0; i < count; ++i)
         if (operands[i] && (operands[i] == &out || (operands[i]->numel && out.numel && may_overlap(out, *operands[i]))))
             fail("unsupported operation: some elements of the input tensor and the written-to tensor refer to a "

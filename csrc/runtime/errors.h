@@ -9,14 +9,14 @@ namespace mt {
 
 inline thread_local std::exception_ptr t_runtime_error;
 
-// Calls body; keeps what it throws if it is the first.
+// Calls body unless an error is kept already: what compiled code asks for behind it is not needed, and works on values
+// that may not be there. Keeps what it throws.
 template <class F>
 void keeping_errors(F&& body) noexcept {
+    if (__builtin_expect(t_runtime_error != nullptr, 0)) return;
     try {
         body();
-    } catch (...) {
-        if (!t_runtime_error) t_runtime_error = std::current_exception();
-    }
+    } catch (...) { t_runtime_error = std::current_exception(); }
 }
 
 inline void forget_runtime_error() noexcept {

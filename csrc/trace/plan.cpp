@@ -234,7 +234,8 @@ bool run_launch(Trace& trace, const Step& step, Buffers& buffers) {
         MaybeReleaseGil gil(step.work_bytes >= kReleaseGilBytes);
         status = step.entry(pointers.data(), mt_runtime());
     }
-    if (step.guarded && (failed || t_runtime_error)) {
+    // What Python raised, Ctrl-C's handler say, ends the step whether or not another run of it would succeed.
+    if (step.guarded && (failed || t_runtime_error) && !PyErr_Occurred()) {
         forget_runtime_error();
         return false;
     }

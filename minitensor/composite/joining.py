@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import combinations as _choices
-from itertools import combinations_with_replacement as _choices_again
 from typing import Any
 
 from minitensor import _C
@@ -147,12 +145,36 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     count = math.comb(input.numel() + (r - 1 if with_replacement else 0), r)
     if count * r >= 2**40:  # before the work of listing them
         raise _C.OutOfMemoryError(f"combinations: {count} rows of {r} elements take more than {count * r * 8} bytes")
-    choose = _choices_again if with_replacement else _choices
-    rows = list(choose(range(input.numel()), r)) if count else []  # to find none takes memory for r all the same
     from minitensor.ops.index import index_select
 
-    places = _C.tensor_from_data(rows, _C.int64, None, True) if rows else full((0, r), 0, dtype=_C.int64)
+    places = _choices(input.numel(), r, count, with_replacement) if count else full((0, r), 0, dtype=_C.int64)
     return index_select(input, places.to(input.device), 0)
+
+
+def _choices(n: int, r: int, count: int, again: bool) -> Any:
+    """The `count` ways to choose r of n numbers, in order, a row each."""
+    import numpy as np
+
+    try:
+        rows = np.empty((count, r), np.int64)
+        step = 0 if again else 1
+        # How many rows go on from each number in each column: the sum over the numbers that may follow.
+        onward = [np.ones(n, np.int64)]
+        for _ in range(r - 1):
+            following = np.cumsum(onward[-1][::-1])[::-1]
+            onward.append(np.append(following[step:], np.zeros(step, np.int64)))
+        onward.reverse()
+        column = np.flatnonzero(onward[0])
+        rows[:, 0] = np.repeat(column, onward[0][column])
+        for k in range(1, r):
+            high = n - step * (r - 1 - k)
+            several = high - step - column
+            ends = np.cumsum(several)
+            column = np.arange(ends[-1]) + np.repeat(column + step - (ends - several), several)
+            rows[:, k] = np.repeat(column, onward[k][column])
+    except MemoryError:
+        raise _C.OutOfMemoryError(f"combinations: no memory for {count} rows of {r} elements") from None
+    return _C.from_numpy(rows)
 
 
 # ---- apart

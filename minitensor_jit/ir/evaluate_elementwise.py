@@ -259,11 +259,12 @@ def _bitcast_convert(i: Instruction, x: Sequence[Value]) -> Value:
 
 
 _POINTER: Final = ctypes.c_void_p
-# By the number of inputs: out, inputs, count, and which inputs are single values.
+# By the number of inputs: out, inputs, count, and which inputs are single values. The GIL is kept: a loop that takes
+# long runs the handlers of signals, whose exceptions are raised here.
 _FORMS: Final = {
-    1: ctypes.CFUNCTYPE(None, _POINTER, _POINTER, ctypes.c_int64),
-    2: ctypes.CFUNCTYPE(ctypes.c_bool, _POINTER, _POINTER, _POINTER, ctypes.c_int64, ctypes.c_uint),
-    3: ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _POINTER, _POINTER, ctypes.c_int64, ctypes.c_uint),
+    1: ctypes.PYFUNCTYPE(None, _POINTER, _POINTER, ctypes.c_int64),
+    2: ctypes.PYFUNCTYPE(ctypes.c_bool, _POINTER, _POINTER, _POINTER, ctypes.c_int64, ctypes.c_uint),
+    3: ctypes.PYFUNCTYPE(None, _POINTER, _POINTER, _POINTER, _POINTER, ctypes.c_int64, ctypes.c_uint),
 }
 
 

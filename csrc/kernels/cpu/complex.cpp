@@ -1,6 +1,7 @@
 // The ops that only complex numbers need: conj, sgn, angle, polar and complex.
 #include "core/error.h"
 #include "dispatch/infer_complex.h"
+#include "dispatch/memory_order.h"
 #include "kernels/cpu/complex_math.h"
 #include "kernels/cpu/elementwise_kernels.h"
 #include "kernels/cpu/strided_loop.h"
@@ -108,6 +109,7 @@ void polar(Call& call) {
     two<double, complex128, from_polar<complex128>>(call);
 }
 
+const RegisterOrder ordered{Order::KeptOfReal, {"angle"}};
 const RegisterNative registered{Takes::Any,
                                 {
                                     {"conj_physical", infer_conj, conj},

@@ -10,6 +10,7 @@
 #include "kernels/cpu/elementwise_complex.h"
 #include "kernels/cpu/elementwise_kernels.h"
 #include "kernels/cpu/strided_loop.h"
+#include "runtime/errors.h"
 
 namespace mt::cpu {
 
@@ -130,13 +131,16 @@ void run_loop(const NamedLoop& named, Call& call) {
         context.numbers[i] = numbers[i].bytes;
     }
     if (out.numel == 0) return;  // loops look at an input that is one number, which may not be there
+    forget_runtime_error();
     if (plain) {
         context.run(out.data(), direct, out.numel, scalars);
+        rethrow_runtime_error();
     } else {
         run_elementwise(
             operand_of(out, result), operands, call.operand_count,
             [](void* opaque, void* to, const void* const* from, int64_t n, unsigned single) {
                 static_cast<Context*>(opaque)->run(to, from, n, single);
+                rethrow_runtime_error();
             },
             &context);
     }

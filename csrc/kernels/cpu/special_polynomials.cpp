@@ -1,6 +1,7 @@
 // Orthogonal polynomials by their recurrences (DLMF 18.9); degrees are truncated, and negative ones give 0.
 #include "core/interrupt.h"
 #include "kernels/cpu/special.h"
+#include "runtime/errors.h"
 
 namespace mt::cpu::special {
 namespace {
@@ -8,9 +9,15 @@ namespace {
 // p[k + 1] = next(k, p[k], p[k - 1]) from p[0] = 1 and p[1] = first.
 template <class Next> double recurrence(int64_t n, double first, Next next) {
     if (n <= 0) return n == 0 ? 1.0 : 0.0;
+    constexpr int64_t ask = 1 << 20;  // some milliseconds
+    if (n > ask && t_runtime_error) return kNan;
     double before = 1.0, now = first;
     for (int64_t k = 1; k < n && now == now; ++k) {
-        if (__builtin_expect((k & 0xfffff) == 0, 0)) check_interrupt();
+        // Compiled code runs this loop too, and can't be unwound.
+        if (__builtin_expect(k % ask == 0, 0)) {
+            keeping_errors(check_interrupt);
+            if (t_runtime_error) return kNan;
+        }
         double after = next(static_cast<double>(k), now, before);
         before = now;
         now = after;
@@ -66,11 +73,14 @@ double hermite_he(double x, double n) {
     return recurrence(degree_of(n), x, [x](double k, double p, double q) { return x * p - k * q; });
 }
 double laguerre(double x, double n) {
+    if (x == 0.0 && degree_of(n) >= 0) return 1.0;
     return recurrence(degree_of(n), 1.0 - x,
                       [x](double k, double p, double q) { return ((2.0 * k + 1.0 - x) * p - k * q) / (k + 1.0); });
 }
 double legendre(double x, double n) {
-    return recurrence(degree_of(n), x,
+    const int64_t degree = degree_of(n);
+    if (std::abs(x) == 1.0 && degree >= 0) return x > 0.0 || degree % 2 == 0 ? 1.0 : -1.0;
+    return recurrence(degree, x,
                       [x](double k, double p, double q) { return ((2.0 * k + 1.0) * x * p - k * q) / (k + 1.0); });
 }
 
