@@ -345,7 +345,8 @@ def test_only_what_is_read_of_numpy_memory_is_copied():
         rows = [x[k : k + 10] * 2 for k in range(0, 1000, 10)]
         column = x[:, 50] * 2
     assert mt.allocator_stats()["peak_allocated_bytes"] - before < 4 * 800_000
-    assert len(rows) == 100 and column.shape == (100_000,)
+    assert len(rows) == 100
+    assert column.shape == (100_000,)
 
 
 # ---- liveness
