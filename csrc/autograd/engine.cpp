@@ -8,6 +8,7 @@
 #include "autograd/node_hooks.h"
 #include "core/error.h"
 #include "dispatch/jit_device.h"
+#include "dispatch/memory_order.h"
 #include "dispatch/python.h"
 
 namespace mt {
@@ -243,6 +244,37 @@ Gradients apply_python(GradNode& node, Gradients& gradients) {
     return result;
 }
 
+// The strides of a leaf's gradient: the leaf's own if its elements lie without gaps and overlaps, otherwise row-major.
+// It is PyTorch's rule, so that an optimizer's loops run through both in the order of memory. `order`: the dimensions
+// from the outermost in memory, empty for row-major ones.
+Dims layout_of_gradient(const Tensor& leaf, Dims& order) {
+    const Tensor* operands[] = {&leaf};
+    if (leaf.contiguous() || !memory_order(operands, 1, leaf.sizes, order)) return contiguous_strides(leaf.sizes);
+    Dims strides = out_of_order(contiguous_strides(in_order(leaf.sizes, order)), order);
+    for (size_t d = 0; d < leaf.ndim(); ++d)
+        if (leaf.sizes[d] != 1 && leaf.strides[d] != strides[d]) {
+            order = Dims();
+            return contiguous_strides(leaf.sizes);
+        }
+    return strides;
+}
+
+bool has_layout(const Tensor& tensor, const Dims& strides) {
+    for (size_t d = 0; d < tensor.ndim(); ++d)
+        if (tensor.sizes[d] != 1 && tensor.strides[d] != strides[d]) return false;
+    return true;
+}
+
+Ref<Tensor> copy_in_order(const Ref<Tensor>& tensor, const Dims& order) {
+    const OpDef& row_major = op_named("_row_major");
+    if (order.size() == 0) return call_op(row_major, {tensor.get()});
+    const OpDef& permute = op_named("permute");
+    Dims back(order.size(), 0);
+    for (size_t d = 0; d < order.size(); ++d) back[static_cast<size_t>(order[d])] = static_cast<int64_t>(d);
+    Ref<Tensor> moved = call_op(permute, {tensor.get()}, {value_of(order)});
+    return call_op(permute, {call_op(row_major, {moved.get()}).get()}, {value_of(back)});
+}
+
 void store_gradient(GradNode& node, Ref<Tensor> gradient, bool create_graph) {
     if (!node.leaf) return;
     // Threads that run backward at the same time add to the same gradient, and may drop the leaf or its gradient.
@@ -255,8 +287,15 @@ void store_gradient(GradNode& node, Ref<Tensor> gradient, bool create_graph) {
         gradient = clone_to(*gradient, leaf->device());
     if (!before) {
         // The engine's own tensor is handed over unless somebody else holds its storage.
-        bool mine = gradient->storage->refcount == 1 && gradient->refcount == 1 && gradient->contiguous();
-        meta.grad = create_graph ? gradient : mine ? detach(*gradient) : call_op(op_named("clone"), {gradient.get()});
+        Dims order;
+        const bool fits = (gradient->contiguous() && leaf->contiguous()) ||
+                          has_layout(*gradient, layout_of_gradient(*leaf, order));
+        const bool mine = gradient->storage->refcount == 1 && gradient->refcount == 1;
+        if (!fits) meta.grad = copy_in_order(gradient, order);
+        else
+            meta.grad = create_graph ? gradient
+                        : mine       ? detach(*gradient)
+                                     : call_op(op_named("clone"), {gradient.get()});
     } else if (create_graph) {
         meta.grad = call_op(op_named("add"), {before.get(), gradient.get()});
     } else {

@@ -116,6 +116,8 @@ Ref<GradNode> make_node(const Call& call, std::vector<Edge> edges, const Ref<Ten
         if (op.kind == Kind::View) {
             node->operand_meta[i].strides = operand.tensor->strides;
             node->operand_meta[i].offset = operand.tensor->offset;
+        } else if (op.kind == Kind::Contraction && operand.tensor->ndim() == 2) {
+            node->operand_meta[i].strides = operand.tensor->strides;
         }
         if (saves_operand(op, i, reads)) {
             if (operand.tensor->is_inference)

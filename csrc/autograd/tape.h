@@ -46,7 +46,7 @@ struct OperandMeta {
     Dims sizes;
     DType dtype;
     Device device{};
-    Dims strides{};  // of views only
+    Dims strides{};  // of views, and of matrices in products
     int64_t offset = 0;
 };
 

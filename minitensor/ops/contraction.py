@@ -12,6 +12,10 @@ from minitensor.ops.row import ROWS, contraction, opaque
 __all__: list[str] = []
 
 
+def _by_columns(x: Any) -> bool:
+    return x.ndim == 2 and x.stride() == (1, x.shape[0])
+
+
 def _matmul_vjp(g: Any, _out: Any, x: Any, y: Any, first: int = 0) -> tuple[Any, Any]:
     """The gradients of x and y, which are the operands number `first` and the next one."""
     if x.ndim == 1 and y.ndim == 1:
@@ -23,14 +27,18 @@ def _matmul_vjp(g: Any, _out: Any, x: Any, y: Any, first: int = 0) -> tuple[Any,
     if y.ndim == 1:
         g = g.unsqueeze(-1)
     gx = gy = None
+    # A gradient has the layout of the matrix that it is of, so that nothing has to be moved before it is used.
     if _C.needs_gradient(first):
         # An outer product is one multiplication an element.
-        gx = g * y if y.ndim == 1 else matmul(g, b.mT)
+        gx = g * y if y.ndim == 1 else matmul(b, g.mT).mT if _by_columns(a) else matmul(g, b.mT)
         gx = gx.squeeze(-2) if x.ndim == 1 else gx
     if _C.needs_gradient(first + 1):
         if b.ndim == 2 and a.ndim > 2 and a.numel() and g.numel():
             # One product over all batches instead of a sum of many.
-            gy = matmul(a.reshape((-1, a.shape[-1])).mT, g.reshape((-1, g.shape[-1])))
+            a, g = a.reshape((-1, a.shape[-1])), g.reshape((-1, g.shape[-1]))
+            gy = matmul(g.mT, a).mT if _by_columns(b) else matmul(a.mT, g)
+        elif x.ndim > 1 and _by_columns(b):
+            gy = matmul(g.mT, a).mT
         else:
             gy = a.mT * g if x.ndim == 1 else matmul(a.mT, g)
         gy = gy.squeeze(-1) if y.ndim == 1 else gy
