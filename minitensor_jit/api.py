@@ -251,14 +251,19 @@ def session_scope(level: int, cpu_global_jit: bool) -> AbstractContextManager[No
 # ---- the account
 
 
-def _on_flush(reason: str, source: tuple[str, int, str] | None, hit: bool, ops: int, record: Any) -> None:
+_Place = tuple[str, int, str] | None
+
+
+def _on_flush(reason: str, source: _Place, hit: bool, ops: int, record: Any, copies: list[tuple[int, _Place]]) -> None:
     assert _report is not None
     _report.record_flush(reason, None if source is None else Source(*source))
+    for nbytes, place in copies:
+        _report.record_copy(nbytes, None if place is None else Source(*place))
     if record is not None:
         _report.record_hit(record)
 
 
-def _on_eager(op: str, source: tuple[str, int, str] | None) -> None:
+def _on_eager(op: str, source: _Place) -> None:
     assert _report is not None
     _report.record_eager(op, reason_of(op), None if source is None else Source(*source))
 

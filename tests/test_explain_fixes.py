@@ -304,3 +304,28 @@ def test_an_op_of_the_users_own_between_two_others_says_which_it_is(own_rows):
     explained = mt.jit.explain(fn)(X)
     reasons = {row["op"]: group["code"] for group in explained.to_json()["eager"] for row in group["ops"]}
     assert reasons["sorted_between"] == "not-compilable"
+
+
+def test_copies_of_memory_that_numpy_reaches_say_their_line_and_each_fix_ends_them():
+    array = np.ones((100, 50), np.float32)
+    x = mt.from_numpy(array)
+
+    def program():
+        y = (x * 2).sum()
+        return y + x[:10].exp().sum()  # a part of it: this much is copied
+
+    def copies():
+        return [(c["count"], c["bytes"], c["line"] - first) for c in mt.jit.explain(program)().to_json()["copies"]]
+
+    first = program.__code__.co_firstlineno
+    assert copies() == [(1, 20_000, 1), (1, 2_000, 2)]
+    x = x.clone()
+    assert copies() == []
+    x = mt.from_numpy(array)
+    assert copies()
+    del array
+    assert copies() == []
+    view = x.numpy()
+    assert copies()
+    assert view[0, 0] == 1
+    assert "Copies of shared memory (2, 22,000 bytes)" in str(mt.jit.explain(program)())

@@ -336,11 +336,14 @@ void on_flush(const Trace& trace, const Plan& plan, const char* reason, bool hit
     capture_source(&source);
     PyRef where(source_tuple(source));
     Py_XDECREF(source.code);
+    PyRef copies = list_of(trace.snapshots(), [](const Trace::Snapshot& one) {
+        return Py_BuildValue("(nN)", static_cast<Py_ssize_t>(one.copy->nbytes), source_tuple(one.place));
+    });
     PyRef hook = PyRef::borrow(g_flush);
     if (!hook) return;
-    PyRef done(PyObject_CallFunction(hook.get(), "sOOnO", reason, where.get(), hit ? Py_True : Py_False,
+    PyRef done(PyObject_CallFunction(hook.get(), "sOOnOO", reason, where.get(), hit ? Py_True : Py_False,
                                      static_cast<Py_ssize_t>(trace.nodes.size()),
-                                     plan.record ? plan.record.get() : Py_None));
+                                     plan.record ? plan.record.get() : Py_None, copies.get()));
     if (!done) fail_python();
 }
 
@@ -695,7 +698,8 @@ PyMethodDef functions[] = {
     {"set_compile_hook", py_set_compile_hook, METH_VARARGS,
      "set_compile_hook(f, recall): f(nodes, leaves, scalars, policy=None, signature=b'') -> (steps, deferred, checks, "
      "record, policy, revisit, measured, counters, held); recall(signature) -> the same or None."},
-    {"set_flush_hook", py_set_flush_hook, METH_O, "set_flush_hook(f | None): f(reason, source, hit, ops, record)."},
+    {"set_flush_hook", py_set_flush_hook, METH_O,
+     "set_flush_hook(f | None): f(reason, source, hit, ops, record, copies)."},
     {"set_eager_hook", py_set_eager_hook, METH_O,
      "set_eager_hook(f | None): f(op, source) for what ran eagerly since it can't be recorded."},
     {"set_refuse_hook", py_set_refuse_hook, METH_O,

@@ -128,6 +128,7 @@ void Trace::clear() {
     leaves.clear();
     // Last, since code objects and the owners of storages may run code when they die.
     for (TraceNode& node : dying_nodes) Py_XDECREF(node.source.code);
+    for (const Snapshot& snapshot : snapshots) Py_XDECREF(snapshot.place.code);
     dying_nodes.clear();
     if (spare_nodes_.capacity() < dying_nodes.capacity()) spare_nodes_ = std::move(dying_nodes);
     for (Leaf& leaf : dying)
@@ -241,7 +242,9 @@ ValueRef Trace::leaf_of_copy(Tensor& tensor) {
         if (known.source.is(tensor.storage, tensor.offset, tensor.sizes, tensor.strides, tensor.dtype) &&
             unchanged(*known.copy))
             return leaf_of(known.copy, offset, tensor.sizes, strides, tensor.dtype);
-    snapshots_.push_back({{tensor.storage, tensor.offset, tensor.sizes, tensor.strides, tensor.dtype}, copy()});
+    snapshots_.push_back({{tensor.storage, tensor.offset, tensor.sizes, tensor.strides, tensor.dtype},
+                          copy(),
+                          {Py_XNewRef(source_.code), source_.lasti}});
     return leaf_of(snapshots_.back().copy, offset, tensor.sizes, strides, tensor.dtype);
 }
 

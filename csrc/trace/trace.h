@@ -133,6 +133,13 @@ class Trace final : public Interpreter {
     // Appends what is known only at the flush: leaves, which results live and where they go.
     void finish_signature();
     std::vector<ValueRef> live_results() const;
+    // A copy of memory that is shared outside the framework, of what was read of it.
+    struct Snapshot {
+        Leaf source;
+        Ref<Storage> copy;
+        SourceRef place;  // of the call that read it; owned
+    };
+    const std::vector<Snapshot>& snapshots() const { return snapshots_; }
     // Whether anything that was recorded matters: a result that lives, or an error that may come of it.
     bool matters() const;
     // Whether a node may fail by the values of its operands: it runs although nobody reads its results.
@@ -160,11 +167,6 @@ class Trace final : public Interpreter {
     SourceRef source_;  // of the call that is being recorded; owned
     std::vector<TraceNode> spare_nodes_;
     std::vector<int32_t> leaf_table_;
-    // Copies of memory that is shared outside the framework, of what was read of it.
-    struct Snapshot {
-        Leaf source;
-        Ref<Storage> copy;
-    };
     std::vector<Snapshot> snapshots_;
 };
 

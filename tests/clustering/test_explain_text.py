@@ -166,3 +166,24 @@ def test_nothing_was_recorded():
     record(report, training_step())
     report.clear()
     assert report.text() == Report().text()
+
+
+def test_copies_of_shared_memory_are_summed_up_by_line():
+    report = Report()
+    trace = record(report, training_step())
+    report.record_hit(trace, 2)
+    for _ in range(3):
+        report.record_copy(4_000_000, Source("/home/me/train.py", 31))
+    report.record_copy(16)
+    text = report.text(root="/home/me").split("\n\n")
+    (section,) = [part for part in text if part.startswith("Copies of shared memory")]
+    title, first, second, fix = section.splitlines()
+    assert title.startswith("Copies of shared memory (4, 12,000,016 bytes): NumPy ")
+    assert first == "  3  12,000,000 bytes  train.py:31"
+    assert second == "  1  16 bytes          (unknown place)"
+    assert "`.clone()`" in fix
+    (one, other) = json.loads(json.dumps(report.to_json()["copies"]))
+    assert (one["count"], one["bytes"], one["file"], one["line"]) == (3, 12_000_000, "/home/me/train.py", 31)
+    assert (other["count"], other["bytes"], other["file"], other["line"]) == (1, 16, None, None)
+    report.clear()
+    assert report.to_json()["copies"] == []
