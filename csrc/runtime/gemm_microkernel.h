@@ -11,6 +11,9 @@
 namespace mt::gemm_detail {
 namespace {
 
+// So many steps take longer than a cache line from memory.
+constexpr int64_t kPrefetchK = 64;
+
 // S describes a vector: T, V, Mask, kLanes, kCheapMask (a masked load costs no more than a plain one), and the
 // operations zero, broadcast, load, store, mask, muladd and add.
 template <class S, int kRows, int kVectors, bool kTail>
@@ -35,6 +38,14 @@ __attribute__((always_inline)) inline void tile(int64_t kc, const typename S::T*
     const T* rows[kGroups];
 #pragma GCC unroll 8
     for (int g = 0; g < kGroups; ++g) rows[g] = a + 3 * g * a_rs;
+
+    // C is wanted when the products are done: its lines are on their way meanwhile.
+    if (kc >= kPrefetchK) {
+#pragma GCC unroll 16
+        for (int i = 0; i < kRows; ++i) {
+            for (int v = 0; v < kVectors; ++v) __builtin_prefetch(c + i * c_rs + v * kLanes, 1);
+        }
+    }
 
     for (int64_t p = 0; p < kc; ++p) {
         V bv[kVectors];
