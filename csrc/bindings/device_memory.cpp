@@ -1,6 +1,9 @@
 // What drives the cards, in Python, as the core calls it; and the core's cache of their memory as Python sees it.
-#include "core/device_memory.h"
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "bindings/py.h"
+#include "core/device_memory.h"
 #include "trace/plan.h"
 
 namespace mt::py {
@@ -224,7 +227,25 @@ PyObject* py_set_host_op_hook(PyObject*, PyObject* callable) {
     Py_RETURN_NONE;
 }
 
+// PyCUDA ends the process where a thread dies inside a card's context, and at the end of the process the interpreter
+// has daemon threads die wherever they are. Those wait here for the end; what the thread has of PyCUDA is taken apart
+// later.
+struct Inside {
+    bool a_card = false;
+    ~Inside() {
+        while (a_card && syscall(SYS_gettid) != getpid()) pause();
+    }
+};
+thread_local Inside inside;
+
+PyObject* py_set_inside_card(PyObject*, PyObject* entered) {
+    inside.a_card = entered == Py_True;
+    Py_RETURN_NONE;
+}
+
 PyMethodDef functions[] = {
+    {"set_inside_card", py_set_inside_card, METH_O,
+     "set_inside_card(entered): whether a card's context is current on this thread."},
     {"set_cuda_runtime", py_set_cuda_runtime, METH_O, "set_cuda_runtime(object or None): what drives the cards."},
     {"set_host_op_hook", py_set_host_op_hook, METH_O,
      "set_host_op_hook(f | None): f(op, bytes) for an op of a card that ran on the host, with what was copied."},

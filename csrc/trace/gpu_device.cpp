@@ -7,13 +7,6 @@ namespace mt::trace {
 
 namespace {
 
-// The compiler is loaded when the first op is placed on a card.
-void load_compiler() {
-    if (compile_hook) return;
-    PyRef module(PyImport_ImportModule("minitensor_jit.api"));
-    if (!module) fail_python();
-}
-
 // What scopes say is said of recorded programs.
 class Untagged {
   public:

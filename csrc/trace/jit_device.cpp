@@ -7,13 +7,6 @@ namespace mt::trace {
 
 namespace {
 
-// The compiler is loaded when the first op is placed on the device.
-void load_compiler() {
-    if (compile_hook) return;
-    PyRef module(PyImport_ImportModule("minitensor_jit.api"));
-    if (!module) fail_python();
-}
-
 // Records as if a function that must be compiled were being recorded, on this thread's own trace.
 class Placed {
   public:

@@ -21,6 +21,12 @@ void (*eager_hook)(const char*) = nullptr;
 void (*launch_profile_hook)(const Step&, int64_t, int64_t) = nullptr;
 MT_THREAD_LOCAL const char* observation = nullptr;
 
+void load_compiler() {
+    if (compile_hook) return;
+    PyRef module(PyImport_ImportModule("minitensor_jit.api"));
+    if (!module) fail_python();
+}
+
 namespace {
 
 MT_THREAD_LOCAL uint64_t g_options_id = 0;

@@ -89,6 +89,8 @@ void set_options_id(uint64_t id);
 // Python's compiler: called with the trace's description on a miss, returns the plan's; see
 // bindings/trace_bindings.cpp.
 extern std::shared_ptr<Plan> (*compile_hook)(Trace& trace);
+// Loads it where it isn't: the first op is placed on a device that compiles.
+void load_compiler();
 // Asked when a trial is over: the plan to go on with, null for the same.
 extern std::shared_ptr<Plan> (*revise_hook)(Trace& trace, Plan& plan);
 // Told of every flush while an account is kept: reason, whether the plan was cached.

@@ -1,5 +1,6 @@
 """Clusters on a card: what is gathered, what is dumped and measured, and what is kept on disk."""
 
+import gc
 import json
 import shutil
 
@@ -9,6 +10,7 @@ import pytest
 import minitensor as mt
 from minitensor._hooks import collect_step_stats
 from minitensor.timeline import Timeline
+from minitensor_jit.runtime.cuda.executable import LoadedProgram
 
 
 def same(a, b):
@@ -44,6 +46,20 @@ def test_functions_are_compiled_as_a_whole_and_replayed(cuda):
     same(f(z, y), program(z.cpu(), y.cpu()))
     with pytest.raises(mt.InvalidArgumentError, match="unique"):
         mt.function(lambda t: mt.unique(t), jit_compile=True)(x)
+
+
+def test_launches_are_prepared_for_the_places_of_arrays(cuda):
+    f = mt.function(lambda x, y: mt.softmax(x @ y, 1) * 2.0 + y.sum(0), jit_compile=True)
+    held = []
+    for k in range(70):
+        x, y = mt.full((4, 4), k / 70).cuda(), mt.arange(16.0).reshape(4, 4).cuda() + k
+        held.append((x, y, f(x, y)))
+        assert f(x, y).shape == (4, 4)
+    for x, y, got in held[::9]:
+        same(got, f(x.cpu(), y.cpu()))
+    loaded = [o for o in gc.get_objects() if isinstance(o, LoadedProgram)]
+    assert loaded
+    assert all(len(o._prepared) <= 64 for o in loaded)
 
 
 def test_training_steps_eager_clustered_and_compiled(cuda):

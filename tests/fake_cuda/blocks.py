@@ -8,7 +8,7 @@ import numpy as np
 from ptx import PtxFault
 from ptx.memory import OutOfMemoryError
 
-from .cards import Card
+from .cards import Card, alone
 from .contexts import Context, _card, state
 from .errors import failure
 from .streams import Stream, _queue
@@ -34,12 +34,14 @@ class DeviceAllocation:
             self.free()
 
 
+@alone
 def _free(card: Card, address: int) -> None:
     card.check_alive("cuMemFree")
     card.finish_all("cuMemFree")  # the driver waits for what may still use it
     card.memory.free(address)
 
 
+@alone
 def _allocate(card: Card, nbytes: int) -> int:
     if nbytes <= 0:
         raise failure("cuMemAlloc", "INVALID_VALUE")
@@ -94,6 +96,7 @@ def _owner(address: int) -> Card:
     raise failure("cuMemcpy", "INVALID_VALUE", f"{address:#x} is no device memory")
 
 
+@alone
 def _check_range(call: str, address: int, size: int) -> None:
     if size:
         try:

@@ -7,6 +7,8 @@ before and after which the others wait.
 
 from __future__ import annotations
 
+import functools
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -16,6 +18,20 @@ from ptx import Checks, Counts, Machine, Memory, PtxFault
 from ptx.memory import GLOBAL_BASE
 
 from .errors import failure
+
+_lock = threading.RLock()
+
+
+def alone(call: Callable) -> Callable:
+    """One thread at a time, as the driver has it: a thread that does work for others holds them up."""
+
+    @functools.wraps(call)
+    def locked(*arguments, **options):
+        with _lock:
+            return call(*arguments, **options)
+
+    return locked
+
 
 RESULT_OF_FAULT = {
     "out of bounds": "ILLEGAL_ADDRESS",
@@ -66,6 +82,7 @@ class Card:
         if self.lost is not None:
             raise failure(call, *self.lost)
 
+    @alone
     def give(self, what: str, run: Callable[[], None], queue: Queue, more: tuple[Work, ...] = ()) -> Work:
         """Puts work into a stream's queue."""
         after = list(more) + queue.waiting()[-1:]
@@ -81,6 +98,7 @@ class Card:
             self.finish(work, what)
         return work
 
+    @alone
     def finish(self, work: Work, call: str) -> None:
         """Does work, and first what it comes after."""
         stack = [work]
@@ -110,11 +128,13 @@ class Card:
             self.lost = (result, str(fault))
             raise failure(call, *self.lost) from fault
 
+    @alone
     def finish_queue(self, queue: Queue, call: str) -> None:
         for work in list(queue.waiting()):
             self.finish(work, call)
         self.check_alive(call)
 
+    @alone
     def finish_all(self, call: str) -> None:
         for queue in list(self.queues.values()):
             self.finish_queue(queue, call)
@@ -168,6 +188,7 @@ _machines: dict[str, tuple[object, dict]] = {}
 """What was read of a text: the module and its translated kernels."""
 
 
+@alone
 def machine_of(text: str, settings: Settings) -> Machine:
     """A machine with code, which is read once for each text."""
     if text not in _machines:

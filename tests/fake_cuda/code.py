@@ -9,7 +9,7 @@ from ptx import PtxError
 from ptx.machine import three
 
 from .blocks import _bytes
-from .cards import Card, machine_of
+from .cards import Card, alone, machine_of
 from .contexts import Owned, _card, state
 from .enums import function_attribute
 from .errors import Error, failure
@@ -51,6 +51,7 @@ class Module(Owned):
             raise failure("cuModuleGetFunction", "NOT_FOUND")
         return Function(self, name)
 
+    @alone
     def get_global(self, name: str) -> tuple[int, int]:
         variable = self._machine.module.variables.get(name)
         if variable is None or variable.space != "global":
@@ -97,6 +98,7 @@ class Function:
         self._dynamic_limit = 49152
         self._kernel = None
 
+    @alone
     def _translated(self):
         if self._kernel is None:
             self._kernel = self._machine.kernel(self._name)

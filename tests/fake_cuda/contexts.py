@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import warnings
 
@@ -134,6 +135,21 @@ class Device:
         return self._number
 
 
+def _key() -> int:
+    key = ctypes.c_uint()
+    _c.pthread_key_create(ctypes.byref(key), _c.abort)
+    return key.value
+
+
+_c = ctypes.PyDLL(None)
+_abort_key = _key()
+
+
+def abort_at_end_of_thread(inside: bool) -> None:
+    """As PyCUDA, whose stack of contexts ends the process if a thread dies with something on it."""
+    _c.pthread_setspecific(_abort_key, ctypes.c_void_p(1 if inside else None))
+
+
 class Context:
     def __init__(self, card: Card):
         self._card = card
@@ -143,16 +159,19 @@ class Context:
     def push(self) -> None:
         self._card.check_alive("cuCtxPushCurrent")
         _thread.stack.append(self)
+        abort_at_end_of_thread(bool(_thread.stack))
 
     @staticmethod
     def pop() -> None:
         if not _thread.stack:
             raise failure("context::pop", "INVALID_CONTEXT", "cannot pop non-current context")
         _thread.stack.pop()
+        abort_at_end_of_thread(bool(_thread.stack))
 
     def detach(self) -> None:
         if self in _thread.stack:
             _thread.stack.remove(self)
+        abort_at_end_of_thread(bool(_thread.stack))
 
     @staticmethod
     def get_current() -> Context | None:

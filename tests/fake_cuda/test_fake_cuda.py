@@ -3,6 +3,7 @@
 import importlib
 import struct
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -326,3 +327,38 @@ def test_no_card_and_no_driver():
             d.Device.count()
         with pytest.raises(d.RuntimeError, match="no CUDA-capable device"):
             d.init()
+
+
+def test_threads_launch_at_once(cuda):
+    d = cuda.driver
+    context = d.Context.get_current()
+    function = d.module_from_buffer(PTX.encode()).get_function("add")
+    wrong = []
+
+    def work(number):
+        context.push()
+        stream, array = d.Stream(), np.zeros(100, np.float32)
+        block = array_on_card(d, array)
+        for k in range(10):
+            launch(function, block, 100, number, stream)
+            if k % 3 == 0:
+                stream.synchronize()
+        stream.synchronize()
+        if (back(d, block, array) != 10 * number).any():
+            wrong.append(number)
+        block.free()
+        del stream  # while its context is current
+        d.Context.pop()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(1, 5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
+    assert cuda.cards[0].launches["add"] == 40

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from minitensor import _C
 from minitensor_jit.codegen.nvptx.program import GpuTarget
 from minitensor_jit.errors import CudaError
 from minitensor_jit.runtime.cuda.driver import device_total, driver
@@ -86,11 +87,12 @@ class _Leave:
     needed is kept here.
     """
 
-    __slots__ = ("_entered", "_pop", "_thread", "context")
+    __slots__ = ("_entered", "_note", "_pop", "_thread", "context")
 
     def __init__(self) -> None:
         self.context: Any = None
         self._pop = driver().Context.pop
+        self._note = _C.set_inside_card
         self._thread = threading.get_ident()
         self._entered = _entered
 
@@ -98,6 +100,7 @@ class _Leave:
         """Make the context current."""
         context.push()
         self.context = context
+        self._note(True)
         self._entered.add(self._thread)
 
     def leave(self) -> None:
@@ -111,6 +114,7 @@ class _Leave:
             # The driver is of no use any more, as in a forked child. PyCUDA forgets a context that is detached.
             with suppress(Exception):
                 context.detach()
+        self._note(False)
         self._entered.discard(self._thread)
 
     def __del__(self, get_ident: Callable[[], int] = threading.get_ident) -> None:

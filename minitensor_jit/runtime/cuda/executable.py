@@ -45,8 +45,12 @@ _ALIGNMENT = 512
 """What stands behind the scratch memory begins at a multiple of it, as `csrc/trace/gpu_launch.cpp` has it."""
 _FORMATS = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
-Run = Callable[[Sequence[int], Any], None]
-"""One step, given the addresses of all buffers and the stream."""
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+"""What runs a step: it is called with the arguments and, behind them, the stream."""
+Bind = Callable[[Sequence[int]], Call]
+"""One step, given the addresses of all buffers."""
+_PREPARED = 64
+"""So many sets of addresses are remembered with the calls that are made with them."""
 
 
 @dataclass(eq=False)
@@ -176,6 +180,7 @@ class LoadedProgram:
         }
         self._value_slots = {slot: program.constants_slot + 1 + k for k, slot in enumerate(self.by_value)}
         self._steps = [self._prepare(step) for step in program.steps]
+        self._prepared: dict[tuple[int, ...], list[Call]] = {}
         self._recent = recent_launches(index)
         self._blocking = os.environ.get("MT_CUDA_LAUNCH_BLOCKING", "0") not in ("", "0")
 
@@ -196,7 +201,7 @@ class LoadedProgram:
         enter(index)
         number = current_number(index)
         stream = streams.stream_object(index, number) if number else None
-        slots = (*addresses, self._constants_address, *values)
+        slots = (*addresses, self._constants_address, *values) if values else (*addresses, self._constants_address)
         self._recent.append(self.program.name)
         if known:
             target = slots[self._slot] + self._tail
@@ -204,13 +209,23 @@ class LoadedProgram:
         if self.counters is not None or profile.active():
             self._run_timed(slots, stream)
         else:
+            # The cache of memory gives a program that runs again and again the same places.
+            calls = self._prepared.get(slots)
+            if calls is None:
+                calls = self._bind(slots)
             try:
-                for step in self._steps:
-                    step(slots, stream)
+                for call, arguments in calls:
+                    call(*arguments, stream)
             except driver().Error as error:
                 raise failure(index, f"{self.program.name}, or a launch before it,", error) from error
         if self._blocking:
             streams.synchronize(index)
+
+    def _bind(self, slots: tuple[int, ...]) -> list[Call]:
+        if len(self._prepared) >= _PREPARED:
+            self._prepared.clear()
+        calls = self._prepared[slots] = [bind(slots) for bind in self._steps]
+        return calls
 
     def _run_timed(self, slots: Sequence[int], stream: Any) -> None:
         with profile.program(self, stream) as timing:
@@ -223,7 +238,7 @@ class LoadedProgram:
             self._functions[name] = check(self.index, f"loading {name}", self._module.get_function, name)
         return self._functions[name]
 
-    def _prepare(self, step: GpuStep) -> Run:
+    def _prepare(self, step: GpuStep) -> Bind:
         if isinstance(step, KernelLaunch):
             return _Launch(self._function(step.kernel), step, self._value_slots)
         if isinstance(step, MemoryCopy):
@@ -236,24 +251,25 @@ class LoadedProgram:
             return self._loop(step)
         return self._branch(step)
 
-    def _loop(self, step: WhileLoop) -> Run:
+    def _loop(self, step: WhileLoop) -> Bind:
         condition = [self._prepare(one) for one in step.condition]
         body = [self._prepare(one) for one in step.body]
         where = _resolve(step.predicate)
         card = self.index
 
         def run(slots: Sequence[int], stream: Any) -> None:
+            again, turn, predicate = [bind(slots) for bind in condition], [bind(slots) for bind in body], where(slots)
             while True:
-                for one in condition:
-                    one(slots, stream)
-                if not _read(card, where(slots), 1, stream)[0]:
+                for call, arguments in again:
+                    call(*arguments, stream)
+                if not _read(card, predicate, 1, stream)[0]:
                     return
-                for one in body:
-                    one(slots, stream)
+                for call, arguments in turn:
+                    call(*arguments, stream)
 
-        return run
+        return lambda slots: (run, (slots,))
 
-    def _branch(self, step: Branch) -> Run:
+    def _branch(self, step: Branch) -> Bind:
         branches = [[self._prepare(one) for one in branch] for branch in step.branches]
         where = _resolve(step.index)
         card = self.index
@@ -264,10 +280,11 @@ class LoadedProgram:
             else:
                 taken = int.from_bytes(_read(card, where(slots), 4, stream), "little", signed=True)
                 taken = taken if 0 <= taken < len(branches) else len(branches) - 1
-            for one in branches[taken]:
-                one(slots, stream)
+            for bind in branches[taken]:
+                call, arguments = bind(slots)
+                call(*arguments, stream)
 
-        return run
+        return lambda slots: (run, (slots,))
 
 
 def _resolve(address: Address) -> Callable[[Sequence[int]], int]:
@@ -294,12 +311,11 @@ class _Bound:
 class _Launch:
     """One kernel: what it is called with is packed by a prepared format."""
 
-    __slots__ = ("_block", "_format", "_function", "_grid", "_places", "_shared", "launch")
+    __slots__ = ("_call", "_format", "_places", "launch")
 
     def __init__(self, function: Any, launch: KernelLaunch, value_slots: Mapping[int, int]) -> None:
         self.launch = launch
-        self._function = function
-        self._grid, self._block, self._shared = launch.grid, launch.block, launch.shared_bytes
+        self._call = function._launch_kernel
         if launch.shared_bytes > 48 << 10:
             attributes = driver().function_attribute
             function.set_attribute(attributes.MAX_DYNAMIC_SHARED_SIZE_BYTES, launch.shared_bytes)
@@ -320,33 +336,35 @@ class _Launch:
                 self._places.append((-1, argument.value & ((1 << 8 * size) - 1)))
         self._format = struct.Struct("<" + text.replace("0x", "")).pack
 
-    def __call__(self, slots: Sequence[int], stream: Any) -> None:
+    def __call__(self, slots: Sequence[int]) -> Call:
         packed = self._format(*[slots[slot] + offset if slot >= 0 else offset for slot, offset in self._places])
-        self._function._launch_kernel(self._grid, self._block, packed, self._shared, stream)
+        launch = self.launch
+        return self._call, (launch.grid, launch.block, packed, launch.shared_bytes)
 
 
-def _copy(step: MemoryCopy) -> Run:
+def _copy(step: MemoryCopy) -> Bind:
     source, target, nbytes = _resolve(step.source), _resolve(step.target), step.nbytes
     copy = driver().memcpy_dtod_async
 
-    def run(slots: Sequence[int], stream: Any) -> None:
+    def bind(slots: Sequence[int]) -> Call:
         start, end = source(slots), target(slots)
-        if start != end and nbytes:
-            copy(end, start, nbytes, stream)
+        return (copy, (end, start, nbytes)) if start != end and nbytes else _NOTHING
 
-    return run
+    return bind
 
 
-def _fill(step: MemoryFill) -> Run:
+def _fill(step: MemoryFill) -> Bind:
     d = driver()
     fill = {1: d.memset_d8_async, 2: d.memset_d16_async, 4: d.memset_d32_async}[step.nbytes]
     target, value, count = _resolve(step.target), step.value & ((1 << 8 * step.nbytes) - 1), step.count
+    return lambda slots: (fill, (target(slots), value, count)) if count else _NOTHING
 
-    def run(slots: Sequence[int], stream: Any) -> None:
-        if count:
-            fill(target(slots), value, count, stream)
 
-    return run
+def _nothing(_: Any) -> None:
+    """The call of a step that has nothing to do."""
+
+
+_NOTHING: Call = (_nothing, ())
 
 
 def _read(index: int, address: int, nbytes: int, stream: Any) -> bytearray:
@@ -367,7 +385,10 @@ class _HostStep:
         self._operands = [(_resolve(address), shape) for address, shape in step.operands]
         self._results = [(_resolve(address), shape) for address, shape in step.results]
 
-    def __call__(self, slots: Sequence[int], stream: Any) -> None:
+    def __call__(self, slots: Sequence[int]) -> Call:
+        return self._run, (slots,)
+
+    def _run(self, slots: Sequence[int], stream: Any) -> None:
         operands = []
         for where, shape in self._operands:
             data = _read(self._index, where(slots), shape.nbytes, stream) if shape.nbytes else bytearray()

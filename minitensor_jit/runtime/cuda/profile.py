@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from minitensor_jit.runtime.cuda.driver import driver
 from minitensor_jit.runtime.kernel_counters import KernelCounter, ModuleCounters
 
 if TYPE_CHECKING:
-    from minitensor_jit.runtime.cuda.executable import LoadedProgram
+    from minitensor_jit.runtime.cuda.executable import Bind, LoadedProgram
 
 __all__ = ["DeviceEvent", "active", "copy", "note_host_call", "program", "start", "stop"]
 
@@ -105,11 +105,12 @@ class _Timing:
         self._number = streams.number_of_current(loaded.index)
         self._turn = 0
 
-    def step(self, step: Callable[[Sequence[int], Any], None], slots: Sequence[int]) -> None:
+    def step(self, step: Bind, slots: Sequence[int]) -> None:
         """Run a step between two events."""
         first, last = _event(), _event()
+        call, arguments = step(slots)
         first.record(self._stream)
-        step(slots, self._stream)
+        call(*arguments, self._stream)
         last.record(self._stream)
         launch = getattr(step, "launch", None)
         loaded = self._loaded
