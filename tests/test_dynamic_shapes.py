@@ -20,9 +20,9 @@ def compiled(monkeypatch):
     names = []
     original = launcher.Compiler.generate
 
-    def generate(self, lowered, name, *args):
+    def generate(self, lowered, name, *args, **options):
         names.append(name)
-        return original(self, lowered, name, *args)
+        return original(self, lowered, name, *args, **options)
 
     monkeypatch.setattr(launcher.Compiler, "generate", generate)
     return names
