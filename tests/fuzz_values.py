@@ -288,6 +288,8 @@ def normal(value: Any) -> Any:
         array = np.asarray(plain)
         if array.dtype.kind == "f":
             array = np.where(np.isnan(array), np.nan, array)
+        elif array.dtype.kind == "b":  # of other memory seen as bools any byte but 0 is true
+            array = array.view(np.uint8) != 0
         elif array.dtype.kind == "c":
             array = np.where(np.isnan(array), complex(np.nan, np.nan), array)
         return (str(value.dtype), tuple(value.shape), array.tobytes())

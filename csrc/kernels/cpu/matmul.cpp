@@ -107,6 +107,7 @@ bool product(const Tensor& a, const Tensor& b, const Tensor& out, const Epilogue
         }
     }
     GemmFn gemm = gemm_for(a.dtype, vector);
+    forget_runtime_error();
     if (!count) {
         const bool whole = epilogue != nullptr && !vector && g.batch == 1;
         if (whole) {
