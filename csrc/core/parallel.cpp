@@ -375,6 +375,7 @@ std::atomic<Pool*> g_pool{nullptr};
 // Only the forking thread exists in the child: the pool's workers do not, and its locks may be held for ever.
 void forget_pool_in_child() {
     g_pool.store(nullptr, std::memory_order_relaxed);
+    g_stop.store(false, std::memory_order_relaxed);  // of another thread's loop
     t_in_region = false;
 }
 
