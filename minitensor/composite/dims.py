@@ -19,6 +19,8 @@ _TYPE_NAMES = {
 
 def type_name(tensor: Any) -> str:
     """PyTorch's name of a tensor's dtype in messages."""
+    if not isinstance(tensor, _C.Tensor):  # an array, which has a dtype too; the caller is told which argument it is
+        raise AttributeError(f"{type(tensor).__name__} is no Tensor", name="dtype", obj=tensor)
     return _TYPE_NAMES[tensor.dtype.name]
 
 
