@@ -5,24 +5,32 @@
 #include "runtime/gemm_product.h"
 
 namespace mt {
+
+namespace gemm_detail {
+
+template <class T>
+const Kernels<T>& best_kernels() {
+#if defined(__x86_64__)
+    switch (isa()) {
+        case Isa::Avx512: return avx512_kernels<T>();
+        case Isa::Avx2: return avx2_kernels<T>();
+        default: break;
+    }
+#endif
+    return baseline_kernels<T>();
+}
+
+template const Kernels<float>& best_kernels<float>();
+template const Kernels<double>& best_kernels<double>();
+
+}  // namespace gemm_detail
+
 namespace {
 
 using gemm_detail::Kernels;
 using gemm_detail::Product;
 
 constexpr int64_t kParallelWork = 256 << 10;  // multiply-adds below which one thread is faster than several
-
-template <class T>
-const Kernels<T>& choose_kernels() {
-#if defined(__x86_64__)
-    switch (isa()) {
-        case Isa::Avx512: return gemm_detail::avx512_kernels<T>();
-        case Isa::Avx2: return gemm_detail::avx2_kernels<T>();
-        default: break;
-    }
-#endif
-    return gemm_detail::baseline_kernels<T>();
-}
 
 /// One register tile, in place: the most frequent case of the smallest products, without planning.
 template <class T>
@@ -50,7 +58,7 @@ void merge_batch(MtGemm& g) {
 template <class T>
 void gemm(const MtGemm* call) {
     if (call->m <= 0 || call->n <= 0 || call->batch <= 0) return;
-    static const Kernels<T>& kernels = choose_kernels<T>();
+    static const Kernels<T>& kernels = gemm_detail::best_kernels<T>();
     if (run_single_tile(kernels, *call)) return;
     MtGemm g = *call;
     merge_batch(g);

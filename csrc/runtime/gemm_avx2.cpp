@@ -281,8 +281,8 @@ void dot_all_columns(int64_t kc, int64_t cols, const typename S::T* a, int64_t a
 }
 
 // 6 x 2 accumulators, 2 vectors of B and 1 of A fill the 16 registers but one.
-constexpr auto kF32 = make_kernels<F32, 12, 6, 2>(dots_avx2);
-constexpr auto kF64 = make_kernels<F64, 12, 6, 2>(dots_avx2);
+constexpr auto kF32 = make_float_kernels<F32, 12, 6, 2>(dots_avx2);
+constexpr auto kF64 = make_float_kernels<F64, 12, 6, 2>(dots_avx2);
 constexpr auto kS32 = make_kernels<S32, 6, 4, 2>();
 constexpr auto kS64 = make_kernels<S64, 4, 4, 1>();
 constexpr auto kU8 = make_kernels<U8, 4, 4, 1>();

@@ -181,8 +181,8 @@ struct U8 {
 };
 
 // 14 x 2 accumulators, 2 vectors of B and 1 of A fill the 32 registers but one.
-constexpr auto kF32 = make_kernels<F32, 14, 14, 6>(dots_avx2);
-constexpr auto kF64 = make_kernels<F64, 14, 14, 6>(dots_avx2);
+constexpr auto kF32 = make_float_kernels<F32, 14, 14, 6>(dots_avx2);
+constexpr auto kF64 = make_float_kernels<F64, 14, 14, 6>(dots_avx2);
 constexpr auto kS32 = make_kernels<S32, 8, 8, 4>();
 constexpr auto kS64 = make_kernels<S64, 8, 8, 4>();
 constexpr auto kU8 = make_kernels<U8, 8, 8, 2>();

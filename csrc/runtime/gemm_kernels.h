@@ -23,6 +23,12 @@ template <class T>
 using DotKernel = void (*)(int64_t kc, int64_t cols, const T* a, int64_t a_cs, const T* b, int64_t b_cs, T* c,
                            bool accumulate);
 
+/// Neighbouring results of a convolution for one vector of filters, over one block of k: C[i, f] = (accumulate ? C : 0)
+/// + the sum of x[offsets[p] + i] * b[p, f] over p < kc, each in order of p. The number of results is fixed in each
+/// kernel; rows of B and C are one vector long.
+template <class T>
+using PatchKernel = void (*)(int64_t kc, const T* x, const int32_t* offsets, const T* b, T* c, bool accumulate);
+
 /// The kernels of one element type for one instruction set.
 template <class T>
 struct Kernels {
@@ -34,7 +40,12 @@ struct Kernels {
     PackTransposed<T> pack_transposed;
     DotKernel<T> dots;       ///< null where packing is as good
     int64_t direct_b_bytes;  ///< contiguous rows of B up to this size are read better in place than packed
+    const PatchKernel<T>* patches;  ///< [results - 1], up to max_rows[0]; null where they are not better than `micro`
 };
+
+/// The kernels of this machine's instruction set.
+template <class T>
+const Kernels<T>& best_kernels();
 
 /// The lanes over which a product of a vector is summed: part of the numerics, as the order in gemv.h is.
 inline constexpr int kVectorLanes = 16;

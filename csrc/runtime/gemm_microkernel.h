@@ -98,6 +98,30 @@ struct MicroTable<S, kVectors, std::integer_sequence<int, kRowsLess1...>> {
     static constexpr MicroKernel<typename S::T> table[] = {micro<S, kRowsLess1 + 1, kVectors>...};
 };
 
+template <class S, int kRows>
+void patches(int64_t kc, const typename S::T* x, const int32_t* offsets, const typename S::T* b, typename S::T* c,
+             bool accumulate) {
+    using V = typename S::V;
+    V acc[kRows];
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) acc[i] = S::zero();
+    for (int64_t p = 0; p < kc; ++p, b += S::kLanes) {
+        const typename S::T* at = x + offsets[p];
+        const V bv = S::load(b);
+#pragma GCC unroll 16
+        for (int i = 0; i < kRows; ++i) acc[i] = S::muladd(S::broadcast(at + i), bv, acc[i]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i, c += S::kLanes) S::store(c, accumulate ? S::add(S::load(c), acc[i]) : acc[i]);
+}
+
+template <class S, class Rows>
+struct PatchTable;
+template <class S, int... kRowsLess1>
+struct PatchTable<S, std::integer_sequence<int, kRowsLess1...>> {
+    static constexpr PatchKernel<typename S::T> table[] = {patches<S, kRowsLess1 + 1>...};
+};
+
 /// The kernel table with tiles of up to kRows1 x 1, kRows2 x 2 and kRows4 x 4 vectors.
 template <class S, int kRows1, int kRows2, int kRows4>
 constexpr Kernels<typename S::T> make_kernels(DotKernel<typename S::T> dots = nullptr) {
@@ -110,7 +134,16 @@ constexpr Kernels<typename S::T> make_kernels(DotKernel<typename S::T> dots = nu
              MicroTable<S, 4, std::make_integer_sequence<int, kRows4>>::table},
             S::pack_transposed,
             dots,
-            kDirectBytes};
+            kDirectBytes,
+            nullptr};
+}
+
+/// The same with kernels for convolutions.
+template <class S, int kRows1, int kRows2, int kRows4>
+constexpr Kernels<typename S::T> make_float_kernels(DotKernel<typename S::T> dots) {
+    Kernels<typename S::T> kernels = make_kernels<S, kRows1, kRows2, kRows4>(dots);
+    kernels.patches = PatchTable<S, std::make_integer_sequence<int, kRows1>>::table;
+    return kernels;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "dispatch/infer_convolution.h"
 #include "kernels/cpu/conv_depthwise.h"
+#include "kernels/cpu/conv_direct.h"
 #include "kernels/cpu/conv_geometry.h"
 #include "kernels/cpu/index_strided.h"
 #include "runtime/gemm.h"
@@ -240,6 +241,13 @@ void convolution_kernel(Call& call) {
         if constexpr (!std::is_integral_v<T>) {
             if (is_depthwise(g)) {
                 depthwise_forward<T>(g, image.as<T>(), weight.as<T>(), bias, target.as<T>());
+                target.store();
+                return;
+            }
+        }
+        if constexpr (!std::is_integral_v<T>) {
+            if (suits_direct_forward<T>(g)) {
+                direct_forward<T>(g, image.as<T>(), weight.as<T>(), bias, target.as<T>());
                 target.store();
                 return;
             }
