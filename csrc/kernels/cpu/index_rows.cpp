@@ -214,7 +214,7 @@ void put_elements(T* out, const T* values, const Places& places, int64_t count, 
 template <class T, class Op>
 void put(T* out, const T* values, const Axes& before, const Axes& after, const Places& places, int64_t count,
          int64_t step, Op op) {
-    int64_t outer = before.total(), inner = after.total();
+    int64_t outer = before.total(), inner = after.total(), size = places.size, along = places.along;
     if (outer == 1 && inner == 1) return put_elements(out, values, places, count, step, op);
     constexpr int64_t least = 64;  // elements of a slice for one task
     int64_t pieces = outer >= num_threads() ? 1 : std::clamp<int64_t>(inner / least, 1, num_threads());
@@ -223,8 +223,14 @@ void put(T* out, const T* values, const Axes& before, const Axes& after, const P
         for (int64_t task = begin; task < end; ++task) {
             Axes::Offset base = before.at(task / pieces);
             int64_t first = task % pieces * length, last = std::min(inner, first + length);
+            if (inner == 1) {
+                T* row = out + base.a;
+                const T* from = values + base.b;
+                for (int64_t i = 0; i < count; ++i) op(row[wrapped(places.at[i], size) * along], from[i * step]);
+                continue;
+            }
             for (int64_t i = 0; i < count; ++i) {
-                T* to = out + base.a + wrapped(places.at[i], places.size) * places.along;
+                T* to = out + base.a + wrapped(places.at[i], size) * along;
                 const T* from = values + base.b + i * step;
                 after.for_each_run(first, last, [&](int64_t, Axes::Offset offset, int64_t n, Axes::Offset run) {
                     T* t = to + offset.a;
@@ -270,7 +276,9 @@ void put_slices(Call& call, const Dims& dims, const Tensor& values, const Dims& 
     Around around(*target, dims);
     int64_t numel = product(sizes);
     if (numel) {
-        Places places(*target, around, index, bounds, shares_memory(index, out), false);
+        int64_t rows = 1;
+        for (size_t d : around.before) rows *= target->sizes[d];
+        Places places(*target, around, index, bounds, shares_memory(index, out), rows > 1);
         size_t place = around.before.size();
         Source source(values, sizes, place, sizes.size() - place - around.after.size(), dtype,
                       shares_memory(values, out));
