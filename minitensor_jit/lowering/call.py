@@ -72,6 +72,8 @@ class RecordedCall:
     """The node's place in the trace."""
     dtypes: frozenset[str] = frozenset()
     """The types of its operands and results, and of the arithmetic."""
+    shapes: Sequence[tuple[int, ...] | None] = ()
+    """Those of the operands that are tensors; None for others."""
 
     def in_loop_dtypes(self) -> RecordedCall:
         """The call as if its operands and results were of the types that elements are computed in."""

@@ -14,6 +14,7 @@ from minitensor_jit.ir.module import Instruction, Metadata, Module
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.text import as_identifier
 from minitensor_jit.lowering.call import RecordedCall, can_fail, loop_dtype, why_not_lowered
+from minitensor_jit.lowering.cards import lower_for_cards, lowers_on_cards
 from minitensor_jit.lowering.context import BoundsCheck, Lowering, number_of
 from minitensor_jit.lowering.random import draw, draws_on_cards
 
@@ -98,6 +99,8 @@ class _ClusterLowering:
                     results = self.lower(node, call)
                 elif node.device != "cpu" and draws_on_cards(call):
                     results = [draw(self.builder, call, self.stream_position(call))]
+                elif node.device != "cpu" and lowers_on_cards(call):
+                    results = self.lower(node, call)
                 else:
                     results = self.call_kernel(node, call)
             for index, result in enumerate(results):
@@ -141,7 +144,10 @@ class _ClusterLowering:
                 x = b.to_dtype(x, loop_dtype(x.dtype))
             operands.append(b.broadcast_to(x, dims) if elementwise else x)
         b.inputs = operands
-        lowered = call.row.lower(b, *operands, *call.params)
+        if call.row.lower is None:
+            lowered = lower_for_cards(b, call, operands)
+        else:
+            lowered = call.row.lower(b, *operands, *call.params)
         results = list(lowered) if isinstance(lowered, (list, tuple)) else [lowered]
         return [b.to_dtype(x, t) for x, (t, _) in zip(results, call.results, strict=True)]
 

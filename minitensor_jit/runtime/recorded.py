@@ -11,6 +11,7 @@ from minitensor_jit.clustering.graph import ARG, Graph, Node, Source, TensorMeta
 from minitensor_jit.clustering.scope_predicate import MAX_PREDICATES, NodeDef, decide
 from minitensor_jit.ir.decision import Decision
 from minitensor_jit.lowering.call import Operand, RecordedCall, can_fail, has_kernel, why_not_lowered
+from minitensor_jit.lowering.cards import lowers_on_cards
 from minitensor_jit.lowering.lower import StridedArgument, number_dtype
 from minitensor_jit.lowering.random import draws_on_cards
 from minitensor_jit.lowering.views import MAX_RANK
@@ -130,8 +131,11 @@ class RecordedTrace:
             compute=compute,
             node=index,
             dtypes=frozenset({compute, *self._dtypes(operands, results)}),
+            shapes=[self._shape(kind, i, result) for kind, i, result in operands],
         )
-        by_kernel = why_not_lowered(call) is not None and (device == "cpu" or not draws_on_cards(call))
+        by_kernel = why_not_lowered(call) is not None and (
+            device == "cpu" or not (draws_on_cards(call) or lowers_on_cards(call))
+        )
         params_by_name = {n: value for n, value in zip(row.parameters, params, strict=True) if value is not None}
         asks = scope >> 16 & MAX_PREDICATES
         if compile == 1 and asks:
@@ -164,6 +168,11 @@ class RecordedTrace:
             if kind in ("leaf", "node")
         ]
         return max((*read, *(len(shape) for _, shape, _, _ in results)), default=0)
+
+    def _shape(self, kind: str, index: int, result: int) -> tuple[int, ...] | None:
+        if kind == "leaf":
+            return self.leaves[index].sizes
+        return tuple(self._nodes[index][3][result][1]) if kind == "node" else None
 
     def _dtypes(self, operands: Any, results: Any) -> set[str]:
         """The types of everything that a node reads or gives."""

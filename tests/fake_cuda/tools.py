@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from .blocks import _allocate, _free, pagelocked_empty
 from .contexts import _card
 from .errors import MemoryError, failure
@@ -42,8 +44,9 @@ class PooledDeviceAllocation:
     def __len__(self) -> int:
         return self._size
 
-    def __del__(self) -> None:
-        if getattr(self, "_valid", False):
+    def __del__(self, at_end=sys.is_finalizing) -> None:
+        # PyCUDA's is C++; this one's functions are gone when the process ends.
+        if getattr(self, "_valid", False) and not at_end():
             self.free()
 
 

@@ -1,0 +1,231 @@
+"""Ops as HLO for cards that the CPU has kernels for: the same products and sums, in the order of those kernels.
+
+On the CPU compiled code calls these kernels, which keep their blocks in caches. A card would have to wait for the
+host, so what they compute is written here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from minitensor_jit.ir.module import Instruction
+from minitensor_jit.ir.shape import Shape
+from minitensor_jit.ir.window import Window, WindowDim
+from minitensor_jit.lowering.call import RecordedCall
+from minitensor_jit.lowering.context import Lowering
+from minitensor_jit.passes.convolution_canonicalization import canonical
+
+__all__ = ["lower_for_cards", "lowers_on_cards"]
+
+_COLUMN_BLOCK = 256
+"""Up to so many elements of a column are added one after the other (docs/numerics.md)."""
+_LANES = 16
+
+
+def lowers_on_cards(call: RecordedCall) -> bool:
+    """Whether the call has HLO here."""
+    known = _LOWERINGS.get(call.row.name)
+    if known is None or call.complex or not call.result_floating:
+        return False
+    shapes = [shape for shape in call.shapes if shape is not None]
+    if any(0 in dims for dims in (*shapes, *(dims for _, dims in call.results))):
+        return False
+    return known[0](call)
+
+
+def lower_for_cards(b: Lowering, call: RecordedCall, operands: Sequence[Any]) -> Any:
+    """The results."""
+    return _LOWERINGS[call.row.name][1](b, *operands, *call.params)
+
+
+# ---- rows of tables
+
+
+def _embedding(b: Lowering, table: Instruction, index: Instruction, *_: Any) -> Instruction:
+    return b.take(table, index, 0, low=0)
+
+
+def _embedding_backward(
+    b: Lowering, grad: Instruction, index: Instruction, rows: int, padding: int, _by_frequency: bool
+) -> Instruction:
+    grad = b.widened(grad)
+    zeros = b.full(Shape(grad.dtype, (rows, grad.dims[-1])), 0)
+    made = b.put(zeros, index, grad, 0, "add", low=0)
+    if not 0 <= padding < rows:
+        return made
+    row = b.iota(Shape("s64", made.dims), 0)
+    return b.select(b.compare(row, b.full(row.array_shape, padding), "EQ"), zeros, made)
+
+
+# ---- attention
+
+
+def _product(b: Lowering, x: Instruction, y: Instruction) -> Instruction:
+    """The matrices' products in the order of those of matrices, also where one is a vector."""
+    batch, m, n = tuple(range(len(x.dims) - 2)), x.dims[-2], y.dims[-1]
+    zero = b.constant(0, x.dtype)
+    around = [(0, 0, 0)] * len(batch)
+    if m == 1:
+        x = b.pad(x, zero, [*around, (0, 1, 0), (0, 0, 0)])
+    if n == 1:
+        y = b.pad(y, zero, [*around, (0, 0, 0), (0, 1, 0)])
+    made = b.matmul(x, y)
+    if m == 1 or n == 1:
+        made = b.slice(made, (0,) * len(made.dims), (*made.dims[:-2], m, n))
+    return made
+
+
+def _turned(b: Lowering, x: Instruction) -> Instruction:
+    rank = len(x.dims)
+    return b.transpose(x, (*range(rank - 2), rank - 1, rank - 2))
+
+
+def _weights(
+    b: Lowering, q: Instruction, k: Instruction, mask: Instruction | None, scale: float, causal: bool
+) -> Instruction:
+    scores = _product(b, b.multiply(q, b.full(q.array_shape, scale)), _turned(b, k))
+    shape = scores.array_shape
+    none, zero = b.full(shape, -math.inf), b.full(shape, 0)
+    if mask is not None:
+        scores = b.add(scores, b.broadcast_to(b.to_dtype(mask, shape.dtype), shape.dims))
+    if causal:
+        places = Shape("s64", shape.dims)
+        scores = b.select(b.compare(b.iota(places, 2), b.iota(places, 1), "GT"), none, scores)
+    hidden = None
+    if mask is not None:
+        # A query that sees no key at all gets nothing, and not NaN.
+        blocked = b.compare(scores, none, "EQ")
+        hidden = b.broadcast(b.reduce(blocked, b.constant(True), (2,), "and"), shape.dims, (0, 1))
+        scores = b.select(hidden, zero, scores)
+    e = b.exponential(b.subtract(scores, b.spread(b.reduce_dims(scores, "maximum", (2,), True), scores)))
+    weights = b.divide(e, b.spread(b.reduce_dims(e, "add", (2,), True), e))
+    return weights if hidden is None else b.select(hidden, zero, weights)
+
+
+def _seen(b: Lowering, x: Instruction, queries: int, causal: bool) -> Instruction:
+    """The keys or values that any query sees."""
+    keys = min(queries, x.dims[1]) if causal else x.dims[1]
+    return x if keys == x.dims[1] else b.slice(x, (0, 0, 0), (x.dims[0], keys, x.dims[2]))
+
+
+def _mask_seen(b: Lowering, mask: Instruction | None, keys: int) -> Instruction | None:
+    if mask is None or mask.dims[-1] in (1, keys):
+        return mask
+    return b.slice(mask, (0,) * len(mask.dims), (*mask.dims[:-1], keys))
+
+
+def _attention(
+    b: Lowering, q: Instruction, k: Instruction, v: Instruction, mask: Instruction | None, scale: float, causal: bool
+) -> Instruction:
+    k, v = (_seen(b, x, q.dims[1], causal) for x in (k, v))
+    return _product(b, _weights(b, q, k, _mask_seen(b, mask, k.dims[1]), scale, causal), v)
+
+
+def _attention_backward(
+    b: Lowering,
+    grad: Instruction,
+    q: Instruction,
+    k: Instruction,
+    v: Instruction,
+    mask: Instruction | None,
+    scale: float,
+    causal: bool,
+) -> list[Instruction]:
+    keys = k.dims[1]
+    k, v = (_seen(b, x, q.dims[1], causal) for x in (k, v))
+    p = _weights(b, q, k, _mask_seen(b, mask, k.dims[1]), scale, causal)
+    slopes = _product(b, grad, _turned(b, v))
+    total = b.broadcast(_lane_sum(b, b.multiply(slopes, p)), p.dims, (0, 1))
+    slopes = b.multiply(b.multiply(p, b.subtract(slopes, total)), b.full(p.array_shape, scale))
+    rows = _block_rows(q.dims[1], keys, p.array_shape.itemsize)
+    made = [_product(b, slopes, k), *(_sum_of_blocks(b, x, y, rows) for x, y in ((slopes, q), (p, grad)))]
+    if k.dims[1] == keys:
+        return made
+    zero = b.constant(0, p.dtype)
+    return [made[0], *(b.pad(x, zero, [(0, 0, 0), (0, keys - k.dims[1], 0), (0, 0, 0)]) for x in made[1:])]
+
+
+def _block_rows(queries: int, keys: int, itemsize: int) -> int:
+    """How many queries csrc/kernels/cpu/attention.cpp takes at a time."""
+    return min(max(32, min((512 << 10) // itemsize // keys // 16 * 16, 256)), queries)
+
+
+def _lane_sum(b: Lowering, x: Instruction) -> Instruction:
+    """The sums over the last dimension in sixteen lanes."""
+    batch, m, n = x.dims
+    turns = -(-n // _LANES)
+    if turns * _LANES != n:
+        x = b.pad(x, b.constant(0, x.dtype), [(0, 0, 0), (0, 0, 0), (0, turns * _LANES - n, 0)])
+    lanes = b.reduce_sum(b.reshape(x, (batch, m, turns, _LANES)), (2,))
+    width = _LANES // 2
+    while width:
+        first, second = (b.slice(lanes, (0, 0, at), (batch, m, at + width)) for at in (0, width))
+        lanes = b.add(first, second)
+        width //= 2
+    return b.reshape(lanes, (batch, m))
+
+
+def _sum_of_blocks(b: Lowering, x: Instruction, y: Instruction, rows: int) -> Instruction:
+    """x^T y, summed up in blocks of rows that are added one after the other."""
+    batch, total, m = x.dims
+    n = y.dims[2]
+    blocks = -(-total // rows)
+    if blocks == 1:
+        return _product(b, _turned(b, x), y)
+    parts = []
+    for some in (x, y):
+        if blocks * rows != total:
+            some = b.pad(some, b.constant(0, x.dtype), [(0, 0, 0), (0, blocks * rows - total, 0), (0, 0, 0)])
+        parts.append(b.reshape(some, (batch, blocks, rows, some.dims[2])))
+    products = _product(b, _turned(b, parts[0]), parts[1])
+    made: Instruction | None = None
+    for k in range(blocks):
+        part = b.reshape(b.slice(products, (0, k, 0, 0), (batch, k + 1, m, n)), (batch, m, n))
+        made = part if made is None else b.add(made, part)
+    assert made is not None
+    return made
+
+
+def _attention_backward_fits(call: RecordedCall) -> bool:
+    return call.results[1][1][1] <= _LANES * _COLUMN_BLOCK
+
+
+# ---- convolution
+
+
+def _convolution(
+    b: Lowering,
+    x: Instruction,
+    w: Instruction,
+    bias: Instruction | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Instruction:
+    window = Window(
+        tuple(
+            WindowDim(size, stride=s, low=p, high=p, window_dilation=d)
+            for size, s, p, d in zip(w.dims[2:], stride, padding, dilation, strict=True)
+        )
+    )
+    y = b.convolution(x, w, dim_labels=canonical(len(x.dims) - 2), window=window, feature_group_count=groups)
+    return y if bias is None else b.add(y, b.broadcast(bias, y.dims, (1,)))
+
+
+def _convolution_fits(call: RecordedCall) -> bool:
+    """Products of a vector have another order, and so have convolutions of single channels."""
+    weight, (batch, filters, *places), groups = call.shapes[1], call.results[0][1], call.params[3]
+    assert weight is not None
+    return filters > groups and math.prod(places) > 1 and batch > 0 and (groups == 1 or weight[1] > 1)
+
+
+_LOWERINGS: Final[dict[str, tuple[Callable[[RecordedCall], bool], Callable[..., Any]]]] = {
+    "embedding": (lambda call: bool(call.shapes[1]), _embedding),
+    "embedding_backward": (lambda call: bool(call.shapes[1]) and not call.params[2], _embedding_backward),
+    "attention": (lambda call: call.result_floating, _attention),
+    "attention_backward": (_attention_backward_fits, _attention_backward),
+    "convolution": (_convolution_fits, _convolution),
+}

@@ -1,0 +1,102 @@
+"""Ops whose kernels compiled code calls on the CPU have HLO of their own on cards, with the bits of those kernels."""
+
+import numpy as np
+import pytest
+from fuzz_programs import bits, describe
+
+import minitensor as mt
+from minitensor.ops import ROWS
+from minitensor_jit.codegen.cpu.compiler import compile_module
+from minitensor_jit.ir.shape import Shape
+from minitensor_jit.lowering.cards import _attention, _attention_backward, _convolution
+from minitensor_jit.lowering.context import Lowering
+from minitensor_jit.passes.pipeline import run_pipeline
+from minitensor_jit.runtime.cuda.start import host_ops
+from minitensor_jit.runtime.run_arrays import run_on_arrays
+
+ATTENTION = {
+    # batch, queries, keys, width, depth, causal: blocks of 256 and 32 queries, the last one not full
+    "one block": (2, 40, 50, 8, 6, False),
+    "one query": (3, 1, 70, 16, 16, False),
+    "blocks": (2, 600, 300, 8, 8, False),
+    "small blocks": (1, 100, 4096, 4, 3, False),
+    "causal": (2, 300, 300, 8, 8, True),
+    "causal, more keys": (1, 270, 400, 8, 4, True),
+    "causal, fewer keys": (1, 300, 20, 8, 8, True),
+}
+
+
+def compiled(build, arrays):
+    """What the HLO computes, by the CPU's code: the emulator would take long for large arrays."""
+    b = Lowering("lowering")
+    made = build(b, *[b.parameter(Shape("f32", a.shape)) for a in arrays])
+    module = b.build(list(made) if isinstance(made, list) else [made])
+    executable = compile_module(run_pipeline(module), name="lowering")
+    return run_on_arrays(executable, arrays)
+
+
+def random(*shapes):
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+def agree(name, expected, got):
+    expected = expected if isinstance(expected, (list, tuple)) else [expected]
+    for k, (e, g) in enumerate(zip(expected, got, strict=True)):
+        e = e.detach().numpy()
+        assert bits(e) == bits(np.asarray(g)), f"{name}, result {k}: {describe(e, np.asarray(g))}"
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("form", ATTENTION)
+def test_attention_adds_in_the_order_of_the_cpu(form, masked):
+    batch, queries, keys, width, depth, causal = ATTENTION[form]
+    arrays = random(
+        (batch, queries, depth),
+        (batch, queries, width),
+        (batch, keys, width),
+        (batch, keys, depth),
+        (batch, queries, keys),
+    )
+    arrays[4] = np.where(arrays[4] > 1.5, -np.inf, arrays[4]).astype(np.float32)
+    arrays[4][0, 0] = -np.inf  # a query that sees no key
+    arrays = arrays if masked else arrays[:4]
+    tensors = [mt.from_numpy(a) for a in arrays]
+    more = tensors[1:] if masked else [*tensors[1:], None]
+
+    def forward(b, q, k, v, mask=None):
+        return _attention(b, q, k, v, mask, 0.3, causal)
+
+    def backward(b, g, q, k, v, mask=None):
+        return _attention_backward(b, g, q, k, v, mask, 0.3, causal)
+
+    agree(form, ROWS["attention"].call(*more, 0.3, causal), compiled(forward, arrays[1:]))
+    expected = ROWS["attention_backward"].call(tensors[0], *more, 0.3, causal)
+    agree(form, expected, compiled(backward, arrays))
+
+
+@pytest.mark.parametrize(
+    ("image", "weight", "stride", "padding", "dilation", "groups"),
+    [((2, 20, 30, 31), (8, 20, 3, 3), 1, 1, 1, 1), ((3, 64, 9, 9), (4, 32, 5, 5), 2, 2, 1, 2),
+     ((20, 3, 6, 6), (5, 3, 3, 3), 1, 0, 2, 1), ((2, 700, 5, 5), (6, 700, 1, 1), 1, 0, 1, 1)],
+)  # fmt: skip
+def test_a_convolution_adds_in_the_order_of_the_cpu(image, weight, stride, padding, dilation, groups):
+    arrays = random(image, weight, weight[:1])
+    more = [stride] * 2, [padding] * 2, [dilation] * 2, groups
+    expected = ROWS["convolution"].call(*[mt.from_numpy(a) for a in arrays], *more)
+    agree("convolution", expected, compiled(lambda b, *t: _convolution(b, *t, *more), arrays))
+
+
+def test_layers_of_networks_stay_on_the_card(cuda):
+    host_ops.clear()
+    tokens = mt.tensor([[1, 4, 2, 4], [0, 2, 2, 3]]).cuda()
+    table = mt.randn(6, 8, device="cuda").requires_grad_()
+    x = mt.nn.functional.embedding(tokens, table, padding_idx=2)
+    q = x.reshape(2, 4, 2, 4).transpose(1, 2)
+    y = mt.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
+    y.sum().backward()
+    assert table.grad.cpu()[2].tolist() == [0.0] * 8
+    image, weight = mt.randn(2, 3, 6, 6, device="cuda"), mt.randn(4, 3, 3, 3, device="cuda")
+    for dtype in (mt.float32, mt.bfloat16):
+        mt.nn.functional.conv2d(image.to(dtype), weight.to(dtype), padding=1).cpu()
+    assert not host_ops, list(host_ops)
