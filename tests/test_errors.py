@@ -42,6 +42,7 @@ CASES = [
     (lambda: mt.linalg.matrix_norm(ones(3, 3), dtype=ones(1)), TypeError, "argument 'dtype' must be torch.dtype"),
     (lambda: mt.randn(2, out=np.float32(2)), TypeError, "argument 'out' must be Tensor"),
     (lambda: mt.combinations(ones(3), 2**62, True), mt.OutOfMemoryError, "combinations: "),
+    (lambda: mt.linalg.lu(ones(2**25, 1)), mt.OutOfMemoryError, "allocate"),
     (lambda: mt.combinations(mt.ones(70_000), 3), mt.OutOfMemoryError, "combinations: "),
     (lambda: mt.put(ones(3), mt.tensor([0]), np.ones(1)), TypeError, "'source' (position 3) must be Tensor"),
     (lambda: mt.Tensor.__complex__(4), TypeError, "__complex__(): argument 'self'"),

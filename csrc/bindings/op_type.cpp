@@ -232,6 +232,18 @@ PyMethodDef functions[] = {
     {"op_names", py_op_names, METH_NOARGS, "The names of all ops."},
     {}};
 
+// Throws the exception of a kernel in Python; memory that NumPy lacked is memory that the op lacked.
+[[noreturn]] void fail_kernel(const OpDef& op) {
+    if (!PyErr_ExceptionMatches(PyExc_MemoryError)) fail_python();
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyRef owned[] = {PyRef(type), PyRef(value), PyRef(traceback)};
+    PyRef text(value ? PyObject_Str(value) : nullptr);
+    const char* said = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+    PyErr_Clear();
+    throw Error(ErrorKind::OutOfMemory, op.name + ": " + (said && *said ? said : "cannot allocate memory"));
+}
+
 // Ops whose kernel is a Python callable get and give Python tensors.
 void run_python_kernel(Call& call, Device device, Ref<Tensor>* results) {
     std::vector<PyRef> owned;
@@ -249,7 +261,7 @@ void run_python_kernel(Call& call, Device device, Ref<Tensor>* results) {
     PyRef returned(
         PyObject_Vectorcall(call.op->python_kernel[static_cast<size_t>(device.type)], raw.data(), raw.size(), nullptr));
     grad_enabled = enabled;
-    if (!returned) fail_python();
+    if (!returned) fail_kernel(*call.op);
     auto take = [&](PyObject* object, size_t i) {
         if (!is_tensor(object))
             fail_type("the kernel of '" + call.op->name + "' must return tensors, got " + Py_TYPE(object)->tp_name);

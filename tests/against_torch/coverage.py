@@ -90,6 +90,8 @@ def document(outcomes: list[dict[str, Any]], runs: list[str]) -> str:
                 for check, failed in outcome["failed"].items()
             )
             lines.append(f"- `{outcome['op']}`: {what}")
+    if not any(outcome["failed"] for outcome in outcomes):
+        lines.append("None.")
     checks: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for outcome in outcomes:
         for place, kind in enumerate(("passed", "failed")):
