@@ -95,10 +95,14 @@ def check(seed):
     last = rng.random() < 0.3  # whether it is the last dimension that varies
     fixed = rng.choice([1, 3, 5, 8, 16, 33])
     sizes = [rng.randint(2, 90) for _ in range(5)] + [rng.choice([1, 2, 64, 128, 256, 300])]
+    both = seed % 3 == 2  # whether two dimensions vary
     mt.jit.cache_clear()
     for n in sizes:
         generator = np.random.RandomState(seed * 7 + n)
-        shapes = [(fixed, n), (fixed, n)] if last else [(n, fixed), (n, fixed)]
+        if both:
+            shapes = [(n, int(generator.randint(1, 90)))] * 2
+        else:
+            shapes = [(fixed, n), (fixed, n)] if last else [(n, fixed), (n, fixed)]
         tensors = [mt.tensor(generator.randn(*shape).astype(np.float32)) for shape in (*shapes, (fixed, fixed))]
         expected = run(program, tensors)
         with mt.jit.options(enable_lazy_compilation=False), mt.jit_scope():

@@ -6,10 +6,7 @@ import re
 
 from ..ir.size import Atom, NotSymbolic, Size, SizeContext, active
 
-__all__ = ["SIZE_PARAMETER", "define_sizes", "name_of"]
-
-SIZE_PARAMETER = 0
-"""The parameter of the module that the symbol is."""
+__all__ = ["define_sizes", "name_of"]
 
 _NAME = re.compile(r"(%sz\.[0-9]+\.)(?:v([0-9]+)i([0-9]+))?")
 
@@ -37,11 +34,8 @@ def define_sizes(lines: list[str], buffers: str) -> list[str]:
 class _Definitions:
     def __init__(self, context: SizeContext, buffers: str) -> None:
         self.context = context
-        self.lines = [
-            f"  %sz.at = getelementptr ptr, ptr {buffers}, i64 {SIZE_PARAMETER}",
-            "  %sz.address = load ptr, ptr %sz.at, align 8",
-            "  %sz.s = load i64, ptr %sz.address, align 8",
-        ]
+        self.buffers = buffers
+        self.lines: list[str] = []
         self._made: dict[object, str] = {}
         self._count = 0
 
@@ -90,9 +84,12 @@ class _Definitions:
         return total
 
     def _atom(self, atom: Atom) -> str:
-        if atom.op == "size":
-            return "%sz.s"
         known = self._made.get(atom)
+        if known is None and atom.op == "size":
+            # The symbols are the module's first parameters.
+            place = self._emit(f"getelementptr ptr, ptr {self.buffers}, i64 {atom.operands[0]}")
+            address = self._emit(f"load ptr, ptr {place}, align 8")
+            known = self._made[atom] = self._emit(f"load i64, ptr {address}, align 8")
         if known is None:
             a, b = (self._polynomial(x) for x in atom.operands)
             # Nothing here is negative.

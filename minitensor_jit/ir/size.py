@@ -1,17 +1,17 @@
-"""Sizes that are not known while code is generated, for clusters that are compiled once for all sizes of a dimension.
+"""Sizes that are not known while code is generated, for clusters that are compiled once for all sizes of dimensions.
 
-A `Size` is a polynomial with integer coefficients of one symbol, which stands for any size from `LEAST` on, and of
+A `Size` is a polynomial with integer coefficients of symbols, each of which stands for any size from `LEAST` on, and of
 quotients, remainders and the like of such polynomials. It behaves as an int where the compiler computes with sizes:
 
 - sums, products and exact quotients are polynomials again; a result that is a constant is an int;
 - equality is that of the polynomials. Where two of them could be equal by chance they are different, so the compiler
   takes the way that is right for both;
-- an inequality holds or does not for all sizes, as far as that can be seen. Otherwise it is decided for the size at
-  hand, the *hint*, and noted as a guard: the code is for sizes that give the same answer;
+- an inequality holds or does not for all sizes, as far as that can be seen. Otherwise it is decided for the sizes at
+  hand, the *hints*, and noted as a guard: the code is for sizes that give the same answer;
 - what needs a number (`int(n)`, `range(n)`, an array of n elements) raises `NotSymbolic`: the cluster is then
-  compiled for its one size. Where only speed depends on the number, `hint(n)` gives one.
+  compiled for its own sizes. Where only speed depends on the number, `hint(n)` gives one.
 
-In generated code a `Size` is a value that each function computes at its beginning, from an argument of the module.
+In generated code a `Size` is a value that each function computes at its beginning, from arguments of the module.
 """
 
 from __future__ import annotations
@@ -20,14 +20,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, TypeAlias
 
-__all__ = ["LEAST", "NotSymbolic", "Size", "SizeContext", "active", "hint", "judging_speed", "value_of"]
+__all__ = ["LEAST", "NotSymbolic", "Size", "SizeContext", "Sizes", "active", "hint", "judging_speed", "value_of"]
 
 LEAST = 2
-"""Dimensions of 0 and 1 mean something else, and are never the symbol."""
+"""Dimensions of 0 and 1 mean something else, and are never a symbol."""
 
 Monomial: TypeAlias = tuple["Atom", ...]
+
+Sizes: TypeAlias = tuple[int, ...]
+"""What the symbols are, by their numbers; empty where there are none."""
 
 
 class NotSymbolic(Exception):  # noqa: N818  (not an error of the user's)
@@ -36,22 +40,24 @@ class NotSymbolic(Exception):  # noqa: N818  (not an error of the user's)
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """The symbol ("size"), or an operation on polynomials: "div", "mod", "max", "min"."""
+    """A symbol ("size", with its number), or an operation on polynomials: "div", "mod", "max", "min"."""
 
     op: str
     operands: tuple[Any, ...] = ()
 
-    def value(self, size: int) -> int:
-        """Its value where the symbol is `size`."""
+    def value(self, sizes: Sizes) -> int:
+        """Its value where the symbols are `sizes`."""
         if self.op == "size":
-            return size
-        a, b = (value_of(x, size) for x in self.operands)
+            return sizes[int(self.operands[0])]
+        a, b = (value_of(x, sizes) for x in self.operands)
         return _OPERATIONS[self.op](a, b)
 
     @property
     def key(self) -> str:
         """Its text, by which atoms are sorted."""
-        return "s" if self.op == "size" else f"{self.op}({self.operands[0]},{self.operands[1]})"
+        if self.op == "size":
+            return f"s{self.operands[0] or ''}"
+        return f"{self.op}({self.operands[0]},{self.operands[1]})"
 
 
 _OPERATIONS: dict[str, Callable[[int, int], int]] = {
@@ -60,29 +66,28 @@ _OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "max": max,
     "min": min,
 }
-_SYMBOL = Atom("size")
 
 
 @dataclass
 class SizeContext:
-    """One compilation: the size at hand, and what was assumed of the symbol."""
+    """One compilation: the sizes at hand, and what was assumed of the symbols."""
 
-    hint: int
+    hints: Sizes
     guards: dict[tuple[Size, bool], None] = field(default_factory=dict)
     """(n, answer): whether n > 0."""
     names: dict[Size, str] = field(default_factory=dict)
     """Values that generated code computes, by the name that it has for them."""
     expressions: list[Size] = field(default_factory=list)
     judging: bool = False
-    """Whether what is compared now matters for speed only, so that the size at hand decides and nothing is assumed."""
+    """Whether what is compared now matters for speed only, so that the sizes at hand decide and nothing is assumed."""
 
-    def symbol(self) -> Size:
-        """The symbol."""
-        return Size(((_SYMBOL,), 1), context=self)
+    def symbol(self, number: int = 0) -> Size:
+        """The symbol of that number."""
+        return Size(((Atom("size", (number,)),), 1), context=self)
 
-    def holds(self, size: int) -> bool:
-        """Whether what was assumed is true of a size."""
-        return size >= LEAST and all((n.value(size) > 0) is answer for n, answer in self.guards)
+    def holds(self, sizes: Sizes) -> bool:
+        """Whether what was assumed is true of sizes."""
+        return min(sizes) >= LEAST and all((n.value(sizes) > 0) is answer for n, answer in self.guards)
 
     def number(self, n: Size) -> int:
         """A number for an expression, for where only text can stand; `expressions` has them."""
@@ -114,19 +119,19 @@ class Size:
 
     # ---- values
 
-    def value(self, size: int) -> int:
-        """The number where the symbol is `size`."""
+    def value(self, sizes: Sizes) -> int:
+        """The number where the symbols are `sizes`."""
         total = 0
         for monomial, c in self.terms:
             for atom in monomial:
-                c *= atom.value(size)
+                c *= atom.value(sizes)
             total += c
         return total
 
     @property
     def hint(self) -> int:
-        """The number for the size at hand."""
-        return self.value(self.context.hint)
+        """The number for the sizes at hand."""
+        return self.value(self.context.hints)
 
     def __int__(self) -> int:
         raise NotSymbolic(f"the number {self} is needed")
@@ -223,12 +228,17 @@ class Size:
                 return exact
         if self.terms == terms:
             return 1
+        whole, rest = self._divided(other)
+        if whole is not None:
+            return whole + rest // other
         if self.hint < 0:
             # Rounding is towards minus infinity; generated code divides what isn't negative.
             return -((-self + (other - 1)) // other)  # type: ignore[operator]
         return 0 if self._is_below(other) else self._atom("div", self, other)
 
     def __rfloordiv__(self, other: object) -> Any:
+        if isinstance(other, int) and other < 0:
+            return -1 if self._is_above(-other - 1) else -((self - 1 - other) // self)
         return 0 if self._is_above(other) or (other == 0 and self > 0) else self._atom("div", other, self)
 
     def _is_above(self, other: object) -> bool:
@@ -258,15 +268,40 @@ class Size:
             total[tuple(rest)] = c // divisor
         return self._made(total)
 
+    def _divided(self, other: object) -> tuple[Any, Any]:
+        """The quotient of the terms that a positive term divides, and the other terms; (None, _) if there are none."""
+        terms = self._coerce(other)
+        if terms is None or len(terms) != 1:
+            return None, self
+        monomial, divisor = terms[0]
+        if divisor < 1 or any(atom.op != "size" for atom in monomial):
+            return None, self
+        whole: Any = 0
+        rest: dict[Monomial, int] = {}
+        for m, c in self.terms:
+            quotient = Size((m, c), context=self.context)._over(monomial, divisor)
+            if quotient is None:
+                rest[m] = c
+            else:
+                whole = quotient + whole
+        return (None, self) if len(rest) == len(self.terms) else (whole, self._made(rest))
+
     def __mod__(self, other: object) -> Any:
         terms = self._coerce(other)
         if terms is None:
             return NotImplemented
         if (len(terms) == 1 and self._over(*terms[0]) is not None) or self.terms == terms:
             return 0
+        whole, rest = self._divided(other)
+        if whole is not None:
+            return rest % other
+        if self.hint < 0:
+            return self - other * (self // other)
         return self if self._is_below(other) else self._atom("mod", self, other)
 
     def __rmod__(self, other: object) -> Any:
+        if isinstance(other, int) and other < 0:
+            return other - self * (other // self)
         return other if self._is_above(other) or (other == 0 and self > 0) else self._atom("mod", other, self)
 
     def _atom(self, op: str, a: Any, b: Any) -> Size:
@@ -310,6 +345,8 @@ class Size:
 
     def _bounds(self) -> tuple[int | None, int | None]:
         """Bounds for all sizes; None for none."""
+        if all(atom.op == "size" for m, _ in self.terms for atom in m):
+            return self._bounds_of_symbols()
         low: int | None = 0
         high: int | None = 0
         for m, c in self.terms:
@@ -323,6 +360,18 @@ class Size:
                 a, b = b, a
             low = None if low is None or a is None else low + c * a
             high = None if high is None or b is None else high + c * b
+        return low, high
+
+    def _bounds_of_symbols(self) -> tuple[int | None, int | None]:
+        """Bounds of a polynomial of symbols alone: those of what they are above the least size."""
+        total: dict[Monomial, int] = {}
+        for m, c in self.terms:
+            for chosen in product((True, False), repeat=len(m)):
+                left = tuple(atom for atom, kept in zip(m, chosen, strict=True) if kept)
+                total[left] = total.get(left, 0) + c * LEAST ** (len(m) - len(left))
+        least = total.pop((), 0)
+        low = least if all(c >= 0 for c in total.values()) else None
+        high = least if all(c <= 0 for c in total.values()) else None
         return low, high
 
 
@@ -358,9 +407,9 @@ def judging_speed(only: bool = True) -> Iterator[None]:
         context.judging = before
 
 
-def value_of(n: Any, size: int) -> int:
-    """A number where the symbol is `size`."""
-    return n.value(size) if isinstance(n, Size) else int(n)
+def value_of(n: Any, sizes: Sizes) -> int:
+    """A number where the symbols are `sizes`."""
+    return n.value(sizes) if isinstance(n, Size) else int(n)
 
 
 def hint(n: Any) -> Any:

@@ -58,7 +58,7 @@ class Lowering(Builder):
         """Whether an op raises an error, each a pred without dimensions."""
         self.inputs: list[Instruction | None] = []
         """The operands of the call being lowered."""
-        self.size_parameter: Instruction | None = None
+        self.size_parameters: list[Instruction] = []
         """The symbol in the shapes, if there is one."""
         self._recorded: RecordedCall | None = None
 
@@ -96,14 +96,13 @@ class Lowering(Builder):
 
     def size_number(self, n: Size, dtype: str) -> Instruction:
         """A size that is a symbol as an element of the type; NotSymbolic for one that isn't a polynomial."""
-        assert self.size_parameter is not None
         total: Instruction | None = None
         for monomial, c in n.terms:
             term = self.constant(c, "s64")
             for atom in monomial:
                 if atom.op != "size":
                     raise NotSymbolic(f"the number {n}")
-                term = self.multiply(term, self.size_parameter)
+                term = self.multiply(term, self.size_parameters[atom.operands[0]])
             total = term if total is None else self.add(total, term)
         assert total is not None
         return total if dtype == "s64" else self.convert(total, dtype)

@@ -28,7 +28,9 @@ class StreamPosition:
 
 @dataclass(frozen=True, slots=True)
 class SizeArgument:
-    """A parameter s64: the size of a dimension that is a symbol in the module."""
+    """A parameter s64: the size of a dimension that is a symbol in the module, by the symbol's number."""
+
+    number: int
 
 
 @dataclass(slots=True)
@@ -86,10 +88,10 @@ class _ClusterLowering:
         self.values: dict[Value, Instruction] = {}
         self.scalars: dict[tuple[int, str], Instruction] = {}
 
-    def run(self, *, symbolic: bool = False) -> LoweredCluster:
-        if symbolic:
-            self.builder.size_parameter = self.builder.parameter(Shape("s64"))
-            self.parameters.append((SizeArgument(), "s64"))
+    def run(self, *, symbols: int = 0) -> LoweredCluster:
+        for number in range(symbols):
+            self.builder.size_parameters.append(self.builder.parameter(Shape("s64")))
+            self.parameters.append((SizeArgument(number), "s64"))
         for node in self.graph:
             if node.is_argument or node.kind == "constant":
                 continue
@@ -243,9 +245,9 @@ def _metadata(node: Node) -> Metadata | None:
     )
 
 
-def lower_cluster(graph: Graph, name: str, *, symbolic: bool = False) -> LoweredCluster:
+def lower_cluster(graph: Graph, name: str, *, symbols: int = 0) -> LoweredCluster:
     """Lower the graph inside a cluster's node.
 
-    With `symbolic` its shapes have `Size`s, and the first parameter is their symbol.
+    Its shapes may have `Size`s of so many `symbols`, which are the first parameters.
     """
-    return _ClusterLowering(graph, as_identifier(name)).run(symbolic=symbolic)
+    return _ClusterLowering(graph, as_identifier(name)).run(symbols=symbols)

@@ -1,29 +1,33 @@
-"""Clusters whose shapes differ in the size of a dimension, compiled once for all sizes of it.
+"""Clusters whose shapes differ in the sizes of dimensions, compiled once for all sizes of them.
 
-Of two graphs that are equal but for some numbers `generalise` makes one with `Size`s in their places: the dimension is
-the symbol, and every other number that differs must be a multiple of it, and something. A `Template` is such a
-graph with its code; `size_in` says which size a graph has, if it is one of those that the code is for.
+Of graphs that are equal but for some numbers `generalise` makes one with `Size`s in their places: dimensions of
+arguments are the symbols, and every other number that differs must be a multiple of one, and something, or a product
+of such. A `Template` is such a graph with its code; `sizes_in` says which sizes a graph has, if it is one of those that
+the code is for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import ref
 
 from minitensor_jit.clustering.graph import Graph, Node, TensorMeta
-from minitensor_jit.ir.size import LEAST, NotSymbolic, Size, SizeContext, active, value_of
+from minitensor_jit.ir.size import LEAST, NotSymbolic, Size, SizeContext, Sizes, active, value_of
 from minitensor_jit.lowering.call import RecordedCall
 from minitensor_jit.lowering.lower import LoweredCluster, StridedArgument
 from minitensor_jit.runtime.executable import AnyExecutable
 
 __all__ = ["Family", "Template", "family_key", "generalise", "sizes_are_symbols"]
 
-_REMEMBERED = 4
-"""Graphs that the next one is compared with."""
+_REMEMBERED = 6
+"""Graphs that the next one is compared with. The more, the fewer relations are seen between sizes that have none."""
+
+_MOST_SYMBOLS = 4
+"""Dimensions that vary by themselves, in one cluster."""
 
 _WINDOW = 16
 """A dimension is a multiple of the symbol; a convolution, say, takes less than that many times as much off it."""
@@ -36,27 +40,30 @@ _MEASURES = frozenset(
 """Parameters that count or measure elements, and may follow a size. Others choose: dimensions, modes, groups."""
 
 
+Place: TypeAlias = tuple[int, int]
+"""Where in a graph a symbol is: the number of a node, and a dimension of its result."""
+
+
 @dataclass
 class Template:
-    """Code for all sizes of a dimension."""
+    """Code for all sizes of dimensions."""
 
     graph: Graph
     context: SizeContext
-    place: tuple[int, int]
-    """Where in the graph the symbol is: the number of a node, and a dimension of its result."""
+    places: tuple[Place, ...]
+    """Where the symbols are."""
     lowered: LoweredCluster
     executable: ref[AnyExecutable]
 
-    def size_in(self, graph: Graph) -> int | None:
-        """The size that the symbol is in a graph; None if the graph is another one."""
-        node, dim = self.place
-        size = graph.nodes[node].outputs[0].shape[dim]
-        if size < LEAST or not self.context.holds(size):
+    def sizes_in(self, graph: Graph) -> Sizes | None:
+        """The sizes that the symbols are in a graph; None if the graph is another one."""
+        sizes = tuple(graph.nodes[node].outputs[0].shape[dim] for node, dim in self.places)
+        if not self.context.holds(sizes):
             return None
         for general, special in zip(self.graph, graph, strict=True):
-            if not _is(_layout(general), _layout(special), size):
+            if not _is(_layout(general), _layout(special), sizes):
                 return None
-        return size
+        return sizes
 
 
 @dataclass
@@ -64,15 +71,23 @@ class Family:
     """Graphs of one structure."""
 
     graphs: list[Graph] = field(default_factory=list)
+    """Some that were met, the last one first."""
     templates: list[Template] = field(default_factory=list)
+    most_symbols: int = _MOST_SYMBOLS
     refusal: str = ""
     """Why it is compiled for each size."""
 
     def remember(self, graph: Graph) -> None:
-        """Enter a graph that was compiled for its own sizes."""
+        """Enter a graph that code was compiled for."""
         shapes = _shapes(graph)
         if all(_shapes(known) != shapes for known in self.graphs):
             self.graphs = [graph, *self.graphs[: _REMEMBERED - 1]]
+
+    def candidates(self) -> Iterator[list[Graph]]:
+        """Graphs to find the next one's relatives among: all together, then each by itself."""
+        if len(self.graphs) > 1:
+            yield self.graphs
+        yield from ([graph] for graph in self.graphs)
 
 
 def family_key(graph: Graph) -> Hashable:
@@ -86,32 +101,39 @@ def _shapes(graph: Graph) -> Hashable:
     return tuple(tuple(tuple(meta.shape) for meta in node.outputs) for node in graph)
 
 
-def generalise(before: Graph, now: Graph) -> tuple[Graph, SizeContext, tuple[int, int]]:
-    """The graph that both are instances of, with the size in `now` as the hint; NotSymbolic if there is none."""
-    place, old, new = _symbol(before, now)
-    context = SizeContext(new)
-    unify = _Unifier(context, old, new)
-    nodes = [_generalised(n, unify.of(_layout(m), _layout(n))) for m, n in zip(before, now, strict=True)]
-    for dim in (dim for node in nodes for meta in node.outputs for dim in meta.shape):
-        if isinstance(dim, Size) and not unify.follows(dim):
-            raise NotSymbolic(f"{dim} has a size of its own")
-    return Graph(nodes, list(now.fetches), now.name), context, place
+def generalise(
+    before: Sequence[Graph], now: Graph, most_symbols: int = _MOST_SYMBOLS
+) -> tuple[Graph, SizeContext, tuple[Place, ...]]:
+    """The graph that all are instances of, with the sizes in `now` as the hints; NotSymbolic if there is none."""
+    graphs = [*before, now]
+    unify = _Unifier(graphs, most_symbols)
+    nodes = []
+    for instances in zip(*graphs, strict=True):
+        outputs, payload, constant = zip(*map(_layout, instances), strict=True)
+        layout = unify.of(outputs, dim=True), unify.of(payload), unify.of(constant)
+        nodes.append(_generalised(instances[-1], layout))
+    return Graph(nodes, list(now.fetches), now.name), unify.context, tuple(unify.places)
 
 
-def _symbol(before: Graph, now: Graph) -> tuple[tuple[int, int], int, int]:
-    """Where the smallest size of an argument that differs is, or of a result if there is none; what it was and is."""
-    found: list[tuple[bool, int, int, tuple[int, int]]] = []
-    for k, (m, n) in enumerate(zip(before, now, strict=True)):
-        if n.outputs:
-            for d, (a, b) in enumerate(zip(m.outputs[0].shape, n.outputs[0].shape, strict=True)):
-                if a != b:
-                    found.append((not n.is_argument, b, a, (k, d)))
+Instances: TypeAlias = tuple[int, ...]
+"""A number as it is in each of the graphs."""
+
+
+def _differing(graphs: Sequence[Graph]) -> dict[Instances, Place]:
+    """The sizes that differ of what is computed from nothing, or of results if there are none: small ones first."""
+    found: list[tuple[bool, int, Place, Instances]] = []
+    for k, nodes in enumerate(zip(*graphs, strict=True)):
+        if nodes[-1].outputs:
+            for d, sizes in enumerate(zip(*(node.outputs[0].shape for node in nodes), strict=True)):
+                if any(size != sizes[-1] for size in sizes):
+                    found.append((bool(nodes[-1].inputs), sizes[-1], (k, d), sizes))
     if not found:
         raise NotSymbolic("no dimension differs")
-    _, new, old, place = min(found)
-    if min(new, old) < LEAST:
-        raise NotSymbolic(f"sizes below {LEAST} are compiled by themselves")
-    return place, old, new
+    found.sort()
+    places: dict[Instances, Place] = {}
+    for _, _, place, sizes in [one for one in found if not one[0]] or found[:1]:
+        places.setdefault(sizes, place)
+    return places
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,44 +144,108 @@ class _Chosen:
 
 
 class _Unifier:
-    def __init__(self, context: SizeContext, old: int, new: int) -> None:
-        self.symbol = context.symbol()
-        self.old, self.new = old, new
+    """Finds what instances have in common. The symbols are sizes that nothing else explains."""
 
-    def of(self, a: Any, b: Any) -> Any:
-        """What both are instances of."""
-        if isinstance(a, _Chosen) and a != b:
-            raise NotSymbolic(f"{a.value!r} became {b.value!r}")
-        if type(a) is not type(b):
-            raise NotSymbolic(f"{a!r} became {b!r}")
-        if isinstance(a, tuple):
-            if len(a) != len(b):
-                raise NotSymbolic(f"{a!r} became {b!r}")
-            return tuple(self.of(x, y) for x, y in zip(a, b, strict=True))
-        if a == b:
-            return b
-        if type(a) is not int:
-            raise NotSymbolic(f"{a!r} became {b!r}")
-        factor, rest = divmod(b - a, self.new - self.old)
-        if rest:
-            raise NotSymbolic(f"{a} became {b} where {self.old} became {self.new}")
-        return self.symbol * factor + (b - factor * self.new)
+    def __init__(self, graphs: Sequence[Graph], most_symbols: int) -> None:
+        self.places: list[Place] = []
+        self._symbols: list[Instances] = []
+        self._known: dict[Instances, Any] = {}
+        self._dims: dict[Instances, Any] = {}
+        places = _differing(graphs)
+        # The context has a hint for each symbol, and there are symbols to be found yet.
+        self.context = SizeContext(())
+        for sizes, place in places.items():
+            if self._expression(sizes, dim=True) is not None:
+                continue
+            if min(sizes) < LEAST:
+                raise NotSymbolic(f"sizes below {LEAST} are compiled by themselves")
+            if len(self.places) == most_symbols:
+                raise NotSymbolic(f"more than {most_symbols} dimensions vary")
+            symbol = self.context.symbol(len(self.places))
+            self.context.hints = (*self.context.hints, sizes[-1])
+            self.places.append(place)
+            self._symbols.append(sizes)
+            self._dims[sizes] = symbol
+            self._known.clear()
+        # Small ones first: products are taken apart by them.
+        for sizes in places:
+            self._dims[sizes] = self._expression(sizes, dim=True)
 
-    def follows(self, dim: Size) -> bool:
-        """Whether a dimension goes with the symbol. Any two pairs of sizes lie on some line."""
-        rest = value_of(dim, 0)
-        factor = value_of(dim, 1) - rest
-        return factor > 0 and -_WINDOW * factor < rest
+    def of(self, instances: tuple[Any, ...], dim: bool = False) -> Any:
+        """What all are instances of; the numbers of a `dim` are the sizes of a result."""
+        now = instances[-1]
+        if isinstance(now, _Chosen):
+            if other := next((one for one in instances if one != now), None):
+                raise NotSymbolic(f"{getattr(other, 'value', other)!r} became {now.value!r}")
+            return now
+        if any(type(one) is not type(now) for one in instances):
+            raise NotSymbolic(f"{instances[0]!r} became {now!r}")
+        if isinstance(now, tuple):
+            if any(len(one) != len(now) for one in instances):
+                raise NotSymbolic(f"{instances[0]!r} became {now!r}")
+            return tuple(self.of(each, dim) for each in zip(*instances, strict=True))
+        if all(one == now for one in instances):
+            return now
+        found = self._expression(instances, dim=dim) if type(now) is int else None
+        if found is None:
+            raise NotSymbolic(f"{instances[0]!r} became {now!r}")
+        return found
+
+    def _expression(self, instances: Instances, *, dim: bool) -> Any:
+        """A polynomial that has these values; None if none is found."""
+        if all(n == instances[0] for n in instances):
+            return instances[0]
+        if instances not in self._known:
+            self._known[instances] = self._found(instances)
+        found = self._known[instances]
+        if found is None and not dim:
+            # Offsets and the like may lie on any line.
+            for number, sizes in enumerate(self._symbols):
+                if (line := _line(sizes, instances)) is not None:
+                    return self.context.symbol(number) * line[0] + line[1]
+        return found
+
+    def _found(self, instances: Instances) -> Any:
+        for number, sizes in enumerate(self._symbols):
+            # A size that follows another one does so closely: any two pairs of sizes lie on some line.
+            line = _line(sizes, instances)
+            if line is not None and line[0] > 0 and -_WINDOW * line[0] < line[1]:
+                return self.context.symbol(number) * line[0] + line[1]
+        for sizes, known in self._dims.items():
+            if sizes != instances and all(n and m % n == 0 for m, n in zip(instances, sizes, strict=True)):
+                quotient = tuple(m // n for m, n in zip(instances, sizes, strict=True))
+                if (rest := self._expression(quotient, dim=True)) is not None:
+                    return known * rest
+        for number, sizes in enumerate(self._symbols):
+            # As of two arrays that are put together.
+            left = tuple(m - n for m, n in zip(instances, sizes, strict=True))
+            for second in range(number + 1, len(self._symbols)):
+                line = _line(self._symbols[second], left)
+                if line is not None and line[0] > 0:
+                    return self.context.symbol(number) + self.context.symbol(second) * line[0] + line[1]
+        return None
 
 
-def _is(general: Any, special: Any, size: int) -> bool:
-    """Whether `special` is the instance for that size."""
+def _line(sizes: Instances, values: Instances) -> tuple[int, int] | None:
+    """(factor, rest) of the line through all pairs of a size and a value; None if they lie on none."""
+    first = next((k for k, n in enumerate(sizes) if n != sizes[-1]), None)
+    if first is None:
+        return None
+    factor, rest = divmod(values[-1] - values[first], sizes[-1] - sizes[first])
+    if rest:
+        return None
+    rest = values[-1] - factor * sizes[-1]
+    return (factor, rest) if all(factor * n + rest == m for n, m in zip(sizes, values, strict=True)) else None
+
+
+def _is(general: Any, special: Any, sizes: Sizes) -> bool:
+    """Whether `special` is the instance for those sizes."""
     if isinstance(general, Size):
-        return type(special) is int and value_of(general, size) == special
+        return type(special) is int and value_of(general, sizes) == special
     if type(general) is not type(special):
         return False
     if isinstance(general, tuple):
-        return len(general) == len(special) and all(_is(g, s, size) for g, s in zip(general, special, strict=True))
+        return len(general) == len(special) and all(_is(g, s, sizes) for g, s in zip(general, special, strict=True))
     return bool(general == special)
 
 

@@ -28,13 +28,13 @@ from minitensor_jit.inspect.stages import Stages, pictures_for, stages_for
 from minitensor_jit.ir.decision import Decision
 from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.printer import print_module
-from minitensor_jit.ir.size import NotSymbolic, SizeContext, value_of
+from minitensor_jit.ir.size import NotSymbolic, SizeContext, Sizes, value_of
 from minitensor_jit.log import log, talks
 from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster
 from minitensor_jit.runtime.background import compile_later
 from minitensor_jit.runtime.compilation_profile import ClusterProfile
 from minitensor_jit.runtime.disk_cache import cache_at, key_of
-from minitensor_jit.runtime.dynamic_shapes import Family, Template, family_key, generalise, sizes_are_symbols
+from minitensor_jit.runtime.dynamic_shapes import Family, Place, Template, family_key, generalise, sizes_are_symbols
 from minitensor_jit.runtime.executable import AnyExecutable, Executable
 from minitensor_jit.runtime.executable_cache import ExecutableCache
 from minitensor_jit.runtime.plan_builder import PlanBuilder
@@ -93,6 +93,11 @@ def _target(device: str) -> Any:
 def has_matrix_units(device: str) -> bool:
     """Whether products of float16 and bfloat16 are computed by units of their own."""
     return device != "cpu" and bool(_target(device).compute_capability >= (8, 0))
+
+
+def _symbols(count: int) -> str:
+    """How the dimensions are spoken of that are symbols."""
+    return "s of a dimension" if count == 1 else ", ".join(f"s{n or ''}" for n in range(count)) + " of dimensions"
 
 
 def _driver() -> str:
@@ -339,7 +344,7 @@ class Compiler:
         return o.dynamic_shapes and not o.async_compilation and not o.always_defer_compilation and not watched
 
     def _for_all_sizes(self, node: Node, name: str, profile: ClusterProfile | None) -> Ready | None:
-        """Code that was compiled for all sizes of a dimension, or is now, the second time that it differs."""
+        """Code that was compiled for all sizes of dimensions, or is now, the second time that these differ."""
         graph = node.subgraph
         assert graph is not None
         key = (node.must_compile, family_key(graph))
@@ -349,51 +354,57 @@ class Compiler:
             self._families.popitem(last=False)
         for template in family.templates:
             executable = template.executable()
-            size = template.size_in(graph) if executable is not None else None
-            if executable is not None and size is not None:
+            sizes = template.sizes_in(graph) if executable is not None else None
+            if executable is not None and sizes is not None:
                 if self.report is not None:
                     self.report.record_hit(name)
-                return self._ready(template.lowered, executable, "", profile, size=size)
+                return self._ready(template.lowered, executable, "", profile, sizes=sizes)
         if family.refusal:
             return None
-        for before in family.graphs:
+        for before in family.candidates():
             try:
-                general = generalise(before, graph)
+                general = generalise(before, graph, family.most_symbols)
             except NotSymbolic as refusal:
                 log(self.options, "xla_compiler", 2, "%s: compiled for its sizes only: %s", name, refusal)
                 continue
             try:
                 template, executable = self._compile_for_all_sizes(*general, node, name)
             except Exception as error:  # what can't be said of sizes that are symbols can be of numbers
+                if len(general[2]) > 1:  # perhaps of one of them
+                    family.most_symbols = 1
+                    log(self.options, "xla_compiler", 1, "%s: no code for several symbols: %s", name, error)
+                    continue
                 family.refusal = f"{type(error).__name__}: {error}"
                 log(self.options, "xla_compiler", 1, "%s: compiled for its sizes only: %s", name, family.refusal)
                 break
             family.templates = [one for one in family.templates if one.executable() is not None]
             family.templates.append(template)
+            family.remember(graph)
             if profile is not None:
                 profile.compiled("")
-            return self._ready(template.lowered, executable, "", profile, size=template.context.hint)
+            return self._ready(template.lowered, executable, "", profile, sizes=template.context.hints)
         family.remember(graph)
         return None
 
     def _compile_for_all_sizes(
-        self, graph: Graph, context: SizeContext, place: tuple[int, int], node: Node, name: str
+        self, graph: Graph, context: SizeContext, places: tuple[Place, ...], node: Node, name: str
     ) -> tuple[Template, AnyExecutable]:
         started = time.perf_counter()
         with sizes_are_symbols(context):
-            lowered = lower_cluster(graph, name, symbolic=True)
+            lowered = lower_cluster(graph, name, symbols=len(places))
             lowered.module.name = "cluster"
             text = print_module(lowered.module, metadata=False)
             lowered.module.name = name
             executable = self.generate(lowered, name)
         milliseconds = (time.perf_counter() - started) * 1e3
         guards = ", ".join(f"{n} > 0 is {answer}" for n, answer in context.guards) or "none"
-        what = f"for all sizes s of a dimension, here {context.hint}"
+        here = ", ".join(map(str, context.hints))
+        what = f"for all sizes {_symbols(len(places))}, here {here}"
         log(self.options, "xla_compiler", 1, "%s: ready in %.1f ms (%s; guards: %s)", name, milliseconds, what, guards)
         if self.report is not None:
             self.report.record_compile(name, milliseconds, what)
-        self.executables.insert(f"{text} s={context.hint}", executable, keep=not node.must_compile)
-        return Template(graph, context, place, lowered, ref(executable)), executable
+        self.executables.insert(f"{text} {context.hints}", executable, keep=not node.must_compile)
+        return Template(graph, context, places, lowered, ref(executable)), executable
 
     def _ready(
         self,
@@ -402,15 +413,15 @@ class Compiler:
         text: str,
         profile: ClusterProfile | None,
         dump: ModuleDump | None = None,
-        size: int = 0,
+        sizes: Sizes = (),
     ) -> Ready:
         noted = getattr(_used, "executables", None)
         # Code that measures itself has addresses of this process in it: no pickle takes it along, nor code for cards.
-        if noted is not None and not size and executable.counters is None and isinstance(executable, Executable):
+        if noted is not None and not sizes and executable.counters is None and isinstance(executable, Executable):
             noted[text] = executable
-        work = sum(value_of(s.nbytes, size) for s in (*executable.parameter_shapes, *executable.result_shapes))
-        scratch = value_of(executable.scratch_bytes, size)
-        return Ready(lowered, executable, scratch, work, size, profile, dump, "" if size else text)
+        work = sum(value_of(s.nbytes, sizes) for s in (*executable.parameter_shapes, *executable.result_shapes))
+        scratch = value_of(executable.scratch_bytes, sizes)
+        return Ready(lowered, executable, scratch, work, sizes, profile, dump, "" if sizes else text)
 
     def _make(
         self,

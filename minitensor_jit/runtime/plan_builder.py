@@ -202,7 +202,7 @@ class PlanBuilder:
             (
                 ("random", value.node, 0)
                 if isinstance(value, StreamPosition)
-                else ("size", ready.size, 0)
+                else ("size", ready.sizes[value.number], 0)
                 if isinstance(value, SizeArgument)
                 else self.trace.value_ref(self.original(outer[value])),
                 dtype,
@@ -267,7 +267,7 @@ class PlanBuilder:
                 for n in node.subgraph
                 if n.payload is not None and n.kind != "argument" and n.payload.node == check.node
             ).operands[check.operand]
-            low, high = value_of(check.low, ready.size), value_of(check.high, ready.size)
+            low, high = value_of(check.low, ready.sizes), value_of(check.high, ready.sizes)
             self.checks.append((operand.index, low, high, check.node))
 
     def host_inputs(self, refs: list[tuple[ValueRef, str]]) -> list[int]:
@@ -290,7 +290,7 @@ class PlanBuilder:
             from minitensor_jit.runtime.verify import Verifier
 
             generate = partial(self.compiler.generate, device=device)
-            found.append(Verifier(self.options, name, graph, lowered, executable, generate, dump, ready.size))
+            found.append(Verifier(self.options, name, graph, lowered, executable, generate, dump, ready.sizes))
         return together(observer for observer in found if observer is not None)
 
     def failed(self, node: Node, name: str, group: int, error: Exception) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from minitensor_jit.inspect.dump import ModuleDump
+from minitensor_jit.ir.size import Sizes
 from minitensor_jit.lowering.lower import LoweredCluster
 from minitensor_jit.runtime.compilation_profile import ClusterProfile
 from minitensor_jit.runtime.executable import AnyExecutable
@@ -20,13 +21,13 @@ class Ready:
     executable: AnyExecutable
     scratch_bytes: int
     work_bytes: int
-    size: int = 0
-    """What the symbol is here, for code that was compiled for all sizes of a dimension."""
+    sizes: Sizes = ()
+    """What the symbols are here, for code that was compiled for all sizes of dimensions."""
     profile: ClusterProfile | None = None
     dump: ModuleDump | None = None
     """The writer of its dumps, if it was compiled just now."""
     text: str = ""
-    """The module's text, by which its code is found; empty for code that is for all sizes of a dimension."""
+    """The module's text, by which its code is found; empty for code that is for all sizes of dimensions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from minitensor_jit.inspect.dump import ModuleDump
 from minitensor_jit.inspect.filing import how_to_file
 from minitensor_jit.ir.narrow import wide_array
 from minitensor_jit.ir.shape import Shape
-from minitensor_jit.ir.size import value_of
+from minitensor_jit.ir.size import Sizes, value_of
 from minitensor_jit.log import log
 from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster
 from minitensor_jit.runtime.executable import AnyExecutable
@@ -106,16 +106,16 @@ class Verifier:
         executable: AnyExecutable,
         compile_graph: CompileGraph,
         dump: ModuleDump | None,
-        size: int = 0,
+        sizes: Sizes = (),
     ) -> None:
-        """`size` is what the symbol is in code that was compiled for all sizes of a dimension."""
+        """`sizes` are what the symbols are in code that was compiled for all sizes of dimensions."""
         self._options = options
         self._name = name
         self._graph = graph
         self._lowered = lowered
-        self._parameters = [_at(shape, size) for shape in executable.parameter_shapes]
+        self._parameters = [_at(shape, sizes) for shape in executable.parameter_shapes]
         # The last result of a module may be whether an op failed; that one is not a result of the cluster.
-        self._results = [_at(shape, size) for shape in executable.result_shapes[: len(graph.fetches)]]
+        self._results = [_at(shape, sizes) for shape in executable.result_shapes[: len(graph.fetches)]]
         self._compile = compile_graph
         self._dump = dump
         self._due = 1.0 - options.verify
@@ -216,9 +216,9 @@ class Verifier:
         return None
 
 
-def _at(shape: Shape, size: int) -> Shape:
-    """The shape where the symbol is that size."""
-    return shape.with_dims(tuple(value_of(n, size) for n in shape.dims))
+def _at(shape: Shape, sizes: Sizes) -> Shape:
+    """The shape where the symbols are those sizes."""
+    return shape.with_dims(tuple(value_of(n, sizes) for n in shape.dims))
 
 
 def _needed(graph: Graph, values: Iterable[Value]) -> list[Node]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ir.size import hint
+from ...ir.size import Size, hint
 from ...runtime.buffer_assignment import Location
 from ..columns import Columns
 from ..elemental import Emitter
@@ -52,14 +52,17 @@ class ColumnKernel(Columns):
     def emit(self) -> None:
         """Emits and launches it."""
         width = self.nest.inner
-        self.copies = min(copies_for(self.cost * len(self.reductions)), -(-width // self.lanes))
+        # For more columns there are more tiles, and copies beyond fewer are masked.
+        self.copies = min(copies_for(self.cost * len(self.reductions)), hint(-(-width // self.lanes)))
         self.tile = self.lanes * self.copies
         self.tiles = -(-width // self.tile)
+        # Of so many columns that it isn't known, there may be several.
+        self.tiled = isinstance(self.tiles, Size) or self.tiles > 1
         units = self.kept // width * self.tiles
         work = self.kept * self.length * self.cost
         threshold = self.unit.options.parallel_threshold
         # A tile reads short pieces of rows. Where there are several tiles a row, longer pieces are read faster.
-        panel = ColumnPanel(self) if self.tiles > 1 and hint(self.length) >= LONG else None
+        panel = ColumnPanel(self) if hint(self.length) >= LONG and self.tiles > 1 else None
         main_units = panel.units if panel is not None else units
         few = hint(main_units) < FEW_UNITS * self.unit.options.threads
         if hint(self.blocks) > 1 and few and not self.element_roots and hint(work) > 4 * threshold:
@@ -97,10 +100,10 @@ class ColumnKernel(Columns):
             if writes_parts:
                 block, p = b.urem(p, i64(self.blocks)), b.udiv(p, i64(self.blocks))
             row = p
-            if self.tiles > 1:
+            if self.tiled:
                 row, p = b.udiv(p, i64(self.tiles)), b.urem(p, i64(self.tiles))
             delinearize_rows(e, row, self.outer_variables, self.nest.extents[:-1])
-            at = b.mul(p, i64(self.tile)) if self.tiles > 1 else i64(0)
+            at = b.mul(p, i64(self.tile)) if self.tiled else i64(0)
             masks = self._place(at)
             if block is not None:
                 self._write_part(masks, block)
