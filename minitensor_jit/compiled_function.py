@@ -13,7 +13,8 @@ from minitensor import _C
 from minitensor_jit.api import current_compiler, recording
 from minitensor_jit.function_arguments import Structure, flatten, unflatten
 from minitensor_jit.lowered_function import Lowered, lower
-from minitensor_jit.runtime.disk_cache import decode, encode, key_of
+from minitensor_jit.runtime.disk_cache import key_of
+from minitensor_jit.runtime.disk_entry import decode, encode
 from minitensor_jit.runtime.executable import AnyExecutable
 from minitensor_jit.runtime.launcher import noting_executables
 

@@ -8,6 +8,7 @@ from test_dynamic_shapes import compiled  # noqa: F401  (a fixture)
 
 import minitensor as mt
 from minitensor.nn import functional as F
+from minitensor_jit.runtime import launcher
 
 PAIRS = int(os.environ.get("MT_DYNAMIC_PAIRS", "30"))
 
@@ -94,3 +95,48 @@ def test_the_account_says_how_many(compiled):  # noqa: F811
         whys = [entry["why"] for entry in mt.jit.explain(calls)().to_json()["compiles"]]
     assert [why.split(",")[0] for why in whys] == ["first use", "for all sizes s"]
     assert whys[1].startswith("for all sizes s, s1 of dimensions, here ")
+
+
+def test_their_code_is_kept_on_disk(tmp_path, monkeypatch):
+    def call():
+        found = []
+        mt.manual_seed(4)
+        mt.jit.cache_clear()
+        for m, n in ((5, 9), (8, 7), (30, 2), (3, 50), (40, 41)):
+            x = mt.randn(m, n)
+            with mt.jit_scope():
+                y = mt.softmax(x * 2.5, -1) + x.sum(0)
+            found.append(y.numpy())
+        return found
+
+    with mt.jit.options(persistent_cache_directory=str(tmp_path), enable_lazy_compilation=False):
+        first = call()
+        entries = len(list(tmp_path.iterdir()))
+        monkeypatch.setattr(launcher.Compiler, "generate", lambda *args, **options: pytest.fail("compiled anew"))
+        second = call()
+    assert entries >= 2
+    assert len(list(tmp_path.iterdir())) == entries
+    for one, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_code_on_disk_is_not_taken_for_sizes_beyond_its_guards(tmp_path, compiled):  # noqa: F811
+    """Sums of few and of many columns have code of their own."""
+
+    def calls(sizes):
+        mt.jit.cache_clear()
+        for m, n in sizes:
+            x = mt.randn(m, n)
+            with mt.jit_scope():
+                y = (x * 2.5).sum(0)
+            np.testing.assert_array_equal(y.numpy(), (x * 2.5).sum(0).numpy())
+
+    sizes = np.random.RandomState(3).randint(2, 60, (20, 2)).tolist()
+    with mt.jit.options(persistent_cache_directory=str(tmp_path), enable_lazy_compilation=False):
+        calls(sizes)
+        count = len(compiled)
+        assert count > 2  # one for the first sizes, several for all
+        calls(sizes)
+        assert len(compiled) == count
+        calls(sizes[::-1])  # other sizes are at hand
+        assert len(compiled) <= count + 3

@@ -22,37 +22,28 @@ import hashlib
 import json
 import logging
 import os
-import pickle
 import stat
-import struct
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
 
 from minitensor_jit.errors import CacheDirectoryError
 from minitensor_jit.flags import JitOptions
-from minitensor_jit.ir.library import ELEMENTWISE_PREFIX, find_loop
-from minitensor_jit.ir.shape import Shape
 from minitensor_jit.log import log
-from minitensor_jit.runtime.executable import AnyExecutable, Executable
-from minitensor_jit.runtime.loaded_code import LoadedCode
+from minitensor_jit.runtime.disk_entry import OtherSizes, decode, encode
+from minitensor_jit.runtime.executable import AnyExecutable
 from minitensor_jit.runtime.processor import processor
 
 __all__ = ["DiskCache", "cache_at", "decode", "encode", "key_of"]
 
 logger = logging.getLogger("minitensor_jit")
 
-_MAGIC = b"minitensor object code 1\n"
 _SUFFIX = ".mto"
 _PLAN_MAGIC = b"minitensor plan 1\n"
 _PLAN_SUFFIX = ".mtp"
-_ALIAS = struct.Struct("<II")
-"""The numbers of a result and a parameter that may share memory."""
-_HEADER = struct.Struct("<Q")
 _DIGEST = hashlib.sha256().digest_size
 _RESCAN = 64
 """After that many entries written the folder is counted again, since other processes write to it too."""
@@ -175,6 +166,10 @@ class DiskCache:
             return None
         try:
             executable = decode(data, key, name)
+        except OtherSizes as error:
+            self.counts.misses += 1
+            log(options, "persistent_cache", 2, "%s: %s is not for it: %s", name, path, error)
+            return None
         except Exception as error:  # whatever is wrong with an entry, the cluster can be compiled
             self.counts.rebuilt += 1
             log(options, "persistent_cache", 1, "%s: %s is rebuilt: %s", name, path, error)
@@ -187,6 +182,10 @@ class DiskCache:
             os.utime(path)
         log(options, "persistent_cache", 1, "%s: loaded %d bytes from %s", name, len(data), path)
         return executable
+
+    def has(self, key: str) -> bool:
+        """Whether there is an entry of that key, sound or not."""
+        return os.path.exists(self._path(key))
 
     def store(self, key: str, executable: AnyExecutable) -> None:
         """Keep an executable. A disk that is full is a warning, once; the program goes on without."""
@@ -325,76 +324,3 @@ def _read(path: str) -> bytes:
         if info.st_uid != os.geteuid() or info.st_mode & 0o022:
             raise PermissionError(1, "others can write to the entry", path)
         return file.read()
-
-
-def encode(key: str, executable: AnyExecutable) -> bytes:
-    """An executable as the bytes of an entry."""
-    if not isinstance(executable, Executable):
-        program = pickle.dumps(executable.program)
-        return _entry({"key": key, "program_bytes": len(program)}, program + executable.cubin)
-    # One for each pair of a parameter and a result of its size: as numbers in JSON they'd take longest to read.
-    aliases = b"".join(_ALIAS.pack(*pair) for pair in sorted(executable.aliases))
-    return _entry(
-        {
-            "key": key,
-            "parameters": [(shape.dtype, shape.dims) for shape in executable.parameter_shapes],
-            "results": [(shape.dtype, shape.dims) for shape in executable.result_shapes],
-            "scratch_bytes": executable.scratch_bytes,
-            "alias_bytes": len(aliases),
-            "imports": list(executable.imports),
-            "kernels": executable.kernels,
-            "instructions": dict(executable.instructions),
-        },
-        aliases + executable.object_code,
-    )
-
-
-def _entry(header: dict[str, Any], code: bytes) -> bytes:
-    text = json.dumps(header).encode()
-    body = _HEADER.pack(len(text)) + text + code
-    return _MAGIC + hashlib.sha256(body).digest() + body
-
-
-def decode(data: bytes, key: str, name: str) -> AnyExecutable:
-    """The executable of an entry with that key; ValueError for one that is damaged or for something else."""
-    start = len(_MAGIC) + _DIGEST
-    body = data[start:]
-    if data[: len(_MAGIC)] != _MAGIC or hashlib.sha256(body).digest() != data[len(_MAGIC) : start]:
-        raise ValueError("its checksum is wrong")
-    (length,) = _HEADER.unpack_from(body)
-    header: dict[str, Any] = json.loads(body[_HEADER.size : _HEADER.size + length])
-    if header["key"] != key:
-        raise ValueError("it is the entry of another key")
-    code = body[_HEADER.size + length :]
-    if "program_bytes" in header:
-        # Imported here: programs for the CPU need nothing of it.
-        from minitensor_jit.runtime.cuda.executable import GpuExecutable
-
-        split = int(header["program_bytes"])
-        return GpuExecutable(replace(pickle.loads(code[:split]), name=name), code[split:])
-    split = int(header["alias_bytes"])
-    aliases, code = code[:split], code[split:]
-    started = time.perf_counter()
-    loaded = LoadedCode(code, "entry", {symbol: _address(symbol) for symbol in header["imports"]})
-    return Executable(
-        name=name,
-        parameter_shapes=[Shape(dtype, tuple(dims)) for dtype, dims in header["parameters"]],
-        result_shapes=[Shape(dtype, tuple(dims)) for dtype, dims in header["results"]],
-        scratch_bytes=header["scratch_bytes"],
-        aliases=frozenset(_ALIAS.iter_unpack(aliases)),
-        object_code=code,
-        code=loaded,
-        imports=tuple(header["imports"]),
-        kernels=header["kernels"],
-        instructions=header["instructions"],
-        compile_seconds={"load": time.perf_counter() - started},
-    )
-
-
-def _address(symbol: str) -> int:
-    """Where a loop of the core is in this process."""
-    name, _, dtype = symbol.removeprefix(ELEMENTWISE_PREFIX).rpartition(".")
-    loop = find_loop(name, dtype)
-    if loop is None:
-        raise ValueError(f"the core has no {symbol}")
-    return loop.address

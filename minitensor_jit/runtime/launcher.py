@@ -45,6 +45,9 @@ from minitensor_jit.runtime.trial import COMPILED_RUNS, EAGER_RUNS, Draft, Trial
 
 _MAX_PROFILES = 4096
 
+_MOST_VARIANTS = 8
+"""Of code for all sizes of the same dimensions, on disk."""
+
 _used = threading.local()
 
 
@@ -395,16 +398,31 @@ class Compiler:
             lowered.module.name = "cluster"
             text = print_module(lowered.module, metadata=False)
             lowered.module.name = name
-            executable = self.generate(lowered, name)
+            executable, kept = self._kept_or_generated(lowered, name, f"{text}\n{context.expressions}")
         milliseconds = (time.perf_counter() - started) * 1e3
         guards = ", ".join(f"{n} > 0 is {answer}" for n, answer in context.guards) or "none"
         here = ", ".join(map(str, context.hints))
-        what = f"for all sizes {_symbols(len(places))}, here {here}"
+        what = f"for all sizes {_symbols(len(places))}, here {here}{', loaded from disk' if kept else ''}"
         log(self.options, "xla_compiler", 1, "%s: ready in %.1f ms (%s; guards: %s)", name, milliseconds, what, guards)
         if self.report is not None:
             self.report.record_compile(name, milliseconds, what)
         self.executables.insert(f"{text} {context.hints}", executable, keep=not node.must_compile)
         return Template(graph, context, places, lowered, ref(executable)), executable
+
+    def _kept_or_generated(self, lowered: LoweredCluster, name: str, text: str) -> tuple[AnyExecutable, bool]:
+        """Code for all sizes, and whether it is from disk, where there are several entries: each has its guards."""
+        if self.disk is None:
+            return self.generate(lowered, name), False
+        for variant in range(_MOST_VARIANTS):
+            key = key_of(f"{text}\nvariant {variant}", self.options)
+            kept = self.disk.load(key, name, self.options)
+            if kept is not None:
+                return kept, True
+            if not self.disk.has(key):
+                break
+        executable = self.generate(lowered, name)
+        self.disk.store(key, executable)
+        return executable, False
 
     def _ready(
         self,
