@@ -13,7 +13,7 @@ __all__: list[str] = []
 
 
 def _by_columns(x: Any) -> bool:
-    return x.ndim == 2 and x.stride() == (1, x.shape[0])
+    return bool(x.ndim == 2 and x.stride() == (1, x.shape[0]))
 
 
 def _matmul_vjp(g: Any, _out: Any, x: Any, y: Any, first: int = 0) -> tuple[Any, Any]:
