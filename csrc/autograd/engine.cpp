@@ -377,6 +377,33 @@ class Run {
         bool operator()(const Ref<GradNode>& a, const Ref<GradNode>& b) const { return a->sequence < b->sequence; }
     };
 
+    /// Adds the gradient of a part, as `split` and `x[i]` make them, to that part of what the whole has already,
+    /// instead of adding a tensor that is zero everywhere else. False where that can't be done.
+    bool add_to_part(const GradNode& node, const Gradients& gradients) {
+        static const OpDef *slice = &op_named("slice"), *select = &op_named("select");
+        if ((node.op != slice && node.op != select) || node.type != GradNode::Type::Op || !node.hooks.empty() ||
+            options_.create_graph || anomaly.enabled || !gradients[0])
+            return false;
+        const Edge& edge = node.edges[0];
+        if (!edge.node || !useful_.contains(edge.node.get())) return false;
+        auto found = buffers_.find(edge.node.get());
+        if (found == buffers_.end() || edge.index >= found->second.size()) return false;
+        const Ref<Tensor>& whole = found->second[edge.index];
+        Tensor& part_of_gradient = *gradients[0];
+        // Nobody else may see the memory change.
+        if (!whole || whole->refcount != 1 || whole->storage->refcount != 1 || whole->storage->external() ||
+            whole->storage->read_only || !whole->contiguous() || whole->dtype != part_of_gradient.dtype ||
+            !(whole->sizes == node.operand_meta[0].sizes) || home_of(*whole) != home_of(part_of_gradient) ||
+            batch_level(*whole) || batch_level(part_of_gradient))
+            return false;
+        Operand self, other;
+        Ref<Tensor> part = call_op(*node.op, {whole.get()}, node.params);
+        self.tensor = part.get();
+        other.tensor = &part_of_gradient;
+        call_op_inplace(op_named("add"), *part, {self, other});
+        return true;
+    }
+
     void deliver(const Edge& edge, Ref<Tensor> gradient) {
         Gradients& slots = buffers_[edge.node.get()];
         slots.resize(std::max<size_t>(slots.size(), edge.node->result_meta.size()));
@@ -432,8 +459,10 @@ class Run {
                 for (size_t i = 0; i < gradients.size(); ++i)
                     if (!gradients[i] && node.type != GradNode::Type::Python)
                         gradients[i] = full_of(node.result_meta[i], 0);
-                sent = apply(node, gradients);
-                run_posthooks(node, sent, gradients);
+                if (!add_to_part(node, gradients)) {
+                    sent = apply(node, gradients);
+                    run_posthooks(node, sent, gradients);
+                }
                 if (!options_.retain_graph) release(node);
             }
         }

@@ -559,18 +559,27 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     if (tape.taped) tape_hook(call, before, &destination);
 }
 
-Ref<Tensor> call_op(const OpDef& op, std::initializer_list<Tensor*> operands, std::initializer_list<Value> params) {
+static Ref<Tensor> call_op(const OpDef& op, std::initializer_list<Tensor*> operands, const Value* params,
+                           size_t param_count) {
     Operand slots[8];
-    ParamCopies values(params.begin(), params.size());
+    ParamCopies values(params, param_count);
     Call call;
     call.op = &op;
     call.operands = slots;
     for (Tensor* t : operands) slots[call.operand_count++].tensor = t;
     call.params = values.data();
-    call.param_count = params.size();
+    call.param_count = param_count;
     Ref<Tensor> results[kMaxResults];
     dispatch(call, results);
     return std::move(results[0]);
+}
+
+Ref<Tensor> call_op(const OpDef& op, std::initializer_list<Tensor*> operands, std::initializer_list<Value> params) {
+    return call_op(op, operands, params.begin(), params.size());
+}
+
+Ref<Tensor> call_op(const OpDef& op, std::initializer_list<Tensor*> operands, const std::vector<Value>& params) {
+    return call_op(op, operands, params.data(), params.size());
 }
 
 void call_op_inplace(const OpDef& op, Tensor& destination, std::initializer_list<Operand> operands,

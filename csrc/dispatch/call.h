@@ -135,6 +135,7 @@ class ParamCopies {
 };
 
 Ref<Tensor> call_op(const OpDef& op, std::initializer_list<Tensor*> operands, std::initializer_list<Value> params = {});
+Ref<Tensor> call_op(const OpDef& op, std::initializer_list<Tensor*> operands, const std::vector<Value>& params);
 void call_op_inplace(const OpDef& op, Tensor& destination, std::initializer_list<Operand> operands,
                      std::initializer_list<Value> params = {});
 Value value_of(const Dims& ints);
