@@ -179,7 +179,7 @@ def measure():
     gc.collect()
     return sys.getallocatedblocks(), mt.allocator_stats()["allocated_bytes"], resident()
 count = {count}
-for i in range(count // 4):
+for i in range(count // 2):
     mix(i)
 before = measure()
 for i in range(count):

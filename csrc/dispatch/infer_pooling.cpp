@@ -53,6 +53,9 @@ Dims window_counts(const Dims& sizes, const Dims& kernel, const Dims& stride, co
              " values");
     Dims counts;
     for (size_t d = 0; d < rank; ++d) {
+        // As in PyTorch; nothing below overflows then.
+        for (int64_t value : {kernel[d], stride[d], padding[d], dilation ? (*dilation)[d] : 1})
+            if (value != static_cast<int32_t>(value)) fail("value cannot be converted to type int without overflow");
         if (kernel[d] <= 0) fail("kernel size should be greater than zero, but got " + to_string(kernel));
         if (stride[d] <= 0) fail("stride should not be zero");
         if (dilation && (*dilation)[d] <= 0)
