@@ -10,10 +10,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from minitensor_jit.ir.builder import Builder
+from minitensor_jit.ir.combiners import highest, lowest
 from minitensor_jit.ir.module import Instruction
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.window import Window, WindowDim
-from minitensor_jit.lowering.call import RecordedCall
+from minitensor_jit.lowering import norms
+from minitensor_jit.lowering.call import FLOATING, RecordedCall
 from minitensor_jit.lowering.context import Lowering
 from minitensor_jit.passes.convolution_canonicalization import canonical
 
@@ -22,17 +25,22 @@ __all__ = ["lower_for_cards", "lowers_on_cards"]
 _COLUMN_BLOCK = 256
 """Up to so many elements of a column are added one after the other (docs/numerics.md)."""
 _LANES = 16
+_OF_ALL_TYPES = frozenset({"argmax", "argmin", "max_dim", "min_dim"})
 
 
 def lowers_on_cards(call: RecordedCall) -> bool:
     """Whether the call has HLO here."""
     known = _LOWERINGS.get(call.row.name)
-    if known is None or call.complex or not call.result_floating:
+    if known is None or call.complex or not (call.result_floating or call.row.name in _OF_ALL_TYPES):
         return False
     shapes = [shape for shape in call.shapes if shape is not None]
     if any(0 in dims for dims in (*shapes, *(dims for _, dims in call.results))):
         return False
     return known[0](call)
+
+
+def _always(_: RecordedCall) -> bool:
+    return True
 
 
 def lower_for_cards(b: Lowering, call: RecordedCall, operands: Sequence[Any]) -> Any:
@@ -222,10 +230,63 @@ def _convolution_fits(call: RecordedCall) -> bool:
     return filters > groups and math.prod(places) > 1 and batch > 0 and (groups == 1 or weight[1] > 1)
 
 
+# ---- the places of extremes
+
+
+def _first_extreme(b: Lowering, x: Instruction, dim: int, least: bool) -> tuple[Instruction, Instruction]:
+    """The extreme along dim, NaN if there is one, and where it is first."""
+    c = Builder("first_extreme")
+    (value, place, other, at) = (c.parameter(Shape(t)) for t in (x.dtype, "s64") * 2)
+    better = c.compare(value, other, "LT" if least else "GT")
+    same = c.compare(value, other, "EQ")
+    if x.dtype in FLOATING:
+        nan, other_nan = (c.compare(v, v, "NE") for v in (value, other))
+        better = c.or_(better, c.and_(nan, c.not_(other_nan)))
+        same = c.or_(same, c.and_(nan, other_nan))
+    keeps = c.or_(better, c.and_(same, c.compare(place, at, "LT")))
+    chosen = c.build_computation(c.tuple(c.select(keeps, value, other), c.select(keeps, place, at)))
+    worst = highest(x.dtype) if least else lowest(x.dtype)
+    starts = b.constant(worst, x.dtype), b.constant((1 << 63) - 1, "s64")
+    made = b.reduce((x, b.iota(Shape("s64", x.dims), dim)), starts, (dim,), chosen)
+    return b.get_tuple_element(made, 0), b.get_tuple_element(made, 1)
+
+
+def _extreme(
+    b: Lowering, x: Instruction, dim: int | None, keepdim: bool, *, least: bool
+) -> tuple[Instruction, Instruction]:
+    dims = x.dims
+    if dim is None or not dims:
+        x, kept, dim = b.reshape(x, (math.prod(dims),)), (1,) * len(dims) if keepdim else (), 0
+    else:
+        dim %= len(dims)
+        kept = (*dims[:dim], *([1] if keepdim else []), *dims[dim + 1 :])
+    if x.dtype == "pred":
+        x = b.convert(x, "s32")
+    value, place = _first_extreme(b, x, dim, least)
+    return b.reshape(value, kept), b.reshape(place, kept)
+
+
+def _place(least: bool) -> Callable[..., Instruction]:
+    return lambda b, x, dim, keepdim: _extreme(b, x, dim, keepdim, least=least)[1]
+
+
+def _value_and_place(least: bool) -> Callable[..., tuple[Instruction, Instruction]]:
+    return lambda b, x, dim, keepdim: _extreme(b, x, dim, keepdim, least=least)
+
+
 _LOWERINGS: Final[dict[str, tuple[Callable[[RecordedCall], bool], Callable[..., Any]]]] = {
     "embedding": (lambda call: bool(call.shapes[1]), _embedding),
     "embedding_backward": (lambda call: bool(call.shapes[1]) and not call.params[2], _embedding_backward),
-    "attention": (lambda call: call.result_floating, _attention),
+    "attention": (_always, _attention),
     "attention_backward": (_attention_backward_fits, _attention_backward),
     "convolution": (_convolution_fits, _convolution),
+    "argmax": (_always, _place(least=False)),
+    "argmin": (_always, _place(least=True)),
+    "max_dim": (_always, _value_and_place(least=False)),
+    "min_dim": (_always, _value_and_place(least=True)),
+    "group_norm": (norms.groups_fit, norms.group_norm),
+    "group_norm_backward": (norms.rows_fit, norms.group_norm_backward),
+    "batch_norm_stats": (norms.batches_fit, norms.batch_norm_stats),
+    "batch_norm": (norms.batches_fit, norms.batch_norm),
+    "batch_norm_backward": (norms.batches_fit, norms.batch_norm_backward),
 }

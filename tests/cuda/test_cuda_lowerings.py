@@ -8,6 +8,7 @@ import minitensor as mt
 from minitensor.ops import ROWS
 from minitensor_jit.codegen.cpu.compiler import compile_module
 from minitensor_jit.ir.shape import Shape
+from minitensor_jit.lowering import norms
 from minitensor_jit.lowering.cards import _attention, _attention_backward, _convolution
 from minitensor_jit.lowering.context import Lowering
 from minitensor_jit.passes.pipeline import run_pipeline
@@ -99,4 +100,42 @@ def test_layers_of_networks_stay_on_the_card(cuda):
     image, weight = mt.randn(2, 3, 6, 6, device="cuda"), mt.randn(4, 3, 3, 3, device="cuda")
     for dtype in (mt.float32, mt.bfloat16):
         mt.nn.functional.conv2d(image.to(dtype), weight.to(dtype), padding=1).cpu()
+    y = mt.nn.functional.layer_norm(x.detach().requires_grad_(), (8,), mt.ones(8, device="cuda"))
+    y.square().sum().backward()
+    mt.nn.functional.batch_norm(image, None, None, training=True).cpu()
+    assert (y.argmax(-1) == y.max(-1)[1]).all()
     assert not host_ops, list(host_ops)
+
+
+@pytest.mark.parametrize("centered", [True, False])
+@pytest.mark.parametrize(
+    "dims",
+    [(1000, 8), (257, 33), (700, 96), (3, 4096), (2100, 32), (64, 768)],
+    ids=str,
+)
+def test_norms_of_rows_add_in_the_order_of_the_cpu(dims, centered):
+    arrays = random(dims, dims, dims[1:], dims[1:])
+    g, x, w, c = (mt.from_numpy(a) for a in arrays)
+    expected = ROWS["group_norm"].call(x, w, c, 1, 1e-5, centered)
+    agree("forward", expected, compiled(lambda b, *t: norms.group_norm(b, *t, 1, 1e-5, centered), arrays[1:]))
+    expected = ROWS["group_norm_backward"].call(g, x, w, 1, 1e-5, centered, True)
+    got = compiled(lambda b, *t: norms.group_norm_backward(b, *t, 1, 1e-5, centered, True), arrays[:3])
+    agree("backward", expected, got)
+
+
+@pytest.mark.parametrize("dims", [(40, 6), (200, 3, 7, 9), (2, 5, 64, 64)], ids=str)
+def test_norms_of_batches_add_in_the_order_of_the_cpu(dims):
+    arrays = random(dims, dims, dims[1:2], dims[1:2])
+    g, x, w, c = (mt.from_numpy(a) for a in arrays)
+    mean, variance, rstd = ROWS["batch_norm_stats"].call(x, 1e-5)
+    agree("stats", (mean, variance, rstd), compiled(lambda b, t: norms.batch_norm_stats(b, t, 1e-5), arrays[1:2]))
+    more = [mean.numpy(), rstd.numpy()]
+    expected = ROWS["batch_norm"].call(x, w, c, mean, rstd, True)
+    agree("forward", expected, compiled(lambda b, *t: norms.batch_norm(b, *t, True), [*arrays[1:], *more]))
+    for training in (True, False):
+        expected = ROWS["batch_norm_backward"].call(g, x, w, mean, rstd, training)
+        got = compiled(lambda b, *t: norms.batch_norm_backward(b, *t, training), [*arrays[:3], *more])  # noqa: B023
+        agree(f"backward, training {training}", expected, got)
+    grouped = ROWS["group_norm"].call(x, w, c, 1, 1e-5, True)
+    if np.prod(dims[1:]) <= 4096:
+        agree("group", grouped, compiled(lambda b, *t: norms.group_norm(b, *t, 1, 1e-5, True), arrays[1:]))

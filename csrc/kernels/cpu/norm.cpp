@@ -18,6 +18,10 @@ void with_type(DType dtype, F body) {
     else body(float());
 }
 
+constexpr int64_t kColumnBlock = 256;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 int64_t plane_of(const Dims& sizes) {
     int64_t plane = 1;
     for (size_t d = 2; d < sizes.size(); ++d) plane *= sizes[d];
@@ -126,22 +130,23 @@ void group_norm_backward_kernel(Call& call) {
         auto eps = static_cast<T>(call.param(1).as_double());
         bool centered = call.param(2).as_bool(), affine = call.param(3).as_bool();
         int64_t n = channels * plane, batch = x.sizes[0];
-        // Parts of the batch, each of which sums up its own gradients of weight and bias.
-        int64_t parts = x.numel == 0
-                            ? 0
-                            : std::min<int64_t>(batch, std::max<int64_t>(1, std::min<int64_t>(64, x.numel / kGrain)));
+        // Parts of the batch, each of which sums up its own gradients of weight and bias: one row after the other, so
+        // of no more rows than a block of columns has.
+        int64_t parts = std::max<int64_t>(1, std::min<int64_t>(64, x.numel / kGrain)), run = 0;
+        if (x.numel) run = ceil_div(batch, std::min(batch, std::max(parts, ceil_div(batch, kColumnBlock))));
+        parts = run ? ceil_div(batch, run) : 0;
         Partials<T> partials(affine ? std::max<int64_t>(parts, 1) : 0, all);
         parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
             for (int64_t part = begin; part < end; ++part) {
                 if (plane == 1 && groups == 1 && n <= kMostShort) {
-                    int64_t from = batch * part / parts, rows = batch * (part + 1) / parts - from;
+                    int64_t from = part * run, rows = std::min(run, batch - from);
                     loops.short_rows_backward(
                         target.as<T>() + from * n, affine ? partials.weight.data() + part * all : nullptr,
                         affine ? partials.bias.data() + part * all : nullptr, gradient.as<T>() + from * n,
                         source.as<T>() + from * n, weight.data, eps, centered, rows, n);
                     continue;
                 }
-                for (int64_t i = batch * part / parts * groups; i < batch * (part + 1) / parts * groups; ++i) {
+                for (int64_t i = part * run * groups; i < std::min(batch, (part + 1) * run) * groups; ++i) {
                     const T *grow = gradient.as<T>() + i * n, *row = source.as<T>() + i * n;
                     T* to = target.as<T>() + i * n;
                     int64_t first = i % groups * channels;

@@ -1,0 +1,248 @@
+"""Normalisation as HLO for cards, in the order of csrc/kernels/cpu/norm.cpp.
+
+Its sums have 64 lanes, as rows have (docs/numerics.md), but no blocks; so what is longer than a block is left to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from minitensor_jit.ir.module import Instruction
+from minitensor_jit.ir.shape import Shape
+from minitensor_jit.lowering.call import RecordedCall
+from minitensor_jit.lowering.context import Lowering
+
+__all__ = [
+    "batch_norm",
+    "batch_norm_backward",
+    "batch_norm_stats",
+    "batches_fit",
+    "group_norm",
+    "group_norm_backward",
+    "groups_fit",
+    "rows_fit",
+]
+
+_ROW_BLOCK = 4096
+_COLUMN_BLOCK = 256
+_GRAIN = 1 << 15
+_MOST_SHORT, _ABREAST = 32, 16
+_MOST_PARTS = 64
+
+
+def _number(b: Lowering, like: Instruction, value: float) -> Instruction:
+    return b.full(like.array_shape, value)
+
+
+def _over(b: Lowering, x: Instruction, value: float) -> Instruction:
+    return b.divide(x, _number(b, x, value))
+
+
+def _inverse_root(b: Lowering, x: Instruction, eps: float) -> Instruction:
+    return b.divide(_number(b, x, 1.0), b.sqrt(b.add(x, _number(b, x, eps))))
+
+
+def _row_sum(b: Lowering, x: Instruction) -> Instruction:
+    """The sums over the last dimension, from +0 also where that is one element."""
+    rank = len(x.dims)
+    if x.dims[-1] > 1:
+        return b.reduce_sum(x, (rank - 1,))
+    single = b.reshape(x, x.dims[:-1])
+    return b.add(single, _number(b, single, 0.0))
+
+
+def _column_sum(b: Lowering, x: Instruction) -> Instruction:
+    """The sums over the first dimension, one element after the other."""
+    if x.dims[0] > 1:
+        return b.reduce_sum(x, (0,))
+    single = b.reshape(x, x.dims[1:])
+    return b.add(single, _number(b, single, 0.0))
+
+
+def _moments(b: Lowering, rows: Instruction, eps: float, centered: bool) -> tuple[Instruction, Instruction]:
+    """`rows - mean`, and `rstd` of each row."""
+    n = rows.dims[-1]
+    if centered:
+        mean = _over(b, _row_sum(b, rows), n)
+    else:
+        mean = b.full(Shape(rows.dtype, rows.dims[:1]), 0.0)
+    shifted = b.subtract(rows, b.broadcast(mean, rows.dims, (0,)))
+    squares = _row_sum(b, b.multiply(shifted, shifted))
+    return shifted, _inverse_root(b, _over(b, squares, n), eps)
+
+
+# ---- groups of channels
+
+
+def groups_fit(call: RecordedCall) -> bool:
+    """Whether `group_norm` is lowered: the group's elements are no more than a block."""
+    dims = call.results[0][1]
+    return 1 < prod(dims[1:]) // call.params[0] <= _ROW_BLOCK
+
+
+def group_norm(
+    b: Lowering,
+    x: Instruction,
+    weight: Instruction | None,
+    bias: Instruction | None,
+    groups: int,
+    eps: float,
+    centered: bool,
+) -> Instruction:
+    """Channels normalised by their group."""
+    dims = x.dims
+    batch, channels, plane = dims[0], dims[1] // groups, prod(dims[2:])
+    shifted, rstd = _moments(b, b.reshape(x, (batch * groups, channels * plane)), eps, centered)
+    shape = (batch, groups, channels, plane)
+    wide = b.reshape(shifted, shape)
+    factor = b.broadcast(b.reshape(rstd, (batch, groups)), shape, (0, 1))
+    w, c = (v if v is None else b.broadcast(b.reshape(v, shape[1:3]), shape, (1, 2)) for v in (weight, bias))
+    if plane == 1:
+        y = b.multiply(wide, factor)
+        y = y if w is None else b.multiply(y, w)
+        y = y if c is None else b.add(y, c)
+    else:
+        y = b.multiply(wide, factor if w is None else b.multiply(factor, w))
+        y = b.add(y, _number(b, y, 0.0) if c is None else c)
+    return b.reshape(y, dims)
+
+
+def rows_fit(call: RecordedCall) -> bool:
+    """Whether `group_norm_backward` is lowered: each row is a group, and parts are added in the order of columns."""
+    dims = call.results[0][1]
+    batch, n = dims[0], prod(dims[1:])
+    if call.params[0] != 1 or prod(dims[2:]) != 1 or not 1 < n <= _ROW_BLOCK:
+        return False
+    return -(-batch // _rows_of_part(batch, n)) <= _COLUMN_BLOCK
+
+
+def _rows_of_part(batch: int, n: int) -> int:
+    """How many rows are added up before parts are."""
+    parts = max(1, min(_MOST_PARTS, batch * n // _GRAIN), -(-batch // _COLUMN_BLOCK))
+    return -(-batch // min(parts, batch))
+
+
+def group_norm_backward(
+    b: Lowering,
+    grad: Instruction,
+    x: Instruction,
+    weight: Instruction | None,
+    _groups: int,
+    eps: float,
+    centered: bool,
+    affine: bool,
+) -> list[Instruction]:
+    """The gradients of input, weight and bias."""
+    dims = x.dims
+    batch, n = dims[0], prod(dims[1:])
+    rows, g = b.reshape(x, (batch, n)), b.reshape(grad, (batch, n))
+    shifted, rstd = _moments(b, rows, eps, centered)
+    r = b.broadcast(rstd, rows.dims, (0,))
+    xhat = b.multiply(shifted, r)
+    v = g if weight is None else b.multiply(g, b.broadcast(weight, rows.dims, (1,)))
+    inner = v
+    if centered:
+        inner = b.subtract(v, b.broadcast(_over(b, _row_sum(b, v), n), rows.dims, (0,)))
+    product = b.broadcast(_over(b, _row_sum(b, b.multiply(v, xhat)), n), rows.dims, (0,))
+    gx = b.multiply(r, b.subtract(inner, b.multiply(xhat, product)))
+    if affine:
+        made = [_parameter_gradient(b, one) for one in (b.multiply(g, xhat), g)]
+    else:
+        made = [b.full(Shape(x.dtype, (dims[1],)), 0.0)] * 2
+    return [b.reshape(gx, dims), *made]
+
+
+def _parameter_gradient(b: Lowering, x: Instruction) -> Instruction:
+    """The sums of columns: of parts of the rows, then of these."""
+    batch, n = x.dims
+    rows = _rows_of_part(batch, n)
+    parts = -(-batch // rows)
+    abreast = _ABREAST if n <= _MOST_SHORT else 1
+    turns = -(-rows // abreast)
+    zero = b.constant(0, x.dtype)
+    if parts * rows != batch:
+        x = b.pad(x, zero, [(0, parts * rows - batch, 0), (0, 0, 0)])
+    x = b.reshape(x, (parts, rows, n))
+    if turns * abreast != rows:
+        x = b.pad(x, zero, [(0, 0, 0), (0, turns * abreast - rows, 0), (0, 0, 0)])
+    x = b.transpose(b.reshape(x, (parts, turns, abreast, n)), (1, 2, 0, 3))
+    x = _column_sum(b, x)
+    x = _column_sum(b, x) if abreast > 1 else b.reshape(x, (parts, n))
+    return _column_sum(b, x)
+
+
+# ---- channels over a batch
+
+
+def batches_fit(call: RecordedCall) -> bool:
+    """Whether the statistics of batches are lowered."""
+    dims = call.shapes[0]
+    assert dims is not None
+    return dims[0] <= _COLUMN_BLOCK and prod(dims[2:]) <= _ROW_BLOCK
+
+
+def _planes(b: Lowering, x: Instruction) -> Instruction:
+    return b.reshape(x, (x.dims[0], x.dims[1], prod(x.dims[2:])))
+
+
+def _total(b: Lowering, planes: Instruction) -> Instruction:
+    """The sums of channels: of each plane, then over the batch."""
+    return _column_sum(b, _row_sum(b, planes))
+
+
+def _along(b: Lowering, v: Instruction, planes: Instruction) -> Instruction:
+    return b.broadcast(v, planes.dims, (1,))
+
+
+def batch_norm_stats(b: Lowering, x: Instruction, eps: float) -> list[Instruction]:
+    """Mean, variance and `1 / sqrt(variance + eps)` of each channel."""
+    planes = _planes(b, x)
+    n = planes.dims[0] * planes.dims[2]
+    mean = _over(b, _total(b, planes), n)
+    shifted = b.subtract(planes, _along(b, mean, planes))
+    variance = _over(b, _total(b, b.multiply(shifted, shifted)), n)
+    return [mean, variance, _inverse_root(b, variance, eps)]
+
+
+def batch_norm(
+    b: Lowering,
+    x: Instruction,
+    weight: Instruction | None,
+    bias: Instruction | None,
+    mean: Instruction,
+    rstd: Instruction,
+    _training: bool,
+) -> Instruction:
+    """`(x - mean) * rstd`, scaled and shifted."""
+    planes = _planes(b, x)
+    scale = rstd if weight is None else b.multiply(rstd, weight)
+    y = b.multiply(b.subtract(planes, _along(b, mean, planes)), _along(b, scale, planes))
+    y = b.add(y, _number(b, y, 0.0) if bias is None else _along(b, bias, planes))
+    return b.reshape(y, x.dims)
+
+
+def batch_norm_backward(
+    b: Lowering,
+    grad: Instruction,
+    x: Instruction,
+    weight: Instruction | None,
+    mean: Instruction,
+    rstd: Instruction,
+    training: bool,
+) -> Sequence[Any]:
+    """The gradients of input, weight and bias."""
+    planes, g = _planes(b, x), _planes(b, grad)
+    n = planes.dims[0] * planes.dims[2]
+    r = _along(b, rstd, planes)
+    xhat = b.multiply(b.subtract(planes, _along(b, mean, planes)), r)
+    plain, product = _total(b, g), _total(b, b.multiply(g, xhat))
+    v = g if weight is None else b.multiply(g, _along(b, weight, planes))
+    means = [b.full(mean.array_shape, 0.0)] * 2
+    if training:
+        scaled = [one if weight is None else b.multiply(one, weight) for one in (plain, product)]
+        means = [_over(b, one, n) for one in scaled]
+    inner = b.subtract(v, _along(b, means[0], planes))
+    gx = b.multiply(r, b.subtract(inner, b.multiply(xhat, _along(b, means[1], planes))))
+    return [b.reshape(gx, x.dims), product, plain]
