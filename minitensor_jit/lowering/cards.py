@@ -25,7 +25,7 @@ __all__ = ["lower_for_cards", "lowers_on_cards"]
 _COLUMN_BLOCK = 256
 """Up to so many elements of a column are added one after the other (docs/numerics.md)."""
 _LANES = 16
-_OF_ALL_TYPES = frozenset({"argmax", "argmin", "max_dim", "min_dim"})
+_OF_ALL_TYPES = frozenset({"argmax", "argmin", "max_dim", "min_dim", "sort", "topk"})
 
 
 def lowers_on_cards(call: RecordedCall) -> bool:
@@ -274,12 +274,40 @@ def _value_and_place(least: bool) -> Callable[..., tuple[Instruction, Instructio
     return lambda b, x, dim, keepdim: _extreme(b, x, dim, keepdim, least=least)
 
 
+# ---- orders
+
+
+def _sort(b: Lowering, x: Instruction, dim: int, descending: bool, _stable: bool) -> Sequence[Instruction]:
+    """The elements in order, equal ones as they stood and NaN as the greatest, and their places."""
+    if not x.dims:
+        return x, b.full(Shape("s64"), 0)
+    dim %= len(x.dims)
+    c = Builder("before")
+    first, second, *_ = (c.parameter(Shape(t)) for t in (x.dtype, x.dtype, "s64", "s64"))
+    before = c.compare(first, second, "GT" if descending else "LT")
+    if x.dtype in FLOATING:
+        nan, other_nan = (c.compare(v, v, "NE") for v in (first, second))
+        lower, greater = (other_nan, nan) if descending else (nan, other_nan)
+        before = c.or_(before, c.and_(greater, c.not_(lower)))
+    made = b.sort((x, b.iota(Shape("s64", x.dims), dim)), dim, c.build_computation(before))
+    return b.get_tuple_element(made, 0), b.get_tuple_element(made, 1)
+
+
+def _topk(b: Lowering, x: Instruction, k: int, dim: int, largest: bool, _sorted: bool) -> Sequence[Instruction]:
+    """The first of them."""
+    made = _sort(b, x, dim, largest, True)
+    limits = [k if d == dim % len(x.dims) else n for d, n in enumerate(x.dims)] if x.dims else []
+    return [b.slice(one, (0,) * len(limits), limits) if limits else one for one in made]
+
+
 _LOWERINGS: Final[dict[str, tuple[Callable[[RecordedCall], bool], Callable[..., Any]]]] = {
     "embedding": (lambda call: bool(call.shapes[1]), _embedding),
     "embedding_backward": (lambda call: bool(call.shapes[1]) and not call.params[2], _embedding_backward),
     "attention": (_always, _attention),
     "attention_backward": (_attention_backward_fits, _attention_backward),
     "convolution": (_convolution_fits, _convolution),
+    "sort": (_always, _sort),
+    "topk": (lambda call: bool(call.params[3]), _topk),
     "argmax": (_always, _place(least=False)),
     "argmin": (_always, _place(least=True)),
     "max_dim": (_always, _value_and_place(least=False)),

@@ -104,6 +104,7 @@ def test_layers_of_networks_stay_on_the_card(cuda):
     y.square().sum().backward()
     mt.nn.functional.batch_norm(image, None, None, training=True).cpu()
     assert (y.argmax(-1) == y.max(-1)[1]).all()
+    assert (y.topk(3)[1] == y.sort(descending=True)[1][..., :3]).all()
     assert not host_ops, list(host_ops)
 
 
