@@ -15,7 +15,7 @@ from minitensor_jit.ir.combiners import highest, lowest
 from minitensor_jit.ir.module import Instruction
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.window import Window, WindowDim
-from minitensor_jit.lowering import norms
+from minitensor_jit.lowering import norms, pooling
 from minitensor_jit.lowering.call import FLOATING, RecordedCall
 from minitensor_jit.lowering.context import Lowering
 from minitensor_jit.passes.convolution_canonicalization import canonical
@@ -25,7 +25,7 @@ __all__ = ["lower_for_cards", "lowers_on_cards"]
 _COLUMN_BLOCK = 256
 """Up to so many elements of a column are added one after the other (docs/numerics.md)."""
 _LANES = 16
-_OF_ALL_TYPES = frozenset({"argmax", "argmin", "max_dim", "min_dim", "sort", "topk"})
+_OF_ALL_TYPES = frozenset({"argmax", "argmin", "max_dim", "max_pool_indices", "min_dim", "sort", "topk"})
 
 
 def lowers_on_cards(call: RecordedCall) -> bool:
@@ -312,6 +312,11 @@ _LOWERINGS: Final[dict[str, tuple[Callable[[RecordedCall], bool], Callable[..., 
     "argmin": (_always, _place(least=True)),
     "max_dim": (_always, _value_and_place(least=False)),
     "min_dim": (_always, _value_and_place(least=True)),
+    "max_pool": (pooling.windows_fit, pooling.max_pool),
+    "max_pool_indices": (pooling.windows_fit, pooling.max_pool_indices),
+    "plane_gather": (_always, pooling.plane_gather),
+    "plane_scatter": (_always, pooling.plane_scatter),
+    "plane_scatter_add": (_always, pooling.plane_scatter_add),
     "group_norm": (norms.groups_fit, norms.group_norm),
     "group_norm_backward": (norms.rows_fit, norms.group_norm_backward),
     "batch_norm_stats": (norms.batches_fit, norms.batch_norm_stats),

@@ -103,6 +103,8 @@ def test_layers_of_networks_stay_on_the_card(cuda):
     y = mt.nn.functional.layer_norm(x.detach().requires_grad_(), (8,), mt.ones(8, device="cuda"))
     y.square().sum().backward()
     mt.nn.functional.batch_norm(image, None, None, training=True).cpu()
+    image.requires_grad_()
+    mt.nn.functional.max_pool2d(image, 3, 2, 1).sum().backward()
     assert (y.argmax(-1) == y.max(-1)[1]).all()
     assert (y.topk(3)[1] == y.sort(descending=True)[1][..., :3]).all()
     assert not host_ops, list(host_ops)
