@@ -236,18 +236,18 @@ def multinomial(
         )
     if replacement:
         sums = weights.cumsum(-1)
-        u = _draw(generator, _ops.uniform, (*sums.shape[:-1], num_samples), dtype=sums.dtype)
+        u = _draw(generator, _ops.uniform, (*sums.shape[:-1], num_samples), dtype=sums.dtype, device=sums.device)
         chosen = mt.searchsorted(sums, u * sums[..., -1:], right=True)
         last = categories - 1 - mt.argmax((weights > 0).flip(-1).to(_C.uint8), -1, True)
         made = mt.minimum(chosen, last)
     else:
-        race = _exponential(tuple(weights.shape), 1.0, weights.dtype, generator)
+        race = _exponential(tuple(weights.shape), 1.0, weights.dtype, weights.device, generator)
         made = mt.topk(weights / race, num_samples, -1)[1]
     return _placed(made, False, out)
 
 
-def _exponential(size: Any, rate: float, dtype: Any, generator: Any) -> Any:
-    u = _draw(generator, _ops.uniform, size, dtype=dtype).clamp(min=_TINY)
+def _exponential(size: Any, rate: float, dtype: Any, device: Any, generator: Any) -> Any:
+    u = _draw(generator, _ops.uniform, size, dtype=dtype, device=device).clamp(min=_TINY)
     return mt.log1p(-u) * (-1 / rate)
 
 
@@ -269,7 +269,7 @@ def poisson(input: Any, generator: Any = None) -> Any:
         raise RuntimeError(f"\"poisson_cpu\" not implemented for '{input.dtype}'")
     if input.numel() and not bool((input >= 0).all()):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
-    return _by_numpy("poisson", generator, input.shape, input).to(input.dtype)
+    return _by_numpy("poisson", generator, input.shape, input).to(input)
 
 
 @composite(method=False)
@@ -279,13 +279,13 @@ def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
         raise ValueError("binomial only supports floating-point dtypes for count and prob")
     shape = mt.broadcast_shapes(tuple(count.shape), tuple(prob.shape))
     drawn = _by_numpy("binomial", generator, shape, count.to(_C.int64).clamp(min=0), prob)
-    return drawn.to(count.dtype)
+    return drawn.to(count)
 
 
 @composite(name="_standard_gamma", function=False, method=False)
 def standard_gamma(input: Any, generator: Any = None) -> Any:
     """Samples of the gamma distribution of the shapes in input and scale 1."""
-    return _by_numpy("standard_gamma", generator, input.shape, input).to(input.dtype)
+    return _by_numpy("standard_gamma", generator, input.shape, input).to(input)
 
 
 # ---- in place
@@ -336,7 +336,7 @@ def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Any
     _needs_float(self, "exponential")
     if lambd <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={float(lambd)}")
-    return self.copy_(_exponential(tuple(self.shape), lambd, _work_dtype(self), generator))
+    return self.copy_(_exponential(tuple(self.shape), lambd, _work_dtype(self), self.device, generator))
 
 
 def _work_dtype(self: Any) -> Any:
@@ -349,7 +349,8 @@ def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: An
     _needs_float(self, "cauchy")
     if sigma <= 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={float(sigma)}")
-    u = _draw(generator, _ops.uniform, tuple(self.shape), dtype=_work_dtype(self)).clamp(min=_TINY)
+    u = _draw(generator, _ops.uniform, tuple(self.shape), dtype=_work_dtype(self), device=self.device)
+    u = u.clamp(min=_TINY)
     return self.copy_(mt.tan((u - 0.5) * math.pi) * sigma + median)
 
 
@@ -372,7 +373,7 @@ def geometric_(self: Any, p: float, *, generator: Any = None) -> Any:
         raise NotImplementedError(f"\"geometric\" not implemented for '{self.dtype}'")
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={float(p)}")
-    u = _draw(generator, _ops.uniform, tuple(self.shape), dtype=_C.float64).clamp(min=_TINY)
+    u = _draw(generator, _ops.uniform, tuple(self.shape), dtype=_C.float64, device=self.device).clamp(min=_TINY)
     return self.copy_(mt.ceil(mt.log1p(-u) / math.log1p(-p)))
 
 
@@ -396,7 +397,8 @@ def random_(self: Any, from_: int | None = None, to: int | None = None, *, gener
     for name, bound in (("from", low), ("to - 1", high - 1)):
         if not floor <= bound <= top:
             raise RuntimeError(f"{name} is out of bounds for {self.dtype}")
-    made = _draw(generator, _ops.randint, low, min(high, 2**63 - 1), tuple(self.shape), dtype=_C.int64)
+    shape, high = tuple(self.shape), min(high, 2**63 - 1)
+    made = _draw(generator, _ops.randint, low, high, shape, dtype=_C.int64, device=self.device)
     return self.copy_(made)
 
 

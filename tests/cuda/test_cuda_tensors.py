@@ -285,3 +285,24 @@ def test_resizing_and_storages():
     mt.add(mt.ones(3).cuda(), 1, out=y)
     assert y.tolist() == [2.0] * 3
     assert mt.zeros(0, 3, device="cuda").sum(0).tolist() == [0.0] * 3
+
+
+def test_samples_are_where_their_parameters_are_and_those_of_the_cpu(cuda):
+    weights = mt.tensor([[0.1, 0.5, 0.2], [0.3, 0.3, 0.4]])
+    draws = {
+        "multinomial": lambda w: mt.multinomial(w, 2),
+        "with replacement": lambda w: mt.multinomial(w, 5, replacement=True),
+        "poisson": mt.poisson,
+        "binomial": lambda w: mt.binomial(mt.full_like(w, 5.0), w),
+        "exponential": lambda w: w.clone().exponential_(2.0),
+        "cauchy": lambda w: w.clone().cauchy_(),
+        "geometric": lambda w: w.clone().geometric_(0.3),
+        "random": lambda w: w.clone().random_(0, 100),
+    }
+    for name, draw in draws.items():
+        got = []
+        for w in (weights, weights.cuda()):
+            mt.manual_seed(5)
+            got.append(draw(w))
+        assert got[1].device.type == "cuda", name
+        np.testing.assert_array_equal(got[1].cpu().numpy(), got[0].numpy(), err_msg=name)
