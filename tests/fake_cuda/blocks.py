@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 
 import numpy as np
@@ -29,8 +30,8 @@ class DeviceAllocation:
 
     __index__ = __int__
 
-    def __del__(self) -> None:
-        if getattr(self, "_address", None) is not None and self._card.lost is None:
+    def __del__(self, at_end=sys.is_finalizing) -> None:
+        if getattr(self, "_address", None) is not None and self._card.lost is None and not at_end():
             self.free()
 
 
