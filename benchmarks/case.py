@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import pkgutil
 import subprocess
 import sys
@@ -22,6 +23,9 @@ from typing import Any, Protocol
 import benchmarks
 
 OURS = "minitensor"
+
+# Set by ``benchmarks.run --cpu-time``, in the environment because contenders are processes of their own.
+CPU_TIME = "MINITENSOR_BENCHMARKS_CPU_TIME"
 
 
 class Timed(Protocol):
@@ -52,7 +56,8 @@ class Snippet:
     ) -> None:
         self.batch = batch
         self._around = around
-        self._timer = timeit.Timer(statement, setup, globals=names)
+        clock = time.thread_time if os.environ.get(CPU_TIME) else time.perf_counter
+        self._timer = timeit.Timer(statement, setup, clock, names)
 
     def seconds(self, number: int) -> float:
         """Run the statement ``number`` times."""

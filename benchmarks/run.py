@@ -3,6 +3,7 @@
 Every contender has a process of its own; they are timed in turns, round after round, so that a change of the machine's
 speed touches all of them. The figure of a contender is the median of its rounds, or with ``--best`` the shortest of
 many short loops in them, which other programs on the machine disturb least; a ratio is ours divided by the peer's.
+``--cpu-time``, for one thread, leaves out the time in which other programs had its processor.
 Cases in groups have goals together, which are summed up at the end. ``--memory`` measures those cases' memory instead.
 ``--device cuda`` runs the cases for GPUs, and writes ``docs/gpu-results.md`` when all of them have run.
 """
@@ -20,7 +21,7 @@ import sys
 from pathlib import Path
 
 from benchmarks import gpu_report, groups, memory, report
-from benchmarks.case import OURS, Case, load_cases
+from benchmarks.case import CPU_TIME, OURS, Case, load_cases
 from benchmarks.worker import Worker
 
 THREADS = 2
@@ -50,9 +51,13 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=9, metavar="N", help="rounds a case (%(default)s)")
     parser.add_argument("--threads", type=int, default=THREADS, metavar="N", help="threads a contender (%(default)s)")
     parser.add_argument("--best", action="store_true", help="compare the shortest loops, not the medians")
+    parser.add_argument("--cpu-time", action="store_true", help="count a thread's time on its processor only")
     parser.add_argument("--memory", action="store_true", help="measure the peak of memory of the cases in groups")
     parser.add_argument("--list", action="store_true", help="name the cases and end")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.cpu_time and args.threads != 1:
+        parser.error("--cpu-time counts one thread: it needs --threads 1")
+    return args
 
 
 def measure(
@@ -100,6 +105,8 @@ def main(argv: list[str] | None = None) -> int:
     cpus = sorted(os.sched_getaffinity(0))[: args.threads]
     os.sched_setaffinity(0, cpus)
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(args.threads)) | OTHER_VARIABLES)
+    if args.cpu_time:
+        os.environ[CPU_TIME] = "1"
     command = f"python -m benchmarks.run {shlex.join(sys.argv[1:] if argv is None else argv)}".strip()
     about = report.header(command, cpus) | (gpu_report.card() if args.device == "cuda" else {})
     for key, value in about.items():

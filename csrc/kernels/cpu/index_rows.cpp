@@ -114,8 +114,10 @@ void take(T* out, const T* in, const Axes& before, const Axes& after, const Plac
             T* to = out + begin * inner;
             if (!places.checked) bounds.check(at, n);
             if (inner == 1 && places.checked) {
+#pragma GCC unroll 8
                 for (int64_t i = 0; i < n; ++i) to[i] = base[at[i]];
             } else if (inner == 1) {
+#pragma GCC unroll 4
                 for (int64_t i = 0; i < n; ++i) to[i] = base[wrapped(at[i], size) * along];
             } else if (dense) {
                 for (int64_t i = 0; i < n; ++i)
