@@ -76,6 +76,62 @@ def test_hessian():
     close(func.hessian(lambda t: t @ a @ t)(x), (a + a.t()).numpy())
 
 
+def _split(x):
+    a, b = x.split([1, 3])
+    return a.sum() * (b * b).sum()
+
+
+def _written(x):
+    y = x * 1.0
+    y[1].mul_(3.0)
+    y[2:].exp_()
+    return (y * y).sum()
+
+
+def _written_twice(x):
+    y = (x * 1.0).view(2, 2)
+    part = y.t()[1]
+    part[1:].mul_(x[0])
+    return (part * part).sum() + (y * y).sum()
+
+
+def _written_imaginary(x):
+    z = mt.complex(x[:2] * 1.0, x[2:] * 1.0)
+    z[1:].imag.mul_(3.0)
+    return (z.abs() ** 2.0).sum()
+
+
+_OF_PARTS = {
+    "elements": lambda x: x[0] * x[1] * x.sum(),
+    "slices": lambda x: (x[1:3] ** 2.0).sum() + (x[:2] * x[2:]).sum(),
+    "split": _split,
+    "written in place": _written,
+    "written through a view of a view": _written_twice,
+    "written through imaginary parts": _written_imaginary,
+}
+
+
+@pytest.mark.parametrize("name", _OF_PARTS)
+def test_hessians_of_parts(name):
+    """Mapped, differentiated as a whole and row by row, they are the same."""
+    function = _OF_PARTS[name]
+    x = mt.tensor([0.3, -0.7, 1.1, 0.5])
+    leaf = x.clone().requires_grad_()
+    (slope,) = mt.autograd.grad(function(leaf), leaf, create_graph=True)
+    rows = mt.stack([mt.autograd.grad(slope[i], leaf, retain_graph=True)[0] for i in range(4)])
+    for hessian in (func.hessian(function), func.jacrev(func.grad(function)), func.jacfwd(func.grad(function))):
+        np.testing.assert_allclose(hessian(x), rows, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", _OF_PARTS)
+def test_gradients_of_parts_of_every_example(name):
+    function = _OF_PARTS[name]
+    x = mt.tensor([[0.3, -0.7, 1.1, 0.5], [1.0, 2.0, -3.0, 0.25], [0.1, 0.2, 0.3, 0.4]])
+    for transformed in (function, func.grad(function), func.hessian(function)):
+        one_by_one = mt.stack([transformed(row) for row in x])
+        np.testing.assert_allclose(mt.vmap(transformed)(x), one_by_one, rtol=1e-5, atol=1e-6)
+
+
 def test_gradients_of_every_example():
     x, w = example(5, 3), example(3, seed=1)
     found = func.vmap(func.grad(lambda p, s: (p * s).sum().sin()), in_dims=(None, 0))(w, x)

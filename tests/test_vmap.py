@@ -100,6 +100,25 @@ def test_in_place():
         vmap(lambda a: mt.zeros(3, dtype=mt.float64).add_(a))(x)
 
 
+def test_views_by_strides():
+    """They are views, of each slice's own memory, and their offsets are those of slices."""
+    x = mt.arange(24.0).reshape(4, 6)
+
+    def strided(v):
+        return v.as_strided((2, 2), (3, 1), 1), v[2:].as_strided((2,), (1,)), v[2:].as_strided((2,), (2,), 3)
+
+    for got, want in zip(vmap(strided)(x), zip(*(strided(row.clone()) for row in x), strict=True), strict=True):
+        np.testing.assert_array_equal(got, mt.stack(want))
+
+    def written(v):
+        v = v.clone()
+        v.as_strided((2,), (2,), 1).mul_(-1.0)
+        return v
+
+    np.testing.assert_array_equal(vmap(written)(x), mt.stack([written(row) for row in x]))
+    np.testing.assert_array_equal(vmap(vmap(written))(x.reshape(2, 2, 6)).reshape(4, 6), vmap(written)(x))
+
+
 def test_type_promotion_of_numbers():
     # A slice without dimensions gives way to one with them.
     x, y = mt.ones(3, dtype=mt.float64), mt.ones(3, 2)

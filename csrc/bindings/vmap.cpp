@@ -25,19 +25,35 @@ bool is_mapped(const Call& call, const Tensor* destination) {
     return call.op->kind == Kind::Random || level_of(call, destination) > 0;
 }
 
-Ref<Tensor> mapped(Ref<Tensor> behind, int level) {
+// `offset`: where it begins in the memory that a slice of the tensor it is a view of would have.
+Ref<Tensor> mapped(Ref<Tensor> behind, int level, int64_t offset = 0) {
     Dims sizes, strides;
     for (size_t i = 1; i < behind->ndim(); ++i) {
         sizes.push_back(behind->sizes[i]);
         strides.push_back(behind->strides[i]);
     }
-    auto elements = static_cast<size_t>(element_span(sizes, strides, 0).second);
+    auto elements = static_cast<size_t>(element_span(sizes, strides, offset).second);
     Ref<Storage> nothing = Storage::unbacked(elements * itemsize(behind->dtype), Device{DeviceType::Meta, -1});
-    Ref<Tensor> handle = Tensor::make(std::move(nothing), behind->dtype, sizes, strides, 0);
+    Ref<Tensor> handle = Tensor::make(std::move(nothing), behind->dtype, sizes, strides, offset);
     AutogradMeta& meta = autograd_meta(*handle);
     meta.batch_level = level;
     meta.batch_value = std::move(behind);
     return handle;
+}
+
+const Storage* memory_behind(const Tensor& t) {
+    const Tensor* behind = &t;
+    while (batch_level(*behind)) behind = behind->autograd->batch_value.get();
+    return behind->storage.get();
+}
+
+// Where a view of a mapped tensor begins.
+int64_t offset_of_view(const Tensor& base, const Tensor& behind) {
+    const Tensor& whole = *base.autograd->batch_value;
+    if (memory_behind(behind) != memory_behind(whole)) return 0;
+    // Parts of complex numbers, and others of another type, are counted in other units.
+    auto from = static_cast<int64_t>(itemsize(whole.dtype)), to = static_cast<int64_t>(itemsize(behind.dtype));
+    return behind.offset + (base.offset - whole.offset) * from / to;
 }
 
 // rule(row, operands, mapped, params, size, compute dtype, in place) -> ((tensor, whether mapped), ...)
@@ -73,7 +89,14 @@ void run_mapped(Call& call, Ref<Tensor>* results, Tensor* destination) {
         add(flags, Py_NewRef(Py_False));
     }
     if (destination && call.operand_count == 0) add(operands, behind(*destination));
-    for (size_t i = 0; i < call.param_count; ++i) add(params, value_to_python(call.params[i]));
+    const Tensor* base = op.kind == Kind::View && batch_level(call.in(0)) == level ? &call.in(0) : nullptr;
+    static const OpDef* as_strided = find_op("as_strided");
+    for (size_t i = 0; i < call.param_count; ++i) {
+        Value param = call.params[i];
+        // Behind the tensor its slices begin at other places: offsets count from there.
+        if (base && &op == as_strided && i == 2) param = value_of(param.is_none() ? 0 : param.i - base->offset);
+        add(params, value_to_python(param));
+    }
     PyRef compute = checked(dtype_object(op.infer ? call.compute : DType::F32));
     PyRef returned(PyObject_CallFunction(g_rule, "OOOOLOO", op.row, operands.get(), flags.get(), params.get(),
                                          static_cast<long long>(size), compute.get(),
@@ -88,7 +111,9 @@ void run_mapped(Call& call, Ref<Tensor>* results, Tensor* destination) {
         PyObject* tensor = PyTuple_Check(item) && PyTuple_GET_SIZE(item) == 2 ? PyTuple_GET_ITEM(item, 0) : nullptr;
         if (!tensor || !is_tensor(tensor)) fail_type("vmap: the rule of '" + op.name + "' must give tensors");
         results[i] = Ref<Tensor>::borrow(tensor_of(tensor));
-        if (PyTuple_GET_ITEM(item, 1) == Py_True) results[i] = mapped(std::move(results[i]), level);
+        if (PyTuple_GET_ITEM(item, 1) != Py_True) continue;
+        int64_t offset = base ? offset_of_view(*base, *results[i]) : 0;
+        results[i] = mapped(std::move(results[i]), level, offset);
     }
 }
 

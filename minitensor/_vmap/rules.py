@@ -210,6 +210,13 @@ def _permute(row: Row, operands: list[Any], flags: list[bool], params: list[Any]
     return _mapped((x.permute((0, *(_shifted(d, x.ndim - 1) for d in dims))),))
 
 
+def _as_strided(row: Row, operands: list[Any], flags: list[bool], params: list[Any], size: int) -> Results:
+    """A view, which is written through. Here the offset counts from where a slice begins."""
+    (x,), (shape, strides, offset) = operands, params
+    start = x.storage_offset() + offset
+    return _mapped((ROWS["as_strided"].call(x, (size, *shape), (x.stride(0), *strides), start),))
+
+
 def _alias(row: Row, operands: list[Any], flags: list[bool], params: list[Any], size: int) -> Results:
     return _mapped(_call(row, operands, params))
 
@@ -257,7 +264,7 @@ def _with_index(row: Row, operands: list[Any], flags: list[bool], params: list[A
 
 _RULES: dict[str, Rule] = {
     "view": _view, "expand": _expand, "squeeze": _squeeze, "unsqueeze": _unsqueeze, "permute": _permute,
-    "alias": _alias, "as_strided": _loop, "cat": _cat, "matmul": _product, "mm": _product, "bmm": _product,
+    "alias": _alias, "as_strided": _as_strided, "cat": _cat, "matmul": _product, "mm": _product, "bmm": _product,
     "mv": _product, "dot": _product, "gather": _same_rank, "scatter": _same_rank, "scatter_add": _same_rank,
     "_scatter_reduce": _same_rank, "index_select": _with_index, "index_add": _with_index, "index_copy": _with_index,
 }  # fmt: skip
