@@ -66,3 +66,14 @@ def test_gradients_of_products_have_the_layout_of_their_matrices(batch):
     product.backward(g)
     assert weight.grad.is_contiguous()
     assert weight.grad.tolist() == (g.reshape(-1, 4).t() @ x.detach().reshape(-1, 3)).tolist()
+
+
+def test_a_leaf_that_was_given_data_of_another_shape():
+    """The gradient is of what the leaf was when it was used, and row-major."""
+    for data in (counted(3, 2).t(), counted(8)[::2], counted(4, 3, 2).permute(2, 0, 1), counted(5)):
+        leaf = counted(2, 3, 4).requires_grad_()
+        loss = (leaf.permute(2, 0, 1) * counted(4, 2, 3)).sum()
+        leaf.data = data
+        loss.backward()
+        assert leaf.grad.shape == (2, 3, 4) and leaf.grad.is_contiguous()
+        assert mt.equal(leaf.grad, counted(4, 2, 3).permute(1, 2, 0))

@@ -246,15 +246,17 @@ Gradients apply_python(GradNode& node, Gradients& gradients) {
 
 // The strides of a leaf's gradient: the leaf's own if its elements lie without gaps and overlaps, otherwise row-major.
 // It is PyTorch's rule, so that an optimizer's loops run through both in the order of memory. `order`: the dimensions
-// from the outermost in memory, empty for row-major ones.
-Dims layout_of_gradient(const Tensor& leaf, Dims& order) {
+// from the outermost in memory, empty for row-major ones. A leaf that was given other data since may have another shape
+// than the gradient, whose `sizes` are those of before.
+Dims layout_of_gradient(const Tensor& leaf, const Dims& sizes, Dims& order) {
     const Tensor* operands[] = {&leaf};
-    if (leaf.contiguous() || !memory_order(operands, 1, leaf.sizes, order)) return contiguous_strides(leaf.sizes);
+    if (leaf.contiguous() || !(leaf.sizes == sizes) || !memory_order(operands, 1, sizes, order))
+        return contiguous_strides(sizes);
     Dims strides = out_of_order(contiguous_strides(in_order(leaf.sizes, order)), order);
     for (size_t d = 0; d < leaf.ndim(); ++d)
         if (leaf.sizes[d] != 1 && leaf.strides[d] != strides[d]) {
             order = Dims();
-            return contiguous_strides(leaf.sizes);
+            return contiguous_strides(sizes);
         }
     return strides;
 }
@@ -289,7 +291,7 @@ void store_gradient(GradNode& node, Ref<Tensor> gradient, bool create_graph) {
         // The engine's own tensor is handed over unless somebody else holds its storage.
         Dims order;
         const bool fits = (gradient->contiguous() && leaf->contiguous()) ||
-                          has_layout(*gradient, layout_of_gradient(*leaf, order));
+                          has_layout(*gradient, layout_of_gradient(*leaf, gradient->sizes, order));
         const bool mine = gradient->storage->refcount == 1 && gradient->refcount == 1;
         if (!fits) meta.grad = copy_in_order(gradient, order);
         else
