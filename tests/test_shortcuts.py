@@ -247,6 +247,15 @@ def test_dropout():
             F.dropout(x, p)
 
 
+def test_numbers_that_no_float_holds():
+    """They are refused as they are by name."""
+    huge = 10**400
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        F.dropout(random(3), huge)
+    with pytest.raises(OverflowError):
+        F.layer_norm(random(2, 3), (3,), None, None, huge)
+
+
 def test_sizes_one_by_one():
     x = random(6)
     same(x.view(2, 3), x.view((2, 3)))

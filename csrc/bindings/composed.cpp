@@ -14,6 +14,14 @@ Tensor* optional_tensor(PyObject* const* args, Py_ssize_t nargs, Py_ssize_t i) {
     return i < nargs && args[i] != Py_None ? tensor_of(args[i]) : nullptr;
 }
 
+// False: an int too large for a float.
+bool number(PyObject* object, double* value) {
+    *value = PyFloat_AsDouble(object);
+    if (*value != -1.0 || !PyErr_Occurred()) return true;
+    PyErr_Clear();
+    return false;
+}
+
 Operand operand(Tensor* tensor) {
     Operand made;
     made.tensor = tensor;
@@ -144,7 +152,7 @@ PyObject* py_layer_norm(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
         for (Tensor* t : {w, b})
             if (t && (t->ndim() != 1 || t->sizes[0] != size)) return declined();
         Value groups = value_of(int64_t{1}), eps = Value::of(Scalar::of(1e-5)), centered = Value::of(Scalar::of(true));
-        if (nargs > 4) eps.f = PyFloat_AsDouble(args[4]);
+        if (nargs > 4 && !number(args[4], &eps.f)) return declined();
         if (x.ndim() == 2) return wrap(call_op(*norm, {&x, w, b}, {groups, eps, centered}));
         if (!x.contiguous()) return declined();
         Ref<Tensor> rows = call_op(*view, {&x}, {value_of(Dims{x.numel / size, size})});
@@ -158,10 +166,10 @@ PyObject* py_dropout(PyObject*, PyObject* const* args, Py_ssize_t) {
     return guarded([&]() -> PyObject* {
         static const OpDef *uniform = find_op("uniform"), *ge = find_op("ge"), *mul = find_op("mul");
         Tensor& x = *tensor_of(args[0]);
-        double p = PyFloat_AsDouble(args[1]);
+        double p;
         // Bools times a number are of the default dtype.
-        if (!(p > 0.0 && p < 1.0) || args[2] != Py_True || args[3] == Py_True || !x.numel || x.dtype != DType::F32 ||
-            default_dtype() != DType::F32)
+        if (!number(args[1], &p) || !(p > 0.0 && p < 1.0) || args[2] != Py_True || args[3] == Py_True || !x.numel ||
+            x.dtype != DType::F32 || default_dtype() != DType::F32)
             return declined();
         Value dtype, device;
         dtype.tag = Value::Type;
