@@ -282,7 +282,11 @@ class Pool {
                     check_interrupt();
                 } catch (const Stopped&) {  // another thread says why
                     return;
-                } catch (...) { fail(g_stop.load(std::memory_order_relaxed) ? -1 : begin, std::current_exception()); }
+                } catch (...) {
+                    const bool stopped = g_stop.load(std::memory_order_relaxed);
+                    if (stopped && t_worker) return;  // the caller, which is interrupted, throws that
+                    fail(stopped ? -1 : begin, std::current_exception());
+                }
             }
         }
     }
