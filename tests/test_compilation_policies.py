@@ -22,9 +22,9 @@ def compiled(monkeypatch):
     names = []
     original = launcher.Compiler.generate
 
-    def generate(self, lowered, name, *args):
+    def generate(self, lowered, name, *args, **options):
         names.append(name)
-        return original(self, lowered, name, *args)
+        return original(self, lowered, name, *args, **options)
 
     monkeypatch.setattr(launcher.Compiler, "generate", generate)
     return names
@@ -137,11 +137,11 @@ def test_a_thread_compiles_meanwhile(monkeypatch):
     started, finish, threads = threading.Event(), threading.Event(), []
     original = launcher.Compiler.generate
 
-    def generate(self, *args):
+    def generate(self, *args, **options):
         threads.append(threading.current_thread().name)
         started.set()
         assert finish.wait(60)
-        return original(self, *args)
+        return original(self, *args, **options)
 
     monkeypatch.setattr(launcher.Compiler, "generate", generate)
 
@@ -166,7 +166,7 @@ def test_a_thread_compiles_meanwhile(monkeypatch):
 
 
 def test_what_fails_on_the_thread_runs_eagerly(monkeypatch, caplog):
-    def generate(self, *args):
+    def generate(self, *args, **options):
         raise RuntimeError("no code today")
 
     monkeypatch.setattr(launcher.Compiler, "generate", generate)
