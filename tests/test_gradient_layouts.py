@@ -75,5 +75,6 @@ def test_a_leaf_that_was_given_data_of_another_shape():
         loss = (leaf.permute(2, 0, 1) * counted(4, 2, 3)).sum()
         leaf.data = data
         loss.backward()
-        assert leaf.grad.shape == (2, 3, 4) and leaf.grad.is_contiguous()
+        assert leaf.grad.shape == (2, 3, 4)
+        assert leaf.grad.is_contiguous()
         assert mt.equal(leaf.grad, counted(4, 2, 3).permute(1, 2, 0))
