@@ -39,12 +39,18 @@ def wrong_argument(
             kind = type(culprit).__name__
             return TypeError(f"{name}(): argument '{argument}' (position {place + 1}) must be {expected}, not {kind}")
     for place, value in enumerate(given.values()):
-        for i, item in enumerate(value if isinstance(value, (list, tuple)) else ()):
+        for i, item in _elements(value):
             if item is culprit:
                 return TypeError(
                     f"expected {expected} as element {i} in argument {place}, but got {type(item).__name__}"
                 )
     return None
+
+
+def _elements(value: Any) -> list[tuple[int, Any]]:
+    """Of a list, numbered, and of the lists in it: *tensors may be given as one."""
+    found = list(enumerate(value)) if isinstance(value, (list, tuple)) else []
+    return found + [pair for _, item in found if isinstance(item, (list, tuple)) for pair in enumerate(item)]
 
 
 def _in_order(given: Mapping[str, Any]) -> list[tuple[int, str]]:

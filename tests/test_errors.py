@@ -45,6 +45,7 @@ CASES = [
     (lambda: mt.linalg.lu(ones(2**25, 1)), mt.OutOfMemoryError, "allocate"),
     (lambda: mt.nn.functional.avg_pool1d(ones(1, 3), 2**63 - 1), RuntimeError, "to type int without overflow"),
     (lambda: mt.nn.functional.max_pool2d(ones(1, 3, 3), 2, 2**31), RuntimeError, "to type int without overflow"),
+    (lambda: mt.einsum("i,i", [ones(2), 1]), TypeError, "expected Tensor as element 1 in argument 0, but got int"),
     (lambda: mt.atleast_2d([2, 0]), TypeError, "expected Tensor as element 0 in argument 0, but got int"),
     (lambda: mt.combinations(mt.ones(70_000), 3), mt.OutOfMemoryError, "combinations: "),
     (lambda: mt.put(ones(3), mt.tensor([0]), np.ones(1)), TypeError, "'source' (position 3) must be Tensor"),

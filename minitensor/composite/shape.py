@@ -202,9 +202,6 @@ def ravel(input: Any) -> Any:
 
 def _for_each(function: Any, tensors: tuple[Any, ...]) -> Any:
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
-        for place, x in enumerate(tensors[0]):
-            if not isinstance(x, Tensor):
-                raise TypeError(f"expected Tensor as element {place} in argument 0, but got {type(x).__name__}")
         return tuple(function(x) for x in tensors[0])
     if len(tensors) == 1:
         return function(tensors[0])
