@@ -61,7 +61,7 @@ void infer_pad(Call& call) {
         int64_t low = pad[2 * i], high = pad[2 * i + 1];
         sizes[d] = wrapping_add(wrapping_add(t.sizes[d], low), high);
         // What is cut off must be there.
-        bool empty = (low < 0 && -low > t.sizes[d] + std::max<int64_t>(high, 0)) || sizes[d] < 0;
+        bool empty = (low < 0 && low + t.sizes[d] < -std::max<int64_t>(high, 0)) || sizes[d] < 0;
         if (empty)
             fail("The input size " + text(t.sizes[d]) + ", plus negative padding " + text(low) + " and " + text(high) +
                  ", resulted in a negative output size, which is invalid. Check dimension " +
