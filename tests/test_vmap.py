@@ -119,6 +119,26 @@ def test_views_by_strides():
     np.testing.assert_array_equal(vmap(vmap(written))(x.reshape(2, 2, 6)).reshape(4, 6), vmap(written)(x))
 
 
+def test_writes_to_what_gradients_need():
+    """They are noticed, whether they go to the whole or to a part."""
+
+    def of_whole(v):
+        y = v * 1.0
+        loss = (y * y).sum()
+        y[0].mul_(2.0)
+        return loss
+
+    def of_part(v):
+        y = v * 1.0
+        loss = (y[1:] * y[1:]).sum()
+        y.mul_(2.0)
+        return loss
+
+    for function in (of_whole, of_part):
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            vmap(mt.func.grad(function))(mt.ones(3, 4))
+
+
 def test_type_promotion_of_numbers():
     # A slice without dimensions gives way to one with them.
     x, y = mt.ones(3, dtype=mt.float64), mt.ones(3, 2)

@@ -25,35 +25,37 @@ bool is_mapped(const Call& call, const Tensor* destination) {
     return call.op->kind == Kind::Random || level_of(call, destination) > 0;
 }
 
-// `offset`: where it begins in the memory that a slice of the tensor it is a view of would have.
-Ref<Tensor> mapped(Ref<Tensor> behind, int level, int64_t offset = 0) {
-    Dims sizes, strides;
-    for (size_t i = 1; i < behind->ndim(); ++i) {
-        sizes.push_back(behind->sizes[i]);
-        strides.push_back(behind->strides[i]);
-    }
-    auto elements = static_cast<size_t>(element_span(sizes, strides, offset).second);
-    Ref<Storage> nothing = Storage::unbacked(elements * itemsize(behind->dtype), Device{DeviceType::Meta, -1});
-    Ref<Tensor> handle = Tensor::make(std::move(nothing), behind->dtype, sizes, strides, offset);
-    AutogradMeta& meta = autograd_meta(*handle);
-    meta.batch_level = level;
-    meta.batch_value = std::move(behind);
-    return handle;
-}
-
 const Storage* memory_behind(const Tensor& t) {
     const Tensor* behind = &t;
     while (batch_level(*behind)) behind = behind->autograd->batch_value.get();
     return behind->storage.get();
 }
 
-// Where a view of a mapped tensor begins.
-int64_t offset_of_view(const Tensor& base, const Tensor& behind) {
-    const Tensor& whole = *base.autograd->batch_value;
-    if (memory_behind(behind) != memory_behind(whole)) return 0;
-    // Parts of complex numbers, and others of another type, are counted in other units.
-    auto from = static_cast<int64_t>(itemsize(whole.dtype)), to = static_cast<int64_t>(itemsize(behind.dtype));
-    return behind.offset + (base.offset - whole.offset) * from / to;
+// `base`: what it may be a view of. A view has its base's memory, as far as handles have any: it begins somewhere in
+// it, and writes to the one are writes to the other.
+Ref<Tensor> mapped(Ref<Tensor> behind, int level, const Tensor* base = nullptr) {
+    Dims sizes, strides;
+    for (size_t i = 1; i < behind->ndim(); ++i) {
+        sizes.push_back(behind->sizes[i]);
+        strides.push_back(behind->strides[i]);
+    }
+    const Tensor* whole = base ? base->autograd->batch_value.get() : nullptr;
+    Ref<Storage> storage;
+    int64_t offset = 0;
+    if (whole && memory_behind(*behind) == memory_behind(*whole)) {
+        // Parts of complex numbers, and others of another type, are counted in other units.
+        auto from = static_cast<int64_t>(itemsize(whole->dtype)), to = static_cast<int64_t>(itemsize(behind->dtype));
+        offset = behind->offset + (base->offset - whole->offset) * from / to;
+        storage = base->storage;
+    } else {
+        auto elements = static_cast<size_t>(element_span(sizes, strides, 0).second);
+        storage = Storage::unbacked(elements * itemsize(behind->dtype), Device{DeviceType::Meta, -1});
+    }
+    Ref<Tensor> handle = Tensor::make(std::move(storage), behind->dtype, sizes, strides, offset);
+    AutogradMeta& meta = autograd_meta(*handle);
+    meta.batch_level = level;
+    meta.batch_value = std::move(behind);
+    return handle;
 }
 
 // rule(row, operands, mapped, params, size, compute dtype, in place) -> ((tensor, whether mapped), ...)
@@ -112,8 +114,7 @@ void run_mapped(Call& call, Ref<Tensor>* results, Tensor* destination) {
         if (!tensor || !is_tensor(tensor)) fail_type("vmap: the rule of '" + op.name + "' must give tensors");
         results[i] = Ref<Tensor>::borrow(tensor_of(tensor));
         if (PyTuple_GET_ITEM(item, 1) != Py_True) continue;
-        int64_t offset = base ? offset_of_view(*base, *results[i]) : 0;
-        results[i] = mapped(std::move(results[i]), level, offset);
+        results[i] = mapped(std::move(results[i]), level, base);
     }
 }
 
