@@ -409,7 +409,7 @@ def _reduce(self: Any) -> Any:
 def _contains(self: Any, element: Any) -> bool:
     if not isinstance(element, (_C.Tensor, bool, int, float, complex)):
         raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
-    return bool((self == element).any())
+    return bool(self.eq(element).any())
 
 
 def _reversed(self: Any) -> Iterator[Any]:
