@@ -119,6 +119,32 @@ def test_views_by_strides():
     np.testing.assert_array_equal(vmap(vmap(written))(x.reshape(2, 2, 6)).reshape(4, 6), vmap(written)(x))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda y: y.t_(),
+        lambda y: y.unsqueeze_(1),
+        lambda y: y.transpose_(0, 1)[1:].mul_(2.0),
+        lambda y: y.unsqueeze_(0).squeeze_(),
+        lambda y: y.as_strided_((2, 3), (1, 2), 1),
+    ],
+)
+def test_tensors_that_become_views_of_themselves(change):
+    x = mt.arange(24.0).reshape(2, 3, 4)
+
+    def changed(v):
+        y = v * 1.0
+        change(y)
+        return y
+
+    def summed(v):
+        y = changed(v)
+        return (y * y * mt.arange(float(y.numel())).reshape(y.shape)).sum()
+
+    for function in (changed, mt.func.grad(summed), vmap(lambda row: row.unsqueeze_(0).squeeze_() * 2.0)):
+        np.testing.assert_array_equal(vmap(function)(x.clone()), mt.stack([function(each) for each in x.clone()]))
+
+
 def test_writes_to_what_gradients_need():
     """They are noticed, whether they go to the whole or to a part."""
 

@@ -190,6 +190,13 @@ Gradients apply_copy_slices(GradNode& node, Gradients& gradients) {
         // The view's strides are those of the base's memory: lay the gradient out likewise.
         auto [low, high] = element_span(node.base_sizes, node.base_strides, 0);
         Ref<Tensor> memory = full_of({Dims{high - low}, gradients[0]->dtype, home_of(*gradients[0])}, 0);
+        if (batch_level(*gradients[0])) {
+            // One for each slice, as the gradient is mapped.
+            Ref<Tensor> always = full_of({Dims{}, DType::Bool, home_of(*gradients[0])}, 1);
+            Ref<Tensor> any = call_op(as_strided, {gradients[0].get()},
+                                      {value_of(Dims{}), value_of(Dims{}), value_of(gradients[0]->offset)});
+            memory = call_op(op_named("where"), {always.get(), memory.get(), any.get()});
+        }
         base_gradient = call_op(as_strided, {memory.get()},
                                 {value_of(node.base_sizes), value_of(node.base_strides), value_of(-low)});
         Operand self, other;

@@ -36,6 +36,7 @@ PyObject* py_take_view(PyObject*, PyObject* args) {
         t.strides = view.strides;
         t.offset = view.offset;
         t.numel = view.numel;
+        if (batch_level(view)) autograd_meta(t).batch_value = view.autograd->batch_value;
         if (grad_enabled && view.autograd && view.autograd->grad_fn) {
             set_history(t, view.autograd->grad_fn, view.autograd->output_index);
             if (t.base) t.base_generation = view.base_generation;
