@@ -340,6 +340,37 @@ def test_interrupt(recording):
     assert (process.returncode, out) == (0, "stopped\ndone\n"), err
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_handlers_compute_in_the_middle_of_computations(compiled):
+    """What they compute has memory of its own."""
+    process = start(f"""
+        import signal
+        def product(a, b, c):
+            return (a @ b) * c
+        if {compiled}:
+            product = mt.function(product, jit_compile=True)
+        a, b = mt.randn(1500, 1500), mt.randn(1500, 1500)
+        c, d = mt.randn(300, 900), mt.randn(900, 1100)
+        ones, fewer = mt.ones(1500), mt.ones(1100)
+        wanted = product(a, b, ones)
+        product(c, d, fewer)
+        ran = []
+        def handler(*_):
+            ran.append(product(c, d, fewer))
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.02, 0.105)
+        wrong = 0
+        end = time.monotonic() + 4
+        while time.monotonic() < end:
+            wrong += not mt.equal(product(a, b, ones), wanted)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        assert len(ran) > 4
+        assert all(mt.equal(one, ran[0]) for one in ran)
+        print(wrong)
+    """)
+    assert process.communicate(timeout=100)[0] == "0\n"
+
+
 LONG = {
     "matmul": "x = mt.ones(9000, 9000); x @ x",
     "conv2d": "x, w = mt.ones(64, 128, 128, 128), mt.ones(256, 128, 3, 3); F.conv2d(x, w, padding=1)",

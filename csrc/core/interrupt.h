@@ -8,6 +8,9 @@ namespace mt {
 // by the bindings.
 extern void (*signals_hook)();
 
+// How many calls of handlers this thread is in. They may compute whatever they like, in the middle of a kernel.
+inline constinit thread_local int t_handlers = 0;
+
 // For loops that can take long, every millisecond or less often: throws if the computation is to end. Costs a look at
 // the clock.
 void check_interrupt();

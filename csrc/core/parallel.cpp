@@ -431,6 +431,10 @@ void check_interrupt() {
     const auto now = std::chrono::steady_clock::now();
     if (now - t_asked < kSignals) return;
     t_asked = now;
+    struct Inside {
+        Inside() { ++t_handlers; }
+        ~Inside() { --t_handlers; }
+    } inside;
     try {
         signals_hook();
     } catch (...) {

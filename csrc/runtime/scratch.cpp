@@ -19,7 +19,20 @@ size_t round_up(size_t bytes, size_t unit) {
 
 }  // namespace
 
-Scratch::~Scratch() { std::free(data_); }
+Scratch::~Scratch() {
+    std::free(data_);
+    delete aside_;
+}
+
+void* Scratch::get_aside(size_t bytes) {
+    Scratch* scratch = this;
+    for (int depth = 0; depth < t_handlers; ++depth) {
+        if (!scratch->aside_) scratch->aside_ = new Scratch;
+        scratch = scratch->aside_;
+    }
+    if (bytes > scratch->capacity_) scratch->grow(bytes);
+    return scratch->data_;
+}
 
 void Scratch::grow(size_t bytes) {
     std::free(data_);

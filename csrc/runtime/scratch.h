@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <new>
 
+#include "core/interrupt.h"
+
 namespace mt {
 
 /// A buffer that grows and is kept. Meant to be thread_local: get() then costs a comparison.
@@ -15,15 +17,18 @@ class Scratch {
     ~Scratch();
 
     /// At least `bytes` bytes, 64-byte aligned, valid until the next get(). The contents are not kept. Throws
-    /// std::bad_alloc.
+    /// std::bad_alloc. A signal's handler gets memory of its own: the computation in whose middle it runs goes on.
     void* get(size_t bytes) {
+        if (__builtin_expect(t_handlers != 0, 0)) return get_aside(bytes);
         if (bytes > capacity_) grow(bytes);
         return data_;
     }
 
   private:
     void grow(size_t bytes);
+    void* get_aside(size_t bytes);
 
+    Scratch* aside_ = nullptr;  // of handlers that run in the middle of what uses this
     void* data_ = nullptr;
     size_t capacity_ = 0;
 };

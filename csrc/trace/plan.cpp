@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "dispatch/gpu.h"
 #include "runtime/errors.h"
+#include "runtime/scratch.h"
 #include "trace/buffers.h"
 
 namespace mt::trace {
@@ -126,6 +127,10 @@ void* scratch(size_t bytes) {
         ~Memory() { deallocate(data, capacity); }
     };
     thread_local Memory memory;
+    if (__builtin_expect(t_handlers != 0, 0)) {
+        thread_local Scratch of_handlers;
+        return of_handlers.get(bytes);
+    }
     if (bytes > memory.capacity) {
         deallocate(std::exchange(memory.data, nullptr), std::exchange(memory.capacity, 0));
         memory.data = allocate(bytes);
