@@ -421,3 +421,29 @@ def test_one_long_computation_is_interrupted(name):
     stopped, when = lines[0].split()
     assert stopped == "stopped"
     assert float(when) - asked < 2 * (1 + os.getloadavg()[0] / os.cpu_count())  # other programs take their share
+
+
+def test_a_second_interrupt_ends_a_process_that_waits_for_a_library():
+    """What LAPACK has begun ends before the process does, unless somebody insists."""
+    process = start("""
+        import signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        print("ready", flush=True)
+        try:
+            mt.linalg.eigh(mt.rand(4000, 4000))
+        except KeyboardInterrupt:
+            print("stopped", flush=True)
+        print("done")
+    """)
+    try:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "stopped\n"
+        time.sleep(0.5)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60)[0] == "done\n"
+        assert process.returncode == 130
+    finally:
+        process.kill()
