@@ -257,7 +257,7 @@ class Pool {
     }
 
     static void post(Slot& slot, int cpu) {
-        if (slot.avoids != cpu && slot.sleeping.load(std::memory_order_relaxed)) {
+        if (slot.avoids != cpu) {
             move_away(slot.thread.load(std::memory_order_relaxed), cpu);
             slot.avoids = cpu;
         }
@@ -299,12 +299,13 @@ class Pool {
         error_at_.store(at, std::memory_order_relaxed);
     }
 
-    /// One worker's part is done.
-    void finish() {
-        if (pending_.fetch_sub(1, std::memory_order_seq_cst) == 1 && caller_sleeping_.load(std::memory_order_seq_cst)) {
-            { std::lock_guard<std::mutex> lock(done_mutex_); }
-            done_.notify_one();
-        }
+    /// One worker's part is done. Returns whether that woke up the caller.
+    bool finish() {
+        if (pending_.fetch_sub(1, std::memory_order_seq_cst) != 1 || !caller_sleeping_.load(std::memory_order_seq_cst))
+            return false;
+        { std::lock_guard<std::mutex> lock(done_mutex_); }
+        done_.notify_one();
+        return true;
     }
 
     void wait_for_workers(int64_t helpers, int cpu) {
@@ -333,10 +334,12 @@ class Pool {
         t_in_region = t_worker = true;
         slot.thread.store(thread_id(), std::memory_order_relaxed);
         auto posted = [&slot] { return slot.state.load(std::memory_order_seq_cst) == Slot::kPosted; };
+        bool woke_caller = false;
         for (;;) {
             const int cpu = current_cpu();
             slot.cpu.store(cpu, std::memory_order_relaxed);
-            if (!spin_until(posted, may_spin(cpu))) {
+            // The system likes to let a thread that is woken up run where it was woken: then this one is in its way.
+            if (!spin_until(posted, !woke_caller && may_spin(cpu))) {
                 std::unique_lock<std::mutex> lock(slot.mutex);
                 slot.sleeping.store(true, std::memory_order_seq_cst);
                 slot.wake.wait(lock, posted);
@@ -345,7 +348,7 @@ class Pool {
             if (slot.take()) {
                 slot.cpu.store(current_cpu(), std::memory_order_relaxed);
                 run_chunks(slot.number + 1);
-                finish();
+                woke_caller = finish();
             }
         }
     }

@@ -1,9 +1,5 @@
 #include "runtime/gemm_product.h"
 
-#if defined(__unix__) || defined(__APPLE__)
-#include <unistd.h>
-#endif
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -17,6 +13,7 @@
 namespace mt::gemm_detail {
 namespace {
 
+constexpr int64_t kRowsOfA = 128;            // of a block of A, which is then a fraction of a second-level cache
 constexpr int64_t kBytesOfSlab = 8 << 20;   // packed columns of B: a share of the last-level cache
 constexpr int64_t kBytesOfCache = 2 << 20;    // more than this comes from memory, or nearly so
 constexpr int64_t kCachePeriod = 4096;        // addresses at this distance share a set of a first-level cache,
@@ -25,22 +22,6 @@ constexpr int64_t kEpilogueTile = 16 << 10;  // elements of C that an epilogue g
 constexpr int64_t kTaskWork = 128 << 10;     // multiply-adds that are worth a task of their own
 constexpr int64_t kPackWork = 64 << 10;      // elements that are worth packing in parallel
 constexpr int64_t kRowPadding = 16;          // elements; keeps the rows of packed A out of each other's cache sets
-
-// The rows of a block of A: with its k it takes half of a second-level cache. The more there are, the less often B is
-// read from the last-level cache.
-template <class T>
-int64_t rows_of_a() {
-    static const int64_t rows = [] {
-        int64_t cache = 0;
-#if defined(_SC_LEVEL2_CACHE_SIZE)
-        cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
-#endif
-        if (cache <= 0) cache = 512 << 10;
-        const int64_t bytes_of_row = kGemmBlockK<T> * static_cast<int64_t>(sizeof(T));
-        return std::clamp<int64_t>(cache / 2 / bytes_of_row, 64, 256);
-    }();
-    return rows;
-}
 
 // Packed A belongs to the thread that uses it; packed B (Shared) to the thread that owns the product.
 thread_local Scratch t_packed_a;
@@ -239,7 +220,7 @@ Matrix<const T> Product<T>::pack_rows(int64_t row0, int64_t rows, int64_t k0, in
 /// Rows of C that are computed together against one packed block of A.
 template <class T>
 int64_t Product<T>::block_rows(int64_t rows) const {
-    return balanced(rows, std::max(rows_of_a<T>() / tile_rows * tile_rows, tile_rows), tile_rows);
+    return balanced(rows, std::max(kRowsOfA / tile_rows * tile_rows, tile_rows), tile_rows);
 }
 
 /// Cuts the columns [col0, col0 + cols) of C into blocks and computes them in parallel.
