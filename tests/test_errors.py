@@ -196,6 +196,16 @@ CASES = [
     (lambda: mt.optim.SGD([ones(1)], lr=-1), ValueError, "Invalid learning rate: -1"),
     (lambda: mt.optim.SGD([], lr=1), ValueError, "optimizer got an empty parameter list"),
     (lambda: mt.set_num_threads(0), RuntimeError, "set_num_threads expects a positive integer"),
+    (
+        lambda: mt.stack(mt.ones(3)),
+        TypeError,
+        "stack(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor",
+    ),
+    (
+        lambda: mt.hstack(mt.ones(3)),
+        TypeError,
+        "hstack(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor",
+    ),
 ]
 
 # Found when the kernel runs: at the call eagerly, where the value is needed if it was recorded.

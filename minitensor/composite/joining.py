@@ -17,14 +17,20 @@ Tensor = _C.Tensor
 _slice = movement.slice
 
 
+def _some(name: str, tensors: Sequence[Any]) -> Sequence[Any]:
+    if not isinstance(tensors, (tuple, list)):
+        kind = type(tensors).__name__
+        raise TypeError(f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not {kind}")
+    if not tensors:
+        raise RuntimeError(f"{name} expects a non-empty TensorList")
+    return tensors
+
+
 @composite(method=False, out=True)
 @shortcut("L", _C.stack)
 def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
     """The tensors, all of one shape, side by side along a new dimension."""
-    tensors = tuple(tensors)
-    if not tensors:
-        raise RuntimeError("stack expects a non-empty TensorList")
-    first = tensors[0].shape
+    first = _some("stack", tensors)[0].shape
     dim = normal_dim(dim, len(first) + 1)
     for i, other in enumerate(tensors):
         if other.shape != first:
@@ -33,12 +39,6 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
                 f"and {list(other.shape)} at entry {i}"
             )
     return movement.cat([movement.unsqueeze(other, dim) for other in tensors], dim)
-
-
-def _some(name: str, tensors: Sequence[Any]) -> Sequence[Any]:
-    if not tensors:
-        raise RuntimeError(f"{name} expects a non-empty TensorList")
-    return tensors
 
 
 @composite(method=False, out=True)
