@@ -160,14 +160,6 @@ ValueRef Trace::leaf_of(const Ref<Storage>& storage, int64_t offset, const Dims&
 
 namespace {
 
-// The elements from the first to behind the last one that a tensor covers, relative to its storage.
-std::pair<int64_t, int64_t> span_of(const Tensor& tensor) {
-    int64_t low = tensor.offset, high = tensor.offset;
-    for (size_t d = 0; d < tensor.sizes.size(); ++d)
-        (tensor.strides[d] < 0 ? low : high) += (tensor.sizes[d] - 1) * tensor.strides[d];
-    return {low, high + 1};
-}
-
 // The dimensions along which there are different elements, from the largest stride to the smallest.
 std::vector<size_t> dims_by_stride(const Dims& sizes, const Dims& strides) {
     std::vector<size_t> order;
@@ -218,7 +210,7 @@ void pack(char* to, const Tensor& tensor) {
 
 ValueRef Trace::leaf_of_copy(Tensor& tensor) {
     if (tensor.numel == 0) return leaf_of(tensor.storage, tensor.offset, tensor.sizes, tensor.strides, tensor.dtype);
-    const auto [low, high] = span_of(tensor);
+    const auto [low, high] = element_span(tensor.sizes, tensor.strides, tensor.offset);
     const auto item = static_cast<int64_t>(itemsize(tensor.dtype));
     int64_t distinct = 1;
     for (size_t d = 0; d < tensor.sizes.size(); ++d) distinct *= tensor.strides[d] == 0 ? 1 : tensor.sizes[d];
