@@ -426,20 +426,23 @@ def test_one_long_computation_is_interrupted(name):
 def test_a_second_interrupt_ends_a_process_that_waits_for_a_library():
     """What LAPACK has begun ends before the process does, unless somebody insists."""
     process = start("""
-        import signal
+        import atexit, signal, sys
         signal.signal(signal.SIGINT, signal.default_int_handler)
         print("ready", flush=True)
         try:
             mt.linalg.eigh(mt.rand(4000, 4000))
         except KeyboardInterrupt:
             print("stopped", flush=True)
-        print("done")
+        sys.stdout.write("done\\n")
+        # called before what waits for the library, which was registered before it
+        atexit.register(print, "ending", file=sys.stderr, flush=True)
     """)
     try:
         assert process.stdout.readline() == "ready\n"
         time.sleep(1)
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "stopped\n"
+        assert process.stderr.readline() == "ending\n"
         time.sleep(0.5)
         assert process.poll() is None
         process.send_signal(signal.SIGINT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -11,8 +12,8 @@ from typing import Any
 
 __all__: list[str] = []
 
-# Set when what an interrupt has left computing is done.
-_abandoned: list[threading.Event] = []
+# Those that compute, whether somebody waits for them or an interrupt has left them alone.
+_computing: set[threading.Event] = set()
 
 
 def interruptible(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -33,30 +34,32 @@ def interruptible(function: Callable[..., Any], *arguments: Any) -> Any:
         except BaseException as error:
             errors.append(error)
         finally:
+            _computing.discard(done)
             done.set()
 
-    threading.Thread(target=work, name="minitensor: linear algebra", daemon=True).start()
+    _computing.add(done)  # before it starts, for an interrupt may come at any time from then on
     try:
-        done.wait()
-    except BaseException:
-        _abandoned.append(done)
-        raise
+        threading.Thread(target=work, name="minitensor: linear algebra", daemon=True).start()
+    except RuntimeError:  # the system gives no more threads
+        work()
+    done.wait()
     if errors:
         raise errors[0]
     return results[0]
 
 
-def _wait_for_the_abandoned() -> None:
+def _wait_for_the_rest() -> None:
     """A library whose memory is taken away at the end of the process while it computes crashes."""
     try:
-        for done in _abandoned:
+        for done in list(_computing):
             done.wait()
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one more must not cut short what is written now
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(130)  # as a shell says of a program that was interrupted; nothing of the process runs any more
 
 
-atexit.register(_wait_for_the_abandoned)
+atexit.register(_wait_for_the_rest)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_abandoned.clear)  # their threads are the parent's
+    os.register_at_fork(after_in_child=_computing.clear)  # their threads are the parent's
