@@ -22,7 +22,9 @@ class ExecutableCache:
         self.hits = 0
         self.misses = 0
         self.evicted = 0
-        self._owned: OrderedDict[str, AnyExecutable] = OrderedDict()
+        self._owned: OrderedDict[str, tuple[AnyExecutable, int]] = OrderedDict()
+        # The bytes of those, each as it was when it came: adding them up anew takes as long as there are many.
+        self._kept = 0
         self._known: WeakValueDictionary[str, AnyExecutable] = WeakValueDictionary()
         # Held for moments only, and never while waiting for another lock: a fork finds it free.
         self._lock = threading.Lock()
@@ -54,13 +56,18 @@ class ExecutableCache:
             self._known[text] = executable
             if not keep:
                 return
-            self._owned[text] = executable
-            kept = sum(one.nbytes for one in self._owned.values())
+            before = self._owned.pop(text, None)
+            if before is not None:
+                dying.append(before[0])
+                self._kept -= before[1]
+            size = executable.nbytes
+            self._owned[text] = executable, size
+            self._kept += size
             # The newest stays, however large; plans that launch one of the others keep it alive.
-            while kept > self.limit and len(self._owned) > 1:
-                _, gone = self._owned.popitem(last=False)
+            while self._kept > self.limit and len(self._owned) > 1:
+                _, (gone, freed) = self._owned.popitem(last=False)
                 dying.append(gone)
-                kept -= gone.nbytes
+                self._kept -= freed
                 self.evicted += 1
 
     def clear(self) -> None:
@@ -68,5 +75,6 @@ class ExecutableCache:
         with self._lock:
             dying = list(self._owned.values())
             self._owned.clear()
+            self._kept = 0
             self._known.clear()
         dying.clear()

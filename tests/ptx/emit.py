@@ -8,6 +8,7 @@ as bools), and as signed or floating point views where instructions ask for them
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
@@ -32,6 +33,7 @@ def opcode(*names: str) -> Callable[[Handler], Handler]:
     return register
 
 
+@cache
 def width_of(kind: str) -> int:
     """Bits of a type; a predicate has one."""
     if kind == "pred":

@@ -9,16 +9,17 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass, field
+from functools import cache
 
 from .errors import PtxError
 
 TOKEN = re.compile(
-    r"""(?P<space>[ \t\r]+|//[^\n]*|/\*.*?\*/)
-      | (?P<newline>\n)
+    r"""(?P<space>[ \t\r\n]+|//[^\n]*|/\*.*?\*/)
       | (?P<string>"[^"]*")
       | (?P<number>0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|0[xX][0-9a-fA-F]+U?|\d+\.\d*(?:[eE][-+]?\d+)?|\d+U?)
       | (?P<word>[.%$_A-Za-z][\w$%]*(?:(?:::|\.)[\w$]+(?:::\w+)*)*)
       | (?P<mark>[-+{}()\[\],;:@!|<>=~*])
+      | (?P<wrong>.)
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -80,8 +81,13 @@ class Instruction:
     predicate: Reg | None = None
 
     @property
-    def parts(self) -> list[str]:
-        return self.opcode.split(".")
+    def parts(self) -> tuple[str, ...]:
+        return parts_of(self.opcode)
+
+
+@cache
+def parts_of(opcode: str) -> tuple[str, ...]:
+    return tuple(opcode.split("."))
 
 
 @dataclass(frozen=True)
@@ -123,16 +129,15 @@ class Module:
 
 
 def tokenize(text: str) -> list[tuple[str, str, int]]:
-    tokens, position, line = [], 0, 1
-    while position < len(text):
-        match = TOKEN.match(text, position)
-        if match is None:
-            raise PtxError(f"line {line}: can't read {text[position : position + 20]!r}")
-        kind, piece = match.lastgroup, match.group()
-        if kind not in ("space", "newline"):
-            tokens.append((kind, piece, line))
-        line += piece.count("\n")
-        position = match.end()
+    tokens, line = [], 1
+    for match in TOKEN.finditer(text):
+        kind = match.lastgroup
+        if kind == "space":
+            line += match.group().count("\n")
+        elif kind == "wrong":
+            raise PtxError(f"line {line}: can't read {text[match.start() : match.start() + 20]!r}")
+        else:
+            tokens.append((kind, match.group(), line))
     tokens.append(("end", "", line))
     return tokens
 
@@ -478,6 +483,13 @@ class Parser:
         """Names that were used before they were declared get their scope's name, or stay those of the module."""
         labels = {item.name for item in self.function.body if isinstance(item, Label)}
 
+        def early(operand: object) -> bool:
+            if isinstance(operand, Symbol):
+                return "?" in operand.name
+            if isinstance(operand, Address):
+                return early(operand.base)
+            return isinstance(operand, Vector) and any(map(early, operand.parts))
+
         def resolve(operand: object) -> object:
             if isinstance(operand, Symbol) and "?" in operand.name:
                 piece, *prefixes = operand.name.split("?")
@@ -493,7 +505,7 @@ class Parser:
 
         self.function.body = [
             item
-            if isinstance(item, Label)
+            if isinstance(item, Label) or not any(map(early, item.operands))
             else Instruction(item.opcode, tuple(map(resolve, item.operands)), item.line, item.predicate)
             for item in self.function.body
         ]

@@ -86,11 +86,13 @@ class Inliner:
                 self.body.append(Label(prefix + item.name))
                 continue
             kind = item.parts[0]
-            made = replace(
-                item,
-                operands=tuple(map(rename, item.operands)),
-                predicate=rename(item.predicate) if item.predicate else None,
-            )
+            made = item
+            if prefix:
+                made = replace(
+                    item,
+                    operands=tuple(map(rename, item.operands)),
+                    predicate=rename(item.predicate) if item.predicate else None,
+                )
             if kind == "call":
                 self.call(made, (*active, function.name))
             elif kind == "ret" and after is not None:
