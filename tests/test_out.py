@@ -1,5 +1,7 @@
 """The `out=` form: what is written where, and what is refused."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -100,3 +102,26 @@ def test_named_results():
     values, indices = result
     assert values is result.values
     assert indices is result.indices
+
+
+def test_chain_matmul_stores_a_single_matrix():
+    x, out = mt.ones(2, 2), mt.zeros(2, 2)
+    assert mt.chain_matmul(x, out=out) is out
+    assert out.tolist() == x.tolist()
+
+
+def test_one_value_may_go_to_an_expanded_out():
+    out = mt.empty(1, 3).expand(2, 3)
+    assert mt.ones(2, 3, out=out) is out
+    assert out.tolist() == [[1, 1, 1]] * 2
+    assert mt.full((2, 3), 7, out=out).tolist() == [[7, 7, 7]] * 2
+    assert mt.zeros(2, 3, out=out).tolist() == [[0, 0, 0]] * 2
+    with mt.jit_scope():
+        assert mt.ones(2, 3, out=out).tolist() == [[1, 1, 1]] * 2
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        mt.ones(2, 3, out=mt.empty(4).as_strided((2, 3), (1, 1)))
+
+
+def test_signatures_of_what_takes_out():
+    signature = inspect.signature(mt.expand_copy)
+    assert signature.parameters["out"].kind is inspect.Parameter.KEYWORD_ONLY

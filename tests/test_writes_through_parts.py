@@ -141,6 +141,8 @@ def test_filling_what_shows_elements_twice():
         (lambda x, mask: x.masked_fill_(mask, 2), "masked_fill_"),
         (lambda x, mask: x.__setitem__(mask, 2), "masked_fill_"),
         (lambda x, mask: x.index_put_((mask.nonzero()[:, 0],), mt.ones(())), "index_put_"),
+        (lambda x, mask: x.index_fill_(0, mt.tensor([1]), 2), "index_fill_"),
+        (lambda x, mask: x.index_fill_(0, mt.tensor([1]), mt.tensor(2.0, requires_grad=True)), "index_fill_"),
     ],
 )
 def test_writing_some_of_what_shows_elements_twice_is_deprecated(write, name):

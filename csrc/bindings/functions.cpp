@@ -3,6 +3,7 @@
 #include "bindings/py.h"
 #include "dispatch/gpu.h"
 #include "dispatch/infer_view.h"
+#include "dispatch/shared_writes.h"
 #include "kernels/cpu/select.h"
 namespace mt::py {
 
@@ -86,7 +87,21 @@ PyObject* py_repeat_places(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     });
 }
 
+// write_as(method, write, *arguments): what `write` gives; warnings of writes within it name the method.
+PyObject* py_write_as(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+    return guarded([&]() -> PyObject* {
+        const char* method = nargs < 2 || !PyUnicode_Check(args[0]) ? nullptr : PyUnicode_AsUTF8(args[0]);
+        if (!method) fail_type("write_as takes the name of a method, a function and its arguments");
+        const char* outer = std::exchange(writing_method, method);
+        PyObject* result = PyObject_Vectorcall(args[1], args + 2, static_cast<size_t>(nargs - 2), nullptr);
+        writing_method = outer;
+        return result;
+    });
+}
+
 PyMethodDef functions[] = {
+    {"write_as", method(py_write_as), METH_FASTCALL,
+     "write_as(method, write, *arguments): write(*arguments), whose warnings name the method."},
     {"can_view", py_can_view, METH_VARARGS, "can_view(tensor, size): whether it can be viewed in that shape."},
     {"needs_gradient", py_needs_gradient, METH_O,
      "Within a vjp: whether the operand at that position needs its gradient."},

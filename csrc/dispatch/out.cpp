@@ -28,6 +28,10 @@ void grow(Storage& storage, size_t nbytes) {
     storage.resize(nbytes);
 }
 
+bool shows_one_element(const Tensor& t) {
+    return t.numel && t.ndim() && std::all_of(t.strides.begin(), t.strides.end(), [](int64_t s) { return s == 0; });
+}
+
 // Makes `out` as large as a result, warning where it held something.
 void fit(Tensor& out, const Dims& sizes) {
     if (out.sizes == sizes) return;
@@ -104,7 +108,7 @@ void check_out_is_apart(const Tensor& out, const Tensor* const* operands, size_t
 }
 
 void store_out(Tensor& out, Tensor& result) {
-    static const OpDef* copy = find_op("copy");
+    static const OpDef *copy = find_op("copy"), *as_strided = find_op("as_strided");
     check_castable(result.dtype, out.dtype);
     check_same_device(out, result.device());
     NoGrad mode;
@@ -112,7 +116,18 @@ void store_out(Tensor& out, Tensor& result) {
     Operand self, source;
     self.tensor = &out;
     source.tensor = &result;
-    call_op_inplace(*copy, out, {self, source});
+    Ref<Tensor> once, value;
+    if (shows_one_element(result) && !out.contiguous()) {
+        // Of one value it doesn't matter which of the places in `out` that are the same one is written.
+        Dims sizes = out.sizes;
+        for (size_t d = 0; d < sizes.size(); ++d)
+            if (out.strides[d] == 0) sizes[d] = 1;
+        once = call_op(*as_strided, {&out}, {value_of(sizes), value_of(out.strides), value_of(out.offset)});
+        value = call_op(*as_strided, {&result}, {value_of(Dims{}), value_of(Dims{}), value_of(result.offset)});
+        self.tensor = once.get();
+        source.tensor = value.get();
+    }
+    call_op_inplace(*copy, *self.tensor, {self, source});
 }
 
 void dispatch_out(Call& call, Tensor* const* outs, size_t out_count) {

@@ -5,6 +5,8 @@
 
 namespace mt {
 
+thread_local const char* writing_method = nullptr;
+
 namespace {
 
 const OpDef& masked_fill() {
@@ -99,11 +101,12 @@ void warn(const Call& call, const Tensor& destination) {
     bool expanded = false;
     for (size_t d = 0; d < destination.ndim(); ++d) expanded |= destination.strides[d] == 0 && destination.sizes[d] > 1;
     if (!expanded) return;
-    const bool mask = call.op == &masked_fill();
-    std::string text = std::string("Use of ") + (mask ? "masked_fill_" : "index_put_") +
+    const bool number = writing_method || call.op == &masked_fill();
+    const char* method = writing_method ? writing_method : number ? "masked_fill_" : "index_put_";
+    std::string text = std::string("Use of ") + method +
                        " on expanded tensors is deprecated. Please clone() the tensor before performing this "
                        "operation. This also applies to advanced indexing e.g. tensor[" +
-                       (mask ? "mask] = scalar" : "indices] = tensor");
+                       (number ? "mask] = scalar" : "indices] = tensor");
     if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) < 0) fail_python();
 }
 

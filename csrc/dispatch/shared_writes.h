@@ -9,6 +9,9 @@ namespace mt {
 // choose.
 bool may_write_shared(const OpDef& op);
 
+// The method whose warning is given if it's not the op's own: what a function made of these ops is called. Null: none.
+extern thread_local const char* writing_method;
+
 // Runs such a call, which has been inferred, on the line of memory that `destination` shows.
 void write_shared(Call& call, Tensor& destination);
 

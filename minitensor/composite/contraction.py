@@ -354,8 +354,8 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
     return matmul(left, right).reshape(shape)
 
 
-@composite(method=False)
-def chain_matmul(*matrices: Any, out: Any = None) -> Any:
+@composite(method=False, out=True)
+def chain_matmul(*matrices: Any) -> Any:
     """The product of several matrices in the order that costs least."""
     if not matrices:
         raise TypeError("chain_matmul(): Expected one or more matrices")
@@ -366,7 +366,7 @@ def chain_matmul(*matrices: Any, out: Any = None) -> Any:
         return matrices[0]
     from minitensor.linalg.products import multi_dot
 
-    return multi_dot(list(matrices), out=out)
+    return multi_dot(list(matrices))
 
 
 @composite(method=False, namespaces=("nn.functional",))

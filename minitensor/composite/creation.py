@@ -35,6 +35,14 @@ def _default(dtype: Any) -> Any:
 # ---- one value
 
 
+def _filled(size: tuple[int, ...], value: Any, dtype: Any, device: Any, out: Any) -> Any:
+    """A tensor of one value; what is stored in `out` needs no memory for more."""
+    if out is None:
+        return creation.full(size, value, dtype=dtype, device=device)
+    one = creation.full((), value, dtype=dtype, device=device)
+    return movement.as_strided(one, size, (0,) * len(size), 0)
+
+
 @composite(method=False)
 def empty(
     *args: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
@@ -59,9 +67,8 @@ def full(
         dtype = out.dtype
     if isinstance(size, int):
         raise TypeError("full(): argument 'size' (position 1) must be tuple of ints, not int")
-    return _made(
-        creation.full(tuple(size), fill_value, dtype=dtype, device=device), requires_grad, layout, pin_memory, out
-    )
+    made = _filled(tuple(size), fill_value, dtype, device, out)
+    return _made(made, requires_grad, layout, pin_memory, out)
 
 
 @composite(method=False)
@@ -72,7 +79,7 @@ def zeros(
 ) -> Any:  # fmt: skip
     """A tensor of zeros."""
     dtype = _default(dtype if out is None else out.dtype)
-    made = creation.full(sizes_of(args, size), 0, dtype=dtype, device=device)
+    made = _filled(sizes_of(args, size), 0, dtype, device, out)
     if requires_grad or out is not None or layout is not None or pin_memory:
         return _made(made, requires_grad, layout, pin_memory, out)
     return made
@@ -86,7 +93,7 @@ def ones(
 ) -> Any:  # fmt: skip
     """A tensor of ones."""
     dtype = _default(dtype if out is None else out.dtype)
-    made = creation.full(sizes_of(args, size), 1, dtype=dtype, device=device)
+    made = _filled(sizes_of(args, size), 1, dtype, device, out)
     if requires_grad or out is not None or layout is not None or pin_memory:
         return _made(made, requires_grad, layout, pin_memory, out)
     return made

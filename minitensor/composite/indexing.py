@@ -290,11 +290,11 @@ def index_fill_(input: Any, dim: int, index: Any, value: Any) -> Any:
     """`index_fill` in place."""
     places, value, dims = _filling(input, dim, index, value)
     if value.requires_grad:
-        return _in_place["masked_fill"](input, _named(input, places, dims), value)
+        return _C.write_as("index_fill_", _in_place["masked_fill"], input, _named(input, places, dims), value)
     if input.ndim == 0:
         _in_place["index_put"](movement.view_(input, (1,)), places, value, (0,), False, False)
         return input
-    return _in_place["index_put"](input, places, value, dims, False, False)
+    return _C.write_as("index_fill_", _in_place["index_put"], input, places, value, dims, False, False)
 
 
 def _spread(input: Any, dim: int, index: Any, source: Any, reduce: str) -> tuple[Any, ...]:

@@ -134,7 +134,10 @@ def _signature_with_out(made: Callable[..., Any]) -> inspect.Signature:
     # Before **more, which must stay last.
     parameters = list(signature.parameters.values())
     place = len(parameters) - sum(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
-    return signature.replace(parameters=[*parameters[:place], parameter, *parameters[place:]])
+    # Anew, as `replace` would call the class of one that is late.
+    return inspect.Signature(
+        [*parameters[:place], parameter, *parameters[place:]], return_annotation=signature.return_annotation
+    )
 
 
 def _in_place(made: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,7 +16,9 @@ from tqdm import tqdm
 
 from tests.against_torch.worker import work
 
-ALL_CHECKS = ["values", "strided", "layout", "method", "inplace", "out", "errors", "grad", "gradgrad", "compiled"]
+ALL_CHECKS = [
+    "values", "strided", "layout", "method", "inplace", "out", "expanded", "errors", "grad", "gradgrad", "compiled",
+]  # fmt: skip
 ALL_DTYPES = [
     "float32", "float64", "int64", "bool", "uint8", "int8", "int16", "int32", "uint16", "uint32", "uint64", "float16",
     "bfloat16", "complex64", "complex128",

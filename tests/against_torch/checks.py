@@ -14,6 +14,7 @@ from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 import minitensor as mt
 from tests.against_torch.convert import DTYPES, NotConvertible, to_ours, to_theirs
+from tests.against_torch.expanded import check_inplace, check_out
 from tests.against_torch.forms import (
     Case,
     DifferenceError,
@@ -151,6 +152,10 @@ def _run_dtype(op: OpInfo, function: Any, dtype: torch.dtype, checks: set[str], 
             _attempt(outcome, "inplace", dtype, sample, lambda s=sample: _inplace(op, s))
         if "out" in checks and op.supports_out:
             _attempt(outcome, "out", dtype, sample, lambda s=sample: _out(op, function, s))
+        if "expanded" in checks and op.inplace_variant is not None and not sample.broadcasts_input:
+            _attempt(outcome, "expanded", dtype, sample, lambda s=sample: check_inplace(op, s))
+        if "expanded" in checks and op.supports_out:
+            _attempt(outcome, "expanded", dtype, sample, lambda s=sample: check_out(op, function, s))
         if "compiled" in checks:
             _attempt(outcome, "compiled", dtype, sample, lambda s=sample: _compiled(op, function, s))
     if dtype in (torch.float64, torch.complex128) and op.supports_autograd and {"grad", "gradgrad"} & checks:
