@@ -13,7 +13,8 @@
 namespace mt::gemm_detail {
 namespace {
 
-constexpr int64_t kRowsOfA = 128;            // of a block of A, which is then a fraction of a second-level cache
+constexpr int64_t kRowsOfA = 196;            // of a block of A,
+constexpr int64_t kBlocksOfA = 2;            // over so many blocks of k: most of a second-level cache
 constexpr int64_t kBytesOfSlab = 8 << 20;   // packed columns of B: a share of the last-level cache
 constexpr int64_t kBytesOfCache = 2 << 20;    // more than this comes from memory, or nearly so
 constexpr int64_t kCachePeriod = 4096;        // addresses at this distance share a set of a first-level cache,
@@ -190,9 +191,9 @@ void Product<T>::pack_panels(T* dst, int64_t k0, int64_t kc, int64_t col0, int64
 /// Packs rows of A over one block of k: row by row if they are contiguous, otherwise k by k within each tile. Row i
 /// of the result begins at `step * i` for every i that begins a tile.
 template <class T>
-Matrix<const T> Product<T>::pack_rows(int64_t row0, int64_t rows, int64_t k0, int64_t kc, int64_t& step) const {
+Matrix<const T> Product<T>::pack_rows(T* packed, int64_t row0, int64_t rows, int64_t k0, int64_t kc,
+                                      int64_t& step) const {
     const int64_t row_step = kc + kRowPadding;
-    T* packed = static_cast<T*>(t_packed_a.get(static_cast<size_t>(round_up(rows, tile_rows) * row_step) * sizeof(T)));
     const T* src = a.at(row0, k0);
     if (a.cs == 1) {
         for (int64_t i = 0; i < rows; ++i) {
@@ -294,30 +295,48 @@ void Product<T>::run_block(const T* packed, int64_t slab0, int64_t slab_cols, in
         local = static_cast<T*>(t_packed_b.get(static_cast<size_t>(longest * panel_cols) * sizeof(T)));
     }
     const int64_t step_rows = block_rows(row1 - row0);
+    constexpr int64_t kBlock = kGemmBlockK<T>;
     for (int64_t i0 = row0; i0 < row1; i0 += step_rows) {
         const int64_t i1 = std::min(row1, i0 + step_rows);
-        for (int64_t k0 = 0; k0 < k; k0 += kGemmBlockK<T>) {
-            const int64_t kc = std::min(kGemmBlockK<T>, k - k0);
-            const bool last = k0 + kc == k;
-            int64_t a_step = a.rs;
-            Matrix<const T> a_block{a.at(i0, k0), a.rs, a.cs};
-            if (pack_a) a_block = pack_rows(i0, i1 - i0, k0, kc, a_step);
+        const int64_t a_size = round_up(i1 - i0, tile_rows) * (kBlock + kRowPadding);
+        T* packed_a = nullptr;
+        if (pack_a) {
+            const int64_t blocks = std::min(kBlocksOfA, ceil_div(k, kBlock));
+            packed_a = static_cast<T*>(t_packed_a.get(static_cast<size_t>(blocks * a_size) * sizeof(T)));
+        }
+        // Several blocks of k for each panel: C is then still in a cache when the next block is added to it.
+        for (int64_t g0 = 0; g0 < k; g0 += kBlocksOfA * kBlock) {
+            const int64_t g1 = std::min(k, g0 + kBlocksOfA * kBlock);
+            Matrix<const T> a_blocks[kBlocksOfA];
+            int64_t a_steps[kBlocksOfA];
+            for (int64_t k0 = g0, q = 0; k0 < g1; k0 += kBlock, ++q) {
+                a_blocks[q] = {a.at(i0, k0), a.rs, a.cs};
+                a_steps[q] = a.rs;
+                if (pack_a) {
+                    a_blocks[q] = pack_rows(packed_a + q * a_size, i0, i1 - i0, k0, std::min(kBlock, k - k0),
+                                            a_steps[q]);
+                }
+            }
             int64_t done = col0;  // columns before this one have been through the epilogue
             for (int64_t j = col0; j < col1; j += panel_cols) {
                 const int64_t width = std::min(panel_cols, col1 - j);
-                const T* panel = b.at(k0, j);
-                int64_t panel_rs = b.rs;
-                if (pack_b == PackB::Shared) {
-                    panel = packed + k0 * padded(slab_cols) + (j - slab0) * kc;
-                    panel_rs = padded(width);
-                } else if (pack_b == PackB::Local) {
-                    pack_panels(local, k0, kc, j, width);
-                    panel = local;
-                    panel_rs = padded(width);
+                for (int64_t k0 = g0, q = 0; k0 < g1; k0 += kBlock, ++q) {
+                    const int64_t kc = std::min(kBlock, k - k0);
+                    const T* panel = b.at(k0, j);
+                    int64_t panel_rs = b.rs;
+                    if (pack_b == PackB::Shared) {
+                        panel = packed + k0 * padded(slab_cols) + (j - slab0) * kc;
+                        panel_rs = padded(width);
+                    } else if (pack_b == PackB::Local) {
+                        pack_panels(local, k0, kc, j, width);
+                        panel = local;
+                        panel_rs = padded(width);
+                    }
+                    run_panel(kc, a_blocks[q], a_steps[q], panel, panel_rs, i0, i1, j, width, k0 > 0);
                 }
-                run_panel(kc, a_block, a_step, panel, panel_rs, i0, i1, j, width, k0 > 0);
                 const int64_t end = j + width;
-                if (last && epilogue.fn != nullptr && (end == col1 || (i1 - i0) * (end - done) >= kEpilogueTile)) {
+                const bool enough = end == col1 || (i1 - i0) * (end - done) >= kEpilogueTile;
+                if (g1 == k && epilogue.fn != nullptr && enough) {
                     epilogue(i0, i1 - i0, done, end - done);
                     done = end;
                 }
