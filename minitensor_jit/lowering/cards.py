@@ -14,18 +14,17 @@ from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.combiners import highest, lowest
 from minitensor_jit.ir.module import Instruction
 from minitensor_jit.ir.shape import Shape
-from minitensor_jit.ir.window import Window, WindowDim
-from minitensor_jit.lowering import norms, pooling
+from minitensor_jit.lowering import averages, convolutions, norms, pooling
 from minitensor_jit.lowering.call import FLOATING, RecordedCall
 from minitensor_jit.lowering.context import Lowering
-from minitensor_jit.passes.convolution_canonicalization import canonical
+from minitensor_jit.lowering.sums import lane_sum, matrix_product
 
 __all__ = ["lower_for_cards", "lowers_on_cards"]
 
-_COLUMN_BLOCK = 256
-"""Up to so many elements of a column are added one after the other (docs/numerics.md)."""
 _LANES = 16
-_OF_ALL_TYPES = frozenset({"argmax", "argmin", "max_dim", "max_pool_indices", "min_dim", "sort", "topk"})
+_OF_ALL_TYPES = frozenset(
+    {"adaptive_max_pool_indices", "argmax", "argmin", "max_dim", "max_pool_indices", "min_dim", "sort", "topk"}
+)
 
 
 def lowers_on_cards(call: RecordedCall) -> bool:
@@ -70,21 +69,6 @@ def _embedding_backward(
 # ---- attention
 
 
-def _product(b: Lowering, x: Instruction, y: Instruction) -> Instruction:
-    """The matrices' products in the order of those of matrices, also where one is a vector."""
-    batch, m, n = tuple(range(len(x.dims) - 2)), x.dims[-2], y.dims[-1]
-    zero = b.constant(0, x.dtype)
-    around = [(0, 0, 0)] * len(batch)
-    if m == 1:
-        x = b.pad(x, zero, [*around, (0, 1, 0), (0, 0, 0)])
-    if n == 1:
-        y = b.pad(y, zero, [*around, (0, 0, 0), (0, 1, 0)])
-    made = b.matmul(x, y)
-    if m == 1 or n == 1:
-        made = b.slice(made, (0,) * len(made.dims), (*made.dims[:-2], m, n))
-    return made
-
-
 def _turned(b: Lowering, x: Instruction) -> Instruction:
     rank = len(x.dims)
     return b.transpose(x, (*range(rank - 2), rank - 1, rank - 2))
@@ -93,7 +77,7 @@ def _turned(b: Lowering, x: Instruction) -> Instruction:
 def _weights(
     b: Lowering, q: Instruction, k: Instruction, mask: Instruction | None, scale: float, causal: bool
 ) -> Instruction:
-    scores = _product(b, b.multiply(q, b.full(q.array_shape, scale)), _turned(b, k))
+    scores = matrix_product(b, b.multiply(q, b.full(q.array_shape, scale)), _turned(b, k))
     shape = scores.array_shape
     none, zero = b.full(shape, -math.inf), b.full(shape, 0)
     if mask is not None:
@@ -128,7 +112,7 @@ def _attention(
     b: Lowering, q: Instruction, k: Instruction, v: Instruction, mask: Instruction | None, scale: float, causal: bool
 ) -> Instruction:
     k, v = (_seen(b, x, q.dims[1], causal) for x in (k, v))
-    return _product(b, _weights(b, q, k, _mask_seen(b, mask, k.dims[1]), scale, causal), v)
+    return matrix_product(b, _weights(b, q, k, _mask_seen(b, mask, k.dims[1]), scale, causal), v)
 
 
 def _attention_backward(
@@ -144,11 +128,11 @@ def _attention_backward(
     keys = k.dims[1]
     k, v = (_seen(b, x, q.dims[1], causal) for x in (k, v))
     p = _weights(b, q, k, _mask_seen(b, mask, k.dims[1]), scale, causal)
-    slopes = _product(b, grad, _turned(b, v))
-    total = b.broadcast(_lane_sum(b, b.multiply(slopes, p)), p.dims, (0, 1))
+    slopes = matrix_product(b, grad, _turned(b, v))
+    total = b.broadcast(lane_sum(b, b.multiply(slopes, p), _LANES), p.dims, (0, 1))
     slopes = b.multiply(b.multiply(p, b.subtract(slopes, total)), b.full(p.array_shape, scale))
     rows = _block_rows(q.dims[1], keys, p.array_shape.itemsize)
-    made = [_product(b, slopes, k), *(_sum_of_blocks(b, x, y, rows) for x, y in ((slopes, q), (p, grad)))]
+    made = [matrix_product(b, slopes, k), *(_sum_of_blocks(b, x, y, rows) for x, y in ((slopes, q), (p, grad)))]
     if k.dims[1] == keys:
         return made
     zero = b.constant(0, p.dtype)
@@ -160,74 +144,25 @@ def _block_rows(queries: int, keys: int, itemsize: int) -> int:
     return min(max(32, min((512 << 10) // itemsize // keys // 16 * 16, 256)), queries)
 
 
-def _lane_sum(b: Lowering, x: Instruction) -> Instruction:
-    """The sums over the last dimension in sixteen lanes."""
-    batch, m, n = x.dims
-    turns = -(-n // _LANES)
-    if turns * _LANES != n:
-        x = b.pad(x, b.constant(0, x.dtype), [(0, 0, 0), (0, 0, 0), (0, turns * _LANES - n, 0)])
-    lanes = b.reduce_sum(b.reshape(x, (batch, m, turns, _LANES)), (2,))
-    width = _LANES // 2
-    while width:
-        first, second = (b.slice(lanes, (0, 0, at), (batch, m, at + width)) for at in (0, width))
-        lanes = b.add(first, second)
-        width //= 2
-    return b.reshape(lanes, (batch, m))
-
-
 def _sum_of_blocks(b: Lowering, x: Instruction, y: Instruction, rows: int) -> Instruction:
     """x^T y, summed up in blocks of rows that are added one after the other."""
     batch, total, m = x.dims
     n = y.dims[2]
     blocks = -(-total // rows)
     if blocks == 1:
-        return _product(b, _turned(b, x), y)
+        return matrix_product(b, _turned(b, x), y)
     parts = []
     for some in (x, y):
         if blocks * rows != total:
             some = b.pad(some, b.constant(0, x.dtype), [(0, 0, 0), (0, blocks * rows - total, 0), (0, 0, 0)])
         parts.append(b.reshape(some, (batch, blocks, rows, some.dims[2])))
-    products = _product(b, _turned(b, parts[0]), parts[1])
+    products = matrix_product(b, _turned(b, parts[0]), parts[1])
     made: Instruction | None = None
     for k in range(blocks):
         part = b.reshape(b.slice(products, (0, k, 0, 0), (batch, k + 1, m, n)), (batch, m, n))
         made = part if made is None else b.add(made, part)
     assert made is not None
     return made
-
-
-def _attention_backward_fits(call: RecordedCall) -> bool:
-    return call.results[1][1][1] <= _LANES * _COLUMN_BLOCK
-
-
-# ---- convolution
-
-
-def _convolution(
-    b: Lowering,
-    x: Instruction,
-    w: Instruction,
-    bias: Instruction | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-) -> Instruction:
-    window = Window(
-        tuple(
-            WindowDim(size, stride=s, low=p, high=p, window_dilation=d)
-            for size, s, p, d in zip(w.dims[2:], stride, padding, dilation, strict=True)
-        )
-    )
-    y = b.convolution(x, w, dim_labels=canonical(len(x.dims) - 2), window=window, feature_group_count=groups)
-    return y if bias is None else b.add(y, b.broadcast(bias, y.dims, (1,)))
-
-
-def _convolution_fits(call: RecordedCall) -> bool:
-    """Products of a vector have another order, and so have convolutions of single channels."""
-    weight, (batch, filters, *places), groups = call.shapes[1], call.results[0][1], call.params[3]
-    assert weight is not None
-    return filters > groups and math.prod(places) > 1 and batch > 0 and (groups == 1 or weight[1] > 1)
 
 
 # ---- the places of extremes
@@ -304,8 +239,10 @@ _LOWERINGS: Final[dict[str, tuple[Callable[[RecordedCall], bool], Callable[..., 
     "embedding": (lambda call: bool(call.shapes[1]), _embedding),
     "embedding_backward": (lambda call: bool(call.shapes[1]) and not call.params[2], _embedding_backward),
     "attention": (_always, _attention),
-    "attention_backward": (_attention_backward_fits, _attention_backward),
-    "convolution": (_convolution_fits, _convolution),
+    "attention_backward": (_always, _attention_backward),
+    "convolution": (convolutions.convolution_fits, convolutions.convolution),
+    "convolution_backward_input": (convolutions.backward_input_fits, convolutions.backward_input),
+    "convolution_backward_weight": (convolutions.backward_weight_fits, convolutions.backward_weight),
     "sort": (_always, _sort),
     "topk": (lambda call: bool(call.params[3]), _topk),
     "argmax": (_always, _place(least=False)),
@@ -314,12 +251,17 @@ _LOWERINGS: Final[dict[str, tuple[Callable[[RecordedCall], bool], Callable[..., 
     "min_dim": (_always, _value_and_place(least=True)),
     "max_pool": (pooling.windows_fit, pooling.max_pool),
     "max_pool_indices": (pooling.windows_fit, pooling.max_pool_indices),
+    "avg_pool": (_always, averages.avg_pool),
+    "avg_pool_backward": (_always, averages.avg_pool_backward),
+    "adaptive_avg_pool": (_always, averages.adaptive_avg_pool),
+    "adaptive_avg_pool_backward": (_always, averages.adaptive_avg_pool_backward),
+    "adaptive_max_pool_indices": (averages.maxima_fit, averages.adaptive_max_pool_indices),
     "plane_gather": (_always, pooling.plane_gather),
     "plane_scatter": (_always, pooling.plane_scatter),
     "plane_scatter_add": (_always, pooling.plane_scatter_add),
-    "group_norm": (norms.groups_fit, norms.group_norm),
-    "group_norm_backward": (norms.rows_fit, norms.group_norm_backward),
-    "batch_norm_stats": (norms.batches_fit, norms.batch_norm_stats),
-    "batch_norm": (norms.batches_fit, norms.batch_norm),
-    "batch_norm_backward": (norms.batches_fit, norms.batch_norm_backward),
+    "group_norm": (_always, norms.group_norm),
+    "group_norm_backward": (_always, norms.group_norm_backward),
+    "batch_norm_stats": (_always, norms.batch_norm_stats),
+    "batch_norm": (_always, norms.batch_norm),
+    "batch_norm_backward": (_always, norms.batch_norm_backward),
 }

@@ -1,6 +1,6 @@
 """Normalisation as HLO for cards, in the order of csrc/kernels/cpu/norm.cpp.
 
-Its sums have 64 lanes, as rows have (docs/numerics.md), but no blocks; so what is longer than a block is left to it.
+Its sums have 64 lanes, as rows have (docs/numerics.md), but no blocks.
 """
 
 from __future__ import annotations
@@ -11,21 +11,11 @@ from typing import Any
 
 from minitensor_jit.ir.module import Instruction
 from minitensor_jit.ir.shape import Shape
-from minitensor_jit.lowering.call import RecordedCall
 from minitensor_jit.lowering.context import Lowering
+from minitensor_jit.lowering.sums import lane_sum, ordered_sum
 
-__all__ = [
-    "batch_norm",
-    "batch_norm_backward",
-    "batch_norm_stats",
-    "batches_fit",
-    "group_norm",
-    "group_norm_backward",
-    "groups_fit",
-    "rows_fit",
-]
+__all__ = ["batch_norm", "batch_norm_backward", "batch_norm_stats", "group_norm", "group_norm_backward"]
 
-_ROW_BLOCK = 4096
 _COLUMN_BLOCK = 256
 _GRAIN = 1 << 15
 _MOST_SHORT, _ABREAST = 32, 16
@@ -44,42 +34,19 @@ def _inverse_root(b: Lowering, x: Instruction, eps: float) -> Instruction:
     return b.divide(_number(b, x, 1.0), b.sqrt(b.add(x, _number(b, x, eps))))
 
 
-def _row_sum(b: Lowering, x: Instruction) -> Instruction:
-    """The sums over the last dimension, from +0 also where that is one element."""
-    rank = len(x.dims)
-    if x.dims[-1] > 1:
-        return b.reduce_sum(x, (rank - 1,))
-    single = b.reshape(x, x.dims[:-1])
-    return b.add(single, _number(b, single, 0.0))
-
-
-def _column_sum(b: Lowering, x: Instruction) -> Instruction:
-    """The sums over the first dimension, one element after the other."""
-    if x.dims[0] > 1:
-        return b.reduce_sum(x, (0,))
-    single = b.reshape(x, x.dims[1:])
-    return b.add(single, _number(b, single, 0.0))
-
-
 def _moments(b: Lowering, rows: Instruction, eps: float, centered: bool) -> tuple[Instruction, Instruction]:
     """`rows - mean`, and `rstd` of each row."""
     n = rows.dims[-1]
     if centered:
-        mean = _over(b, _row_sum(b, rows), n)
+        mean = _over(b, lane_sum(b, rows), n)
     else:
         mean = b.full(Shape(rows.dtype, rows.dims[:1]), 0.0)
     shifted = b.subtract(rows, b.broadcast(mean, rows.dims, (0,)))
-    squares = _row_sum(b, b.multiply(shifted, shifted))
+    squares = lane_sum(b, b.multiply(shifted, shifted))
     return shifted, _inverse_root(b, _over(b, squares, n), eps)
 
 
 # ---- groups of channels
-
-
-def groups_fit(call: RecordedCall) -> bool:
-    """Whether `group_norm` is lowered: the group's elements are no more than a block."""
-    dims = call.results[0][1]
-    return 1 < prod(dims[1:]) // call.params[0] <= _ROW_BLOCK
 
 
 def group_norm(
@@ -109,18 +76,9 @@ def group_norm(
     return b.reshape(y, dims)
 
 
-def rows_fit(call: RecordedCall) -> bool:
-    """Whether `group_norm_backward` is lowered: each row is a group, and parts are added in the order of columns."""
-    dims = call.results[0][1]
-    batch, n = dims[0], prod(dims[1:])
-    if call.params[0] != 1 or prod(dims[2:]) != 1 or not 1 < n <= _ROW_BLOCK:
-        return False
-    return -(-batch // _rows_of_part(batch, n)) <= _COLUMN_BLOCK
-
-
-def _rows_of_part(batch: int, n: int) -> int:
+def _rows_of_part(batch: int, elements: int) -> int:
     """How many rows are added up before parts are."""
-    parts = max(1, min(_MOST_PARTS, batch * n // _GRAIN), -(-batch // _COLUMN_BLOCK))
+    parts = max(1, min(_MOST_PARTS, elements // _GRAIN), -(-batch // _COLUMN_BLOCK))
     return -(-batch // min(parts, batch))
 
 
@@ -129,37 +87,53 @@ def group_norm_backward(
     grad: Instruction,
     x: Instruction,
     weight: Instruction | None,
-    _groups: int,
+    groups: int,
     eps: float,
     centered: bool,
     affine: bool,
 ) -> list[Instruction]:
     """The gradients of input, weight and bias."""
     dims = x.dims
-    batch, n = dims[0], prod(dims[1:])
-    rows, g = b.reshape(x, (batch, n)), b.reshape(grad, (batch, n))
-    shifted, rstd = _moments(b, rows, eps, centered)
-    r = b.broadcast(rstd, rows.dims, (0,))
-    xhat = b.multiply(shifted, r)
-    v = g if weight is None else b.multiply(g, b.broadcast(weight, rows.dims, (1,)))
+    batch, channels, plane = dims[0], dims[1] // groups, prod(dims[2:])
+    shape, n = (batch * groups, channels, plane), channels * plane
+    shifted, rstd = _moments(b, b.reshape(x, (batch * groups, n)), eps, centered)
+    g = b.reshape(grad, shape)
+    r = b.broadcast(rstd, shape, (0,))
+    xhat = b.multiply(b.reshape(shifted, shape), r)
+    w = None
+    if weight is not None:
+        w = b.broadcast(b.reshape(weight, (groups, channels)), (batch, groups, channels), (1, 2))
+        w = b.reshape(w, shape[:2])
+    v = g if w is None else b.multiply(g, b.broadcast(w, shape, (0, 1)))
+    by_weight = b.multiply(g, xhat)
+    if plane == 1:
+        plain, product = (lane_sum(b, b.reshape(one, (batch * groups, n))) for one in (v, b.multiply(v, xhat)))
+        parts = [b.reshape(one, (batch, dims[1])) for one in (by_weight, g)]
+    else:
+        # Channel after channel.
+        of_bias, of_weight = lane_sum(b, g), lane_sum(b, by_weight)
+        plain, product = (
+            ordered_sum(b, b.transpose(one if w is None else b.multiply(one, w), (1, 0)))
+            for one in (of_bias, of_weight)
+        )
+        parts = [b.reshape(one, (batch, dims[1])) for one in (of_weight, of_bias)]
     inner = v
     if centered:
-        inner = b.subtract(v, b.broadcast(_over(b, _row_sum(b, v), n), rows.dims, (0,)))
-    product = b.broadcast(_over(b, _row_sum(b, b.multiply(v, xhat)), n), rows.dims, (0,))
-    gx = b.multiply(r, b.subtract(inner, b.multiply(xhat, product)))
+        inner = b.subtract(v, b.broadcast(_over(b, plain, n), shape, (0,)))
+    gx = b.multiply(r, b.subtract(inner, b.multiply(xhat, b.broadcast(_over(b, product, n), shape, (0,)))))
     if affine:
-        made = [_parameter_gradient(b, one) for one in (b.multiply(g, xhat), g)]
+        abreast = _ABREAST if plane == 1 and groups == 1 and n <= _MOST_SHORT else 1
+        made = [_parameter_gradient(b, one, prod(dims), abreast) for one in parts]
     else:
         made = [b.full(Shape(x.dtype, (dims[1],)), 0.0)] * 2
     return [b.reshape(gx, dims), *made]
 
 
-def _parameter_gradient(b: Lowering, x: Instruction) -> Instruction:
-    """The sums of columns: of parts of the rows, then of these."""
+def _parameter_gradient(b: Lowering, x: Instruction, elements: int, abreast: int) -> Instruction:
+    """The sums of columns: of parts of the rows, with some abreast, then of these."""
     batch, n = x.dims
-    rows = _rows_of_part(batch, n)
+    rows = _rows_of_part(batch, elements)
     parts = -(-batch // rows)
-    abreast = _ABREAST if n <= _MOST_SHORT else 1
     turns = -(-rows // abreast)
     zero = b.constant(0, x.dtype)
     if parts * rows != batch:
@@ -168,19 +142,12 @@ def _parameter_gradient(b: Lowering, x: Instruction) -> Instruction:
     if turns * abreast != rows:
         x = b.pad(x, zero, [(0, 0, 0), (0, turns * abreast - rows, 0), (0, 0, 0)])
     x = b.transpose(b.reshape(x, (parts, turns, abreast, n)), (1, 2, 0, 3))
-    x = _column_sum(b, x)
-    x = _column_sum(b, x) if abreast > 1 else b.reshape(x, (parts, n))
-    return _column_sum(b, x)
+    x = ordered_sum(b, x)
+    x = ordered_sum(b, x) if abreast > 1 else b.reshape(x, (parts, n))
+    return ordered_sum(b, x)
 
 
 # ---- channels over a batch
-
-
-def batches_fit(call: RecordedCall) -> bool:
-    """Whether the statistics of batches are lowered."""
-    dims = call.shapes[0]
-    assert dims is not None
-    return dims[0] <= _COLUMN_BLOCK and prod(dims[2:]) <= _ROW_BLOCK
 
 
 def _planes(b: Lowering, x: Instruction) -> Instruction:
@@ -189,7 +156,7 @@ def _planes(b: Lowering, x: Instruction) -> Instruction:
 
 def _total(b: Lowering, planes: Instruction) -> Instruction:
     """The sums of channels: of each plane, then over the batch."""
-    return _column_sum(b, _row_sum(b, planes))
+    return ordered_sum(b, lane_sum(b, planes))
 
 
 def _along(b: Lowering, v: Instruction, planes: Instruction) -> Instruction:

@@ -1,0 +1,82 @@
+"""Averages and adaptive maxima of windows on cards, with their gradients: in kernels, and with the bits of the CPU."""
+
+import numpy as np
+import pytest
+from fuzz_programs import bits, describe
+
+import minitensor as mt
+from minitensor.ops import ROWS
+from minitensor_jit.runtime.cuda.start import host_ops
+
+
+def both(name, arrays, *params):
+    """The bits of an op on the CPU and on a card, where it isn't left to the host."""
+    tensors = [mt.from_numpy(a) for a in arrays]
+    expected = ROWS[name].call(*tensors, *params)
+    host_ops.clear()
+    got = ROWS[name].call(*[t.cuda() for t in tensors], *params).cpu()
+    assert not host_ops, list(host_ops)
+    expected, got = expected.numpy(), got.numpy()
+    assert bits(expected) == bits(got), f"{name}: {describe(expected, got)}"
+    return expected
+
+
+def image(*dims):
+    values = np.random.default_rng(1).standard_normal(dims).astype(np.float32)
+    values.flat[values.size // 3], values.flat[-1] = np.inf, -np.inf
+    return values
+
+
+AVERAGES = {
+    # sizes, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override
+    "apart": ((2, 3, 8, 10), (2, 2), (2, 2), (0, 0), False, True, None),
+    "overlapping": ((2, 3, 9, 11), (3, 3), (1, 2), (1, 1), False, True, None),
+    "padding not counted": ((1, 2, 9, 11), (3, 5), (2, 2), (1, 2), False, False, None),
+    "rounded up": ((2, 2, 10, 9), (3, 4), (3, 2), (1, 0), True, True, None),
+    "rounded up, padding not counted": ((2, 2, 10, 9), (3, 2), (2, 3), (1, 1), True, False, None),
+    "a divisor": ((1, 2, 6, 6), (2, 3), (2, 1), (0, 1), False, True, 7),
+    "the whole plane": ((2, 3, 20, 17), (20, 17), (1, 1), (0, 0), False, True, None),
+    "one plane": ((1, 1, 5, 6), (5, 6), (5, 6), (0, 0), False, True, None),
+    "gaps": ((1, 3, 11, 11), (2, 2), (4, 3), (0, 0), False, True, None),
+    "one dimension": ((2, 3, 40), (5,), (3,), (2,), False, False, None),
+    "three dimensions": ((1, 2, 5, 6, 7), (2, 3, 2), (2, 1, 2), (1, 1, 0), False, True, None),
+}
+
+
+@pytest.mark.parametrize("form", AVERAGES)
+def test_averages(form):
+    sizes, *window = AVERAGES[form]
+    made = both("avg_pool", [image(*sizes)], *window)
+    both("avg_pool_backward", [image(*made.shape)], sizes, *window)
+
+
+ADAPTIVE = {
+    "equal windows": ((2, 3, 12, 8), (4, 2)),
+    "unequal windows": ((2, 3, 11, 7), (4, 3)),
+    "the whole plane": ((3, 4, 17, 18), (1, 1)),
+    "more windows than elements": ((1, 2, 3, 5), (7, 8)),
+    "as many": ((2, 2, 4, 4), (4, 4)),
+    "one dimension": ((2, 3, 13), (5,)),
+    "three dimensions": ((1, 2, 5, 6, 7), (2, 4, 3)),
+}
+
+
+@pytest.mark.parametrize("form", ADAPTIVE)
+def test_adaptive_windows(form):
+    sizes, windows = ADAPTIVE[form]
+    made = both("adaptive_avg_pool", [image(*sizes)], windows)
+    both("adaptive_avg_pool_backward", [image(*made.shape)], sizes)
+    values = image(*sizes)
+    values.flat[::7] = np.round(values.flat[::7])
+    values.flat[5::11] = np.nan
+    values[0, 0] = -np.inf
+    both("adaptive_max_pool_indices", [values], windows)
+
+
+def test_networks_average_on_the_card(cuda):
+    x = mt.randn(2, 3, 9, 9, device="cuda").requires_grad_()
+    f = mt.nn.functional
+    host_ops.clear()
+    (f.avg_pool2d(x, 3, 2, 1).sum() + f.adaptive_avg_pool2d(x, 1).sum() + f.adaptive_max_pool2d(x, 2).sum()).backward()
+    assert x.grad.device.type == "cuda"
+    assert not host_ops, list(host_ops)
