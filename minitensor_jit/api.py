@@ -93,8 +93,8 @@ def current_options() -> JitOptions:
     return current_compiler().options
 
 
-def _plan(nodes: Any, leaves: Any, scalars: Any, policy: Any = None, signature: bytes = b"") -> Any:
-    return current_compiler().plan(nodes, leaves, scalars, policy, signature)
+def _plan(nodes: Any, leaves: Any, scalars: Any, policy: Any = None) -> Any:
+    return current_compiler().plan(nodes, leaves, scalars, policy)
 
 
 def _recall(signature: bytes) -> Any:

@@ -35,7 +35,7 @@ class _Recorder:
         self._variants: OrderedDict[Structure, Any] = OrderedDict()
         # The last of them that was called: the next call is probably alike.
         self._recent: tuple[Structure, Any] | None = None
-        # What the function's plans launch, by the text of its module, to be pickled with it.
+        # What the function's plans launch, by the id of its module, to be pickled with it.
         self._used: dict[str, Any] = {}
         # Code that it was unpickled with.
         self._held: list[AnyExecutable] = []
@@ -86,7 +86,7 @@ class _Recorder:
                 _C.swap_tag(previous)
                 if not nested:
                     _C.whole_function(0)
-        self._used.update((text, ref(executable)) for text, executable in used.items())
+        self._used.update((module, ref(executable)) for module, executable in used.items())
         return result
 
     def _finish(self, compiled: Any, args: tuple[Any, ...], result: Any) -> None:
@@ -137,25 +137,27 @@ class _Recorder:
         if _named(fn.__module__, fn.__qualname__) is compiled:
             fn = _Name(fn.__module__, fn.__qualname__)
         options = current_compiler().options
-        alive = ((text, executable()) for text, executable in self._used.items())
+        alive = ((module, executable()) for module, executable in self._used.items())
         code = [
-            (text, encode(key_of(text, options), executable)) for text, executable in alive if executable is not None
+            (module, encode(key_of(module, options), executable))
+            for module, executable in alive
+            if executable is not None
         ]
         return _unpickle, (fn, self._jit_compile, code)
 
     def hold(self, code: Sequence[tuple[str, bytes]]) -> None:
         """Take over compiled code of a pickle, as far as this machine can run it."""
         compiler = current_compiler()
-        for text, data in code:
-            if compiler.executables.find(text) is not None:
+        for module, data in code:
+            if compiler.executables.find(module) is not None:
                 continue
             try:
-                executable = decode(data, key_of(text, compiler.options), "unpickled")
+                executable = decode(data, key_of(module, compiler.options), "unpickled")
             except ValueError:  # another machine, other options, another version: it is compiled anew
                 continue
-            compiler.executables.insert(text, executable, keep=False)
+            compiler.executables.insert(module, executable, keep=False)
             self._held.append(executable)
-            self._used[text] = ref(executable)
+            self._used[module] = ref(executable)
 
 
 class _Variant:

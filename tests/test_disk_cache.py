@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 import minitensor as mt
+from minitensor import _C
 from minitensor_jit.clustering.pipeline import cluster
 from minitensor_jit.errors import CacheDirectoryError
 from minitensor_jit.runtime import disk_cache, processor
+from minitensor_jit.runtime.plan_store import PlanStore
 
 ROOT = str(Path(mt.__file__).parent.parent)
 
@@ -256,6 +258,7 @@ def test_a_disk_that_fails_is_a_warning_once(cache, monkeypatch, caplog):
 
 PROGRAM = """
 import minitensor as mt
+from minitensor import _C
 x = mt.arange(5.0) / 10
 for n in range(1, 7):
     def program(x):
@@ -369,3 +372,37 @@ def test_what_is_watched_has_no_plan_on_disk(cache, compilations, tmp_path):
             cache.run(**options)
         assert len(compilations) == number
     assert len(cache.plans) == 1
+
+
+@pytest.mark.parametrize("plan", [lambda kept: kept[:-1], lambda kept: bytes(kept) + b"\0", lambda _: b"\xff" * 64])
+def test_bytes_that_are_no_plan_for_the_trace_are_not_run(cache, compilations, monkeypatch, plan):
+    cache.run()
+    load = PlanStore.load
+
+    def loaded(self, signature, name):
+        kept, code = load(self, signature, name)
+        return plan(kept), code
+
+    monkeypatch.setattr(PlanStore, "load", loaded)
+    cache.run()
+    assert len(compilations) == 2
+
+
+def test_profiles_of_a_plan_from_disk_name_its_ops(cache, compilations):
+    def inside():
+        mt.jit.cache_clear()
+        with mt.jit.options(persistent_cache_directory=str(cache.folder)):
+            _C.start_profile()
+            try:
+                mt.function(program, jit_compile=True)(ARGUMENT)
+            finally:
+                events = _C.stop_profile()
+        return [event[7] for event in events if event[1] == "_JitLaunch"]
+
+    compiled, kept = inside(), inside()
+    assert len(compilations) == 1
+    assert compiled == kept
+    (names,) = kept
+    assert [op for _, op, _, _ in names] == ["sin", "mul", "erfinv", "add", "softmax"]
+    line = program.__code__.co_firstlineno + 1
+    assert {(file, at) for _, _, file, at in names} == {(__file__, line)}

@@ -138,7 +138,7 @@ bool run_on_gpu(Trace& trace, const Step& step, Buffers& buffers) {
         return false;
     }
     for (const auto& [place, made] : displaced) copy_bytes(place, made->place(), made->nbytes());
-    if (launch_profile_hook) launch_profile_hook(step, start, now_ns());
+    if (launch_profile_hook) launch_profile_hook(trace, step, start, now_ns());
     if (step.reports_errors) {
         uint8_t failed = 0;
         copy_bytes(Place{Device{}, &failed, 0}, Place{step.device, nullptr, flag}, 1);

@@ -19,7 +19,7 @@ std::shared_ptr<Plan> (*revise_hook)(Trace&, Plan&) = nullptr;
 void (*flush_hook)(const Trace&, const Plan&, const char*, bool) = nullptr;
 void (*refuse_hook)(const char*, const char*) = nullptr;
 void (*eager_hook)(const char*) = nullptr;
-void (*launch_profile_hook)(const Step&, int64_t, int64_t) = nullptr;
+void (*launch_profile_hook)(const Trace&, const Step&, int64_t, int64_t) = nullptr;
 MT_THREAD_LOCAL const char* observation = nullptr;
 
 void load_compiler() {
@@ -251,7 +251,7 @@ bool run_launch(Trace& trace, const Step& step, Buffers& buffers) {
         return false;
     }
     rethrow_runtime_error();
-    if (launch_profile_hook) launch_profile_hook(step, start, now_ns());
+    if (launch_profile_hook) launch_profile_hook(trace, step, start, now_ns());
     if (status != 0) fail("the compiled cluster " + step.name + " failed with status " + std::to_string(status));
     if (observed) observe(step, true, pointers.data(), arrays);
     return true;
@@ -409,12 +409,52 @@ void replay(Trace& trace, Plan& plan) {
     for (size_t g = 0; g < spent.size(); ++g) plan.fastest[g] = std::min(plan.fastest[g], spent[g]);
 }
 
+namespace {
+
+// Which inputs of launches on cards the host knows.
+void find_host_inputs(const Trace& trace, Plan& plan) {
+    for (Step& step : plan.steps) {
+        if (!step.program) continue;
+        for (const InputSlot& slot : step.inputs) {
+            bool host = slot.random || slot.is_size || slot.value.kind == RefKind::Scalar;
+            if (slot.value.kind == RefKind::Leaf) host = !on_gpu(trace.leaves[slot.value.index].storage->device);
+            if (slot.value.kind == RefKind::Node) host = !on_gpu(trace.nodes[slot.value.index].device);
+            step.from_host.push_back(host);
+        }
+    }
+}
+
+void count_last_uses(const Trace& trace, Plan& plan) {
+    plan.last_use.assign(trace.results.size(), -1);
+    auto use = [&](ValueRef value, size_t s) {
+        if (value.kind == RefKind::Node)
+            plan.last_use[trace.nodes[value.index].first_result + value.result] = static_cast<int32_t>(s);
+    };
+    for (size_t s = 0; s < plan.steps.size(); ++s) {
+        const Step& step = plan.steps[s];
+        if (step.type == Step::Type::Launch) {
+            for (const InputSlot& slot : step.inputs) use(slot.value, s);
+        } else {
+            const TraceNode& node = trace.nodes[step.node];
+            for (uint32_t i = 0; i < node.operand_count; ++i) use(trace.operands[node.first_operand + i], s);
+        }
+    }
+    for (ValueRef value : plan.deferred) plan.last_use[trace.nodes[value.index].first_result + value.result] = -1;
+}
+
+}  // namespace
+
+void Plan::complete(const Trace& trace) {
+    count_last_uses(trace, *this);
+    find_host_inputs(trace, *this);
+}
+
 size_t Plan::bytes() const {
     size_t total = sizeof(Plan) + last_use.size() * sizeof(int32_t) + checks.size() * sizeof(BoundsCheck) +
                    deferred.size() * sizeof(ValueRef) + fastest.size() * sizeof(int64_t);
     for (const Step& step : steps)
         total += sizeof(Step) + step.inputs.size() * sizeof(InputSlot) + step.outputs.size() * sizeof(ValueRef) +
-                 step.name.size();
+                 step.inside.size() * sizeof(uint32_t) + step.name.size();
     return total;
 }
 

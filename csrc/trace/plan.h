@@ -41,7 +41,7 @@ struct Step {
     bool guarded = false;
     PyRef executable;  // keeps the code
     std::string name;
-    PyRef children;  // what the launch runs, for the profile: a list of (name, op, file, line)
+    std::vector<uint32_t> inside;  // the nodes that it runs
     // Called with (whether it has run, addresses of the inputs and results) before and after it runs; None for nobody.
     PyRef observer;
     // Launch on a card: called with (addresses of the inputs, results and scratch memory; the bytes of inputs that the
@@ -80,6 +80,8 @@ struct Plan {
 
     // About how much memory it takes.
     size_t bytes() const;
+    // Works out what follows from its steps.
+    void complete(const Trace& trace);
 };
 
 // Identifies the options in force; part of every signature.
@@ -99,7 +101,7 @@ extern void (*flush_hook)(const Trace& trace, const Plan& plan, const char* reas
 extern void (*eager_hook)(const char* op);
 // Raises the error of an op that must be compiled and can't even be recorded.
 extern void (*refuse_hook)(const char* op, const char* reason);
-extern void (*launch_profile_hook)(const Step& step, int64_t start_ns, int64_t end_ns);
+extern void (*launch_profile_hook)(const Trace& trace, const Step& step, int64_t start_ns, int64_t end_ns);
 
 void replay(Trace& trace, Plan& plan);
 // Where an op on a card ran on the host instead, while an account is kept: the bytes that were copied for it.

@@ -25,11 +25,11 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 
+from minitensor import _C
 from minitensor_jit.errors import CacheDirectoryError
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.log import log
@@ -42,7 +42,7 @@ __all__ = ["DiskCache", "cache_at", "decode", "encode", "key_of"]
 logger = logging.getLogger("minitensor_jit")
 
 _SUFFIX = ".mto"
-_PLAN_MAGIC = b"minitensor plan 1\n"
+_PLAN_MAGIC = b"minitensor plan 2\n"
 _PLAN_SUFFIX = ".mtp"
 _DIGEST = hashlib.sha256().digest_size
 _RESCAN = 64
@@ -57,40 +57,24 @@ def _compiler_fingerprint() -> str:
 
     Files are told apart by their sizes and times, and LLVM is not imported: loading a kept program takes milliseconds.
     """
-    from minitensor import _C
-
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    digest = hashlib.sha256()
     # Rows and clustering matter to plans.
     parts = [os.path.join(package, part) for part in ("clustering", "codegen", "ir", "lowering", "passes", "runtime")]
+    digest = hashlib.sha256()
+    for part in (*parts, os.path.join(os.path.dirname(os.path.abspath(_C.__file__)), "ops")):
+        digest.update(_C.file_stamps(part, (".py",)))
     found = find_spec("llvmlite")
     llvmlite = os.path.dirname(found.origin) if found is not None and found.origin else ""
-    for part in (*parts, os.path.join(os.path.dirname(os.path.abspath(_C.__file__)), "ops")):
-        digest.update("\n".join(sorted(_stamps(part, (".py",)))).encode())
-    digest.update("\n".join(sorted(_stamps(os.path.join(llvmlite, "binding"), _LIBRARY))).encode())
+    digest.update(_C.file_stamps(os.path.join(llvmlite, "binding"), (".py", ".so", ".dylib", ".dll")))
     core = os.stat(_C.__file__)
     return f"{_C.version} core {core.st_size} {core.st_mtime_ns} compiler {digest.hexdigest()}"
 
 
-_LIBRARY = (".py", ".so", ".dylib", ".dll")
-
-
-def _stamps(folder: str, endings: tuple[str, ...]) -> Iterator[str]:
-    """Path, size and time of every file in a folder that ends so."""
-    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as listing:
-        for item in listing:
-            if item.name.endswith(endings):
-                info = item.stat()
-                yield f"{item.path} {info.st_size} {info.st_mtime_ns}"
-            elif item.is_dir():
-                yield from _stamps(item.path, endings)
-
-
-def key_of(text: str, options: JitOptions, card: str = "") -> str:
-    """Everything that the machine code of a module depends on, as text: the HLO comes as its SHA-256."""
+def key_of(module: str, options: JitOptions, card: str = "") -> str:
+    """Everything that the machine code of a module depends on, as text. `module` is its `module_id`."""
     return json.dumps(
         {
-            "hlo": hashlib.sha256(text.encode()).hexdigest(),
+            "hlo": module,
             "options": options.codegen.text(),
             "processor": card or processor(),
             "compiler": _compiler_fingerprint(),
@@ -191,7 +175,7 @@ class DiskCache:
         """Keep an executable. A disk that is full is a warning, once; the program goes on without."""
         self._write(self._path(key), encode(key, executable))
 
-    def load_plan(self, key: str) -> bytes | None:
+    def load_plan(self, key: str) -> memoryview | None:
         """The plan of that key; None if there is none that is sound."""
         path = self._path(key, _PLAN_SUFFIX)
         try:
@@ -199,7 +183,7 @@ class DiskCache:
         except OSError:
             return None
         start = len(_PLAN_MAGIC) + _DIGEST
-        body = data[start:]
+        body = memoryview(data)[start:]
         name = hashlib.sha256(key.encode()).digest()
         if data[:start] != _PLAN_MAGIC + hashlib.sha256(body).digest() or body[:_DIGEST] != name:
             with contextlib.suppress(OSError):

@@ -8,18 +8,20 @@ import pickle
 import struct
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from minitensor_jit.ir.library import ELEMENTWISE_PREFIX, find_loop
+from minitensor import _C
+from minitensor_jit.ir.library import ELEMENTWISE_PREFIX
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.size import Size, SizeContext, active, value_of
 from minitensor_jit.ir.size_json import size_from_json, size_to_json
-from minitensor_jit.runtime.executable import AnyExecutable, Executable
+from minitensor_jit.runtime.executable import AnyExecutable, Executable, Interface
 from minitensor_jit.runtime.loaded_code import LoadedCode
 
 __all__ = ["OtherSizes", "decode", "encode"]
 
-_MAGIC = b"minitensor object code 1\n"
+_MAGIC = b"minitensor object code 2\n"
 _ALIAS = struct.Struct("<II")
 """The numbers of a result and a parameter that may share memory."""
 _HEADER = struct.Struct("<Q")
@@ -38,19 +40,24 @@ def encode(key: str, executable: AnyExecutable) -> bytes:
     context = active.get() or SizeContext(())
     # One for each pair of a parameter and a result of its size: as numbers in JSON they'd take longest to read.
     aliases = b"".join(_ALIAS.pack(*pair) for pair in sorted(executable.aliases))
+    shapes = json.dumps(
+        [
+            [(shape.dtype, list(map(size_to_json, shape.dims))) for shape in some]
+            for some in (executable.parameter_shapes, executable.result_shapes)
+        ]
+    ).encode()
     return _entry(
         {
             "key": key,
-            "parameters": [(shape.dtype, list(map(size_to_json, shape.dims))) for shape in executable.parameter_shapes],
-            "results": [(shape.dtype, list(map(size_to_json, shape.dims))) for shape in executable.result_shapes],
             "scratch_bytes": size_to_json(executable.scratch_bytes),
             "guards": [(size_to_json(n), answer) for n, answer in context.guards],
+            "shape_bytes": len(shapes),
             "alias_bytes": len(aliases),
             "imports": list(executable.imports),
             "kernels": executable.kernels,
             "instructions": dict(executable.instructions),
         },
-        aliases + executable.object_code,
+        shapes + aliases + executable.object_code,
     )
 
 
@@ -63,20 +70,20 @@ def _entry(header: dict[str, Any], code: bytes) -> bytes:
 def decode(data: bytes, key: str, name: str) -> AnyExecutable:
     """The executable of an entry with that key; ValueError for one that is damaged or for something else."""
     start = len(_MAGIC) + _DIGEST
-    body = data[start:]
+    body = memoryview(data)[start:]
     if data[: len(_MAGIC)] != _MAGIC or hashlib.sha256(body).digest() != data[len(_MAGIC) : start]:
         raise ValueError("its checksum is wrong")
     (length,) = _HEADER.unpack_from(body)
-    header: dict[str, Any] = json.loads(body[_HEADER.size : _HEADER.size + length])
+    header: dict[str, Any] = json.loads(bytes(body[_HEADER.size : _HEADER.size + length]))
     if header["key"] != key:
         raise ValueError("it is the entry of another key")
-    code = body[_HEADER.size + length :]
+    rest = body[_HEADER.size + length :]
     if "program_bytes" in header:
         # Imported here: programs for the CPU need nothing of it.
         from minitensor_jit.runtime.cuda.executable import GpuExecutable
 
         split = int(header["program_bytes"])
-        return GpuExecutable(replace(pickle.loads(code[:split]), name=name), code[split:])
+        return GpuExecutable(replace(pickle.loads(rest[:split]), name=name), bytes(rest[split:]))
     context = active.get() or SizeContext(())
     for kept, answer in header["guards"]:
         n = size_from_json(kept, context)
@@ -84,16 +91,15 @@ def decode(data: bytes, key: str, name: str) -> AnyExecutable:
             raise OtherSizes(f"{n} > 0 is {answer} in it")
         if isinstance(n, Size):
             context.guards[n, answer] = None
-    split = int(header["alias_bytes"])
-    aliases, code = code[:split], code[split:]
+    described = int(header["shape_bytes"]) + int(header["alias_bytes"])
+    interface = partial(_interface, bytes(rest[:described]), int(header["shape_bytes"]), context)
+    code = bytes(rest[described:])
     started = time.perf_counter()
     loaded = LoadedCode(code, "entry", {symbol: _address(symbol) for symbol in header["imports"]})
     return Executable(
         name=name,
-        parameter_shapes=_shapes(header["parameters"], context),
-        result_shapes=_shapes(header["results"], context),
+        interface=interface,
         scratch_bytes=size_from_json(header["scratch_bytes"], context),
-        aliases=frozenset(_ALIAS.iter_unpack(aliases)),
         object_code=code,
         code=loaded,
         imports=tuple(header["imports"]),
@@ -103,6 +109,11 @@ def decode(data: bytes, key: str, name: str) -> AnyExecutable:
     )
 
 
+def _interface(described: bytes, split: int, context: SizeContext) -> Interface:
+    parameters, results = (_shapes(kept, context) for kept in json.loads(described[:split]))
+    return Interface(parameters, results, frozenset(_ALIAS.iter_unpack(described[split:])))
+
+
 def _shapes(kept: list[tuple[str, list[Any]]], context: SizeContext) -> list[Shape]:
     return [Shape(dtype, tuple(size_from_json(n, context) for n in dims)) for dtype, dims in kept]
 
@@ -110,7 +121,7 @@ def _shapes(kept: list[tuple[str, list[Any]]], context: SizeContext) -> list[Sha
 def _address(symbol: str) -> int:
     """Where a loop of the core is in this process."""
     name, _, dtype = symbol.removeprefix(ELEMENTWISE_PREFIX).rpartition(".")
-    loop = find_loop(name, dtype)
+    loop = _C.elementwise_loop(name, dtype)
     if loop is None:
         raise ValueError(f"the core has no {symbol}")
-    return loop.address
+    return loop[0]

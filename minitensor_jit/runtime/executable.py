@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -12,7 +12,7 @@ from .kernel_counters import ModuleCounters
 if TYPE_CHECKING:
     from .cuda.executable import GpuExecutable
 
-__all__ = ["AnyExecutable", "Code", "Executable"]
+__all__ = ["AnyExecutable", "Code", "Executable", "Interface"]
 
 
 class Code(Protocol):
@@ -22,6 +22,17 @@ class Code(Protocol):
 
     def close(self) -> None:
         """Unloads it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """What a module takes and gives."""
+
+    parameter_shapes: list[Shape]
+    result_shapes: list[Shape]
+    aliases: frozenset[tuple[int, int]]
+    """(result, parameter): this result may be written over this parameter's memory, if no other parameter and no other
+    result lies there too."""
 
 
 @dataclass
@@ -34,12 +45,9 @@ class Executable:
     """
 
     name: str
-    parameter_shapes: list[Shape]
-    result_shapes: list[Shape]
+    interface: Interface | Callable[[], Interface]
+    """Or what makes it when it is first asked for: a plan from disk knows what it needs of it."""
     scratch_bytes: int
-    aliases: frozenset[tuple[int, int]]
-    """(result, parameter): this result may be written over this parameter's memory, if no other parameter and no other
-    result lies there too."""
     object_code: bytes
     code: Code
     imports: tuple[str, ...] = ()
@@ -50,6 +58,26 @@ class Executable:
     compile_seconds: Mapping[str, float] = field(default_factory=dict)
     counters: ModuleCounters | None = None
     """What the code counts about itself, if it was made to. Such code can't be kept for other processes."""
+
+    def _interface(self) -> Interface:
+        if not isinstance(self.interface, Interface):
+            self.interface = self.interface()
+        return self.interface
+
+    @property
+    def parameter_shapes(self) -> list[Shape]:
+        """Of all parameters, in order."""
+        return self._interface().parameter_shapes
+
+    @property
+    def result_shapes(self) -> list[Shape]:
+        """Of all results, in order."""
+        return self._interface().result_shapes
+
+    @property
+    def aliases(self) -> frozenset[tuple[int, int]]:
+        """Which results may be written over which parameters."""
+        return self._interface().aliases
 
     @property
     def nbytes(self) -> int:

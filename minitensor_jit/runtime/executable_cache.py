@@ -1,21 +1,27 @@
-"""Compiled clusters by the text of their modules: bounded by bytes, least recently used first to leave.
+"""Compiled clusters by what their modules are: bounded by bytes, least recently used first to leave.
 
 What belongs to a compiled function is only known as long as something launches it: it goes when the function goes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import OrderedDict
 from weakref import WeakValueDictionary
 
 from minitensor_jit.runtime.executable import AnyExecutable
 
-__all__ = ["ExecutableCache"]
+__all__ = ["ExecutableCache", "module_id"]
+
+
+def module_id(text: str) -> str:
+    """What a module is known by: the SHA-256 of its text."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class ExecutableCache:
-    """Executables by text; safe to use from several threads."""
+    """Executables by `module_id`; safe to use from several threads."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -37,31 +43,31 @@ class ExecutableCache:
         """What all that are alive take."""
         return sum(executable.nbytes for executable in self._known.values())
 
-    def find(self, text: str) -> AnyExecutable | None:
-        """The executable of a module with that text."""
+    def find(self, module: str) -> AnyExecutable | None:
+        """The executable of a module."""
         with self._lock:
-            known = self._known.get(text)
+            known = self._known.get(module)
             if known is None:
                 self.misses += 1
                 return None
             self.hits += 1
-            if text in self._owned:
-                self._owned.move_to_end(text)
+            if module in self._owned:
+                self._owned.move_to_end(module)
             return known
 
-    def insert(self, text: str, executable: AnyExecutable, *, keep: bool) -> None:
+    def insert(self, module: str, executable: AnyExecutable, *, keep: bool) -> None:
         """Make an executable known; it is kept alive here, if `keep`, until others need the room."""
         dying = []  # until the lock is free
         with self._lock:
-            self._known[text] = executable
+            self._known[module] = executable
             if not keep:
                 return
-            before = self._owned.pop(text, None)
+            before = self._owned.pop(module, None)
             if before is not None:
                 dying.append(before[0])
                 self._kept -= before[1]
             size = executable.nbytes
-            self._owned[text] = executable, size
+            self._owned[module] = executable, size
             self._kept += size
             # The newest stays, however large; plans that launch one of the others keep it alive.
             while self._kept > self.limit and len(self._owned) > 1:

@@ -36,7 +36,7 @@ from minitensor_jit.runtime.compilation_profile import ClusterProfile
 from minitensor_jit.runtime.disk_cache import cache_at, key_of
 from minitensor_jit.runtime.dynamic_shapes import Family, Place, Template, family_key, generalise, sizes_are_symbols
 from minitensor_jit.runtime.executable import AnyExecutable, Executable
-from minitensor_jit.runtime.executable_cache import ExecutableCache
+from minitensor_jit.runtime.executable_cache import ExecutableCache, module_id
 from minitensor_jit.runtime.plan_builder import PlanBuilder
 from minitensor_jit.runtime.plan_store import PlanStore
 from minitensor_jit.runtime.ready import NotYet, Ready
@@ -53,7 +53,7 @@ _used = threading.local()
 
 @contextmanager
 def noting_executables() -> Iterator[dict[str, Executable]]:
-    """The executables that plans made inside use, by the text of their modules."""
+    """The executables that plans made inside use, by the ids of their modules."""
     previous = getattr(_used, "executables", None)
     _used.executables = {}
     try:
@@ -166,8 +166,11 @@ class Compiler:
 
     # ---- the plan
 
-    def recall(self, signature: bytes) -> tuple[Any, ...] | None:
-        """The plan of a trace with that signature, as `plan` gives it, if an earlier process kept it on disk."""
+    def recall(self, signature: bytes) -> tuple[memoryview, list[tuple[int, Executable]], str] | None:
+        """The plan of a trace with that signature, if an earlier process kept it on disk.
+
+        As the core wrote it, with the code of its launches, and a name for them.
+        """
         if self.plans is None or self.report is not None:
             return None
         with self.lock, _no_collections():
@@ -176,29 +179,19 @@ class Compiler:
             found = self.plans.load(signature, name)
             if found is None:
                 return None
-            (recipe, deferred, checks), modules = found
+            plan, modules = found
             noted = getattr(_used, "executables", None)
             code = []
-            for text, loaded in modules:
-                known = self.executables.find(text)
+            for module, loaded in modules:
+                known = self.executables.find(module)
                 executable = known if isinstance(known, Executable) else loaded
-                self.executables.insert(text, executable, keep=False)
+                self.executables.insert(module, executable, keep=False)
                 if noted is not None:
-                    noted[text] = executable
-                code.append(executable)
-            steps = []
-            for step in recipe:
-                if step[0] == "launch":
-                    _, module, refs, outputs, scratch, work, _, children, reports, guarded, group = step
-                    it = code[module]
-                    step = (
-                        "launch", it.entry_address, refs, outputs, scratch, work, it, name, children, reports, guarded,
-                        None, group, None, -1,
-                    )  # fmt: skip
-                steps.append(step)
+                    noted[module] = executable
+                code.append((executable.entry_address, executable))
             milliseconds = (time.perf_counter() - started) * 1e3
             log(self.options, "xla_compiler", 1, "%s: ready in %.1f ms (its plan was on disk)", name, milliseconds)
-            return steps, deferred, checks, None, None, -1, 0, (), tuple(code)
+            return plan, code, name
 
     def plan(
         self,
@@ -206,12 +199,11 @@ class Compiler:
         leaves: Sequence[Any],
         scalars: Sequence[Any],
         policy: Trial | Waiting | None = None,
-        signature: bytes = b"",
     ) -> tuple[Any, ...]:
         """The plan of a trace, in the form that the core reads.
 
         Steps, deferred results, bounds checks, account, policy, after how many runs to ask that, number of clusters to
-        measure, counters of runs, and what keeps these.
+        measure, counters of runs, what keeps these, and what keeps the plan on disk or None.
         """
         with self.lock, _no_collections():
             if isinstance(policy, Trial):
@@ -224,26 +216,30 @@ class Compiler:
                 draft = Draft(trace, result)
             else:
                 draft = policy.draft
-            return self._plan(draft, signature)
+            return self._plan(draft)
 
-    def _plan(self, draft: Draft, signature: bytes = b"") -> tuple[Any, ...]:
+    def _plan(self, draft: Draft) -> tuple[Any, ...]:
         builder = self._builder(draft, {})
         built = builder.build()
-        if self.plans is not None and signature and builder.recipe and builder.texts and not builder.waiting:
-            self.plans.store(signature, (builder.recipe, built[1], built[2]), builder.texts)
+        keep = partial(self._keep, builder.modules) if builder.modules and not builder.waiting else None
         record = self._record(draft, builder.waiting)
         counters = [profile.address for profile in builder.profiles]
         held = tuple(builder.profiles)
         if builder.pending:
-            texts = [text for text in builder.pending if text]
-            waiting = Waiting(draft, lambda: all(self._finished(text) for text in texts))
-            return (*built, record, waiting, 1, 0, counters, held)
-        plan = (*built, record, None, -1, 0, counters, held)
+            jobs = [module for module in builder.pending if module]
+            waiting = Waiting(draft, lambda: all(self._finished(module) for module in jobs))
+            return (*built, record, waiting, 1, 0, counters, held, None)
+        plan = (*built, record, None, -1, 0, counters, held, keep)
         # Code that measures itself is slower for it.
         if not self.options.measure_clusters or self.options.hlo_profile or not builder.launched:
             return plan
         trial = Trial(draft, builder.clusters, frozenset(builder.launched), plan)
-        return (*built, record, trial, COMPILED_RUNS, len(builder.clusters), counters, held)
+        return (*built, record, trial, COMPILED_RUNS, len(builder.clusters), counters, held, keep)
+
+    def _keep(self, modules: Sequence[str], signature: bytes, plan: bytes) -> None:
+        if self.plans is not None:
+            with self.lock:
+                self.plans.store(signature, plan, modules)
 
     def _after_trial(self, trial: Trial) -> tuple[Any, ...]:
         if trial.measures_ops:
@@ -299,36 +295,37 @@ class Compiler:
         lowered.module.name = name
         if node.device != "cpu":
             text = f"{_target(node.device)}, by value: {lowered.numbers}\n{text}"
-        known = self.executables.find(text)
+        module = module_id(text)
+        known = self.executables.find(module)
         if known is not None:
-            job = self._jobs.pop(text, None)
+            job = self._jobs.pop(module, None)
             if self.report is not None:
                 self.report.record_hit(name)
-            return self._ready(lowered, known, text, profile, None if job is None else job.dump)
+            return self._ready(lowered, known, module, profile, None if job is None else job.dump)
         if profile is not None:
-            decision = profile.asks(text, self.options) if text not in self._jobs else Decision.allow()
+            decision = profile.asks(module, self.options) if module not in self._jobs else Decision.allow()
             if not decision:
                 final = self.options.always_defer_compilation or profile.megamorphic
                 return NotYet(decision.reason, profile, final=final)
             if self.options.async_compilation:
-                job = self._jobs.get(text)
+                job = self._jobs.get(module)
                 if job is None or job.pid != os.getpid():
-                    self._start(node, lowered, text, profile)
+                    self._start(node, lowered, text, module, profile)
                 elif job.done:
                     # Its code was there, and had to go for want of room; or it failed.
-                    del self._jobs[text]
+                    del self._jobs[module]
                     if job.error is not None:
                         raise job.error
-                    self._start(node, lowered, text, profile)
-                return NotYet("a thread is compiling it", profile, job=text)
+                    self._start(node, lowered, text, module, profile)
+                return NotYet("a thread is compiling it", profile, job=module)
         stages = self._stages(node, lowered)
         why = self._why(node, lowered)
         graph = node.subgraph.text
         keep = profile is not None or alone
-        executable = self._make(lowered, text, started, why, stages, graph, node.device, keep=keep)
+        executable = self._make(lowered, text, module, started, why, stages, graph, node.device, keep=keep)
         if profile is not None:
-            profile.compiled(text)
-        return self._ready(lowered, executable, text, profile, None if stages is None else stages.dump)
+            profile.compiled(module)
+        return self._ready(lowered, executable, module, profile, None if stages is None else stages.dump)
 
     def _stages(self, node: Node, lowered: LoweredCluster) -> Stages | None:
         return stages_for(lowered.module, int(node.params["num_constant_args"]), self.dumper, self.pictures)
@@ -406,7 +403,7 @@ class Compiler:
         log(self.options, "xla_compiler", 1, "%s: ready in %.1f ms (%s; guards: %s)", name, milliseconds, what, guards)
         if self.report is not None:
             self.report.record_compile(name, milliseconds, what)
-        self.executables.insert(f"{text} {context.hints}", executable, keep=not node.must_compile)
+        self.executables.insert(module_id(f"{text} {context.hints}"), executable, keep=not node.must_compile)
         return Template(graph, context, places, lowered, ref(executable)), executable
 
     def _kept_or_generated(self, lowered: LoweredCluster, name: str, text: str) -> tuple[AnyExecutable, bool]:
@@ -414,7 +411,7 @@ class Compiler:
         if self.disk is None:
             return self.generate(lowered, name), False
         for variant in range(_MOST_VARIANTS):
-            key = key_of(f"{text}\nvariant {variant}", self.options)
+            key = key_of(module_id(f"{text}\nvariant {variant}"), self.options)
             kept = self.disk.load(key, name, self.options)
             if kept is not None:
                 return kept, True
@@ -428,7 +425,7 @@ class Compiler:
         self,
         lowered: LoweredCluster,
         executable: AnyExecutable,
-        text: str,
+        module: str,
         profile: ClusterProfile | None,
         dump: ModuleDump | None = None,
         sizes: Sizes = (),
@@ -436,15 +433,16 @@ class Compiler:
         noted = getattr(_used, "executables", None)
         # Code that measures itself has addresses of this process in it: no pickle takes it along, nor code for cards.
         if noted is not None and not sizes and executable.counters is None and isinstance(executable, Executable):
-            noted[text] = executable
+            noted[module] = executable
         work = sum(value_of(s.nbytes, sizes) for s in (*executable.parameter_shapes, *executable.result_shapes))
         scratch = value_of(executable.scratch_bytes, sizes)
-        return Ready(lowered, executable, scratch, work, sizes, profile, dump, "" if sizes else text)
+        return Ready(lowered, executable, scratch, work, sizes, profile, dump, "" if sizes else module)
 
     def _make(
         self,
         lowered: LoweredCluster,
         text: str,
+        module: str,
         started: float,
         why: str,
         stages: Stages | None,
@@ -456,7 +454,7 @@ class Compiler:
         """The executable of a module, from disk or compiled now."""
         name = lowered.module.name
         card = "" if device == "cpu" else f"{_target(device)}, {_driver()}"
-        key = key_of(text, self.options, card) if self.disk is not None else ""
+        key = key_of(module, self.options, card) if self.disk is not None else ""
         # What is on disk has no stages to dump.
         kept = self.disk.load(key, name, self.options) if self.disk is not None and stages is None else None
         try:
@@ -466,7 +464,7 @@ class Compiler:
             raise
         if self.disk is not None and kept is None:
             self.disk.store(key, executable)
-        self.executables.insert(text, executable, keep=keep)
+        self.executables.insert(module, executable, keep=keep)
         milliseconds = (time.perf_counter() - started) * 1e3
         if kept is not None:
             why += ", loaded from disk"
@@ -487,24 +485,24 @@ class Compiler:
 
     # ---- compiling while the program goes on
 
-    def _start(self, node: Node, lowered: LoweredCluster, text: str, profile: ClusterProfile) -> None:
-        job = self._jobs[text] = _Job(os.getpid())
-        profile.compiled(text)
+    def _start(self, node: Node, lowered: LoweredCluster, text: str, module: str, profile: ClusterProfile) -> None:
+        job = self._jobs[module] = _Job(os.getpid())
+        profile.compiled(module)
         assert node.subgraph is not None
         why, stages, graph = self._why(node, lowered), self._stages(node, lowered), node.subgraph.text
         job.dump = None if stages is None else stages.dump
 
         def work() -> None:
             try:
-                self._make(lowered, text, time.perf_counter(), why, stages, graph, node.device, keep=True)
+                self._make(lowered, text, module, time.perf_counter(), why, stages, graph, node.device, keep=True)
             except Exception as error:  # raised where the plan is made, which falls back
                 job.error = error
             job.done = True
 
         compile_later(work)
 
-    def _finished(self, text: str) -> bool:
-        job = self._jobs.get(text)
+    def _finished(self, module: str) -> bool:
+        job = self._jobs.get(module)
         return job is None or job.done or job.pid != os.getpid()
 
     def _describe(self, error: Exception, dump: ModuleDump | None, graph: str) -> None:

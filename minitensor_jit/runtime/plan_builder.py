@@ -69,9 +69,8 @@ class PlanBuilder:
         self.waiting: dict[str, Verdict] = {}  # what is not compiled yet
         self.pending: list[str] = []  # by what was not compiled yet: the job that does it, or ""
         self.profiles: list[Any] = []
-        # The steps to be kept on disk, and the texts of the modules that they launch; None for a plan that can't be.
-        self.recipe: list[tuple[Any, ...]] | None = []
-        self.texts: list[str] = []
+        # The ids of the modules that the launches run, for a plan to be kept on disk; None for one that can't be.
+        self.modules: list[str] | None = []
 
     def build(self) -> tuple[list[tuple[Any, ...]], list[ValueRef], list[tuple[int, int, int, int]]]:
         """(steps, deferred results, bounds checks), as the core reads them."""
@@ -100,8 +99,6 @@ class PlanBuilder:
         if node.device != "cpu" and self.alone(index, group):
             return
         self.steps.append(("op", index, group))
-        if self.recipe is not None:
-            self.recipe.append(("op", index, group))
         self.reads.append(reads)
         results = [(index, result) for result in range(len(node.outputs))]
         self.writes.append(results)
@@ -211,7 +208,6 @@ class PlanBuilder:
         ]
         outputs = [self.trace.value_ref(value) for value in fetches]
         inside = [n.payload for n in node.subgraph if n.payload is not None and n.kind != "argument"]
-        children = [self.trace.launch_name(call.node) for call in inside]
         observer = self.observer(name, node.subgraph, ready, node.device)
         card = int(node.device.partition(":")[2]) if node.device != "cpu" else -1
         self.steps.append(
@@ -224,7 +220,7 @@ class PlanBuilder:
                 ready.work_bytes,
                 executable,
                 name,
-                children,
+                [call.node for call in inside],
                 lowered.reports_errors,
                 lowered.fallible,
                 observer,
@@ -238,15 +234,10 @@ class PlanBuilder:
         # A lowering of the user's may be another one next time.
         ours = "minitensor."
         known = all(str(getattr(call.row.lower, "__module__", ours)).startswith(ours) for call in inside)
-        if not ready.text or not known or not node.must_compile or observer is not None or card >= 0:
-            self.recipe = None
-        if self.recipe is not None:
-            numbers = [call.node for call in inside]
-            self.recipe.append(
-                ("launch", len(self.texts), refs, outputs, ready.scratch_bytes, ready.work_bytes, name, numbers,
-                 lowered.reports_errors, lowered.fallible, group)
-            )  # fmt: skip
-            self.texts.append(ready.text)
+        if not ready.module or not known or not node.must_compile or observer is not None or card >= 0:
+            self.modules = None
+        if self.modules is not None:
+            self.modules.append(ready.module)
         leaves = [ref[1] if ref[0] == "leaf" else -1 for ref, _ in refs]
         self.reads.append([leaf for leaf in leaves if leaf >= 0])
         self.writes.append(list(fetches))

@@ -9,12 +9,9 @@ measured, watched, accounted for or not compiled yet needs the whole compiler an
 from __future__ import annotations
 
 import hashlib
-import marshal
 import sys
-import zlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from minitensor import _C
 from minitensor_jit.flags import JitOptions
@@ -23,9 +20,7 @@ from minitensor_jit.runtime.executable import Executable
 
 __all__ = ["PlanStore"]
 
-Parts = tuple[Sequence[Any], Sequence[Any], Sequence[Any]]
-"""Steps, deferred results and bounds checks of a plan, as the core reads them; but a launch has the number of its
-module in place of its code, and the numbers of the nodes inside."""
+_ID = hashlib.sha256().digest_size
 
 
 class PlanStore:
@@ -44,21 +39,24 @@ class PlanStore:
         trace = hashlib.sha256(signature).hexdigest()
         return f"{self._start} {names} {trace} {key_of('', self._options)}"
 
-    def store(self, signature: bytes, parts: Parts, texts: Sequence[str]) -> None:
-        """Keep a plan, with the texts of the modules whose code it launches."""
-        modules = zlib.compress(marshal.dumps(list(texts)), 1)
-        self._disk.store_plan(self._key(signature), marshal.dumps((*map(list, parts), modules)))
+    def store(self, signature: bytes, plan: bytes, modules: Sequence[str]) -> None:
+        """Keep a plan, as the core writes it, with the ids of the modules that it launches, in their order."""
+        ids = b"".join(map(bytes.fromhex, modules))
+        self._disk.store_plan(self._key(signature), len(modules).to_bytes(4, "little") + ids + plan)
 
-    def load(self, signature: bytes, name: str) -> tuple[Parts, list[tuple[str, Executable]]] | None:
+    def load(self, signature: bytes, name: str) -> tuple[memoryview, list[tuple[str, Executable]]] | None:
         """A plan, and its modules with their code; None if there is none that is sound, with all its code."""
         data = self._disk.load_plan(self._key(signature))
         if data is None:
             return None
-        steps, deferred, checks, modules = marshal.loads(data)
-        code = []
-        for text in marshal.loads(zlib.decompress(modules)):
-            executable = self._disk.load(key_of(text, self._options), name, self._options, only_sound=True)
+        end = 4 + _ID * int.from_bytes(data[:4], "little")
+        code: dict[str, Executable] = {}
+        modules = [data[start : start + _ID].hex() for start in range(4, end, _ID)]
+        for module in modules:
+            if module in code:
+                continue
+            executable = self._disk.load(key_of(module, self._options), name, self._options, only_sound=True)
             if not isinstance(executable, Executable):
                 return None
-            code.append((text, executable))
-        return (steps, deferred, checks), code
+            code[module] = executable
+        return data[end:], [(module, code[module]) for module in modules]

@@ -26,8 +26,8 @@ class Ready:
     profile: ClusterProfile | None = None
     dump: ModuleDump | None = None
     """The writer of its dumps, if it was compiled just now."""
-    text: str = ""
-    """The module's text, by which its code is found; empty for code that is for all sizes of dimensions."""
+    module: str = ""
+    """The module's `module_id`, by which its code is found; empty for code that is for all sizes of dimensions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,4 +39,4 @@ class NotYet:
     final: bool = False
     """Whether it is not worth asking again."""
     job: str = ""
-    """The text of the module that a thread is compiling."""
+    """The `module_id` of what a thread is compiling."""

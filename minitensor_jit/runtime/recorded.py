@@ -189,11 +189,6 @@ class RecordedTrace:
         number, baked = self._scalars[index]
         return Operand(kind, index, result, number, baked)
 
-    def launch_name(self, index: int) -> tuple[str, str, str | None, int]:
-        """(name, op, file, line) of a node, for profiles."""
-        op, *_, source, _ = self._nodes[index]
-        return (f"{op}_{index}", op, *((source[0], source[1]) if source else (None, 0)))
-
 
 def _compilable(call: RecordedCall, ranks: int, by_kernel: bool, on_card: bool) -> Decision:
     if ranks > MAX_RANK:

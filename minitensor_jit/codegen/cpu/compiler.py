@@ -12,7 +12,7 @@ from ...passes.expander import Expander
 from ...passes.loop_calls import LoopCalls
 from ...passes.narrow_types import NarrowTypes
 from ...runtime.buffer_assignment import Location
-from ...runtime.executable import Executable
+from ...runtime.executable import Executable, Interface
 from ...runtime.kernel_counters import ModuleCounters
 from ...runtime.loaded_code import LoadedCode
 from ..check import check_module
@@ -67,10 +67,8 @@ def compile_module(
     loaded = LoadedCode(code, ENTRY, program.unit.module.imports)
     return Executable(
         name=name,
-        parameter_shapes=program.parameter_shapes,
-        result_shapes=program.result_shapes,
+        interface=Interface(program.parameter_shapes, program.result_shapes, program.aliases),
         scratch_bytes=program.assignment.size,
-        aliases=program.aliases,
         object_code=code,
         imports=tuple(program.unit.module.imports),
         code=loaded,

@@ -1,0 +1,295 @@
+// A trace as Python's compiler sees it, and the plan that it gives back.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bindings/trace_python.h"
+#include "trace/plan_format.h"
+
+namespace mt::py {
+
+using namespace mt::trace;
+
+namespace {
+
+PyObject* g_compile = nullptr;
+PyObject* g_recall = nullptr;
+
+PyObject* value_ref(ValueRef value) {
+    static const char* kinds[] = {"none", "node", "leaf", "scalar"};
+    return Py_BuildValue("(sII)", kinds[static_cast<size_t>(value.kind)], value.index,
+                         static_cast<unsigned>(value.result));
+}
+
+// Where code for the device runs: the JIT's devices are a way to use the others.
+const char* place_of(Device device, char (&text)[16]) {
+    if (!on_gpu(device)) return "cpu";
+    std::snprintf(text, sizeof text, "cuda:%d", device.index);
+    return text;
+}
+
+// (op, operands, params, results, compute dtype, (compile, must, scope), source, device) for every node.
+PyObject* describe_node(const Trace& trace, const TraceNode& node) {
+    PyRef operands = checked(PyList_New(0)), params = checked(PyList_New(0)), results = checked(PyList_New(0));
+    for (uint32_t i = 0; i < node.operand_count; ++i) {
+        PyRef item = checked(value_ref(trace.operands[node.first_operand + i]));
+        PyList_Append(operands.get(), item.get());
+    }
+    for (uint32_t i = 0; i < node.param_count; ++i) {
+        PyRef item = checked(value_to_python(trace.params[node.first_param + i]));
+        PyList_Append(params.get(), item.get());
+    }
+    for (uint32_t i = 0; i < node.result_count; ++i) {
+        const ResultInfo& result = trace.results[node.first_result + i];
+        int home = -1;
+        for (size_t leaf = 0; result.storage && result.storage->has_memory() && leaf < trace.leaves.size(); ++leaf)
+            if (trace.leaves[leaf].storage.get() == result.storage) {
+                home = static_cast<int>(leaf);
+                break;
+            }
+        PyRef item = checked(Py_BuildValue("(sNOi)", info(result.dtype).hlo_name, dims_to_tuple(result.sizes),
+                                           result.storage ? Py_True : Py_False, home));
+        PyList_Append(results.get(), item.get());
+    }
+    char device[16];
+    return Py_BuildValue("(sOOOs(iii)Ns)", node.op->name.c_str(), operands.get(), params.get(), results.get(),
+                         info(node.compute).hlo_name, static_cast<int>(node.tag.compile),
+                         static_cast<int>(node.tag.must), static_cast<int>(node.tag.scope), source_tuple(node.source),
+                         place_of(node.device, device));
+}
+
+}  // namespace
+
+PyObject* source_tuple(const SourceRef& source) {
+    if (!source.code) Py_RETURN_NONE;
+    auto* code = reinterpret_cast<PyCodeObject*>(source.code);
+    return Py_BuildValue("(OiO)", code->co_filename, PyCode_Addr2Line(code, source.lasti), code->co_name);
+}
+
+PyRef describe(const Trace& trace) {
+    PyRef nodes = list_of(trace.nodes, [&](const TraceNode& node) { return describe_node(trace, node); });
+    size_t index = 0;
+    PyRef leaves = list_of(trace.leaves, [&](const Leaf& leaf) {
+        size_t same = index;
+        for (size_t j = 0; j < index; ++j)
+            if (trace.leaves[j].storage == leaf.storage) {
+                same = j;
+                break;
+            }
+        ++index;
+        char device[16];
+        return Py_BuildValue("(sNNLns)", info(leaf.dtype).hlo_name, dims_to_tuple(leaf.sizes),
+                             dims_to_tuple(leaf.strides), static_cast<long long>(leaf.offset),
+                             static_cast<Py_ssize_t>(same), place_of(leaf.storage->device, device));
+    });
+    PyRef scalars = list_of(trace.scalars, [](const ScalarInput& s) {
+        return Py_BuildValue("(NO)", scalar_to_python(s.scalar), s.baked ? Py_True : Py_False);
+    });
+    return checked(Py_BuildValue("(OOO)", nodes.get(), leaves.get(), scalars.get()));
+}
+
+namespace {
+
+ValueRef value_from(PyObject* object) {
+    const char* kind;
+    unsigned index, result;
+    if (!PyTuple_Check(object)) fail_type("a value of a plan must be a tuple");
+    if (!PyArg_ParseTuple(object, "sII", &kind, &index, &result)) fail_python();
+    ValueRef value;
+    value.kind = kind[0] == 'n' && kind[2] == 'd' ? RefKind::Node
+                 : kind[0] == 'l'                 ? RefKind::Leaf
+                 : kind[0] == 's'                 ? RefKind::Scalar
+                                                  : RefKind::None;
+    value.index = index;
+    value.result = static_cast<uint8_t>(result);
+    return value;
+}
+
+DType dtype_of_hlo(const char* name) {
+    for (size_t i = 0; i < static_cast<size_t>(DType::Count); ++i)
+        if (std::string_view(info(static_cast<DType>(i)).hlo_name) == name) return static_cast<DType>(i);
+    fail_value(std::string("unknown HLO type ") + name);
+}
+
+// ("op", node, group) or ("launch", entry, [(value, dtype)], [value], scratch bytes, work bytes, executable, name,
+//  nodes inside, whether it reports errors, whether it is guarded, observer, group, program or None, card)
+Step step_from(const Trace& trace, PyObject* object) {
+    Step step;
+    const char* type = PyUnicode_AsUTF8(PyTuple_GET_ITEM(object, 0));
+    if (!type) fail_python();
+    if (type[0] == 'o') {
+        unsigned node;
+        if (!PyArg_ParseTuple(object, "sIi", &type, &node, &step.group)) fail_python();
+        step.node = node;
+        return step;
+    }
+    step.type = Step::Type::Launch;
+    unsigned long long entry, scratch;
+    long long work;
+    PyObject *inputs, *outputs, *executable, *inside, *observer, *program;
+    const char* name;
+    int reports_errors, guarded, card;
+    if (!PyArg_ParseTuple(object, "sKOOKLOsOppOiOi", &type, &entry, &inputs, &outputs, &scratch, &work, &executable,
+                          &name, &inside, &reports_errors, &guarded, &observer, &step.group, &program, &card))
+        fail_python();
+    if (program != Py_None) {
+        step.program = PyRef::borrow(program);
+        step.device = {DeviceType::CUDA, static_cast<int8_t>(card)};
+    }
+    step.entry = reinterpret_cast<EntryFn>(entry);
+    each(inputs, [&](PyObject* item) {
+        PyObject* value;
+        const char* dtype;
+        if (!PyArg_ParseTuple(item, "Os", &value, &dtype)) fail_python();
+        const char* kind = PyUnicode_AsUTF8(PyTuple_GET_ITEM(value, 0));
+        if (!kind) fail_python();
+        InputSlot slot;
+        if (kind == std::string_view("random")) {
+            slot.random = true;
+            slot.value = {RefKind::None, 0, static_cast<uint32_t>(PyLong_AsUnsignedLong(PyTuple_GET_ITEM(value, 1)))};
+            check_python();
+        } else if (kind == std::string_view("size")) {
+            slot.is_size = true;
+            slot.size = PyLong_AsLongLong(PyTuple_GET_ITEM(value, 1));
+            check_python();
+        } else {
+            slot.value = value_from(value);
+            slot.dtype = dtype_of_hlo(dtype);
+        }
+        step.inputs.push_back(slot);
+    });
+    each(outputs, [&](PyObject* item) { step.outputs.push_back(value_from(item)); });
+    step.scratch_bytes = scratch;
+    step.work_bytes = work;
+    step.executable = PyRef::borrow(executable);
+    step.name = name;
+    each(inside, [&](PyObject* number) {
+        size_t index = PyLong_AsSize_t(number);
+        check_python();
+        if (index >= trace.nodes.size()) fail_value("a plan names a node that the trace does not have");
+        step.inside.push_back(static_cast<uint32_t>(index));
+    });
+    step.reports_errors = reports_errors;
+    step.guarded = guarded;
+    step.observer = PyRef::borrow(observer);
+    return step;
+}
+
+std::shared_ptr<Plan> plan_from(const Trace& trace, PyObject* returned, PyObject* signature) {
+    auto plan = std::make_shared<Plan>();
+    PyObject *steps, *deferred, *checks, *record, *next, *counters, *held, *keep;
+    long long revisit;
+    int measured;
+    if (!PyArg_ParseTuple(returned, "OOOOOLiOOO", &steps, &deferred, &checks, &record, &next, &revisit, &measured,
+                          &counters, &held, &keep))
+        fail_python();
+    each(counters, [&](PyObject* item) {
+        plan->counters.push_back(static_cast<int64_t*>(PyLong_AsVoidPtr(item)));
+        check_python();
+    });
+    plan->held = PyRef::borrow(held);
+    plan->record = PyRef::borrow(record);
+    plan->policy = PyRef::borrow(next);
+    if (next != Py_None && revisit >= 0) plan->revisit = static_cast<uint64_t>(revisit);
+    plan->fastest.assign(static_cast<size_t>(measured), INT64_MAX);
+    each(steps, [&](PyObject* item) { plan->steps.push_back(step_from(trace, item)); });
+    each(deferred, [&](PyObject* item) { plan->deferred.push_back(value_from(item)); });
+    each(checks, [&](PyObject* item) {
+        BoundsCheck check;
+        long long low, high;
+        if (!PyArg_ParseTuple(item, "ILLI", &check.leaf, &low, &high, &check.node)) fail_python();
+        check.low = low;
+        check.high = high;
+        plan->checks.push_back(check);
+    });
+    plan->complete(trace);
+    if (keep != Py_None && signature) {
+        std::string text = plan_to_bytes(*plan);
+        PyRef bytes = checked(PyBytes_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size())));
+        checked(PyObject_CallFunctionObjArgs(keep, signature, bytes.get(), nullptr));
+    }
+    return plan;
+}
+
+// What an earlier process kept: (plan, [(entry, executable)], name). Null if it is no plan for the trace.
+std::shared_ptr<Plan> plan_from_disk(const Trace& trace, PyObject* found) {
+    Py_buffer bytes;
+    PyObject* code;
+    const char* name;
+    if (!PyArg_ParseTuple(found, "y*O!s", &bytes, &PyList_Type, &code, &name)) fail_python();
+    std::shared_ptr<Plan> plan = plan_from_bytes(trace,
+                                                 {static_cast<const char*>(bytes.buf), static_cast<size_t>(bytes.len)});
+    PyBuffer_Release(&bytes);
+    if (!plan) return nullptr;
+    Py_ssize_t next = 0;
+    for (Step& step : plan->steps) {
+        if (step.type != Step::Type::Launch) continue;
+        if (next == PyList_GET_SIZE(code)) return nullptr;
+        unsigned long long entry;
+        PyObject* executable;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(code, next++), "KO", &entry, &executable)) fail_python();
+        step.entry = reinterpret_cast<EntryFn>(entry);
+        step.executable = PyRef::borrow(executable);
+        step.observer = PyRef::borrow(Py_None);
+        step.name = name;
+    }
+    plan->record = PyRef::borrow(Py_None);
+    plan->policy = PyRef::borrow(Py_None);
+    return next == PyList_GET_SIZE(code) ? plan : nullptr;
+}
+
+std::shared_ptr<Plan> compile(Trace& trace) {
+    PyRef compiler = PyRef::borrow(g_compile), recall = PyRef::borrow(g_recall);
+    // Without its last two words, which are for this process only: the options' number and the owner.
+    PyRef signature = checked(
+        PyBytes_FromStringAndSize(reinterpret_cast<const char*>(trace.signature.data()),
+                                  static_cast<Py_ssize_t>((trace.signature.size() - 2) * sizeof(uint64_t))));
+    PyRef found = checked(PyObject_CallOneArg(recall.get(), signature.get()));
+    if (found.get() != Py_None)
+        if (std::shared_ptr<Plan> plan = plan_from_disk(trace, found.get())) return plan;
+    PyRef returned = checked(PyObject_Call(compiler.get(), describe(trace).get(), nullptr));
+    return plan_from(trace, returned.get(), signature.get());
+}
+
+// A plan that follows another is made of what the policy knows.
+std::shared_ptr<Plan> compile_after(Trace& trace, PyObject* policy) {
+    PyRef compiler = PyRef::borrow(g_compile);
+    PyRef returned = checked(PyObject_CallFunction(compiler.get(), "OOOO", Py_None, Py_None, Py_None, policy));
+    return plan_from(trace, returned.get(), nullptr);
+}
+
+// policy.ask(nanoseconds of each cluster or None) -> after how many more runs to ask again, or None for another plan.
+std::shared_ptr<Plan> revise(Trace& trace, Plan& plan) {
+    PyRef times = list_of(plan.fastest, [](int64_t t) {
+        return t == INT64_MAX ? Py_NewRef(Py_None) : PyLong_FromLongLong(static_cast<long long>(t));
+    });
+    PyRef policy = PyRef::borrow(plan.policy.get());
+    PyRef answer = checked(PyObject_CallMethod(policy.get(), "ask", "O", times.get()));
+    if (answer.get() == Py_None) return compile_after(trace, policy.get());
+    plan.revisit = plan.replays + PyLong_AsUnsignedLongLong(answer.get());
+    check_python();
+    return nullptr;
+}
+
+PyObject* py_set_compile_hook(PyObject*, PyObject* args) {
+    PyObject *compiler, *recall;
+    if (!PyArg_ParseTuple(args, "OO:set_compile_hook", &compiler, &recall)) return nullptr;
+    Py_XSETREF(g_compile, Py_NewRef(compiler));
+    Py_XSETREF(g_recall, Py_NewRef(recall));
+    compile_hook = compile;
+    revise_hook = revise;
+    Py_RETURN_NONE;
+}
+
+PyMethodDef functions[] = {
+    {"set_compile_hook", py_set_compile_hook, METH_VARARGS,
+     "set_compile_hook(f, recall): f(nodes, leaves, scalars, policy=None) -> (steps, deferred, checks, record, "
+     "policy, revisit, measured, counters, held, keep), where keep(signature, plan) gets the plan as bytes; "
+     "recall(signature) -> (plan, [(entry, executable)], name) or None."},
+    {}};
+
+}  // namespace
+
+bool init_compile_hook(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+
+}  // namespace mt::py

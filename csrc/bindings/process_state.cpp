@@ -1,0 +1,77 @@
+// State of the whole process: the host allocator, the number of threads, the default dtype.
+#include <string>
+
+#include "bindings/py.h"
+#include "core/allocator.h"
+#include "core/parallel.h"
+
+namespace mt::py {
+
+namespace {
+
+PyObject* py_allocator_stats(PyObject*, PyObject*) {
+    AllocatorStats s = allocator_stats();
+    return Py_BuildValue("{sLsLsLsLsL}", "allocated_bytes", static_cast<long long>(s.allocated_bytes),
+                         "peak_allocated_bytes", static_cast<long long>(s.peak_allocated_bytes), "reserved_bytes",
+                         static_cast<long long>(s.reserved_bytes), "allocations", static_cast<long long>(s.allocations),
+                         "cache_hits", static_cast<long long>(s.cache_hits));
+}
+PyObject* py_rounded_size(PyObject*, PyObject* nbytes) {
+    size_t size = PyLong_AsSize_t(nbytes);
+    if (PyErr_Occurred()) return nullptr;
+    return PyLong_FromSize_t(rounded_size(size));
+}
+PyObject* py_empty_cache(PyObject*, PyObject*) {
+    empty_cache();
+    Py_RETURN_NONE;
+}
+PyObject* py_reset_peak(PyObject*, PyObject*) {
+    reset_peak_stats();
+    Py_RETURN_NONE;
+}
+PyObject* py_num_threads(PyObject*, PyObject*) {
+    return guarded([&]() -> PyObject* { return PyLong_FromLong(num_threads()); });
+}
+PyObject* py_set_num_threads(PyObject*, PyObject* count) {
+    return guarded([&]() -> PyObject* {
+        if (!PyLong_Check(count))
+            fail_type(std::string("set_num_threads expects an int, but got ") + Py_TYPE(count)->tp_name);
+        long n = PyLong_AsLong(count);
+        if (n == -1) check_python();
+        if (n < 1 || n > 4096)
+            fail("set_num_threads expects a positive integer (at most 4096), got " + std::to_string(n));
+        set_num_threads(static_cast<int>(n));
+        Py_RETURN_NONE;
+    });
+}
+PyObject* py_default_dtype(PyObject*, PyObject*) { return dtype_object(default_dtype()); }
+PyObject* py_set_default_dtype(PyObject*, PyObject* dtype) {
+    return guarded([&]() -> PyObject* {
+        DType value = dtype_from(dtype);
+        if (!is_floating(value)) fail_type("only floating-point types are supported as the default type");
+        set_default_dtype(value);
+        Py_RETURN_NONE;
+    });
+}
+
+PyMethodDef functions[] = {
+    {"allocator_stats", py_allocator_stats, METH_NOARGS, "Statistics of the host allocator, in bytes and counts."},
+    {"rounded_size", py_rounded_size, METH_O, "rounded_size(nbytes): bytes that the allocator takes for a request."},
+    {"empty_cache", py_empty_cache, METH_NOARGS, "empty_cache()\n--\n\nGives cached free memory back to the system."},
+    {"reset_peak_memory_stats", py_reset_peak, METH_NOARGS,
+     "reset_peak_memory_stats()\n--\n\nStarts the peak anew from what is in use."},
+    {"get_num_threads", py_num_threads, METH_NOARGS,
+     "get_num_threads()\n--\n\nThe number of threads that kernels use."},
+    {"set_num_threads", py_set_num_threads, METH_O,
+     "set_num_threads(n, /)\n--\n\nSets the number of threads that kernels use. Results do not depend on it."},
+    {"get_default_dtype", py_default_dtype, METH_NOARGS,
+     "get_default_dtype()\n--\n\nThe dtype of new floating-point tensors."},
+    {"set_default_dtype", py_set_default_dtype, METH_O,
+     "set_default_dtype(dtype, /)\n--\n\nSets the dtype of new floating-point tensors."},
+    {}};
+
+}  // namespace
+
+bool init_process_state(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+
+}  // namespace mt::py

@@ -1,0 +1,31 @@
+// Shared by what shows traces to Python: the compiler's hooks, profiles, recording.
+#pragma once
+
+#include "bindings/py.h"
+#include "trace/plan.h"
+
+namespace mt::py {
+
+// (file, line, function) of a recorded call, or None.
+PyObject* source_tuple(const SourceRef& source);
+
+// (nodes, leaves, scalars) of a trace, as the compiler reads it.
+PyRef describe(const trace::Trace& trace);
+
+template <class Range, class Make>
+PyRef list_of(const Range& range, Make&& make) {
+    PyRef list = checked(PyList_New(0));
+    for (const auto& item : range) {
+        PyRef object = checked(make(item));
+        if (PyList_Append(list.get(), object.get()) < 0) fail_python();
+    }
+    return list;
+}
+
+template <class F>
+void each(PyObject* sequence, F&& body) {
+    PyRef fast = checked(PySequence_Fast(sequence, "a sequence was expected"));
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) body(PySequence_Fast_GET_ITEM(fast.get(), i));
+}
+
+}  // namespace mt::py
