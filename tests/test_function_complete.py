@@ -525,3 +525,52 @@ def test_writes_wait_for_no_lookup_whose_indices_are_checked_before():
         same(state, before)
     same(f(i), F.embedding(i, table).sum(dim=1))
     same(state, before * 0.5 + F.embedding(i, table).sum())
+
+
+def test_updates_write_over_parameters_that_products_have_read_transposed():
+    x, target = mt.rand(8, 16), mt.rand(8, 24)
+
+    def step(w, v):
+        loss = ((x @ w.t()).tanh() @ v.t() - target).pow(2).sum()
+        for p, g in zip((w, v), mt.autograd.grad(loss, (w, v)), strict=True):
+            with mt.no_grad():
+                p.sub_(0.01 * g)
+        return loss.detach()
+
+    def weights():
+        mt.manual_seed(5)
+        return mt.rand(32, 16).requires_grad_(), mt.rand(24, 32).requires_grad_()
+
+    f = mt.function(step, jit_compile=True)
+    compiled, eager = weights(), weights()
+    assert f.lower(*compiled).compile().memory_analysis().alias_size_in_bytes == 4 * (32 * 16 + 24 * 32)
+    for _ in range(3):
+        same(f(*compiled), step(*eager))
+        for one, other in zip(compiled, eager, strict=True):
+            same(one, other)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda w: w.sub_(0.5 * w.t()),
+        lambda w: w.copy_(w.t() + 1),
+        lambda w: w.t().mul_(2).add_(w),
+        lambda w: w[1:].copy_(w[:-1] * 2),
+        lambda w: w.mul_(w.t() @ w).add_(w.t()),
+        lambda w: w.view(4, 9).add_(w.t().reshape(4, 9)),
+        lambda w: w.add_(w[:, :1]),
+        lambda w: w.add_(w[::2].repeat(2, 1)),
+    ],
+)
+def test_what_reads_other_elements_than_it_writes_is_not_written_over(write):
+    def step(w):
+        write(w)
+        return w.sum()
+
+    compiled = mt.rand(6, 6)
+    eager = compiled.clone()
+    f = mt.function(step, jit_compile=True)
+    for _ in range(3):
+        same(f(compiled), step(eager))
+        same(compiled, eager)

@@ -20,7 +20,8 @@ class MemoryScheduler:
 
     Contract: the same instructions in another topological order, and only if the peak of live bytes is lower in it.
     Next comes the instruction, of those whose operands are there, that leaves the fewest bytes; of equals, the first in
-    the order as it is.
+    the order as it is. What makes a result of a parameter of its shape waits, if it can, until nothing else reads the
+    parameter: then the result may be written over it, and an update in place takes no memory.
     """
 
     name = "schedule"
@@ -71,8 +72,18 @@ class _Values:
                 self.reads[i] = {a for x in i.operands for a in self.arrays[x]}
                 for a in self.reads[i]:
                     self.readers[a].add(i)
+        results = self.arrays[computation.root]
         # Results are the caller's memory, for the whole run.
-        self.bytes.update((a, 0) for a in self.arrays[computation.root])
+        self.bytes.update((a, 0) for a in results)
+        # Who may write over which parameters, and the other way round.
+        self.updates: dict[Instruction, set[_Array]] = {}
+        self.updaters: dict[_Array, set[Instruction]] = {}
+        for i, k in results:
+            shape = leaves(i.shape)[k]
+            for a in self.reads.get(i, ()):
+                if a[0].opcode == "parameter" and leaves(a[0].shape)[a[1]] == shape:
+                    self.updates.setdefault(i, set()).add(a)
+                    self.updaters.setdefault(a, set()).add(i)
 
 
 def peak_bytes(computation: Computation, order: Sequence[Instruction] | None = None) -> int:
@@ -100,6 +111,7 @@ def _greedy(computation: Computation) -> list[Instruction]:
     left = {a: set(readers) for a, readers in values.readers.items()}
     order: list[Instruction] = []
     ready: list[tuple[int, int, Instruction]] = []
+    held: list[tuple[int, int, Instruction]] = []  # updates of what is still read
 
     def growth(i: Instruction) -> int:
         if i not in values.makes:
@@ -107,15 +119,18 @@ def _greedy(computation: Computation) -> list[Instruction]:
         taken = sum(values.bytes[a] for a in values.makes[i])
         return taken - sum(values.bytes[a] for a in values.reads[i] if left[a] == {i})
 
+    def is_early(i: Instruction) -> bool:
+        return any(other not in values.updates for a in values.updates.get(i, ()) for other in left[a] if other is not i)
+
     def push(i: Instruction) -> None:
-        heapq.heappush(ready, (growth(i), position[i], i))
+        heapq.heappush(held if is_early(i) else ready, (growth(i), position[i], i))
 
     for i in computation.instructions:
         if not waiting[i]:
             push(i)
     done: set[Instruction] = set()
-    while ready:
-        known, _, i = heapq.heappop(ready)
+    while ready or held:
+        known, _, i = heapq.heappop(ready or held)
         if i in done:
             continue
         now = growth(i)
@@ -126,10 +141,10 @@ def _greedy(computation: Computation) -> list[Instruction]:
         order.append(i)
         for a in values.reads.get(i, ()):
             left[a].discard(i)
-            if len(left[a]) == 1:
-                (last,) = left[a]
-                if not waiting[last] and last not in done:
-                    push(last)
+            nearer = left[a] if len(left[a]) == 1 else values.updaters.get(a, ())
+            for other in nearer:
+                if not waiting[other] and other not in done:
+                    push(other)
         for user in users[i]:
             waiting[user] -= 1
             if not waiting[user]:

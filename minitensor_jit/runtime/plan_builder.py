@@ -248,8 +248,8 @@ class PlanBuilder:
                 for result, parameter in executable.aliases
                 if result < len(fetches)
                 and leaves[parameter] >= 0
+                # What isn't row-major is a parameter over its memory, in its order.
                 and self.trace.leaves[leaves[parameter]].offset == 0
-                and self.trace.leaves[leaves[parameter]].row_major
             }
         )
         for check in lowered.checks:

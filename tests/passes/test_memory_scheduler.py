@@ -53,3 +53,27 @@ def test_the_order_is_valid_and_never_needs_more(seed):
     assert set(module.entry.instructions) == instructions
     assert peak_bytes(module.entry) <= before
     assert not MemoryScheduler().run(module)
+
+
+def test_an_update_waits_until_nothing_else_reads_its_parameter():
+    b = Builder("step")
+    x, w = b.parameter(SQUARE), b.parameter(SQUARE)
+    wasteful = [b.matmul(x, x) for _ in range(3)]
+    gradient = b.matmul(x, w)
+    before = b.reduce_max(b.matmul(w, x), (0, 1))
+    updated = b.subtract(w, b.tanh(gradient))
+    module = b.build(b.tuple(updated, before, *(b.reduce_max(b.matmul(m, m), (0, 1)) for m in wasteful)))
+    assert MemoryScheduler().run(module)
+    order = module.entry.instructions
+    # Otherwise it would come first: it frees the gradient.
+    assert order.index(updated) > order.index(before)
+    assert (0, 1) in compile_module(module, name="step").aliases
+
+
+def test_an_update_that_others_wait_for_does_not_wait_for_them():
+    b = Builder("chain")
+    w = b.parameter(SQUARE)
+    updated = b.add(w, w)
+    module = b.build(b.tuple(updated, b.matmul(b.tanh(updated), w)))
+    MemoryScheduler().run(module)
+    check(module, "scheduling")
