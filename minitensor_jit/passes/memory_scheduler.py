@@ -120,7 +120,9 @@ def _greedy(computation: Computation) -> list[Instruction]:
         return taken - sum(values.bytes[a] for a in values.reads[i] if left[a] == {i})
 
     def is_early(i: Instruction) -> bool:
-        return any(other not in values.updates for a in values.updates.get(i, ()) for other in left[a] if other is not i)
+        return any(
+            other not in values.updates for a in values.updates.get(i, ()) for other in left[a] if other is not i
+        )
 
     def push(i: Instruction) -> None:
         heapq.heappush(held if is_early(i) else ready, (growth(i), position[i], i))

@@ -70,12 +70,17 @@ def _compiler_fingerprint() -> str:
     return f"{_C.version} core {core.st_size} {core.st_mtime_ns} compiler {digest.hexdigest()}"
 
 
+@cache
+def _codegen_text(options: JitOptions) -> str:
+    return options.codegen.text()
+
+
 def key_of(module: str, options: JitOptions, card: str = "") -> str:
     """Everything that the machine code of a module depends on, as text. `module` is its `module_id`."""
     return json.dumps(
         {
             "hlo": module,
-            "options": options.codegen.text(),
+            "options": _codegen_text(options),
             "processor": card or processor(),
             "compiler": _compiler_fingerprint(),
         }
