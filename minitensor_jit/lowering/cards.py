@@ -24,6 +24,7 @@ __all__ = ["lower_for_cards", "lowers_on_cards"]
 _LANES = 16
 _OF_ALL_TYPES = frozenset(
     {"adaptive_max_pool_indices", "argmax", "argmin", "max_dim", "max_pool_indices", "min_dim", "sort", "topk"}
+    | {"cummax", "cummin", "cumprod", "cumsum", "prod"}
 )
 
 
@@ -209,6 +210,37 @@ def _value_and_place(least: bool) -> Callable[..., tuple[Instruction, Instructio
     return lambda b, x, dim, keepdim: _extreme(b, x, dim, keepdim, least=least)
 
 
+# ---- products
+
+
+def _prod(b: Lowering, x: Instruction, dim: int | None, keepdim: bool, _dtype: Any) -> Instruction:
+    return b.reduce_dims(b.to_dtype(x, b.result.dtype), "multiply", dim, keepdim)
+
+
+# ---- scans, which cards have kernels for
+
+
+def _cumulated(name: str) -> Callable[..., Instruction]:
+    def lowering(b: Lowering, x: Instruction, dim: int, _dtype: Any) -> Instruction:
+        # Integers wrap around in whatever they are narrowed to.
+        x = b.to_dtype(x, b.result.dtype)
+        x = x if x.dtype in FLOATING else b.to_dtype(x, "s64")
+        return b.kernel_call(name, [x], [x.array_shape], kinds="t", params=(dim, None))[0] if x.dims else x
+
+    return lowering
+
+
+def _extremes_so_far(name: str) -> Callable[..., Sequence[Instruction]]:
+    def lowering(b: Lowering, x: Instruction, dim: int) -> Sequence[Instruction]:
+        x = b.convert(x, "s32") if x.dtype == "pred" else x
+        places = Shape("s64", x.dims)
+        if not x.dims:
+            return x, b.full(places, 0)
+        return b.kernel_call(name, [x], [x.array_shape, places], kinds="t", params=(dim,))
+
+    return lowering
+
+
 # ---- orders
 
 
@@ -245,6 +277,11 @@ _LOWERINGS: Final[dict[str, tuple[Callable[[RecordedCall], bool], Callable[..., 
     "convolution_backward_weight": (convolutions.backward_weight_fits, convolutions.backward_weight),
     "sort": (_always, _sort),
     "topk": (lambda call: bool(call.params[3]), _topk),
+    "prod": (_always, _prod),
+    "cumsum": (_always, _cumulated("cumsum")),
+    "cumprod": (_always, _cumulated("cumprod")),
+    "cummax": (_always, _extremes_so_far("cummax")),
+    "cummin": (_always, _extremes_so_far("cummin")),
     "argmax": (_always, _place(least=False)),
     "argmin": (_always, _place(least=True)),
     "max_dim": (_always, _value_and_place(least=False)),

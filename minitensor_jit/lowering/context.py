@@ -183,6 +183,8 @@ class Lowering(Builder):
             return self.reduce_max(x, dims)
         if kind == "minimum":
             return self.reduce_min(x, dims)
+        if kind == "multiply":
+            return self.reduce(x, self.constant(1, x.dtype), dims, kind)
         return self.reduce(x, self.constant(kind == "and", "pred"), dims, kind)
 
     # ---- movement

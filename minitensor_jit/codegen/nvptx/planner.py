@@ -20,6 +20,7 @@ from .generic_reduce import GenericReduce
 from .host_call import HostCallPlan
 from .loop_kernel import LoopKernels
 from .row_kernel import RowKernel
+from .scan import Scan, scans
 from .scatter import Scatter
 from .sort import Sort
 from .unit import GpuUnit
@@ -40,9 +41,13 @@ class GpuPlanner(KernelChoice):
             "scatter": partial(Scatter, unit),
             "sort": partial(Sort, unit),
             "topk": partial(Sort, unit),
-            "kernel-call": partial(HostCallPlan, unit),
+            "kernel-call": self._kernel_call,
             **dict.fromkeys(HOST_CALLS, partial(HostCallPlan, unit)),
         }
+
+    def _kernel_call(self, task: Task, call: Instruction) -> Plan:
+        """A scan, or a call of the host."""
+        return Scan(self.unit, task, call) if scans(call) else HostCallPlan(self.unit, task, call)
 
     def is_by_value(self, i: Instruction) -> bool:
         """Whether launches pass the value of an operand."""
