@@ -9,17 +9,6 @@ namespace mt {
 
 namespace {
 
-constexpr DTypeInfo kInfo[] = {
-    {"bool", "pred", "?", 1, 0, false},        {"uint8", "u8", "B", 1, 1, false},
-    {"int8", "s8", "b", 1, 1, true},           {"uint16", "u16", "H", 2, 1, false},
-    {"int16", "s16", "h", 2, 1, true},         {"uint32", "u32", "I", 4, 1, false},
-    {"int32", "s32", "i", 4, 1, true},         {"uint64", "u64", "Q", 8, 1, false},
-    {"int64", "s64", "q", 8, 1, true},         {"float16", "f16", "e", 2, 2, true},
-    {"bfloat16", "bf16", "", 2, 2, true},      {"float32", "f32", "f", 4, 2, true},
-    {"float64", "f64", "d", 8, 2, true},       {"complex64", "c64", "Zf", 8, 3, true},
-    {"complex128", "c128", "Zd", 16, 3, true},
-};
-
 DType g_default = DType::F32;
 
 }  // namespace
@@ -30,8 +19,6 @@ const char* torch_type_name(DType dtype) {
                                             "BFloat16", "Float", "Double", "ComplexFloat", "ComplexDouble"};
     return names[static_cast<size_t>(dtype)];
 }
-
-const DTypeInfo& info(DType dtype) { return kInfo[static_cast<size_t>(dtype)]; }
 
 DType real_dtype(DType dtype) { return dtype == DType::C64 ? DType::F32 : dtype == DType::C128 ? DType::F64 : dtype; }
 DType complex_dtype(DType dtype) { return dtype == DType::F64 || dtype == DType::C128 ? DType::C128 : DType::C64; }

@@ -56,7 +56,17 @@ struct DTypeInfo {
     bool is_signed;
 };
 
-const DTypeInfo& info(DType dtype);
+inline constexpr DTypeInfo kDTypes[] = {
+    {"bool", "pred", "?", 1, 0, false},        {"uint8", "u8", "B", 1, 1, false},
+    {"int8", "s8", "b", 1, 1, true},           {"uint16", "u16", "H", 2, 1, false},
+    {"int16", "s16", "h", 2, 1, true},         {"uint32", "u32", "I", 4, 1, false},
+    {"int32", "s32", "i", 4, 1, true},         {"uint64", "u64", "Q", 8, 1, false},
+    {"int64", "s64", "q", 8, 1, true},         {"float16", "f16", "e", 2, 2, true},
+    {"bfloat16", "bf16", "", 2, 2, true},      {"float32", "f32", "f", 4, 2, true},
+    {"float64", "f64", "d", 8, 2, true},       {"complex64", "c64", "Zf", 8, 3, true},
+    {"complex128", "c128", "Zd", 16, 3, true},
+};
+inline const DTypeInfo& info(DType dtype) { return kDTypes[static_cast<size_t>(dtype)]; }
 inline size_t itemsize(DType dtype) { return info(dtype).itemsize; }
 inline bool is_floating(DType dtype) { return info(dtype).category == 2; }
 inline bool is_complex(DType dtype) { return info(dtype).category == 3; }

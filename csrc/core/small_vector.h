@@ -22,12 +22,12 @@ class SmallVector {
         for (size_t i = 0; i < count; ++i) data_[i] = value;
     }
     SmallVector(const T* values, size_t count) { assign(values, count); }
-    SmallVector(const SmallVector& other) { assign(other.data_, other.size_); }
+    SmallVector(const SmallVector& other) { copy(other); }
     SmallVector(SmallVector&& other) noexcept { take(other); }
     ~SmallVector() { release(); }
 
     SmallVector& operator=(const SmallVector& other) {
-        if (this != &other) assign(other.data_, other.size_);
+        if (this != &other) copy(other);
         return *this;
     }
     SmallVector& operator=(SmallVector&& other) noexcept {
@@ -99,11 +99,24 @@ class SmallVector {
         data_ = inline_;
         capacity_ = N;
     }
+    void copy(const SmallVector& other) {
+        if (other.size_ <= N && data_ == inline_ && other.data_ == other.inline_) {
+            take_inline(other);
+            size_ = other.size_;
+        } else {
+            assign(other.data_, other.size_);
+        }
+    }
+    // All of a small room rather than a part of it: a few moves instead of a call.
+    void take_inline(const SmallVector& other) {
+        const size_t bytes = sizeof inline_ <= 64 ? sizeof inline_ : other.size_ * sizeof(T);
+        std::memcpy(static_cast<void*>(inline_), other.inline_, bytes);
+    }
     void take(SmallVector& other) {
         if (other.data_ == other.inline_) {
             data_ = inline_;
             capacity_ = N;
-            std::memcpy(static_cast<void*>(inline_), other.inline_, other.size_ * sizeof(T));
+            take_inline(other);
         } else {
             data_ = other.data_;
             capacity_ = other.capacity_;

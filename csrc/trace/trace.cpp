@@ -310,7 +310,7 @@ uint32_t Trace::add_node(const OpDef& op, size_t operand_count, Device device) {
     signature.push_back(word_of(op, operand_count, tag));
     // No op has a number as high as this.
     if (device.type != DeviceType::CPU) signature.push_back(uint64_t{0xFFFF} << 48 | word_of(device));
-    TraceNode node{};
+    TraceNode& node = nodes.emplace_back();
     node.device = device;
     node.source = {Py_XNewRef(source_.code), source_.lasti};
     node.op = &op;
@@ -318,8 +318,15 @@ uint32_t Trace::add_node(const OpDef& op, size_t operand_count, Device device) {
     node.first_param = static_cast<uint32_t>(params.size());
     node.first_result = static_cast<uint32_t>(results.size());
     node.tag = tag;
-    nodes.push_back(node);
     return static_cast<uint32_t>(nodes.size() - 1);
+}
+
+void Trace::add_result(DType dtype, Device device, const Dims& sizes) {
+    ResultInfo& result = results.emplace_back();
+    result.dtype = dtype;
+    result.device = device;
+    result.sizes = sizes;
+    result.storage = nullptr;
 }
 
 ValueRef Trace::append(const OpDef& op, std::initializer_list<ValueRef> inputs, std::initializer_list<Value> values,
@@ -332,7 +339,7 @@ ValueRef Trace::append(const OpDef& op, std::initializer_list<ValueRef> inputs, 
     node.param_count = static_cast<uint32_t>(values.size());
     node.result_count = 1;
     node.compute = dtype;
-    results.push_back({dtype, device, sizes, nullptr});
+    add_result(dtype, device, sizes);
     return {RefKind::Node, 0, index};
 }
 
@@ -351,7 +358,7 @@ void Trace::record(Call& call, uint32_t* node_index) {
     effects |= call.op->kind == Kind::Random;
     node.philox_offset = call.philox_offset;
     for (size_t i = 0; i < call.result_count; ++i)
-        results.push_back({call.results[i].dtype, call.device, call.results[i].sizes, nullptr});
+        add_result(call.results[i].dtype, call.device, call.results[i].sizes);
     *node_index = index;
 }
 
@@ -399,18 +406,26 @@ void Trace::settle(Call& call, Tensor* destination) {
     if (others_ran) infer(call);  // of what the operands are now
     if (others_ran && destination && !(call.results[0].sizes == destination->sizes))
         fail("in-place " + call.op->name + ": another thread changed the tensor's shape meanwhile");
-    for (size_t i = 0; i < call.result_count && !on_gpu(call.device); ++i)
-        require_possible(byte_count(call.results[i].sizes, call.results[i].dtype));
     std::swap(source_, position.source);
+}
+
+// The bytes of a result, if there can be memory for it.
+static size_t possible_bytes(const Call& call, size_t result) {
+    const ResultMeta& meta = call.results[result];
+    const size_t bytes = byte_count(meta.sizes, meta.dtype);
+    if (!on_gpu(call.device)) require_possible(bytes);
+    return bytes;
 }
 
 void Trace::run(Call& call, Ref<Tensor>* out) {
     settle(call, nullptr);
+    size_t bytes[kMaxResults];
+    for (size_t i = 0; i < call.result_count; ++i) bytes[i] = possible_bytes(call, i);
     uint32_t index;
     record(call, &index);
     for (size_t i = 0; i < call.result_count; ++i) {
         const ResultMeta& meta = call.results[i];
-        Ref<Storage> storage = Storage::unbacked(byte_count(meta.sizes, meta.dtype), call.device);
+        Ref<Storage> storage = Storage::unbacked(bytes[i], call.device);
         bind(storage.get(), {RefKind::Node, static_cast<uint8_t>(i), index}, meta.sizes);
         out[i] = Tensor::make(std::move(storage), meta.dtype, meta.sizes, contiguous_strides(meta.sizes), 0);
     }
@@ -450,6 +465,7 @@ void Trace::run_inplace(Call& call, Tensor& destination) {
     static const OpDef *copy = find_op("copy"), *fill = find_op("fill"), *cast = find_op("cast"),
                        *assign_op = find_op("_assign");
     settle(call, &destination);
+    for (size_t i = 0; i < call.result_count; ++i) possible_bytes(call, i);
     ValueRef value;
     Value dtype;
     dtype.tag = Value::Type;

@@ -23,6 +23,9 @@ struct Pending {
     uint32_t node = 0;
     uint32_t result = 0;
     Dims sizes;
+
+    static void* operator new(size_t) { return Freelist<Pending>::take(); }
+    static void operator delete(void* memory) { Freelist<Pending>::give(memory); }
 };
 
 enum class RefKind : uint8_t { None, Node, Leaf, Scalar };
@@ -157,6 +160,7 @@ class Trace final : public Interpreter {
     void assign(Tensor& destination, ValueRef value);
     void bind(Storage* storage, ValueRef value, const Dims& sizes);
     void record(Call& call, uint32_t* node_index);
+    void add_result(DType dtype, Device device, const Dims& sizes);
     void push_operand(ValueRef input);
     void push_value(const Value& value);
     void check_size();
