@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, TypeAlias
 
 from ..ir.fingerprint import fingerprint
+from ..ir.flat import FlatPart
 from ..ir.infer_structured import branches
 from ..ir.module import Computation, Instruction, Module
 from ..ir.shape import AnyShape, Shape, TupleShape, leaves
@@ -40,8 +42,15 @@ class Step:
 
     def in_place(self, output: int, operand: Value) -> bool:
         """Whether the output may lie over the operand, wherever that is read here."""
-        here = [j for j, other in enumerate(self.operands) if other == operand]
-        return all((output, j) in self.plan.in_place for j in here)
+        return all((output, j) in self.plan.in_place for j in self._places.get(operand, ()))
+
+    @cached_property
+    def _places(self) -> dict[Value, list[int]]:
+        """The numbers of the operands that a value is."""
+        found: dict[Value, list[int]] = {}
+        for j, value in enumerate(self.operands):
+            found.setdefault(value, []).append(j)
+        return found
 
 
 @dataclass
@@ -118,10 +127,10 @@ class Planner(Protocol):
     def plan(self, task: Task) -> Plan:
         """The kernel that fits; raises `CompileError` if none does."""
 
-    def flat(self, computation: Computation) -> Computation | None:
-        """The computation for any number of elements, if it has such code."""
+    def flat(self, computation: Computation) -> FlatPart | None:
+        """The computation as a loop over any number of elements, if it has such code."""
 
-    def flat_plan(self, flat: Task, alone: Task) -> Plan:
+    def flat_plan(self, part: FlatPart, flat: Task, alone: Task) -> Plan:
         """The kernel for any number of elements; `alone` is that of the only step that has it."""
 
 
@@ -272,13 +281,21 @@ class Schedule:
         flat = None
         if not unknown and not any(i.opcode == "constant" and i.array_shape.size > 1 for i, _ in values):
             flat = self.planner.flat(computation)
+        if flat is not None:
+            values = [values[number] for number in flat.parameters]
 
         def make() -> tuple[Task, Plan]:
-            task = Task(name, flat or computation)
-            return task, self.planner.flat_plan(task, Task(name, computation)) if flat else self.planner.plan(task)
+            if flat is None:
+                task = Task(name, computation)
+                return task, self.planner.plan(task)
+            task = Task(name, flat.flattened(computation))
+            return task, self.planner.flat_plan(flat, task, Task(name, computation))
 
         # A shared step sees a table of its own, in which the size of a dimension that is a symbol isn't.
-        task, plan = make() if unknown else self.plans.get(flat or computation, values, make)
+        if unknown or not self.planner.share:
+            task, plan = make()
+        else:
+            task, plan = self.plans.get(fingerprint(computation) if flat is None else flat.key, values, make)
         self.steps.append(Step(task, plan, values, list(outputs)))
 
 
@@ -294,14 +311,12 @@ class Plans:
         self._uses: Counter[Plan] = Counter()
 
     def get(
-        self, computation: Computation, operands: Sequence[Value], make: Callable[[], tuple[Task, Plan]]
+        self, computation: Hashable, operands: Sequence[Value], make: Callable[[], tuple[Task, Plan]]
     ) -> tuple[Task, Plan]:
-        """The plan of such a step."""
-        if not self._planner.share:
-            return make()
+        """The plan of such a step, whose computation has this key."""
         constants = tuple([_literal(i) for i, _ in operands])
         by_value = tuple([self._planner.is_by_value(i) for i, _ in operands])
-        key = fingerprint(computation), constants, by_value
+        key = computation, constants, by_value
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = make()

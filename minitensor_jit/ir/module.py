@@ -273,14 +273,16 @@ class Computation:
     def make_names_unique(self) -> None:
         """Gives instructions that share a name a new suffix."""
         taken: set[str] = set()
+        following: dict[str, int] = {}
         for instruction in self.instructions:
             name = instruction.name
             if name in taken:
                 stem, _, suffix = name.rpartition(".")
                 stem = stem if stem and suffix.isdigit() else name
-                n = len(self.instructions)
+                n = following.get(stem, len(self.instructions))
                 while (name := f"{stem}.{n}") in taken:
                     n += 1
+                following[stem] = n + 1
                 instruction.name = name
             taken.add(name)
 

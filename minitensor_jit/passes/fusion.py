@@ -50,8 +50,8 @@ class Fusion:
         order = {i: n for n, i in enumerate(computation.instructions)}
         outlines = []
         for group in groups:
-            members = sorted(group.members, key=order.__getitem__)
-            outlines.append(Outline(members, sorted(group.roots, key=order.__getitem__), group.kind))
+            roots = sorted(group.roots, key=order.__getitem__)
+            outlines.append(Outline(_in_order(roots, group.members), roots, group.kind))
         outline(computation, outlines)
         return True
 
@@ -141,3 +141,25 @@ class Fusion:
         for group in kept:
             group.roots = [r for r in group.roots if graph.leaves(r, group)]
         return kept
+
+
+def _in_order(roots: list[Instruction], members: set[Instruction]) -> list[Instruction]:
+    """Operands before what reads them, as the roots reach them: equal fusions are then equal line by line.
+
+    In the computation's own order, what several of them share would stand elsewhere than what one has for itself.
+    """
+    order: dict[Instruction, None] = {}
+    for root in roots:
+        stack: list[tuple[Instruction, int]] = [(root, 0)]
+        while stack:
+            i, k = stack.pop()
+            if i in order:
+                continue
+            operands = i.operands
+            while k < len(operands) and (operands[k] not in members or operands[k] in order):
+                k += 1
+            if k < len(operands):
+                stack += ((i, k + 1), (operands[k], 0))
+            else:
+                order[i] = None
+    return list(order)

@@ -11,7 +11,7 @@ from ..ir.verifier import check
 
 __all__ = ["Pass", "PassHook", "PassManager"]
 
-_FOR_SPEED = frozenset({"fusion", "row-fusion", "output-fusion", "schedule"})
+_FOR_SPEED = frozenset({"fusion", "row-fusion", "output-fusion", "horizontal-loop-fusion", "schedule"})
 
 # Called after every pass with its name, the module and whether the pass changed it.
 PassHook = Callable[[str, Module, bool], None]

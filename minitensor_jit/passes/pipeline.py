@@ -16,6 +16,7 @@ from .convolution_canonicalization import ConvolutionCanonicalization
 from .dead_code_elimination import DeadCodeElimination
 from .expander import Expander
 from .fusion import Fusion
+from .horizontal_loop_fusion import HorizontalLoopFusion
 from .layout_assignment import LayoutAssignment
 from .loop_calls import LoopCalls
 from .memory_scheduler import MemoryScheduler
@@ -55,6 +56,7 @@ PASSES: dict[str, type[Pass]] = {
         OutputFusion,
         RowFusion,
         Fusion,
+        HorizontalLoopFusion,
         MemoryScheduler,
     )
 }
@@ -158,6 +160,9 @@ def stages(
             RowFusion(),
             Fusion(),
         ]
+        if not gpu:
+            # Loops are what they will be. Kernels of cards have every array as a parameter, and no table.
+            found["fusion"].append(HorizontalLoopFusion())
     # Last: what is fused is in one place.
     found["scheduling"] = [MemoryScheduler()]
     return found

@@ -10,6 +10,7 @@ import pytest
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.equal import difference
 from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.flat import flat_parts
 from minitensor_jit.ir.module import Instruction, Module
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.printer import print_module
@@ -64,7 +65,7 @@ def test_fusions_keep_their_contracts(seed: int) -> None:
         assert not body.clone().remove_dead()
         kind = fusion.attrs["kind"]
         if kind == "kLoop":
-            assert len({r.dims for r in body.roots}) == 1
+            assert len({r.dims for r in body.roots}) == 1 or flat_parts(body)
             assert all(i.opcode != "reduce" for i in body)
         elif kind == "kInput":
             reduces = [i for i in body if i.opcode == "reduce"]

@@ -1,79 +1,96 @@
-"""Elementwise loops whose code does not depend on how many elements there are: steps of any size share it.
-
-Horizontal fusion of an optimizer's updates would copy all parameters together to loop over them once; here each is
-updated where it lies, by one and the same code.
-"""
+"""Elementwise loops whose code does not depend on how many elements there are: steps of any size share it."""
 
 from __future__ import annotations
 
-from typing import Final
-
-from ...ir.module import Computation, Instruction
-from ...ir.opcode import is_elementwise
-from ...ir.shape import Shape, TupleShape
-from ...ir.size import hint
+from ...ir.flat import ANY_SIZE, FlatPart
+from ...ir.module import Instruction
+from ...runtime.buffer_assignment import Location
 from ..abi import PARALLEL_FOR
 from ..index import Lin, Space
-from ..llvm import I64, PTR
+from ..llvm import I64, PTR, Function, Value
 from ..loops import i64
-from ..task import Task, element_cost, reachable
+from ..task import Binding, Task, element_cost, reachable
 from .loop_kernel import LoopKernels, copies_for
 from .loops import vector_loop
-from .unit import Unit
+from .tables import emit_table
+from .unit import FlatKernel, Unit
 
-__all__ = ["FlatLoop", "flattened"]
-
-# Stands for the number of elements, which the code learns when it runs.
-_ANY: Final = 1 << 30
+__all__ = ["FlatLoop", "flat_kernel", "in_table", "launch_elements"]
 
 
-def flattened(computation: Computation, streaming_bytes: int) -> Computation | None:
-    """The computation on one dimension of any size; None where an element reads other than its own place or scalars."""
-    roots = computation.roots
-    if any(not isinstance(r.shape, Shape) for r in roots):
-        return None
-    dims = roots[0].dims
-    size = roots[0].array_shape.size
-    nbytes = hint(sum(r.array_shape.nbytes for r in roots))
-    if size < 2 or any(r.dims != dims for r in roots) or nbytes >= streaming_bytes:
-        return None
-    for i in computation.instructions:
-        if i.opcode == "tuple":
-            continue
-        if not isinstance(i.shape, Shape) or i.dims not in (dims, ()):
-            return None
-        if i.opcode == "broadcast":
-            if i.operands[0].dims != ():
-                return None
-        elif i.opcode == "constant":
-            if i.dims != ():
-                return None
-        elif i.opcode != "parameter" and not is_elementwise(i.opcode):
-            return None
-    return _with_any_size(computation, dims)
+def flat_kernel(unit: Unit, part: FlatPart, task: Task) -> FlatKernel:
+    """The loop over any number of elements of a part on one dimension, whose arrays are in a table."""
+    # Constants are part of the code.
+    key = None if any(isinstance(binding, Instruction) for binding in task.operands) else part.key
+    known = unit.flat_kernels.get(key)
+    if known is not None:
+        return known
+    instructions = reachable([r for r, _ in task.roots])
+    lanes = unit.lanes(list(instructions))
+    cost = element_cost(instructions, ANY_SIZE)
+    space = Space()
+    e = unit.kernel(task, lanes, space)
+    targets = [unit.result_pointer(e, location) for location in task.results]
+
+    def body(v: Lin, copy: int) -> None:
+        # Read everything before anything is written: a result may lie where an operand was.
+        values = [e.value(r, space.delinearize(v, r.dims)) for r, _ in task.roots]
+        for (r, _), target, value in zip(task.roots, targets, values, strict=True):
+            e.store(target, r.dtype, v, value)
+
+    copies = copies_for(cost * max(1, len(task.roots) - 1))
+    begin, end = e.function.arguments[1:]
+    vector_loop(e, ANY_SIZE, copies, begin, end, body)
+    e.inner.ret()
+    made = FlatKernel(e.function, cost, lanes * copies)
+    if key is not None:
+        unit.flat_kernels[key] = made
+    return made
 
 
-def _with_any_size(computation: Computation, dims: tuple[int, ...]) -> Computation:
-    def shape_of(i: Instruction) -> Shape:
-        shape = i.array_shape
-        return shape.with_dims((_ANY,)) if shape.dims == dims else shape
+def launch_elements(unit: Unit, flat: FlatKernel, function: Function, table: Value, count: int | Value) -> None:
+    """Runs a function over so many elements of a flat loop, whose arrays are in a table: in parallel if that pays."""
+    b, runtime = unit.builder, unit.entry.arguments[1]
+    threshold = max(1, unit.options.parallel_threshold // flat.cost)
+    grain = max(1, threshold // 2 // flat.step) * flat.step  # whole vectors: only the last part has a masked one
+    number = count.ref if isinstance(count, Value) else count
+    direct = f"call void {function.reference.ref}(ptr {table.ref}, i64 0, i64 {number})"
 
-    mapping: dict[Instruction, Instruction] = {}
-    for i in computation.instructions:
-        copy = i.clone([mapping[o] for o in i.operands])
-        copy.shape = TupleShape(tuple(map(shape_of, i.operands))) if i.opcode == "tuple" else shape_of(i)
-        if i.opcode == "broadcast":
-            copy.attrs = {**i.attrs, "dimensions": ()}
-        mapping[i] = copy
-    return Computation(computation.name, mapping.values(), mapping[computation.root])
+    def divided() -> None:
+        parallel_for = b.load(b.gep(runtime, PARALLEL_FOR, PTR), PTR, 8)
+        rest = f"i64 {number}, i64 {grain}, ptr {function.reference.ref}, ptr {table.ref}"
+        b.raw(f"call void {parallel_for.ref}({rest})")
+
+    if not isinstance(count, Value):
+        if count < threshold:
+            b.raw(direct)
+        else:
+            divided()
+        return
+    then, otherwise, after = unit.condition_blocks()
+    b.cbranch(b.icmp_signed("<", count, i64(threshold)), then, otherwise)
+    b.position_at_end(then)
+    b.raw(direct)
+    b.branch(after)
+    b.position_at_end(otherwise)
+    divided()
+    b.branch(after)
+    b.position_at_end(after)
+
+
+def in_table(task: Task) -> Task:
+    """The same for arrays whose addresses are in a table: operands, then results."""
+    reads, results = len(task.computation.parameters), len(task.computation.roots)
+    operands: list[Binding] = [Location("parameter", k) for k in range(reads)]
+    return Task(task.name, task.computation, operands, [Location("result", reads + k) for k in range(results)])
 
 
 class FlatLoop:
     """A loop over any number of elements. A step that is the only one with its code gets a loop of its size instead."""
 
-    def __init__(self, unit: Unit, task: Task, alone: Task) -> None:
-        self.unit, self.task, self.alone = unit, task, alone
-        parameters = [p for p in task.computation.parameters if p.dims == (_ANY,)]
+    def __init__(self, unit: Unit, part: FlatPart, task: Task, alone: Task) -> None:
+        self.unit, self.part, self.task, self.alone = unit, part, task, alone
+        parameters = [p for p in task.computation.parameters if p.dims == (ANY_SIZE,)]
         self.in_place = {
             (n, p.parameter_number)
             for r, n in task.roots
@@ -82,44 +99,22 @@ class FlatLoop:
         }
 
     def emit(self) -> None:
-        """Emits the loop for the size of the only step."""
-        self.alone.name, self.alone.operands, self.alone.results = self.task.name, self.task.operands, self.task.results
-        LoopKernels(self.unit, self.alone).emit()
+        """Emits the loop for the size of the only step, unless its code is there anyway."""
+        unit, task, alone = self.unit, self.task, self.alone
+        places = [binding for binding in task.operands if isinstance(binding, Location)]
+        if len(places) == len(task.operands) and self.part.key in unit.horizontal:
+            flat = flat_kernel(unit, self.part, in_table(task))
+            table = emit_table(unit, [*places, *task.results])
+            launch_elements(unit, flat, flat.function, table, self.part.size)
+            return
+        alone.name, alone.results = task.name, task.results
+        alone.operands = [task.operands[self.part.parameters.index(n)] for n in range(len(task.operands))]
+        LoopKernels(unit, alone).emit()
 
     def emit_for_any_size(self, slot: int) -> None:
         """Emits the loop into a function that finds the number of elements in its table, at `slot`."""
-        unit, task = self.unit, self.task
-        instructions = reachable([r for r, _ in task.roots])
-        lanes = unit.lanes(list(instructions))
-        cost = element_cost(instructions, _ANY)
-        space = Space()
-        e = unit.kernel(task, lanes, space)
-        targets = [unit.result_pointer(e, location) for location in task.results]
-
-        def body(v: Lin, copy: int) -> None:
-            # Read everything before anything is written: a result may lie where an operand was.
-            values = [e.value(r, space.delinearize(v, r.dims)) for r, _ in task.roots]
-            for (r, _), target, value in zip(task.roots, targets, values, strict=True):
-                e.store(target, r.dtype, v, value)
-
-        copies = copies_for(cost * max(1, len(task.roots) - 1))
-        begin, end = e.function.arguments[1:]
-        vector_loop(e, _ANY, copies, begin, end, body)
-        e.inner.ret()
-
-        b, (table, runtime) = unit.builder, unit.entry.arguments
-        count = b.load(b.gep(table, slot, I64), I64, 8)
-        threshold = max(1, unit.options.parallel_threshold // cost)
-        step = lanes * copies
-        grain = max(1, threshold // 2 // step) * step  # whole vectors: only the last part has a masked one
-        then, otherwise, after = unit.condition_blocks()
-        b.cbranch(b.icmp_signed("<", count, i64(threshold)), then, otherwise)
-        kernel = e.function.reference.ref
-        b.position_at_end(then)
-        b.raw(f"call void {kernel}(ptr {table.ref}, i64 0, i64 {count.ref})")
-        b.branch(after)
-        b.position_at_end(otherwise)
-        function = b.load(b.gep(runtime, PARALLEL_FOR, PTR), PTR, 8)
-        b.raw(f"call void {function.ref}(i64 {count.ref}, i64 {grain}, ptr {kernel}, ptr {table.ref})")
-        b.branch(after)
-        b.position_at_end(after)
+        unit = self.unit
+        flat = flat_kernel(unit, self.part, self.task)
+        table = unit.entry.arguments[0]
+        count = unit.builder.load(unit.builder.gep(table, slot, I64), I64, 8)
+        launch_elements(unit, flat, flat.function, table, count)

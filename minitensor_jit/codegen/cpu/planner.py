@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from ...ir.flat import FlatPart, flat_part, flat_parts
 from ...ir.module import Computation, Instruction
+from ...ir.size import active, hint
 from ..check import HOST_CALLS
 from ..planner import KernelChoice
 from ..reduction import Reduction
@@ -14,8 +16,9 @@ from .column_kernel import ColumnKernel
 from .dot import Dot
 from .dot_epilogue import DotWithEpilogue
 from .dynamic_update import DynamicUpdate
-from .flat_loop import FlatLoop, flattened
+from .flat_loop import FlatLoop
 from .generic_reduce import GenericReduce
+from .horizontal_loop import HorizontalLoops
 from .host_call import HostCall
 from .kernel_call import KernelCallPlan
 from .loop_kernel import LoopKernels
@@ -43,16 +46,23 @@ class CpuPlanner(KernelChoice):
             **dict.fromkeys(HOST_CALLS, partial(HostCall, unit)),
         }
 
-    def flat(self, computation: Computation) -> Computation | None:
+    def flat(self, computation: Computation) -> FlatPart | None:
         """The computation for any number of elements, where steps can share it."""
-        return flattened(computation, self.unit.options.streaming_store_bytes) if self.share else None
+        part = flat_part(computation) if self.share and not flat_parts(computation) else None
+        if part is None:
+            return None
+        nbytes = hint(sum(r.array_shape.nbytes for r in computation.roots))
+        return part if nbytes < self.unit.options.streaming_store_bytes else None
 
-    def flat_plan(self, flat: Task, alone: Task) -> Plan:
+    def flat_plan(self, part: FlatPart, flat: Task, alone: Task) -> Plan:
         """The kernel for any number of elements."""
-        return FlatLoop(self.unit, flat, alone)
+        return FlatLoop(self.unit, part, flat, alone)
 
     def loop(self, task: Task) -> Plan:
         """Every element on its own."""
+        parts = flat_parts(task.computation) if active.get() is None else []
+        if parts:
+            return HorizontalLoops(self.unit, task, parts)
         update = updates_a_window(task)
         return LoopKernels(self.unit, task) if update is None else DynamicUpdate(self.unit, task, update)
 

@@ -5,15 +5,15 @@ A training step has most of its loops several times: once a layer, or once a par
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...runtime.buffer_assignment import Location
-from ..llvm import I8, I64, PTR, VOID, Builder, Function, Value
+from ..llvm import I64, PTR, VOID, Function
 from ..loops import i64
 from ..task import Binding, Plan, Task
 from .flat_loop import FlatLoop
+from .tables import emit_table
 from .unit import Unit
 
 __all__ = ["SharedSteps"]
@@ -35,7 +35,6 @@ class SharedSteps:
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
         self._functions: dict[Plan, _Shared] = {}
-        self._fill: Function | None = None
 
     def launch(
         self, plan: Plan, task: Task, operands: Sequence[Binding], results: Sequence[Location], size: int
@@ -50,11 +49,8 @@ class SharedSteps:
         unit = self._unit
         places = [b for b in (*operands, *results) if isinstance(b, Location)]
         places += [unit.temporary(nbytes) for nbytes in shared.temporaries]
-        words = unit.module.data(b"".join(struct.pack("<qq", p.slot, p.offset) for p in places))
-        buffers, runtime = unit.entry.arguments
-        table = unit.entry.spill(-1, 8 * (len(places) + 1))
-        fill = f"call void @{self._filler().name}(ptr {buffers.ref}, ptr {table.ref}, ptr {words.ref}"
-        unit.builder.raw(f"{fill}, i64 {len(places)})")
+        table = emit_table(unit, places, room=1)
+        runtime = unit.entry.arguments[1]
         if shared.sized:
             unit.builder.store(i64(size), unit.builder.gep(table, len(places), I64), 8)
         unit.builder.raw(f"call void @{shared.function.name}(ptr {table.ref}, ptr {runtime.ref})")
@@ -83,24 +79,3 @@ class SharedSteps:
                 plan.emit()
             unit.builder.ret()
         return shared
-
-    def _filler(self) -> Function:
-        """`fill_table(buffers, table, places, n)`: n addresses, from pairs of a buffer's number and an offset."""
-        if self._fill is not None:
-            return self._fill
-        names = [(PTR, "buffers"), (PTR, "table"), (PTR, "places"), (I64, "n")]
-        self._fill = function = Function(self._unit.module, "fill_table", VOID, names)
-        buffers, table, places, count = function.arguments
-        begin, loop, after = (function.block(hint) for hint in ("begin", "loop", "after"))
-        Builder(function, begin).branch(loop)
-        b = Builder(function, loop)
-        k, following = (Value(I64, "i64", function.fresh()) for _ in range(2))
-        b.raw(f"{k.ref} = phi i64 [ 0, %{begin.label} ], [ {following.ref}, %{loop.label} ]")
-        pair = b.gep(places, b.add(k, k), I64)
-        base = b.load(b.gep(buffers, b.load(pair, I64, 8), PTR), PTR, 8)
-        address = b.gep(base, b.load(b.gep(pair, 1, I64), I64, 8), I8)
-        b.store(address, b.gep(table, k, PTR), 8)
-        b.raw(f"{following.ref} = add i64 {k.ref}, 1")
-        b.cbranch(b.icmp_signed("<", following, count), loop, after)
-        Builder(function, after).ret()
-        return function

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -16,7 +16,7 @@ from ..llvm import I8, I32, I64, PTR, VOID, Block, Builder, Function, Module, Va
 from ..task import Task, reachable
 from .target import CpuTarget
 
-__all__ = ["Options", "Unit"]
+__all__ = ["FlatKernel", "Options", "Unit"]
 
 
 # In an entry of so few lines, some nanoseconds are much of a call, and little of compiling it.
@@ -46,6 +46,15 @@ class Options:
     profile: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class FlatKernel:
+    """A function over elements; what one costs; and the multiples of elements at which it had better be cut."""
+
+    function: Function
+    cost: int
+    step: int
+
+
 @dataclass
 class Unit:
     """The module being written. `entry` is the function that runs all kernels in order."""
@@ -56,6 +65,11 @@ class Unit:
     allocate: Callable[[int], Location]
     kernels: int = 0
     gemm_arguments: Value | None = None
+    table_filler: Function | None = None
+    # By the key of what they compute: kernels of any number of elements that read their addresses from a table, and
+    # which of them there will be because several loops run as one.
+    flat_kernels: dict[Hashable, FlatKernel] = field(default_factory=dict)
+    horizontal: set[Hashable] = field(default_factory=set)
     _pointers: dict[tuple[str, Location], Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from ...ir.flat import FlatPart
 from ...ir.library import loop_of
 from ...ir.module import Computation, Instruction
 from ..check import HOST_CALLS
@@ -53,11 +54,11 @@ class GpuPlanner(KernelChoice):
         """Whether launches pass the value of an operand."""
         return i in self._by_value
 
-    def flat(self, computation: Computation) -> Computation | None:
+    def flat(self, computation: Computation) -> FlatPart | None:
         """None: each size has a kernel."""
         return None
 
-    def flat_plan(self, flat: Task, alone: Task) -> Plan:
+    def flat_plan(self, part: FlatPart, flat: Task, alone: Task) -> Plan:
         """Never asked for."""
         raise NotImplementedError
 
