@@ -10,7 +10,7 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -295,7 +295,8 @@ def explain(fn: Callable[..., Any]) -> Callable[..., Explanation]:
     """Make `explain(fn)(*args)` run `fn` compiled and give an account of it.
 
     It lists clusters, ops left eager with the reason, the line and the fix, what ran the recording and when,
-    compilations and cache hits.
+    compilations and cache hits. Of a function that is compiled as a whole it also says whether every call is recorded,
+    and why.
     """
     if not callable(fn):
         raise TypeError(f"explain takes a function, not {type(fn).__name__}")
@@ -310,8 +311,10 @@ def explain(fn: Callable[..., Any]) -> Callable[..., Explanation]:
         try:
             current = current_compiler().options
             on = current if current.auto_jit else current.replace(auto_jit=2, cpu_global_jit=True)
-            with options(on), recording("the end of the explained call"):
-                report.result = fn(*args, **kwargs)
+            # One that is compiled as a whole ends its own recording; those programs that it has would record nothing.
+            whole = fn.__dict__["_recorder"].without_programs() if isinstance(fn, _C.CompiledFunction) else None
+            with options(on), recording("the end of the explained call") if whole is None else nullcontext():
+                report.result = (whole or fn)(*args, **kwargs)
         finally:
             _keep_account(previous)
             _C.clear_plan_cache()

@@ -11,7 +11,7 @@ from weakref import ref
 
 from minitensor import _C
 from minitensor_jit.api import current_compiler, recording
-from minitensor_jit.function_arguments import Structure, flatten, unflatten
+from minitensor_jit.function_arguments import Structure, flatten
 from minitensor_jit.lowered_function import Lowered, lower
 from minitensor_jit.runtime.disk_cache import key_of
 from minitensor_jit.runtime.disk_entry import decode, encode
@@ -21,6 +21,7 @@ from minitensor_jit.runtime.launcher import noting_executables
 __all__ = ["function"]
 
 _MAX_STRUCTURES = 64
+_EVERY_CALL = "the end of a function that is recorded at every call: {}"
 _SIMPLE = (_C.Tensor, int, float, str, type(None))
 
 
@@ -33,8 +34,6 @@ class _Recorder:
         self.compiled: Any = None  # a weak reference
         # Programs for arguments that aren't just tensors and numbers, by their structure.
         self._variants: OrderedDict[Structure, Any] = OrderedDict()
-        # The last of them that was called: the next call is probably alike.
-        self._recent: tuple[Structure, Any] | None = None
         # What the function's plans launch, by the id of its module, to be pickled with it.
         self._used: dict[str, Any] = {}
         # Code that it was unpickled with.
@@ -45,11 +44,6 @@ class _Recorder:
             return self._fn(*args, **kwargs)
         if self._jit_compile is None:
             return self._best_effort(args, kwargs)
-        if self._recent is not None:
-            known, variant = self._recent
-            found = _C.match_structure(known, (args, kwargs))
-            if found is not None:
-                return variant(*found)
         if not kwargs and all(isinstance(arg, _SIMPLE) for arg in args):
             return self.record(self.compiled(), args, lambda: self._fn(*args))
         tensors, structure = flatten((args, kwargs))
@@ -62,12 +56,13 @@ class _Recorder:
                 self._variants.popitem(last=False)
         else:
             self._variants.move_to_end(structure)
-        self._recent = structure, variant
+        # The next call is probably alike.
+        self.compiled().remember(structure, variant)
         return variant(*tensors)
 
     def call(self, structure: Structure, tensors: Sequence[Any]) -> Any:
         """Run the function on arguments of a structure."""
-        args, kwargs = unflatten(structure, tensors)
+        args, kwargs = _C.build_structure(structure, tensors)
         return self._fn(*args, **kwargs)
 
     def record(self, compiled: Any, args: tuple[Any, ...], call: Callable[[], Any]) -> Any:
@@ -91,7 +86,7 @@ class _Recorder:
 
     def _finish(self, compiled: Any, args: tuple[Any, ...], result: Any) -> None:
         if compiled is None:
-            _C.flush("the end of a function")
+            _C.flush(_EVERY_CALL.format("its arguments have things whose contents can't be compared"))
             return
         plain = isinstance(result, _C.Tensor) or (
             type(result) in (tuple, list) and all(isinstance(item, _C.Tensor) for item in result)
@@ -100,10 +95,10 @@ class _Recorder:
             compiled.finish(args, result)
             return
         tensors, structure = flatten(result)
-        if structure is None or not tensors:
-            _C.flush("the end of a function")
+        if structure is None:
+            _C.flush(_EVERY_CALL.format("its result has things whose contents can't be compared"))
             return
-        compiled.finish(args, tuple(tensors), functools.partial(unflatten, structure))
+        compiled.finish(args, tuple(tensors), structure)
 
     def _best_effort(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         current_compiler()
@@ -116,6 +111,10 @@ class _Recorder:
 
     # ---- what the object in the core asks for
 
+    def without_programs(self) -> Any:
+        """Another object for the same function, to see how it is compiled; None if it isn't as a whole."""
+        return function(self._fn, jit_compile=True) if self._jit_compile else None
+
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Compile for these arguments up to HLO, without running anything."""
         return lower(self.compiled(), self._fn, args, kwargs)
@@ -127,7 +126,6 @@ class _Recorder:
     def forget(self) -> None:
         """Drop the programs for structured arguments, and code that came with a pickle."""
         self._variants.clear()
-        self._recent = None
         self._held.clear()
         self._used.clear()
 
@@ -215,9 +213,9 @@ def function(fn: Callable[..., Any] | None = None, *, jit_compile: bool | None =
     line. With None, what can be; with False, nothing. A program is kept for each combination of shapes, dtypes and
     layouts of the tensors among the arguments, which may be in nested tuples, lists and dicts, and of the values of the
     others. A call that has one does not run `fn`: what `fn` does beside computing its result and writing to tensors in
-    place happens only when it is recorded. A function that stores gradients or draws random numbers is recorded at
-    every call; its compiled code is kept all the same. Modules that are put into another mode, or get other tensors,
-    are looked at again.
+    place happens only when it is recorded. A function that stores gradients, draws random numbers or has a result that
+    requires grad is recorded at every call; its compiled code is kept all the same, and `explain` says why. Modules
+    that are put into another mode, or get other tensors, are looked at again.
 
     The result has `lower(*args)`, which compiles for arguments without running and shows every stage, `programs` and
     `hits`, which count, and `clear()`. It can be pickled if `fn` can be found by its name; its code goes along.

@@ -2,7 +2,8 @@
 
 `flatten` takes tuples, lists, dicts and named tuples apart. What is left beside the tensors is a hashable *structure*,
 equal for two values if everything but their tensors is equal: numbers by type and bits, texts, dtypes and the like by
-value; modules, functions and types by identity.
+value; modules, functions and types by identity. The core knows structures too: `_C.match_structure` and
+`_C.build_structure` are the way back.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from __future__ import annotations
 import enum
 import sys
 import types
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Any
 
 from minitensor import _C
 
-__all__ = ["Structure", "flatten", "unflatten"]
+__all__ = ["Structure", "flatten"]
 
 Structure = tuple[Any, ...]
 
@@ -42,11 +43,6 @@ def flatten(value: Any) -> tuple[list[Any], Structure | None]:
     tensors: list[Any] = []
     structure = _take(value, tensors)
     return tensors, structure
-
-
-def unflatten(structure: Structure, tensors: Sequence[Any]) -> Any:
-    """The value of that structure with those tensors."""
-    return _put(structure, iter(tensors))
 
 
 def _take(value: Any, tensors: list[Any]) -> Structure | None:
@@ -79,22 +75,3 @@ def _is_module(value: Any) -> bool:
     # Not imported here: without it there are no modules.
     nn = sys.modules.get("minitensor.nn.module")
     return nn is not None and isinstance(value, nn.Module)
-
-
-def _put(structure: Structure, tensors: Any) -> Any:
-    tag, *rest = structure
-    if tag == "tensor":
-        return next(tensors)
-    if tag == "float":
-        return float.fromhex(rest[0])
-    if tag == "dict":
-        keys, *parts = rest
-        return {key: _put(part, tensors) for key, part in zip(keys, parts, strict=True)}
-    if tag == "sequence":
-        kind, *parts = rest
-        items = [_put(part, tensors) for part in parts]
-        return kind(*items) if hasattr(kind, "_fields") else kind(items)
-    if tag == "same":
-        return rest[0].thing
-    kind, value = rest
-    return slice(*value) if kind is slice else value

@@ -423,7 +423,7 @@ def test_arguments_that_want_gradients_need_no_python_at_later_calls():
     with pytest.raises(RuntimeError, match="does not require grad"):
         f(mt.rand(3, 2), x)
     assert f.hits == hits
-    # What others would notice is recorded: a history, and hooks.
+    # Hooks would notice, so what has them is recorded; and one with a history is of another kind than a leaf.
     seen = []
     hooked = mt.rand(3, 2).requires_grad_()
     hooked.register_hook(lambda g: seen.append(g.shape))

@@ -464,6 +464,7 @@ class Run {
                     run_posthooks(node, sent, gradients);
                 }
             } else if (wants_run(node)) {
+                if (__builtin_expect(node.sequence < own_nodes_from, 0)) ran_earlier_node = true;
                 run_prehooks(node, gradients);
                 for (size_t i = 0; i < gradients.size(); ++i)
                     if (!gradients[i] && node.type != GradNode::Type::Python)

@@ -14,6 +14,8 @@ void (*end_formula_hook)(uint64_t) = nullptr;
 MT_THREAD_LOCAL const SourceRef* source_override = nullptr;
 MT_THREAD_LOCAL PyObject* saved_tensor_hooks = nullptr;
 MT_THREAD_LOCAL const GradNode* current_node = nullptr;
+MT_THREAD_LOCAL uint64_t own_nodes_from = 0;
+MT_THREAD_LOCAL bool ran_earlier_node = false;
 Anomaly anomaly;
 
 namespace {

@@ -159,6 +159,11 @@ extern Anomaly anomaly;
 void note_stack(GradNode& node);
 extern MT_THREAD_LOCAL const GradNode* current_node;  // whose formula is running
 
+// While a function is recorded that may be replayed later: which nodes are its own, by their sequence, and whether the
+// formula of an earlier one has run.
+extern MT_THREAD_LOCAL uint64_t own_nodes_from;
+extern MT_THREAD_LOCAL bool ran_earlier_node;
+
 void install_tape();
 
 }  // namespace mt

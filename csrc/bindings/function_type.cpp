@@ -21,7 +21,7 @@ struct Entry {
     uint64_t options;
     bool grad_enabled;
     DType default_dtype;
-    // null: one tensor; the types tuple and list: these; else called with a tuple of the tensors
+    // null: one tensor; the types tuple and list: these of tensors; else the structure (function_arguments.py)
     PyObject* result_type;
     uint64_t epoch;
 };
@@ -33,6 +33,9 @@ uint64_t g_owners = 0;
 struct FunctionObject {
     PyObject_HEAD vectorcallfunc vectorcall;
     PyObject* miss;  // called with (args, kwargs) when no program fits
+    // What the last call with nested arguments was, and the function of their tensors that has the programs for it.
+    PyObject* structure;
+    PyObject* variant;
     PyObject* dict;
     PyObject* weakrefs;
     std::vector<Entry>* entries;
@@ -70,6 +73,11 @@ bool others_match(const Entry& entry, PyObject* const* args, size_t nargs) {
 
 PyObject* pack(PyObject* result_type, Ref<Tensor>* results, size_t count) {
     if (!result_type) return wrap(std::move(results[0]));
+    if (PyTuple_Check(result_type)) {
+        PyRef tensors[kMaxResults];
+        for (size_t i = 0; i < count; ++i) tensors[i] = checked(wrap(std::move(results[i])));
+        return build_structure(result_type, tensors, count);
+    }
     bool list = result_type == reinterpret_cast<PyObject*>(&PyList_Type);
     PyRef sequence = checked(list ? PyList_New(static_cast<Py_ssize_t>(count))
                                   : PyTuple_New(static_cast<Py_ssize_t>(count)));
@@ -79,7 +87,6 @@ PyObject* pack(PyObject* result_type, Ref<Tensor>* results, size_t count) {
         if (list) PyList_SET_ITEM(sequence.get(), static_cast<Py_ssize_t>(i), item);
         else PyTuple_SET_ITEM(sequence.get(), static_cast<Py_ssize_t>(i), item);
     }
-    if (!PyType_Check(result_type)) return PyObject_CallOneArg(result_type, sequence.get());
     return sequence.release();
 }
 
@@ -119,17 +126,37 @@ PyObject* function_vectorcall(PyObject* self, PyObject* const* args, size_t narg
                 return pack(result_type.get(), results, program->result_count());
             }
         }
+        if (f.structure) {
+            // Comparing may run code, which may call the function.
+            PyRef structure = PyRef::borrow(f.structure), variant = PyRef::borrow(f.variant);
+            std::vector<PyRef> tensors;
+            if (match_call(structure.get(), args, nargs, kwnames, tensors)) {
+                SmallVector<PyObject*, 32> items;
+                for (const PyRef& tensor : tensors) items.push_back(tensor.get());
+                return PyObject_Vectorcall(variant.get(), items.data(), items.size(), nullptr);
+            }
+        }
         return call_miss(self, args, nargs, kwnames);
     });
 }
 
-// finish(args, result, build=None): runs what was recorded while the function ran. The program is kept for later calls
-// if they can do without Python; returns None then, and otherwise the reason why they can't. `build` makes the result
-// of a tuple of tensors.
+// remember(structure, variant): calls whose arguments have this structure go to that function of their tensors.
+PyObject* function_remember(PyObject* self, PyObject* arguments) {
+    PyObject *structure, *variant;
+    if (!PyArg_ParseTuple(arguments, "O!O:remember", &PyTuple_Type, &structure, &variant)) return nullptr;
+    Py_XSETREF(self_of(self)->structure, Py_NewRef(structure));
+    Py_XSETREF(self_of(self)->variant, Py_NewRef(variant));
+    Py_RETURN_NONE;
+}
+
+// finish(args, result, structure=None): runs what was recorded while the function ran. The program is kept for later
+// calls if they can do without Python; returns None then, and otherwise the reason why they can't. `structure` is that
+// of a result whose tensors are `result`.
 PyObject* function_finish(PyObject* self, PyObject* arguments) {
     return guarded([&]() -> PyObject* {
-        PyObject *args, *result, *build = Py_None;
-        if (!PyArg_ParseTuple(arguments, "O!O|O:finish", &PyTuple_Type, &args, &result, &build)) return nullptr;
+        PyObject *args, *result, *structure = nullptr;
+        if (!PyArg_ParseTuple(arguments, "O!O|O!:finish", &PyTuple_Type, &args, &result, &PyTuple_Type, &structure))
+            return nullptr;
         trace::Trace* trace = trace::current;
         if (!trace) fail("finish: nothing is being recorded");
         const char* why = nullptr;
@@ -157,7 +184,7 @@ PyObject* function_finish(PyObject* self, PyObject* arguments) {
         if (is_tensor(result)) {
             results.push_back(tensor_of(result));
         } else if (PyTuple_CheckExact(result) || PyList_CheckExact(result)) {
-            entry.result_type = Py_NewRef(build != Py_None ? build : reinterpret_cast<PyObject*>(Py_TYPE(result)));
+            entry.result_type = Py_NewRef(structure ? structure : reinterpret_cast<PyObject*>(Py_TYPE(result)));
             PyRef fast = checked(PySequence_Fast(result, ""));
             for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
                 PyObject* item = PySequence_Fast_GET_ITEM(fast.get(), i);
@@ -172,11 +199,12 @@ PyObject* function_finish(PyObject* self, PyObject* arguments) {
             why = "it has too many arguments or results";
         if (trace->empty()) why = "it computes nothing";
         if (why) {
-            trace::flush("the end of a function");
+            trace::flush(trace::end_of_function(why).c_str());
             return PyUnicode_FromString(why);
         }
         trace::freeze_at_flush(*trace, [&](trace::Trace& t, std::shared_ptr<trace::Plan> plan) {
             entry.program = trace::Program::freeze(t, std::move(plan), tensors, results, &why);
+            return entry.program ? nullptr : why;
         });
         if (!entry.program) return PyUnicode_FromString(why ? why : "");
         entry.epoch = g_epoch;
@@ -204,6 +232,8 @@ PyObject* function_finish(PyObject* self, PyObject* arguments) {
 PyObject* function_clear(PyObject* self, PyObject*) {
     for (Entry& entry : std::exchange(*self_of(self)->entries, {})) drop(entry);
     trace::forget_plans_of(self_of(self)->owner);
+    Py_CLEAR(self_of(self)->structure);
+    Py_CLEAR(self_of(self)->variant);
     PyRef forgotten(PyObject_CallMethod(self_of(self)->miss, "forget", nullptr));
     if (!forgotten) return nullptr;
     Py_RETURN_NONE;
@@ -244,11 +274,15 @@ PyObject* function_new(PyTypeObject* type, PyObject* args, PyObject*) {
 
 int function_traverse(PyObject* self, visitproc visit, void* arg) {
     Py_VISIT(self_of(self)->miss);
+    Py_VISIT(self_of(self)->structure);
+    Py_VISIT(self_of(self)->variant);
     Py_VISIT(self_of(self)->dict);
     return 0;
 }
 int function_tp_clear(PyObject* self) {
     Py_CLEAR(self_of(self)->miss);
+    Py_CLEAR(self_of(self)->structure);
+    Py_CLEAR(self_of(self)->variant);
     Py_CLEAR(self_of(self)->dict);
     return 0;
 }
@@ -275,7 +309,9 @@ PyObject* function_repr(PyObject* self) {
 
 PyMethodDef methods[] = {
     {"finish", function_finish, METH_VARARGS,
-     "finish(args, result, build=None): runs what the function recorded, and keeps it as a program if it can."},
+     "finish(args, result, structure=None): runs what the function recorded, and keeps it as a program if it can."},
+    {"remember", function_remember, METH_VARARGS,
+     "remember(structure, variant): calls whose arguments have this structure go to that function of their tensors."},
     {"clear", function_clear, METH_NOARGS, "clear()\n--\n\nForgets all programs, and their code."},
     {"lower", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function_lower)), METH_VARARGS | METH_KEYWORDS,
      "lower(*args, **kwargs)\n--\n\nCompiles for these arguments without running anything; every stage can be shown."},
@@ -320,6 +356,8 @@ PyObject* py_whole_function(PyObject*, PyObject* owner) {
         trace::current->whole_function = number != 0;
         trace::current->owner = number;
         trace::current->effects = false;
+        own_nodes_from = number ? next_sequence() : 0;
+        ran_earlier_node = false;
     }
     Py_RETURN_NONE;
 }

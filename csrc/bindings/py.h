@@ -151,6 +151,11 @@ OpDef& op_of(PyObject* callable);  // TypeError if it isn't an op
 // number_slots.cpp
 void fill_arithmetic(PyNumberMethods& methods);
 PyObject* tensor_richcompare(PyObject* a, PyObject* b, int operation);
+// structure.cpp: whether the arguments of a call, (args, kwargs) as a value, have a structure; the tensors in them
+bool match_call(PyObject* structure, PyObject* const* args, size_t nargs, PyObject* kwnames,
+                std::vector<PyRef>& tensors);
+// The value of a structure with these tensors; throws TypeError if there are too few or too many
+PyObject* build_structure(PyObject* structure, const PyRef* tensors, size_t count);
 // function_type.cpp: what compiled functions captured may not be what it was
 void note_module_change();
 

@@ -1,7 +1,9 @@
-// Whether nested arguments have a structure that is known (minitensor_jit/function_arguments.py makes them), and the
-// tensors in them: what a compiled function asks first, since most calls look like the one before.
+// The structures of nested arguments and results, which minitensor_jit/function_arguments.py makes: whether a value has
+// one that is known, with the tensors in it, which a compiled function asks first, since most calls look like the one
+// before; and the value of a structure with other tensors.
 #include <cmath>
 #include <cstdlib>
+#include <vector>
 
 #include "bindings/py.h"
 
@@ -18,7 +20,13 @@ bool equal(PyObject* a, PyObject* b) {
     return same == 1;
 }
 
-bool match(PyObject* structure, PyObject* value, PyObject* tensors);
+double digits_of(PyObject* structure) {
+    const char* digits = PyUnicode_AsUTF8(part(structure, 1));
+    if (!digits) fail_python();
+    return std::strtod(digits, nullptr);
+}
+
+bool match(PyObject* structure, PyObject* value, std::vector<PyRef>& tensors);
 
 bool match_slice(PyObject* bounds, PyObject* value) {
     auto* slice = reinterpret_cast<PySliceObject*>(value);
@@ -27,7 +35,7 @@ bool match_slice(PyObject* bounds, PyObject* value) {
 }
 
 // ("dict", keys, parts...): the same keys in the same order.
-bool match_dict(PyObject* structure, PyObject* value, PyObject* tensors) {
+bool match_dict(PyObject* structure, PyObject* value, std::vector<PyRef>& tensors) {
     PyObject* keys = part(structure, 1);
     if (!PyDict_CheckExact(value) || PyDict_GET_SIZE(value) != PyTuple_GET_SIZE(keys)) return false;
     Py_ssize_t at = 0;
@@ -41,7 +49,7 @@ bool match_dict(PyObject* structure, PyObject* value, PyObject* tensors) {
 }
 
 // ("sequence", type, parts...)
-bool match_sequence(PyObject* structure, PyObject* value, PyObject* tensors) {
+bool match_sequence(PyObject* structure, PyObject* value, std::vector<PyRef>& tensors) {
     if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != part(structure, 1)) return false;
     PyRef items(PySequence_Tuple(value));
     check_python();
@@ -52,20 +60,18 @@ bool match_sequence(PyObject* structure, PyObject* value, PyObject* tensors) {
     return true;
 }
 
-bool match(PyObject* structure, PyObject* value, PyObject* tensors) {
+bool match(PyObject* structure, PyObject* value, std::vector<PyRef>& tensors) {
     const char* tag = PyUnicode_AsUTF8(part(structure, 0));
     if (!tag) fail_python();
     switch (tag[0]) {
         case 't':  // ("tensor",)
             if (!is_tensor(value)) return false;
-            if (PyList_Append(tensors, value) < 0) fail_python();
+            tensors.push_back(PyRef::borrow(value));
             return true;
         case 'd': return match_dict(structure, value, tensors);
         case 'f': {  // ("float", hexadecimal digits): 0.0 and -0.0 differ, NaN is itself
-            const char* digits = PyUnicode_AsUTF8(part(structure, 1));
-            if (!digits) fail_python();
             if (!PyFloat_CheckExact(value)) return false;
-            const double is = PyFloat_AS_DOUBLE(value), was = std::strtod(digits, nullptr);
+            const double is = PyFloat_AS_DOUBLE(value), was = digits_of(structure);
             return std::isnan(is) ? std::isnan(was) : is == was && std::signbit(is) == std::signbit(was);
         }
         case 'v': {  // ("value", type, value)
@@ -82,23 +88,116 @@ bool match(PyObject* structure, PyObject* value, PyObject* tensors) {
     return thing.get() == value;
 }
 
+// The tensors that a value is built of, in order.
+struct Supply {
+    const PyRef* next;
+    const PyRef* end;
+};
+
+PyRef build(PyObject* structure, Supply& tensors);
+
+PyRef build_dict(PyObject* structure, Supply& tensors) {
+    PyRef dict = checked(PyDict_New());
+    PyObject* keys = part(structure, 1);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); ++i) {
+        PyRef item = build(part(structure, 2 + i), tensors);
+        if (PyDict_SetItem(dict.get(), part(keys, i), item.get()) < 0) fail_python();
+    }
+    return dict;
+}
+
+PyRef build_sequence(PyObject* structure, Supply& tensors) {
+    PyObject* kind = part(structure, 1);
+    const Py_ssize_t count = PyTuple_GET_SIZE(structure) - 2;
+    const bool list = kind == reinterpret_cast<PyObject*>(&PyList_Type);
+    PyRef items = checked(list ? PyList_New(count) : PyTuple_New(count));
+    for (Py_ssize_t i = 0; i < count; ++i) {
+        PyObject* item = build(part(structure, 2 + i), tensors).release();
+        if (list) PyList_SET_ITEM(items.get(), i, item);
+        else PyTuple_SET_ITEM(items.get(), i, item);
+    }
+    if (list || kind == reinterpret_cast<PyObject*>(&PyTuple_Type)) return items;
+    return checked(PyObject_CallObject(kind, items.get()));  // a named tuple
+}
+
+PyRef build(PyObject* structure, Supply& tensors) {
+    const char* tag = PyUnicode_AsUTF8(part(structure, 0));
+    if (!tag) fail_python();
+    switch (tag[0]) {
+        case 't':
+            if (tensors.next == tensors.end) fail_type("a structure has more tensors than were given for it");
+            return PyRef::borrow((tensors.next++)->get());
+        case 'd': return build_dict(structure, tensors);
+        case 'f': return checked(PyFloat_FromDouble(digits_of(structure)));
+        case 'v': {
+            PyObject* value = part(structure, 2);
+            if (part(structure, 1) == reinterpret_cast<PyObject*>(&PySlice_Type))
+                return checked(PySlice_New(part(value, 0), part(value, 1), part(value, 2)));
+            return PyRef::borrow(value);
+        }
+        default: break;
+    }
+    if (tag[1] == 'e') return build_sequence(structure, tensors);
+    return checked(PyObject_GetAttrString(part(structure, 1), "thing"));
+}
+
+// build_structure(structure, tensors) -> the value
+PyObject* py_build_structure(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject *structure, *given;
+        if (!PyArg_ParseTuple(args, "O!O:build_structure", &PyTuple_Type, &structure, &given)) return nullptr;
+        PyRef sequence = checked(PySequence_Fast(given, "build_structure: tensors are expected as a sequence"));
+        std::vector<PyRef> tensors;
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.get()); ++i)
+            tensors.push_back(PyRef::borrow(PySequence_Fast_GET_ITEM(sequence.get(), i)));
+        return build_structure(structure, tensors.data(), tensors.size());
+    });
+}
+
 // match_structure(structure, value) -> the tensors in it, or None
 PyObject* py_match_structure(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         PyObject *structure, *value;
         if (!PyArg_ParseTuple(args, "O!O:match_structure", &PyTuple_Type, &structure, &value)) return nullptr;
-        PyRef tensors = checked(PyList_New(0));
-        if (!match(structure, value, tensors.get())) Py_RETURN_NONE;
-        return tensors.release();
+        std::vector<PyRef> tensors;
+        if (!match(structure, value, tensors)) Py_RETURN_NONE;
+        PyRef list = checked(PyList_New(static_cast<Py_ssize_t>(tensors.size())));
+        for (size_t i = 0; i < tensors.size(); ++i)
+            PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), tensors[i].release());
+        return list.release();
     });
 }
 
 PyMethodDef functions[] = {{"match_structure", py_match_structure, METH_VARARGS,
                             "match_structure(structure, value): the tensors in a value of that structure; None for "
                             "one of another."},
+                           {"build_structure", py_build_structure, METH_VARARGS,
+                            "build_structure(structure, tensors): the value of that structure with those tensors."},
                            {}};
 
 }  // namespace
+
+bool match_call(PyObject* structure, PyObject* const* args, size_t nargs, PyObject* kwnames,
+                std::vector<PyRef>& tensors) {
+    PyObject *positional = part(structure, 2), *keywords = part(structure, 3), *keys = part(keywords, 1);
+    const Py_ssize_t named = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+    if (PyTuple_GET_SIZE(positional) != static_cast<Py_ssize_t>(nargs) + 2 || PyTuple_GET_SIZE(keys) != named)
+        return false;
+    for (Py_ssize_t k = 0; k < named; ++k)
+        if (!equal(part(keys, k), part(kwnames, k))) return false;
+    for (size_t i = 0; i < nargs; ++i)
+        if (!match(part(positional, static_cast<Py_ssize_t>(i) + 2), args[i], tensors)) return false;
+    for (Py_ssize_t k = 0; k < named; ++k)
+        if (!match(part(keywords, k + 2), args[static_cast<Py_ssize_t>(nargs) + k], tensors)) return false;
+    return true;
+}
+
+PyObject* build_structure(PyObject* structure, const PyRef* tensors, size_t count) {
+    Supply supply{tensors, tensors + count};
+    PyRef value = build(structure, supply);
+    if (supply.next != supply.end) fail_type("a structure has fewer tensors than were given for it");
+    return value.release();
+}
 
 bool init_structure(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
 

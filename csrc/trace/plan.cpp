@@ -493,8 +493,7 @@ struct CollectYoung {
     }
 };
 
-void flush_trace(Trace& trace, const char* reason,
-                 const std::function<void(Trace&, std::shared_ptr<Plan>)>* keep = nullptr) {
+void flush_trace(Trace& trace, const char* reason, const Keep* keep = nullptr) {
     // All waiting is done before the trace is marked as running: two running traces that wait for each other would wait
     // for ever. While it waits, this one may grow or be run by another thread.
     while (trace.wait_until_idle() || (!trace.runner && release_readers(trace))) {}
@@ -535,8 +534,8 @@ void flush_trace(Trace& trace, const char* reason,
     } pause;
     bool hit = false;
     std::shared_ptr<Plan> plan = plan_of(trace, &hit);
-    if (flush_hook && reason) flush_hook(trace, *plan, reason, hit);
-    if (keep) (*keep)(trace, plan);
+    const char* why_recorded = keep ? (*keep)(trace, plan) : nullptr;
+    if (flush_hook && reason) flush_hook(trace, *plan, keep ? end_of_function(why_recorded).c_str() : reason, hit);
     replay(trace, *plan);
     clear.failed = false;
     young.due = !hit && pause.enabled;
@@ -550,9 +549,12 @@ void flush(const char* reason) {
     if (current) flush_trace(*current, reason);
 }
 
-void freeze_at_flush(Trace& trace, const std::function<void(Trace&, std::shared_ptr<Plan>)>& keep) {
-    flush_trace(trace, "the end of a function", &keep);
+std::string end_of_function(const char* why_recorded) {
+    std::string reason = "the end of a function";
+    return why_recorded ? reason + " that is recorded at every call: " + why_recorded : reason;
 }
+
+void freeze_at_flush(Trace& trace, const Keep& keep) { flush_trace(trace, "", &keep); }
 
 PlanCacheInfo plan_cache_info() {
     const PlanCache& p = plans();

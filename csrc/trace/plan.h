@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "dispatch/python.h"
@@ -113,8 +114,12 @@ void run_at_once(Trace& trace);
 // Finds or makes the plan of a finished trace.
 std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit);
 
-// Flushes the trace, and hands it with its plan to `keep` between planning and running.
-void freeze_at_flush(Trace& trace, const std::function<void(Trace&, std::shared_ptr<Plan>)>& keep);
+// Flushes the trace at the end of a function, and hands it with its plan to `keep` between planning and running. What
+// `keep` returns is why every call of the function is recorded, null if it isn't.
+using Keep = std::function<const char*(Trace&, std::shared_ptr<Plan>)>;
+void freeze_at_flush(Trace& trace, const Keep& keep);
+// What an account says of such a flush.
+std::string end_of_function(const char* why_recorded);
 
 struct PlanCacheInfo {
     uint64_t hits, misses, evicted, size, bytes, limit;

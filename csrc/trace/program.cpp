@@ -14,12 +14,13 @@ bool has_place(const Tensor& t) { return t.device().type == DeviceType::CPU || o
 
 bool plain(const Tensor& t) { return has_place(t) && !differentiated(t); }
 
-// Whether nothing but the function itself can notice gradients of an argument: it has no history, and no hooks. Those
-// that the function stores are an effect, and one that a result would have is seen in the result.
+// Whether nothing but the function itself can notice gradients of an argument: it has no hooks. Those that the function
+// stores are an effect, and one that a result would have is seen in the result.
 bool bare(const Tensor& t) {
     if (!has_place(t)) return false;
     if (!differentiated(t)) return true;
-    return is_leaf(t) && (!t.autograd->accumulator || t.autograd->accumulator->hooks.empty());
+    const Ref<GradNode>& node = is_leaf(t) ? t.autograd->accumulator : t.autograd->grad_fn;
+    return !node || node->hooks.empty();
 }
 
 int32_t find_storage(const std::vector<Tensor*>& tensors, const Storage* storage) {
@@ -41,11 +42,15 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
     if (trace.effects) return refuse("it stores gradients or draws random numbers");
     for (size_t i = 0; i < arguments.size(); ++i) {
         const Tensor& t = *arguments[i];
-        if (!bare(t)) return refuse("an argument has a history or hooks");
+        if (!bare(t)) return refuse("an argument has hooks");
+        const bool leaf = !differentiated(t) || is_leaf(t);
+        if (!leaf && ran_earlier_node) return refuse("gradients run through the history of an argument");
+        if (!leaf && grad_fn(*arguments[i])->sequence >= own_nodes_from)
+            return refuse("the history of an argument changes");
         if (find_storage(arguments, t.storage.get()) != static_cast<int32_t>(i))
             return refuse("arguments share memory");
         program->arguments_.push_back(
-            {t.dtype, t.device(), t.sizes, t.strides, false, t.offset, t.storage->nbytes, differentiated(t)});
+            {t.dtype, t.device(), t.sizes, t.strides, false, t.offset, t.storage->nbytes, differentiated(t), leaf});
     }
     for (size_t i = 0; i < trace.leaves.size(); ++i) {
         const Leaf& leaf = trace.leaves[i];
@@ -118,6 +123,7 @@ bool Program::accepts(Tensor* const* arguments, size_t count) const {
         if (t.dtype != meta.dtype || t.device() != meta.device || !(t.sizes == meta.sizes) ||
             !(t.strides == meta.strides) || t.storage->pending || differentiated(t) != meta.differentiated || !bare(t))
             return false;
+        if (meta.differentiated && is_leaf(t) != meta.leaf) return false;
         if (meta.whole_storage && (t.offset != meta.offset || t.storage->nbytes != meta.nbytes)) return false;
         for (size_t j = 0; j < i; ++j)
             if (arguments[j]->storage == t.storage) return false;

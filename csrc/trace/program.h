@@ -13,7 +13,7 @@ class Program {
   public:
     // Takes over a recorded trace after `plan` is known. `arguments` are the tensors that the function was called with,
     // `results` those that it returned. Null if a later call could not be the same without running the Python function:
-    // see `why`.
+    // see `why`. The tape's `own_nodes_from` was set when the recording began.
     static std::unique_ptr<Program> freeze(Trace& trace, std::shared_ptr<Plan> plan,
                                            const std::vector<Tensor*>& arguments, const std::vector<Tensor*>& results,
                                            const char** why);
@@ -34,6 +34,7 @@ class Program {
         int64_t offset = 0;
         size_t nbytes = 0;
         bool differentiated = false;  // it wants a gradient, for the function to compute with
+        bool leaf = true;
     };
     struct ArgumentLeaf {
         uint32_t leaf, argument;
