@@ -9,7 +9,12 @@
 extern "C" {
 #endif
 
-#define MT_RUNTIME_VERSION 5
+#define MT_RUNTIME_VERSION 6
+
+/* What is done with a finished part of a result, in place: rows [row0, row0 + rows) and columns [col0, col0 + cols) of
+ * matrix `batch`. It is called exactly once for each of the parts, which cover the result, possibly from several
+ * threads at once, and must not call the runtime. */
+typedef void (*MtEpilogue)(void* ctx, int64_t batch, int64_t row0, int64_t rows, int64_t col0, int64_t cols);
 
 /* One matrix product, or a batch of them: C[m, n] = A[m, k] * B[k, n]. Every element of C is written; k = 0 writes
  * zeros.
@@ -18,8 +23,7 @@ extern "C" {
  * of the batch. Those of A and B may have any value, zero and negative included. The elements of C must be distinct and
  * must not overlap A or B.
  *
- * `epilogue`, if not null, is called exactly once for each finished tile of C, possibly from several threads at once,
- * with the tile's position; the tiles cover C. It must not call the runtime. */
+ * `epilogue`, if not null, is called for each finished tile of C. */
 typedef struct MtGemm {
     int64_t m, n, k, batch;
     const void* a;
@@ -28,7 +32,7 @@ typedef struct MtGemm {
     int64_t b_rs, b_cs, b_bs;
     void* c;
     int64_t c_rs, c_cs, c_bs;
-    void (*epilogue)(void* ctx, int64_t batch, int64_t row0, int64_t rows, int64_t col0, int64_t cols);
+    MtEpilogue epilogue;
     void* epilogue_ctx;
 } MtGemm;
 
@@ -61,6 +65,9 @@ typedef struct MtRuntime {
     void (*sort)(const int64_t* words, void** pointers, uint8_t (*less)(void** lane, int64_t i, int64_t j));
     /* Has Python compute the instruction that the text describes, a line of HLO, from operands to results. */
     void (*call_host)(const char* text, int64_t length, void** pointers);
+    /* call_kernel for a convolution of floats or doubles, with an epilogue for its result, which is a matrix for each
+     * image, of filters and output positions. */
+    void (*convolve)(const int64_t* words, void** pointers, MtEpilogue epilogue, void* ctx);
 } MtRuntime;
 
 /* The process's runtime; never null, and valid for the life of the process. */

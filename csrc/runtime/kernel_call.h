@@ -3,11 +3,28 @@
 
 #include <cstdint>
 
+#include "runtime/abi.h"
+
 namespace mt {
+
+struct Call;
+
+// What compiled code does with finished parts of a result while they are in the cache.
+struct Epilogue {
+    MtEpilogue run;
+    void* ctx;
+
+    void operator()(int64_t batch, int64_t row0, int64_t rows, int64_t col0, int64_t cols) const {
+        run(ctx, batch, row0, rows, col0, cols);
+    }
+};
 
 // Runs what `words` describe on the memory at `pointers`: the operands that are there, then, for an op that draws
 // random numbers, two words with the seed and the offset, then the results. All arrays are row-major. Installed by
-// trace/; abi.h has the layout of the words.
-extern void (*kernel_call_hook)(const int64_t* words, void** pointers);
+// trace/; abi.h has the layout of the words. With an epilogue it is a convolution.
+extern void (*kernel_call_hook)(const int64_t* words, void** pointers, const Epilogue* epilogue);
+
+// The kernel of such a convolution, which has been inferred; installed by kernels/.
+extern void (*convolution_hook)(Call& call, const Epilogue& epilogue);
 
 }  // namespace mt

@@ -9,7 +9,8 @@
 #include "runtime/sort.h"
 
 namespace mt {
-void (*kernel_call_hook)(const int64_t*, void**) = nullptr;
+void (*kernel_call_hook)(const int64_t*, void**, const Epilogue*) = nullptr;
+void (*convolution_hook)(Call&, const Epilogue&) = nullptr;
 void (*host_call_hook)(const char*, int64_t, void**) = nullptr;
 }  // namespace mt
 
@@ -35,7 +36,12 @@ void parallel_for(int64_t n, int64_t grain, void (*fn)(void*, int64_t, int64_t),
 }
 
 void call_kernel(const int64_t* words, void** pointers) {
-    mt::keeping_errors([&] { mt::kernel_call_hook(words, pointers); });
+    mt::keeping_errors([&] { mt::kernel_call_hook(words, pointers, nullptr); });
+}
+
+void convolve(const int64_t* words, void** pointers, MtEpilogue run, void* ctx) {
+    mt::Epilogue epilogue{run, ctx};
+    mt::keeping_errors([&] { mt::kernel_call_hook(words, pointers, &epilogue); });
 }
 
 void sort(const int64_t* words, void** pointers, uint8_t (*less)(void**, int64_t, int64_t)) {
@@ -54,8 +60,8 @@ void call_host(const char* text, int64_t length, void** pointers) {
 
 extern "C" const MtRuntime* mt_runtime(void) {
     static const MtRuntime runtime = {
-        MT_RUNTIME_VERSION, parallel_for, gemm<float>, gemm<double>, gemm<int32_t>, gemm<int64_t>,
-        gemm<uint8_t>,      call_kernel,  gemv<float>, gemv<double>, sort,          call_host,
+        MT_RUNTIME_VERSION, parallel_for, gemm<float>,  gemm<double>, gemm<int32_t>, gemm<int64_t>, gemm<uint8_t>,
+        call_kernel,        gemv<float>,  gemv<double>, sort,         call_host,     convolve,
     };
     return &runtime;
 }

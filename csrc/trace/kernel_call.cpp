@@ -96,7 +96,7 @@ void check_arguments(const Call& call) {
     if (!good) fail("compiled code calls '" + op.name + "' with other arguments than it takes: " + op.schema);
 }
 
-void kernel_call(const int64_t* description, void** pointers) {
+void kernel_call(const int64_t* description, void** pointers, const Epilogue* epilogue) {
     Words words(description);
     std::string_view name = words.text();
     const OpDef* op = find_op(name);
@@ -140,7 +140,10 @@ void kernel_call(const int64_t* description, void** pointers) {
             fail("compiled code expects another result of '" + op->name + "'");
         call.outputs[i] = held.back().get();
     }
-    run_bare_kernel(call);
+    if (!epilogue) return run_bare_kernel(call);
+    if (name != "convolution" || (call.results[0].dtype != DType::F32 && call.results[0].dtype != DType::F64))
+        fail("compiled code has an epilogue for '" + op->name + "', which takes none");
+    convolution_hook(call, *epilogue);
 }
 
 const bool installed = (kernel_call_hook = kernel_call, true);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CALL_HOST", "CALL_KERNEL", "GEMM", "GEMV", "PARALLEL_FOR", "SORT"]
+__all__ = ["CALL_HOST", "CALL_KERNEL", "CONVOLVE", "GEMM", "GEMV", "PARALLEL_FOR", "SORT"]
 
 PARALLEL_FOR: Final = 1
 GEMM: Final = {"f32": 2, "f64": 3, "s32": 4, "s64": 5, "u8": 6}
@@ -12,3 +12,4 @@ CALL_KERNEL: Final = 7
 GEMV: Final = {"f32": 8, "f64": 9}
 SORT: Final = 10
 CALL_HOST: Final = 11
+CONVOLVE: Final = 12

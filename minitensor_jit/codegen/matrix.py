@@ -8,36 +8,47 @@ from ..ir.opcode import is_elementwise
 from .errors import CompileError
 from .task import Task
 
-__all__ = ["check_epilogue", "check_registers_epilogue"]
+__all__ = ["check_chain", "check_epilogue", "check_registers_epilogue"]
 
 
 def check_epilogue(task: Task, dot: Instruction) -> None:
-    """Raises `CompileError` unless the task makes each of its elements of that of a product with tiles.
-
-    Where these are in memory, the results, which are written over them, must have their type.
-    """
-    if any(o.opcode != "parameter" for o in dot.operands):
-        raise CompileError("fusion", "a product of what is computed inside a fusion")
-    check_registers_epilogue(task, dot)
-    if task.computation.root.dtype != dot.dtype:
-        raise CompileError("fusion", "a product with results of another type")
+    """Raises `CompileError` unless the task makes each of its elements of that of a product with tiles in memory."""
+    _check_tiles(dot)
+    check_chain(task, dot)
 
 
 def check_registers_epilogue(task: Task, dot: Instruction) -> None:
     """The same for tiles in registers: operands may be computed, and the result may have any type."""
-    (root, _), *others = task.roots
-    if others or root.dims != dot.dims:
-        raise CompileError("fusion", "a product with other results than one of its own form")
+    _check_tiles(dot)
+    _check_elementwise(task, dot)
+
+
+def check_chain(task: Task, product: Instruction) -> None:
+    """Raises `CompileError` unless each element is made of that of a product or convolution, and can overwrite it."""
+    if any(o.opcode != "parameter" for o in product.operands):
+        raise CompileError("fusion", f"a {product.opcode} of what is computed inside a fusion")
+    _check_elementwise(task, product)
+    if task.computation.root.dtype != product.dtype:
+        raise CompileError("fusion", f"a {product.opcode} with results of another type")
+
+
+def _check_tiles(dot: Instruction) -> None:
     if 1 in product_sizes(dot)[1::2]:
         raise CompileError("fusion", "a product without tiles inside a fusion")
+
+
+def _check_elementwise(task: Task, product: Instruction) -> None:
+    (root, _), *others = task.roots
+    if others or root.dims != product.dims:
+        raise CompileError("fusion", f"a {product.opcode} with other results than one of its own form")
     pending, seen = [root], {root}
     while pending:
         i = pending.pop()
-        if i is dot:
+        if i is product:
             continue
         for o in i.operands:
             if o not in seen:
                 seen.add(o)
                 pending.append(o)
         if i.opcode not in ("parameter", "broadcast", "constant") and not is_elementwise(i.opcode):
-            raise CompileError("fusion", f"{i.opcode} behind a product inside a fusion")
+            raise CompileError("fusion", f"{i.opcode} behind a {product.opcode} inside a fusion")

@@ -46,6 +46,10 @@ class KernelChoice:
         """A product, and what is done with its elements."""
         raise NotImplementedError
 
+    def convolution(self, task: Task, call: Instruction) -> Plan:
+        """A convolution, and what is done with its elements."""
+        raise CompileError("fusion", "a call of a kernel inside a fusion")
+
     def plan(self, task: Task) -> Plan:
         """The kernel that fits; raises `CompileError` if none does."""
         roots = task.computation.roots
@@ -56,6 +60,8 @@ class KernelChoice:
             alone = roots == special and all(o.opcode == "parameter" for o in one.operands)
             if one.opcode == "dot" and len(special) == 1 and not alone:
                 return self.product(task, one)
+            if one.opcode == "kernel-call" and len(special) == 1 and len(roots) == 1 and roots != special:
+                return self.convolution(task, one)
             sources = [r.operands[0] if r.opcode == "get-tuple-element" else r for r in roots]
             if sources != [one] * len(roots) or any(o.opcode != "parameter" for o in one.operands):
                 raise CompileError("fusion", f"{one.opcode} inside a fusion")

@@ -19,7 +19,7 @@ from .module import Instruction
 from .shape import AnyShape, Shape, TupleShape
 from .size import Size, active
 
-__all__ = ["KERNEL_PREFIX", "DTypeParam", "KernelCall", "Param", "words_of"]
+__all__ = ["KERNEL_PREFIX", "DTypeParam", "KernelCall", "Param", "is_convolution", "words_of"]
 
 KERNEL_PREFIX: Final = "mt.kernel."
 
@@ -58,6 +58,13 @@ class KernelCall:
         if set(operands) - set("tsn"):
             raise ValueError(f"{i.name} has operands {operands!r}; each is one of t, s and n")
         return KernelCall(str(i.attrs["custom_call_target"]).removeprefix(KERNEL_PREFIX), operands, params)
+
+
+def is_convolution(i: Instruction) -> bool:
+    """Whether it calls the kernel of a convolution of floats or doubles, whose parts can be finished in the cache."""
+    if i.opcode != "kernel-call" or i.attrs["custom_call_target"] != f"{KERNEL_PREFIX}convolution":
+        return False
+    return isinstance(i.shape, Shape) and i.dtype in ("f32", "f64") and len(i.dims) > 2
 
 
 def _to_json(param: Param) -> Any:

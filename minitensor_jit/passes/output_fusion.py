@@ -1,4 +1,4 @@
-"""Fuses into a matrix product what is done with each of its elements, while they are in the cache."""
+"""Fuses into a product or a convolution what is done with each of its elements, while they are in the cache."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 from ..ir.decision import Decision
 from ..ir.infer import dot_dims
+from ..ir.kernel_call import is_convolution
 from ..ir.module import Computation, Instruction, Module
 from ..ir.opcode import is_elementwise
 from ..ir.shape import Shape
@@ -26,6 +27,8 @@ _MOVES: Final = frozenset({"pad", "broadcast", "reshape", "slice", "transpose", 
 
 class OutputFusion:
     """Makes `fusion`s of kind kOutput: a dot, and a chain of elementwise operations of which each is the only reader.
+
+    So are calls of the kernel of convolutions, whose parts are finished like a product's tiles.
 
     Contract: the root has the dot's type and dimensions, so that it is written over the product, tile after tile, as
     soon as a tile is done. Other operands are in memory, or are broadcasts and scalars, which are taken in. The bits
@@ -55,9 +58,12 @@ class OutputFusion:
         order = {i: n for n, i in enumerate(computation.instructions)}
         outlines = []
         for dot in computation.instructions:
-            if dot.opcode != "dot":
+            if dot.opcode == "dot":
+                decision = _has_tiles(dot, 0 if self.in_registers else MIN_ELEMENTS)
+            elif is_convolution(dot) and not self.in_registers:
+                decision = _is_large(dot, MIN_ELEMENTS)
+            else:
                 continue
-            decision = _has_tiles(dot, 0 if self.in_registers else MIN_ELEMENTS)
             if not decision:
                 self.decisions.append((dot.name, "", decision))
                 continue
@@ -156,6 +162,10 @@ def _has_tiles(dot: Instruction, least: int) -> Decision:
         return Decision.refuse(f"products of {dot.dtype} have no epilogue")
     if 1 in (m, n):
         return Decision.refuse("the product of a vector has no tiles")
+    return _is_large(dot, least)
+
+
+def _is_large(dot: Instruction, least: int) -> Decision:
     size = dot.array_shape.size
     return Decision.when(size >= least, f"{size} elements stay in the cache between two loops")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from minitensor import _C
-from minitensor_jit.codegen.abi import CALL_HOST, CALL_KERNEL, SORT
+from minitensor_jit.codegen.abi import CALL_HOST, CALL_KERNEL, CONVOLVE, SORT
 from minitensor_jit.codegen.cpu.compiler import Options, compile_module
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluator import evaluate
@@ -101,7 +101,9 @@ class Runtime:
         self._keep = [PARALLEL_FOR(parallel_for), *gemms]
         addresses = [ctypes.cast(f, PTR).value for f in self._keep]
         real = ctypes.cast(_C.runtime_address(), ctypes.POINTER(I64))
-        self.table = (I64 * 12)(real[0], *addresses[:6], real[CALL_KERNEL], *addresses[6:], real[SORT], real[CALL_HOST])
+        self.table = (I64 * 13)(
+            real[0], *addresses[:6], real[CALL_KERNEL], *addresses[6:], real[SORT], real[CALL_HOST], real[CONVOLVE]
+        )  # fmt: skip
         self.address = ctypes.addressof(self.table)
 
 

@@ -5,6 +5,7 @@
 #include "dispatch/infer_convolution.h"
 #include "kernels/cpu/conv_depthwise.h"
 #include "kernels/cpu/conv_direct.h"
+#include "kernels/cpu/conv_finish.h"
 #include "kernels/cpu/conv_geometry.h"
 #include "kernels/cpu/index_strided.h"
 #include "runtime/gemm.h"
@@ -33,10 +34,13 @@ int64_t part_of(int64_t n, int64_t wanted, int64_t unit) {
     return std::max<int64_t>(ceil_div(ceil_div(n, parts), unit) * unit, 1);
 }
 
+template <class T>
+struct FinishedTiles;
+
 // c[m, n] = a[m, k] b[k, n]
 template <class T>
 void multiply(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_rs, int64_t a_cs, const T* b, int64_t b_rs,
-              int64_t b_cs, T* c, int64_t c_rs) {
+              int64_t b_cs, T* c, int64_t c_rs, FinishedTiles<T>* tiles = nullptr) {
     MtGemm g{};
     g.m = m;
     g.n = n;
@@ -51,6 +55,10 @@ void multiply(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_rs, int64_t
     g.c = c;
     g.c_rs = c_rs;
     g.c_cs = 1;
+    if (tiles) {
+        g.epilogue = FinishedTiles<T>::run;
+        g.epilogue_ctx = tiles;
+    }
     gemm<T>(&g);
 }
 
@@ -61,16 +69,33 @@ void add_bias(T* y, const T* bias, int64_t rows, int64_t cols, int64_t ld) {
         for (int64_t j = 0; j < cols; ++j) y[i * ld + j] = sum_of(y[i * ld + j], bias[i]);
 }
 
+// A product whose tiles get their bias, and are finished, while they are in the cache.
 template <class T>
-void forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y) {
+struct FinishedTiles {
+    const Finish& finish;
+    const T* bias;  // of the product's rows
+    T* y;           // the product
+    int64_t ld, image, first;
+
+    static void run(void* self, int64_t, int64_t row0, int64_t rows, int64_t col0, int64_t cols) {
+        const auto& with = *static_cast<const FinishedTiles*>(self);
+        add_bias(with.y + row0 * with.ld + col0, with.bias ? with.bias + row0 : nullptr, rows, cols, with.ld);
+        with.finish(with.image, with.first + row0, rows, col0, cols);
+    }
+};
+
+template <class T>
+void forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y, const Finish& finish) {
     int64_t k = g.patch(), pixels = g.out_plane(), image = g.channels * g.in_plane(), result = g.filters * pixels;
     if (g.pointwise()) {
         parallel_for(g.batch * g.groups, grain_of(k * result), [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) {
                 int64_t first = i % g.groups * g.filters;
-                multiply<T>(g.filters, pixels, k, w + first * k, k, 1, x + i * image, pixels, 1, y + i * result,
-                            pixels);
-                add_bias(y + i * result, bias ? bias + first : nullptr, g.filters, pixels, pixels);
+                const T* added = bias ? bias + first : nullptr;
+                FinishedTiles<T> tiles{finish, added, y + i * result, pixels, i / g.groups, first};
+                multiply<T>(g.filters, pixels, k, w + first * k, k, 1, x + i * image, pixels, 1, y + i * result, pixels,
+                            finish.epilogue ? &tiles : nullptr);
+                if (!finish.epilogue) add_bias(y + i * result, added, g.filters, pixels, pixels);
             }
         });
         return;
@@ -87,6 +112,7 @@ void forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y)
                 g.gather(col, block, x + unit * image, 0, g.channels, p, p + cols);
                 multiply<T>(g.filters, cols, k, w + first * k, k, 1, col, block, 1, out, pixels);
                 add_bias(out, bias ? bias + first : nullptr, g.filters, cols, pixels);
+                finish(unit / g.groups, first, g.filters, p, cols);
             }
         });
         return;
@@ -109,6 +135,7 @@ void forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y)
                         out[o * pixels + p] = bias ? sum_of(product[o * ld + n * pixels + p],
                                                             bias[group * g.filters + o])
                                                    : product[o * ld + n * pixels + p];
+                finish(n0 + n, group * g.filters, g.filters, 0, pixels);
             }
         }
     });
@@ -220,7 +247,7 @@ void with_type(DType dtype, F body) {
     else with_float(dtype, body);
 }
 
-void convolution_kernel(Call& call) {
+void convolve(Call& call, const Finish& finish) {
     const Tensor &x = call.in(0), &w = call.in(1);
     Tensor& out = *call.outputs[0];
     if (out.numel == 0) return;
@@ -240,26 +267,35 @@ void convolution_kernel(Call& call) {
         }
         if constexpr (!std::is_integral_v<T>) {
             if (is_depthwise(g)) {
-                depthwise_forward<T>(g, image.as<T>(), weight.as<T>(), bias, target.as<T>());
+                depthwise_forward<T>(g, image.as<T>(), weight.as<T>(), bias, target.as<T>(), finish);
                 target.store();
                 return;
             }
         }
         if constexpr (!std::is_integral_v<T>) {
             if (suits_direct_forward<T>(g)) {
-                direct_forward<T>(g, image.as<T>(), weight.as<T>(), bias, target.as<T>());
+                direct_forward<T>(g, image.as<T>(), weight.as<T>(), bias, target.as<T>(), finish);
                 target.store();
                 return;
             }
         }
         if (g.patch() == 0) {
             std::fill_n(target.as<T>(), out.numel, T(0));
-            for (int64_t n = 0; n < g.batch; ++n)
+            for (int64_t n = 0; n < g.batch; ++n) {
                 add_bias(target.as<T>() + n * (out.numel / g.batch), bias, out.sizes[1], g.out_plane(), g.out_plane());
-        } else forward<T>(g, image.as<T>(), weight.as<T>(), bias, target.as<T>());
+                finish(n, 0, out.sizes[1], 0, g.out_plane());
+            }
+        } else forward<T>(g, image.as<T>(), weight.as<T>(), bias, target.as<T>(), finish);
         target.store();
     });
 }
+
+void convolution_kernel(Call& call) { convolve(call, {}); }
+
+// Compiled code's results are in the order that the epilogue expects, so that nothing is stored elsewhere afterwards.
+void convolution_with_epilogue(Call& call, const Epilogue& epilogue) { convolve(call, {&epilogue}); }
+
+const bool installed = (convolution_hook = convolution_with_epilogue, true);
 
 void convolution_backward_input_kernel(Call& call) {
     const Tensor &grad = call.in(0), &w = call.in(1);

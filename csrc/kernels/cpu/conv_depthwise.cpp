@@ -66,7 +66,7 @@ bool flat(const ConvGeometry& g) {
 }
 
 template <class T>
-void flat_forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y) {
+void flat_forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y, const Finish& finish) {
     const NnLoops<T>& loops = nn_loops<T>();
     Flat f(g, g.in, g.padding[1], g.padding[2]);
     int64_t filters = g.groups * g.filters, pixels = g.out_plane(), run = g.out[1] * f.width;
@@ -78,6 +78,7 @@ void flat_forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, 
             loops.stencil(wide.data(), padded.data(), w + filter * f.taps, f.offset.data(), f.taps,
                           bias ? bias[filter] : T(0), run);
             f.compact(y + i * pixels, wide.data(), g.out[1], g.out[2]);
+            finish(n, filter, 1, 0, pixels);
         }
     });
 }
@@ -128,8 +129,8 @@ void flat_backward_weight(const ConvGeometry& g, const T* grad, const T* x, T* g
 }  // namespace
 
 template <class T>
-void depthwise_forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y) {
-    if (flat(g)) return flat_forward(g, x, w, bias, y);
+void depthwise_forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y, const Finish& finish) {
+    if (flat(g)) return flat_forward(g, x, w, bias, y, finish);
     const NnLoops<T>& loops = nn_loops<T>();
     int64_t filters = g.groups * g.filters, pixels = g.out_plane(), plane = g.in_plane(), taps = g.taps();
     parallel_for(g.batch * filters, grain_of(pixels * taps), [&](int64_t begin, int64_t end) {
@@ -142,6 +143,7 @@ void depthwise_forward(const ConvGeometry& g, const T* x, const T* w, const T* b
             runs(g, [&](int64_t tap, int64_t out, int64_t in, int64_t length) {
                 loops.axpy(to + out, from + in, weights[tap], length, g.stride[2]);
             });
+            finish(n, filter, 1, 0, pixels);
         }
     });
 }
@@ -188,9 +190,9 @@ void depthwise_backward_weight(const ConvGeometry& g, const T* grad, const T* x,
     });
 }
 
-#define MT_DEPTHWISE(T)                                                                        \
-    template void depthwise_forward<T>(const ConvGeometry&, const T*, const T*, const T*, T*); \
-    template void depthwise_backward_input<T>(const ConvGeometry&, const T*, const T*, T*);    \
+#define MT_DEPTHWISE(T)                                                                                       \
+    template void depthwise_forward<T>(const ConvGeometry&, const T*, const T*, const T*, T*, const Finish&); \
+    template void depthwise_backward_input<T>(const ConvGeometry&, const T*, const T*, T*);                   \
     template void depthwise_backward_weight<T>(const ConvGeometry&, const T*, const T*, T*);
 MT_DEPTHWISE(float)
 MT_DEPTHWISE(double)

@@ -1,6 +1,7 @@
 // Convolutions in which every filter sees one channel: rows are added up directly.
 #pragma once
 
+#include "kernels/cpu/conv_finish.h"
 #include "kernels/cpu/conv_geometry.h"
 
 namespace mt::cpu {
@@ -8,7 +9,7 @@ namespace mt::cpu {
 inline bool is_depthwise(const ConvGeometry& g) { return g.channels == 1 && g.groups > 1; }
 
 template <class T>
-void depthwise_forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y);
+void depthwise_forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y, const Finish& finish);
 template <class T>
 void depthwise_backward_input(const ConvGeometry& g, const T* grad, const T* w, T* gx);
 template <class T>

@@ -63,7 +63,7 @@ bool suits_direct_forward(const ConvGeometry& g) {
 }
 
 template <class T>
-void direct_forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y) {
+void direct_forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y, const Finish& finish) {
     const Kernels<T>& with = kernels<T>();
     int64_t k = g.patch(), lanes = with.lanes, vectors = ceil_div(g.filters, lanes), pixels = g.out_plane();
     int64_t height = g.in[1] + 2 * g.padding[1], width = g.in[2] + 2 * g.padding[2], plane = height * width;
@@ -124,6 +124,7 @@ void direct_forward(const ConvGeometry& g, const T* x, const T* w, const T* bias
                     T added = bias[group * g.filters + first + f];
                     for (int64_t j = 0; j < count; ++j) out[f * pixels + j] += added;
                 }
+                finish(unit / g.groups, group * g.filters + first, filters, h0 * g.out[2], count);
             }
         }
     });
@@ -131,7 +132,9 @@ void direct_forward(const ConvGeometry& g, const T* x, const T* w, const T* bias
 
 template bool suits_direct_forward<float>(const ConvGeometry&);
 template bool suits_direct_forward<double>(const ConvGeometry&);
-template void direct_forward<float>(const ConvGeometry&, const float*, const float*, const float*, float*);
-template void direct_forward<double>(const ConvGeometry&, const double*, const double*, const double*, double*);
+template void direct_forward<float>(const ConvGeometry&, const float*, const float*, const float*, float*,
+                                    const Finish&);
+template void direct_forward<double>(const ConvGeometry&, const double*, const double*, const double*, double*,
+                                     const Finish&);
 
 }  // namespace mt::cpu

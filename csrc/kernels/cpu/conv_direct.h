@@ -1,6 +1,7 @@
 // Convolutions without the matrix of patches.
 #pragma once
 
+#include "kernels/cpu/conv_finish.h"
 #include "kernels/cpu/conv_geometry.h"
 
 namespace mt::cpu {
@@ -10,6 +11,6 @@ template <class T>
 bool suits_direct_forward(const ConvGeometry& g);
 
 template <class T>
-void direct_forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y);
+void direct_forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y, const Finish& finish);
 
 }  // namespace mt::cpu

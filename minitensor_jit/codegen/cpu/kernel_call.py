@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import struct
+from math import prod
 
-from ...ir.kernel_call import words_of
+from ...ir.kernel_call import is_convolution, words_of
 from ...ir.library import library
 from ...ir.module import Instruction
 from ...ir.size import Size
-from ..abi import CALL_KERNEL
+from ..abi import CALL_KERNEL, CONVOLVE
 from ..errors import CompileError
-from ..llvm import I64, PTR, Value, constant
+from ..llvm import I64, PTR, Function, Value, constant
+from ..matrix import check_chain
 from ..task import Task, location_of
+from .epilogue import emit_epilogue
 from .unit import Unit
 
-__all__ = ["KernelCallPlan"]
+__all__ = ["ConvolutionWithEpilogue", "KernelCallPlan"]
 
 
 class KernelCallPlan:
@@ -43,10 +46,35 @@ class KernelCallPlan:
 
     def emit(self) -> None:
         """Emits the call."""
+        self.emit_call(None)
+
+    def emit_call(self, epilogue: Function | None) -> None:
+        """Emits the call, of a convolution if it has an epilogue."""
         unit, entry = self.unit, self.unit.builder
-        runtime = unit.entry.arguments[1]
+        buffers, runtime = unit.entry.arguments
         operands = [self.task.operands[o.parameter_number or 0] for o in self.call.operands]
         pointers = unit.pointers([*map(location_of, operands), *self.task.results])
         words = self._words()
-        function = entry.load(entry.gep(runtime, CALL_KERNEL, I64), PTR, 8)
-        entry.raw(f"call void {function.ref}(ptr {words.ref}, ptr {pointers.ref})")
+        field, rest = CALL_KERNEL, ""
+        if epilogue is not None:
+            field, rest = CONVOLVE, f", ptr {epilogue.reference.ref}, ptr {buffers.ref}"
+        function = entry.load(entry.gep(runtime, field, I64), PTR, 8)
+        entry.raw(f"call void {function.ref}(ptr {words.ref}, ptr {pointers.ref}{rest})")
+
+
+class ConvolutionWithEpilogue(KernelCallPlan):
+    """A convolution whose result is overwritten, element by element, with what a fusion makes of it."""
+
+    def __init__(self, unit: Unit, task: Task, call: Instruction) -> None:
+        if not is_convolution(call):
+            raise CompileError("fusion", f"{call.attrs['custom_call_target']} inside a fusion")
+        check_chain(task, call)
+        super().__init__(unit, task, call)
+
+    def emit(self) -> None:
+        """Emits the epilogue and the call."""
+        images, filters, *places = self.call.dims
+        function = None
+        if 0 not in self.call.dims:
+            function = emit_epilogue(self.unit, self.task, self.call, (images, filters, prod(places)))
+        self.emit_call(function)

@@ -20,7 +20,7 @@ from .flat_loop import FlatLoop
 from .generic_reduce import GenericReduce
 from .horizontal_loop import HorizontalLoops
 from .host_call import HostCall
-from .kernel_call import KernelCallPlan
+from .kernel_call import ConvolutionWithEpilogue, KernelCallPlan
 from .loop_kernel import LoopKernels
 from .row_kernel import RowKernel
 from .scatter import Scatter
@@ -81,3 +81,7 @@ class CpuPlanner(KernelChoice):
     def product(self, task: Task, dot: Instruction) -> Plan:
         """A product, and what is done with its elements."""
         return DotWithEpilogue(self.unit, task, dot)
+
+    def convolution(self, task: Task, call: Instruction) -> Plan:
+        """A convolution, and what is done with its elements."""
+        return ConvolutionWithEpilogue(self.unit, task, call)

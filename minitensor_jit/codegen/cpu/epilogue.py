@@ -1,0 +1,75 @@
+"""What is done with each element of a product or a convolution, tile by tile, while the tile is in the cache."""
+
+from __future__ import annotations
+
+from ...ir.module import Computation, Instruction
+from ..elemental import Emitter
+from ..index import Lin, Space
+from ..llvm import I64, PTR, VOID, Function, Value
+from ..loops import counted_loop, i64
+from ..task import Task, element_cost, reachable
+from .loop_kernel import copies_for
+from .loops import vector_loop
+from .unit import Unit
+
+__all__ = ["emit_epilogue"]
+
+
+def emit_epilogue(unit: Unit, whole: Task, product: Instruction, sizes: tuple[int, int, int]) -> Function:
+    """Emits `epilogue(buffers, batch, row0, rows, col0, cols)` for a batch of matrices: how many, rows, columns.
+
+    It overwrites a tile of the product, which lies where the result will, with what the task makes of its elements.
+    """
+    task = _behind(whole, product)
+    batch, rows, columns = sizes
+    root = task.computation.root
+    unit.kernels += 1
+    name = f'"{task.name}.{unit.kernels}.epilogue"'
+    numbers = ("batch", "row0", "rows", "col0", "cols")
+    function = Function(unit.module, name, VOID, [(PTR, "ctx"), *((I64, n) for n in numbers)])
+    instructions = reachable([root])
+    lanes = unit.lanes(list(instructions))
+    while lanes > 1 and lanes >= 2 * columns:
+        lanes //= 2
+    space = Space()
+    e = Emitter(function, space, lanes)
+    unit.bind(e, task, function.arguments[0])
+    target = unit.result_pointer(e, task.results[0])
+    cost = element_cost(instructions, root.array_shape.size)
+    copies = min(copies_for(cost), max(1, columns // lanes))
+    copies = 1 << (copies.bit_length() - 1)
+    row = space.var("row", batch * rows)
+
+    def element(v: Lin, copy: int) -> None:
+        flat = row * columns + v
+        value = e.value(root, space.delinearize(flat, root.dims))
+        e.store(target, root.dtype, flat, value)
+
+    _, matrix, first, count, left, width = function.arguments
+    b = e.inner
+    begin = b.add(b.mul(matrix, i64(rows)), first)
+    right = b.add(left, width)
+
+    def body(at: Value, _: list[Value]) -> list[Value]:
+        e.set_variable(row, at)
+        vector_loop(e, columns, copies, left, right, element)
+        return []
+
+    counted_loop(e, begin, b.add(begin, count), 1, body)
+    e.inner.ret()
+    return function
+
+
+def _behind(whole: Task, product: Instruction) -> Task:
+    """The computation with the product as one more parameter, which lies where the result will."""
+    old = whole.computation
+    number = len(old.parameters)
+    stand_in = Instruction("product", "parameter", product.shape, parameter_number=number)
+    mapping: dict[Instruction, Instruction] = {}
+    for i in old.instructions:
+        mapping[i] = stand_in if i is product else i.clone([mapping[o] for o in i.operands])
+    parameters = [mapping[p] for p in old.parameters]
+    others = [m for i, m in mapping.items() if i not in old.parameters and i is not product]
+    computation = Computation(old.name, [*parameters, stand_in, *others], mapping[old.root])
+    operands = [*whole.operands, whole.results[0]]
+    return Task(whole.name, computation, operands, whole.results)
