@@ -60,6 +60,29 @@ def test_functions_that_return_nothing_have_programs():
         assert (count.item(), f.hits) == (k + 1, k)
 
 
+def test_gradients_that_are_read_may_be_others_at_the_next_call():
+    w = mt.rand(4).requires_grad_()
+    rates = []
+
+    def update():
+        with mt.no_grad():
+            if w.grad is not None:
+                rates.append(0.1)
+                w.sub_(0.1 * w.grad)
+                w.grad = None
+
+    f = mt.function(update, jit_compile=True)
+    for k in range(1, 4):
+        f()
+        expected = w.detach() - 0.1 * k
+        (w * k).sum().backward()
+        f()
+        same(w, expected)
+        assert w.grad is None
+        assert len(rates) == k
+    assert f.hits == 0
+
+
 def test_structures_with_too_few_or_too_many_tensors():
     _, structure = flatten([mt.ones(1), {"a": mt.ones(1)}])
     one, two = mt.ones(1), mt.zeros(1)
@@ -171,6 +194,9 @@ def test_a_gradient_that_is_to_be_kept():
         (lambda w, x: (w * x).sum(), "a result requires grad"),
         (lambda w, x: (w * x).sum().backward(), "it stores gradients or draws random numbers"),
         (lambda w, x: x + mt.rand(4), "it stores gradients or draws random numbers"),
+        (lambda w, x: (w.grad, x * 2)[1], "it reads the grad of a tensor"),
+        (lambda w, x: setattr(w, "grad", None) or x * 2, "it sets the grad of a tensor"),
+        (lambda w, x: setattr(w, "data", w.data) or x * 2, "it sets the data of a tensor"),
         (lambda w, x: (x * 2, x[1:]), "a result is a view of an argument"),
         (lambda w, x: (x * 2, object()), "its result has things whose contents can't be compared"),
     ],

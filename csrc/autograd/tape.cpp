@@ -16,6 +16,7 @@ MT_THREAD_LOCAL PyObject* saved_tensor_hooks = nullptr;
 MT_THREAD_LOCAL const GradNode* current_node = nullptr;
 MT_THREAD_LOCAL uint64_t own_nodes_from = 0;
 MT_THREAD_LOCAL bool ran_earlier_node = false;
+MT_THREAD_LOCAL const char* beyond_replay = nullptr;
 Anomaly anomaly;
 
 namespace {

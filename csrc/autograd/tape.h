@@ -163,6 +163,11 @@ extern MT_THREAD_LOCAL const GradNode* current_node;  // whose formula is runnin
 // formula of an earlier one has run.
 extern MT_THREAD_LOCAL uint64_t own_nodes_from;
 extern MT_THREAD_LOCAL bool ran_earlier_node;
+// What it did that a replay would not do, as a reason; null for nothing.
+extern MT_THREAD_LOCAL const char* beyond_replay;
+inline void note_beyond_replay(const char* what) {
+    if (own_nodes_from) beyond_replay = what;
+}
 
 void install_tape();
 

@@ -358,6 +358,7 @@ PyObject* py_whole_function(PyObject*, PyObject* owner) {
         trace::current->effects = false;
         own_nodes_from = number ? next_sequence() : 0;
         ran_earlier_node = false;
+        beyond_replay = nullptr;
     }
     Py_RETURN_NONE;
 }

@@ -172,7 +172,8 @@ MT_GETTER(version, PyLong_FromUnsignedLong(t.storage->version))
 MT_GETTER(output_nr, PyLong_FromUnsignedLong(t.autograd ? t.autograd->output_index : 0))
 MT_GETTER(pending, PyBool_FromLong(t.pending()))
 MT_GETTER(base, wrap(t.base))
-MT_GETTER(grad, wrap(t.autograd ? t.autograd->grad : Ref<Tensor>()))
+MT_GETTER(grad,
+          (note_beyond_replay("it reads the grad of a tensor"), wrap(t.autograd ? t.autograd->grad : Ref<Tensor>())))
 MT_GETTER(data, wrap(detach(t)))
 
 void warn(const char* text) {
@@ -224,6 +225,7 @@ int set_grad(PyObject* self, PyObject* value, void*) {
     return guarded(
         [&]() -> int {
             Tensor& t = *tensor_of(self);
+            note_beyond_replay("it sets the grad of a tensor");
             if (!value || value == Py_None) {
                 if (t.autograd) t.autograd->grad.reset();
                 return 0;
@@ -251,6 +253,7 @@ int set_data(PyObject* self, PyObject* value, void*) {
         [&]() -> int {
             if (!value || !is_tensor(value)) fail_type("data must be a Tensor");
             Tensor &t = *tensor_of(self), &source = *tensor_of(value);
+            note_beyond_replay("it sets the data of a tensor");
             t.storage = source.storage;
             t.dtype = source.dtype;
             t.sizes = source.sizes;

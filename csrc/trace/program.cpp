@@ -39,6 +39,7 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
         *why = reason;
         return nullptr;
     };
+    if (beyond_replay) return refuse(beyond_replay);
     if (trace.effects) return refuse("it stores gradients or draws random numbers");
     for (size_t i = 0; i < arguments.size(); ++i) {
         const Tensor& t = *arguments[i];
