@@ -9,6 +9,7 @@ from ..ir.module import Instruction
 from .errors import CompileError
 from .reduction import Reduction, reductions
 from .task import Plan, Task, reachable
+from .window_update import updates_a_window
 
 __all__ = ["KernelChoice", "WholePlan"]
 
@@ -21,30 +22,27 @@ class KernelChoice:
 
     whole: Mapping[str, WholePlan]
     """By opcode: what computes whole arrays, alone."""
+    elements: Callable[[Task], Plan]
+    """Every element on its own."""
+    window: WholePlan
+    """A large array in which a small window is replaced."""
+    rows: Callable[[Task, list[Reduction]], Plan]
+    """Reductions of rows, with what depends on them."""
+    columns: Callable[[Task, list[Reduction]], Plan]
+    """Reductions of columns."""
+    generic: WholePlan
+    """A reduction by any computation."""
+    product: WholePlan
+    """A product, and what is done with its elements."""
 
     def is_by_value(self, i: Instruction) -> bool:
         """Whether an operand is passed by value, not by its address: another code."""
         return False
 
     def loop(self, task: Task) -> Plan:
-        """Every element on its own."""
-        raise NotImplementedError
-
-    def rows(self, task: Task, found: list[Reduction]) -> Plan:
-        """Reductions of rows, with what depends on them."""
-        raise NotImplementedError
-
-    def columns(self, task: Task, found: list[Reduction]) -> Plan:
-        """Reductions of columns."""
-        raise NotImplementedError
-
-    def generic(self, task: Task, reduce: Instruction) -> Plan:
-        """A reduction by any computation."""
-        raise NotImplementedError
-
-    def product(self, task: Task, dot: Instruction) -> Plan:
-        """A product, and what is done with its elements."""
-        raise NotImplementedError
+        """Every element on its own; or of a large array a window."""
+        update = updates_a_window(task)
+        return self.elements(task) if update is None else self.window(task, update)
 
     def convolution(self, task: Task, call: Instruction) -> Plan:
         """A convolution, and what is done with its elements."""

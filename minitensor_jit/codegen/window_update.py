@@ -1,11 +1,14 @@
-"""Which tasks replace a small window of a large array, and may do so where it lies."""
+"""A large array in which a small window is replaced: where the result lies over it, only the window is written."""
 
 from __future__ import annotations
 
 from ..ir.module import Instruction
-from .task import Task, reachable
+from .index import Lin, Space
+from .indexing import accesses
+from .space import Nest, refine
+from .task import Task, element_cost, reachable
 
-__all__ = ["updates_a_window"]
+__all__ = ["WindowUpdate", "updates_a_window"]
 
 # Smaller arrays are written as a whole: one kernel costs less than a copy and another one.
 _LEAST = 4096
@@ -22,3 +25,36 @@ def updates_a_window(task: Task) -> Instruction | None:
     if size < _LEAST or 2 * others[0].array_shape.size > size or source in reachable(others):
         return None
     return root
+
+
+class WindowUpdate:
+    """What is written where; targets have the loops. The array is copied first, unless the result lies over it."""
+
+    def __init__(self, task: Task, update: Instruction) -> None:
+        self.task, self.update = task, update
+        self.source, self.window, *self.starts = update.operands
+        assert self.source.parameter_number is not None
+        self.in_place = {(0, self.source.parameter_number)}
+        self.size = self.window.array_shape.size
+        self.instructions = reachable([self.window])
+
+    def place(self, space: Space, flat: Lin) -> Lin:
+        """Where an element of the window goes to in the array."""
+        dims = self.window.dims
+        at = [space.dyn(o, (), n - k) for o, n, k in zip(self.starts, self.update.dims, dims, strict=True)]
+        within = space.delinearize(flat, dims)
+        return Space.linearize(tuple(x + s for x, s in zip(within, at, strict=True)), self.update.dims)
+
+    def nest(self) -> Nest:
+        """The loops over the window."""
+
+        def forms(space: Space, flat: Lin) -> set[Lin]:
+            reads = accesses(space, [(self.window, space.delinearize(flat, self.window.dims))]).all_forms()
+            return {*reads, self.place(space, flat)}
+
+        return refine(self.size, forms)
+
+    @property
+    def cost(self) -> int:
+        """The work of the whole window."""
+        return self.size * element_cost(self.instructions, self.size)

@@ -51,46 +51,33 @@ def test_a_card_that_is_used_at_the_end_of_the_process_is_left_again(planned):
     assert out.count("+") == out.count("-") == 2
 
 
-def test_daemon_threads_leave_the_card_before_the_interpreter_ends_them(planned):
-    out = program(
-        """
-        import threading
+def with_a_daemon(turns, more=""):
+    """What a program prints that has a daemon thread use a card; `turns` is what the thread does."""
+    return program(
+        f"""
+        import threading, time
         import minitensor as mt
         x = mt.ones(3, device="cuda") + 1
         began = threading.Event()
         def work():
-            while True:
-                (x + 1).cpu()
-                began.set()
+            {turns}
         threading.Thread(target=work, daemon=True).start()
         print(began.wait(30))
+        {more}
         """
     )
+
+
+def test_daemon_threads_leave_the_card_before_the_interpreter_ends_them(planned):
+    out = with_a_daemon("while True: (x + 1).cpu(); began.set()")
     assert "True" in out
     assert out.count("+") == out.count("-") == 2
 
 
 def test_daemon_threads_that_sleep_inside_a_card_wait_for_the_end(planned):
     # They wake while the interpreter is taken apart, and it ends them where they are.
-    out = program(
-        """
-        import threading, time
-        import minitensor as mt
-        x = mt.ones(3, device="cuda") + 1
-        began = threading.Event()
-        def work():
-            (x + 1).cpu()
-            began.set()
-            time.sleep(0.9)
-        threading.Thread(target=work, daemon=True).start()
-        print(began.wait(30))
-        class Slow:
-            def __del__(self, sleep=time.sleep):
-                sleep(0.8)
-        sys.modules["slow"] = Slow()
-        """
-    )
-    assert "True" in out
+    slow = 'sys.modules["slow"] = type("Slow", (), {"__del__": lambda self, sleep=time.sleep: sleep(0.8)})()'
+    assert "True" in with_a_daemon("(x + 1).cpu(); began.set(); time.sleep(0.9)", slow)
 
 
 def test_a_forked_child_says_that_cards_cannot_be_used(planned):

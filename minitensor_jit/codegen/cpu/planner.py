@@ -9,9 +9,7 @@ from ...ir.module import Computation, Instruction
 from ...ir.size import active, hint
 from ..check import HOST_CALLS
 from ..planner import KernelChoice
-from ..reduction import Reduction
 from ..task import Plan, Task
-from ..window_update import updates_a_window
 from .column_kernel import ColumnKernel
 from .dot import Dot
 from .dot_epilogue import DotWithEpilogue
@@ -45,6 +43,9 @@ class CpuPlanner(KernelChoice):
             "kernel-call": partial(KernelCallPlan, unit),
             **dict.fromkeys(HOST_CALLS, partial(HostCall, unit)),
         }
+        self.elements, self.window = self._elements, partial(DynamicUpdate, unit)
+        self.rows, self.columns = partial(RowKernel, unit), partial(ColumnKernel, unit)
+        self.generic, self.product = partial(GenericReduce, unit), partial(DotWithEpilogue, unit)
 
     def flat(self, computation: Computation) -> FlatPart | None:
         """The computation for any number of elements, where steps can share it."""
@@ -58,29 +59,10 @@ class CpuPlanner(KernelChoice):
         """The kernel for any number of elements."""
         return FlatLoop(self.unit, part, flat, alone)
 
-    def loop(self, task: Task) -> Plan:
-        """Every element on its own."""
+    def _elements(self, task: Task) -> Plan:
+        """Loops side by side, or those of a task."""
         parts = flat_parts(task.computation) if active.get() is None else []
-        if parts:
-            return HorizontalLoops(self.unit, task, parts)
-        update = updates_a_window(task)
-        return LoopKernels(self.unit, task) if update is None else DynamicUpdate(self.unit, task, update)
-
-    def rows(self, task: Task, found: list[Reduction]) -> Plan:
-        """Reductions of rows, with what depends on them."""
-        return RowKernel(self.unit, task, found)
-
-    def columns(self, task: Task, found: list[Reduction]) -> Plan:
-        """Reductions of columns."""
-        return ColumnKernel(self.unit, task, found)
-
-    def generic(self, task: Task, reduce: Instruction) -> Plan:
-        """A reduction by any computation."""
-        return GenericReduce(self.unit, task, reduce)
-
-    def product(self, task: Task, dot: Instruction) -> Plan:
-        """A product, and what is done with its elements."""
-        return DotWithEpilogue(self.unit, task, dot)
+        return HorizontalLoops(self.unit, task, parts) if parts else LoopKernels(self.unit, task)
 
     def convolution(self, task: Task, call: Instruction) -> Plan:
         """A convolution, and what is done with its elements."""

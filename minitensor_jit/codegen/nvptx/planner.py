@@ -11,14 +11,12 @@ from ...ir.module import Computation, Instruction
 from ..check import HOST_CALLS
 from ..errors import CompileError
 from ..planner import KernelChoice
-from ..reduction import Reduction
 from ..task import Plan, Task, reachable
-from ..window_update import updates_a_window
 from .column_kernel import ColumnKernel
 from .dot import Dot
 from .dynamic_update import DynamicUpdate
 from .generic_reduce import GenericReduce
-from .host_call import HostCallPlan
+from .host_call import HostCall
 from .loop_kernel import LoopKernels
 from .row_kernel import RowKernel
 from .scan import Scan, scans
@@ -43,12 +41,15 @@ class GpuPlanner(KernelChoice):
             "sort": partial(Sort, unit),
             "topk": partial(Sort, unit),
             "kernel-call": self._kernel_call,
-            **dict.fromkeys(HOST_CALLS, partial(HostCallPlan, unit)),
+            **dict.fromkeys(HOST_CALLS, partial(HostCall, unit)),
         }
+        self.elements, self.window = partial(LoopKernels, unit), partial(DynamicUpdate, unit)
+        self.rows, self.columns = partial(RowKernel, unit), partial(ColumnKernel, unit)
+        self.generic, self.product = partial(GenericReduce, unit), partial(Dot, unit)
 
     def _kernel_call(self, task: Task, call: Instruction) -> Plan:
         """A scan, or a call of the host."""
-        return Scan(self.unit, task, call) if scans(call) else HostCallPlan(self.unit, task, call)
+        return Scan(self.unit, task, call) if scans(call) else HostCall(self.unit, task, call)
 
     def is_by_value(self, i: Instruction) -> bool:
         """Whether launches pass the value of an operand."""
@@ -69,30 +70,9 @@ class GpuPlanner(KernelChoice):
                 reason = f"no code for the function {i.attrs['custom_call_target']} of {i.operands[0].dtype}"
                 if task.computation.roots != [i] or any(o.opcode != "parameter" for o in i.operands):
                     raise CompileError("fusion", reason)
-                return HostCallPlan(self.unit, task, i, reason)
+                return HostCall(self.unit, task, i, reason)
         return super().plan(task)
 
     def _has_code(self, i: Instruction) -> bool:
         loop = loop_of(i)
         return loop is not None and loop.symbol in self.unit.module.inline
-
-    def loop(self, task: Task) -> Plan:
-        """Every element on its own."""
-        update = updates_a_window(task)
-        return LoopKernels(self.unit, task) if update is None else DynamicUpdate(self.unit, task, update)
-
-    def rows(self, task: Task, found: list[Reduction]) -> Plan:
-        """Reductions of rows, with what depends on them."""
-        return RowKernel(self.unit, task, found)
-
-    def columns(self, task: Task, found: list[Reduction]) -> Plan:
-        """Reductions of columns."""
-        return ColumnKernel(self.unit, task, found)
-
-    def generic(self, task: Task, reduce: Instruction) -> Plan:
-        """A reduction by any computation."""
-        return GenericReduce(self.unit, task, reduce)
-
-    def product(self, task: Task, dot: Instruction) -> Plan:
-        """A product, and what is done with its elements."""
-        return Dot(self.unit, task, dot)
