@@ -1,0 +1,304 @@
+// Running a plan: its launches and ops in order, with memory for what they make.
+#include <algorithm>
+#include <cstring>
+
+#include "core/allocator.h"
+#include "core/error.h"
+#include "dispatch/gpu.h"
+#include "runtime/errors.h"
+#include "runtime/scratch.h"
+#include "trace/buffers.h"
+#include "trace/plan.h"
+
+namespace mt::trace {
+
+void (*launch_profile_hook)(const Trace&, const Step&, int64_t, int64_t) = nullptr;
+
+namespace {
+
+constexpr int64_t kReleaseGilBytes = 1 << 18;
+
+// Scratch memory of launches, kept per thread.
+void* scratch(size_t bytes) {
+    struct Memory {
+        void* data = nullptr;
+        size_t capacity = 0;
+        ~Memory() { deallocate(data, capacity); }
+    };
+    thread_local Memory memory;
+    if (__builtin_expect(t_handlers != 0, 0)) {
+        thread_local Scratch of_handlers;
+        return of_handlers.get(bytes);
+    }
+    if (bytes > memory.capacity) {
+        deallocate(std::exchange(memory.data, nullptr), std::exchange(memory.capacity, 0));
+        memory.data = allocate(bytes);
+        memory.capacity = bytes;
+    }
+    return memory.data;
+}
+
+class OverrideSource {
+  public:
+    explicit OverrideSource(const SourceRef& source) : previous_(source_override) { source_override = &source; }
+    ~OverrideSource() { source_override = previous_; }
+
+  private:
+    const SourceRef* previous_;
+};
+
+void run_op(Trace& trace, const TraceNode& node, uint32_t index, Buffers& buffers) {
+    OverrideSource source(node.source);
+    if (on_gpu(node.device)) return run_on_host(trace, node, index, buffers);
+    std::vector<Operand> operands(node.operand_count);
+    Call call = call_of(trace, node, operands);
+    std::vector<Ref<Tensor>> held;
+    for (uint32_t i = 0; i < node.operand_count; ++i) {
+        ValueRef value = trace.operands[node.first_operand + i];
+        if (value.kind == RefKind::Scalar || value.kind == RefKind::None) continue;
+        held.push_back(buffers.tensor_over(value));
+        operands[i].tensor = held.back().get();
+    }
+    infer(call);
+    for (uint32_t r = 0; r < node.result_count; ++r) {
+        ValueRef value{RefKind::Node, static_cast<uint8_t>(r), index};
+        buffers.output(value);
+        held.push_back(buffers.tensor_over(value));
+        call.outputs[r] = held.back().get();
+    }
+    call.result_count = node.result_count;
+    run_kernel(call);
+}
+
+}  // namespace
+
+Call call_of(Trace& trace, const TraceNode& node, std::vector<Operand>& operands) {
+    for (uint32_t i = 0; i < node.operand_count; ++i) {
+        ValueRef value = trace.operands[node.first_operand + i];
+        operands[i].is_scalar = value.kind == RefKind::Scalar;
+        if (operands[i].is_scalar) operands[i].scalar = trace.scalars[value.index].scalar;
+    }
+    Call call;
+    call.op = node.op;
+    call.operands = operands.data();
+    call.operand_count = operands.size();
+    call.params = trace.params.data() + node.first_param;
+    call.param_count = node.param_count;
+    call.seed = node.seed;
+    call.philox_offset = node.philox_offset;
+    return call;
+}
+
+void store_input(const Trace& trace, const InputSlot& slot, uint64_t* words) {
+    if (slot.is_size) {
+        words[0] = static_cast<uint64_t>(slot.size);
+    } else if (slot.random) {
+        words[0] = trace.nodes[slot.value.index].seed;
+        words[1] = trace.nodes[slot.value.index].philox_offset;
+    } else {
+        store_scalar(trace.scalars[slot.value.index].scalar, slot.dtype, words);
+    }
+}
+
+void observe(const Step& step, bool ran, void* const* pointers, size_t count) {
+    PyRef addresses(PyTuple_New(static_cast<Py_ssize_t>(count)));
+    if (!addresses) fail_python();
+    for (size_t i = 0; i < count; ++i) {
+        PyObject* address = PyLong_FromVoidPtr(pointers[i]);
+        if (!address) fail_python();
+        PyTuple_SET_ITEM(addresses.get(), static_cast<Py_ssize_t>(i), address);
+    }
+    PyRef ignored(
+        PyObject_CallFunctionObjArgs(step.observer.get(), ran ? Py_True : Py_False, addresses.get(), nullptr));
+    if (!ignored) fail_python();
+}
+
+namespace {
+
+// False if an op inside a guarded launch failed.
+bool run_launch(Trace& trace, const Step& step, Buffers& buffers) {
+    if (step.program) return run_on_gpu(trace, step, buffers);
+    SmallVector<void*, 32> pointers;
+    SmallVector<uint64_t, 32> scalar_words;
+    scalar_words.resize(2 * step.inputs.size());
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+        const InputSlot& slot = step.inputs[i];
+        if (slot.random || slot.is_size || slot.value.kind == RefKind::Scalar) {
+            store_input(trace, slot, &scalar_words[2 * i]);
+            pointers.push_back(&scalar_words[2 * i]);
+        } else {
+            pointers.push_back(buffers.input(slot.value).data);
+        }
+    }
+    for (ValueRef value : step.outputs) pointers.push_back(buffers.output(value).data);
+    uint8_t failed = 0;
+    if (step.reports_errors) pointers.push_back(&failed);
+    pointers.push_back(step.scratch_bytes ? scratch(step.scratch_bytes) : nullptr);
+    const bool observed = step.observer.get() != Py_None;
+    const size_t arrays = step.inputs.size() + step.outputs.size();
+    if (observed) observe(step, false, pointers.data(), arrays);
+    int64_t start = launch_profile_hook ? now_ns() : 0;
+    int32_t status;
+    forget_runtime_error();
+    {
+        MaybeReleaseGil gil(step.work_bytes >= kReleaseGilBytes);
+        status = step.entry(pointers.data(), mt_runtime());
+    }
+    // What Python raised, Ctrl-C's handler say, ends the step whether or not another run of it would succeed.
+    if (step.guarded && (failed || t_runtime_error) && !PyErr_Occurred()) {
+        forget_runtime_error();
+        return false;
+    }
+    rethrow_runtime_error();
+    if (launch_profile_hook) launch_profile_hook(trace, step, start, now_ns());
+    if (status != 0) fail("the compiled cluster " + step.name + " failed with status " + std::to_string(status));
+    if (observed) observe(step, true, pointers.data(), arrays);
+    return true;
+}
+
+// Whether `fits` holds for all elements of a leaf.
+template <class T, class F> bool all_fit(const Leaf& leaf, F&& fits) {
+    const T* data = static_cast<const T*>(leaf.storage->data) + leaf.offset;
+    int64_t count = product(leaf.sizes);
+    if (leaf.strides == contiguous_strides(leaf.sizes))
+        return std::all_of(data, data + count, [&](T value) { return fits(static_cast<int64_t>(value)); });
+    std::vector<int64_t> at(leaf.sizes.size(), 0);
+    for (int64_t i = 0; i < count; ++i) {
+        int64_t position = 0;
+        for (size_t d = 0; d < at.size(); ++d) position += at[d] * leaf.strides[d];
+        if (!fits(static_cast<int64_t>(data[position]))) return false;
+        for (size_t d = at.size(); d-- > 0;) {
+            if (++at[d] < leaf.sizes[d]) break;
+            at[d] = 0;
+        }
+    }
+    return true;
+}
+
+// A leaf with its elements where the host can read them.
+Leaf on_host(const Leaf& leaf) {
+    if (!on_gpu(leaf.storage->device)) return leaf;
+    Ref<Tensor> there = Tensor::make(Storage::alias(*leaf.storage), leaf.dtype, leaf.sizes, leaf.strides, leaf.offset);
+    Ref<Tensor> here = copy_across(*there, Device{});
+    return {here->storage, 0, here->sizes, here->strides, here->dtype};
+}
+
+// Whether all indices that compiled code will use unchecked are within their bounds.
+bool within_bounds(const Trace& trace, const BoundsCheck& check) {
+    const Leaf leaf = on_host(trace.leaves[check.leaf]);
+    const TraceNode& node = trace.nodes[check.node];
+    // Targets that are to be ignored.
+    bool has_ignored = node.op->name.starts_with("nll_loss");
+    int64_t ignored = has_ignored ? trace.params[node.first_param].as_int() : 0;
+    auto fits = [&](int64_t value) {
+        return (value >= check.low && value < check.high) || (has_ignored && value == ignored);
+    };
+    switch (leaf.dtype) {
+        case DType::I64: return all_fit<int64_t>(leaf, fits);
+        case DType::I32: return all_fit<int32_t>(leaf, fits);
+        case DType::I16: return all_fit<int16_t>(leaf, fits);
+        case DType::I8: return all_fit<int8_t>(leaf, fits);
+        case DType::U8: return all_fit<uint8_t>(leaf, fits);
+        default: return false;
+    }
+}
+
+void add_source_note(const SourceRef& source, const OpDef& op) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (source.code) {
+        auto* code = reinterpret_cast<PyCodeObject*>(source.code);
+        int line = PyCode_Addr2Line(code, source.lasti);
+        PyRef note(PyUnicode_FromFormat("recorded as '%s' at %U:%d", op.name.c_str(), code->co_filename, line));
+        if (note && value) {
+            PyRef ignored(PyObject_CallMethod(value, "add_note", "O", note.get()));
+            if (!ignored) PyErr_Clear();
+        }
+    }
+    PyErr_Restore(type, value, traceback);
+}
+
+// Runs body for a node; the exception is raised at the flush, and a note says where the failing op was called.
+template <class F>
+void located(const Trace& trace, uint32_t node, F&& body) {
+    try {
+        body();
+    } catch (const Error& error) {
+        if (error.kind() != ErrorKind::Python) set_python_error_hook(error);
+        add_source_note(trace.nodes[node].source, *trace.nodes[node].op);
+        fail_python();
+    }
+}
+
+void write_deferred(Trace& trace, const Plan& plan, Buffers& buffers) {
+    for (ValueRef value : plan.deferred) {
+        Storage* storage = trace.results[buffers.flat(value)].storage;
+        if (!storage) continue;
+        storage->ensure_memory();
+        copy_bytes(storage->place(), buffers.input(value), buffers.bytes(buffers.flat(value)));
+    }
+}
+
+// Op by op, without compiled code: the first op that fails raises its own error. What the trace read is still as it
+// was: nothing has run yet, or the plan has guarded launches and so writes over nothing before its end.
+void replay_eagerly(Trace& trace, const Plan& plan) {
+    std::vector<bool> needed(trace.nodes.size());
+    for (size_t n = trace.nodes.size(); n-- > 0;) {
+        const TraceNode& node = trace.nodes[n];
+        if (Trace::fallible(node)) needed[n] = true;
+        for (uint32_t r = 0; r < node.result_count; ++r)
+            if (trace.results[node.first_result + r].storage) needed[n] = true;
+        if (!needed[n]) continue;
+        for (uint32_t i = 0; i < node.operand_count; ++i) {
+            ValueRef value = trace.operands[node.first_operand + i];
+            if (value.kind == RefKind::Node) needed[value.index] = true;
+        }
+    }
+    Buffers buffers(trace, plan);
+    for (uint32_t n = 0; n < trace.nodes.size(); ++n)
+        if (needed[n]) located(trace, n, [&] { run_op(trace, trace.nodes[n], n, buffers); });
+    write_deferred(trace, plan, buffers);
+}
+
+}  // namespace
+
+void replay(Trace& trace, Plan& plan) {
+    for (const BoundsCheck& check : plan.checks) {
+        if (within_bounds(trace, check)) continue;
+        replay_eagerly(trace, plan);
+        ++plan.replays;
+        return;
+    }
+    for (int64_t* counter : plan.counters) ++*counter;
+    Buffers buffers(trace, plan);
+    std::vector<int64_t> spent(plan.fastest.size(), 0);
+    for (size_t s = 0; s < plan.steps.size(); ++s) {
+        const Step& step = plan.steps[s];
+        const bool timed = step.group >= 0 && !spent.empty();
+        const int64_t started = timed ? now_ns() : 0;
+        if (step.type == Step::Type::Op) {
+            located(trace, step.node, [&] { run_op(trace, trace.nodes[step.node], step.node, buffers); });
+        } else if (!run_launch(trace, step, buffers)) {
+            replay_eagerly(trace, plan);
+            ++plan.replays;
+            return;
+        }
+        if (timed) spent[static_cast<size_t>(step.group)] += now_ns() - started;
+        auto done = [&](ValueRef value) {
+            if (value.kind == RefKind::Node && plan.last_use[buffers.flat(value)] == static_cast<int32_t>(s))
+                buffers.free(buffers.flat(value));
+        };
+        if (step.type == Step::Type::Launch) {
+            for (const InputSlot& slot : step.inputs) done(slot.value);
+        } else {
+            const TraceNode& node = trace.nodes[step.node];
+            for (uint32_t i = 0; i < node.operand_count; ++i) done(trace.operands[node.first_operand + i]);
+        }
+    }
+    write_deferred(trace, plan, buffers);
+    ++plan.replays;
+    for (size_t g = 0; g < spent.size(); ++g) plan.fastest[g] = std::min(plan.fastest[g], spent[g]);
+}
+
+}  // namespace mt::trace
