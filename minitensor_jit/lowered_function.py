@@ -20,7 +20,7 @@ from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.printer import print_module
 from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster
 from minitensor_jit.runtime.executable import AnyExecutable
-from minitensor_jit.runtime.launcher import compiler_of, has_matrix_units
+from minitensor_jit.runtime.generation import compiler_of, pipeline_options
 from minitensor_jit.runtime.plan_builder import PlanBuilder
 from minitensor_jit.runtime.ready import Ready
 from minitensor_jit.runtime.recorded import RecordedTrace
@@ -99,24 +99,13 @@ class Compiled:
     """A function, compiled for certain arguments. Calls go to the function itself, which finds its program."""
 
     def __init__(self, lowered: Lowered) -> None:
-        from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
+        from minitensor_jit.passes.pipeline import run_pipeline
 
         self._lowered = lowered
         options = current_compiler().options
         self._cluster = lowered._module()
         device = "cpu" if lowered._node is None else lowered._node.device
-        fold = not options.disable_constant_folding
-        self._module: Module = run_pipeline(
-            self._cluster.module,
-            PipelineOptions(
-                verify=True,
-                fold_constants=fold,
-                fast_math=options.fast_math,
-                reduce_precision=options.reduce_precision,
-                gpu=device != "cpu",
-                narrow_products=has_matrix_units(device),
-            ),
-        )
+        self._module: Module = run_pipeline(self._cluster.module, pipeline_options(options, device, verify=True))
         # Code generation changes modules too.
         self._optimized = print_module(self._module)
         self._dot = print_dot(self._module)

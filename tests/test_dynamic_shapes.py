@@ -8,7 +8,7 @@ from fuzz_sizes import check
 
 import minitensor as mt
 from minitensor.nn import functional as F
-from minitensor_jit.runtime import launcher
+from minitensor_jit.runtime import all_sizes, launcher
 
 SIZES = int(os.environ.get("MT_DYNAMIC_SIZES", "60"))
 
@@ -235,7 +235,7 @@ def test_what_cannot_be_said_of_all_sizes_is_compiled_for_each(monkeypatch, comp
     def fail(self, *args):
         raise TypeError("no symbols today")
 
-    monkeypatch.setattr(launcher.Compiler, "_compile_for_all_sizes", fail)
+    monkeypatch.setattr(all_sizes.AllSizes, "_compile", fail)
     with mt.jit.options(enable_lazy_compilation=False):
         for n in (4, 5, 6):
             x = mt.randn(n)

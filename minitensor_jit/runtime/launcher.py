@@ -8,15 +8,14 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
-from weakref import ref
 
 from minitensor import _C
-from minitensor_jit.clustering.graph import Graph, Node
+from minitensor_jit.clustering.graph import Node
 from minitensor_jit.clustering.mark_for_compilation import PROCESS_STATE
 from minitensor_jit.clustering.pipeline import ClusteringResult, cluster
 from minitensor_jit.clustering.verdict import Reason, Verdict
@@ -26,17 +25,17 @@ from minitensor_jit.inspect.filing import describe_failure, how_to_file
 from minitensor_jit.inspect.report import Report
 from minitensor_jit.inspect.stages import Stages, pictures_for, stages_for
 from minitensor_jit.ir.decision import Decision
-from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.printer import print_module
-from minitensor_jit.ir.size import NotSymbolic, SizeContext, Sizes, value_of
-from minitensor_jit.log import log, talks
+from minitensor_jit.ir.size import Sizes, value_of
+from minitensor_jit.log import log
 from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster
+from minitensor_jit.runtime.all_sizes import AllSizes
 from minitensor_jit.runtime.background import compile_later
 from minitensor_jit.runtime.compilation_profile import ClusterProfile
 from minitensor_jit.runtime.disk_cache import cache_at, key_of
-from minitensor_jit.runtime.dynamic_shapes import Family, Place, Template, family_key, generalise, sizes_are_symbols
 from minitensor_jit.runtime.executable import AnyExecutable, Executable
 from minitensor_jit.runtime.executable_cache import ExecutableCache, module_id
+from minitensor_jit.runtime.generation import generate, place_of, target_of
 from minitensor_jit.runtime.plan_builder import PlanBuilder
 from minitensor_jit.runtime.plan_store import PlanStore
 from minitensor_jit.runtime.ready import NotYet, Ready
@@ -44,9 +43,6 @@ from minitensor_jit.runtime.recorded import RecordedTrace
 from minitensor_jit.runtime.trial import COMPILED_RUNS, EAGER_RUNS, Draft, Trial, Waiting
 
 _MAX_PROFILES = 4096
-
-_MOST_VARIANTS = 8
-"""Of code for all sizes of the same dimensions, on disk."""
 
 _used = threading.local()
 
@@ -86,40 +82,6 @@ def _no_collections() -> Iterator[None]:
         gc.enable()
 
 
-def _target(device: str) -> Any:
-    """What code for a card is generated for."""
-    from minitensor_jit.runtime.cuda.context import card
-
-    return card(int(device.partition(":")[2])).target
-
-
-def has_matrix_units(device: str) -> bool:
-    """Whether products of float16 and bfloat16 are computed by units of their own."""
-    return device != "cpu" and bool(_target(device).compute_capability >= (8, 0))
-
-
-def _symbols(count: int) -> str:
-    """How the dimensions are spoken of that are symbols."""
-    return "s of a dimension" if count == 1 else ", ".join(f"s{n or ''}" for n in range(count)) + " of dimensions"
-
-
-def _driver() -> str:
-    from minitensor_jit.runtime.cuda.context import driver_version
-
-    return "driver of CUDA {}.{}".format(*driver_version())
-
-
-def compiler_of(device: str, numbers: Collection[int] = ()) -> Callable[..., AnyExecutable]:
-    """What generates code for a device. `numbers` are the places of parameters whose values the host knows."""
-    if device == "cpu":
-        from minitensor_jit.codegen.cpu.compiler import compile_module
-
-        return compile_module
-    from minitensor_jit.runtime.cuda.compile import compile_for_card
-
-    return partial(compile_for_card, int(device.partition(":")[2]), host_values=numbers)
-
-
 class Compiler:
     """Makes launch plans under one set of options; keeps what it compiled."""
 
@@ -144,7 +106,7 @@ class Compiler:
         self.session_compilers: dict[tuple[int, bool], tuple[Compiler, int]] = {}
         self._seen: OrderedDict[tuple[Any, ...], tuple[Any, ...]] = OrderedDict()
         self._profiles: OrderedDict[tuple[Any, ...], ClusterProfile] = OrderedDict()
-        self._families: OrderedDict[Hashable, Family] = OrderedDict()
+        self._all_sizes = AllSizes(self)
         self._jobs: dict[str, _Job] = {}
         self._traces = itertools.count()
         self.lock = threading.RLock()  # held while it compiles
@@ -162,7 +124,7 @@ class Compiler:
             self.executables.clear()
             self._seen.clear()
             self._profiles.clear()
-            self._families.clear()
+            self._all_sizes.clear()
 
     # ---- the plan
 
@@ -280,7 +242,7 @@ class Compiler:
         started = time.perf_counter()
         profile = None if node.must_compile or alone else self._profile(node)
         if self._dynamic and node.device == "cpu":
-            ready = self._for_all_sizes(node, name, profile)
+            ready = self._all_sizes.find(node, name, profile)
             if ready is not None:
                 return ready
         try:
@@ -294,14 +256,14 @@ class Compiler:
         text = print_module(lowered.module, metadata=self.options.hlo_profile)
         lowered.module.name = name
         if node.device != "cpu":
-            text = f"{_target(node.device)}, by value: {lowered.numbers}\n{text}"
+            text = f"{target_of(node.device)}, by value: {lowered.numbers}\n{text}"
         module = module_id(text)
         known = self.executables.find(module)
         if known is not None:
             job = self._jobs.pop(module, None)
             if self.report is not None:
                 self.report.record_hit(name)
-            return self._ready(lowered, known, module, profile, None if job is None else job.dump)
+            return self.ready(lowered, known, module, profile, None if job is None else job.dump)
         if profile is not None:
             decision = profile.asks(module, self.options) if module not in self._jobs else Decision.allow()
             if not decision:
@@ -325,7 +287,7 @@ class Compiler:
         executable = self._make(lowered, text, module, started, why, stages, graph, node.device, keep=keep)
         if profile is not None:
             profile.compiled(module)
-        return self._ready(lowered, executable, module, profile, None if stages is None else stages.dump)
+        return self.ready(lowered, executable, module, profile, None if stages is None else stages.dump)
 
     def _stages(self, node: Node, lowered: LoweredCluster) -> Stages | None:
         return stages_for(lowered.module, int(node.params["num_constant_args"]), self.dumper, self.pictures)
@@ -343,93 +305,17 @@ class Compiler:
         watched = self._inside or o.hlo_profile or self.dumper is not None or self.pictures is not None
         return o.dynamic_shapes and not o.async_compilation and not o.always_defer_compilation and not watched
 
-    def _for_all_sizes(self, node: Node, name: str, profile: ClusterProfile | None) -> Ready | None:
-        """Code that was compiled for all sizes of dimensions, or is now, the second time that these differ."""
-        graph = node.subgraph
-        assert graph is not None
-        key = (node.must_compile, family_key(graph))
-        family = self._families.pop(key, None) or Family()
-        self._families[key] = family
-        if len(self._families) > _MAX_PROFILES:
-            self._families.popitem(last=False)
-        for template in family.templates:
-            executable = template.executable()
-            sizes = template.sizes_in(graph) if executable is not None else None
-            if executable is not None and sizes is not None:
-                if self.report is not None:
-                    self.report.record_hit(name)
-                return self._ready(template.lowered, executable, "", profile, sizes=sizes)
-        if family.refusal:
-            return None
-        for before in family.candidates():
-            try:
-                general = generalise(before, graph, family.most_symbols)
-            except NotSymbolic as refusal:
-                log(self.options, "xla_compiler", 2, "%s: compiled for its sizes only: %s", name, refusal)
-                continue
-            try:
-                template, executable = self._compile_for_all_sizes(*general, node, name)
-            except Exception as error:  # what can't be said of sizes that are symbols can be of numbers
-                if len(general[2]) > 1:  # perhaps of one of them
-                    family.most_symbols = 1
-                    log(self.options, "xla_compiler", 1, "%s: no code for several symbols: %s", name, error)
-                    continue
-                family.refusal = f"{type(error).__name__}: {error}"
-                log(self.options, "xla_compiler", 1, "%s: compiled for its sizes only: %s", name, family.refusal)
-                break
-            family.templates = [one for one in family.templates if one.executable() is not None]
-            family.templates.append(template)
-            family.remember(graph)
-            if profile is not None:
-                profile.compiled("")
-            return self._ready(template.lowered, executable, "", profile, sizes=template.context.hints)
-        family.remember(graph)
-        return None
-
-    def _compile_for_all_sizes(
-        self, graph: Graph, context: SizeContext, places: tuple[Place, ...], node: Node, name: str
-    ) -> tuple[Template, AnyExecutable]:
-        started = time.perf_counter()
-        with sizes_are_symbols(context):
-            lowered = lower_cluster(graph, name, symbols=len(places))
-            lowered.module.name = "cluster"
-            text = print_module(lowered.module, metadata=False)
-            lowered.module.name = name
-            executable, kept = self._kept_or_generated(lowered, name, f"{text}\n{context.expressions}")
-        milliseconds = (time.perf_counter() - started) * 1e3
-        guards = ", ".join(f"{n} > 0 is {answer}" for n, answer in context.guards) or "none"
-        here = ", ".join(map(str, context.hints))
-        what = f"for all sizes {_symbols(len(places))}, here {here}{', loaded from disk' if kept else ''}"
-        log(self.options, "xla_compiler", 1, "%s: ready in %.1f ms (%s; guards: %s)", name, milliseconds, what, guards)
-        if self.report is not None:
-            self.report.record_compile(name, milliseconds, what)
-        self.executables.insert(module_id(f"{text} {context.hints}"), executable, keep=not node.must_compile)
-        return Template(graph, context, places, lowered, ref(executable)), executable
-
-    def _kept_or_generated(self, lowered: LoweredCluster, name: str, text: str) -> tuple[AnyExecutable, bool]:
-        """Code for all sizes, and whether it is from disk, where there are several entries: each has its guards."""
-        if self.disk is None:
-            return self.generate(lowered, name), False
-        for variant in range(_MOST_VARIANTS):
-            key = key_of(module_id(f"{text}\nvariant {variant}"), self.options)
-            kept = self.disk.load(key, name, self.options)
-            if kept is not None:
-                return kept, True
-            if not self.disk.has(key):
-                break
-        executable = self.generate(lowered, name)
-        self.disk.store(key, executable)
-        return executable, False
-
-    def _ready(
+    def ready(
         self,
         lowered: LoweredCluster,
         executable: AnyExecutable,
         module: str,
         profile: ClusterProfile | None,
         dump: ModuleDump | None = None,
+        *,
         sizes: Sizes = (),
     ) -> Ready:
+        """How code is called, for some sizes if it is for all of them."""
         noted = getattr(_used, "executables", None)
         # Code that measures itself has addresses of this process in it: no pickle takes it along, nor code for cards.
         if noted is not None and not sizes and executable.counters is None and isinstance(executable, Executable):
@@ -453,8 +339,7 @@ class Compiler:
     ) -> AnyExecutable:
         """The executable of a module, from disk or compiled now."""
         name = lowered.module.name
-        card = "" if device == "cpu" else f"{_target(device)}, {_driver()}"
-        key = key_of(module, self.options, card) if self.disk is not None else ""
+        key = key_of(module, self.options, place_of(device)) if self.disk is not None else ""
         # What is on disk has no stages to dump.
         kept = self.disk.load(key, name, self.options) if self.disk is not None and stages is None else None
         try:
@@ -515,93 +400,7 @@ class Compiler:
         self, lowered: LoweredCluster, name: str, stages: Stages | None = None, *, device: str = "cpu", text: str = ""
     ) -> AnyExecutable:
         """Run the passes and generate code, whatever was compiled before. `text` is the module's, if it has one."""
-        # Imported here: eager programs and cached plans never load LLVM.
-        from minitensor_jit.ir.verifier import VerificationError
-        from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
-
-        if stages is not None:
-            stages.before(lowered.module)
-            if stages.dump is not None:
-                stages.dump.repro(self.options.codegen.text())
-        fold = not self.options.disable_constant_folding
-        loud = talks(self.options, "xla_compiler", 2)
-        if loud:
-            log(self.options, "xla_compiler", 2, "%s: as lowered\n%s", name, print_module(lowered.module))
-        hooks = [stages.on_pass] if stages is not None else []
-        if talks(self.options, "pass_manager", 1):
-            hooks.append(self._log_pass)
-
-        def on_pass(name: str, module: Module, changed: bool) -> None:
-            for hook in hooks:
-                hook(name, module, changed)
-
-        pipeline = PipelineOptions(
-            verify=stages is not None,
-            fold_constants=fold,
-            fast_math=self.options.fast_math,
-            reduce_precision=self.options.reduce_precision,
-            gpu=device != "cpu",
-            narrow_products=has_matrix_units(device),
-            on_pass=on_pass if hooks else None,
-        )
-        try:
-            module = run_pipeline(lowered.module, pipeline)
-        except VerificationError:
-            if not pipeline.verify and text and device == "cpu":
-                # Once more, verified after every pass: that names the wrong one.
-                from minitensor_jit.ir.parser import parse_module
-
-                run_pipeline(parse_module(text), replace(pipeline, verify=True, on_pass=None))
-            raise
-        if loud:
-            log(self.options, "xla_compiler", 2, "%s: after the passes\n%s", name, print_module(module))
-        if stages is not None:
-            stages.after(module)
-        writers = [stages.code] if stages is not None and stages.dump is not None else []
-        if talks(self.options, "codegen", 2):
-            writers.append(self._log_buffers)
-
-        def dump(kind: str, text: str) -> None:
-            for write in writers:
-                write(kind, text)
-
-        compile_module = compiler_of(device, lowered.numbers)
-        executable: AnyExecutable = compile_module(
-            module,
-            name=name,
-            fast_math=self.options.fast_math,
-            profile=self.options.hlo_profile,
-            dump=dump if writers else None,
-        )
-        if talks(self.options, "codegen", 1):
-            times = ", ".join(f"{stage} {1e3 * taken:.1f} ms" for stage, taken in executable.compile_seconds.items())
-            what = "%s: kernels: %d, %d bytes of scratch memory, %d bytes of code; %s"
-            scratch, code = executable.scratch_bytes, len(executable.object_code)
-            log(self.options, "codegen", 1, what, name, executable.kernels, scratch, code, times)
-        if executable.counters is not None:
-            # Imported here: it measures the machine with tensors.
-            from minitensor_jit.inspect.profile import register
-
-            register(executable.counters)
-        return executable
-
-    def _log_buffers(self, kind: str, text: str) -> None:
-        if kind == "buffer-assignment.txt":
-            log(self.options, "codegen", 2, "%s", text.rstrip())
-
-    def _log_pass(self, name: str, module: Module, changed: bool) -> None:
-        count = sum(len(computation.instructions) for computation in module.computations)
-        verb = "changed" if changed else "left"
-        log(
-            self.options,
-            "pass_manager",
-            1 if changed else 2,
-            "%s %s %s: %d instructions",
-            name,
-            verb,
-            module.name,
-            count,
-        )
+        return generate(self.options, lowered, name, stages, device=device, text=text)
 
     def _why(self, node: Node, lowered: LoweredCluster) -> str:
         """What is new about a cluster, compared with the last one of the same ops at the same lines."""

@@ -1,0 +1,163 @@
+"""From a cluster's lowered module to an executable: passes and code generation, for the CPU or a card."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from minitensor_jit.flags import JitOptions
+from minitensor_jit.inspect.stages import Stages
+from minitensor_jit.ir.module import Module
+from minitensor_jit.ir.printer import print_module
+from minitensor_jit.log import log, talks
+from minitensor_jit.lowering.lower import LoweredCluster
+from minitensor_jit.runtime.executable import AnyExecutable
+
+if TYPE_CHECKING:
+    from minitensor_jit.passes.pipeline import PipelineOptions
+
+__all__ = ["compiler_of", "generate", "pipeline_options", "place_of", "target_of"]
+
+
+def target_of(device: str) -> Any:
+    """What code for a card is generated for."""
+    from minitensor_jit.runtime.cuda.context import card
+
+    return card(int(device.partition(":")[2])).target
+
+
+def _has_matrix_units(device: str) -> bool:
+    """Whether products of float16 and bfloat16 are computed by units of their own."""
+    return device != "cpu" and bool(target_of(device).compute_capability >= (8, 0))
+
+
+def place_of(device: str) -> str:
+    """What code on disk depends on beside the compiler, for a card; empty for the CPU."""
+    if device == "cpu":
+        return ""
+    from minitensor_jit.runtime.cuda.context import driver_version
+
+    return "{}, driver of CUDA {}.{}".format(target_of(device), *driver_version())
+
+
+def compiler_of(device: str, numbers: Collection[int] = ()) -> Callable[..., AnyExecutable]:
+    """What generates code for a device. `numbers` are the places of parameters whose values the host knows."""
+    if device == "cpu":
+        from minitensor_jit.codegen.cpu.compiler import compile_module
+
+        return compile_module
+    from minitensor_jit.runtime.cuda.compile import compile_for_card
+
+    return partial(compile_for_card, int(device.partition(":")[2]), host_values=numbers)
+
+
+def pipeline_options(
+    options: JitOptions, device: str, *, verify: bool, on_pass: Callable[[str, Module, bool], None] | None = None
+) -> PipelineOptions:
+    """How the passes run for code of a device."""
+    # Imported here: cached plans run no passes.
+    from minitensor_jit.passes.pipeline import PipelineOptions
+
+    return PipelineOptions(
+        verify=verify,
+        fold_constants=not options.disable_constant_folding,
+        fast_math=options.fast_math,
+        reduce_precision=options.reduce_precision,
+        gpu=device != "cpu",
+        narrow_products=_has_matrix_units(device),
+        on_pass=on_pass,
+    )
+
+
+def generate(
+    options: JitOptions,
+    lowered: LoweredCluster,
+    name: str,
+    stages: Stages | None = None,
+    *,
+    device: str = "cpu",
+    text: str = "",
+) -> AnyExecutable:
+    """Run the passes and generate code. `text` is the module's, if it has one."""
+    # Imported here: eager programs and cached plans never load LLVM.
+    from minitensor_jit.ir.verifier import VerificationError
+    from minitensor_jit.passes.pipeline import run_pipeline
+
+    if stages is not None:
+        stages.before(lowered.module)
+        if stages.dump is not None:
+            stages.dump.repro(options.codegen.text())
+    loud = talks(options, "xla_compiler", 2)
+    if loud:
+        log(options, "xla_compiler", 2, "%s: as lowered\n%s", name, print_module(lowered.module))
+    hooks = [stages.on_pass] if stages is not None else []
+    if talks(options, "pass_manager", 1):
+        hooks.append(partial(_log_pass, options))
+
+    def on_pass(name: str, module: Module, changed: bool) -> None:
+        for hook in hooks:
+            hook(name, module, changed)
+
+    pipeline = pipeline_options(options, device, verify=stages is not None, on_pass=on_pass if hooks else None)
+    try:
+        module = run_pipeline(lowered.module, pipeline)
+    except VerificationError:
+        if not pipeline.verify and text and device == "cpu":
+            # Once more, verified after every pass: that names the wrong one.
+            from minitensor_jit.ir.parser import parse_module
+
+            run_pipeline(parse_module(text), replace(pipeline, verify=True, on_pass=None))
+        raise
+    if loud:
+        log(options, "xla_compiler", 2, "%s: after the passes\n%s", name, print_module(module))
+    if stages is not None:
+        stages.after(module)
+    writers = [stages.code] if stages is not None and stages.dump is not None else []
+    if talks(options, "codegen", 2):
+        writers.append(partial(_log_buffers, options))
+
+    def dump(kind: str, text: str) -> None:
+        for write in writers:
+            write(kind, text)
+
+    compile_module = compiler_of(device, lowered.numbers)
+    executable: AnyExecutable = compile_module(
+        module,
+        name=name,
+        fast_math=options.fast_math,
+        profile=options.hlo_profile,
+        dump=dump if writers else None,
+    )
+    if talks(options, "codegen", 1):
+        times = ", ".join(f"{stage} {1e3 * taken:.1f} ms" for stage, taken in executable.compile_seconds.items())
+        what = "%s: kernels: %d, %d bytes of scratch memory, %d bytes of code; %s"
+        scratch, code = executable.scratch_bytes, len(executable.object_code)
+        log(options, "codegen", 1, what, name, executable.kernels, scratch, code, times)
+    if executable.counters is not None:
+        # Imported here: it measures the machine with tensors.
+        from minitensor_jit.inspect.profile import register
+
+        register(executable.counters)
+    return executable
+
+
+def _log_buffers(options: JitOptions, kind: str, text: str) -> None:
+    if kind == "buffer-assignment.txt":
+        log(options, "codegen", 2, "%s", text.rstrip())
+
+
+def _log_pass(options: JitOptions, name: str, module: Module, changed: bool) -> None:
+    count = sum(len(computation.instructions) for computation in module.computations)
+    verb = "changed" if changed else "left"
+    log(
+        options,
+        "pass_manager",
+        1 if changed else 2,
+        "%s %s %s: %d instructions",
+        name,
+        verb,
+        module.name,
+        count,
+    )
