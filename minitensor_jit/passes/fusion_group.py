@@ -196,14 +196,19 @@ class Group:
         mine, theirs = self.reads, other.reads
         if len(mine | theirs) > MAX_OPERANDS:
             return Decision.refuse(f"the fusion would read more than {MAX_OPERANDS} arrays")
+        reading = False
         for producer, consumer, reads in ((self, other, theirs), (other, self, mine)):
             for root in producer.roots:
-                if root in reads:
-                    if consumer.kind == "kInput":
-                        return Decision.refuse("one reduces the other's result")
-                    users = [u for u in consumer.members if root in u.operands]
-                    aligned = all(u in consumer.aligned and is_elementwise(u.opcode) for u in users)
-                    return Decision.when(aligned, "it is not read at the iteration's own index")
+                if root not in reads:
+                    continue
+                if consumer.kind == "kInput":
+                    return Decision.refuse("one reduces the other's result")
+                users = [u for u in consumer.members if root in u.operands]
+                if not all(u in consumer.aligned and is_elementwise(u.opcode) for u in users):
+                    return Decision.refuse("it is not read at the iteration's own index")
+                reading = True
+        if reading:
+            return Decision.allow()
         shared = sum(o.shape.nbytes for o in mine & theirs)
         shared += sum(m.array_shape.nbytes for m in self.members & other.members if not is_trivial(m))
         smallest = min(sum(r.shape.nbytes for r in g.roots) for g in (self, other))
