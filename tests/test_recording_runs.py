@@ -96,15 +96,88 @@ def test_ops_that_run_at_once():
 
 def test_size_cap():
     x = mt.zeros(2)
+    steps = compile("y = y + 1\n" * 8192, "no_loop.py", "exec")
     with flushes() as seen, recorded("the end"):
-        y = x
-        for _ in range(8192):
-            y = y + 1
+        names = {"y": x}
+        exec(steps, names)
+        y = names["y"]
         assert not y._is_pending
         y = y + 1
         assert y._is_pending
     assert [reason for reason, _ in seen] == ["the size cap of a trace", "the end"]
     assert y.tolist() == [8193, 8193]
+
+
+def test_a_loop_is_run_in_equal_parts():
+    x, prepared = mt.zeros(2), mt.ones(2) * 3
+    with flushes() as seen, recorded("the end"):
+        y = x + prepared
+        for k in range(1000):
+            y = y * 0.5 + prepared
+            if k < 64:
+                assert y._is_pending  # short enough, however often it repeats itself
+    reasons = [reason for reason, _ in seen]
+    assert reasons == ["the trace repeats itself"] * (len(reasons) - 1) + ["the end"]
+    assert 10 < len(reasons) <= 2 * 1000 // 128 + 1
+    assert y.tolist() == [6, 6]
+
+
+def test_a_loop_in_place_with_gradients_is_run_in_parts():
+    def descend():
+        w = mt.tensor([4.0, -2.0], requires_grad=True)
+        for _ in range(100):
+            ((w - 1) ** 2).sum().backward()
+            with mt.no_grad():
+                w -= 0.1 * w.grad
+                w.grad = None
+        return w.detach().tolist()
+
+    with flushes() as seen, recorded():
+        w = descend()
+    assert any(reason == "the trace repeats itself" for reason, _ in seen)
+    assert w == descend()
+
+
+def test_the_layers_of_a_model_are_no_loop():
+    x = mt.ones(4)
+    body = compile("x = x * 0.5 + 1\n" * 20, "layer.py", "exec")
+    with flushes() as seen, recorded("the end"):
+        names = {"x": x}
+        for _ in range(12):
+            exec(body, names)
+    assert [reason for reason, _ in seen] == ["the end"]
+
+
+def test_a_function_is_one_trace_though_it_repeats_itself():
+    @mt.function(jit_compile=True)
+    def f(x):
+        for _ in range(300):
+            x = x * 0.5 + 1
+        return x
+
+    with flushes() as seen:
+        assert f(mt.zeros(2)).tolist() == [2, 2]
+    assert [reason for reason, _ in seen] == ["the end of a function"]
+
+
+def test_parts_of_a_loop_are_compiled_once():
+    def f(x):
+        for _ in range(400):
+            x = x * 0.5 + x.sum() * 0.1
+        return x
+
+    x = mt.rand(5) * 0.01
+    expected = f(x)
+    before = mt.jit.cache_info()["misses"]
+    with mt.jit_scope():
+        y = f(x)
+    assert mt.equal(y, expected) and not expected.isnan().any()
+    first = mt.jit.cache_info()["misses"] - before
+    assert first <= 4
+    with mt.jit_scope():
+        y = f(x)
+    assert mt.equal(y, expected)
+    assert mt.jit.cache_info()["misses"] - before == first
 
 
 def test_a_change_of_options():

@@ -122,6 +122,7 @@ void Trace::clear() {
     signature.clear();
     scopes = 0;
     leaf_table_.assign(64, -1);
+    repetition_.clear();
     auto snapshots = std::move(snapshots_);
     snapshots_.clear();
     std::vector<Leaf> dying = std::move(leaves);
@@ -376,6 +377,11 @@ void Trace::check_size() {
     if (nodes.size() >= kMaxNodes) flush_now(*this, "the size cap of a trace");
 }
 
+// Compiled functions are one trace, whatever they do.
+bool Trace::ends_before(const Call& call, const SourceRef& source) {
+    return owner == 0 && !whole_function && !current_tag.must && repetition_.ends(*this, *call.op, source);
+}
+
 // Everything that may let other threads run, collect garbage or flush happens here, before the call is recorded: the
 // nodes that its operands refer to would be gone. Afterwards nothing waits for another trace, and the position is
 // noted.
@@ -394,6 +400,9 @@ void Trace::settle(Call& call, Tensor* destination) {
     bool others_ran = false;
     for (;;) {
         if (wait_until_idle()) {
+            others_ran = true;
+        } else if (ends_before(call, position.source)) {
+            flush_now(*this, "the trace repeats itself");
             others_ran = true;
         } else if (Storage* storage = foreign()) {
             Ref<Storage> held = Ref<Storage>::borrow(storage);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "autograd/tape.h"
+#include "trace/repetition.h"
 
 namespace mt::trace {
 
@@ -165,9 +166,11 @@ class Trace final : public Interpreter {
     void push_value(const Value& value);
     void check_size();
     void settle(Call& call, Tensor* destination);
+    bool ends_before(const Call& call, const SourceRef& source);
 
     ValueRef leaf_of_copy(Tensor& tensor);
 
+    Repetition repetition_;
     SourceRef source_;  // of the call that is being recorded; owned
     std::vector<TraceNode> spare_nodes_;
     std::vector<int32_t> leaf_table_;

@@ -1,0 +1,37 @@
+// Finds out that a program records the same ops again and again, as a loop does whose values nobody reads.
+#pragma once
+
+#include <cstddef>
+
+#include "autograd/tape.h"
+#include "dispatch/op.h"
+
+namespace mt::trace {
+
+class Trace;
+
+// A trace that repeats itself is run at the beginning of a round, so that all its parts but the first are alike: they
+// are compiled once, where the whole would take a compiler time that grows faster than it.
+class Repetition {
+  public:
+    // Whether the call of `op` at `at`, which `trace` is about to record, begins a round where the trace should end.
+    bool ends(const Trace& trace, const OpDef& op, const SourceRef& at);
+    void clear() { *this = Repetition(); }
+
+  private:
+    void find(const Trace& trace);
+
+    static constexpr size_t kNodes = 128;        // of a trace that is short enough however often it repeats itself
+    static constexpr size_t kRounds = 16;        // worth one part,
+    static constexpr size_t kLongNodes = 1024;   // or so many ops,
+    static constexpr size_t kLongRounds = 4;     // with fewer rounds: the layers of a model are no loop
+
+    // The call that begins a round; its source is the trace's.
+    const OpDef* op_ = nullptr;
+    const PyObject* code_ = nullptr;
+    int lasti_ = -1;
+    size_t rounds_ = 0;
+    size_t next_look_ = kNodes;
+};
+
+}  // namespace mt::trace
