@@ -138,8 +138,8 @@ _C.set_internal_prefixes(
 
 # What is imported by the first use of it: submodules, and names with the submodule that has them.
 _LAZY_MODULES = {
-    "accelerator", "array_api", "cpu", "cuda", "extend", "fft", "func", "linalg", "nn", "optim", "serialization",
-    "special", "testing", "timeline", "utils",
+    "accelerator", "array_api", "backends", "cpu", "cuda", "extend", "fft", "func", "linalg", "nn", "optim",
+    "serialization", "special", "testing", "timeline", "utils",
 }  # fmt: skip
 _LAZY_NAMES = {
     "InvalidArgumentError": "minitensor_jit",

@@ -1,7 +1,7 @@
 """Settings of PyTorch's that scripts read and set: determinism, precision, warnings, threads.
 
-Results here are the same from run to run and for any number of threads, and float32 products are never rounded to fewer
-bits; the settings that ask for that are kept, and change nothing.
+Results here are the same from run to run and for any number of threads; the settings that ask for that are kept, and
+change nothing.
 """
 
 from __future__ import annotations
@@ -81,10 +81,18 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Say how float32 products may round: "highest", "high" or "medium". Here they never round to fewer bits."""
+    """Say how the operands of float32 products may be rounded: "highest", not at all, which is so at first.
+
+    With "high" and "medium" products of matrices on cards run on tensor cores, from compute capability 8.0 on: operands
+    are rounded to TF32 (ten bits of a mantissa), sums are in float32. On the CPU nothing is ever rounded. Functions
+    that are compiled already stay as they are.
+    """
     if precision not in _PRECISIONS:
         raise RuntimeError(f"{precision} is not one of 'highest', 'high', or 'medium'")
-    _state["precision"] = precision
+    if precision != _state["precision"]:
+        _state["precision"] = precision
+        # Plans that are there already are for the other one.
+        _C.clear_plan_cache()
 
 
 def get_float32_matmul_precision() -> str:

@@ -170,7 +170,7 @@ def convolution(
         patches = b.reshape(_patches(b, g, x), (g.batch, groups, g.channels * g.taps, g.pixels))
         filters = b.reshape(w, (groups, g.filters, g.channels * g.taps))
         filters = b.broadcast(filters, (g.batch, *filters.dims), (1, 2, 3))
-        y = b.reshape(matrix_product(b, filters, patches), result)
+        y = b.reshape(matrix_product(b, filters, patches, exact=True), result)
     return y if bias is None else b.add(y, b.broadcast(bias, y.dims, (1,)))
 
 
@@ -246,7 +246,7 @@ def backward_input(
     k = g.channels * g.taps
     turned = b.transpose(b.reshape(w, (groups, g.filters, k)), (0, 2, 1))
     turned = b.broadcast(turned, (g.batch, *turned.dims), (1, 2, 3))
-    columns = matrix_product(b, turned, b.reshape(grad, (g.batch, groups, g.filters, g.pixels)))
+    columns = matrix_product(b, turned, b.reshape(grad, (g.batch, groups, g.filters, g.pixels)), exact=True)
     if g.pointwise:
         return b.reshape(columns, tuple(size))
     # In memory: each of its elements is a product, and is read where it is added.
@@ -378,7 +378,7 @@ def backward_weight(
     k = g.channels * g.taps
     left = _by_runs(b, g, runs, b.reshape(grad, (g.batch, groups, g.filters, g.pixels)))
     right = _by_runs(b, g, runs, b.reshape(_patches(b, g, x), (g.batch, groups, k, g.pixels)))
-    products = matrix_product(b, left, b.transpose(right, (0, 2, 1)))
+    products = matrix_product(b, left, b.transpose(right, (0, 2, 1)), exact=True)
     products = b.reshape(products, (groups, runs.runs, g.filters * k))
     if runs.chunks > 1 and runs.runs % runs.chunks:
         which = np.zeros((runs.chunks, runs.longest), np.int64)

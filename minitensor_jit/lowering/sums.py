@@ -57,8 +57,11 @@ def lane_sum(b: Lowering, x: Instruction, lanes: int = LANES) -> Instruction:
     return b.reshape(sums, lead)
 
 
-def matrix_product(b: Lowering, x: Instruction, y: Instruction) -> Instruction:
-    """Batches of matrices' products in the order of those of matrices, also where one is a vector."""
+def matrix_product(b: Lowering, x: Instruction, y: Instruction, *, exact: bool = False) -> Instruction:
+    """Batches of matrices' products in the order of those of matrices, also where one is a vector.
+
+    An `exact` one is none that may be rounded.
+    """
     batch, m, n = tuple(range(len(x.dims) - 2)), x.dims[-2], y.dims[-1]
     zero = b.constant(0, x.dtype)
     around = [(0, 0, 0)] * len(batch)
@@ -67,6 +70,8 @@ def matrix_product(b: Lowering, x: Instruction, y: Instruction) -> Instruction:
     if n == 1:
         y = b.pad(y, zero, [*around, (0, 0, 0), (0, 1, 0)])
     made = b.matmul(x, y)
+    if exact:
+        made.attrs["operand_precision"] = ("highest", "highest")
     if m == 1 or n == 1:
         made = b.slice(made, (0,) * len(made.dims), (*made.dims[:-2], m, n))
     return made

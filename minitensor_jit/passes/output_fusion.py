@@ -97,7 +97,7 @@ class OutputFusion:
         """What shows the product more elements than there are: a matrix of windows needs no memory then."""
         found: set[Instruction] = set()
         for operand in dot.operands:
-            if operand.dtype != dot.dtype:
+            if operand.dtype != dot.dtype or "algorithm" in dot.attrs:
                 continue  # matrix units take what lies in memory
             members: set[Instruction] = set()
             sources: set[Instruction] = set()

@@ -28,6 +28,7 @@ from .reduce_precision import ReducePrecision
 from .row_fusion import RowFusion
 from .row_gather_rewriter import RowGatherRewriter
 from .simplify import ALL_RULES, FAST_MATH_RULES
+from .tensor_float import TensorFloat32
 from .while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from .while_loop_unroller import WhileLoopUnroller
 
@@ -52,6 +53,7 @@ PASSES: dict[str, type[Pass]] = {
         RowGatherRewriter,
         LayoutAssignment,
         ReducePrecision,
+        TensorFloat32,
         NarrowProducts,
         OutputFusion,
         RowFusion,
@@ -80,7 +82,8 @@ STAGES: tuple[str, ...] = (
 class PipelineOptions:
     """How to run the pipeline. `on_pass(name, module, changed)` is called after every pass, for dumps.
 
-    `gpu` says what code is made for; `narrow_products`, that it has units for products of float16 and bfloat16.
+    `gpu` says what code is made for; `narrow_products`, that it has units for products of float16 and bfloat16; `tf32`,
+    that these may have the products of float32 too, rounded.
 
     The result is always verified, which costs some 3 us an instruction; `verify` does it around every pass.
     """
@@ -92,6 +95,7 @@ class PipelineOptions:
     reduce_precision: str = "none"
     gpu: bool = False
     narrow_products: bool = False
+    tf32: bool = False
     on_pass: PassHook | None = None
 
 
@@ -104,6 +108,7 @@ def stages(
     reduce_precision: str = "none",
     gpu: bool = False,
     narrow_products: bool = False,
+    tf32: bool = False,
 ) -> dict[str, list[Pass]]:
     """The passes of each stage, in order. With `strict`, simplification rules that undo each other are an error.
 
@@ -112,6 +117,8 @@ def stages(
     rules = (*ALL_RULES, *FAST_MATH_RULES) if fast_math else ALL_RULES
     found: dict[str, list[Pass]] = {stage: [] for stage in STAGES}
     found["expansion"] = [
+        # First: what convolutions become are no products of the program's.
+        *([TensorFloat32()] if tf32 else []),
         # Later passes look at one computation only.
         CallInliner(),
         # The expander and the kernels know one order of dimensions.
@@ -185,6 +192,7 @@ def run_pipeline(module: Module, options: PipelineOptions | None = None) -> Modu
         reduce_precision=options.reduce_precision,
         gpu=options.gpu,
         narrow_products=options.narrow_products,
+        tf32=options.tf32,
     )
     PassManager(passes, verify=options.verify, on_pass=options.on_pass).run(module)
     if not options.verify:

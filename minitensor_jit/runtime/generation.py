@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from minitensor.settings import get_float32_matmul_precision
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.stages import Stages
 from minitensor_jit.ir.module import Module
@@ -18,10 +19,10 @@ from minitensor_jit.runtime.executable import AnyExecutable
 if TYPE_CHECKING:
     from minitensor_jit.passes.pipeline import PipelineOptions
 
-__all__ = ["compiler_of", "generate", "pipeline_options", "place_of", "target_of"]
+__all__ = ["compiler_of", "generate", "pipeline_options", "place_of", "target_text"]
 
 
-def target_of(device: str) -> Any:
+def _target_of(device: str) -> Any:
     """What code for a card is generated for."""
     from minitensor_jit.runtime.cuda.context import card
 
@@ -30,7 +31,17 @@ def target_of(device: str) -> Any:
 
 def _has_matrix_units(device: str) -> bool:
     """Whether products of float16 and bfloat16 are computed by units of their own."""
-    return device != "cpu" and bool(target_of(device).compute_capability >= (8, 0))
+    return device != "cpu" and bool(_target_of(device).compute_capability >= (8, 0))
+
+
+def _rounds_products(device: str) -> bool:
+    """Whether these units may have products of float32, rounded to TF32 (`mt.backends.cuda.matmul.allow_tf32`)."""
+    return _has_matrix_units(device) and get_float32_matmul_precision() != "highest"
+
+
+def target_text(device: str) -> str:
+    """What code for a card depends on beside its module."""
+    return f"{_target_of(device)}{', TF32' if _rounds_products(device) else ''}"
 
 
 def place_of(device: str) -> str:
@@ -39,7 +50,7 @@ def place_of(device: str) -> str:
         return ""
     from minitensor_jit.runtime.cuda.context import driver_version
 
-    return "{}, driver of CUDA {}.{}".format(target_of(device), *driver_version())
+    return "{}, driver of CUDA {}.{}".format(target_text(device), *driver_version())
 
 
 def compiler_of(device: str, numbers: Collection[int] = ()) -> Callable[..., AnyExecutable]:
@@ -67,6 +78,7 @@ def pipeline_options(
         reduce_precision=options.reduce_precision,
         gpu=device != "cpu",
         narrow_products=_has_matrix_units(device),
+        tf32=_rounds_products(device),
         on_pass=on_pass,
     )
 

@@ -35,7 +35,7 @@ from minitensor_jit.runtime.compilation_profile import ClusterProfile
 from minitensor_jit.runtime.disk_cache import cache_at, key_of
 from minitensor_jit.runtime.executable import AnyExecutable, Executable
 from minitensor_jit.runtime.executable_cache import ExecutableCache, module_id
-from minitensor_jit.runtime.generation import generate, place_of, target_of
+from minitensor_jit.runtime.generation import generate, place_of, target_text
 from minitensor_jit.runtime.plan_builder import PlanBuilder
 from minitensor_jit.runtime.plan_store import PlanStore
 from minitensor_jit.runtime.ready import NotYet, Ready
@@ -256,7 +256,7 @@ class Compiler:
         text = print_module(lowered.module, metadata=self.options.hlo_profile)
         lowered.module.name = name
         if node.device != "cpu":
-            text = f"{target_of(node.device)}, by value: {lowered.numbers}\n{text}"
+            text = f"{target_text(node.device)}, by value: {lowered.numbers}\n{text}"
         module = module_id(text)
         known = self.executables.find(module)
         if known is not None:

@@ -279,3 +279,29 @@ def test_products_of_narrow_types_run_on_tensor_cores(cuda, dtype):
     assert (clustered.cpu() == expected).all()
     if counts is not None:
         assert sum(n for opcode, n in counts.items() if opcode.startswith("mma.sync")) > before
+
+
+def test_products_of_float32_are_rounded_only_where_that_is_allowed(cuda):
+    x, w = mt.randn(33, 40), mt.randn(24, 40)
+    there = x.cuda(), w.cuda()
+    image, kernel = mt.randn(2, 3, 6, 6).cuda(), mt.randn(4, 3, 3, 3).cuda()
+    linear, conv2d = mt.nn.functional.linear, mt.nn.functional.conv2d
+    exact, convolved = linear(x, w), conv2d(image.cpu(), kernel.cpu())
+    assert not mt.backends.cuda.matmul.allow_tf32
+    assert (linear(*there).cpu() == exact).all()
+    try:
+        mt.backends.cuda.matmul.allow_tf32 = True
+        assert mt.get_float32_matmul_precision() == "high"
+        eager = linear(*there)
+        with mt.jit_scope():
+            clustered = linear(*there)
+        assert (eager.cpu() == clustered.cpu()).all()
+        assert 0 < (eager.cpu() - exact).abs().max().item() < 0.1
+        assert (conv2d(image, kernel).cpu() == convolved).all()
+        assert (linear(x, w) == exact).all()
+    finally:
+        mt.set_float32_matmul_precision("highest")
+    assert not mt.backends.cuda.matmul.allow_tf32
+    assert (linear(*there).cpu() == exact).all()
+    with pytest.raises(TypeError, match="allow_tf32 must be a bool, but got int"):
+        mt.backends.cuda.matmul.allow_tf32 = 1

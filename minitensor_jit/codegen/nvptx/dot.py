@@ -26,7 +26,7 @@ from ..matrix import check_registers_epilogue
 from ..task import Task
 from ..types import MEMORY
 from .loop_kernel import LoopKernels
-from .tensor_core import CHUNK, FORMATS, emit_tensor_product
+from .tensor_core import TF32, chunk_of, emit_tensor_product
 from .unit import GpuUnit, Kernel, Symbol
 from .vector_product import emit_vector_product
 
@@ -68,15 +68,22 @@ class Dot:
     def __init__(self, unit: GpuUnit, task: Task, dot: Instruction) -> None:
         if dot.dtype not in _DTYPES:
             raise CompileError("dot", f"no matrix product for {dot.dtype}")
-        self.narrow = dot.operands[0].dtype in FORMATS
-        if self.narrow and (dot.dtype != "f32" or unit.target.compute_capability < (8, 0)):
+        narrow = dot.operands[0].dtype in ("bf16", "f16")
+        newer = unit.target.compute_capability >= (8, 0)
+        if narrow and (dot.dtype != "f32" or not newer):
             raise CompileError("dot", f"no product of {dot.operands[0].dtype} in {dot.dtype} for {unit.target.name}")
         computed = [o for o in dot.operands if o.opcode != "parameter"]
         if task.computation.roots != [dot] or computed:
             check_registers_epilogue(task, dot)
-        if computed and self.narrow:
+        if computed and narrow:
             raise CompileError("dot", "a product on tensor cores of what is computed inside a fusion")
         self.unit, self.task, self.dot = unit, task, dot
+        _, m, _, n = product_sizes(dot)
+        rounds = (
+            dot.attrs.get("algorithm") == TF32 and dot.dtype == "f32" and newer and not computed and 1 not in (m, n)
+        )
+        self.on_tensor_cores = narrow or rounds
+        """Those of float32 only where they may be rounded; products of vectors have an order of their own."""
 
     def emit(self) -> None:
         """Emits and launches it, after copies of operands that can't be walked with one stride a group."""
@@ -90,7 +97,7 @@ class Dot:
             free = [d for d in range(len(i.dims)) if d not in of_batch and d not in contracted]
             groups.append(self._operand(i, of_batch, free, contracted))
         left, right = groups
-        if self.narrow:
+        if self.on_tensor_cores:
             emit_tensor_product(self.unit, self.task, dot, left, right)
             return
         if (m == 1 or n == 1) and DTYPES[dot.dtype].kind == "f":
@@ -103,19 +110,19 @@ class Dot:
             return Operand(None, Matrix(0, 0, 0), Computed(i, tuple(batch), tuple(free), tuple(contracted)))
         symbol = self.unit.symbol(self.task, i)
         matrix = matrix_of(i.array_shape, batch, free, contracted)
-        if matrix is not None and (not self.narrow or _is_in_chunks(matrix, i, free, contracted)):
+        if matrix is not None and (not self.on_tensor_cores or _is_in_chunks(matrix, i, free, contracted)):
             return Operand(symbol, matrix)
         order = [*batch, *free, *contracted]
         shape = i.array_shape.with_dims(tuple(i.dims[d] for d in order))
         parameter = Instruction("x", "parameter", i.shape, parameter_number=0)
         root = Instruction("copy", "transpose", shape, (parameter,), {"dimensions": tuple(order)})
         made = [parameter, root]
-        if self.narrow:
+        if self.on_tensor_cores:
             sizes = (shape.dims[: len(batch)], shape.dims[len(batch) : len(batch) + len(free)])
             shape = shape.with_dims((*map(prod, sizes), prod(i.dims[d] for d in contracted)))
             matrices = Instruction("matrices", "reshape", shape, (root,))
             zero = Instruction("zero", "constant", Shape(i.dtype), literal=np.zeros((), shape.numpy_dtype))
-            rest = -shape.dims[2] % CHUNK
+            rest = -shape.dims[2] % chunk_of(i.dtype)
             shape = shape.with_dims((*shape.dims[:2], shape.dims[2] + rest))
             padding = ((0, 0, 0), (0, 0, 0), (0, rest, 0))
             root = Instruction("padded", "pad", shape, (matrices, zero), {"padding": padding})
@@ -163,7 +170,8 @@ def _is_in_chunks(matrix: Matrix, i: Instruction, free: Sequence[int], contracte
     inner, across, size = matrix.contracted, matrix.free, prod(i.dims[d] for d in contracted)
     if inner != 1:
         inner, across, size = across, inner, prod(i.dims[d] for d in free)
-    return inner == 1 and not (across % CHUNK or matrix.batch % CHUNK or size % CHUNK)
+    chunk = chunk_of(i.dtype)
+    return inner == 1 and not (across % chunk or matrix.batch % chunk or size % chunk)
 
 
 class _Tiles:

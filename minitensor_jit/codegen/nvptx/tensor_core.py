@@ -1,12 +1,15 @@
-"""Matrix products of float16 and bfloat16 on tensor cores: `mma.sync` with sums in float32.
+"""Matrix products on tensor cores: `mma.sync` of float16, bfloat16 and, where that is allowed, float32 as TF32.
+
+Sums are in float32. TF32 has ten bits of a mantissa: numbers are rounded to it, to nearest, as they go into registers.
 
 A block of threads makes a tile of the result, each of its warps a part of it in registers. The operands' tiles for the
 next values of k are copied to shared memory by `cp.async`, three ahead of the one that is multiplied, and `ldmatrix`
 reads from there what each thread needs. Rows of shared memory have 16-byte chunks whose places are exchanged by the
 row's number, so that neither the copies nor the reads meet in one bank.
 
-Facts are from NVIDIA's "PTX ISA": the layouts of fragments of `mma.m16n8k16` and of `ldmatrix`. The order in which a
-tensor core adds its products is not documented; it's the same for every size of tile, since k is walked in order.
+Facts are from NVIDIA's "PTX ISA": the layouts of fragments of `mma.m16n8k16`, `mma.m16n8k8` and of `ldmatrix`. The
+order in which a tensor core adds its products is not documented; it's the same for every size of tile, since k is
+walked in order.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...ir.matrix import product_sizes
 from ...ir.module import Instruction
+from ...ir.shape import DTYPES
 from ..index import Space
 from ..llvm import F32, I32, I64, Value, constant
 from ..loops import counted_loop
@@ -27,17 +31,24 @@ from .unit import GpuUnit, Kernel
 if TYPE_CHECKING:
     from .dot import Operand
 
-__all__ = ["CHUNK", "FORMATS", "emit_tensor_product"]
+__all__ = ["FORMATS", "TF32", "chunk_of", "emit_tensor_product"]
 
-FORMATS: Final = {"bf16": "bf16", "f16": "f32"}
+FORMATS: Final = {"bf16": "m16n8k16.row.col.bf16", "f16": "m16n8k16.row.col.f32.f32", "f32": "m16n8k8.row.col.tf32"}
 """The types of operands, and what the product's intrinsic is called for each."""
-CHUNK: Final = 8
-"""Elements of 16 bytes, which is what one copy moves: rows of operands begin at multiples of it."""
-DEPTH: Final = 32  # values of k in a tile
+TF32: Final = "dot_tf32_tf32_f32"
+"""The `algorithm` of products of float32 that may be rounded."""
+STEPS: Final = 2  # products of fragments along k in a tile: a row of one is 32 bytes
+CHUNKS: Final = 4  # of 16 bytes along k in a tile
 STAGES: Final = 4  # tiles in shared memory, of which one is multiplied
 GROUP: Final = 8  # rows of tiles that are walked together, so that the second level cache has their operands
+_ELEMENT: Final = {"bf16": "i16", "f16": "i16", "f32": "i32"}
 _SHARED: Final = "ptr addrspace(3)"
 _GLOBAL: Final = "ptr addrspace(1)"
+
+
+def chunk_of(dtype: str) -> int:
+    """Elements of 16 bytes, which is what one copy moves: rows of operands begin at multiples of it."""
+    return 16 // DTYPES[dtype].itemsize
 
 
 @dataclass(frozen=True)
@@ -78,7 +89,7 @@ def tiling_for(batch: int, m: int, n: int, multiprocessors: int) -> Tiling:
 def emit_tensor_product(unit: GpuUnit, task: Task, dot: Instruction, left: Operand, right: Operand) -> None:
     """Emits and launches the kernel, and what the task makes of the product's elements.
 
-    Of each operand either the contracted or the free dimension has the stride 1; all others are multiples of `CHUNK`,
+    Of each operand either the contracted or the free dimension has the stride 1; all others are multiples of a chunk,
     as is the size of that dimension in memory.
     """
     _Product(unit, task, dot, left, right).emit()
@@ -91,13 +102,16 @@ class _Side:
         self.p, self.matrix = product, operand.matrix
         self.along_k = operand.matrix.contracted == 1
         self.extent, self.size, self.first, self.number = extent, size, first, number
-        self.rows, self.chunks = (extent, DEPTH // CHUNK) if self.along_k else (DEPTH, extent // CHUNK)
+        self.rows, self.chunks = (extent, CHUNKS) if self.along_k else (product.depth, extent // product.chunk)
+        self.scalars = product.dtype == "f32" and not self.along_k
         self.nbytes = self.rows * self.chunks * 16
         self._prepare(operand)
 
     def _swizzle(self, row: Value, chunk: Value) -> Value:
-        """The place of a chunk in its row: those of eight rows that are read together are in different banks."""
+        """The place of a chunk in its row: those of the rows that are read together are in different banks."""
         b = self.p.b
+        if self.scalars:  # two chunks of four rows
+            return b.xor(chunk, b.shl(b.and_(row, i32(3)), i32(1)))
         turn = b.and_(b.lshr(row, i32(1)), i32(3)) if self.chunks == 4 else b.and_(row, i32(7))
         return b.xor(chunk, turn)
 
@@ -115,27 +129,27 @@ class _Side:
             at = b.add(p.thread, i32(part * p.tiling.threads))
             row, chunk = b.udiv(at, i32(self.chunks)), b.urem(at, i32(self.chunks))
             target = b.mul(b.add(b.mul(row, i32(self.chunks)), self._swizzle(row, chunk)), i32(16))
-            along = b.mul(chunk, i32(CHUNK))
+            along = b.mul(chunk, i32(p.chunk))
             free, k = (row, along) if self.along_k else (along, row)
             position = b.add(self.first, free)
             offset = b.mul(b.zext(position, I64), i64(matrix.free))
             offset = b.add(offset, b.mul(b.zext(k, I64), i64(matrix.contracted)))
-            source = _element(b, self.origin, b.add(start, offset))
+            source = _element(b, self.origin, b.add(start, offset), p.element)
             inside = None if self.size % self.extent == 0 else b.icmp_unsigned("<", position, i32(self.size))
             self.copies.append((source, target, k, inside))
 
     def copy(self, turn: Value, stage: Value) -> None:
         """Starts this thread's copies of the tile number `turn`, to the stage at that offset."""
         p, b = self.p, self.p.e.inner
-        k0 = b.mul(turn, i32(DEPTH))
+        k0 = b.mul(turn, i32(p.depth))
         step = b.mul(b.zext(k0, I64), i64(self.matrix.contracted))
         for source, target, k, inside in self.copies:
             ok = inside
-            if p.k % DEPTH:
+            if p.k % p.depth:
                 there = b.icmp_unsigned("<", b.add(k0, k), i32(p.k))
                 ok = there if ok is None else b.and_(ok, there)
             to = _byte(b, p.shared, b.add(b.add(stage, target), i32(self.number)))
-            of = _element(b, source, step)
+            of = _element(b, source, step, p.element)
             name = "llvm.nvvm.cp.async.cg.shared.global.16"
             if ok is None:
                 p.call_void(name, f"{_SHARED}, {_GLOBAL}", f"{_SHARED} {to.ref}, {_GLOBAL} {of.ref}")
@@ -155,10 +169,13 @@ class _Side:
         """
         p, b = self.p, self.p.b
         lane = p.lane
+        self.places: list[list[Value]] = []
+        if self.scalars:
+            self._prepare_scalars(first, count, down)
+            return
         low, bit3, bit4 = b.and_(lane, i32(7)), b.and_(b.lshr(lane, i32(3)), i32(1)), b.lshr(lane, i32(4))
         free_half, k_half = (bit3, bit4) if down else (bit4, bit3)
-        self.places: list[list[Value]] = []
-        for step in range(DEPTH // 16):
+        for step in range(STEPS):
             line = []
             for at in range(count):
                 if self.along_k:
@@ -171,8 +188,46 @@ class _Side:
                 line.append(_byte(b, p.shared, b.add(place, i32(self.number))))
             self.places.append(line)
 
+    def _prepare_scalars(self, first: Value, count: int, down: bool) -> None:
+        """Where this lane reads the four numbers of each fragment of 16 by 8 values of k, of rows that go along k.
+
+        The places of a row's chunks are exchanged by groups of eight, and by the row's number in four: so all numbers
+        lie at fixed distances from four of them.
+        """
+        p, b = self.p, self.p.b
+        group, row = b.lshr(p.lane, i32(2)), b.and_(p.lane, i32(3))
+        self.bases: list[Value] = []
+        for eighth in range(4):
+            free = b.add(b.add(first, i32(8 * eighth)), group)
+            chunk = self._swizzle(row, b.lshr(free, i32(2)))
+            where = b.mul(b.add(b.mul(row, i32(self.chunks)), chunk), i32(16))
+            where = b.add(where, b.mul(b.and_(free, i32(3)), i32(4)))
+            self.bases.append(_byte(b, p.shared, b.add(where, i32(self.number))))
+        self.numbers: list[list[tuple[int, int]]] = []
+        for step in range(STEPS):
+            line = []
+            for at in range(count):
+                for part in range(4):
+                    free_half, k_half = (part % 2, part // 2) if down else (part // 2, part % 2)
+                    down_rows = (8 * step + 4 * k_half) * self.chunks * 16
+                    line.append((2 * (at % 2) + free_half, down_rows + at // 2 * 32 * 4))
+            self.numbers.append(line)
+
     def fragments(self, step: int, stage: Value) -> list[list[Value]]:
         """Four registers for each fragment."""
+        found = self._scalars(step, stage) if self.scalars else self._matrices(step, stage)
+        return [[self.p.rounded(x) for x in one] for one in found] if self.p.dtype == "f32" else found
+
+    def _scalars(self, step: int, stage: Value) -> list[list[Value]]:
+        b = self.p.e.inner
+        bases = [_byte(b, base, stage) for base in self.bases]
+        read = []
+        for number, distance in self.numbers[step]:
+            where = _byte(b, bases[number], i32(distance))
+            read.append(b.emit(I32, "i32", f"load i32, {_SHARED} {where.ref}, align 4"))
+        return [read[k : k + 4] for k in range(0, len(read), 4)]
+
+    def _matrices(self, step: int, stage: Value) -> list[list[Value]]:
         p, b = self.p, self.p.e.inner
         name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.{'' if self.along_k else 'trans.'}b16.p3"
         found = []
@@ -187,6 +242,8 @@ class _Product:
         self.unit, self.task, self.dot, self.operands = unit, task, dot, (left, right)
         self.batch, self.m, self.k, self.n = product_sizes(dot)
         self.dtype = dot.operands[0].dtype
+        self.element, self.chunk = _ELEMENT[self.dtype], chunk_of(self.dtype)
+        self.depth = CHUNKS * self.chunk  # values of k in a tile
         self.tiling = tiling_for(self.batch, self.m, self.n, unit.target.multiprocessors)
 
     def emit(self) -> None:
@@ -256,7 +313,7 @@ class _Product:
         """This thread's part of the tile: four numbers for each 16 by 8 of its warp's."""
         e, b = self.e, self.e.inner
         count = self.warp_rows // 16 * (self.warp_columns // 8) * 4
-        turns = -(-self.k // DEPTH)
+        turns = -(-self.k // self.depth)
         zeros: list[Value] = [constant(F32, 0)] * count
         if not turns:
             return zeros
@@ -297,7 +354,7 @@ class _Product:
         """Takes in the products of one tile."""
         totals = list(sums)
         across = self.warp_columns // 8
-        for step in range(DEPTH // 16):
+        for step in range(STEPS):
             left, right = (side.fragments(step, stage) for side in self.sides)
             for i, a in enumerate(left):
                 for j in range(across):
@@ -306,14 +363,21 @@ class _Product:
                     totals[at : at + 4] = self._mma(a, pair, totals[at : at + 4])
         return totals
 
+    def rounded(self, bits: Value) -> Value:
+        """A number of float32 as one of TF32."""
+        b = self.e.inner
+        number = b.emit(F32, "float", f"bitcast i32 {bits.ref} to float")
+        name = "llvm.nvvm.f2tf32.rna"
+        self._declare(name, "i32", "float")
+        return b.emit(I32, "i32", f"call i32 @{name}(float {number.ref})")
+
     def _mma(self, a: Sequence[Value], b: Sequence[Value], c: Sequence[Value]) -> list[Value]:
-        text = "i32" if self.dtype == "bf16" else "<2 x half>"
+        text = "<2 x half>" if self.dtype == "f16" else "i32"
         builder = self.e.inner
         factors = [*a, *b]
         if self.dtype == "f16":
             factors = [builder.emit(None, text, f"bitcast i32 {f.ref} to {text}") for f in factors]
-        kind = FORMATS[self.dtype]
-        name = f"llvm.nvvm.mma.m16n8k16.row.col.{kind}" + (".f32" if kind == "f32" else "")
+        name = f"llvm.nvvm.mma.{FORMATS[self.dtype]}"
         parameters = ", ".join([text] * 6 + ["float"] * 4)
         arguments = ", ".join([f"{text} {f.ref}" for f in factors] + [f"float {s.ref}" for s in c])
         return self.call_many(name, "float", 4, parameters, arguments)
@@ -414,6 +478,6 @@ def _byte(b: Any, base: Value, offset: Value) -> Value:
     return b.emit(None, base.text, f"getelementptr i8, {base.text} {base.ref}, {offset.text} {offset.ref}")
 
 
-def _element(b: Any, base: Value, offset: Value) -> Value:
-    """The address so many elements of two bytes further."""
-    return b.emit(None, base.text, f"getelementptr i16, {base.text} {base.ref}, {offset.text} {offset.ref}")
+def _element(b: Any, base: Value, offset: Value, element: str) -> Value:
+    """The address so many elements further."""
+    return b.emit(None, base.text, f"getelementptr {element}, {base.text} {base.ref}, {offset.text} {offset.ref}")

@@ -31,6 +31,8 @@ _INTRINSICS: Final = re.compile(
     r"|nvvm\.cp\.async\.(commit\.group|wait\.group|cg\.shared\.global\.16(\.s)?)"
     r"|nvvm\.ldmatrix\.sync\.aligned\.m8n8\.x4\.(trans\.)?b16\.p3"
     r"|nvvm\.mma\.m16n8k16\.row\.col\.(bf16|f32\.f32)"
+    r"|nvvm\.mma\.m16n8k8\.row\.col\.tf32"
+    r"|nvvm\.f2tf32\.rna"
     r")"
 )
 # Memory and registers have these element types, and vectors of no more than 16 bytes.
