@@ -16,10 +16,13 @@ from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.printer import print_module
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.verifier import check
+from minitensor_jit.ir.window import Window, WindowDim
 from minitensor_jit.passes import output_fusion
+from minitensor_jit.passes.convolution_canonicalization import canonical
 from minitensor_jit.passes.fusion import Fusion
 from minitensor_jit.passes.output_fusion import OutputFusion
 from minitensor_jit.passes.pass_manager import PassManager
+from minitensor_jit.passes.pipeline import run_pipeline
 from minitensor_jit.runtime.run_arrays import run_on_arrays
 
 # images, channels and filters of a group, sizes, kernel, stride, padding, groups: every form that the kernel has
@@ -117,6 +120,25 @@ def _any_size(monkeypatch):
 def test_every_form(form, biased, dtype):
     both_ways(form, dtype, relu, biased)
     both_ways(form, dtype, scaled_residual, biased)
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_convolutions_of_other_programs_have_eager_bits(form):
+    x, w, _, result = shapes_of(form, "f32")
+    *_, sizes, _, stride, padding, groups = form
+    b = Builder("test")
+    window = Window(tuple(WindowDim(k, stride, padding, padding) for k in w.dims[2:]))
+    labels = canonical(len(sizes))
+    given = b.parameter(x), b.parameter(w)
+    made = b.convolution(*given, dim_labels=labels, window=window, feature_group_count=groups)
+    module = run_pipeline(b.build(relu(b, made, None, None)))
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal(s.dims).astype(np.float32) for s in (x, w)]
+    (got,) = run_on_arrays(compile_module(module, name="test"), args)
+    eager = getattr(F, f"conv{len(sizes)}d")
+    want = F.relu(eager(*map(mt.from_numpy, args), None, stride, padding, 1, groups))
+    assert got.shape == result.dims
+    assert got.tobytes() == want.numpy().tobytes()
 
 
 def test_layers_share_the_epilogue():
