@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 
 import minitensor as mt
+from minitensor.nn import functional as F
 from minitensor_jit.function_arguments import flatten
 
 Pair = namedtuple("Pair", "first second")
+
+
+OTHER = mt.Generator()
+OTHER_STREAM = "it draws random numbers from other generators than the CPU's default one"
 
 
 def same(a, b):
@@ -187,13 +192,77 @@ def test_a_gradient_that_is_to_be_kept():
     assert f.hits == 0
 
 
+def several(x):
+    mt.rand(7)  # takes its place, though nobody reads it
+    noise = mt.randn(3, 4)
+    return F.dropout(x, 0.3) + noise, x.clone().bernoulli_(0.5), mt.randint(0, 9, (4,)), noise.clone().normal_()
+
+
+@pytest.mark.parametrize("fn", [several, lambda x: (x * mt.rand(4), mt.randperm(5)), lambda x: x.uniform_().clone()])
+def test_random_numbers_of_kept_programs_are_those_of_eager_calls(fn):
+    f = mt.function(fn, jit_compile=True)
+
+    def run(call):
+        mt.manual_seed(11)
+        results = []
+        for k in range(4):
+            if k == 3:
+                mt.manual_seed(5)
+            results += [call(mt.ones(3, 4)), mt.rand(2)]
+        return results
+
+    equal(run(f), run(fn))
+    assert f.hits == 3
+    equal(run(f), run(fn))
+    assert f.hits == 7
+
+
+def test_dropout_in_a_step_that_is_kept():
+    w = mt.rand(6, 6)
+
+    def step(w, x):
+        p = w.detach().requires_grad_()
+        loss = F.dropout((x @ p).tanh(), 0.5).pow(2).mean()
+        w.sub_(0.5 * mt.autograd.grad(loss, p)[0])
+        return loss.detach()
+
+    f = mt.function(step, jit_compile=True)
+    compiled, eager = w.clone(), w.clone()
+    x = mt.rand(5, 6)
+    for k in range(4):
+        mt.manual_seed(k)
+        loss = f(compiled, x)
+        mt.manual_seed(k)
+        same(loss, step(eager, x))
+        same(compiled, eager)
+        assert f.hits == k
+
+
+def test_seeds_that_a_function_sets_hold_in_every_call():
+    def fn(x):
+        mt.manual_seed(3)
+        return x + mt.rand(4)
+
+    f = mt.function(fn, jit_compile=True)
+    x = mt.zeros(4)
+    mt.manual_seed(3)
+    first = f(x)
+    for _ in range(2):
+        same(f(x), first)
+        same(mt.rand(2), (fn(x), mt.rand(2))[1])
+    assert f.hits == 0
+
+
 @pytest.mark.parametrize(
     ("fn", "why"),
     [
         (lambda w, x: x * 2.0, None),
         (lambda w, x: (w * x).sum(), "a result requires grad"),
-        (lambda w, x: (w * x).sum().backward(), "it stores gradients or draws random numbers"),
-        (lambda w, x: x + mt.rand(4), "it stores gradients or draws random numbers"),
+        (lambda w, x: (w * x).sum().backward(), "it stores gradients"),
+        (lambda w, x: x + mt.rand(4), None),
+        (lambda w, x: x + mt.rand(4, generator=mt.Generator()), "it sets the state of a generator"),
+        (lambda w, x: x + mt.rand(4, generator=OTHER), OTHER_STREAM),
+        (lambda w, x: mt.default_generator._reserve() and x * 2, OTHER_STREAM),
         (lambda w, x: (w.grad, x * 2)[1], "it reads the grad of a tensor"),
         (lambda w, x: setattr(w, "grad", None) or x * 2, "it sets the grad of a tensor"),
         (lambda w, x: setattr(w, "data", w.data) or x * 2, "it sets the data of a tensor"),

@@ -356,9 +356,8 @@ PyObject* py_whole_function(PyObject*, PyObject* owner) {
         trace::current->whole_function = number != 0;
         trace::current->owner = number;
         trace::current->effects = false;
-        own_nodes_from = number ? next_sequence() : 0;
-        ran_earlier_node = false;
-        beyond_replay = nullptr;
+        if (number) trace::begin_function();
+        else trace::end_function();
     }
     Py_RETURN_NONE;
 }

@@ -29,6 +29,7 @@ void generator_dealloc(PyObject* self) {
 
 PyObject* generator_state(PyObject* self, PyObject*) {
     const Generator& state = *cast(self)->state;
+    note_beyond_replay("it asks for the state of a generator");
     return Py_BuildValue("(KK)", static_cast<unsigned long long>(state.seed),
                          static_cast<unsigned long long>(state.offset));
 }
@@ -36,6 +37,7 @@ PyObject* generator_state(PyObject* self, PyObject*) {
 PyObject* generator_set(PyObject* self, PyObject* args) {
     unsigned long long seed, offset;
     if (!PyArg_ParseTuple(args, "KK:_set", &seed, &offset)) return nullptr;
+    note_beyond_replay("it sets the state of a generator");
     cast(self)->state->seed = seed;
     cast(self)->state->offset = offset;
     Py_RETURN_NONE;

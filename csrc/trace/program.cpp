@@ -8,6 +8,8 @@ namespace mt::trace {
 
 namespace {
 
+thread_local Generator stream_at_begin;
+
 bool differentiated(const Tensor& t) { return grad_enabled && requires_grad(t); }
 
 bool has_place(const Tensor& t) { return t.device().type == DeviceType::CPU || on_gpu(t.device()); }
@@ -29,7 +31,32 @@ int32_t find_storage(const std::vector<Tensor*>& tensors, const Storage* storage
     return -1;
 }
 
+// The nodes that draw random numbers. False if what was drawn since the function began isn't just that, one place of
+// the default generator's stream after the other.
+bool find_random(const Trace& trace, std::vector<uint32_t>& found) {
+    Generator expected = stream_at_begin;
+    for (uint32_t n = 0; n < trace.nodes.size(); ++n) {
+        const TraceNode& node = trace.nodes[n];
+        if (node.op->kind != Kind::Random) continue;
+        if (node.device.type != DeviceType::CPU || node.seed != expected.seed ||
+            node.philox_offset != expected.offset++)
+            return false;
+        found.push_back(n);
+    }
+    const Generator& now = default_generator();
+    return now.seed == expected.seed && now.offset == expected.offset;
+}
+
 }  // namespace
+
+void begin_function() {
+    own_nodes_from = next_sequence();
+    ran_earlier_node = false;
+    beyond_replay = nullptr;
+    stream_at_begin = default_generator();
+}
+
+void end_function() { own_nodes_from = 0; }
 
 std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> plan,
                                          const std::vector<Tensor*>& arguments, const std::vector<Tensor*>& results,
@@ -40,7 +67,9 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
         return nullptr;
     };
     if (beyond_replay) return refuse(beyond_replay);
-    if (trace.effects) return refuse("it stores gradients or draws random numbers");
+    if (trace.effects) return refuse("it stores gradients");
+    if (!find_random(trace, program->random_))
+        return refuse("it draws random numbers from other generators than the CPU's default one");
     for (size_t i = 0; i < arguments.size(); ++i) {
         const Tensor& t = *arguments[i];
         if (!bare(t)) return refuse("an argument has hooks");
@@ -160,6 +189,11 @@ bool Program::run(Tensor* const* arguments, Ref<Tensor>* out) {
         const Tensor& t = *arguments[leaf.argument];
         trace_.leaves[leaf.leaf].storage = t.storage;
         trace_.leaves[leaf.leaf].offset = t.offset + leaf.offset;
+    }
+    for (uint32_t n : random_) {
+        Generator& generator = default_generator();
+        trace_.nodes[n].seed = generator.seed;
+        trace_.nodes[n].philox_offset = generator.offset++;
     }
     SmallVector<Storage*, 8> fresh;
     struct Release {

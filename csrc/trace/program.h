@@ -9,11 +9,15 @@
 
 namespace mt::trace {
 
+// Says that a function is recorded from here on, of which a program may be made; and that it has ended.
+void begin_function();
+void end_function();
+
 class Program {
   public:
     // Takes over a recorded trace after `plan` is known. `arguments` are the tensors that the function was called with,
     // `results` those that it returned. Null if a later call could not be the same without running the Python function:
-    // see `why`. The tape's `own_nodes_from` was set when the recording began.
+    // see `why`.
     static std::unique_ptr<Program> freeze(Trace& trace, std::shared_ptr<Plan> plan,
                                            const std::vector<Tensor*>& arguments, const std::vector<Tensor*>& results,
                                            const char** why);
@@ -62,6 +66,7 @@ class Program {
     std::vector<Written> written_;
     std::vector<Returned> results_;
     std::vector<uint32_t> fresh_;  // recorded values that need new memory, each once
+    std::vector<uint32_t> random_;  // nodes that take a place of the default generator's stream at every run
     bool busy_ = false;
 };
 

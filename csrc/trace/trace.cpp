@@ -356,7 +356,6 @@ void Trace::record(Call& call, uint32_t* node_index) {
     node.result_count = static_cast<uint32_t>(call.result_count);
     node.compute = call.compute;
     node.seed = call.seed;
-    effects |= call.op->kind == Kind::Random;
     node.philox_offset = call.philox_offset;
     for (size_t i = 0; i < call.result_count; ++i)
         add_result(call.results[i].dtype, call.device, call.results[i].sizes);

@@ -130,8 +130,7 @@ class Trace final : public Interpreter {
     bool whole_function = false;
     // The compiled function that is being recorded, 0 for none: its plans are its own, and go when it goes.
     uint64_t owner = 0;
-    // Set when the program does what a replay of the trace would not: store gradients, draw random numbers, flush on
-    // the way.
+    // Set when the program does what a replay of the trace would not: store gradients, flush on the way.
     bool effects = false;
 
     // Appends what is known only at the flush: leaves, which results live and where they go.
