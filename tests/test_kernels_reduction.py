@@ -210,6 +210,42 @@ def test_nan_is_the_extreme(dtype):
             assert np.isnan(columns.amin(0).numpy()).all()
 
 
+def first_extreme(row, largest):
+    """The place, and the value in the order NaN, 1, +0, -0, -1 from one end; the place takes both zeros for equal."""
+    nan = np.flatnonzero(np.isnan(row))
+    if len(nan):
+        return nan[0], np.nan
+    value = row.max() if largest else row.min()
+    place = np.flatnonzero(row == value)[0]
+    if value == 0:
+        signs = np.signbit(row[row == 0])
+        value = -0.0 if (signs.all() if largest else signs.any()) else 0.0
+    return place, value
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_extremes_of_mixed_signs_zeros_and_infinities(dtype):
+    rng = np.random.default_rng(0)
+    sets = [
+        [-0.0, 0.0], [-1.0, -2.0, -0.0], [-1.0, -2.0, 0.0], [1.0, 2.0, -0.0], [0.0, 1.0, 2.0],
+        [-1e-45, 1e-45, -0.0],
+        [-np.inf, -1.0], [np.inf, 1.0], [-np.inf, np.inf, 0.0], [-np.inf], [np.inf], [1.0, np.nan, -1.0],
+        [-np.nan, -1.0], [np.nan, np.inf], [-np.nan, -np.inf], [-1.0, 1.0, 3.0, -3.0],
+    ]  # fmt: skip
+    for n in [*range(1, 40), 63, 64, 65, 79, 80, 81, 128, 129, 200, 4096, 4097, 9000]:
+        x = np.stack([rng.choice(np.array(s, dtype), n) for s in sets])
+        t = mt.from_numpy(x)
+        for largest in (True, False):
+            expected = [first_extreme(row, largest) for row in x]
+            places = (t.argmax(1) if largest else t.argmin(1)).tolist()
+            assert places == [place for place, _ in expected]
+            wanted = np.array([value for _, value in expected], dtype)
+            for values in (t.amax(1) if largest else t.amin(1), mt.stack([r.max() if largest else r.min() for r in t])):
+                got = values.numpy()
+                assert np.array_equal(got, wanted, equal_nan=True)
+                assert np.array_equal(np.signbit(got), np.signbit(wanted))
+
+
 def test_mean():
     x = random((50, 60))
     for t in layouts(x):
@@ -278,9 +314,10 @@ rng, digest = np.random.default_rng(0), hashlib.sha256()
 for shape in [(10,), (5000,), (100, 10), (300, 77), (64, 1000), (20, 300, 5)]:
     for dtype in ("float32", "float64"):
         x = mt.from_numpy(rng.standard_normal(shape).astype(dtype))
-        for t in (x, x.transpose(0, -1)):
+        for t in (x, x.transpose(0, -1), -x.abs(), (x * 2).round(), mt.where(x > 1.5, mt.nan, x)):
             for d in range(-len(shape), 0):
-                for y in (t.sum(d), t.amax(d), t.argmin(d), t.softmax(d), t.log_softmax(d), t.prod(d)):
+                extremes = (t.amax(d), t.amin(d), t.argmax(d), t.argmin(d))
+                for y in (t.sum(d), *extremes, t.softmax(d), t.log_softmax(d), t.prod(d)):
                     digest.update(y.numpy().tobytes())
 print(digest.hexdigest())
 """

@@ -15,10 +15,16 @@ from tests.against_torch.forms import Case, DifferenceError, compare, on_ours
 
 
 def shown_twice(t: torch.Tensor) -> torch.Tensor:
-    """A tensor of the same shape whose first dimension of several elements shows one of them."""
+    """A tensor of the same shape whose first dimension of several elements shows one of them.
+
+    There is memory for all elements behind it: some of PyTorch's kernels write as if there were.
+    """
     for dim, size in enumerate(t.shape):
         if size > 1 and t.numel():
-            return t.detach().narrow(dim, 0, 1).clone().expand(t.shape)
+            one = t.detach().narrow(dim, 0, 1)
+            memory = torch.zeros(t.numel(), dtype=t.dtype)
+            memory[: one.numel()] = one.flatten()
+            return memory[: one.numel()].reshape(one.shape).expand(t.shape)
     raise NotConvertible("nothing to show twice")
 
 

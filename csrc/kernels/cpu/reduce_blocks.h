@@ -42,6 +42,50 @@ MT_INLINE typename Op::Acc combine_lanes(Vec<typename Op::Acc> (&lanes)[kVecs<Op
     return halve<Op, kWidth<typename Op::Acc> / 2>(lanes[0]);
 }
 
+// The key of the extreme of at least a vector of numbers, from their bits as integers: half the instructions that a key
+// for each takes. Three extremes of the bits tell, see `key_of_bits`.
+template <class Op>
+MT_INLINE typename Op::Acc extreme_of_bits(const typename Op::In* p, int64_t n) {
+    using In = typename Op::In;
+    using High = typename Op::High;
+    using Most = typename Op::Most;
+    using Last = typename Op::Last;
+    constexpr int W = kWidth<In>, N = 4;
+    Vec<typename High::Acc> high[N];
+    Vec<typename Most::Acc> most[N];
+    Vec<typename Last::Acc> last[N];
+    Vec<In> v = load<In>(p);
+#pragma GCC unroll 4
+    for (int k = 0; k < N; ++k) {
+        high[k] = (Vec<typename High::Acc>)v;
+        most[k] = (Vec<typename Most::Acc>)v;
+        last[k] = (Vec<typename Last::Acc>)v;
+    }
+    int64_t r = W;
+    for (; r + N * W <= n; r += N * W)
+#pragma GCC unroll 4
+        for (int k = 0; k < N; ++k) {
+            v = load<In>(p + r + k * W);
+            asm("" : "+x"(v));  // read once, not as an operand of each
+            high[k] = High::combine(high[k], (Vec<typename High::Acc>)v);
+            most[k] = Most::combine(most[k], (Vec<typename Most::Acc>)v);
+            last[k] = Last::combine(last[k], (Vec<typename Last::Acc>)v);
+        }
+    for (; r < n; r += W) {
+        v = load<In>(p + (r + W <= n ? r : n - W));  // some of them again at the end
+        high[0] = High::combine(high[0], (Vec<typename High::Acc>)v);
+        most[0] = Most::combine(most[0], (Vec<typename Most::Acc>)v);
+        last[0] = Last::combine(last[0], (Vec<typename Last::Acc>)v);
+    }
+#pragma GCC unroll 4
+    for (int k = 1; k < N; ++k) {
+        high[0] = High::combine(high[0], high[k]);
+        most[0] = Most::combine(most[0], most[k]);
+        last[0] = Last::combine(last[0], last[k]);
+    }
+    return Op::key_of_bits(halve<High, W / 2>(high[0]), halve<Most, W / 2>(most[0]), halve<Last, W / 2>(last[0]));
+}
+
 // One block of a row.
 template <class Op>
 MT_INLINE typename Op::Acc reduce_row(const typename Op::In* p, int64_t n) {
@@ -52,11 +96,15 @@ MT_INLINE typename Op::Acc reduce_row(const typename Op::In* p, int64_t n) {
         Vec<In> v = n == W ? load<In>(p) : load_partial<In>(p, static_cast<int>(n), Op::fill());
         return halve<Op, W / 2>(Op::combine(identity<Op>(), Op::map(v)));
     }
-    Vec<typename Op::Acc> lanes[kVecs<Op>];
+    if constexpr (requires { typename Op::Last; }) {
+        return extreme_of_bits<Op>(p, n);
+    } else {
+        Vec<typename Op::Acc> lanes[kVecs<Op>];
 #pragma GCC unroll 16
-    for (int k = 0; k < kVecs<Op>; ++k) lanes[k] = identity<Op>();
-    accumulate<Op>(lanes, p, n);
-    return combine_lanes<Op>(lanes);
+        for (int k = 0; k < kVecs<Op>; ++k) lanes[k] = identity<Op>();
+        accumulate<Op>(lanes, p, n);
+        return combine_lanes<Op>(lanes);
+    }
 }
 
 // One block of N * W adjacent rows and, if Tail, of `tail` more. The lanes of all rows stay in the first-level cache.

@@ -27,6 +27,22 @@ template <> struct IntOf<4> {
 template <> struct IntOf<8> {
     using type = int64_t;
 };
+template <size_t Bytes>
+struct UintOf;
+template <> struct UintOf<4> {
+    using type = uint32_t;
+};
+template <> struct UintOf<8> {
+    using type = uint64_t;
+};
+template <bool First, class A, class B>
+struct Choice {
+    using type = A;
+};
+template <class A, class B>
+struct Choice<false, A, B> {
+    using type = B;
+};
 // The signed integer of T's size.
 template <class T>
 using Int = typename IntOf<sizeof(T)>::type;
@@ -196,9 +212,38 @@ struct Extreme {
     static MT_INLINE Vec<T> map(Vec<T> v) { return v; }
     static MT_INLINE Vec<T> combine(Vec<T> a, Vec<T> b) { return Max ? (a > b ? a : b) : (a < b ? a : b); }
 };
+
+// What Extreme of floating-point numbers needs to work on their bits. As a signed integer the largest is the largest
+// number unless it's negative (`high`); as an unsigned one it's the most negative number if there is one (`most`).
+// Among negative numbers the largest is the least as an unsigned integer, and among the others the least is so as a
+// signed one (`last`). NaN of either sign lies beyond the infinity.
+template <class T, bool Max, bool Arg>
+struct BitExtremes {};
+template <class T, bool Max, bool Arg>
+    requires(kFloat<T> && (MT_VEC == 64 || (MT_VEC == 32 && sizeof(T) == 4)))  // which have these instructions
+struct BitExtremes<T, Max, Arg> {
+    using Signed = Int<T>;
+    using Unsigned = typename UintOf<sizeof(T)>::type;
+    using High = Extreme<Signed, true>;
+    using Most = Extreme<Unsigned, true>;
+    using Last = Extreme<typename Choice<Max, Unsigned, Signed>::type, false>;
+
+    static Signed key_of_bits(Signed high, Unsigned most, Signed last) {
+        constexpr Unsigned sign = Unsigned(1) << (sizeof(T) * 8 - 1);
+        constexpr auto infinity = __builtin_bit_cast(Unsigned, static_cast<T>(__builtin_inf()));
+        if (most > (infinity | sign) || high > static_cast<Signed>(infinity))
+            return Max ? static_cast<Signed>(~sign) : static_cast<Signed>(sign);
+        bool negative = Max ? high < 0 : most >= sign;
+        if (!negative) return Max ? high : last;
+        Unsigned bits = Max ? static_cast<Unsigned>(last) : most;
+        if (Arg && bits == sign) return 0;
+        return static_cast<Signed>(bits ^ ~sign);
+    }
+};
+
 template <class T, bool Max, bool Arg>
     requires kFloat<T>
-struct Extreme<T, Max, Arg> {
+struct Extreme<T, Max, Arg> : BitExtremes<T, Max, Arg> {
     using In = T;
     using Acc = Int<T>;
     static constexpr Acc kMagnitude = sizeof(T) == 4 ? static_cast<Acc>(INT32_MAX) : static_cast<Acc>(INT64_MAX);
