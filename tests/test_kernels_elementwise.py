@@ -648,3 +648,21 @@ def test_against_torch() -> None:
                     assert theirs[1] == ours[1], (op, left, right)
                 else:
                     np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-6, err_msg=f"{op} {left} {right}")
+
+
+@pytest.mark.parametrize("dtype", [mt.bool, mt.int16, mt.float32, mt.int64, mt.complex128])
+@pytest.mark.parametrize("value", [0, 1])
+def test_filling_parts_touches_nothing_else(dtype, value):
+    for shape in ((6, 5), (7, 100), (40, 1000), (3, 9, 64)):
+        for part in (
+            (slice(None, None, 2),), (slice(1, -1),), (..., slice(3, None)), (..., slice(None, None, 3)), (0,),
+            (slice(5, 5),), (..., slice(1, 2)),
+        ):  # fmt: skip
+            array = (np.arange(np.prod(shape)).reshape(shape) % 2).astype(dtype.name)
+            for turned in (False, True):
+                x, expected = mt.from_numpy(array.copy()), array.copy()
+                if turned:
+                    x, expected = x.transpose(0, -1), expected.swapaxes(0, -1)
+                x[part] = value
+                expected[part] = value
+                assert np.array_equal(x.numpy(), expected)

@@ -27,23 +27,29 @@ void run_fill(Tensor& out, Scalar value) {
     auto item = static_cast<int64_t>(itemsize(out.dtype));
     bool same_bytes = true;
     for (int64_t i = 1; i < item; ++i) same_bytes &= element[i] == element[0];
-    // memset knows best when to write around the caches.
-    if (same_bytes && is_flat(out)) {
+    // memset knows best when to write around the caches; else a choice between the value and itself stores whole
+    // vectors.
+    WhereFn choose = elementwise().where[item];
+    auto write = [=](char* to, int64_t n) {
+        const bool yes = true;
+        if (same_bytes) std::memset(to, element[0], static_cast<size_t>(n * item));
+        else choose(to, &yes, element, element, n, 7);
+    };
+    const int64_t grain = kElementwiseGrain * 8 / item;
+    if (same_bytes || out.numel * item < streaming_threshold()) {
         auto* data = static_cast<char*>(out.data());
-        parallel_for(out.numel * item, kElementwiseGrain * 8, [&](int64_t begin, int64_t end) {
-            std::memset(data + begin, element[0], static_cast<size_t>(end - begin));
-        });
-        return;
-    }
-    if (out.numel * item < streaming_threshold() && is_flat(out)) {
-        // A choice between the value and itself: stores of whole vectors.
-        WhereFn fill = elementwise().where[item];
-        auto* data = static_cast<char*>(out.data());
-        parallel_for(out.numel, kElementwiseGrain * 8 / item, [&](int64_t begin, int64_t end) {
-            const bool yes = true;
-            fill(data + begin * item, &yes, element, element, end - begin, 7);
-        });
-        return;
+        if (is_flat(out))
+            return parallel_for(out.numel, grain,
+                                [&](int64_t begin, int64_t end) { write(data + begin * item, end - begin); });
+        StridedLoop loop;
+        loop.set_output(data, static_cast<size_t>(item), out.sizes, out.strides);
+        loop.simplify();
+        constexpr int64_t worth_a_call = 128;  // bytes
+        if (loop.numel && loop.inner_stride(0) == item && loop.inner() * item >= worth_a_call)
+            return parallel_for(loop.numel, grain, [&](int64_t begin, int64_t end) {
+                loop.for_each_run(begin, end, INT64_MAX,
+                                  [&](char* const* at, const int64_t*, int64_t n) { write(at[0], n); });
+            });
     }
     copy_elements(operand_of(out, out.dtype), scalar_operand(element, out.dtype));
 }
