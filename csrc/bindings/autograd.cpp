@@ -156,6 +156,10 @@ PyObject* py_retains_grad(PyObject*, PyObject* object) {
 
 // set_saved_tensor_hooks((pack, unpack) | None) -> what was in force; the caller keeps it alive.
 PyObject* py_set_saved_tensor_hooks(PyObject*, PyObject* hooks) {
+    if (hooks != Py_None && (!PyTuple_Check(hooks) || PyTuple_GET_SIZE(hooks) != 2)) {
+        PyErr_SetString(PyExc_TypeError, "set_saved_tensor_hooks takes (pack, unpack) or None");
+        return nullptr;
+    }
     PyObject* previous = saved_tensor_hooks ? saved_tensor_hooks : Py_NewRef(Py_None);
     saved_tensor_hooks = hooks == Py_None ? nullptr : Py_NewRef(hooks);
     return previous;

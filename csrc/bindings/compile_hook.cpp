@@ -90,16 +90,38 @@ PyRef describe(const Trace& trace) {
 
 namespace {
 
-ValueRef value_from(PyObject* object) {
-    const char* kind;
+// As PyArg_ParseTuple, for parts of plans, which may be no tuples.
+template <class... Targets>
+void parse(PyObject* object, const char* what, const char* format, Targets... targets) {
+    if (!PyTuple_Check(object))
+        fail_type(std::string(what) + " of a plan must be a tuple, not " + Py_TYPE(object)->tp_name);
+    if (!PyArg_ParseTuple(object, format, targets...)) fail_python();
+}
+
+void check_below(size_t index, size_t count, const char* what) {
+    if (index >= count)
+        fail_value("a plan names " + std::string(what) + " " + std::to_string(index) + " of " + std::to_string(count));
+}
+
+ValueRef value_from(const Trace& trace, PyObject* object) {
+    const char* text;
     unsigned index, result;
-    if (!PyTuple_Check(object)) fail_type("a value of a plan must be a tuple");
-    if (!PyArg_ParseTuple(object, "sII", &kind, &index, &result)) fail_python();
+    parse(object, "a value", "sII", &text, &index, &result);
+    const std::string_view kind = text;
     ValueRef value;
-    value.kind = kind[0] == 'n' && kind[2] == 'd' ? RefKind::Node
-                 : kind[0] == 'l'                 ? RefKind::Leaf
-                 : kind[0] == 's'                 ? RefKind::Scalar
-                                                  : RefKind::None;
+    if (kind == "node") {
+        value.kind = RefKind::Node;
+        check_below(index, trace.nodes.size(), "node");
+        check_below(result, trace.nodes[index].result_count, "result");
+    } else if (kind == "leaf") {
+        value.kind = RefKind::Leaf;
+        check_below(index, trace.leaves.size(), "leaf");
+    } else if (kind == "scalar") {
+        value.kind = RefKind::Scalar;
+        check_below(index, trace.scalars.size(), "scalar");
+    } else if (kind != "none") {
+        fail_value("a plan has a value of kind '" + std::string(kind) + "'");
+    }
     value.index = index;
     value.result = static_cast<uint8_t>(result);
     return value;
@@ -115,11 +137,13 @@ DType dtype_of_hlo(const char* name) {
 //  nodes inside, whether it reports errors, whether it is guarded, observer, group, program or None, card)
 Step step_from(const Trace& trace, PyObject* object) {
     Step step;
+    if (!PyTuple_Check(object) || !PyTuple_GET_SIZE(object)) fail_type("a step of a plan must be a tuple");
     const char* type = PyUnicode_AsUTF8(PyTuple_GET_ITEM(object, 0));
     if (!type) fail_python();
     if (type[0] == 'o') {
         unsigned node;
-        if (!PyArg_ParseTuple(object, "sIi", &type, &node, &step.group)) fail_python();
+        parse(object, "a step", "sIi", &type, &node, &step.group);
+        check_below(node, trace.nodes.size(), "node");
         step.node = node;
         return step;
     }
@@ -129,9 +153,8 @@ Step step_from(const Trace& trace, PyObject* object) {
     PyObject *inputs, *outputs, *executable, *inside, *observer, *program;
     const char* name;
     int reports_errors, guarded, card;
-    if (!PyArg_ParseTuple(object, "sKOOKLOsOppOiOi", &type, &entry, &inputs, &outputs, &scratch, &work, &executable,
-                          &name, &inside, &reports_errors, &guarded, &observer, &step.group, &program, &card))
-        fail_python();
+    parse(object, "a step", "sKOOKLOsOppOiOi", &type, &entry, &inputs, &outputs, &scratch, &work, &executable, &name,
+          &inside, &reports_errors, &guarded, &observer, &step.group, &program, &card);
     if (program != Py_None) {
         step.program = PyRef::borrow(program);
         step.device = {DeviceType::CUDA, static_cast<int8_t>(card)};
@@ -140,7 +163,8 @@ Step step_from(const Trace& trace, PyObject* object) {
     each(inputs, [&](PyObject* item) {
         PyObject* value;
         const char* dtype;
-        if (!PyArg_ParseTuple(item, "Os", &value, &dtype)) fail_python();
+        parse(item, "an input", "Os", &value, &dtype);
+        if (!PyTuple_Check(value) || PyTuple_GET_SIZE(value) < 2) fail_type("a value of a plan must be a tuple");
         const char* kind = PyUnicode_AsUTF8(PyTuple_GET_ITEM(value, 0));
         if (!kind) fail_python();
         InputSlot slot;
@@ -153,12 +177,12 @@ Step step_from(const Trace& trace, PyObject* object) {
             slot.size = PyLong_AsLongLong(PyTuple_GET_ITEM(value, 1));
             check_python();
         } else {
-            slot.value = value_from(value);
+            slot.value = value_from(trace, value);
             slot.dtype = dtype_of_hlo(dtype);
         }
         step.inputs.push_back(slot);
     });
-    each(outputs, [&](PyObject* item) { step.outputs.push_back(value_from(item)); });
+    each(outputs, [&](PyObject* item) { step.outputs.push_back(value_from(trace, item)); });
     step.scratch_bytes = scratch;
     step.work_bytes = work;
     step.executable = PyRef::borrow(executable);
@@ -166,7 +190,7 @@ Step step_from(const Trace& trace, PyObject* object) {
     each(inside, [&](PyObject* number) {
         size_t index = PyLong_AsSize_t(number);
         check_python();
-        if (index >= trace.nodes.size()) fail_value("a plan names a node that the trace does not have");
+        check_below(index, trace.nodes.size(), "node");
         step.inside.push_back(static_cast<uint32_t>(index));
     });
     step.reports_errors = reports_errors;
@@ -180,9 +204,8 @@ std::shared_ptr<Plan> plan_from(const Trace& trace, PyObject* returned, PyObject
     PyObject *steps, *deferred, *checks, *record, *next, *counters, *held, *keep;
     long long revisit;
     int measured;
-    if (!PyArg_ParseTuple(returned, "OOOOOLiOOO", &steps, &deferred, &checks, &record, &next, &revisit, &measured,
-                          &counters, &held, &keep))
-        fail_python();
+    parse(returned, "what the compiler gave", "OOOOOLiOOO", &steps, &deferred, &checks, &record, &next, &revisit,
+          &measured, &counters, &held, &keep);
     each(counters, [&](PyObject* item) {
         plan->counters.push_back(static_cast<int64_t*>(PyLong_AsVoidPtr(item)));
         check_python();
@@ -191,13 +214,23 @@ std::shared_ptr<Plan> plan_from(const Trace& trace, PyObject* returned, PyObject
     plan->record = PyRef::borrow(record);
     plan->policy = PyRef::borrow(next);
     if (next != Py_None && revisit >= 0) plan->revisit = static_cast<uint64_t>(revisit);
-    plan->fastest.assign(static_cast<size_t>(measured), INT64_MAX);
     each(steps, [&](PyObject* item) { plan->steps.push_back(step_from(trace, item)); });
-    each(deferred, [&](PyObject* item) { plan->deferred.push_back(value_from(item)); });
+    if (measured < 0) fail_value("a plan measures " + std::to_string(measured) + " clusters");
+    plan->fastest.assign(static_cast<size_t>(measured), INT64_MAX);
+    for (const Step& step : plan->steps)
+        if (measured && step.group >= measured)
+            fail_value("a plan has a step of cluster " + std::to_string(step.group) + " of " +
+                       std::to_string(measured));
+    each(deferred, [&](PyObject* item) {
+        plan->deferred.push_back(value_from(trace, item));
+        if (plan->deferred.back().kind != RefKind::Node) fail_value("a plan defers what no node gives");
+    });
     each(checks, [&](PyObject* item) {
         BoundsCheck check;
         long long low, high;
-        if (!PyArg_ParseTuple(item, "ILLI", &check.leaf, &low, &high, &check.node)) fail_python();
+        parse(item, "a check", "ILLI", &check.leaf, &low, &high, &check.node);
+        check_below(check.leaf, trace.leaves.size(), "leaf");
+        check_below(check.node, trace.nodes.size(), "node");
         check.low = low;
         check.high = high;
         plan->checks.push_back(check);
@@ -216,7 +249,7 @@ std::shared_ptr<Plan> plan_from_disk(const Trace& trace, PyObject* found) {
     Py_buffer bytes;
     PyObject* code;
     const char* name;
-    if (!PyArg_ParseTuple(found, "y*O!s", &bytes, &PyList_Type, &code, &name)) fail_python();
+    parse(found, "what was recalled", "y*O!s", &bytes, &PyList_Type, &code, &name);
     std::shared_ptr<Plan> plan = plan_from_bytes(trace,
                                                  {static_cast<const char*>(bytes.buf), static_cast<size_t>(bytes.len)});
     PyBuffer_Release(&bytes);
@@ -227,7 +260,7 @@ std::shared_ptr<Plan> plan_from_disk(const Trace& trace, PyObject* found) {
         if (next == PyList_GET_SIZE(code)) return nullptr;
         unsigned long long entry;
         PyObject* executable;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(code, next++), "KO", &entry, &executable)) fail_python();
+        parse(PyList_GET_ITEM(code, next++), "what was recalled", "KO", &entry, &executable);
         step.entry = reinterpret_cast<EntryFn>(entry);
         step.executable = PyRef::borrow(executable);
         step.observer = PyRef::borrow(Py_None);

@@ -9,9 +9,38 @@ namespace {
 
 PyObject* declined() { return Py_NewRef(Py_NotImplemented); }
 
-// An argument that may be absent or None.
-Tensor* optional_tensor(PyObject* const* args, Py_ssize_t nargs, Py_ssize_t i) {
-    return i < nargs && args[i] != Py_None ? tensor_of(args[i]) : nullptr;
+// The arguments of a call. A shortcut's pattern has looked at them; others who call are told what is wrong.
+class Given {
+  public:
+    Given(const char* name, PyObject* const* args, Py_ssize_t nargs, Py_ssize_t least)
+        : name_(name), args_(args), nargs_(nargs) {
+        if (nargs < least)
+            fail_type(std::string(name) + " takes at least " + std::to_string(least) + " arguments, got " +
+                      std::to_string(nargs));
+    }
+    PyObject* operator[](Py_ssize_t i) const { return args_[i]; }
+    bool has(Py_ssize_t i) const { return i < nargs_; }
+    Tensor& tensor(Py_ssize_t i) const {
+        if (!is_tensor(args_[i]))
+            fail_type(std::string(name_) + ": argument " + std::to_string(i + 1) + " must be a Tensor, not " +
+                      Py_TYPE(args_[i])->tp_name);
+        return *tensor_of(args_[i]);
+    }
+    // One that may be absent or None.
+    Tensor* optional_tensor(Py_ssize_t i) const { return has(i) && args_[i] != Py_None ? &tensor(i) : nullptr; }
+
+  private:
+    const char* name_;
+    PyObject* const* args_;
+    Py_ssize_t nargs_;
+};
+
+// False: an int too large for 64 bits.
+bool integer(PyObject* object, int64_t* value) {
+    int overflow;
+    *value = PyLong_AsLongLongAndOverflow(object, &overflow);
+    check_python();
+    return !overflow;
 }
 
 // False: an int too large for a float.
@@ -46,10 +75,11 @@ Ref<Tensor> binary(const OpDef& op, Operand a, Operand b) {
 }
 
 // stack(tensors): joined along the first dimension, and seen with one more.
-PyObject* py_stack(PyObject*, PyObject* const* args, Py_ssize_t) {
+PyObject* py_stack(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     return guarded([&]() -> PyObject* {
+        const Given given("stack", args, nargs, 1);
         static const OpDef *cat = find_op("cat"), *view = find_op("view");
-        PyRef held = checked(PySequence_Tuple(args[0]));  // a list may change while the op runs
+        PyRef held = checked(PySequence_Tuple(given[0]));  // a list may change while the op runs
         Py_ssize_t count = PyTuple_GET_SIZE(held.get());
         SmallVector<Operand, 8> operands;
         for (Py_ssize_t i = 0; i < count; ++i) {
@@ -75,14 +105,13 @@ PyObject* py_stack(PyObject*, PyObject* const* args, Py_ssize_t) {
 }
 
 // split(tensor, size, dim): views of `size` each, the last smaller.
-PyObject* py_split(PyObject*, PyObject* const* args, Py_ssize_t) {
+PyObject* py_split(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     return guarded([&]() -> PyObject* {
+        const Given given("split", args, nargs, 3);
         static const OpDef* slice = find_op("slice");
-        Tensor& t = *tensor_of(args[0]);
-        int overflow[2];
-        int64_t size = PyLong_AsLongLongAndOverflow(args[1], &overflow[0]);
-        int64_t dim = PyLong_AsLongLongAndOverflow(args[2], &overflow[1]);
-        if (overflow[0] || overflow[1] || size <= 0 || !t.ndim()) return declined();
+        Tensor& t = given.tensor(0);
+        int64_t size, dim;
+        if (!integer(given[1], &size) || !integer(given[2], &dim) || size <= 0 || !t.ndim()) return declined();
         dim = normalize_dim(dim, t.ndim());
         int64_t n = t.sizes[static_cast<size_t>(dim)];
         if (n == 0) return declined();
@@ -99,14 +128,15 @@ PyObject* py_split(PyObject*, PyObject* const* args, Py_ssize_t) {
 }
 
 // converted(tensor, dtype): the tensor itself if it has the dtype.
-PyObject* py_converted(PyObject*, PyObject* const* args, Py_ssize_t) {
+PyObject* py_converted(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     return guarded([&]() -> PyObject* {
+        const Given given("converted", args, nargs, 2);
         static const OpDef* cast = find_op("cast");
-        Tensor& t = *tensor_of(args[0]);
+        Tensor& t = given.tensor(0);
         Value dtype;
         dtype.tag = Value::Type;
-        dtype.dtype = dtype_from(args[1]);
-        if (t.dtype == dtype.dtype) return Py_NewRef(args[0]);
+        dtype.dtype = dtype_from(given[1]);
+        if (t.dtype == dtype.dtype) return Py_NewRef(given[0]);
         if (is_complex(t.dtype)) return declined();  // there is something to warn of
         return wrap(call_op(*cast, {&t}, {dtype}));
     });
@@ -115,9 +145,11 @@ PyObject* py_converted(PyObject*, PyObject* const* args, Py_ssize_t) {
 // linear(input, weight, bias): a product with the transposed weights, and the bias added in the same pass.
 PyObject* py_linear(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     return guarded([&]() -> PyObject* {
+        const Given given("linear", args, nargs, 2);
         static const OpDef *transpose = find_op("transpose"), *matmul = find_op("matmul"), *addmm = find_op("_addmm");
-        Tensor &x = *tensor_of(args[0]), &w = *tensor_of(args[1]);
-        Tensor* b = optional_tensor(args, nargs, 2);
+        Tensor &x = given.tensor(0), &w = given.tensor(1);
+        Tensor* b = given.optional_tensor(2);
+        if (w.ndim() != 2) return declined();
         if (b && (x.ndim() < 2 || b->ndim() != 1 || (b->sizes[0] != 1 && b->sizes[0] != w.sizes[0]) ||
                   (x.dtype != DType::F32 && x.dtype != DType::F64) || w.dtype != x.dtype || b->dtype != x.dtype))
             return declined();
@@ -129,11 +161,12 @@ PyObject* py_linear(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
 }
 
 // cross_entropy(input, target): the mean over rows, of which each has one class.
-PyObject* py_cross_entropy(PyObject*, PyObject* const* args, Py_ssize_t) {
+PyObject* py_cross_entropy(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     return guarded([&]() -> PyObject* {
+        const Given given("cross_entropy", args, nargs, 2);
         static const OpDef *log_softmax = find_op("log_softmax"), *mean = find_op("nll_loss_mean");
-        Tensor &x = *tensor_of(args[0]), &target = *tensor_of(args[1]);
-        if (x.sizes[0] != target.sizes[0]) return declined();
+        Tensor &x = given.tensor(0), &target = given.tensor(1);
+        if (x.ndim() != 2 || target.ndim() != 1 || x.sizes[0] != target.sizes[0]) return declined();
         Ref<Tensor> logs = call_op(*log_softmax, {&x}, {value_of(int64_t{1}), Value()});
         return wrap(call_op(*mean, {logs.get(), &target}, {value_of(int64_t{-100})}));
     });
@@ -142,17 +175,18 @@ PyObject* py_cross_entropy(PyObject*, PyObject* const* args, Py_ssize_t) {
 // layer_norm(input, (size,), weight, bias, eps): rows along the last dimension.
 PyObject* py_layer_norm(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     return guarded([&]() -> PyObject* {
+        const Given given("layer_norm", args, nargs, 2);
         static const OpDef *norm = find_op("group_norm"), *view = find_op("view");
-        Tensor& x = *tensor_of(args[0]);
-        Tensor *w = optional_tensor(args, nargs, 2), *b = optional_tensor(args, nargs, 3);
-        if (!PyTuple_CheckExact(args[1]) || PyTuple_GET_SIZE(args[1]) != 1 || x.ndim() < 2) return declined();
-        int overflow;
-        int64_t size = PyLong_AsLongLongAndOverflow(PyTuple_GET_ITEM(args[1], 0), &overflow);
-        if (!x.numel || x.sizes.back() != size || is_complex(x.dtype)) return declined();
+        Tensor& x = given.tensor(0);
+        Tensor *w = given.optional_tensor(2), *b = given.optional_tensor(3);
+        if (!PyTuple_CheckExact(given[1]) || PyTuple_GET_SIZE(given[1]) != 1 || x.ndim() < 2) return declined();
+        int64_t size;
+        if (!integer(PyTuple_GET_ITEM(given[1], 0), &size) || !x.numel || x.sizes.back() != size || is_complex(x.dtype))
+            return declined();
         for (Tensor* t : {w, b})
             if (t && (t->ndim() != 1 || t->sizes[0] != size)) return declined();
         Value groups = value_of(int64_t{1}), eps = Value::of(Scalar::of(1e-5)), centered = Value::of(Scalar::of(true));
-        if (nargs > 4 && !number(args[4], &eps.f)) return declined();
+        if (given.has(4) && !number(given[4], &eps.f)) return declined();
         if (x.ndim() == 2) return wrap(call_op(*norm, {&x, w, b}, {groups, eps, centered}));
         if (!x.contiguous()) return declined();
         Ref<Tensor> rows = call_op(*view, {&x}, {value_of(Dims{x.numel / size, size})});
@@ -162,13 +196,14 @@ PyObject* py_layer_norm(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
 }
 
 // dropout(input, p, training, inplace): times 1 / (1 - p) where a number drawn is at least p, times 0 elsewhere.
-PyObject* py_dropout(PyObject*, PyObject* const* args, Py_ssize_t) {
+PyObject* py_dropout(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     return guarded([&]() -> PyObject* {
+        const Given given("dropout", args, nargs, 4);
         static const OpDef *uniform = find_op("uniform"), *ge = find_op("ge"), *mul = find_op("mul");
-        Tensor& x = *tensor_of(args[0]);
+        Tensor& x = given.tensor(0);
         double p;
         // Bools times a number are of the default dtype.
-        if (!number(args[1], &p) || !(p > 0.0 && p < 1.0) || args[2] != Py_True || args[3] == Py_True || !x.numel ||
+        if (!number(given[1], &p) || !(p > 0.0 && p < 1.0) || given[2] != Py_True || given[3] == Py_True || !x.numel ||
             x.dtype != DType::F32 || default_dtype() != DType::F32)
             return declined();
         Value dtype, device;

@@ -88,19 +88,21 @@ PyObject* py_set_cuda_runtime(PyObject*, PyObject* runtime) {
     Py_RETURN_NONE;
 }
 
-PyObject* py_set_cuda_stream(PyObject*, PyObject* args) {
-    int index;
-    unsigned stream;
-    if (!PyArg_ParseTuple(args, "iI:set_cuda_stream", &index, &stream)) return nullptr;
-    set_current_stream(index, stream);
-    Py_RETURN_NONE;
-}
-
 int index_from(PyObject* object) {
     long index = PyLong_AsLong(object);
     if (index == -1) check_python();
     if (index < 0 || index > 127) fail("invalid device index " + std::to_string(index));
     return static_cast<int>(index);
+}
+
+PyObject* py_set_cuda_stream(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject* index;
+        unsigned stream;
+        if (!PyArg_ParseTuple(args, "OI:set_cuda_stream", &index, &stream)) return nullptr;
+        set_current_stream(index_from(index), stream);
+        Py_RETURN_NONE;
+    });
 }
 
 PyObject* py_cuda_stream(PyObject*, PyObject* index) {
@@ -170,12 +172,14 @@ PyObject* py_cuda_reset_peaks(PyObject*, PyObject* index) {
 }
 
 PyObject* py_cuda_reuse(PyObject*, PyObject* args) {
-    int index;
-    unsigned stream;
-    unsigned long long address, nbytes;
-    if (!PyArg_ParseTuple(args, "iIKK:cuda_reuse", &index, &stream, &address, &nbytes)) return nullptr;
-    device_reuse(index, {address, stream}, nbytes);
-    Py_RETURN_NONE;
+    return guarded([&]() -> PyObject* {
+        PyObject* index;
+        unsigned stream;
+        unsigned long long address, nbytes;
+        if (!PyArg_ParseTuple(args, "OIKK:cuda_reuse", &index, &stream, &address, &nbytes)) return nullptr;
+        device_reuse(index_from(index), {address, stream}, nbytes);
+        Py_RETURN_NONE;
+    });
 }
 
 // note_other_stream(tensor) -> (address of its memory, the stream that it was allocated on)
@@ -190,12 +194,14 @@ PyObject* py_note_other_stream(PyObject*, PyObject* object) {
     });
 }
 
-// pinned(address, nbytes, owner): a vector of uint8 over page-locked host memory, which `owner` keeps.
+// pinned(address, nbytes, owner): a vector of uint8 over page-locked host memory, which `owner` keeps. That there is
+// such memory is the caller's word.
 PyObject* py_pinned(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         unsigned long long address, nbytes;
         PyObject* owner;
         if (!PyArg_ParseTuple(args, "KKO:pinned", &address, &nbytes, &owner)) return nullptr;
+        if (!address || nbytes > static_cast<unsigned long long>(INT64_MAX)) fail_value("pinned: no such memory");
         auto release = [](void* context) {
             Gil gil;
             Py_DECREF(static_cast<PyObject*>(context));

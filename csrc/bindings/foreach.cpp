@@ -16,6 +16,8 @@ PyObject* py_foreach(PyObject*, PyObject* args) {
         if (!PyArg_ParseTuple(args, "OO!O!:foreach", &op, &PyTuple_Type, &lists, &PyTuple_Type, &names)) return nullptr;
         Py_ssize_t width = PyTuple_GET_SIZE(lists), keywords = PyTuple_GET_SIZE(names);
         if (width == 0 || keywords >= width) fail_type("foreach(op, lists, names) needs a list");
+        for (Py_ssize_t i = 0; i < keywords; ++i)
+            if (!PyUnicode_Check(PyTuple_GET_ITEM(names, i))) fail_type("foreach: names must be strings");
         // Copies: an op may run Python code, which could change a list.
         std::vector<PyRef> columns;
         std::vector<bool> is_list;

@@ -1,4 +1,5 @@
 // What changes a tensor's geometry or storage in place, and storages as tensors of bytes.
+#include <algorithm>
 
 #include "bindings/py.h"
 #include "dispatch/memory_order.h"
@@ -31,7 +32,8 @@ PyObject* py_take_view(PyObject*, PyObject* args) {
             return nullptr;
         Tensor &t = *tensor_of(object), &view = *tensor_of(view_object);
         refuse_leaf(t, name);
-        if (!(t.storage == view.storage)) fail("take_view: not a view of the tensor");
+        if (!(t.storage == view.storage) || t.dtype != view.dtype) fail("take_view: not a view of the tensor");
+        if (batch_level(t) != batch_level(view)) fail("take_view: a view of another level");
         t.sizes = view.sizes;
         t.strides = view.strides;
         t.offset = view.offset;
@@ -65,6 +67,8 @@ PyObject* py_resize_storage(PyObject*, PyObject* args) {
         if (!PyArg_ParseTuple(args, "O!n:resize_storage", &TensorType, &object, &nbytes)) return nullptr;
         if (nbytes < 0) fail("a storage can't have a negative size");
         Tensor& t = *tensor_of(object);
+        if (t.dtype != DType::U8 || t.ndim() != 1 || t.offset || !t.contiguous())
+            fail("resize_storage() takes what storage_bytes() gave");
         if (t.device().type != DeviceType::Meta) settle(t);
         t.storage->resize(static_cast<size_t>(nbytes));
         t.sizes = Dims{static_cast<int64_t>(nbytes)};
@@ -81,12 +85,15 @@ PyObject* py_over_storage(PyObject*, PyObject* args) {
         if (!PyArg_ParseTuple(args, "O!OLOO:over_storage", &TensorType, &object, &dtype_of, &offset, &size, &stride))
             return nullptr;
         Tensor& bytes = *tensor_of(object);
+        if (bytes.device().type != DeviceType::Meta) settle(bytes);
         DType dtype = dtype_from(dtype_of);
         Dims sizes = dims_from(size, "size");
         Dims strides = stride == Py_None ? contiguous_strides(sizes) : dims_from(stride, "stride");
         if (sizes.size() != strides.size())
             fail("mismatch in length of strides and shape: " + to_string(sizes) + " and " + to_string(strides));
         if (offset < 0) fail("Tensor: invalid storage offset " + std::to_string(offset));
+        for (int64_t s : sizes)
+            if (s < 0) fail("negative sizes are not supported, got " + to_string(sizes));
         for (int64_t s : strides)
             if (s < 0) fail("negative strides are not supported, got " + to_string(strides));
         if (product(sizes)) {
@@ -127,7 +134,10 @@ PyObject* py_out_of_order(PyObject*, PyObject* args) {
         const Tensor& t = *tensor_of(object);
         Dims order = dims_from(dims, "order");
         if (order.size() != t.ndim()) fail("out_of_order() needs all dimensions");
-        for (int64_t d : order) normalize_dim(d, t.ndim());
+        Dims sorted = order;
+        std::sort(sorted.begin(), sorted.end());
+        for (size_t i = 0; i < sorted.size(); ++i)
+            if (sorted[i] != static_cast<int64_t>(i)) fail("out_of_order(): " + to_string(order) + " is no order");
         return wrap(
             Tensor::make(t.storage, t.dtype, out_of_order(t.sizes, order), out_of_order(t.strides, order), t.offset));
     });

@@ -146,13 +146,18 @@ PyTypeObject OutFormType = make_out_form_type();
 PyObject* py_out_form(PyObject*, PyObject* args) {
     PyObject *plain, *storing;
     if (!PyArg_ParseTuple(args, "OO:out_form", &plain, &storing)) return nullptr;
+    PyRef shortcuts(PyObject_GetAttrString(plain, "_shortcuts"));
+    if (!shortcuts) PyErr_Clear();
+    if (shortcuts && !are_shortcuts(shortcuts.get())) {
+        PyErr_SetString(PyExc_TypeError, "out_form: _shortcuts must be a tuple of shortcuts");
+        return nullptr;
+    }
     auto* made = PyObject_GC_New(OutFormObject, &OutFormType);
     if (!made) return nullptr;
     made->vectorcall = out_form_vectorcall;
     made->plain = Py_NewRef(plain);
     made->storing = Py_NewRef(storing);
-    made->shortcuts = PyObject_GetAttrString(plain, "_shortcuts");
-    if (!made->shortcuts) PyErr_Clear();
+    made->shortcuts = shortcuts.release();
     PyObject_GC_Track(made);
     return reinterpret_cast<PyObject*>(made);
 }

@@ -215,8 +215,24 @@ void read_pattern(Target& target, const char* pattern) {
         target.required += !optional;
         or_none = false;
     }
+    if (target.packed && target.most != 1) wrong(pattern, "* stands alone");
     char first = target.letters[0].kind;
     target.rank = first >= '3' && first <= '5' ? static_cast<size_t>(first - '2') : 1;
+}
+
+// Whether what a letter takes is what a parameter of that type is given.
+bool suits(char letter, ArgType type) {
+    switch (letter) {
+        case 'b': return type == ArgType::Bool;
+        case 'd': return type == ArgType::DTypeArg;
+        case 't':
+        case 'w':
+        case 'k':
+        case '*': return type == ArgType::Ints;
+        case 'i': return type == ArgType::Int || type == ArgType::Float || type == ArgType::Scalar;
+        case 'n': return type == ArgType::Float || type == ArgType::Scalar;
+        default: return false;
+    }
 }
 
 // What `object` is to a parameter, and the numbers of a window for each dimension where one stands for all.
@@ -241,8 +257,10 @@ void bind(Target& target, const char* pattern, PyObject* order) {
     }
     auto place = [&](size_t argument) {
         size_t at = argument;
-        if (order && argument >= given && argument - given < places)
+        if (order && argument >= given && argument - given < places) {
             at = given + PyLong_AsSize_t(PyTuple_GET_ITEM(order, static_cast<Py_ssize_t>(argument - given)));
+            check_python();
+        }
         if (at >= slots.size()) wrong(pattern, "more arguments than " + op.name + " has");
         return at;
     };
@@ -257,7 +275,9 @@ void bind(Target& target, const char* pattern, PyObject* order) {
             fix(given + target.required + i, target.after[i].get());
     for (size_t i = 0; i < target.most; ++i) {
         auto [operand, slot] = slots[place(given + i)];
-        if (operand != is_operand(target.letters[i].kind)) wrong(pattern, "a letter of another kind of argument");
+        if (operand != is_operand(target.letters[i].kind) ||
+            (!operand && !suits(target.letters[i].kind, op.args[op.param_args[slot]].type)))
+            wrong(pattern, "a letter of another kind of argument");
         if (target.letters[i].kind == 'k' && !slot) wrong(pattern, "k without a window before it");
         target.letters[i].place = static_cast<uint8_t>(slot);
     }
@@ -300,11 +320,13 @@ PyObject* py_shortcut(PyObject*, PyObject* args) {
         target->before = items_of(before);
         target->after = items_of(after);
         read_pattern(*target, pattern);
-        if (target->before.size() > kMost || target->after.size() > kMost) wrong(pattern, "too many arguments");
+        if (target->before.size() + target->most + target->after.size() > 2 * kMost)
+            wrong(pattern, "too many arguments");
         if (Py_TYPE(callable) == &OpType) {
             target->op = &op_of(callable);
             bind(*target, pattern, PyTuple_Check(order) ? order : nullptr);
         } else {
+            if (target->packed) wrong(pattern, "* is for ops only");
             target->function = PyRef::borrow(callable);
         }
         PyObject* made = ShortcutType.tp_alloc(&ShortcutType, 0);
@@ -318,6 +340,13 @@ PyMethodDef functions[] = {{"shortcut", py_shortcut, METH_VARARGS,
                            {}};
 
 }  // namespace
+
+bool are_shortcuts(PyObject* object) {
+    if (!PyTuple_Check(object)) return false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
+        if (Py_TYPE(PyTuple_GET_ITEM(object, i)) != &ShortcutType) return false;
+    return true;
+}
 
 bool take_shortcut(PyObject* shortcuts, PyObject* const* args, size_t count, PyObject** result) {
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(shortcuts); ++k) {

@@ -5,8 +5,10 @@
 
 namespace mt::py {
 
-// Whether one of `shortcuts`, a tuple of them, took the call. Then `*result` is what it gave, or null with an
-// exception.
+// Whether an object is a tuple of shortcuts.
+bool are_shortcuts(PyObject* object);
+
+// Whether one of `shortcuts` took the call. Then `*result` is what it gave, or null with an exception.
 bool take_shortcut(PyObject* shortcuts, PyObject* const* args, size_t count, PyObject** result);
 
 }  // namespace mt::py

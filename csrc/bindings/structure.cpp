@@ -11,7 +11,20 @@ namespace mt::py {
 
 namespace {
 
-PyObject* part(PyObject* structure, Py_ssize_t place) { return PyTuple_GET_ITEM(structure, place); }
+PyObject* part(PyObject* structure, Py_ssize_t place) {
+    if (!PyTuple_Check(structure) || place >= PyTuple_GET_SIZE(structure)) fail_type("match_structure: no structure");
+    return PyTuple_GET_ITEM(structure, place);
+}
+
+// Structures may be nested deeper than the stack.
+class Deeper {
+  public:
+    Deeper() {
+        if (Py_EnterRecursiveCall(" in the structure of arguments")) fail_python();
+    }
+    ~Deeper() { Py_LeaveRecursiveCall(); }
+    Deeper(const Deeper&) = delete;
+};
 
 bool equal(PyObject* a, PyObject* b) {
     if (a == b) return true;
@@ -37,6 +50,7 @@ bool match_slice(PyObject* bounds, PyObject* value) {
 // ("dict", keys, parts...): the same keys in the same order.
 bool match_dict(PyObject* structure, PyObject* value, std::vector<PyRef>& tensors) {
     PyObject* keys = part(structure, 1);
+    if (!PyTuple_Check(keys)) fail_type("match_structure: no structure");
     if (!PyDict_CheckExact(value) || PyDict_GET_SIZE(value) != PyTuple_GET_SIZE(keys)) return false;
     Py_ssize_t at = 0;
     PyObject *key, *item;
@@ -61,6 +75,7 @@ bool match_sequence(PyObject* structure, PyObject* value, std::vector<PyRef>& te
 }
 
 bool match(PyObject* structure, PyObject* value, std::vector<PyRef>& tensors) {
+    Deeper deeper;
     const char* tag = PyUnicode_AsUTF8(part(structure, 0));
     if (!tag) fail_python();
     switch (tag[0]) {

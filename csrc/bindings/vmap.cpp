@@ -107,13 +107,15 @@ void run_mapped(Call& call, Ref<Tensor>* results, Tensor* destination) {
     if (destination) return;
     PyRef items = checked(PySequence_Tuple(returned.get()));
     call.result_count = static_cast<size_t>(PyTuple_GET_SIZE(items.get()));
-    if (call.result_count > kMaxResults) fail("vmap: the rule of '" + op.name + "' gave too many results");
+    if (call.result_count == 0 || call.result_count > kMaxResults)
+        fail("vmap: the rule of '" + op.name + "' gave " + std::to_string(call.result_count) + " results");
     for (size_t i = 0; i < call.result_count; ++i) {
         PyObject* item = PyTuple_GET_ITEM(items.get(), static_cast<Py_ssize_t>(i));
         PyObject* tensor = PyTuple_Check(item) && PyTuple_GET_SIZE(item) == 2 ? PyTuple_GET_ITEM(item, 0) : nullptr;
         if (!tensor || !is_tensor(tensor)) fail_type("vmap: the rule of '" + op.name + "' must give tensors");
         results[i] = Ref<Tensor>::borrow(tensor_of(tensor));
         if (PyTuple_GET_ITEM(item, 1) != Py_True) continue;
+        if (!results[i]->ndim()) fail_type("vmap: a mapped result of '" + op.name + "' needs a dimension");
         results[i] = mapped(std::move(results[i]), level, base);
     }
 }
@@ -149,7 +151,7 @@ PyObject* py_unwrap(PyObject*, PyObject* args) {
         int level;
         if (!PyArg_ParseTuple(args, "O!i:vmap_unwrap", &TensorType, &object, &level)) return nullptr;
         Tensor& t = *tensor_of(object);
-        if (batch_level(t) != level) return Py_BuildValue("(OO)", object, Py_False);
+        if (level < 1 || batch_level(t) != level) return Py_BuildValue("(OO)", object, Py_False);
         return Py_BuildValue("(NO)", wrap(t.autograd->batch_value), Py_True);
     });
 }

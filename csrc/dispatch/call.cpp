@@ -57,7 +57,7 @@ thread_local Generator* active_generator = nullptr;
 
 Generator& default_generator(Device device) {
     static Generator generator, cards[128];
-    return on_gpu(device) ? cards[device.index] : generator;
+    return on_gpu(device) ? cards[std::max<int>(device.index, 0)] : generator;
 }
 
 namespace {

@@ -135,12 +135,15 @@ Ref<Tensor> masked_select(const Tensor& t, const Tensor& mask) {
 }
 
 Ref<Tensor> repeat_places(const Tensor& repeats) {
+    if ((repeats.dtype != DType::I64 && repeats.dtype != DType::I32) || repeats.ndim() != 1)
+        fail("repeats must be a vector of int32 or int64, got " + std::string(info(repeats.dtype).name) +
+             to_string(repeats.sizes));
     cpu::Packed packed(repeats, DType::I64);
     const auto* counts = packed.as<int64_t>();
     int64_t total = 0;
     for (int64_t i = 0; i < repeats.numel; ++i) {
         if (counts[i] < 0) fail("repeats can not be negative");
-        total += counts[i];
+        if (__builtin_add_overflow(total, counts[i], &total)) fail("repeats have a sum beyond 64 bits");
     }
     Dims sizes;
     sizes.push_back(total);
