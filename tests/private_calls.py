@@ -53,7 +53,7 @@ def plans() -> list[Callable[..., Any]]:
         given(steps=[("op", 0, 0)], measured=-5), given(deferred=[("node", 7, 0)]), given(deferred=[("leaf", 0, 0)]),
         given(checks=[(9, 0, 1, 9)]), given(steps=[()]), given(steps=[3]), given(deferred=[("n", 0, 0)]),
         given(counters=[Hostile()]), given(steps=3), lambda *_, **__: (), lambda *_, **__: mt.ones(3),
-        lambda *_, **__: (mt.ones(()),), lambda *_, **__: ((mt.ones(()), True),),
+        lambda *_, **__: (b"abc" * 9, [], "x"), lambda *_, **__: (mt.ones(()),), lambda *_, **__: ((mt.ones(()), True),),
     ]  # fmt: skip
 
 
@@ -102,8 +102,16 @@ def callables(name: str, r: random.Random) -> Iterator[Callable[..., Any]]:
     while True:
         owner = objects()[name]
         method = r.choice([n for n in dir(owner) if n not in NO_METHODS] + ["__call__"] * 5)
-        value = getattr(owner, method, None)
-        yield value if callable(value) else lambda *args, o=owner, m=method: setattr(o, m, args[0] if args else None)
+        yield lambda *args, o=owner, m=method: use(o, m, args)
+
+
+def use(owner: Any, name: str, arguments: tuple[Any, ...]) -> None:
+    """Call an object's method, or set what is none."""
+    value = getattr(owner, name)
+    if callable(value):
+        value(*arguments)
+    else:
+        setattr(owner, name, arguments[0] if arguments else None)
 
 
 def recorded() -> None:

@@ -185,6 +185,13 @@ void deallocate(void* data, size_t nbytes) noexcept {
     else c.large.emplace(size, data);
 }
 
+void discard(void* data, size_t begin, size_t end) noexcept {
+    constexpr uintptr_t page = 4096, worth_a_call = 1 << 20;
+    auto at = reinterpret_cast<uintptr_t>(data);
+    const uintptr_t from = (at + begin + page - 1) / page * page, to = (at + end) / page * page;
+    if (to > from && to - from >= worth_a_call) madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);
+}
+
 void empty_cache() noexcept {
     Cache& c = cache();
     std::lock_guard lock(c.mutex);

@@ -49,12 +49,20 @@ void Storage::resize(size_t wanted) {
         return;
     }
     if (deleter || exports || read_only) fail("Trying to resize storage that is not resizable");
+    const size_t memory = std::max(nbytes, held);
+    if (has_memory() && wanted <= memory) {
+        if (data && wanted < nbytes) discard(data, wanted, nbytes);
+        nbytes = wanted;
+        held = wanted < memory ? memory : 0;
+        return;
+    }
     Ref<Storage> fresh = allocate(wanted, device);
     if (has_memory()) copy_bytes(fresh->place(), place(), std::min(wanted, nbytes));
     std::swap(data, fresh->data);
     std::swap(address, fresh->address);
     std::swap(stream, fresh->stream);
     std::swap(nbytes, fresh->nbytes);
+    std::swap(held, fresh->held);
 }
 
 void refuse_host_access(const Storage& storage) {
@@ -91,8 +99,9 @@ void Storage::destroy(Storage* storage) {
     if (storage->pending) pending_died_hook(storage);
     if (storage->deleter) storage->deleter(storage->deleter_context);
     else if (storage->address)
-        device_free(storage->device, {storage->address, storage->stream}, storage->nbytes, storage->other_streams);
-    else deallocate(storage->data, storage->nbytes);
+        device_free(storage->device, {storage->address, storage->stream}, std::max(storage->nbytes, storage->held),
+                    storage->other_streams);
+    else deallocate(storage->data, std::max(storage->nbytes, storage->held));
     storage->~Storage();
     Freelist<Storage>::give(storage);
 }

@@ -24,9 +24,10 @@ struct Storage {
     uint32_t version = 0;  // counts in-place writes, for the tape's check of saved tensors
     void* data = nullptr;
     size_t nbytes = 0;
+    size_t held = 0;  // bytes of memory where they are more: tensors may still reach what is behind a shorter storage
     Device device;
-    uint32_t stream = 0;       // of a card's memory: the one that it was allocated on
-    uint64_t address = 0;      // of a card's memory, where `data` is null
+    uint32_t stream = 0;  // of a card's memory: the one that it was allocated on
+    uint64_t address = 0;  // of a card's memory, where `data` is null
     // Set while the contents are a recorded value that has not been computed; see trace/.
     trace::Pending* pending = nullptr;
     // Frees memory that isn't the allocator's (NumPy, DLPack); null: the allocator owns `data`.
@@ -34,14 +35,14 @@ struct Storage {
     void* deleter_context = nullptr;
     bool (*shared)(void* context) = nullptr;  // whether the lender can still reach the memory; null: assume so
     bool read_only = false;
-    bool pinned = false;         // page-locked memory of the host
+    bool pinned = false;  // page-locked memory of the host
     bool other_streams = false;  // of a card's memory: streams besides `stream` were given work with it
     bool reinterpreted = false;  // seen through views of several dtypes: its contents are never a recorded value
     uint32_t exports =
         0;  // live buffers of this memory outside the framework: its owner may read and write them unseen
     uint32_t readers = 0;  // recorded reads of the memory as it is now, by traces that have not run
 
-    static Ref<Storage> allocate(size_t nbytes, Device device = {});   // memory now
+    static Ref<Storage> allocate(size_t nbytes, Device device = {});  // memory now
     static Ref<Storage> unbacked(size_t nbytes, Device device = {});  // memory when it's needed: recorded values, meta
     static Ref<Storage> wrap(void* data, size_t nbytes, void (*deleter)(void*), void* context);
     // The same for memory wherever it is.
@@ -52,7 +53,8 @@ struct Storage {
     static Ref<Storage> copy(const Storage& storage);
     static void destroy(Storage* storage);
     void ensure_memory();  // backs an unbacked storage
-    // Another length, with the contents that fit; throws if the memory isn't ours. Its memory must be there.
+    // Another length, with the contents that fit; throws if the memory isn't ours. Its memory must be there. What is
+    // behind a shorter storage stays memory, since tensors may reach there, but large parts of it go to the system.
     void resize(size_t nbytes);
     bool has_memory() const { return data || address; }
     Place place() const { return {device, data, address}; }
