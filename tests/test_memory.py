@@ -211,3 +211,22 @@ def test_gradients_take_little_memory_besides_their_results(function, operands):
     g = mt.ones_like(out)
     rose = delta(lambda: mt.autograd.grad(out, wanted, g, retain_graph=True))
     assert rose["peak_allocated_bytes"] <= (4 << 20) * operands + (1 << 20)
+
+
+@pytest.mark.parametrize("size", [10, 1_000_000])
+@pytest.mark.parametrize("kept", [0, 4, 3000])
+def test_a_storage_that_is_made_shorter_is_no_danger_to_tensors(size, kept):
+    x = mt.ones(size)
+    tail, storage = x[size // 2 :], x.untyped_storage()
+    held = mt._C.allocator_stats()["allocated_bytes"]
+    storage.resize_(min(kept, 4 * size))
+    assert storage.nbytes() == x.untyped_storage().nbytes() == min(kept, 4 * size)
+    tail.add_(1)  # what is there is anybody's guess, but it is memory
+    assert (tail + x[-1]).shape == tail.shape
+    storage.resize_(4 * size)
+    assert x[0].item() == (1 if kept >= 4 or size == 10 else 0)
+    assert mt._C.allocator_stats()["allocated_bytes"] <= held + 8 * size
+    storage.resize_(8 * size)
+    assert storage.nbytes() == 8 * size
+    del x, tail, storage
+    assert mt._C.allocator_stats()["allocated_bytes"] < held
