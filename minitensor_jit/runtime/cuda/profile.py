@@ -1,6 +1,7 @@
-"""When kernels and copies ran on cards, by events around each: for profiles, timelines and `--hlo_profile`.
+"""When kernels and copies ran on cards: for profiles, timelines and `--hlo_profile`.
 
-The card's clock is set to the host's by one event a card, which is waited for at the start of a profile.
+By the driver's records where CUPTI is installed (`cupti.py`), otherwise by events around each, as for `--hlo_profile`.
+For events a card's clock is set to the host's by one event a card, which is waited for at the start of a profile.
 """
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from minitensor.step_stats import CardEvent
 from minitensor_jit.codegen.nvptx.program import HostCall, KernelLaunch
-from minitensor_jit.runtime.cuda import streams
+from minitensor_jit.runtime.cuda import cupti, streams
 from minitensor_jit.runtime.cuda.context import all_cards, enter, let_go, using
 from minitensor_jit.runtime.cuda.driver import driver
 from minitensor_jit.runtime.kernel_counters import KernelCounter, ModuleCounters
@@ -30,12 +31,17 @@ class DeviceEvent(CardEvent):
     """Something that ran on a card, with the driver's events around it until its times are known."""
 
     raw: tuple[Any, Any] = (None, None)
+    number: int = 0
+    """What the driver's records of it are linked with."""
 
 
 _lock = threading.Lock()
 _events: list[DeviceEvent] | None = None
 _zero: dict[int, tuple[Any, int]] = {}
 """By card: an event, and the host's time when it had happened."""
+_activities: cupti.Activities | None = None
+why_by_events = ""
+"""Why the last profile was taken by events; empty if it was by the driver's records."""
 _counted: list[tuple[int, Any, Any, KernelCounter]] = []
 """Cards and pairs of events that are still to be counted."""
 _COUNT_AT = 512
@@ -52,6 +58,15 @@ def _event() -> Any:
     return driver().Event(0)
 
 
+@contextmanager
+def _between(stream: Any) -> Iterator[tuple[Any, Any]]:
+    """Two events, around what is given to the stream within."""
+    first, last = _event(), _event()
+    first.record(stream)
+    yield first, last
+    last.record(stream)
+
+
 def _set_clock(index: int) -> None:
     enter(index)
     event = _event()
@@ -62,18 +77,28 @@ def _set_clock(index: int) -> None:
 
 def start() -> None:
     """Begin to note what runs."""
-    global _events
-    for card in all_cards():
-        _set_clock(card.index)
+    global _events, _activities, why_by_events
+    _activities, why_by_events = cupti.begin()
+    if _activities is None:
+        for card in all_cards():
+            _set_clock(card.index)
     _events = []
 
 
 def stop() -> list[DeviceEvent]:
     """End the profile: what ran, in the order of its start. Waits for the cards."""
-    global _events
+    global _events, _activities
     noted, _events = _events or [], None
+    activities, _activities = _activities, None
     for index in {event.device for event in noted}:
         streams.synchronize(index)
+    if activities is not None:
+        spans = activities.end()
+        # What has no record ran on the host.
+        noted = [event for event in noted if event.number in spans]
+        for event in noted:
+            event.start, event.end = spans[event.number]
+        return sorted(noted, key=lambda event: event.start)
     for event in noted:
         enter(event.device)
         zero, at = _zero[event.device]
@@ -91,7 +116,7 @@ def stop() -> list[DeviceEvent]:
 def _note(event: DeviceEvent) -> None:
     with _lock:
         if _events is not None:
-            if event.device not in _zero:
+            if not event.number and event.device not in _zero:
                 _set_clock(event.device)
             _events.append(event)
 
@@ -107,13 +132,15 @@ class _Timing:
 
     def step(self, step: Bind, slots: Sequence[int]) -> None:
         """Run a step between two events."""
-        first, last = _event(), _event()
         call, arguments = step(slots)
-        first.record(self._stream)
-        call(*arguments, self._stream)
-        last.record(self._stream)
+        loaded, activities = self._loaded, _activities
+        by_events = activities is None or loaded.counters is not None
+        with (
+            activities.number() if activities is not None else nullcontext(0) as number,
+            _between(self._stream) if by_events else nullcontext((None, None)) as (first, last),
+        ):
+            call(*arguments, self._stream)
         launch = getattr(step, "launch", None)
-        loaded = self._loaded
         name = launch.kernel if isinstance(launch, KernelLaunch) else type(step).__name__.strip("_")
         if active():
             _note(
@@ -123,7 +150,8 @@ class _Timing:
                     f"{loaded.program.name}/{name}",
                     launch.kind if isinstance(launch, KernelLaunch) else "step",
                     nbytes=launch.bytes_accessed if isinstance(launch, KernelLaunch) else 0,
-                    raw=(first, last),
+                    raw=(None, None) if number else (first, last),
+                    number=number,
                 )
             )
         if loaded.counters is not None:
@@ -134,12 +162,11 @@ class _Timing:
 @contextmanager
 def program(loaded: LoadedProgram, stream: Any) -> Iterator[_Timing]:
     """Times the steps of a program, and the whole, and counts them where counters are."""
-    first = _event()
-    first.record(stream)
-    yield _Timing(loaded, stream)
-    if loaded.counters is not None:
-        last = _event()
-        last.record(stream)
+    if loaded.counters is None:
+        yield _Timing(loaded, stream)
+    else:
+        with _between(stream) as (first, last):
+            yield _Timing(loaded, stream)
         _counted.append((loaded.index, first, last, loaded.counters.whole))
         if len(_counted) >= _COUNT_AT:
             settle_counters()
@@ -174,12 +201,16 @@ def copy(index: int, kind: str, nbytes: int, stream: Any) -> Iterator[None]:
     if not active():
         yield
         return
-    first, last = _event(), _event()
-    first.record(stream)
-    yield
-    last.record(stream)
-    number = streams.number_of_current(index)
-    _note(DeviceEvent(index, number, kind, "memcpy", nbytes=nbytes, raw=(first, last)))
+    activities = _activities
+    where = streams.number_of_current(index)
+    if activities is not None:
+        with activities.number() as number:
+            yield
+        _note(DeviceEvent(index, where, kind, "memcpy", nbytes=nbytes, number=number))
+        return
+    with _between(stream) as raw:
+        yield
+    _note(DeviceEvent(index, where, kind, "memcpy", nbytes=nbytes, raw=raw))
 
 
 def note_host_call(step: HostCall, nbytes: int) -> None:
