@@ -53,7 +53,8 @@ def plans() -> list[Callable[..., Any]]:
         given(steps=[("op", 0, 0)], measured=-5), given(deferred=[("node", 7, 0)]), given(deferred=[("leaf", 0, 0)]),
         given(checks=[(9, 0, 1, 9)]), given(steps=[()]), given(steps=[3]), given(deferred=[("n", 0, 0)]),
         given(counters=[Hostile()]), given(steps=3), lambda *_, **__: (), lambda *_, **__: mt.ones(3),
-        lambda *_, **__: (b"abc" * 9, [], "x"), lambda *_, **__: (mt.ones(()),), lambda *_, **__: ((mt.ones(()), True),),
+        lambda *_, **__: (b"abc" * 9, [], "x"), lambda *_, **__: (mt.ones(()),),
+        lambda *_, **__: ((mt.ones(()), True),),
     ]  # fmt: skip
 
 

@@ -171,7 +171,8 @@ def test_parts_of_a_loop_are_compiled_once():
     before = mt.jit.cache_info()["misses"]
     with mt.jit_scope():
         y = f(x)
-    assert mt.equal(y, expected) and not expected.isnan().any()
+    assert mt.equal(y, expected)
+    assert not expected.isnan().any()
     first = mt.jit.cache_info()["misses"] - before
     assert first <= 4
     with mt.jit_scope():
