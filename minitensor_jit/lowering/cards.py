@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.combiners import highest, lowest
@@ -16,11 +16,14 @@ from minitensor_jit.ir.module import Instruction
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.lowering import averages, convolutions, norms, pooling
 from minitensor_jit.lowering.call import FLOATING, RecordedCall
+from minitensor_jit.lowering.complex_parts import COMPLEX_LOWERINGS
 from minitensor_jit.lowering.context import Lowering
 from minitensor_jit.lowering.sums import lane_sum, matrix_product
 
 __all__ = ["lower_for_cards", "lowers_on_cards"]
 
+_Rule: TypeAlias = tuple[Callable[[RecordedCall], bool], Callable[..., Any]]
+"""Whether a call has HLO, and its results."""
 _LANES = 16
 _OF_ALL_TYPES = frozenset(
     {"adaptive_max_pool_indices", "argmax", "argmin", "max_dim", "max_pool_indices", "min_dim", "sort", "topk"}
@@ -30,13 +33,17 @@ _OF_ALL_TYPES = frozenset(
 
 def lowers_on_cards(call: RecordedCall) -> bool:
     """Whether the call has HLO here."""
-    known = _LOWERINGS.get(call.row.name)
-    if known is None or call.complex or not (call.result_floating or call.row.name in _OF_ALL_TYPES):
+    known = _lowering(call)
+    if known is None or not (call.complex or call.result_floating or call.row.name in _OF_ALL_TYPES):
         return False
     shapes = [shape for shape in call.shapes if shape is not None]
     if any(0 in dims for dims in (*shapes, *(dims for _, dims in call.results))):
         return False
     return known[0](call)
+
+
+def _lowering(call: RecordedCall) -> _Rule | None:
+    return (COMPLEX_LOWERINGS if call.complex else _LOWERINGS).get(call.row.name)
 
 
 def _always(_: RecordedCall) -> bool:
@@ -45,7 +52,9 @@ def _always(_: RecordedCall) -> bool:
 
 def lower_for_cards(b: Lowering, call: RecordedCall, operands: Sequence[Any]) -> Any:
     """The results."""
-    return _LOWERINGS[call.row.name][1](b, *operands, *call.params)
+    known = _lowering(call)
+    assert known is not None
+    return known[1](b, *operands, *call.params)
 
 
 # ---- rows of tables
@@ -267,7 +276,7 @@ def _topk(b: Lowering, x: Instruction, k: int, dim: int, largest: bool, _sorted:
     return [b.slice(one, (0,) * len(limits), limits) if limits else one for one in made]
 
 
-_LOWERINGS: Final[dict[str, tuple[Callable[[RecordedCall], bool], Callable[..., Any]]]] = {
+_LOWERINGS: Final[dict[str, _Rule]] = {
     "embedding": (lambda call: bool(call.shapes[1]), _embedding),
     "embedding_backward": (lambda call: bool(call.shapes[1]) and not call.params[2], _embedding_backward),
     "attention": (_always, _attention),

@@ -102,7 +102,7 @@ class _ClusterLowering:
                 elif node.device != "cpu" and draws_on_cards(call):
                     results = [draw(self.builder, call, self.stream_position(call))]
                 elif node.device != "cpu" and lowers_on_cards(call):
-                    results = self.lower(node, call)
+                    results = self.lower(node, call, for_cards=True)
                 else:
                     results = self.call_kernel(node, call)
             for index, result in enumerate(results):
@@ -116,7 +116,7 @@ class _ClusterLowering:
         numbers = tuple(self.numbers)
         return LoweredCluster(module, self.parameters, self.builder.checks, bool(failures), numbers, fallible)
 
-    def lower(self, node: Node, call: RecordedCall) -> list[Instruction]:
+    def lower(self, node: Node, call: RecordedCall, *, for_cards: bool = False) -> list[Instruction]:
         """Rows see the types that kernels compute in; what is stored in others is converted before and after."""
         b = self.builder
         operands: list[Any] = []
@@ -146,7 +146,7 @@ class _ClusterLowering:
                 x = b.to_dtype(x, loop_dtype(x.dtype))
             operands.append(b.broadcast_to(x, dims) if elementwise else x)
         b.inputs = operands
-        if call.row.lower is None:
+        if for_cards:
             lowered = lower_for_cards(b, call, operands)
         else:
             lowered = call.row.lower(b, *operands, *call.params)

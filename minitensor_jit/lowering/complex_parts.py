@@ -1,0 +1,120 @@
+"""Ops on complex numbers as HLO for cards, by their real and imaginary parts (docs/numerics.md)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from minitensor_jit.ir.module import Instruction
+from minitensor_jit.lowering.call import RecordedCall
+from minitensor_jit.lowering.context import Lowering
+
+__all__ = ["COMPLEX_LOWERINGS"]
+
+Dims = int | Sequence[int] | None
+
+
+def _total(b: Lowering, x: Instruction, dim: Dims, keepdim: bool) -> Instruction:
+    """The sums, as those of a real array with a last dimension of 2."""
+    x = b.to_dtype(x, b.result.dtype)
+    rank = len(x.dims)
+    if not rank:
+        return x
+    given = (dim,) if isinstance(dim, int) else tuple(dim or range(rank))
+    both = b.concatenate([b.reshape(part, (*x.dims, 1)) for part in (b.real(x), b.imag(x))], rank)
+    total = b.reduce_dims(both, "add", tuple(d % rank for d in given), keepdim)
+    *dims, _ = total.dims
+    zeros = (0,) * len(dims)
+    parts = [b.slice(total, (*zeros, k), (*dims, k + 1)) for k in range(2)]
+    return b.complex(*[b.reshape(part, tuple(dims)) for part in parts])
+
+
+def _sum(b: Lowering, x: Instruction, dim: Dims, keepdim: bool, _dtype: Any) -> Instruction:
+    return _total(b, x, dim, keepdim)
+
+
+def _mean(b: Lowering, x: Instruction, dim: Dims, keepdim: bool, _dtype: Any) -> Instruction:
+    total = _total(b, x, dim, keepdim)
+    count = b.reduced_count(x, dim)
+    return b.complex(*[b.divide(part, b.full(part.array_shape, count)) for part in (b.real(total), b.imag(total))])
+
+
+def _cumsum(b: Lowering, x: Instruction, dim: int, _dtype: Any) -> Instruction:
+    x = b.to_dtype(x, b.result.dtype)
+    if not x.dims:
+        return x
+    parts = b.real(x), b.imag(x)
+    made = [b.kernel_call("cumsum", [part], [part.array_shape], kinds="t", params=(dim, None))[0] for part in parts]
+    return b.complex(*made)
+
+
+def _magnitude(b: Lowering, x: Instruction) -> Instruction:
+    """The C library's `hypotf`: in float64, where the squares are exact."""
+    wide = [b.convert(part, "f64") for part in (b.real(x), b.imag(x))]
+    squares = [b.multiply(part, part) for part in wide]
+    size = b.convert(b.sqrt(b.add(*squares)), "f32")
+    infinite = b.or_(*[b.compare(b.abs(p), b.full(p.array_shape, math.inf), "EQ") for p in wide])
+    return b.select(infinite, b.full(size.array_shape, math.inf), size)
+
+
+def _of_parts(test: str, kind: str) -> Callable[..., Instruction]:
+    def lowering(b: Lowering, x: Instruction) -> Instruction:
+        found = []
+        for part in (b.real(x), b.imag(x)):
+            if test == "finite":
+                found.append(b.is_finite(part))
+            elif test == "nan":
+                found.append(b.compare(part, part, "NE"))
+            else:
+                found.append(b.compare(b.abs(part), b.full(part.array_shape, math.inf), "EQ"))
+        return b.emit(kind, found)
+
+    return lowering
+
+
+def _truth(b: Lowering, x: Instruction) -> Instruction:
+    if x.dtype not in ("c64", "c128"):
+        return b.truth(x)
+    return b.or_(*[b.truth(part) for part in (b.real(x), b.imag(x))])
+
+
+def _logical(kind: str) -> Callable[..., Instruction]:
+    return lambda b, x, y: b.emit(kind, (_truth(b, x), _truth(b, y)))
+
+
+def _quantifier(kind: str) -> Callable[..., Instruction]:
+    def lowering(b: Lowering, x: Instruction, dim: Dims = None, keepdim: bool = False) -> Instruction:
+        truth = _truth(b, x)
+        # No dimensions means none here, not all.
+        if dim is not None and not isinstance(dim, int) and not tuple(dim):
+            return truth
+        return b.reduce_dims(truth, kind, dim, keepdim)
+
+    return lowering
+
+
+def _is_c64(call: RecordedCall) -> bool:
+    return call.compute == "c64"
+
+
+def _always(_: RecordedCall) -> bool:
+    return True
+
+
+COMPLEX_LOWERINGS: Final[dict[str, tuple[Callable[[RecordedCall], bool], Callable[..., Any]]]] = {
+    "sum": (_always, _sum),
+    "mean": (_always, _mean),
+    "cumsum": (_always, _cumsum),
+    "abs": (_is_c64, _magnitude),
+    "isnan": (_always, _of_parts("nan", "or")),
+    "isinf": (_always, _of_parts("infinite", "or")),
+    "isfinite": (_always, _of_parts("finite", "and")),
+    "logical_and": (_always, _logical("and")),
+    "logical_or": (_always, _logical("or")),
+    "logical_xor": (_always, _logical("xor")),
+    "logical_not": (_always, lambda b, x: b.not_(_truth(b, x))),
+    "all": (_always, _quantifier("and")),
+    "any": (_always, _quantifier("or")),
+}
+"""By the name of the row: whether a call has HLO, and the results."""

@@ -1,0 +1,72 @@
+"""Ops on complex numbers that have kernels on cards, with the bits of the CPU."""
+
+import numpy as np
+import pytest
+from fuzz_programs import bits, describe
+
+import minitensor as mt
+from minitensor_jit.runtime.cuda.start import host_ops
+
+
+def numbers(*dims, dtype="complex64"):
+    rng = np.random.default_rng(4)
+    found = rng.standard_normal((2, *dims)) * 10.0 ** rng.integers(-3, 4, (2, *dims))
+    flat = found.reshape(2, -1)
+    n = flat.shape[1]
+    flat[0, 0] = 0
+    flat[:, n // 2] = 0, -0.0
+    flat[1, n // 3] = np.inf
+    flat[0, n // 4] = np.nan
+    flat[:, n // 5] = -np.inf, np.nan
+    pairs = np.ascontiguousarray(np.moveaxis(found, 0, -1))
+    return mt.from_numpy(pairs.view("complex128")[..., 0].astype(dtype))
+
+
+def agree(op, *tensors):
+    expected = op(*tensors)
+    host_ops.clear()
+    got = op(*[t.cuda() for t in tensors])
+    with mt.jit_scope():
+        clustered = op(*[t.cuda() for t in tensors])
+    for made in (got, clustered):
+        assert made.dtype == expected.dtype
+        assert bits(expected.numpy()) == bits(made.cpu().numpy()), describe(expected.numpy(), made.cpu().numpy())
+    assert not host_ops, list(host_ops)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize(
+    ("dims", "dim"), [((7, 300), 1), ((300, 7), 0), ((5, 1, 90), (0, 2)), ((6000,), None)], ids=str
+)
+def test_sums(dims, dim, dtype):
+    x = numbers(*dims, dtype=dtype)
+    agree(lambda t: t.sum(dim), x)
+    agree(lambda t: t.mean(dim), x)
+    agree(lambda t: t.sum(dim, keepdim=True), x)
+    if isinstance(dim, int):
+        agree(lambda t: t.cumsum(dim), x)
+
+
+@pytest.mark.parametrize("name", ["isnan", "isinf", "isfinite", "logical_not", "abs"])
+def test_of_each(name):
+    agree(lambda t: getattr(t, name)(), numbers(9, 41))
+
+
+@pytest.mark.parametrize("name", ["logical_and", "logical_or", "logical_xor"])
+def test_of_two(name):
+    x, y = numbers(9, 41), numbers(41, 9).T.contiguous()
+    agree(lambda s, t: getattr(s, name)(t), x, y)
+
+
+@pytest.mark.parametrize("name", ["all", "any"])
+def test_quantifiers(name):
+    x = numbers(9, 41)
+    agree(lambda t: getattr(t, name)(), x)
+    agree(lambda t: getattr(t, name)(1), x)
+
+
+def test_magnitudes_of_float64_are_the_hosts():
+    x = numbers(5, dtype="complex128")
+    host_ops.clear()
+    assert bits(x.cuda().abs().cpu().numpy()) == bits(x.abs().numpy())
+    assert list(host_ops) == ["abs"]
