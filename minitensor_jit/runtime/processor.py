@@ -33,14 +33,16 @@ def _processor() -> str:
 def _described(path: str) -> str:
     """What the first processor's block says; empty if there is nothing about its features."""
     found: dict[str, str] = {}
+    block = b""
     try:
-        with open(path, encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                name, colon, value = line.partition(":")
-                if not colon:
-                    break
-                if name.strip() in _LASTING:
-                    found[name.strip()] = value.strip()
+        # Not more than needed: the system makes up the text as it is read, and there may be hundreds of blocks.
+        with open(path, "rb", buffering=0) as file:
+            while b"\n\n" not in block and (more := file.read(4096)):
+                block += more
     except OSError:
         return ""
+    for line in block.partition(b"\n\n")[0].decode(errors="replace").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in _LASTING:
+            found[name.strip()] = value.strip()
     return repr(found) if {"flags", "Features", "isa"} & set(found) else ""
