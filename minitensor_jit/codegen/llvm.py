@@ -80,6 +80,18 @@ def float_text(value: float, type_: Type) -> str:
     return f"0x{struct.unpack('Q', struct.pack('d', value))[0]:016X}"
 
 
+def float_bits(text: str, type_: Type) -> int:
+    """The bits of such a constant in its own format."""
+    bits = int(text, 16)
+    if not isinstance(type_, ir.FloatType):
+        return bits
+    sign, rest = bits >> 63 << 31, bits & (1 << 63) - 1
+    if rest >= 0x7FF << 52:
+        return int(sign | 0xFF << 23 | rest >> 29 & (1 << 23) - 1)
+    narrow = struct.pack("f", struct.unpack("d", struct.pack("Q", bits))[0])
+    return int(struct.unpack("I", narrow)[0])
+
+
 def constant_text(type_: Type, value: Any) -> str:
     """The text of a constant of the given type; a Python number fills all lanes of a vector."""
     if isinstance(type_, ir.VectorType):
@@ -325,6 +337,8 @@ class Module:
         return "\n".join(lines) + "\n"
 
 
+# Integers of the size of a floating-point type.
+_FLOATS = {"float": I32, "double": I64}
 _ICMP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
@@ -398,8 +412,16 @@ class Builder:
     fadd, fsub, fmul, fdiv = _float_two("fadd"), _float_two("fsub"), _float_two("fmul"), _float_two("fdiv")
     frem = _two("frem")
     trunc, zext, sext, fptrunc, fpext = _cast("trunc"), _cast("zext"), _cast("sext"), _cast("fptrunc"), _cast("fpext")
-    sitofp, uitofp, fptosi, fptoui = _cast("sitofp"), _cast("uitofp"), _cast("fptosi"), _cast("fptoui")
+    sitofp, fptosi, fptoui = _cast("sitofp"), _cast("fptosi"), _cast("fptoui")
+    _uitofp = _cast("uitofp")
     bitcast = _cast("bitcast")
+
+    def uitofp(self, a: Any, type_: Type) -> Value:
+        """An unsigned integer or a bool as a floating-point number."""
+        a = self.value(a)
+        if a.text == "i1":
+            return self.select(a, constant(type_, 1), constant(type_, 0))
+        return self._uitofp(a, type_)
 
     def fneg(self, a: Any) -> Value:
         """-a."""
@@ -443,6 +465,12 @@ class Builder:
         if isinstance(a, Pair) and isinstance(b, Pair):
             return Pair(self.select(condition, a.re, b.re), self.select(condition, a.im, b.im))
         c, a, b = self.value(condition), self.value(a), self.value(b)
+        bits = _FLOATS.get(a.text)
+        if bits is not None and a.ref[:2] == "0x" == b.ref[:2]:
+            # LLVM reads one of two floating-point constants from an array of both, and its pass over constants of
+            # vectors (X86FixupVectorConstants, LLVM 22) fails on arrays if it finds out which one it is.
+            one, other = (float_bits(v.ref, a.type) for v in (a, b))
+            return self.bitcast(self.emit(bits, str(bits), f"select i1 {c.ref}, {bits} {one}, {bits} {other}"), a.type)
         return self.emit(a.type, a.text, f"select {c.text} {c.ref}, {a.text} {a.ref}, {b.text} {b.ref}")
 
     def call(self, callee: Any, arguments: Sequence[Any]) -> Value:
