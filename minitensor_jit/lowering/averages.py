@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -26,6 +27,7 @@ __all__ = [
     "avg_pool",
     "avg_pool_backward",
     "maxima_fit",
+    "read_through",
 ]
 
 
@@ -68,10 +70,11 @@ class _Windows:
         return which, there
 
 
-_Table = tuple[np.ndarray, np.ndarray]
+Table: TypeAlias = tuple[np.ndarray, np.ndarray]
+"""[rows, columns]: which element, and whether there is one."""
 
 
-def _through(b: Lowering, x: Instruction, tables: Sequence[_Table], fill: float) -> Instruction:
+def read_through(b: Lowering, x: Instruction, tables: Sequence[Table], fill: float) -> Instruction:
     """[N, C, ...] as [tables' rows, N, C, tables' columns...]; `fill` where a table has nothing."""
     inside: list[tuple[Instruction, tuple[int, int]]] = []
     for d, (which, there) in enumerate(tables):
@@ -107,7 +110,7 @@ def _counts(
 def _average(
     b: Lowering, x: Instruction, windows: Sequence[_Windows], padded: bool = True, divisor: int | None = None
 ) -> Instruction:
-    total = ordered_sum(b, _through(b, x, [w.elements() for w in windows], 0))
+    total = ordered_sum(b, read_through(b, x, [w.elements() for w in windows], 0))
     return b.divide(total, _counts(b, windows, padded, divisor, total))
 
 
@@ -124,7 +127,7 @@ def _spread(
     # In memory: it is read for each element of its window.
     share = b.get_tuple_element(b.emit("opt-barrier", (b.tuple(share),)), 0)
     last = len(windows) - 1
-    return ordered_sum(b, _through(b, share, [w.covers(backwards and d == last) for d, w in enumerate(windows)], 0))
+    return ordered_sum(b, read_through(b, share, [w.covers(backwards and d == last) for d, w in enumerate(windows)], 0))
 
 
 def _regular(
@@ -195,7 +198,7 @@ def adaptive_max_pool_indices(b: Lowering, x: Instruction, size: Sequence[int]) 
     tables = [w.elements() for w in windows]
     plane = math.prod(x.dims[2:])
     places = b.broadcast(b.reshape(b.iota(Shape("s64", (plane,)), 0), x.dims[2:]), x.dims, range(2, len(x.dims)))
-    values, where = (_through(b, one, tables, fill) for one, fill in ((x, -math.inf), (places, -1)))
+    values, where = (read_through(b, one, tables, fill) for one, fill in ((x, -math.inf), (places, -1)))
     starts = b.constant(-math.inf, x.dtype), b.constant(-1, "s64")
     found = b.get_tuple_element(b.reduce((values, where), starts, (0,), _largest(x.dtype)), 1)
     # Where nothing is greater than minus infinity, the first.

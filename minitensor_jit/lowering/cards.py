@@ -14,7 +14,7 @@ from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.combiners import highest, lowest
 from minitensor_jit.ir.module import Instruction
 from minitensor_jit.ir.shape import Shape
-from minitensor_jit.lowering import averages, convolutions, norms, pooling
+from minitensor_jit.lowering import averages, convolutions, norms, pads, pooling
 from minitensor_jit.lowering.call import FLOATING, RecordedCall
 from minitensor_jit.lowering.complex_parts import COMPLEX_LOWERINGS
 from minitensor_jit.lowering.context import Lowering
@@ -27,7 +27,7 @@ _Rule: TypeAlias = tuple[Callable[[RecordedCall], bool], Callable[..., Any]]
 _LANES = 16
 _OF_ALL_TYPES = frozenset(
     {"adaptive_max_pool_indices", "argmax", "argmin", "max_dim", "max_pool_indices", "min_dim", "sort", "topk"}
-    | {"cummax", "cummin", "cumprod", "cumsum", "prod"}
+    | {"cummax", "cummin", "cumprod", "cumsum", "prod", "_pad_around"}
 )
 
 
@@ -284,6 +284,10 @@ _LOWERINGS: Final[dict[str, _Rule]] = {
     "convolution": (convolutions.convolution_fits, convolutions.convolution),
     "convolution_backward_input": (convolutions.backward_input_fits, convolutions.backward_input),
     "convolution_backward_weight": (convolutions.backward_weight_fits, convolutions.backward_weight),
+    "im2col": (convolutions.patches_fit, convolutions.im2col),
+    "col2im": (convolutions.patches_fit, convolutions.col2im),
+    "_pad_around": (_always, pads.pad_around),
+    "_pad_around_backward": (_always, pads.pad_around_backward),
     "sort": (_always, _sort),
     "topk": (lambda call: bool(call.params[3]), _topk),
     "prod": (_always, _prod),

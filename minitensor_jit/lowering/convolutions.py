@@ -27,8 +27,11 @@ __all__ = [
     "backward_input_fits",
     "backward_weight",
     "backward_weight_fits",
+    "col2im",
     "convolution",
     "convolution_fits",
+    "im2col",
+    "patches_fit",
 ]
 
 _BLOCK_BYTES = 512 << 10
@@ -462,3 +465,56 @@ def _rows_backward_weight(b: Lowering, g: _Geometry, grad: Instruction, x: Instr
         made = ordered_sum(b, b.reshape(made, (prod(made.dims[:-1]), filters)))
         sums.append(b.reshape(made, (filters, 1)))
     return sums[0] if len(sums) == 1 else b.concatenate(sums, 1)
+
+
+# ---- images and their patches
+
+
+def patches_fit(call: RecordedCall) -> bool:
+    """Whether the moves between images and patches are lowered: each tap is a step."""
+    return prod(call.params[-4]) <= _MOST_TAPS
+
+
+def im2col(
+    b: Lowering,
+    x: Instruction,
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Instruction:
+    """The patches of images as columns."""
+    return b.reshape(_patches(b, _unfolding(x.dims, kernel, dilation, padding, stride), x), b.result.dims)
+
+
+def col2im(
+    b: Lowering,
+    x: Instruction,
+    size: Sequence[int],
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Instruction:
+    """Images in which patches are added up, tap after tap."""
+    batch, channels = x.dims[0], x.dims[1] // prod(kernel)
+    x = b.widened(x)
+    image = (batch, channels, *size)
+    g = _unfolding(image, kernel, dilation, padding, stride)
+    columns = b.reshape(x, (batch, channels, g.taps, *g.places))
+    total = b.full(Shape(x.dtype, image), 0)
+    for number, tap in enumerate(g.each_tap()):
+        part = b.slice(columns, (0, 0, number, 0, 0), (batch, channels, number + 1, *g.places))
+        part = b.reshape(part, (batch, channels, *g.places))
+        total = b.add(total, b.pad(part, b.constant(0, x.dtype), [(0, 0, 0), (0, 0, 0), *g.to_image(tap)]))
+    return total
+
+
+def _unfolding(
+    image: Sequence[int], kernel: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
+) -> _Geometry:
+    places = [
+        (n + 2 * p - (k - 1) * d - 1) // s + 1
+        for n, k, d, p, s in zip(image[2:], kernel, dilation, padding, stride, strict=True)
+    ]
+    return _Geometry.of(image, (1, image[1], *kernel), (image[0], 1, *places), stride, padding, dilation, 1)

@@ -80,3 +80,24 @@ def test_networks_average_on_the_card(cuda):
     (f.avg_pool2d(x, 3, 2, 1).sum() + f.adaptive_avg_pool2d(x, 1).sum() + f.adaptive_max_pool2d(x, 2).sum()).backward()
     assert x.grad.device.type == "cuda"
     assert not host_ops, list(host_ops)
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("sizes", "counts"), [((2, 3, 7), (3, 2)), ((2, 5, 6), (4, 0, 1, 3)), ((2, 4, 5, 6), (1, 2, 3, 3, 0, 2))], ids=str
+)
+def test_padding_with_what_is_there(sizes, counts, mode):
+    made = both("_pad_around", [image(*sizes)], counts, mode)
+    both("_pad_around_backward", [image(*made.shape)], counts, mode)
+    both("_pad_around", [np.arange(np.prod(sizes)).reshape(sizes)], counts, mode)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kernel", "dilation", "padding", "stride"),
+    [((2, 3, 7, 8), (3, 2), (1, 1), (1, 0), (1, 1)), ((1, 2, 11, 9), (3, 3), (2, 1), (2, 1), (2, 3)),
+     ((2, 1, 4, 4), (4, 4), (1, 1), (0, 0), (1, 1))],
+    ids=str,
+)  # fmt: skip
+def test_patches(sizes, kernel, dilation, padding, stride):
+    made = both("im2col", [image(*sizes)], kernel, dilation, padding, stride)
+    both("col2im", [image(*made.shape)], sizes[2:], kernel, dilation, padding, stride)
