@@ -160,6 +160,29 @@ def test_a_function_is_one_trace_though_it_repeats_itself():
     assert [reason for reason, _ in seen] == ["the end of a function"]
 
 
+def test_a_loop_whose_indices_are_never_the_same_is_soon_run_without_plans():
+    def table(n):
+        d = mt.zeros(n, n)
+        for i in range(1, n):
+            for j in range(1, n):
+                d[i, j] = mt.maximum(d[i - 1, j], d[i, j - 1]) + (i * j % 3)
+        return d
+
+    expected = table(12)
+    with mt.jit_scope():
+        small = table(12)
+    assert mt.equal(small, expected)
+    expected = table(40)
+    before = mt.jit.cache_info()
+    with mt.jit_scope():
+        large = table(40)
+    assert mt.equal(large, expected)
+    after = mt.jit.cache_info()
+    assert after["misses"] - before["misses"] > 50  # traces, of which one or two were compiled
+    assert after["executables"] - before["executables"] <= 3
+    assert after["size"] - before["size"] < 20  # plans
+
+
 def test_parts_of_a_loop_are_compiled_once():
     def f(x):
         for _ in range(400):
@@ -530,3 +553,13 @@ def test_recorded_tensors_are_freed():
         alive = weakref.ref(x)
         del x
         assert alive() is None
+
+
+def test_many_tensors_are_joined_by_the_kernel():
+    x = mt.arange(300.0)
+    with mt.jit_scope():
+        parts = [v * 0.5 + 1 for v in x]
+        y = mt.stack(parts)
+        z = mt.cat([y[k : k + 1] for k in range(0, 300, 2)])
+    assert mt.equal(y, x * 0.5 + 1)
+    assert mt.equal(z, y[::2])

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "dispatch/gpu.h"
+#include "trace/planning.h"
 
 namespace mt::trace {
 
@@ -165,6 +166,7 @@ std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit) {
     *hit = plan != nullptr;
     if (!plan) {
         if (!compile_hook) fail("recording is on, but no compiler is installed: import minitensor_jit");
+        if (planning_history().skips(trace, hash)) return plan_op_by_op(trace);
         plan = compile_hook(trace);
         plans().insert(trace.signature, hash, trace.owner, plan);
     } else if (plan->replays >= plan->revisit && !launch_profile_hook) {
@@ -174,6 +176,7 @@ std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit) {
             if ((known = plans().find(trace.signature, hash))) *known = plan;
         }
     }
+    planning_history().enter(trace, *plan, !*hit);
     return plan;
 }
 

@@ -28,7 +28,7 @@ void Repetition::find(const Trace& trace) {
     size_t most = 0;
     for (size_t n = 0; n < trace.nodes.size(); ++n) {
         const TraceNode& node = trace.nodes[n];
-        if (!node.source.code) continue;
+        if (!node.called || !node.source.code) continue;
         Calls& calls = places.try_emplace({node.op, node.source.code, node.source.lasti}, Calls{n, 0}).first->second;
         most = std::max(most, ++calls.count);
     }

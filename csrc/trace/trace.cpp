@@ -355,6 +355,7 @@ void Trace::record(Call& call, uint32_t* node_index) {
     node.param_count = static_cast<uint32_t>(call.param_count);
     node.result_count = static_cast<uint32_t>(call.result_count);
     node.compute = call.compute;
+    node.called = true;
     node.seed = call.seed;
     node.philox_offset = call.philox_offset;
     for (size_t i = 0; i < call.result_count; ++i)

@@ -85,6 +85,7 @@ struct TraceNode {
     Tag tag;
     uint64_t seed, philox_offset;  // random ops
     SourceRef source;  // owned
+    bool called;  // by the program; the others come with reads and writes through views
 };
 
 class Trace final : public Interpreter {

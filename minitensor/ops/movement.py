@@ -142,6 +142,11 @@ unfold = view(
 )
 
 
+def _cat_refuse(call: Any) -> str | None:
+    """A loop over the result asks of every element which tensor it comes from, where the kernel copies each at once."""
+    return "it joins more than 64 tensors, which its kernel copies one by one" if len(call.operands) > 64 else None
+
+
 def _cat_vjp(g: Any, _out: Any, _tensors: Any, dim: int) -> Any:
     parts: list[Any] = []
     start = 0
@@ -159,6 +164,7 @@ cat: Op = movement(
     "The tensors one after the other along dim.",
     aliases=("concat", "concatenate"),
     lower=lambda b, *rest: b.concatenate_all(rest[:-1], rest[-1]),
+    refuse=_cat_refuse,
     vjp=_cat_vjp,
 )
 tril: Op = movement(

@@ -105,7 +105,7 @@ class Compiler:
         # Compilers of sessions that ran under these options, with their numbers, by the session's level and flag.
         self.session_compilers: dict[tuple[int, bool], tuple[Compiler, int]] = {}
         self._seen: OrderedDict[tuple[Any, ...], tuple[Any, ...]] = OrderedDict()
-        self._profiles: OrderedDict[tuple[Any, ...], ClusterProfile] = OrderedDict()
+        self._profiles: OrderedDict[frozenset[Any], ClusterProfile] = OrderedDict()
         self._all_sizes = AllSizes(self)
         self._jobs: dict[str, _Job] = {}
         self._traces = itertools.count()
@@ -360,7 +360,8 @@ class Compiler:
 
     def _profile(self, node: Node) -> ClusterProfile:
         assert node.subgraph is not None
-        key = tuple((n.op, n.source) for n in node.subgraph if not n.is_argument)
+        # The rounds of a loop are the same cluster, however many of them there are and wherever it begins.
+        key = frozenset((n.op, n.source) for n in node.subgraph if not n.is_argument)
         profile = self._profiles.get(key)
         if profile is None:
             profile = self._profiles[key] = ClusterProfile()
