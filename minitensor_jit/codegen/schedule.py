@@ -5,10 +5,12 @@ A step is a kernel, a loop or a choice; the computations that the last two name 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Protocol, TypeAlias
 
 from ..ir.fingerprint import fingerprint
@@ -142,6 +144,7 @@ class Schedule:
         self.steps: list[AnyStep] = []
         self.plans = Plans(planner)
         self._names: dict[Value, Value] = {}  # values that are other values under another name
+        self._first: dict[int, tuple[AnyShape, list[int]]] = {}
         region = self._region(module.entry)
         self.steps, self.results = region.steps, region.results
 
@@ -163,20 +166,25 @@ class Schedule:
                 continue
             i, k = value
             if i.opcode == "tuple":
-                for element in i.operands:
-                    count = _count(element.shape)
-                    if k < count:
-                        value = (element, k)
-                        break
-                    k -= count
+                starts = self._starts(i.shape)
+                index = bisect_right(starts, k) - 1
+                value = (i.operands[index], k - starts[index])
             elif i.opcode == "get-tuple-element":
-                whole = i.operands[0].shape
-                assert isinstance(whole, TupleShape)
-                value = (i.operands[0], sum(map(_count, whole.elements[: i.attrs["index"]])) + k)
+                whole = i.operands[0]
+                value = (whole, self._starts(whole.shape)[i.attrs["index"]] + k)
             elif i.opcode in _FORWARDED:
                 value = (i.operands[0], k)
             else:
                 return value
+
+    def _starts(self, shape: AnyShape) -> list[int]:
+        """Where the arrays of a tuple's elements begin among all of its arrays."""
+        assert isinstance(shape, TupleShape)
+        known = self._first.get(id(shape))
+        if known is None:
+            starts = [0, *accumulate(map(_count, shape.elements))][:-1]
+            known = self._first[id(shape)] = (shape, starts)
+        return known[1]
 
     # ---- planning
 

@@ -186,6 +186,8 @@ def leaves(shape: AnyShape) -> list[Shape]:
     """The arrays of a shape in order: the shape itself, or those of a tuple's elements, however deep."""
     if isinstance(shape, Shape):
         return [shape]
+    if TupleShape not in map(type, shape.elements):  # nearly always, and there may be hundreds
+        return list(shape.elements)  # type: ignore[arg-type]
     return [leaf for element in shape.elements for leaf in leaves(element)]
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final, TypeAlias
 
 from ..ir.module import Computation, Instruction, Module
-from ..ir.shape import TupleShape, leaves
+from ..ir.shape import Shape, TupleShape, leaves
 
 __all__ = ["MemoryScheduler", "peak_bytes"]
 
@@ -30,9 +31,9 @@ class MemoryScheduler:
         """Order every computation that is run step by step."""
         changed = False
         for computation in module.sequences():
-            before = computation.instructions
-            order = _greedy(computation)
-            if peak_bytes(computation, order) < peak_bytes(computation, before):
+            values = _Values(computation)
+            order = _greedy(computation, values)
+            if _peak(values, order) < _peak(values, computation.instructions):
                 computation.instructions = order
                 changed = True
         return changed
@@ -51,20 +52,25 @@ class _Values:
         self.readers: dict[_Array, set[Instruction]] = {}
         self.makes: dict[Instruction, tuple[_Array, ...]] = {}
         self.reads: dict[Instruction, set[_Array]] = {}
+        shape_of: dict[_Array, Shape] = {}
+        starts: dict[Instruction, list[int]] = {}  # of a tuple's elements among its arrays
         for i in computation.instructions:
             shapes = leaves(i.shape)
             if i.opcode == "tuple":
                 self.arrays[i] = tuple(a for x in i.operands for a in self.arrays[x])
             elif i.opcode == "get-tuple-element":
-                whole = i.operands[0].shape
-                assert isinstance(whole, TupleShape)
-                first = sum(len(leaves(s)) for s in whole.elements[: i.attrs["index"]])
-                self.arrays[i] = self.arrays[i.operands[0]][first : first + len(shapes)]
+                whole = i.operands[0]
+                if whole not in starts:
+                    assert isinstance(whole.shape, TupleShape)
+                    starts[whole] = [0, *accumulate(len(leaves(s)) for s in whole.shape.elements)]
+                first = starts[whole][i.attrs["index"]]
+                self.arrays[i] = self.arrays[whole][first : first + len(shapes)]
             elif i.opcode in _NAMES:
                 self.arrays[i] = self.arrays[i.operands[0]]
             else:
                 made = tuple((i, k) for k in range(len(shapes)))
                 self.arrays[i] = made
+                shape_of.update(zip(made, shapes, strict=True))
                 kept = i.opcode in ("parameter", "constant")
                 self.bytes.update((a, 0 if kept else s.nbytes) for a, s in zip(made, shapes, strict=True))
                 self.readers.update((a, set()) for a in made)
@@ -78,20 +84,26 @@ class _Values:
         # Who may write over which parameters, and the other way round.
         self.updates: dict[Instruction, set[_Array]] = {}
         self.updaters: dict[_Array, set[Instruction]] = {}
-        for i, k in results:
-            shape = leaves(i.shape)[k]
-            for a in self.reads.get(i, ()):
-                if a[0].opcode == "parameter" and leaves(a[0].shape)[a[1]] == shape:
-                    self.updates.setdefault(i, set()).add(a)
-                    self.updaters.setdefault(a, set()).add(i)
+        wanted: dict[Instruction, set[Shape]] = {}
+        for a in results:
+            wanted.setdefault(a[0], set()).add(shape_of[a])
+        for i, kinds in wanted.items():
+            over = {a for a in self.reads[i] if a[0].opcode == "parameter" and shape_of[a] in kinds}
+            if over:
+                self.updates[i] = over
+            for a in over:
+                self.updaters.setdefault(a, set()).add(i)
 
 
 def peak_bytes(computation: Computation, order: Sequence[Instruction] | None = None) -> int:
     """The most bytes of intermediate values that are alive at once; parameters, constants and results don't count."""
-    values = _Values(computation)
+    return _peak(_Values(computation), order or computation.instructions)
+
+
+def _peak(values: _Values, order: Sequence[Instruction]) -> int:
     left = {a: len(readers) for a, readers in values.readers.items()}
     live = peak = 0
-    for i in order or computation.instructions:
+    for i in order:
         made = values.makes.get(i, ())
         live += sum(values.bytes[a] for a in made)
         peak = max(peak, live)
@@ -103,8 +115,7 @@ def peak_bytes(computation: Computation, order: Sequence[Instruction] | None = N
     return peak
 
 
-def _greedy(computation: Computation) -> list[Instruction]:
-    values = _Values(computation)
+def _greedy(computation: Computation, values: _Values) -> list[Instruction]:
     position = {i: n for n, i in enumerate(computation.instructions)}
     users = computation.users()
     waiting = {i: len(set(i.operands)) for i in computation.instructions}

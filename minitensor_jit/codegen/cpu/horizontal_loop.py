@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Sequence
 
 from ...ir.flat import FlatPart
@@ -27,14 +28,14 @@ class HorizontalLoops:
         self.unit, self.task, self.parts = unit, task, parts
         unit.horizontal.add(parts[0].key)
         parameters, roots = task.computation.parameters, task.computation.roots
-        readers = [number for part in parts for number in part.parameters]
+        readers = Counter(number for part in parts for number in part.parameters)
         # What another part reads as well may not be overwritten: nobody knows which of them comes first.
         self.in_place = {
             (n, number)
             for part in parts
             for number in part.parameters
             for n in part.results
-            if readers.count(number) == 1 and parameters[number].dims and parameters[number].dtype == roots[n].dtype
+            if readers[number] == 1 and parameters[number].dims and parameters[number].dtype == roots[n].dtype
         }
 
     def emit(self) -> None:

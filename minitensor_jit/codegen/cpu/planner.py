@@ -33,6 +33,7 @@ class CpuPlanner(KernelChoice):
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
+        self._parts: dict[Computation, list[FlatPart]] = {}
         # Steps that are measured are told apart by their lines in the user's program.
         self.share = not unit.options.profile
         self.whole = {
@@ -47,9 +48,16 @@ class CpuPlanner(KernelChoice):
         self.rows, self.columns = partial(RowKernel, unit), partial(ColumnKernel, unit)
         self.generic, self.product = partial(GenericReduce, unit), partial(DotWithEpilogue, unit)
 
+    def _horizontal(self, computation: Computation) -> list[FlatPart]:
+        """The loops that a computation consists of, if it has several."""
+        known = self._parts.get(computation)
+        if known is None:
+            known = self._parts[computation] = flat_parts(computation)
+        return known
+
     def flat(self, computation: Computation) -> FlatPart | None:
         """The computation for any number of elements, where steps can share it."""
-        part = flat_part(computation) if self.share and not flat_parts(computation) else None
+        part = flat_part(computation) if self.share and not self._horizontal(computation) else None
         if part is None:
             return None
         nbytes = hint(sum(r.array_shape.nbytes for r in computation.roots))
@@ -61,7 +69,7 @@ class CpuPlanner(KernelChoice):
 
     def _elements(self, task: Task) -> Plan:
         """Loops side by side, or those of a task."""
-        parts = flat_parts(task.computation) if active.get() is None else []
+        parts = self._horizontal(task.computation) if active.get() is None else []
         return HorizontalLoops(self.unit, task, parts) if parts else LoopKernels(self.unit, task)
 
     def convolution(self, task: Task, call: Instruction) -> Plan:
