@@ -44,7 +44,7 @@ SKIPPED = {
     "empty", "empty_like", "new_empty", "empty_strided", "empty_permuted", "new_empty_strided", "resize_", "resize_as_",
     "allocator_stats", "reset_peak_memory_stats", "empty_cache", "data_ptr", "numpy", "backward", "checked_functions",
     "storage", "untyped_storage", "const_data_ptr", "mutable_data_ptr",
-    "get_num_threads", "default_generator", "set_device_index", "set_device_idx",
+    "new", "get_num_threads", "default_generator", "set_device_index", "set_device_idx",
 }  # fmt: skip
 # OverflowError is what PyTorch raises for integers too large for a scalar, AssertionError where it asserts.
 ALLOWED = (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError, BufferError)
