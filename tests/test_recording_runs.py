@@ -138,6 +138,47 @@ def test_a_loop_in_place_with_gradients_is_run_in_parts():
     assert w == descend()
 
 
+def test_a_step_is_not_run_in_its_gradients():
+    """Those have the sources of their forward calls, so that few layers would be many rounds."""
+
+    def steps(weights):
+        for _ in range(3):
+            y = x
+            for w in weights:
+                y = y + mt.tanh(y * w + 1) * w
+            loss = (y * y).mean()
+            loss.backward()
+            with mt.no_grad():
+                for w in weights:
+                    w -= 0.1 * w.grad
+                    w.grad = None
+            yield loss.item()
+
+    x = mt.ones(4)
+    weights = [mt.full((4,), 0.01 * k) for k in range(24)]
+    eager = list(steps([w.clone().requires_grad_() for w in weights]))
+    weights = [w.requires_grad_() for w in weights]
+    with flushes() as seen, recorded():
+        assert list(steps(weights)) == eager
+    per_step = [(reason, source[1]) for reason, source in seen]
+    parts = len(per_step) // 3
+    assert per_step == per_step[:parts] * 3  # so that every step has the same signatures
+    assert per_step[parts - 1][0] == "item()"
+
+
+def test_a_look_at_an_earlier_part_ends_the_last_one():
+    x, looked = mt.ones(4), mt.zeros(())
+    with flushes() as seen, recorded():
+        for times in range(1, 4):
+            for k in range(70):
+                x = x * 0.5 + 1
+                if k == 2:
+                    looked = looked + 1
+            assert looked.item() == times
+            assert not x._is_pending
+    assert [reason for reason, _ in seen] == ["the trace repeats itself", "item()"] * 3
+
+
 def test_the_layers_of_a_model_are_no_loop():
     x = mt.ones(4)
     body = compile("x = x * 0.5 + 1\n" * 20, "layer.py", "exec")

@@ -12,7 +12,10 @@
 
 namespace mt::py {
 
-Observing::Observing(const char* what) : previous_(trace::observation) { trace::observation = what; }
+Observing::Observing(const char* what) : previous_(trace::observation) {
+    if (trace::current) trace::current->look(what);
+    trace::observation = what;
+}
 Observing::~Observing() { trace::observation = previous_; }
 
 PyObject* element_to_python(const void* data, DType dtype) {

@@ -17,6 +17,9 @@ class Repetition {
     // Whether the call of `op` at `at`, which `trace` is about to record, begins a round where the trace should end.
     bool ends(const Trace& trace, const OpDef& op, const SourceRef& at);
     void clear() { *this = Repetition(); }
+    // Whether what was recorded before was run because it repeated itself.
+    void begin_part() { after_part_ = true; }
+    bool after_part() const { return after_part_; }
 
   private:
     void find(const Trace& trace);
@@ -32,6 +35,7 @@ class Repetition {
     int lasti_ = -1;
     size_t rounds_ = 0;
     size_t next_look_ = kNodes;
+    bool after_part_ = false;
 };
 
 }  // namespace mt::trace

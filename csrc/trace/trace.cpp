@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/engine.h"
 #include "core/allocator.h"
 #include "core/error.h"
 #include "trace/plan.h"
@@ -355,7 +356,7 @@ void Trace::record(Call& call, uint32_t* node_index) {
     node.param_count = static_cast<uint32_t>(call.param_count);
     node.result_count = static_cast<uint32_t>(call.result_count);
     node.compute = call.compute;
-    node.called = true;
+    node.called = backward_id() == 0;
     node.seed = call.seed;
     node.philox_offset = call.philox_offset;
     for (size_t i = 0; i < call.result_count; ++i)
@@ -377,9 +378,14 @@ void Trace::check_size() {
     if (nodes.size() >= kMaxNodes) flush_now(*this, "the size cap of a trace");
 }
 
-// Compiled functions are one trace, whatever they do.
+// Compiled functions are one trace, whatever they do. A pass of gradients is a part of a round.
 bool Trace::ends_before(const Call& call, const SourceRef& source) {
-    return owner == 0 && !whole_function && !current_tag.must && repetition_.ends(*this, *call.op, source);
+    return owner == 0 && !whole_function && !current_tag.must && !backward_id() &&
+           repetition_.ends(*this, *call.op, source);
+}
+
+void Trace::look(const char* what) {
+    if (repetition_.after_part() && !current_tag.must) flush_now(*this, what);
 }
 
 // Everything that may let other threads run, collect garbage or flush happens here, before the call is recorded: the
@@ -403,6 +409,7 @@ void Trace::settle(Call& call, Tensor* destination) {
             others_ran = true;
         } else if (ends_before(call, position.source)) {
             flush_now(*this, "the trace repeats itself");
+            repetition_.begin_part();
             others_ran = true;
         } else if (Storage* storage = foreign()) {
             Ref<Storage> held = Ref<Storage>::borrow(storage);

@@ -85,7 +85,9 @@ struct TraceNode {
     Tag tag;
     uint64_t seed, philox_offset;  // random ops
     SourceRef source;  // owned
-    bool called;  // by the program; the others come with reads and writes through views
+    // By the program; others come with reads and writes through views, and with gradients, whose formulas have the
+    // sources of their forward calls.
+    bool called;
 };
 
 class Trace final : public Interpreter {
@@ -113,6 +115,9 @@ class Trace final : public Interpreter {
     bool reads(const Storage* storage) const;
     // Returns when no other thread is running this trace; true if it had to wait, so that other threads ran.
     bool wait_until_idle() const;
+    // Runs what follows parts of a loop if the program looks at a value after all. The value may be in an earlier part;
+    // but each step of a program that looks once a step is then recorded from its beginning on, with the same parts.
+    void look(const char* what);
     unsigned long runner = 0;  // the thread that runs it
     std::atomic<bool> orphaned = false;  // its thread has ended; another may take it over once it's empty
     bool counts_readers = true;  // false for a program's own copy, which may run after any change of its leaves
