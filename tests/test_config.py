@@ -1,6 +1,9 @@
 import io
+import os
 import subprocess
 import sys
+
+import pytest
 
 import minitensor as mt
 
@@ -25,3 +28,18 @@ def test_show_config_of_a_recording():
 def test_show_config_loads_nothing():
     code = "import sys, minitensor as mt; mt.show_config(); sys.exit(bool({'numpy', 'llvmlite'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("MT_ISA", "sse2", "MT_ISA=sse2: unknown instruction set; use baseline, avx2 or avx512"),
+        ("MT_NUM_THREADS", "many", "MT_NUM_THREADS"),
+    ],
+)
+def test_a_wrong_setting_is_an_error_of_the_import(name, value, message):
+    process = subprocess.run(
+        [sys.executable, "-c", "import minitensor"], env={**os.environ, name: value}, capture_output=True, text=True
+    )
+    assert process.returncode == 1
+    assert message in process.stderr.splitlines()[-1]

@@ -89,13 +89,17 @@ PyMODINIT_FUNC PyInit__C() {
     if (!module) return nullptr;
     // A wrong MT_ISA or MT_NUM_THREADS is an error here, not in the middle of compiled code.
     bool valid = guarded([] {
-        mt::isa();
+        mt::check_isa();
         mt::num_threads();
         return true;
     });
+    if (!valid) {
+        Py_DECREF(module);
+        return nullptr;
+    }
     main_thread = find_main_thread();
     mt::signals_hook = run_signal_handlers;
-    bool ready = valid && init_dtypes(module) && init_tensor(module) && init_ops(module) && init_convert(module) &&
+    bool ready = init_dtypes(module) && init_tensor(module) && init_ops(module) && init_convert(module) &&
                  init_autograd(module) && init_vmap(module) && init_foreach(module) && init_geometry(module) &&
                  init_device_memory(module) && init_functions(module) && init_results(module) && init_trace(module) &&
                  init_compile_hook(module) && init_compiled_code(module) && init_profile(module) &&

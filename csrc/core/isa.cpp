@@ -48,8 +48,16 @@ const char* isa_name(Isa isa) noexcept {
     }
 }
 
-Isa isa() {
-    static const Isa chosen = choose();
+void check_isa() { choose(); }
+
+Isa isa() noexcept {
+    static const Isa chosen = [] {
+        try {
+            return choose();
+        } catch (const std::exception&) {  // check_isa() says it where somebody can hear it
+            return detected_isa();
+        }
+    }();
     return chosen;
 }
 

@@ -11,9 +11,12 @@ enum class Isa {
 };
 
 /// The level in use: the best one this CPU has, or the one that the environment variable MT_ISA
-/// ("baseline", "avx2", "avx512") asks for. Read once. Throws std::invalid_argument for an unknown name and
-/// std::runtime_error for a level that this CPU lacks.
-Isa isa();
+/// ("baseline", "avx2", "avx512") asks for if that is possible. Read once: tables are chosen by it while the library is
+/// loaded, when nothing may be thrown.
+Isa isa() noexcept;
+
+/// Throws std::invalid_argument if MT_ISA has an unknown name and std::runtime_error for a level that this CPU lacks.
+void check_isa();
 
 /// The best level that this CPU has, whatever MT_ISA says.
 Isa detected_isa() noexcept;

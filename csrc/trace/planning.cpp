@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
-#include <unordered_set>
+#include <unordered_map>
 
 namespace mt::trace {
 
@@ -11,6 +11,7 @@ namespace {
 
 constexpr size_t kInVain = 8;          // plans in a row that launched nothing: the next is not made
 constexpr size_t kMaxPlaces = 256;     // more are forgotten, all at once
+constexpr int kRequests = 8;           // of a signature that is planned all the same
 constexpr size_t kMaxSignatures = 4096;
 
 // Where a trace begins, and under which options it is planned. Holds the code object, so that no other gets its place.
@@ -29,9 +30,10 @@ std::map<Place, size_t>& in_vain() {
     static auto* counts = new std::map<Place, size_t>;
     return *counts;
 }
-std::unordered_set<uint64_t>& seen() {
-    static auto* hashes = new std::unordered_set<uint64_t>;
-    return *hashes;
+// How often signatures came that were not planned, by their hashes.
+std::unordered_map<uint64_t, int>& requests() {
+    static auto* counts = new std::unordered_map<uint64_t, int>;
+    return *counts;
 }
 
 Place place_of(const Trace& trace) {
@@ -57,8 +59,8 @@ bool PlanningHistory::skips(const Trace& trace, uint64_t signature_hash) {
     if (in_vain().empty() || !plain(trace)) return false;
     auto known = in_vain().find(place_of(trace));
     if (known == in_vain().end() || known->second < kInVain) return false;
-    if (seen().size() >= kMaxSignatures) seen().clear();
-    return seen().insert(signature_hash).second;
+    if (requests().size() >= kMaxSignatures) requests().clear();
+    return ++requests()[signature_hash] < kRequests;
 }
 
 void PlanningHistory::enter(const Trace& trace, const Plan& plan, bool made) {

@@ -10,7 +10,7 @@ namespace mt::trace {
 
 // A program whose traces are never the same twice, as that of a loop over D[i, j] whose indices are part of the ops,
 // would spend its time on plans that run once, op by op. So where several plans in a row launched nothing, a new
-// signature is run op by op without one, and planned when it comes again.
+// signature is run op by op without one, and planned when it has come several times.
 class PlanningHistory {
   public:
     // Whether the trace should be run without a plan of the compiler's, this time.
