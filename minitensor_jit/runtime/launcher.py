@@ -7,8 +7,8 @@ import itertools
 import os
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -43,6 +43,8 @@ from minitensor_jit.runtime.recorded import RecordedTrace
 from minitensor_jit.runtime.trial import COMPILED_RUNS, EAGER_RUNS, Draft, Trial, Waiting
 
 _MAX_PROFILES = 4096
+_ROUNDS = 8
+"""An op that a cluster has so often at one line is in a loop."""
 
 _used = threading.local()
 
@@ -105,7 +107,7 @@ class Compiler:
         # Compilers of sessions that ran under these options, with their numbers, by the session's level and flag.
         self.session_compilers: dict[tuple[int, bool], tuple[Compiler, int]] = {}
         self._seen: OrderedDict[tuple[Any, ...], tuple[Any, ...]] = OrderedDict()
-        self._profiles: OrderedDict[frozenset[Any], ClusterProfile] = OrderedDict()
+        self._profiles: OrderedDict[Hashable, ClusterProfile] = OrderedDict()
         self._all_sizes = AllSizes(self)
         self._jobs: dict[str, _Job] = {}
         self._traces = itertools.count()
@@ -360,8 +362,11 @@ class Compiler:
 
     def _profile(self, node: Node) -> ClusterProfile:
         assert node.subgraph is not None
+        ops = [(n.op, n.source) for n in node.subgraph if not n.is_argument]
+        counts = Counter(ops)
         # The rounds of a loop are the same cluster, however many of them there are and wherever it begins.
-        key = frozenset((n.op, n.source) for n in node.subgraph if not n.is_argument)
+        loop = max(counts.values(), default=0) >= _ROUNDS
+        key: Hashable = frozenset(counts) if loop else tuple(ops)
         profile = self._profiles.get(key)
         if profile is None:
             profile = self._profiles[key] = ClusterProfile()
