@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from ..ir.decision import Decision
-from ..ir.module import Computation, Instruction, Module
+from ..ir.module import Computation, Instruction
 from .fusion_graph import FusionGraph
 from .fusion_group import Group, is_loop, is_trivial
 from .outline import Outline, outline
+from .sequence_pass import SequencePass
 
 __all__ = ["Fusion"]
 
 
-class Fusion:
+class Fusion(SequencePass):
     """Makes `fusion` instructions of what can be computed in one loop.
 
     Contract: afterwards every elementwise operation, movement, gather and reduce of the entry is inside a fusion,
@@ -32,15 +33,6 @@ class Fusion:
 
     def __init__(self) -> None:
         self.decisions: list[tuple[str, str, Decision]] = []
-
-    def run(self, module: Module) -> bool:
-        """Fuse in the entry, and in what its loops and conditionals run."""
-        changed = False
-        for computation in module.sequences():
-            changed |= self._run(computation)
-        if changed:
-            module.collect()
-        return changed
 
     def _run(self, computation: Computation) -> bool:
         groups, alone = self._fuse_producers(computation)

@@ -8,9 +8,10 @@ from typing import Final
 
 from ..ir.decision import Decision
 from ..ir.flat import flat_part
-from ..ir.module import Computation, Instruction, Module
+from ..ir.module import Computation, Instruction
 from ..ir.shape import TupleShape, leaves
 from ..ir.size import active
+from .sequence_pass import SequencePass
 
 __all__ = ["HorizontalLoopFusion"]
 
@@ -36,7 +37,7 @@ class _Together:
     """Where the first reader of their results stands."""
 
 
-class HorizontalLoopFusion:
+class HorizontalLoopFusion(SequencePass):
     """Merges kLoop fusions that do the same to each element of arrays of any size, and read nothing of each other.
 
     Contract: a merged fusion is of kind kLoop and has the results of all its loops, one after the other, of which each
@@ -55,15 +56,6 @@ class HorizontalLoopFusion:
 
     def __init__(self) -> None:
         self.decisions: list[tuple[str, str, Decision]] = []
-
-    def run(self, module: Module) -> bool:
-        """Merge in the entry, and in what its loops and conditionals run."""
-        changed = False
-        for computation in module.sequences():
-            changed |= self._run(computation)
-        if changed:
-            module.collect()
-        return changed
 
     def _run(self, computation: Computation) -> bool:
         loops = [i for i in computation.instructions if i.opcode == "fusion" and i.attrs["kind"] == "kLoop"]

@@ -8,11 +8,12 @@ from typing import Final
 from ..ir.decision import Decision
 from ..ir.infer import dot_dims
 from ..ir.kernel_call import is_convolution
-from ..ir.module import Computation, Instruction, Module
+from ..ir.module import Computation, Instruction
 from ..ir.opcode import is_elementwise
 from ..ir.shape import Shape
 from .fusion_group import is_trivial
 from .outline import Outline, outline
+from .sequence_pass import SequencePass
 
 __all__ = ["OutputFusion"]
 
@@ -25,7 +26,7 @@ EXPANDED: Final = 2
 _MOVES: Final = frozenset({"pad", "broadcast", "reshape", "slice", "transpose", "reverse", "bitcast"})
 
 
-class OutputFusion:
+class OutputFusion(SequencePass):
     """Makes `fusion`s of kind kOutput: a dot, and a chain of elementwise operations of which each is the only reader.
 
     So are calls of the kernel of convolutions, whose parts are finished like a product's tiles.
@@ -43,15 +44,6 @@ class OutputFusion:
     def __init__(self, in_registers: bool = False) -> None:
         self.in_registers = in_registers
         self.decisions: list[tuple[str, str, Decision]] = []
-
-    def run(self, module: Module) -> bool:
-        """Fuse in the entry, and in what its loops and conditionals run."""
-        changed = False
-        for computation in module.sequences():
-            changed |= self._run(computation)
-        if changed:
-            module.collect()
-        return changed
 
     def _run(self, computation: Computation) -> bool:
         users = computation.users()

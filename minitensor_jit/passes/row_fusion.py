@@ -7,12 +7,13 @@ from math import prod
 from typing import Final
 
 from ..ir.decision import Decision
-from ..ir.module import Computation, Instruction, Module
+from ..ir.module import Computation, Instruction
 from ..ir.opcode import OPCODES, is_elementwise
 from ..ir.reduction import reduction_kind
 from ..ir.shape import Shape
 from ..ir.size import hint
 from .outline import Outline, outline
+from .sequence_pass import SequencePass
 
 __all__ = ["RowFusion"]
 
@@ -51,7 +52,7 @@ class _Group:
     outline: Outline
 
 
-class RowFusion:
+class RowFusion(SequencePass):
     """Makes one fusion (kind kCustom, backend_config "row") of a softmax-like pattern, processed a row at a time.
 
     Contract: all reductions in it are over the same trailing dimensions of one shape [rows..., row...], with a scalar
@@ -67,15 +68,6 @@ class RowFusion:
 
     def __init__(self) -> None:
         self.decisions: list[tuple[str, Decision]] = []
-
-    def run(self, module: Module) -> bool:
-        """Fuse in the entry, and in what its loops and conditionals run."""
-        changed = False
-        for computation in module.sequences():
-            changed |= self._run(computation)
-        if changed:
-            module.collect()
-        return changed
 
     def _run(self, computation: Computation) -> bool:
         spaces: dict[_Space, None] = {}

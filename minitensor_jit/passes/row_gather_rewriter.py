@@ -7,9 +7,10 @@ from typing import Final
 
 from ..ir.combiners import combiner, highest, lowest
 from ..ir.decision import Decision
-from ..ir.module import Computation, Instruction, Module
+from ..ir.module import Computation, Instruction
 from ..ir.opcode import is_elementwise
 from ..ir.shape import DTYPES
+from .sequence_pass import SequencePass
 from .simplify.rewriter import Rewriter, scalar_value
 
 __all__ = ["RowGatherRewriter"]
@@ -18,7 +19,7 @@ __all__ = ["RowGatherRewriter"]
 MAX_ROW: Final = 65536
 
 
-class RowGatherRewriter:
+class RowGatherRewriter(SequencePass):
     """Rewrites gather(x, [row, index[row]]) of a computed x to reduce(maximum) of select(iota == index, x, lowest).
 
     The same bits: the maximum of one value and identities is that value, -0.0 and NaN included. What indexes out of
@@ -30,15 +31,6 @@ class RowGatherRewriter:
 
     def __init__(self) -> None:
         self.decisions: list[tuple[str, Decision]] = []
-
-    def run(self, module: Module) -> bool:
-        """Rewrite the gathers of the entry, and of what its loops and conditionals run."""
-        changed = False
-        for computation in module.sequences():
-            changed |= self._run(computation)
-        if changed:
-            module.collect()
-        return changed
 
     def _run(self, computation: Computation) -> bool:
         combiners: dict[str, Computation] = {}
