@@ -393,9 +393,10 @@ static void run_apart(Call& call, Ref<Tensor>* results) {
 static void interpret(Call& call, Ref<Tensor>* results) {
     const OpDef& op = *call.op;
     Device device = result_device(call);
-    if (__builtin_expect(clone_target != nullptr, 0)) {
+    // For this op only: what it makes run, as a recording, has devices of its own.
+    if (const Device* target = std::exchange(clone_target, nullptr); __builtin_expect(target != nullptr, 0)) {
         const Tensor& source = call.in(0);
-        device = *clone_target;
+        device = *target;
         // What is put on the JIT's devices is an op there.
         const bool moves = !same_device(device, source.device());
         if (moves && (on_jit_device(source) || on_gpu(source.device()) || on_gpu(device)) && !is_jit_device(device)) {
