@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -47,17 +48,36 @@ def start(program):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "MT_NUM_THREADS": "2"},
+        # an unset PYTHONUNBUFFERED is what users have: what is flushed, and when, is a part of what is tested
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MT_NUM_THREADS": "2", "PYTHONUNBUFFERED": ""},
     )
+
+
+def rest_of(process, timeout):
+    """What it prints until its end, behind the lines that were read already.
+
+    `communicate` reads past the buffers of `process.stdout`, so a line that came together with one that `readline`
+    gave would be lost.
+    """
+    errors = []
+    reader = threading.Thread(target=lambda: errors.append(process.stderr.read()))
+    reader.start()
+    timer = threading.Timer(timeout, process.send_signal, [signal.SIGABRT])  # faulthandler shows where it hangs
+    timer.start()
+    try:
+        out = process.stdout.read()
+        reader.join()
+        process.wait()
+    finally:
+        timer.cancel()
+        process.stdout.close()
+        process.stderr.close()
+    return out, errors[0]
 
 
 def ends(program, code=0):
     process = start(program)
-    try:
-        out, err = process.communicate(timeout=90)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGABRT)  # faulthandler shows where it hangs
-        out, err = process.communicate()
+    out, err = rest_of(process, 90)
     assert process.returncode == code, f"exit status {process.returncode}\n{out}\n{err}"
     return out
 
@@ -333,17 +353,16 @@ def test_interrupt(recording):
         assert process.stdout.readline() == "ready\n"
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGABRT)
-        out, err = process.communicate()
+        out, err = rest_of(process, 60)
+    finally:
+        process.kill()
     assert (process.returncode, out) == (0, "stopped\ndone\n"), err
 
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_handlers_compute_in_the_middle_of_computations(compiled):
     """What they compute has memory of its own."""
-    process = start(f"""
+    out = ends(f"""
         import signal
         def product(a, b, c):
             return (a @ b) * c
@@ -368,7 +387,7 @@ def test_handlers_compute_in_the_middle_of_computations(compiled):
         assert all(mt.equal(one, ran[0]) for one in ran)
         print(wrong)
     """)
-    assert process.communicate(timeout=100)[0] == "0\n"
+    assert out == "0\n"
 
 
 LONG = {
@@ -410,10 +429,7 @@ def test_one_long_computation_is_interrupted(name):
         time.sleep(1.5)
         asked = time.monotonic()
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=300)  # the end of a process waits for what LAPACK began
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGABRT)
-        out, err = process.communicate()
+        out, err = rest_of(process, 300)  # the end of a process waits for what LAPACK began
     finally:
         process.kill()
     lines = out.splitlines()
@@ -451,7 +467,7 @@ def test_a_second_interrupt_ends_a_process_that_waits_for_a_library():
         time.sleep(0.5)
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=60)[0] == "done\n"
+        assert rest_of(process, 60)[0] == "done\n"
         assert process.returncode == 130
     finally:
         process.kill()
