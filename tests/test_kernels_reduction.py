@@ -243,7 +243,8 @@ def test_extremes_of_mixed_signs_zeros_and_infinities(dtype):
             for values in (t.amax(1) if largest else t.amin(1), mt.stack([r.max() if largest else r.min() for r in t])):
                 got = values.numpy()
                 assert np.array_equal(got, wanted, equal_nan=True)
-                assert np.array_equal(np.signbit(got), np.signbit(wanted))
+                numbers = ~np.isnan(wanted)  # docs/numerics.md leaves the sign of a NaN open
+                assert np.array_equal(np.signbit(got[numbers]), np.signbit(wanted[numbers]))
 
 
 def test_mean():

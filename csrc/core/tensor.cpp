@@ -90,8 +90,9 @@ Ref<Storage> Storage::alias(const Storage& storage) {
 }
 
 Ref<Storage> Storage::copy(const Storage& storage) {
-    Ref<Storage> made = allocate(storage.nbytes, storage.device);
-    copy_bytes(made->place(), storage.place(), storage.nbytes);
+    const size_t memory = std::max(storage.nbytes, storage.held);  // tensors may reach all of it
+    Ref<Storage> made = allocate(memory, storage.device);
+    copy_bytes(made->place(), storage.place(), memory);
     return made;
 }
 

@@ -70,8 +70,9 @@ uint64_t begin_formula(uint64_t mark) {
 }
 void end_formula(uint64_t previous) { current_tag = tag_of(previous); }
 
+// With what tensors still reach behind a storage that was made shorter.
 int64_t storage_elements(const Storage& storage, DType dtype) {
-    return static_cast<int64_t>(storage.nbytes / itemsize(dtype));
+    return static_cast<int64_t>(std::max(storage.nbytes, storage.held) / itemsize(dtype));
 }
 
 // Whether `tensor` shows its whole storage in order.
