@@ -11,7 +11,7 @@ from typing import Any
 
 from minitensor._C import Op
 from minitensor.ops.elementwise import exp, sigmoid, tanh, where
-from minitensor.ops.pointwise import called
+from minitensor.ops.pointwise import GELU_CUBIC, GELU_ROOT, called, gelu_tangent
 from minitensor.ops.row import elementwise
 
 __all__: list[str] = []
@@ -82,16 +82,25 @@ gelu_backward: Op = _binary(
 
 
 def _gelu_tanh_second(x: Any) -> Any:
-    root, cubic = math.sqrt(2 / math.pi), 0.044715
+    root, cubic = GELU_ROOT, GELU_CUBIC
     t = tanh(root * (x + cubic * (x * x * x)))
     slope, curve = root * (1 + 3 * cubic * (x * x)), 6 * cubic * root * x
     return (1 - t * t) * (slope + 0.5 * x * curve - x * t * slope * slope)
+
+
+def _gelu_tanh_lower(b: Any, grad: Any, x: Any) -> Any:
+    one, half, root = _one(b, x), b.full(x.shape, 0.5), b.full(x.shape, GELU_ROOT)
+    t = gelu_tangent(b, x)
+    slope = b.multiply(root, b.add(one, b.multiply(b.full(x.shape, 3 * GELU_CUBIC), b.multiply(x, x))))
+    bent = b.multiply(b.multiply(b.multiply(half, x), b.subtract(one, b.multiply(t, t))), slope)
+    return b.multiply(grad, b.add(b.multiply(half, b.add(one, t)), bent))
 
 
 gelu_tanh_backward: Op = _binary(
     "_gelu_tanh_backward",
     "grad times the derivative of gelu's approximation by a hyperbolic tangent.",
     lambda g, _out, grad, x: (lambda: gelu_tanh_backward(g, x), lambda: g * grad * _gelu_tanh_second(x)),
+    _gelu_tanh_lower,
 )
 
 # ---- losses, element by element

@@ -181,10 +181,21 @@ erf = unary(
 
 # ---- three operands
 
+
+
+def _lerp_lower(b: Any, start: Any, end: Any, weight: Any) -> Any:
+    difference, one = b.subtract(end, start), b.full(weight.shape, 1.0)
+    return b.select(
+        b.compare(b.abs(weight), b.full(weight.shape, 0.5), "LT"),
+        b.add(start, b.multiply(weight, difference)),
+        b.subtract(end, b.multiply(difference, b.subtract(one, weight))),
+    )
+
+
 lerp = elementwise(
     "lerp(Tensor input, Tensor end, Tensor|Scalar weight)",
     "input + weight * (end - input).",
-    lower=called("lerp"),
+    lower=_lerp_lower,
     vjp=lambda g, _out, x, end, weight: (
         lambda: g * (1 - weight),
         lambda: g * weight,
@@ -217,8 +228,25 @@ def _mish_vjp(g: Any, _out: Any, x: Any) -> Any:
     return g * (t + x * x.sigmoid() * (1 - t * t))
 
 
+GELU_ROOT, GELU_CUBIC = math.sqrt(2 / math.pi), 0.044715
+
+
+def gelu_tangent(b: Any, x: Any) -> Any:
+    """The tangent in gelu's approximation, tanh(root * (x + cubic * x^3)), as the eager loop computes it."""
+    root, cubic = b.full(x.shape, GELU_ROOT), b.full(x.shape, GELU_CUBIC)
+    cube = b.multiply(b.multiply(x, x), x)
+    return b.tanh(b.multiply(root, b.add(x, b.multiply(cubic, cube))))
+
+
 gelu_none = unary("_gelu", "x times the normal distribution's integral up to x.", _backward("_gelu_backward"))
-gelu_tanh = unary("_gelu_tanh", "gelu approximated by a hyperbolic tangent.", _backward("_gelu_tanh_backward"))
+gelu_tanh = unary(
+    "_gelu_tanh",
+    "gelu approximated by a hyperbolic tangent.",
+    _backward("_gelu_tanh_backward"),
+    lower=lambda b, x: b.multiply(
+        b.multiply(b.full(x.shape, 0.5), x), b.add(b.full(x.shape, 1.0), gelu_tangent(b, x))
+    ),
+)
 silu = unary(
     "silu",
     "x times its logistic function.",

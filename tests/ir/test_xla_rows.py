@@ -28,12 +28,14 @@ from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
 
 # Numbers that no integer has become the smallest one, as in PyTorch (docs/numerics.md); XLA takes the nearest.
 OTHER_NUMBERS = {"cast", "_assign"}
+# What is left of 1 + tanh(x) near -1 is, in float32, the error of the tanh, and XLA has another one. So in float64.
+CANCELS = {"_gelu_tanh_backward"}
 
 
 def modules(name: str) -> list[Module]:
     """The HLO of some calls of an op."""
     row, found = ROWS[name], []
-    for _, _, arguments in calls(row, dtypes=("float32", "int32")):
+    for _, _, arguments in calls(row, dtypes=("float64" if name in CANCELS else "float32", "int32")):
         try:
             row.call(*arguments)
         except (RuntimeError, TypeError, NotImplementedError, ZeroDivisionError, IndexError):

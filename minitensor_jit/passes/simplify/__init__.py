@@ -11,7 +11,8 @@ from .movement import RULES as MOVEMENT
 from .reduction import RULES as REDUCTION
 from .rewriter import Rewriter, Rule
 from .squeeze import RULES as SQUEEZE
+from .updates import RULES as UPDATES
 
 __all__ = ["ALL_RULES", "FAST_MATH_RULES", "Rewriter", "Rule"]
 
-ALL_RULES: tuple[Rule, ...] = (*ARITHMETIC, *LOGICAL, *INDEXING, *MOVEMENT, *MOTION, *REDUCTION, *SQUEEZE)
+ALL_RULES: tuple[Rule, ...] = (*ARITHMETIC, *LOGICAL, *INDEXING, *MOVEMENT, *UPDATES, *MOTION, *REDUCTION, *SQUEEZE)
