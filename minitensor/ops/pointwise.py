@@ -182,7 +182,6 @@ erf = unary(
 # ---- three operands
 
 
-
 def _lerp_lower(b: Any, start: Any, end: Any, weight: Any) -> Any:
     difference, one = b.subtract(end, start), b.full(weight.shape, 1.0)
     return b.select(
@@ -243,9 +242,7 @@ gelu_tanh = unary(
     "_gelu_tanh",
     "gelu approximated by a hyperbolic tangent.",
     _backward("_gelu_tanh_backward"),
-    lower=lambda b, x: b.multiply(
-        b.multiply(b.full(x.shape, 0.5), x), b.add(b.full(x.shape, 1.0), gelu_tangent(b, x))
-    ),
+    lower=lambda b, x: b.multiply(b.multiply(b.full(x.shape, 0.5), x), b.add(b.full(x.shape, 1.0), gelu_tangent(b, x))),
 )
 silu = unary(
     "silu",
