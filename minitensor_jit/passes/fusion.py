@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..ir.decision import Decision
 from ..ir.module import Computation, Instruction
 from .fusion_graph import FusionGraph
-from .fusion_group import Group, is_loop, is_trivial
+from .fusion_group import Group, is_expensive, is_loop, is_trivial
 from .outline import Outline, outline
 from .sequence_pass import SequencePass
 
@@ -24,9 +24,9 @@ class Fusion(SequencePass):
       into the inputs. A reduction's result is never fused into what reads it (see `RowFusion` for that).
 
     First every producer goes into all of its consumers, users before operands; it is duplicated if computing it again
-    costs less than the memory traffic, and never if it is expensive. Then groups that read the same memory, or of which
-    one reads the other's output, are merged into fusions with several outputs. Refusals are in `decisions` as
-    (producer, consumer, decision).
+    costs less than the memory traffic: if it is expensive, only for two consumers of a large array. Then groups that
+    read the same memory, or of which one reads the other's output, are merged into fusions with several outputs.
+    Refusals are in `decisions` as (producer, consumer, decision).
     """
 
     name = "fusion"
@@ -104,6 +104,8 @@ class Fusion(SequencePass):
                 return False
         for group in targets:
             group.add(p, users)
+            if len(targets) > 1 and is_expensive(p):
+                group.recomputed = p
         return True
 
     def _refuse(self, p: Instruction, group: Group, decision: Decision) -> None:

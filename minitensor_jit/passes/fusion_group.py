@@ -8,6 +8,7 @@ from ..ir.decision import Decision
 from ..ir.module import Instruction
 from ..ir.opcode import OPCODES, is_elementwise
 from ..ir.shape import Shape
+from ..ir.size import hint
 
 __all__ = ["Group", "is_expensive", "is_loop", "is_trivial"]
 
@@ -17,6 +18,9 @@ MAX_OPERANDS: Final = 64
 MAX_REPEATED: Final = 8
 # Under how many different conditions a member's code may be repeated: it doubles with every update of an update.
 MAX_CONDITIONS: Final = 8
+# From so many bytes on an array is out of a core's cache when it is read again: writing it and reading it twice takes as
+# long as computing a polynomial of each element twice, and the memory is free for something else.
+MIN_RECOMPUTED_BYTES: Final = 1 << 20
 # Sharing fewer bytes than this is no reason to merge two loops.
 MIN_SHARED_BYTES: Final = 1024
 
@@ -48,6 +52,12 @@ def is_expensive(i: Instruction) -> bool:
     return OPCODES[i.opcode].transcendental or i.opcode == "gather"
 
 
+def is_polynomial(i: Instruction) -> bool:
+    """Whether it is expensive, but no more than a polynomial in registers."""
+    row = OPCODES[i.opcode]
+    return row.transcendental and row.kind == "unary"
+
+
 def is_arithmetic(i: Instruction) -> bool:
     """Whether it computes something rather than moving it."""
     return is_elementwise(i.opcode) and i.opcode not in ("copy", "bitcast-convert")
@@ -70,6 +80,7 @@ class Group:
         "loops",
         "members",
         "reads",
+        "recomputed",
         "repeated",
         "roots",
         "size",
@@ -89,6 +100,8 @@ class Group:
         self.evaluations: dict[Instruction, int] = {root: self.size}
         self.conditions: dict[Instruction, set[Conditions]] = {root: {()}}
         self.repeated = 0
+        self.recomputed: Instruction | None = None
+        """The expensive member that another fusion computes as well."""
 
     # ---- one more member
 
@@ -168,12 +181,18 @@ class Group:
             self.repeated += 1
 
     @staticmethod
+    def _recomputes(p: Instruction, targets: list[Group]) -> bool:
+        """Whether two consumers may each compute an expensive p: one such p a fusion, of a large array."""
+        large = isinstance(p.shape, Shape) and hint(p.shape.nbytes) >= MIN_RECOMPUTED_BYTES
+        return len(targets) == 2 and large and is_polynomial(p) and all(g.recomputed is None for g in targets)
+
+    @staticmethod
     def duplication(p: Instruction, targets: list[Group]) -> Decision:
         """Whether computing p in each of several groups is cheaper than writing it once and reading it."""
         copies = len(targets)
         if copies == 1 or is_trivial(p):
             return Decision.allow()
-        if is_expensive(p):
+        if is_expensive(p) and not Group._recomputes(p, targets):
             return Decision.refuse(f"it is expensive and has {copies} consumers")
         # Bytes moved with p in memory: its operands once, p written once and read by each consumer.
         reads = sum(o.shape.nbytes for o in set(p.operands))
@@ -227,3 +246,4 @@ class Group:
         for member, conditions in other.conditions.items():
             self.conditions[member] = self.conditions.get(member, set()) | conditions
         self.repeated += other.repeated
+        self.recomputed = self.recomputed or other.recomputed
