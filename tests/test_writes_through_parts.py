@@ -162,3 +162,33 @@ def test_gradients_of_writing_some_of_what_shows_elements_twice():
     y.sum().backward()
     assert x.grad.tolist() == [[0, 4, 0]]
     assert value.grad.item() == 4
+
+
+def test_a_part_assigned_to_itself_is_not_copied():
+    x = mt.zeros(1 << 10, 1 << 10)
+    part, version = x[1:-1], x._version
+    mt.reset_peak_memory_stats()
+    before = mt.allocator_stats()["peak_allocated_bytes"]
+    x[1:-1] = part
+    assert mt.allocator_stats()["peak_allocated_bytes"] == before
+    assert x._version == version + 1
+    x[:-2] = part  # it overlaps, but is another part
+    assert mt.allocator_stats()["peak_allocated_bytes"] > before
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_adding_to_a_part(recorded):
+    def run():
+        x, y = mt.ones(5, requires_grad=True), mt.full((3,), 2.0, requires_grad=True)
+        z = x * 3
+        z[1:-1] += y * 2
+        z[1:-1] *= y
+        (z * mt.arange(5.0)).sum().backward()
+        return z.tolist(), x.grad.tolist(), y.grad.tolist()
+
+    expected = [3, 14, 14, 14, 3], [0, 6, 12, 18, 12], [11, 22, 33]
+    if recorded:
+        with mt.jit_scope():
+            assert run() == expected
+    else:
+        assert run() == expected

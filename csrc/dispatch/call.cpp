@@ -281,6 +281,12 @@ static bool same_view(const Tensor& a, const Tensor& b) {
            a.dtype == b.dtype;
 }
 
+// x[k] += y ends with x[k] = x[k].
+static bool copies_itself(const Call& call, const Tensor& destination) {
+    static const OpDef* copy = find_op("copy");
+    return call.op == copy && call.operands[1].tensor && same_view(*call.operands[1].tensor, destination);
+}
+
 bool shows_an_element_twice(const Tensor& t) {
     if (t.numel < 2 || t.contiguous()) return false;
     std::vector<std::pair<int64_t, int64_t>> steps;  // (stride, size), inner first
@@ -523,9 +529,10 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     Tensor* operands[kMaxInplaceOperands];
     Ref<Tensor> copies[kMaxInplaceOperands], before[kMaxInplaceOperands];
     if (call.operand_count > kMaxInplaceOperands) fail("in-place " + call.op->name + ": too many operands");
+    const bool changes = mapped || !copies_itself(call, destination);
     for (size_t i = 0; i < call.operand_count; ++i) {
         Tensor* t = operands[i] = call.operands[i].tensor;
-        if (!t || !may_overlap(*t, destination)) continue;
+        if (!t || !changes || !may_overlap(*t, destination)) continue;
         bool in_step = i == 0 || call.op->kind == Kind::Elementwise;
         bool read_apart = t != &destination && !same_view(*t, destination);
         bool saved = tape.reads >> i & 1;
@@ -539,6 +546,8 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     }
     if (mapped) {
         run_mapped_hook(call, nullptr, &destination);
+    } else if (!changes) {
+        // Only the version is another.
     } else if (jit) {
         run_on_jit_device(call, nullptr, &destination);
     } else if (gpu) {

@@ -21,6 +21,8 @@ MAX_CONDITIONS: Final = 8
 # From so many bytes on an array is out of a core's cache when it is read again: writing it and reading it twice takes as
 # long as computing a polynomial of each element twice, and the memory is free for something else.
 MIN_RECOMPUTED_BYTES: Final = 1 << 20
+# How often an element may be computed that comes from one operand or another: each time both are at hand, and a choice.
+MAX_CHOICES: Final = 4
 # Sharing fewer bytes than this is no reason to merge two loops.
 MIN_SHARED_BYTES: Final = 1024
 
@@ -161,6 +163,8 @@ class Group:
         if not aligned and count > size:
             if is_expensive(p):
                 return Decision.refuse(f"it is expensive and would be computed {count} times for {size} elements")
+            if p.opcode in _CONDITIONAL and count > MAX_CHOICES * size:
+                return Decision.refuse(f"its elements would be chosen {count} times for {size} elements")
             if is_arithmetic(p) and self.repeated >= MAX_REPEATED:
                 return Decision.refuse(f"{MAX_REPEATED} operations are repeated in the fusion already")
         if is_expensive(p) and any(u.opcode in _CONDITIONAL for u in users if u in self.members):
