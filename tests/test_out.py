@@ -19,6 +19,34 @@ def test_results_are_written_to_out():
     assert mt.cat([x, x], out=mt.empty(0)).tolist() == [1, 4, 9, 1, 4, 9]
 
 
+DIRECT = {
+    "add": 2, "sub": 2, "mul": 2, "div": 2, "max": 2, "min": 2, "maximum": 2, "lerp": 3, "addcmul": 3, "addcdiv": 3, "clamp": 1,
+    "round": 1, "fix": 1, "trunc": 1, "exp": 1, "special.expit": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DIRECT)
+@pytest.mark.parametrize("number", [False, True])
+def test_elementwise_results_are_computed_in_out_itself(name, number):
+    function = mt.special.expit if name == "special.expit" else getattr(mt, name)
+    args = [mt.rand(300_000) for _ in range(DIRECT[name])]
+    if number and name in ("add", "sub", "mul", "div", "lerp"):
+        args[-1] = 0.25
+    args += [0.25, 0.75] if name == "clamp" else []
+    wanted, out = function(*args), mt.zeros(300_000)
+    at = out.data_ptr()
+    mt.reset_peak_memory_stats()
+    before = mt.allocator_stats()["allocated_bytes"]
+    assert function(*args, out=out) is out
+    assert mt.allocator_stats()["peak_allocated_bytes"] - before < out.nbytes
+    assert out.data_ptr() == at
+    assert mt.equal(out, wanted)
+    # other calls of the same function
+    assert mt.equal(function(*args, out=mt.zeros(300_000, dtype=mt.float64)), wanted.double())
+    assert mt.equal(function(*args, out=mt.zeros(0)), wanted)
+    assert mt.equal(function(*args, out=args[0]), wanted)
+
+
 def test_out_is_converted_where_it_can_be():
     assert mt.mul(mt.tensor([2, 3]), 2, out=mt.empty(2, dtype=mt.float64)).tolist() == [4.0, 6.0]
     for out in (mt.empty(2, dtype=mt.int64), mt.empty(2, dtype=mt.bool)):

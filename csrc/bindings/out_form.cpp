@@ -15,6 +15,7 @@ struct OutFormObject {
     PyObject* plain;
     PyObject* storing;
     PyObject* shortcuts;  // a tuple of Shortcuts, or null
+    bool direct;          // a shortcut may write to `out`
 };
 
 OutFormObject* cast(PyObject* self) { return reinterpret_cast<OutFormObject*>(self); }
@@ -66,9 +67,15 @@ void explain_error(PyObject* function, PyObject* const* args, size_t nargsf, PyO
 }
 
 PyObject* out_form_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
-    if (PyObject* shortcuts = cast(self)->shortcuts; shortcuts && !kwnames) {
+    if (PyObject* shortcuts = cast(self)->shortcuts) {
+        auto count = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
         PyObject* result;
-        if (take_shortcut(shortcuts, args, static_cast<size_t>(PyVectorcall_NARGS(nargsf)), &result)) return result;
+        if (!kwnames) {
+            if (take_shortcut(shortcuts, args, count, &result)) return result;
+        } else if (cast(self)->direct && PyTuple_GET_SIZE(kwnames) == 1 && is_tensor(args[count]) &&
+                   names_out(kwnames)) {
+            if (take_shortcut_out(shortcuts, args, count, args[count], &result)) return result;
+        }
     }
     PyObject* function = names_out(kwnames) ? cast(self)->storing : cast(self)->plain;
     PyObject* result = PyObject_Vectorcall(function, args, nargsf, kwnames);
@@ -142,10 +149,11 @@ PyTypeObject make_out_form_type() {
 
 PyTypeObject OutFormType = make_out_form_type();
 
-// out_form(plain, storing): the two as one callable.
+// out_form(plain, storing, direct=False): the two as one callable.
 PyObject* py_out_form(PyObject*, PyObject* args) {
     PyObject *plain, *storing;
-    if (!PyArg_ParseTuple(args, "OO:out_form", &plain, &storing)) return nullptr;
+    int direct = 0;
+    if (!PyArg_ParseTuple(args, "OO|p:out_form", &plain, &storing, &direct)) return nullptr;
     PyRef shortcuts(PyObject_GetAttrString(plain, "_shortcuts"));
     if (!shortcuts) PyErr_Clear();
     if (shortcuts && !are_shortcuts(shortcuts.get())) {
@@ -158,6 +166,7 @@ PyObject* py_out_form(PyObject*, PyObject* args) {
     made->plain = Py_NewRef(plain);
     made->storing = Py_NewRef(storing);
     made->shortcuts = shortcuts.release();
+    made->direct = direct;
     PyObject_GC_Track(made);
     return reinterpret_cast<PyObject*>(made);
 }
@@ -171,11 +180,12 @@ PyObject* py_set_argument_error(PyObject*, PyObject* args) {
     Py_RETURN_NONE;
 }
 
-PyMethodDef functions[] = {{"set_argument_error", py_set_argument_error, METH_VARARGS,
-                            "set_argument_error(argument_error, checked): explains calls with wrong arguments."},
-                           {"out_form", py_out_form, METH_VARARGS,
-                            "out_form(plain, storing): a callable that is `storing` where `out` is given."},
-                           {}};
+PyMethodDef functions[] = {
+    {"set_argument_error", py_set_argument_error, METH_VARARGS,
+     "set_argument_error(argument_error, checked): explains calls with wrong arguments."},
+    {"out_form", py_out_form, METH_VARARGS,
+     "out_form(plain, storing, direct=False): a callable that is `storing` where `out` is given."},
+    {}};
 
 }  // namespace
 

@@ -16,15 +16,18 @@ constexpr size_t kMost = 8;  // arguments of a call
 struct Letter {
     char kind = 0;
     bool or_none = false;
-    uint8_t place = 0;  // among the op's operands, or among its parameters
+    uint8_t place = 0;     // among the op's operands, or among its parameters
+    bool operand = false;  // which of the two
 };
 
 struct Target {
-    const OpDef* op = nullptr;  // null: a function, called with before + args + after
+    const OpDef* op = nullptr;  // null: only called, with before + args + after
     Letter letters[kMost];
     size_t most = 0, required = 0;
     bool packed = false;    // any number of ints, which the op gets as one parameter
     bool detached = false;  // only where nobody wants a gradient
+    // Calling the op with before + args + after and `out` is what the function does, but for its own copy.
+    bool may_store = false;
     size_t rank = 0;        // the spatial dimensions of the first argument: how many numbers `w` stands for
     // What the op gets where no argument says otherwise.
     Operand operands[kMost];
@@ -37,7 +40,7 @@ struct ShortcutObject {
     PyObject_HEAD Target* target;
 };
 
-bool is_operand(char kind) { return kind == 'T' || kind == 'B' || (kind >= '1' && kind <= '5'); }
+bool is_operand(char kind) { return kind == 'T' || kind == 'R' || kind == 'B' || (kind >= '1' && kind <= '5'); }
 
 bool exact_ints(PyObject* object, size_t count) {
     if (!PyTuple_CheckExact(object) && !PyList_CheckExact(object)) return false;
@@ -53,6 +56,7 @@ bool fits(const Target& target, const Letter& letter, PyObject* object) {
     if (object == Py_None) return letter.or_none;
     switch (letter.kind) {
         case 'T': return is_tensor(object);
+        case 'R': return is_tensor(object) && !is_complex(tensor_of(object)->dtype);
         case 'B': return is_tensor(object) && tensor_of(object)->dtype == DType::Bool;
         case 'L': return PyTuple_CheckExact(object) || PyList_CheckExact(object);
         case 'i': return PyLong_CheckExact(object);
@@ -75,6 +79,18 @@ bool to_int(PyObject* object, int64_t* value) {
     int overflow = 0;
     *value = PyLong_AsLongLongAndOverflow(object, &overflow);
     return !overflow;
+}
+
+bool to_scalar(PyObject* object, Operand* operand) {
+    operand->is_scalar = true;
+    if (PyFloat_CheckExact(object)) {
+        operand->scalar = Scalar::of(PyFloat_AS_DOUBLE(object));
+        return true;
+    }
+    int64_t number;
+    if (!to_int(object, &number)) return false;
+    operand->scalar = Scalar::of(number);
+    return true;
 }
 
 bool to_ints(PyObject* object, size_t copies, Dims* values) {
@@ -146,8 +162,12 @@ bool call_op_of(const Target& target, PyObject* const* args, size_t count, PyObj
     }
     for (size_t i = 0; i < target.most && !target.packed; ++i) {
         const Letter& letter = target.letters[i];
-        if (is_operand(letter.kind)) {
+        if (letter.operand) {
             if (i >= count || args[i] == Py_None) continue;
+            if (letter.kind == 'n') {
+                if (!to_scalar(args[i], &operands[letter.place])) return false;
+                continue;
+            }
             Tensor* tensor = tensor_of(args[i]);
             if (target.detached && grad_enabled && requires_grad(*tensor)) return false;
             operands[letter.place].tensor = tensor;
@@ -169,13 +189,15 @@ bool call_op_of(const Target& target, PyObject* const* args, size_t count, PyObj
     return true;
 }
 
-bool call_function(const Target& target, PyObject* const* args, size_t count, PyObject** result) {
-    PyObject* all[2 * kMost];
+bool call_function(const Target& target, PyObject* const* args, size_t count, PyObject* out, PyObject** result) {
+    static PyObject* const with_out = Py_BuildValue("(s)", "out");
+    PyObject* all[2 * kMost + 1];
     size_t n = 0;
     for (const PyRef& item : target.before) all[n++] = item.get();
     for (size_t i = 0; i < count; ++i) all[n++] = args[i];
     for (size_t i = count - target.required; i < target.after.size(); ++i) all[n++] = target.after[i].get();
-    *result = PyObject_Vectorcall(target.function.get(), all, n, nullptr);
+    all[n] = out;
+    *result = PyObject_Vectorcall(target.function.get(), all, n, out ? with_out : nullptr);
     if (*result != Py_NotImplemented) return true;
     Py_CLEAR(*result);
     return false;
@@ -208,10 +230,10 @@ void read_pattern(Target& target, const char* pattern) {
         if (*at == '?') optional = true;
         else if (*at == '~') or_none = true;
         else if (*at == '*') target.packed = true;
-        else if (!std::strchr("TBLinbdtwk12345", *at)) wrong(pattern, "unknown letter");
+        else if (!std::strchr("TRBLinbdtwk12345", *at)) wrong(pattern, "unknown letter");
         if (*at == '?' || *at == '~') continue;
         if (target.most == kMost) wrong(pattern, "too many letters");
-        target.letters[target.most++] = {*at, or_none || *at == 'k', 0};
+        target.letters[target.most++] = {*at, or_none || *at == 'k', 0, false};
         target.required += !optional;
         or_none = false;
     }
@@ -275,11 +297,13 @@ void bind(Target& target, const char* pattern, PyObject* order) {
             fix(given + target.required + i, target.after[i].get());
     for (size_t i = 0; i < target.most; ++i) {
         auto [operand, slot] = slots[place(given + i)];
-        if (operand != is_operand(target.letters[i].kind) ||
-            (!operand && !suits(target.letters[i].kind, op.args[op.param_args[slot]].type)))
+        Letter& letter = target.letters[i];
+        letter.operand = operand;
+        if (operand ? !is_operand(letter.kind) && letter.kind != 'n'
+                    : !suits(letter.kind, op.args[op.param_args[slot]].type))
             wrong(pattern, "a letter of another kind of argument");
-        if (target.letters[i].kind == 'k' && !slot) wrong(pattern, "k without a window before it");
-        target.letters[i].place = static_cast<uint8_t>(slot);
+        if (letter.kind == 'k' && !slot) wrong(pattern, "k without a window before it");
+        letter.place = static_cast<uint8_t>(slot);
     }
 }
 
@@ -322,12 +346,13 @@ PyObject* py_shortcut(PyObject*, PyObject* args) {
         read_pattern(*target, pattern);
         if (target->before.size() + target->most + target->after.size() > 2 * kMost)
             wrong(pattern, "too many arguments");
+        target->function = PyRef::borrow(callable);
         if (Py_TYPE(callable) == &OpType) {
             target->op = &op_of(callable);
             bind(*target, pattern, PyTuple_Check(order) ? order : nullptr);
-        } else {
-            if (target->packed) wrong(pattern, "* is for ops only");
-            target->function = PyRef::borrow(callable);
+            target->may_store = target->op->kind == Kind::Elementwise && !PyTuple_Check(order) && !target->packed;
+        } else if (target->packed) {
+            wrong(pattern, "* is for ops only");
         }
         PyObject* made = ShortcutType.tp_alloc(&ShortcutType, 0);
         if (made) reinterpret_cast<ShortcutObject*>(made)->target = target.release();
@@ -357,9 +382,17 @@ bool take_shortcut(PyObject* shortcuts, PyObject* const* args, size_t count, PyO
             *result = nullptr;
             taken = guarded([&]() { return call_op_of(target, args, count, result); }, true);
         } else {
-            taken = call_function(target, args, count, result);
+            taken = call_function(target, args, count, nullptr, result);
         }
         if (taken) return true;
+    }
+    return false;
+}
+
+bool take_shortcut_out(PyObject* shortcuts, PyObject* const* args, size_t count, PyObject* out, PyObject** result) {
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(shortcuts); ++k) {
+        const Target& target = *reinterpret_cast<ShortcutObject*>(PyTuple_GET_ITEM(shortcuts, k))->target;
+        if (target.may_store && takes(target, args, count)) return call_function(target, args, count, out, result);
     }
     return false;
 }

@@ -60,12 +60,16 @@ def _scaled(input: Any, other: Any, alpha: Any) -> Any:
 
 
 @composite(inplace=True, out=True)
+@shortcut("TT", ROWS["add"].call)
+@shortcut("Tn", ROWS["add"].call)
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """input + alpha * other."""
     return ROWS["add"].call(input, other if alpha == 1 else _scaled(input, other, alpha))
 
 
 @composite(aliases=("subtract",), inplace=True, out=True)
+@shortcut("TT", ROWS["sub"].call)
+@shortcut("Tn", ROWS["sub"].call)
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """input - alpha * other."""
     return ROWS["sub"].call(input, other if alpha == 1 else _scaled(input, other, alpha))
@@ -149,6 +153,8 @@ def clamp_max(input: Any, max: Any) -> Any:
 
 
 @composite(aliases=("divide",), inplace=True, out=True)
+@shortcut("TT", ROWS["div"].call)
+@shortcut("Tn", ROWS["div"].call)
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     """The quotient; with rounding_mode 'trunc' or 'floor' rounded towards zero, or down, in the operands' dtype.
 
@@ -178,6 +184,7 @@ _with_inplace("div", _div_)
 
 
 @composite(inplace=True, out=True, namespaces=("special",))
+@shortcut("T", ROWS["round"].call)
 def _round(input: Any, *, decimals: int = 0) -> Any:
     """The nearest number of that many decimals, halves to even; negative decimals round to tens, hundreds, ..."""
     if decimals == 0:
@@ -189,6 +196,7 @@ def _round(input: Any, *, decimals: int = 0) -> Any:
 
 
 @composite(inplace=True, out=True)
+@shortcut("T", ROWS["trunc"].call)
 def fix(input: Any) -> Any:
     """`trunc` under NumPy's name."""
     return ROWS["trunc"].call(input)
@@ -254,6 +262,7 @@ def rad2deg(input: Any) -> Any:
 
 
 @composite(inplace=True, out=True)
+@shortcut("RRR", ROWS["addcmul"].call)
 def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
     """input + value * tensor1 * tensor2."""
     if _any_complex(input, tensor1, tensor2):
@@ -262,6 +271,7 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
 
 
 @composite(inplace=True, out=True)
+@shortcut("RRR", ROWS["addcdiv"].call)
 def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
     """input + value * tensor1 / tensor2; NotImplementedError for integers."""
     if _any_complex(input, tensor1, tensor2):
@@ -290,6 +300,8 @@ _with_inplace("addcdiv", _addcdiv_)
 
 
 @composite(inplace=True, out=True)
+@shortcut("RRR", ROWS["lerp"].call)
+@shortcut("RRn", ROWS["lerp"].call)
 def lerp(input: Any, end: Any, weight: Any) -> Any:
     """input + weight * (end - input), computed from the nearer end; weight is a number or a tensor."""
     if not _any_complex(input, end, weight):
@@ -356,6 +368,7 @@ def logit(input: Any, eps: float | None = None) -> Any:
 
 
 @composite(method=False, function=False, out=True, namespaces=("special",))
+@shortcut("T", ROWS["sigmoid"].call)
 def expit(input: Any) -> Any:
     """`sigmoid` in scipy's name."""
     return input.sigmoid()

@@ -11,7 +11,7 @@ from minitensor import _C
 from minitensor._return_types import named
 from minitensor._warning import users_level
 from minitensor.composite.dims import normal_dim
-from minitensor.composite.registry import composite
+from minitensor.composite.registry import composite, shortcut
 from minitensor.ops import ROWS
 from minitensor.ops.elementwise import where
 
@@ -62,12 +62,14 @@ def _dim_or_other(dim: Any, other: Any) -> Any:
 
 
 @composite(out=True)
+@shortcut("TT", ROWS["maximum"].call)
 def _max(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The largest element; along dim, the largest elements and their indices; or elementwise against a tensor."""
     return _extreme("max", input, _dim_or_other(dim, other), keepdim)
 
 
 @composite(out=True)
+@shortcut("TT", ROWS["minimum"].call)
 def _min(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The smallest element; along dim, the smallest elements and their indices; or elementwise against a tensor."""
     return _extreme("min", input, _dim_or_other(dim, other), keepdim)

@@ -91,7 +91,7 @@ def with_out(made: Callable[..., Any], exact: bool = False) -> Callable[..., Any
         return _C.store_out(made.__name__, made(*args, **more), out, exact)
 
     call.__signature__ = LateSignature(lambda: _signature_with_out(made))  # type: ignore[attr-defined]
-    return _C.out_form(made, call)
+    return _C.out_form(made, call, not exact)
 
 
 def shortcut(
@@ -107,7 +107,7 @@ def shortcut(
 
     Those are calls without keywords whose arguments match the pattern, a letter for each:
 
-    - `T` a tensor, `B` one of bool, a digit a tensor of so many dimensions that has elements, and not complex ones;
+    - `T` a tensor, `R` one that is not complex, `B` one of bool, a digit a tensor of so many dimensions that has elements, and not complex ones;
     - `i` an int, `n` an int or a float, `b` a bool, `d` a dtype, `t` a tuple of ints, `L` a tuple or list;
     - `w` an int, or one for each spatial dimension of the first argument, and `k` the same, by default what the
       argument before it is: strides of windows;
@@ -116,6 +116,7 @@ def shortcut(
     `~` before a letter lets None pass, those after `?` may be missing. `after` has what the op gets for these, and
     whatever else it takes. With `order` argument `i` is the op's argument `order[i]`. `detached` leaves calls alone in
     which somebody wants a gradient. The target may also be a function of `_C` that declines calls by NotImplemented.
+    An elementwise op gets `out=` too, and writes there itself.
 
     An op on one element takes less time than a function of Python does to find out what it was called with.
     """
