@@ -20,8 +20,8 @@ def test_results_are_written_to_out():
 
 
 DIRECT = {
-    "add": 2, "sub": 2, "mul": 2, "div": 2, "max": 2, "min": 2, "maximum": 2, "lerp": 3, "addcmul": 3, "addcdiv": 3, "clamp": 1,
-    "round": 1, "fix": 1, "trunc": 1, "exp": 1, "special.expit": 1,
+    "add": 2, "sub": 2, "mul": 2, "div": 2, "max": 2, "min": 2, "maximum": 2, "lerp": 3, "addcmul": 3, "addcdiv": 3,
+    "clamp": 1, "round": 1, "fix": 1, "trunc": 1, "exp": 1, "special.expit": 1,
 }  # fmt: skip
 
 

@@ -107,7 +107,8 @@ def shortcut(
 
     Those are calls without keywords whose arguments match the pattern, a letter for each:
 
-    - `T` a tensor, `R` one that is not complex, `B` one of bool, a digit a tensor of so many dimensions that has elements, and not complex ones;
+    - `T` a tensor, `R` one that is not complex, `B` one of bool, a digit one of so many dimensions that has elements
+      and is not complex;
     - `i` an int, `n` an int or a float, `b` a bool, `d` a dtype, `t` a tuple of ints, `L` a tuple or list;
     - `w` an int, or one for each spatial dimension of the first argument, and `k` the same, by default what the
       argument before it is: strides of windows;
