@@ -18,8 +18,8 @@ MAX_OPERANDS: Final = 64
 MAX_REPEATED: Final = 8
 # Under how many different conditions a member's code may be repeated: it doubles with every update of an update.
 MAX_CONDITIONS: Final = 8
-# From so many bytes on an array is out of a core's cache when it is read again: writing it and reading it twice takes as
-# long as computing a polynomial of each element twice, and the memory is free for something else.
+# From so many bytes on an array is out of a core's cache when it is read again: writing it and reading it twice takes
+# as long as computing a polynomial of each element twice, and the memory is free for something else.
 MIN_RECOMPUTED_BYTES: Final = 1 << 20
 # How often an element may be computed that comes from one operand or another: each time both are at hand, and a choice.
 MAX_CHOICES: Final = 4

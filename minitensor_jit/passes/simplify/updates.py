@@ -1,7 +1,7 @@
 """Rules on updates of a slice at a known place, as gradients of parts of a tensor make them: nothing is dynamic there.
 
-An update of something that isn't in memory, a constant say, is a concatenation. One of an array stays what it is: it may
-be written over the array, and touches the window only.
+An update of something that isn't in memory, a constant say, is a concatenation. One of an array stays what it is: it
+may be written over the array, and touches the window only.
 """
 
 from __future__ import annotations
