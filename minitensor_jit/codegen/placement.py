@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 import numpy as np
 
 from ..ir.module import Computation, Instruction, Module
+from ..ir.refusal import Refusal, Refused
 from ..ir.shape import Shape, leaves
 from ..runtime.buffer_assignment import BufferAssignment, Location
 from .buffer_text import BufferUse, buffer_text
@@ -25,6 +26,8 @@ class Placement:
 
     aliases: frozenset[tuple[int, int]]
     """(result, parameter) of results that may lie over parameters; after `place`."""
+    refusals: list[Refusal]
+    """Results of loops that could not be written over an operand of their size that is not read any more."""
 
     def __init__(self, module: Module, name: str) -> None:
         self.entry = module.entry
@@ -35,6 +38,7 @@ class Placement:
         self.schedule: Schedule
         self._module = module
         self._name = name
+        self.refusals = []
         self._uses: list[BufferUse] = []
         self._temporaries: list[Hashable] = []
         self._scratch_slot = len(self.parameter_shapes) + len(self.result_shapes)
@@ -148,11 +152,18 @@ class Placement:
                 (v for v in free if isinstance(step, Step) and leaf(v).nbytes == nbytes and step.in_place(m, v)), None
             )
             if over is None:
+                self._note(value, [v for v in free if leaf(v).nbytes == nbytes])
                 self.locations[value] = self.scratch(value, nbytes)
             else:
                 free.remove(over)
                 self.assignment.hand_over(over, value)
                 self.locations[value] = self.locations[over]
+
+    def _note(self, value: Value, dying: Sequence[Value]) -> None:
+        if dying and value[0].opcode == "fusion":
+            why = "it reads an operand of its size, that nothing reads later, elsewhere than where it writes"
+            decision = Refused.OTHER_PLACE.because(why, leaf(value).nbytes)
+            self.refusals.append(Refusal(value[0], dying[0][0], decision))
 
     def _launch(self, step: Step) -> None:
         task = step.task

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from minitensor_jit.clustering.graph import Source
 from minitensor_jit.clustering.verdict import Verdict
+from minitensor_jit.inspect.refusal_row import RefusalRow
 
 __all__ = ["COPY_FIX", "COPY_REASON", "Account", "ClusterAccount", "Eager", "TraceRecord", "place_order"]
 
@@ -51,6 +52,8 @@ class ClusterAccount:
     hits: int = 0
     prediction: str = ""
     """Why it was compiled, where the cost model was asked."""
+    refusals: list[RefusalRow] = field(default_factory=list)
+    """What passes and the assignment of memory left apart in it, the most costly first."""
 
 
 @dataclass(slots=True)

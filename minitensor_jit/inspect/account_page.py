@@ -11,6 +11,9 @@ from minitensor_jit.inspect.account import COPY_FIX, COPY_REASON, Account, place
 
 __all__ = ["Page"]
 
+# Of what was not fused, a few lines for each cluster: the costliest ones.
+_REFUSALS = 8
+
 
 def _count(number: int, noun: str) -> str:
     plural = noun if number == 1 else noun + ("es" if noun.endswith("h") else "s")
@@ -41,6 +44,7 @@ class Page:
         sections = [
             self._summary(),
             self._clusters(),
+            self._refusals(),
             self._eager(),
             self._copy_section(),
             self._flush_section(),
@@ -69,6 +73,27 @@ class Page:
             lines += [f"    {entry.prediction}"] if entry.prediction else []
             lines += self._table(self._by_line(entry.ops), "    ")
         return lines + self._rest(len(self._account.clusters), "  ")
+
+    def _refusals(self) -> list[str]:
+        clusters = [entry for entry in self._account.clusters[: self._limit] if entry.refusals]
+        lines = ["Not fused, or not in place"] if clusters else []
+        fixes: dict[str, str] = {}
+        limit = min(self._limit, _REFUSALS)
+        for entry in clusters:
+            shown = [row for row in entry.refusals if row.nbytes][:limit]
+            left = sum(row.count for row in entry.refusals) - sum(row.count for row in shown)
+            lines.append(f"  {entry.names[0]}: {_count(sum(row.count for row in entry.refusals), 'refusal')}")
+            for row in shown:
+                into = f" and {row.into_op} ({self._where(row.into_source)})" if row.into else ""
+                times = f" (x{row.count:,})" if row.count > 1 else ""
+                cost = f"{row.nbytes:,} bytes, {row.flops:,} flops"
+                lines.append(f"    {cost}: {row.op} ({self._where(row.source)}){into}{times}")
+                lines.append(f"      {row.by}: {row.reason} [{row.why.code}]")
+                fixes[row.why.code] = row.why.fix
+            if left:
+                cheap = entry.refusals[len(shown)].nbytes == 0
+                lines.append(f"    ... and {left:,} more{', which cost no memory traffic' if cheap else ''}")
+        return lines + [f"  fix [{code}]: {fix}" for code, fix in fixes.items()]
 
     def _eager(self) -> list[str]:
         groups = sorted(self._account.eager.items(), key=lambda item: -item[1].total())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from minitensor_jit.clustering.graph import Graph, Source
@@ -24,6 +25,7 @@ from minitensor_jit.inspect.account import (
     place_order,
 )
 from minitensor_jit.inspect.account_page import Page
+from minitensor_jit.inspect.refusal_row import RefusalRow, told_of
 
 _FALLBACK_FIX = "it is a defect of the compiler: run with --dump_to=DIR, and report it with what is in the folder"
 
@@ -39,6 +41,10 @@ class Report:
         self._hits: Counter[str] = Counter()
         self._fallbacks: dict[str, str] = {}
         self._predictions: dict[str, str] = {}
+        # By cluster: what was refused in it, and what finds that out.
+        self._refusals: dict[str, list[RefusalRow]] = {}
+        self._untold: dict[str, Callable[[], Sequence[RefusalRow]]] = {}
+        self._told: set[Hashable] = set()
         self._unrecorded: dict[Eager, Counter[tuple[str, Source | None]]] = {}
         # Of memory shared with NumPy, by the line that read it: how many, and their bytes.
         self._copies: Counter[Source | None] = Counter()
@@ -88,6 +94,32 @@ class Report:
         with self._lock:
             self._fallbacks[cluster] = reason
 
+    def record_refusals(self, cluster: str, lines: Hashable, find: Callable[[], Sequence[RefusalRow]]) -> None:
+        """Enter what finds the refusals in a cluster, when somebody asks.
+
+        Of clusters of the same `lines`, which are one in the account, only the first is asked.
+        """
+        with self._lock:
+            if lines not in self._told:
+                self._told.add(lines)
+                self._untold[cluster] = find
+
+    def record_refusal(self, cluster: str, row: RefusalRow) -> None:
+        """Enter one refusal."""
+        with self._lock:
+            known = self._refusals.setdefault(cluster, [])
+            if row not in known:  # its plan may be made anew
+                known.append(row)
+
+    def _ask(self) -> None:
+        """Find out what was not asked for yet."""
+        with self._lock:
+            untold, self._untold = self._untold, {}
+        for cluster, find in untold.items():
+            rows = find()
+            with self._lock:
+                self._refusals.setdefault(cluster, []).extend(rows)
+
     def record_eager(self, op: str, reason: str, source: Source | None = None, fix: str = "", count: int = 1) -> None:
         """Enter an op that ran at once though recording was on: one whose result's shape depends on the data."""
         not_compilable = Reason.NOT_COMPILABLE
@@ -106,6 +138,9 @@ class Report:
                 self._fallbacks,
                 self._unrecorded,
                 self._predictions,
+                self._refusals,
+                self._untold,
+                self._told,
                 self._copies,
                 self._copied_bytes,
             ):
@@ -113,6 +148,7 @@ class Report:
 
     def account(self) -> Account:
         """Sum up."""
+        self._ask()
         with self._lock:
             return self._account()
 
@@ -146,6 +182,8 @@ class Report:
                 entry.compiles += compiles[name]
                 entry.milliseconds += milliseconds.get(name, 0.0)
                 entry.hits += self._hits[name] + max(0, trace.runs - 1)
+        for entry in clusters.values():
+            entry.refusals = told_of(self._refusals.get(name, ()) for name in entry.names)
         account.clusters = sorted(clusters.values(), key=lambda entry: (-entry.ops.total() * entry.runs, entry.names))
         return account
 
@@ -157,6 +195,7 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Return the account as objects that `json` can write."""
+        self._ask()
         with self._lock:
             account = self._account()
             return {
@@ -174,6 +213,7 @@ class Report:
                         "compile_milliseconds": entry.milliseconds,
                         "cache_hits": entry.hits,
                         "prediction": entry.prediction,
+                        "refusals": [row.to_json() for row in entry.refusals],
                     }
                     for entry in account.clusters
                 ],
@@ -213,6 +253,7 @@ class Report:
         Files are named relative to `root`, by default the working directory; lists are cut at `limit` lines.
         """
         root = os.getcwd() if root is None else root
+        self._ask()
         with self._lock:
             copies = [(self._copied_bytes[source], count, source) for source, count in self._copies.items()]
             return Page(self._account(), self._flushes, self._compiles, copies, root, limit).text()

@@ -16,7 +16,7 @@ from .module import Computation, Instruction, Module
 from .opcode import OPCODES
 from .shape import leaves
 
-__all__ = ["Cost", "cost_of"]
+__all__ = ["Cost", "cost_of", "work_of"]
 
 _FREE = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "reshape"})
 
@@ -47,6 +47,11 @@ class Cost:
 def cost_of(module: Module) -> Cost:
     """The costs of one run of a module."""
     return _computation(module.entry, fused=False)
+
+
+def work_of(instruction: Instruction) -> Cost:
+    """What one run of an instruction computes, without the bytes that it moves."""
+    return Cost() if instruction.opcode in _FREE else _work(instruction)
 
 
 def _computation(computation: Computation, *, fused: bool) -> Cost:

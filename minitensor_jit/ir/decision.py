@@ -3,6 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
+
+__all__ = ["Code", "Decision"]
+
+
+class Code(Protocol):
+    """What kind of refusal it is."""
+
+    @property
+    def code(self) -> str:
+        """A name for programs."""
+
+    @property
+    def fix(self) -> str:
+        """What the user could do about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +30,10 @@ class Decision:
 
     reason: str = ""
     """Why it was refused, as a clause without a final stop; empty when allowed."""
+    why: Code | None = None
+    """The kind of refusal, where those who ask tell kinds apart."""
+    nbytes: int | None = None
+    """How many bytes of memory traffic the refusal costs, where that was weighed."""
 
     @staticmethod
     def allow() -> Decision:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..ir.decision import Decision
 from ..ir.module import Computation, Instruction
+from ..ir.refusal import Refused
 from .fusion_graph import FusionGraph
 from .fusion_group import Group, is_expensive, is_loop, is_trivial
 from .outline import Outline, outline
@@ -26,13 +26,9 @@ class Fusion(SequencePass):
     First every producer goes into all of its consumers, users before operands; it is duplicated if computing it again
     costs less than the memory traffic: if it is expensive, only for two consumers of a large array. Then groups that
     read the same memory, or of which one reads the other's output, are merged into fusions with several outputs.
-    Refusals are in `decisions` as (producer, consumer, decision).
     """
 
     name = "fusion"
-
-    def __init__(self) -> None:
-        self.decisions: list[tuple[str, str, Decision]] = []
 
     def _run(self, computation: Computation) -> bool:
         groups, alone = self._fuse_producers(computation)
@@ -89,27 +85,25 @@ class Fusion(SequencePass):
         if not targets:
             return False
         if external and not is_trivial(p):
-            self._refuse(p, targets[0], Decision.refuse("its value is needed in memory anyway"))
+            decision = Refused.NEEDED_IN_MEMORY.because("its value is needed in memory anyway", p.shape.nbytes)
+            self.refuse(p, targets[0].roots[0], decision)
             return False
         if p.opcode == "constant" and p.array_shape.size != 1:
             return False
         decision = targets[0].duplication(p, targets)
         if not decision:
-            self._refuse(p, targets[0], decision)
+            self.refuse(p, targets[0].roots[0], decision)
             return False
         for group in targets:
             decision = group.accepts(p, users)
             if not decision:
-                self._refuse(p, group, decision)
+                self.refuse(p, group.roots[0], decision)
                 return False
         for group in targets:
             group.add(p, users)
             if len(targets) > 1 and is_expensive(p):
                 group.recomputed = p
         return True
-
-    def _refuse(self, p: Instruction, group: Group, decision: Decision) -> None:
-        self.decisions.append((p.name, group.roots[0].name, decision))
 
     # ---- several outputs
 
@@ -123,18 +117,28 @@ class Fusion(SequencePass):
                 for b in later:
                     decision = a.shares(b)
                     if decision and graph.waits(a, b):
-                        decision = Decision.refuse("they would wait for each other")
+                        shared = sum(o.shape.nbytes for o in a.reads & b.reads)
+                        decision = Refused.CYCLE.because("they would wait for each other", shared)
                     if decision:
                         graph.merge(a, b)
                         del order[b]
                         break
-                    self.decisions.append((a.roots[0].name, b.roots[0].name, decision))
+                    self.refuse(a.roots[0], b.roots[0], decision)
                 else:
                     break
         kept = list(order)
+        self._forget_joined(kept)
         for group in kept:
             group.roots = [r for r in group.roots if graph.leaves(r, group)]
         return kept
+
+    def _forget_joined(self, groups: list[Group]) -> None:
+        """Leave out what was refused one way and done the other, and of what was asked again all but the last answer."""
+        home = {root: group for group in groups for root in group.roots}
+        last = {(one.what, one.into): one for one in self.decisions}
+        self.decisions = [
+            one for one in last.values() if one.into not in home or home.get(one.what) is not home[one.into]
+        ]
 
 
 def _in_order(roots: list[Instruction], members: set[Instruction]) -> list[Instruction]:

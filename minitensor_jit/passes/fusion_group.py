@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 from ..ir.decision import Decision
 from ..ir.module import Instruction
 from ..ir.opcode import OPCODES, is_elementwise
+from ..ir.refusal import Refused
 from ..ir.shape import Shape
 from ..ir.size import hint
 
@@ -150,25 +151,27 @@ class Group:
     def accepts(self, p: Instruction, users: list[Instruction]) -> Decision:
         """Whether p, read by members only at their own cost, may be computed inside."""
         if len(self.members) >= MAX_MEMBERS:
-            return Decision.refuse(f"the fusion has {MAX_MEMBERS} instructions already")
+            return Refused.TOO_LARGE.because(f"the fusion has {MAX_MEMBERS} instructions already")
         if len(self.reads) + len(p.operands) > MAX_OPERANDS and len(self.reads.union(p.operands)) > MAX_OPERANDS:
-            return Decision.refuse(f"the fusion would read more than {MAX_OPERANDS} arrays")
+            return Refused.TOO_LARGE.because(f"the fusion would read more than {MAX_OPERANDS} arrays")
         if is_trivial(p):
             return Decision.allow()
         conditions = self._conditions(p, users)
         if len(conditions) > MAX_CONDITIONS:
-            return Decision.refuse(f"its code would be repeated under {len(conditions)} conditions")
+            return Refused.COMPUTED_AGAIN.because(f"its code would be repeated under {len(conditions)} conditions")
         aligned, count = self._reading(p, users)
         size = p.array_shape.size
         if not aligned and count > size:
             if is_expensive(p):
-                return Decision.refuse(f"it is expensive and would be computed {count} times for {size} elements")
+                return Refused.COMPUTED_AGAIN.because(
+                    f"it is expensive and would be computed {count} times for {size} elements"
+                )
             if p.opcode in _CONDITIONAL and count > MAX_CHOICES * size:
-                return Decision.refuse(f"its elements would be chosen {count} times for {size} elements")
+                return Refused.COMPUTED_AGAIN.because(f"its elements would be chosen {count} times for {size} elements")
             if is_arithmetic(p) and self.repeated >= MAX_REPEATED:
-                return Decision.refuse(f"{MAX_REPEATED} operations are repeated in the fusion already")
+                return Refused.COMPUTED_AGAIN.because(f"{MAX_REPEATED} operations are repeated in the fusion already")
         if is_expensive(p) and any(u.opcode in _CONDITIONAL for u in users if u in self.members):
-            return Decision.refuse("it is expensive and would be computed where it is not used")
+            return Refused.COMPUTED_AGAIN.because("it is expensive and would be computed where it is not used")
         return Decision.allow()
 
     def add(self, p: Instruction, users: list[Instruction]) -> None:
@@ -197,15 +200,17 @@ class Group:
         if copies == 1 or is_trivial(p):
             return Decision.allow()
         if is_expensive(p) and not Group._recomputes(p, targets):
-            return Decision.refuse(f"it is expensive and has {copies} consumers")
+            return Refused.COMPUTED_AGAIN.because(f"it is expensive and has {copies} consumers")
         # Bytes moved with p in memory: its operands once, p written once and read by each consumer.
         reads = sum(o.shape.nbytes for o in set(p.operands))
         nbytes = p.array_shape.nbytes
         materialised = reads + nbytes * (1 + copies)
         inline = sum(sum(o.shape.nbytes for o in set(p.operands) if o not in g.reads) for g in targets)
-        return Decision.when(
+        # Storing it is cheaper: nothing is lost.
+        return Refused.COMPUTED_AGAIN.unless(
             inline <= materialised,
             f"computing it in {copies} consumers would read {inline} bytes, storing it moves {materialised}",
+            0,
         )
 
     # ---- several outputs
@@ -213,30 +218,30 @@ class Group:
     def shares(self, other: Group) -> Decision:
         """Whether merging with a group of the same loops saves memory traffic."""
         if any(root.is_tuple for root in (*self.roots, *other.roots)):
-            return Decision.refuse("one of them gives a tuple")
+            return Refused.NO_KERNEL.because("one of them gives a tuple")
         if len(self.members) + len(other.members) > MAX_MEMBERS:
-            return Decision.refuse("the fusion would be too large")
+            return Refused.TOO_LARGE.because("the fusion would be too large")
         mine, theirs = self.reads, other.reads
         if len(mine | theirs) > MAX_OPERANDS:
-            return Decision.refuse(f"the fusion would read more than {MAX_OPERANDS} arrays")
+            return Refused.TOO_LARGE.because(f"the fusion would read more than {MAX_OPERANDS} arrays")
         reading = False
         for producer, consumer, reads in ((self, other, theirs), (other, self, mine)):
             for root in producer.roots:
                 if root not in reads:
                     continue
                 if consumer.kind == "kInput":
-                    return Decision.refuse("one reduces the other's result")
+                    return Refused.OTHER_LOOP.because("one reduces the other's result", root.shape.nbytes)
                 users = [u for u in consumer.members if root in u.operands]
                 if not all(u in consumer.aligned and is_elementwise(u.opcode) for u in users):
-                    return Decision.refuse("it is not read at the iteration's own index")
+                    return Refused.OTHER_LOOP.because("it is not read at the iteration's own index", root.shape.nbytes)
                 reading = True
         if reading:
             return Decision.allow()
         shared = sum(o.shape.nbytes for o in mine & theirs)
         shared += sum(m.array_shape.nbytes for m in self.members & other.members if not is_trivial(m))
         smallest = min(sum(r.shape.nbytes for r in g.roots) for g in (self, other))
-        return Decision.when(
-            shared >= min(MIN_SHARED_BYTES, max(smallest, 1)), f"they share only {shared} bytes of input"
+        return Refused.LITTLE_GAINED.unless(
+            shared >= min(MIN_SHARED_BYTES, max(smallest, 1)), f"they share only {shared} bytes of input", shared
         )
 
     def merge(self, other: Group) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 from ..ir.decision import Decision
 from ..ir.flat import flat_part
 from ..ir.module import Computation, Instruction
+from ..ir.refusal import Refused
 from ..ir.shape import TupleShape, leaves
 from ..ir.size import active
 from .sequence_pass import SequencePass
@@ -48,21 +49,18 @@ class HorizontalLoopFusion(SequencePass):
 
     What is gained is the launch of every loop but one, and that loops too short to be divided are divided among the
     threads together. What is lost is that operands wait in memory for the last loop to begin, and results for their
-    readers. So long loops stay alone, and those that are together never let more wait than a cache holds. Refusals are
-    in `decisions` as (first loop, loop, decision).
+    readers. So long loops stay alone, and those that are together never let more wait than a cache holds. A refusal
+    costs a launch, and no memory traffic.
     """
 
     name = "horizontal-loop-fusion"
-
-    def __init__(self) -> None:
-        self.decisions: list[tuple[str, str, Decision]] = []
 
     def _run(self, computation: Computation) -> bool:
         loops = [i for i in computation.instructions if i.opcode == "fusion" and i.attrs["kind"] == "kLoop"]
         if len(loops) < 2:
             return False
         if active.get() is not None:
-            self.decisions.append((loops[0].name, "", Decision.refuse("its code is for sizes that vary")))
+            self.refuse(loops[0], None, Refused.SIZES_VARY.because("its code is for sizes that vary", 0))
             return False
         position = {i: n for n, i in enumerate(computation.instructions)}
         users = computation.users()
@@ -73,13 +71,13 @@ class HorizontalLoopFusion(SequencePass):
             key = None if part is None else part.key
             decision = _suits(computation, loop, key, users[loop])
             if not decision:
-                self.decisions.append((loop.name, "", decision))
+                self.refuse(loop, None, decision)
                 continue
             one = together.setdefault(key, _Together())
             names, waiting, read_at = _around(computation, loop, users, position)
             decision = _joins(one, position[loop], waiting)
             if not decision:
-                self.decisions.append((one.loops[0].name, loop.name, decision))
+                self.refuse(one.loops[0], loop, decision)
                 found.append(one)
                 one = together[key] = _Together()
             one.loops.append(loop)
@@ -94,20 +92,23 @@ class HorizontalLoopFusion(SequencePass):
 
 def _suits(computation: Computation, loop: Instruction, key: Hashable | None, readers: list[Instruction]) -> Decision:
     if key is None:
-        return Decision.refuse("an element needs more than those at its own place and scalars")
+        return Refused.OTHER_LOOP.because("an element needs more than those at its own place and scalars", 0)
     if loop.is_tuple and (loop is computation.root or any(u.opcode != "get-tuple-element" for u in readers)):
-        return Decision.refuse("its results are read as one tuple")
+        return Refused.NO_KERNEL.because("its results are read as one tuple", 0)
     moved = sum(o.shape.nbytes for o in loop.operands) + sum(s.nbytes for s in leaves(loop.shape))
-    return Decision.when(moved <= MAX_BYTES, f"it moves {moved} bytes, which is worth a launch of its own")
+    return Refused.LITTLE_GAINED.unless(
+        moved <= MAX_BYTES, f"it moves {moved} bytes, which is worth a launch of its own", 0
+    )
 
 
 def _joins(one: _Together, position: int, waiting: int) -> Decision:
     if one.read_at <= position:
-        return Decision.refuse("a result of those before it is read before its operands are there")
+        return Refused.CYCLE.because("a result of those before it is read before its operands are there", 0)
     if len(one.loops) >= MAX_LOOPS:
-        return Decision.refuse(f"the fusion has {MAX_LOOPS} loops already")
+        return Refused.TOO_LARGE.because(f"the fusion has {MAX_LOOPS} loops already", 0)
     total = one.waiting + waiting
-    return Decision.when(total <= MAX_WAITING or not one.loops, f"{total} bytes would wait for the last of them")
+    fits = total <= MAX_WAITING or not one.loops
+    return Refused.CACHE.unless(fits, f"{total} bytes would wait for the last of them", 0)
 
 
 def _around(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir.decision import Decision
 from ..ir.infer import dot_dims, infer_shape
 from ..ir.matrix import matrix_of
 from ..ir.module import Computation, Instruction, Module
+from ..ir.refusal import Refusal, Refused
 from ..ir.size import hint
 
 __all__ = ["LayoutAssignment"]
@@ -22,14 +22,14 @@ class LayoutAssignment:
     Contract: all arrays are row-major, so a layout is an order of dimensions. Afterwards the batch, free and contracted
     dimensions of every operand can each be walked with one stride, so nothing is copied when the product runs; what
     had to be transposed for that is, once for all products that read it, and fuses with what makes it. The order of
-    every sum stays. Each choice costs the bytes that it moves, and the cheapest is taken. `decisions` has (dot,
-    operand, decision): a refusal says what is moved all the same.
+    every sum stays. Each choice costs the bytes that it moves, and the cheapest is taken. `decisions` says what is
+    moved all the same.
     """
 
     name = "layout-assignment"
 
     def __init__(self) -> None:
-        self.decisions: list[tuple[str, str, Decision]] = []
+        self.decisions: list[Refusal] = []
 
     def run(self, module: Module) -> bool:
         """Assign in the entry, and in what its loops and conditionals run."""
@@ -55,7 +55,7 @@ class _Choice:
 
 
 class _Assignment:
-    def __init__(self, computation: Computation, decisions: list[tuple[str, str, Decision]]) -> None:
+    def __init__(self, computation: Computation, decisions: list[Refusal]) -> None:
         self.computation = computation
         self.decisions = decisions
         self.users = computation.users()
@@ -134,8 +134,9 @@ class _Assignment:
             _Choice(_moved(x), source, order, tuple(range(b)), tuple(range(b + f, b + f + c)), tuple(range(b, b + f)))
         )
         best = min(choices, key=lambda choice: choice.cost)
-        why = f"{best.cost:,} bytes are moved, since no order of dimensions fits without"
-        self.decisions.append((i.name, x.name, Decision.when(best.cost == 0, why)))
+        if best.cost:
+            why = f"{best.cost:,} bytes are moved, since no order of dimensions fits without"
+            self.decisions.append(Refusal(x, i, Refused.OTHER_LAYOUT.because(why, best.cost)))
         return best
 
     def array(self, choice: _Choice, i: Instruction) -> Instruction:

@@ -10,6 +10,7 @@ from ..ir.infer import dot_dims
 from ..ir.kernel_call import is_convolution
 from ..ir.module import Computation, Instruction
 from ..ir.opcode import is_elementwise
+from ..ir.refusal import Refused
 from ..ir.shape import Shape
 from .fusion_group import is_trivial
 from .outline import Outline, outline
@@ -35,15 +36,14 @@ class OutputFusion(SequencePass):
     soon as a tile is done. Other operands are in memory, or are broadcasts and scalars, which are taken in. The bits
     are those of the same operations one after the other. With `in_registers`, for targets that keep tiles there, the
     root may have another type, values may be read by several of the chain, no product is too small, and an operand that
-    shows elements of memory several times, as a matrix of windows does, is taken in. Refusals are in `decisions` as
-    (dot, reader, decision).
+    shows elements of memory several times, as a matrix of windows does, is taken in.
     """
 
     name = "output-fusion"
 
     def __init__(self, in_registers: bool = False) -> None:
+        super().__init__()
         self.in_registers = in_registers
-        self.decisions: list[tuple[str, str, Decision]] = []
 
     def _run(self, computation: Computation) -> bool:
         users = computation.users()
@@ -57,7 +57,7 @@ class OutputFusion(SequencePass):
             else:
                 continue
             if not decision:
-                self.decisions.append((dot.name, "", decision))
+                self.refuse(dot, None, decision)
                 continue
             chain = self._region(computation, dot, users) if self.in_registers else self._chain(computation, dot, users)
             windows = self._windows(dot, users) if self.in_registers else set()
@@ -77,7 +77,9 @@ class OutputFusion(SequencePass):
         while True:
             decision, reader = _next(computation, last, users[last], len(chain))
             if reader is None:
-                self.decisions.append((dot.name, users[last][0].name if users[last] else "", decision))
+                # What ends a chain at a reader that no chain takes in is no loss.
+                if not decision and (not chain or any(is_elementwise(user.opcode) for user in users[last])):
+                    self.refuse(last, users[last][0] if users[last] else None, decision)
                 break
             chain.append(reader)
             last = reader
@@ -140,8 +142,8 @@ class OutputFusion(SequencePass):
             )
             if private:
                 return [i for i in members[1:] if i in needed]
-        reader = users[dot][0].name if users[dot] else ""
-        self.decisions.append((dot.name, reader, Decision.refuse("its value is needed in memory")))
+        if len(members) > 1 or not _leaves(computation, dot, users[dot]):
+            self.refuse(dot, users[dot][0] if users[dot] else None, _in_memory(dot))
         return []
 
 
@@ -151,28 +153,38 @@ def _has_tiles(dot: Instruction, least: int) -> Decision:
     m = prod(n for d, n in enumerate(lhs) if d not in lb and d not in lc)
     n = prod(n for d, n in enumerate(rhs) if d not in rb and d not in rc)
     if dot.dtype not in ("f32", "f64"):
-        return Decision.refuse(f"products of {dot.dtype} have no epilogue")
+        return Refused.NO_KERNEL.because(f"products of {dot.dtype} have no epilogue")
     if 1 in (m, n):
-        return Decision.refuse("the product of a vector has no tiles")
+        return Refused.NO_KERNEL.because("the product of a vector has no tiles")
     return _is_large(dot, least)
 
 
 def _is_large(dot: Instruction, least: int) -> Decision:
     size = dot.array_shape.size
-    return Decision.when(size >= least, f"{size} elements stay in the cache between two loops")
+    return Refused.LITTLE_GAINED.unless(size >= least, f"{size} elements stay in the cache between two loops", 0)
 
 
 def _next(
     computation: Computation, last: Instruction, readers: list[Instruction], length: int
 ) -> tuple[Decision, Instruction | None]:
+    if _leaves(computation, last, readers):
+        return Decision.allow(), None  # it is a result, and nothing is done with it
     if last is computation.root or len(readers) != 1:
-        return Decision.refuse("its value is needed in memory"), None
+        return _in_memory(last), None
     (reader,) = readers
     if not isinstance(reader.shape, Shape) or not is_elementwise(reader.opcode) or reader.dims != last.dims:
-        return Decision.refuse(f"{reader.opcode} does not work on single elements of the product"), None
+        return Refused.OTHER_LOOP.because(f"{reader.opcode} does not work on single elements of the product"), None
     if length >= MAX_MEMBERS:
-        return Decision.refuse(f"the fusion has {MAX_MEMBERS} instructions already"), None
+        return Refused.TOO_LARGE.because(f"the fusion has {MAX_MEMBERS} instructions already"), None
     return Decision.allow(), reader
+
+
+def _leaves(computation: Computation, last: Instruction, readers: list[Instruction]) -> bool:
+    return all(reader is computation.root and reader.opcode == "tuple" for reader in readers)
+
+
+def _in_memory(value: Instruction) -> Decision:
+    return Refused.NEEDED_IN_MEMORY.because("its value is needed in memory", value.shape.nbytes)
 
 
 def _taken(i: Instruction, chain: list[Instruction], dot: Instruction) -> list[Instruction]:

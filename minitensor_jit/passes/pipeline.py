@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ..ir.module import Module
+from ..ir.refusal import Refusal
 from ..ir.verifier import check
 from .algebraic_simplifier import AlgebraicSimplifier
 from .call_inliner import CallInliner
@@ -82,6 +84,8 @@ STAGES: tuple[str, ...] = (
 class PipelineOptions:
     """How to run the pipeline. `on_pass(name, module, changed)` is called after every pass, for dumps.
 
+    `on_refusal(name, refusal)` is called at the end, for all that a pass left as it was.
+
     `gpu` says what code is made for; `narrow_products`, that it has units for products of float16 and bfloat16; `tf32`,
     that these may have the products of float32 too, rounded.
 
@@ -97,6 +101,7 @@ class PipelineOptions:
     narrow_products: bool = False
     tf32: bool = False
     on_pass: PassHook | None = None
+    on_refusal: Callable[[str, Refusal], None] | None = None
 
 
 def stages(
@@ -197,4 +202,8 @@ def run_pipeline(module: Module, options: PipelineOptions | None = None) -> Modu
     PassManager(passes, verify=options.verify, on_pass=options.on_pass).run(module)
     if not options.verify:
         check(module, "after the pipeline")
+    if options.on_refusal is not None:
+        for one in passes:
+            for refusal in getattr(one, "decisions", ()):
+                options.on_refusal(one.name, refusal)
     return module

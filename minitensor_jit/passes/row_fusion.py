@@ -10,6 +10,7 @@ from ..ir.decision import Decision
 from ..ir.module import Computation, Instruction
 from ..ir.opcode import OPCODES, is_elementwise
 from ..ir.reduction import reduction_kind
+from ..ir.refusal import Refused
 from ..ir.shape import Shape
 from ..ir.size import hint
 from .outline import Outline, outline
@@ -60,14 +61,10 @@ class RowFusion(SequencePass):
     on [rows...], a broadcast or iota to one of the two, or a scalar. A broadcast repeats a value of the row along the
     row, or reads an operand of the fusion or a scalar that does not depend on the rows. Outputs have one of the two
     shapes. Some elementwise instruction depends on a reduction; lone reductions are left to `Fusion`. If the row is
-    passed over more than once, or an output has the full shape, the row has at most 65,536 elements. Refusals are in
-    `decisions`.
+    passed over more than once, or an output has the full shape, the row has at most 65,536 elements.
     """
 
     name = "row-fusion"
-
-    def __init__(self) -> None:
-        self.decisions: list[tuple[str, Decision]] = []
 
     def _run(self, computation: Computation) -> bool:
         spaces: dict[_Space, None] = {}
@@ -77,7 +74,7 @@ class RowFusion(SequencePass):
                 if decision:
                     spaces[_Space(i.operands[0].dims, len(i.attrs["dimensions"]))] = None
                 else:
-                    self.decisions.append((i.name, decision))
+                    self.refuse(i, None, decision)
         if not spaces:
             return False
         taken: set[Instruction] = set()
@@ -102,31 +99,32 @@ class RowFusion(SequencePass):
                     taken.update(members)
                     groups.append(group)
             if not decision:
-                self.decisions.append((component[0].name, decision))
+                self.refuse(component[0], None, decision)
 
     @staticmethod
     def _fits(computation: Computation, group: _Group, groups: list[_Group]) -> Decision:
         members = set(group.outline.members)
         operands = {o for i in group.outline.members for o in i.operands if o not in members}
         if len(members) > MAX_MEMBERS or len(operands) > MAX_OPERANDS:
-            return Decision.refuse("the fusion would be too large")
+            return Refused.TOO_LARGE.because("the fusion would be too large")
         # Each group is convex, but two groups may still wait for each other.
-        return Decision.when(not _has_cycle(computation, [*groups, group]), "it would form a cycle with another fusion")
+        acyclic = not _has_cycle(computation, [*groups, group])
+        return Refused.CYCLE.unless(acyclic, "it would form a cycle with another fusion")
 
 
 def row_reduction(i: Instruction) -> Decision:
     """Whether a reduce can be part of a row fusion."""
     if len(i.operands) != 2:
-        return Decision.refuse("it reduces several operands at once")
+        return Refused.NO_KERNEL.because("it reduces several operands at once", 0)
     if reduction_kind(i.attrs["to_apply"]) is None:
-        return Decision.refuse("its combiner is not a single operation")
+        return Refused.NO_KERNEL.because("its combiner is not a single operation", 0)
     x, init = i.operands
     dimensions = sorted(i.attrs["dimensions"])
     if not dimensions or dimensions != list(range(len(x.dims) - len(dimensions), len(x.dims))):
-        return Decision.refuse("it does not reduce exactly the last dimensions")
+        return Refused.OTHER_LOOP.because("it does not reduce exactly the last dimensions", 0)
     if prod(x.dims[d] for d in dimensions) < 2:
-        return Decision.refuse("a row has less than two elements")
-    return Decision.when(init.opcode == "constant", "its initial value is not a constant")
+        return Refused.LITTLE_GAINED.because("a row has less than two elements", 0)
+    return Refused.NO_KERNEL.unless(init.opcode == "constant", "its initial value is not a constant", 0)
 
 
 def _is_candidate(i: Instruction, space: _Space) -> bool:
@@ -201,7 +199,7 @@ def _worthwhile(members: list[Instruction]) -> Decision:
             if i.opcode not in ("reduce", "broadcast"):
                 return Decision.allow()
             after.add(i)
-    return Decision.refuse("no elementwise operation reads a reduction's result")
+    return Refused.LITTLE_GAINED.because("no elementwise operation reads a reduction's result", 0)
 
 
 def _fits_cache(group: _Group, space: _Space) -> Decision:
@@ -215,8 +213,8 @@ def _fits_cache(group: _Group, space: _Space) -> Decision:
     if not passes:
         return Decision.allow()  # the row is read once, from wherever it is, and may be shared among threads
     if space.length > MAX_ROW:
-        return Decision.refuse(f"a row of {space.length} elements does not fit the cache")
-    return Decision.when(
+        return Refused.CACHE.because(f"a row of {space.length} elements does not fit the cache")
+    return Refused.FEW_ROWS.unless(
         hint(prod(space.rows)) >= FEW_ROWS or hint(prod(space.full)) <= MAX_SERIAL,
         f"{prod(space.rows)} rows of {space.length} elements leave nothing to share among threads",
     )

@@ -9,6 +9,7 @@ from ..ir.combiners import combiner, highest, lowest
 from ..ir.decision import Decision
 from ..ir.module import Computation, Instruction
 from ..ir.opcode import is_elementwise
+from ..ir.refusal import Refused
 from ..ir.shape import DTYPES
 from .sequence_pass import SequencePass
 from .simplify.rewriter import Rewriter, scalar_value
@@ -24,13 +25,10 @@ class RowGatherRewriter(SequencePass):
 
     The same bits: the maximum of one value and identities is that value, -0.0 and NaN included. What indexes out of
     bounds is clamped first, as by gather. Only where x is the result of an elementwise operation: its rows need then
-    not be written to memory for the sake of one element each. Refusals are in `decisions`.
+    not be written to memory for the sake of one element each.
     """
 
     name = "row-gather"
-
-    def __init__(self) -> None:
-        self.decisions: list[tuple[str, Decision]] = []
 
     def _run(self, computation: Computation) -> bool:
         combiners: dict[str, Computation] = {}
@@ -49,7 +47,7 @@ class RowGatherRewriter(SequencePass):
                     replaced[i] = _rewrite(i, rewriter, combiners[i.dtype])
                     result.extend(rewriter.made)
                     continue
-                self.decisions.append((i.name, decision))
+                self.refuse(i, None, decision)
             result.append(i)
         if not replaced:
             return False
@@ -66,18 +64,18 @@ def picks_one_of_each_row(i: Instruction) -> Decision:
     rank, attrs = len(x.dims), i.attrs
     every = tuple(range(rank))
     if rank < 2 or attrs["offset_dims"] or attrs["collapsed_slice_dims"] != every or attrs["start_index_map"] != every:
-        return Decision.refuse("it does not read single elements at full positions")
+        return Refused.OTHER_LOOP.because("it does not read single elements at full positions", 0)
     if attrs["index_vector_dim"] != rank or i.dims != (*x.dims[:-1], 1):
-        return Decision.refuse("it does not read exactly one element of each row")
+        return Refused.OTHER_LOOP.because("it does not read exactly one element of each row", 0)
     if positions.opcode != "concatenate" or len(positions.operands) != rank:
-        return Decision.refuse("its positions are not put together from one index a dimension")
+        return Refused.OTHER_LOOP.because("its positions are not put together from one index a dimension", 0)
     if not all(_counts(part, d) for d, part in enumerate(positions.operands[:-1])):
-        return Decision.refuse("a row reads elements of another row")
+        return Refused.OTHER_LOOP.because("a row reads elements of another row", 0)
     if not is_elementwise(x.opcode) or DTYPES[x.dtype].kind not in "iuf":
-        return Decision.refuse("its operand is in memory anyway")
+        return Refused.LITTLE_GAINED.because("its operand is in memory anyway", 0)
     if x.dims[-1] - 1 > highest(positions.dtype):
-        return Decision.refuse(f"{positions.dtype} cannot count the {x.dims[-1]} elements of a row")
-    return Decision.when(x.dims[-1] <= MAX_ROW, f"a row has {x.dims[-1]} elements")
+        return Refused.NO_KERNEL.because(f"{positions.dtype} cannot count the {x.dims[-1]} elements of a row")
+    return Refused.CACHE.unless(x.dims[-1] <= MAX_ROW, f"a row has {x.dims[-1]} elements")
 
 
 def _counts(part: Instruction, dimension: int) -> bool:

@@ -7,6 +7,7 @@ from typing import Final
 from ..ir.decision import Decision
 from ..ir.module import Computation, Instruction, Module
 from ..ir.opcode import is_elementwise
+from ..ir.refusal import Refusal, Refused
 from ..ir.shape import Shape, TupleShape
 from .fusion_group import is_trivial
 from .while_loops import element, elements, invariant_elements
@@ -25,13 +26,13 @@ class WhileLoopInvariantCodeMotion:
 
     Contract: the body reads the moved value from a new element of the loop's state that it gives back unchanged; such
     elements cost nothing. What only gives a value another form, and what makes more bytes than it reads, stays: reading
-    it in every turn would cost more than computing it. Refusals are in `decisions` as (instruction, decision).
+    it in every turn would cost more than computing it. Refusals are in `decisions`.
     """
 
     name = "while-licm"
 
     def __init__(self) -> None:
-        self.decisions: list[tuple[str, Decision]] = []
+        self.decisions: list[Refusal] = []
 
     def run(self, module: Module) -> bool:
         """Look at the loops of every computation, inner ones first."""
@@ -73,7 +74,7 @@ class WhileLoopInvariantCodeMotion:
                 if decision:
                     moved.append(i)
             else:
-                self.decisions.append((i.name, decision))
+                self.decisions.append(Refusal(i, loop, decision))
                 read_inside.update(i.operands)
         leaving = [i for i in moved if i in read_inside or i is body.root or i in body.root.operands]
         if not leaving:
@@ -84,11 +85,12 @@ class WhileLoopInvariantCodeMotion:
     @staticmethod
     def _worth(i: Instruction) -> Decision:
         if not isinstance(i.shape, Shape) or not (i.opcode in _MOVABLE or is_elementwise(i.opcode)):
-            return Decision.refuse(f"{i.opcode} may have an effect or gives a tuple")
+            return Refused.EFFECTS.because(f"{i.opcode} may have an effect or gives a tuple", 0)
         reads = sum(o.shape.nbytes for o in set(i.operands))
-        return Decision.when(
+        return Refused.LITTLE_GAINED.unless(
             i.array_shape.nbytes <= reads or i.opcode == "dot",
             f"it would be read from memory, {i.array_shape.nbytes} bytes made of {reads}, in every turn",
+            0,
         )
 
 

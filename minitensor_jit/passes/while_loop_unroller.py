@@ -6,6 +6,7 @@ from typing import Final
 
 from ..ir.decision import Decision
 from ..ir.module import Computation, Instruction, Module
+from ..ir.refusal import Refusal, Refused
 from .while_loops import element, elements, trip_count
 
 __all__ = ["WhileLoopUnroller"]
@@ -18,13 +19,13 @@ class WhileLoopUnroller:
     """Writes out a `while` that is known to turn a few times only; one that never turns is its first state.
 
     Contract: the number of turns follows from constants in the condition, the body and the first state. What the turns
-    have in common is then simplified and fused with what is around. Refusals are in `decisions` as (loop, decision).
+    have in common is then simplified and fused with what is around. Refusals are in `decisions`.
     """
 
     name = "while-unroll"
 
     def __init__(self) -> None:
-        self.decisions: list[tuple[str, Decision]] = []
+        self.decisions: list[Refusal] = []
 
     def run(self, module: Module) -> bool:
         """Look at the loops of every computation, inner ones first."""
@@ -34,7 +35,7 @@ class WhileLoopUnroller:
                 turns = trip_count(loop, MAX_TURNS)
                 decision = _may(loop, turns)
                 if not decision:
-                    self.decisions.append((loop.name, decision))
+                    self.decisions.append(Refusal(loop, None, decision))
                     continue
                 assert turns is not None
                 _unroll(computation, loop, turns)
@@ -46,9 +47,9 @@ class WhileLoopUnroller:
 
 def _may(loop: Instruction, turns: int | None) -> Decision:
     if turns is None:
-        return Decision.refuse(f"it is not known to end after {MAX_TURNS} turns at most")
+        return Refused.UNKNOWN_TURNS.because(f"it is not known to end after {MAX_TURNS} turns at most", 0)
     count = turns * len(loop.attrs["body"].instructions)
-    return Decision.when(count <= MAX_INSTRUCTIONS, f"its turns would be {count} instructions")
+    return Refused.TOO_LARGE.unless(count <= MAX_INSTRUCTIONS, f"its turns would be {count} instructions", 0)
 
 
 def _unroll(computation: Computation, loop: Instruction, turns: int) -> None:

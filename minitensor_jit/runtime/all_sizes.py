@@ -67,8 +67,11 @@ class AllSizes:
         """Forget all."""
         self._families.clear()
 
-    def find(self, node: Node, name: str, profile: ClusterProfile | None) -> Ready | None:
-        """Code that was compiled for all sizes of dimensions, or is now, the second time that these differ."""
+    def find(self, node: Node, name: str, profile: ClusterProfile | None) -> tuple[Template, Ready] | None:
+        """Code that was compiled for all sizes of dimensions, or is now, the second time that these differ.
+
+        And the template that it was made from.
+        """
         graph = node.subgraph
         assert graph is not None
         key = (node.must_compile, family_key(graph))
@@ -82,7 +85,7 @@ class AllSizes:
             if executable is not None and sizes is not None:
                 if self._compiler.report is not None:
                     self._compiler.report.record_hit(name)
-                return self._compiler.ready(template.lowered, executable, "", profile, sizes=sizes)
+                return template, self._compiler.ready(template.lowered, executable, "", profile, sizes=sizes)
         if family.refusal:
             return None
         for before in family.candidates():
@@ -113,7 +116,8 @@ class AllSizes:
             family.remember(graph)
             if profile is not None:
                 profile.compiled("")
-            return self._compiler.ready(template.lowered, executable, "", profile, sizes=template.context.hints)
+            sizes = template.context.hints
+            return template, self._compiler.ready(template.lowered, executable, "", profile, sizes=sizes)
         family.remember(graph)
         return None
 

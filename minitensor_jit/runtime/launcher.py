@@ -22,6 +22,7 @@ from minitensor_jit.clustering.verdict import Reason, Verdict
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.dump import ModuleDump, dumper_for
 from minitensor_jit.inspect.filing import describe_failure, how_to_file
+from minitensor_jit.inspect.refusal_row import RefusalRow
 from minitensor_jit.inspect.report import Report
 from minitensor_jit.inspect.stages import Stages, pictures_for, stages_for
 from minitensor_jit.ir.decision import Decision
@@ -33,9 +34,10 @@ from minitensor_jit.runtime.all_sizes import AllSizes
 from minitensor_jit.runtime.background import compile_later
 from minitensor_jit.runtime.compilation_profile import ClusterProfile
 from minitensor_jit.runtime.disk_cache import cache_at, key_of
+from minitensor_jit.runtime.dynamic_shapes import Template
 from minitensor_jit.runtime.executable import AnyExecutable, Executable
 from minitensor_jit.runtime.executable_cache import ExecutableCache, module_id
-from minitensor_jit.runtime.generation import generate, place_of, target_text
+from minitensor_jit.runtime.generation import generate, pipeline_options, place_of, target_text
 from minitensor_jit.runtime.plan_builder import PlanBuilder
 from minitensor_jit.runtime.plan_store import PlanStore
 from minitensor_jit.runtime.ready import NotYet, Ready
@@ -244,8 +246,10 @@ class Compiler:
         started = time.perf_counter()
         profile = None if node.must_compile or alone else self._profile(node)
         if self._dynamic and node.device == "cpu":
-            ready = self._all_sizes.find(node, name, profile)
-            if ready is not None:
+            found = self._all_sizes.find(node, name, profile)
+            if found is not None:
+                template, ready = found
+                self._tell(node, name, template)
                 return ready
         try:
             lowered = lower_cluster(node.subgraph, name)
@@ -265,6 +269,7 @@ class Compiler:
             job = self._jobs.pop(module, None)
             if self.report is not None:
                 self.report.record_hit(name)
+            self._tell(node, name)
             return self.ready(lowered, known, module, profile, None if job is None else job.dump)
         if profile is not None:
             decision = profile.asks(module, self.options) if module not in self._jobs else Decision.allow()
@@ -289,7 +294,27 @@ class Compiler:
         executable = self._make(lowered, text, module, started, why, stages, graph, node.device, keep=keep)
         if profile is not None:
             profile.compiled(module)
+        self._tell(node, name)
         return self.ready(lowered, executable, module, profile, None if stages is None else stages.dump)
+
+    def _tell(self, node: Node, name: str, template: Template | None = None) -> None:
+        """Enter into the account what finds out what passes refuse to do in a cluster."""
+        if self.report is None:
+            return
+        assert node.subgraph is not None
+        graph, options = node.subgraph, pipeline_options(self.options, node.device, verify=False)
+
+        def find() -> list[RefusalRow]:
+            # Imported here: without an account no passes run for code that is there.
+            from minitensor_jit.runtime.refusals import refusals_of
+
+            with self.lock, _no_collections():
+                if template is None:
+                    return refusals_of(graph, name, options)
+                return refusals_of(template.graph, name, options, template.context, len(template.places))
+
+        lines = frozenset(Counter((n.op, n.source) for n in graph if not n.is_argument).items())
+        self.report.record_refusals(name, (lines, template is not None), find)
 
     def _stages(self, node: Node, lowered: LoweredCluster) -> Stages | None:
         return stages_for(lowered.module, int(node.params["num_constant_args"]), self.dumper, self.pictures)

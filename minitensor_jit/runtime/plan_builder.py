@@ -12,7 +12,11 @@ from minitensor_jit.clustering.pipeline import ClusteringResult
 from minitensor_jit.clustering.verdict import Reason, Verdict
 from minitensor_jit.errors import CompileError, CudaError, InvalidArgumentError, JitError
 from minitensor_jit.flags import JitOptions
+from minitensor_jit.inspect.refusal_row import RefusalRow
 from minitensor_jit.inspect.report import Report
+from minitensor_jit.ir.decision import Decision
+from minitensor_jit.ir.refusal import Refused
+from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.size import value_of
 from minitensor_jit.lowering.lower import LoweredCluster, SizeArgument, StreamPosition
 from minitensor_jit.runtime.executable import AnyExecutable, Executable
@@ -24,8 +28,8 @@ __all__ = ["PlanBuilder"]
 
 logger = logging.getLogger("minitensor_jit")
 
-_GUARDED = 10
-"""Where in the tuple of a launch stands whether an op inside can fail."""
+_NAME, _GUARDED = 7, 10
+"""Where in the tuple of a launch stand its name, and whether an op inside can fail."""
 
 
 class Compiles(Protocol):
@@ -312,7 +316,7 @@ class PlanBuilder:
 
     def deferred(self) -> list[ValueRef]:
         """Results that go to memory which is still read afterwards, or otherwise than element by element."""
-        late = []
+        late: list[ValueRef] = []
         # If an op inside a launch fails, all run again from what the trace reads, which must still be there.
         whole = any(step[0] == "launch" and step[_GUARDED] for step in self.steps)
         for value, home in self.trace.live.items():
@@ -320,6 +324,8 @@ class PlanBuilder:
                 continue
             if whole:
                 late.append(self.trace.value_ref(value))
+                why = "an op beside it may raise an error, and then what it replaces is needed"
+                self.not_in_place(value, Refused.MAY_FAIL.because(why))
                 continue
             memory = self.trace.leaves[home].storage
             sharing = {i for i, leaf in enumerate(self.trace.leaves) if leaf.storage == memory}
@@ -328,4 +334,25 @@ class PlanBuilder:
             here = sharing.intersection(self.reads[writer])
             if read_later or not all((value, leaf) in self.in_place[writer] for leaf in here):
                 late.append(self.trace.value_ref(value))
+                if read_later:
+                    decision = Refused.READ_LATER.because("a later step of the program reads what it replaces")
+                else:
+                    why = "its cluster reads what it replaces elsewhere than where it writes, or afterwards"
+                    decision = Refused.OTHER_PLACE.because(why)
+                self.not_in_place(value, decision)
         return late
+
+    def not_in_place(self, value: Value, decision: Decision) -> None:
+        """Enter that a cluster's result is computed elsewhere, and copied to its place."""
+        step = next(step for step, values in zip(self.steps, self.writes, strict=True) if value in values)
+        if self.report is None or step[0] != "launch":
+            return
+        node = self.trace.graph.node(value[0])
+        meta = node.outputs[value[1]]
+        assert decision.why is not None
+        nbytes = 2 * Shape(meta.dtype, meta.shape).nbytes
+        name = f"{node.op}_{node.id}"
+        row = RefusalRow(
+            "buffer-assignment", decision.why, decision.reason, name, node.op, node.source, "", "", None, nbytes, 0
+        )
+        self.report.record_refusal(str(step[_NAME]), row)

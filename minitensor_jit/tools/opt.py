@@ -97,8 +97,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     if options.decisions:
         for one in options.passes:
-            for *names, decision in getattr(one, "decisions", ()):
-                print(f"{one.name}: {' into '.join(names)}: {decision}", file=sys.stderr)
+            for refusal in getattr(one, "decisions", ()):
+                print(f"{one.name}: {refusal}", file=sys.stderr)
     return 0
 
 

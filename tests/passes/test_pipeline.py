@@ -153,12 +153,12 @@ def test_refusals_have_reasons() -> None:
     module = b.build(total)
     row, fusion = RowFusion(), Fusion()
     row.run(module)
-    assert [(name, str(d)) for name, d in row.decisions] == [
+    assert [(what.name, str(d)) for what, _, d in row.decisions] == [
         (total.name, "no: it does not reduce exactly the last dimensions")
     ]
     fusion.run(module)
-    assert fusion.decisions[0][0] == log.name
-    assert "would be computed 64000 times for 64 elements" in str(fusion.decisions[0][2])
+    assert fusion.decisions[0].what is log
+    assert "would be computed 64000 times for 64 elements" in str(fusion.decisions[0].decision)
 
 
 def test_metadata_survives() -> None:

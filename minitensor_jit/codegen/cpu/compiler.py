@@ -28,7 +28,7 @@ from .stopwatch import Stopwatch
 from .target import CpuTarget, host_target
 from .unit import Options, Unit
 
-__all__ = ["Options", "compile_module"]
+__all__ = ["Options", "compile_module", "place_module"]
 
 ENTRY = "entry"
 
@@ -50,14 +50,9 @@ def compile_module(
     (`s`), and where every array lies (`buffer-assignment.txt`).
     """
     started = time.perf_counter()
-    # For modules that come without the pipeline.
-    for one in (ConvolutionCanonicalization(), Expander(), NarrowTypes(), LoopCalls()):
-        one.run(module)
-    check_module(module)
     target = target or host_target()
     options = options or Options(fast_math=fast_math, threads=num_threads_hint, profile=profile)
-    program = _Program(module, name, target, options)
-    text = program.emit()
+    program, text = _emitted(module, name, target, options)
     emitted = time.perf_counter()
     if dump is not None:
         dump("buffer-assignment.txt", program.buffers())
@@ -81,6 +76,21 @@ def compile_module(
             "load": time.perf_counter() - compiled,
         },
     )
+
+
+def place_module(module: Module, *, name: str, fast_math: bool = False, num_threads_hint: int = 2) -> Placement:
+    """Where the arrays of a module would lie: all of `compile_module` but LLVM's part."""
+    options = Options(fast_math=fast_math, threads=num_threads_hint, profile=False)
+    return _emitted(module, name, host_target(), options)[0]
+
+
+def _emitted(module: Module, name: str, target: CpuTarget, options: Options) -> tuple[_Program, str]:
+    # For modules that come without the pipeline.
+    for one in (ConvolutionCanonicalization(), Expander(), NarrowTypes(), LoopCalls()):
+        one.run(module)
+    check_module(module)
+    program = _Program(module, name, target, options)
+    return program, program.emit()
 
 
 class _Program(Placement):
