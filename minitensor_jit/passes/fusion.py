@@ -133,7 +133,7 @@ class Fusion(SequencePass):
         return kept
 
     def _forget_joined(self, groups: list[Group]) -> None:
-        """Leave out what was refused one way and done the other, and of what was asked again all but the last answer."""
+        """Leave out what was refused one way and done the other; of what was asked again keep the last answer."""
         home = {root: group for group in groups for root in group.roots}
         last = {(one.what, one.into): one for one in self.decisions}
         self.decisions = [
