@@ -56,7 +56,7 @@ def page(about: dict[str, str], results: Sequence[Result]) -> str:
 
 def write(about: dict[str, str], results: Sequence[Result], path: Path = PAGE) -> None:
     """Write the page, all of it or nothing."""
-    draft = path.with_suffix(".draft")
+    draft = path.with_name(path.name + ".draft")
     draft.write_text(page(about, results))
     draft.replace(path)
 

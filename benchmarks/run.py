@@ -5,7 +5,8 @@ speed touches all of them. The figure of a contender is the median of its rounds
 many short loops in them, which other programs on the machine disturb least; a ratio is ours divided by the peer's.
 ``--cpu-time``, for one thread, leaves out the time in which other programs had its processor.
 Cases in groups have goals together, which are summed up at the end. ``--memory`` measures those cases' memory instead.
-``--device cuda`` runs the cases for GPUs, and writes ``docs/gpu-results.md`` when all of them have run.
+``--device cuda`` runs the cases for GPUs, and writes ``docs/gpu-results.md`` when all of them have run; another page,
+which ``--page`` names, after each. So are the figures of ``--json`` there: ``--resume`` goes on behind them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import re
 import shlex
 import statistics
 import sys
+import time
 from pathlib import Path
 
 from benchmarks import gpu_report, groups, memory, report
@@ -38,7 +40,14 @@ THREAD_VARIABLES = (
     "TF_NUM_INTEROP_THREADS",
 )
 # torch.compile would leave a pool of compilers behind.
-OTHER_VARIABLES = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+OTHER_VARIABLES = {
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+    # JAX would take three quarters of a card's memory from the others.
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+}
+TIME_UP = 3
+"""The exit status where cases are left because of ``--seconds``."""
 
 
 def parse_args(argv: list[str] | None) -> argparse.Namespace:
@@ -53,22 +62,28 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--best", action="store_true", help="compare the shortest loops, not the medians")
     parser.add_argument("--cpu-time", action="store_true", help="count a thread's time on its processor only")
     parser.add_argument("--memory", action="store_true", help="measure the peak of memory of the cases in groups")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="for cuda: the page, written after every case")
+    parser.add_argument("--resume", action="store_true", help="leave out the cases that FILE of --json has")
+    parser.add_argument("--seconds", type=float, default=math.inf, metavar="S", help="begin no case after S seconds")
+    parser.add_argument("--patience", type=float, default=900.0, metavar="S", help="end a contender silent for S")
     parser.add_argument("--list", action="store_true", help="name the cases and end")
     args = parser.parse_args(argv)
     if args.cpu_time and args.threads != 1:
         parser.error("--cpu-time counts one thread: it needs --threads 1")
+    if args.resume and not args.json:
+        parser.error("--resume goes on behind the figures of --json FILE")
     return args
 
 
 def measure(
-    case: Case, workers: dict[str, Worker], rounds: int, min_time: float, piece: float = math.inf
+    case: Case, workers: dict[str, Worker], rounds: int, min_time: float, piece: float, patience: float
 ) -> tuple[dict, dict]:
     """Return the samples of each contender, and the problems of those that have none."""
     samples: dict[str, list[float]] = {}
     problems: dict[str, str] = {}
     for name in case.contenders:
         if name not in workers:
-            workers[name] = Worker(name)
+            workers[name] = Worker(name, patience)
         if (problem := workers[name].prepare(case.name, min_time / rounds, piece)) is None:
             samples[name] = []
         else:
@@ -115,15 +130,27 @@ def main(argv: list[str] | None = None) -> int:
     if args.memory:
         return memory.compare([case for case in chosen if case.group], args.json)
 
-    results, failed = [], False
+    results: list[dict] = []
+    if args.resume and args.json.exists():
+        results = [r for r in json.loads(args.json.read_text())["results"] if r["case"] in cases]
+    known = {r["case"] for r in results}
+    failed = any(OURS not in r["medians"] or False in r["goals"] for r in results)
+    until, cut = time.monotonic() + args.seconds, False
     ratios: dict[str, float] = {}
     figure = min if args.best else statistics.median
     workers: dict[str, Worker] = {}
     try:
         for case in chosen:
+            if case.name in known:
+                continue
+            if time.monotonic() >= until:
+                cut = True
+                break
             if not case.group:
                 print(f"\n{case.name}: {case.title}", flush=True)
-            samples, problems = measure(case, workers, args.rounds, args.min_time, PIECE if args.best else math.inf)
+            samples, problems = measure(
+                case, workers, args.rounds, args.min_time, PIECE if args.best else math.inf, args.patience
+            )
             medians = {name: figure(times) for name, times in samples.items()}
             if case.group:
                 if len(medians) == 2:
@@ -139,6 +166,10 @@ def main(argv: list[str] | None = None) -> int:
                 {"case": case.name, "title": case.title, "seconds": samples, "medians": medians, "goals": met}
                 | {"problems": problems, "group": case.group}
             )
+            if args.json:
+                _write(args.json, json.dumps({"about": about, "results": results}, indent=1) + "\n")
+            if args.device == "cuda" and args.page:
+                gpu_report.write(about, _measured(cases, results), args.page)
     finally:
         for worker in workers.values():
             worker.close()
@@ -146,11 +177,20 @@ def main(argv: list[str] | None = None) -> int:
         print("\n" + groups.summary({name: cases[name] for name in ratios}, ratios))
         failed |= not groups.all_met({name: cases[name] for name in ratios}, ratios)
     if args.device == "cuda" and len(results) == sum(case.device == "cuda" for case in cases.values()):
-        gpu_report.write(about, [(cases[r["case"]], r["medians"], r["problems"]) for r in results])
+        gpu_report.write(about, _measured(cases, results))
         print(f"\nwritten to {gpu_report.PAGE}")
-    if args.json:
-        args.json.write_text(json.dumps({"about": about, "results": results}, indent=1) + "\n")
-    return int(failed)
+    return TIME_UP if cut else int(failed)
+
+
+def _measured(cases: dict[str, Case], results: list[dict]) -> list[gpu_report.Result]:
+    return [(cases[r["case"]], r["medians"], r["problems"]) for r in results]
+
+
+def _write(path: Path, text: str) -> None:
+    """All of it or nothing: whoever ends the program in between keeps the figures of before."""
+    draft = path.with_name(path.name + ".draft")
+    draft.write_text(text)
+    draft.replace(path)
 
 
 if __name__ == "__main__":

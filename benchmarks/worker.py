@@ -24,8 +24,10 @@ SETTLE = 0.02
 class Worker:
     """The parent's side: sends orders to a process and returns its answers."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, patience: float) -> None:
+        """`patience` is how many seconds an answer may take."""
         self.name = name
+        self._patience = patience
         context = multiprocessing.get_context("spawn")
         self._pipe, other = context.Pipe()
         self._process = context.Process(target=_serve, args=(other,), name=name, daemon=True)
@@ -56,10 +58,14 @@ class Worker:
             self._process.terminate()
 
     def _ask(self, order: tuple[Any, ...]) -> Any:
-        self._pipe.send(order)
         try:
+            self._pipe.send(order)
+            if not self._pipe.poll(self._patience):
+                self._process.kill()
+                self._process.join()
+                return f"the process ended: it was silent for {self._patience:.0f} s"
             return self._pipe.recv()
-        except EOFError:
+        except (EOFError, BrokenPipeError):
             self._process.join()
             return f"the process ended with status {self._process.exitcode}"
 
