@@ -111,4 +111,23 @@ void infer_cdist(Call& call) {
     call.results[0].sizes = {a.sizes[0], a.sizes[1], b.sizes[1]};
 }
 
+void infer_solve_triangular(Call& call) {
+    const Tensor &a = call.in(0), &b = call.in(1);
+    const bool left = call.param(1).as_bool();
+    const std::string name = "_linalg_solve_triangular";
+    const size_t rank = b.ndim();
+    const int64_t n = a.ndim() < 2 ? 0 : a.sizes.back();
+    if (a.ndim() < 2 || rank < 2 || a.sizes[a.ndim() - 2] != n || b.sizes[rank - (left ? 2 : 1)] != n)
+        fail(name + ": expected square matrices and right sides that fit, got " + to_string(a.sizes) + " and " +
+             to_string(b.sizes));
+    if (a.dtype != DType::F32 && a.dtype != DType::F64 && a.dtype != DType::C64 && a.dtype != DType::C128)
+        throw Error(ErrorKind::NotImplemented, name + " is not implemented for " + info(a.dtype).name);
+    if (a.dtype != b.dtype) fail(name + ": expected operands of one dtype");
+    call.result_count = 1;
+    call.results[0].dtype = b.dtype;
+    call.results[0].sizes = batch_sizes(a, b);
+    call.results[0].sizes.push_back(b.sizes[rank - 2]);
+    call.results[0].sizes.push_back(b.sizes[rank - 1]);
+}
+
 }  // namespace mt

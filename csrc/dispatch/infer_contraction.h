@@ -14,5 +14,7 @@ void infer_matmul(Call& call);
 void infer_addmm(Call& call);
 // (batch, n, k) and (batch, m, k): the distances (batch, n, m).
 void infer_cdist(Call& call);
+// Square matrices, and right sides; their batches broadcast.
+void infer_solve_triangular(Call& call);
 
 }  // namespace mt

@@ -1,7 +1,8 @@
 """Kernels of linear algebra: NumPy arrays in, NumPy arrays out, batched over leading dimensions.
 
 What `numpy.linalg` has comes from there. LU factors and triangular solves, which it lacks, are blocked so that nearly
-all of the work is in matrix products. LDL factors come from SciPy, which is imported when one is asked for.
+all of the work is in matrix products; solves that are ops of their own have a kernel in C++
+(`kernels/cpu/triangular.cpp`). LDL factors come from SciPy, which is imported when one is asked for.
 """
 
 from __future__ import annotations

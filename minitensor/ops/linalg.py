@@ -25,6 +25,7 @@ np: Any = LazyModule("numpy")
 __all__: list[str] = []
 
 _WHY = "it runs in a library (LAPACK)"
+_IN_ORDER = "each row of a triangular system needs those before it"
 _DTYPES = {"float32", "float64", "complex64", "complex128"}
 
 
@@ -40,11 +41,10 @@ def adjoint(x: Any) -> Any:
     return x.mT.conj() if x.is_complex() else x.mT
 
 
-def _kernel(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
     """The kernel of a row: tensors become arrays for `function`, and its arrays tensors."""
 
     def run(*arguments: Any) -> Any:
-        _check_dtype(name, arguments[0].dtype, function)
         given = [a.numpy() if isinstance(a, _C.Tensor) else a for a in arguments]
         try:
             found = interruptible(_quietly(function), *given) if _takes_long(given) else _quietly(function)(*given)
@@ -75,17 +75,28 @@ def _takes_long(arguments: list[Any]) -> bool:
 
 
 def _row(schema: str, doc: str, kernel: Callable[..., Any], shape: Callable[..., Any], vjp: Any = None) -> Any:
+    """A row whose kernel is for arrays."""
+    return _of_tensors(schema, doc, _of_arrays(kernel), shape, vjp, why=_WHY)
+
+
+def _of_tensors(
+    schema: str, doc: str, kernel: Callable[..., Any], shape: Callable[..., Any], vjp: Any, why: str = _IN_ORDER
+) -> Any:
+    """A row whose kernel is for tensors."""
     name = schema[: schema.index("(")]
 
-    def infer(*arguments: Any) -> Any:
-        _check_dtype(name, arguments[0].dtype, kernel)
-        return shape(*arguments)
+    def checked(rule: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any) -> Any:
+            _check_dtype(name, arguments[0].dtype)
+            return rule(*arguments)
 
-    return opaque(schema, doc, why=_WHY, kernel=_kernel(name, kernel), shape=infer, vjp=vjp)
+        return run
+
+    return opaque(schema, doc, why=why, kernel=checked(kernel), shape=checked(shape), vjp=vjp)
 
 
-def _check_dtype(name: str, dtype: Any, kernel: Callable[..., Any]) -> None:
-    if dtype.name not in _DTYPES and kernel is not _permutation_kernel:
+def _check_dtype(name: str, dtype: Any) -> None:
+    if dtype.name not in _DTYPES and name != "_lu_permutation":
         raise NotImplementedError(f"{name} is not implemented for {dtype.name}")
 
 
@@ -177,12 +188,11 @@ def _solve_triangular_vjp(
     return ga, gb
 
 
-solve_triangular = _row(
+solve_triangular = opaque(
     "_linalg_solve_triangular(Tensor A, Tensor B, bool upper, bool left, bool unitriangular)",
-    "The X with A X = B, or X A = B, for a triangular A.",
-    lapack.solve_triangular,
-    shapes.solution,
-    _solve_triangular_vjp,
+    "The X with A X = B, or X A = B, for a triangular A whose other triangle is not read.",
+    why=_IN_ORDER,
+    vjp=_solve_triangular_vjp,
 )
 
 
@@ -190,9 +200,9 @@ solve_triangular = _row(
 
 
 def _by_cholesky(b: Any, factor: Any, upper: bool) -> Any:
-    lower = lapack.adjoint(factor) if upper else factor
-    y = lapack.solve_triangular(lower, b, False, True, False)
-    return lapack.solve_triangular(lapack.adjoint(lower), y, True, True, False)
+    lower = adjoint(factor) if upper else factor
+    y = solve_triangular(lower, b, False, True, False)
+    return solve_triangular(adjoint(lower), y, True, True, False)
 
 
 def _of_factor(g: Any, factor: Any, upper: bool) -> Any:
@@ -206,7 +216,7 @@ def _cholesky_solve_vjp(g: Any, out: Any, _b: Any, factor: Any, upper: bool) -> 
     return gb, lambda: -_of_factor(gb @ adjoint(out), factor, upper)
 
 
-cholesky_solve = _row(
+cholesky_solve = _of_tensors(
     "_cholesky_solve(Tensor B, Tensor factor, bool upper)",
     "The X with A X = B for A's Cholesky factor.",
     _by_cholesky,
@@ -216,10 +226,10 @@ cholesky_solve = _row(
 
 
 def _cholesky_inverse_kernel(factor: Any, upper: bool) -> Any:
-    return _by_cholesky(np.eye(factor.shape[-1], dtype=factor.dtype), factor, upper)
+    return _by_cholesky(_eye(factor.shape[-1], factor), factor, upper)
 
 
-cholesky_inverse = _row(
+cholesky_inverse = _of_tensors(
     "_cholesky_inverse(Tensor factor, bool upper)",
     "The inverse of A from its Cholesky factor.",
     _cholesky_inverse_kernel,

@@ -211,3 +211,25 @@ def test_the_largest_eigenpairs():
     values, vectors = mt.lobpcg(mt.tensor(a), k=2, largest=False)
     close(values, np.linalg.eigvalsh(a)[:2], "float32")
     np.testing.assert_allclose(a @ vectors.numpy(), vectors.numpy() * values.numpy(), atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize(("n", "columns"), [(1, 1), (31, 2), (33, 1), (65, 7), (100, 40)])
+@pytest.mark.parametrize("left", [False, True])
+def test_triangular_systems_of_any_layout(dtype, n, columns, left):
+    """The same bits for every layout; the other triangle is not read; batches broadcast."""
+    draw = [RNG.normal(size=(2, 1, n, n)), RNG.normal(size=(3, n, columns) if left else (3, columns, n))]
+    if dtype.startswith("complex"):
+        draw = [a + 1j * RNG.normal(size=a.shape) for a in draw]
+    a, b = (draw[0] / n + 2 * np.eye(n)).astype(dtype), draw[1].astype(dtype)
+    for upper in (False, True):
+        triangle = np.triu(a) if upper else np.tril(a)
+        given = triangle + (np.tril(np.full((n, n), np.nan), -1) if upper else np.triu(np.full((n, n), np.nan), 1))
+        given = given.astype(dtype)
+        x = la.solve_triangular(mt.tensor(given), mt.tensor(b), upper=upper, left=left)
+        assert x.shape == (2, *b.shape)
+        assert np.abs((triangle @ x.numpy() if left else x.numpy() @ triangle) - b).max() < 40 * np.finfo(dtype).eps
+        turned = mt.tensor(given.swapaxes(-1, -2).copy()).mT
+        spread = mt.tensor(np.repeat(b, 2, axis=-1))[..., ::2]
+        again = la.solve_triangular(turned, spread, upper=upper, left=left)
+        assert again.numpy().tobytes() == x.numpy().tobytes()
