@@ -40,8 +40,8 @@ bool run_single_tile(const Kernels<T>& kernels, const MtGemm& g) {
         g.n > 2 * kernels.lanes || (g.n > 1 && (g.b_cs != 1 || g.c_cs != 1))) {
         return false;
     }
-    kernels.micro[width][g.m - 1](g.k, static_cast<const T*>(g.a), g.a_rs, g.a_cs, static_cast<const T*>(g.b), g.b_rs,
-                                  static_cast<T*>(g.c), g.c_rs, g.n, false);
+    const T *a = static_cast<const T*>(g.a), *b = static_cast<const T*>(g.b);
+    kernels.micro[width][g.m - 1](g.k, a, g.a_rs, g.a_cs, b, g.b_rs, static_cast<T*>(g.c), g.c_rs, g.n, false, {a, b});
     return true;
 }
 

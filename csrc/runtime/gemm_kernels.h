@@ -8,9 +8,17 @@ namespace mt::gemm_detail {
 /// Computes one tile over one block of k: C[rows, cols] = (accumulate ? C : 0) + A[rows, kc] * B[kc, cols]. The number
 /// of rows and of vectors in a row of the tile is fixed in each kernel; `cols` may leave the last vector partly unused.
 /// B's rows and C's rows are contiguous; A has any strides.
+///
+/// `ahead` is what the next tiles will read, as far apart for neighbouring values of k as what is read of A and of B. A
+/// line of each is sent for with every value of k.
+template <class T>
+struct Ahead {
+    const T* a;
+    const T* b;
+};
 template <class T>
 using MicroKernel = void (*)(int64_t kc, const T* a, int64_t a_rs, int64_t a_cs, const T* b, int64_t b_rs, T* c,
-                             int64_t c_rs, int64_t cols, bool accumulate);
+                             int64_t c_rs, int64_t cols, bool accumulate, Ahead<T> ahead);
 
 /// Packs columns that are contiguous in k: dst[p * dst_rs + j] = src[j * src_cs + p] for p < kc, j < cols. `cols` is
 /// rounded up to whole vectors; the lanes beyond hold arbitrary values.

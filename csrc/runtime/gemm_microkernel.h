@@ -19,7 +19,7 @@ constexpr int64_t kPrefetchK = 64;
 template <class S, int kRows, int kVectors, bool kTail>
 __attribute__((always_inline)) inline void tile(int64_t kc, const typename S::T* a, int64_t a_rs, int64_t a_cs,
                                                 const typename S::T* b, int64_t b_rs, typename S::T* c, int64_t c_rs,
-                                                int64_t cols, bool accumulate) {
+                                                int64_t cols, bool accumulate, Ahead<typename S::T> ahead) {
     using T = typename S::T;
     using V = typename S::V;
     constexpr int kLanes = S::kLanes;
@@ -65,6 +65,11 @@ __attribute__((always_inline)) inline void tile(int64_t kc, const typename S::T*
             asm("" : "+r"(rows[g]));  // keeps the compiler from making an induction variable of every row
         }
         b += b_rs;
+        __builtin_prefetch(ahead.a, 0, 2);
+        ahead.a += a_cs;
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) __builtin_prefetch(ahead.b + v * kLanes, 0, 2);
+        ahead.b += b_rs;
     }
 
 #pragma GCC unroll 16
@@ -83,11 +88,11 @@ __attribute__((always_inline)) inline void tile(int64_t kc, const typename S::T*
 
 template <class S, int kRows, int kVectors>
 void micro(int64_t kc, const typename S::T* a, int64_t a_rs, int64_t a_cs, const typename S::T* b, int64_t b_rs,
-           typename S::T* c, int64_t c_rs, int64_t cols, bool accumulate) {
+           typename S::T* c, int64_t c_rs, int64_t cols, bool accumulate, Ahead<typename S::T> ahead) {
     if (!S::kCheapMask && cols == kVectors * S::kLanes) {
-        tile<S, kRows, kVectors, false>(kc, a, a_rs, a_cs, b, b_rs, c, c_rs, cols, accumulate);
+        tile<S, kRows, kVectors, false>(kc, a, a_rs, a_cs, b, b_rs, c, c_rs, cols, accumulate, ahead);
     } else {
-        tile<S, kRows, kVectors, true>(kc, a, a_rs, a_cs, b, b_rs, c, c_rs, cols, accumulate);
+        tile<S, kRows, kVectors, true>(kc, a, a_rs, a_cs, b, b_rs, c, c_rs, cols, accumulate, ahead);
     }
 }
 

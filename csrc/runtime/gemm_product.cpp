@@ -117,7 +117,7 @@ template <class T>
 void Product<T>::run(int64_t threads) const {
     if (k == 0) return clear();
     if (n <= panel_cols && k <= kGemmBlockK<T> && pack_b == PackB::None && !pack_a && threads == 1) {
-        run_panel(k, a, a.rs, b.data, b.rs, 0, m, 0, n, false);
+        run_panel(k, a, a.rs, b.data, b.rs, 0, m, 0, n, false, true);
         if (epilogue.fn != nullptr) epilogue(0, m, 0, n);
         return;
     }
@@ -231,14 +231,18 @@ void Product<T>::run_tasks(const T* packed, int64_t col0, int64_t cols, int64_t 
     const int64_t wanted = static_cast<int64_t>(std::min(4.0 * static_cast<double>(threads), work / kTaskWork));
     if (threads == 1 || wanted <= 1) return run_block(packed, col0, cols, 0, m, col0, col0 + cols);
 
-    // Blocks of rows as they are packed; then more, as long as the parts do not become too narrow to be efficient.
+    // Blocks of rows as they are packed; then more. Half as many columns mean that A is read twice as often, half as
+    // many rows that B is: what is read less is cut. Packed A is also packed again, which narrow parts don't pay for.
     int64_t task_rows = block_rows(m), task_cols = cols;
-    const bool split_rows = pack_b != PackB::Local;
+    const int64_t narrow = pack_a ? 16 * panel_cols : panel_cols;
     while (ceil_div(m, task_rows) * ceil_div(cols, task_cols) < wanted) {
-        if (task_cols > 16 * panel_cols || ((!split_rows || task_rows <= tile_rows) && task_cols > panel_cols)) {
+        const bool rows = pack_b != PackB::Local && task_rows > tile_rows, wide = task_cols > narrow;
+        if (wide && (!rows || task_cols > 16 * panel_cols || task_cols > task_rows)) {
             task_cols = round_up(ceil_div(task_cols, 2), panel_cols);
-        } else if (split_rows && task_rows > tile_rows) {
+        } else if (rows) {
             task_rows = round_up(ceil_div(task_rows, 2), tile_rows);
+        } else if (task_cols > panel_cols) {
+            task_cols = round_up(ceil_div(task_cols, 2), panel_cols);
         } else {
             break;
         }
@@ -332,7 +336,8 @@ void Product<T>::run_block(const T* packed, int64_t slab0, int64_t slab_cols, in
                         panel = local;
                         panel_rs = padded(width);
                     }
-                    run_panel(kc, a_blocks[q], a_steps[q], panel, panel_rs, i0, i1, j, width, k0 > 0);
+                    run_panel(kc, a_blocks[q], a_steps[q], panel, panel_rs, i0, i1, j, width, k0 > 0,
+                              j == col0 && !pack_a);
                 }
                 const int64_t end = j + width;
                 const bool enough = end == col1 || (i1 - i0) * (end - done) >= kEpilogueTile;
@@ -345,10 +350,10 @@ void Product<T>::run_block(const T* packed, int64_t slab0, int64_t slab_cols, in
     }
 }
 
-/// Computes the rows [row0, row1) of one panel's columns over one block of k.
+/// Computes the rows [row0, row1) of one panel's columns over one block of k. `first`: nobody has read these rows of A.
 template <class T>
 void Product<T>::run_panel(int64_t kc, const Matrix<const T>& a_block, int64_t a_step, const T* panel, int64_t panel_rs,
-                           int64_t row0, int64_t row1, int64_t col0, int64_t cols, bool accumulate) const {
+                           int64_t row0, int64_t row1, int64_t col0, int64_t cols, bool accumulate, bool first) const {
     const int64_t lanes = kernels->lanes;
     constexpr int64_t kTileElements = 1024;
     T tile[kTileElements];  // for a C whose rows are not contiguous
@@ -360,13 +365,20 @@ void Product<T>::run_panel(int64_t kc, const Matrix<const T>& a_block, int64_t a
             const int64_t rows = std::min(tile_rows, row1 - i);
             const MicroKernel<T> kernel = kernels->micro[width][rows - 1];
             const T* a_tile = a_block.data + (i - row0) * a_step;
+            const T* b_tile = panel + j;
             T* out = c.at(i, col0 + j);
+            // What the next tile is the first to read of A, and the next panel of B: a line or two of each of many
+            // rows, which nobody else foresees. Rows of A that are contiguous in k, and packed panels, are read in long
+            // runs.
+            Ahead<T> ahead{a_tile, b_tile};
+            if (first && a_block.rs == 1 && i + rows < row1) ahead.a += std::min(rows + tile_rows, row1 - i) - 1;
+            if (i == row0 && panel_rs == b.rs && col0 + j + 2 * (lanes << width) <= n) ahead.b += lanes << width;
             if (c.cs == 1 || n == 1) {
-                kernel(kc, a_tile, a_block.rs, a_block.cs, panel + j, panel_rs, out, c.rs, count, accumulate);
+                kernel(kc, a_tile, a_block.rs, a_block.cs, b_tile, panel_rs, out, c.rs, count, accumulate, ahead);
                 continue;
             }
             const int64_t tile_rs = lanes << width;
-            kernel(kc, a_tile, a_block.rs, a_block.cs, panel + j, panel_rs, tile, tile_rs, count, false);
+            kernel(kc, a_tile, a_block.rs, a_block.cs, b_tile, panel_rs, tile, tile_rs, count, false, ahead);
             for (int64_t y = 0; y < rows; ++y) {
                 for (int64_t x = 0; x < count; ++x) {
                     T& element = out[y * c.rs + x * c.cs];

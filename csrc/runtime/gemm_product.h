@@ -68,7 +68,7 @@ struct Product {
                    int64_t col1) const;
     void run_dots(int64_t col0, int64_t col1) const;
     void run_panel(int64_t kc, const Matrix<const T>& a_block, int64_t a_step, const T* panel, int64_t panel_rs,
-                   int64_t row0, int64_t row1, int64_t col0, int64_t cols, bool accumulate) const;
+                   int64_t row0, int64_t row1, int64_t col0, int64_t cols, bool accumulate, bool first) const;
     Matrix<const T> pack_rows(T* packed, int64_t row0, int64_t rows, int64_t k0, int64_t kc, int64_t& step) const;
     void pack_panels(T* dst, int64_t k0, int64_t kc, int64_t col0, int64_t cols) const;
     int64_t padded(int64_t cols) const;
