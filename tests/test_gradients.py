@@ -1,6 +1,7 @@
 """The gradient of every differentiable row, and the gradient of that, against finite differences in float64."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -220,6 +221,28 @@ def test_gradients_at_corners():
     assert grad_of(lambda x: x**2, [0.0, -2.0]) == [[0, -4]]
     assert grad_of(lambda x, y: x**y, [0.0, 2.0], [2.0, 0.0]) == [[0, 0], [0, pytest.approx(0.6931471805599453)]]
     assert grad_of(mt.sqrt, [0.0, 4.0]) == [[float("inf"), 0.25]]
+
+
+def test_the_gradient_of_a_product_of_any_size():
+    """Products beyond the range of float64, both ways; divided by an element they come back into it, or don't."""
+    rng = np.random.default_rng(1)
+    reached = set()
+    for total in (-1400, -1080, -1000, -300, 0, 300, 1000, 1030, 1400):
+        exponents = rng.integers(-900, 900, 40)
+        exponents[0] += total - exponents.sum() % 900
+        x = np.ldexp(rng.uniform(1, 2, 40), np.clip(exponents, -1050, 1000))
+        exact = [Fraction(float(v)) for v in x]
+        product = math.prod(exact)
+        t = mt.from_numpy(x).requires_grad_()
+        (g,) = mt.autograd.grad(t.prod(), t)
+        for got, others in zip(g.tolist(), (product / v for v in exact), strict=True):
+            try:
+                expected = float(others)
+            except OverflowError:
+                expected = float("inf")
+            assert got == pytest.approx(expected, rel=1e-13, abs=5e-324)
+            reached.add(0 if expected == 0 else 1 if expected == float("inf") else 2)
+    assert reached == {0, 1, 2}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
