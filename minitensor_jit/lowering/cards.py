@@ -14,7 +14,7 @@ from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.combiners import highest, lowest
 from minitensor_jit.ir.module import Instruction
 from minitensor_jit.ir.shape import Shape
-from minitensor_jit.lowering import averages, convolutions, norms, pads, pooling
+from minitensor_jit.lowering import averages, convolutions, norms, orders, pads, pooling, resample, scatters
 from minitensor_jit.lowering.call import FLOATING, RecordedCall
 from minitensor_jit.lowering.complex_parts import COMPLEX_LOWERINGS
 from minitensor_jit.lowering.context import Lowering
@@ -27,7 +27,8 @@ _Rule: TypeAlias = tuple[Callable[[RecordedCall], bool], Callable[..., Any]]
 _LANES = 16
 _OF_ALL_TYPES = frozenset(
     {"adaptive_max_pool_indices", "argmax", "argmin", "max_dim", "max_pool_indices", "min_dim", "sort", "topk"}
-    | {"cummax", "cummin", "cumprod", "cumsum", "prod", "_pad_around"}
+    | {"cummax", "cummin", "cumprod", "cumsum", "prod", "_pad_around", "kthvalue", "median_dim", "nanmedian_dim"}
+    | {"_median", "_nanmedian", "mode", "searchsorted", "_scatter_reduce", "sgn"}
 )
 
 
@@ -36,7 +37,8 @@ def lowers_on_cards(call: RecordedCall) -> bool:
     known = _lowering(call)
     if known is None or not (call.complex or call.result_floating or call.row.name in _OF_ALL_TYPES):
         return False
-    shapes = [shape for shape in call.shapes if shape is not None]
+    # What planes of the same size are made of is nothing.
+    shapes = [shape for shape in call.shapes if shape is not None][: 1 if "_resample" in call.row.name else None]
     if any(0 in dims for dims in (*shapes, *(dims for _, dims in call.results))):
         return False
     return known[0](call)
@@ -226,6 +228,27 @@ def _prod(b: Lowering, x: Instruction, dim: int | None, keepdim: bool, _dtype: A
     return b.reduce_dims(b.to_dtype(x, b.result.dtype), "multiply", dim, keepdim)
 
 
+# ---- numbers at equal distances, and the halves of complex numbers that real ones have
+
+
+def _linspace(b: Lowering, first: float, last: float, steps: int, *_: Any) -> Instruction:
+    """From both ends, so that the ends are exact."""
+    shape = Shape("f64", (steps,))
+    first, last = float(first), float(last)
+    by = (last - first) / (steps - 1) if steps > 1 else 0.0
+    i, step = b.iota(shape, 0), b.full(shape, by)
+    from_first = b.add(b.full(shape, first), b.multiply(i, step))
+    back = b.multiply(b.subtract(b.full(shape, steps - 1), i), step)
+    near = b.compare(i, b.full(shape, (steps + 1) // 2), "LT")
+    return b.select(near, from_first, b.subtract(b.full(shape, last), back))
+
+
+def _real_angle(b: Lowering, x: Instruction) -> Instruction:
+    zero, half_turn = (b.full(x.array_shape, k) for k in (0, math.pi))
+    made = b.select(b.compare(x, zero, "LT"), half_turn, zero)
+    return b.select(b.compare(x, x, "NE"), x, made)
+
+
 # ---- scans, which cards have kernels for
 
 
@@ -250,32 +273,6 @@ def _extremes_so_far(name: str) -> Callable[..., Sequence[Instruction]]:
     return lowering
 
 
-# ---- orders
-
-
-def _sort(b: Lowering, x: Instruction, dim: int, descending: bool, _stable: bool) -> Sequence[Instruction]:
-    """The elements in order, equal ones as they stood and NaN as the greatest, and their places."""
-    if not x.dims:
-        return x, b.full(Shape("s64"), 0)
-    dim %= len(x.dims)
-    c = Builder("before")
-    first, second, *_ = (c.parameter(Shape(t)) for t in (x.dtype, x.dtype, "s64", "s64"))
-    before = c.compare(first, second, "GT" if descending else "LT")
-    if x.dtype in FLOATING:
-        nan, other_nan = (c.compare(v, v, "NE") for v in (first, second))
-        lower, greater = (other_nan, nan) if descending else (nan, other_nan)
-        before = c.or_(before, c.and_(greater, c.not_(lower)))
-    made = b.sort((x, b.iota(Shape("s64", x.dims), dim)), dim, c.build_computation(before))
-    return b.get_tuple_element(made, 0), b.get_tuple_element(made, 1)
-
-
-def _topk(b: Lowering, x: Instruction, k: int, dim: int, largest: bool, _sorted: bool) -> Sequence[Instruction]:
-    """The first of them."""
-    made = _sort(b, x, dim, largest, True)
-    limits = [k if d == dim % len(x.dims) else n for d, n in enumerate(x.dims)] if x.dims else []
-    return [b.slice(one, (0,) * len(limits), limits) if limits else one for one in made]
-
-
 _LOWERINGS: Final[dict[str, _Rule]] = {
     "embedding": (lambda call: bool(call.shapes[1]), _embedding),
     "embedding_backward": (lambda call: bool(call.shapes[1]) and not call.params[2], _embedding_backward),
@@ -288,8 +285,21 @@ _LOWERINGS: Final[dict[str, _Rule]] = {
     "col2im": (convolutions.patches_fit, convolutions.col2im),
     "_pad_around": (_always, pads.pad_around),
     "_pad_around_backward": (_always, pads.pad_around_backward),
-    "sort": (_always, _sort),
-    "topk": (lambda call: bool(call.params[3]), _topk),
+    "_resample": (resample.taps_fit, resample.resample),
+    "_resample_backward": (resample.taps_fit, resample.resample_backward),
+    "sort": (_always, orders.sort),
+    "topk": (lambda call: bool(call.params[3]), orders.topk),
+    "kthvalue": (_always, orders.kthvalue),
+    "median_dim": (_always, orders.median),
+    "nanmedian_dim": (_always, orders.nanmedian),
+    "_median": (_always, orders.median_of_all),
+    "_nanmedian": (_always, orders.nanmedian_of_all),
+    "mode": (_always, orders.mode),
+    "_scatter_reduce": (scatters.reduces_on_cards, scatters.scatter_reduce),
+    "linspace": (_always, _linspace),
+    "angle": (_always, _real_angle),
+    "sgn": (lambda call: call.compute != "pred", lambda b, x: b.elementwise_call("sign", x)),
+    "searchsorted": (orders.search_fits, orders.searchsorted),
     "prod": (_always, _prod),
     "cumsum": (_always, _cumulated("cumsum")),
     "cumprod": (_always, _cumulated("cumprod")),

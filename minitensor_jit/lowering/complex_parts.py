@@ -58,6 +58,20 @@ def _magnitude(b: Lowering, x: Instruction) -> Instruction:
     return b.select(infinite, b.full(size.array_shape, math.inf), size)
 
 
+def _sgn(b: Lowering, x: Instruction) -> Instruction:
+    size = _magnitude(b, x)
+    zero = b.full(size.array_shape, 0)
+    none = b.compare(size, zero, "EQ")
+    return b.complex(*[b.select(none, zero, b.divide(part, size)) for part in (b.real(x), b.imag(x))])
+
+
+def _matmul(b: Lowering, x: Instruction, y: Instruction) -> Instruction:
+    """Four products of parts."""
+    (a, c), (d, e) = ((b.real(one), b.imag(one)) for one in (x, y))
+    real = b.subtract(b.matmul_broadcast(a, d), b.matmul_broadcast(c, e))
+    return b.complex(real, b.add(b.matmul_broadcast(a, e), b.matmul_broadcast(c, d)))
+
+
 def _of_parts(test: str, kind: str) -> Callable[..., Instruction]:
     def lowering(b: Lowering, x: Instruction) -> Instruction:
         found = []
@@ -107,6 +121,8 @@ COMPLEX_LOWERINGS: Final[dict[str, tuple[Callable[[RecordedCall], bool], Callabl
     "mean": (_always, _mean),
     "cumsum": (_always, _cumsum),
     "abs": (_is_c64, _magnitude),
+    "sgn": (_is_c64, _sgn),
+    "matmul": (_always, _matmul),
     "isnan": (_always, _of_parts("nan", "or")),
     "isinf": (_always, _of_parts("infinite", "or")),
     "isfinite": (_always, _of_parts("finite", "and")),

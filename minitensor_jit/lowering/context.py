@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.module import Instruction
+from minitensor_jit.ir.module import Computation, Instruction
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.size import NotSymbolic, Size
 from minitensor_jit.lowering.call import FLOATING, RecordedCall, loop_dtype
@@ -293,6 +293,12 @@ class Lowering(Builder):
         self.check_index(1, low, x.dims[dim], index)
         if 0 in x.dims or 0 in index.dims:  # an index of nothing may have any number of dimensions
             return self.full(Shape(x.dtype, index.dims), 0)
+        return self.pick(x, index, dim)
+
+    def pick(self, x: Instruction, index: Instruction, dim: int) -> Instruction:
+        """The elements at places along dim that are known to be there, as `gather_along` gives them."""
+        rank = len(x.dims)
+        dim %= rank
         return self.gather(
             x,
             self._full_positions(index, dim),
@@ -303,7 +309,9 @@ class Lowering(Builder):
             slice_sizes=(1,) * rank,
         )
 
-    def scatter_along(self, x: Instruction, index: Instruction, src: Instruction, dim: int, kind: str) -> Instruction:
+    def scatter_along(
+        self, x: Instruction, index: Instruction, src: Instruction, dim: int, kind: str | Computation
+    ) -> Instruction:
         """x with the elements of src combined into the places that index names along dim."""
         rank = len(x.dims)
         if rank <= 1 and not (rank and index.dims and src.dims):

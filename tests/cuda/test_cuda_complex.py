@@ -47,7 +47,7 @@ def test_sums(dims, dim, dtype):
         agree(lambda t: t.cumsum(dim), x)
 
 
-@pytest.mark.parametrize("name", ["isnan", "isinf", "isfinite", "logical_not", "abs"])
+@pytest.mark.parametrize("name", ["isnan", "isinf", "isfinite", "logical_not", "abs", "sgn"])
 def test_of_each(name):
     agree(lambda t: getattr(t, name)(), numbers(9, 41))
 
@@ -63,6 +63,25 @@ def test_quantifiers(name):
     x = numbers(9, 41)
     agree(lambda t: getattr(t, name)(), x)
     agree(lambda t: getattr(t, name)(1), x)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((5, 7), (7, 4)),
+        ((7,), (7,)),
+        ((1, 40), (40, 1)),
+        ((3, 4, 6), (6, 5)),
+        ((2, 1, 3, 5), (4, 5, 2)),
+        ((70,), (70, 33)),
+    ],
+    ids=str,
+)
+def test_products_of_matrices(first, second, dtype):
+    rng = np.random.default_rng(3)
+    made = [rng.standard_normal((*dims, 2)).view("complex128")[..., 0].astype(dtype) for dims in (first, second)]
+    agree(lambda x, y: x @ y, *map(mt.from_numpy, made))
 
 
 def test_magnitudes_of_float64_are_the_hosts():

@@ -1,0 +1,141 @@
+"""Elements of an order, places in sorted rows and planes of other sizes: in kernels of cards, with the CPU's bits."""
+
+import numpy as np
+import pytest
+from fuzz_programs import bits, describe
+
+import minitensor as mt
+from minitensor_jit.runtime.cuda.start import host_ops
+
+
+def agree(op, *arrays):
+    """The bits of the CPU, op by op and in a cluster, and nothing left to the host."""
+    tensors = [mt.from_numpy(a) for a in arrays]
+    expected = op(*tensors)
+    host_ops.clear()
+    got = op(*[t.cuda() for t in tensors])
+    with mt.jit_scope():
+        clustered = op(*[t.cuda() for t in tensors])
+    for made in (got, clustered):
+        for a, b in zip(*(x if isinstance(x, tuple) else (x,) for x in (expected, made)), strict=True):
+            assert a.dtype == b.dtype
+            assert bits(a.numpy()) == bits(b.cpu().numpy()), describe(a.numpy(), b.cpu().numpy())
+    assert not host_ops, list(host_ops)
+
+
+def values(*dims, dtype="float32", nan=True):
+    rng = np.random.default_rng(2)
+    found = rng.integers(-9, 10, dims).astype(dtype)
+    if nan and dtype.startswith("float"):
+        found.flat[:: found.size // 5 + 1] = np.nan
+        found.flat[1 :: found.size // 3 + 1] = -0.0
+        found.flat[2 :: found.size // 4 + 1] = -np.inf
+    return found
+
+
+SHAPES = [((3, 41), 1), ((41, 3), 0), ((2, 30, 2), -2), ((2, 1), 1)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "uint8"])
+@pytest.mark.parametrize(("dims", "dim"), SHAPES, ids=str)
+def test_elements_of_an_order(dims, dim, dtype):
+    x = values(*dims, dtype=dtype)
+    n = dims[dim]
+    agree(lambda t: tuple(t.median(dim)), x)
+    agree(lambda t: tuple(t.nanmedian(dim, keepdim=True)), x)
+    agree(lambda t: tuple(t.kthvalue(n // 3 + 1, dim)), x)
+    agree(lambda t: tuple(t.mode(dim)), x)
+    agree(lambda t: tuple(t.mode(dim, keepdim=True)), values(*dims, dtype=dtype, nan=False))
+    agree(lambda t: t.median(), x)
+    agree(lambda t: t.nanmedian(), x)
+
+
+def test_elements_of_the_order_of_a_long_row():
+    x = values(1, 2500)
+    agree(lambda t: tuple(t.median(1)), x)
+    agree(lambda t: tuple(t.mode(1)), x)
+
+
+def test_medians_where_all_are_nan_or_none():
+    agree(lambda t: tuple(t.median(1)), np.full((2, 6), np.nan, np.float32))
+    agree(lambda t: tuple(t.nanmedian(1)), np.full((2, 6), np.nan, np.float32))
+    agree(lambda t: tuple(t.mode(1)), np.full((2, 6), np.nan, np.float32))
+    agree(lambda t: tuple(t.nanmedian(1)), values(2, 6, nan=False))
+    agree(lambda t: t.median(), np.array(3, np.float32))
+
+
+def test_quantiles_are_made_on_the_card():
+    x = values(4, 33, nan=False)
+    agree(lambda t: t.quantile(0.3, dim=1), x)
+    agree(lambda t: t.nanquantile(0.5, dim=0), values(4, 33))
+
+
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize(("n", "m"), [(1, 5), (2, 5), (7, 40), (64, 3), (1000, 70)])
+def test_places_in_sorted_rows(n, m, right):
+    row = np.sort(values(n, nan=False))
+    wanted = values(m)
+    agree(lambda s, v: mt.searchsorted(s, v, right=right), row, wanted)
+    agree(lambda s, v: mt.searchsorted(s, v, right=right, out_int32=True), row, wanted)
+    agree(lambda s, v: mt.bucketize(v, s, right=right), row, wanted.reshape(m, 1))
+    rows = np.sort(values(3, n, nan=False), axis=1)
+    agree(lambda s, v: mt.searchsorted(s, v, right=right), rows, values(3, m))
+    whole = np.arange(n) * 3
+    agree(lambda s, v: mt.searchsorted(s, v, right=right), whole, values(m, dtype="int32"))
+    agree(lambda s, v: mt.searchsorted(s, v, right=right), whole, wanted)
+
+
+@pytest.mark.parametrize("antialias", [False, True])
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("size", [(9, 14), (3, 4), (5, 20), (5, 7)], ids=str)
+def test_planes_of_other_sizes(size, mode, align, antialias):
+    x, g = (
+        np.random.default_rng(k).standard_normal((2, 3, *d)).astype(np.float32) for k, d in enumerate(((5, 7), size))
+    )
+
+    def with_gradient(t, weights):
+        t = t.detach().requires_grad_()
+        made = mt.nn.functional.interpolate(t, size=size, mode=mode, align_corners=align, antialias=antialias)
+        return made.detach(), mt.autograd.grad(made, t, weights)[0]
+
+    agree(with_gradient, x, g)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "mode", "factor"),
+    [((2, 3, 9), "linear", 1.7), ((1, 2, 3, 4, 5), "trilinear", 2), ((2, 3, 9), "nearest", 2),
+     ((1, 2, 5, 6), "nearest", 1.5), ((1, 2, 5, 6), "nearest-exact", 0.7), ((1, 2, 8, 6), "area", 0.5)],
+    ids=str,
+)  # fmt: skip
+def test_planes_by_a_factor(sizes, mode, factor):
+    x = np.random.default_rng(1).standard_normal(sizes).astype(np.float32)
+
+    def with_gradient(t):
+        t = t.detach().requires_grad_()
+        made = mt.nn.functional.interpolate(t, scale_factor=factor, mode=mode)
+        return made.detach(), mt.autograd.grad((made * made).sum(), t)[0]
+
+    agree(with_gradient, x)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin"])
+@pytest.mark.parametrize("itself", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_values_combined_into_places(reduce, itself, dtype):
+    rng = np.random.default_rng(6)
+    if dtype == "int32" and reduce == "mean":
+        pytest.skip("the host divides integers and rounds down")
+    x, src = values(5, 6, dtype=dtype), values(9, 6, dtype=dtype)
+    index = rng.integers(0, 5, (9, 6))
+    agree(lambda t, i, s: t.scatter_reduce(0, i, s, reduce, include_self=itself), x, index, src)
+
+
+def test_numbers_at_equal_distances():
+    for steps in (0, 1, 2, 7, 100):
+        for dtype in (mt.float32, mt.float64):
+            expected = mt.linspace(-1.3, 7.1, steps, dtype=dtype)
+            host_ops.clear()
+            got = mt.linspace(-1.3, 7.1, steps, dtype=dtype, device="cuda")
+            assert bits(expected.numpy()) == bits(got.cpu().numpy())
+            assert steps == 0 or not host_ops
