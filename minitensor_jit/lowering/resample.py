@@ -28,10 +28,9 @@ def _along(
     at = 0
     for d, (count, size) in enumerate(zip(counts, sizes, strict=True)):
         if count:
-            parts = (
-                b.slice(b.reshape(x, (x.array_shape.size,)), (at,), (at + count * size,)) for x in (places, weights)
-            )
-            yield 2 + d, *(b.reshape(part, (count, size)) for part in parts)
+            lines = (b.reshape(x, (x.array_shape.size,)) for x in (places, weights))
+            which, factors = (b.slice(line, (at,), (at + count * size,)) for line in lines)
+            yield 2 + d, b.reshape(which, (count, size)), b.reshape(factors, (count, size))
         at += count * size
 
 
