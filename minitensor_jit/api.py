@@ -60,7 +60,8 @@ def compiler_for(wanted: JitOptions) -> tuple[Compiler, int]:
     with _lock:
         if wanted not in _compilers:
             _compilers[wanted] = Compiler(wanted, _report)
-            _numbers[wanted] = len(_numbers) + 1
+            # Even where compiling may wait for a second request: the core then lets traces wait, too.
+            _numbers[wanted] = 2 * len(_numbers) + (2 if wanted.enable_lazy_compilation else 3)
         return _compilers[wanted], _numbers[wanted]
 
 

@@ -4,6 +4,7 @@ import gc
 import itertools
 import threading
 import weakref
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -222,6 +223,84 @@ def test_a_loop_whose_indices_are_never_the_same_is_soon_run_without_plans():
     assert after["misses"] - before["misses"] > 50  # traces, of which one or two were compiled
     assert after["executables"] - before["executables"] <= 3
     assert after["size"] - before["size"] < 20  # plans
+
+
+def elimination(n):
+    """Rows that grow shorter: no round is like another."""
+    g = mt.arange(float(n * n)).reshape(n, n)
+    a, b = (g * g % 17) + n * 20 * mt.eye(n), mt.ones(n)
+    for k in range(n):
+        for i in range(k + 1, n):
+            f = a[i, k] / a[k, k]
+            a[i, k:] = a[i, k:] - f * a[k, k:]
+            b[i] = b[i] - f * b[k]
+    return a, b
+
+
+@contextmanager
+def plans_and_executables():
+    """How many plans and compiled clusters came to be."""
+    before, found = mt.jit.cache_info(), []
+    yield found
+    after = mt.jit.cache_info()
+    found += [after["size"] - before["size"], after["executables"] - before["executables"]]
+
+
+def test_no_time_is_spent_on_loops_that_never_repeat_themselves():
+    expected = elimination(12)
+    for _ in range(2):  # nor when they come again
+        with plans_and_executables() as found, recorded(min_cluster_size=4):
+            got = elimination(12)
+        assert all(mt.equal(one, other) for one, other in zip(got, expected, strict=True))
+        assert found == [0, 0]
+
+
+def test_a_loop_that_repeats_itself_is_compiled_when_it_has_run_for_a_while():
+    def steps(count, w):
+        for _ in range(count):
+            h = mt.tanh(x @ w)
+            w = w - 1e-4 * (x.T @ ((h - 0.5) * (1 - h * h)))
+        return w
+
+    x, w = mt.arange(64.0 * 256).reshape(64, 256) % 11 / 110, mt.arange(256.0 * 256).reshape(256, 256) % 7 / 70
+    expected = steps(300, w)
+    with plans_and_executables() as short, recorded(min_cluster_size=4):
+        assert mt.equal(steps(20, w), steps(20, w))
+    with plans_and_executables() as long, recorded(min_cluster_size=4):
+        got = steps(300, w)
+    assert mt.equal(got, expected)
+    assert short == [0, 0]
+    assert long[0] >= 1
+    assert long[1] >= 1
+    # Who says that nothing shall wait gets it at once.
+    with plans_and_executables() as at_once, recorded(min_cluster_size=4, enable_lazy_compilation=False):
+        steps(20, w)
+        w = steps(20, w)
+    assert w.sum().item() != 0
+    assert at_once[1] >= 1
+
+
+def test_what_is_read_each_round_and_never_the_same_is_soon_run_without_plans():
+    def program(x):
+        total = 0.0
+        for n in range(1, 300):
+            y = x[:n] * 0.5 + 1
+            total += ((y.exp() - y).tanh() * y).sum().item()
+        return total
+
+    x = mt.arange(300.0) / 300
+    expected = program(x)
+    with plans_and_executables() as found, recorded(min_cluster_size=4):
+        assert program(x) == expected
+    assert 0 < found[0] < 20
+
+
+def test_sizes_that_have_nothing_to_do_with_each_other_have_few_templates():
+    expected = elimination(16)
+    with plans_and_executables() as found, mt.jit_scope():
+        got = elimination(16)
+    assert all(mt.equal(one, other) for one, other in zip(got, expected, strict=True))
+    assert found[1] <= 8
 
 
 def test_parts_of_a_loop_are_compiled_once():

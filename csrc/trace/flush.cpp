@@ -2,6 +2,7 @@
 #include "core/error.h"
 #include "trace/buffers.h"
 #include "trace/plan.h"
+#include "trace/planning.h"
 
 namespace mt::trace {
 
@@ -70,7 +71,9 @@ void flush_trace(Trace& trace, const char* reason, const Keep* keep = nullptr) {
     std::shared_ptr<Plan> plan = plan_of(trace, &hit);
     const char* why_recorded = keep ? (*keep)(trace, plan) : nullptr;
     if (flush_hook && reason) flush_hook(trace, *plan, keep ? end_of_function(why_recorded).c_str() : reason, hit);
+    const int64_t started = plan->op_by_op ? now_ns() : 0;
     replay(trace, *plan);
+    if (plan->op_by_op) planning_history().ran(trace, plan->op_by_op, now_ns() - started);
     clear.failed = false;
     young.due = !hit && pause.enabled;
 }

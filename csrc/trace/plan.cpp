@@ -143,6 +143,7 @@ void count_last_uses(const Trace& trace, Plan& plan) {
 
 uint64_t options_id() { return g_options_id; }
 void set_options_id(uint64_t id) { g_options_id = id; }
+bool may_wait() { return g_options_id % 2 == 0; }
 
 void Plan::complete(const Trace& trace) {
     count_last_uses(trace, *this);
@@ -164,10 +165,13 @@ std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit) {
     std::shared_ptr<Plan>* known = plans().find(trace.signature, hash);
     std::shared_ptr<Plan> plan = known ? *known : nullptr;
     *hit = plan != nullptr;
+    int64_t took_ns = 0;
     if (!plan) {
         if (!compile_hook) fail("recording is on, but no compiler is installed: import minitensor_jit");
-        if (planning_history().skips(trace, hash)) return plan_op_by_op(trace);
+        if (planning_history().skips(trace, hash)) return plan_op_by_op(trace, hash);
+        const int64_t started = now_ns();
         plan = compile_hook(trace);
+        took_ns = now_ns() - started;
         plans().insert(trace.signature, hash, trace.owner, plan);
     } else if (plan->replays >= plan->revisit && !launch_profile_hook) {
         if (std::shared_ptr<Plan> next = revise_hook(trace, *plan)) {
@@ -176,7 +180,7 @@ std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit) {
             if ((known = plans().find(trace.signature, hash))) *known = plan;
         }
     }
-    planning_history().enter(trace, *plan, !*hit);
+    planning_history().enter(trace, *plan, !*hit, took_ns);
     return plan;
 }
 

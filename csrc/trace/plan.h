@@ -78,6 +78,8 @@ struct Plan {
     // Counted up at every run, for whoever decides what is worth compiling; `held` keeps them.
     std::vector<int64_t*> counters;
     PyRef held;
+    // Made without the compiler, for one run: the hash of the signature. Else 0.
+    uint64_t op_by_op = 0;
 
     // About how much memory it takes.
     size_t bytes() const;
@@ -88,6 +90,8 @@ struct Plan {
 // Identifies the options in force; part of every signature.
 uint64_t options_id();
 void set_options_id(uint64_t id);
+// Whether they let a trace wait for its second time to be planned; an even number says so.
+bool may_wait();
 
 // Python's compiler: called with the trace's description on a miss, returns the plan's; see
 // bindings/trace_bindings.cpp.

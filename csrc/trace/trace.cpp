@@ -125,6 +125,7 @@ void Trace::clear() {
     scopes = 0;
     leaf_table_.assign(64, -1);
     repetition_.clear();
+    ended_as_part_ = false;
     auto snapshots = std::move(snapshots_);
     snapshots_.clear();
     std::vector<Leaf> dying = std::move(leaves);
@@ -409,6 +410,7 @@ void Trace::settle(Call& call, Tensor* destination) {
         if (wait_until_idle()) {
             others_ran = true;
         } else if (ends_before(call, position.source)) {
+            ended_as_part_ = true;
             flush_now(*this, "the trace repeats itself");
             repetition_.begin_part();
             others_ran = true;

@@ -118,6 +118,8 @@ class Trace final : public Interpreter {
     // Runs what follows parts of a loop if the program looks at a value after all. The value may be in an earlier part;
     // but each step of a program that looks once a step is then recorded from its beginning on, with the same parts.
     void look(const char* what);
+    // Whether it is a part of a loop, or what follows its parts.
+    bool is_part() const { return ended_as_part_ || repetition_.after_part(); }
     unsigned long runner = 0;  // the thread that runs it
     std::atomic<bool> orphaned = false;  // its thread has ended; another may take it over once it's empty
     bool counts_readers = true;  // false for a program's own copy, which may run after any change of its leaves
@@ -176,6 +178,7 @@ class Trace final : public Interpreter {
     ValueRef leaf_of_copy(Tensor& tensor);
 
     Repetition repetition_;
+    bool ended_as_part_ = false;
     SourceRef source_;  // of the call that is being recorded; owned
     std::vector<TraceNode> spare_nodes_;
     std::vector<int32_t> leaf_table_;

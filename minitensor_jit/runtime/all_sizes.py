@@ -28,6 +28,8 @@ _MAX_FAMILIES = 4096
 
 _MOST_VARIANTS = 8
 """Of code for all sizes of the same dimensions, on disk."""
+_MOST_IN_VAIN = 4
+"""Of templates of a family, if none fits what comes next: its sizes have nothing to do with each other."""
 
 
 class _Compiler(Protocol):
@@ -83,6 +85,7 @@ class AllSizes:
             executable = template.executable()
             sizes = template.sizes_in(graph) if executable is not None else None
             if executable is not None and sizes is not None:
+                family.hits += 1
                 if self._compiler.report is not None:
                     self._compiler.report.record_hit(name)
                 return template, self._compiler.ready(template.lowered, executable, "", profile, sizes=sizes)
@@ -114,6 +117,12 @@ class AllSizes:
             family.templates = [one for one in family.templates if one.executable() is not None]
             family.templates.append(template)
             family.remember(graph)
+            family.made += 1
+            if family.made >= _MOST_IN_VAIN and not family.hits:
+                family.refusal = f"{family.made} templates were made, and none was needed again"
+                log(
+                    self._options, "xla_compiler", 1, "%s: compiled for its sizes from now on: %s", name, family.refusal
+                )
             if profile is not None:
                 profile.compiled("")
             sizes = template.context.hints

@@ -76,6 +76,10 @@ class Family:
     most_symbols: int = _MOST_SYMBOLS
     refusal: str = ""
     """Why it is compiled for each size."""
+    hits: int = 0
+    """How often a template fitted that was there."""
+    made: int = 0
+    """How many templates were made, those that are gone included."""
 
     def remember(self, graph: Graph) -> None:
         """Enter a graph that code was compiled for."""
