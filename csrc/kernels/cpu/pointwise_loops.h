@@ -106,24 +106,25 @@ void ternary_loop(void* out, const void* a, const void* b, const void* c, int64_
                        scalars & 4 ? fz.values : z + i, n - i < block ? n - i : block);
 }
 
+template <class Op, class T>
+__attribute__((noinline, flatten)) void triples_and_number(T* r, const T* a, const T* b, const T* c, T number,
+                                                           int64_t n) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) r[i] = Op::apply(a[i], b[i], c[i], number);
+}
+
 // For x, y, z and a number: loops over blocks in which what is one value is repeated.
 template <class Op, class T>
-__attribute__((flatten)) void quadruple_loop(void* out, const void* const* in, int64_t n, unsigned scalars) {
+void quadruple_loop(void* out, const void* const* in, int64_t n, unsigned scalars) {
     auto* r = static_cast<T*>(out);
-    const T* from[3];
-    int64_t step[3];
-    for (int k = 0; k < 3; ++k) {
-        from[k] = static_cast<const T*>(in[k]);
-        step[k] = !(scalars & 1u << k);
-    }
-    T number = *static_cast<const T*>(in[3]);
-    const T *x = from[0], *y = from[1], *z = from[2];
-    if (step[0] && step[1] && step[2]) {
-#pragma GCC ivdep
-        for (int64_t i = 0; i < n; ++i) r[i] = Op::apply(x[i], y[i], z[i], number);
-    } else {
-        for (int64_t i = 0; i < n; ++i) r[i] = Op::apply(x[i * step[0]], y[i * step[1]], z[i * step[2]], number);
-    }
+    auto *x = static_cast<const T*>(in[0]), *y = static_cast<const T*>(in[1]), *z = static_cast<const T*>(in[2]);
+    const T number = *static_cast<const T*>(in[3]);
+    if ((scalars & 7) == 0 || n == 1) return triples_and_number<Op, T>(r, x, y, z, number, n);
+    constexpr int64_t block = Filled<T>::block;
+    Filled<T> fx(x), fy(y), fz(z);
+    for (int64_t i = 0; i < n; i += block)
+        triples_and_number<Op, T>(r + i, scalars & 1 ? fx.values : x + i, scalars & 2 ? fy.values : y + i,
+                                  scalars & 4 ? fz.values : z + i, number, n - i < block ? n - i : block);
 }
 }  // namespace
 }  // namespace mt::cpu::MT_LOOPS_NS
