@@ -147,6 +147,7 @@ def test_json():
             "compile_milliseconds": 2.5,
             "cache_hits": 0,
             "prediction": "predicted 0.5 us and 96 bytes of memory traffic, against 1.6 us and 320 bytes op by op",
+            "refusals": [],
         }
     ]
     assert data["flushes"] == [{"reason": "numpy()", "count": 1, "file": "train.py", "line": 9}]
