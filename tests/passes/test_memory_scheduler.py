@@ -55,6 +55,30 @@ def test_the_order_is_valid_and_never_needs_more(seed):
     assert not MemoryScheduler().run(module)
 
 
+def test_what_is_read_comes_soon_after_it_was_made_where_that_takes_no_more_memory():
+    # On the way back the sums come last, and need everything that the products made until then.
+    b = Builder("backward")
+    x = b.parameter(SQUARE)
+    forward = [x]
+    for _ in range(6):
+        forward.append(b.matmul(forward[-1], forward[-1]))
+    gradient, kept = forward[-1], []
+    for value in reversed(forward):
+        gradient = b.matmul(gradient, value)
+        kept.append(gradient)
+    sums = [b.reduce_max(g, (0, 1)) for g in kept]
+    module = b.build(b.tuple(*sums))
+    before = peak_bytes(module.entry)
+    assert MemoryScheduler().run(module)
+    check(module, "scheduling")
+    order = module.entry.instructions
+    made = [i for i in order if i.opcode in ("dot", "reduce")]
+    assert peak_bytes(module.entry) <= before
+    # A product takes the memory of what it reads last, and may come first; else each gradient is summed up at once.
+    for g, s in zip(kept, sums, strict=True):
+        assert made.index(s) <= made.index(g) + 4
+
+
 def test_an_update_waits_until_nothing_else_reads_its_parameter():
     b = Builder("step")
     x, w = b.parameter(SQUARE), b.parameter(SQUARE)
