@@ -214,9 +214,10 @@ def function(fn: Callable[..., Any] | None = None, *, jit_compile: bool | None =
     layouts of the tensors among the arguments, which may be in nested tuples, lists and dicts, and of the values of the
     others. A call that has one does not run `fn`: what `fn` does beside computing its result and writing to tensors in
     place happens only when it is recorded. Random numbers are new in every call, as the default
-    generator gives them. A function that stores gradients or reads `grad`, or has a result that requires grad, is
-    recorded at every call; its compiled code is kept all the same, and `explain` says why. Modules that are put into
-    another mode, or get other tensors, are looked at again.
+    generator gives them. Results may require grad, or be views of arguments: the gradient graph behind them is made in
+    every call. A function that stores gradients or reads `grad`, keeps tensors that it does not return, or has hooks or
+    an `autograd.Function` in the graph of its results is recorded at every call; its compiled code is kept all the
+    same, and `explain` says why. Modules that are put into another mode, or get other tensors, are looked at again.
 
     The result has `lower(*args)`, which compiles for arguments without running and shows every stage, `programs` and
     `hits`, which count, and `clear()`. It can be pickled if `fn` can be found by its name; its code goes along.

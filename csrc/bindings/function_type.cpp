@@ -197,10 +197,14 @@ PyObject* function_finish(PyObject* self, PyObject* arguments) {
         }
         if (tensors.size() > kMaxArguments || results.size() > kMaxResults)
             why = "it has too many arguments or results";
-        if (trace->empty()) why = "it computes nothing";
         if (why) {
             trace::flush(trace::end_of_function(why).c_str());
             return PyUnicode_FromString(why);
+        }
+        // One that only takes views records nothing.
+        if (trace->empty()) {
+            auto nothing = std::make_shared<trace::Plan>();
+            entry.program = trace::Program::freeze(*trace, std::move(nothing), tensors, results, &why);
         }
         trace::freeze_at_flush(*trace, [&](trace::Trace& t, std::shared_ptr<trace::Plan> plan) {
             entry.program = trace::Program::freeze(t, std::move(plan), tensors, results, &why);

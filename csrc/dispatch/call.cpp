@@ -18,6 +18,7 @@ namespace mt {
 
 MT_THREAD_LOCAL Interpreter* current_interpreter = nullptr;
 MT_THREAD_LOCAL bool grad_enabled = true;
+MT_THREAD_LOCAL std::vector<const Storage*>* version_log = nullptr;
 MT_THREAD_LOCAL bool inference_mode = false;
 MT_THREAD_LOCAL int vmap_depth = 0;
 bool (*is_mapped_hook)(const Call&, const Tensor*) = nullptr;
@@ -565,6 +566,7 @@ void dispatch_inplace(Call& call, Tensor& destination) {
         run_kernel(call);
     }
     ++destination.storage->version;
+    if (__builtin_expect(version_log != nullptr, 0)) version_log->push_back(destination.storage.get());
     for (size_t i = 0; i < call.operand_count; ++i) call.operands[i].tensor = operands[i];
     if (tape.taped) tape_hook(call, before, &destination);
 }

@@ -36,6 +36,8 @@ struct TapedCall {
 // Refuses what must not be written in place; says whether the tape will have a node for the call.
 extern TapedCall (*check_inplace_hook)(Call& call, Tensor& destination);
 extern MT_THREAD_LOCAL bool grad_enabled;
+// While set, takes down each storage whose version is counted up.
+extern MT_THREAD_LOCAL std::vector<const Storage*>* version_log;
 extern MT_THREAD_LOCAL bool inference_mode;
 
 // Called around every eager kernel and launch while a profile is being taken.

@@ -9,12 +9,11 @@ namespace mt::trace {
 namespace {
 
 thread_local Generator stream_at_begin;
+thread_local std::vector<const Storage*> writes_of_function;
 
 bool differentiated(const Tensor& t) { return grad_enabled && requires_grad(t); }
 
 bool has_place(const Tensor& t) { return t.device().type == DeviceType::CPU || on_gpu(t.device()); }
-
-bool plain(const Tensor& t) { return has_place(t) && !differentiated(t); }
 
 // Whether nothing but the function itself can notice gradients of an argument: it has no hooks. Those that the function
 // stores are an effect, and one that a result would have is seen in the result.
@@ -50,13 +49,18 @@ bool find_random(const Trace& trace, std::vector<uint32_t>& found) {
 }  // namespace
 
 void begin_function() {
+    writes_of_function.clear();
+    version_log = &writes_of_function;
     own_nodes_from = next_sequence();
     ran_earlier_node = false;
     beyond_replay = nullptr;
     stream_at_begin = default_generator();
 }
 
-void end_function() { own_nodes_from = 0; }
+void end_function() {
+    own_nodes_from = 0;
+    version_log = nullptr;
+}
 
 std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> plan,
                                          const std::vector<Tensor*>& arguments, const std::vector<Tensor*>& results,
@@ -94,30 +98,58 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
         program->argument_leaves_.push_back({static_cast<uint32_t>(i), which, leaf.offset - t.offset});
     }
     auto flat = [&](const Pending& p) { return trace.nodes[p.node].first_result + p.result; };
+    auto home_of = [&](const Storage& storage) -> History::Home {
+        if (int32_t argument = find_storage(arguments, &storage); argument >= 0)
+            return {History::Home::Type::Argument, static_cast<uint32_t>(argument)};
+        if (storage.has_memory() || !storage.pending) return {History::Home::Type::Outside, 0};
+        return {History::Home::Type::Fresh, static_cast<uint32_t>(flat(*storage.pending))};
+    };
+    History& history = program->history_;
     for (Tensor* t : results) {
-        if (!plain(*t)) return refuse("a result requires grad");
+        if (!has_place(*t)) return refuse("a result is on a device without memory");
         Returned returned;
         auto same = std::find(arguments.begin(), arguments.end(), t);
+        const auto home = home_of(*t->storage).type;
+        const bool own = grad_fn(*t) && grad_fn(*t)->sequence >= own_nodes_from;
         if (same != arguments.end()) {
             returned.type = Returned::Type::Argument;
             returned.argument = static_cast<uint32_t>(same - arguments.begin());
-        } else if (!t->storage->pending) {
-            if (find_storage(arguments, t->storage.get()) >= 0) return refuse("a result is a view of an argument");
+        } else if (home == History::Home::Type::Outside && t->storage->pending) {
+            return refuse("a result is a view of memory that the function writes");
+        } else if (home == History::Home::Type::Argument || own || t->base || differentiated(*t)) {
+            returned.type = Returned::Type::Made;
+            returned.result = history.add(*t);
+        } else if (home == History::Home::Type::Outside) {
             returned.type = Returned::Type::Captured;
             returned.captured = Ref<Tensor>::borrow(t);
-        } else if (t->storage->has_memory()) {
-            return refuse("a result is a view of memory that the function writes");
         } else {
             returned.type = Returned::Type::Fresh;
-            returned.result = flat(*t->storage->pending);
+            returned.result = static_cast<uint32_t>(flat(*t->storage->pending));
             returned.dtype = t->dtype;
             returned.sizes = t->sizes;
             returned.strides = t->strides;
             returned.offset = t->offset;
+            history.add_plain(*t);
             if (std::find(program->fresh_.begin(), program->fresh_.end(), returned.result) == program->fresh_.end())
                 program->fresh_.push_back(returned.result);
         }
         program->results_.push_back(std::move(returned));
+    }
+    if (const char* reason = history.finish(arguments, home_of)) return refuse(reason);
+    for (uint32_t value : history.fresh())
+        if (std::find(program->fresh_.begin(), program->fresh_.end(), value) == program->fresh_.end())
+            program->fresh_.push_back(value);
+    for (uint32_t value : program->fresh_) program->fresh_versions_.push_back(trace.results[value].storage->version);
+    auto note_writes = [&](const Storage* storage, int32_t argument) {
+        auto writes = std::count(writes_of_function.begin(), writes_of_function.end(), storage);
+        if (writes)
+            program->versions_.push_back(
+                {static_cast<uint32_t>(writes), argument,
+                 argument < 0 ? Ref<Storage>::borrow(const_cast<Storage*>(storage)) : Ref<Storage>()});
+    };
+    for (size_t i = 0; i < arguments.size(); ++i) {
+        note_writes(arguments[i]->storage.get(), static_cast<int32_t>(i));
+        if (history.reads_geometry_of(static_cast<uint32_t>(i))) program->arguments_[i].whole_storage = true;
     }
     for (uint32_t i = 0; i < trace.results.size(); ++i) {
         Storage* storage = trace.results[i].storage;
@@ -126,6 +158,7 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
             int32_t argument = find_storage(arguments, storage);
             program->written_.push_back({i, argument, argument < 0 ? Ref<Storage>::borrow(storage) : Ref<Storage>()});
             if (argument >= 0) program->arguments_[static_cast<size_t>(argument)].whole_storage = true;
+            else note_writes(storage, -1);
         } else if (std::find(program->fresh_.begin(), program->fresh_.end(), i) == program->fresh_.end()) {
             return refuse("it keeps a tensor that it does not return");
         }
@@ -146,7 +179,7 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
 }
 
 bool Program::accepts(Tensor* const* arguments, size_t count) const {
-    if (count != arguments_.size()) return false;
+    if (count != arguments_.size() || !history_.holds()) return false;
     for (size_t i = 0; i < count; ++i) {
         const Tensor& t = *arguments[i];
         const ArgumentMeta& meta = arguments_[i];
@@ -202,24 +235,32 @@ bool Program::run(Tensor* const* arguments, Ref<Tensor>* out) {
             for (Storage* storage : storages) Ref<Storage> last(storage);
         }
     } release{fresh};
-    for (uint32_t result : fresh_) {
+    for (size_t i = 0; i < fresh_.size(); ++i) {
+        const uint32_t result = fresh_[i];
         const ResultInfo& info = trace_.results[result];
         Ref<Storage> storage = Storage::allocate(byte_count(info.sizes, info.dtype), info.device);
+        storage->version = fresh_versions_[i];
         trace_.results[result].storage = storage.get();
         fresh.push_back(storage.release());
     }
     for (const Written& w : written_) {
         Storage* storage = w.argument >= 0 ? arguments[w.argument]->storage.get() : w.memory.get();
         trace_.results[w.result].storage = storage;
-        ++storage->version;
     }
+    for (const Version& v : versions_)
+        (v.argument >= 0 ? arguments[v.argument]->storage : v.memory)->version += v.writes;
     replay(trace_, *plan_);
+    std::vector<Ref<Tensor>> made;
+    if (!history_.empty())
+        made = history_.make(arguments, [&](uint32_t value) { return trace_.results[value].storage; });
     for (size_t i = 0; i < results_.size(); ++i) {
         const Returned& returned = results_[i];
         if (returned.type == Returned::Type::Argument) {
             out[i] = Ref<Tensor>::borrow(arguments[returned.argument]);
         } else if (returned.type == Returned::Type::Captured) {
             out[i] = returned.captured;
+        } else if (returned.type == Returned::Type::Made) {
+            out[i] = made[returned.result];
         } else {
             Storage* storage = trace_.results[returned.result].storage;
             out[i] = Tensor::make(Ref<Storage>::borrow(storage), returned.dtype, returned.sizes, returned.strides,

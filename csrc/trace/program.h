@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "trace/history.h"
 #include "trace/plan.h"
 
 namespace mt::trace {
@@ -49,11 +50,16 @@ class Program {
         int32_t argument;      // -1: `memory`
         Ref<Storage> memory;
     };
+    struct Version {  // of memory that exists: how often a call writes it
+        uint32_t writes;
+        int32_t argument;  // -1: `memory`
+        Ref<Storage> memory;
+    };
     struct Returned {
-        enum class Type : uint8_t { Argument, Captured, Fresh } type;
+        enum class Type : uint8_t { Argument, Captured, Fresh, Made } type;
         uint32_t argument = 0;
         Ref<Tensor> captured;
-        uint32_t result = 0;  // Fresh: the recorded value whose memory it shows
+        uint32_t result = 0;  // Fresh: the recorded value whose memory it shows. Made: its number in the history
         DType dtype{};
         Dims sizes, strides;
         int64_t offset = 0;
@@ -65,7 +71,10 @@ class Program {
     std::vector<ArgumentLeaf> argument_leaves_;
     std::vector<Written> written_;
     std::vector<Returned> results_;
-    std::vector<uint32_t> fresh_;  // recorded values that need new memory, each once
+    std::vector<uint32_t> fresh_;  // recorded values that need new memory, each once, and
+    std::vector<uint32_t> fresh_versions_;
+    std::vector<Version> versions_;
+    History history_;  // of results that are views or require grad
     std::vector<uint32_t> random_;  // nodes that take a place of the default generator's stream at every run
     bool busy_ = false;
 };

@@ -1,0 +1,302 @@
+#include "trace/history.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/error.h"
+
+namespace mt::trace {
+
+namespace {
+
+template <class List, class T>
+int32_t place_in(const List& list, const T* wanted) {
+    for (size_t i = 0; i < list.size(); ++i)
+        if (&*list[i] == wanted) return static_cast<int32_t>(i);
+    return -1;
+}
+
+// What of a node is the same in every call.
+Ref<GradNode> common_part(const GradNode& node) {
+    Ref<GradNode> same(new GradNode);
+    same->type = node.type;
+    same->released = node.released;
+    same->saves = node.saves;
+    same->op = node.op;
+    same->operand_meta = node.operand_meta;
+    same->scalars = node.scalars;
+    same->operand_kind = node.operand_kind;
+    same->params = node.params;
+    same->result_meta = node.result_meta;
+    same->view_sizes = node.view_sizes;
+    same->view_strides = node.view_strides;
+    same->base_sizes = node.base_sizes;
+    same->base_strides = node.base_strides;
+    same->view_offset = node.view_offset;
+    same->source = {Py_XNewRef(node.source.code), node.source.lasti};
+    same->mark = node.mark;
+    return same;
+}
+
+}  // namespace
+
+uint32_t History::add(Tensor& result) {
+    uint32_t number = tensor(result);
+    results_ = tensors_.size();
+    return number;
+}
+
+const char* History::finish(const std::vector<Tensor*>& arguments, const HomeOf& home_of) {
+    arguments_ = &arguments;
+    home_of_ = &home_of;
+    // Both lists grow while they are looked through.
+    for (size_t t = 0, n = 0; !why_ && (t < tensors_.size() || n < nodes_.size());) {
+        if (t < tensors_.size()) look_at(t++);
+        else look_into(n++);
+    }
+    if (!why_ && is_kept_elsewhere()) refuse("it keeps a tensor that it does not return");
+    order_.resize(nodes_.size());
+    std::iota(order_.begin(), order_.end(), 0u);
+    std::sort(order_.begin(), order_.end(),
+              [&](uint32_t a, uint32_t b) { return nodes_[a].sequence < nodes_[b].sequence; });
+    met_.clear();
+    plain_.clear();
+    met_nodes_.clear();
+    return why_;
+}
+
+// Whether new memory is seen by a tensor that was not met.
+bool History::is_kept_elsewhere() const {
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+        if (tensors_[i].home.type != Home::Type::Fresh) continue;
+        const Storage* memory = met_[i]->storage.get();
+        auto shows_it = [&](const Tensor* t) { return t->storage.get() == memory; };
+        const auto known = std::count_if(met_.begin(), met_.end(), shows_it) +
+                           std::count_if(plain_.begin(), plain_.end(), shows_it);
+        if (memory->refcount != static_cast<uint32_t>(known)) return true;
+    }
+    return false;
+}
+
+uint32_t History::tensor(Tensor& tensor) {
+    if (int32_t known = place_in(met_, &tensor); known >= 0) return static_cast<uint32_t>(known);
+    met_.push_back(&tensor);
+    tensors_.emplace_back();
+    return static_cast<uint32_t>(tensors_.size() - 1);
+}
+
+// A tensor that was met: what it shows, and its history.
+void History::look_at(size_t number) {
+    Tensor& t = *met_[number];
+    TensorForm form;
+    form.home = (*home_of_)(*t.storage);
+    form.dtype = t.dtype;
+    form.sizes = t.sizes;
+    form.strides = t.strides;
+    form.offset = t.offset;
+    form.wrapped_number = t.wrapped_number;
+    if (t.is_inference) return refuse("a gradient needs a tensor of inference mode");
+    if (int32_t argument = place_in(*arguments_, &t); argument >= 0) {
+        form.is_argument = true;
+        form.home = {Home::Type::Argument, static_cast<uint32_t>(argument)};
+        tensors_[number] = std::move(form);
+        return;
+    }
+    const Ref<GradNode>& history = grad_fn(t);
+    if (history && history->sequence < own_nodes_from)
+        return refuse("gradients run on through the history of a tensor from outside");
+    if (form.home.type == Home::Type::Outside) {
+        if (!history) {
+            form.outside = Ref<Tensor>::borrow(&t);
+            tensors_[number] = std::move(form);
+            return;
+        }
+        form.memory = t.storage;
+    }
+    const uint32_t value = form.home.index;
+    if (form.home.type == Home::Type::Fresh && std::find(fresh_.begin(), fresh_.end(), value) == fresh_.end())
+        fresh_.push_back(value);
+    if (number >= results_ && t.pyobject) return refuse("it keeps a tensor that it does not return");
+    if (t.base) {
+        for (size_t i = 0; i < arguments_->size(); ++i) {
+            const Tensor& argument = *(*arguments_)[i];
+            if (t.base.get() == &argument || t.base == argument.base) form.base_argument = static_cast<int32_t>(i);
+        }
+        if (form.base_argument == kNone) form.base = static_cast<int32_t>(tensor(*t.base));
+        form.base_generation = t.base_generation;
+    }
+    if (const AutogradMeta* meta = t.autograd) {
+        if (meta->retain_hook || meta->batch_level) return refuse("a tensor in the history of a result has hooks");
+        if (meta->grad) return refuse("it stores gradients");
+        form.has_meta = true;
+        form.requires_grad = meta->requires_grad;
+        form.generation = meta->generation;
+        form.output_index = meta->output_index;
+        if (meta->grad_fn) form.grad_fn = node(*meta->grad_fn);
+        if (meta->accumulator) form.accumulator = node(*meta->accumulator);
+    }
+    tensors_[number] = std::move(form);
+}
+
+int32_t History::node(GradNode& node) {
+    if (int32_t known = place_in(met_nodes_, &node); known >= 0) return known;
+    met_nodes_.push_back(Ref<GradNode>::borrow(&node));
+    nodes_.emplace_back();
+    return static_cast<int32_t>(nodes_.size() - 1);
+}
+
+void History::look_into(size_t number) {
+    GradNode& met = *met_nodes_[number];
+    if (met.type == GradNode::Type::Python) return refuse("a function of the user's own is in the history of a result");
+    if (!met.hooks.empty()) return refuse("a node in the history of a result has hooks");
+    if (met.metadata) return refuse("a node in the history of a result has metadata");
+    if (met.trace) return refuse("anomalies are looked for");
+    NodeForm form;
+    form.same = common_part(met);
+    form.sequence = met.sequence;
+    form.is_leaf = met.type == GradNode::Type::Accumulate;
+    for (const Edge& one : met.edges) form.edges.push_back(edge(one));
+    for (const SavedTensor& one : met.saved) form.saved.push_back(saved(one));
+    for (const SavedTensor& one : met.outputs) form.outputs.push_back(saved(one));
+    if (met.inner) form.inner = node(*met.inner);
+    nodes_[number] = std::move(form);
+}
+
+History::EdgeForm History::edge(const Edge& edge) {
+    if (!edge.node) return {};
+    GradNode& to = *edge.node;
+    for (size_t i = 0; i < arguments_->size(); ++i) {
+        Tensor& argument = *(*arguments_)[i];
+        if (!argument.autograd) continue;
+        const bool leaf = argument.autograd->accumulator == edge.node;
+        if (leaf || (argument.autograd->grad_fn == edge.node && argument.autograd->output_index == edge.index))
+            return {EdgeForm::Type::Argument, static_cast<uint32_t>(i), edge.index, {}, {}};
+    }
+    if (to.type == GradNode::Type::Accumulate) {
+        // One of a leaf that the function made is known by its memory; one that is gone is nobody's.
+        if (!to.leaf || (*home_of_)(*to.leaf->storage).type == Home::Type::Fresh)
+            return {EdgeForm::Type::Own, static_cast<uint32_t>(node(to)), edge.index, {}, {}};
+        wanted_.push_back(Ref<Tensor>::borrow(to.leaf));
+        return {EdgeForm::Type::Outside, 0, edge.index, edge.node, Ref<Tensor>::borrow(to.leaf)};
+    }
+    if (to.sequence < own_nodes_from) {
+        refuse("gradients run on through the history of a tensor from outside");
+        return {};
+    }
+    return {EdgeForm::Type::Own, static_cast<uint32_t>(node(to)), edge.index, {}, {}};
+}
+
+History::SavedForm History::saved(const SavedTensor& saved) {
+    SavedForm form;
+    if (saved.packed) {
+        refuse("hooks pack what gradients need");
+        return form;
+    }
+    if (!saved.tensor) return form;
+    form.tensor = static_cast<int32_t>(tensor(*saved.tensor));
+    form.back = saved.tensor->storage->version - saved.version;
+    form.is_output = saved.is_output;
+    form.index = saved.index;
+    return form;
+}
+
+bool History::reads_geometry_of(uint32_t argument) const {
+    auto shows_part = [&](const TensorForm& form) {
+        return form.home.type == Home::Type::Argument && form.home.index == argument && !form.is_argument;
+    };
+    return std::any_of(tensors_.begin(), tensors_.end(), shows_part) ||
+           std::any_of(nodes_.begin(), nodes_.end(), [&](const NodeForm& form) {
+               return form.same->op && form.same->op->kind == Kind::View &&
+                      std::any_of(form.edges.begin(), form.edges.end(), [&](const EdgeForm& edge) {
+                          return edge.type == EdgeForm::Type::Argument && edge.from == argument;
+                      });
+           });
+}
+
+bool History::holds() const {
+    if (nodes_.empty()) return true;
+    if (anomaly.enabled || saved_tensor_hooks) return false;
+    return std::all_of(wanted_.begin(), wanted_.end(), [](const Ref<Tensor>& leaf) {
+        return leaf->autograd && leaf->autograd->requires_grad && !leaf->autograd->grad_fn;
+    });
+}
+
+std::vector<Ref<Tensor>> History::make(Tensor* const* arguments,
+                                       const std::function<Storage*(uint32_t)>& memory) const {
+    std::vector<Ref<Tensor>> tensors(tensors_.size());
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+        const TensorForm& form = tensors_[i];
+        if (form.is_argument) {
+            tensors[i] = Ref<Tensor>::borrow(arguments[form.home.index]);
+            continue;
+        }
+        if (form.outside) {
+            tensors[i] = form.outside;
+            continue;
+        }
+        Ref<Storage> storage = form.home.type == Home::Type::Argument ? arguments[form.home.index]->storage
+                               : form.home.type == Home::Type::Fresh  ? Ref<Storage>::borrow(memory(form.home.index))
+                                                                      : form.memory;
+        tensors[i] = Tensor::make(std::move(storage), form.dtype, form.sizes, form.strides, form.offset);
+        tensors[i]->wrapped_number = form.wrapped_number;
+    }
+    std::vector<Ref<GradNode>> nodes(nodes_.size());
+    for (uint32_t n : order_) {
+        nodes[n] = common_part(*nodes_[n].same);
+        nodes[n]->sequence = nodes_[n].is_leaf ? UINT64_MAX : next_sequence();
+    }
+    auto saved_of = [&](const SavedForm& form) {
+        SavedTensor saved;
+        if (form.tensor == kNone) return saved;
+        saved.tensor = tensors[static_cast<size_t>(form.tensor)];
+        saved.version = saved.tensor->storage->version - form.back;
+        saved.is_output = form.is_output;
+        saved.index = form.index;
+        return saved;
+    };
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+        const NodeForm& form = nodes_[n];
+        GradNode& node = *nodes[n];
+        node.edges.reserve(form.edges.size());
+        for (const EdgeForm& one : form.edges) {
+            switch (one.type) {
+                case EdgeForm::Type::None: node.edges.emplace_back(); break;
+                case EdgeForm::Type::Argument: node.edges.push_back(grad_edge(*arguments[one.from])); break;
+                case EdgeForm::Type::Own: node.edges.push_back({nodes[one.from], one.index}); break;
+                case EdgeForm::Type::Outside: node.edges.push_back(grad_edge(*one.leaf)); break;
+            }
+        }
+        node.saved.reserve(form.saved.size());
+        for (const SavedForm& one : form.saved) node.saved.push_back(saved_of(one));
+        node.outputs.reserve(form.outputs.size());
+        for (const SavedForm& one : form.outputs) node.outputs.push_back(saved_of(one));
+        if (form.inner != kNone) node.inner = nodes[static_cast<size_t>(form.inner)];
+    }
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+        const TensorForm& form = tensors_[i];
+        if (form.is_argument || form.outside) continue;
+        Tensor& t = *tensors[i];
+        if (form.base_argument != kNone) {
+            // An argument may be a view itself: then its views have the same base.
+            Tensor& argument = *arguments[form.base_argument];
+            t.base = argument.base ? argument.base : Ref<Tensor>::borrow(&argument);
+            t.base_generation = t.base->autograd ? t.base->autograd->generation : 0;
+        } else if (form.base != kNone) {
+            t.base = tensors[static_cast<size_t>(form.base)];
+            t.base_generation = form.base_generation;
+        }
+        if (!form.has_meta) continue;
+        AutogradMeta& meta = autograd_meta(t);
+        meta.requires_grad = form.requires_grad;
+        meta.generation = form.generation;
+        meta.output_index = form.output_index;
+        if (form.grad_fn != kNone) meta.grad_fn = nodes[static_cast<size_t>(form.grad_fn)];
+        if (form.accumulator != kNone) {
+            meta.accumulator = nodes[static_cast<size_t>(form.accumulator)];
+            meta.accumulator->leaf = &t;
+        }
+    }
+    return tensors;
+}
+
+}  // namespace mt::trace

@@ -1,0 +1,332 @@
+"""Results of compiled functions that require grad or are views: replayed, and in nothing different from eager ones."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import minitensor as mt
+from minitensor.nn import functional as F
+from minitensor_jit.function_arguments import flatten
+
+OUTSIDE = mt.rand(4).requires_grad_()
+CONSTANT = mt.rand(4)
+MEAN, VARIANCE = mt.zeros(5), mt.ones(5)
+
+
+def graph(tensor):
+    """The gradient graph behind a tensor: names of nodes and how they hang together."""
+    numbers, lines = {}, []
+
+    def number(node):
+        if node is None:
+            return None
+        if node not in numbers:
+            numbers[node] = len(numbers)
+            edges = [(number(following), index) for following, index in node.next_functions]
+            lines.append((numbers[node], node.name(), edges))
+        return numbers[node]
+
+    number(tensor.grad_fn)
+    return sorted(lines)
+
+
+def told(tensor, arguments):
+    """All that can be seen of a tensor."""
+    owner = [
+        k for k, a in enumerate(arguments) if a.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
+    ]
+    base = tensor._base
+    return (
+        tensor.dtype,
+        tuple(tensor.shape),
+        tensor.stride(),
+        tensor.storage_offset(),
+        tensor._version,
+        tensor.requires_grad,
+        tensor.is_leaf,
+        tensor.output_nr,
+        None if base is None else (tuple(base.shape), base.requires_grad, any(base is a for a in arguments)),
+        owner,
+        graph(tensor),
+        tensor.detach().numpy().tobytes(),
+    )
+
+
+def compare(fn, make, times=4, hits=None, after=None):
+    """Compiled calls beside eager ones: results, arguments, gradients and versions."""
+    f = mt.function(fn, jit_compile=True)
+    for k in range(times):
+        seen = []
+        for call in (f, fn):
+            mt.manual_seed(k)
+            OUTSIDE.grad = None
+            arguments = make()
+            MEAN.zero_()
+            results = call(*arguments)
+            results, _ = flatten(results)
+            found = [told(r, arguments) for r in results]
+            found += [(a._version, a.detach().numpy().tobytes()) for a in arguments]
+            wanted = [r for r in results if r.requires_grad]
+            if after is not None:
+                found.append(after(results, arguments))
+            elif wanted:
+                total = sum((r * r.detach().cos()).sum() for r in wanted)
+                leaves = [a for a in arguments if a.requires_grad]
+                leaves += [OUTSIDE] if "OUTSIDE" in fn.__code__.co_names else []
+                firsts = mt.autograd.grad(total, leaves, create_graph=True, allow_unused=True)
+                found += [None if g is None else g.detach().numpy().tobytes() for g in firsts]
+                again = [g.sum() for g in firsts if g is not None and g.requires_grad]
+                if again:
+                    seconds = mt.autograd.grad(sum(again), leaves, allow_unused=True)
+                    found += [None if g is None else g.numpy().tobytes() for g in seconds]
+            seen.append(found)
+        assert seen[0] == seen[1]
+    assert f.hits == (times - 1 if hits is None else hits)
+    return f
+
+
+def wx():
+    return mt.rand(4).requires_grad_(), mt.rand(4)
+
+
+def matrices():
+    return mt.rand(5, 4).requires_grad_(), mt.rand(6, 5)
+
+
+def written(w, x):
+    h = w * 2.5
+    v = h[1:3]
+    v.mul_(x[1:3])
+    h.add_(1.5)
+    return h.exp(), v
+
+
+def layered(w, x):
+    y = x
+    for _ in range(3):
+        y = mt.tanh(y @ w) @ w.T + y
+    return F.cross_entropy(y, mt.tensor([0, 1, 2, 3, 4, 0])), y
+
+
+def own_leaf(w, x):
+    p = w.detach().requires_grad_()
+    return (p * x).exp().sum(), p
+
+
+PROGRAMS = {
+    "a loss": (lambda w, x: (w * x).sum(), wx),
+    "shared parts": (lambda w, x: (h := (w * x).tanh(), h * h, h.sum())[:3], wx),
+    "an intermediate is a result": (lambda w, x: (h := w.exp(), h * x), wx),
+    "a parameter from outside": (lambda w, x: (w * OUTSIDE).sin() * CONSTANT + x, wx),
+    "only from outside": (lambda x: (x * OUTSIDE).sum(), lambda: (mt.rand(4),)),
+    "layers": (layered, matrices),
+    "dropout": (lambda w, x: F.dropout(w * x, 0.5) * w, wx),
+    "views of results": (lambda w, x: (h := w * x, h[1:], h.view(2, 2).T), wx),
+    "a view of a result alone": (lambda w, x: (x * 2)[1:3], wx),
+    "views of arguments": (lambda w, x: (x[1:], x.view(2, 2), w[::2], w.expand(3, 4)), wx),
+    "a view alone": (lambda x: x[1:3], lambda: (mt.rand(4),)),
+    "a view of an argument that is written": (lambda w, x: (x.add_(1.5), x[1:])[1], wx),
+    "a view and a computation": (lambda w, x: (x.reshape(2, 2), w * x), wx),
+    "written in place": (written, wx),
+    "without gradients": (lambda w, x: (w.detach() * x, w.detach()), wx),
+    "a leaf of its own": (own_leaf, wx),
+    "a non-leaf argument": (
+        lambda h, x: (h * x, h.sum()),
+        lambda: (mt.rand(4).requires_grad_() * 2.5, mt.rand(4)),
+    ),
+    "several results of one op": (lambda w, x: tuple((w * x).view(2, 2).max(1)), wx),
+    "parts": (lambda w, x: (w * x).split(2), wx),
+    "integers beside": (lambda w, x: ((w * x).sum(), (x * 10).long(), x.argmax()), wx),
+    "a view argument": (lambda x: (x * 2, x[1:]), lambda: (mt.rand(8)[2:6],)),
+    "nested results": (lambda w, x: (w * x, (x * 2, x + w)), wx),
+    "a batch norm": (
+        lambda w, x: F.batch_norm(x, MEAN, VARIANCE, w, training=True),
+        lambda: (mt.rand(5).requires_grad_(), mt.rand(6, 5)),
+    ),
+    "a convolution": (
+        lambda w, x: F.max_pool2d(F.relu(F.conv2d(x, w, padding=1)), 2),
+        lambda: (mt.rand(3, 2, 3, 3).requires_grad_(), mt.rand(2, 2, 8, 8)),
+    ),
+    "indices": (lambda w, x: (w[mt.tensor([1, 2, 1])], mt.where(x > 0.5, w, x)), wx),
+    "joined": (lambda w, x: mt.cat([w, x, w * 2]).flip(0), wx),
+    "complex numbers": (lambda w, x: (mt.complex(w, x) * (1 + 2j)).abs(), wx),
+    "gradients inside": (lambda w, x: mt.autograd.grad((w * w * x).sum(), w, create_graph=True)[0] * x, wx),
+    "a custom order of memory": (lambda w, x: (w.T * 2, w.T @ w), lambda: (mt.rand(3, 5).requires_grad_(), mt.rand(2))),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_results_are_those_of_eager_calls(name):
+    fn, make = PROGRAMS[name]
+    compare(fn, make)
+
+
+def test_backward_accumulates_into_arguments_and_parameters():
+    def fn(w, x):
+        return ((w * x + OUTSIDE) ** 2).sum()
+
+    def after(results, arguments):
+        w, x = arguments
+        results[0].backward(retain_graph=True)
+        results[0].backward()
+        with pytest.raises(RuntimeError, match="a second time"):
+            results[0].backward()
+        return w.grad.tolist(), OUTSIDE.grad.tolist(), x.grad
+
+    compare(fn, wx, after=after)
+
+
+def test_a_saved_tensor_that_is_written_afterwards_is_noticed():
+    def after(results, arguments):
+        with mt.no_grad():
+            arguments[1].add_(1)
+        with pytest.raises(RuntimeError) as error:
+            results[0].sum().backward()
+        return str(error.value)
+
+    compare(lambda w, x: w * x, wx, after=after)
+
+    def write_result(results, arguments):
+        with mt.no_grad():
+            results[0].mul_(2)
+        with pytest.raises(RuntimeError) as error:
+            results[0].sum().backward()
+        return str(error.value)
+
+    compare(lambda w, x: w.exp(), wx, after=write_result)
+
+
+def test_writes_through_views_are_seen_on_both_sides():
+    def after(results, arguments):
+        view, x = results[0], arguments[1]
+        view.add_(1)
+        x.mul_(2)
+        return view.tolist(), x.tolist(), view._version, x._version
+
+    compare(lambda w, x: (x[1:], x * 2), wx, after=after)
+
+    def with_gradient(results, arguments):
+        h, view = results
+        view.mul_(OUTSIDE[:2])
+        h.sum().backward()
+        return h.tolist(), view.tolist(), arguments[0].grad.tolist(), OUTSIDE.grad.tolist(), graph(h), graph(view)
+
+    def fn(w, x):
+        h = w * x
+        return h, h[1:3]
+
+    compare(fn, wx, after=with_gradient)
+
+
+def test_hooks_on_results_and_kept_gradients():
+    def after(results, arguments):
+        seen = []
+        results[0].register_hook(lambda g: seen.append(g.tolist()))
+        results[1].retain_grad()
+        (results[0].sum() + results[1].sum()).backward()
+        return seen, results[1].grad.tolist(), arguments[0].grad.tolist()
+
+    compare(lambda w, x: (h := w * x, h * 3), wx, after=after)
+
+
+def test_a_parameter_that_no_longer_wants_a_gradient_is_noticed():
+    p = mt.rand(4).requires_grad_()
+    f = mt.function(lambda x: x * p, jit_compile=True)
+    x = mt.rand(4)
+    assert [f(x).requires_grad for _ in range(2)] == [True, True]
+    assert f.hits == 1
+    p.requires_grad_(False)
+    assert not f(x).requires_grad
+    p.requires_grad_()
+    assert f(x).requires_grad
+
+
+def test_nothing_of_a_call_is_kept():
+    f = mt.function(lambda w, x: ((w * x).exp() * w).sum(), jit_compile=True)
+    for _ in range(3):
+        w, x = mt.rand(100).requires_grad_(), mt.rand(100)
+        y = f(w, x)
+        y.backward()
+        references = [weakref.ref(t) for t in (w, x, y)]
+        del w, x, y
+        gc.collect()
+        assert [r() for r in references] == [None] * 3
+    assert f.hits == 2
+
+
+class Doubled(mt.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2
+
+
+KEPT = []
+EARLIER = (mt.rand(4).requires_grad_() * 2).exp()
+
+
+def hooked(w, x):
+    h = w * x
+    h.register_hook(lambda g: g * 2)
+    return h.sum()
+
+
+@pytest.mark.parametrize(
+    ("fn", "why"),
+    [
+        (lambda w, x: Doubled.apply(w * x).sum(), "a function of the user's own is in the history of a result"),
+        (lambda w, x: (h := w * x, KEPT.append(h), h.exp())[2], "it keeps a tensor that it does not return"),
+        (lambda w, x: (h := w * x, KEPT.append(h.detach()), h.exp())[2], "it keeps a tensor that it does not return"),
+        (hooked, "a node in the history of a result has hooks"),
+        (lambda w, x: x * EARLIER, "gradients run on through the history of a tensor from outside"),
+    ],
+)
+def test_what_cannot_be_made_again_is_recorded_and_explained(fn, why):
+    f = mt.function(fn, jit_compile=True)
+    w, x = wx()
+    for _ in range(3):
+        KEPT.clear()
+        assert f(w, x).requires_grad
+    assert f.hits == 0
+    (entry,) = mt.jit.explain(f)(w, x).to_json()["flushes"]
+    assert entry["reason"] == f"the end of a function that is recorded at every call: {why}"
+
+
+def test_hooks_for_saved_tensors_see_those_of_every_call():
+    f = mt.function(lambda w, x: (w * x).sum(), jit_compile=True)
+    w, x = wx()
+    for _ in range(2):
+        f(w, x)
+    packed = []
+    with mt.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: t):
+        f(w, x).backward()
+    assert packed
+    np.testing.assert_array_equal(w.grad.numpy(), x.numpy())
+    assert f.hits == 1
+    f(w, x)
+    assert f.hits == 2
+
+
+def test_versions_count_every_write():
+    def fn(x):
+        x.add_(1)
+        x.mul_(2)
+        y = x * 3
+        y.sub_(1)
+        y.add_(2)
+        return y
+
+    x, expected = mt.rand(4), None
+    f = mt.function(fn, jit_compile=True)
+    versions = []
+    for _ in range(3):
+        y = f(x)
+        versions.append((x._version, y._version))
+    expected = [(2, 2), (4, 2), (6, 2)]
+    assert versions == expected
+    assert f.hits == 2
