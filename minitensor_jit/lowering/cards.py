@@ -143,7 +143,7 @@ def _attention_backward(
     slopes = matrix_product(b, grad, _turned(b, v))
     total = b.broadcast(lane_sum(b, b.multiply(slopes, p), _LANES), p.dims, (0, 1))
     slopes = b.multiply(b.multiply(p, b.subtract(slopes, total)), b.full(p.array_shape, scale))
-    rows = _block_rows(q.dims[1], keys, p.array_shape.itemsize)
+    rows = _block_rows(q.dims[1], keys, p.array_shape.itemsize, causal)
     made = [matrix_product(b, slopes, k), *(_sum_of_blocks(b, x, y, rows) for x, y in ((slopes, q), (p, grad)))]
     if k.dims[1] == keys:
         return made
@@ -151,9 +151,10 @@ def _attention_backward(
     return [made[0], *(b.pad(x, zero, [(0, 0, 0), (0, keys - k.dims[1], 0), (0, 0, 0)]) for x in made[1:])]
 
 
-def _block_rows(queries: int, keys: int, itemsize: int) -> int:
+def _block_rows(queries: int, keys: int, itemsize: int, causal: bool) -> int:
     """How many queries csrc/kernels/cpu/attention.cpp takes at a time."""
-    return min(max(32, min((512 << 10) // itemsize // keys // 16 * 16, 256)), queries)
+    most = min(max(32, queries // 128 * 16), 256) if causal else 256
+    return min(max(32, min((512 << 10) // itemsize // keys // 16 * 16, most)), queries)
 
 
 def _sum_of_blocks(b: Lowering, x: Instruction, y: Instruction, rows: int) -> Instruction:

@@ -81,7 +81,10 @@ struct Attention {
 
     int64_t block_rows() const {
         int64_t rows = kScoreBytes / static_cast<int64_t>(sizeof(T)) / std::max<int64_t>(keys, 1);
-        return std::min(std::clamp<int64_t>(rows / 16 * 16, 32, 256), queries);
+        // What a block computes of scores that only its last query sees is in vain: shorter blocks, if queries hide
+        // keys.
+        const int64_t most = causal ? std::clamp<int64_t>(queries / 128 * 16, 32, 256) : 256;
+        return std::min(std::clamp<int64_t>(rows / 16 * 16, 32, most), queries);
     }
     // How many keys the rows [.., end) of queries see.
     int64_t seen(int64_t end) const { return causal ? std::min(end, keys) : keys; }
