@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from ..ir.module import Computation, Instruction
+from ..ir.cost_analysis import cost_of
+from ..ir.module import Computation, Instruction, Module
 from ..ir.opcode import is_elementwise
 from ..ir.size import hint
 from ..runtime.buffer_assignment import Location
 from .elementwise import COST
 
-__all__ = ["Binding", "Plan", "Root", "Task", "element_cost", "location_of", "reachable"]
+__all__ = ["Binding", "Plan", "Root", "Task", "element_cost", "flops_of", "location_of", "reachable", "source_ops"]
 
 # What a kernel's parameter is bound to: memory, or a constant instruction that is folded into the kernel.
 Binding: TypeAlias = Location | Instruction
@@ -82,3 +83,19 @@ def element_cost(instructions: Mapping[Instruction, None], size: int) -> int:
         elements = max((hint(o.array_shape.size) for o in i.operands if not o.is_tuple), default=0)
         total += cost * min(1.0, max(elements, hint(i.array_shape.size)) / max(hint(size), 1))
     return max(1, round(total))
+
+
+def flops_of(task: Task) -> int:
+    """The operations on elements that a task does; a function such as exp counts as one."""
+    cost = cost_of(Module.from_entry("kernel", task.computation.clone()))
+    return cost.flops + cost.transcendentals
+
+
+def source_ops(task: Task) -> tuple[tuple[str, str, int], ...]:
+    """The ops of the user's program that a task stands for, their files and lines."""
+    found: dict[tuple[str, str, int], None] = {}
+    for instruction in task.computation.instructions:
+        about = instruction.metadata
+        if about is not None and about.op_type:
+            found[about.op_type, about.source_file, about.source_line] = None
+    return tuple(found)

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -38,9 +39,17 @@ class Machine:
         """Bytes in a second for a kernel that moves so many."""
         return self.bandwidth[min(bisect_left(_SIZES, nbytes), len(_SIZES) - 1)]
 
-    def seconds(self, nbytes: int, flops: int) -> float:
+    def seconds(self, nbytes: int, flops: int, _arithmetic: str = "") -> float:
         """The least time that a kernel takes."""
         return max(nbytes / self.bandwidth_for(nbytes), flops / self.flops)
+
+    def to_json(self) -> dict[str, Any]:
+        """What `json` can write of it."""
+        return {
+            "bytes_per_second": self.bandwidth[-1],
+            "flops_per_second": self.flops,
+            "threads": self.threads,
+        }
 
     def __str__(self) -> str:
         threads = f"{self.threads} thread" + ("s" if self.threads != 1 else "")

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from minitensor_jit.inspect.machine import Machine, measure
 from minitensor_jit.runtime.kernel_counters import KernelCounter, ModuleCounters
@@ -35,6 +35,18 @@ def clear() -> None:
                 counter.clear()
 
 
+class Roof(Protocol):
+    """What a machine, or a card, can do."""
+
+    def seconds(self, nbytes: int, flops: int, arithmetic: str, /) -> float:
+        """The least time for so many bytes and operations."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """What `json` can write of it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Kernel:
     """A kernel's counts at one time."""
@@ -47,15 +59,16 @@ class _Kernel:
     nbytes: int
     flops: int
     ops: tuple[tuple[str, str, int], ...]
+    arithmetic: str
 
     @property
     def each(self) -> float:
         """Seconds of one run."""
         return self.seconds / self.runs if self.runs else 0.0
 
-    def roofline(self, machine: Machine) -> float:
+    def roofline(self, roof: Roof) -> float:
         """The least time for its bytes and flops, as a share of what its fastest run took."""
-        return machine.seconds(self.nbytes, self.flops) / self.fastest if self.fastest else 0.0
+        return roof.seconds(self.nbytes, self.flops, self.arithmetic) / self.fastest if self.fastest else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +77,8 @@ class _Cluster:
     runs: int
     seconds: float
     kernels: tuple[_Kernel, ...]
+    device: str
+    roof: Callable[[], Roof] | None
 
 
 def _kernel(counter: KernelCounter) -> _Kernel:
@@ -77,6 +92,7 @@ def _kernel(counter: KernelCounter) -> _Kernel:
         counter.nbytes,
         counter.flops,
         counter.ops,
+        counter.arithmetic,
     )
 
 
@@ -94,12 +110,19 @@ class HloProfile:
                     module.whole.runs,
                     module.whole.nanoseconds / 1e9,
                     tuple(_kernel(counter) for counter in module.kernels if counter.runs),
+                    module.device,
+                    module.roof,
                 )
                 for module in _modules
                 if module.whole.runs
             ]
         self._clusters = sorted(found, key=lambda cluster: -cluster.seconds)
         self._machine = machine
+
+    def _roofs(self) -> dict[str, Roof]:
+        """By the device, of those that have run something."""
+        ask = {cluster.device: cluster.roof or self._machine for cluster in self._clusters}
+        return {device: ask[device]() for device in sorted(ask)}
 
     @property
     def seconds(self) -> float:
@@ -108,20 +131,16 @@ class HloProfile:
 
     def to_json(self) -> dict[str, Any]:
         """Return the profile as objects that `json` can write."""
-        machine = self._machine() if self._clusters else None
+        roofs = self._roofs()
         return {
             "version": 1,
             "seconds": self.seconds,
-            "machine": None
-            if machine is None
-            else {
-                "bytes_per_second": machine.bandwidth[-1],
-                "flops_per_second": machine.flops,
-                "threads": machine.threads,
-            },
+            "machine": roofs["cpu"].to_json() if "cpu" in roofs else None,
+            "cards": {name: roof.to_json() for name, roof in roofs.items() if name != "cpu"},
             "clusters": [
                 {
                     "name": cluster.name,
+                    "device": cluster.device,
                     "runs": cluster.runs,
                     "seconds": cluster.seconds,
                     "kernels": [
@@ -133,14 +152,13 @@ class HloProfile:
                             "fastest_seconds": kernel.fastest,
                             "bytes_per_run": kernel.nbytes,
                             "flops_per_run": kernel.flops,
-                            "roofline": kernel.roofline(machine),
+                            "roofline": kernel.roofline(roofs[cluster.device]),
                             "ops": [{"op": op, "file": file or None, "line": line} for op, file, line in kernel.ops],
                         }
                         for kernel in cluster.kernels
                     ],
                 }
                 for cluster in self._clusters
-                if machine is not None
             ],
         }
 
@@ -151,11 +169,11 @@ class HloProfile:
         """
         if not self._clusters:
             return "HLO profile: no compiled code has run that was made to measure itself (--hlo_profile).\n"
-        machine = self._machine()
+        roofs = self._roofs()
         runs = sum(cluster.runs for cluster in self._clusters)
         lines = [
             f"HLO profile: {_time(self.seconds)} in compiled code, {runs:,} runs of {len(self._clusters):,} clusters",
-            f"The roof: {machine}",
+            *(f"The roof{'' if name == 'cpu' else ' of ' + name}: {roof}" for name, roof in roofs.items()),
         ]
         for cluster in self._clusters[:limit]:
             share = 100 * cluster.seconds / self.seconds if self.seconds else 0.0
@@ -163,7 +181,7 @@ class HloProfile:
                 "",
                 f"{cluster.name}: {share:.1f} % of the time, {_time(cluster.seconds)} in {cluster.runs:,} runs, "
                 f"{_time(cluster.seconds / cluster.runs)} each",
-                *_table(cluster, machine, os.getcwd() if root is None else root, limit),
+                *_table(cluster, roofs[cluster.device], os.getcwd() if root is None else root, limit),
             ]
         if len(self._clusters) > limit:
             lines += ["", f"... and {len(self._clusters) - limit:,} clusters more"]
@@ -178,7 +196,7 @@ class HloProfile:
 _HEADER = ("time", "each", "fastest", "bytes", "GB/s", "flops", "Gflop/s", "roofline", "kernel", "")
 
 
-def _table(cluster: _Cluster, machine: Machine, root: str, limit: int) -> list[str]:
+def _table(cluster: _Cluster, roof: Roof, root: str, limit: int) -> list[str]:
     kernels = sorted(cluster.kernels, key=lambda kernel: -kernel.seconds)
     rows = [_HEADER]
     for kernel in kernels[:limit]:
@@ -192,7 +210,7 @@ def _table(cluster: _Cluster, machine: Machine, root: str, limit: int) -> list[s
                 f"{kernel.nbytes / kernel.fastest / 1e9:.1f}",
                 f"{kernel.flops:,}",
                 f"{kernel.flops / kernel.fastest / 1e9:.1f}",
-                f"{100 * kernel.roofline(machine):.0f} %",
+                f"{100 * kernel.roofline(roof):.0f} %",
                 kernel.name,
                 f"({kernel.kind})" + (f" x{kernel.runs / cluster.runs:g}" if kernel.runs != cluster.runs else ""),
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,8 @@ class KernelCounter:
     flops: int = 0
     """How many operations on elements one run does; a function such as exp counts as one."""
     ops: tuple[SourceOp, ...] = ()
+    arithmetic: str = ""
+    """What a card does its operations with; empty on the host."""
     cells: Any = field(default_factory=_cells, repr=False)
     """Nanoseconds, runs, and nanoseconds of the fastest run. The code changes them, atomically."""
 
@@ -72,3 +75,7 @@ class ModuleCounters:
     name: str
     whole: KernelCounter
     kernels: list[KernelCounter] = field(default_factory=list)
+    device: str = "cpu"
+    """What it runs on."""
+    roof: Callable[[], Any] | None = field(default=None, repr=False)
+    """Measures what a card can do; None for the host."""

@@ -3,6 +3,7 @@
 import gc
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import minitensor as mt
 from minitensor._hooks import collect_step_stats
 from minitensor.timeline import Timeline
 from minitensor_jit.runtime.cuda.executable import LoadedProgram
+from minitensor_jit.runtime.cuda.roof import measure_card
 
 
 def same(a, b):
@@ -166,6 +168,53 @@ def test_profiles_time_kernels_by_events(cuda):
         found = mt.jit.hlo_profile().to_json()
     kernels = [kernel for cluster in found["clusters"] for kernel in cluster["kernels"]]
     assert any(kernel["runs"] == 3 and kernel["seconds"] >= 0 for kernel in kernels)
+
+
+def test_rooflines_are_those_of_the_card():
+    x = mt.rand(64, 100).cuda()
+    w = mt.rand(100, 48).cuda()
+    v = mt.rand(3000, dtype=mt.float64).cuda()
+    with mt.jit.options(hlo_profile=True):
+        mt.jit.hlo_profile(clear=True)
+        for _ in range(2):
+            with mt.jit_scope():
+                made = [x @ w, (x * 2.5 + 1.0).exp(), mt.sqrt(v)]
+        made[0].sum().item()
+        profile = mt.jit.hlo_profile()
+    found = profile.to_json()
+    assert found["machine"] is None
+    ((device, roof),) = found["cards"].items()
+    assert device == "cuda:0"
+    assert roof["name"] == mt.cuda.get_device_properties(0).name
+    clusters = [cluster for cluster in found["clusters"] if cluster["device"] == device]
+    assert clusters == found["clusters"]
+    kernels = [kernel for cluster in clusters for kernel in cluster["kernels"] if kernel["runs"] == 2]
+    by_op = {op["op"]: kernel for kernel in kernels for op in kernel["ops"]}
+    assert all(Path(op["file"]) == Path(__file__) for kernel in kernels for op in kernel["ops"])
+    assert by_op["matmul"]["flops_per_run"] == 2 * 64 * 100 * 48
+    assert by_op["exp"]["bytes_per_run"] >= 2 * 4 * 6400
+    assert by_op["exp"]["flops_per_run"] == 3 * 6400
+    measured = measure_card(0)
+    for op, arithmetic in (("matmul", "f32"), ("exp", "f32"), ("sqrt", "f64")):
+        kernel = by_op[op]
+        least = kernel["bytes_per_run"] / measured.bandwidth_for(kernel["bytes_per_run"])
+        least = max(least, kernel["flops_per_run"] / roof["flops_per_second"][arithmetic])
+        assert kernel["roofline"] == pytest.approx(least / kernel["fastest_seconds"])
+    assert "The roof of cuda:0: " in profile.text()
+
+
+def test_the_roof_is_what_the_driver_says_of_the_card(planned):
+    # 4 multiprocessors of capability 9.0 at 1 GHz, and memory at 1 GHz, both edges, on 1024 lines.
+    roof = measure_card(0)
+    assert roof.peak == 2 * 1e9 * 1024 / 8
+    assert roof.flops == {"f32": 2 * 4e9 * 128, "f64": 2 * 4e9 * 64, "f16": 2 * 4e9 * 2048, "tf32": 2 * 4e9 * 1024}
+    assert 1 <= len(roof.bandwidth) <= 4
+    assert all(rate > 0 for rate in roof.bandwidth)
+    assert roof.seconds(0, 10**9, "f64") == 2 * roof.seconds(0, 10**9, "f32")
+    # Without room for copies the clock has to do.
+    planned.fail("cuMemAlloc", times=100)
+    roof = measure_card.__wrapped__(0)
+    assert roof.bandwidth == (roof.peak,)
 
 
 def test_timelines_have_lanes_for_streams_and_copies(cuda):

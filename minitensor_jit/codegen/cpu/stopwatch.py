@@ -11,11 +11,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ...ir.cost_analysis import cost_of
-from ...ir.module import Module
-from ...runtime.kernel_counters import KernelCounter, ModuleCounters, SourceOp
+from ...runtime.kernel_counters import KernelCounter, ModuleCounters
 from ..llvm import I64, Builder, Function, Value
-from ..task import Task
+from ..task import Task, flops_of, source_ops
 from .unit import Location, Unit
 
 __all__ = ["Stopwatch"]
@@ -44,7 +42,7 @@ class Stopwatch:
     @contextmanager
     def kernel(self, task: Task, form: str) -> Iterator[None]:
         """Around one kernel; `form` is the class that emits it."""
-        counter = KernelCounter(task.name, _kind(form), flops=_flops(task), ops=_source_ops(task))
+        counter = KernelCounter(task.name, _kind(form), flops=flops_of(task), ops=source_ops(task))
         self.counters.kernels.append(counter)
         with self._measure(counter):
             yield
@@ -87,17 +85,3 @@ def _traffic(task: Task) -> int:
         if isinstance(binding, Location):
             places[binding] = max(places.get(binding, 0), shape.nbytes)
     return sum(places.values()) + sum(root.array_shape.nbytes for root in task.computation.roots)
-
-
-def _flops(task: Task) -> int:
-    cost = cost_of(Module.from_entry("kernel", task.computation.clone()))
-    return cost.flops + cost.transcendentals
-
-
-def _source_ops(task: Task) -> tuple[SourceOp, ...]:
-    found: dict[SourceOp, None] = {}
-    for instruction in task.computation.instructions:
-        about = instruction.metadata
-        if about is not None and about.op_type:
-            found[about.op_type, about.source_file, about.source_line] = None
-    return tuple(found)

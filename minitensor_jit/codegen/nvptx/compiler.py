@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
 
 from ...ir.module import Module
 from ...ir.size import active
@@ -19,12 +21,12 @@ from ..errors import CompileError
 from ..llvm import Module as LlvmModule
 from ..placement import Dump, Placement
 from ..schedule import Choice, Loop, Step, leaf
-from ..task import Binding, Task
+from ..task import Binding, Task, flops_of, source_ops
 from ..types import PARTS
 from .functions import FUNCTIONS
 from .loop_kernel import LoopKernels
 from .planner import GpuPlanner
-from .program import Branch, GpuProgram, GpuStep, GpuTarget, MemoryCopy, WhileLoop
+from .program import Branch, GpuProgram, GpuStep, GpuTarget, KernelLaunch, MemoryCopy, WhileLoop
 from .target import LAYOUT, TRIPLE, ptx_of
 from .unit import GpuUnit, Options
 
@@ -114,7 +116,13 @@ class _Program(Placement):
         step.task.operands, step.task.results = operands, results
         code = self.unit.emit(step.plan, step.task)
         temporaries = [self.temporary(nbytes) for nbytes in code.temporaries]
-        self.steps += self.unit.steps(code, step.task.name, operands, results, temporaries)
+        made = self.unit.steps(code, step.task.name, operands, results, temporaries)
+        if self.unit.options.profile:
+            about: dict[str, Any] = {"ops": source_ops(step.task)}
+            if len(made) == 1:  # of the kernels of several steps it is known what they do themselves only
+                about["operations"] = flops_of(step.task)
+            made = [replace(one, **about) if isinstance(one, KernelLaunch) else one for one in made]
+        self.steps += made
 
     def copy(self, task: Task) -> None:
         """A copy of memory, or, of a constant, a kernel that writes it."""

@@ -140,6 +140,10 @@ class KernelLaunch:
     """Of global memory, each element that is needed once."""
     operations: int = 0
     """About how many simple operations on elements."""
+    arithmetic: str = "f32"
+    """What does most of them: f32, f64, or tensor cores on f16 (bf16 too) or tf32."""
+    ops: tuple[tuple[str, str, int], ...] = ()
+    """For profiles: the ops of the user's program that it stands for, their files and lines."""
 
 
 @dataclass(frozen=True, slots=True)

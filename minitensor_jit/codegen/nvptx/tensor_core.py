@@ -275,7 +275,10 @@ class _Product:
         work = 2 * self.batch * self.m * self.n * self.k
         nbytes = sum(o.array_shape.nbytes for o in (*self.dot.operands, self.dot))
         blocks = tiling.blocks(1, self.m, self.n)
-        self.kernel.launch(blocks, "tensor-core-gemm", nbytes, work, self.batch, shared_bytes=STAGES * self.stage_bytes)
+        self.kernel.launch(
+            blocks, "tensor-core-gemm", nbytes, work, self.batch, shared_bytes=STAGES * self.stage_bytes,
+            arithmetic="tf32" if self.dot.operands[0].dtype == "f32" else "f16",
+        )  # fmt: skip
 
     def _tile(self) -> tuple[Value, Value]:
         """The tile's row and column: groups of rows are walked column by column."""

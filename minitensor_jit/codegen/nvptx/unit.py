@@ -61,6 +61,7 @@ class Launch:
     operations: int
     shared_bytes: int = 0
     """Dynamic shared memory."""
+    arithmetic: str = "f32"
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +243,7 @@ class GpuUnit:
                         item.kind,
                         item.bytes_accessed,
                         item.operations,
+                        item.arithmetic,
                     )
                 )
         return made
@@ -362,12 +364,17 @@ class Kernel:
         *,
         shared_bytes: int = 0,
         numbers: Sequence[Scalar] = (),
+        arithmetic: str = "",
     ) -> None:
         """Launches `blocks` by `rows` blocks of the kernel, which ends here."""
         self.end()
         arguments = tuple(numbers[k] if name == "number" else (name, k) for name, k in self._arguments)
+        if not arithmetic:
+            wide = any(i.dtype == "f64" for i in self.task.computation.instructions if not i.is_tuple)
+            arithmetic = "f64" if wide else "f32"
+        grid = blocks, rows, 1
         self.unit.code.items.append(
-            Launch(self.name, (blocks, rows, 1), self.threads, arguments, kind, nbytes, operations, shared_bytes)
+            Launch(self.name, grid, self.threads, arguments, kind, nbytes, operations, shared_bytes, arithmetic)
         )
 
     def traffic(self, roots: Sequence[Root]) -> int:

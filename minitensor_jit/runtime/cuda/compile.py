@@ -51,7 +51,7 @@ def compile_for_card(
             dump("ptxas.txt", usage)
     executable = GpuExecutable(program, cubin, compile_seconds=seconds)
     if profile:
-        executable.counters = counters_of(program.name, program.steps)
+        executable.counters = counters_of(program.name, program.steps, index)
     return executable
 
 

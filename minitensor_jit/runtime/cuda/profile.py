@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from minitensor.step_stats import CardEvent
@@ -18,6 +19,7 @@ from minitensor_jit.codegen.nvptx.program import HostCall, KernelLaunch
 from minitensor_jit.runtime.cuda import cupti, streams
 from minitensor_jit.runtime.cuda.context import all_cards, enter, let_go, using
 from minitensor_jit.runtime.cuda.driver import driver
+from minitensor_jit.runtime.cuda.roof import measure_card
 from minitensor_jit.runtime.kernel_counters import KernelCounter, ModuleCounters
 
 if TYPE_CHECKING:
@@ -184,15 +186,17 @@ def settle_counters() -> None:
         del first, last
 
 
-def counters_of(name: str, steps: Sequence[Any]) -> ModuleCounters:
-    """What runs of a program are counted in: one counter for each of its outermost steps."""
+def counters_of(name: str, steps: Sequence[Any], index: int) -> ModuleCounters:
+    """What runs of a program on a card are counted in: one counter for each of its outermost steps."""
     kernels = [
-        KernelCounter(step.source or step.kernel, step.kind, step.bytes_accessed, step.operations)
+        KernelCounter(
+            step.source or step.kernel, step.kind, step.bytes_accessed, step.operations, step.ops, step.arithmetic
+        )
         if isinstance(step, KernelLaunch)
-        else KernelCounter(type(step).__name__, "step")
+        else KernelCounter(type(step).__name__, "step", arithmetic="f32")
         for step in steps
     ]
-    return ModuleCounters(name, KernelCounter(name, "cluster"), kernels)
+    return ModuleCounters(name, KernelCounter(name, "cluster"), kernels, f"cuda:{index}", partial(measure_card, index))
 
 
 @contextmanager
