@@ -108,5 +108,7 @@ def test_on_the_stand_in_it_works_is_taken_up_again_and_does_not_lose_what_there
         for name, outcome in (("test_other", "passed"), ("test_cards", "died")):
             test = f"tests/cuda/test_cuda_surface.py::{name}"
             file.write(json.dumps({"test": test, "outcome": outcome, "seconds": 1.0, "text": ""}) + "\n")
-    ran = check("--part", "tests", "--filter", "test_cards$|test_other$")
+    ran = check("--part", "tests", "--part", "profile", "--filter", "test_cards$|test_other$|cuda_launch$")
     assert "== tests: ok: 2 passed or skipped, 0 not; ran now: 1" in ran.stdout, ran.stdout
+    assert "== profile: ok" in ran.stdout
+    assert "The roof of cuda:0: " in (out / "profile.txt").read_text()
