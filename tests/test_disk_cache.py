@@ -186,6 +186,46 @@ def test_code_from_disk_is_loaded_without_llvm(tmp_path):
     assert runs[0].split()[0] == runs[1].split()[0]
 
 
+def test_the_compilers_files_are_told_apart_by_name_size_and_time(tmp_path):
+    def stamps():
+        return _C.file_stamps(_C.read_file_stamps((str(tmp_path), str(tmp_path / "none")), (".py",)))
+
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    for path in (tmp_path / "a.py", inner / "b.py", tmp_path / "c.txt"):
+        path.write_text("1")
+        os.utime(path, ns=(5, 5))
+    seen = [stamps()]
+    assert seen[0].decode() == f"{tmp_path}/a.py 1 0 5\n{tmp_path}/inner/b.py 1 0 5\n"
+    (tmp_path / "c.txt").write_text("12")
+    assert stamps() == seen[0]
+    os.utime(inner / "b.py", ns=(5, 6))
+    seen.append(stamps())
+    (inner / "b.py").write_text("12")
+    os.utime(inner / "b.py", ns=(5, 6))
+    seen.append(stamps())
+    (inner / "b.py").rename(inner / "d.py")
+    seen.append(stamps())
+    assert len(set(seen)) == 4
+
+
+def test_a_child_reads_the_stamps_that_its_parent_was_reading(tmp_path):
+    (tmp_path / "a.py").write_text("1")
+    reading = _C.read_file_stamps((str(tmp_path),), (".py",))
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if b"a.py 1 " in _C.file_stamps(reading) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert b"a.py 1 " in _C.file_stamps(reading)
+
+
+def test_only_readings_have_stamps():
+    with pytest.raises(ValueError, match="PyCapsule"):
+        _C.file_stamps(object())
+    with pytest.raises(TypeError):
+        _C.read_file_stamps((1,), (".py",))
+
+
 def test_options_that_change_code_are_part_of_the_key(cache):
     cache.run()
     assert cache.run(disable_constant_folding=True) == MISS

@@ -1,16 +1,24 @@
 // What tells files apart without reading them: the cache on disk asks that of the compiler's own at every start.
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "bindings/py.h"
+#include "dispatch/call.h"
 
 namespace mt::py {
 
@@ -32,39 +40,125 @@ void add_stamps(int folder, const std::string& path, const std::vector<std::stri
         if (wanted) {
             struct stat info;
             if (fstatat(folder, entry->d_name, &info, 0) != 0) continue;
-            found.push_back(path + '/' + entry->d_name + ' ' + std::to_string(info.st_size) + ' ' +
-                            std::to_string(info.st_mtim.tv_sec) + ' ' + std::to_string(info.st_mtim.tv_nsec));
+            std::string stamp = path;
+            (stamp += '/') += entry->d_name;
+            for (int64_t number : {int64_t{info.st_size}, int64_t{info.st_mtim.tv_sec}, int64_t{info.st_mtim.tv_nsec}})
+                (stamp += ' ') += std::to_string(number);
+            found.push_back(std::move(stamp));
         } else if (depth < kDeepest && name.find('.') == name.npos && name != "__pycache__") {
             int inner = openat(folder, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-            if (inner >= 0) add_stamps(inner, path + '/' + entry->d_name, endings, depth + 1, found);
+            std::string below = path;
+            (below += '/') += entry->d_name;
+            if (inner >= 0) add_stamps(inner, below, endings, depth + 1, found);
         }
     }
 }
 
-PyObject* py_file_stamps(PyObject*, PyObject* args) {
-    PyObject *path, *wanted;
-    if (!PyArg_ParseTuple(args, "O&O!:file_stamps", PyUnicode_FSConverter, &path, &PyTuple_Type, &wanted))
-        return nullptr;
-    return guarded([&, held = PyRef(path)]() -> PyObject* {
-        const char* folder = PyBytes_AS_STRING(path);
-        std::vector<std::string> endings, found;
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(wanted); ++i) {
-            const char* text = PyUnicode_AsUTF8(PyTuple_GET_ITEM(wanted, i));
-            if (!text) fail_python();
-            endings.emplace_back(text);
-        }
-        int opened = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+using Names = std::vector<std::string>;
+
+std::string stamps_of(const Names& folders, const Names& endings) {
+    std::string all;
+    for (const std::string& folder : folders) {
+        Names found;
+        int opened = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (opened >= 0) add_stamps(opened, folder, endings, 0, found);
         std::sort(found.begin(), found.end());
-        std::string all;
         for (const std::string& one : found) (all += one) += '\n';
+    }
+    return all;
+}
+
+// Stamps that a thread is reading while the program goes on.
+struct Reading {
+    Names folders, endings;
+    pid_t process = getpid();
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool begun = false, done = false;
+    std::string stamps;
+
+    void begin(std::shared_ptr<Reading> self) {
+        sigset_t all, before;  // signals belong to the program's own threads
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        begun = true;
+        try {
+            std::thread([self] { self->read(); }).detach();
+        } catch (const std::system_error&) { begun = false; }  // whoever waits reads them
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    }
+
+    void read() noexcept {
+        std::string read;
+        bool failed = false;
+        try {
+            read = stamps_of(folders, endings);
+        } catch (...) { failed = true; }
+        std::lock_guard lock(mutex);
+        begun = !failed;
+        done = true;
+        stamps = std::move(read);
+        changed.notify_all();
+    }
+
+    std::string wait() {
+        // In a forked child nobody reads them, and the lock may be held for ever.
+        if (process != getpid()) return stamps_of(folders, endings);
+        std::unique_lock lock(mutex);
+        if (begun) changed.wait(lock, [this] { return done; });
+        return begun ? stamps : stamps_of(folders, endings);
+    }
+};
+
+constexpr char kReading[] = "minitensor.Reading";
+
+Names names_of(PyObject* tuple) {
+    Names names;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+        PyObject* bytes;
+        if (!PyUnicode_FSConverter(PyTuple_GET_ITEM(tuple, i), &bytes)) fail_python();
+        names.emplace_back(PyBytes_AS_STRING(PyRef(bytes).get()));
+    }
+    return names;
+}
+
+PyObject* py_read_file_stamps(PyObject*, PyObject* args) {
+    PyObject *folders, *endings;
+    if (!PyArg_ParseTuple(args, "O!O!:read_file_stamps", &PyTuple_Type, &folders, &PyTuple_Type, &endings))
+        return nullptr;
+    return guarded([&]() -> PyObject* {
+        auto reading = std::make_shared<Reading>();
+        reading->folders = names_of(folders);
+        reading->endings = names_of(endings);
+        auto held = std::make_unique<std::shared_ptr<Reading>>(reading);
+        PyObject* capsule = PyCapsule_New(held.get(), kReading, [](PyObject* self) {
+            delete static_cast<std::shared_ptr<Reading>*>(PyCapsule_GetPointer(self, kReading));
+        });
+        if (!capsule) return nullptr;
+        held.release();
+        reading->begin(reading);
+        return capsule;
+    });
+}
+
+PyObject* py_file_stamps(PyObject*, PyObject* capsule) {
+    auto* held = static_cast<std::shared_ptr<Reading>*>(PyCapsule_GetPointer(capsule, kReading));
+    if (!held) return nullptr;
+    return guarded([&]() -> PyObject* {
+        std::string all;
+        {
+            ReleaseGil gil;
+            all = (*held)->wait();
+        }
         return PyBytes_FromStringAndSize(all.data(), static_cast<Py_ssize_t>(all.size()));
     });
 }
 
 PyMethodDef functions[] = {
-    {"file_stamps", py_file_stamps, METH_VARARGS,
-     "file_stamps(folder, endings): path, size and time of every file in a folder, and in those within, that ends so."},
+    {"read_file_stamps", py_read_file_stamps, METH_VARARGS,
+     "read_file_stamps(folders, endings): has a thread look at path, size and time of every file in some folders, and "
+     "in those within, that ends so."},
+    {"file_stamps", py_file_stamps, METH_O, "file_stamps(reading): what it has found, as bytes."},
     {}};
 
 }  // namespace

@@ -28,6 +28,7 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from typing import Any
 
 from minitensor import _C
 from minitensor_jit.errors import CacheDirectoryError
@@ -52,20 +53,24 @@ _STALE_SECONDS = 3600.0
 
 
 @cache
-def _compiler_fingerprint() -> str:
-    """What stands for the code that compiles, and for the core that its code calls.
+def _sources() -> Any:
+    """A reading of the stamps of the compiler's files, and LLVM's, by a thread: it takes a millisecond.
 
     Files are told apart by their sizes and times, and LLVM is not imported: loading a kept program takes milliseconds.
     """
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     # Rows and clustering matter to plans.
     parts = [os.path.join(package, part) for part in ("clustering", "codegen", "ir", "lowering", "passes", "runtime")]
-    digest = hashlib.sha256()
-    for part in (*parts, os.path.join(os.path.dirname(os.path.abspath(_C.__file__)), "ops")):
-        digest.update(_C.file_stamps(part, (".py",)))
     found = find_spec("llvmlite")
     llvmlite = os.path.dirname(found.origin) if found is not None and found.origin else ""
-    digest.update(_C.file_stamps(os.path.join(llvmlite, "binding"), (".py", ".so", ".dylib", ".dll")))
+    ops = os.path.join(os.path.dirname(os.path.abspath(_C.__file__)), "ops")
+    return _C.read_file_stamps((*parts, ops, os.path.join(llvmlite, "binding")), (".py", ".so", ".dylib", ".dll"))
+
+
+@cache
+def _compiler_fingerprint() -> str:
+    """What stands for the code that compiles, and for the core that its code calls."""
+    digest = hashlib.sha256(_C.file_stamps(_sources()))
     core = os.stat(_C.__file__)
     return f"{_C.version} core {core.st_size} {core.st_mtime_ns} compiler {digest.hexdigest()}"
 
@@ -127,6 +132,7 @@ class DiskCache:
         self._bytes: int | None = None  # as far as this process knows
         self._since_scan = 0
         _make_private(folder)
+        _sources()  # read by the time that a program is recorded
 
     def load(self, key: str, name: str, options: JitOptions, *, only_sound: bool = False) -> AnyExecutable | None:
         """The executable of that key, with its code in memory; None if there is none that is sound.
