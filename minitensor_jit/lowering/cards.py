@@ -14,7 +14,7 @@ from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.combiners import highest, lowest
 from minitensor_jit.ir.module import Instruction
 from minitensor_jit.ir.shape import Shape
-from minitensor_jit.lowering import averages, convolutions, norms, orders, pads, pooling, resample, scatters
+from minitensor_jit.lowering import averages, convolutions, norms, orders, pads, pooling, resample, scans, scatters
 from minitensor_jit.lowering.call import FLOATING, RecordedCall
 from minitensor_jit.lowering.complex_parts import COMPLEX_LOWERINGS
 from minitensor_jit.lowering.context import Lowering
@@ -28,7 +28,7 @@ _LANES = 16
 _OF_ALL_TYPES = frozenset(
     {"adaptive_max_pool_indices", "argmax", "argmin", "max_dim", "max_pool_indices", "min_dim", "sort", "topk"}
     | {"cummax", "cummin", "cumprod", "cumsum", "prod", "_pad_around", "kthvalue", "median_dim", "nanmedian_dim"}
-    | {"_median", "_nanmedian", "mode", "searchsorted", "_scatter_reduce", "sgn"}
+    | {"_median", "_nanmedian", "mode", "searchsorted", "_scatter_reduce", "sgn", "masked_scatter"}
 )
 
 
@@ -250,30 +250,6 @@ def _real_angle(b: Lowering, x: Instruction) -> Instruction:
     return b.select(b.compare(x, x, "NE"), x, made)
 
 
-# ---- scans, which cards have kernels for
-
-
-def _cumulated(name: str) -> Callable[..., Instruction]:
-    def lowering(b: Lowering, x: Instruction, dim: int, _dtype: Any) -> Instruction:
-        # Integers wrap around in whatever they are narrowed to.
-        x = b.to_dtype(x, b.result.dtype)
-        x = x if x.dtype in FLOATING else b.to_dtype(x, "s64")
-        return b.kernel_call(name, [x], [x.array_shape], kinds="t", params=(dim, None))[0] if x.dims else x
-
-    return lowering
-
-
-def _extremes_so_far(name: str) -> Callable[..., Sequence[Instruction]]:
-    def lowering(b: Lowering, x: Instruction, dim: int) -> Sequence[Instruction]:
-        x = b.convert(x, "s32") if x.dtype == "pred" else x
-        places = Shape("s64", x.dims)
-        if not x.dims:
-            return x, b.full(places, 0)
-        return b.kernel_call(name, [x], [x.array_shape, places], kinds="t", params=(dim,))
-
-    return lowering
-
-
 _LOWERINGS: Final[dict[str, _Rule]] = {
     "embedding": (lambda call: bool(call.shapes[1]), _embedding),
     "embedding_backward": (lambda call: bool(call.shapes[1]) and not call.params[2], _embedding_backward),
@@ -302,10 +278,12 @@ _LOWERINGS: Final[dict[str, _Rule]] = {
     "sgn": (lambda call: call.compute != "pred", lambda b, x: b.elementwise_call("sign", x)),
     "searchsorted": (orders.search_fits, orders.searchsorted),
     "prod": (_always, _prod),
-    "cumsum": (_always, _cumulated("cumsum")),
-    "cumprod": (_always, _cumulated("cumprod")),
-    "cummax": (_always, _extremes_so_far("cummax")),
-    "cummin": (_always, _extremes_so_far("cummin")),
+    "cumsum": (_always, scans.cumulated("cumsum")),
+    "cumprod": (_always, scans.cumulated("cumprod")),
+    "_cumprod_backward": (scans.gradient_fits, scans.cumprod_backward),
+    "masked_scatter": (_always, scatters.masked_scatter),
+    "cummax": (_always, scans.extremes_so_far("cummax")),
+    "cummin": (_always, scans.extremes_so_far("cummin")),
     "argmax": (_always, _place(least=False)),
     "argmin": (_always, _place(least=True)),
     "max_dim": (_always, _value_and_place(least=False)),

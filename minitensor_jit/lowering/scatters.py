@@ -11,8 +11,9 @@ from minitensor_jit.ir.module import Computation, Instruction
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.lowering.call import FLOATING, RecordedCall
 from minitensor_jit.lowering.context import Lowering
+from minitensor_jit.lowering.scans import counted_up
 
-__all__ = ["reduces_on_cards", "scatter_reduce"]
+__all__ = ["masked_scatter", "reduces_on_cards", "scatter_reduce"]
 
 _SUM, _PROD, _MEAN, _AMAX = range(4)
 _KINDS: Final = {_SUM: "add", _PROD: "multiply", _MEAN: "add"}
@@ -57,3 +58,18 @@ def scatter_reduce(
     counts = b.scatter_along(none, index, one, dim, "add")
     many = b.compare(counts, b.full(counts.array_shape, 1), "GT")
     return b.select(many, b.divide(made, b.to_dtype(counts, made.dtype)), made)
+
+
+def masked_scatter(b: Lowering, x: Instruction, mask: Instruction, source: Instruction) -> Instruction:
+    """The array with the elements of `source`, one after the other, where `mask` holds."""
+    dims, count = b.result.dims, source.array_shape.size
+    x, mask = b.broadcast_to(x, dims), b.broadcast_to(b.truth(mask), dims)
+    size = x.array_shape.size
+    number = counted_up(b, b.reshape(b.convert(mask, "s64"), (size,)), 0)
+    wanted = b.slice(number, (size - 1,), (size,))
+    b.fail_where(b.compare(wanted, b.full(wanted.array_shape, count), "GT"))
+    at = b.subtract(number, b.full(number.array_shape, 1))
+    low, high = (b.full(at.array_shape, k) for k in (0, count - 1))
+    values = b.reshape(b.to_dtype(source, x.dtype), (count,))
+    taken = b.take(values, b.maximum(b.minimum(at, high), low), 0, checked=True)
+    return b.select(mask, b.reshape(taken, dims), x)

@@ -139,3 +139,41 @@ def test_numbers_at_equal_distances():
             got = mt.linspace(-1.3, 7.1, steps, dtype=dtype, device="cuda")
             assert bits(expected.numpy()) == bits(got.cpu().numpy())
             assert steps == 0 or not host_ops
+
+
+@pytest.mark.parametrize(("dims", "dim"), [((2500,), 0), ((2, 1100), 1), ((1500, 2), 0)], ids=str)
+def test_integers_are_counted_up_in_pieces(dims, dim):
+    x = np.random.default_rng(3).integers(-(1 << 62), 1 << 62, dims)
+    agree(lambda t: t.cumsum(dim), x)
+    agree(lambda t: t.cumsum(dim), (x % 7 == 0))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("dims", "dim"), [((6, 21), 1), ((21, 6), 0), ((5,), 0)], ids=str)
+def test_gradients_of_products_up_to_each_place(dims, dim, dtype):
+    rng = np.random.default_rng(8)
+    x, g = (rng.standard_normal(dims).astype(dtype) for _ in range(2))
+    x.flat[3 :: max(x.size // 9, 2)] = 0
+    x.flat[4] = -0.0
+    g.flat[:: max(g.size // 5, 2)] = -0.0
+
+    def gradient(t, weights):
+        t = t.detach().requires_grad_()
+        return mt.autograd.grad(t.cumprod(dim), t, weights)[0]
+
+    agree(gradient, x, g)
+    agree(gradient, np.abs(x) + 0.5, g)
+
+
+def test_elements_go_where_a_mask_holds():
+    rng = np.random.default_rng(9)
+    for dims in ((7,), (3, 5), (40, 60)):
+        x, mask = rng.standard_normal(dims).astype(np.float32), rng.random(dims) < 0.4
+        agree(lambda t, m, s: t.masked_scatter(m, s), x, mask, rng.standard_normal(mask.size).astype(np.float32))
+        agree(lambda t, m, s: t.masked_scatter(m, s), x, mask[-1:], rng.standard_normal(x.size).astype(np.float32))
+    x = mt.zeros(5, device="cuda")
+    with pytest.raises(RuntimeError) as said:
+        x.masked_scatter(mt.ones(5, dtype=mt.bool, device="cuda"), mt.ones(4, device="cuda"))
+    with pytest.raises(RuntimeError) as expected:
+        mt.zeros(5).masked_scatter(mt.ones(5, dtype=mt.bool), mt.ones(4))
+    assert str(said.value) == str(expected.value)
