@@ -11,6 +11,7 @@ from weakref import ref
 
 from minitensor import _C
 from minitensor_jit.api import current_compiler, recording
+from minitensor_jit.captured_tensors import reaches
 from minitensor_jit.function_arguments import Structure, flatten
 from minitensor_jit.lowered_function import Lowered, lower
 from minitensor_jit.runtime.disk_cache import key_of
@@ -119,6 +120,10 @@ class _Recorder:
         """Compile for these arguments up to HLO, without running anything."""
         return lower(self.compiled(), self._fn, args, kwargs)
 
+    def reaches(self, tensors: Sequence[Any]) -> bool:
+        """Whether the function also reaches one of the tensors of its arguments by itself."""
+        return reaches(self._fn, tensors)
+
     def more(self, what: str) -> int:
         """The sum of a count over the programs for structured arguments."""
         return sum(getattr(variant, what) for variant in self._variants.values())
@@ -170,6 +175,11 @@ class _Variant:
         assert recorder is not None
         compiled = recorder._variants.get(structure)
         return recorder.record(compiled, args, lambda: recorder.call(structure, args))
+
+    def reaches(self, tensors: Sequence[Any]) -> bool:
+        """Whether the function also reaches one of the tensors of its arguments by itself."""
+        recorder = self._recorder()
+        return recorder is None or recorder.reaches(tensors)
 
     def more(self, what: str) -> int:
         """There are no programs below these."""

@@ -330,3 +330,54 @@ def test_versions_count_every_write():
     expected = [(2, 2), (4, 2), (6, 2)]
     assert versions == expected
     assert f.hits == 2
+
+
+class Holder:
+    def __init__(self, weight):
+        self.parts = {"weights": [weight]}
+
+    def call(self, w):
+        return (w * self.parts["weights"][0]).sum()
+
+
+def by_closure(p):
+    return lambda w: (w * p).sum()
+
+
+def by_default(p):
+    return lambda w, q=p: (w * q).sum()
+
+
+def by_helper(p):
+    def helper(w):
+        return w * p
+
+    return lambda w: helper(w).sum()
+
+
+@pytest.mark.parametrize("make", [by_closure, by_default, by_helper, lambda p: Holder(p).call])
+@pytest.mark.parametrize("wants", [False, True])
+def test_an_argument_that_the_function_reaches_by_itself_too_is_not_taken_for_it(make, wants):
+    """Of the first call nobody could tell which of the two was read."""
+    p = mt.arange(1.0, 4.0).requires_grad_(wants)
+    fn = make(p)
+    f = mt.function(fn, jit_compile=True)
+    assert f(p).item() == 14
+    assert f.programs == 0
+    for _ in range(2):
+        w = mt.ones(3).requires_grad_(wants)
+        assert f(w).item() == 6
+    assert f.hits == 1
+    assert f(p).item() == 14
+    if wants:
+        f(w).backward()
+        assert w.grad.tolist() == [1, 2, 3]
+        assert p.grad.tolist() == [1, 1, 1]
+
+
+def test_parts_of_data_that_a_function_reaches_are_no_such_arguments():
+    holder = Holder(mt.rand(10, 3))
+    f = mt.function(lambda x: x * 2 + holder.parts["weights"][0].shape[0], jit_compile=True)
+    for k in range(3):
+        f(holder.parts["weights"][0][k : k + 2])
+    assert f.hits == 2
