@@ -1,11 +1,11 @@
-// Tensors from and to Python data, the buffer protocol and DLPack.
+// Tensors from and to Python data.
 #include <cmath>
 #include <cstring>
 #include <string>
 
 #include "autograd/tape.h"
-#include "bindings/dlpack.h"
 #include "bindings/py.h"
+#include "bindings/shared_memory.h"
 #include "dispatch/gpu.h"
 #include "dispatch/infer_elementwise.h"
 #include "trace/plan.h"
@@ -25,10 +25,6 @@ PyObject* element_to_python(const void* data, DType dtype) {
 
 namespace {
 
-void no_meta(const Tensor& tensor, const char* what) {
-    if (tensor.device().type == DeviceType::Meta) fail(std::string("Cannot ") + what + ": a meta tensor has no data");
-}
-
 PyObject* nested_list(const Tensor& t, const char* data, size_t dim) {
     if (dim == t.ndim()) return element_to_python(data, t.dtype);
     PyRef list = checked(PyList_New(static_cast<Py_ssize_t>(t.sizes[dim])));
@@ -39,112 +35,6 @@ PyObject* nested_list(const Tensor& t, const char* data, size_t dim) {
     }
     return list.release();
 }
-
-DType dtype_of_format(const char* format, Py_ssize_t itemsize) {
-    std::string_view text = format ? format : "B";
-    if (!text.empty() && (text[0] == '@' || text[0] == '=' || text[0] == '<')) text.remove_prefix(1);
-    if (!text.empty() && (text[0] == '>' || text[0] == '!'))
-        fail_value("given numpy array has byte order different from the native byte order. Conversion between byte "
-                   "orders is currently not supported.");
-    if (text.size() == 1) {
-        switch (text[0]) {
-            case '?': return DType::Bool;
-            case 'B':
-            case 'H':
-            case 'I':
-            case 'L':
-            case 'Q':
-            case 'N':
-                return itemsize == 1 ? DType::U8 : itemsize == 2 ? DType::U16 : itemsize == 4 ? DType::U32 : DType::U64;
-            case 'b':
-            case 'h':
-            case 'i':
-            case 'l':
-            case 'q':
-            case 'n':
-                return itemsize == 1 ? DType::I8 : itemsize == 2 ? DType::I16 : itemsize == 4 ? DType::I32 : DType::I64;
-            case 'e': return DType::F16;
-            case 'f': return DType::F32;
-            case 'd': return DType::F64;
-            default: break;
-        }
-    }
-    if (text == "Zf") return DType::C64;
-    if (text == "Zd") return DType::C128;
-    fail_type("can't convert an array with elements of format '" + std::string(text) +
-              "' to a tensor. The supported types are: float64, float32, float16, complex64, complex128, int64, int32, "
-              "int16, "
-              "int8, uint64, uint32, uint16, uint8, and bool.");
-}
-
-struct LentBuffer {
-    Py_buffer view;
-    bool sole_owner;  // the object's memory is its own: once we hold the only reference, nobody else can write it
-};
-
-// A NumPy array that is not a view of another.
-bool owns_its_memory(PyObject* object) {
-    if (std::string_view(Py_TYPE(object)->tp_name) != "numpy.ndarray") return false;
-    PyRef base(PyObject_GetAttrString(object, "base"));
-    if (!base) PyErr_Clear();
-    return base.get() == Py_None;
-}
-
-// A tensor over an object's buffer, which it keeps alive.
-Ref<Tensor> from_buffer(PyObject* object, bool strict) {
-    auto* lent = new LentBuffer;
-    Py_buffer* view = &lent->view;
-    if (PyObject_GetBuffer(object, view, PyBUF_FULL_RO) < 0) {
-        delete lent;
-        fail_python();
-    }
-    lent->sole_owner = owns_its_memory(object);
-    auto release = [](void* context) {
-        auto* held = static_cast<LentBuffer*>(context);
-        PyBuffer_Release(&held->view);
-        delete held;
-    };
-    try {
-        DType dtype = dtype_of_format(view->format, view->itemsize);
-        if (view->suboffsets)
-            for (int i = 0; i < view->ndim; ++i)
-                if (view->suboffsets[i] >= 0) fail_value("can't convert a buffer with suboffsets");
-        Dims sizes, strides;
-        for (int i = 0; i < view->ndim; ++i) {
-            sizes.push_back(view->shape[i]);
-            int64_t bytes = view->strides ? view->strides[i] : 0;
-            if (strict && bytes < 0)
-                fail_value(
-                    "At least one stride in the given numpy array is negative, and tensors with negative strides are "
-                    "not currently "
-                    "supported. (You can probably work around this by making a copy of your array with array.copy().)");
-            if (view->strides && bytes % view->itemsize != 0 && view->shape[i] > 1)
-                fail_value("given numpy array strides not a multiple of the element byte size. Copy array to "
-                           "reallocate the memory.");
-            strides.push_back(bytes / view->itemsize);
-        }
-        if (!view->strides) strides = contiguous_strides(sizes);
-        byte_count(sizes, dtype);  // throws on overflow
-        if (reinterpret_cast<uintptr_t>(view->buf) % itemsize(dtype) != 0)
-            fail_value("the array's memory is not aligned to its element size; copy it first");
-        auto [low, high] = element_span(sizes, strides, 0);
-        if (low < 0 && strict) fail_value("negative strides");
-        auto size = static_cast<int64_t>(itemsize(dtype));
-        Ref<Storage> storage = Storage::wrap(static_cast<char*>(view->buf) + low * size,
-                                             static_cast<size_t>((high - low) * size), release, lent);
-        storage->read_only = view->readonly;
-        storage->shared = [](void* context) {
-            auto* held = static_cast<LentBuffer*>(context);
-            return !held->sole_owner || Py_REFCNT(held->view.obj) > 1;
-        };
-        return Tensor::make(std::move(storage), dtype, sizes, strides, -low);
-    } catch (...) {
-        release(lent);
-        throw;
-    }
-}
-
-// mt.tensor(data) -------------------------------------------------------------------------------------------------
 
 struct Inferred {
     Dims sizes;
@@ -227,19 +117,12 @@ void store(PyObject* data, DType dtype, const Dims& sizes, size_t depth, char*& 
     out += itemsize(dtype);
 }
 
-class NoGrad {
-  public:
-    NoGrad() : previous_(std::exchange(grad_enabled, false)) {}
-    ~NoGrad() { grad_enabled = previous_; }
-
-  private:
-    bool previous_;
-};
+}  // namespace
 
 Ref<Tensor> cast_to(Ref<Tensor> tensor, DType dtype, bool copy) {
     static const OpDef *cast = find_op("cast"), *clone = find_op("clone");
     trace::Suspend suspend;  // data comes in as it is now
-    NoGrad no_grad;
+    GradMode no_grad(false);
     Ref<Tensor> result = tensor;
     if (tensor->dtype != dtype) {
         Value value;
@@ -251,6 +134,8 @@ Ref<Tensor> cast_to(Ref<Tensor> tensor, DType dtype, bool copy) {
     }
     return result;
 }
+
+namespace {
 
 // tensor_from_data(data, dtype, device, copy): new memory, unless `copy` is false and data is an array that can be
 // shared.
@@ -306,14 +191,6 @@ PyObject* to_device(PyObject*, PyObject* args) {
     });
 }
 
-PyObject* from_numpy(PyObject*, PyObject* array) {
-    return guarded([&]() -> PyObject* {
-        if (std::string_view(Py_TYPE(array)->tp_name) != "numpy.ndarray")
-            fail_type(std::string("expected np.ndarray (got ") + Py_TYPE(array)->tp_name + ")");
-        return wrap(from_buffer(array, true));
-    });
-}
-
 PyObject* make_empty(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         PyObject *size, *dtype, *device;
@@ -324,149 +201,10 @@ PyObject* make_empty(PyObject*, PyObject* args) {
     });
 }
 
-// DLPack ----------------------------------------------------------------------------------------------------------
-
-dlpack::DataType dlpack_type(DType dtype) {
-    auto bits = static_cast<uint8_t>(itemsize(dtype) * 8);
-    switch (dtype) {
-        case DType::Bool: return {dlpack::kBool, 8, 1};
-        case DType::BF16: return {dlpack::kBfloat, 16, 1};
-        default: break;
-    }
-    const DTypeInfo& i = info(dtype);
-    uint8_t code = i.category == 3   ? dlpack::kComplex
-                   : i.category == 2 ? dlpack::kFloat
-                   : i.is_signed     ? dlpack::kInt
-                                     : dlpack::kUInt;
-    return {code, bits, 1};
-}
-
-DType dtype_of_dlpack(dlpack::DataType type) {
-    for (size_t i = 0; i < static_cast<size_t>(DType::Count); ++i) {
-        dlpack::DataType own = dlpack_type(static_cast<DType>(i));
-        if (own.code == type.code && own.bits == type.bits && type.lanes == 1) return static_cast<DType>(i);
-    }
-    fail_type("from_dlpack: no supported dtype for DLPack code " + std::to_string(type.code) + " with " +
-              std::to_string(type.bits) + " bits and " + std::to_string(type.lanes) + " lanes");
-}
-
-template <class Managed>
-struct Exported {
-    Managed managed;
-    Ref<Storage> storage;
-    Dims sizes, strides;
-};
-
-// The memory, for somebody outside to read and write: other threads' recorded reads of it get a copy first.
-Place reachable_place(Tensor& tensor) {
-    for (;;) {
-        Place place = tensor.place();
-        Ref<Storage> storage = tensor.storage;
-        if (!storage->readers) return place;
-        before_write_hook(storage.get());
-    }
-}
-
-// DLPack consumers may free from any thread.
-template <class Managed>
-void delete_export(Managed* managed) {
-    PyGILState_STATE state = PyGILState_Ensure();
-    auto* exported = static_cast<Exported<Managed>*>(managed->manager_ctx);
-    --exported->storage->exports;
-    delete exported;
-    PyGILState_Release(state);
-}
-
-template <class Managed>
-PyObject* make_capsule(Ref<Tensor> tensor, const char* name, bool copied) {
-    const Place place = reachable_place(*tensor);
-    const bool card = on_gpu(place.device);
-    void* data = card ? reinterpret_cast<void*>(place.address) : place.data;
-    auto* exported = new Exported<Managed>{};
-    exported->sizes = tensor->sizes;
-    exported->strides = tensor->strides;
-    exported->storage = tensor->storage;
-    ++exported->storage->exports;
-    exported->managed.dl_tensor = {data,
-                                   {card ? dlpack::kCUDA : dlpack::kCPU, card ? place.device.index : 0},
-                                   static_cast<int32_t>(tensor->ndim()),
-                                   dlpack_type(tensor->dtype),
-                                   exported->sizes.data(),
-                                   exported->strides.data(),
-                                   0};
-    exported->managed.manager_ctx = exported;
-    exported->managed.deleter = delete_export<Managed>;
-    if constexpr (std::is_same_v<Managed, dlpack::ManagedTensorVersioned>) {
-        exported->managed.version = {1, 0};
-        exported->managed.flags = (tensor->storage->read_only ? dlpack::kReadOnly : 0) | (copied ? 2 : 0);
-    }
-    PyObject* capsule = PyCapsule_New(&exported->managed, name, [](PyObject* capsule) {
-        const char* current = PyCapsule_GetName(capsule);
-        if (!current || std::strncmp(current, "used", 4) == 0) return;
-        auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, current));
-        if (managed && managed->deleter) managed->deleter(managed);
-    });
-    if (!capsule) delete_export(&exported->managed);
-    return capsule;
-}
-
-template <class Managed>
-Ref<Tensor> import_capsule(PyObject* capsule, const char* name, const char* used) {
-    auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
-    if (!managed) fail_python();
-    const dlpack::Tensor& t = managed->dl_tensor;
-    Device device;
-    if (t.device.device_type == dlpack::kCUDA && t.device.device_id >= 0 && t.device.device_id < 128)
-        device = existing_device({DeviceType::CUDA, static_cast<int8_t>(t.device.device_id)});
-    else if (t.device.device_type != dlpack::kCPU)
-        fail("from_dlpack: only memory of the CPU and of CUDA devices can be shared, got DLPack device type " +
-             std::to_string(t.device.device_type));
-    DType dtype = dtype_of_dlpack(t.dtype);
-    if (t.ndim < 0 || t.ndim > static_cast<int32_t>(kMaxDims) || (t.ndim && !t.shape))
-        fail_value("from_dlpack: the capsule's shape is broken");
-    Dims sizes(t.shape, static_cast<size_t>(t.ndim));
-    byte_count(sizes, dtype);  // throws if negative or too large
-    Dims strides = t.strides ? Dims(t.strides, static_cast<size_t>(t.ndim)) : contiguous_strides(sizes);
-    for (int64_t stride : strides)
-        if (stride < 0)
-            fail_value("from_dlpack: tensors with negative strides are not supported; copy the array first");
-    auto [low, high] = element_span(sizes, strides, 0);
-    auto size = static_cast<int64_t>(itemsize(dtype));
-    char* data = static_cast<char*>(t.data) + t.byte_offset;
-    if (!data && high > low) fail_value("from_dlpack: the capsule has no memory");
-    if (reinterpret_cast<uintptr_t>(data) % static_cast<size_t>(size) != 0)
-        fail_value("from_dlpack: the memory is not aligned to its element size; copy the array first");
-    auto release = [](void* context) {
-        auto* held = static_cast<Managed*>(context);
-        if (held->deleter) held->deleter(held);
-    };
-    bool read_only = false;
-    if constexpr (std::is_same_v<Managed, dlpack::ManagedTensorVersioned>)
-        read_only = managed->flags & dlpack::kReadOnly;
-    if (PyCapsule_SetName(capsule, used) < 0) fail_python();
-    const Place place{device, on_gpu(device) ? nullptr : data, on_gpu(device) ? reinterpret_cast<uint64_t>(data) : 0};
-    Ref<Storage> storage = Storage::wrap(place, static_cast<size_t>((high - low) * size), release, managed);
-    storage->read_only = read_only;
-    return Tensor::make(std::move(storage), dtype, sizes, strides, 0);
-}
-
-PyObject* from_dlpack_capsule(PyObject*, PyObject* capsule) {
-    return guarded([&]() -> PyObject* {
-        if (PyCapsule_IsValid(capsule, "dltensor_versioned"))
-            return wrap(import_capsule<dlpack::ManagedTensorVersioned>(capsule, "dltensor_versioned",
-                                                                       "used_dltensor_versioned"));
-        if (PyCapsule_IsValid(capsule, "dltensor"))
-            return wrap(import_capsule<dlpack::ManagedTensor>(capsule, "dltensor", "used_dltensor"));
-        fail_value("from_dlpack: expected a DLPack capsule that has not been consumed");
-    });
-}
-
 PyMethodDef functions[] = {
     {"tensor_from_data", tensor_from_data, METH_VARARGS, "tensor_from_data(data, dtype, device, copy)"},
-    {"from_numpy", from_numpy, METH_O, "from_numpy(ndarray)\n--\n\nA tensor that shares the array's memory."},
     {"empty", make_empty, METH_VARARGS, "empty(size, dtype, device)"},
     {"to_device", to_device, METH_VARARGS, "to_device(tensor, device): a copy on another device, with its gradient."},
-    {"from_dlpack_capsule", from_dlpack_capsule, METH_O, "A tensor over the memory of a DLPack capsule."},
     {}};
 
 }  // namespace
@@ -487,121 +225,6 @@ PyObject* tensor_tolist(Tensor& t) {
                            ? copy_across(t, Device{})
                            : detach(t);  // the garbage collector may run, and with it what gives `t` other contents
     return nested_list(*held, static_cast<const char*>(held->data()), 0);
-}
-
-namespace {
-struct BufferShape {
-    Ref<Storage> storage;
-    Py_ssize_t values[2 * kMaxDims];
-};
-}  // namespace
-
-namespace {
-
-// Whether the elements lie in column-major order.
-bool transposed_contiguous(const Tensor& t) {
-    Dims sizes, strides;
-    for (size_t i = t.ndim(); i-- > 0;) {
-        sizes.push_back(t.sizes[i]);
-        strides.push_back(t.strides[i]);
-    }
-    return is_contiguous(sizes, strides);
-}
-
-}  // namespace
-
-int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags) {
-    return guarded(
-        [&]() -> int {
-            Tensor& t = *tensor_of(self);
-            view->obj = nullptr;
-            if (requires_grad(t))
-                fail("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.");
-            no_meta(t, "share memory");
-            if (!on_host(t))
-                fail_type("can't convert " + device_text(t.device()) +
-                          " device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.");
-            if (on_jit_device(t))
-                fail_type("can't share the memory of a tensor on device jit_cpu. Use Tensor.cpu() first.");
-            if (t.dtype == DType::BF16) fail_type("Got unsupported ScalarType BFloat16");
-            if ((flags & PyBUF_WRITABLE) && t.storage->read_only) {
-                PyErr_SetString(PyExc_BufferError, "the tensor's memory is read-only");
-                fail_python();
-            }
-            auto asks = [&](int what) { return (flags & what) == what; };
-            bool row_major = t.contiguous(), column_major = transposed_contiguous(t);
-            if ((!asks(PyBUF_STRIDES) && !row_major) || (asks(PyBUF_C_CONTIGUOUS) && !row_major) ||
-                (asks(PyBUF_F_CONTIGUOUS) && !column_major) ||
-                (asks(PyBUF_ANY_CONTIGUOUS) && !row_major && !column_major)) {
-                PyErr_SetString(PyExc_BufferError, "the tensor is not contiguous");
-                fail_python();
-            }
-            Observing observing(trace::observation ? trace::observation : "numpy()");
-            // Recorded reads of this memory must not see what its new owner writes.
-            if (trace::recording()) trace::flush("numpy()");
-            view->buf = reachable_place(t).data;
-            auto* shape = new BufferShape;
-            shape->storage = t.storage;
-            auto size = static_cast<Py_ssize_t>(itemsize(t.dtype));
-            for (size_t i = 0; i < t.ndim(); ++i) {
-                shape->values[i] = t.sizes[i];
-                shape->values[kMaxDims + i] = t.strides[i] * size;
-            }
-            view->obj = Py_NewRef(self);
-            view->len = static_cast<Py_ssize_t>(t.numel) * size;
-            view->readonly = t.storage->read_only;
-            view->itemsize = size;
-            view->format = flags & PyBUF_FORMAT ? const_cast<char*>(info(t.dtype).format) : nullptr;
-            view->ndim = static_cast<int>(t.ndim());
-            view->shape = shape->values;
-            view->strides = shape->values + kMaxDims;
-            view->suboffsets = nullptr;
-            view->internal = shape;
-            ++t.storage->exports;
-            return 0;
-        },
-        -1);
-}
-
-void tensor_releasebuffer(PyObject*, Py_buffer* view) {
-    auto* shape = static_cast<BufferShape*>(view->internal);
-    --shape->storage->exports;
-    delete shape;
-}
-
-PyObject* tensor_dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-    return guarded([&]() -> PyObject* {
-        Tensor& t = *tensor_of(self);
-        bool versioned = false, copy = false;
-        for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k) {
-            const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, k));
-            PyObject* value = args[nargs + k];
-            if (!name) fail_python();
-            std::string_view key = name;
-            if (key == "max_version") {
-                versioned = PyTuple_Check(value) && PyTuple_GET_SIZE(value) == 2 &&
-                            PyLong_AsLong(PyTuple_GET_ITEM(value, 0)) >= 1;
-                check_python();
-            } else if (key == "copy") copy = value == Py_True;
-            else if (key != "stream" && key != "dl_device")
-                fail_type("__dlpack__() got an unexpected keyword argument '" + std::string(key) + "'");
-        }
-        if (requires_grad(t)) {
-            PyErr_SetString(PyExc_BufferError, "Can't export tensors that require gradient, use tensor.detach()");
-            return nullptr;
-        }
-        no_meta(t, "share memory");
-        Observing observing("__dlpack__()");
-        if (trace::recording()) trace::flush("__dlpack__()");
-        Ref<Tensor> source = copy ? cast_to(detach(t), t.dtype, true) : Ref<Tensor>::borrow(&t);
-        if (versioned)
-            return make_capsule<dlpack::ManagedTensorVersioned>(std::move(source), "dltensor_versioned", copy);
-        if (t.storage->read_only) {
-            PyErr_SetString(PyExc_BufferError, "read-only memory needs DLPack 1.0: pass max_version=(1, 0)");
-            return nullptr;
-        }
-        return make_capsule<dlpack::ManagedTensor>(std::move(source), "dltensor", copy);
-    });
 }
 
 bool init_convert(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }

@@ -125,6 +125,8 @@ bool init_dtypes(PyObject* module);
 bool init_tensor(PyObject* module);
 bool init_ops(PyObject* module);
 bool init_convert(PyObject* module);
+bool init_buffer(PyObject* module);
+bool init_dlpack(PyObject* module);
 bool init_autograd(PyObject* module);
 bool init_grad_node(PyObject* module);
 bool init_vmap(PyObject* module);

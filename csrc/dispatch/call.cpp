@@ -12,6 +12,7 @@
 #include "dispatch/infer_order.h"
 #include "dispatch/memory_order.h"
 #include "dispatch/out.h"
+#include "dispatch/overlap.h"
 #include "dispatch/shared_writes.h"
 
 namespace mt {
@@ -65,15 +66,6 @@ namespace {
 
 constexpr int64_t kReleaseGilElements = 1 << 15;
 constexpr size_t kMaxInplaceOperands = 4;
-
-class GradMode {
-  public:
-    explicit GradMode(bool enabled) : previous_(std::exchange(grad_enabled, enabled)) {}
-    ~GradMode() { grad_enabled = previous_; }
-
-  private:
-    bool previous_;
-};
 
 bool same_device(Device a, Device b) { return a.type == b.type && (a.index == b.index || !on_gpu(a)); }
 
@@ -271,61 +263,10 @@ void reserve_random(Call& call) {
 
 }  // namespace
 
-bool may_overlap(const Tensor& a, const Tensor& b) {
-    if (!(a.storage == b.storage)) return false;
-    auto x = element_span(a.sizes, a.strides, a.offset), y = element_span(b.sizes, b.strides, b.offset);
-    return x.first < y.second && y.first < x.second;
-}
-
-static bool same_view(const Tensor& a, const Tensor& b) {
-    return a.storage == b.storage && a.offset == b.offset && a.sizes == b.sizes && a.strides == b.strides &&
-           a.dtype == b.dtype;
-}
-
 // x[k] += y ends with x[k] = x[k].
 static bool copies_itself(const Call& call, const Tensor& destination) {
     static const OpDef* copy = find_op("copy");
     return call.op == copy && call.operands[1].tensor && same_view(*call.operands[1].tensor, destination);
-}
-
-bool shows_an_element_twice(const Tensor& t) {
-    if (t.numel < 2 || t.contiguous()) return false;
-    std::vector<std::pair<int64_t, int64_t>> steps;  // (stride, size), inner first
-    for (size_t i = 0; i < t.ndim(); ++i)
-        if (t.sizes[i] > 1) steps.push_back({t.strides[i], t.sizes[i]});
-    std::sort(steps.begin(), steps.end());
-    int64_t reach = 0;
-    bool nested = true;
-    for (auto [stride, size] : steps) {
-        if (stride == 0) return true;
-        nested &= stride > reach;
-        reach += stride * (size - 1);
-    }
-    if (nested) return false;
-    // Strides that interleave: look at every place.
-    std::vector<bool> seen(static_cast<size_t>(reach) + 1);
-    std::vector<int64_t> at(steps.size(), 0);
-    int64_t place = 0;
-    for (int64_t i = 0; i < t.numel; ++i) {
-        if (seen[static_cast<size_t>(place)]) return true;
-        seen[static_cast<size_t>(place)] = true;
-        for (size_t d = 0; d < steps.size(); ++d) {
-            place += steps[d].first;
-            if (++at[d] < steps[d].second) break;
-            place -= steps[d].first * steps[d].second;
-            at[d] = 0;
-        }
-    }
-    return false;
-}
-
-static void refuse_shared() {
-    fail("unsupported operation: more than one element of the written-to tensor refers to a single memory "
-         "location. Please clone() the tensor before performing the operation.");
-}
-
-void check_written_once(const Tensor& destination) {
-    if (shows_an_element_twice(destination)) refuse_shared();
 }
 
 namespace {
@@ -569,56 +510,6 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     if (__builtin_expect(version_log != nullptr, 0)) version_log->push_back(destination.storage.get());
     for (size_t i = 0; i < call.operand_count; ++i) call.operands[i].tensor = operands[i];
     if (tape.taped) tape_hook(call, before, &destination);
-}
-
-static Ref<Tensor> call_op(const OpDef& op, std::initializer_list<Tensor*> operands, const Value* params,
-                           size_t param_count) {
-    Operand slots[8];
-    ParamCopies values(params, param_count);
-    Call call;
-    call.op = &op;
-    call.operands = slots;
-    for (Tensor* t : operands) slots[call.operand_count++].tensor = t;
-    call.params = values.data();
-    call.param_count = param_count;
-    Ref<Tensor> results[kMaxResults];
-    dispatch(call, results);
-    return std::move(results[0]);
-}
-
-Ref<Tensor> call_op(const OpDef& op, std::initializer_list<Tensor*> operands, std::initializer_list<Value> params) {
-    return call_op(op, operands, params.begin(), params.size());
-}
-
-Ref<Tensor> call_op(const OpDef& op, std::initializer_list<Tensor*> operands, const std::vector<Value>& params) {
-    return call_op(op, operands, params.data(), params.size());
-}
-
-void call_op_inplace(const OpDef& op, Tensor& destination, std::initializer_list<Operand> operands,
-                     std::initializer_list<Value> params) {
-    Operand slots[8];
-    ParamCopies values(params.begin(), params.size());
-    Call call;
-    call.op = &op;
-    call.operands = slots;
-    for (const Operand& o : operands) slots[call.operand_count++] = o;
-    call.params = values.data();
-    call.param_count = params.size();
-    dispatch_inplace(call, destination);
-}
-
-Value value_of(const Dims& ints) {
-    Value v;
-    v.tag = Value::Ints;
-    v.ints = ints;
-    return v;
-}
-
-Value value_of(int64_t i) {
-    Value v;
-    v.tag = Value::Int;
-    v.i = i;
-    return v;
 }
 
 }  // namespace mt

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <new>
+#include <utility>
 
 #include "dispatch/registry.h"
 
@@ -17,7 +18,7 @@ class Interpreter {
     // Told of a call that is about to run eagerly since it can't be recorded; may throw.
     virtual void passing_by(const Call& call) = 0;
 };
-#define MT_THREAD_LOCAL thread_local __attribute__((tls_model("initial-exec")))
+#define MT_THREAD_LOCAL constinit thread_local __attribute__((tls_model("initial-exec")))
 extern MT_THREAD_LOCAL Interpreter* current_interpreter;
 
 // vmap, installed by bindings/: how many are nested on this thread, whether a call has mapped tensors, and the run of
@@ -38,6 +39,16 @@ extern TapedCall (*check_inplace_hook)(Call& call, Tensor& destination);
 extern MT_THREAD_LOCAL bool grad_enabled;
 // While set, takes down each storage whose version is counted up.
 extern MT_THREAD_LOCAL std::vector<const Storage*>* version_log;
+// Sets grad_enabled for its lifetime.
+class GradMode {
+  public:
+    explicit GradMode(bool enabled) : previous_(std::exchange(grad_enabled, enabled)) {}
+    ~GradMode() { grad_enabled = previous_; }
+    GradMode(const GradMode&) = delete;
+
+  private:
+    bool previous_;
+};
 extern MT_THREAD_LOCAL bool inference_mode;
 
 // Called around every eager kernel and launch while a profile is being taken.

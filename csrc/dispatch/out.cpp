@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "dispatch/infer_elementwise.h"
+#include "dispatch/overlap.h"
 #include "dispatch/python.h"
 
 namespace mt {
@@ -11,16 +12,6 @@ namespace mt {
 bool (*requires_grad_hook)(const Tensor&) = nullptr;
 
 namespace {
-
-class NoGrad {
-  public:
-    NoGrad() : previous_(std::exchange(grad_enabled, false)) {}
-    ~NoGrad() { grad_enabled = previous_; }
-    NoGrad(const NoGrad&) = delete;
-
-  private:
-    bool previous_;
-};
 
 void grow(Storage& storage, size_t nbytes) {
     if (storage.pending) materialize_hook(&storage);
@@ -111,7 +102,7 @@ void store_out(Tensor& out, Tensor& result) {
     static const OpDef *copy = find_op("copy"), *as_strided = find_op("as_strided");
     check_castable(result.dtype, out.dtype);
     check_same_device(out, result.device());
-    NoGrad mode;
+    GradMode mode(false);
     fit(out, result.sizes);
     Operand self, source;
     self.tensor = &out;
@@ -140,7 +131,7 @@ void dispatch_out(Call& call, Tensor* const* outs, size_t out_count) {
     if (op.kind == Kind::Opaque || op.kind == Kind::Index || op.operand_list)
         for (size_t i = 0; i < out_count; ++i)
             check_out_is_apart(*outs[i], all.data() + out_count, all.size() - out_count);
-    NoGrad mode;
+    GradMode mode(false);
     if (op.infer && out_count == 1) {
         Tensor& out = *outs[0];
         op.infer(call);

@@ -18,12 +18,6 @@ void check_out_needs_no_gradient(const char* op, const Tensor* const* tensors, s
 
 // Throws PyTorch's error if `out` shows an element twice, or shares memory with an operand.
 void check_out_is_apart(const Tensor& out, const Tensor* const* operands, size_t count);
-// Both are the call path's: whether the memory that two tensors span meets, and whether a view has an element twice.
-bool may_overlap(const Tensor& a, const Tensor& b);
-bool shows_an_element_twice(const Tensor& t);
-// Throws PyTorch's error if it has.
-void check_written_once(const Tensor& destination);
-
 // Writes a computed result to `out`, as above.
 void store_out(Tensor& out, Tensor& result);
 

@@ -1,8 +1,8 @@
+// How calls become nodes of a trace, and the words that tell one trace from another.
 #include "trace/trace.h"
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <unordered_map>
@@ -16,28 +16,7 @@
 
 namespace mt::trace {
 
-MT_THREAD_LOCAL Trace* current = nullptr;
-MT_THREAD_LOCAL Tag current_tag;
-
 namespace {
-
-MT_THREAD_LOCAL int recording_depth = 0;
-
-// The thread's own trace. It outlives the thread: its values may be read later, and the GIL isn't held when a thread
-// ends.
-struct ThreadTrace {
-    Trace* trace = nullptr;
-    ~ThreadTrace() {
-        if (trace) trace->orphaned.store(true, std::memory_order_release);
-    }
-};
-thread_local ThreadTrace thread_trace;
-
-// As many as threads ever recorded at the same time.
-std::vector<Trace*>& all_traces() {
-    static auto* traces = new std::vector<Trace*>;
-    return *traces;
-}
 
 const OpDef& view_read_op() {
     static const OpDef* op = find_op("_view_read");
@@ -47,28 +26,6 @@ const OpDef& view_write_op() {
     static const OpDef* op = find_op("_view_write");
     return *op;
 }
-
-constexpr int32_t kGradientScope = 1 << 15, kSeparateGradients = 1 << 30;
-
-uint64_t word_of(const Tag& tag) {
-    return static_cast<uint64_t>(static_cast<uint8_t>(tag.compile)) << 40 | static_cast<uint64_t>(tag.must) << 32 |
-           static_cast<uint32_t>(tag.scope);
-}
-Tag tag_of(uint64_t word) {
-    return {static_cast<int8_t>(word >> 40), (word >> 32 & 1) != 0, static_cast<int32_t>(word)};
-}
-
-// A formula's ops belong to the scope of the forward call, unless something is said of them where backward runs.
-uint64_t begin_formula(uint64_t mark) {
-    uint64_t previous = word_of(current_tag);
-    Tag tag = tag_of(mark);
-    if (current_tag.compile != -1) return previous;
-    tag.must = false;
-    if (tag.scope & kSeparateGradients) tag.scope |= kGradientScope;
-    current_tag = tag;
-    return previous;
-}
-void end_formula(uint64_t previous) { current_tag = tag_of(previous); }
 
 // With what tensors still reach behind a storage that was made shorter.
 int64_t storage_elements(const Storage& storage, DType dtype) {
@@ -94,14 +51,6 @@ uint64_t bits_of(const Scalar& s) {
 }
 
 }  // namespace
-
-void set_tag(const Tag& tag) {
-    current_tag = tag;
-    // What must be compiled is a function as a whole, not what becomes of its results.
-    call_mark = tag.compile == -1 || tag.must ? 0 : word_of(tag);
-    begin_formula_hook = begin_formula;
-    end_formula_hook = end_formula;
-}
 
 Trace::Trace() : leaf_table_(64, -1) {}
 
@@ -138,110 +87,6 @@ void Trace::clear() {
     for (Leaf& leaf : dying)
         if (leaf.storage && counts_readers) --leaf.storage->readers;
     dying.clear();
-}
-
-ValueRef Trace::leaf_of(const Ref<Storage>& storage, int64_t offset, const Dims& sizes, const Dims& strides,
-                        DType dtype) {
-    if (leaves.size() * 2 >= leaf_table_.size()) {
-        leaf_table_.assign(leaf_table_.size() * 2, -1);
-        for (size_t i = 0; i < leaves.size(); ++i) {
-            size_t at = (reinterpret_cast<uintptr_t>(leaves[i].storage.get()) >> 5) & (leaf_table_.size() - 1);
-            while (leaf_table_[at] >= 0) at = (at + 1) & (leaf_table_.size() - 1);
-            leaf_table_[at] = static_cast<int32_t>(i);
-        }
-    }
-    size_t at = (reinterpret_cast<uintptr_t>(storage.get()) >> 5) & (leaf_table_.size() - 1);
-    for (; leaf_table_[at] >= 0; at = (at + 1) & (leaf_table_.size() - 1)) {
-        const Leaf& leaf = leaves[static_cast<size_t>(leaf_table_[at])];
-        if (leaf.is(storage, offset, sizes, strides, dtype))
-            return {RefKind::Leaf, 0, static_cast<uint32_t>(leaf_table_[at])};
-    }
-    leaf_table_[at] = static_cast<int32_t>(leaves.size());
-    ++storage->readers;
-    leaves.push_back({storage, offset, sizes, strides, dtype});
-    return {RefKind::Leaf, 0, static_cast<uint32_t>(leaves.size() - 1)};
-}
-
-namespace {
-
-// The dimensions along which there are different elements, from the largest stride to the smallest.
-std::vector<size_t> dims_by_stride(const Dims& sizes, const Dims& strides) {
-    std::vector<size_t> order;
-    for (size_t d = 0; d < sizes.size(); ++d)
-        if (strides[d] != 0 && sizes[d] != 1) order.push_back(d);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return std::abs(strides[a]) > std::abs(strides[b]); });
-    return order;
-}
-
-// Strides without gaps, in the order of the given ones; what is repeated stays repeated.
-Dims packed_strides(const Dims& sizes, const Dims& strides) {
-    const std::vector<size_t> order = dims_by_stride(sizes, strides);
-    Dims packed = strides;
-    int64_t step = 1;
-    for (size_t k = order.size(); k-- > 0;) {
-        packed[order[k]] = step;
-        step *= sizes[order[k]];
-    }
-    return packed;
-}
-
-// The different elements of a tensor, as packed_strides lays them out. Plain loops: nothing here may run other code.
-void pack(char* to, const Tensor& tensor) {
-    const std::vector<size_t> order = dims_by_stride(tensor.sizes, tensor.strides);
-    const size_t item = itemsize(tensor.dtype);
-    size_t depth = order.size(), run = item;
-    if (depth > 0 && tensor.strides[order[depth - 1]] == 1) run *= static_cast<size_t>(tensor.sizes[order[--depth]]);
-    std::vector<int64_t> at(depth, 0);
-    for (const char* from = static_cast<const char*>(tensor.data());; to += run) {
-        std::memcpy(to, from, run);
-        size_t k = depth;
-        for (; k > 0; --k) {
-            const int64_t step = tensor.strides[order[k - 1]] * static_cast<int64_t>(item);
-            const int64_t size = tensor.sizes[order[k - 1]];
-            if (++at[k - 1] < size) {
-                from += step;
-                break;
-            }
-            at[k - 1] = 0;
-            from -= step * (size - 1);
-        }
-        if (k == 0) return;
-    }
-}
-
-}  // namespace
-
-ValueRef Trace::leaf_of_copy(Tensor& tensor) {
-    if (tensor.numel == 0) return leaf_of(tensor.storage, tensor.offset, tensor.sizes, tensor.strides, tensor.dtype);
-    const auto [low, high] = element_span(tensor.sizes, tensor.strides, tensor.offset);
-    const auto item = static_cast<int64_t>(itemsize(tensor.dtype));
-    int64_t distinct = 1;
-    for (size_t d = 0; d < tensor.sizes.size(); ++d) distinct *= tensor.strides[d] == 0 ? 1 : tensor.sizes[d];
-    // A view with large gaps is copied without them.
-    const bool packed = high - low > 2 * distinct && !on_gpu(tensor.device());
-    const Dims strides = packed ? packed_strides(tensor.sizes, tensor.strides) : tensor.strides;
-    const int64_t offset = packed ? 0 : tensor.offset - low;
-    auto copy = [&] {
-        Ref<Storage> made = Storage::allocate(static_cast<size_t>((packed ? distinct : high - low) * item),
-                                              tensor.storage->device);
-        if (packed) pack(static_cast<char*>(made->data), tensor);
-        else copy_bytes(made->place(), tensor.storage->place().plus(low * item), made->nbytes);
-        return made;
-    };
-    auto unchanged = [&](const Storage& taken) {
-        if (on_gpu(taken.device)) return false;
-        if (packed) return std::memcmp(taken.data, copy()->data, taken.nbytes) == 0;
-        return std::memcmp(taken.data, static_cast<char*>(tensor.storage->data) + low * item, taken.nbytes) == 0;
-    };
-    for (const Snapshot& known : snapshots_)
-        if (known.source.is(tensor.storage, tensor.offset, tensor.sizes, tensor.strides, tensor.dtype) &&
-            unchanged(*known.copy))
-            return leaf_of(known.copy, offset, tensor.sizes, strides, tensor.dtype);
-    snapshots_.push_back({{tensor.storage, tensor.offset, tensor.sizes, tensor.strides, tensor.dtype},
-                          copy(),
-                          {Py_XNewRef(source_.code), source_.lasti}});
-    return leaf_of(snapshots_.back().copy, offset, tensor.sizes, strides, tensor.dtype);
 }
 
 ValueRef Trace::read(Tensor& tensor) {
@@ -552,35 +397,6 @@ void Trace::discard() {
     clear();
 }
 
-void Trace::drop_unreachable() {
-    std::unordered_map<Storage*, uint32_t> held;
-    for (const Leaf& leaf : leaves)
-        if (leaf.storage->pending) ++held[leaf.storage.get()];
-    for (const auto& [storage, count] : held) {
-        if (storage->refcount != count || storage->pending->trace != this) continue;
-        results[nodes[storage->pending->node].first_result + storage->pending->result].storage = nullptr;
-        delete storage->pending;
-        storage->pending = nullptr;
-    }
-}
-
-bool Trace::reads(const Storage* storage) const {
-    return std::any_of(leaves.begin(), leaves.end(), [&](const Leaf& leaf) { return leaf.storage.get() == storage; });
-}
-
-bool Trace::keep_leaf(Storage* storage) {
-    if (!reads(storage)) return true;
-    if (wait_until_idle()) return false;
-    Ref<Storage> copy = Storage::copy(*storage);
-    for (Leaf& leaf : leaves) {
-        if (leaf.storage.get() != storage) continue;
-        --storage->readers;
-        leaf.storage = copy;
-        ++copy->readers;
-    }
-    return true;
-}
-
 void Trace::finish_signature() {
     signature.push_back(~uint64_t{0});
     std::unordered_map<const Storage*, size_t> first;
@@ -605,102 +421,6 @@ void Trace::finish_signature() {
     }
     signature.push_back(options_id());
     signature.push_back(owner);
-}
-
-Suspend::Suspend() : interpreter_(current_interpreter), trace_(current), capture_(capture_sources) {
-    current_interpreter = nullptr;
-    current = nullptr;
-    capture_sources = false;
-}
-
-Suspend::~Suspend() {
-    current_interpreter = interpreter_;
-    current = trace_;
-    capture_sources = capture_;
-}
-
-bool recording() { return current != nullptr; }
-
-bool keep_leaves(Storage* storage, const Trace* except) {
-    bool waited = false;
-    // While it waits, other threads record new reads and begin new traces.
-    for (size_t i = 0; i < all_traces().size();) {
-        Trace* trace = all_traces()[i];
-        if (trace == except || trace->keep_leaf(storage)) {
-            ++i;
-        } else {
-            waited = true;
-            i = 0;
-        }
-    }
-    return waited;
-}
-
-void abandon_other_threads() {
-    for (Trace* trace : all_traces()) {
-        if (trace == thread_trace.trace) continue;
-        if (trace->runner) trace->abandon();
-        trace->orphaned.store(true, std::memory_order_relaxed);
-    }
-}
-
-Trace& thread_own_trace() {
-    Trace*& own = thread_trace.trace;
-    for (Trace* trace : all_traces())
-        if (!own && trace->orphaned.load(std::memory_order_acquire) && trace->empty() && !trace->runner) {
-            trace->orphaned.store(false, std::memory_order_relaxed);
-            trace->clear();
-            trace->whole_function = trace->effects = false;
-            trace->owner = 0;
-            own = trace;
-        }
-    if (!own) all_traces().push_back(own = new Trace);
-    return *own;
-}
-
-namespace {
-// As many as calls on cards ever ran within each other on the thread. Later threads take them over.
-struct PrivateTraces {
-    std::vector<Trace*> spare;
-    ~PrivateTraces() {
-        for (Trace* trace : spare) trace->orphaned.store(true, std::memory_order_release);
-    }
-};
-thread_local PrivateTraces private_traces;
-}  // namespace
-
-PrivateTrace::PrivateTrace() {
-    std::vector<Trace*>& spare = private_traces.spare;
-    if (spare.empty()) {
-        all_traces().push_back(trace_ = new Trace);
-    } else {
-        trace_ = spare.back();
-        spare.pop_back();
-    }
-}
-
-PrivateTrace::~PrivateTrace() {
-    trace_->clear();
-    private_traces.spare.push_back(trace_);
-}
-
-void begin_recording() {
-    if (recording_depth++ > 0 && current) return;
-    current = &thread_own_trace();
-    current_interpreter = current;
-    capture_sources = true;
-}
-
-void end_recording(const char* reason) {
-    if (--recording_depth > 0) return;
-    struct Stop {
-        ~Stop() {
-            current = nullptr;
-            current_interpreter = nullptr;
-            capture_sources = false;
-        }
-    } stop;
-    flush(reason);
 }
 
 }  // namespace mt::trace

@@ -1,0 +1,276 @@
+// How the formula of a node is called: an op's in Python, that of a write to a part, or a custom function's.
+#include "autograd/formula.h"
+
+#include <algorithm>
+
+#include "autograd/engine.h"
+#include "core/error.h"
+#include "dispatch/python.h"
+
+namespace mt {
+
+const OpDef& op_named(const char* name) {
+    OpDef* op = find_op(name);
+    if (!op) fail(std::string("op '") + name + "' is not defined");
+    return *op;
+}
+
+Value dtype_value(DType dtype) {
+    Value v;
+    v.tag = Value::Type;
+    v.dtype = dtype;
+    return v;
+}
+
+Ref<Tensor> full_of(const OperandMeta& meta, int64_t value) {
+    Value device;
+    device.tag = Value::Dev;
+    device.device = meta.device;
+    return call_op(op_named("full"), {}, {value_of(meta.sizes), value_of(value), dtype_value(meta.dtype), device});
+}
+
+namespace {
+
+// What a formula records has the source of the forward call it belongs to.
+class FormulaScope {
+  public:
+    explicit FormulaScope(const GradNode& node) : previous_source_(source_override), previous_node_(current_node) {
+        if (node.source.code) source_override = &node.source;
+        current_node = &node;
+        if (__builtin_expect((marked_ = node.mark != 0), 0)) mark_ = begin_formula_hook(node.mark);
+    }
+    ~FormulaScope() {
+        if (marked_) end_formula_hook(mark_);
+        source_override = previous_source_;
+        current_node = previous_node_;
+    }
+
+  private:
+    const SourceRef* previous_source_;
+    const GradNode* previous_node_;
+    uint64_t mark_ = 0;
+    bool marked_;
+};
+
+Value bool_value(bool b) {
+    Value v;
+    v.tag = Value::Bool;
+    v.i = b;
+    return v;
+}
+
+// What Python's formula (or a custom function's backward) returned: one tensor, None, or a tuple of these. A formula
+// may also give functions, which are called for those gradients that somebody wants.
+Gradients collect(PyObject* returned, const GradNode& node, size_t expected) {
+    Gradients result(expected);
+    if (PyTuple_Check(returned) || PyList_Check(returned)) {
+        PyRef sequence(PySequence_Fast(returned, "gradients"));
+        auto count = static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.get()));
+        if (count < expected)
+            fail("'" + (node.op ? node.op->name : std::string("function")) +
+                 "' returned an incorrect number of gradients (expected " + std::to_string(expected) + ", got " +
+                 std::to_string(count) + ")");
+        for (size_t i = 0; i < expected; ++i) {
+            PyObject* item = PySequence_Fast_GET_ITEM(sequence.get(), static_cast<Py_ssize_t>(i));
+            PyRef computed;
+            if (node.type != GradNode::Type::Python && PyFunction_Check(item)) {
+                if (!node.edges[i].node) continue;
+                computed = PyRef(PyObject_CallNoArgs(item));
+                if (!computed) fail_python();
+                item = computed.get();
+            }
+            result[i] = tensor_from(item, node, i);
+        }
+    } else {
+        if (expected) result[0] = tensor_from(returned, node, 0);
+    }
+    return result;
+}
+
+// A tensor that has only a shape and a dtype, for formulas that read no values.
+Ref<Tensor> shape_only(const OperandMeta& meta) {
+    static Ref<Storage> nothing = Storage::unbacked(0, Device{DeviceType::Meta, -1});
+    return Tensor::make(nothing, meta.dtype, meta.sizes,
+                        meta.strides.size() == meta.sizes.size() ? meta.strides : contiguous_strides(meta.sizes),
+                        meta.offset);
+}
+
+// What the formula gets as `out`: the result, all of them as a tuple, or None if it reads none.
+PyRef saved_outputs(GradNode& node) {
+    if (node.outputs.empty()) return PyRef::borrow(Py_None);
+    if (node.outputs.size() == 1) return wrapped(unpack(node, node.outputs[0]));
+    Gradients values;
+    for (const SavedTensor& saved : node.outputs) values.push_back(unpack(node, saved));
+    return tuple_of(values, values.size());
+}
+
+Gradients apply_op(GradNode& node, Gradients& gradients) {
+    if (node.released && node.saves)
+        fail("Trying to backward through the graph a second time (or directly access saved tensors after they have "
+             "already "
+             "been freed). Saved intermediate values of the graph are freed when you call .backward() or "
+             "autograd.grad(). "
+             "Specify retain_graph=True if you need to backward through the graph a second time (op '" +
+             node.op->name + "').");
+    const OpDef& op = *node.op;
+    std::vector<PyRef> arguments;
+    if (node.result_meta.size() == 1) arguments.push_back(wrapped(gradients[0]));
+    else arguments.push_back(tuple_of(gradients, node.result_meta.size()));
+    arguments.push_back(saved_outputs(node));
+    size_t n = node.operand_kind.size();
+    bool list = op.operand_list;
+    PyRef operand_list(list ? PyList_New(0) : nullptr);
+    for (size_t i = 0; i < n; ++i) {
+        PyRef value;
+        if (node.operand_kind[i] == 1) value = PyRef(scalar_to_python(node.scalars[i]));
+        else if (node.operand_kind[i] == 2) value = PyRef::borrow(Py_None);
+        else if (node.saved[i].held()) value = PyRef(wrap_hook(unpack(node, node.saved[i])));
+        else value = PyRef(wrap_hook(shape_only(node.operand_meta[i])));
+        if (!value) fail_python();
+        if (list) {
+            if (PyList_Append(operand_list.get(), value.get()) < 0) fail_python();
+        } else arguments.push_back(std::move(value));
+    }
+    if (list) arguments.push_back(std::move(operand_list));
+    for (const Value& param : node.params) arguments.emplace_back(value_to_python_hook(param));
+    std::vector<PyObject*> raw;
+    for (PyRef& argument : arguments) {
+        if (!argument) fail_python();
+        raw.push_back(argument.get());
+    }
+    FormulaScope scope(node);
+    PyRef returned(PyObject_Vectorcall(op.vjp, raw.data(), raw.size(), nullptr));
+    if (!returned) fail_python();
+    Gradients result = collect(returned.get(), node, n);
+    for (size_t i = 0; i < n; ++i) {
+        if (!result[i]) continue;
+        if (!node.edges[i].node) result[i].reset();
+        else result[i] = reduce_to_operand(std::move(result[i]), node.operand_meta[i]);
+    }
+    return result;
+}
+
+// The same memory as numbers of another type: parts of complex numbers, or complex numbers of parts.
+Ref<Tensor> seen_as(Ref<Tensor> tensor, DType dtype) {
+    if (tensor->dtype == dtype) return tensor;
+    if (is_complex(tensor->dtype)) return call_op(op_named("view_as_real"), {tensor.get()});
+    auto [low, high] = element_span(tensor->sizes, tensor->strides, tensor->offset);
+    Ref<Tensor> pairs = call_op(op_named("as_strided"), {tensor.get()},
+                                {value_of(Dims{(high - low) / 2, 2}), value_of(Dims{2, 1}), value_of(low)});
+    return call_op(op_named("view_as_complex"), {pairs.get()});
+}
+
+Gradients apply_copy_slices(GradNode& node, Gradients& gradients) {
+    const OpDef &clone = op_named("_row_major"), &as_strided = op_named("as_strided"), &copy = op_named("copy"),
+                &fill = op_named("fill");
+    Ref<Tensor> base_gradient;
+    if (is_contiguous(node.base_sizes, node.base_strides)) {
+        base_gradient = call_op(clone, {gradients[0].get()});
+    } else {
+        // The view's strides are those of the base's memory: lay the gradient out likewise.
+        auto [low, high] = element_span(node.base_sizes, node.base_strides, 0);
+        Ref<Tensor> memory = full_of({Dims{high - low}, gradients[0]->dtype, home_of(*gradients[0])}, 0);
+        if (batch_level(*gradients[0])) {
+            // One for each slice, as the gradient is mapped.
+            Ref<Tensor> always = full_of({Dims{}, DType::Bool, home_of(*gradients[0])}, 1);
+            Ref<Tensor> any = call_op(as_strided, {gradients[0].get()},
+                                      {value_of(Dims{}), value_of(Dims{}), value_of(gradients[0]->offset)});
+            memory = call_op(op_named("where"), {always.get(), memory.get(), any.get()});
+        }
+        base_gradient = call_op(as_strided, {memory.get()},
+                                {value_of(node.base_sizes), value_of(node.base_strides), value_of(-low)});
+        Operand self, other;
+        self.tensor = base_gradient.get();
+        other.tensor = gradients[0].get();
+        call_op_inplace(copy, *base_gradient, {self, other});
+    }
+    Ref<Tensor> seen = seen_as(base_gradient, node.inner->result_meta[0].dtype);
+    Ref<Tensor> region = call_op(
+        as_strided, {seen.get()},
+        {value_of(node.view_sizes), value_of(node.view_strides), value_of(node.view_offset + seen->offset)});
+    Gradients inner_gradients{call_op(clone, {region.get()})};
+    Gradients inner = apply_op(*node.inner, inner_gradients);
+    Operand destination, source;
+    destination.tensor = region.get();
+    if (!inner.empty() && inner[0]) {
+        source.tensor = inner[0].get();
+        call_op_inplace(copy, *region, {destination, source});
+    } else {
+        call_op_inplace(fill, *region, {destination}, {value_of(int64_t{0})});
+    }
+    Gradients result{std::move(base_gradient)};
+    for (size_t i = 1; i < inner.size(); ++i) result.push_back(std::move(inner[i]));
+    return result;
+}
+
+bool expands_to(const Dims& from, const Dims& to) {
+    if (from.size() > to.size()) return false;
+    size_t lead = to.size() - from.size();
+    for (size_t i = 0; i < from.size(); ++i)
+        if (from[i] != 1 && from[i] != to[lead + i]) return false;
+    return true;
+}
+
+Gradients apply_python(GradNode& node, Gradients& gradients) {
+    PyRef tuple = tuple_of(gradients, gradients.size());
+    PyRef callable = PyRef::borrow(node.callable);
+    FormulaScope scope(node);
+    PyRef returned(PyObject_Call(callable.get(), tuple.get(), nullptr));
+    if (!returned) fail_python();
+    Gradients result = collect(returned.get(), node, node.edges.size());
+    for (size_t i = 0; i < result.size(); ++i) {
+        const Edge& edge = node.edges[i];
+        if (!result[i] || !edge.node || edge.index >= edge.node->result_meta.size()) continue;
+        const OperandMeta& meta = edge.node->result_meta[edge.index];
+        if (!(result[i]->sizes == meta.sizes) && !expands_to(meta.sizes, result[i]->sizes))
+            fail("Function " + node_name(node) + " returned an invalid gradient at index " + std::to_string(i) +
+                 " - got " + to_string(result[i]->sizes) + " but expected shape compatible with " +
+                 to_string(meta.sizes));
+        result[i] = reduce_to_operand(std::move(result[i]), meta);
+    }
+    return result;
+}
+
+}  // namespace
+
+Gradients apply_formula(GradNode& node, Gradients& gradients) {
+    switch (node.type) {
+        case GradNode::Type::CopySlices: return apply_copy_slices(node, gradients);
+        case GradNode::Type::Python: return apply_python(node, gradients);
+        default: return apply_op(node, gradients);
+    }
+}
+
+Ref<Tensor> as_result(const Tensor& tensor, uint32_t index) {
+    Ref<Tensor> result = detach(tensor);
+    if (current_node && index < current_node->result_meta.size())
+        set_history(*result, Ref<GradNode>::borrow(const_cast<GradNode*>(current_node)), index);
+    return result;
+}
+
+bool operand_needs_gradient(size_t position) {
+    return !current_node || (position < current_node->edges.size() && current_node->edges[position].node);
+}
+
+Ref<Tensor> reduce_to_operand(Ref<Tensor> gradient, const OperandMeta& meta) {
+    if (!(gradient->sizes == meta.sizes)) {
+        Dims dims;
+        size_t lead = gradient->ndim() - std::min(gradient->ndim(), meta.sizes.size());
+        for (size_t i = 0; i < gradient->ndim(); ++i)
+            if (i < lead || (meta.sizes[i - lead] == 1 && gradient->sizes[i] != 1))
+                dims.push_back(static_cast<int64_t>(i));
+        Value none;
+        if (!dims.empty())
+            gradient = call_op(op_named("sum"), {gradient.get()}, {value_of(dims), bool_value(true), none});
+        if (!(gradient->sizes == meta.sizes))
+            gradient = call_op(op_named("view"), {gradient.get()}, {value_of(meta.sizes)});
+    }
+    // What reaches a real operand is the real part.
+    if (is_complex(gradient->dtype) && !is_complex(meta.dtype))
+        if (const OpDef* real = find_op("real")) gradient = call_op(*real, {gradient.get()});
+    if (gradient->dtype != meta.dtype)
+        gradient = call_op(op_named("cast"), {gradient.get()}, {dtype_value(meta.dtype)});
+    return gradient;
+}
+
+}  // namespace mt

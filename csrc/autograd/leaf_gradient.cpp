@@ -1,0 +1,85 @@
+// Where gradients end: in a leaf's .grad, laid out like the leaf.
+#include "autograd/leaf_gradient.h"
+
+#include "autograd/engine.h"
+#include "autograd/formula.h"
+#include "core/error.h"
+#include "dispatch/jit_device.h"
+#include "dispatch/memory_order.h"
+#include "dispatch/python.h"
+
+namespace mt {
+
+void (*grad_stored_hook)(Tensor&) = nullptr;
+
+namespace {
+
+// The strides of a leaf's gradient: the leaf's own if its elements lie without gaps and overlaps, otherwise row-major.
+// It is PyTorch's rule, so that an optimizer's loops run through both in the order of memory. `order`: the dimensions
+// from the outermost in memory, empty for row-major ones. A leaf that was given other data since may have another shape
+// than the gradient, whose `sizes` are those of before.
+Dims layout_of_gradient(const Tensor& leaf, const Dims& sizes, Dims& order) {
+    const Tensor* operands[] = {&leaf};
+    if (leaf.contiguous() || !(leaf.sizes == sizes) || !memory_order(operands, 1, sizes, order))
+        return contiguous_strides(sizes);
+    Dims strides = out_of_order(contiguous_strides(in_order(leaf.sizes, order)), order);
+    for (size_t d = 0; d < leaf.ndim(); ++d)
+        if (leaf.sizes[d] != 1 && leaf.strides[d] != strides[d]) {
+            order = Dims();
+            return contiguous_strides(sizes);
+        }
+    return strides;
+}
+
+bool has_layout(const Tensor& tensor, const Dims& strides) {
+    for (size_t d = 0; d < tensor.ndim(); ++d)
+        if (tensor.sizes[d] != 1 && tensor.strides[d] != strides[d]) return false;
+    return true;
+}
+
+Ref<Tensor> copy_in_order(const Ref<Tensor>& tensor, const Dims& order) {
+    const OpDef& row_major = op_named("_row_major");
+    if (order.size() == 0) return call_op(row_major, {tensor.get()});
+    const OpDef& permute = op_named("permute");
+    Dims back(order.size(), 0);
+    for (size_t d = 0; d < order.size(); ++d) back[static_cast<size_t>(order[d])] = static_cast<int64_t>(d);
+    Ref<Tensor> moved = call_op(permute, {tensor.get()}, {value_of(order)});
+    return call_op(permute, {call_op(row_major, {moved.get()}).get()}, {value_of(back)});
+}
+
+}  // namespace
+
+void store_gradient(GradNode& node, Ref<Tensor> gradient, bool create_graph) {
+    if (!node.leaf) return;
+    // Threads that run backward at the same time add to the same gradient, and may drop the leaf or its gradient.
+    HoldGil hold;
+    Ref<Tensor> leaf = Ref<Tensor>::borrow(node.leaf);
+    AutogradMeta& meta = autograd_meta(*leaf);
+    Ref<Tensor> before = meta.grad;
+    // Of a number on the CPU that was used on a card, or of what was compiled.
+    if (home_of(*gradient) != home_of(*leaf) && home_of(*leaf).type != DeviceType::Meta)
+        gradient = clone_to(*gradient, leaf->device());
+    if (!before) {
+        // The engine's own tensor is handed over unless somebody else holds its storage.
+        Dims order;
+        const bool fits = (gradient->contiguous() && leaf->contiguous()) ||
+                          has_layout(*gradient, layout_of_gradient(*leaf, gradient->sizes, order));
+        const bool mine = gradient->storage->refcount == 1 && gradient->refcount == 1;
+        if (!fits) meta.grad = copy_in_order(gradient, order);
+        else
+            meta.grad = create_graph ? gradient
+                        : mine       ? detach(*gradient)
+                                     : call_op(op_named("clone"), {gradient.get()});
+    } else if (create_graph) {
+        meta.grad = call_op(op_named("add"), {before.get(), gradient.get()});
+    } else {
+        Operand self, other;
+        self.tensor = before.get();
+        other.tensor = gradient.get();
+        call_op_inplace(op_named("add"), *before, {self, other});
+    }
+    if (grad_stored_hook) grad_stored_hook(*leaf);
+    run_post_accumulate_hooks(node, *leaf);
+}
+
+}  // namespace mt
