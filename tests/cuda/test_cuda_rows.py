@@ -16,7 +16,8 @@ IN_PLACE_ONLY = {"fill", "copy"}
 RECORDED_ONLY = {"_view_read", "_view_write", "_assign"}
 NAMES = [name for name in ROWS if name not in IN_PLACE_ONLY | RECORDED_ONLY]
 DTYPES = ("bool", "uint8", "int32", "int64", "float32", "float64", "float16", "bfloat16", "complex64")
-REFUSED = (RuntimeError, TypeError, NotImplementedError, ZeroDivisionError, IndexError, ValueError)
+# Also where a package is missing, as SciPy for LDL factorizations.
+REFUSED = (RuntimeError, TypeError, NotImplementedError, ZeroDivisionError, IndexError, ValueError, ImportError)
 
 
 def tensors(result):
