@@ -25,6 +25,8 @@ Record = dict[str, Any]
 
 KEPT = 6000
 """Characters kept of what a test says."""
+BEGINNING = 90.0
+"""Seconds that a process may take to find the tests, and to end."""
 
 
 # ---- in a process
@@ -148,7 +150,7 @@ def run(
                     if process.pipe in ready:
                         with contextlib.suppress(EOFError, OSError):
                             message = process.pipe.recv()
-                    elif now - process.since <= patience:
+                    elif now - process.since <= (patience if process.test is not None else max(patience, BEGINNING)):
                         continue
                     match message:
                         case ("collected", names):
