@@ -305,8 +305,23 @@ def to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
     return self.to(device)
 
 
-copy_ = _C.inplace_form(copy)
-attach("copy_", copy_)
+_copy_ = _C.inplace_form(copy)
+
+
+@shortcut("TT", _copy_)
+def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
+    """The elements of `src`, a tensor that is broadcast or a number, written to this tensor, which is returned.
+
+    It is always done when it returns; `non_blocking` is there for programs that ask.
+    """
+    if isinstance(src, bool | int | float | complex):
+        from minitensor.creation import tensor
+
+        src = tensor(src)
+    return _copy_(self, src)
+
+
+attach("copy_", checked(copy_))
 
 
 @_method

@@ -19,8 +19,14 @@ void settle(Tensor& t) {
 }
 
 void refuse_leaf(const Tensor& t, const char* what) {
-    if (grad_enabled && t.autograd && t.autograd->requires_grad && !t.autograd->grad_fn)
+    auto is_leaf = [](const Tensor& one) {
+        return one.autograd && one.autograd->requires_grad && !one.autograd->grad_fn;
+    };
+    if (!grad_enabled) return;
+    if (is_leaf(t))
         fail(std::string("a leaf Variable that requires grad is being used in an in-place operation. (") + what + ")");
+    if (t.base && is_leaf(*t.base))
+        fail("a view of a leaf Variable that requires grad is being used in an in-place operation.");
 }
 
 // take_view(tensor, view, name): the tensor becomes what `view`, a view of it, is: transpose_, squeeze_ and so on.

@@ -149,6 +149,7 @@ bool init_out_form(PyObject* module);
 bool init_shortcut(PyObject* module);
 bool init_composed(PyObject* module);
 OpDef& op_of(PyObject* callable);  // TypeError if it isn't an op
+bool is_op(PyObject* object);      // and no in-place form of one
 
 // number_slots.cpp
 void fill_arithmetic(PyNumberMethods& methods);

@@ -347,7 +347,7 @@ PyObject* py_shortcut(PyObject*, PyObject* args) {
         if (target->before.size() + target->most + target->after.size() > 2 * kMost)
             wrong(pattern, "too many arguments");
         target->function = PyRef::borrow(callable);
-        if (Py_TYPE(callable) == &OpType) {
+        if (is_op(callable)) {
             target->op = &op_of(callable);
             bind(*target, pattern, PyTuple_Check(order) ? order : nullptr);
             target->may_store = target->op->kind == Kind::Elementwise && !PyTuple_Check(order) && !target->packed;

@@ -118,12 +118,11 @@ bool fits(Scalar value, DType dtype) {
         value = Scalar::of(value.f);
     }
     if (type.category == 1) {
-        // An unsigned type takes negative values of its range's size and wraps them, as in PyTorch.
         double bits = std::ldexp(1.0, static_cast<int>(type.itemsize * 8 - type.is_signed));
-        if (value.tag == Scalar::Float) {
-            double low = !type.is_signed ? -bits : type.itemsize == 8 ? -std::nextafter(bits, INFINITY) : -bits - 1.0;
-            return value.f > low && value.f < bits;
-        }
+        if (value.tag == Scalar::Float)
+            return value.f >= (type.is_signed ? -bits : 0.0) &&
+                   (type.itemsize == 8 ? value.f < bits : value.f <= bits - 1);
+        // An unsigned type takes negative integers of its range's size and wraps them, as in PyTorch.
         if (type.itemsize == 8) return true;
         auto most = (int64_t{1} << (type.itemsize * 8 - type.is_signed)) - 1;
         return value.i >= (type.is_signed ? -most - 1 : -most) && value.i <= most;

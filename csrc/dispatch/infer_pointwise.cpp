@@ -67,6 +67,16 @@ void infer_floats(Call& call) {
     set(call, dtype, dtype);
 }
 
+void infer_lerp(Call& call) {
+    DType dtype = call.in(0).dtype;
+    for (size_t i = 1; i < 3; ++i)
+        if (const Tensor* t = call.operands[i].tensor; t && t->dtype != dtype)
+            fail(std::string("expected dtype ") + torch_type_name(dtype) + " for `" + (i == 1 ? "end" : "weight") +
+                 "` but got dtype " + torch_type_name(t->dtype));
+    if (info(dtype).category < 2) refuse(call, dtype);
+    infer_floats(call);
+}
+
 void infer_float_formula(Call& call) {
     DType dtype = result_type(call);
     if (info(dtype).category < 2) dtype = DType::F32;

@@ -10,7 +10,8 @@ void infer_wide(Call& call);      // the same, without float16 and bfloat16
 void infer_same(Call& call);      // every dtype
 void infer_numbers(Call& call);   // every dtype but bool
 void infer_integers(Call& call);  // without bool
-void infer_floats(Call& call);    // floating and complex
+void infer_floats(Call& call);
+void infer_lerp(Call& call);      // the same, of one dtype
 void infer_test(Call& call);      // every dtype; the result is bool
 void infer_float_formula(Call& call);  // as float32 for integers; the result is bool
 

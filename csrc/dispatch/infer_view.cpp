@@ -49,29 +49,20 @@ void drop_dims(ResultMeta& meta, uint64_t drop) {
 
 }  // namespace
 
+// PyTorch's rule, which also says what the strides of dimensions of size 1 are.
 bool compute_view_strides(const Dims& sizes, const Dims& strides, const Dims& new_sizes, Dims& out_strides) {
-    if (sizes == new_sizes) {
-        out_strides = strides;
-        return true;
-    }
     if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) {
-        out_strides = contiguous_strides(new_sizes);
+        out_strides = sizes == new_sizes ? strides : contiguous_strides(new_sizes);
         return true;
     }
     out_strides.resize(new_sizes.size());
     // Runs of old dimensions that lie regularly in memory, from the innermost: each must be filled by whole new
     // dimensions.
     size_t at = new_sizes.size();
-    int64_t run = 1, base = 1;  // elements of the run, and the distance of neighbours in it
-    bool open = false;
+    int64_t run = 1, base = sizes.empty() ? 1 : strides.back();  // elements of the run, the distance of neighbours
     for (size_t d = sizes.size(); d-- > 0;) {
-        if (sizes[d] == 1) continue;
-        if (!open) base = strides[d];
-        open = true;
         run *= sizes[d];
-        size_t next = d;
-        while (next > 0 && sizes[next - 1] == 1) --next;
-        if (next > 0 && strides[next - 1] == base * run) continue;
+        if (d > 0 && (sizes[d - 1] == 1 || strides[d - 1] == base * run)) continue;
         int64_t filled = 1;
         while (at > 0 && (filled < run || new_sizes[at - 1] == 1)) {
             --at;
@@ -80,7 +71,7 @@ bool compute_view_strides(const Dims& sizes, const Dims& strides, const Dims& ne
         }
         if (filled != run) return false;
         run = 1;
-        open = false;
+        if (d > 0) base = strides[d - 1];
     }
     while (at > 0) out_strides[--at] = 1;  // only sizes of 1 are left
     return true;
@@ -239,8 +230,7 @@ void infer_slice(Call& call) {
     end = std::max(bounded(end), begin);
     meta.offset = wrapping_add(meta.offset, wrapping_mul(begin, t.strides[d]));
     meta.sizes[d] = (end - begin) / step + ((end - begin) % step != 0);
-    // One element needs no step, and the product could overflow.
-    if (meta.sizes[d] > 1) meta.strides[d] = wrapping_mul(meta.strides[d], step);
+    meta.strides[d] = wrapping_mul(meta.strides[d], step);
 }
 
 void infer_as_strided(Call& call) {
@@ -312,7 +302,7 @@ void infer_unfold(Call& call) {
     if (step <= 0) fail("step is " + std::to_string(step) + " but must be > 0");
     if (t.ndim()) {
         meta.sizes[d] = (length - size) / step + 1;
-        if (meta.sizes[d] > 1) meta.strides[d] = wrapping_mul(stride, step);
+        meta.strides[d] = wrapping_mul(stride, step);
     }
     meta.sizes.push_back(size);
     meta.strides.push_back(stride);

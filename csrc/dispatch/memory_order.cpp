@@ -17,9 +17,17 @@ int inside(const Dims* strides, size_t count, const Dims& sizes, size_t a, size_
         int64_t of_a = strides[i][a], of_b = strides[i][b];
         if (of_a == 0 || of_b == 0) continue;  // broadcast
         if (of_a != of_b) return of_a < of_b ? 1 : -1;
-        if (sizes[a] > sizes[b]) return -1;
+        if (sizes[b] > sizes[a]) return 1;
     }
     return 0;
+}
+
+// The strides with which an operand of fewer dimensions, or of single elements, takes its part: 0 where it's repeated.
+Dims seen_strides(const Tensor& t, const Dims& sizes) {
+    Dims strides(sizes.size(), 0);
+    for (size_t d = 0, lead = sizes.size() - t.ndim(); d < t.ndim(); ++d)
+        if (t.sizes[d] != 1 || sizes[lead + d] == 1) strides[lead + d] = t.strides[d];
+    return strides;
 }
 
 std::unordered_map<std::string_view, Order>& orders() {
@@ -54,7 +62,7 @@ bool memory_order(const Tensor* const* operands, size_t count, const Dims& sizes
     size_t known = 0;
     for (size_t i = 0; i < count && known < kMostOperands; ++i)
         if (const Tensor* t = operands[i]; t && t->ndim() && t->ndim() <= rank)
-            strides[known++] = broadcast_strides(t->sizes, t->strides, sizes);
+            strides[known++] = seen_strides(*t, sizes);
     Dims found(rank, 0);
     for (size_t d = 0; d < rank; ++d) found[d] = static_cast<int64_t>(d);
     // Insertion from the innermost dimension outwards; what nothing tells apart stays in place.
@@ -127,12 +135,37 @@ void InMemoryOrder::restore() {
     order_.clear();
 }
 
+// Nothing lies along a dimension of size 1, but programs see its stride. PyTorch's results have that of channels-last
+// images where all operands are such, or else the one that all operands have; copies always have the latter.
+void InMemoryOrder::set_strides_of_ones(const Dims& sizes, Dims& strides) const {
+    if (std::find(sizes.begin(), sizes.end(), 1) == sizes.end()) return;
+    auto agrees = [&](const Dims& other) {
+        for (size_t d = 0; d < sizes.size(); ++d)
+            if (sizes[d] != 1 && strides[d] != other[d]) return false;
+        return true;
+    };
+    const Dims* given = nullptr;
+    for (size_t i = 0; i < call_.operand_count; ++i) {
+        if (!operands_[i]) continue;
+        if (!(operands_[i]->sizes == sizes) || !agrees(operands_[i]->strides)) return;
+        if (given && !(*given == operands_[i]->strides)) return;
+        given = &operands_[i]->strides;
+    }
+    if (sizes.size() == 4 && call_.op->name != "clone" && call_.op->name != "cast") {
+        const int64_t n = sizes[1], row = n * sizes[3];
+        const Dims channels_last{row * sizes[2], 1, row, n};
+        if (agrees(channels_last)) given = &(strides = channels_last);
+    }
+    if (given) strides = Dims(*given);
+}
+
 void InMemoryOrder::finish(Ref<Tensor>* results) {
     if (order_.empty()) return;
     for (size_t i = 0; i < call_.result_count; ++i) {
         const Tensor& made = *results[i];
-        results[i] = Tensor::make(made.storage, made.dtype, out_of_order(made.sizes, order_),
-                                  out_of_order(made.strides, order_), made.offset);
+        Dims sizes = out_of_order(made.sizes, order_), strides = out_of_order(made.strides, order_);
+        if (call_.op->kind == Kind::Elementwise) set_strides_of_ones(sizes, strides);
+        results[i] = Tensor::make(made.storage, made.dtype, sizes, strides, made.offset);
     }
     restore();
 }

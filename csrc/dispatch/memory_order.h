@@ -45,6 +45,7 @@ class InMemoryOrder {
 
   private:
     void restore();
+    void set_strides_of_ones(const Dims& sizes, Dims& strides) const;
 
     static constexpr size_t kMost = 4;
     Call& call_;

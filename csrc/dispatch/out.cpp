@@ -126,7 +126,7 @@ void dispatch_out(Call& call, Tensor* const* outs, size_t out_count) {
     SmallVector<const Tensor*, 8> all;
     for (size_t i = 0; i < out_count; ++i) all.push_back(outs[i]);
     for (size_t i = 0; i < call.operand_count; ++i) all.push_back(call.operands[i].tensor);
-    check_out_needs_no_gradient(op.name.c_str(), all.data(), all.size());
+    if (op.differentiable()) check_out_needs_no_gradient(op.name.c_str(), all.data(), all.size());
     // What is put together of other tensors' elements can't be written over them.
     if (op.kind == Kind::Opaque || op.kind == Kind::Index || op.operand_list)
         for (size_t i = 0; i < out_count; ++i)
@@ -137,8 +137,13 @@ void dispatch_out(Call& call, Tensor* const* outs, size_t out_count) {
         op.infer(call);
         check_castable(call.results[0].dtype, out.dtype);
         bool aliased = false;
-        for (size_t i = 0; i < call.operand_count; ++i)
-            aliased |= call.operands[i].tensor && call.operands[i].tensor->storage == out.storage;
+        for (size_t i = 0; i < call.operand_count; ++i) {
+            const Tensor* t = call.operands[i].tensor;
+            aliased |= t && t->storage == out.storage;
+            if (t == &out && op.kind == Kind::Elementwise && !(out.sizes == call.results[0].sizes))
+                fail("output with shape " + to_string(out.sizes) + " doesn't match the broadcast shape " +
+                     to_string(call.results[0].sizes));
+        }
         // Resizing would change an operand that shares the memory.
         if (call.result_count == 1 && (!aliased || out.sizes == call.results[0].sizes)) {
             if (op.kind == Kind::Elementwise) {

@@ -182,6 +182,54 @@ def index_select(input: Any, dim: int, index: Any) -> Any:
 _index = index
 
 
+def _check_added(input: Any, d: int, index: Any, source: Any) -> None:
+    if source.dtype is not input.dtype:
+        raise RuntimeError(
+            f"index_add(): self ({type_name(input)}) and source ({type_name(source)}) must have the same scalar type"
+        )
+    if source.ndim <= d and (d or source.ndim):
+        raise RuntimeError(f"index_add_(): Indexing dim {d} is out of bounds of the source tensor with dim {source.ndim}")
+    count = source.shape[d] if source.ndim else 1
+    if index.numel() != count:
+        raise RuntimeError(
+            f"index_add_(): Number of indices ({index.numel()}) should be equal to source.size(dim): ({count}), for dim: {d}"
+        )
+    if (*input.shape[:d], *input.shape[d + 1 :]) != (*source.shape[:d], *source.shape[d + 1 :]) or (
+        input.ndim != source.ndim
+    ):
+        raise RuntimeError(
+            "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
+            f"{list(input.shape)} source.shape = {list(source.shape)}"
+        )
+
+
+def _check_copied(input: Any, d: int, index: Any, source: Any) -> None:
+    if source.ndim == 0 and index.numel() != 1:
+        raise IndexError(f"index_copy_(): When source is scalar, index should have one element (got {index.numel()})")
+    if source.ndim and input.ndim and source.ndim != input.ndim:
+        raise IndexError(
+            "index_copy_(): When source and destination are not scalars, their dimensionality must match. Source "
+            f"dimensionality ({source.ndim}), destination dimensionality ({input.ndim})"
+        )
+    if source.dtype is not input.dtype:
+        raise RuntimeError(
+            f"index_copy_(): self and source expected to have the same dtype, but got (self) {type_name(input)} and "
+            f"(source) {type_name(source)}"
+        )
+    sliced, given = [(*t.shape[:d], *t.shape[d + 1 :]) for t in (input, source)]
+    if sliced != given:
+        raise RuntimeError(
+            "index_copy_(): Source/destination tensor must have same slice shapes. Destination slice shape: "
+            f"{' '.join(map(str, sliced))} at dimension {d} and source slice shape: {' '.join(map(str, given))} at "
+            "dimension 0."
+        )
+    count = source.shape[d] if source.ndim else 1
+    if index.numel() != count:
+        raise IndexError(
+            f"index_copy_(): Number of indices ({index.numel()}) should be equal to source.size(dim) ({count})"
+        )
+
+
 def _slices(name: str, input: Any, dim: int, index: Any, source: Any) -> tuple[Any, int, Any]:
     """index and source of index_add and index_copy, checked, as the ops want them."""
     d = normal_dim(dim, input.ndim)
@@ -191,26 +239,7 @@ def _slices(name: str, input: Any, dim: int, index: Any, source: Any) -> tuple[A
         raise RuntimeError(f"index_copy_(): Expected a long tensor for index, but got {type_name(index)}")
     if index.dtype not in (_C.int64, _C.int32):
         raise RuntimeError(f"{name}_(): Expected dtype int32/int64 for index but got: {type_name(index)}")
-    if source.dtype is not input.dtype:
-        raise RuntimeError(
-            f"{name}(): self and source expected to have the same dtype, but got (self) {type_name(input)} and "
-            f"(source) {type_name(source)}"
-        )
-    if d >= source.ndim and source.ndim:
-        raise RuntimeError(
-            f"{name}(): Indexing dim {d} is out of bounds of the source tensor with shape {list(source.shape)}"
-        )
-    count = source.shape[d] if source.ndim else 1
-    if index.numel() != count:
-        raise RuntimeError(
-            f"{name}(): Number of indices ({index.numel()}) should be equal to source.size(dim) ({count})"
-        )
-    expected = (*input.shape[:d], count, *input.shape[d + 1 :]) if input.ndim else tuple(source.shape)
-    if tuple(source.shape) != expected and source.ndim:
-        raise RuntimeError(
-            f"{name}(): The shape of source (with the indexed dimension removed) must match that of the destination: "
-            f"{list(source.shape)} and {list(input.shape)} at dimension {d}"
-        )
+    (_check_added if name == "index_add" else _check_copied)(input, d, index, source)
     shape = (*input.shape[:d], index.numel(), *input.shape[d + 1 :])
     index = reshape(index, -1)
     return index, d, source if tuple(source.shape) == shape else reshape(source, shape)

@@ -351,6 +351,7 @@ void flat_index_kernel(Call& call) {
     Tensor& out = *call.outputs[0];
     const Dims &sizes = call.param(0).ints, &dims = call.param(1).ints;
     auto* to = static_cast<int64_t*>(out.data());
+    if (out.numel == 0) return;  // nothing is looked up, whatever is in those that are broadcast
     for (size_t i = 0; i < call.operand_count; ++i) {
         const Tensor& given = call.in(i);
         Packed own(given, DType::I64);

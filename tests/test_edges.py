@@ -1,0 +1,137 @@
+"""What programs see of PyTorch's rules at the edges: strides of single elements, numbers that fit, operands that must agree."""
+
+import pytest
+
+import minitensor as mt
+
+
+@pytest.mark.parametrize(
+    ("make", "strides"),
+    [
+        (lambda x: x[:, 1::3], (12, 12, 1)),
+        (lambda x: x[::5], (60, 4, 1)),
+        (lambda x: x[-1::3, ::4], (36, 16, 1)),
+        (lambda x: x.unfold(0, 3, 2), (24, 4, 1, 12)),
+        (lambda x: x[:1, :1].view(1, 4), (4, 1)),
+        (lambda x: x[:, :1].select(0, 1).view(1, 4), (4, 1)),
+        (lambda x: x[:, :, 1:2].select(0, 0).reshape(3, 1), (4, 1)),
+        (lambda x: x[0, :, :1].unsqueeze(0).reshape(3, 1), (4, 1)),
+        (lambda x: x[:, :, 1:2][0].unsqueeze(0).view(1, 3, 1), (12, 4, 1)),
+    ],
+)
+def test_strides_of_views_with_single_elements(make, strides):
+    x = mt.arange(36.0).view(3, 3, 4)
+    assert make(x).stride() == strides
+
+
+def test_strides_of_elementwise_results_with_single_elements():
+    # Of equal strides the longer dimension is the inner one.
+    assert mt.ones(9).as_strided((3, 1, 2), (1, 1, 1)).ceil().stride() == (2, 1, 1)
+    # One operand has the dimension, another is broadcast along it.
+    assert (mt.ones(3) + mt.ones(9).as_strided((1, 3, 3), (1, 3, 1)).transpose(1, 2)).stride() == (1, 1, 3)
+    # Channels-last images, and what has no gaps, however it lies.
+    assert mt.ones(99).as_strided((2, 3, 1, 5), (15, 1, 1, 3)).exp().stride() == (15, 1, 15, 3)
+    assert mt.ones(99).as_strided((2, 1, 3), (1, 7, 2)).exp().stride() == (1, 7, 2)
+    assert mt.ones(99).as_strided((2, 3, 1, 5), (15, 1, 1, 3)).clone().stride() == (15, 1, 1, 3)
+
+
+def test_copy_takes_numbers():
+    assert mt.ones(3).copy_(3).tolist() == [3, 3, 3]
+    assert mt.ones(2, dtype=mt.int32).copy_(2.7).tolist() == [2, 2]
+    assert mt.zeros(2).copy_(True, non_blocking=True).tolist() == [1, 1]
+    x = mt.zeros(2)
+    assert x.copy_(mt.ones(2)) is x
+    assert x.tolist() == [1, 1]
+    with pytest.raises(TypeError, match="must be Tensor, not str"):
+        mt.ones(2).copy_("a")
+
+
+@pytest.mark.parametrize("value", [-2.5, -0.5, 255.5, 256.0, 300, -300])
+def test_numbers_that_do_not_fit_are_refused(value):
+    message = "value cannot be converted to type uint8_t without overflow"
+    x = mt.zeros(2, dtype=mt.uint8)
+    with pytest.raises(RuntimeError, match=message):
+        x.fill_(value)
+    with pytest.raises(RuntimeError, match=message):
+        mt.full((2,), value, dtype=mt.uint8)
+    with pytest.raises(RuntimeError, match=message):
+        x.masked_fill_(mt.tensor([True, False]), value)
+    with pytest.raises(RuntimeError, match="without overflow"):
+        mt.tensor([value], dtype=mt.uint8)
+    assert x.tolist() == [0, 0]
+
+
+def test_negative_integers_wrap_in_unsigned_types():
+    assert mt.zeros(2, dtype=mt.uint8).fill_(-1).tolist() == [255, 255]
+    assert mt.zeros(1, dtype=mt.int8).fill_(-128.0).tolist() == [-128]
+    with pytest.raises(RuntimeError, match="without overflow"):
+        mt.zeros(1, dtype=mt.int8).fill_(-128.5)
+
+
+def test_lerp_wants_one_dtype():
+    x, half = mt.ones(2), mt.ones(2, dtype=mt.float16)
+    for call in (
+        lambda: mt.lerp(half, x, 0.5),
+        lambda: half.lerp_(x, 0.5),
+        lambda: mt.lerp(x, half, 0.5, out=mt.empty(2)),
+    ):
+        with pytest.raises(RuntimeError, match="for `end` but got dtype"):
+            call()
+    with pytest.raises(RuntimeError, match="for `weight` but got dtype"):
+        mt.lerp(x, x, x.double())
+    with pytest.raises(NotImplementedError):
+        mt.lerp(mt.ones(2, dtype=mt.int64), mt.ones(2, dtype=mt.int64), 0.5)
+
+
+def test_sources_of_index_add_and_index_copy():
+    x, at = mt.ones(3, 2), mt.tensor([0])
+    with pytest.raises(RuntimeError, match=r"Got self.shape = \[3, 2\] source.shape = \[1, 3\]"):
+        x.index_add_(0, at, mt.ones(1, 3))
+    with pytest.raises(RuntimeError, match=r"Got self.shape = \[3\] source.shape = \[\]"):
+        mt.ones(3).index_add_(0, at, mt.tensor(1.0))
+    with pytest.raises(RuntimeError, match="Indexing dim 1 is out of bounds of the source tensor with dim 0"):
+        x.index_add_(-1, at, mt.tensor(1.0))
+    with pytest.raises(IndexError, match="their dimensionality must match"):
+        x.index_copy_(0, at, mt.ones(2, dtype=mt.float64))
+    with pytest.raises(IndexError, match="When source is scalar, index should have one element"):
+        mt.ones(3).index_copy_(0, mt.tensor([0, 1]), mt.tensor(1.0))
+    with pytest.raises(RuntimeError, match="must have same slice shapes"):
+        x.index_copy_(0, at, mt.ones(1, 3))
+    assert x.index_copy_(0, at, mt.full((1, 2), 5.0)).tolist() == [[5, 5], [1, 1], [1, 1]]
+    assert mt.ones(3).index_copy_(0, at, mt.tensor(2.0)).tolist() == [2, 1, 1]
+    assert mt.ones(()).index_copy_(0, at, mt.tensor([2.0])).item() == 2
+
+
+@pytest.mark.parametrize(
+    "change", [lambda v: v.t_(), lambda v: v.unsqueeze_(0), lambda v: v.squeeze_(), lambda v: v.transpose_(0, 1)]
+)
+def test_views_of_leaves_keep_their_shape(change):
+    x = mt.ones(2, 3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
+        change(x.view(3, 2))
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        change(x)
+    with mt.no_grad():
+        assert change(x.view(3, 2)).numel() == 6
+    assert change((x * 2).view(3, 2)).requires_grad
+
+
+def test_out_that_is_an_operand_is_not_resized():
+    x = mt.ones(())
+    with pytest.raises(RuntimeError, match=r"output with shape \[\] doesn't match the broadcast shape \[3\]"):
+        mt.fmin(mt.ones(3), x, out=x)
+    assert x.shape == ()
+
+
+def test_out_of_what_has_no_gradient():
+    x = mt.ones(2, requires_grad=True)
+    assert mt.lt(x, 2, out=mt.empty(2, dtype=mt.bool)).tolist() == [True, True]
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+        mt.mul(x, 2, out=mt.empty(2))
+
+
+def test_indices_that_are_broadcast_with_none_look_up_nothing():
+    rows, none = mt.tensor([[5], [0]]), mt.tensor([False])
+    assert mt.zeros(2, 1)[rows, none].shape == (2, 0)
+    with pytest.raises(IndexError, match="index 5 is out of bounds"):
+        mt.zeros(2, 1)[rows, mt.tensor([True])]
