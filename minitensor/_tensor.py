@@ -309,7 +309,7 @@ _copy_ = _C.inplace_form(copy)
 
 
 @shortcut("TT", _copy_)
-def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """The elements of `src`, a tensor that is broadcast or a number, written to this tensor, which is returned.
 
     It is always done when it returns; `non_blocking` is there for programs that ask.

@@ -1,4 +1,4 @@
-"""What programs see of PyTorch's rules at the edges: strides of single elements, numbers that fit, operands that must agree."""
+"""PyTorch's rules at the edges: strides of single elements, numbers that fit, operands that must agree."""
 
 import pytest
 

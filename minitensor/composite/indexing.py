@@ -188,11 +188,14 @@ def _check_added(input: Any, d: int, index: Any, source: Any) -> None:
             f"index_add(): self ({type_name(input)}) and source ({type_name(source)}) must have the same scalar type"
         )
     if source.ndim <= d and (d or source.ndim):
-        raise RuntimeError(f"index_add_(): Indexing dim {d} is out of bounds of the source tensor with dim {source.ndim}")
+        raise RuntimeError(
+            f"index_add_(): Indexing dim {d} is out of bounds of the source tensor with dim {source.ndim}"
+        )
     count = source.shape[d] if source.ndim else 1
     if index.numel() != count:
         raise RuntimeError(
-            f"index_add_(): Number of indices ({index.numel()}) should be equal to source.size(dim): ({count}), for dim: {d}"
+            f"index_add_(): Number of indices ({index.numel()}) should be equal to source.size(dim): ({count}), "
+            f"for dim: {d}"
         )
     if (*input.shape[:d], *input.shape[d + 1 :]) != (*source.shape[:d], *source.shape[d + 1 :]) or (
         input.ndim != source.ndim
