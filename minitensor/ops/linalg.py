@@ -18,6 +18,7 @@ from minitensor._lazy import LazyModule
 from minitensor.ops import lapack
 from minitensor.ops import library_shapes as shapes
 from minitensor.ops.interruptible import interruptible
+from minitensor.ops.library_threads import for_matrices
 from minitensor.ops.row import ROWS, opaque
 
 np: Any = LazyModule("numpy")
@@ -47,7 +48,8 @@ def _of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(*arguments: Any) -> Any:
         given = [a.numpy() if isinstance(a, _C.Tensor) else a for a in arguments]
         try:
-            found = interruptible(_quietly(function), *given) if _takes_long(given) else _quietly(function)(*given)
+            with for_matrices(max((n for a in given if isinstance(a, np.ndarray) for n in a.shape[-2:]), default=0)):
+                found = interruptible(_quietly(function), *given) if _takes_long(given) else _quietly(function)(*given)
         except np.linalg.LinAlgError as error:
             raise LinAlgError(str(error)) from None
         made = tuple(
