@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from ..ir.module import Computation, Instruction
 from ..ir.refusal import Refused
+from ..ir.shape import TupleShape
+from ..ir.size import hint
 from .fusion_graph import FusionGraph
-from .fusion_group import Group, is_expensive, is_loop, is_trivial
+from .fusion_group import MIN_RECOMPUTED_BYTES, Group, is_expensive, is_loop, is_trivial
 from .outline import Outline, outline
 from .sequence_pass import SequencePass
 
@@ -25,7 +27,8 @@ class Fusion(SequencePass):
 
     First every producer goes into all of its consumers, users before operands; it is duplicated if computing it again
     costs less than the memory traffic: if it is expensive, only for two consumers of a large array. Then groups that
-    read the same memory, or of which one reads the other's output, are merged into fusions with several outputs.
+    read the same memory, or of which one reads the other's output, are merged into fusions with several outputs. At
+    last a large output that would be kept for readers of much later is given again by a loop that then runs anyway.
     """
 
     name = "fusion"
@@ -128,6 +131,8 @@ class Fusion(SequencePass):
                     break
         kept = list(order)
         self._forget_joined(kept)
+        for group in list(order):
+            self._output_again(computation, graph, group, list(order))
         for group in kept:
             group.roots = [r for r in group.roots if graph.leaves(r, group)]
         return kept
@@ -139,6 +144,64 @@ class Fusion(SequencePass):
         self.decisions = [
             one for one in last.values() if one.into not in home or home.get(one.what) is not home[one.into]
         ]
+
+    # ---- outputs that are kept for long
+
+    def _output_again(self, computation: Computation, graph: FusionGraph, group: Group, groups: list[Group]) -> None:
+        """Give a loop's large output once more where another loop computes what it is made of anyway.
+
+        That other loop waits for some of the output's readers, as a backward pass for the forward pass. The readers
+        that wait for them too, and that it does not wait for, read the second output; so the first need not be kept.
+        """
+        if group.kind != "kLoop" or len(group.roots) != 1 or group.roots[0] is computation.root:
+            return
+        value = group.roots[0]
+        if isinstance(value.shape, TupleShape) or hint(value.shape.nbytes) < MIN_RECOMPUTED_BYTES:
+            return
+        # A reshape only gives the output another name.
+        names = [
+            value,
+            *(r for r in graph.users.get(value, ()) if isinstance(r, Instruction) and r.opcode == "reshape"),
+        ]
+        readers = [(name, r) for name in names for r in graph.users.get(name, ()) if r not in names]
+        if computation.root in names or any(r is computation.root for _, r in readers):
+            return  # it is the caller's memory
+        for other in groups:
+            if other is group or value in other.reads or not other.computes(group):
+                continue
+            first = {r for _, r in readers if r is not other and graph.leads(r, other)}
+            late = [
+                (name, r)
+                for name, r in readers
+                if isinstance(r, Instruction) and r not in first and any(graph.leads(f, r) for f in first)
+            ]
+            if late:
+                self._read_again(computation, graph, group, other, late)
+                return
+
+    def _read_again(
+        self,
+        computation: Computation,
+        graph: FusionGraph,
+        group: Group,
+        other: Group,
+        late: list[tuple[Instruction, Instruction]],
+    ) -> None:
+        """Give the output of one group by another one as well, for readers of it by its names."""
+        value = group.roots[0]
+        again = value.clone(value.operands)
+        graph.output(again, other)
+        other.roots.append(again)
+        other.members |= (group.members - {value}) | {again}
+        copies = {value: again}
+        computation.instructions.insert(computation.instructions.index(value) + 1, again)
+        for name, reader in late:
+            if name not in copies:
+                copies[name] = name.clone([again])
+                computation.instructions.insert(computation.instructions.index(name) + 1, copies[name])
+                graph.read(copies[name], (again,))
+            reader.operands = [copies[name] if o is name else o for o in reader.operands]
+            graph.move(name, copies[name], reader)
 
 
 def _in_order(roots: list[Instruction], members: set[Instruction]) -> list[Instruction]:

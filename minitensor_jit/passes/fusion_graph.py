@@ -24,12 +24,13 @@ class FusionGraph:
         self._before: dict[Node, set[Node]] = {}
         grouped = {member for group in groups for member in group.members}
         for group in groups:
-            self._read(group, group.reads)
+            self.read(group, group.reads)
         for i in computation.instructions:
             if i not in grouped or i in alone:
-                self._read(i, i.operands)
+                self.read(i, i.operands)
 
-    def _read(self, node: Node, values: Iterable[Instruction]) -> None:
+    def read(self, node: Node, values: Iterable[Instruction]) -> None:
+        """Enter what a node reads."""
         for value in values:
             self.users.setdefault(value, {})[node] = None
             source: Node = self._producer.get(value, value)
@@ -68,6 +69,23 @@ class FusionGraph:
                     seen.add(node)
                     stack.append(node)
         return False
+
+    def leads(self, start: Node, end: Node) -> bool:
+        """Whether `end` waits for `start`."""
+        return end in self._after.get(start, ()) or self._path(start, end)
+
+    def output(self, again: Instruction, group: Group) -> None:
+        """Let a group have one more output."""
+        self._producer[again] = group
+
+    def move(self, value: Instruction, again: Instruction, reader: Instruction) -> None:
+        """Note that an instruction reads `again` where it read `value`."""
+        del self.users[value][reader]
+        self.read(reader, (again,))
+        source: Node = self._producer.get(value, value)
+        if all(self._producer.get(o, o) is not source for o in reader.operands):
+            self._after[source].discard(reader)
+            self._before[reader].discard(source)
 
     def merge(self, a: Group, b: Group) -> None:
         """Take everything of `b` into `a`; `b` is no node any more."""

@@ -244,6 +244,15 @@ class Group:
             shared >= min(MIN_SHARED_BYTES, max(smallest, 1)), f"they share only {shared} bytes of input", shared
         )
 
+    def computes(self, other: Group) -> bool:
+        """Whether the other loop's output costs next to nothing here: it's made of what is read and computed anyway."""
+        return (
+            self.loops == other.loops
+            and other.reads <= self.reads
+            and all(m in self.members for m in other.members if is_expensive(m))
+            and len(self.members | other.members) <= MAX_MEMBERS
+        )
+
     def merge(self, other: Group) -> None:
         """Take in the members and roots of a group of the same loops."""
         self.members |= other.members
