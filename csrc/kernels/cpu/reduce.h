@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/index_strided.h"

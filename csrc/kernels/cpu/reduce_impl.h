@@ -93,7 +93,7 @@ struct ArgLoop {
                         int64_t cols) {
         auto* best = static_cast<Acc*>(acc);
         // Indices of the elements' own width, relative to the rows of one pass, keep the loop in vectors.
-        using Index = typename IntOf<(sizeof(T) < 4 ? 4 : sizeof(T))>::type;
+        using Index = IntOf<(sizeof(T) < 4 ? 4 : sizeof(T))>;
         constexpr int64_t chunk = 256, pass = 1 << 30;
         alignas(64) Acc key[chunk];
         alignas(64) Index at[chunk];

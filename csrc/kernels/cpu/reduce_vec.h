@@ -1,6 +1,5 @@
 // Vectors of MT_VEC bytes, and the operations of the reductions on them. Included once for each instruction set, inside
-// its
-// `#pragma GCC target`, with MT_ISA_NS and MT_VEC defined.
+// its `#pragma GCC target`, with MT_ISA_NS and MT_VEC defined.
 
 namespace mt::cpu::MT_ISA_NS {
 namespace {
@@ -16,36 +15,13 @@ using Vec = typename VecOf<T>::type;
 template <class T>
 inline constexpr int kWidth = MT_VEC / static_cast<int>(sizeof(T));
 
+// The signed integer of so many bytes, and those of T's size. (Types alone: no code is shared with other files.)
 template <size_t Bytes>
-struct IntOf;
-template <> struct IntOf<1> {
-    using type = int8_t;
-};
-template <> struct IntOf<4> {
-    using type = int32_t;
-};
-template <> struct IntOf<8> {
-    using type = int64_t;
-};
-template <size_t Bytes>
-struct UintOf;
-template <> struct UintOf<4> {
-    using type = uint32_t;
-};
-template <> struct UintOf<8> {
-    using type = uint64_t;
-};
-template <bool First, class A, class B>
-struct Choice {
-    using type = A;
-};
-template <class A, class B>
-struct Choice<false, A, B> {
-    using type = B;
-};
-// The signed integer of T's size.
+using IntOf = std::conditional_t<Bytes == 1, int8_t, std::conditional_t<Bytes == 4, int32_t, int64_t>>;
 template <class T>
-using Int = typename IntOf<sizeof(T)>::type;
+using Int = IntOf<sizeof(T)>;
+template <class T>
+using Uint = std::make_unsigned_t<Int<T>>;
 
 template <class T>
 inline constexpr bool kFloat = __is_same(T, float) || __is_same(T, double);
@@ -223,10 +199,10 @@ template <class T, bool Max, bool Arg>
     requires(kFloat<T> && (MT_VEC == 64 || (MT_VEC == 32 && sizeof(T) == 4)))  // which have these instructions
 struct BitExtremes<T, Max, Arg> {
     using Signed = Int<T>;
-    using Unsigned = typename UintOf<sizeof(T)>::type;
+    using Unsigned = Uint<T>;
     using High = Extreme<Signed, true>;
     using Most = Extreme<Unsigned, true>;
-    using Last = Extreme<typename Choice<Max, Unsigned, Signed>::type, false>;
+    using Last = Extreme<std::conditional_t<Max, Unsigned, Signed>, false>;
 
     static Signed key_of_bits(Signed high, Unsigned most, Signed last) {
         constexpr Unsigned sign = Unsigned(1) << (sizeof(T) * 8 - 1);
