@@ -5,6 +5,7 @@ It is turned on by `MT_JIT_FLAGS`, a session's configuration, `jit_scope` or `fu
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -94,3 +95,9 @@ install(_library)
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+# Where tensors record from the start, their import asks for the compiler: not in the middle of a module of this package
+# that imports them.
+if os.environ.get("MT_JIT_FLAGS"):
+    import_module("minitensor")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -204,3 +207,12 @@ def test_what_a_custom_call_raises_is_said(tmp_path: Path, capsys: pytest.Captur
     path.write_text(f"HloModule m\nENTRY main {{ x = f32[3] parameter(0) ROOT r = f32[3] {call} }}\n")
     assert run_hlo_module.main([str(path)]) == 2
     assert "ArithmeticError: no more" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("tool", ["run_hlo_module", "opt", "isolate"])
+def test_tools_start_where_tensors_record_from_the_start(tool: str) -> None:
+    flags = {**os.environ, "MT_JIT_FLAGS": "--auto_jit=2 --cpu_global_jit"}
+    command = [sys.executable, "-m", f"minitensor_jit.tools.{tool}", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, env=flags, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "usage" in done.stdout
