@@ -159,7 +159,7 @@ def mix(i):
     """,
 }
 COUNTS = {"errors": 3000, "compiled": 10_000, "autograd": 8000, "errors while recording": 4000, "function": 20_000,
-          "transforms": 2000, "double backward": 3000, "files": 1500, "functions that are dropped": 600,
+          "transforms": 2000, "double backward": 3000, "files": 1500, "functions that are dropped": 1200,
           "sessions": 3000,
           "eager": 15_000, "recorded": 12_000, "cycles": 20_000, "threads": 10_000}  # fmt: skip
 

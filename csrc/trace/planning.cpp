@@ -97,7 +97,7 @@ bool PlanningHistory::skips(const Trace& trace, uint64_t signature_hash) {
     if (known == histories().end()) return false;
     const History& history = known->second;
     // The first time it is run to find out.
-    const bool wasted = history.all_new >= kNew && history.ops_ns < history.plan_ns;
+    const bool wasted = history.all_new >= kNew && history.ops_ns < history.plan_ns && !is_asked_for(trace);
     return (wasted || history.in_vain >= kInVain) && requested(signature_hash).requests < kRequests;
 }
 
