@@ -666,3 +666,18 @@ def test_filling_parts_touches_nothing_else(dtype, value):
                 x[part] = value
                 expected[part] = value
                 assert np.array_equal(x.numpy(), expected)
+
+
+@pytest.mark.parametrize("dtype", [mt.float16, mt.bfloat16, mt.float32, mt.float64])
+def test_single_values_keep_the_sign_of_zero(dtype):
+    column, row, all_of = (mt.full(shape, -0.0).to(dtype) for shape in ((40, 1), (1, 40), (40, 40)))
+    for a, b in (
+        (column, row),
+        (row, column),
+        (all_of, row),
+        (all_of, column),
+        (column, all_of),
+        (mt.tensor(-0.0), row),
+    ):
+        assert np.signbit((a + b).double().numpy()).all()
+        assert not np.signbit((a - b).double().numpy()).any()

@@ -157,7 +157,8 @@ template <class Op, class Narrow>
         for (; i + kFloats <= n; i += kFloats)
             Narrow::store(r + i, Op::of_vectors(Narrow::load(a + i), Narrow::load(b + i)));
     } else {
-        FloatVector x = FloatVector{} + Narrow::widen(*a), y = FloatVector{} + Narrow::widen(*b);
+        // Minus 0 keeps -0.
+        FloatVector x = Narrow::widen(*a) - FloatVector{}, y = Narrow::widen(*b) - FloatVector{};
         for (; i + kFloats <= n; i += kFloats)
             Narrow::store(r + i,
                           Op::of_vectors(scalars & 1 ? x : Narrow::load(a + i), scalars & 2 ? y : Narrow::load(b + i)));
