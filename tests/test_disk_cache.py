@@ -209,6 +209,8 @@ def test_the_compilers_files_are_told_apart_by_name_size_and_time(tmp_path):
     assert len(set(seen)) == 4
 
 
+# JAX, where another test has imported it, warns of every fork.
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 def test_a_child_reads_the_stamps_that_its_parent_was_reading(tmp_path):
     (tmp_path / "a.py").write_text("1")
     reading = _C.read_file_stamps((str(tmp_path),), (".py",))
