@@ -19,10 +19,14 @@ __all__ = ["reaches"]
 
 _MOST = 20_000
 """Objects that are looked at; what a function reaches is rarely more than some hundred."""
+_PLAIN = (str, bytes, int, float, complex, type(None), types.BuiltinFunctionType)
 
 
 def reaches(fn: Any, tensors: Sequence[Any]) -> bool:
-    """Whether one of the tensors, or one that shows the same memory in the same way, can be reached from a function."""
+    """Whether one of the tensors, or one that shows the same memory in the same way, can be reached from a function.
+
+    Also true if the function reaches too many objects to tell.
+    """
     wanted = {_shown(t) for t in tensors}
     if not wanted:
         return False
@@ -37,9 +41,9 @@ def reaches(fn: Any, tensors: Sequence[Any]) -> bool:
             if _shown(found) in wanted:
                 return True
             continue
+        alive.extend(one for one in _inside(found) if not isinstance(one, _PLAIN))
         if len(alive) > _MOST:
-            break
-        alive.extend(_inside(found))
+            return True
     return False
 
 
@@ -49,9 +53,11 @@ def _shown(tensor: Any) -> tuple[Any, ...]:
 
 def _inside(found: Any) -> Iterator[Any]:
     """What an object leads to."""
-    if isinstance(found, (str, bytes, int, float, complex, type, types.ModuleType, types.BuiltinFunctionType)):
+    if isinstance(found, types.ModuleType):
         return
-    if isinstance(found, (list, tuple, set, frozenset, deque)):
+    if isinstance(found, type):
+        yield from _attributes(found)
+    elif isinstance(found, (list, tuple, set, frozenset, deque)):
         yield from found
     elif isinstance(found, dict):
         yield from found.values()
@@ -61,12 +67,19 @@ def _inside(found: Any) -> Iterator[Any]:
     elif isinstance(found, types.FunctionType):
         if (found.__module__ or "").partition(".")[0] == "minitensor":
             return
-        yield from found.__closure__ or ()
+        closed = [value for cell in found.__closure__ or () for value in _inside(cell)]
+        yield from closed
         yield from found.__defaults__ or ()
         yield from (found.__kwdefaults__ or {}).values()
-        for name in _names(found.__code__):
-            if name in found.__globals__:
-                yield found.__globals__[name]
+        names = set(_names(found.__code__))
+        # Of modules what the code names; they may be in modules that it names.
+        spaces = [found.__globals__, *(vars(value) for value in closed if isinstance(value, types.ModuleType))]
+        most = len(spaces) + len(names)
+        for space in spaces:
+            for name in names & space.keys():
+                yield space[name]
+                if isinstance(space[name], types.ModuleType) and len(spaces) < most:
+                    spaces.append(vars(space[name]))
         yield found.__dict__
     elif isinstance(found, types.MethodType):
         yield found.__self__
@@ -77,7 +90,18 @@ def _inside(found: Any) -> Iterator[Any]:
         yield found.keywords
     else:
         yield getattr(found, "__dict__", None)
+        for kind in type(found).__mro__:
+            slots = kind.__dict__.get("__slots__", ())
+            for name in (slots,) if isinstance(slots, str) else slots:
+                yield getattr(found, name, None)
+        yield from _attributes(type(found))
         yield vars(type(found)).get("__call__")
+
+
+def _attributes(kind: type) -> Iterator[Any]:
+    """Tensors and containers among the attributes of a class."""
+    for base in kind.__mro__:
+        yield from (one for one in vars(base).values() if isinstance(one, (_C.Tensor, list, tuple, dict)))
 
 
 def _names(code: types.CodeType) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Results of compiled functions that require grad or are views: replayed, and in nothing different from eager ones."""
 
 import gc
+import types
 import weakref
 
 import numpy as np
@@ -355,7 +356,41 @@ def by_helper(p):
     return lambda w: helper(w).sum()
 
 
-@pytest.mark.parametrize("make", [by_closure, by_default, by_helper, lambda p: Holder(p).call])
+def by_module(p):
+    settings = types.ModuleType("settings")
+    settings.inner = types.ModuleType("settings.inner")
+    settings.inner.weight = p
+    return lambda w: (w * settings.inner.weight).sum()
+
+
+def by_slot(p):
+    class Slots:
+        __slots__ = ("weight",)
+
+    slots = Slots()
+    slots.weight = p
+    return lambda w: (w * slots.weight).sum()
+
+
+def by_class(p):
+    class Settings:
+        weight = p
+
+    return lambda w: (w * Settings.weight).sum()
+
+
+def by_class_of_object(p):
+    class Settings:
+        weight = p
+
+    settings = Settings()
+    return lambda w: (w * settings.weight).sum()
+
+
+WAYS = [by_closure, by_default, by_helper, by_module, by_slot, by_class, by_class_of_object, lambda p: Holder(p).call]
+
+
+@pytest.mark.parametrize("make", WAYS)
 @pytest.mark.parametrize("wants", [False, True])
 def test_an_argument_that_the_function_reaches_by_itself_too_is_not_taken_for_it(make, wants):
     """Of the first call nobody could tell which of the two was read."""
@@ -373,6 +408,16 @@ def test_an_argument_that_the_function_reaches_by_itself_too_is_not_taken_for_it
         f(w).backward()
         assert w.grad.tolist() == [1, 2, 3]
         assert p.grad.tolist() == [1, 1, 1]
+
+
+def test_a_function_that_reaches_too_much_keeps_no_program():
+    """Somewhere there the argument may be."""
+    objects, words = [object() for _ in range(30_000)], ["word"] * 30_000
+    f = mt.function(lambda w: w * len(objects), jit_compile=True)
+    g = mt.function(lambda w: w * len(words), jit_compile=True)
+    for k in range(3):
+        assert f(mt.full((2,), k)).tolist() == g(mt.full((2,), k)).tolist() == [k * 30_000] * 2
+    assert (f.programs, f.hits, g.hits) == (0, 0, 2)
 
 
 def test_parts_of_data_that_a_function_reaches_are_no_such_arguments():
