@@ -1,5 +1,6 @@
 """Results of compiled functions that require grad or are views: replayed, and in nothing different from eager ones."""
 
+import contextlib
 import gc
 import types
 import weakref
@@ -387,7 +388,83 @@ def by_class_of_object(p):
     return lambda w: (w * settings.weight).sum()
 
 
+class Base:
+    def scaled(self, w):
+        raise NotImplementedError
+
+
+def by_method(p):
+    class Model(Base):
+        def scaled(self, w):
+            return w * p
+
+    model = Model()
+    return lambda w: model.scaled(w).sum()
+
+
+def by_method_of_a_method(p):
+    class Model(Base):
+        def scaled(self, w):
+            return w * p
+
+        def call(self, w):
+            return self.scaled(w).sum()
+
+    return Model().call
+
+
+def by_property(p):
+    class Settings:
+        @property
+        def weight(self):
+            return p
+
+    settings = Settings()
+    return lambda w: (w * settings.weight).sum()
+
+
+def by_operator(p):
+    class Factor:
+        def __rmul__(self, other):
+            return other * p
+
+        def __rmatmul__(self, other):
+            return other * p
+
+    factor = Factor()
+    return lambda w: factor.__rmul__(w).sum()
+
+
+def by_class_method(p):
+    class Settings:
+        @classmethod
+        def scaled(cls, w):
+            return w * p
+
+    return lambda w: Settings.scaled(w).sum()
+
+
+def by_attribute_of_any_name(p):
+    class Settings:
+        def weight(self):
+            return p
+
+    settings, name = Settings(), "".join(["wei", "ght"])
+    return lambda w: (w * getattr(settings, name)()).sum()
+
+
+def by_module_of_layers(p):
+    class Layer(mt.nn.Module):
+        def forward(self, w):
+            return w * p
+
+    layer = Layer()
+    return lambda w: layer(w).sum()
+
+
 WAYS = [by_closure, by_default, by_helper, by_module, by_slot, by_class, by_class_of_object, lambda p: Holder(p).call]
+WAYS += [by_method, by_method_of_a_method, by_property, by_operator, by_class_method, by_attribute_of_any_name]
+WAYS += [by_module_of_layers]
 
 
 @pytest.mark.parametrize("make", WAYS)
@@ -426,3 +503,138 @@ def test_parts_of_data_that_a_function_reaches_are_no_such_arguments():
     for k in range(3):
         f(holder.parts["weights"][0][k : k + 2])
     assert f.hits == 2
+
+
+@pytest.mark.parametrize("wants", [False, True])
+@pytest.mark.parametrize("no_grad", [False, True])
+@pytest.mark.parametrize(
+    "own",
+    [
+        lambda data: data.sum(),
+        lambda data: data[0:2].sum(),
+        lambda data: data.detach()[0:2].sum(),
+        lambda data: data[2:4].t().reshape(-1)[0:4].sum(),
+    ],
+)
+def test_memory_of_an_argument_that_the_function_also_reads_by_another_tensor(own, wants, no_grad):
+    data, other = mt.rand(6, 3), mt.rand(6, 3)
+    data.requires_grad_(wants)
+    fn = lambda x: (x * 2).sum() + own(data)  # noqa: E731
+    f = mt.function(fn, jit_compile=True)
+    with mt.no_grad() if no_grad else contextlib.nullcontext():
+        for rows in (data[0:2], other[0:2], data[2:4], other[2:4], mt.rand(2, 3), data.detach()):
+            assert f(rows).item() == fn(rows).item()
+
+
+def test_an_argument_whose_parts_are_elsewhere():
+    """The function reads its own view of the memory, the argument is all of it."""
+    data = mt.rand(6)
+    part = data[1:3]
+    f = mt.function(lambda x: x[1:3] * part, jit_compile=True)
+    for x in (data, mt.rand(6), data, mt.rand(6)):
+        assert f(x).tolist() == (x[1:3] * part).tolist()
+    assert f.hits == 1
+
+
+def _is_wanted(c):
+    c.requires_grad_()
+    return c
+
+
+def _gets_a_history(c):
+    v = mt.full((3,), 2.0).requires_grad_()
+    c.mul_(v)
+    return v
+
+
+def _gets_one_through_a_view(c):
+    v = mt.full((2,), 2.0).requires_grad_()
+    c[1:].mul_(v)
+    return v
+
+
+@pytest.mark.parametrize("change", [_is_wanted, _gets_a_history, _gets_one_through_a_view])
+@pytest.mark.parametrize("reads", [lambda x, c: x * c, lambda x, c: x + c[0:2].sum(), lambda x, c: c[1:]])
+def test_tensors_from_outside_that_want_gradients_later(change, reads):
+    results = []
+    for wrap in (lambda fn: fn, lambda fn: mt.function(fn, jit_compile=True)):
+        c, x = mt.arange(1.0, 4.0), mt.arange(3.0)
+        f = wrap(lambda x: reads(x, c))  # noqa: B023
+        assert not f(x).requires_grad
+        assert not f(x).requires_grad
+        leaf = change(c)
+        y = f(x)
+        y.sum().backward()
+        results.append((y.tolist(), leaf.grad.tolist()))
+        with mt.no_grad():
+            assert not f(x).requires_grad
+    assert results[0] == results[1]
+
+
+def test_gradients_of_tensors_from_outside_may_be_turned_off_and_on():
+    """Both kinds of program stay."""
+    w, x = mt.ones(3), mt.arange(3.0)
+    f = mt.function(lambda x: x * w, jit_compile=True)
+    for k in range(8):
+        w.requires_grad_(k % 2 == 1)
+        assert f(x).requires_grad == (k % 2 == 1)
+    assert (f.programs, f.hits) == (2, 6)
+
+
+SHAPES = {
+    "t_": lambda t: t.t_(),
+    "transpose_": lambda t: t.transpose_(0, 1),
+    "unsqueeze_": lambda t: t.unsqueeze_(0),
+    "resize_": lambda t: t.resize_(t.numel()),
+    "as_strided_": lambda t: t.as_strided_((2, 2), (1, 2)),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("written", [False, True])
+def test_shapes_of_arguments_that_the_function_changes_in_place(name, written):
+    def fn(x):
+        if written:
+            x.add_(1)
+        return SHAPES[name](x) * 2
+
+    kept = []
+    for f in (fn, mt.function(fn, jit_compile=True)):
+        x = mt.arange(9.0).reshape(3, 3).clone()
+        seen = []
+        for _ in range(4):
+            y = f(x)
+            seen.append((y.tolist(), tuple(x.shape), x.stride(), x.tolist(), x._version))
+        kept.append(seen)
+    assert kept[0] == kept[1]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes_of_tensors_from_outside_that_change_between_calls(name):
+    kept = []
+    for wrap in (lambda fn: fn, lambda fn: mt.function(fn, jit_compile=True)):
+        c = mt.arange(9.0).reshape(3, 3).clone()
+        f = wrap(lambda x: (c * x).sum(0))  # noqa: B023
+        seen = [f(2).tolist(), f(2).tolist()]
+        SHAPES[name](c)
+        seen += [f(2).tolist(), f(2).tolist()]
+        kept.append(seen)
+    assert kept[0] == kept[1]
+
+
+def test_tensors_that_the_function_makes_may_change_their_shape():
+    f = mt.function(lambda x: (x * 2).t_().unsqueeze_(0), jit_compile=True)
+    for _ in range(3):
+        x = mt.rand(2, 3)
+        np.testing.assert_array_equal(f(x).numpy(), (x * 2).t()[None].numpy())
+    assert f.hits == 2
+
+
+def test_steps_by_data_leave_programs_as_they_are():
+    """`w.data -= g` sets the data to what it is."""
+    w = mt.ones(3).requires_grad_()
+    f = mt.function(lambda x: (x * w).sum(), jit_compile=True)
+    for k in range(4):
+        assert f(mt.ones(3)).item() == 3 * (1 - 0.25 * k)
+        w.data -= 0.25
+    assert f.hits == 3

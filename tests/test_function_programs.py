@@ -266,7 +266,7 @@ def test_seeds_that_a_function_sets_hold_in_every_call():
         (lambda w, x: mt.default_generator._reserve() and x * 2, OTHER_STREAM),
         (lambda w, x: (w.grad, x * 2)[1], "it reads the grad of a tensor"),
         (lambda w, x: setattr(w, "grad", None) or x * 2, "it sets the grad of a tensor"),
-        (lambda w, x: setattr(w, "data", w.data) or x * 2, "it sets the data of a tensor"),
+        (lambda w, x: setattr(w, "data", w.data * 2.0) or x * 2, "it sets the data of a tensor"),
         (lambda w, x: (x * 2, x[1:]), None),
         (lambda w, x: OTHER_MEMORY.add_(x)[1:], "a result is a view of memory that the function writes"),
         (lambda w, x: (x * 2, object()), "its result has things whose contents can't be compared"),

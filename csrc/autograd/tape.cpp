@@ -386,6 +386,7 @@ void set_history(Tensor& tensor, Ref<GradNode> node, uint32_t index) {
 }
 
 Ref<Tensor> detach(const Tensor& tensor) {
+    if (__builtin_expect(function_log != nullptr, 0)) function_log->touch(const_cast<Tensor&>(tensor));
     Ref<Tensor> result = Tensor::view(tensor, tensor.sizes, tensor.strides, tensor.offset);
     result->is_inference = tensor.is_inference;
     if (int level = batch_level(tensor)) {

@@ -169,6 +169,11 @@ inline void note_beyond_replay(const char* what) {
     if (own_nodes_from) beyond_replay = what;
 }
 
+// A tensor gets another geometry in place. Where there is memory it isn't one that the function made.
+inline void note_other_geometry(const Tensor& tensor) {
+    if (tensor.storage->has_memory()) note_beyond_replay("it changes the shape of a tensor in place");
+}
+
 void install_tape();
 
 }  // namespace mt

@@ -40,6 +40,7 @@ PyObject* py_take_view(PyObject*, PyObject* args) {
         refuse_leaf(t, name);
         if (!(t.storage == view.storage) || t.dtype != view.dtype) fail("take_view: not a view of the tensor");
         if (batch_level(t) != batch_level(view)) fail("take_view: a view of another level");
+        note_other_geometry(t);
         t.sizes = view.sizes;
         t.strides = view.strides;
         t.offset = view.offset;
@@ -75,6 +76,7 @@ PyObject* py_resize_storage(PyObject*, PyObject* args) {
         Tensor& t = *tensor_of(object);
         if (t.dtype != DType::U8 || t.ndim() != 1 || t.offset || !t.contiguous())
             fail("resize_storage() takes what storage_bytes() gave");
+        note_other_geometry(t);
         if (t.device().type != DeviceType::Meta) settle(t);
         t.storage->resize(static_cast<size_t>(nbytes));
         t.sizes = Dims{static_cast<int64_t>(nbytes)};

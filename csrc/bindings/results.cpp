@@ -170,6 +170,7 @@ PyObject* py_resize(PyObject*, PyObject* args) {
         Tensor& t = *tensor_of(tensor);
         Dims sizes = dims_from(size, "size");
         if (grad_enabled && requires_grad(t)) fail("cannot resize variables that require grad");
+        note_other_geometry(t);
         resize(t, sizes);
         return Py_NewRef(tensor);
     });

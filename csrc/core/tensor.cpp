@@ -107,6 +107,8 @@ void Storage::destroy(Storage* storage) {
     Freelist<Storage>::give(storage);
 }
 
+std::atomic<uint32_t> functions_begun = 0;
+
 Ref<Tensor> Tensor::make(Ref<Storage> storage, DType dtype, const Dims& sizes, const Dims& strides, int64_t offset) {
     if (sizes.size() > kMaxDims)
         fail("a tensor has at most " + std::to_string(kMaxDims) + " dimensions, not " + std::to_string(sizes.size()));
@@ -117,6 +119,7 @@ Ref<Tensor> Tensor::make(Ref<Storage> storage, DType dtype, const Dims& sizes, c
     tensor->sizes = sizes;
     tensor->strides = strides;
     tensor->offset = offset;
+    tensor->made_in = functions_begun.load(std::memory_order_relaxed);
     int64_t count = 1;
     for (int64_t size : sizes) count = wrapping_mul(count, size);
     tensor->numel = count;

@@ -1,6 +1,7 @@
 // A tensor is a storage seen through an offset, sizes and strides. Views share the storage.
 #pragma once
 
+#include <atomic>
 #include <string>
 
 #include "core/device_memory.h"
@@ -84,6 +85,7 @@ struct Tensor {
     AutogradMeta* autograd = nullptr;  // owned
     Ref<Tensor> base;  // of a differentiable view: the tensor that owns the storage's gradient history
     uint32_t base_generation = 0;  // `base`'s count of in-place rewrites when this view's grad_fn was made
+    uint32_t made_in = 0;  // how many functions had begun to be recorded when it was made
     _object* pyobject = nullptr;  // the Python object of this tensor while it lives; borrowed
 
     static Ref<Tensor> empty(const Dims& sizes, DType dtype, Device device = {});
@@ -113,6 +115,9 @@ struct Tensor {
         return static_cast<T*>(data());
     }
 };
+
+// Counts functions that are recorded as a whole: what is made in one has its number, or that of a later one.
+extern std::atomic<uint32_t> functions_begun;
 
 // Frees `meta`; installed by autograd/.
 extern void (*autograd_meta_destroy_hook)(AutogradMeta* meta);

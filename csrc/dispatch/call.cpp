@@ -19,7 +19,7 @@ namespace mt {
 
 MT_THREAD_LOCAL Interpreter* current_interpreter = nullptr;
 MT_THREAD_LOCAL bool grad_enabled = true;
-MT_THREAD_LOCAL std::vector<const Storage*>* version_log = nullptr;
+MT_THREAD_LOCAL FunctionLog* function_log = nullptr;
 MT_THREAD_LOCAL bool inference_mode = false;
 MT_THREAD_LOCAL int vmap_depth = 0;
 bool (*is_mapped_hook)(const Call&, const Tensor*) = nullptr;
@@ -396,8 +396,14 @@ static bool tells_itself(const Call& call) {
            result_device(call).type == DeviceType::CPU;
 }
 
+static void touch_operands(const Call& call) {
+    for (size_t i = 0; i < call.operand_count; ++i)
+        if (Tensor* t = call.operands[i].tensor) function_log->touch(*t);
+}
+
 void dispatch(Call& call, Ref<Tensor>* results) {
     const OpDef& op = *call.op;
+    if (__builtin_expect(function_log != nullptr, 0)) touch_operands(call);
     if (op.infer && !tells_itself(call)) op.infer(call);
     if (__builtin_expect(vmap_depth != 0, 0) && is_mapped_hook(call, nullptr)) {
         run_mapped_hook(call, results, nullptr);
@@ -435,6 +441,10 @@ static void dispatch_inplace_from(Call& call, Tensor& destination, size_t operan
 
 void dispatch_inplace(Call& call, Tensor& destination) {
     static const OpDef* copy = find_op("copy");
+    if (__builtin_expect(function_log != nullptr, 0)) {
+        touch_operands(call);
+        function_log->touch(destination);
+    }
     Device device = destination.device();
     if (device.type == DeviceType::CPU || on_gpu(device))
         for (size_t i = 0; i < call.operand_count; ++i)
@@ -507,7 +517,7 @@ void dispatch_inplace(Call& call, Tensor& destination) {
         run_kernel(call);
     }
     ++destination.storage->version;
-    if (__builtin_expect(version_log != nullptr, 0)) version_log->push_back(destination.storage.get());
+    if (__builtin_expect(function_log != nullptr, 0)) function_log->writes.push_back(destination.storage.get());
     for (size_t i = 0; i < call.operand_count; ++i) call.operands[i].tensor = operands[i];
     if (tape.taped) tape_hook(call, before, &destination);
 }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <new>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "dispatch/registry.h"
 
@@ -37,8 +39,18 @@ struct TapedCall {
 // Refuses what must not be written in place; says whether the tape will have a node for the call.
 extern TapedCall (*check_inplace_hook)(Call& call, Tensor& destination);
 extern MT_THREAD_LOCAL bool grad_enabled;
-// While set, takes down each storage whose version is counted up.
-extern MT_THREAD_LOCAL std::vector<const Storage*>* version_log;
+// What a function that is recorded as a whole does with what was there before it.
+struct FunctionLog {
+    uint32_t number = 0;                  // of the function: its own tensors have it, or a later one's
+    std::vector<const Storage*> writes;   // once for each time that a version is counted up
+    std::vector<Ref<Tensor>> touched;     // tensors from outside that ops got
+    std::unordered_set<const Tensor*> known;
+
+    void touch(Tensor& tensor) {
+        if (tensor.made_in < number && known.insert(&tensor).second) touched.push_back(Ref<Tensor>::borrow(&tensor));
+    }
+};
+extern MT_THREAD_LOCAL FunctionLog* function_log;  // null: none is recorded
 // Sets grad_enabled for its lifetime.
 class GradMode {
   public:

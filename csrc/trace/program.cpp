@@ -9,7 +9,7 @@ namespace mt::trace {
 namespace {
 
 thread_local Generator stream_at_begin;
-thread_local std::vector<const Storage*> writes_of_function;
+thread_local FunctionLog log_of_function;
 
 bool differentiated(const Tensor& t) { return grad_enabled && requires_grad(t); }
 
@@ -49,8 +49,8 @@ bool find_random(const Trace& trace, std::vector<uint32_t>& found) {
 }  // namespace
 
 void begin_function() {
-    writes_of_function.clear();
-    version_log = &writes_of_function;
+    log_of_function.number = functions_begun.fetch_add(1, std::memory_order_relaxed) + 1;
+    function_log = &log_of_function;
     own_nodes_from = next_sequence();
     ran_earlier_node = false;
     beyond_replay = nullptr;
@@ -59,7 +59,9 @@ void begin_function() {
 
 void end_function() {
     own_nodes_from = 0;
-    version_log = nullptr;
+    function_log = nullptr;
+    // Last, since tensors may run code when they die.
+    FunctionLog gone = std::exchange(log_of_function, {});
 }
 
 std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> plan,
@@ -122,6 +124,7 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
         } else if (home == History::Home::Type::Outside) {
             returned.type = Returned::Type::Captured;
             returned.captured = Ref<Tensor>::borrow(t);
+            program->hold(returned.captured);
         } else {
             returned.type = Returned::Type::Fresh;
             returned.result = static_cast<uint32_t>(flat(*t->storage->pending));
@@ -135,13 +138,19 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
         }
         program->results_.push_back(std::move(returned));
     }
+    for (const Ref<Tensor>& t : log_of_function.touched) {
+        if (std::find(arguments.begin(), arguments.end(), t.get()) != arguments.end()) continue;
+        if (find_storage(arguments, t->storage.get()) >= 0)
+            return refuse("the function also reaches the memory of an argument by itself");
+        program->hold(t);
+    }
     if (const char* reason = history.finish(arguments, home_of)) return refuse(reason);
     for (uint32_t value : history.fresh())
         if (std::find(program->fresh_.begin(), program->fresh_.end(), value) == program->fresh_.end())
             program->fresh_.push_back(value);
     for (uint32_t value : program->fresh_) program->fresh_versions_.push_back(trace.results[value].storage->version);
     auto note_writes = [&](const Storage* storage, int32_t argument) {
-        auto writes = std::count(writes_of_function.begin(), writes_of_function.end(), storage);
+        auto writes = std::count(log_of_function.writes.begin(), log_of_function.writes.end(), storage);
         if (writes)
             program->versions_.push_back(
                 {static_cast<uint32_t>(writes), argument,
@@ -178,6 +187,10 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
     return program;
 }
 
+void Program::hold(const Ref<Tensor>& t) {
+    held_.push_back({t, t->storage.get(), t->sizes, t->strides, t->offset, differentiated(*t)});
+}
+
 bool Program::accepts(Tensor* const* arguments, size_t count) const {
     if (count != arguments_.size() || !history_.holds()) return false;
     for (size_t i = 0; i < count; ++i) {
@@ -196,6 +209,12 @@ bool Program::accepts(Tensor* const* arguments, size_t count) const {
         for (size_t i = 0; w.argument < 0 && i < count; ++i)
             if (arguments[i]->storage == w.memory) return false;
         if (w.argument >= 0 && arguments[w.argument]->storage->read_only) return false;
+    }
+    for (const Held& held : held_) {
+        const Tensor& t = *held.tensor;
+        if (t.storage.get() != held.storage || differentiated(t) != held.differentiated || !(t.sizes == held.sizes) ||
+            !(t.strides == held.strides) || t.offset != held.offset)
+            return false;
     }
     // Captured tensors that an unfinished recording is about to change.
     for (const Leaf& leaf : trace_.leaves) {

@@ -55,6 +55,13 @@ class Program {
         int32_t argument;  // -1: `memory`
         Ref<Storage> memory;
     };
+    struct Held {  // a tensor from outside, as it was
+        Ref<Tensor> tensor;
+        Storage* storage;
+        Dims sizes, strides;
+        int64_t offset;
+        bool differentiated;
+    };
     struct Returned {
         enum class Type : uint8_t { Argument, Captured, Fresh, Made } type;
         uint32_t argument = 0;
@@ -65,6 +72,8 @@ class Program {
         int64_t offset = 0;
     };
 
+    void hold(const Ref<Tensor>& t);
+
     Trace trace_;
     std::shared_ptr<Plan> plan_;
     std::vector<ArgumentMeta> arguments_;
@@ -74,6 +83,7 @@ class Program {
     std::vector<uint32_t> fresh_;  // recorded values that need new memory, each once, and
     std::vector<uint32_t> fresh_versions_;
     std::vector<Version> versions_;
+    std::vector<Held> held_;
     History history_;  // of results that are views or require grad
     std::vector<uint32_t> random_;  // nodes that take a place of the default generator's stream at every run
     bool busy_ = false;
