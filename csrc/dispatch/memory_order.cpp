@@ -154,9 +154,12 @@ void InMemoryOrder::set_strides_of_ones(const Dims& sizes, Dims& strides) const 
     if (sizes.size() == 4 && call_.op->name != "clone" && call_.op->name != "cast") {
         const int64_t n = sizes[1], row = n * sizes[3];
         const Dims channels_last{row * sizes[2], 1, row, n};
-        if (agrees(channels_last)) given = &(strides = channels_last);
+        if (agrees(channels_last)) {
+            strides = channels_last;
+            return;
+        }
     }
-    if (given) strides = Dims(*given);
+    if (given) strides = *given;
 }
 
 void InMemoryOrder::finish(Ref<Tensor>* results) {

@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from fuzz_programs import bits, describe
+from card_agrees import card_agrees
 
 import minitensor as mt
 from minitensor.ops import ROWS
@@ -45,19 +45,8 @@ def values(dims, dtype):
     return mt.from_numpy(found).to(getattr(mt, dtype))
 
 
-def array(t):
-    return (t.view(mt.int16) if t.dtype is mt.bfloat16 else t).numpy()
-
-
 def agree(name, x, *params, **more):
-    expected = ROWS[name].call(x, *params, **more)
-    host_ops.clear()
-    got = ROWS[name].call(x.cuda(), *params, **more)
-    assert not host_ops, list(host_ops)
-    for e, g in zip(*((t if isinstance(t, (tuple, list)) else [t]) for t in (expected, got)), strict=True):
-        assert e.dtype == g.dtype
-        e, g = array(e), array(g.cpu())
-        assert bits(e) == bits(g), f"{name}: {describe(e, g)}"
+    card_agrees(lambda t: ROWS[name].call(t, *params, **more), x, clustered=False)
 
 
 @pytest.mark.parametrize(
