@@ -405,6 +405,25 @@ LONG = {
 }  # fmt: skip
 
 
+def test_the_first_of_several_errors_is_raised():
+    """Whichever thread meets it, and whether it runs its share from the front or from the back."""
+    ends("""
+        index = mt.zeros(2_000_000, dtype=mt.int64)
+        for place, wrong in ((300_000, 60), (300_001, 61), (999_999, 62), (1_000_001, 70), (1_900_000, 71)):
+            index[place] = wrong
+        x = mt.rand(50)
+        for threads in (2, 3, 1):
+            mt.set_num_threads(threads)
+            for _ in range(6):
+                try:
+                    x.gather(0, index)
+                except (IndexError, RuntimeError) as error:
+                    assert "index 60 is out of bounds" in str(error), error
+                else:
+                    raise AssertionError("no error")
+    """)
+
+
 @pytest.mark.parametrize("name", LONG)
 def test_one_long_computation_is_interrupted(name):
     """Also in the middle of a single op: within two seconds, and the process goes on."""

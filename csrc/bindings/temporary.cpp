@@ -3,6 +3,9 @@
 #include <dlfcn.h>
 #include <execinfo.h>
 
+#include <algorithm>
+#include <array>
+
 namespace mt::py {
 
 namespace {
@@ -24,32 +27,62 @@ bool owns_all(PyObject* object) {
 #if PY_VERSION_HEX >= 0x030E0000
 bool on_the_stack_only(PyObject* object) { return PyUnstable_Object_IsUniqueReferencedTemporary(object); }
 #elif defined(__GLIBC__) && !defined(Py_GIL_DISABLED)
-// One reference isn't enough to know: C code may hold it and read the tensor after the operator has returned. So the
-// operator must have been called by the interpreter's loop, through nothing but functions of Python's own. (NumPy
-// finds temporaries in the same way.)
-bool on_the_stack_only(PyObject*) {
-    struct Images {
-        void *ours = nullptr, *python = nullptr, *loop = nullptr;
-        Images() {
-            Dl_info info;
-            if (dladdr(reinterpret_cast<void*>(&dying_temporaries), &info)) ours = info.dli_fbase;
-            if (dladdr(reinterpret_cast<void*>(&PyNumber_Add), &info)) python = info.dli_fbase;
-            loop = dlsym(RTLD_DEFAULT, "_PyEval_EvalFrameDefault");
-        }
+// One reference isn't enough to know: it may be C code's, which reads the tensor after the operator has returned, or a
+// tuple's, as in `operator.add(*operands)`. So the operator's function must have been called by the interpreter's loop,
+// whose stack holds what it is called with. (NumPy looks for temporaries in a similar way.)
+struct Images {
+    void *ours = nullptr, *python = nullptr, *loop = nullptr;
+    std::array<void*, 15> operators{
+        fn(PyNumber_Add),
+        fn(PyNumber_Subtract),
+        fn(PyNumber_Multiply),
+        fn(PyNumber_TrueDivide),
+        fn(PyNumber_And),
+        fn(PyNumber_Or),
+        fn(PyNumber_Xor),
+        fn(PyNumber_FloorDivide),
+        fn(PyNumber_Lshift),
+        fn(PyNumber_Rshift),
+        fn(PyNumber_MatrixMultiply),
+        fn(PyNumber_Remainder),
+        fn(PyNumber_Negative),
+        fn(PyNumber_Invert),
+        fn(PyNumber_Power),
     };
+
+    Images() {
+        Dl_info info;
+        if (dladdr(fn(dying_temporaries), &info)) ours = info.dli_fbase;
+        if (dladdr(fn(PyNumber_Add), &info)) python = info.dli_fbase;
+        loop = dlsym(RTLD_DEFAULT, "_PyEval_EvalFrameDefault");
+    }
+    template <class F>
+    static void* fn(F* function) {
+        return reinterpret_cast<void*>(function);
+    }
+    bool is_operator(void* start) const {
+        return std::find(operators.begin(), operators.end(), start) != operators.end();
+    }
+};
+
+bool on_the_stack_only(PyObject*) {
     static const Images images;
     if (!images.ours || !images.python || !images.loop || images.ours == images.python) return false;
     constexpr int kDepth = 10;
     void* callers[kDepth];
-    int depth = backtrace(callers, kDepth);
+    const int depth = backtrace(callers, kDepth);
+    int pythons = 0;
+    void* last = nullptr;
     for (int i = 0; i < depth; ++i) {
         Dl_info info;
         if (!dladdr(callers[i], &info)) return false;
-        if (info.dli_fbase == images.python) {
-            if (info.dli_saddr == images.loop) return true;
-        } else if (info.dli_fbase != images.ours) {
-            return false;
-        }
+        if (info.dli_fbase == images.ours && !pythons) continue;
+        if (info.dli_fbase != images.python) return false;
+        // A function that only passes the operand on has left no trace of itself.
+        if (info.dli_saddr == images.loop) return !pythons || images.is_operator(last);
+        // The operator's function, and one that several of them share.
+        if (++pythons > 2) return false;
+        last = info.dli_saddr;
     }
     return false;
 }

@@ -149,24 +149,30 @@ void run_alone(int64_t n, int64_t grain, RangeFn fn, void* ctx) {
 
 /// One thread's share of a loop, taken piece by piece.
 struct alignas(64) Chunk {
-    std::atomic<int64_t> next{0};
-    int64_t end = 0;
+    std::atomic<int64_t> taken{0};
+    int64_t pieces = 0;
+    int64_t start = 0, end = 0;
     int64_t piece = 1;
+    bool backwards = false;
 
-    void set(int64_t from, int64_t to, int64_t grain) {
+    void set(int64_t from, int64_t to, int64_t grain, bool back) {
         const int64_t grains = (to - from - 1) / grain + 1;
         const int64_t of_piece = grains < kLongShare ? grains : std::min((grains - 1) / kPieces + 1, kPieceGrains);
+        start = from;
         end = to;
         piece = of_piece * grain;
-        next.store(from, std::memory_order_relaxed);
+        pieces = (grains - 1) / of_piece + 1;
+        backwards = back;
+        taken.store(0, std::memory_order_relaxed);
     }
 
     /// Takes a piece; false if none is left.
     bool take(int64_t& begin) {
         // Looked at first: what is done is not written to again by every thread that looks for work.
-        if (next.load(std::memory_order_relaxed) >= end) return false;
-        begin = next.fetch_add(piece, std::memory_order_relaxed);
-        return begin < end;
+        if (taken.load(std::memory_order_relaxed) >= pieces) return false;
+        const int64_t k = taken.fetch_add(1, std::memory_order_relaxed);
+        begin = start + (backwards ? pieces - 1 - k : k) * piece;
+        return k < pieces;
     }
 };
 
@@ -208,7 +214,10 @@ class Pool {
         ctx_ = ctx;
         count_ = chunks;
         error_at_.store(kNoError, std::memory_order_relaxed);
-        for (int64_t c = 0; c < chunks; ++c) chunks_[c].set(c * step, std::min(n, (c + 1) * step), grain);
+        // Where arrays are larger than the last cache, a loop over the same ones begins with what this one leaves in
+        // it.
+        if (step / grain >= kLongShare) backwards_ = !backwards_;
+        for (int64_t c = 0; c < chunks; ++c) chunks_[c].set(c * step, std::min(n, (c + 1) * step), grain, backwards_);
 
         const int cpu = current_cpu();
         caller_cpu_.store(cpu, std::memory_order_relaxed);
@@ -276,7 +285,7 @@ class Pool {
             Chunk& chunk = chunks_[first + k < count_ ? first + k : first + k - count_];
             for (int64_t begin; chunk.take(begin);) {
                 // What comes before a piece that failed runs all the same: the error is always the first one.
-                if (begin > error_at_.load(std::memory_order_relaxed)) break;
+                if (begin > error_at_.load(std::memory_order_relaxed)) continue;
                 try {
                     fn_(ctx_, begin, std::min(begin + chunk.piece, chunk.end));
                     check_interrupt();
@@ -365,6 +374,7 @@ class Pool {
     void* ctx_ = nullptr;
     std::unique_ptr<Chunk[]> chunks_;
     int64_t room_ = 0, count_ = 0;
+    bool backwards_ = false;
     std::mutex error_mutex_;
     std::exception_ptr error_;
     std::atomic<int64_t> error_at_{kNoError};  // the begin of the piece that it comes from; -1: an interrupt

@@ -23,7 +23,8 @@ using RangeFn = void (*)(void* ctx, int64_t begin, int64_t end);
 
 /// Calls fn on ranges that cover [0, n), and returns when all are done. Each thread has a share, always the same one,
 /// so that it finds its data in its caches. A share of many grains is run in pieces, and a thread that is done takes
-/// pieces of the others' shares: a core that has less time to give does less.
+/// pieces of the others' shares: a core that has less time to give does less. Loops in pieces run from the front and
+/// from the back in turns.
 ///
 /// The ranges begin at multiples of `grain` and depend on n, grain and num_threads() only. The whole range is run on
 /// this thread when it makes one share only, when the caller is itself inside a parallel loop, or when another thread
