@@ -490,3 +490,21 @@ def test_a_second_interrupt_ends_a_process_that_waits_for_a_library():
         assert process.returncode == 130
     finally:
         process.kill()
+
+
+CPUS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+
+@pytest.mark.skipif(CPUS < 2, reason="there is one CPU only, or threads can't be told where to run")
+def test_the_pools_threads_keep_away_from_their_caller():
+    """From the start: where a thread was put when it began to run is often beside the caller."""
+    ends("""
+        before = set(os.listdir("/proc/self/task"))
+        x = mt.rand(1 << 22)
+        for _ in range(20): x.exp()
+        pool = set(os.listdir("/proc/self/task")) - before
+        assert len(pool) == 1
+        everywhere = os.sched_getaffinity(0)
+        allowed = os.sched_getaffinity(int(pool.pop()))
+        assert len(allowed) == len(everywhere) - 1 and allowed < everywhere, (allowed, everywhere)
+    """)

@@ -93,18 +93,19 @@ inline int thread_id() {
 
 /// Lets a thread run on all CPUs of this one but `cpu`, for a thread that sleeps: when it wakes up it goes to another
 /// one. The system likes to wake it up here, beside the thread that wakes it, where one of the two keeps the other from
-/// running.
-inline void move_away(int thread, int cpu) {
+/// running. False for a thread that has not begun to run and told its number (0).
+inline bool move_away(int thread, int cpu) {
+    if (thread == 0) return false;
 #if defined(__linux__)
     cpu_set_t set;
     CPU_ZERO(&set);
-    if (thread == 0 || cpu < 0 || sched_getaffinity(0, sizeof(set), &set) != 0) return;
+    if (cpu < 0 || sched_getaffinity(0, sizeof(set), &set) != 0) return true;
     CPU_CLR(static_cast<size_t>(cpu), &set);
     if (CPU_COUNT(&set) > 0) sched_setaffinity(thread, sizeof(set), &set);
 #else
-    (void)thread;
     (void)cpu;
 #endif
+    return true;
 }
 
 inline void cpu_relax() {
@@ -266,10 +267,7 @@ class Pool {
     }
 
     static void post(Slot& slot, int cpu) {
-        if (slot.avoids != cpu) {
-            move_away(slot.thread.load(std::memory_order_relaxed), cpu);
-            slot.avoids = cpu;
-        }
+        if (slot.avoids != cpu && move_away(slot.thread.load(std::memory_order_relaxed), cpu)) slot.avoids = cpu;
         // Sequentially consistent with the worker's store to `sleeping` and load of `state`: one of the two sees the
         // other.
         slot.state.store(Slot::kPosted, std::memory_order_seq_cst);
