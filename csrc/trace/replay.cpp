@@ -2,12 +2,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/allocator.h"
 #include "core/error.h"
 #include "dispatch/gpu.h"
 #include "runtime/errors.h"
-#include "runtime/scratch.h"
 #include "trace/buffers.h"
+#include "trace/launch_scratch.h"
 #include "trace/plan.h"
 
 namespace mt::trace {
@@ -17,26 +16,6 @@ void (*launch_profile_hook)(const Trace&, const Step&, int64_t, int64_t) = nullp
 namespace {
 
 constexpr int64_t kReleaseGilBytes = 1 << 18;
-
-// Scratch memory of launches, kept per thread.
-void* scratch(size_t bytes) {
-    struct Memory {
-        void* data = nullptr;
-        size_t capacity = 0;
-        ~Memory() { deallocate(data, capacity); }
-    };
-    thread_local Memory memory;
-    if (__builtin_expect(t_handlers != 0, 0)) {
-        thread_local Scratch of_handlers;
-        return of_handlers.get(bytes);
-    }
-    if (bytes > memory.capacity) {
-        deallocate(std::exchange(memory.data, nullptr), std::exchange(memory.capacity, 0));
-        memory.data = allocate(bytes);
-        memory.capacity = bytes;
-    }
-    return memory.data;
-}
 
 class OverrideSource {
   public:
@@ -133,7 +112,7 @@ bool run_launch(Trace& trace, const Step& step, Buffers& buffers) {
     for (ValueRef value : step.outputs) pointers.push_back(buffers.output(value).data);
     uint8_t failed = 0;
     if (step.reports_errors) pointers.push_back(&failed);
-    pointers.push_back(step.scratch_bytes ? scratch(step.scratch_bytes) : nullptr);
+    pointers.push_back(step.scratch_bytes ? launch_scratch(step.scratch_bytes) : nullptr);
     const bool observed = step.observer.get() != Py_None;
     const size_t arrays = step.inputs.size() + step.outputs.size();
     if (observed) observe(step, false, pointers.data(), arrays);

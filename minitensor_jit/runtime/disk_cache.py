@@ -36,6 +36,7 @@ from minitensor_jit.flags import JitOptions
 from minitensor_jit.log import log
 from minitensor_jit.runtime.disk_entry import OtherSizes, decode, encode
 from minitensor_jit.runtime.executable import AnyExecutable
+from minitensor_jit.runtime.forecast import Forecast
 from minitensor_jit.runtime.processor import processor
 
 __all__ = ["DiskCache", "cache_at", "decode", "encode", "key_of"]
@@ -133,6 +134,7 @@ class DiskCache:
         self._since_scan = 0
         _make_private(folder)
         _sources()  # read by the time that a program is recorded
+        self.forecast = Forecast(self)
 
     def load(self, key: str, name: str, options: JitOptions, *, only_sound: bool = False) -> AnyExecutable | None:
         """The executable of that key, with its code in memory; None if there is none that is sound.
@@ -186,8 +188,8 @@ class DiskCache:
         """Keep an executable. A disk that is full is a warning, once; the program goes on without."""
         self._write(self._path(key), encode(key, executable))
 
-    def load_plan(self, key: str) -> memoryview | None:
-        """The plan of that key; None if there is none that is sound."""
+    def load_bytes(self, key: str) -> memoryview | None:
+        """What is no code, a plan say, of that key; None if there is none that is sound."""
         path = self._path(key, _PLAN_SUFFIX)
         try:
             data = _read(path)
@@ -204,9 +206,9 @@ class DiskCache:
             os.utime(path)
         return body[_DIGEST:]
 
-    def store_plan(self, key: str, plan: bytes) -> None:
-        """Keep a plan, as an executable is kept."""
-        body = hashlib.sha256(key.encode()).digest() + plan
+    def store_bytes(self, key: str, kept: bytes) -> None:
+        """Keep what is no code, as an executable is kept."""
+        body = hashlib.sha256(key.encode()).digest() + kept
         self._write(self._path(key, _PLAN_SUFFIX), _PLAN_MAGIC + hashlib.sha256(body).digest() + body)
 
     def _write(self, path: str, data: bytes) -> None:

@@ -42,11 +42,11 @@ class PlanStore:
     def store(self, signature: bytes, plan: bytes, modules: Sequence[str]) -> None:
         """Keep a plan, as the core writes it, with the ids of the modules that it launches, in their order."""
         ids = b"".join(map(bytes.fromhex, modules))
-        self._disk.store_plan(self._key(signature), len(modules).to_bytes(4, "little") + ids + plan)
+        self._disk.store_bytes(self._key(signature), len(modules).to_bytes(4, "little") + ids + plan)
 
     def load(self, signature: bytes, name: str) -> tuple[memoryview, list[tuple[str, Executable]]] | None:
         """A plan, and its modules with their code; None if there is none that is sound, with all its code."""
-        data = self._disk.load_plan(self._key(signature))
+        data = self._disk.load_bytes(self._key(signature))
         if data is None:
             return None
         end = 4 + _ID * int.from_bytes(data[:4], "little")
