@@ -25,6 +25,7 @@ def forms(op: Callable[..., Any]) -> dict[str, list[tuple[Any, ...]]]:
     ]
     pairs = [(op(4, 5), op(4, 5)), (op(4, 1), op(5)), (op(0), op(0))]
     four = [(*operands, beta) for operands, beta in zip(three, (1.0, 0.5, 2, 1.0), strict=True)]
+    with_value = [(*operands, value) for operands, value in zip(three, (1, -0.3, 0.1, 2), strict=True)]
     with_bound = [(op(4, 5), op(4, 5), 1.0), (op(4, 1), op(1, 5, layout="strided"), 0.5), (op(0), op(0), 2.0)]
     # A polynomial takes as many steps as its degree says: small ones.
     degrees = [
@@ -40,8 +41,7 @@ def forms(op: Callable[..., Any]) -> dict[str, list[tuple[Any, ...]]]:
         "_softshrink": [*shapes, (op(7), 1)],
         "threshold": [(*form, 0.5, 2) for form in shapes],
         "_clamp_tensor": three,
-        "addcmul": three,
-        "addcdiv": three,
+        **dict.fromkeys(("addcmul", "addcdiv"), with_value),
         "_nan_to_num": [(*form, 0.5, 100.0, -100.0) for form in shapes],
         "xlogy": logarithms,
         "xlog1py": logarithms,

@@ -190,6 +190,26 @@ def test_a_changing_learning_rate_compiles_nothing(digits):
     assert counts[2] == counts[-1]
 
 
+@pytest.mark.parametrize("dtype", [mt.float32, mt.bfloat16])
+def test_a_changing_step_of_adam_by_hand_compiles_nothing(dtype):
+    def run(compiled):
+        generator = mt.Generator().manual_seed(3)
+        p, m, v = (mt.zeros(300, dtype=dtype) for _ in range(3))
+        counts = []
+        for k in range(1, 30):
+            g = mt.randn(300, generator=generator).to(dtype)
+            with mt.jit_scope() if compiled else nullcontext():
+                m.lerp_(g, 1 - 0.9)
+                v.mul_(0.99).addcmul_(g, g, value=0.01 + k * 1e-4)
+                p.addcdiv_(m, (v.sqrt() / (1 - 0.99**k) ** 0.5).add_(1e-8), value=-0.1 / (1 - 0.9**k))
+            counts.append(mt.jit.cache_info()["executables"])
+        return p.tolist(), counts
+
+    (eager, _), (compiled, counts) = run(False), run(True)
+    assert eager == compiled
+    assert counts[2] == counts[-1]
+
+
 @pytest.mark.parametrize(
     "flags", ["--auto_jit=2 --cpu_global_jit", "--auto_jit=1 --cpu_global_jit --min_cluster_size=1"]
 )

@@ -289,7 +289,8 @@ void bind(Target& target, const char* pattern, PyObject* order) {
     auto fix = [&](size_t argument, PyObject* object) {
         auto [operand, slot] = slots[place(argument)];
         if (!operand) target.params[slot] = constant(target, op.args[op.param_args[slot]], object);
-        else if (object != Py_None) wrong(pattern, "an operand that is neither given nor None");
+        else if (object != Py_None && !to_scalar(object, &target.operands[slot]))
+            wrong(pattern, "an operand that is neither given nor a number nor None");
     };
     for (size_t i = 0; i < given; ++i) fix(i, target.before[i].get());
     for (size_t i = 0; i < target.after.size(); ++i)

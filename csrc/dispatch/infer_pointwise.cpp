@@ -77,6 +77,29 @@ void infer_lerp(Call& call) {
     infer_floats(call);
 }
 
+namespace {
+
+// The last operand is a number that has no say in types.
+void infer_with_number(Call& call, InferFn infer) {
+    const size_t last = call.operand_count - 1;
+    const Operand& number = call.operands[last];
+    if (number.tensor) fail_type(call.op->name + "(): argument 'value' must be Number, not Tensor");
+    struct Without {
+        Call& call;
+        explicit Without(Call& all) : call(all) { --call.operand_count; }
+        ~Without() { ++call.operand_count; }
+    } without(call);
+    infer(call);
+    if (number.scalar.tag == Scalar::Complex)
+        fail(std::string("value cannot be converted to type ") + info(loop_dtype(call.compute)).name +
+             " without overflow");
+}
+
+}  // namespace
+
+void infer_numbers_with_number(Call& call) { infer_with_number(call, infer_numbers); }
+void infer_floats_with_number(Call& call) { infer_with_number(call, infer_floats); }
+
 void infer_float_formula(Call& call) {
     DType dtype = result_type(call);
     if (info(dtype).category < 2) dtype = DType::F32;

@@ -12,6 +12,9 @@ void infer_numbers(Call& call);   // every dtype but bool
 void infer_integers(Call& call);  // without bool
 void infer_floats(Call& call);
 void infer_lerp(Call& call);      // the same, of one dtype
+// The same where a number follows the tensors.
+void infer_numbers_with_number(Call& call);
+void infer_floats_with_number(Call& call);
 void infer_test(Call& call);      // every dtype; the result is bool
 void infer_float_formula(Call& call);  // as float32 for integers; the result is bool
 

@@ -262,21 +262,25 @@ def rad2deg(input: Any) -> Any:
 
 
 @composite(inplace=True, out=True)
-@shortcut("RRR", ROWS["addcmul"].call)
+@shortcut("RRR", ROWS["addcmul"].call, (), (1,))
 def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
     """input + value * tensor1 * tensor2."""
     if _any_complex(input, tensor1, tensor2):
         return input + value * tensor1 * tensor2
-    return ROWS["addcmul"].call(input, tensor1, tensor2, value=value)
+    return ROWS["addcmul"].call(input, tensor1, tensor2, _number(value))
 
 
 @composite(inplace=True, out=True)
-@shortcut("RRR", ROWS["addcdiv"].call)
+@shortcut("RRR", ROWS["addcdiv"].call, (), (1,))
 def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
     """input + value * tensor1 / tensor2; NotImplementedError for integers."""
     if _any_complex(input, tensor1, tensor2):
         return input + value * tensor1 / tensor2
-    return ROWS["addcdiv"].call(input, tensor1, tensor2, value=value)
+    return ROWS["addcdiv"].call(input, tensor1, tensor2, _number(value))
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, Tensor) else value
 
 
 def _any_complex(*tensors: Any) -> bool:
@@ -286,13 +290,13 @@ def _any_complex(*tensors: Any) -> bool:
 def _addcmul_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
     if _any_complex(self, tensor1, tensor2):
         return self.add_(value * tensor1 * tensor2)
-    return _in_place["addcmul"](self, tensor1, tensor2, value=value)
+    return _in_place["addcmul"](self, tensor1, tensor2, _number(value))
 
 
 def _addcdiv_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
     if _any_complex(self, tensor1, tensor2):
         return self.add_(value * tensor1 / tensor2)
-    return _in_place["addcdiv"](self, tensor1, tensor2, value=value)
+    return _in_place["addcdiv"](self, tensor1, tensor2, _number(value))
 
 
 _with_inplace("addcmul", _addcmul_)

@@ -449,19 +449,25 @@ def _value(b: Any, x: Any, value: Any) -> Any:
 
 
 addcmul = elementwise(
-    "addcmul(Tensor input, Tensor tensor1, Tensor tensor2, *, Scalar value=1)",
-    "input + value * tensor1 * tensor2.",
-    lower=lambda b, x, y, z, value: b.add(x, b.multiply(b.multiply(_value(b, x, value), y), z)),
-    vjp=lambda g, _out, _x, y, z, value: (lambda: g, lambda: g * (z * value), lambda: g * (y * value)),
+    "addcmul(Tensor input, Tensor tensor1, Tensor tensor2, Tensor|Scalar value)",
+    "input + value * tensor1 * tensor2, with a number as value.",
+    lower=lambda b, x, y, z, value: b.add(x, b.multiply(b.multiply(value, y), z)),
+    vjp=lambda g, _out, _x, y, z, value: (
+        lambda: g,
+        lambda: g * (z * value),
+        lambda: g * (y * value),
+        lambda: g * (y * z),
+    ),
 )
 addcdiv = elementwise(
-    "addcdiv(Tensor input, Tensor tensor1, Tensor tensor2, *, Scalar value=1)",
-    "input + value * tensor1 / tensor2.",
-    lower=lambda b, x, y, z, value: b.add(x, b.divide(b.multiply(_value(b, x, value), y), z)),
+    "addcdiv(Tensor input, Tensor tensor1, Tensor tensor2, Tensor|Scalar value)",
+    "input + value * tensor1 / tensor2, with a number as value.",
+    lower=lambda b, x, y, z, value: b.add(x, b.divide(b.multiply(value, y), z)),
     vjp=lambda g, _out, _x, y, z, value: (
         lambda: g,
         lambda: g * (value / z),
         lambda: -g * (value * y / (z * z)),
+        lambda: g * (y / z),
     ),
 )
 

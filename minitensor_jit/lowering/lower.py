@@ -75,7 +75,8 @@ def _keeps_precision(call: RecordedCall, place: int, size: int) -> bool:
     if not call.floating or size > 1:
         return False
     second = place == 1 and call.row.name in ("add", "sub", "mul", "div", "floor_divide")
-    return second or (place == 2 and size == 0 and call.row.name == "lerp")
+    number = ("lerp", 2), ("addcmul", 3), ("addcdiv", 3)
+    return second or (size == 0 and (call.row.name, place) in number)
 
 
 class _ClusterLowering:

@@ -98,7 +98,9 @@ void run_loop(const NamedLoop& named, Call& call) {
     DType result = loop.result == DType::Bool ? DType::Bool : compute;
     Number numbers[kMostInputs];
     LoopOperand operands[kMostInputs];
-    Context context{loop.function, named.inputs, call.operand_count, {}, 0, false};
+    // The driver has room for three inputs: what comes fourth is a number.
+    const size_t tensors = std::min<size_t>(call.operand_count, 3);
+    Context context{loop.function, named.inputs, tensors, {}, 0, false};
     context.item = static_cast<int64_t>(itemsize(loop_dtype(result)));
     Tensor& out = *call.outputs[0];
     bool plain = wide == compute && out.dtype == result && out.numel <= kElementwiseGrain && is_flat(out);
@@ -108,7 +110,7 @@ void run_loop(const NamedLoop& named, Call& call) {
     // it is a tensor of one element.
     bool keeps = wide != compute && is_floating(compute);
     bool weighs = keeps && call.op->name == "lerp", divides = keeps && call.op->name == "floor_divide";
-    for (size_t i = 0; i < call.operand_count; ++i) {
+    for (size_t i = 0; i < tensors; ++i) {
         if (const Tensor* t = call.operands[i].tensor) {
             operands[i] = operand_of(*t, divides && i == 1 && t->numel == 1 ? wide : compute);
             direct[i] = t->data();
@@ -124,10 +126,12 @@ void run_loop(const NamedLoop& named, Call& call) {
         scalars |= 1u << i;
     }
     // Parameters follow the operands, in full precision.
-    for (size_t i = call.operand_count; i < named.inputs; ++i) {
+    for (size_t i = tensors; i < named.inputs; ++i) {
         size_t k = i - call.operand_count;
-        if (k >= call.param_count || call.param(k).is_none()) fail(call.op->name + ": a parameter is missing");
-        store_scalar(call.param(k).as_scalar(), wide, numbers[i].bytes);
+        if (i >= call.operand_count && (k >= call.param_count || call.param(k).is_none()))
+            fail(call.op->name + ": a parameter is missing");
+        store_scalar(i < call.operand_count ? call.operands[i].scalar : call.param(k).as_scalar(), wide,
+                     numbers[i].bytes);
         context.numbers[i] = numbers[i].bytes;
     }
     if (out.numel == 0) return;  // loops look at an input that is one number, which may not be there
@@ -137,7 +141,7 @@ void run_loop(const NamedLoop& named, Call& call) {
         rethrow_runtime_error();
     } else {
         run_elementwise(
-            operand_of(out, result), operands, call.operand_count,
+            operand_of(out, result), operands, tensors,
             [](void* opaque, void* to, const void* const* from, int64_t n, unsigned single) {
                 static_cast<Context*>(opaque)->run(to, from, n, single);
                 rethrow_runtime_error();
