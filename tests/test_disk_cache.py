@@ -108,7 +108,7 @@ def test_a_file_is_no_folder(tmp_path):
 def test_the_folder_of_somebody_else_is_refused(cache, monkeypatch):
     cache.folder.mkdir()
     mine = os.geteuid()
-    monkeypatch.setattr(disk_cache.os, "geteuid", lambda: mine + 1)
+    monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
     with pytest.raises(CacheDirectoryError, match=f"belongs to user {mine}"):
         cache.run()
 
@@ -291,7 +291,7 @@ def test_a_disk_that_fails_is_a_warning_once(cache, monkeypatch, caplog):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(disk_cache.tempfile, "mkstemp", full)
+    monkeypatch.setattr("tempfile.mkstemp", full)
     assert cache.run() == MISS
     assert cache.run(fn=lambda x: x * 5) == MISS
     warnings = [r.getMessage() for r in caplog.records if "No space left" in r.getMessage()]

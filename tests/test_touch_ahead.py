@@ -241,3 +241,27 @@ def test_a_folder_that_is_gone_stays_away(programs):
     gone = PROGRAM + "import shutil; shutil.rmtree(os.environ['MT_JIT_FLAGS'].partition('=')[2])"
     programs.run(command=["-c", gone])
     assert not programs.cache.exists()
+
+
+WATCHED = """
+import sys
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("minitensor_jit.ir", "minitensor_jit.api"):
+            print(sys.modules["minitensor._C"].bytes_ahead(), end=" ")
+sys.meta_path.insert(0, Watch())
+"""
+
+
+def test_it_begins_before_the_compiler_is_imported(programs):
+    command = ["-c", WATCHED + PROGRAM]
+    needed, result = programs.run(command=command)[2:]
+    assert result[:2] == ["0", "0"]
+    assert programs.run(command=command)[3] == [str(needed)] * 2 + result[2:]
+
+
+def test_a_folder_open_to_others_is_still_refused(programs):
+    programs.run()
+    programs.cache.chmod(0o777)
+    with pytest.raises(AssertionError, match=r"CacheDirectoryError: .*others can write to it"):
+        programs.run()

@@ -10,14 +10,39 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from typing import TYPE_CHECKING
 
 from minitensor import _C
+from minitensor_jit.errors import CacheDirectoryError
+from minitensor_jit.flags import ENVIRONMENT_VARIABLE, FlagError, parse_flags
+from minitensor_jit.runtime.disk_folder import DiskFolder
 
-if TYPE_CHECKING:
-    from minitensor_jit.runtime.disk_cache import DiskCache
+__all__ = ["foretell", "foretell_from_environment"]
 
-__all__ = ["Forecast"]
+_folders: set[str] = set()
+
+
+def foretell_from_environment() -> None:
+    """`foretell` for the folder that MT_JIT_FLAGS names, before the compiler is imported, which takes a while."""
+    try:
+        options = parse_flags(os.environ.get(ENVIRONMENT_VARIABLE, ""))
+        if options.persistent_cache_directory is not None and not options.hlo_profile:
+            path = os.path.realpath(options.persistent_cache_directory)
+            foretell(DiskFolder(path, options.persistent_cache_bytes))
+    except (FlagError, CacheDirectoryError):
+        pass  # raised again where the compiler begins
+
+
+def foretell(disk: DiskFolder) -> None:
+    """Have the memory touched that the program's last run with a folder needed; keep what this one did at its end."""
+    program = _program()
+    if program is None or disk.folder in _folders:
+        return
+    _folders.add(disk.folder)
+    key = f"scratch of {program}"
+    kept = disk.load_bytes(key)
+    foretold = 0 if kept is None else int.from_bytes(kept, "little")
+    _C.touch_ahead(foretold)
+    atexit.register(_keep, disk, key, foretold, os.getpid())
 
 
 def _program() -> str | None:
@@ -28,25 +53,9 @@ def _program() -> str | None:
     return f"command {sys.orig_argv}" if sys.argv[:1] == ["-c"] else None
 
 
-class Forecast:
-    """The scratch memory of the launches of the program that uses a folder."""
-
-    def __init__(self, disk: DiskCache) -> None:
-        self._disk = disk
-        self._pid = os.getpid()
-        program = _program()
-        if program is None:
-            return
-        self._key = f"scratch of {program}"
-        kept = disk.load_bytes(self._key)
-        self._foretold = 0 if kept is None else int.from_bytes(kept, "little")
-        _C.touch_ahead(self._foretold)
-        atexit.register(self._keep)
-
-    def _keep(self) -> None:
-        # A child that goes on where its parent was does not speak for the program, and a folder that is gone is not
-        # made again at the end.
-        needed = _C.largest_launch_scratch()
-        if needed == self._foretold or os.getpid() != self._pid or not os.path.isdir(self._disk.folder):
-            return
-        self._disk.store_bytes(self._key, needed.to_bytes(8, "little"))
+def _keep(disk: DiskFolder, key: str, foretold: int, pid: int) -> None:
+    # A child that goes on where its parent was does not speak for the program, and a folder that is gone is not made
+    # again at the end.
+    needed = _C.largest_launch_scratch()
+    if needed != foretold and os.getpid() == pid and os.path.isdir(disk.folder):
+        disk.store_bytes(key, needed.to_bytes(8, "little"))
