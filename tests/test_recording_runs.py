@@ -684,3 +684,15 @@ def test_many_tensors_are_joined_by_the_kernel():
         z = mt.cat([y[k : k + 1] for k in range(0, 300, 2)])
     assert mt.equal(y, x * 0.5 + 1)
     assert mt.equal(z, y[::2])
+
+
+def test_another_number_in_full_is_no_other_program():
+    counts = []
+    for k in range(8):
+        with mt.jit_scope():
+            x = mt.full((3, 1), k / 50) * mt.ones(3) + mt.full_like(mt.ones(3), 0.3 * k + 7)
+            n = mt.full((2,), 10 * k + 5, dtype=mt.int64) * 2
+        assert x.tolist() == [[float(np.float32(np.float32(k / 50) + np.float32(0.3 * k + 7)))] * 3] * 3
+        assert n.tolist() == [20 * k + 10] * 2
+        counts.append(mt.jit.cache_info()["misses"])
+    assert counts[-1] == counts[1]

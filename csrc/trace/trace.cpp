@@ -281,8 +281,32 @@ static size_t possible_bytes(const Call& call, size_t result) {
     return bytes;
 }
 
+static Value value_of_type(DType dtype) {
+    Value type;
+    type.tag = Value::Type;
+    type.dtype = dtype;
+    return type;
+}
+
+// What a tensor holds that is a copy of another, or of one number.
+ValueRef Trace::assigned(ValueRef source, DType dtype, const Dims& sizes, Device device) {
+    static const OpDef* assign_op = find_op("_assign");
+    return append(*assign_op, {source}, {value_of(sizes), value_of_type(dtype)}, dtype, sizes, device);
+}
+
 void Trace::run(Call& call, Ref<Tensor>* out) {
+    static const OpDef* full = find_op("full");
     settle(call, nullptr);
+    if (call.op == full && !is_baked(call.params[1].as_scalar())) {
+        // As a parameter it would be part of the signature, and another number another program.
+        const ResultMeta& meta = call.results[0];
+        Ref<Storage> storage = Storage::unbacked(possible_bytes(call, 0), call.device);
+        scalars.push_back({call.params[1].as_scalar(), false});
+        const ValueRef number{RefKind::Scalar, 0, static_cast<uint32_t>(scalars.size() - 1)};
+        bind(storage.get(), assigned(number, meta.dtype, meta.sizes, call.device), meta.sizes);
+        out[0] = Tensor::make(std::move(storage), meta.dtype, meta.sizes, contiguous_strides(meta.sizes), 0);
+        return check_size();
+    }
     size_t bytes[kMaxResults];
     for (size_t i = 0; i < call.result_count; ++i) bytes[i] = possible_bytes(call, i);
     uint32_t index;
@@ -326,27 +350,23 @@ void Trace::assign(Tensor& destination, ValueRef value) {
 }
 
 void Trace::run_inplace(Call& call, Tensor& destination) {
-    static const OpDef *copy = find_op("copy"), *fill = find_op("fill"), *cast = find_op("cast"),
-                       *assign_op = find_op("_assign");
+    static const OpDef *copy = find_op("copy"), *fill = find_op("fill"), *cast = find_op("cast");
     settle(call, &destination);
     for (size_t i = 0; i < call.result_count; ++i) possible_bytes(call, i);
     ValueRef value;
-    Value dtype;
-    dtype.tag = Value::Type;
-    dtype.dtype = destination.dtype;
     if (call.op == copy || call.op == fill) {
         Operand number;
         number.is_scalar = true;
         if (call.op == fill) number.scalar = call.params[0].as_scalar();
         ValueRef source = add_operand(call.op == copy ? call.operands[1] : number);
-        value = append(*assign_op, {source}, {value_of(destination.sizes), dtype}, destination.dtype, destination.sizes,
-                       destination.device());
+        value = assigned(source, destination.dtype, destination.sizes, destination.device());
     } else {
         uint32_t index;
         record(call, &index);
         value = {RefKind::Node, 0, index};
         if (call.results[0].dtype != destination.dtype)
-            value = append(*cast, {value}, {dtype}, destination.dtype, destination.sizes, destination.device());
+            value = append(*cast, {value}, {value_of_type(destination.dtype)}, destination.dtype, destination.sizes,
+                           destination.device());
     }
     assign(destination, value);
     if (destination.storage->external() && !whole_function)

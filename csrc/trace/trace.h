@@ -164,6 +164,7 @@ class Trace final : public Interpreter {
     ValueRef leaf_of(const Ref<Storage>& storage, int64_t offset, const Dims& sizes, const Dims& strides, DType dtype);
     ValueRef append(const OpDef& op, std::initializer_list<ValueRef> inputs, std::initializer_list<Value> values,
                     DType dtype, const Dims& sizes, Device device);
+    ValueRef assigned(ValueRef source, DType dtype, const Dims& sizes, Device device);
     ValueRef whole(Tensor& tensor, Dims* base_sizes);
     void assign(Tensor& destination, ValueRef value);
     void bind(Storage* storage, ValueRef value, const Dims& sizes);
