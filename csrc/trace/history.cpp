@@ -9,13 +9,6 @@ namespace mt::trace {
 
 namespace {
 
-template <class List, class T>
-int32_t place_in(const List& list, const T* wanted) {
-    for (size_t i = 0; i < list.size(); ++i)
-        if (&*list[i] == wanted) return static_cast<int32_t>(i);
-    return -1;
-}
-
 // What of a node is the same in every call.
 Ref<GradNode> common_part(const GradNode& node) {
     Ref<GradNode> same(new GradNode);
@@ -59,27 +52,30 @@ const char* History::finish(const std::vector<Tensor*>& arguments, const HomeOf&
     std::iota(order_.begin(), order_.end(), 0u);
     std::sort(order_.begin(), order_.end(),
               [&](uint32_t a, uint32_t b) { return nodes_[a].sequence < nodes_[b].sequence; });
+    std::sort(fresh_.begin(), fresh_.end());
+    fresh_.erase(std::unique(fresh_.begin(), fresh_.end()), fresh_.end());
     met_.clear();
     plain_.clear();
     met_nodes_.clear();
+    numbers_.clear();
     return why_;
 }
 
 // Whether new memory is seen by a tensor that was not met.
 bool History::is_kept_elsewhere() const {
-    for (size_t i = 0; i < tensors_.size(); ++i) {
-        if (tensors_[i].home.type != Home::Type::Fresh) continue;
-        const Storage* memory = met_[i]->storage.get();
-        auto shows_it = [&](const Tensor* t) { return t->storage.get() == memory; };
-        const auto known = std::count_if(met_.begin(), met_.end(), shows_it) +
-                           std::count_if(plain_.begin(), plain_.end(), shows_it);
-        if (memory->refcount != static_cast<uint32_t>(known)) return true;
-    }
+    std::unordered_map<const Storage*, uint32_t> known;
+    for (const Tensor* t : met_) ++known[t->storage.get()];
+    for (const Tensor* t : plain_) ++known[t->storage.get()];
+    for (size_t i = 0; i < tensors_.size(); ++i)
+        if (const Storage* memory = met_[i]->storage.get();
+            tensors_[i].home.type == Home::Type::Fresh && memory->refcount != known[memory])
+            return true;
     return false;
 }
 
 uint32_t History::tensor(Tensor& tensor) {
-    if (int32_t known = place_in(met_, &tensor); known >= 0) return static_cast<uint32_t>(known);
+    const auto [known, is_new] = numbers_.try_emplace(&tensor, static_cast<uint32_t>(met_.size()));
+    if (!is_new) return known->second;
     met_.push_back(&tensor);
     tensors_.emplace_back();
     return static_cast<uint32_t>(tensors_.size() - 1);
@@ -96,9 +92,9 @@ void History::look_at(size_t number) {
     form.offset = t.offset;
     form.wrapped_number = t.wrapped_number;
     if (t.is_inference) return refuse("a gradient needs a tensor of inference mode");
-    if (int32_t argument = place_in(*arguments_, &t); argument >= 0) {
+    if (auto argument = std::find(arguments_->begin(), arguments_->end(), &t); argument != arguments_->end()) {
         form.is_argument = true;
-        form.home = {Home::Type::Argument, static_cast<uint32_t>(argument)};
+        form.home = {Home::Type::Argument, static_cast<uint32_t>(argument - arguments_->begin())};
         tensors_[number] = std::move(form);
         return;
     }
@@ -114,8 +110,7 @@ void History::look_at(size_t number) {
         form.memory = t.storage;
     }
     const uint32_t value = form.home.index;
-    if (form.home.type == Home::Type::Fresh && std::find(fresh_.begin(), fresh_.end(), value) == fresh_.end())
-        fresh_.push_back(value);
+    if (form.home.type == Home::Type::Fresh) fresh_.push_back(value);
     if (number >= results_ && t.pyobject) return refuse("it keeps a tensor that it does not return");
     if (t.base) {
         for (size_t i = 0; i < arguments_->size(); ++i) {
@@ -139,7 +134,8 @@ void History::look_at(size_t number) {
 }
 
 int32_t History::node(GradNode& node) {
-    if (int32_t known = place_in(met_nodes_, &node); known >= 0) return known;
+    const auto [known, is_new] = numbers_.try_emplace(&node, static_cast<uint32_t>(met_nodes_.size()));
+    if (!is_new) return static_cast<int32_t>(known->second);
     met_nodes_.push_back(Ref<GradNode>::borrow(&node));
     nodes_.emplace_back();
     return static_cast<int32_t>(nodes_.size() - 1);
@@ -176,7 +172,8 @@ History::EdgeForm History::edge(const Edge& edge) {
         // One of a leaf that the function made is known by its memory; one that is gone is nobody's.
         if (!to.leaf || (*home_of_)(*to.leaf->storage).type == Home::Type::Fresh)
             return {EdgeForm::Type::Own, static_cast<uint32_t>(node(to)), edge.index, {}, {}};
-        wanted_.push_back(Ref<Tensor>::borrow(to.leaf));
+        if (std::none_of(wanted_.begin(), wanted_.end(), [&](const Ref<Tensor>& t) { return t.get() == to.leaf; }))
+            wanted_.push_back(Ref<Tensor>::borrow(to.leaf));
         return {EdgeForm::Type::Outside, 0, edge.index, edge.node, Ref<Tensor>::borrow(to.leaf)};
     }
     if (to.sequence < own_nodes_from) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <unordered_map>
 #include <vector>
 
 #include "autograd/tape.h"
@@ -103,9 +104,10 @@ class History {
     std::vector<uint32_t> fresh_;
     std::vector<Ref<Tensor>> wanted_;  // leaves from outside
 
-    // While it is made: what was met, and where memory is.
+    // While it is made: what was met, with its number, and where memory is.
     std::vector<Tensor*> met_;
     std::vector<Ref<GradNode>> met_nodes_;
+    std::unordered_map<const void*, uint32_t> numbers_;
     std::vector<const Tensor*> plain_;
     size_t results_ = 0;  // the first forms
     const std::vector<Tensor*>* arguments_ = nullptr;

@@ -1,6 +1,7 @@
 #include "trace/program.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "core/error.h"
 
@@ -107,6 +108,7 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
         return {History::Home::Type::Fresh, static_cast<uint32_t>(flat(*storage.pending))};
     };
     History& history = program->history_;
+    std::unordered_set<uint32_t> fresh;  // what is in program->fresh_
     for (Tensor* t : results) {
         if (!has_place(*t)) return refuse("a result is on a device without memory");
         Returned returned;
@@ -133,8 +135,7 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
             returned.strides = t->strides;
             returned.offset = t->offset;
             history.add_plain(*t);
-            if (std::find(program->fresh_.begin(), program->fresh_.end(), returned.result) == program->fresh_.end())
-                program->fresh_.push_back(returned.result);
+            if (fresh.insert(returned.result).second) program->fresh_.push_back(returned.result);
         }
         program->results_.push_back(std::move(returned));
     }
@@ -146,8 +147,7 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
     }
     if (const char* reason = history.finish(arguments, home_of)) return refuse(reason);
     for (uint32_t value : history.fresh())
-        if (std::find(program->fresh_.begin(), program->fresh_.end(), value) == program->fresh_.end())
-            program->fresh_.push_back(value);
+        if (fresh.insert(value).second) program->fresh_.push_back(value);
     for (uint32_t value : program->fresh_) program->fresh_versions_.push_back(trace.results[value].storage->version);
     auto note_writes = [&](const Storage* storage, int32_t argument) {
         auto writes = std::count(log_of_function.writes.begin(), log_of_function.writes.end(), storage);
@@ -168,7 +168,7 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
             program->written_.push_back({i, argument, argument < 0 ? Ref<Storage>::borrow(storage) : Ref<Storage>()});
             if (argument >= 0) program->arguments_[static_cast<size_t>(argument)].whole_storage = true;
             else note_writes(storage, -1);
-        } else if (std::find(program->fresh_.begin(), program->fresh_.end(), i) == program->fresh_.end()) {
+        } else if (!fresh.contains(i)) {
             return refuse("it keeps a tensor that it does not return");
         }
     }
