@@ -3,10 +3,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#if defined(__linux__)
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
 
 #include <algorithm>
 #include <atomic>
@@ -82,30 +78,20 @@ inline int current_cpu() {
 #endif
 }
 
-/// This thread's number, as move_away wants it.
-inline int thread_id() {
-#if defined(__linux__)
-    return static_cast<int>(syscall(SYS_gettid));
-#else
-    return 0;
-#endif
-}
-
-/// Lets a thread run on all CPUs of this one but `cpu`, for a thread that sleeps: when it wakes up it goes to another
-/// one. The system likes to wake it up here, beside the thread that wakes it, where one of the two keeps the other from
-/// running. False for a thread that has not begun to run and told its number (0).
-inline bool move_away(int thread, int cpu) {
-    if (thread == 0) return false;
+/// Lets a thread run on all CPUs of this one but `cpu`, for one that sleeps or has not begun yet: then it runs on
+/// another one. The system likes to put it here, beside the thread that wakes it, where one of the two keeps the other
+/// from running.
+inline void move_away(pthread_t thread, int cpu) {
 #if defined(__linux__)
     cpu_set_t set;
     CPU_ZERO(&set);
-    if (cpu < 0 || sched_getaffinity(0, sizeof(set), &set) != 0) return true;
+    if (cpu < 0 || sched_getaffinity(0, sizeof(set), &set) != 0) return;
     CPU_CLR(static_cast<size_t>(cpu), &set);
-    if (CPU_COUNT(&set) > 0) sched_setaffinity(thread, sizeof(set), &set);
+    if (CPU_COUNT(&set) > 0) pthread_setaffinity_np(thread, sizeof(set), &set);
 #else
+    (void)thread;
     (void)cpu;
 #endif
-    return true;
 }
 
 inline void cpu_relax() {
@@ -185,7 +171,7 @@ struct alignas(64) Slot {
     std::atomic<int> state{kEmpty};
     std::atomic<bool> sleeping{false};
     std::atomic<int> cpu{-1};  // where the worker ran last
-    std::atomic<int> thread{0};
+    pthread_t thread{};
     int avoids = -1;  // the CPU that it was last kept away from; the caller's
     int64_t number = 0;
     std::mutex mutex;
@@ -257,7 +243,9 @@ class Pool {
             pthread_sigmask(SIG_SETMASK, &all, &before);
             bool started = true;
             try {
-                std::thread([this, s = slot.get()] { work(*s); }).detach();
+                std::thread worker([this, s = slot.get()] { work(*s); });
+                slot->thread = worker.native_handle();
+                worker.detach();
             } catch (const std::system_error&) { started = false; }
             pthread_sigmask(SIG_SETMASK, &before, nullptr);
             if (!started) break;
@@ -267,7 +255,10 @@ class Pool {
     }
 
     static void post(Slot& slot, int cpu) {
-        if (slot.avoids != cpu && move_away(slot.thread.load(std::memory_order_relaxed), cpu)) slot.avoids = cpu;
+        if (slot.avoids != cpu) {
+            move_away(slot.thread, cpu);
+            slot.avoids = cpu;
+        }
         // Sequentially consistent with the worker's store to `sleeping` and load of `state`: one of the two sees the
         // other.
         slot.state.store(Slot::kPosted, std::memory_order_seq_cst);
@@ -339,7 +330,6 @@ class Pool {
 
     [[noreturn]] void work(Slot& slot) {
         t_in_region = t_worker = true;
-        slot.thread.store(thread_id(), std::memory_order_relaxed);
         auto posted = [&slot] { return slot.state.load(std::memory_order_seq_cst) == Slot::kPosted; };
         bool woke_caller = false;
         for (;;) {
