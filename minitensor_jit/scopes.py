@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
 from typing import Any
 
 from minitensor import _C
@@ -17,34 +16,12 @@ _PREDICATE_SHIFT = 16
 _SEPARATE_GRADIENTS = 1 << 30
 
 
-class _Tagged:
+class _Tagged(_C.Scope):
     """Records inside, if there is something to compile, under a tag; a context manager and a decorator."""
 
-    _reason = "the end of a jit_scope"
+    __slots__ = ()
 
-    def __init__(self) -> None:
-        self._previous: list[tuple[tuple[int, int, int], bool]] = []
-
-    def _tag(self) -> tuple[int, int, int]:
-        raise NotImplementedError
-
-    def __enter__(self) -> None:
-        current_compiler()
-        compile_ops = self._tag()[0] == 1
-        if compile_ops:
-            _C.begin_recording()
-        self._previous.append((_C.swap_tag(self._numbered()), compile_ops))
-
-    def _numbered(self) -> tuple[int, int, int]:
-        return self._tag()
-
-    def __exit__(self, *exception: object) -> None:
-        tag, compile_ops = self._previous.pop()
-        _C.swap_tag(tag)
-        if compile_ops:
-            # An exception of the program's own is the one to see; values that fail now say so when they are read.
-            with suppress(Exception) if exception[0] is not None else nullcontext():
-                _C.end_recording(self._reason)
+    _start = staticmethod(current_compiler)
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """The function, run in such a scope at every call."""
@@ -68,10 +45,11 @@ class jit_scope(_Tagged):  # noqa: N801  (called like a function)
     Best effort: what can't be compiled runs as ever, and `explain` says why. A context manager or a decorator.
     """
 
+    __slots__ = ()
+
     def __init__(
         self, compile_ops: bool | Callable[[NodeDef], bool] = True, separate_compiled_gradients: bool = False
     ) -> None:
-        super().__init__()
         if not isinstance(compile_ops, bool) and not callable(compile_ops):
             raise TypeError(f"jit_scope: compile_ops must be a bool or a function, not {type(compile_ops).__name__}")
         if not isinstance(separate_compiled_gradients, bool):
@@ -79,19 +57,10 @@ class jit_scope(_Tagged):  # noqa: N801  (called like a function)
                 "jit_scope: separate_compiled_gradients must be a bool, "
                 f"not {type(separate_compiled_gradients).__name__}"
             )
-        self._flags = _SEPARATE_GRADIENTS if separate_compiled_gradients else 0
-        self._compile = True
-        if isinstance(compile_ops, bool):
-            self._compile = compile_ops
-        else:
-            self._flags |= number_of_predicate(compile_ops) << _PREDICATE_SHIFT
-
-    def _tag(self) -> tuple[int, int, int]:
-        return (int(self._compile), 0, self._flags if self._compile else 0)
-
-    def _numbered(self) -> tuple[int, int, int]:
-        compile_ops, must, flags = self._tag()
-        return (compile_ops, must, flags | _C.next_scope() if compile_ops else 0)
+        flags = _SEPARATE_GRADIENTS if separate_compiled_gradients else 0
+        if not isinstance(compile_ops, bool):
+            flags |= number_of_predicate(compile_ops) << _PREDICATE_SHIFT
+        super().__init__(compile_ops is not False, flags, "the end of a jit_scope")
 
 
 class attr_scope(_Tagged):  # noqa: N801  (called like a function)
@@ -101,17 +70,13 @@ class attr_scope(_Tagged):  # noqa: N801  (called like a function)
     was given outside. A context manager or a decorator.
     """
 
-    _reason = "the end of an attr_scope"
+    __slots__ = ()
 
     def __init__(self, attributes: Mapping[str, bool | None]) -> None:
-        super().__init__()
         unknown = [name for name in attributes if name != "_MtCompile"]
         if unknown:
             raise ValueError(f"attr_scope: there is no attribute {unknown[0]!r}; there is '_MtCompile'")
         value = attributes.get("_MtCompile")
         if value is not None and not isinstance(value, bool):
             raise TypeError(f"attr_scope: _MtCompile must be a bool or None, not {type(value).__name__}")
-        self._value = -1 if value is None else int(value)
-
-    def _tag(self) -> tuple[int, int, int]:
-        return (self._value, 0, 0)
+        super().__init__(-1 if value is None else value, None, "the end of an attr_scope")

@@ -108,8 +108,7 @@ PyObject* py_set_refuse_hook(PyObject*, PyObject* callable) {
     Py_RETURN_NONE;
 }
 
-// The number of the next scope in what is being recorded; scopes of a program get the same numbers in every run of it.
-PyObject* py_next_scope(PyObject*, PyObject*) { return PyLong_FromLong(current ? ++current->scopes : 1); }
+PyObject* py_next_scope(PyObject*, PyObject*) { return PyLong_FromLong(next_scope()); }
 
 PyObject* py_plan_cache_info(PyObject*, PyObject*) {
     PlanCacheInfo i = plan_cache_info();
@@ -194,6 +193,8 @@ PyMethodDef functions[] = {
     {}};
 
 }  // namespace
+
+int next_scope() { return current ? ++current->scopes : 1; }
 
 bool init_trace(PyObject* module) {
     trace::install();

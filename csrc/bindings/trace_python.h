@@ -12,6 +12,9 @@ PyObject* source_tuple(const SourceRef& source);
 // (nodes, leaves, scalars) of a trace, as the compiler reads it.
 PyRef describe(const trace::Trace& trace);
 
+// The number of the next scope in what is being recorded; scopes of a program get the same numbers in every run of it.
+int next_scope();
+
 template <class Range, class Make>
 PyRef list_of(const Range& range, Make&& make) {
     PyRef list = checked(PyList_New(0));

@@ -134,33 +134,52 @@ void run_alone(int64_t n, int64_t grain, RangeFn fn, void* ctx) {
     }
 }
 
-/// One thread's share of a loop, taken piece by piece.
-struct alignas(64) Chunk {
-    std::atomic<int64_t> taken{0};
-    int64_t pieces = 0;
-    int64_t start = 0, end = 0;
-    int64_t piece = 1;
-    bool backwards = false;
-
-    void set(int64_t from, int64_t to, int64_t grain, bool back) {
-        const int64_t grains = (to - from - 1) / grain + 1;
-        const int64_t of_piece = grains < kLongShare ? grains : std::min((grains - 1) / kPieces + 1, kPieceGrains);
-        start = from;
-        end = to;
-        piece = of_piece * grain;
-        pieces = (grains - 1) / of_piece + 1;
-        backwards = back;
-        taken.store(0, std::memory_order_relaxed);
+/// One thread's share of a loop, taken piece by piece. The last pieces are small: then all threads end at about the
+/// same time, and none that has nothing left to do waits long enough to fall asleep.
+class alignas(64) Chunk {
+  public:
+    void set(int64_t from, int64_t to, int64_t grain, bool backwards) {
+        start_ = from;
+        end_ = to;
+        grain_ = grain;
+        backwards_ = backwards;
+        grains_ = (to - from - 1) / grain + 1;
+        if (grains_ < kLongShare) {
+            large_ = grains_;
+            pieces_ = larges_ = small_ = 1;
+        } else {
+            large_ = std::min((grains_ - 1) / kPieces + 1, kPieceGrains);
+            larges_ = grains_ / large_ - 2;
+            small_ = std::max<int64_t>(1, large_ / 8);
+            pieces_ = larges_ + (grains_ - larges_ * large_ - 1) / small_ + 1;
+        }
+        taken_.store(0, std::memory_order_relaxed);
     }
 
     /// Takes a piece; false if none is left.
-    bool take(int64_t& begin) {
+    bool take(int64_t& begin, int64_t& end) {
         // Looked at first: what is done is not written to again by every thread that looks for work.
-        if (taken.load(std::memory_order_relaxed) >= pieces) return false;
-        const int64_t k = taken.fetch_add(1, std::memory_order_relaxed);
-        begin = start + (backwards ? pieces - 1 - k : k) * piece;
-        return k < pieces;
+        if (taken_.load(std::memory_order_relaxed) >= pieces_) return false;
+        const int64_t k = taken_.fetch_add(1, std::memory_order_relaxed);
+        if (k >= pieces_) return false;
+        const int64_t first = backwards_ ? grains_ - before(k + 1) : before(k);
+        const int64_t last = backwards_ ? grains_ - before(k) : before(k + 1);
+        begin = start_ + first * grain_;
+        end = std::min(start_ + last * grain_, end_);
+        return true;
     }
+
+  private:
+    /// The grains of the first k pieces.
+    int64_t before(int64_t k) const {
+        return std::min(k <= larges_ ? k * large_ : larges_ * large_ + (k - larges_) * small_, grains_);
+    }
+
+    std::atomic<int64_t> taken_{0};
+    int64_t pieces_ = 0;
+    int64_t start_ = 0, end_ = 0, grain_ = 1, grains_ = 0;
+    int64_t large_ = 1, larges_ = 0, small_ = 1;
+    bool backwards_ = false;
 };
 
 /// One worker's mailbox. The caller posts a chunk; whoever moves the state from kPosted to kTaken, the worker or a
@@ -272,11 +291,11 @@ class Pool {
     void run_chunks(int64_t first) noexcept {
         for (int64_t k = 0; k < count_ && !g_stop.load(std::memory_order_relaxed); ++k) {
             Chunk& chunk = chunks_[first + k < count_ ? first + k : first + k - count_];
-            for (int64_t begin; chunk.take(begin);) {
+            for (int64_t begin, end; chunk.take(begin, end);) {
                 // What comes before a piece that failed runs all the same: the error is always the first one.
                 if (begin > error_at_.load(std::memory_order_relaxed)) continue;
                 try {
-                    fn_(ctx_, begin, std::min(begin + chunk.piece, chunk.end));
+                    fn_(ctx_, begin, end);
                     check_interrupt();
                 } catch (const Stopped&) {  // another thread says why
                     return;
