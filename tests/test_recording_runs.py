@@ -281,6 +281,21 @@ def test_a_loop_that_repeats_itself_is_compiled_when_it_has_run_for_a_while():
     assert min(found) >= 1
 
 
+def test_parts_of_several_kinds_that_come_again_and_again_are_compiled():
+    def program(x):
+        for _ in range(20):
+            x = ((x * 0.5 + 0.1).tanh() - x * 0.01).sigmoid() * x
+        for _ in range(20):
+            x = (x - x * x * 0.3).exp() / (x * x + 1.5) - 0.5
+        return x.sum().item()
+
+    x = mt.arange(3000.0) / 3000
+    expected = program(x)
+    with plans_and_executables() as found, recorded(min_cluster_size=4):
+        assert [program(x) for _ in range(200)] == [expected] * 200
+    assert found[1] >= 1
+
+
 def test_what_is_read_each_round_and_never_the_same_is_soon_run_without_plans():
     def program(x):
         total = 0.0

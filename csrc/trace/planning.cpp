@@ -86,11 +86,12 @@ PlanningHistory& planning_history() {
 
 bool PlanningHistory::skips(const Trace& trace, uint64_t signature_hash) {
     if (trace.is_part() && plain(trace) && !is_asked_for(trace)) {
-        const bool again = std::exchange(last_part, signature_hash) == signature_hash;
+        const Unplanned& known = requested(signature_hash);
+        const bool again = std::exchange(last_part, signature_hash) == signature_hash || known.requests >= kRequests;
         // Its ops may run as long as a plan would take to make: so at most twice the time is spent that was needed. A
-        // loop that has begun to do the same again and again will go on.
+        // loop that has begun to do the same again and again will go on, also if it has parts of several kinds.
         const int64_t to_make = static_cast<int64_t>(trace.nodes.size()) * kPlanNsPerOp / (again ? 8 : 1);
-        return requested(signature_hash).ops_ns < to_make;
+        return known.ops_ns < to_make;
     }
     if (histories().empty() || !plain(trace)) return false;
     auto known = histories().find(place_of(trace));

@@ -12,7 +12,8 @@ namespace mt::trace {
 // plans that run once. So some traces are run op by op, without a plan of the compiler's:
 //
 // - A part of a loop whose values nobody reads, until its ops have run for as long as a plan would take to make, or a
-//   good part of that if it is like the part before it: if the parts are never the same, nothing was spent.
+//   good part of that if it is like the part before it or has come several times: if the parts are never the same,
+//   nothing was spent.
 // - Where several plans in a row launched nothing, a new signature; it is planned when it has come several times.
 // - Where several plans in a row were new, a new signature whose plan would take longer to make than its ops to run;
 //   not where the program asks for its ops to be compiled.
