@@ -104,8 +104,8 @@ def test_a_thread_touches_it():
 
 def test_what_it_holds_is_not_changed_while_it_is_still_touched():
     expected = model(X, W).numpy()
-    for _ in range(20):
-        _C.touch_ahead(200 * MIB)  # takes longer than the launch to begin
+    for _ in range(8):
+        _C.touch_ahead(100 * MIB)  # takes longer than the launch to begin
         assert np.array_equal(in_a_thread(run), expected)
         assert _C.bytes_ahead() == 0
         mt.empty_cache()
@@ -141,7 +141,7 @@ def test_sizes_are_numbers_of_bytes(size):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_child_takes_its_own():
     expected = model(X, W).numpy()
-    _C.touch_ahead(200 * MIB)
+    _C.touch_ahead(100 * MIB)
     child = os.fork()
     if child == 0:
         found = np.array_equal(in_a_thread(run), expected) and _C.bytes_ahead() == 0
