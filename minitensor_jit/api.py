@@ -20,6 +20,7 @@ from minitensor_jit.clustering.graph import Source
 from minitensor_jit.errors import InvalidArgumentError
 from minitensor_jit.flags import FlagError, JitOptions, read_environment
 from minitensor_jit.inspect.report import Report
+from minitensor_jit.log import log
 from minitensor_jit.ops_reason import reason_of
 from minitensor_jit.runtime.disk_cache import all_caches
 from minitensor_jit.runtime.launcher import Compiler
@@ -55,13 +56,26 @@ _default_options = JitOptions()
 _report: Report | None = None
 
 
+def _bits_of(options: JitOptions) -> int:
+    """What the core reads from a compiler's number: what may not wait, what goes by the clock, and what is put off.
+
+    Who looks at what is compiled, or wants other numbers than those of eager code, has everything compiled.
+    """
+    o = options
+    looked_at = o.check_cluster_input_numerics or o.check_cluster_output_numerics or o.print_cluster_outputs
+    looked_at |= bool(o.always_defer_compilation or o.hlo_profile or o.verify or o.clustering_debug)
+    looked_at |= o.dump_to is not None or o.generate_hlo_graph is not None or o.clustering_fuel is not None
+    by_clock = o.measure_clusters and not looked_at and not o.tolerance
+    put_off = by_clock and o.enable_lazy_compilation and o.compile_when_it_pays and not o.vmodule
+    return (not o.enable_lazy_compilation) | 2 * by_clock | 4 * put_off
+
+
 def compiler_for(wanted: JitOptions) -> tuple[Compiler, int]:
     """The compiler for these options, and its number."""
     with _lock:
         if wanted not in _compilers:
             _compilers[wanted] = Compiler(wanted, _report)
-            # Even where compiling may wait for a second request: the core then lets traces wait, too.
-            _numbers[wanted] = 2 * len(_numbers) + (2 if wanted.enable_lazy_compilation else 3)
+            _numbers[wanted] = 8 * (len(_numbers) + 1) + _bits_of(wanted)
         return _compilers[wanted], _numbers[wanted]
 
 
@@ -269,6 +283,22 @@ def _on_eager(op: str, source: _Place) -> None:
     _report.record_eager(op, reason_of(op), None if source is None else Source(*source))
 
 
+def _on_lost(record: Any, source: _Place, recorded_ns: int, eager_ns: int) -> Any:
+    """What runs from one look at a value to the next isn't recorded any more."""
+    figures = f"it took {recorded_ns / 1e3:,.1f} us, and eagerly {eager_ns / 1e3:,.1f} us"
+    where = "" if source is None else f" from {source[0]}:{source[1]} on"
+    log(current_options(), "xla_compiler", 1, "what is recorded%s runs eagerly from now on: %s", where, figures)
+    return None if record is None or _report is None else _report.record_lost(record, figures)
+
+
+def _on_lost_run(record: Any) -> None:
+    if _report is not None:
+        _report.record_hit(record)
+
+
+_C.set_stretch_hooks(_on_lost, _on_lost_run)
+
+
 def _keep_account(report: Report | None) -> Report | None:
     """Make `report` the one that is written to; returns the one before."""
     global _report
@@ -382,7 +412,7 @@ def start_from_environment() -> None:
         atexit.register(_print_profile)
     current_compiler()
     if _default_options.auto_jit:
-        _C.begin_recording()
+        _C.begin_program()
         # Values that nobody asked for have no effect that could be seen; they run for their errors and the account.
         atexit.register(_flush_at_exit)
 

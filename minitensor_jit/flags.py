@@ -338,7 +338,14 @@ class JitOptions:
         "bool",
         True,
         "Hold the time of each cluster against that of its ops, which run one by one a few times for that; a cluster "
-        "that loses is not launched any more.",
+        "that loses is not launched any more. Of a whole program that is recorded, all that happens from one look at a "
+        "value to the next is held against its eager run in the same way, and is not recorded any more if it loses.",
+    )
+    compile_when_it_pays: bool = _flag(
+        "bool",
+        True,
+        "Where a whole program is recorded, run what takes little time from one look at a value to the next eagerly, "
+        "until it has taken so long that compiling it may be won back.",
     )
     dynamic_shapes: bool = _flag(
         "bool",

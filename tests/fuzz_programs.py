@@ -7,7 +7,9 @@ is a program too; that is what makes shrinking easy.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
+import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -498,6 +500,22 @@ def run_recorded(program: Program, **options: Any) -> Outcome:
         return outcome(env)
 
 
+def run_program(program: Program) -> Outcome:
+    """As a whole program, by a clock that says anything: what is recorded and what runs eagerly keeps changing."""
+    chance = random.Random(len(program))
+    times = itertools.accumulate(chance.choice((1, 1000, 10**9)) for _ in itertools.count())
+    with mt.jit.options(auto_jit=2, cpu_global_jit=True, compile_when_it_pays=chance.random() < 0.7):
+        mt._C.begin_program()
+        mt._C.set_stretch_clock(lambda: next(times))
+        try:
+            for _ in range(3):
+                env = execute(program)
+        finally:
+            mt._C.end_recording("the end of the program")
+            mt._C.set_stretch_clock(None)
+        return outcome(env)
+
+
 def run_scope(program: Program) -> Outcome:
     env = Env()
     mt.manual_seed(7)
@@ -587,6 +605,7 @@ MODES: dict[str, Callable[[Program], Outcome]] = {
     "recorded": lambda program: run_recorded(program, auto_jit=2, min_cluster_size=1),
     "recorded-4": lambda program: run_recorded(program, auto_jit=1),
     "recorded-small": lambda program: run_recorded(program, auto_jit=2, min_cluster_size=2, max_cluster_size=5),
+    "program": run_program,
     "scope": run_scope,
     "function": run_function,
 }

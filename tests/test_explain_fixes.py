@@ -278,6 +278,36 @@ def measured_loss(monkeypatch):
     return before, program(fn, X, measure_clusters=False)
 
 
+@case("recording-loss", "mul")
+def recording_loss(monkeypatch):
+    script = """
+import minitensor as mt
+class Clock:
+    now = 0
+    pending = False
+    def __call__(self):
+        self.now += 2 if self.pending else 1
+        self.pending = False
+        return self.now
+clock = Clock()
+mt._C.set_stretch_clock(clock)
+x = mt.tensor([1.0])
+for _ in range(100):
+    y = x * 2.5 + 1
+    clock.pending = y._is_pending
+    y.numpy()
+"""
+
+    def explained(flags):
+        said = run(script, f"--auto_jit=2 --cpu_global_jit --min_cluster_size=1 --explain {flags}").stderr
+        lost = "recording was slower than running eagerly: it took 0.0 us, and eagerly 0.0 us" in said
+        assert lost == (not flags)
+        assert ("fix: look at values less often" in said) == lost
+        return {"mul": "recording-loss" if "mul" in said.partition("Left eager")[2] else "compiled"}
+
+    return explained(""), explained("--measure_clusters=false")
+
+
 @pytest.mark.parametrize("code", CASES)
 def test_with_the_fix_the_op_is_compiled(code, monkeypatch):
     op, make = CASES[code]

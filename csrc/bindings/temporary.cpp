@@ -94,7 +94,7 @@ bool on_the_stack_only(PyObject*) { return false; }
 
 uint32_t dying_temporaries(const Call& call, std::initializer_list<PyObject*> objects) {
     uint32_t dying = 0, bit = 1;
-    if (current_interpreter || vmap_depth || call.op->kind != Kind::Elementwise) return 0;
+    if (records_calls() || vmap_depth || call.op->kind != Kind::Elementwise) return 0;
     for (PyObject* object : objects) {
         if (is_tensor(object) && owns_all(object) && on_the_stack_only(object)) dying |= bit;
         bit <<= 1;

@@ -13,6 +13,9 @@ using namespace mt::trace;
 PyObject* g_flush = nullptr;
 PyObject* g_refuse = nullptr;
 PyObject* g_eager = nullptr;
+PyObject* g_lost = nullptr;
+PyObject* g_ran = nullptr;
+PyObject* g_clock = nullptr;
 
 void on_refuse(const char* op, const char* reason) {
     PyRef refuse = PyRef::borrow(g_refuse);
@@ -47,6 +50,30 @@ void on_flush(const Trace& trace, const Plan& plan, const char* reason, bool hit
     if (!done) fail_python();
 }
 
+PyRef on_lost(const PyRef& record, const SourceRef& at, int64_t recorded_ns, int64_t eager_ns) {
+    PyRef where(source_tuple(at)), hook = PyRef::borrow(g_lost);
+    if (!hook) return {};
+    return checked(PyObject_CallFunction(hook.get(), "OOLL", record ? record.get() : Py_None, where.get(),
+                                         static_cast<long long>(recorded_ns), static_cast<long long>(eager_ns)));
+}
+
+void on_ran(const PyRef& record) {
+    PyRef hook = PyRef::borrow(g_ran);
+    if (hook && record.get() != Py_None) checked(PyObject_CallOneArg(hook.get(), record.get()));
+}
+
+int64_t given_time() {
+    PyRef clock = PyRef::borrow(g_clock);
+    PyRef time = checked(PyObject_CallNoArgs(clock.get()));
+    const int64_t now = PyLong_AsLongLong(time.get());
+    check_python();
+    return now;
+}
+
+PyObject* py_begin_program(PyObject*, PyObject*) {
+    begin_program();
+    Py_RETURN_NONE;
+}
 PyObject* py_begin_recording(PyObject*, PyObject*) {
     begin_recording();
     Py_RETURN_NONE;
@@ -99,6 +126,30 @@ PyObject* py_set_flush_hook(PyObject*, PyObject* callable) {
 PyObject* py_set_eager_hook(PyObject*, PyObject* callable) {
     Py_XSETREF(g_eager, callable == Py_None ? nullptr : Py_NewRef(callable));
     eager_hook = g_eager ? on_eager : nullptr;
+    Py_RETURN_NONE;
+}
+
+bool callable_or_none(PyObject* object) {
+    if (object == Py_None || PyCallable_Check(object)) return true;
+    PyErr_Format(PyExc_TypeError, "expected a callable or None, got %s", Py_TYPE(object)->tp_name);
+    return false;
+}
+
+PyObject* py_set_stretch_hooks(PyObject*, PyObject* args) {
+    PyObject *lost, *ran;
+    if (!PyArg_ParseTuple(args, "OO:set_stretch_hooks", &lost, &ran)) return nullptr;
+    if (!callable_or_none(lost) || !callable_or_none(ran)) return nullptr;
+    Py_XSETREF(g_lost, lost == Py_None ? nullptr : Py_NewRef(lost));
+    Py_XSETREF(g_ran, ran == Py_None ? nullptr : Py_NewRef(ran));
+    stretch_lost_hook = g_lost ? on_lost : nullptr;
+    stretch_ran_hook = g_ran ? on_ran : nullptr;
+    Py_RETURN_NONE;
+}
+
+PyObject* py_set_stretch_clock(PyObject*, PyObject* clock) {
+    if (!callable_or_none(clock)) return nullptr;
+    Py_XSETREF(g_clock, clock == Py_None ? nullptr : Py_NewRef(clock));
+    stretch_clock = g_clock ? given_time : now_ns;
     Py_RETURN_NONE;
 }
 
@@ -167,6 +218,8 @@ PyObject* py_after_fork(PyObject*, PyObject*) {
 
 PyMethodDef functions[] = {
     {"begin_recording", py_begin_recording, METH_NOARGS, "Ops are recorded from here on; nests."},
+    {"begin_program", py_begin_program, METH_NOARGS,
+     "Records a whole program from here on: what it does from one look at a value to the next goes by the clock."},
     {"end_recording", py_end_recording, METH_O,
      "Ends what begin_recording began; the outermost end runs the recording."},
     {"flush", py_flush, METH_O, "flush(reason): runs what is recorded."},
@@ -179,6 +232,11 @@ PyMethodDef functions[] = {
      "set_flush_hook(f | None): f(reason, source, hit, ops, record, copies)."},
     {"set_eager_hook", py_set_eager_hook, METH_O,
      "set_eager_hook(f | None): f(op, source) for what ran eagerly since it can't be recorded."},
+    {"set_stretch_hooks", py_set_stretch_hooks, METH_VARARGS,
+     "set_stretch_hooks(lost | None, ran | None): lost(record, source, recorded_ns, eager_ns) -> record of what runs "
+     "eagerly from now on; ran(record) of each run of it."},
+    {"set_stretch_clock", py_set_stretch_clock, METH_O,
+     "set_stretch_clock(f | None): f() -> nanoseconds, instead of the clock that recording is measured by."},
     {"set_refuse_hook", py_set_refuse_hook, METH_O,
      "set_refuse_hook(f): f(op, reason) raises for what must be compiled and can't."},
     {"next_scope", py_next_scope, METH_NOARGS, "The number of the next scope in what is being recorded."},

@@ -362,7 +362,9 @@ static void interpret(Call& call, Ref<Tensor>* results) {
         check_recordable(call);
         return run_on_gpu_hook(call, results, nullptr);
     }
-    if (current_interpreter && op.infer && device.type == DeviceType::CPU) {
+    const bool recordable = current_interpreter && op.infer && device.type == DeviceType::CPU;
+    const bool left = recordable && current_interpreter->leaves(call);
+    if (recordable && !left) {
         check_recordable(call);
         current_interpreter->run(call, results);
         return;
@@ -373,8 +375,8 @@ static void interpret(Call& call, Ref<Tensor>* results) {
             results[i] = Tensor::empty(call.results[i].sizes, call.results[i].dtype, device);
         return;
     }
-    bool others_ran = current_interpreter != nullptr;
-    if (current_interpreter) current_interpreter->passing_by(call);
+    bool others_ran = current_interpreter && !left;
+    if (others_ran) current_interpreter->passing_by(call);
     others_ran |= need_operands(call);
     if (others_ran && op.infer) op.infer(call);
     if (device.type != DeviceType::CPU) refuse_device(op, device);
@@ -392,7 +394,7 @@ static void interpret(Call& call, Ref<Tensor>* results) {
 
 // Whether the results of a Python kernel tell all that inference would, sooner.
 static bool tells_itself(const Call& call) {
-    return call.op->python_infer && !call.op->cpu && !current_interpreter && vmap_depth == 0 &&
+    return call.op->python_infer && !call.op->cpu && !records_calls() && vmap_depth == 0 &&
            result_device(call).type == DeviceType::CPU;
 }
 
@@ -458,6 +460,7 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     bool gpu = on_gpu(device) && !jit;
     bool record = current_interpreter && (device.type == DeviceType::CPU || gpu) && !destination.storage->reinterpreted;
     if (current_interpreter && !record && !jit && !gpu) current_interpreter->passing_by(call);
+    if (record && !jit && !gpu && current_interpreter->leaves(call)) record = false;
     if (!record && !jit && device.type != DeviceType::Meta) settle(call, destination);
     infer(call);
     check_writable(call, destination);

@@ -46,15 +46,15 @@ void check_same_device(const Tensor& out, Device device) {
 
 // Whether the kernel may write straight to `out`: it has the result's layout, and nothing that is read lies there.
 bool kernel_may_write(const Call& call, const Tensor& out) {
-    if (current_interpreter || !call.op->cpu || call.op->kind == Kind::Random || out.pending() ||
-        out.storage->readers || out.storage->read_only || !out.storage->data || out.dtype != call.results[0].dtype ||
-        !out.contiguous())
+    if (!call.op->cpu || call.op->kind == Kind::Random || out.pending() || out.storage->readers ||
+        out.storage->read_only || !out.storage->data || out.dtype != call.results[0].dtype || !out.contiguous())
         return false;
     for (size_t i = 0; i < call.operand_count; ++i) {
         const Tensor* t = call.operands[i].tensor;
         if (t && (t->storage == out.storage || t->pending() || t->device().type != DeviceType::CPU)) return false;
     }
-    return out.device().type == DeviceType::CPU;
+    if (out.device().type != DeviceType::CPU) return false;
+    return !current_interpreter || (current_interpreter->rest && current_interpreter->leaves(call));
 }
 
 }  // namespace

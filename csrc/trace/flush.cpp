@@ -42,14 +42,17 @@ void flush_trace(Trace& trace, const char* reason, const Keep* keep = nullptr) {
     Suspend suspend;
     struct Clear {
         Trace& trace;
-        bool failed = true;
+        bool failed = true, done = false;
+        void now() {
+            trace.clear();
+            trace.runner = 0;
+            done = true;
+        }
         ~Clear() {
-            if (failed) {
-                trace.abandon();
-            } else {
-                trace.clear();
-                trace.runner = 0;
-            }
+            if (done) return;
+            trace.forget_stretch();
+            if (failed) trace.abandon();
+            else now();
         }
     } clear{trace};
     trace.runner = PyThread_get_thread_ident();
@@ -68,6 +71,9 @@ void flush_trace(Trace& trace, const char* reason, const Keep* keep = nullptr) {
         }
     } pause;
     bool hit = false;
+    const size_t calls = trace.calls();
+    const bool is_part = trace.is_part();
+    if (is_part || keep) trace.forget_stretch();
     std::shared_ptr<Plan> plan = plan_of(trace, &hit);
     const char* why_recorded = keep ? (*keep)(trace, plan) : nullptr;
     if (flush_hook && reason) flush_hook(trace, *plan, keep ? end_of_function(why_recorded).c_str() : reason, hit);
@@ -75,6 +81,8 @@ void flush_trace(Trace& trace, const char* reason, const Keep* keep = nullptr) {
     replay(trace, *plan);
     if (plan->op_by_op) planning_history().ran(trace, plan->op_by_op, now_ns() - started);
     clear.failed = false;
+    clear.now();
+    trace.end_stretch(*plan, hit, calls);
     young.due = !hit && pause.enabled;
 }
 
@@ -85,7 +93,9 @@ void flush_now(Trace& trace, const char* reason) { flush_trace(trace, reason); }
 void run_at_once(Trace& trace) { flush_trace(trace, nullptr); }
 
 void flush(const char* reason) {
-    if (current) flush_trace(*current, reason);
+    if (!current) return;
+    if (current->resting()) current->look(reason);
+    flush_trace(*current, reason);
 }
 
 std::string end_of_function(const char* why_recorded) {

@@ -44,6 +44,7 @@ void run(Call& call, Ref<Tensor>* results, Tensor* destination) {
     }
     {
         Trace& trace = thread_own_trace();
+        trace.wake();
         Placed placed(trace);
         if (destination) trace.run_inplace(call, *destination);
         else trace.run(call, results);

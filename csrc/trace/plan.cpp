@@ -144,6 +144,8 @@ void count_last_uses(const Trace& trace, Plan& plan) {
 uint64_t options_id() { return g_options_id; }
 void set_options_id(uint64_t id) { g_options_id = id; }
 bool may_wait() { return g_options_id % 2 == 0; }
+bool may_measure() { return g_options_id >> 1 & 1; }
+bool may_put_off() { return g_options_id >> 2 & 1; }
 
 void Plan::complete(const Trace& trace) {
     count_last_uses(trace, *this);
@@ -168,10 +170,11 @@ std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit) {
     int64_t took_ns = 0;
     if (!plan) {
         if (!compile_hook) fail("recording is on, but no compiler is installed: import minitensor_jit");
-        if (planning_history().skips(trace, hash)) return plan_op_by_op(trace, hash);
+        if (trace.puts_off() || planning_history().skips(trace, hash)) return plan_op_by_op(trace, hash);
         const int64_t started = now_ns();
         plan = compile_hook(trace);
         took_ns = now_ns() - started;
+        Stretches::planned(trace.nodes.size(), took_ns);
         plans().insert(trace.signature, hash, trace.owner, plan);
     } else if (plan->replays >= plan->revisit && !launch_profile_hook) {
         if (std::shared_ptr<Plan> next = revise_hook(trace, *plan)) {
@@ -188,7 +191,10 @@ PlanCacheInfo plan_cache_info() {
     const PlanCache& p = plans();
     return {p.hits, p.misses, p.evicted, p.size(), p.bytes, p.limit};
 }
-void clear_plan_cache() { plans().clear(); }
+void clear_plan_cache() {
+    plans().clear();
+    Stretches::clear();
+}
 void set_plan_cache_limit(uint64_t bytes) {
     plans().limit = bytes;
     plans().shrink();

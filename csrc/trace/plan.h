@@ -80,6 +80,8 @@ struct Plan {
     PyRef held;
     // Made without the compiler, for one run: the hash of the signature. Else 0.
     uint64_t op_by_op = 0;
+    // Of such a run: what its ops took, and what those of them took that compiled code fuses, besides their calls.
+    int64_t ops_ns = 0, fusible_ns = 0;
 
     // About how much memory it takes.
     size_t bytes() const;
@@ -92,6 +94,10 @@ uint64_t options_id();
 void set_options_id(uint64_t id);
 // Whether they let a trace wait for its second time to be planned; an even number says so.
 bool may_wait();
+// Whether the time of what is recorded is held against that of eager code, and whether compiling waits until it may
+// pay: the next bits.
+bool may_measure();
+bool may_put_off();
 
 // Python's compiler: called with the trace's description on a miss, returns the plan's; see
 // bindings/trace_bindings.cpp.

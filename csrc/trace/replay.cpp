@@ -240,6 +240,15 @@ void replay_eagerly(Trace& trace, const Plan& plan) {
     write_deferred(trace, plan, buffers);
 }
 
+// Notes what an op takes that runs without the compiler: how much of it there is to be won by fusing.
+void note_op(Plan& plan, const TraceNode& node, int64_t took_ns) {
+    constexpr int64_t kCall = 1'000;
+    plan.ops_ns += took_ns;
+    const Kind kind = node.op->kind;
+    if (kind == Kind::Elementwise || kind == Kind::Reduction || kind == Kind::Movement || kind == Kind::View)
+        plan.fusible_ns += std::max<int64_t>(took_ns - kCall, 0);
+}
+
 }  // namespace
 
 void replay(Trace& trace, Plan& plan) {
@@ -254,7 +263,7 @@ void replay(Trace& trace, Plan& plan) {
     std::vector<int64_t> spent(plan.fastest.size(), 0);
     for (size_t s = 0; s < plan.steps.size(); ++s) {
         const Step& step = plan.steps[s];
-        const bool timed = step.group >= 0 && !spent.empty();
+        const bool timed = (step.group >= 0 && !spent.empty()) || plan.op_by_op;
         const int64_t started = timed ? now_ns() : 0;
         if (step.type == Step::Type::Op) {
             located(trace, step.node, [&] { run_op(trace, trace.nodes[step.node], step.node, buffers); });
@@ -263,7 +272,8 @@ void replay(Trace& trace, Plan& plan) {
             ++plan.replays;
             return;
         }
-        if (timed) spent[static_cast<size_t>(step.group)] += now_ns() - started;
+        if (plan.op_by_op) note_op(plan, trace.nodes[step.node], now_ns() - started);
+        else if (timed) spent[static_cast<size_t>(step.group)] += now_ns() - started;
         auto done = [&](ValueRef value) {
             if (value.kind == RefKind::Node && plan.last_use[buffers.flat(value)] == static_cast<int32_t>(s))
                 buffers.free(buffers.flat(value));

@@ -23,6 +23,7 @@ uint64_t begin_formula(uint64_t mark) {
     uint64_t previous = word_of(current_tag);
     Tag tag = tag_of(mark);
     if (current_tag.compile != -1) return previous;
+    if (current && tag.compile != -1) current->wake();
     tag.must = false;
     if (tag.scope & kSeparateGradients) tag.scope |= kGradientScope;
     current_tag = tag;
@@ -33,6 +34,7 @@ void end_formula(uint64_t previous) { current_tag = tag_of(previous); }
 }  // namespace
 
 void set_tag(const Tag& tag) {
+    if (current && tag.compile != -1) current->wake();
     current_tag = tag;
     // What must be compiled is a function as a whole, not what becomes of its results.
     call_mark = tag.compile == -1 || tag.must ? 0 : word_of(tag);

@@ -47,7 +47,7 @@ bool is_internal(PyCodeObject* code) {
 
 void set_internal_prefixes(std::vector<std::string> list) { prefixes() = std::move(list); }
 
-void capture_source(SourceRef* source) {
+void capture_source(SourceRef* source, const PyObject* known_code) {
     if (source_override) {
         source->code = Py_NewRef(source_override->code);
         source->lasti = source_override->lasti;
@@ -58,7 +58,7 @@ void capture_source(SourceRef* source) {
     Py_INCREF(frame);
     while (frame) {
         PyCodeObject* code = PyFrame_GetCode(frame);
-        if (!is_internal(code)) {
+        if (reinterpret_cast<PyObject*>(code) == known_code || !is_internal(code)) {
             source->code = reinterpret_cast<PyObject*>(code);
             source->lasti = PyFrame_GetLasti(frame);
             Py_DECREF(frame);

@@ -108,16 +108,29 @@ PrivateTrace::~PrivateTrace() {
 }
 
 void begin_recording() {
-    if (recording_depth++ > 0 && current) return;
+    if (recording_depth++ > 0 && current) {
+        ++current->nested;
+        current->wake();
+        return;
+    }
     current = &thread_own_trace();
     current_interpreter = current;
     capture_sources = true;
 }
 
+void begin_program() {
+    begin_recording();
+    if (recording_depth == 1) current->set_program(true);
+}
+
 void end_recording(const char* reason) {
-    if (--recording_depth > 0) return;
+    if (--recording_depth > 0) {
+        if (current && current->nested) --current->nested;
+        return;
+    }
     struct Stop {
         ~Stop() {
+            if (current) current->set_program(false);
             current = nullptr;
             current_interpreter = nullptr;
             capture_sources = false;

@@ -72,6 +72,8 @@ void Trace::clear() {
     scalars.clear();
     signature.clear();
     scopes = 0;
+    calls_ = 0;
+    choosy = is_program_;
     leaf_table_.assign(64, -1);
     repetition_.clear();
     ended_as_part_ = false;
@@ -232,7 +234,48 @@ bool Trace::ends_before(const Call& call, const SourceRef& source) {
 }
 
 void Trace::look(const char* what) {
+    if (resting_) end_rest();
     if (repetition_.after_part() && !current_tag.must) flush_now(*this, what);
+}
+
+void Trace::set_program(bool is_program) {
+    wake();
+    choosy = is_program_ = is_program;
+}
+
+void Trace::wake() {
+    if (!resting_) return;
+    resting_ = choosy = false;
+    rest = 0;
+    capture_sources = true;
+    stretches_.forget();
+}
+
+void Trace::end_rest() {
+    const uint32_t left = std::exchange(rest, 0);
+    resting_ = false;
+    choosy = is_program_;
+    capture_sources = true;
+    stretches_.end_eager(left);
+}
+
+bool Trace::declines(const Call& call) {
+    wake();  // more calls than it should have had
+    choosy = false;  // until it is empty again
+    const bool plain = is_program_ && nested == 0 && owner == 0 && !whole_function && current_tag.compile == -1 &&
+                       !current_tag.must;
+    if (!plain || !nodes.empty() || runner || repetition_.after_part() || !may_measure()) return false;
+    struct Position {
+        SourceRef source;
+        ~Position() { Py_XDECREF(source.code); }
+    } position;
+    capture_source(&position.source, stretches_.expected_code());  // makes Python objects
+    if (!position.source.code || !nodes.empty() || runner || resting_) return false;
+    rest = stretches_.begin(call, position.source);
+    resting_ = choosy = rest != 0;
+    if (!resting_) return false;
+    capture_sources = flush_hook != nullptr;  // for the account
+    return true;
 }
 
 // Everything that may let other threads run, collect garbage or flush happens here, before the call is recorded: the
@@ -296,7 +339,9 @@ ValueRef Trace::assigned(ValueRef source, DType dtype, const Dims& sizes, Device
 
 void Trace::run(Call& call, Ref<Tensor>* out) {
     static const OpDef* full = find_op("full");
+    wake();
     settle(call, nullptr);
+    ++calls_;
     if (call.op == full && !is_baked(call.params[1].as_scalar())) {
         // As a parameter it would be part of the signature, and another number another program.
         const ResultMeta& meta = call.results[0];
@@ -321,6 +366,7 @@ void Trace::run(Call& call, Ref<Tensor>* out) {
 }
 
 void Trace::passing_by(const Call& call) {
+    if (resting_) end_rest();  // recorded, its operands would be computed now
     if (current_tag.must) refuse_hook(call.op->name.c_str(), "");
     if (eager_hook) eager_hook(call.op->name.c_str());
 }
@@ -351,7 +397,9 @@ void Trace::assign(Tensor& destination, ValueRef value) {
 
 void Trace::run_inplace(Call& call, Tensor& destination) {
     static const OpDef *copy = find_op("copy"), *fill = find_op("fill"), *cast = find_op("cast");
+    wake();
     settle(call, &destination);
+    ++calls_;
     for (size_t i = 0; i < call.result_count; ++i) possible_bytes(call, i);
     ValueRef value;
     if (call.op == copy || call.op == fill) {

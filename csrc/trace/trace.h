@@ -13,6 +13,7 @@
 
 #include "autograd/tape.h"
 #include "trace/repetition.h"
+#include "trace/stretches.h"
 
 namespace mt::trace {
 
@@ -97,6 +98,7 @@ class Trace final : public Interpreter {
     void run(Call& call, Ref<Tensor>* results) override;
     void run_inplace(Call& call, Tensor& destination) override;
     void passing_by(const Call& call) override;
+    bool declines(const Call& call) override;
 
     // The value of what `tensor` shows, as an operand.
     ValueRef read(Tensor& tensor);
@@ -120,6 +122,17 @@ class Trace final : public Interpreter {
     void look(const char* what);
     // Whether it is a part of a loop, or what follows its parts.
     bool is_part() const { return ended_as_part_ || repetition_.after_part(); }
+    // Records a whole program from here on, or not any more: its stretches go by the clock.
+    void set_program(bool is_program);
+    bool resting() const { return resting_; }
+    // Where something begins that is to be recorded whatever the clock says.
+    void wake();
+    // At a flush, when its plan has run and it is empty again.
+    void end_stretch(const Plan& plan, bool hit, size_t calls) { stretches_.end_recorded(plan, hit, calls); }
+    void forget_stretch() { stretches_.forget(); }
+    bool puts_off() { return stretches_.puts_off(*this); }
+    size_t calls() const { return calls_; }
+    int nested = 0;  // recordings within the program's own
     unsigned long runner = 0;  // the thread that runs it
     std::atomic<bool> orphaned = false;  // its thread has ended; another may take it over once it's empty
     bool counts_readers = true;  // false for a program's own copy, which may run after any change of its leaves
@@ -177,7 +190,12 @@ class Trace final : public Interpreter {
     bool ends_before(const Call& call, const SourceRef& source);
 
     ValueRef leaf_of_copy(Tensor& tensor);
+    void end_rest();
 
+    Stretches stretches_;
+    bool is_program_ = false;
+    bool resting_ = false;  // a stretch runs eagerly
+    size_t calls_ = 0;  // of the program, that are recorded
     Repetition repetition_;
     bool ended_as_part_ = false;
     SourceRef source_;  // of the call that is being recorded; owned
@@ -192,6 +210,8 @@ extern MT_THREAD_LOCAL Tag current_tag;
 
 // Recording nests; the outermost end flushes.
 void begin_recording();
+// Records all that follows as a program, whose stretches go by the clock. No other recording may have begun.
+void begin_program();
 void end_recording(const char* reason);
 // Stops recording without running what was recorded, for a scope left by an exception that must not compile.
 bool recording();
@@ -217,7 +237,9 @@ void abandon_other_threads();
 void flush(const char* reason);
 
 // The Python frame of the user's call: the innermost one outside the framework's own files.
-void capture_source(SourceRef* source);
+// `known_code` is code that is known not to be.
+void capture_source(SourceRef* source, const PyObject* known_code);
+inline void capture_source(SourceRef* source) { capture_source(source, nullptr); }
 void set_internal_prefixes(std::vector<std::string> prefixes);
 
 constexpr size_t kMaxNodes = 8192;

@@ -65,6 +65,17 @@ class Report:
             self._predictions.update((c.name, c.prediction) for c in result.clusters if c.prediction)
         return trace
 
+    def record_lost(self, recorded: TraceRecord, figures: str) -> TraceRecord:
+        """Enter that a trace is not recorded any more; returns the record to hand to `record_hit` when its ops run."""
+        verdict = Verdict(reason=Reason.RECORDING_LOSS, detail=figures)
+        ops: Counter[tuple[Verdict, str, Source | None]] = Counter()
+        for (_, op, source), count in recorded.ops.items():
+            ops[verdict, op, source] += count
+        trace = TraceRecord(recorded.name, 0, ops)
+        with self._lock:
+            self._traces.append(trace)
+        return trace
+
     def record_flush(self, reason: str, source: Source | None = None, count: int = 1) -> None:
         """Enter that recorded ops had to run, for a reason such as "item()", at a line of the program."""
         with self._lock:
