@@ -228,6 +228,8 @@ def function(fn: Callable[..., Any] | None = None, *, jit_compile: bool | None =
     every call. A function that stores gradients or reads `grad`, keeps tensors that it does not return, or has hooks or
     an `autograd.Function` in the graph of its results is recorded at every call; its compiled code is kept all the
     same, and `explain` says why. Modules that are put into another mode, or get other tensors, are looked at again.
+    So is a tensor from outside that has another shape, wants gradients now, or is held by nobody but the program: the
+    function must have another one in its place. Where the one that was replaced is still held, `clear()` says so.
 
     The result has `lower(*args)`, which compiles for arguments without running and shows every stage, `programs` and
     `hits`, which count, and `clear()`. It can be pickled if `fn` can be found by its name; its code goes along.

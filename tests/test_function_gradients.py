@@ -638,3 +638,50 @@ def test_steps_by_data_leave_programs_as_they_are():
         assert f(mt.ones(3)).item() == 3 * (1 - 0.25 * k)
         w.data -= 0.25
     assert f.hits == 3
+
+
+class State:
+    pass
+
+
+def test_tensors_from_outside_that_others_take_the_place_of():
+    """By a global, an attribute, an item and a cell."""
+    global OUTSIDE
+    before, state, items, cell = OUTSIDE, State(), [mt.zeros(3)], mt.zeros(3)
+    state.value = mt.zeros(3)
+    OUTSIDE = mt.zeros(3)
+
+    def read(x):
+        return x + OUTSIDE + state.value * 10 + items[0] * 100 + cell * 1000
+
+    f = mt.function(read, jit_compile=True)
+    try:
+        for k in range(1, 5):
+            assert f(mt.ones(3)).tolist() == f(mt.ones(3)).tolist() == read(mt.ones(3)).tolist()
+            assert (f.programs, f.hits) == (1, k)
+            if k == 1:
+                OUTSIDE = mt.ones(3)
+            elif k == 2:
+                state.value = mt.ones(3)
+            elif k == 3:
+                items[0] = mt.ones(3)
+            else:
+                cell = mt.ones(3)
+        assert f(mt.ones(3)).tolist() == [1112] * 3
+    finally:
+        OUTSIDE = before
+
+
+def test_states_that_a_loop_hands_on_by_a_global_are_not_kept():
+    state = State()
+    state.h = mt.zeros(3)
+    f = mt.function(lambda x: mt.tanh(x + state.h), jit_compile=True)
+    expected, seen = mt.zeros(3), []
+    for k in range(6):
+        x = mt.full((3,), k)
+        seen.append(weakref.ref(state.h))
+        state.h, expected = f(x), mt.tanh(x + expected)
+        assert state.h.tolist() == expected.tolist()
+    gc.collect()
+    assert f.programs == 1
+    assert not any(one() for one in seen[:-1])

@@ -226,10 +226,10 @@ PyObject* function_finish(PyObject* self, PyObject* arguments) {
         });
         if (!entry.program) return PyUnicode_FromString(why ? why : "");
         entry.epoch = g_epoch;
-        // Of programs of an earlier state of the modules none will ever fit again.
+        // Of programs of an earlier state of modules, or of what the function reads, none will ever fit again.
         std::vector<Entry> outdated;
         std::erase_if(*self_of(self)->entries, [&](Entry& other) {
-            if (other.epoch == g_epoch) return false;
+            if (other.epoch == g_epoch && !other.program->outdated()) return false;
             outdated.push_back(other);
             return true;
         });

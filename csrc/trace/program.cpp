@@ -188,11 +188,16 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
 }
 
 void Program::hold(const Ref<Tensor>& t) {
-    held_.push_back({t, t->storage.get(), t->sizes, t->strides, t->offset, differentiated(*t)});
+    held_.push_back({t, t->storage.get(), t->sizes, t->strides, t->offset, differentiated(*t), t->pyobject != nullptr});
+}
+
+bool Program::outdated() const {
+    return std::any_of(held_.begin(), held_.end(),
+                       [](const Held& held) { return held.named && !held.tensor->pyobject; });
 }
 
 bool Program::accepts(Tensor* const* arguments, size_t count) const {
-    if (count != arguments_.size() || !history_.holds()) return false;
+    if (count != arguments_.size() || outdated() || !history_.holds()) return false;
     for (size_t i = 0; i < count; ++i) {
         const Tensor& t = *arguments[i];
         const ArgumentMeta& meta = arguments_[i];

@@ -25,6 +25,9 @@ class Program {
 
     // Whether a call with these tensors is what was recorded.
     bool accepts(Tensor* const* arguments, size_t count) const;
+    // Whether no call can be what was recorded any more: nobody has a tensor that was read, so the function must have
+    // another one in its place.
+    bool outdated() const;
     // `out` gets one tensor for each result. False if the program is running on another thread at this moment.
     bool run(Tensor* const* arguments, Ref<Tensor>* out);
     size_t result_count() const { return results_.size(); }
@@ -61,6 +64,7 @@ class Program {
         Dims sizes, strides;
         int64_t offset;
         bool differentiated;
+        bool named;  // somebody in Python had it
     };
     struct Returned {
         enum class Type : uint8_t { Argument, Captured, Fresh, Made } type;
