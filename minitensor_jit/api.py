@@ -66,7 +66,7 @@ def _bits_of(options: JitOptions) -> int:
     looked_at |= bool(o.always_defer_compilation or o.hlo_profile or o.verify or o.clustering_debug)
     looked_at |= o.dump_to is not None or o.generate_hlo_graph is not None or o.clustering_fuel is not None
     by_clock = o.measure_clusters and not looked_at and not o.tolerance
-    put_off = by_clock and o.enable_lazy_compilation and o.compile_when_it_pays and not o.vmodule
+    put_off = by_clock and o.enable_lazy_compilation and (o.compile_when_it_pays or o.auto_jit == 1) and not o.vmodule
     return (not o.enable_lazy_compilation) | 2 * by_clock | 4 * put_off
 
 

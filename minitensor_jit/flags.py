@@ -343,9 +343,9 @@ class JitOptions:
     )
     compile_when_it_pays: bool = _flag(
         "bool",
-        True,
+        False,
         "Where a whole program is recorded, run what takes little time from one look at a value to the next eagerly, "
-        "until it has taken so long that compiling it may be won back.",
+        "until it has taken so long that compiling it may be won back. With --auto_jit=1 it always does.",
     )
     dynamic_shapes: bool = _flag(
         "bool",

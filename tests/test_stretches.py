@@ -39,7 +39,7 @@ class Clock:
 @contextmanager
 def program(clock, **options):
     """A whole program inside, which goes by that clock; compiled from the first time on, unless options say else."""
-    options = {"auto_jit": 2, "cpu_global_jit": True, "compile_when_it_pays": False} | options
+    options = {"auto_jit": 2, "cpu_global_jit": True} | options
     mt.jit.cache_clear()
     with mt.jit.options(**options):
         mt._C.begin_program()
@@ -320,11 +320,11 @@ def test_the_account_has_it():
 # ---- compiling when it pays
 
 
-def run(text, *flags):
+def run(text, *flags, level=2):
     lines = text.splitlines()
     indent = len(lines[1]) - len(lines[1].lstrip())
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MT_")} | {"PYTHONPATH": ROOT}
-    environment["MT_JIT_FLAGS"] = " ".join(("--auto_jit=2 --cpu_global_jit", *flags))
+    environment["MT_JIT_FLAGS"] = " ".join((f"--auto_jit={level} --cpu_global_jit", *flags))
     command = [sys.executable, "-c", "\n".join(line[indent:] for line in lines)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -371,7 +371,7 @@ def test_what_a_scope_asks_for_does_not_wait():
         assert mt.jit.cache_info()["executables"] > before
 
 
-def test_a_short_program_compiles_nothing():
+def test_a_short_program_compiles_nothing_where_that_has_to_pay():
     program = """
         import minitensor as mt
         x = mt.tensor([1.5, -0.5])
@@ -381,10 +381,7 @@ def test_a_short_program_compiles_nothing():
                 break
         print(mt.jit.cache_info()["executables"], x.tolist())
         """
-    done = run(program)
-    compiled, values = done.stdout.split(maxsplit=1)
-    assert compiled == "0"
-    done = run(program, "--compile_when_it_pays=false")
-    compiled, same = done.stdout.split(maxsplit=1)
-    assert compiled != "0"
-    assert values == same
+    printed = [run(program, "--compile_when_it_pays"), run(program, level=1), run(program)]
+    (none, values), (neither, same), (some, equal) = (done.stdout.split(maxsplit=1) for done in printed)
+    assert none == neither == "0" < some
+    assert values == same == equal
