@@ -130,6 +130,7 @@ def test_out_of_what_has_no_gradient():
         mt.mul(x, 2, out=mt.empty(2))
 
 
+@pytest.mark.at_once(reason="errors that depend on values come when a recording runs")
 def test_indices_that_are_broadcast_with_none_look_up_nothing():
     rows, none = mt.tensor([[5], [0]]), mt.tensor([False])
     assert mt.zeros(2, 1)[rows, none].shape == (2, 0)

@@ -123,6 +123,7 @@ def test_pooling():
         same(F.max_pool2d(x, 2), values)
 
 
+@pytest.mark.at_once(reason="errors that depend on values come when a recording runs")
 def test_linear_and_losses():
     x, w, b, t = random(5, 4), random(3, 4), random(3), mt.tensor([0, 2, 1, 1, 0])
     for args in ((x, w), (x, w, None), (x, w, b), (x[0], w, b), (random(2, 5, 4), w, b), (x, w[0])):
@@ -167,6 +168,7 @@ def test_conversion():
         mt.complex(x, x).float()
 
 
+@pytest.mark.at_once(reason="errors that depend on values come when a recording runs")
 def test_indexing_and_order():
     x, i = random(5, 3), mt.tensor([[0, 2], [1, -1]])
     expected = x.numpy()[i.numpy()]

@@ -37,6 +37,7 @@ def peak_of(make):
     return peak / (4 * N)
 
 
+@pytest.mark.at_once(reason="it counts what is allocated at a call")
 @pytest.mark.skipif(not TAKEN_OVER, reason="the interpreter's stack is only looked at on Linux")
 def test_chain_needs_one_result(x, y):
     assert peak_of(lambda: 2.5 * x + y - 1.0) == 1.0
@@ -183,6 +184,7 @@ def test_weak_references(x, y):
     assert died == [1]
 
 
+@pytest.mark.at_once(reason="errors that depend on values come when a recording runs")
 def test_failed_operator_leaves_the_rest(x):
     numbers = x.to(mt.int64)
     with pytest.raises(RuntimeError, match="division or modulo by zero"):

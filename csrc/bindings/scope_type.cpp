@@ -100,9 +100,8 @@ PyTypeObject ScopeType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 bool init_scope(PyObject* module) {
     ScopeType.tp_name = "minitensor._C.Scope";
-    ScopeType.tp_doc = "Scope(compile, flags | None, reason): ops inside are recorded, with compile=1, under a tag; "
-                       "one with flags has a "
-                       "number.";
+    ScopeType.tp_doc = "Scope(compile, flags | None, reason): ops inside are recorded, with compile=1, under a "
+                       "tag; one with flags has a number.";
     ScopeType.tp_basicsize = sizeof(ScopeObject);
     ScopeType.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
     ScopeType.tp_new = scope_new;
