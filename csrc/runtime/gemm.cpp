@@ -41,7 +41,7 @@ bool run_single_tile(const Kernels<T>& kernels, const MtGemm& g) {
         return false;
     }
     const T *a = static_cast<const T*>(g.a), *b = static_cast<const T*>(g.b);
-    kernels.micro[width][g.m - 1](g.k, a, g.a_rs, g.a_cs, b, g.b_rs, static_cast<T*>(g.c), g.c_rs, g.n, false, {a, b});
+    kernels.micro[width][g.m - 1](g.k, a, g.a_rs, g.a_cs, b, g.b_rs, static_cast<T*>(g.c), g.c_rs, g.n, false, nullptr);
     return true;
 }
 

@@ -5,20 +5,31 @@
 
 namespace mt::gemm_detail {
 
+/// Memory that is sent for while a tile's products go on: with every line of A along k so many lines at each of so many
+/// places, `step` elements apart, and `advance` further on with the next line.
+template <class T>
+struct Send {
+    const T* at;
+    int64_t step, advance;
+    int places, lines;
+};
+
+/// What later tiles will read, and where they will write. A kernel that is given none sends for nothing.
+template <class T>
+struct Meanwhile {
+    Send<T> a, b, written;
+};
+
 /// Computes one tile over one block of k: C[rows, cols] = (accumulate ? C : 0) + A[rows, kc] * B[kc, cols]. The number
 /// of rows and of vectors in a row of the tile is fixed in each kernel; `cols` may leave the last vector partly unused.
 /// B's rows and C's rows are contiguous; A has any strides.
-///
-/// `ahead` is what the next tiles will read, as far apart for neighbouring values of k as what is read of A and of B. A
-/// line of each is sent for with every value of k.
-template <class T>
-struct Ahead {
-    const T* a;
-    const T* b;
-};
 template <class T>
 using MicroKernel = void (*)(int64_t kc, const T* a, int64_t a_rs, int64_t a_cs, const T* b, int64_t b_rs, T* c,
-                             int64_t c_rs, int64_t cols, bool accumulate, Ahead<T> ahead);
+                             int64_t c_rs, int64_t cols, bool accumulate, const Meanwhile<T>* meanwhile);
+
+/// A line of A holds so many neighbouring values of k.
+template <class T>
+inline constexpr int64_t kLineOfA = 64 / sizeof(T);
 
 /// Packs columns that are contiguous in k: dst[p * dst_rs + j] = src[j * src_cs + p] for p < kc, j < cols. `cols` is
 /// rounded up to whole vectors; the lanes beyond hold arbitrary values.
@@ -42,11 +53,11 @@ template <class T>
 struct Kernels {
     static constexpr int kWidths = 3;  ///< tiles of 1, 2 and 4 vectors
 
-    int lanes;                             ///< elements of a vector
-    int max_rows[kWidths];                 ///< tallest tile of each width
+    int lanes;  ///< elements of a vector
+    int max_rows[kWidths];  ///< tallest tile of each width
     const MicroKernel<T>* micro[kWidths];  ///< [width][rows - 1]
     PackTransposed<T> pack_transposed;
-    DotKernel<T> dots;       ///< null where packing is as good
+    DotKernel<T> dots;  ///< null where packing is as good
     int64_t direct_b_bytes;  ///< contiguous rows of B up to this size are read better in place than packed
     const PatchKernel<T>* patches;  ///< [results - 1], up to max_rows[0]; null where they are not better than `micro`
 };

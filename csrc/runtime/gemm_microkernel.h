@@ -14,12 +14,20 @@ namespace {
 // So many steps take longer than a cache line from memory.
 constexpr int64_t kPrefetchK = 64;
 
+template <bool kWrite, class T>
+inline void send(const Send<T>& s, int64_t step) {
+    const T* at = s.at + step * s.advance;
+    for (int i = 0; i < s.places; ++i, at += s.step) {
+        for (int l = 0; l < s.lines; ++l) __builtin_prefetch(at + l * kLineOfA<T>, kWrite, 2);
+    }
+}
+
 // S describes a vector: T, V, Mask, kLanes, kCheapMask (a masked load costs no more than a plain one), and the
 // operations zero, broadcast, load, store, mask, muladd and add.
 template <class S, int kRows, int kVectors, bool kTail>
-__attribute__((always_inline)) inline void tile(int64_t kc, const typename S::T* a, int64_t a_rs, int64_t a_cs,
-                                                const typename S::T* b, int64_t b_rs, typename S::T* c, int64_t c_rs,
-                                                int64_t cols, bool accumulate, Ahead<typename S::T> ahead) {
+__attribute__((always_inline)) inline void
+tile(int64_t kc, const typename S::T* a, int64_t a_rs, int64_t a_cs, const typename S::T* b, int64_t b_rs,
+     typename S::T* c, int64_t c_rs, int64_t cols, bool accumulate, const Meanwhile<typename S::T>* meanwhile) {
     using T = typename S::T;
     using V = typename S::V;
     constexpr int kLanes = S::kLanes;
@@ -47,29 +55,35 @@ __attribute__((always_inline)) inline void tile(int64_t kc, const typename S::T*
         }
     }
 
-    for (int64_t p = 0; p < kc; ++p) {
-        V bv[kVectors];
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) {
-            bv[v] = kTail && v == kVectors - 1 ? S::load(b + v * kLanes, mask) : S::load(b + v * kLanes);
+    // Between the products of a line of A each: they leave no general register free.
+    const int64_t most = meanwhile != nullptr ? kLineOfA<T> : kc;
+    for (int64_t p0 = 0; p0 < kc; p0 += most) {
+        const int64_t count = kc - p0 < most ? kc - p0 : most;
+        if (meanwhile != nullptr) {
+            const int64_t step = p0 / kLineOfA<T>;
+            send<false>(meanwhile->a, step);
+            send<false>(meanwhile->b, step);
+            send<true>(meanwhile->written, step);
         }
+        for (int64_t p = 0; p < count; ++p) {
+            V bv[kVectors];
+#pragma GCC unroll 4
+            for (int v = 0; v < kVectors; ++v) {
+                bv[v] = kTail && v == kVectors - 1 ? S::load(b + v * kLanes, mask) : S::load(b + v * kLanes);
+            }
 #pragma GCC unroll 16
-        for (int i = 0; i < kRows; ++i) {
-            const V av = S::broadcast(rows[i / 3] + (i % 3) * a_rs);
+            for (int i = 0; i < kRows; ++i) {
+                const V av = S::broadcast(rows[i / 3] + (i % 3) * a_rs);
 #pragma GCC unroll 4
-            for (int v = 0; v < kVectors; ++v) acc[i][v] = S::muladd(av, bv[v], acc[i][v]);
-        }
+                for (int v = 0; v < kVectors; ++v) acc[i][v] = S::muladd(av, bv[v], acc[i][v]);
+            }
 #pragma GCC unroll 8
-        for (int g = 0; g < kGroups; ++g) {
-            rows[g] += a_cs;
-            asm("" : "+r"(rows[g]));  // keeps the compiler from making an induction variable of every row
+            for (int g = 0; g < kGroups; ++g) {
+                rows[g] += a_cs;
+                asm("" : "+r"(rows[g]));  // keeps the compiler from making an induction variable of every row
+            }
+            b += b_rs;
         }
-        b += b_rs;
-        __builtin_prefetch(ahead.a, 0, 2);
-        ahead.a += a_cs;
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) __builtin_prefetch(ahead.b + v * kLanes, 0, 2);
-        ahead.b += b_rs;
     }
 
 #pragma GCC unroll 16
@@ -88,11 +102,11 @@ __attribute__((always_inline)) inline void tile(int64_t kc, const typename S::T*
 
 template <class S, int kRows, int kVectors>
 void micro(int64_t kc, const typename S::T* a, int64_t a_rs, int64_t a_cs, const typename S::T* b, int64_t b_rs,
-           typename S::T* c, int64_t c_rs, int64_t cols, bool accumulate, Ahead<typename S::T> ahead) {
+           typename S::T* c, int64_t c_rs, int64_t cols, bool accumulate, const Meanwhile<typename S::T>* meanwhile) {
     if (!S::kCheapMask && cols == kVectors * S::kLanes) {
-        tile<S, kRows, kVectors, false>(kc, a, a_rs, a_cs, b, b_rs, c, c_rs, cols, accumulate, ahead);
+        tile<S, kRows, kVectors, false>(kc, a, a_rs, a_cs, b, b_rs, c, c_rs, cols, accumulate, meanwhile);
     } else {
-        tile<S, kRows, kVectors, true>(kc, a, a_rs, a_cs, b, b_rs, c, c_rs, cols, accumulate, ahead);
+        tile<S, kRows, kVectors, true>(kc, a, a_rs, a_cs, b, b_rs, c, c_rs, cols, accumulate, meanwhile);
     }
 }
 

@@ -8,28 +8,54 @@
 #include "core/interrupt.h"
 #include "core/parallel.h"
 #include "runtime/gemm.h"
+#include "runtime/gemm_packing.h"
 #include "runtime/scratch.h"
 
 namespace mt::gemm_detail {
 namespace {
 
-constexpr int64_t kRowsOfA = 196;            // of a block of A,
-constexpr int64_t kBlocksOfA = 2;            // over so many blocks of k: most of a second-level cache
-constexpr int64_t kBytesOfSlab = 8 << 20;   // packed columns of B: a share of the last-level cache
-constexpr int64_t kBytesOfCache = 2 << 20;    // more than this comes from memory, or nearly so
-constexpr int64_t kCachePeriod = 4096;        // addresses at this distance share a set of a first-level cache,
-constexpr int64_t kCacheWays = 8;             // which has room for so many of them
-constexpr int64_t kEpilogueTile = 16 << 10;  // elements of C that an epilogue gets at once, about
-constexpr int64_t kTaskWork = 128 << 10;     // multiply-adds that are worth a task of their own
-constexpr int64_t kPackWork = 64 << 10;      // elements that are worth packing in parallel
-constexpr int64_t kRowPadding = 16;          // elements; keeps the rows of packed A out of each other's cache sets
+// A block of A is so many rows over so many blocks of k: most of a second-level cache. Or there are two, of fewer rows
+// each, and one is packed while the other is used.
+constexpr int64_t kRowsOfA = 196;
+constexpr int64_t kRowsOfTwo = 70;
+constexpr int64_t kBlocksOfA = 2;
+// Packed columns of B: a share of the last-level cache, in bytes.
+constexpr int64_t kBytesOfSlab = 8 << 20;
+// More bytes than this come from memory, or nearly so.
+constexpr int64_t kBytesOfCache = 2 << 20;
+// Addresses at this distance share a set of a first-level cache, which has room for so many of them.
+constexpr int64_t kCachePeriod = 4096;
+constexpr int64_t kCacheWays = 8;
+// Elements of C that an epilogue gets at once, about.
+constexpr int64_t kEpilogueTile = 16 << 10;
+// Multiply-adds that are worth a task of their own, and elements that are worth packing in parallel.
+constexpr int64_t kTaskWork = 128 << 10;
+constexpr int64_t kPackWork = 64 << 10;
+// Elements that keep the rows of packed A out of each other's cache sets.
+constexpr int64_t kRowPadding = 16;
 
 // Packed A belongs to the thread that uses it; packed B (Shared) to the thread that owns the product.
 thread_local Scratch t_packed_a;
 thread_local Scratch t_packed_b;
 
-int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
 int64_t round_up(int64_t n, int64_t d) { return ceil_div(n, d) * d; }
+
+/// C = (accumulate ? C : 0) + a tile whose rows are `rs` apart.
+template <class T>
+void add_tile(const T* tile, int64_t rs, int64_t rows, int64_t cols, Matrix<T> c, bool accumulate) {
+    for (int64_t y = 0; y < rows; ++y) {
+        for (int64_t x = 0; x < cols; ++x) {
+            T& element = *c.at(y, x);
+            const T value = tile[y * rs + x];
+            if constexpr (std::is_floating_point_v<T>) {
+                element = accumulate ? element + value : value;
+            } else {
+                element = accumulate ? static_cast<T>(static_cast<uint64_t>(element) + static_cast<uint64_t>(value))
+                                     : value;
+            }
+        }
+    }
+}
 
 /// Splits n into equal parts of at most `most`, each but the last a multiple of `unit`; returns the size of a part.
 int64_t balanced(int64_t n, int64_t most, int64_t unit) { return round_up(ceil_div(n, ceil_div(n, most)), unit); }
@@ -117,11 +143,12 @@ template <class T>
 void Product<T>::run(int64_t threads) const {
     if (k == 0) return clear();
     if (n <= panel_cols && k <= kGemmBlockK<T> && pack_b == PackB::None && !pack_a && threads == 1) {
-        run_panel(k, a, a.rs, b.data, b.rs, 0, m, 0, n, false, true);
+        Coming<T> none;
+        run_panel({0, k, 0, m, 0, n, a, a.rs, true, b.data, b.rs, nullptr, 0}, none, none);
         if (epilogue.fn != nullptr) epilogue(0, m, 0, n);
         return;
     }
-    if (pack_b != PackB::Shared) return run_tasks(nullptr, 0, n, threads);
+    if (pack_b != PackB::Shared) return run_tasks({nullptr, 0, n, false}, threads);
 
     const int64_t bytes_of_col = k * static_cast<int64_t>(sizeof(T));
     const int64_t slab_cols = balanced(n, std::max(panel_cols, kBytesOfSlab / bytes_of_col / panel_cols * panel_cols),
@@ -129,6 +156,7 @@ void Product<T>::run(int64_t threads) const {
     T* packed = static_cast<T*>(t_packed_b.get(static_cast<size_t>(bytes_of_col * padded(std::min(n, slab_cols)))));
     for (int64_t col0 = 0; col0 < n; col0 += slab_cols) {
         const int64_t cols = std::min(slab_cols, n - col0);
+        const Slab slab{packed, col0, cols, threads == 1};
         // A unit is some neighbouring panels over one block of k: long enough rows to read B at full speed.
         const int64_t unit_cols = 8 * panel_cols;
         const int64_t units_across = ceil_div(cols, unit_cols);
@@ -142,12 +170,8 @@ void Product<T>::run(int64_t threads) const {
             }
         };
         const int64_t units = units_across * ceil_div(k, kGemmBlockK<T>);
-        if (threads > 1 && cols * k >= kPackWork) {
-            parallel_for(units, 1, pack);
-        } else {
-            pack(0, units);
-        }
-        run_tasks(packed, col0, cols, threads);
+        if (threads > 1) parallel_for(units, cols * k >= kPackWork ? 1 : units, pack);
+        run_tasks(slab, threads);
     }
 }
 
@@ -155,15 +179,14 @@ void Product<T>::run(int64_t threads) const {
 template <class T>
 void Product<T>::pack_panels(T* dst, int64_t k0, int64_t kc, int64_t col0, int64_t cols) const {
     if (b.cs == 1) {
-        const size_t panel_bytes = static_cast<size_t>(panel_cols) * sizeof(T);
         const int64_t whole = cols / panel_cols * panel_cols;
         const int64_t rest = cols - whole;
         const int64_t rest_rs = padded(rest);
         for (int64_t p = 0; p < kc; ++p) {
             const T* row = b.at(k0 + p, col0);
-            for (int64_t j = 0; j < whole; j += panel_cols) {
-                std::memcpy(dst + j * kc + p * panel_cols, row + j, panel_bytes);
-            }
+            // The panels of a row lie as far apart as columns of the packed matrix do.
+            copy_rows<T>({row, panel_cols, 1}, {dst + p * panel_cols, panel_cols * kc, 1}, whole / panel_cols,
+                         panel_cols);
             if (rest > 0) {
                 T* out = dst + whole * kc + p * rest_rs;
                 std::copy_n(row + whole, rest, out);
@@ -188,25 +211,16 @@ void Product<T>::pack_panels(T* dst, int64_t k0, int64_t kc, int64_t col0, int64
     }
 }
 
-/// Packs rows of A over one block of k: row by row if they are contiguous, otherwise k by k within each tile. Row i
-/// of the result begins at `step * i` for every i that begins a tile.
+/// Packs rows of A over some blocks of k: row by row, kRowPadding apart, if they are contiguous, otherwise k by k
+/// within each tile.
 template <class T>
-Matrix<const T> Product<T>::pack_rows(T* packed, int64_t row0, int64_t rows, int64_t k0, int64_t kc,
-                                      int64_t& step) const {
-    const int64_t row_step = kc + kRowPadding;
-    const T* src = a.at(row0, k0);
-    if (a.cs == 1) {
-        for (int64_t i = 0; i < rows; ++i) {
-            std::memcpy(packed + i * row_step, src + i * a.rs, static_cast<size_t>(kc) * sizeof(T));
-        }
-        step = row_step;
-        return {packed, row_step, 1};
-    }
+void Product<T>::pack_rows(T* packed, int64_t row0, int64_t rows, int64_t k0, int64_t length) const {
+    if (a.cs == 1) return copy_rows<T>({a.at(row0, k0), a.rs, 1}, {packed, length + kRowPadding, 1}, rows, length);
     for (int64_t i0 = 0; i0 < rows; i0 += tile_rows) {
         const int64_t count = std::min(tile_rows, rows - i0);
-        T* tile = packed + i0 * kc;
-        const T* from = src + i0 * a.rs;
-        for (int64_t p = 0; p < kc; ++p, tile += tile_rows, from += a.cs) {
+        T* tile = packed + i0 * length;
+        const T* from = a.at(row0 + i0, k0);
+        for (int64_t p = 0; p < length; ++p, tile += tile_rows, from += a.cs) {
             if (a.rs == 1) {
                 for (int64_t i = 0; i < count; ++i) tile[i] = from[i];
             } else {
@@ -214,26 +228,25 @@ Matrix<const T> Product<T>::pack_rows(T* packed, int64_t row0, int64_t rows, int
             }
         }
     }
-    step = kc;
-    return {packed, 1, tile_rows};
 }
 
 /// Rows of C that are computed together against one packed block of A.
 template <class T>
-int64_t Product<T>::block_rows(int64_t rows) const {
-    return balanced(rows, std::max(kRowsOfA / tile_rows * tile_rows, tile_rows), tile_rows);
+int64_t Product<T>::block_rows(int64_t rows, int64_t most) const {
+    return balanced(rows, std::max(most / tile_rows * tile_rows, tile_rows), tile_rows);
 }
 
-/// Cuts the columns [col0, col0 + cols) of C into blocks and computes them in parallel.
+/// Cuts the slab's columns of C into blocks and computes them in parallel.
 template <class T>
-void Product<T>::run_tasks(const T* packed, int64_t col0, int64_t cols, int64_t threads) const {
+void Product<T>::run_tasks(const Slab& slab, int64_t threads) const {
+    const int64_t col0 = slab.col0, cols = slab.cols;
     const double work = static_cast<double>(m) * static_cast<double>(cols) * static_cast<double>(k);
     const int64_t wanted = static_cast<int64_t>(std::min(4.0 * static_cast<double>(threads), work / kTaskWork));
-    if (threads == 1 || wanted <= 1) return run_block(packed, col0, cols, 0, m, col0, col0 + cols);
+    if (threads == 1 || wanted <= 1) return run_block(slab, 0, m, col0, col0 + cols);
 
     // Blocks of rows as they are packed; then more. Half as many columns mean that A is read twice as often, half as
     // many rows that B is: what is read less is cut. Packed A is also packed again, which narrow parts don't pay for.
-    int64_t task_rows = block_rows(m), task_cols = cols;
+    int64_t task_rows = block_rows(m, kRowsOfA), task_cols = cols;
     const int64_t narrow = pack_a ? 16 * panel_cols : panel_cols;
     while (ceil_div(m, task_rows) * ceil_div(cols, task_cols) < wanted) {
         const bool rows = pack_b != PackB::Local && task_rows > tile_rows, wide = task_cols > narrow;
@@ -268,7 +281,7 @@ void Product<T>::run_tasks(const T* packed, int64_t col0, int64_t cols, int64_t 
             for (int64_t task; (task = mine.next.fetch_add(1, std::memory_order_relaxed)) < mine.end;) {
                 check_interrupt();
                 const int64_t i = task / across * task_rows, j = col0 + task % across * task_cols;
-                run_block(packed, col0, cols, i, std::min(m, i + task_rows), j, std::min(col0 + cols, j + task_cols));
+                run_block(slab, i, std::min(m, i + task_rows), j, std::min(col0 + cols, j + task_cols));
             }
         }
     });
@@ -288,110 +301,167 @@ void Product<T>::run_dots(int64_t col0, int64_t col1) const {
     if (epilogue.fn != nullptr) epilogue(0, 1, col0, col1 - col0);
 }
 
-/// Computes one block of C on this thread. `packed` holds the columns [slab0, slab0 + slab_cols) of B.
+/// Finds the panel in the slab, or packs it there if it is fresh and was not packed beside the one before; and sees to
+/// the next one, whose columns begin at next_col, unless that is end_col.
 template <class T>
-void Product<T>::run_block(const T* packed, int64_t slab0, int64_t slab_cols, int64_t row0, int64_t row1, int64_t col0,
-                           int64_t col1) const {
+void Product<T>::use_packed(const Slab& slab, bool fresh, int64_t next_k, int64_t next_col, int64_t end_col,
+                            Panel& panel, Coming<T>& coming) const {
+    const int64_t slab_cols = padded(slab.cols);
+    T* place = slab.packed + panel.k0 * slab_cols + (panel.col0 - slab.col0) * panel.kc;
+    if (fresh && coming.to.data != place) pack_panels(place, panel.k0, panel.kc, panel.col0, panel.cols);
+    panel.b = place;
+    panel.next_b = nullptr;
+    const int64_t cols = std::min(panel_cols, end_col - next_col);
+    if (cols <= 0) return;
+    const int64_t kc = std::min(kGemmBlockK<T>, k - next_k);
+    T* next = slab.packed + next_k * slab_cols + (next_col - slab.col0) * kc;
+    if (!fresh) {
+        panel.next_b = next;
+        panel.next_rs = padded(cols);
+    } else if (b.cs == 1 && cols == panel_cols) {
+        const int64_t tiles = ceil_div(panel.row1 - panel.row0, tile_rows);
+        coming = {{b.at(next_k, next_col), b.rs, 1}, {next, panel_cols, 1}, kc, panel_cols, tiles};
+    }
+}
+
+/// Computes one block of C on this thread.
+template <class T>
+void Product<T>::run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t col0, int64_t col1) const {
     if (pack_b == PackB::Dots) return run_dots(col0, col1);
     T* local = nullptr;
     if (pack_b == PackB::Local) {
         const int64_t longest = std::min(k, kGemmBlockK<T>);
         local = static_cast<T*>(t_packed_b.get(static_cast<size_t>(longest * panel_cols) * sizeof(T)));
     }
-    const int64_t step_rows = block_rows(row1 - row0);
-    constexpr int64_t kBlock = kGemmBlockK<T>;
+    // Rows that are contiguous are packed while the ones before them are multiplied. Tasks are too short for that.
+    const bool early_a = pack_a && a.cs == 1 && slab.fresh &&
+                         (row1 - row0 > kRowsOfTwo || k > kBlocksOfA * kGemmBlockK<T>);
+    const int64_t step_rows = block_rows(row1 - row0, early_a ? kRowsOfTwo : kRowsOfA);
+    constexpr int64_t kBlock = kGemmBlockK<T>, kGroup = kBlocksOfA * kBlock;
+    const int64_t a_size = round_up(step_rows, tile_rows) * (std::min(k, kGroup) + kRowPadding);
+    T *packed_a = nullptr, *other_a = nullptr;
+    if (pack_a) {
+        packed_a = static_cast<T*>(t_packed_a.get(static_cast<size_t>((early_a ? 2 : 1) * a_size) * sizeof(T)));
+        other_a = early_a ? packed_a + a_size : packed_a;
+    }
+    Coming<T> coming_a, coming_b;
     for (int64_t i0 = row0; i0 < row1; i0 += step_rows) {
         const int64_t i1 = std::min(row1, i0 + step_rows);
-        const int64_t a_size = round_up(i1 - i0, tile_rows) * (kBlock + kRowPadding);
-        T* packed_a = nullptr;
-        if (pack_a) {
-            const int64_t blocks = std::min(kBlocksOfA, ceil_div(k, kBlock));
-            packed_a = static_cast<T*>(t_packed_a.get(static_cast<size_t>(blocks * a_size) * sizeof(T)));
-        }
+        const bool fresh = slab.fresh && i0 == row0;
         // Several blocks of k for each panel: C is then still in a cache when the next block is added to it.
-        for (int64_t g0 = 0; g0 < k; g0 += kBlocksOfA * kBlock) {
-            const int64_t g1 = std::min(k, g0 + kBlocksOfA * kBlock);
-            Matrix<const T> a_blocks[kBlocksOfA];
-            int64_t a_steps[kBlocksOfA];
-            for (int64_t k0 = g0, q = 0; k0 < g1; k0 += kBlock, ++q) {
-                a_blocks[q] = {a.at(i0, k0), a.rs, a.cs};
-                a_steps[q] = a.rs;
-                if (pack_a) {
-                    a_blocks[q] = pack_rows(packed_a + q * a_size, i0, i1 - i0, k0, std::min(kBlock, k - k0),
-                                            a_steps[q]);
+        for (int64_t g0 = 0; g0 < k; g0 += kGroup) {
+            const int64_t g1 = std::min(k, g0 + kGroup);
+            Panel panel{0, 0, i0, i1, 0, 0, a, a.rs, false, nullptr, 0, nullptr, 0};
+            if (pack_a) {
+                if (!early_a || (i0 == row0 && g0 == 0)) pack_rows(packed_a, i0, i1 - i0, g0, g1 - g0);
+                const bool rows = a.cs == 1;
+                panel.a = {packed_a, rows ? g1 - g0 + kRowPadding : 1, rows ? 1 : tile_rows};
+                panel.a_step = rows ? panel.a.rs : g1 - g0;
+                const int64_t next_row = g1 < k ? i0 : i1, next_k = g1 < k ? g1 : 0;
+                if (early_a && next_row < row1) {
+                    const int64_t length = std::min(kGroup, k - next_k);
+                    const int64_t tiles = ceil_div(i1 - i0, tile_rows) * ceil_div(col1 - col0, panel_cols) *
+                                          ceil_div(g1 - g0, kBlock);
+                    coming_a = {{a.at(next_row, next_k), a.rs, 1},
+                                {other_a, length + kRowPadding, 1},
+                                std::min(step_rows, row1 - next_row),
+                                length,
+                                tiles};
                 }
+            } else {
+                panel.a.data = a.at(i0, g0);
             }
             int64_t done = col0;  // columns before this one have been through the epilogue
             for (int64_t j = col0; j < col1; j += panel_cols) {
-                const int64_t width = std::min(panel_cols, col1 - j);
-                for (int64_t k0 = g0, q = 0; k0 < g1; k0 += kBlock, ++q) {
-                    const int64_t kc = std::min(kBlock, k - k0);
-                    const T* panel = b.at(k0, j);
-                    int64_t panel_rs = b.rs;
+                panel.col0 = j;
+                panel.cols = std::min(panel_cols, col1 - j);
+                panel.first = j == col0 && !pack_a;
+                const T* a_of_group = panel.a.data;
+                for (int64_t k0 = g0; k0 < g1; k0 += kBlock, panel.a.data += kBlock * panel.a.cs) {
+                    panel.k0 = k0;
+                    panel.kc = std::min(kBlock, k - k0);
+                    panel.b = b.at(k0, j);
+                    panel.b_rs = pack_b == PackB::None ? b.rs : padded(panel.cols);
                     if (pack_b == PackB::Shared) {
-                        panel = packed + k0 * padded(slab_cols) + (j - slab0) * kc;
-                        panel_rs = padded(width);
+                        // The panel after this one: of the same columns, or of the next ones.
+                        const bool same = k0 + kBlock < g1;
+                        use_packed(slab, fresh, same ? k0 + kBlock : g0, same ? j : j + panel_cols, col1, panel,
+                                   coming_b);
                     } else if (pack_b == PackB::Local) {
-                        pack_panels(local, k0, kc, j, width);
-                        panel = local;
-                        panel_rs = padded(width);
+                        pack_panels(local, k0, panel.kc, j, panel.cols);
+                        panel.b = local;
                     }
-                    run_panel(kc, a_blocks[q], a_steps[q], panel, panel_rs, i0, i1, j, width, k0 > 0,
-                              j == col0 && !pack_a);
+                    run_panel(panel, coming_a, coming_b);
+                    coming_b.finish();
                 }
-                const int64_t end = j + width;
+                panel.a.data = a_of_group;
+                const int64_t end = j + panel.cols;
                 const bool enough = end == col1 || (i1 - i0) * (end - done) >= kEpilogueTile;
                 if (g1 == k && epilogue.fn != nullptr && enough) {
                     epilogue(i0, i1 - i0, done, end - done);
                     done = end;
                 }
             }
+            coming_a.finish();
+            std::swap(packed_a, other_a);
         }
     }
 }
 
-/// Computes the rows [row0, row1) of one panel's columns over one block of k. `first`: nobody has read these rows of A.
+/// Computes a panel's part of C, tile by tile.
 template <class T>
-void Product<T>::run_panel(int64_t kc, const Matrix<const T>& a_block, int64_t a_step, const T* panel, int64_t panel_rs,
-                           int64_t row0, int64_t row1, int64_t col0, int64_t cols, bool accumulate, bool first) const {
+void Product<T>::run_panel(const Panel& panel, Coming<T>& coming_a, Coming<T>& coming_b) const {
     const int64_t lanes = kernels->lanes;
     constexpr int64_t kTileElements = 1024;
-    T tile[kTileElements];  // for a C whose rows are not contiguous
-    for (int64_t j = 0; j < cols;) {
-        const int64_t vectors = ceil_div(cols - j, lanes);
+    T buffer[kTileElements];  // for a C whose rows are not contiguous
+    for (int64_t j = 0; j < panel.cols;) {
+        const int64_t vectors = ceil_div(panel.cols - j, lanes);
         const int width = vectors >= 4 && panel_cols == 4 * lanes ? 2 : vectors >= 2 ? 1 : 0;
-        const int64_t count = std::min(lanes << width, cols - j);
-        for (int64_t i = row0; i < row1; i += tile_rows) {
-            const int64_t rows = std::min(tile_rows, row1 - i);
+        const int64_t tile_cols = lanes << width;
+        const int lines = static_cast<int>(ceil_div(tile_cols, kLineOfA<T>));
+        const int64_t count = std::min(tile_cols, panel.cols - j);
+        const T* b_tile = panel.b + j;
+        for (int64_t i = panel.row0; i < panel.row1; i += tile_rows) {
+            const int64_t rows = std::min(tile_rows, panel.row1 - i);
+            const bool last = i + rows == panel.row1;
             const MicroKernel<T> kernel = kernels->micro[width][rows - 1];
-            const T* a_tile = a_block.data + (i - row0) * a_step;
-            const T* b_tile = panel + j;
-            T* out = c.at(i, col0 + j);
-            // What the next tile is the first to read of A, and the next panel of B: a line or two of each of many
-            // rows, which nobody else foresees. Rows of A that are contiguous in k, and packed panels, are read in long
-            // runs.
-            Ahead<T> ahead{a_tile, b_tile};
-            if (first && a_block.rs == 1 && i + rows < row1) ahead.a += std::min(rows + tile_rows, row1 - i) - 1;
-            if (i == row0 && panel_rs == b.rs && col0 + j + 2 * (lanes << width) <= n) ahead.b += lanes << width;
-            if (c.cs == 1 || n == 1) {
-                kernel(kc, a_tile, a_block.rs, a_block.cs, b_tile, panel_rs, out, c.rs, count, accumulate, ahead);
-                continue;
-            }
-            const int64_t tile_rs = lanes << width;
-            kernel(kc, a_tile, a_block.rs, a_block.cs, b_tile, panel_rs, tile, tile_rs, count, false, ahead);
-            for (int64_t y = 0; y < rows; ++y) {
-                for (int64_t x = 0; x < count; ++x) {
-                    T& element = out[y * c.rs + x * c.cs];
-                    const T value = tile[y * tile_rs + x];
-                    if constexpr (std::is_floating_point_v<T>) {
-                        element = accumulate ? element + value : value;
-                    } else {
-                        element = accumulate
-                                      ? static_cast<T>(static_cast<uint64_t>(element) + static_cast<uint64_t>(value))
-                                      : value;
-                    }
+            const T* a_tile = panel.a.data + (i - panel.row0) * panel.a_step;
+
+            Meanwhile<T> sends;
+            const Meanwhile<T>* meanwhile = nullptr;
+            const bool columns_of_a = panel.first && panel.a.rs == 1 && !last;
+            const bool next_in_place = i == panel.row0 && pack_b == PackB::None && panel.col0 + j + 2 * tile_cols <= n;
+            const bool next_packed = last && panel.next_b != nullptr;
+            if (columns_of_a || next_in_place || next_packed || coming_a.rows > 0 || coming_b.rows > 0) {
+                sends = {};
+                meanwhile = &sends;
+                if (columns_of_a) {
+                    // The next tile's lines of many columns, which nobody else foresees; rows are read in long runs.
+                    const int64_t next = std::min(rows + tile_rows, panel.row1 - i) - 1;
+                    sends.a = {a_tile + next, panel.a.cs, kLineOfA<T> * panel.a.cs, kLineOfA<T>, 1};
                 }
+                const T* next = next_in_place ? b_tile + tile_cols : panel.next_b;
+                const int64_t next_rs = next_in_place ? b.rs : panel.next_rs;
+                if (next_in_place || next_packed) {
+                    sends.b = {next, next_rs, kLineOfA<T> * next_rs, kLineOfA<T>, lines};
+                }
+                Send<T> nowhere{};  // packed A stays in a cache
+                coming_a.send(panel.kc, sends.a, nowhere);
+                coming_b.send(panel.kc, sends.b, sends.written);
             }
+
+            T* out = c.at(i, panel.col0 + j);
+            const bool accumulate = panel.k0 > 0;
+            if (c.cs == 1 || n == 1) {
+                kernel(panel.kc, a_tile, panel.a.rs, panel.a.cs, b_tile, panel.b_rs, out, c.rs, count, accumulate,
+                       meanwhile);
+            } else {
+                kernel(panel.kc, a_tile, panel.a.rs, panel.a.cs, b_tile, panel.b_rs, buffer, tile_cols, count, false,
+                       meanwhile);
+                add_tile(buffer, tile_cols, rows, count, {out, c.rs, c.cs}, accumulate);
+            }
+            if (coming_a.rows > 0) coming_a.copy();
+            if (coming_b.rows > 0) coming_b.copy();
         }
         j += count;
     }

@@ -39,6 +39,9 @@ struct Epilogue {
     }
 };
 
+template <class T>
+struct Coming;
+
 /// C[m, n] = A[m, k] * B[k, n] with the decisions that do not change its result.
 template <class T>
 struct Product {
@@ -63,16 +66,34 @@ struct Product {
     void transpose();
     double cost() const;
     void clear() const;
-    void run_tasks(const T* packed, int64_t col0, int64_t cols, int64_t threads) const;
-    void run_block(const T* packed, int64_t slab0, int64_t slab_cols, int64_t row0, int64_t row1, int64_t col0,
-                   int64_t col1) const;
+    /// The packed columns [col0, col0 + cols) of B. `fresh`: whoever uses them first packs them.
+    struct Slab {
+        T* packed;
+        int64_t col0, cols;
+        bool fresh;
+    };
+    /// The columns [col0, col0 + cols) and the rows [row0, row1) of C over the block [k0, k0 + kc) of k.
+    struct Panel {
+        int64_t k0, kc, row0, row1, col0, cols;
+        Matrix<const T> a;  ///< these rows; those of a tile begin `a_step` apart for each row of the tile before
+        int64_t a_step;
+        bool first;  ///< nobody has read these rows of A yet
+        const T* b;
+        int64_t b_rs;
+        const T* next_b;  ///< the packed panel that is read next, or null
+        int64_t next_rs;
+    };
+
+    void run_tasks(const Slab& slab, int64_t threads) const;
+    void run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t col0, int64_t col1) const;
+    void use_packed(const Slab& slab, bool fresh, int64_t next_k, int64_t next_col, int64_t end_col, Panel& panel,
+                    Coming<T>& coming) const;
     void run_dots(int64_t col0, int64_t col1) const;
-    void run_panel(int64_t kc, const Matrix<const T>& a_block, int64_t a_step, const T* panel, int64_t panel_rs,
-                   int64_t row0, int64_t row1, int64_t col0, int64_t cols, bool accumulate, bool first) const;
-    Matrix<const T> pack_rows(T* packed, int64_t row0, int64_t rows, int64_t k0, int64_t kc, int64_t& step) const;
+    void run_panel(const Panel& panel, Coming<T>& coming_a, Coming<T>& coming_b) const;
+    void pack_rows(T* packed, int64_t row0, int64_t rows, int64_t k0, int64_t length) const;
     void pack_panels(T* dst, int64_t k0, int64_t kc, int64_t col0, int64_t cols) const;
     int64_t padded(int64_t cols) const;
-    int64_t block_rows(int64_t rows) const;
+    int64_t block_rows(int64_t rows, int64_t most) const;
 };
 
 extern template struct Product<float>;
