@@ -1293,6 +1293,18 @@ class Scope:
     def __enter__(self) -> None: ...
     def __exit__(self, *exception: object) -> None: ...
 
+class JitScope(Scope):
+    def __new__(
+        cls,
+        compile_ops: builtins.bool | Callable[[Any], builtins.bool] = True,
+        separate_compiled_gradients: builtins.bool = False,
+    ) -> Self: ...
+    def __init__(
+        self,
+        compile_ops: builtins.bool | Callable[[Any], builtins.bool] = True,
+        separate_compiled_gradients: builtins.bool = False,
+    ) -> None: ...
+
 def swap_options_id(id: builtins.int, /) -> builtins.int: ...
 def set_compile_hook(
     hook: Callable[..., tuple[Any, ...]], recall: Callable[[bytes], tuple[Any, ...] | None], /

@@ -12,9 +12,6 @@ from minitensor_jit.clustering.scope_predicate import NodeDef, number_of_predica
 
 __all__ = ["attr_scope", "jit_scope"]
 
-_PREDICATE_SHIFT = 16
-_SEPARATE_GRADIENTS = 1 << 30
-
 
 class _Tagged(_C.Scope):
     """Records inside, if there is something to compile, under a tag; a context manager and a decorator."""
@@ -34,7 +31,7 @@ class _Tagged(_C.Scope):
         return inside
 
 
-class jit_scope(_Tagged):  # noqa: N801  (called like a function)
+class jit_scope(_C.JitScope, _Tagged):  # noqa: N801  (called like a function)
     """Ops inside are compiled, in clusters of their own; with `compile_ops=False`, they never are.
 
     `compile_ops` may be a function too, that is given a `NodeDef` for each op (its `op`, `name`, `kind`, `device` and
@@ -47,20 +44,7 @@ class jit_scope(_Tagged):  # noqa: N801  (called like a function)
 
     __slots__ = ()
 
-    def __init__(
-        self, compile_ops: bool | Callable[[NodeDef], bool] = True, separate_compiled_gradients: bool = False
-    ) -> None:
-        if not isinstance(compile_ops, bool) and not callable(compile_ops):
-            raise TypeError(f"jit_scope: compile_ops must be a bool or a function, not {type(compile_ops).__name__}")
-        if not isinstance(separate_compiled_gradients, bool):
-            raise TypeError(
-                "jit_scope: separate_compiled_gradients must be a bool, "
-                f"not {type(separate_compiled_gradients).__name__}"
-            )
-        flags = _SEPARATE_GRADIENTS if separate_compiled_gradients else 0
-        if not isinstance(compile_ops, bool):
-            flags |= number_of_predicate(compile_ops) << _PREDICATE_SHIFT
-        super().__init__(compile_ops is not False, flags, "the end of a jit_scope")
+    _number = staticmethod(number_of_predicate)
 
 
 class attr_scope(_Tagged):  # noqa: N801  (called like a function)

@@ -1,5 +1,7 @@
 """jit_scope and attr_scope: predicates, gradients of their own, and the attribute of single ops."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -126,3 +128,44 @@ def test_scopes_are_decorators():
 
     np.testing.assert_array_equal(fn(mt.ones(2)).numpy(), [3.0, 3.0])
     np.testing.assert_array_equal(fn(mt.ones(3)).numpy(), [3.0, 3.0, 3.0])
+
+
+def test_a_scope_may_be_entered_again_inside_itself():
+    scope, never = mt.jit_scope(), mt.jit.attr_scope({"_MtCompile": False})
+
+    @scope
+    def deeper(x, n):
+        x = mt.exp(x) + 1 - 2 * x
+        return deeper(x, n - 1) if n else x
+
+    def fn(x):
+        with never, scope:
+            with scope:
+                y = deeper(x, 2)
+            y = mt.sin(y) + mt.cos(y)
+        with never:
+            return mt.tanh(y) * 2 + mt.sqrt(mt.abs(y))
+
+    x = mt.linspace(0.1, 1, 10)
+    # Each entry has a cluster of its own; those that are alike are listed once.
+    alike = {tuple(ops) for ops in clusters_of(scope_only(fn, x))}
+    assert alike == {("add", "exp", "mul", "sub"), ("add", "cos", "sin")}
+    plain = x
+    for _ in range(3):
+        plain = mt.exp(plain) + 1 - 2 * plain
+    plain = mt.sin(plain) + mt.cos(plain)
+    assert mt.equal(fn(x), mt.tanh(plain) * 2 + mt.sqrt(mt.abs(plain)))
+
+
+def test_a_scope_is_left_as_often_as_it_was_entered():
+    scope = mt.jit_scope(compile_ops=True)
+    with scope, scope:
+        pass
+    with pytest.raises(RuntimeError, match="the scope is left, but was not entered"):
+        scope.__exit__(None, None, None)
+
+
+def test_the_signature_is_there_for_help():
+    assert str(inspect.signature(mt.jit_scope)) == "(compile_ops=True, separate_compiled_gradients=False)"
+    with pytest.raises(TypeError, match=r"jit_scope\(\)"):
+        mt.jit_scope(compile=True)

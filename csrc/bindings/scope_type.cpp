@@ -1,5 +1,5 @@
-// What `jit_scope` and `attr_scope` have in common: ops inside are recorded under a tag. In the core, since a scope
-// around a loop over large arrays finds nothing of itself in the caches.
+// What `jit_scope` and `attr_scope` do: ops inside are recorded under a tag. In the core, since a scope around a loop
+// over large arrays finds nothing of itself in the caches; so it is with what `jit_scope` makes of its arguments.
 #include <cstddef>
 #include <vector>
 
@@ -17,19 +17,20 @@ struct ScopeObject {
     int flags;
     bool numbered;
     PyObject* reason;
-    std::vector<Tag>* before;  // the tags around it, one for each time that it was entered
+    int depth;                 // how many times it is entered
+    Tag around;                // the tag around the first of them
+    std::vector<Tag>* within;  // and those around the others; null if there was none
 };
 
 ScopeObject* cast(PyObject* self) { return reinterpret_cast<ScopeObject*>(self); }
 
-PyObject* scope_new(PyTypeObject* type, PyObject*, PyObject*) {
-    PyObject* self = type->tp_alloc(type, 0);
-    if (self) cast(self)->before = new std::vector<Tag>;
-    return self;
-}
+// A predicate's number is in a tag's flags from this bit on; trace/scopes.cpp knows the other one.
+constexpr int kPredicateShift = 16, kSeparateGradients = 1 << 30;
+
+PyObject* scope_new(PyTypeObject* type, PyObject*, PyObject*) { return type->tp_alloc(type, 0); }
 
 void scope_dealloc(PyObject* self) {
-    delete cast(self)->before;
+    delete cast(self)->within;
     Py_XDECREF(cast(self)->reason);
     Py_TYPE(self)->tp_free(self);  // a class made in Python drops its own count
 }
@@ -47,8 +48,43 @@ int scope_init(PyObject* self, PyObject* args, PyObject*) {
     return 0;
 }
 
+int jit_scope_init(PyObject* self, PyObject* args, PyObject* kwargs) {
+    static PyObject* const reason = PyUnicode_InternFromString("the end of a jit_scope");
+    static const char* const names[] = {"compile_ops", "separate_compiled_gradients", nullptr};
+    PyObject *compile_ops = Py_True, *separate = Py_False;
+    if (PyTuple_GET_SIZE(args) > 0 || kwargs) {
+        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO:jit_scope", const_cast<char**>(names), &compile_ops,
+                                         &separate)) {
+            return -1;
+        }
+    }
+    if (!PyBool_Check(compile_ops) && !PyCallable_Check(compile_ops)) {
+        PyErr_Format(PyExc_TypeError, "jit_scope: compile_ops must be a bool or a function, not %s",
+                     Py_TYPE(compile_ops)->tp_name);
+        return -1;
+    }
+    if (!PyBool_Check(separate)) {
+        PyErr_Format(PyExc_TypeError, "jit_scope: separate_compiled_gradients must be a bool, not %s",
+                     Py_TYPE(separate)->tp_name);
+        return -1;
+    }
+    int flags = separate == Py_True ? kSeparateGradients : 0;
+    if (!PyBool_Check(compile_ops)) {
+        PyRef number(PyObject_CallMethod(self, "_number", "O", compile_ops));
+        if (!number) return -1;
+        const long value = PyLong_AsLong(number.get());
+        if (value == -1 && PyErr_Occurred()) return -1;
+        flags |= static_cast<int>(value << kPredicateShift);
+    }
+    cast(self)->compile = compile_ops != Py_False;
+    cast(self)->flags = flags;
+    cast(self)->numbered = compile_ops != Py_False;
+    Py_XSETREF(cast(self)->reason, Py_XNewRef(reason));
+    return 0;
+}
+
 PyObject* scope_enter(PyObject* self, PyObject*) {
-    const ScopeObject& scope = *cast(self);
+    ScopeObject& scope = *cast(self);
     if (!scope.reason) {
         PyErr_SetString(PyExc_TypeError, "the scope was not initialized");
         return nullptr;
@@ -59,21 +95,34 @@ PyObject* scope_enter(PyObject* self, PyObject*) {
     }
     return guarded([&]() -> PyObject* {
         const Tag before = trace::current_tag;
+        if (scope.depth > 0) {
+            if (!scope.within) scope.within = new std::vector<Tag>;
+            scope.within->reserve(static_cast<size_t>(scope.depth));  // nothing fails once recording has begun
+        }
         if (scope.compile == 1) trace::begin_recording();
         trace::set_tag({static_cast<int8_t>(scope.compile), false, scope.numbered ? scope.flags | next_scope() : 0});
-        scope.before->push_back(before);
+        if (scope.depth == 0) {
+            scope.around = before;
+        } else {
+            scope.within->push_back(before);
+        }
+        ++scope.depth;
         Py_RETURN_NONE;
     });
 }
 
 PyObject* scope_exit(PyObject* self, PyObject* const* args, Py_ssize_t count) {
-    const ScopeObject& scope = *cast(self);
-    if (scope.before->empty()) {
+    ScopeObject& scope = *cast(self);
+    if (scope.depth == 0) {
         PyErr_SetString(PyExc_RuntimeError, "the scope is left, but was not entered");
         return nullptr;
     }
-    trace::set_tag(scope.before->back());
-    scope.before->pop_back();
+    if (--scope.depth == 0) {
+        trace::set_tag(scope.around);
+    } else {
+        trace::set_tag(scope.within->back());
+        scope.within->pop_back();
+    }
     if (scope.compile != 1) Py_RETURN_NONE;
     PyObject* ended = guarded([&]() -> PyObject* {
         const char* reason = PyUnicode_AsUTF8(scope.reason);
@@ -95,6 +144,7 @@ PyMethodDef methods[] = {
     {}};
 
 PyTypeObject ScopeType = {PyVarObject_HEAD_INIT(nullptr, 0)};
+PyTypeObject JitScopeType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 }  // namespace
 
@@ -108,7 +158,17 @@ bool init_scope(PyObject* module) {
     ScopeType.tp_init = scope_init;
     ScopeType.tp_dealloc = scope_dealloc;
     ScopeType.tp_methods = methods;
-    return PyType_Ready(&ScopeType) == 0 && PyModule_AddType(module, &ScopeType) == 0;
+    JitScopeType.tp_name = "minitensor._C.JitScope";
+    JitScopeType.tp_doc = "JitScope(compile_ops=True, separate_compiled_gradients=False)\n--\n\n"
+                          "What jit_scope is, but for `_number(compile_ops)`, the number of a function.";
+    JitScopeType.tp_base = &ScopeType;
+    JitScopeType.tp_basicsize = sizeof(ScopeObject);
+    JitScopeType.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
+    JitScopeType.tp_init = jit_scope_init;
+    for (PyTypeObject* type : {&ScopeType, &JitScopeType}) {
+        if (PyType_Ready(type) < 0 || PyModule_AddType(module, type) < 0) return false;
+    }
+    return true;
 }
 
 }  // namespace mt::py
