@@ -8,7 +8,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor_jit.api import current_compiler
-from minitensor_jit.clustering.scope_predicate import NodeDef, number_of_predicate
+from minitensor_jit.clustering.scope_predicate import number_of_predicate
 
 __all__ = ["attr_scope", "jit_scope"]
 
