@@ -18,6 +18,8 @@ def ones(*size, dtype=mt.float32):
 
 # (what is called, the exception, how its message begins or what is in it)
 CASES = [
+    (lambda: (1, 2) in mt.ones(2), RuntimeError, "only supports Tensor or scalar, but you passed in a <class 'tuple'>"),
+    (lambda: () in mt.ones(2), RuntimeError, "only supports Tensor or scalar, but you passed in a <class 'tuple'>"),
     # shapes
     (
         lambda: ones(2, 3) + ones(4),

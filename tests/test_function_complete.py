@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sanitizers
 
 import minitensor as mt
 from minitensor.nn import functional as F
@@ -389,7 +390,7 @@ print(f(x, scale=3.0).tolist())
         input=data,
         capture_output=True,
         cwd=here,
-        env={"PYTHONPATH": f"{here.parent}:{here}", "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": f"{here.parent}:{here}", "PATH": "/usr/bin:/bin", **sanitizers.ENVIRONMENT},
         check=False,
     )
     assert result.returncode == 0, result.stderr.decode()

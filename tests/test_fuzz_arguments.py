@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from sanitizers import SANITIZED
 
 ROOT = Path(__file__).resolve().parent.parent
-SANITIZED = "san.so" in os.environ.get("LD_PRELOAD", "")
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+import sanitizers
 from test_jit_api import ROOT
 
 import minitensor as mt
@@ -79,7 +80,11 @@ def test_the_bundle(broken_pass, caplog, tmp_path, monkeypatch):
     (script,) = tmp_path.glob("module_0000.*.repro.py")
     # Where the compiler is sound, the module runs: on random inputs, since it never ran in the program.
     done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, env={"PYTHONPATH": ROOT}, timeout=120
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": ROOT, **sanitizers.ENVIRONMENT},
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     assert "random inputs" in done.stdout

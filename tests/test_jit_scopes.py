@@ -1,5 +1,6 @@
 """jit_scope and attr_scope: predicates, gradients of their own, and the attribute of single ops."""
 
+import collections
 import inspect
 
 import numpy as np
@@ -51,6 +52,18 @@ def test_a_predicate_decides_op_by_op():
     assert report["eager"][0]["code"] == "scope-excludes"
     assert sorted(op for ops in clusters_of(report) for op in ops) == ["add", "mul", "sin", "tanh"]
     assert report["ops"]["total"] == report["ops"]["compiled"] + report["ops"]["eager"]
+
+
+def test_a_predicate_may_be_a_tuple_that_can_be_called():
+    class Named(collections.namedtuple("Named", ["first", "second"])):
+        def __call__(self, node):
+            return node.op in self
+
+    def fn(x):
+        with mt.jit_scope(Named("exp", "mul")):
+            return mt.exp(x) * 2 - 1
+
+    assert clusters_of(scope_only(fn, mt.ones(4))) == [["exp", "mul"]]
 
 
 def test_predicates_of_the_same_code_share_plans():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sanitizers import SANITIZED
 
 import minitensor as mt
 
@@ -161,7 +162,7 @@ def test_more_elements_than_can_be_counted():
         mt.zeros(1 << 40, 1 << 40)
 
 
-@pytest.mark.skipif("san.so" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer needs all the address space")
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer needs all the address space")
 def test_a_temporary_that_does_not_fit():
     """What a kernel allocates for itself runs out like a tensor, and leaves everything usable."""
     program = """

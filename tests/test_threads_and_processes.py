@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from sanitizers import SANITIZED
 
 ROOT = Path(__file__).resolve().parent.parent
 TSAN = "libtsan" in os.environ.get("LD_PRELOAD", "")
@@ -376,8 +377,9 @@ def test_handlers_compute_in_the_middle_of_computations(compiled):
         ran = []
         def handler(*_):
             ran.append(product(c, d, fewer))
+            signal.setitimer(signal.ITIMER_REAL, 0.105)
         signal.signal(signal.SIGALRM, handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.02, 0.105)
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
         wrong = 0
         end = time.monotonic() + 4
         while time.monotonic() < end:
@@ -403,6 +405,25 @@ LONG = {
     "checked indices": "x, i = mt.ones(9000, 9000), mt.arange(9)\nwith mt.jit_scope(): (x @ x)[i].sum().item()",
     "cluster": "x = mt.ones(9000, 9000)\nwith mt.jit_scope(): y = (x @ x).tanh() + 1\ny.sum().item()",
 }  # fmt: skip
+
+
+def test_kernels_make_tensors_of_their_own_beside_each_other():
+    """In half precision, of complex numbers and in compiled code, on threads that don't hold the interpreter's lock."""
+    ends("""
+        mt.set_num_threads(1)
+        base, product = mt.randn(70_000), mt.randn(150, 150).to(mt.complex64)
+        narrow = base.to(mt.float16)
+        ranked = mt.function(lambda x: (x * 2).sort().values + 1, jit_compile=True)
+        kinds = [lambda: narrow.sort().values, lambda: product @ product, lambda: ranked(base)]
+        wanted = [kind() for kind in kinds]
+        def work(n):
+            for step in range(40):
+                got = kinds[n % 3]()
+                small = [mt.ones(3) + k for k in range(40)]
+                assert all(t.tolist() == [k + 1] * 3 for k, t in enumerate(small))
+                assert mt.equal(got, wanted[n % 3])
+        in_threads(work, 6)
+    """)
 
 
 def test_the_first_of_several_errors_is_raised():
@@ -455,7 +476,8 @@ def test_one_long_computation_is_interrupted(name):
     assert (process.returncode, lines[-1:]) == (0, ["done"]), err
     stopped, when = lines[0].split()
     assert stopped == "stopped"
-    assert float(when) - asked < 2 * (1 + os.getloadavg()[0] / os.cpu_count())  # other programs take their share
+    allowed = 20 if SANITIZED else 2
+    assert float(when) - asked < allowed * (1 + os.getloadavg()[0] / os.cpu_count())  # other programs take their share
 
 
 def test_a_second_interrupt_ends_a_process_that_waits_for_a_library():

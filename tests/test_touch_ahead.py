@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sanitizers import SANITIZED
 
 import minitensor as mt
 from minitensor import _C
@@ -99,7 +100,8 @@ def test_a_thread_touches_it():
     wait_until(lambda: resident() - before >= size * 0.9)
     mt.empty_cache()
     assert _C.bytes_ahead() == 0
-    assert resident() - before < size * 0.1
+    # A sanitizer's account of memory takes an eighth of it.
+    assert resident() - before < size * (0.25 if SANITIZED else 0.1)
 
 
 def test_what_it_holds_is_not_changed_while_it_is_still_touched():

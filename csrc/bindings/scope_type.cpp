@@ -70,7 +70,7 @@ int jit_scope_init(PyObject* self, PyObject* args, PyObject* kwargs) {
     }
     int flags = separate == Py_True ? kSeparateGradients : 0;
     if (!PyBool_Check(compile_ops)) {
-        PyRef number(PyObject_CallMethod(self, "_number", "O", compile_ops));
+        PyRef number(PyObject_CallMethod(self, "_number", "(O)", compile_ops));
         if (!number) return -1;
         const long value = PyLong_AsLong(number.get());
         if (value == -1 && PyErr_Occurred()) return -1;

@@ -127,7 +127,7 @@ Py_ssize_t tensor_length(PyObject* self) {
 
 // The method is written in Python: adding it to the type doesn't fill the slot that `in` looks at.
 int tensor_contains(PyObject* self, PyObject* element) {
-    PyObject* found = PyObject_CallMethod(self, "__contains__", "O", element);
+    PyObject* found = PyObject_CallMethod(self, "__contains__", "(O)", element);
     if (!found) return -1;
     int answer = PyObject_IsTrue(found);
     Py_DECREF(found);

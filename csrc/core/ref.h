@@ -1,5 +1,5 @@
-// Intrusive reference counts. Counts are plain integers: they change only while the GIL is held; kernels that run
-// without it touch raw pointers alone.
+// Intrusive reference counts. Counts are plain integers: those of what others can see change only while the GIL is
+// held. Kernels that run without it touch raw pointers, and tensors that they have made themselves.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,10 @@ class Ref {
     T* pointer_ = nullptr;
 };
 
-// Recycles the memory of one small class. Used under the GIL only.
+// In the static block of a thread's variables, which needs no call to be found.
+#define MT_THREAD_LOCAL constinit thread_local __attribute__((tls_model("initial-exec")))
+
+// Recycles the memory of one small class. Each thread has its own: kernels make tensors while others hold the GIL.
 template <class T, size_t Keep = 1024>
 class Freelist {
   public:
@@ -57,6 +60,7 @@ class Freelist {
         return ::operator new(sizeof(T));
     }
     static void give(void* memory) {
+        if (__builtin_expect(!ends_, 0)) end_with_thread();
         if (count_ >= Keep) {
             ::operator delete(memory);
             return;
@@ -69,8 +73,22 @@ class Freelist {
     struct Slot {
         Slot* next;
     };
-    static inline Slot* head_ = nullptr;
-    static inline size_t count_ = 0;
+    struct End {
+        ~End() {
+            count_ = Keep;  // from now on nothing is kept
+            while (Slot* slot = head_) {
+                head_ = slot->next;
+                ::operator delete(slot);
+            }
+        }
+    };
+    [[gnu::noinline]] static void end_with_thread() {
+        static thread_local End end;
+        ends_ = true;
+    }
+    static inline MT_THREAD_LOCAL Slot* head_ = nullptr;
+    static inline MT_THREAD_LOCAL size_t count_ = 0;
+    static inline MT_THREAD_LOCAL bool ends_ = false;
 };
 
 }  // namespace mt

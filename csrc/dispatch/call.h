@@ -25,7 +25,6 @@ class Interpreter {
     uint32_t rest = 0;  // so many calls run eagerly before it is asked again, unless it ends that
     bool leaves(const Call& call) { return (rest != 0 && --rest != 0) || (choosy && declines(call)); }
 };
-#define MT_THREAD_LOCAL constinit thread_local __attribute__((tls_model("initial-exec")))
 extern MT_THREAD_LOCAL Interpreter* current_interpreter;
 // Whether calls are recorded, as far as is known before they are made.
 inline bool records_calls() { return current_interpreter && !current_interpreter->rest; }

@@ -333,9 +333,9 @@ void Product<T>::run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t
         const int64_t longest = std::min(k, kGemmBlockK<T>);
         local = static_cast<T*>(t_packed_b.get(static_cast<size_t>(longest * panel_cols) * sizeof(T)));
     }
-    // Rows that are contiguous are packed while the ones before them are multiplied. Tasks are too short for that.
-    const bool early_a = pack_a && a.cs == 1 && slab.fresh &&
-                         (row1 - row0 > kRowsOfTwo || k > kBlocksOfA * kGemmBlockK<T>);
+    // Rows that are contiguous are packed while the ones before them are multiplied. Tasks are too short for that, and a
+    // single block needs each panel of B only once.
+    const bool early_a = pack_a && a.cs == 1 && slab.fresh && row1 - row0 > kRowsOfA;
     const int64_t step_rows = block_rows(row1 - row0, early_a ? kRowsOfTwo : kRowsOfA);
     constexpr int64_t kBlock = kGemmBlockK<T>, kGroup = kBlocksOfA * kBlock;
     const int64_t a_size = round_up(step_rows, tile_rows) * (std::min(k, kGroup) + kRowPadding);

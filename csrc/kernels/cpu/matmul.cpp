@@ -140,11 +140,12 @@ bool product(const Tensor& a, const Tensor& b, const Tensor& out, const Epilogue
     return false;
 }
 
-// The real (0) or imaginary (1) parts of a complex tensor, as a tensor on the same memory.
+// The real (0) or imaginary (1) parts of a complex tensor, as a tensor on the same memory. The storage has a handle of
+// its own: others may count on theirs meanwhile.
 Ref<Tensor> part(const Tensor& t, int64_t which) {
     Dims strides = t.strides;
     for (int64_t& stride : strides) stride *= 2;
-    return Tensor::make(t.storage, real_dtype(t.dtype), t.sizes, strides, t.offset * 2 + which);
+    return Tensor::make(Storage::alias(*t.storage), real_dtype(t.dtype), t.sizes, strides, t.offset * 2 + which);
 }
 
 template <class T>
