@@ -95,17 +95,14 @@ PyObject* scope_enter(PyObject* self, PyObject*) {
     }
     return guarded([&]() -> PyObject* {
         const Tag before = trace::current_tag;
-        if (scope.depth > 0) {
+        const bool again = scope.depth > 0;
+        if (again) {
             if (!scope.within) scope.within = new std::vector<Tag>;
-            scope.within->reserve(static_cast<size_t>(scope.depth));  // nothing fails once recording has begun
+            scope.within->emplace_back();  // nothing fails once recording has begun
         }
         if (scope.compile == 1) trace::begin_recording();
         trace::set_tag({static_cast<int8_t>(scope.compile), false, scope.numbered ? scope.flags | next_scope() : 0});
-        if (scope.depth == 0) {
-            scope.around = before;
-        } else {
-            scope.within->push_back(before);
-        }
+        (again ? scope.within->back() : scope.around) = before;
         ++scope.depth;
         Py_RETURN_NONE;
     });
