@@ -35,7 +35,7 @@ inline void copy_rows(Matrix<const T> from, Matrix<T> to, int64_t rows, int64_t 
 }
 
 /// Rows that are packed while tiles are computed: with each of so many tiles an equal share is sent for, and copied
-/// once the tile is done.
+/// once the tile is done; without a place to go to, they are only sent for.
 template <class T>
 struct Coming {
     Matrix<const T> from{};
@@ -58,14 +58,14 @@ struct Coming {
             return {at, m.rs, each * kLineOfA<T>, static_cast<int>(count), static_cast<int>(each)};
         };
         read = spread(from);
-        written = spread({to.data, to.rs, 1});
+        if (to.data != nullptr) written = spread({to.data, to.rs, 1});
     }
 
     /// Copies the share after its tile.
     void copy() {
         const int64_t end = due();
         ++tile;
-        if (end > done) {
+        if (end > done && to.data != nullptr) {
             copy_rows<T>({from.data + done * from.rs, from.rs, 1}, {to.data + done * to.rs, to.rs, 1}, end - done,
                          cols);
         }

@@ -14,10 +14,8 @@
 namespace mt::gemm_detail {
 namespace {
 
-// A block of A is so many rows over so many blocks of k: most of a second-level cache. Or there are two, of fewer rows
-// each, and one is packed while the other is used.
+// A block of A is so many rows over so many blocks of k: most of a second-level cache.
 constexpr int64_t kRowsOfA = 196;
-constexpr int64_t kRowsOfTwo = 70;
 constexpr int64_t kBlocksOfA = 2;
 // Packed columns of B: a share of the last-level cache, in bytes.
 constexpr int64_t kBytesOfSlab = 8 << 20;
@@ -232,8 +230,8 @@ void Product<T>::pack_rows(T* packed, int64_t row0, int64_t rows, int64_t k0, in
 
 /// Rows of C that are computed together against one packed block of A.
 template <class T>
-int64_t Product<T>::block_rows(int64_t rows, int64_t most) const {
-    return balanced(rows, std::max(most / tile_rows * tile_rows, tile_rows), tile_rows);
+int64_t Product<T>::block_rows(int64_t rows) const {
+    return balanced(rows, std::max(kRowsOfA / tile_rows * tile_rows, tile_rows), tile_rows);
 }
 
 /// Cuts the slab's columns of C into blocks and computes them in parallel.
@@ -246,7 +244,7 @@ void Product<T>::run_tasks(const Slab& slab, int64_t threads) const {
 
     // Blocks of rows as they are packed; then more. Half as many columns mean that A is read twice as often, half as
     // many rows that B is: what is read less is cut. Packed A is also packed again, which narrow parts don't pay for.
-    int64_t task_rows = block_rows(m, kRowsOfA), task_cols = cols;
+    int64_t task_rows = block_rows(m), task_cols = cols;
     const int64_t narrow = pack_a ? 16 * panel_cols : panel_cols;
     while (ceil_div(m, task_rows) * ceil_div(cols, task_cols) < wanted) {
         const bool rows = pack_b != PackB::Local && task_rows > tile_rows, wide = task_cols > narrow;
@@ -333,16 +331,12 @@ void Product<T>::run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t
         const int64_t longest = std::min(k, kGemmBlockK<T>);
         local = static_cast<T*>(t_packed_b.get(static_cast<size_t>(longest * panel_cols) * sizeof(T)));
     }
-    // Rows that are contiguous are packed while the ones before them are multiplied. Tasks are too short for that, and a
-    // single block needs each panel of B only once.
-    const bool early_a = pack_a && a.cs == 1 && slab.fresh && row1 - row0 > kRowsOfA;
-    const int64_t step_rows = block_rows(row1 - row0, early_a ? kRowsOfTwo : kRowsOfA);
+    const int64_t step_rows = block_rows(row1 - row0);
     constexpr int64_t kBlock = kGemmBlockK<T>, kGroup = kBlocksOfA * kBlock;
-    const int64_t a_size = round_up(step_rows, tile_rows) * (std::min(k, kGroup) + kRowPadding);
-    T *packed_a = nullptr, *other_a = nullptr;
+    T* packed_a = nullptr;
     if (pack_a) {
-        packed_a = static_cast<T*>(t_packed_a.get(static_cast<size_t>((early_a ? 2 : 1) * a_size) * sizeof(T)));
-        other_a = early_a ? packed_a + a_size : packed_a;
+        const int64_t size = round_up(step_rows, tile_rows) * (std::min(k, kGroup) + kRowPadding);
+        packed_a = static_cast<T*>(t_packed_a.get(static_cast<size_t>(size) * sizeof(T)));
     }
     Coming<T> coming_a, coming_b;
     for (int64_t i0 = row0; i0 < row1; i0 += step_rows) {
@@ -353,21 +347,10 @@ void Product<T>::run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t
             const int64_t g1 = std::min(k, g0 + kGroup);
             Panel panel{0, 0, i0, i1, 0, 0, a, a.rs, false, nullptr, 0, nullptr, 0};
             if (pack_a) {
-                if (!early_a || (i0 == row0 && g0 == 0)) pack_rows(packed_a, i0, i1 - i0, g0, g1 - g0);
+                pack_rows(packed_a, i0, i1 - i0, g0, g1 - g0);
                 const bool rows = a.cs == 1;
                 panel.a = {packed_a, rows ? g1 - g0 + kRowPadding : 1, rows ? 1 : tile_rows};
                 panel.a_step = rows ? panel.a.rs : g1 - g0;
-                const int64_t next_row = g1 < k ? i0 : i1, next_k = g1 < k ? g1 : 0;
-                if (early_a && next_row < row1) {
-                    const int64_t length = std::min(kGroup, k - next_k);
-                    const int64_t tiles = ceil_div(i1 - i0, tile_rows) * ceil_div(col1 - col0, panel_cols) *
-                                          ceil_div(g1 - g0, kBlock);
-                    coming_a = {{a.at(next_row, next_k), a.rs, 1},
-                                {other_a, length + kRowPadding, 1},
-                                std::min(step_rows, row1 - next_row),
-                                length,
-                                tiles};
-                }
             } else {
                 panel.a.data = a.at(i0, g0);
             }
@@ -376,6 +359,15 @@ void Product<T>::run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t
                 panel.col0 = j;
                 panel.cols = std::min(panel_cols, col1 - j);
                 panel.first = j == col0 && !pack_a;
+                const int64_t next_row = g1 < k ? i0 : i1, next_k = g1 < k ? g1 : 0;
+                if (pack_a && a.cs == 1 && j + panel_cols >= col1 && next_row < row1) {
+                    // The rows that are packed next are sent for while the last panel takes its leave of these.
+                    coming_a = {{a.at(next_row, next_k), a.rs, 1},
+                                {},
+                                std::min(step_rows, row1 - next_row),
+                                std::min(kGroup, k - next_k),
+                                ceil_div(i1 - i0, tile_rows) * ceil_div(g1 - g0, kBlock)};
+                }
                 const T* a_of_group = panel.a.data;
                 for (int64_t k0 = g0; k0 < g1; k0 += kBlock, panel.a.data += kBlock * panel.a.cs) {
                     panel.k0 = k0;
@@ -403,7 +395,6 @@ void Product<T>::run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t
                 }
             }
             coming_a.finish();
-            std::swap(packed_a, other_a);
         }
     }
 }

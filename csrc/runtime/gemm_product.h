@@ -93,7 +93,7 @@ struct Product {
     void pack_rows(T* packed, int64_t row0, int64_t rows, int64_t k0, int64_t length) const;
     void pack_panels(T* dst, int64_t k0, int64_t kc, int64_t col0, int64_t cols) const;
     int64_t padded(int64_t cols) const;
-    int64_t block_rows(int64_t rows, int64_t most) const;
+    int64_t block_rows(int64_t rows) const;
 };
 
 extern template struct Product<float>;
