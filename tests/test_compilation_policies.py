@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from sanitizers import TSAN
 
 import minitensor as mt
 from minitensor_jit.runtime import launcher, trial
@@ -180,6 +181,7 @@ def test_what_fails_on_the_thread_runs_eagerly(monkeypatch, caplog):
     np.testing.assert_array_equal(fn(x).numpy(), expected)
 
 
+@pytest.mark.skipif(TSAN, reason="ThreadSanitizer doesn't follow forks of processes with threads")
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, where another test has loaded it
 def test_fork_while_the_thread_compiles():
     fn = scoped(lambda x: mt.exp(x) * 1.125 + 0.25, async_compilation=True)

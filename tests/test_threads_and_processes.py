@@ -10,10 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from sanitizers import SANITIZED
+from sanitizers import SANITIZED, TSAN
 
 ROOT = Path(__file__).resolve().parent.parent
-TSAN = "libtsan" in os.environ.get("LD_PRELOAD", "")
 BEFORE = """
 import contextlib, gc, os, random, sys, threading, time
 import numpy as np

@@ -6,6 +6,8 @@ import textwrap
 import threading
 from pathlib import Path
 
+from sanitizers import SANITIZED
+
 import minitensor as mt
 
 START = """
@@ -27,7 +29,13 @@ cuda.driver.Context.push, cuda.driver.Context.pop = push, staticmethod(pop)
 def program(text):
     """What a program prints, with + and - for contexts that are pushed and popped; PyCUDA aborts where one is left."""
     code = START.format(tests=str(Path(__file__).parents[1])) + textwrap.dedent(text)
-    ran = subprocess.run([sys.executable, "-u", "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    ran = subprocess.run(
+        [sys.executable, "-u", "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600 if SANITIZED else 60,
+    )
     assert ran.returncode == 0, ran.stderr
     assert "Traceback" not in ran.stderr, ran.stderr
     assert "could not be cleaned up" not in ran.stderr, ran.stderr
