@@ -1,7 +1,10 @@
 #include "dispatch/registry.h"
 
+#include <pthread.h>
+
 #include <cstdlib>
 #include <deque>
+#include <mutex>
 #include <unordered_map>
 
 #include "core/error.h"
@@ -20,9 +23,20 @@ std::deque<OpDef>& definitions() {
     return *table;
 }
 
-std::unordered_map<std::string_view, OpDef*>& by_name() {
-    static auto* table = new std::unordered_map<std::string_view, OpDef*>;
-    return *table;
+// Ops are defined under the GIL, by modules that are imported when they are wanted; compiled code looks them up
+// without.
+struct Names {
+    std::mutex mutex;
+    std::unordered_map<std::string_view, OpDef*> table;
+};
+
+Names& names() {
+    static Names* instance = [] {
+        auto* made = new Names;
+        pthread_atfork([] { names().mutex.lock(); }, [] { names().mutex.unlock(); }, [] { names().mutex.unlock(); });
+        return made;
+    }();
+    return *instance;
 }
 
 std::string_view trim(std::string_view text) {
@@ -107,7 +121,7 @@ OpDef& define_op(const std::string& schema, Kind kind) {
     op.name = std::string(trim(std::string_view(schema).substr(0, open)));
     op.kind = kind;
     op.schema = schema;
-    if (by_name().contains(op.name)) fail_value("op '" + op.name + "' is defined twice");
+    if (find_op(op.name)) fail_value("op '" + op.name + "' is defined twice");
     bool keyword_only = false;
     std::string_view rest = std::string_view(schema).substr(open + 1, close - open - 1);
     while (!trim(rest).empty()) {
@@ -137,13 +151,16 @@ OpDef& define_op(const std::string& schema, Kind kind) {
     }
     op.id = static_cast<int>(definitions().size());
     OpDef& stored = definitions().emplace_back(std::move(op));
-    by_name()[stored.name] = &stored;
+    std::lock_guard lock(names().mutex);
+    names().table[stored.name] = &stored;
     return stored;
 }
 
 OpDef* find_op(std::string_view name) {
-    auto found = by_name().find(name);
-    return found == by_name().end() ? nullptr : found->second;
+    Names& known = names();
+    std::lock_guard lock(known.mutex);
+    auto found = known.table.find(name);
+    return found == known.table.end() ? nullptr : found->second;
 }
 
 OpDef& op_by_id(int id) { return definitions()[static_cast<size_t>(id)]; }
