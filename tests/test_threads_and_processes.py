@@ -329,6 +329,26 @@ def test_interpreter_ends_while_threads_compute(recording):
         """)
 
 
+def test_interpreter_ends_while_threads_compile():
+    """CPython unwinds daemon threads that are in Python then, through the compiler's callers in the core."""
+    for _ in range(2):
+        ends("""
+            started = threading.Barrier(4)
+            def busy(n):
+                started.wait()
+                while True:
+                    n += 1
+                    with mt.jit_scope():
+                        x = mt.ones(n)
+                        for _ in range(6): x = x * 1.5 + 0.25
+                    x.sum().item()
+            for n in (0, 1000, 2000):
+                threading.Thread(target=busy, args=(n,), daemon=True).start()
+            started.wait()
+            time.sleep(0.4)
+        """)
+
+
 @pytest.mark.parametrize("recording", [False, True])
 def test_interrupt(recording):
     """Ctrl-C ends a long computation with KeyboardInterrupt, and the process goes on."""

@@ -43,6 +43,11 @@ void ReleaseGil::take_back(PyThreadState* state) noexcept {
     }
 }
 
+void wait_if_unwound() noexcept {
+    if (PyGILState_Check()) return;
+    for (;;) pause();
+}
+
 int64_t now_ns() {
     timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);

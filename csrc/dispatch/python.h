@@ -8,6 +8,18 @@
 
 namespace mt {
 
+// Where the interpreter shuts down, CPython before 3.14 ends the threads that want the GIL by unwinding them, without
+// it: one that comes by here then waits for the end of the process.
+void wait_if_unwound() noexcept;
+
+inline bool interpreter_ends() {
+#if PY_VERSION_HEX >= 0x030D0000
+    return Py_IsFinalizing();
+#else
+    return _Py_IsFinalizing();
+#endif
+}
+
 // Owns one count of a Python object.
 class PyRef {
   public:
@@ -19,7 +31,11 @@ class PyRef {
         return *this;
     }
     PyRef(const PyRef&) = delete;
-    ~PyRef() { Py_XDECREF(object_); }
+    ~PyRef() {
+        if (!object_) return;
+        if (__builtin_expect(interpreter_ends(), 0)) wait_if_unwound();
+        Py_DECREF(object_);
+    }
     static PyRef borrow(PyObject* object) { return PyRef(Py_XNewRef(object)); }
     PyObject* get() const { return object_; }
     PyObject* release() { return std::exchange(object_, nullptr); }
