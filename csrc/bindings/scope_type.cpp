@@ -24,8 +24,7 @@ struct ScopeObject {
 
 ScopeObject* cast(PyObject* self) { return reinterpret_cast<ScopeObject*>(self); }
 
-// A predicate's number is in a tag's flags from this bit on; trace/scopes.cpp knows the other one.
-constexpr int kPredicateShift = 16, kSeparateGradients = 1 << 30;
+constexpr int kPredicateShift = 16;  // a predicate's number is in a tag's flags from this bit on
 
 PyObject* scope_new(PyTypeObject* type, PyObject*, PyObject*) { return type->tp_alloc(type, 0); }
 
@@ -68,7 +67,7 @@ int jit_scope_init(PyObject* self, PyObject* args, PyObject* kwargs) {
                      Py_TYPE(separate)->tp_name);
         return -1;
     }
-    int flags = separate == Py_True ? kSeparateGradients : 0;
+    int flags = separate == Py_True ? trace::kSeparateGradients : 0;
     if (!PyBool_Check(compile_ops)) {
         PyRef number(PyObject_CallMethod(self, "_number", "(O)", compile_ops));
         if (!number) return -1;

@@ -8,7 +8,7 @@ MT_THREAD_LOCAL Tag current_tag;
 
 namespace {
 
-constexpr int32_t kGradientScope = 1 << 15, kSeparateGradients = 1 << 30;
+constexpr int32_t kGradientScope = 1 << 15;
 
 uint64_t word_of(const Tag& tag) {
     return static_cast<uint64_t>(static_cast<uint8_t>(tag.compile)) << 40 | static_cast<uint64_t>(tag.must) << 32 |

@@ -67,6 +67,7 @@ struct Tag {
     // decides with, of each op; 30: gradients are to be apart.
     int32_t scope = 0;
 };
+inline constexpr int32_t kSeparateGradients = 1 << 30;  // in `scope`: gradients have clusters of their own
 void set_tag(const Tag& tag);
 
 struct ResultInfo {
