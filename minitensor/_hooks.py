@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -24,22 +24,26 @@ __all__ = [
 ]
 
 
-def _jit() -> Any:
-    import minitensor_jit
-
-    return minitensor_jit
+# Kept, since a session asks for it at every step.
+_session_scope: Callable[[int, bool], AbstractContextManager[None]] | None = None
 
 
 def start_from_environment() -> None:
     """Turn the JIT on if MT_JIT_FLAGS is set; called once, when minitensor is imported."""
     if os.environ.get("MT_JIT_FLAGS"):
-        _jit().start_from_environment()
+        from minitensor_jit import api
+
+        api.start_from_environment()
 
 
 def jit_session(level: int, cpu_global_jit: bool) -> AbstractContextManager[None]:
     """Record, cluster and compile what runs inside, as a session's configuration says; run it at the end."""
-    context: AbstractContextManager[None] = _jit().session_scope(level, cpu_global_jit)
-    return context
+    global _session_scope
+    if _session_scope is None:
+        from minitensor_jit.api import session_scope
+
+        _session_scope = session_scope
+    return _session_scope(level, cpu_global_jit)
 
 
 def start_cuda() -> None:

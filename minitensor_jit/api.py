@@ -41,17 +41,13 @@ __all__ = [
 ]
 
 
-class _State(threading.local):
-    """Per thread: the options in force. Each set of options has a compiler, whose number is part of every signature."""
-
-    def __init__(self) -> None:
-        self.compiler: Compiler | None = None
-
-
-_state = _State()
+# Each set of options has a compiler, whose number is part of every signature; the core keeps, for each thread, the
+# number of the one in force.
 _lock = threading.Lock()
-_compilers: dict[JitOptions, Compiler] = {}
 _numbers: dict[JitOptions, int] = {}
+_compilers: dict[int, Compiler] = {}
+# The numbers for sessions, by the one in force around them, their level and their flag.
+_session_numbers: dict[tuple[int, int, bool], int] = {}
 _default_options = JitOptions()
 _report: Report | None = None
 
@@ -70,13 +66,15 @@ def _bits_of(options: JitOptions) -> int:
     return (not o.enable_lazy_compilation) | 2 * by_clock | 4 * put_off
 
 
-def compiler_for(wanted: JitOptions) -> tuple[Compiler, int]:
-    """The compiler for these options, and its number."""
+def _number_of(wanted: JitOptions) -> int:
+    """The number of the compiler for these options."""
     with _lock:
-        if wanted not in _compilers:
-            _compilers[wanted] = Compiler(wanted, _report)
-            _numbers[wanted] = 8 * (len(_numbers) + 1) + _bits_of(wanted)
-        return _compilers[wanted], _numbers[wanted]
+        number = _numbers.get(wanted)
+        if number is None:
+            number = 8 * (len(_numbers) + 1) + _bits_of(wanted)
+            _compilers[number] = Compiler(wanted, _report)
+            _numbers[wanted] = number
+        return number
 
 
 def _hold_compilers() -> None:
@@ -97,10 +95,11 @@ os.register_at_fork(before=_hold_compilers, after_in_parent=_release_compilers, 
 
 def current_compiler() -> Compiler:
     """The compiler that is in force on this thread."""
-    if _state.compiler is None:
-        _state.compiler, number = compiler_for(_default_options)
-        _C.swap_options_id(number)
-    return _state.compiler
+    number = _C.options_id()
+    if number == 0:  # the first on this thread
+        number = _number_of(_default_options)
+        _C.set_options_id(number)
+    return _compilers[number]
 
 
 def current_options() -> JitOptions:
@@ -144,28 +143,14 @@ _C.set_compile_hook(_plan, _recall)
 _C.set_refuse_hook(_refuse)
 
 
-class _Switch:
-    """Puts a compiler in force while it is entered. What was recorded before runs first, under its own options."""
+class _Options(_C.OptionsScope):
+    """A compiler's options, in force inside."""
 
-    __slots__ = ("_before", "_compiler", "_number", "_previous")
-
-    def __init__(self, compiler: Compiler, number: int) -> None:
-        self._compiler = compiler
-        self._number = number
+    __slots__ = ()
 
     def __enter__(self) -> JitOptions:
-        self._before = current_compiler()
-        _C.flush("a change of the compiler's options")
-        self._previous = _C.swap_options_id(self._number)
-        _state.compiler = self._compiler
-        return self._compiler.options
-
-    def __exit__(self, *exception: object) -> None:
-        try:
-            _C.flush("a change of the compiler's options")
-        finally:
-            _C.swap_options_id(self._previous)
-            _state.compiler = self._before
+        super().__enter__()
+        return current_options()
 
 
 def options(wanted: JitOptions | None = None, **changes: Any) -> AbstractContextManager[JitOptions]:
@@ -173,7 +158,7 @@ def options(wanted: JitOptions | None = None, **changes: Any) -> AbstractContext
 
     What was recorded before runs first, under the options that it was recorded with.
     """
-    return _Switch(*compiler_for((wanted or current_options()).replace(**changes)))
+    return _Options(_number_of((wanted or current_options()).replace(**changes)))
 
 
 class verify:  # noqa: N801  (called like a function)
@@ -230,37 +215,15 @@ class recording:  # noqa: N801  (called like a function)
             _C.end_recording(self._reason)
 
 
-class _SessionScope:
-    """Options and a recording for one run of a session: entered at every step, so it is short."""
-
-    __slots__ = ("_recording", "_switch")
-
-    def __init__(self, compiler: Compiler, number: int, record: bool) -> None:
-        self._switch = _Switch(compiler, number)
-        self._recording = recording("the end of a session run") if record else None
-
-    def __enter__(self) -> None:
-        self._switch.__enter__()
-        if self._recording is not None:
-            self._recording.__enter__()
-
-    def __exit__(self, *exception: Any) -> None:
-        try:
-            if self._recording is not None:
-                self._recording.__exit__(*exception)
-        finally:
-            self._switch.__exit__(*exception)
-
-
 def session_scope(level: int, cpu_global_jit: bool) -> AbstractContextManager[None]:
     """What a session's configuration asks for: OFF (-1), ON_1 or ON_2 for everything that runs inside."""
-    before = current_compiler()
-    chosen = before.session_compilers.get((level, cpu_global_jit))
-    if chosen is None:
-        on_cpu = cpu_global_jit or before.options.cpu_global_jit
-        wanted = before.options.replace(auto_jit=max(level, 0), cpu_global_jit=on_cpu)
-        chosen = before.session_compilers[level, cpu_global_jit] = compiler_for(wanted)
-    return _SessionScope(*chosen, record=level > 0)
+    number = _session_numbers.get((_C.options_id(), level, cpu_global_jit))
+    if number is None:
+        around = current_options()
+        on_cpu = cpu_global_jit or around.cpu_global_jit
+        number = _number_of(around.replace(auto_jit=max(level, 0), cpu_global_jit=on_cpu))
+        _session_numbers[_C.options_id(), level, cpu_global_jit] = number
+    return _C.OptionsScope(number, "the end of a session run" if level > 0 else None)
 
 
 # ---- the account
@@ -404,7 +367,7 @@ def start_from_environment() -> None:
         _default_options = read_environment()
     except FlagError as error:
         raise FlagError(f"MT_JIT_FLAGS: {error}") if not str(error).count("MT_JIT_FLAGS") else error from None
-    _state.compiler = None
+    _C.set_options_id(0)
     if _default_options.explain:
         _keep_account(Report())
         atexit.register(_print_account)

@@ -102,6 +102,38 @@ class TestSession:
         with pytest.raises(TypeError, match="config must be"):
             mt.Session(config=3)
 
+    def test_options_are_put_back(self):
+        around = mt.jit.current_options()
+
+        def inner():
+            with mt.jit.options(min_cluster_size=7) as chosen:
+                assert mt.jit.current_options() is chosen
+                return mt.Session().run(mt.jit.current_options)
+
+        session = mt.Session(config=jit_config())
+        inside = session.run(inner)
+        assert (inside.min_cluster_size, inside.auto_jit, inside.cpu_global_jit) == (7, 1, True)
+        assert mt.jit.current_options() == around
+
+        def fails_at_the_end():
+            return mt.ones(3)[mt.tensor([5])] + 1
+
+        with pytest.raises(IndexError):
+            session.run(fails_at_the_end)
+        with pytest.raises(ZeroDivisionError):  # the program's own error is the one to see
+            session.run(lambda: (fails_at_the_end(), 1 / 0))
+        assert mt.jit.current_options() == around
+        assert not mt._C.is_recording()
+
+    def test_a_scope_of_options_is_left_as_often_as_it_was_entered(self):
+        scope = mt.jit.options(min_cluster_size=7)
+        with pytest.raises(RuntimeError, match="is left, but was not entered"):
+            scope.__exit__(None, None, None)
+        with scope, pytest.raises(RuntimeError, match="is entered already"):
+            scope.__enter__()
+        with scope:
+            assert mt.jit.current_options().min_cluster_size == 7
+
     def test_an_exception_passes(self):
         x = mt.ones(3)
         for config in (None, jit_config()):

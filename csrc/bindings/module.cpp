@@ -87,10 +87,11 @@ PyMODINIT_FUNC PyInit__C() {
     using namespace mt::py;
     PyObject* module = PyModule_Create(&definition);
     if (!module) return nullptr;
-    // A wrong MT_ISA or MT_NUM_THREADS is an error here, not in the middle of compiled code.
+    // A wrong setting is an error here, not in the middle of compiled code.
     bool valid = guarded([] {
         mt::check_isa();
         mt::num_threads();
+        mt::wakes_threads_always();
         return true;
     });
     if (!valid) {
@@ -103,10 +104,10 @@ PyMODINIT_FUNC PyInit__C() {
                  init_buffer(module) && init_dlpack(module) && init_autograd(module) && init_vmap(module) &&
                  init_foreach(module) && init_geometry(module) && init_device_memory(module) &&
                  init_functions(module) && init_results(module) && init_trace(module) && init_scope(module) &&
-                 init_compile_hook(module) && init_compiled_code(module) && init_profile(module) &&
-                 init_process_state(module) && init_file_stamps(module) && init_function(module) &&
-                 init_structure(module) && init_generator(module) && init_extend(module) && init_out_form(module) &&
-                 init_shortcut(module) && init_composed(module);
+                 init_options_scope(module) && init_compile_hook(module) && init_compiled_code(module) &&
+                 init_profile(module) && init_process_state(module) && init_file_stamps(module) &&
+                 init_function(module) && init_structure(module) && init_generator(module) && init_extend(module) &&
+                 init_out_form(module) && init_shortcut(module) && init_composed(module);
     if (!ready || PyModule_AddStringConstant(module, "version", MT_VERSION) < 0) {
         Py_DECREF(module);
         return nullptr;

@@ -81,7 +81,10 @@ PyMethodDef functions[] = {
     {"get_num_threads", py_num_threads, METH_NOARGS,
      "get_num_threads()\n--\n\nThe number of threads that kernels use."},
     {"set_num_threads", py_set_num_threads, METH_O,
-     "set_num_threads(n, /)\n--\n\nSets the number of threads that kernels use. Results do not depend on it."},
+     "set_num_threads(n, /)\n--\n\nSets the number of threads that kernels use. Results do not depend on it.\n\n"
+     "A short kernel (up to about 50 us) uses others that sleep only if there were many such kernels in the last\n"
+     "millisecond, since it would be done before they are awake; with MT_WAKE_THREADS=always in the environment it\n"
+     "always does."},
     {"get_default_dtype", py_default_dtype, METH_NOARGS,
      "get_default_dtype()\n--\n\nThe dtype of new floating-point tensors."},
     {"set_default_dtype", py_set_default_dtype, METH_O,

@@ -137,6 +137,7 @@ bool init_geometry(PyObject* module);
 bool init_device_memory(PyObject* module);
 bool init_trace(PyObject* module);
 bool init_scope(PyObject* module);
+bool init_options_scope(PyObject* module);
 bool init_compile_hook(PyObject* module);
 bool init_compiled_code(PyObject* module);
 bool init_profile(PyObject* module);

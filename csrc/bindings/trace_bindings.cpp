@@ -110,11 +110,13 @@ PyObject* py_swap_tag(PyObject*, PyObject* tag) {
                          static_cast<int>(previous.scope));
 }
 
-PyObject* py_swap_options_id(PyObject*, PyObject* id) {
-    uint64_t previous = options_id(), next = PyLong_AsUnsignedLongLongMask(id);
+PyObject* py_options_id(PyObject*, PyObject*) { return PyLong_FromUnsignedLongLong(options_id()); }
+
+PyObject* py_set_options_id(PyObject*, PyObject* id) {
+    const uint64_t next = PyLong_AsUnsignedLongLong(id);
     if (PyErr_Occurred()) return nullptr;
     set_options_id(next);
-    return PyLong_FromUnsignedLongLong(previous);
+    Py_RETURN_NONE;
 }
 
 PyObject* py_set_flush_hook(PyObject*, PyObject* callable) {
@@ -226,8 +228,9 @@ PyMethodDef functions[] = {
     {"is_recording", py_is_recording, METH_NOARGS, "Whether ops are being recorded."},
     {"swap_tag", py_swap_tag, METH_O,
      "swap_tag((compile, must, scope)): the tag of ops recorded from here on; returns the previous one."},
-    {"swap_options_id", py_swap_options_id, METH_O,
-     "swap_options_id(id): the options in force, part of every signature; returns the previous one."},
+    {"options_id", py_options_id, METH_NOARGS,
+     "The number of the options in force on this thread, part of every signature; 0 before there are any."},
+    {"set_options_id", py_set_options_id, METH_O, "set_options_id(id): the options in force on this thread."},
     {"set_flush_hook", py_set_flush_hook, METH_O,
      "set_flush_hook(f | None): f(reason, source, hit, ops, record, copies)."},
     {"set_eager_hook", py_set_eager_hook, METH_O,

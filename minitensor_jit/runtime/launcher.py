@@ -106,8 +106,6 @@ class Compiler:
             else None
         )
         self.executables = ExecutableCache(options.executable_cache_bytes)
-        # Compilers of sessions that ran under these options, with their numbers, by the session's level and flag.
-        self.session_compilers: dict[tuple[int, bool], tuple[Compiler, int]] = {}
         self._seen: OrderedDict[tuple[Any, ...], tuple[Any, ...]] = OrderedDict()
         self._profiles: OrderedDict[Hashable, ClusterProfile] = OrderedDict()
         self._all_sizes = AllSizes(self)
