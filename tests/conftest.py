@@ -9,6 +9,9 @@ import os
 import assembled_kernels
 import pytest
 
+# Where a loop is cut changes no bit: tests with small arrays show it too, and threads find each other's races in them.
+os.environ.setdefault("MT_WAKE_THREADS", "always")
+
 CLUSTERED = "--auto_jit" in os.environ.get("MT_JIT_FLAGS", "")
 
 

@@ -35,6 +35,7 @@ def test_show_config_loads_nothing():
     [
         ("MT_ISA", "sse2", "MT_ISA=sse2: unknown instruction set; use baseline, avx2 or avx512"),
         ("MT_NUM_THREADS", "many", "MT_NUM_THREADS"),
+        ("MT_WAKE_THREADS", "never", "MT_WAKE_THREADS=never: expected demand or always"),
     ],
 )
 def test_a_wrong_setting_is_an_error_of_the_import(name, value, message):

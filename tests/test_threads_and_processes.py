@@ -42,14 +42,14 @@ def in_threads(work, count=4):
 """
 
 
-def start(program):
+def start(program, **environment):
     return subprocess.Popen(
         [sys.executable, "-X", "faulthandler", "-c", BEFORE + textwrap.dedent(program)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         # an unset PYTHONUNBUFFERED is what users have: what is flushed, and when, is a part of what is tested
-        env={**os.environ, "PYTHONPATH": str(ROOT), "MT_NUM_THREADS": "2", "PYTHONUNBUFFERED": ""},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MT_NUM_THREADS": "2", "PYTHONUNBUFFERED": "", **environment},
     )
 
 
@@ -75,8 +75,8 @@ def rest_of(process, timeout):
     return out, errors[0]
 
 
-def ends(program, code=0):
-    process = start(program)
+def ends(program, code=0, **environment):
+    process = start(program, **environment)
     out, err = rest_of(process, 90)
     assert process.returncode == code, f"exit status {process.returncode}\n{out}\n{err}"
     return out
@@ -549,3 +549,29 @@ def test_the_pools_threads_keep_away_from_their_caller():
         allowed = os.sched_getaffinity(int(pool.pop()))
         assert len(allowed) == len(everywhere) - 1 and allowed < everywhere, (allowed, everywhere)
     """)
+
+
+def test_sleeping_threads_are_woken_up_where_it_pays():
+    """Short kernels with pauses between them don't begin a thread; many in a row do, and so does a long one."""
+    ends(
+        """
+        def threads(): return len(os.listdir("/proc/self/task"))
+        a, b = mt.ones(100, 784), mt.ones(784, 10)
+        before = threads()
+        for _ in range(20):
+            time.sleep(0.005)
+            y = a @ b
+        assert threads() == before, threads() - before
+        for _ in range(1000): y = a @ b
+        assert threads() == before + 1, threads() - before
+    """,
+        MT_WAKE_THREADS="demand",
+    )
+    long_one = """
+        before = len(os.listdir("/proc/self/task"))
+        x = mt.ones(1 << 22) + 1
+        assert len(os.listdir("/proc/self/task")) == before + 1
+    """
+    ends(long_one, MT_WAKE_THREADS="")
+    short_one = long_one.replace("1 << 22", "100_000")
+    ends(short_one, MT_WAKE_THREADS="always")

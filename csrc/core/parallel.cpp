@@ -64,6 +64,15 @@ int initial_num_threads() {
     return static_cast<int>(value);
 }
 
+bool initial_wake_always() {
+    const char* text = std::getenv("MT_WAKE_THREADS");
+    const std::string value = text == nullptr ? "" : text;
+    if (value != "" && value != "demand" && value != "always") {
+        throw std::invalid_argument("MT_WAKE_THREADS=" + value + ": expected demand or always");
+    }
+    return value == "always";
+}
+
 std::atomic<int>& thread_count() {
     static std::atomic<int> count{initial_num_threads()};
     return count;
@@ -116,6 +125,15 @@ bool spin_until(Ready ready, bool spin) {
     } while (std::chrono::steady_clock::now() < deadline);
     return false;
 }
+
+// To wake up a thread costs its caller about 10 us, and the thread is there after 20 to 80 us. A loop of at most so
+// many grains takes no longer by itself.
+constexpr int64_t kBriefGrains = 16;
+// So much work in brief loops is worth being woken up for, and so much of it counts.
+constexpr std::chrono::microseconds kEnoughDemand{60}, kMostDemand{240};
+// What brief loops took is forgotten by so much of the time that passes: where they take less of it, nobody is woken
+// up.
+constexpr int64_t kForgotten = 8;
 
 // A share of so many grains and more is run in pieces: between them it can be interrupted, and threads that are done
 // take pieces of the others' shares.
@@ -202,14 +220,37 @@ struct alignas(64) Slot {
     }
 };
 
+/// The work in brief loops of late. Threads may note theirs beside each other: an estimate is enough.
+class Demand {
+  public:
+    using Clock = std::chrono::steady_clock;
+
+    bool high(Clock::time_point now) const { return left(now) >= Clock::duration(kEnoughDemand).count(); }
+
+    void note(Clock::time_point begin, Clock::time_point end) {
+        const int64_t sum = left(end) + (end - begin).count();
+        level_.store(std::min(sum, Clock::duration(kMostDemand).count()), std::memory_order_relaxed);
+        at_.store(end.time_since_epoch().count(), std::memory_order_relaxed);
+    }
+
+  private:
+    int64_t left(Clock::time_point now) const {
+        const int64_t passed = now.time_since_epoch().count() - at_.load(std::memory_order_relaxed);
+        return std::max<int64_t>(0, level_.load(std::memory_order_relaxed) - passed / kForgotten);
+    }
+
+    std::atomic<int64_t> level_{0}, at_{0};  // in the clock's units
+};
+
 /// Workers and their mailboxes. A pool is never destroyed: its detached workers may outlive static destructors, and
 /// after a fork the child leaves the parent's pool alone and makes its own.
 class Pool {
   public:
-    /// Runs the loop over `chunks` chunks of `step` elements; false if another thread has the pool.
-    bool run(int64_t n, int64_t grain, int64_t step, int64_t chunks, RangeFn fn, void* ctx) {
+    /// Runs the loop over `chunks` chunks of `step` elements. False if another thread has the pool, or if workers sleep
+    /// who may not be woken up.
+    bool run(int64_t n, int64_t grain, int64_t step, int64_t chunks, RangeFn fn, void* ctx, bool may_wake) {
         std::unique_lock<std::mutex> owner(owner_, std::try_to_lock);
-        if (!owner.owns_lock()) return false;
+        if (!owner.owns_lock() || !(may_wake || awake(chunks - 1))) return false;
         spin_.store(chunks <= cpus_, std::memory_order_relaxed);
         const int64_t helpers = std::min<int64_t>(chunks - 1, start_workers(chunks - 1));
         if (room_ < chunks) {
@@ -249,7 +290,15 @@ class Pool {
         return true;
     }
 
+    Demand demand;
+
   private:
+    bool awake(int64_t wanted) const {
+        if (static_cast<int64_t>(slots_.size()) < wanted) return false;
+        return std::none_of(slots_.begin(), slots_.begin() + wanted,
+                            [](const auto& slot) { return slot->sleeping.load(std::memory_order_relaxed); });
+    }
+
     /// Starts workers until there are `wanted`; returns how many there are.
     int64_t start_workers(int64_t wanted) {
         slots_.reserve(wanted);
@@ -425,21 +474,32 @@ void set_num_threads(int n) {
     thread_count().store(n, std::memory_order_relaxed);
 }
 
+bool wakes_threads_always() {
+    static const bool always = initial_wake_always();
+    return always;
+}
+
 bool in_parallel_region() noexcept { return t_in_region; }
 
-void parallel_for(int64_t n, int64_t grain, RangeFn fn, void* ctx) {
+void parallel_for(int64_t n, int64_t grain, RangeFn fn, void* ctx, int64_t grains) {
     if (n <= 0) return;
     grain = std::max<int64_t>(grain, 1);
-    if (n > grain && !t_in_region) {
-        const int64_t threads = num_threads();
-        if (threads > 1) {
-            const int64_t grains = (n - 1) / grain + 1;
-            const int64_t step = ((grains - 1) / std::min(threads, grains) + 1) * grain;
-            const int64_t chunks = (n - 1) / step + 1;
-            if (chunks > 1 && pool().run(n, grain, step, chunks, fn, ctx)) return;
-        }
+    const int64_t threads = n > grain && !t_in_region ? num_threads() : 1;
+    if (threads == 1) return run_alone(n, grain, fn, ctx);
+
+    const int64_t parts = (n - 1) / grain + 1;
+    const int64_t step = ((parts - 1) / std::min(threads, parts) + 1) * grain;
+    const int64_t chunks = (n - 1) / step + 1;
+    Pool& workers = pool();
+    const bool brief = grains == 0 ? grain > 1 && parts <= kBriefGrains : grains <= kBriefGrains;
+    if (!brief || wakes_threads_always()) {
+        if (!workers.run(n, grain, step, chunks, fn, ctx, true)) run_alone(n, grain, fn, ctx);
+        return;
     }
-    run_alone(n, grain, fn, ctx);
+    const auto begin = Demand::Clock::now();
+    const bool may_wake = workers.demand.high(begin);
+    if (!workers.run(n, grain, step, chunks, fn, ctx, may_wake)) run_alone(n, grain, fn, ctx);
+    workers.demand.note(begin, Demand::Clock::now());
 }
 
 void check_interrupt() {

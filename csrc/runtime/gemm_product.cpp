@@ -273,7 +273,7 @@ void Product<T>::run_tasks(const Slab& slab, int64_t threads) const {
         share[s].next.store(tasks * s / shares, std::memory_order_relaxed);
         share[s].end = tasks * (s + 1) / shares;
     }
-    parallel_for(shares, 1, [&](int64_t first, int64_t) {
+    auto run_shares = [&](int64_t first, int64_t) {
         for (int64_t s = 0; s < shares; ++s) {
             Share& mine = share[(first + s) % shares];
             for (int64_t task; (task = mine.next.fetch_add(1, std::memory_order_relaxed)) < mine.end;) {
@@ -282,7 +282,8 @@ void Product<T>::run_tasks(const Slab& slab, int64_t threads) const {
                 run_block(slab, i, std::min(m, i + task_rows), j, std::min(col0 + cols, j + task_cols));
             }
         }
-    });
+    };
+    parallel_for(shares, 1, run_shares, static_cast<int64_t>(work / kTaskWork));
 }
 
 /// A block of the single row of C, a few columns of B at a time: those are read in long runs.
