@@ -191,3 +191,20 @@ def test_unsigned_integers_compare_divide_and_shift_as_such():
             ],
             shape, shape, args=args,
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("length", [65, 81, 97])
+def test_a_last_vector_of_one_element_is_written_alone(isa, dtype, length):
+    """In rows whose body is costly, so that the loop over vectors isn't unrolled."""
+
+    def build(b, x):
+        t = b.convert(x, "f32")
+        t = b.subtract(t, b.broadcast(b.reduce_max(t, (1,)), t.dims, (0,)))
+        for _ in range(4):
+            t = b.exponential(b.negate(b.exponential(t)))
+        return [b.reduce_sum(t, (1,)), b.convert(t, dtype)]
+
+    module = run_pipeline(module_of(build, Shape(dtype, (21, length))))
+    x = array_of(np.random.default_rng(0).normal(size=(21, length)).astype(np.float32), dtype)
+    compile_and_run(module, [x])  # which looks at what is beyond each array

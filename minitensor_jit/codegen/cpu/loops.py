@@ -21,7 +21,9 @@ def lane_mask(lanes: int, count: int) -> Value:
 
 
 def tail_mask(b: Builder, lanes: int, count: Value) -> Value:
-    """The first `count` lanes, known at run time; none if `count` is negative, all if it is large."""
+    """The first `count` lanes; none if `count` is negative, all if it is large."""
+    if is_constant(count):
+        return lane_mask(lanes, int(count.ref))  # what stores must know of, if it is one lane: see `_only_lane`
     type_ = vector(I64, lanes)
     numbers = constant(type_, list(range(lanes)))
     return b.icmp_signed("<", numbers, b.splat(count, lanes))

@@ -18,7 +18,7 @@ from ..elemental import Emitter
 from ..elementwise import COST
 from ..index import Lin, Space
 from ..llvm import Value
-from ..loops import counted_loop, i64
+from ..loops import counted_loop, i64, is_constant
 from ..reduction import LANES, Reduction, fold_lanes
 from ..rows import Rows
 from ..space import delinearize_rows
@@ -274,7 +274,9 @@ class RowKernel(Rows):
             return []
 
         def rest(at: Value, _: Sequence[Value]) -> list[Value]:
-            take(at, tail_mask(e.inner, self.lanes, e.inner.sub(end, at)))
+            known = is_constant(at) and is_constant(end)
+            left = i64(int(end.ref) - int(at.ref)) if known else e.inner.sub(end, at)
+            take(at, tail_mask(e.inner, self.lanes, left))
             return []
 
         whole = self.length // self.lanes * self.lanes
