@@ -16,6 +16,10 @@ __all__ = ["MemoryEmitter"]
 class Tile(Protocol):
     """Another way to load lanes that are `stride` elements apart, where the loops around allow one."""
 
+    @property
+    def mask(self) -> Value | None:
+        """The lanes that exist. It is asked only if all of them are wanted."""
+
     def load(self, base: Value, dtype: str, lin: Lin, stride: int) -> Value | None:
         """The lanes, as they lie in memory; None to load them one by one."""
 
@@ -140,7 +144,7 @@ class MemoryEmitter(IndexEmitter):
             name = f"llvm.masked.load.v{n}{_suffix(element)}.p0"
             callee = module.declare(name, type_, [PTR, vector(I1, n), type_])
             return b.call(callee, [_aligned(address, align), mask, constant(type_, None)])
-        if self.tile is not None and mask is None and len(direct) == 1:
+        if self.tile is not None and mask is self.tile.mask and len(direct) == 1:
             others = (a for a, _ in lin.terms if a is not self.vector_var)
             value = None if any(map(self._atom_varies, others)) else self.tile.load(base, dtype, lin, direct[0])
             if value is not None:

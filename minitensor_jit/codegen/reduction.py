@@ -22,7 +22,7 @@ from .index import Index, Lin, Space
 from .llvm import Builder, Value, vector
 from .types import MEMORY, dtype_constant
 
-__all__ = ["LANES", "Reduction", "column_blocks", "fold_lanes", "reductions", "row_blocks"]
+__all__ = ["LANES", "Reduction", "column_blocks", "fold_lanes", "fold_vectors", "reductions", "row_blocks"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,15 @@ class Reduction:
     def identity(self, lanes: int = 1) -> Value:
         """The value that changes nothing."""
         return dtype_constant(self.dtype, identity(self.kind, self.instruction.array_shape.numpy_dtype), lanes)
+
+    def neutral(self, lanes: int = 1) -> Value:
+        """A value that changes nothing that began at the identity: an addition that LLVM leaves out in masked lanes.
+
+        Zeros it would shuffle in, with an instruction (vexpandps) that takes tens of cycles on some processors.
+        """
+        if self.kind == "add" and self.instruction.array_shape.kind == "f":
+            return dtype_constant(self.dtype, -0.0, lanes)
+        return self.identity(lanes)
 
     def memory_identity(self, b: Builder, lanes: int) -> Value:
         """The same as it lies in memory."""
@@ -112,8 +121,8 @@ def column_blocks(length: int) -> tuple[int, int]:
     return size, -(-length // size)
 
 
-def fold_lanes(b: Builder, reduction: Reduction, vectors: Sequence[Value]) -> Value:
-    """Combines all lanes by halving. Vectors that are missing to a power of two would be identities."""
+def fold_vectors(b: Builder, reduction: Reduction, vectors: Sequence[Value]) -> Value:
+    """Combines vectors by halving, lane by lane. Those that are missing to a power of two would be identities."""
     parts = list(vectors)
     width = 1
     while width < len(parts):
@@ -124,7 +133,12 @@ def fold_lanes(b: Builder, reduction: Reduction, vectors: Sequence[Value]) -> Va
             if k + width < len(parts):
                 parts[k] = reduction.combine(b, parts[k], parts[k + width])
         del parts[width:]
-    value = parts[0]
+    return parts[0]
+
+
+def fold_lanes(b: Builder, reduction: Reduction, vectors: Sequence[Value]) -> Value:
+    """Combines all lanes by halving."""
+    value = fold_vectors(b, reduction, vectors)
     while value.lanes > 1:
         half = value.lanes // 2
         low = b.shuffle(value, value, range(half)) if half > 1 else b.extract_element(value, 0)

@@ -67,7 +67,7 @@ class Rows:
         roots += [(r, space.delinearize(row, r.dims)) for r, _ in self.row_roots]
         reduces = {r.instruction for r in self.reductions}
         found = accesses(space, roots, reduces)
-        self.conditional = found.conditional
+        self.conditional, self.leaves, self.column = found.conditional, found.leaves, at
         for reduce in reduces:
             if found.leaves.get(reduce, {row}) != {row}:
                 raise CompileError("fusion", f"{reduce.name} is read for other rows than the current one")
@@ -82,4 +82,5 @@ class Rows:
             and p.dtype == r.dtype
             and self.stage_of[r] == self.stages - 1
         }
-        return found.all_forms()
+        self.forms = found.all_forms()
+        return self.forms

@@ -106,6 +106,12 @@ def test_products_and_initial_values():
         check(lambda b, x, i, d=dimensions: b.reduce(x, i, d, "add"), f32(*dims), f32())
 
 
+@pytest.mark.parametrize("length", [1, 3, 10, 16, 33, 74, 100, 5000])
+def test_sums_of_negative_zeros_are_zero(length):
+    x = np.full((20, length), -0.0, np.float32)
+    check(lambda b, v: [b.reduce_sum(v, (1,)), b.reduce_sum(b.multiply(v, v), (1,))], f32(20, length), args=[x])
+
+
 def test_fused_inputs():
     check(lambda b, x, y: b.reduce_sum(b.add(x, b.multiply(y, y)), (0,)), f32(30000), f32(30000))
     check(lambda b, x, y: b.reduce_sum(b.add(x, b.broadcast(y, (300, 70), (1,))), (0, 1)), f32(300, 70), f32(70))

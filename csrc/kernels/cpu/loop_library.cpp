@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/elementwise_complex.h"
+#include "kernels/cpu/index_transpose.h"
 
 namespace mt::cpu {
 namespace {
@@ -32,8 +33,24 @@ template <BinaryOp op> Loop binary(DType compute) {
     return {reinterpret_cast<const void*>(elementwise().get(op, compute)), gives_bool(op) ? DType::Bool : compute};
 }
 
+template <class T>
+void transpose(const void* src, int64_t src_stride, void* dst, int64_t dst_stride, int64_t rows, int64_t cols) {
+    transpose_plane(static_cast<T*>(dst), dst_stride, static_cast<const T*>(src), src_stride, rows, cols);
+}
+
+Loop transposition(DType dtype) {
+    switch (itemsize(dtype)) {
+        case 1: return {reinterpret_cast<const void*>(transpose<uint8_t>), dtype};
+        case 2: return {reinterpret_cast<const void*>(transpose<uint16_t>), dtype};
+        case 4: return {reinterpret_cast<const void*>(transpose<float>), dtype};
+        case 8: return {reinterpret_cast<const void*>(transpose<double>), dtype};
+        default: return {};
+    }
+}
+
 // The tables of elementwise.h, by the names of the ops.
 const RegisterLoops registered{
+    {"transpose_plane", 0, transposition},
     {"neg", 1, unary<UnaryOp::Neg>},
     {"abs", 1, unary<UnaryOp::Abs>},
     {"sign", 1, unary<UnaryOp::Sign>},

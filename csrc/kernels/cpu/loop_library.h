@@ -9,8 +9,9 @@
 
 namespace mt::cpu {
 
-// A loop over n contiguous elements. It is called as its number of inputs says; bit i of `scalars` means that input i
-// is a single value.
+// A loop over n contiguous elements, but for that of no inputs: transpose_plane, which copies arrays to lie the other
+// way. It is called as its number of inputs says; bit i of `scalars` means that input i is a single value.
+//   0: void (const void* src, int64_t src_stride, void* dst, int64_t dst_stride, int64_t rows, int64_t cols)
 //   1: void (void* out, const void* in, int64_t n)                                                   UnaryFn
 //   2: bool (void* out, const void* a, const void* b, int64_t n, unsigned scalars)                   BinaryFn
 //   3: void (void* out, const void* a, const void* b, const void* c, int64_t n, unsigned scalars)    TernaryFn

@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.module import Instruction
-from ...ir.opcode import is_elementwise
 from ...ir.size import Size, hint
 from ...runtime.buffer_assignment import Location
 from ..elemental import Emitter
-from ..elementwise import COST
 from ..index import Lin, Space
 from ..llvm import Value
 from ..loops import counted_loop, i64, is_constant
@@ -24,18 +22,16 @@ from ..rows import Rows
 from ..space import delinearize_rows
 from ..task import Root, Task
 from ..types import MEMORY
+from .kept_values import kept_values
 from .loop_kernel import copies_for, fewer_lanes
 from .loops import static_masks, tail_mask, vector_loop, vector_variables
+from .rows_abreast import emit_abreast, fits_abreast
 from .unit import Unit
 
 __all__ = ["RowKernel"]
 
 # Work of one unrolled round of a row above which the loop is rolled up instead, to spare compile time.
 UNROLLED_COST = 128
-# A costly value is kept from one pass to the next in at most so much stack.
-STASH_BYTES = 32 << 10
-STASH_TOTAL_BYTES = 128 << 10
-STASH_COST = 10
 # Inputs of so many elements come from memory: there it helps to announce loads, also across pages.
 LARGE = 1 << 21
 PREFETCH_DISTANCE = 1024
@@ -64,6 +60,9 @@ class RowKernel(Rows):
         few = hint(self.outer) < FEW_ROWS * options.threads
         if single and few and hint(self.blocks) > 1 and hint(work) > options.parallel_threshold:
             self._emit_blocks(work)
+            return
+        if fits_abreast(self.unit, self):
+            emit_abreast(self.unit, self)
             return
         e = self._begin()
 
@@ -206,7 +205,7 @@ class RowKernel(Rows):
                     x = e.value(reduction.input, reduction.input_index(self.space, self.row, variable))
                     x = e.splat(x, self.lanes)
                     if mask is not None:
-                        x = e.at(x, mask).select(mask, x, reduction.identity(self.lanes))
+                        x = e.at(x, mask).select(mask, x, reduction.neutral(self.lanes))
                     slot = k % len(totals[j])
                     totals[j][slot] = reduction.combine(e.at(x, totals[j][slot]), totals[j][slot], x)
                 self._visit(variable, roots, kept)
@@ -299,36 +298,9 @@ class RowKernel(Rows):
     # ---- costly values, kept from pass to pass
 
     def _plan_stash(self) -> dict[Instruction, tuple[int, Value]]:
-        """Costly elementwise values that more than one pass needs: the first pass that computes them, and a buffer."""
-        if isinstance(self.length, Size):
-            return {}  # the stack has room for what is known
-        size = self.outer * self.length
-        needed: dict[Instruction, set[int]] = {}
-        for stage in range(self.stages):
-            starts = [r.input for r in self.reductions if self.stage_of[r.input] == stage]
-            starts += [r for r, _ in self.element_roots if self.stage_of[r] == stage]
-            reduces = {r.instruction for r in self.reductions}
-            seen = set(starts) - reduces
-            stack = list(seen)
-            while stack:
-                i = stack.pop()
-                needed.setdefault(i, set()).add(stage)
-                for o in i.operands:
-                    if o not in seen and o not in reduces:
-                        seen.add(o)
-                        stack.append(o)
-        stash: dict[Instruction, tuple[int, Value]] = {}
-        for i in self.task.computation.instructions:
-            stages = needed.get(i)
-            if stages is None:
-                continue
-            costly = is_elementwise(i.opcode) and COST.get(i.opcode, 1) >= STASH_COST
-            fits = i.array_shape.size == size and self.length * i.array_shape.itemsize <= STASH_BYTES
-            taken = sum(self.length * s.array_shape.itemsize for s in stash)
-            fits &= taken + self.length * i.array_shape.itemsize <= STASH_TOTAL_BYTES
-            if costly and fits and len(stages) > 1 and i.array_shape.kind not in "bc":
-                stash[i] = (min(stages), self.e.function.alloca(MEMORY[i.dtype], self.length))
-        return stash
+        """Values that are kept: the first pass that computes them, and a buffer."""
+        memory = self.e.function.alloca
+        return {i: (stage, memory(MEMORY[i.dtype], self.length)) for i, stage in kept_values(self).items()}
 
     def _use_stash(self, i: Instruction) -> None:
         """From here on the value is read from its buffer, which holds the current row only."""

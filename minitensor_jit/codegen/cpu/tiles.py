@@ -81,6 +81,7 @@ class TileLoads:
         self.variable = variable
         self.start = start  # the first value of the tile's outer variable
         self.round = round_
+        self.mask: Value | None = None
         self._buffers: dict[tuple[str, str, Lin], Value] = {}
 
     def load(self, base: Value, dtype: str, lin: Lin, stride: int) -> Value | None:
