@@ -245,6 +245,55 @@ def test_modes_of_generators():
     assert not off()
 
 
+def modes():
+    return mt.is_grad_enabled(), mt.is_inference_mode_enabled()
+
+
+def test_modes_nest_and_are_entered_again():
+    off, on, inference = mt.no_grad(), mt.enable_grad(), mt.inference_mode()
+    with off:
+        with on, off:
+            with inference:
+                assert modes() == (False, True)
+                with mt.inference_mode(False):
+                    assert modes() == (True, False)
+                with on, on:
+                    assert modes() == (True, True)
+                assert modes() == (False, True)
+            assert modes() == (False, False)
+        assert modes() == (False, False)
+    assert modes() == (True, False)
+    for mode in (off, on, inference):
+        with pytest.raises(RuntimeError, match="the mode is left, but was not entered"):
+            mode.__exit__(None, None, None)
+
+    with pytest.raises(KeyError), off:
+        raise KeyError
+    assert modes() == (True, False)
+
+    once = mt.set_grad_enabled(False)
+    assert modes() == (False, False)
+    for _ in range(3):
+        with once:
+            assert modes() == (False, False)
+        assert modes() == (True, False)
+
+
+def test_modes_as_decorators():
+    def inner(depth):
+        return [modes(), *(inner(depth - 1) if depth else ())]
+
+    for decorated in (mt.no_grad(inner), mt.no_grad()(inner), mt.no_grad(function=inner)):
+        assert decorated(2) == [(False, False)] * 3
+        assert decorated.__name__ == "inner"
+    with mt.no_grad():
+        assert mt.enable_grad(inner)(0) == [(True, False)]
+    assert mt.inference_mode(inner)(0) == [(False, True)]
+    with pytest.raises(TypeError, match="no_grad: function must be callable, not int"):
+        mt.no_grad(5)
+    assert modes() == (True, False)
+
+
 # ---- checkpoints
 
 

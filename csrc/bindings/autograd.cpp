@@ -274,7 +274,7 @@ PyMethodDef functions[] = {
 
 bool init_autograd(PyObject* module) {
     install_tape();
-    return init_grad_node(module) && PyModule_AddFunctions(module, functions) == 0;
+    return init_grad_node(module) && init_grad_mode(module) && PyModule_AddFunctions(module, functions) == 0;
 }
 
 }  // namespace mt::py

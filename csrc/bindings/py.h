@@ -129,6 +129,7 @@ bool init_buffer(PyObject* module);
 bool init_dlpack(PyObject* module);
 bool init_autograd(PyObject* module);
 bool init_grad_node(PyObject* module);
+bool init_grad_mode(PyObject* module);
 bool init_vmap(PyObject* module);
 bool init_foreach(PyObject* module);
 bool init_functions(PyObject* module);

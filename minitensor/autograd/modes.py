@@ -6,6 +6,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from minitensor import _C
@@ -13,21 +14,14 @@ from minitensor import _C
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _Mode:
-    """A context manager that is a decorator as well."""
+class _Decorator(_C.GradMode):
+    """A mode that is a decorator as well."""
 
-    def __init__(self, enabled: bool) -> None:
-        self._enabled = enabled
-        self._previous: list[bool] = []
+    __slots__ = ()
 
-    def __enter__(self) -> None:
-        self._previous.append(_C.set_grad_enabled(self._enabled))
-
-    def __exit__(self, *exception: object) -> None:
-        _C.set_grad_enabled(self._previous.pop())
-
-    def _again(self) -> _Mode:
-        return _Mode(self._enabled)
+    def _again(self) -> AbstractContextManager[None]:
+        """The same mode, for one of the calls that may go on at the same time."""
+        raise NotImplementedError
 
     def __call__(self, function: F) -> F:
         """The function with the mode in force while it runs."""
@@ -68,57 +62,56 @@ class _Mode:
         return wrapped
 
 
-class no_grad(_Mode):  # noqa: N801  (PyTorch's name)
+class no_grad(_C.NoGrad, _Decorator):  # noqa: N801  (PyTorch's name)
     """Ops inside are not recorded for differentiation."""
 
-    def __new__(cls, function: Any = None) -> Any:
-        """A context manager or, over a function, that function with the mode in force."""
-        self = super().__new__(cls)
-        if function is None:
-            return self
-        self.__init__()  # type: ignore[misc]  # used as a bare decorator
-        return self(function)
+    __slots__ = ()
 
-    def __init__(self, function: Any = None) -> None:
-        super().__init__(False)
+    def _again(self) -> no_grad:
+        return no_grad()  # type: ignore[no-any-return]  # without a function
 
 
-class enable_grad(_Mode):  # noqa: N801  (PyTorch's name)
+class enable_grad(_C.EnableGrad, _Decorator):  # noqa: N801  (PyTorch's name)
     """Ops inside are recorded for differentiation, also within no_grad."""
 
-    def __new__(cls, function: Any = None) -> Any:
-        """A context manager or, over a function, that function with the mode in force."""
-        self = super().__new__(cls)
-        if function is None:
-            return self
-        self.__init__()  # type: ignore[misc]  # used as a bare decorator
-        return self(function)
+    __slots__ = ()
 
-    def __init__(self, function: Any = None) -> None:
-        super().__init__(True)
+    def _again(self) -> enable_grad:
+        return enable_grad()  # type: ignore[no-any-return]  # without a function
 
 
-class set_grad_enabled(_Mode):  # noqa: N801  (PyTorch's name)
+class set_grad_enabled(_Decorator):  # noqa: N801  (PyTorch's name)
     """Sets whether ops are recorded for differentiation: at once, and as a context until its end."""
 
+    __slots__ = ("_entered", "_mode")
+
     def __init__(self, mode: bool) -> None:
-        super().__init__(mode)
-        self._previous.append(_C.set_grad_enabled(mode))
+        self._mode = bool(mode)
+        super().__init__(self._mode)
+        super().__enter__()
+        self._entered = True  # already, when a `with` statement does it for the first time
 
     def __call__(self, function: F) -> F:
         """The function with the mode in force while it runs; as a decorator the mode is not set at once."""
-        _C.set_grad_enabled(self._previous.pop())
+        self.__exit__(None, None, None)
+        self._entered = False
         return super().__call__(function)
 
-    def _again(self) -> _Mode:
-        return _Mode(self._enabled)
+    def _again(self) -> AbstractContextManager[None]:
+        return set_grad_enabled(self._mode)
 
     def __enter__(self) -> None:
-        _C.set_grad_enabled(self._enabled)
+        if self._entered:
+            self._entered = False
+            _C.set_grad_enabled(self._mode)
+        else:
+            super().__enter__()
 
 
-class inference_mode(_Mode):  # noqa: N801  (PyTorch's name)
+class inference_mode(_Decorator):  # noqa: N801  (PyTorch's name)
     """Like no_grad; results made inside can't be used for differentiation later."""
+
+    __slots__ = ("_mode",)
 
     def __new__(cls, mode: Any = True) -> Any:
         """A context manager or, over a function, that function with the mode in force."""
@@ -129,17 +122,8 @@ class inference_mode(_Mode):  # noqa: N801  (PyTorch's name)
         return self(mode)
 
     def __init__(self, mode: bool = True) -> None:
-        super().__init__(not mode)
-        self._inference = bool(mode)
+        self._mode = bool(mode)
+        super().__init__(not self._mode, self._mode)  # in normal mode gradients are recorded again
 
-    def _again(self) -> _Mode:
-        return inference_mode(self._inference)
-
-    def __enter__(self) -> None:
-        # In normal mode gradients are recorded again; both flags go back together.
-        self._previous.append(_C.set_inference_mode(self._inference))
-        self._previous.append(_C.set_grad_enabled(not self._inference))
-
-    def __exit__(self, *exception: object) -> None:
-        _C.set_grad_enabled(self._previous.pop())
-        _C.set_inference_mode(self._previous.pop())
+    def _again(self) -> inference_mode:
+        return inference_mode(self._mode)  # type: ignore[no-any-return]  # without a function
