@@ -17,7 +17,7 @@ from ...ir.size import Size, hint
 from ..elemental import Emitter
 from ..elementwise import COST
 from ..index import Lin, Space, Var
-from ..llvm import Builder, Value, constant, vector
+from ..llvm import Value, constant, vector
 from ..loops import counted_loop, i64
 from ..reduction import Reduction, fold_vectors
 from ..rows import Rows
@@ -36,12 +36,12 @@ LONGEST = 64
 # Fewer lanes don't pay, and more are not worth the stack.
 LEAST_LANES, MOST_LANES = 8, 16
 # So many columns are combined in registers, more in a loop.
-IN_REGISTERS = 8
+IN_REGISTERS = 16
 
 # Times for one row, about, in operations on vectors; measured with 16 and 8 lanes. Where rows come one after the other:
 # to halve a vector, as an extreme of floating-point numbers or otherwise; that a costly function of all elements waits
 # for what is before it; and each operation of a costly function of one number.
-HALVE_EXTREME, HALVE, WAIT, ALONE = 2.5, 1.5, 10, 3.5
+HALVE_EXTREME, HALVE, WAIT, ALONE = 2.5, 1.5, 4, 3.5
 # Where they are side by side: to copy an element of an array, in squares or alone, and to begin a group.
 COPY, COPY_ALONE, BEGIN = 0.5, 1.5, 80
 
@@ -134,18 +134,16 @@ class _Columns:
 
     def read(self, buffer: Value, dtype: str, column: Value) -> Value:
         """A column, as it lies in memory."""
-        lanes, b = self.e.vector_lanes, self.e.inner
-        return b.load(self._place(b, buffer, dtype, column), vector(MEMORY[dtype], lanes), self._align(dtype))
+        type_, b = vector(MEMORY[dtype], self.e.vector_lanes), self.e.inner
+        return b.load(b.gep(buffer, column, type_), type_, self._align(dtype))
 
     def write(self, value: Value, buffer: Value, dtype: str, column: Value) -> None:
         """Writes a column."""
         value, b = self.e.splat(value, self.e.vector_lanes), self.e.inner
+        type_ = vector(MEMORY[dtype], self.e.vector_lanes)
         if dtype == "pred":
-            value = b.zext(value, vector(MEMORY[dtype], value.lanes))
-        b.store(value, self._place(b, buffer, dtype, column), self._align(dtype))
-
-    def _place(self, b: Builder, buffer: Value, dtype: str, column: Value) -> Value:
-        return b.gep(buffer, b.mul(column, i64(self.e.vector_lanes)), MEMORY[dtype])
+            value = b.zext(value, type_)
+        b.store(value, b.gep(buffer, column, type_), self._align(dtype))
 
     def _align(self, dtype: str) -> int:
         return min(64, self.e.vector_lanes * DTYPES[dtype].itemsize)
