@@ -19,14 +19,14 @@ from minitensor import _C
 from minitensor_jit.clustering.graph import Source
 from minitensor_jit.errors import InvalidArgumentError
 from minitensor_jit.flags import FlagError, JitOptions, read_environment
-from minitensor_jit.inspect.report import Report
 from minitensor_jit.log import log
 from minitensor_jit.ops_reason import reason_of
+from minitensor_jit.runtime.compiler import Compiler
 from minitensor_jit.runtime.disk_cache import all_caches
-from minitensor_jit.runtime.launcher import Compiler
 
 if TYPE_CHECKING:
     from minitensor_jit.inspect.profile import HloProfile
+    from minitensor_jit.inspect.report import Explanation, Report
 
 __all__ = [
     "cache_clear",
@@ -58,7 +58,7 @@ def _bits_of(options: JitOptions) -> int:
     Who looks at what is compiled, or wants other numbers than those of eager code, has everything compiled.
     """
     o = options
-    looked_at = o.check_cluster_input_numerics or o.check_cluster_output_numerics or o.print_cluster_outputs
+    looked_at = o.looks_inside
     looked_at |= bool(o.always_defer_compilation or o.hlo_profile or o.verify or o.clustering_debug)
     looked_at |= o.dump_to is not None or o.generate_hlo_graph is not None or o.clustering_fuel is not None
     by_clock = o.measure_clusters and not looked_at and not o.tolerance
@@ -274,17 +274,6 @@ def _keep_account(report: Report | None) -> Report | None:
     return previous
 
 
-class Explanation(Report):
-    """What became of every op of one call, and the call's `result`. Prints as text; `to_json()` for programs."""
-
-    result: Any = None
-
-    def __str__(self) -> str:
-        return self.text()
-
-    __repr__ = __str__
-
-
 def explain(fn: Callable[..., Any]) -> Callable[..., Explanation]:
     """Make `explain(fn)(*args)` run `fn` compiled and give an account of it.
 
@@ -294,6 +283,7 @@ def explain(fn: Callable[..., Any]) -> Callable[..., Explanation]:
     """
     if not callable(fn):
         raise TypeError(f"explain takes a function, not {type(fn).__name__}")
+    from minitensor_jit.inspect.report import Explanation
 
     @functools.wraps(fn)
     def explained(*args: Any, **kwargs: Any) -> Explanation:
@@ -369,6 +359,8 @@ def start_from_environment() -> None:
         raise FlagError(f"MT_JIT_FLAGS: {error}") if not str(error).count("MT_JIT_FLAGS") else error from None
     _C.set_options_id(0)
     if _default_options.explain:
+        from minitensor_jit.inspect.report import Report
+
         _keep_account(Report())
         atexit.register(_print_account)
     if _default_options.hlo_profile:

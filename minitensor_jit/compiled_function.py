@@ -6,18 +6,20 @@ import functools
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from minitensor import _C
 from minitensor_jit.api import current_compiler, recording
 from minitensor_jit.captured_tensors import reaches
 from minitensor_jit.function_arguments import Structure, flatten
-from minitensor_jit.lowered_function import Lowered, lower
+from minitensor_jit.runtime.compiler import noting_executables
 from minitensor_jit.runtime.disk_cache import key_of
 from minitensor_jit.runtime.disk_entry import decode, encode
 from minitensor_jit.runtime.executable import AnyExecutable
-from minitensor_jit.runtime.launcher import noting_executables
+
+if TYPE_CHECKING:
+    from minitensor_jit.lowered_function import Lowered
 
 __all__ = ["function"]
 
@@ -118,6 +120,8 @@ class _Recorder:
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Compile for these arguments up to HLO, without running anything."""
+        from minitensor_jit.lowered_function import lower
+
         return lower(self.compiled(), self._fn, args, kwargs)
 
     def reaches(self, tensors: Sequence[Any]) -> bool:

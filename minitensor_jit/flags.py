@@ -418,6 +418,19 @@ class JitOptions:
         return JitOptions(**{name: getattr(self, name) for name in CODEGEN_FLAGS})
 
     @property
+    def looks_inside(self) -> bool:
+        """Whether somebody looks at the numbers that clusters read and give."""
+        return bool(
+            self.check_cluster_input_numerics or self.check_cluster_output_numerics or self.print_cluster_outputs
+        )
+
+    @property
+    def writes_stages(self) -> bool:
+        """Whether somebody looks at what modules are at each stage, as text or in pictures."""
+        texts = self.dump_hlo_as_text, self.dump_hlo_as_dot, self.dump_hlo_pass_re, self.dump_hlo_module_re
+        return self.dump_to is not None or self.generate_hlo_graph is not None or any(texts)
+
+    @property
     def tolerance(self) -> float:
         """How far results may be from those of eager code, relative to them; 0 where they have the same bits."""
         rounded = {"none": 0.0, "f16": 1e-2, "bf16": 5e-2}[self.reduce_precision]

@@ -12,7 +12,8 @@ from minitensor import _C
 from minitensor.random import default_generator
 from minitensor_jit.api import current_compiler
 from minitensor_jit.clustering.graph import LAUNCH, Graph, Node
-from minitensor_jit.clustering.pipeline import ClusteringResult, ClusteringState, cluster
+from minitensor_jit.clustering.pipeline import ClusteringResult, cluster
+from minitensor_jit.clustering.state import ClusteringState
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.ir.cost_analysis import Cost, cost_of
 from minitensor_jit.ir.dot import print_dot

@@ -13,8 +13,8 @@ from test_jit_api import run
 import minitensor as mt
 from minitensor import extend
 from minitensor_jit import api
-from minitensor_jit.clustering.mark_for_compilation import ClusteringState
 from minitensor_jit.clustering.pipeline import cluster
+from minitensor_jit.clustering.state import ClusteringState
 from minitensor_jit.clustering.verdict import Reason
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.report import Report

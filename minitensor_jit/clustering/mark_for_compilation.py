@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from minitensor_jit.clustering.contraction import ContractedGraph
 from minitensor_jit.clustering.cost_model import predict
 from minitensor_jit.clustering.graph import CLUSTER_ATTRIBUTE, Graph, Node
+from minitensor_jit.clustering.state import PROCESS_STATE, ClusteringState
 from minitensor_jit.clustering.verdict import Reason, Verdict
 from minitensor_jit.errors import InvalidArgumentError
 from minitensor_jit.flags import JitOptions, covers
@@ -37,22 +38,6 @@ class DeviceRule:
 
 DEVICE_RULES = {"cpu": DeviceRule(opt_in="cpu_global_jit"), "cuda": DeviceRule()}
 """By the part of a device's name before the colon. A device that is not here has no code generator."""
-
-
-class ClusteringState:
-    """What goes on from one graph to the next: how far clusters are counted, and how much fuel is left."""
-
-    def __init__(self) -> None:
-        self._numbers = itertools.count()
-        self.marked = 0
-        self.noted_device_rule = False
-
-    def next_name(self) -> str:
-        """Return a cluster's name that was not used before."""
-        return f"cluster_{next(self._numbers)}"
-
-
-PROCESS_STATE = ClusteringState()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,9 @@ from minitensor_jit.clustering.build_launch_ops import build_launch_ops
 from minitensor_jit.clustering.encapsulate_subgraphs import encapsulate_subgraphs
 from minitensor_jit.clustering.graph import Graph
 from minitensor_jit.clustering.graph_dump import annotated, graph_dump
-from minitensor_jit.clustering.mark_for_compilation import (
-    PROCESS_STATE,
-    Cluster,
-    ClusteringState,
-    mark_for_compilation,
-)
+from minitensor_jit.clustering.mark_for_compilation import Cluster, mark_for_compilation
 from minitensor_jit.clustering.partially_decluster import partially_decluster
+from minitensor_jit.clustering.state import PROCESS_STATE, ClusteringState
 from minitensor_jit.clustering.verdict import Verdict
 from minitensor_jit.flags import JitOptions
 

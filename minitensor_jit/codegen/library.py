@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from minitensor import _C
 
 from ..ir.kernel_call import KERNEL_PREFIX, result_shapes, words_of
-from ..ir.library import Array, Loop
-from ..ir.module import Instruction
+from ..ir.library import Loop
 from .abi import CALL_KERNEL
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..ir.module import Instruction
 
 __all__ = ["CoreLibrary"]
 
@@ -35,7 +40,7 @@ class CoreLibrary:
         """Whether there is the kernel that a `kernel-call` names."""
         return _C.has_native_kernel(target.removeprefix(KERNEL_PREFIX))
 
-    def run_kernel(self, call: Instruction, operands: Sequence[Array]) -> list[Array]:
+    def run_kernel(self, call: Instruction, operands: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         """The results of a `kernel-call`; raises what the kernel raises."""
         inputs = [np.ascontiguousarray(x) for x in operands]
         results = [np.empty(s.dims, s.numpy_dtype) for s in result_shapes(call.shape)]

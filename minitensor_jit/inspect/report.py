@@ -283,3 +283,14 @@ def _op_rows(ops: Counter[tuple[str, Source | None]]) -> list[dict[str, Any]]:
     return [
         {"op": op, "count": count, **_place(source)} for (op, source), count in sorted(ops.items(), key=place_order)
     ]
+
+
+class Explanation(Report):
+    """What became of every op of one call, and the call's `result`. Prints as text; `to_json()` for programs."""
+
+    result: Any = None
+
+    def __str__(self) -> str:
+        return self.text()
+
+    __repr__ = __str__

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-from .module import Instruction
+    from .module import Instruction
 
 __all__ = ["ELEMENTWISE_PREFIX", "Library", "Loop", "find_loop", "install", "library", "loop_of"]
-
-Array = NDArray[Any]
 
 ELEMENTWISE_PREFIX: Final = "mt.elementwise."
 """What the target of a custom call begins with that is computed element by element, by the loop of that name."""
@@ -48,7 +47,7 @@ class Library(Protocol):
     def has_kernel(self, target: str) -> bool:
         """Whether there is the kernel that a `kernel-call` names."""
 
-    def run_kernel(self, call: Instruction, operands: Sequence[Array]) -> list[Array]:
+    def run_kernel(self, call: Instruction, operands: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         """The results of a `kernel-call`."""
 
 
@@ -59,7 +58,7 @@ class _Empty:
     def has_kernel(self, target: str) -> bool:
         return False
 
-    def run_kernel(self, call: Instruction, operands: Sequence[Array]) -> list[Array]:
+    def run_kernel(self, call: Instruction, operands: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         raise NotImplementedError(f"this process has no kernel {call.attrs['custom_call_target']}")
 
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from math import prod
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = [
     "BFLOAT16",
@@ -33,45 +35,66 @@ class DType:
     name: str
     kind: str  # 'b' pred, 'i' signed, 'u' unsigned, 'f' float, 'c' complex
     itemsize: int
-    numpy: np.dtype[np.generic]
+    numpy_name: str
 
-
-BFLOAT16: Final[np.dtype[np.generic]] = np.dtype([("bfloat16", "<u2")])
-"""What stands for bfloat16 in NumPy arrays: its bits, in a type of its own."""
-
-
-def _row(name: str, kind: str, itemsize: int, numpy: str | np.dtype[np.generic]) -> DType:
-    return DType(name, kind, itemsize, np.dtype(numpy))
+    @property
+    def numpy(self) -> np.dtype[np.generic]:
+        """The NumPy dtype of an element; `BFLOAT16` for bf16."""
+        return _numpy_dtypes()[self.name]
 
 
 DTYPES: Final[dict[str, DType]] = {
     d.name: d
     for d in (
-        _row("pred", "b", 1, "bool"),
-        _row("s8", "i", 1, "int8"),
-        _row("s16", "i", 2, "int16"),
-        _row("s32", "i", 4, "int32"),
-        _row("s64", "i", 8, "int64"),
-        _row("u8", "u", 1, "uint8"),
-        _row("u16", "u", 2, "uint16"),
-        _row("u32", "u", 4, "uint32"),
-        _row("u64", "u", 8, "uint64"),
-        _row("f16", "f", 2, "float16"),
-        _row("bf16", "f", 2, BFLOAT16),
-        _row("f32", "f", 4, "float32"),
-        _row("f64", "f", 8, "float64"),
-        _row("c64", "c", 8, "complex64"),
-        _row("c128", "c", 16, "complex128"),
+        DType("pred", "b", 1, "bool"),
+        DType("s8", "i", 1, "int8"),
+        DType("s16", "i", 2, "int16"),
+        DType("s32", "i", 4, "int32"),
+        DType("s64", "i", 8, "int64"),
+        DType("u8", "u", 1, "uint8"),
+        DType("u16", "u", 2, "uint16"),
+        DType("u32", "u", 4, "uint32"),
+        DType("u64", "u", 8, "uint64"),
+        DType("f16", "f", 2, "float16"),
+        DType("bf16", "f", 2, "bfloat16"),
+        DType("f32", "f", 4, "float32"),
+        DType("f64", "f", 8, "float64"),
+        DType("c64", "c", 8, "complex64"),
+        DType("c128", "c", 16, "complex128"),
     )
 }
 
-_BY_NUMPY: Final[dict[np.dtype[np.generic], str]] = {d.numpy: d.name for d in DTYPES.values()}
+if TYPE_CHECKING:
+    BFLOAT16: np.dtype[np.generic]
+    """What stands for bfloat16 in NumPy arrays: its bits, in a type of its own."""
+
+
+# NumPy is imported when somebody asks for it: code that was compiled before is loaded without.
+@cache
+def _numpy_dtypes() -> dict[str, np.dtype[np.generic]]:
+    import numpy as np
+
+    bits = np.dtype([("bfloat16", "<u2")])
+    return {d.name: bits if d.name == "bf16" else np.dtype(d.numpy_name) for d in DTYPES.values()}
+
+
+@cache
+def _names_by_numpy() -> dict[np.dtype[np.generic], str]:
+    return {numpy: name for name, numpy in _numpy_dtypes().items()}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "BFLOAT16":
+        return _numpy_dtypes()["bf16"]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def dtype_of(value: np.dtype[np.generic] | type) -> str:
     """The XLA name of a NumPy dtype."""
+    import numpy as np
+
     try:
-        return _BY_NUMPY[np.dtype(value)]
+        return _names_by_numpy()[np.dtype(value)]
     except KeyError:
         raise ValueError(f"NumPy dtype {np.dtype(value)} has no HLO element type") from None
 

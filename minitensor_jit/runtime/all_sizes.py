@@ -36,9 +36,13 @@ class _Compiler(Protocol):
     """What generates code, and keeps it."""
 
     options: JitOptions
-    report: Report | None
     disk: DiskCache | None
     executables: ExecutableCache
+
+    @property
+    def report(self) -> Report | None:
+        """The account that is kept, if there is one."""
+        ...
 
     def generate(self, lowered: LoweredCluster, name: str) -> AnyExecutable:
         """Code for a module, whatever was compiled before."""

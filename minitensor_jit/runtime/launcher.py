@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import os
-import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from minitensor import _C
 from minitensor_jit.clustering.graph import Node
-from minitensor_jit.clustering.mark_for_compilation import PROCESS_STATE
 from minitensor_jit.clustering.pipeline import ClusteringResult, cluster
 from minitensor_jit.clustering.verdict import Reason, Verdict
-from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.dump import ModuleDump, dumper_for
 from minitensor_jit.inspect.filing import describe_failure, how_to_file
 from minitensor_jit.inspect.refusal_row import RefusalRow
@@ -33,13 +27,13 @@ from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster
 from minitensor_jit.runtime.all_sizes import AllSizes
 from minitensor_jit.runtime.background import compile_later
 from minitensor_jit.runtime.compilation_profile import ClusterProfile
-from minitensor_jit.runtime.disk_cache import cache_at, key_of
+from minitensor_jit.runtime.compiler import Compiler, no_collections, note_executable
+from minitensor_jit.runtime.disk_cache import key_of
 from minitensor_jit.runtime.dynamic_shapes import Template
 from minitensor_jit.runtime.executable import AnyExecutable, Executable
-from minitensor_jit.runtime.executable_cache import ExecutableCache, module_id
+from minitensor_jit.runtime.executable_cache import module_id
 from minitensor_jit.runtime.generation import generate, pipeline_options, place_of, target_text
 from minitensor_jit.runtime.plan_builder import PlanBuilder
-from minitensor_jit.runtime.plan_store import PlanStore
 from minitensor_jit.runtime.ready import NotYet, Ready
 from minitensor_jit.runtime.recorded import RecordedTrace
 from minitensor_jit.runtime.trial import COMPILED_RUNS, EAGER_RUNS, Draft, Trial, Waiting
@@ -47,19 +41,6 @@ from minitensor_jit.runtime.trial import COMPILED_RUNS, EAGER_RUNS, Draft, Trial
 _MAX_PROFILES = 4096
 _ROUNDS = 8
 """An op that a cluster has so often at one line is in a loop."""
-
-_used = threading.local()
-
-
-@contextmanager
-def noting_executables() -> Iterator[dict[str, Executable]]:
-    """The executables that plans made inside use, by the ids of their modules."""
-    previous = getattr(_used, "executables", None)
-    _used.executables = {}
-    try:
-        yield _used.executables
-    finally:
-        _used.executables = previous
 
 
 @dataclass
@@ -73,89 +54,34 @@ class _Job:
     """The writer of its dumps, if there are any."""
 
 
-@contextmanager
-def _no_collections() -> Iterator[None]:
-    """Compiling makes many objects and hardly any cycles: looking for these would take a fifth of the time."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
+class Launcher:
+    """Makes the launch plans of one compiler: what there is of it once there is something to compile."""
 
-
-class Compiler:
-    """Makes launch plans under one set of options; keeps what it compiled."""
-
-    def __init__(self, options: JitOptions, report: Report | None = None) -> None:
-        self.options = options
-        self.report = report
-        self.dumper = dumper_for(options)
-        self.pictures = pictures_for(options)
-        self.disk = (
-            cache_at(options.persistent_cache_directory, options.persistent_cache_bytes)
-            if options.persistent_cache_directory is not None and not options.hlo_profile
-            else None
-        )
-        watched = self._inside or options.verify or self.dumper is not None or self.pictures is not None
-        self.plans = (
-            PlanStore(self.disk, options)
-            if self.disk is not None and not watched and options.clustering_fuel is None
-            else None
-        )
-        self.executables = ExecutableCache(options.executable_cache_bytes)
+    def __init__(self, compiler: Compiler) -> None:
+        self.options = compiler.options
+        self.dumper = dumper_for(self.options)
+        self.pictures = pictures_for(self.options)
+        self.disk = compiler.disk
+        self.executables = compiler.executables
+        self._compiler = compiler
         self._seen: OrderedDict[tuple[Any, ...], tuple[Any, ...]] = OrderedDict()
         self._profiles: OrderedDict[Hashable, ClusterProfile] = OrderedDict()
         self._all_sizes = AllSizes(self)
         self._jobs: dict[str, _Job] = {}
         self._traces = itertools.count()
-        self.lock = threading.RLock()  # held while it compiles
-        if options.plan_cache_bytes != JitOptions().plan_cache_bytes:
-            _C.set_plan_cache_limit(options.plan_cache_bytes)
 
     @property
-    def size(self) -> int:
-        """How many compiled clusters there are."""
-        return len(self.executables)
+    def report(self) -> Report | None:
+        """The account that is kept, if there is one."""
+        return self._compiler.report
 
     def clear(self) -> None:
-        """Forget what was compiled; plans that still launch it keep it alive."""
-        with self.lock:
-            self.executables.clear()
-            self._seen.clear()
-            self._profiles.clear()
-            self._all_sizes.clear()
+        """Forget what was compiled, but for the executables."""
+        self._seen.clear()
+        self._profiles.clear()
+        self._all_sizes.clear()
 
     # ---- the plan
-
-    def recall(self, signature: bytes) -> tuple[memoryview, list[tuple[int, Executable]], str] | None:
-        """The plan of a trace with that signature, if an earlier process kept it on disk.
-
-        As the core wrote it, with the code of its launches, and a name for them.
-        """
-        if self.plans is None or self.report is not None:
-            return None
-        with self.lock, _no_collections():
-            started = time.perf_counter()
-            name = "cluster" if self.options.deterministic_cluster_names else PROCESS_STATE.next_name()
-            found = self.plans.load(signature, name)
-            if found is None:
-                return None
-            plan, modules = found
-            noted = getattr(_used, "executables", None)
-            code = []
-            for module, loaded in modules:
-                known = self.executables.find(module)
-                executable = known if isinstance(known, Executable) else loaded
-                self.executables.insert(module, executable, keep=False)
-                if noted is not None:
-                    noted[module] = executable
-                code.append((executable.entry_address, executable))
-            milliseconds = (time.perf_counter() - started) * 1e3
-            log(self.options, "xla_compiler", 1, "%s: ready in %.1f ms (its plan was on disk)", name, milliseconds)
-            return plan, code, name
 
     def plan(
         self,
@@ -169,18 +95,17 @@ class Compiler:
         Steps, deferred results, bounds checks, account, policy, after how many runs to ask that, number of clusters to
         measure, counters of runs, what keeps these, and what keeps the plan on disk or None.
         """
-        with self.lock, _no_collections():
-            if isinstance(policy, Trial):
-                return self._after_trial(policy)
-            if policy is None:
-                trace = RecordedTrace(nodes, leaves, scalars, f"trace_{next(self._traces)}")
-                result = cluster(trace.graph, self.options)
-                if self.dumper is not None:
-                    self.dumper.graphs(trace.graph.name, result.texts, trace.graph.dot())
-                draft = Draft(trace, result)
-            else:
-                draft = policy.draft
-            return self._plan(draft)
+        if isinstance(policy, Trial):
+            return self._after_trial(policy)
+        if policy is None:
+            trace = RecordedTrace(nodes, leaves, scalars, f"trace_{next(self._traces)}")
+            result = cluster(trace.graph, self.options)
+            if self.dumper is not None:
+                self.dumper.graphs(trace.graph.name, result.texts, trace.graph.dot())
+            draft = Draft(trace, result)
+        else:
+            draft = policy.draft
+        return self._plan(draft)
 
     def _plan(self, draft: Draft) -> tuple[Any, ...]:
         builder = self._builder(draft, {})
@@ -201,9 +126,9 @@ class Compiler:
         return (*built, record, trial, COMPILED_RUNS, len(builder.clusters), counters, held, keep)
 
     def _keep(self, modules: Sequence[str], signature: bytes, plan: bytes) -> None:
-        if self.plans is not None:
-            with self.lock:
-                self.plans.store(signature, plan, modules)
+        if self._compiler.plans is not None:
+            with self._compiler.lock:
+                self._compiler.plans.store(signature, plan, modules)
 
     def _after_trial(self, trial: Trial) -> tuple[Any, ...]:
         if trial.measures_ops:
@@ -306,7 +231,7 @@ class Compiler:
             # Imported here: without an account no passes run for code that is there.
             from minitensor_jit.runtime.refusals import refusals_of
 
-            with self.lock, _no_collections():
+            with self._compiler.lock, no_collections():
                 if template is None:
                     return refusals_of(graph, name, options)
                 return refusals_of(template.graph, name, options, template.context, len(template.places))
@@ -317,17 +242,11 @@ class Compiler:
     def _stages(self, node: Node, lowered: LoweredCluster) -> Stages | None:
         return stages_for(lowered.module, int(node.params["num_constant_args"]), self.dumper, self.pictures)
 
-    @property
-    def _inside(self) -> bool:
-        """Whether somebody looks at the numbers that clusters read and give."""
-        o = self.options
-        return bool(o.check_cluster_input_numerics or o.check_cluster_output_numerics or o.print_cluster_outputs)
-
     @cached_property
     def _dynamic(self) -> bool:
         """Whether clusters are compiled for all sizes of a dimension. Who looks inside wants to see numbers."""
         o = self.options
-        watched = self._inside or o.hlo_profile or self.dumper is not None or self.pictures is not None
+        watched = o.looks_inside or o.hlo_profile or o.writes_stages
         return o.dynamic_shapes and not o.async_compilation and not o.always_defer_compilation and not watched
 
     def ready(
@@ -341,10 +260,9 @@ class Compiler:
         sizes: Sizes = (),
     ) -> Ready:
         """How code is called, for some sizes if it is for all of them."""
-        noted = getattr(_used, "executables", None)
         # Code that measures itself has addresses of this process in it: no pickle takes it along, nor code for cards.
-        if noted is not None and not sizes and executable.counters is None and isinstance(executable, Executable):
-            noted[module] = executable
+        if not sizes and executable.counters is None and isinstance(executable, Executable):
+            note_executable(module, executable)
         work = sum(value_of(s.nbytes, sizes) for s in (*executable.parameter_shapes, *executable.result_shapes))
         scratch = value_of(executable.scratch_bytes, sizes)
         return Ready(lowered, executable, scratch, work, sizes, profile, dump, "" if sizes else module)

@@ -8,9 +8,10 @@ from clustering_graphs import VECTOR, Build
 from minitensor_jit.clustering.build_launch_ops import build_launch_ops
 from minitensor_jit.clustering.encapsulate_subgraphs import encapsulate_subgraphs
 from minitensor_jit.clustering.graph import Graph, Node
-from minitensor_jit.clustering.mark_for_compilation import Cluster, ClusteringState, mark_for_compilation
+from minitensor_jit.clustering.mark_for_compilation import Cluster, mark_for_compilation
 from minitensor_jit.clustering.partially_decluster import partially_decluster
 from minitensor_jit.clustering.pipeline import cluster
+from minitensor_jit.clustering.state import ClusteringState
 from minitensor_jit.clustering.verdict import Reason
 from minitensor_jit.flags import JitOptions
 

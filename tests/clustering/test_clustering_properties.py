@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitensor_jit.clustering.contraction import ContractedGraph
-from minitensor_jit.clustering.mark_for_compilation import ClusteringState, mark_for_compilation
+from minitensor_jit.clustering.mark_for_compilation import mark_for_compilation
 from minitensor_jit.clustering.pipeline import cluster
+from minitensor_jit.clustering.state import ClusteringState
 from minitensor_jit.clustering.verdict import Reason
 from minitensor_jit.flags import JitOptions
 

@@ -6,8 +6,8 @@ from textwrap import dedent
 import pytest
 from clustering_graphs import Build, Source, random_graph
 
-from minitensor_jit.clustering.mark_for_compilation import ClusteringState
 from minitensor_jit.clustering.pipeline import cluster
+from minitensor_jit.clustering.state import ClusteringState
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.report import Report
 

@@ -1,0 +1,139 @@
+"""What one set of options has: its caches, and the compiler proper once there is something to compile.
+
+What an earlier process compiled is run from disk without the compiler: neither it nor NumPy and LLVM, which it needs,
+are imported for that.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from minitensor import _C
+from minitensor_jit.clustering.state import PROCESS_STATE
+from minitensor_jit.flags import JitOptions
+from minitensor_jit.log import log
+from minitensor_jit.runtime.disk_cache import cache_at
+from minitensor_jit.runtime.executable import Executable
+from minitensor_jit.runtime.executable_cache import ExecutableCache
+from minitensor_jit.runtime.plan_store import PlanStore
+
+if TYPE_CHECKING:
+    from minitensor_jit.inspect.report import Report
+    from minitensor_jit.runtime.launcher import Launcher
+    from minitensor_jit.runtime.trial import Trial, Waiting
+
+_used = threading.local()
+
+
+@contextmanager
+def noting_executables() -> Iterator[dict[str, Executable]]:
+    """The executables that plans made inside use, by the ids of their modules."""
+    previous = getattr(_used, "executables", None)
+    _used.executables = {}
+    try:
+        yield _used.executables
+    finally:
+        _used.executables = previous
+
+
+def note_executable(module: str, executable: Executable) -> None:
+    """Tell `noting_executables` of one."""
+    noted = getattr(_used, "executables", None)
+    if noted is not None:
+        noted[module] = executable
+
+
+@contextmanager
+def no_collections() -> Iterator[None]:
+    """Compiling makes many objects and hardly any cycles: looking for these would take a fifth of the time."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+class Compiler:
+    """Makes launch plans under one set of options; keeps what it compiled."""
+
+    def __init__(self, options: JitOptions, report: Report | None = None) -> None:
+        self.options = options
+        self.report = report
+        self.disk = (
+            cache_at(options.persistent_cache_directory, options.persistent_cache_bytes)
+            if options.persistent_cache_directory is not None and not options.hlo_profile
+            else None
+        )
+        self.executables = ExecutableCache(options.executable_cache_bytes)
+        self.lock = threading.RLock()  # held while it compiles
+        if options.plan_cache_bytes != JitOptions().plan_cache_bytes:
+            _C.set_plan_cache_limit(options.plan_cache_bytes)
+        watched = options.looks_inside or options.writes_stages
+        self.plans: PlanStore | None = None
+        if self.disk is not None and not watched and not options.verify and options.clustering_fuel is None:
+            self.plans = PlanStore(self.disk, options)
+        if options.writes_stages:
+            _ = self._launcher  # a folder that can't be written to is an error now
+
+    @cached_property
+    def _launcher(self) -> Launcher:
+        from minitensor_jit.runtime.launcher import Launcher
+
+        return Launcher(self)
+
+    @property
+    def size(self) -> int:
+        """How many compiled clusters there are."""
+        return len(self.executables)
+
+    def clear(self) -> None:
+        """Forget what was compiled; plans that still launch it keep it alive."""
+        with self.lock:
+            self.executables.clear()
+            if "_launcher" in self.__dict__:
+                self._launcher.clear()
+
+    def plan(
+        self,
+        nodes: Sequence[Any],
+        leaves: Sequence[Any],
+        scalars: Sequence[Any],
+        policy: Trial | Waiting | None = None,
+    ) -> tuple[Any, ...]:
+        """The plan of a trace, in the form that the core reads: `Launcher.plan`."""
+        with self.lock, no_collections():
+            return self._launcher.plan(nodes, leaves, scalars, policy)
+
+    def recall(self, signature: bytes) -> tuple[memoryview, list[tuple[int, Executable]], str] | None:
+        """The plan of a trace with that signature, if an earlier process kept it on disk.
+
+        As the core wrote it, with the code of its launches, and a name for them.
+        """
+        if self.plans is None or self.report is not None:
+            return None
+        with self.lock, no_collections():
+            started = time.perf_counter()
+            name = "cluster" if self.options.deterministic_cluster_names else PROCESS_STATE.next_name()
+            found = self.plans.load(signature, name)
+            if found is None:
+                return None
+            plan, modules = found
+            code = []
+            for module, loaded in modules:
+                known = self.executables.find(module)
+                executable = known if isinstance(known, Executable) else loaded
+                self.executables.insert(module, executable, keep=False)
+                note_executable(module, executable)
+                code.append((executable.entry_address, executable))
+            milliseconds = (time.perf_counter() - started) * 1e3
+            log(self.options, "xla_compiler", 1, "%s: ready in %.1f ms (its plan was on disk)", name, milliseconds)
+            return plan, code, name
