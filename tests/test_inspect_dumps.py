@@ -162,8 +162,9 @@ def test_a_folder_that_cannot_be_written_to(tmp_path, flag):
 
 def test_files_that_grow_too_large_are_not_there_at_all(tmp_path):
     program = """
-import resource
+import resource, sys
 import minitensor as mt
+sys.dont_write_bytecode = True  # modules that are imported now would be cut short, for all who come after
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 with mt.jit_scope():
     y = (mt.rand(3000).sin() * 2 + 1).exp().sum()
