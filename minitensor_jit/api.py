@@ -21,6 +21,7 @@ from minitensor_jit.errors import InvalidArgumentError
 from minitensor_jit.flags import FlagError, JitOptions, read_environment
 from minitensor_jit.log import log
 from minitensor_jit.ops_reason import reason_of
+from minitensor_jit.runtime import background  # noqa: F401  for what it does at forks: see `_hold_compilers`
 from minitensor_jit.runtime.compiler import Compiler
 from minitensor_jit.runtime.disk_cache import all_caches
 
@@ -89,7 +90,8 @@ def _release_compilers() -> None:
     _lock.release()
 
 
-# A fork waits for what other threads compile: the child could never finish it, nor compile anything else.
+# A fork waits for what other threads compile: the child could never finish it, nor compile anything else. What these
+# import meanwhile must not register functions to be called before and after forks: one that waits missed the former.
 os.register_at_fork(before=_hold_compilers, after_in_parent=_release_compilers, after_in_child=_release_compilers)
 
 

@@ -299,6 +299,27 @@ def test_fork_while_others_compile():
     """)
 
 
+@pytest.mark.skipif(TSAN, reason="ThreadSanitizer doesn't follow forks of processes with threads")
+def test_fork_while_another_thread_imports_the_compiler():
+    """What the compiler does at forks is known to Python before it is imported, in the middle of one."""
+    ends("""
+        import warnings
+        warnings.simplefilter("ignore", DeprecationWarning)
+        failed = []
+        sys.unraisablehook = lambda error: failed.append(error.exc_value)
+        function = mt.function(lambda x: (x * 2 + 1).relu().sum(), jit_compile=True)
+        thread = threading.Thread(target=function, args=(mt.ones(10),))
+        assert "minitensor_jit.runtime.launcher" not in sys.modules
+        thread.start()
+        child = os.fork()
+        if child == 0:
+            os._exit(2 if failed else int(function(mt.ones(10)).item() != 30))
+        assert os.waitpid(child, 0)[1] == 0
+        assert not failed, failed
+        thread.join(60)
+    """)
+
+
 @pytest.mark.parametrize("recording", [False, True])
 def test_interpreter_ends_while_threads_compute(recording):
     """Daemon threads in the middle of kernels, tensors in cycles and in modules that are torn down."""
