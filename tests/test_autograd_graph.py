@@ -1,5 +1,7 @@
 """Nodes and their hooks, what is saved for backward, custom functions, anomaly mode and checkpoints."""
 
+import copy
+import pickle
 import warnings
 
 import numpy as np
@@ -291,7 +293,37 @@ def test_modes_as_decorators():
     assert mt.inference_mode(inner)(0) == [(False, True)]
     with pytest.raises(TypeError, match="no_grad: function must be callable, not int"):
         mt.no_grad(5)
+    off = mt.set_grad_enabled(False)
+    for decorated in (off(inner), off(inner)):
+        assert decorated(1) == [(False, False)] * 2
     assert modes() == (True, False)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda mode: pickle.loads(pickle.dumps(mode))])
+def test_copies_of_modes(copied):
+    """A model may keep a mode among its attributes."""
+    for mode, inside in (
+        (mt.no_grad(), (False, False)),
+        (mt.enable_grad(), (True, False)),
+        (mt.inference_mode(), (False, True)),
+        (mt.inference_mode(False), (True, False)),
+    ):
+        with mode:
+            other = copied(mode)
+        assert type(other) is type(mode)
+        with other:
+            assert modes() == inside
+        assert modes() == (True, False)
+        with pytest.raises(RuntimeError, match="was not entered"):
+            other.__exit__(None, None, None)
+
+    with mt.enable_grad():
+        other = copied(mt.set_grad_enabled(False))
+    assert modes() == (True, False)
+    for _ in range(2):
+        with other:
+            assert modes() == (False, False)
+        assert modes() == (True, False)
 
 
 # ---- checkpoints

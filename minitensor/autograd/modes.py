@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import inspect
 import sys
@@ -22,6 +23,10 @@ class _Decorator(_C.GradMode):
     def _again(self) -> AbstractContextManager[None]:
         """The same mode, for one of the calls that may go on at the same time."""
         raise NotImplementedError
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How it is copied and pickled: a copy is not entered."""
+        return type(self), ()
 
     def __call__(self, function: F) -> F:
         """The function with the mode in force while it runs."""
@@ -86,15 +91,24 @@ class set_grad_enabled(_Decorator):  # noqa: N801  (PyTorch's name)
     __slots__ = ("_entered", "_mode")
 
     def __init__(self, mode: bool) -> None:
-        self._mode = bool(mode)
-        super().__init__(self._mode)
+        self.__setstate__((bool(mode),))
         super().__enter__()
         self._entered = True  # already, when a `with` statement does it for the first time
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How it is copied and pickled: a copy doesn't set the mode at once."""
+        return copyreg.__newobj__, (type(self),), (self._mode,)  # type: ignore[attr-defined]
+
+    def __setstate__(self, state: tuple[bool]) -> None:
+        (self._mode,) = state
+        self._entered = False
+        super().__init__(self._mode)
+
     def __call__(self, function: F) -> F:
         """The function with the mode in force while it runs; as a decorator the mode is not set at once."""
-        self.__exit__(None, None, None)
-        self._entered = False
+        if self._entered:
+            self._entered = False
+            self.__exit__(None, None, None)
         return super().__call__(function)
 
     def _again(self) -> AbstractContextManager[None]:
@@ -124,6 +138,10 @@ class inference_mode(_Decorator):  # noqa: N801  (PyTorch's name)
     def __init__(self, mode: bool = True) -> None:
         self._mode = bool(mode)
         super().__init__(not self._mode, self._mode)  # in normal mode gradients are recorded again
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How it is copied and pickled: a copy is not entered."""
+        return type(self), (self._mode,)
 
     def _again(self) -> inference_mode:
         return inference_mode(self._mode)  # type: ignore[no-any-return]  # without a function
