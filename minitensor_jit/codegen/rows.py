@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..ir.module import Instruction
 from .errors import CompileError
-from .index import Lin, Space
-from .indexing import accesses
+from .index import Index, Lin, Space
+from .indexing import accesses, operand_indices
 from .reduction import Reduction, row_blocks
 from .space import refine
 from .task import Root, Task, element_cost, reachable
@@ -59,14 +61,34 @@ class Rows:
         """Where element `at` of a row is in an array of the rows' shape."""
         return space.delinearize(row * self.length + at, i.dims)
 
+    def _starts(self, space: Space, row: Lin, at: Lin) -> list[tuple[Instruction, Index]]:
+        """What is evaluated for one element, and where."""
+        starts = [(r.input, r.input_index(space, row, at)) for r in self.reductions]
+        starts += [(r, self.element_index(space, r, row, at)) for r, _ in self.element_roots]
+        return starts + [(r, space.delinearize(row, r.dims)) for r, _ in self.row_roots]
+
+    def read_in_place(self, values: Iterable[Instruction]) -> set[Instruction]:
+        """Those of some elementwise values of the rows' shape that are read for the element at hand only."""
+        space, rest = Space(), set(values)
+        row, at = self.nest.flat(self.nest.variables(space, "o")), space.var("r", self.length)
+        reduces, here = {r.instruction for r in self.reductions}, row * self.length + at
+        while rest:
+            starts = self._starts(space, row, at)
+            for i in rest:
+                indices = operand_indices(space, i, self.element_index(space, i, row, at))
+                starts += zip(i.operands, indices, strict=True)
+            leaves = accesses(space, starts, reduces | rest).leaves
+            elsewhere = {i for i in rest if leaves.get(i, set()) - {here}}
+            if not elsewhere:
+                break
+            rest -= elsewhere
+        return rest
+
     def _forms(self, space: Space, row: Lin) -> set[Lin]:
         """Every form that is evaluated. Every use of a reduction must be of the row at hand."""
         at = space.var("r", self.length)
-        roots = [(r.input, r.input_index(space, row, at)) for r in self.reductions]
-        roots += [(r, self.element_index(space, r, row, at)) for r, _ in self.element_roots]
-        roots += [(r, space.delinearize(row, r.dims)) for r, _ in self.row_roots]
         reduces = {r.instruction for r in self.reductions}
-        found = accesses(space, roots, reduces)
+        found = accesses(space, self._starts(space, row, at), reduces)
         self.conditional, self.leaves, self.column = found.conditional, found.leaves, at
         for reduce in reduces:
             if found.leaves.get(reduce, {row}) != {row}:

@@ -34,15 +34,19 @@ def kept_values(rows: Rows) -> dict[Instruction, int]:
                 if o not in seen and o not in reduces:
                     seen.add(o)
                     stack.append(o)
+    costly = [
+        i
+        for i, stages in needed.items()
+        if len(stages) > 1 and is_elementwise(i.opcode) and COST.get(i.opcode, 1) >= COSTLY
+        if i.array_shape.size == rows.outer * rows.length and i.array_shape.kind not in "bc"
+    ]
+    in_place = rows.read_in_place(costly)  # the others are asked for elements of other rows, too
     kept: dict[Instruction, int] = {}
     taken = 0
     for i in rows.task.computation.instructions:
-        stages = needed.get(i)
-        if stages is None or len(stages) == 1 or not is_elementwise(i.opcode) or COST.get(i.opcode, 1) < COSTLY:
-            continue
-        nbytes = rows.length * i.array_shape.itemsize
-        fits = nbytes <= KEPT_BYTES and taken + nbytes <= KEPT_TOTAL_BYTES
-        if fits and i.array_shape.size == rows.outer * rows.length and i.array_shape.kind not in "bc":
-            kept[i] = min(stages)
-            taken += nbytes
+        if i in in_place:
+            nbytes = rows.length * i.array_shape.itemsize
+            if nbytes <= KEPT_BYTES and taken + nbytes <= KEPT_TOTAL_BYTES:
+                kept[i] = min(needed[i])
+                taken += nbytes
     return kept
