@@ -21,13 +21,13 @@ STATIC = {"dynamic_shapes": False, "measure_clusters": False}
 def compiled(monkeypatch):
     """The names of clusters as they are compiled."""
     names = []
-    original = launcher.Compiler.generate
+    original = launcher.Launcher.generate
 
     def generate(self, lowered, name, *args, **options):
         names.append(name)
         return original(self, lowered, name, *args, **options)
 
-    monkeypatch.setattr(launcher.Compiler, "generate", generate)
+    monkeypatch.setattr(launcher.Launcher, "generate", generate)
     return names
 
 
@@ -95,13 +95,13 @@ def test_a_megamorphic_cluster_is_given_up():
 
 def test_runs_are_counted_by_the_core(monkeypatch):
     profiles = []
-    original = launcher.Compiler._profile
+    original = launcher.Launcher._profile
 
     def profile(self, node):
         profiles.append(original(self, node))
         return profiles[-1]
 
-    monkeypatch.setattr(launcher.Compiler, "_profile", profile)
+    monkeypatch.setattr(launcher.Launcher, "_profile", profile)
     fn = scoped(lambda x: (x * 3.25).sin())
     for _ in range(7):
         fn(mt.ones(4))
@@ -136,7 +136,7 @@ def test_deferred_ops_are_accounted_for():
 
 def test_a_thread_compiles_meanwhile(monkeypatch):
     started, finish, threads = threading.Event(), threading.Event(), []
-    original = launcher.Compiler.generate
+    original = launcher.Launcher.generate
 
     def generate(self, *args, **options):
         threads.append(threading.current_thread().name)
@@ -144,7 +144,7 @@ def test_a_thread_compiles_meanwhile(monkeypatch):
         assert finish.wait(60)
         return original(self, *args, **options)
 
-    monkeypatch.setattr(launcher.Compiler, "generate", generate)
+    monkeypatch.setattr(launcher.Launcher, "generate", generate)
 
     def body(x):
         return (mt.tanh(x) * 2.75 + 0.25).sum()
@@ -170,7 +170,7 @@ def test_what_fails_on_the_thread_runs_eagerly(monkeypatch, caplog):
     def generate(self, *args, **options):
         raise RuntimeError("no code today")
 
-    monkeypatch.setattr(launcher.Compiler, "generate", generate)
+    monkeypatch.setattr(launcher.Launcher, "generate", generate)
     fn = scoped(lambda x: mt.tanh(x) * 3.75 + 0.25, async_compilation=True)
     x = mt.rand(5)
     expected = (mt.tanh(x) * 3.75 + 0.25).numpy()

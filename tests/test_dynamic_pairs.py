@@ -112,7 +112,7 @@ def test_their_code_is_kept_on_disk(tmp_path, monkeypatch):
     with mt.jit.options(persistent_cache_directory=str(tmp_path), enable_lazy_compilation=False):
         first = call()
         entries = len(list(tmp_path.iterdir()))
-        monkeypatch.setattr(launcher.Compiler, "generate", lambda *args, **options: pytest.fail("compiled anew"))
+        monkeypatch.setattr(launcher.Launcher, "generate", lambda *args, **options: pytest.fail("compiled anew"))
         second = call()
     assert entries >= 2
     assert len(list(tmp_path.iterdir())) == entries

@@ -18,13 +18,13 @@ def compiled(monkeypatch):
     """The names of clusters as they are compiled."""
     mt.jit.cache_clear()
     names = []
-    original = launcher.Compiler.generate
+    original = launcher.Launcher.generate
 
     def generate(self, lowered, name, *args, **options):
         names.append(name)
         return original(self, lowered, name, *args, **options)
 
-    monkeypatch.setattr(launcher.Compiler, "generate", generate)
+    monkeypatch.setattr(launcher.Launcher, "generate", generate)
     return names
 
 

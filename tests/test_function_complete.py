@@ -379,7 +379,7 @@ import minitensor as mt
 from minitensor.nn import functional as F
 from minitensor_jit.function_arguments import flatten
 from minitensor_jit.runtime import launcher
-launcher.Compiler.generate = lambda *args, **options: sys.exit("compiled anew")
+launcher.Launcher.generate = lambda *args, **options: sys.exit("compiled anew")
 f = pickle.load(sys.stdin.buffer)
 x = mt.tensor({values})
 print(f(x, scale=3.0).tolist())
