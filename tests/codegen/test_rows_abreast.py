@@ -1,6 +1,7 @@
 """Short rows side by side: the same bits as row after row, whatever the types, the shapes and the instruction set."""
 
 import ctypes
+import functools
 import itertools
 import math
 
@@ -202,12 +203,23 @@ def test_what_is_worth_it():
         total = b.reduce_sum(b.exponential(shifted), (1,))
         return b.subtract(shifted, b.broadcast(b.log(total), x.dims, (0,)))
 
-    def chosen(build, *dims):
-        return is_abreast(built(build, Shape("f32", dims)))
+    def gradient(b, x, y):
+        total = b.broadcast(b.reduce_sum(x, (1,)), x.dims, (0,))
+        return b.subtract(x, b.multiply(b.exponential(y), total))
+
+    def many(b, *inputs):
+        parts = [build(b, x) for x in inputs]
+        return functools.reduce(b.add, [b.reduce_sum(b.multiply(y, y), (1,)) for y in parts])
+
+    def chosen(build, *dims, inputs=1):
+        return is_abreast(built(build, *[Shape("f32", dims)] * inputs))
 
     if host_target().vector_bytes >= 4 * rows_abreast.LEAST_LANES:
         assert chosen(build, 100, 10)
         assert chosen(build, 100, 3)
+        assert chosen(many, 100, 60, inputs=4)
+    assert not chosen(many, 100, 60, inputs=12)  # takes too much stack
+    assert not chosen(gradient, 100, 10, inputs=2)  # two arrays to copy
     assert not chosen(build, 100, 1000)
     assert not chosen(build, 4, 10)
     assert not chosen(lambda b, x: b.reduce_sum(x, (1,)), 100, 10)

@@ -35,6 +35,8 @@ __all__ = ["emit_abreast", "fits_abreast"]
 LONGEST = 64
 # Fewer lanes don't pay, and more are not worth the stack.
 LEAST_LANES, MOST_LANES = 8, 16
+# More stack than this would be too much for threads that have little of it, and for the cache.
+MOST_STACK = 128 << 10
 # So many columns are combined in registers, more in a loop.
 IN_REGISTERS = 16
 
@@ -60,7 +62,7 @@ def fits_abreast(unit: Unit, rows: Rows) -> bool:
     if any(not i.is_tuple and i.dtype in PARTS for i in rows.instructions):
         return False
     copied = _copied(rows)
-    if copied is None:
+    if copied is None or _stack(rows, lanes, copied) > MOST_STACK:
         return False
     copy = COPY if rows.length >= 4 else COPY_ALONE
     return _gain(rows, lanes) > copied * copy * rows.length + BEGIN / lanes
@@ -72,13 +74,20 @@ def _copied(rows: Rows) -> int | None:
         return None
     ((column, _),) = rows.column.terms
     count = len(rows.element_roots)
-    for lin in set[Lin]().union(*rows.leaves.values()):
+    for lin in (lin for lins in rows.leaves.values() for lin in lins):
         step, along = lin.coefficient(column), [c for a, c in lin.terms if a is not column]
         if step and along and along != [1]:
             if step != 1:
                 return None
             count += 1
     return count
+
+
+def _stack(rows: Rows, lanes: int, copied: int) -> int:
+    """At most so many bytes: of copied arrays, of what is reduced and of what is kept."""
+    arrays = copied + len(rows.reductions) + len(kept_values(rows))
+    widest = max(i.array_shape.itemsize for i in rows.instructions if not i.is_tuple)
+    return arrays * rows.length * lanes * widest
 
 
 def _gain(rows: Rows, lanes: int) -> float:
