@@ -350,6 +350,28 @@ def test_interpreter_ends_while_threads_compute(recording):
         """)
 
 
+def test_interrupt_while_the_compiler_is_imported():
+    """It comes when everything is imported: what is half imported may never work again."""
+    ends("""
+        import signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        class Interrupt:
+            def find_spec(self, name, path=None, target=None):
+                if name == "minitensor_jit.runtime.plan_builder":
+                    os.kill(os.getpid(), signal.SIGINT)
+        function = mt.function(lambda x: (x * 2 + 1).sum(), jit_compile=True)
+        sys.meta_path.insert(0, Interrupt())
+        try:
+            function(mt.ones(10))
+        except KeyboardInterrupt:
+            assert "minitensor_jit.runtime.launcher" in sys.modules
+        else:
+            sys.exit("no interrupt")
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert function(mt.ones(10)).item() == 30
+    """)
+
+
 def test_interpreter_ends_while_threads_compile():
     """CPython unwinds daemon threads that are in Python then, through the compiler's callers in the core."""
     for _ in range(2):

@@ -7,11 +7,13 @@ are imported for that.
 from __future__ import annotations
 
 import gc
+import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from minitensor import _C
@@ -62,6 +64,27 @@ def no_collections() -> Iterator[None]:
         gc.enable()
 
 
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """An interrupt in the middle of imports would leave NumPy in a state that it can't be imported in again.
+
+    After one while code is made of text, as for data classes, CPython ends the process as if by Ctrl-C, even if the
+    program goes on for long.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    caught: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda *args: caught.append(args))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if caught:
+            handler(*caught[-1])
+
+
 class Compiler:
     """Makes launch plans under one set of options; keeps what it compiled."""
 
@@ -86,7 +109,8 @@ class Compiler:
 
     @cached_property
     def _launcher(self) -> Launcher:
-        from minitensor_jit.runtime.launcher import Launcher
+        with _interrupts_later():
+            from minitensor_jit.runtime.launcher import Launcher
 
         return Launcher(self)
 
