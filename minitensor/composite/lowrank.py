@@ -149,7 +149,7 @@ def _iterate(
 ) -> tuple[Any, Any]:
     columns, sign = x.shape[-1], -1.0 if largest else 1.0
     norm_a = la.matrix_norm(a)[..., None]
-    basis, previous = _orthonormal(x, b), None
+    basis = _orthonormal(x, b)
     for step_number in range(steps + 1):
         projected = matmul(adjoint(basis), matmul(a, basis))
         # Ascending; of the negative, the largest come first.
@@ -164,8 +164,9 @@ def _iterate(
         if step_number == steps or bool((size <= bound * (norm_a + values.abs())).all()):
             break
         step = residual if precondition is None else matmul(precondition, residual)
-        # The search space: the current vectors, the residuals and the last step.
-        parts = [x, step] if previous is None else [x, step, previous]
-        previous = x - matmul(old, matmul(adjoint(old), bx))
+        # The search space: the current vectors, the residuals and the step that led here.
+        parts = [x, step]
+        if step_number > 0:
+            parts.append(x - matmul(old, matmul(adjoint(old), bx)))
         basis = _orthonormal(ROWS["cat"].call(parts, -1), b)
     return values, x

@@ -205,12 +205,29 @@ def test_approximations_of_low_rank():
     close((u * s) @ v.mT, a - a.mean(0))
 
 
-def test_the_largest_eigenpairs():
-    mt.manual_seed(0)
-    a = definite((20, 20))
-    values, vectors = mt.lobpcg(mt.tensor(a), k=2, largest=False)
-    close(values, np.linalg.eigvalsh(a)[:2], "float32")
-    np.testing.assert_allclose(a @ vectors.numpy(), vectors.numpy() * values.numpy(), atol=1e-4)
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_few_eigenpairs(seed, largest):
+    """In as many steps as conjugate gradients take: steepest descent would need up to 2,000."""
+    rng = np.random.default_rng(seed)
+    a, b = (x @ x.T + np.eye(20) for x in rng.normal(size=(2, 20, 20)))
+    start, steps = rng.normal(size=(20, 2)), []
+    for other in (None, b):
+        steps.clear()
+        values, vectors = mt.lobpcg(
+            mt.tensor(a),
+            k=2,
+            B=None if other is None else mt.tensor(other),
+            X=mt.tensor(start),
+            largest=largest,
+            tracker=lambda *state: steps.append(state),
+        )
+        right = np.eye(20) if other is None else other
+        every = np.sort(np.linalg.eigvals(np.linalg.solve(right, a)).real)
+        close(values, every[:-3:-1] if largest else every[:2])
+        vectors = vectors.numpy()
+        np.testing.assert_allclose(a @ vectors, right @ vectors * values.numpy(), atol=1e-4)
+        assert len(steps) < 400
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
