@@ -1,10 +1,12 @@
 """Builds the extension module ``minitensor._C``; the metadata is in setup.cfg.
 
 Objects are compiled in parallel, and only those whose source, headers or flags changed. ``CXX``, ``CPPFLAGS``,
-``CXXFLAGS`` and ``LDFLAGS`` are honoured. ``MT_SANITIZE=address,undefined`` or ``MT_SANITIZE=thread`` makes an
-instrumented build.
+``CXXFLAGS`` and ``LDFLAGS`` are honoured. ``MT_ISA_BUILD`` says for which instruction sets kernels are compiled, beside
+the baseline: ``host`` (this machine's best, the default), ``all``, or names with commas between them.
+``MT_SANITIZE=address,undefined`` or ``MT_SANITIZE=thread`` makes an instrumented build.
 """
 
+import contextlib
 import hashlib
 import os
 import shlex
@@ -22,12 +24,27 @@ from setuptools.errors import CompileError, LinkError
 ROOT = Path(__file__).resolve().parent
 
 # No contraction and no reassociation: compiled clusters and eager kernels promise the same bits (docs/numerics.md).
+# Paths are relative and include nothing of this folder's: a compiler cache knows the same file in another folder.
 FLAGS = shlex.split(
     "-std=c++20 -fPIC -pthread -fno-math-errno -ffp-contract=off -fno-semantic-interposition -fvisibility=hidden"
-    " -Wall -Wextra"
+    " -Wall -Wextra -Wno-missing-field-initializers -Icsrc"
 )
 RELEASE_FLAGS = ["-O3", "-g0", "-DNDEBUG"]
 SANITIZE_FLAGS = ["-O1", "-g1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=undefined"]
+
+# What is compiled before everything else and included by everything: the standard library's headers.
+PRECOMPILED = Path("csrc/precompiled.h")
+
+# What takes longest to compile is started first, so that no core is left with it at the end.
+LONGEST = ("reduce_", "elementwise_", "pointwise_", "gemm_", "index_gather", "softmax_", "nn_loops_")
+
+# Instruction sets beside the baseline, best last, and how /proc/cpuinfo knows a CPU that has them (csrc/core/isa.cpp).
+ISAS = {
+    "x86_64": {
+        "avx2": {"avx2", "fma", "f16c"},
+        "avx512": {"avx2", "fma", "f16c", "avx512f", "avx512vl", "avx512dq", "avx512bw"},
+    }
+}
 
 
 class BuildExt(build_ext):
@@ -36,40 +53,34 @@ class BuildExt(build_ext):
     def build_extension(self, ext: Extension) -> None:
         """Compile what changed of ``ext`` and link it."""
         sanitize = os.environ.get("MT_SANITIZE", "")
-        mode = [f"-fsanitize={sanitize}", *SANITIZE_FLAGS] if sanitize else RELEASE_FLAGS
         cxx = shlex.split(os.environ.get("CXX", "g++"))
-        includes = [f"-I{ROOT / 'csrc'}", "-isystem", sysconfig.get_path("include")]
-        define = f'-DMT_VERSION="{self.distribution.get_version()}"'
+        machine = target_machine(cxx)
+        isas = isas_to_build(os.environ.get("MT_ISA_BUILD") or "host", machine)
+        defines = {
+            "MT_VERSION": f'"{self.distribution.get_version()}"',
+            **{f"MT_BUILT_{isa.upper()}": "1" for isa in isas},
+        }
         extra = [flag for name in ("CPPFLAGS", "CXXFLAGS") for flag in shlex.split(os.environ.get(name, ""))]
-        compile_command = [*cxx, *FLAGS, *mode, *includes, define, *extra, "-c"]
 
-        # One directory of objects for each set of flags: changing them and back again loses nothing. Not below
-        # build_temp, which is a new folder at every `pip install -e`.
-        key = hashlib.sha256("\0".join(compile_command).encode()).hexdigest()[:12]
-        objects_dir = ROOT / "build" / f"objects-{key}"
-        units = [(Path(s), objects_dir / Path(s).with_suffix(".o")) for s in ext.sources]
-        stale = [unit for unit in units if self.force or not is_fresh(unit[1])]
-        done = 0
-
-        def compile_one(unit: tuple[Path, Path]) -> bool:
-            nonlocal done
-            ok = compile_object(compile_command, *unit)
-            done += 1
-            print(f"[{done}/{len(stale)}] {unit[0]}{'' if ok else ': failed'}", flush=True)
-            return ok
-
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            results = list(pool.map(compile_one, stale))
-        if not all(results):
-            raise CompileError(f"{results.count(False)} of {len(stale)} files did not compile")
+        mode = [f"-fsanitize={sanitize}", *SANITIZE_FLAGS] if sanitize else RELEASE_FLAGS
+        base = Precompiled([*cxx, *FLAGS, *mode, "-isystem", sysconfig.get_path("include"), *extra])
+        units = []
+        for source in map(Path, ext.sources):
+            if not is_for(source, machine, isas):
+                continue
+            # On a machine that has better the baseline runs only when MT_ISA asks for it.
+            spare = len(isas) == 1 and source.stem.endswith("_baseline") and not sanitize
+            units.append(Unit(source, base, [*defines_for(source, defines), *(["-O1"] if spare else [])]))
+        compile_all(base, units, self.force)
 
         output = Path(self.get_ext_fullpath(ext.name))
         output.parent.mkdir(parents=True, exist_ok=True)
         # Linked beside the old file and renamed over it: a process that has the old one mapped keeps it whole.
         partial = output.with_suffix(f".{os.getpid()}.tmp")
-        flags = ["-shared", "-pthread", *(mode[:1] if sanitize else []), *shlex.split(os.environ.get("LDFLAGS", ""))]
-        command = [*cxx, *flags, *(str(obj) for _, obj in units), "-o", str(partial)]
-        if subprocess.run(command).returncode:
+        flags = ["-shared", "-pthread", *([f"-fsanitize={sanitize}"] if sanitize else [])]
+        flags += shlex.split(os.environ.get("LDFLAGS", ""))
+        link = [*cxx, *flags, *(str(unit.obj) for unit in units), "-o", str(partial)]
+        if subprocess.run(link).returncode:
             partial.unlink(missing_ok=True)
             raise LinkError(f"{ext.name} did not link")
         os.replace(partial, output)
@@ -77,6 +88,151 @@ class BuildExt(build_ext):
     def get_source_files(self) -> list[str]:
         """Sources and headers, for the source distribution."""
         return sorted(str(p.relative_to(ROOT)) for p in (ROOT / "csrc").rglob("*") if p.suffix in (".cpp", ".h"))
+
+
+class Precompiled:
+    """A command that compiles with the standard library's headers read beforehand."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.command = command
+        self.folder = objects_folder(command)
+        self.header = self.folder / PRECOMPILED.name
+
+    def prepare(self) -> bool:
+        """Compile the header if that hasn't been done."""
+        output = self.header.with_suffix(".h.gch")
+        checksum = self.header.with_suffix(".h.gch.sum")
+        if is_fresh(output) and checksum.exists():
+            return True
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.header.write_bytes(PRECOMPILED.read_bytes())
+        # No two compilations give the same bytes. What they are made of is the same, and is what ccache is to go by.
+        text = subprocess.run([*self.command, "-E", "-x", "c++", PRECOMPILED], stdout=subprocess.PIPE)
+        checksum.write_text(hashlib.sha256(text.stdout).hexdigest())
+        return not text.returncode and compile_object([*self.command, "-x", "c++-header"], PRECOMPILED, output)
+
+
+class Unit:
+    """A source, how it is compiled and where its object is."""
+
+    def __init__(self, source: Path, base: Precompiled, flags: list[str]) -> None:
+        self.source = source
+        self.base = base
+        self.flags = flags
+        # One directory of objects for each set of flags: changing them and back again loses nothing. Not below
+        # build_temp, which is a new folder at every `pip install -e`.
+        self.obj = objects_folder([*base.command, *flags]) / source.with_suffix(".o")
+
+    def compile(self) -> bool:
+        """Compile it; say whether that went well."""
+        command = [*self.base.command, "-include", str(self.base.header), *self.flags, "-c"]
+        return compile_object(command, self.source, self.obj)
+
+    def precedence(self) -> tuple[int, int]:
+        """The key by which the longest come first."""
+        stem = self.source.stem
+        rank = next((i for i, prefix in enumerate(LONGEST) if stem.startswith(prefix)), len(LONGEST))
+        return rank, -self.source.stat().st_size
+
+
+class Progress:
+    """Says how far a build is, also to whoever waits at a terminal for pip, which keeps a build's output to itself."""
+
+    INTERVAL = 10  # seconds between lines on the terminal
+    FILE = 1.9  # seconds that one core compiles a file, on the average: an AMD EPYC in 2026
+
+    def __init__(self, total: int, jobs: int) -> None:
+        self.total = total
+        self.done = 0
+        self.next_line = time.monotonic() + self.INTERVAL
+        self.terminal = None
+        if "PIP_BUILD_TRACKER" in os.environ and not sys.stdout.isatty() and total > 1:
+            with contextlib.suppress(OSError):
+                self.terminal = open("/dev/tty", "w")  # noqa: SIM115  (until the end)
+        if total > 1:
+            minutes = max(1, round(total * self.FILE / jobs / 60))
+            self._tell(f"compiling {total} files of C++; about {minutes} min on {jobs} cores")
+
+    def _tell(self, text: str) -> None:
+        if self.terminal:
+            with contextlib.suppress(OSError):
+                print(f"\n  minitensor: {text}", end="", file=self.terminal, flush=True)
+
+    def report(self, source: Path, ok: bool) -> None:
+        """Say that one more file is done."""
+        self.done += 1
+        print(f"[{self.done}/{self.total}] {source}{'' if ok else ': failed'}", flush=True)
+        now = time.monotonic()
+        if now >= self.next_line or self.done == self.total:
+            self.next_line = now + self.INTERVAL
+            self._tell(f"{self.done} of {self.total} files compiled")
+
+
+def compile_all(base: Precompiled, units: list[Unit], force: bool) -> None:
+    """Compile the units that are out of date, a process for each core."""
+    stale = sorted((unit for unit in units if force or not is_fresh(unit.obj)), key=Unit.precedence)
+    jobs = len(os.sched_getaffinity(0))
+    progress = Progress(len(stale), jobs)
+
+    def compile_one(unit: Unit) -> bool:
+        ok = unit.compile()
+        progress.report(unit.source, ok)
+        return ok
+
+    if stale and not base.prepare():
+        raise CompileError(f"{PRECOMPILED} did not compile")
+    with ThreadPoolExecutor(jobs) as pool:
+        results = list(pool.map(compile_one, stale))
+    if not all(results):
+        raise CompileError(f"{results.count(False)} of {len(stale)} files did not compile")
+
+
+def defines_for(source: Path, defines: dict[str, str]) -> list[str]:
+    """The flags for those of the defines that a file mentions: another version compiles one file, not all."""
+    text = source.read_text(encoding="utf-8")
+    return [f"-D{name}={value}" for name, value in defines.items() if name in text]
+
+
+def target_machine(cxx: list[str]) -> str:
+    """The architecture that the compiler makes code for."""
+    try:
+        run = subprocess.run([*cxx, "-dumpmachine"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise CompileError(
+            f"minitensor is compiled with {shlex.join(cxx)}, and that cannot be run: {error}. It takes a C++20 "
+            "compiler, g++ 12 or later; the environment variable CXX chooses another"
+        ) from None
+    return run.stdout.partition("-")[0].strip()
+
+
+def isas_to_build(wanted: str, machine: str) -> list[str]:
+    """The instruction sets to build beside the baseline, by what ``MT_ISA_BUILD`` says."""
+    isas = ISAS.get(machine, {})
+    if wanted == "all":
+        return list(isas)
+    if wanted == "host":
+        if machine != os.uname().machine:
+            return []
+        flags = {line.partition(":")[2] for line in Path("/proc/cpuinfo").read_text().splitlines() if "flags" in line}
+        return [isa for isa, needed in isas.items() if any(needed <= set(line.split()) for line in flags)][-1:]
+    names = wanted.split(",")
+    if unknown := [name for name in names if name not in (*isas, "baseline")]:
+        known = ", ".join(("host", "all", "baseline", *isas))
+        raise CompileError(f"MT_ISA_BUILD={wanted}: {unknown[0]} is not known for {machine}; there are {known}")
+    return [isa for isa in isas if isa in names]
+
+
+def is_for(source: Path, machine: str, isas: list[str]) -> bool:
+    """Whether ``source`` belongs to a build for these, by the end of its name."""
+    suffix = source.stem.rpartition("_")[2]
+    if suffix == "x86":
+        return machine == "x86_64"
+    return suffix in isas or not any(suffix in of_machine for of_machine in ISAS.values())
+
+
+def objects_folder(command: list[str]) -> Path:
+    """Where what this command compiles is put."""
+    return Path("build") / f"objects-{hashlib.sha256(chr(0).join(command).encode()).hexdigest()[:12]}"
 
 
 def is_fresh(obj: Path) -> bool:
@@ -96,8 +252,10 @@ def compile_object(command: list[str], source: Path, obj: Path) -> bool:
     partial = obj.with_suffix(f".{os.getpid()}.tmp")
     depfile = obj.with_suffix(".d")
     started = time.time_ns()
-    run = subprocess.run([*command, str(source), "-o", str(partial), "-MMD", "-MF", str(depfile)])
-    if run.returncode:
+    # What ccache wants to be told before it works with a precompiled header.
+    environment = {"CCACHE_SLOPPINESS": "pch_defines,time_macros", **os.environ, "CCACHE_PCH_EXTSUM": "true"}
+    arguments = [*command, str(source), "-o", str(partial), "-MMD", "-MF", str(depfile)]
+    if subprocess.run(arguments, env=environment).returncode:
         partial.unlink(missing_ok=True)
         return False
     # Dated back to when it was started: a header saved meanwhile is newer than the object.
@@ -109,5 +267,6 @@ def compile_object(command: list[str], source: Path, obj: Path) -> bool:
 if not sys.platform.startswith("linux"):
     raise SystemExit(f"minitensor builds on Linux; this is {sys.platform}")
 
+os.chdir(ROOT)
 sources = sorted(str(p.relative_to(ROOT)) for p in (ROOT / "csrc").rglob("*.cpp"))
 setup(ext_modules=[Extension("minitensor._C", sources, language="c++")], cmdclass={"build_ext": BuildExt})

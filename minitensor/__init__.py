@@ -12,7 +12,15 @@ import math as _math
 import os as _os
 from typing import Any as _Any
 
-from minitensor import _C
+try:
+    import minitensor._C as _C
+except ModuleNotFoundError as _error:
+    if _error.name != "minitensor._C":
+        raise
+    from minitensor._no_extension import missing_extension as _missing_extension
+
+    raise _missing_extension() from None
+
 from minitensor._C import (
     OutOfMemoryError,
     Size,
@@ -94,16 +102,24 @@ from minitensor.settings import *  # noqa: E402, F403
 from minitensor.storage import TypedStorage, UntypedStorage  # noqa: E402
 from minitensor.typed_tensors import *  # noqa: E402, F403
 
+_offered: set[str] = set()
 
-def _offer_composites() -> None:
+
+def _offer_composites(first: _Any = False) -> None:
+    """Each function under its names, once: a program may have put others there since, or taken them away."""
+    found = {}
     for composed in _COMPOSITES.values():
         if composed.function:
             for name in (composed.name, *composed.aliases):
-                globals()[name] = composed.call
-    _checked_functions(globals())
+                if name not in _offered:
+                    _offered.add(name)
+                    found[name] = composed.call
+    _checked_functions(found)
+    globals().update({name: call for name, call in found.items() if first or name not in globals()})
 
 
-_offer_composites()
+_offer_composites(first=True)
+_checked_functions(globals())
 
 
 # In-place methods are functions too.

@@ -30,7 +30,7 @@ def show_config(file: TextIO | None = None) -> None:
         "NumPy": _hooks.installed_version("numpy"),
         "compiler": f"{build['compiler']}, C++{build['cplusplus'] // 100 % 100}",
         "build": ", ".join([mode, *checks]),
-        "instruction set": build["isa"] + best,
+        "instruction set": f"{build['isa']}{best}; built: {', '.join(build['built_isas'])}",
         "threads": str(_C.get_num_threads()),
         "default dtype": str(_C.get_default_dtype()),
         "memory": f"{allocator['allocated_bytes']} bytes in use, {allocator['reserved_bytes']} reserved",

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from minitensor import _C
-from minitensor.step_stats import StepStats, from_cards, from_events
+from minitensor.step_stats import NodeExecStats, StepStats, from_cards, from_events, source_of
 
 __all__ = [
     "collect_step_stats",
@@ -91,6 +91,25 @@ def step_boundary() -> None:
         _C.flush("the end of an optimizer step")
 
 
+def _kernels_of(name: str, begin: int, end: int) -> list[NodeExecStats]:
+    """The kernels of a launch, which are known of code that measures itself (`--hlo_profile`)."""
+    profile = sys.modules.get("minitensor_jit.inspect.profile")
+    if profile is None:
+        return []
+    return [
+        NodeExecStats(
+            kernel.name,
+            kernel.kind,
+            kernel.last[0] / 1000,
+            (kernel.last[1] - kernel.last[0]) / 1000,
+            source=source_of(*kernel.ops[0][1:]) if kernel.ops else "",
+            children=[NodeExecStats(op, op, 0.0, 0.0, source=source_of(file, line)) for op, file, line in kernel.ops],
+            bytes=kernel.nbytes,
+        )
+        for kernel in profile.kernels_between(name, begin, end)
+    ]
+
+
 @contextmanager
 def collect_step_stats() -> Iterator[StepStats]:
     """Note every kernel and launch that runs inside; the statistics are filled in at the end."""
@@ -102,5 +121,5 @@ def collect_step_stats() -> Iterator[StepStats]:
     try:
         yield stats
     finally:
-        host = from_events(_C.stop_profile()).dev_stats
+        host = from_events(_C.stop_profile(), kernels=_kernels_of).dev_stats
         stats.dev_stats[:] = host if cards is None else [*host, *from_cards(cards.stop())]

@@ -8,6 +8,7 @@ from typing import Any
 
 from minitensor import _C, _hooks
 from minitensor._checked import checked, checked_method
+from minitensor._copying import copy_tensor, deepcopy_tensor
 from minitensor._warning import users_level
 from minitensor.composite import COMPOSITES
 from minitensor.composite.complex import imag, real
@@ -70,8 +71,18 @@ attach("volatile", property(lambda self: _never_volatile(), _set_volatile, doc="
 attach("name", property(lambda self: None, doc="PyTorch's name of a tensor, which nothing gives it: None."))
 attach("_view_sizes", view_)
 attach("_view_dtype", view_dtype)
-attach("real", property(lambda self: real(self), lambda self, value: real(self).copy_(value), doc=real.__doc__))
-attach("imag", property(lambda self: imag(self), lambda self, value: imag(self).copy_(value), doc=imag.__doc__))
+
+
+def _set_real(self: Tensor, value: Any) -> None:
+    real(self).copy_(value)
+
+
+def _set_imag(self: Tensor, value: Any) -> None:
+    imag(self).copy_(value)
+
+
+attach("real", property(lambda self: real(self), _set_real, doc=real.__doc__))
+attach("imag", property(lambda self: imag(self), _set_imag, doc=imag.__doc__))
 
 
 # ---- conversion
@@ -112,7 +123,7 @@ _PARTS_LOST = "Casting complex values to real discards the imaginary part"
 def to(
     self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False, non_blocking: bool = False,
     memory_format: Any = None,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """The tensor in another dtype, on another device, or as another tensor; itself if nothing changes.
 
     Complex numbers as real ones lose their imaginary part, with a UserWarning.
@@ -180,7 +191,7 @@ def _type(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
 
 
 @_method
-def type_as(self: Any, other: Any) -> Any:
+def type_as(self: Any, other: Any) -> Tensor:
     """The tensor in other's dtype."""
     return self.to(other.dtype)
 
@@ -219,13 +230,13 @@ def is_signed(self: Any) -> bool:
 
 
 @_method
-def cuda(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
+def cuda(self: Any, device: Any = None, non_blocking: bool = False) -> Tensor:
     """The tensor on a CUDA device, by default the current one; an error says what is missing where there is none."""
     return self.to(_cuda_device(device), non_blocking)
 
 
 @_method
-def cpu(self: Any) -> Any:
+def cpu(self: Any) -> Tensor:
     """The tensor in host memory: itself, if it is there."""
     return self.to(device="cpu")
 
@@ -259,7 +270,12 @@ def _array(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:
     return array.copy() if copy else array
 
 
+def _array_wrap(self: Any, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+    return _C.from_numpy(array) if hasattr(array, "shape") else array
+
+
 attach("__array__", _array)
+attach("__array_wrap__", _array_wrap)  # what NumPy computes of a tensor is a tensor
 attach("__array_priority__", 1000)  # array op tensor asks the tensor
 
 
@@ -325,7 +341,7 @@ attach("copy_", checked(copy_))
 
 
 @_method
-def zero_(self: Any) -> Any:
+def zero_(self: Any) -> Tensor:
     """Sets every element to zero."""
     return self.fill_(0)
 
@@ -338,7 +354,7 @@ def backward(
     self: Any, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
 ) -> None:
     """Add the gradients of this tensor to the leaves it was computed from."""
-    if inputs is None:
+    if inputs is None and (gradient is None or isinstance(gradient, Tensor)) and not _C.vmap_depth():
         # What almost every training step does, without the general form's detours.
         retain = create_graph if retain_graph is None else retain_graph
         _C.run_backward((self,), (gradient,), None, retain, create_graph, False)
@@ -380,23 +396,6 @@ attach(
 # ---- Python's protocols
 
 
-def _deepcopy(self: Any, memo: dict[int, Any]) -> Any:
-    if id(self) in memo:
-        return memo[id(self)]
-    if not self.is_leaf:
-        raise RuntimeError(
-            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment"
-        )
-    from minitensor.autograd import no_grad
-
-    with no_grad():
-        copied = Tensor._as_subclass(self.__class__, clone(self), self.requires_grad)
-        if self.grad is not None:
-            copied.grad = _deepcopy(self.grad, memo)
-    memo[id(self)] = copied
-    return copied
-
-
 def _rebuild(cls: Any, array: Any, requires_grad: bool) -> Any:
     return Tensor._as_subclass(cls, _C.tensor_from_data(array, None, None, True), requires_grad)
 
@@ -412,13 +411,50 @@ def _rebuild_on(device: str, rebuild: Any, cls: Any, array: Any, requires_grad: 
     return made.requires_grad_(requires_grad)
 
 
+def _rebuild_strided(rebuild: Any, cls: Any, array: Any, size: Any, stride: Any, requires_grad: bool) -> Any:
+    """What did not lie in row-major order: the array has all the memory between its first and last element."""
+    flat = rebuild(Tensor, array, False)
+    return Tensor._as_subclass(cls, _C.over_storage(flat, flat.dtype, 0, size, stride), requires_grad)
+
+
+def _rebuild_meta(cls: Any, size: Any, stride: Any, dtype: Any, requires_grad: bool) -> Any:
+    from minitensor.composite.creation import empty_strided
+
+    return Tensor._as_subclass(cls, empty_strided(size, stride, dtype=dtype, device="meta"), requires_grad)
+
+
 def _reduce(self: Any) -> Any:
+    rebuild, parts = _reduce_contents(self)
+    attributes = self.__getstate__()
+    return (rebuild, parts) if attributes is None else (rebuild, parts, attributes)
+
+
+def _reduce_contents(self: Any) -> Any:
+    if self.device.type == "meta":
+        return _rebuild_meta, (self.__class__, tuple(self.shape), self.stride(), self.dtype, self.requires_grad)
     if self.device.type in ("cuda", "jit_gpu"):
-        rebuild, parts = _reduce(self.detach().cpu().as_subclass(type(self)))
+        rebuild, parts = _reduce_contents(self.detach().cpu().as_subclass(type(self)))
         return _rebuild_on, (str(self.device), rebuild, *parts[:-1], self.requires_grad)
+    data = self.detach()
+    if not self.is_contiguous() and self.numel() and self.device.type == "cpu":
+        count = 1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride(), strict=True))
+        rebuild, (_, array, _) = _reduce_contents(data.as_strided((count,), (1,)).as_subclass(Tensor))
+        return _rebuild_strided, (rebuild, type(self), array, tuple(self.shape), self.stride(), self.requires_grad)
     if self.dtype is _C.bfloat16:  # NumPy has no such type
-        return _rebuild_bfloat16, (self.__class__, view_dtype(self.detach(), _C.int16).numpy(), self.requires_grad)
-    return _rebuild, (self.__class__, self.detach().numpy(), self.requires_grad)
+        return _rebuild_bfloat16, (type(self), view_dtype(data, _C.int16).numpy(), self.requires_grad)
+    return _rebuild, (type(self), data.numpy(), self.requires_grad)
+
+
+def _div(self: Any, other: Any) -> Any:
+    return self / other
+
+
+def _rdiv(self: Any, other: Any) -> Any:
+    return other / self
+
+
+def _idiv(self: Any, other: Any) -> Any:
+    return self.div_(other)
 
 
 def _contains(self: Any, element: Any) -> bool:
@@ -434,7 +470,9 @@ def _reversed(self: Any) -> Iterator[Any]:
 def _format(self: Any, spec: str) -> str:
     if not isinstance(self, Tensor):
         raise TypeError(f"__format__() needs a Tensor, but got {type(self).__name__}")
-    return format(self.item(), spec) if self.ndim == 0 and spec else format(str(self), spec)
+    if self.ndim == 0 and type(self) is Tensor and self.device.type != "meta":
+        return format(self.item(), spec)
+    return object.__format__(self, spec)
 
 
 def _repr(self: Any) -> str:
@@ -444,8 +482,12 @@ def _repr(self: Any) -> str:
 
 
 for _name, _function in {
-    "__deepcopy__": _deepcopy,
+    "__copy__": copy_tensor,
+    "__deepcopy__": deepcopy_tensor,
     "__reduce__": _reduce,
+    "__div__": _div,
+    "__rdiv__": _rdiv,
+    "__idiv__": _idiv,
     "__contains__": _contains,
     "__reversed__": _reversed,
     "__format__": _format,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 from minitensor import _C
@@ -16,7 +17,7 @@ def _made(result: Tensor, requires_grad: bool) -> Tensor:
 
 
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """A new tensor with a copy of `data`: numbers, nested sequences of them, or anything with a buffer."""
+    """A new tensor with a copy of `data`: a number, a NumPy array, or nested sequences of them."""
     return _made(_C.tensor_from_data(data, dtype, device, True), requires_grad)
 
 
@@ -30,18 +31,45 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 def asarray(
     obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """`obj` as a tensor; `copy=True` always copies, None only where needed."""
+    """`obj` as a tensor; `copy=True` always copies, None only where needed. What has a buffer says the dtype by it."""
+    if isinstance(obj, (bytearray, memoryview, array)) and len(obj):
+        import numpy as np
+
+        obj = np.asarray(obj)
     return _made(tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device), requires_grad)
 
 
 from_numpy = _C.from_numpy
 
 
-def from_dlpack(ext_tensor: Any) -> Tensor:
-    """A tensor that shares the memory of an object with `__dlpack__`, or of a DLPack capsule."""
-    if hasattr(ext_tensor, "__dlpack__"):
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor that shares the memory of an object with `__dlpack__`, or of a DLPack capsule.
+
+    With `copy=True` it has its own. On another `device` than the object's it always has, which `copy=False` refuses.
+    """
+    if not hasattr(ext_tensor, "__dlpack__"):
+        if device is not None or copy is not None:
+            raise AssertionError("device and copy kwargs not supported when ext_tensor is already a DLPack capsule.")
+        return _C.from_dlpack_capsule(ext_tensor)
+    wanted: dict[str, Any] = {"max_version": (1, 0)}
+    if copy is not None:
+        wanted["copy"] = copy
+    copied = True
+    while True:
         try:
-            ext_tensor = ext_tensor.__dlpack__(max_version=(1, 0))
-        except TypeError:
-            ext_tensor = ext_tensor.__dlpack__()
-    return _C.from_dlpack_capsule(ext_tensor)
+            capsule = ext_tensor.__dlpack__(**wanted)
+            break
+        except TypeError:  # an older producer
+            if not wanted:
+                raise
+            copied = wanted.popitem()[0] != "copy" and copied
+    made = _C.from_dlpack_capsule(capsule)
+    if device is not None:
+        moved = made.to(device=device)
+        if moved is not made:
+            if copy is False:
+                raise ValueError(
+                    f"cannot move DLPack tensor from device {made.device} to {moved.device} without copying"
+                )
+            return moved
+    return made.clone() if copy and not copied else made

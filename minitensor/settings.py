@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 _state: dict[str, Any] = {
-    "deterministic": False, "warn_only": False, "precision": "highest", "interop": 1, "warn_always": False,
+    "deterministic": False, "warn_only": False, "interop": 1, "warn_always": False,
 }  # fmt: skip
 _DEBUG_MODES = ("default", "warn", "error")
 _PRECISIONS = ("highest", "high", "medium")
@@ -84,20 +84,16 @@ def set_float32_matmul_precision(precision: str) -> None:
     """Say how the operands of float32 products may be rounded: "highest", not at all, which is so at first.
 
     With "high" and "medium" products of matrices on cards run on tensor cores, from compute capability 8.0 on: operands
-    are rounded to TF32 (ten bits of a mantissa), sums are in float32. On the CPU nothing is ever rounded. Functions
-    that are compiled already stay as they are.
+    are rounded to TF32 (ten bits of a mantissa), sums are in float32. On the CPU nothing is ever rounded.
     """
     if precision not in _PRECISIONS:
         raise RuntimeError(f"{precision} is not one of 'highest', 'high', or 'medium'")
-    if precision != _state["precision"]:
-        _state["precision"] = precision
-        # Plans that are there already are for the other one.
-        _C.clear_plan_cache()
+    _C.set_matmul_precision(_PRECISIONS.index(precision))
 
 
 def get_float32_matmul_precision() -> str:
     """What was asked for."""
-    return str(_state["precision"])
+    return _PRECISIONS[_C.matmul_precision()]
 
 
 def set_num_interop_threads(int: int) -> None:

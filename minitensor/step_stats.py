@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from operator import itemgetter
 
@@ -22,8 +22,10 @@ class NodeExecStats:
     """One op that ran.
 
     ``inputs`` are the names of the nodes that made the operands or, where these are not known, the operands' types.
-    ``source`` is the user's "file:line", or empty where it is not known. ``children`` are the source ops of a launch of
-    compiled code; they are not timed: their durations are 0. ``bytes`` is what the op reads and writes.
+    ``source`` is the user's "file:line", or empty where it is not known. ``bytes`` is what the op reads and writes.
+
+    ``children`` of a launch of compiled code are its kernels, if these measure themselves (``--hlo_profile``), and the
+    children of a kernel its source ops; else they are its source ops. Source ops are not timed: their durations are 0.
     """
 
     node_name: str
@@ -52,20 +54,28 @@ class StepStats:
     dev_stats: list[DeviceStepStats] = field(default_factory=list)
 
 
-def from_events(events: Iterable[Event], device: str = CPU_DEVICE) -> StepStats:
-    """Make the record of one device from the events of the core; the second ``add`` becomes ``add_1``, and so on."""
+def from_events(
+    events: Iterable[Event],
+    device: str = CPU_DEVICE,
+    kernels: Callable[[str, int, int], list[NodeExecStats]] = lambda name, start_ns, end_ns: [],
+) -> StepStats:
+    """Make the record of one device from the events of the core; the second ``add`` becomes ``add_1``, and so on.
+
+    ``kernels`` are those of the launch of that name between two times, where they are known.
+    """
     nodes = []
     seen: Counter[str] = Counter()
     for name, op, start_ns, end_ns, thread, file, line, source_ops, inputs, nbytes in sorted(events, key=itemgetter(2)):
         start, duration = start_ns / 1000, (end_ns - start_ns) / 1000
-        children = [
-            NodeExecStats(child_name, child_op, start, 0.0, thread, source=_source(child_file, child_line))
+        children = kernels(name, start_ns, end_ns) if source_ops else []
+        children = children or [
+            NodeExecStats(child_name, child_op, start, 0.0, thread, source=source_of(child_file, child_line))
             for child_name, child_op, child_file, child_line in source_ops or ()
         ]
         unique = f"{name}_{seen[name]}" if seen[name] else name
         seen[name] += 1
         nodes.append(
-            NodeExecStats(unique, op, start, duration, thread, list(inputs), _source(file, line), children, nbytes)
+            NodeExecStats(unique, op, start, duration, thread, list(inputs), source_of(file, line), children, nbytes)
         )
     return StepStats([DeviceStepStats(device, nodes)])
 
@@ -104,5 +114,6 @@ def from_cards(events: Iterable[CardEvent]) -> list[DeviceStepStats]:
     return [DeviceStepStats(lane, nodes) for lane, nodes in sorted(lanes.items())]
 
 
-def _source(file: str | None, line: int | None) -> str:
+def source_of(file: str | None, line: int | None) -> str:
+    """Return a place in the program as the record has it."""
     return f"{file}:{line}" if file else ""

@@ -21,6 +21,10 @@ class UntypedStorage:
     def __init__(self, size: int = 0, *, device: Any = None, _bytes: Any = None) -> None:
         self._bytes = _C.empty((int(size),), _C.uint8, device) if _bytes is None else _bytes
 
+    def untyped(self) -> UntypedStorage:
+        """The storage itself: it has bytes."""
+        return self
+
     def nbytes(self) -> int:
         """The number of bytes."""
         return int(_C.storage_bytes(self._bytes).numel())

@@ -25,9 +25,9 @@ def label(op: str) -> str:
 class Timeline:
     """Turns the statistics of a step into a trace in the Trace Event Format.
 
-    Every device is a process and every thread of it a row of boxes, one for each op. Below the box of a ``_JitLaunch``
-    are the ops that were compiled into it. These have no times of their own: they share the box evenly, in the order of
-    the program.
+    Every device is a process and every thread of it a row of boxes, one for each op. The box of a ``_JitLaunch`` names
+    the ops that were compiled into it, which have no times of their own. With ``--hlo_profile`` its kernels are boxes
+    below it, and these name the ops.
     """
 
     def __init__(self, step_stats: StepStats) -> None:
@@ -70,6 +70,9 @@ def _box(node: NodeExecStats, pid: int, tid: int, start_ns: int, end_ns: int) ->
         args |= {"file": file, "line": int(line)}
     if node.bytes:
         args["bytes"] = node.bytes
+    untimed = [child for child in node.children if not child.duration_us]
+    if untimed:
+        args["ops"] = [f"{label(child.op)} {child.source}".rstrip() for child in untimed]
     # Whole nanoseconds, so that a child never sticks out of its parent by a rounding error.
     return {
         "ph": "X",
@@ -87,16 +90,12 @@ def _boxes(node: NodeExecStats, pid: int, tid: int) -> list[dict[str, Any]]:
     start = _ns(node.start_us)
     end = max(start + _ns(node.duration_us), start)
     boxes = [_box(node, pid, tid, start, end)]
-    count = len(node.children)
-    for i, child in enumerate(node.children):
-        # Evenly, but for children whose times are known.
-        child_start, child_end = start + (end - start) * i // count, start + (end - start) * (i + 1) // count
+    for child in node.children:
         if child.duration_us > 0:
             child_start = min(max(_ns(child.start_us), start), end)
             child_end = min(child_start + _ns(child.duration_us), end)
-        box = _box(child, pid, tid, child_start, child_end)
-        box["args"] |= {"compiled_into": node.node_name, "timed": child.duration_us > 0}
-        boxes.append(box)
+            boxes.append(_box(child, pid, tid, child_start, child_end))
+            boxes[-1]["args"]["compiled_into"] = node.node_name
     return boxes
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         CompileError,
         DumpError,
         InvalidArgumentError,
+        LoweringError,
         MismatchError,
         NumericsError,
     )
@@ -47,6 +48,7 @@ __all__ = [
     "FlagError",
     "InvalidArgumentError",
     "JitOptions",
+    "LoweringError",
     "MismatchError",
     "NumericsError",
     "attr_scope",
@@ -71,6 +73,7 @@ _HOMES = {
             "CompileError",
             "DumpError",
             "InvalidArgumentError",
+            "LoweringError",
             "MismatchError",
             "NumericsError",
         ),
@@ -99,7 +102,8 @@ install(_library)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    # Not what the module itself imports.
+    return sorted({name for name in globals() if name.startswith("__")} | set(__all__))
 
 
 # Where tensors record from the start, their import asks for the compiler: not in the middle of a module of this package

@@ -42,6 +42,14 @@ __all__ = [
 ]
 
 
+_PACKAGE = os.path.dirname(os.path.abspath(minitensor.__file__))
+_LIBRARIES = (
+    _PACKAGE + os.sep,
+    os.path.dirname(os.path.abspath(__file__)) + os.sep,
+    os.path.dirname(os.__file__),
+    "<frozen",
+)
+
 # Each set of options has a compiler, whose number is part of every signature; the core keeps, for each thread, the
 # number of the one in force.
 _lock = threading.Lock()
@@ -118,12 +126,23 @@ def _recall(signature: bytes) -> Any:
 
 
 def _refuse(op: str, reason: str) -> None:
-    where = _C.caller()
+    where = _line_of_users() or _C.caller()
     called = _function_called()
     reason = reason or reason_of(op)
     if called not in ("", op):
         op, reason = called, f"{reason} ({op}, which it is made of)"
     raise InvalidArgumentError(op, reason, None if where is None else Source(*where))
+
+
+def _line_of_users() -> tuple[str, int, str] | None:
+    """Where the innermost frame is that is neither ours nor of a library such as NumPy, which reads values too."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_LIBRARIES) and f"{os.sep}site-packages{os.sep}" not in file:
+            return file, frame.f_lineno, frame.f_code.co_name
+        frame = frame.f_back
+    return None
 
 
 def _function_called() -> str:

@@ -17,6 +17,7 @@ from minitensor_jit.runtime.compiler import noting_executables
 from minitensor_jit.runtime.disk_cache import key_of
 from minitensor_jit.runtime.disk_entry import decode, encode
 from minitensor_jit.runtime.executable import AnyExecutable
+from minitensor_jit.state.observer import Observer
 
 if TYPE_CHECKING:
     from minitensor_jit.lowered_function import Lowered
@@ -37,6 +38,7 @@ class _Recorder:
         self.compiled: Any = None  # a weak reference
         # Programs for arguments that aren't just tensors and numbers, by their structure.
         self._variants: OrderedDict[Structure, Any] = OrderedDict()
+        self._watches: dict[int, _Watch] = {}  # by the id of what has the programs
         # What the function's plans launch, by the id of its module, to be pickled with it.
         self._used: dict[str, Any] = {}
         # Code that it was unpickled with.
@@ -48,60 +50,72 @@ class _Recorder:
         if self._jit_compile is None:
             return self._best_effort(args, kwargs)
         if not kwargs and all(isinstance(arg, _SIMPLE) for arg in args):
-            return self.record(self.compiled(), args, lambda: self._fn(*args))
+            return self.record(self.compiled(), args, args, kwargs)
         tensors, structure = flatten((args, kwargs))
         if structure is None:
-            return self.record(None, (), lambda: self._fn(*args, **kwargs))
+            return self.record(None, (), args, kwargs)
         variant = self._variants.get(structure)
         if variant is None:
-            variant = self._variants[structure] = _C.CompiledFunction(_Variant(self, structure))
+            variant = self._variants[structure] = _C.CompiledFunction(_Variant(self))
             if len(self._variants) > _MAX_STRUCTURES:
-                self._variants.popitem(last=False)
+                self._watches.pop(id(self._variants.popitem(last=False)[1]), None)
         else:
             self._variants.move_to_end(structure)
         # The next call is probably alike.
         self.compiled().remember(structure, variant)
-        return variant(*tensors)
+        result = variant.run(tuple(tensors))
+        return self.record(variant, tuple(tensors), args, kwargs) if result is NotImplemented else result
 
-    def call(self, structure: Structure, tensors: Sequence[Any]) -> Any:
-        """Run the function on arguments of a structure."""
-        args, kwargs = _C.build_structure(structure, tensors)
-        return self._fn(*args, **kwargs)
-
-    def record(self, compiled: Any, args: tuple[Any, ...], call: Callable[[], Any]) -> Any:
-        """Run the function, recorded as a whole; its program is kept in `compiled` if there is one."""
+    def record(self, compiled: Any, inputs: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the function, recorded as a whole; its program is kept in `compiled` if there is one, for `inputs`."""
         current_compiler()
         nested = _C.is_recording()
+        watch = _Watch() if nested or compiled is None else self._watches.setdefault(id(compiled), _Watch())
         with noting_executables() as used, recording("the end of a function"):
             if not nested:
                 _C.whole_function(self.compiled().owner)
             previous = _C.swap_tag((1, 1, 0))
+            closed = _C.close_values(True)
             try:
-                result = call()
+                if nested or compiled is None or watch.rests():
+                    guards: Any = watch.why
+                    result = self._fn(*args, **kwargs)
+                else:
+                    observer = Observer((args, kwargs))
+                    observer.begin(self._fn)
+                    try:
+                        result = self._fn(*args, **kwargs)
+                    except BaseException:
+                        observer.end(None, failed=True)
+                        raise
+                    guards = observer.end(result)
                 if not nested:
-                    self._finish(compiled, args, result)
+                    watch.done(self._finish(compiled, inputs, result, guards))
             finally:
+                _C.close_values(closed)
                 _C.swap_tag(previous)
                 if not nested:
                     _C.whole_function(0)
         self._used.update((module, ref(executable)) for module, executable in used.items())
         return result
 
-    def _finish(self, compiled: Any, args: tuple[Any, ...], result: Any) -> None:
+    def _finish(self, compiled: Any, args: tuple[Any, ...], result: Any, guards: Any) -> str | None:
+        """Run what was recorded; why no program is kept, None if one is."""
+        why = "its arguments have things whose contents can't be compared"
         if compiled is None:
-            _C.flush(_EVERY_CALL.format("its arguments have things whose contents can't be compared"))
-            return
+            _C.flush(_EVERY_CALL.format(why))
+            return why
         plain = isinstance(result, _C.Tensor) or (
             type(result) in (tuple, list) and all(isinstance(item, _C.Tensor) for item in result)
         )
         if plain:
-            compiled.finish(args, result)
-            return
+            return compiled.finish(args, result, None, guards)
         tensors, structure = flatten(result)
         if structure is None:
-            _C.flush(_EVERY_CALL.format("its result has things whose contents can't be compared"))
-            return
-        compiled.finish(args, tuple(tensors), structure)
+            why = why.replace("arguments have", "result has")
+            _C.flush(_EVERY_CALL.format(why))
+            return why
+        return compiled.finish(args, tuple(tensors), structure, guards)
 
     def _best_effort(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         current_compiler()
@@ -135,6 +149,7 @@ class _Recorder:
     def forget(self) -> None:
         """Drop the programs for structured arguments, and code that came with a pickle."""
         self._variants.clear()
+        self._watches.clear()
         self._held.clear()
         self._used.clear()
 
@@ -167,18 +182,36 @@ class _Recorder:
             self._used[module] = ref(executable)
 
 
-class _Variant:
-    """What the programs for one structure of arguments do without one that fits: they get the tensors only."""
+class _Watch:
+    """When a function is observed whose calls are recorded: seldom, if it turned out that no program can be kept."""
 
-    def __init__(self, recorder: _Recorder, structure: Structure) -> None:
+    def __init__(self) -> None:
+        self.why: str | None = None
+        self._failures = self._left = 0
+
+    def rests(self) -> bool:
+        """Whether this call needn't be observed."""
+        self._left -= 1
+        return self._left >= 0
+
+    def done(self, why: str | None) -> None:
+        """No program was kept of a call, because of `why`; or one was."""
+        self.why = why
+        if why is None:
+            self._failures = self._left = 0
+        elif self._left <= 0:
+            self._failures = min(self._failures + 1, 10)
+            self._left = 2**self._failures - 1 if self._failures > 2 else 0
+
+
+class _Variant:
+    """The programs for one structure of arguments: they get the tensors only."""
+
+    def __init__(self, recorder: _Recorder) -> None:
         self._recorder = ref(recorder)
-        self._structure = structure
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        recorder, structure = self._recorder(), self._structure
-        assert recorder is not None
-        compiled = recorder._variants.get(structure)
-        return recorder.record(compiled, args, lambda: recorder.call(structure, args))
+        raise AssertionError("the function itself records")
 
     def reaches(self, tensors: Sequence[Any]) -> bool:
         """Whether the function also reaches one of the tensors of its arguments by itself."""
@@ -225,15 +258,15 @@ def function(fn: Callable[..., Any] | None = None, *, jit_compile: bool | None =
 
     With `jit_compile=True` all of it: `InvalidArgumentError` names an op that can't be compiled, the reason and the
     line. With None, what can be; with False, nothing. A program is kept for each combination of shapes, dtypes and
-    layouts of the tensors among the arguments, which may be in nested tuples, lists and dicts, and of the values of the
-    others. A call that has one does not run `fn`: what `fn` does beside computing its result and writing to tensors in
-    place happens only when it is recorded. Random numbers are new in every call, as the default
-    generator gives them. Results may require grad, or be views of arguments: the gradient graph behind them is made in
-    every call. A function that stores gradients or reads `grad`, keeps tensors that it does not return, or has hooks or
-    an `autograd.Function` in the graph of its results is recorded at every call; its compiled code is kept all the
-    same, and `explain` says why. Modules that are put into another mode, or get other tensors, are looked at again.
-    So is a tensor from outside that has another shape, wants gradients now, or is held by nobody but the program: the
-    function must have another one in its place. Where the one that was replaced is still held, `clear()` says so.
+    layouts of the tensors among the arguments, which may be in nested tuples, lists and dicts, and of the values of
+    the others. A call that has one does not run `fn`, and gives what `fn` would: what `fn` read of Python's state
+    is compared first, values of tensors may not be read, and if it changes Python's state, or reads what can't be
+    compared, such as the clock, it is recorded at every call; docs/functions.md has the list. What it prints
+    appears only when it is recorded. Random numbers are new in every call, as the default generator gives them.
+    Results may require grad, or be views of arguments: the gradient graph behind them is made in every call. A
+    function that stores gradients or reads `grad`, keeps tensors that it does not return, or has hooks or an
+    `autograd.Function` in the graph of its results is recorded at every call, too; its compiled code is kept all
+    the same, and `explain` says why.
 
     The result has `lower(*args)`, which compiles for arguments without running and shows every stage, `programs` and
     `hits`, which count, and `clear()`. It can be pickled if `fn` can be found by its name; its code goes along.

@@ -50,6 +50,22 @@ class CompileError(JitError, RuntimeError):
         return CompileError, (self.opcode, self.reason, self.source)
 
 
+class LoweringError(JitError, RuntimeError):
+    """The lowering of an extension's op raised an error, or gave something else than the op's results.
+
+    `source` is the line of the lowering.
+    """
+
+    def __init__(self, op: str, reason: str, source: SourceLine | None = None) -> None:
+        self.op = op
+        self.reason = reason
+        self.source = source
+        super().__init__(f"the lowering of {op} {reason}{_where(source)}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return LoweringError, (self.op, self.reason, self.source)
+
+
 class CudaUnavailableError(JitError, RuntimeError, AssertionError):
     """A card was asked for, and none can be used. The message says what is missing: package, driver or card.
 

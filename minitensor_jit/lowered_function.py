@@ -106,7 +106,8 @@ class Compiled:
         options = current_compiler().options
         self._cluster = lowered._module()
         device = "cpu" if lowered._node is None else lowered._node.device
-        self._module: Module = run_pipeline(self._cluster.module, pipeline_options(options, device, verify=True))
+        pipeline = pipeline_options(options, device, self._cluster.rounds_products, verify=True)
+        self._module: Module = run_pipeline(self._cluster.module, pipeline)
         # Code generation changes modules too.
         self._optimized = print_module(self._module)
         self._dot = print_dot(self._module)

@@ -4,7 +4,9 @@ What a test sees at a call, it then sees when the recording runs. Most don't min
 says so with `@pytest.mark.at_once(reason="...")`, and runs eagerly all the same.
 """
 
+import inspect
 import os
+from collections import Counter
 
 import assembled_kernels
 import pytest
@@ -20,6 +22,34 @@ def pytest_configure(config):
     plugin = assembled_kernels.plugin()
     if plugin is not None:
         config.pluginmanager.register(plugin)
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m is applied
+def pytest_collection_modifyitems(items):
+    """Of what is marked `sampled(n)` one test in n stays with the others, the rest is `exhaustive`, but on a GPU.
+
+    What asks for PyTorch has the marker `torch`, so that it can be run alone where PyTorch is installed.
+    """
+    places = Counter()
+    for item in items:
+        if (sampled := item.get_closest_marker("sampled")) is not None and not os.environ.get("MT_TEST_CUDA"):
+            if places[item.path] % sampled.args[0]:
+                item.add_marker(pytest.mark.exhaustive)
+            places[item.path] += 1
+    asks = {}
+    for item in items:
+        if isinstance(item, pytest.Function):
+            for part in (item.module, item.function):
+                if part not in asks:
+                    asks[part] = _asks_for_torch(part)
+            if asks[item.module] or asks[item.function]:
+                item.add_marker(pytest.mark.torch)
+
+
+def _asks_for_torch(part):
+    if inspect.ismodule(part):
+        return getattr(getattr(part, "torch", None), "__name__", "") == "torch"
+    return 'importorskip("torch' in inspect.getsource(inspect.unwrap(part))
 
 
 @pytest.fixture(autouse=CLUSTERED)

@@ -13,7 +13,9 @@ def test_show_config(capsys):
     lines = dict(line.split(":", 1) for line in capsys.readouterr().out.splitlines())
     assert lines["minitensor"].strip() == mt.__version__
     assert lines["threads"].strip() == str(mt.get_num_threads())
-    assert lines["instruction set"].split()[0] in {"baseline", "avx2", "avx512"}
+    used, _, built = lines["instruction set"].partition("; built: ")
+    assert built.split(", ") == mt._C.build_config()["built_isas"]
+    assert used.split()[0] in built.split(", ")
     assert {"Python", "NumPy", "compiler", "build", "llvmlite", "JIT", "JIT flags"} <= set(lines)
 
 
@@ -28,6 +30,33 @@ def test_show_config_of_a_recording():
 def test_show_config_loads_nothing():
     code = "import sys, minitensor as mt; mt.show_config(); sys.exit(bool({'numpy', 'llvmlite'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_an_instruction_set_that_was_not_built():
+    config = mt._C.build_config()
+    isas = ["baseline", "avx2", "avx512"]
+    assert config["built_isas"] == [isa for isa in isas if isa in config["built_isas"]]
+    assert config["built_isas"][0] == "baseline"
+    here = isas[: isas.index(config["detected_isa"]) + 1]
+    for isa in isas:
+        process = subprocess.run(
+            [sys.executable, "-c", "import minitensor as mt; print(mt._C.build_config()['isa'])"],
+            env={**os.environ, "MT_ISA": isa},
+            capture_output=True,
+            text=True,
+        )
+        if isa not in here:
+            expected = f"RuntimeError: MT_ISA={isa}: this CPU does not support it; the best it has is {here[-1]}"
+        elif isa not in config["built_isas"]:
+            built = ", ".join(config["built_isas"])
+            expected = (
+                f"RuntimeError: MT_ISA={isa}: this build of minitensor has only {built}; "
+                "build it with MT_ISA_BUILD=all to have every one"
+            )
+        else:
+            assert process.stdout == f"{isa}\n"
+            continue
+        assert process.stderr.splitlines()[-1] == expected
 
 
 @pytest.mark.parametrize(

@@ -448,3 +448,39 @@ def test_profiles_of_a_plan_from_disk_name_its_ops(cache, compilations):
     assert [op for _, op, _, _ in names] == ["sin", "mul", "erfinv", "add", "softmax"]
     line = program.__code__.co_firstlineno + 1
     assert {(file, at) for _, _, file, at in names} == {(__file__, line)}
+
+
+def test_a_plan_that_was_renamed_is_not_run(cache, compilations):
+    """Both traces have one argument and one result of the same size: nothing else would tell them apart."""
+
+    def other(x):
+        return (x.cos() * 3 - x.erfinv()).softmax(-1)
+
+    cache.run()
+    (first,) = cache.plans
+    cache.run(fn=other)
+    (second,) = set(cache.plans) - {first}
+    second.write_bytes(first.read_bytes())
+    cache.run(fn=other)  # compares with eager code
+    assert len(compilations) == 3
+
+
+@pytest.mark.parametrize("kind", ["code", "plan"])
+def test_a_pipe_in_the_place_of_an_entry_is_not_waited_for(cache, kind):
+    cache.run()
+    (path,) = cache.entries if kind == "code" else cache.plans
+    path.unlink()
+    os.mkfifo(path, 0o600)
+    assert sum(cache.run().values()) == 1
+    assert path.is_file()  # replaced
+    assert cache.run() == HIT
+
+
+def test_a_folder_in_the_place_of_an_entry_is_a_miss(cache):
+    cache.run()
+    (path,) = cache.entries
+    path.unlink()
+    path.mkdir(0o700)
+    handles = len(os.listdir("/proc/self/fd"))
+    assert cache.run() == MISS
+    assert len(os.listdir("/proc/self/fd")) == handles

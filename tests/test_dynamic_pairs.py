@@ -140,3 +140,22 @@ def test_code_on_disk_is_not_taken_for_sizes_beyond_its_guards(tmp_path, compile
         assert len(compiled) == count
         calls(sizes[::-1])  # other sizes are at hand
         assert len(compiled) <= count + 3
+
+
+def test_code_on_disk_for_few_rows_is_not_run_for_many(tmp_path, compiled):  # noqa: F811
+    """From 16,384 rows on they are summed in another order: these sizes have other bits in the wrong code."""
+
+    def calls(*counts):
+        mt.jit.cache_clear()  # as if in a new process
+        for count in counts:
+            x = mt.randn(count, 3)
+            with mt.jit_scope():
+                y = (x * 2.5).sum(0)
+            np.testing.assert_array_equal(y.numpy(), (x * 2.5).sum(0).numpy())
+
+    with mt.jit.options(persistent_cache_directory=str(tmp_path / "code"), enable_lazy_compilation=False):
+        calls(300, 500, 700)
+        calls(20_000, 30_000, 50_000)
+        count = len(compiled)
+        calls(700, 500, 300)
+        assert len(compiled) <= count + 1

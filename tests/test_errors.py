@@ -351,3 +351,15 @@ def test_no_elements(shape):
             x.mul_(2)
         assert [r.numel() for r in results] == [0, 1, 0, 0, 0, 1, 1]
         assert [results[i].item() for i in (1, 5, 6)] == [0, False, 1]
+
+
+def test_a_class_of_nn_that_is_missing_names_its_function():
+    assert mt.nn.functional.dropout3d
+    with pytest.raises(AttributeError, match=r"no attribute 'Dropout3d'; .*: minitensor\.nn\.functional\.dropout3d$"):
+        mt.nn.Dropout3d  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'Nothing'$"):
+        mt.nn.Nothing  # noqa: B018
+
+
+def test_the_compilers_names_are_its_own():
+    assert {name for name in dir(mt.jit) if not name.startswith("__")} == set(mt.jit.__all__)

@@ -199,3 +199,55 @@ def test_a_kernel_in_c(library):
     assert again(x.detach(), y, 2.0).tolist() == axpy(x.detach(), y, 2.0).tolist()
     with pytest.raises(TypeError, match="foreign function"):
         extend.c_kernel("axpy")
+
+
+def wrong_lowering(b, x, limit):
+    return b.no_such_opcode(x)
+
+
+def narrow_lowering(b, x, limit):
+    return b.reshape(x, (1, *x.dims))
+
+
+def other_lowering(b, x, limit):
+    return b.add(x, x)
+
+
+@pytest.mark.parametrize(
+    ("lower", "what"),
+    [
+        (wrong_lowering, r"raises AttributeError: .*no_such_opcode.*test_extend\.py"),
+        (narrow_lowering, r"gives f32\[1, 3\] as result 0, the op f32\[3\].*test_extend\.py"),
+        (lambda b, x, limit: [x, x], "gives 2 results, the op has 1"),
+        (lambda b, x, limit: 7, "gives int as result 0"),
+    ],
+)
+def test_a_wrong_lowering_is_the_users_not_the_compilers(lower, what, caplog):
+    op = soft_clip(lower=lower)
+    x = mt.tensor([1.0, 2.0, 3.0])
+    with pytest.raises(AssertionError, match=what):
+        extend.check(op, [(x, 2.0)])
+    with mt.jit_scope():
+        y = op(x * 2, 2.0) + 1
+    assert np.array_equal(y.numpy(), (op(x * 2, 2.0) + 1).numpy())
+    assert "the lowering of" in caplog.text
+    assert "defect of the compiler" not in caplog.text
+    with pytest.raises(mt.jit.InvalidArgumentError, match=what) as info:
+        mt.function(lambda x: op(x, 2.0), jit_compile=True)(x)
+    error = info.value.__cause__
+    assert isinstance(error, mt.jit.LoweringError)
+    assert error.source.file == __file__
+    if lower is wrong_lowering:
+        assert error.source.line == wrong_lowering.__code__.co_firstlineno + 1
+
+
+def test_verify_names_the_lowering_that_has_other_bits():
+    op = soft_clip(lower=other_lowering)
+    x = mt.tensor([1.0, 2.0, 3.0])
+    with pytest.raises(AssertionError, match="differs from the kernel"):
+        extend.check(op, [(x, 2.0)])
+    with mt.jit.options(verify=1.0), pytest.raises(mt.jit.MismatchError) as info:
+        mt.function(lambda x: op(x * 3, 2.0), jit_compile=True)(x)
+    (note,) = info.value.__notes__
+    assert note.startswith("The lowering of soft_clip")
+    assert f"{__file__}:{other_lowering.__code__.co_firstlineno}," in note

@@ -7,6 +7,7 @@ from fuzz_programs import MODES, Step, check, execute, outcome, run_eager, shrin
 import minitensor as mt
 
 PROGRAMS = 50
+EVERYWHERE = 12
 # Programs do what nobody should.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -16,9 +17,12 @@ def fail_with(seed, program, mode, found):
     pytest.fail(f"seed {seed}, {mode}: {found}\n\n{text(small)}\n\n{check(small, mode, fresh=True)}")
 
 
+@pytest.mark.parametrize(
+    "seeds", [range(EVERYWHERE), pytest.param(range(EVERYWHERE, PROGRAMS), marks=pytest.mark.exhaustive)], ids=str
+)
 @pytest.mark.parametrize("mode", [*MODES, "compiled"])
-def test_programs(mode):
-    for seed in range(PROGRAMS):
+def test_programs(mode, seeds):
+    for seed in seeds:
         program = Generator(seed, 24, pure=mode == "compiled").make()
         if (found := check(program, mode, 1 + seed % 2)) is not None:
             fail_with(seed, program, mode, found)

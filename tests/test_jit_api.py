@@ -228,15 +228,17 @@ def test_gradient_modes_are_told_apart():
 
 
 def test_the_default_dtype_is_told_apart():
-    compiled = mt.function(lambda x: x / 2, jit_compile=True)
-    x = mt.tensor([1, 2])
-    assert compiled(x).dtype is mt.float32
-    mt.set_default_dtype(mt.float64)
-    try:
-        assert compiled(x).dtype is mt.float64
-    finally:
-        mt.set_default_dtype(mt.float32)
-    assert compiled(x).dtype is mt.float32
+    compiled = mt.function(lambda x: x / 3.7, jit_compile=True)
+    x = mt.arange(100)
+    for _ in range(2):
+        for dtype in (mt.float32, mt.float64):
+            mt.set_default_dtype(dtype)
+            try:
+                y, expected = compiled(x), x / 3.7
+            finally:
+                mt.set_default_dtype(mt.float32)
+            assert y.dtype is expected.dtype is dtype
+            assert y.numpy().tobytes() == expected.numpy().tobytes()
 
 
 def test_views_among_the_results():

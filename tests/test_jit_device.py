@@ -138,9 +138,6 @@ def test_no_copies_between_compiled_and_eager_ops_on_ordinary_devices():
     x = mt.rand(64, 64)
     with mt.jit_scope():
         y = mt.tanh(x) * 2.0
-    address = y.data_ptr()
-    eager = y.view(-1)
-    assert eager.data_ptr() == address
     addresses = []
     from minitensor_jit.runtime import observer
 
@@ -157,7 +154,12 @@ def test_no_copies_between_compiled_and_eager_ops_on_ordinary_devices():
     finally:
         observer.ClusterObserver.__call__ = original
     # The kernel read the eager op's memory and wrote the tensor that the next eager op reads.
-    assert {address, x.data_ptr()} <= set(addresses[0])
-    assert z.data_ptr() in addresses[0]
-    z.add_(1.0)
-    assert z.data_ptr() in addresses[0]
+    # An address is asked for late: memory whose address is known may be written by others, and is copied.
+    assert {x.data_ptr(), y.data_ptr(), z.data_ptr()} <= set(addresses[0])
+    assert y.view(-1).data_ptr() == y.data_ptr()
+
+
+def test_an_op_of_many_operands():
+    parts = [mt.full((2, 3), float(k)) for k in range(40)]
+    placed = [p.to("jit_cpu") for p in parts[1:]]
+    assert mt.equal(mt.cat([parts[0], *placed]).cpu(), mt.cat(parts))

@@ -107,6 +107,24 @@ def test_output_numerics_name_cluster_op_and_line(dtype):
     assert isinstance(info.value, FloatingPointError)
 
 
+def test_output_numerics_name_the_op_that_made_the_first_one():
+    def program(x):
+        y = (x - 2).log()  # here
+        return (y * 2 + 1).sum()
+
+    line = program.__code__.co_firstlineno + 1
+    fn = mt.function(program, jit_compile=True)
+    with mt.jit.options(check_cluster_output_numerics=True):
+        assert fn(mt.tensor([3.0, 4.0])).item() == pytest.approx(2 * np.log(2) + 2)
+        with pytest.raises(NumericsError, match="the first op that makes one of finite numbers: log") as info:
+            fn(mt.tensor([3.0, 1.0]))
+        assert (info.value.op, info.value.source.line) == ("log", line)
+        # What was there before is no op's.
+        with pytest.raises(NumericsError) as info:
+            fn(mt.tensor([3.0, float("nan")]))
+        assert info.value.op == "sum"
+
+
 def test_input_numerics_name_the_first_reader():
     x = mt.tensor([1.0, float("inf"), 2.0])
     fn = mt.function(lambda x, y: y * 2 - x.clamp(0, 1), jit_compile=True)

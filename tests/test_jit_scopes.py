@@ -1,12 +1,15 @@
 """jit_scope and attr_scope: predicates, gradients of their own, and the attribute of single ops."""
 
 import collections
+import functools
 import inspect
+import re
 
 import numpy as np
 import pytest
 
 import minitensor as mt
+from minitensor_jit.clustering import scope_predicate
 
 
 def accounts(fn, *args):
@@ -79,6 +82,55 @@ def test_predicates_of_the_same_code_share_plans():
     assert mt.jit.cache_info()["misses"] == misses
     fn(2)
     assert mt.jit.cache_info()["misses"] == misses + 1
+
+
+CONTAINERS = [
+    lambda k: {"exp", "mul"},
+    lambda k: ["exp", "mul"],
+    lambda k: ("exp", ["mul"]),
+    lambda k: {"exp": 1, "mul": [2.5]},
+    lambda k: frozenset({"exp"}),
+    lambda k: re.compile("exp"),
+]
+
+
+@pytest.mark.parametrize("make", CONTAINERS)
+def test_a_predicate_that_is_made_at_every_turn_is_known_by_what_it_closed_over(make):
+    x = mt.rand(5)
+
+    class Chosen:
+        def choose(self, node):
+            return node.op != "exp"
+
+    chosen = Chosen()
+    pattern = re.compile("exp")
+
+    def turn(k):
+        names = make(k) if make is not CONTAINERS[-1] else pattern
+        given = functools.partial(lambda known, node: node.op in str(known), names)
+        for predicate in (lambda node: node.op in str(names), given, chosen.choose):
+            with mt.jit_scope(predicate):
+                y = mt.exp(x) * 2.5
+            y.tolist()
+
+    turn(0)
+    misses, known = mt.jit.cache_info()["misses"], len(scope_predicate._predicates)
+    for k in range(20):
+        turn(k)
+    assert mt.jit.cache_info()["misses"] == misses
+    assert len(scope_predicate._predicates) == known
+
+
+def test_a_predicate_whose_container_changes_is_asked_again():
+    x, names = mt.rand(5), {"exp"}
+
+    def fn(x):
+        with mt.jit_scope(lambda node: node.op in names):
+            return mt.exp(x) * 2.5 - 1
+
+    assert clusters_of(scope_only(fn, x)) == [["exp"]]
+    names.add("mul")
+    assert clusters_of(scope_only(fn, x)) == [["exp", "mul"]]
 
 
 def test_wrong_arguments():

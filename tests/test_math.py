@@ -186,7 +186,7 @@ def test_emitted_code_calls_nothing(name):
     target = host_target()
     if target.vector_bytes < 32:
         pytest.skip("without a fused multiply-add LLVM calls the C library's")
-    assembly = target.machine.emit_assembly(llvm.parse_assembly(compiled_loop(name, F32, 16, target)))
+    assembly = target.machine.make().emit_assembly(llvm.parse_assembly(compiled_loop(name, F32, 16, target)))
     assert "call" not in assembly
 
 

@@ -159,3 +159,51 @@ def test_bad_arguments():
         optim.SGD([param * 2], lr=0.1)
     with pytest.raises(NotImplementedError):
         optim.Optimizer([param], {}).step()
+
+
+@pytest.fixture(params=["minitensor", "torch"])
+def lib(request):
+    return pytest.importorskip(request.param)
+
+
+def test_what_load_state_dict_casts(lib):
+    p = lib.nn.Parameter(lib.ones(2, dtype=lib.bfloat16))
+    optimizer = lib.optim.SGD([p], lr=0.5)
+    state = {
+        "step": lib.tensor(1000.0), "average": lib.tensor([1.5, 2.0], dtype=lib.float64), "count": lib.tensor([3]),
+        "nested": {"step": lib.tensor(513), "of": [lib.ones(1), 4]}, "number": 7,
+    }  # fmt: skip
+    saved = {"state": {0: state, "shared": {"norm": 2.5}}, "param_groups": optimizer.state_dict()["param_groups"]}
+    optimizer.load_state_dict(saved)
+    got = optimizer.state_dict()["state"]
+    assert set(got) == {0, "shared"}
+    assert got["shared"] == optimizer.state["shared"] == {"norm": 2.5}
+    mine = got[0]
+    tensors = [mine["step"], mine["average"], mine["count"], mine["nested"]["step"], mine["nested"]["of"][0]]
+    assert [str(t.dtype).split(".")[1] for t in tensors] == ["float32", "bfloat16", "bfloat16", "int64", "bfloat16"]
+    assert (mine["step"].item(), mine["nested"]["step"].item()) == (1000.0, 513)
+    assert (mine["nested"]["of"][1], mine["number"]) == (4, 7)
+
+
+def test_a_state_of_an_integer_parameter_keeps_its_dtypes(lib):
+    p = lib.tensor([1, 2])
+    optimizer = lib.optim.SGD([p], lr=0.5)
+    saved = {"state": {0: {"average": lib.ones(2)}}, "param_groups": optimizer.state_dict()["param_groups"]}
+    optimizer.load_state_dict(saved)
+    assert str(optimizer.state[p]["average"].dtype).endswith("float32")
+
+
+@pytest.mark.parametrize(
+    ("momentum", "dampening", "allowed"),
+    [(0.9, 0, True), (1e-30, 0, True), (0, 0, False), (0.9, 0.5, False), (0.9, -0.5, False), (0, 0.5, False)],
+)
+def test_what_nesterov_needs(lib, momentum, dampening, allowed):
+    def made():
+        return lib.optim.SGD([lib.ones(1)], lr=0.1, momentum=momentum, dampening=dampening, nesterov=True)
+
+    if allowed:
+        made()
+    else:
+        with pytest.raises(ValueError, match="Nesterov momentum requires a momentum and zero dampening"):
+            made()
+    lib.optim.SGD([lib.ones(1)], lr=0.1, momentum=momentum, dampening=dampening)

@@ -1,5 +1,6 @@
 """When what was recorded runs, and why; its errors; plans that are used again; threads and finalizers."""
 
+import ctypes
 import gc
 import itertools
 import threading
@@ -102,11 +103,12 @@ def test_size_cap():
         names = {"y": x}
         exec(steps, names)
         y = names["y"]
-        assert not y._is_pending
-        y = y + 1
         assert y._is_pending
+        z = y + 1
+        assert not y._is_pending
+        assert z._is_pending
     assert [reason for reason, _ in seen] == ["the size cap of a trace", "the end"]
-    assert y.tolist() == [8193, 8193]
+    assert z.tolist() == [8193, 8193]
 
 
 def test_a_loop_is_run_in_equal_parts():
@@ -711,3 +713,26 @@ def test_another_number_in_full_is_no_other_program():
         assert n.tolist() == [20 * k + 10] * 2
         counts.append(mt.jit.cache_info()["misses"])
     assert counts[-1] == counts[1]
+
+
+def test_memory_whose_address_was_given_away_is_read_when_the_call_is_made():
+    x = mt.ones(4)
+    with recorded():
+        before = x * 2
+        memory = (ctypes.c_float * 4).from_address(x.data_ptr())
+        memory[0] = 10.0
+        after = x * 2
+        memory[0] = 20.0
+    assert before.tolist() == [2.0] * 4
+    assert after.tolist() == [20.0, 2.0, 2.0, 2.0]
+
+
+def test_a_recorded_write_to_memory_whose_address_was_given_away_runs_at_once():
+    x = mt.zeros(4)
+    memory = (ctypes.c_float * 4).from_address(x.data_ptr())
+    with recorded():
+        x += 3
+        assert list(memory) == [3.0] * 4
+    y = mt.zeros(2)
+    y.data_ptr()
+    assert y.resize_(8).shape == (8,)  # as one whose address nobody has

@@ -55,3 +55,14 @@ def test_refused(tmp_path):
             load(broken)
     with pytest.raises(RuntimeError, match="Parent directory"):
         save_file({"a": x}, tmp_path / "no" / "x")
+
+
+def test_tensors_without_elements_may_share_memory():
+    x = mt.arange(6.0)
+    saved = {"none": x[:0], "x": x, "none either": x[3:3]}
+    got = load(save(saved))
+    assert {name: t.tolist() for name, t in got.items()} == {name: t.tolist() for name, t in saved.items()}
+    for sharing in ({"x": x, "part": x[:1]}, {"part": x[5:], "x": x}):
+        with pytest.raises(RuntimeError, match="share memory"):
+            save(sharing)
+    assert load(save({"x": x}))["x"].tolist() == x.tolist()

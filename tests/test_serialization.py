@@ -5,6 +5,7 @@ import os
 import pickle
 import random
 import stat
+import struct
 import subprocess
 import sys
 import zipfile
@@ -68,7 +69,8 @@ PLAIN = {
     "floats": [0.5, -0.0, float("inf")], "complex": 1 - 2j, "text": ["", "ab", "é漢\U0001f600", "x" * 300],
     "bytes": [b"", b"\x00\xff", b"y" * 300], "bytearray": bytearray(b"12"), "tuples": ((), (1,), (1, 2), (1, 2, 3, 4)),
     "sets": [set(), {1, 2}, frozenset({3})], "dict": {1: {2: {}}}, "ordered": OrderedDict(b=1, a=2),
-    "counter": Counter("abca"), "default": defaultdict(list, {1: [2]}), "size": mt.Size([1, 2]),
+    "counter": Counter("abca"), "default": defaultdict(list, {1: [2]}),
+    "defaults": [defaultdict(f) for f in (int, float, str, dict, set)], "size": mt.Size([1, 2]),
     "dtypes": [mt.float16, mt.uint16, mt.bool], "device": mt.device("cpu"),
     "numpy": [np.float64(2.5), np.int32(-3), np.dtype("float32"), np.dtype(">i4")],
 }  # fmt: skip
@@ -455,3 +457,29 @@ def test_pytorch_reads_ours_and_we_read_pytorch_s(tmp_path):
     got["view"], got["parameter"] = got["float32"].T, mt.nn.Parameter(mt.ones(2))
     mt.save(got, path)
     run_torch("load", path)
+
+
+@pytest.mark.parametrize(
+    ("at", "form", "change", "message"),
+    [
+        (8, "<H", lambda flags: flags | 1, "compressed or encrypted"),
+        (10, "<H", lambda method: 8, "compressed or encrypted"),
+        (20, "<L", lambda size: size - 1, "compressed or encrypted"),
+        (24, "<L", lambda size: size + 1, "compressed or encrypted"),
+        (42, "<L", lambda place: place + 100_000, "reaches beyond its end"),
+        (20, "<LL", lambda *sizes: (100_000, 100_000), "reaches beyond its end"),
+    ],
+)
+def test_directories_that_say_something_else(at, form, change, message, tmp_path):
+    file = io.BytesIO()
+    mt.save(mt.arange(100.0), file)
+    raw = bytearray(file.getvalue())
+    entry = raw.rindex(b"archive/data/0") - 46  # in the directory
+    assert raw[entry : entry + 4] == b"PK\x01\x02"
+    changed = change(*struct.unpack_from(form, raw, entry + at))
+    struct.pack_into(form, raw, entry + at, *(changed if isinstance(changed, tuple) else (changed,)))
+    path = tmp_path / "x.pt"
+    path.write_bytes(raw)
+    for mapped in (False, True):
+        with pytest.raises((RuntimeError, pickle.UnpicklingError), match=message):
+            mt.load(path, mmap=mapped)

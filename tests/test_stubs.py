@@ -12,7 +12,7 @@ import minitensor as mt
 
 PACKAGE = Path(mt.__file__).parent
 # What the interpreter gives every module and class, or the stub says by way of inheritance.
-IMPLIED = {*dir(object), "__module__", "__dict__", "__weakref__", "__dir__", "__annotations__"}
+IMPLIED = {*dir(object), "__module__", "__dict__", "__weakref__", "__dir__", "__annotations__", "__slotnames__"}
 
 
 def names(body):

@@ -350,24 +350,38 @@ def test_interpreter_ends_while_threads_compute(recording):
         """)
 
 
-def test_interrupt_while_the_compiler_is_imported():
-    """It comes when everything is imported: what is half imported may never work again."""
-    ends("""
-        import signal
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        class Interrupt:
+@pytest.mark.parametrize(
+    "module", ["minitensor_jit.runtime.plan_builder", "minitensor_jit.codegen.cpu.compiler", "llvmlite.binding"]
+)
+@pytest.mark.parametrize("how", ["SIGINT", "SIGALRM", "by its thread's number"])
+def test_an_exception_from_outside_while_the_compiler_is_imported(how, module):
+    """What is half imported may never work again: it comes where nothing is imported, and costs no value."""
+    ends(f"""
+        import ctypes, signal
+        class Late(Exception): pass
+        def raise_late(*_): raise Late
+        main = threading.get_ident()
+        for one in (signal.SIGINT, signal.SIGALRM): signal.signal(one, raise_late)
+        came = []
+        class Outside:
             def find_spec(self, name, path=None, target=None):
-                if name == "minitensor_jit.runtime.plan_builder":
-                    os.kill(os.getpid(), signal.SIGINT)
-        function = mt.function(lambda x: (x * 2 + 1).sum(), jit_compile=True)
-        sys.meta_path.insert(0, Interrupt())
+                if name == {module!r} and not came:
+                    came.append(name)
+                    if {how!r}.startswith("SIG"): os.kill(os.getpid(), getattr(signal, {how!r}))
+                    else: ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(main), ctypes.py_object(Late))
+        w = mt.ones(10)
+        sys.meta_path.insert(0, Outside())
         try:
-            function(mt.ones(10))
-        except KeyboardInterrupt:
-            assert "minitensor_jit.runtime.launcher" in sys.modules
+            with jit.options(min_cluster_size=1, enable_lazy_compilation=False), recorded(True):
+                w.mul_(2).add_(1)
+                x = w.sum()
+        except Late:
+            pass
         else:
-            sys.exit("no interrupt")
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            sys.exit("no exception")
+        assert came
+        assert (w.tolist(), x.item()) == ([3] * 10, 30)
+        function = mt.function(lambda x: (x * 2 + 1).sum(), jit_compile=True)
         assert function(mt.ones(10)).item() == 30
     """)
 

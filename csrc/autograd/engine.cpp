@@ -6,11 +6,13 @@
 #include <unordered_set>
 
 #include "autograd/formula.h"
+#include "autograd/gradient_check.h"
 #include "autograd/leaf_gradient.h"
 #include "autograd/node_hooks.h"
 #include "core/error.h"
 #include "dispatch/jit_device.h"
 #include "dispatch/python.h"
+#include "dispatch/settings.h"
 
 namespace mt {
 
@@ -58,17 +60,18 @@ uint64_t g_runs = 0;
 class Run {
   public:
     Run(const std::vector<Edge>& inputs, const BackwardOptions& options) : options_(options) {
-        for (size_t i = 0; i < inputs.size(); ++i) captures_[inputs[i].node.get()].push_back({inputs[i].index, i});
+        for (size_t i = 0; i < inputs.size(); ++i) inputs_[inputs[i].node.get()].push_back({inputs[i].index, i});
         captured_.resize(inputs.size());
     }
 
-    void seed(const Edge& edge, Ref<Tensor> gradient) {
+    void seed(const Edge& edge, Ref<Tensor> gradient, size_t position) {
         roots_.push_back(edge.node);
-        deliver(edge, std::move(gradient));
+        deliver(edge, std::move(gradient), nullptr, position);
     }
 
     bool will_execute(const GradNode* node) const { return useful_.contains(const_cast<GradNode*>(node)); }
     uint64_t id() const { return id_; }
+    bool accumulates() const { return inputs_.empty(); }
 
     Gradients run() {
         count_dependencies();
@@ -104,8 +107,8 @@ class Run {
         const Ref<Tensor>& whole = found->second[edge.index];
         Tensor& part_of_gradient = *gradients[0];
         // Nobody else may see the memory change.
-        if (!whole || whole->refcount != 1 || whole->storage->refcount != 1 || whole->storage->external() ||
-            whole->storage->read_only || !whole->contiguous() || whole->dtype != part_of_gradient.dtype ||
+        if (!whole || !owned_once(*whole) || whole->storage->external() || whole->storage->read_only ||
+            !whole->contiguous() || whole->dtype != part_of_gradient.dtype ||
             !(whole->sizes == node.operand_meta[0].sizes) || home_of(*whole) != home_of(part_of_gradient) ||
             batch_level(*whole) || batch_level(part_of_gradient))
             return false;
@@ -117,10 +120,12 @@ class Run {
         return true;
     }
 
-    void deliver(const Edge& edge, Ref<Tensor> gradient) {
+    // All gradients that enter come by here.
+    void deliver(const Edge& edge, Ref<Tensor> gradient, const GradNode* sender, size_t position) {
         Gradients& slots = buffers_[edge.node.get()];
-        slots.resize(std::max<size_t>(slots.size(), edge.node->result_meta.size()));
-        accumulate(slots[edge.index], std::move(gradient));
+        slots.resize(edge.node->result_meta.size());
+        accumulate(slots.at(edge.index),
+                   fit(std::move(gradient), edge.node->result_meta[edge.index], sender, position));
     }
 
     void count_dependencies() {
@@ -136,7 +141,7 @@ class Run {
                     GradNode* child = node->edges[next++].node.get();
                     if (child && seen.insert(child).second) stack.push_back({child, 0});
                 } else {
-                    bool of_use = captures_.empty() ? true : captures_.contains(node);
+                    bool of_use = inputs_.empty() || inputs_.contains(node);
                     for (const Edge& edge : node->edges) {
                         if (!edge.node) continue;
                         ++dependencies_[edge.node.get()];
@@ -156,12 +161,13 @@ class Run {
         bool any = false;
         for (auto& g : gradients) any |= static_cast<bool>(g);
         if (any) run_tensor_hooks(node, gradients);
-        if (auto found = captures_.find(&node); found != captures_.end())
+        if (auto found = inputs_.find(&node); found != inputs_.end() && !options_.accumulate)
             for (auto [index, slot] : found->second) captured_[slot] = gradients[index];
         Gradients sent(node.edges.size());
-        if (any && useful_.contains(&node)) {
+        // Also where no gradient has come: hooks are told, and custom functions get zeros.
+        if (useful_.contains(&node)) {
             if (node.type == GradNode::Type::Accumulate) {
-                if (captures_.empty()) {
+                if (inputs_.empty() || options_.accumulate) {
                     run_prehooks(node, gradients);
                     store_gradient(node, node.hooks.empty() ? std::move(gradients[0]) : gradients[0],
                                    options_.create_graph);
@@ -170,10 +176,16 @@ class Run {
             } else if (wants_run(node)) {
                 if (__builtin_expect(node.sequence < own_nodes_from, 0)) ran_earlier_node = true;
                 run_prehooks(node, gradients);
-                for (size_t i = 0; i < gradients.size(); ++i)
-                    if (!gradients[i] && node.type != GradNode::Type::Python)
-                        gradients[i] = full_of(node.result_meta[i], 0);
-                if (!add_to_part(node, gradients)) {
+                if (node.type == GradNode::Type::Python) {
+                    any = true;
+                } else {
+                    any = std::any_of(gradients.begin(), gradients.end(), [](auto& g) { return static_cast<bool>(g); });
+                    for (size_t i = 0; any && i < gradients.size(); ++i)
+                        if (!gradients[i]) gradients[i] = full_of(node.result_meta[i], 0);
+                }
+                if (!any) {
+                    run_posthooks(node, sent, gradients);
+                } else if (!add_to_part(node, gradients)) {
                     sent = apply(node, gradients);
                     run_posthooks(node, sent, gradients);
                 }
@@ -184,7 +196,7 @@ class Run {
         for (size_t i = 0; i < node.edges.size(); ++i) {
             const Edge& edge = node.edges[i];
             if (!edge.node) continue;
-            if (sent[i] && useful_.contains(edge.node.get())) deliver(edge, std::move(sent[i]));
+            if (sent[i] && useful_.contains(edge.node.get())) deliver(edge, std::move(sent[i]), &node, i);
             if (--dependencies_[edge.node.get()] == 0) ready_.push(edge.node);
         }
     }
@@ -205,9 +217,9 @@ class Run {
         }
     }
 
-    // False for a node that only leads to other captures' dead ends.
+    // False for a node that only leads to dead ends of other inputs.
     bool wants_run(const GradNode& node) const {
-        if (captures_.empty()) return true;
+        if (inputs_.empty() || (options_.accumulate && inputs_.contains(const_cast<GradNode*>(&node)))) return true;
         for (const Edge& edge : node.edges)
             if (edge.node && useful_.contains(edge.node.get())) return true;
         return false;
@@ -215,7 +227,7 @@ class Run {
 
     BackwardOptions options_;
     uint64_t steps_ = 0, id_ = ++g_runs;
-    std::unordered_map<GradNode*, std::vector<std::pair<uint32_t, size_t>>> captures_;
+    std::unordered_map<GradNode*, std::vector<std::pair<uint32_t, size_t>>> inputs_;
     Gradients captured_;
     std::vector<Ref<GradNode>> roots_;
     std::unordered_map<GradNode*, Gradients> buffers_;
@@ -258,9 +270,7 @@ Ref<Tensor> seed_for(const Root& root, Ref<Tensor> given, size_t position) {
              "dtype: grad_output" +
              place + " has a dtype of minitensor." + info(given->dtype).name + " and output" + place +
              " has a dtype of minitensor." + info(root.meta.dtype).name + ".");
-    if (given->dtype != root.meta.dtype)
-        return call_op(op_named("cast"), {given.get()}, {dtype_value(root.meta.dtype)});
-    return given;
+    return fit(std::move(given), root.meta, nullptr, position);
 }
 
 }  // namespace
@@ -270,7 +280,8 @@ std::vector<Ref<Tensor>> run_backward(const std::vector<Root>& roots, std::vecto
     GradMode mode(options.create_graph);
     Run run(inputs, options);
     RunScope scope(run);
-    for (size_t i = 0; i < roots.size(); ++i) run.seed(roots[i].edge, seed_for(roots[i], std::move(gradients[i]), i));
+    for (size_t i = 0; i < roots.size(); ++i)
+        run.seed(roots[i].edge, seed_for(roots[i], std::move(gradients[i]), i), i);
     std::vector<Ref<Tensor>> result = run.run();
     if (!inputs.empty() && !options.allow_unused)
         for (size_t i = 0; i < result.size(); ++i)
@@ -282,6 +293,7 @@ std::vector<Ref<Tensor>> run_backward(const std::vector<Root>& roots, std::vecto
 }
 
 uint64_t backward_id() { return current_run ? current_run->id() : 0; }
+bool backward_accumulates() { return current_run && current_run->accumulates(); }
 bool will_execute(const GradNode& node) { return current_run && current_run->will_execute(&node); }
 
 }  // namespace mt

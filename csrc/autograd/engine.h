@@ -9,6 +9,7 @@ struct BackwardOptions {
     bool retain_graph = false;
     bool create_graph = false;
     bool allow_unused = false;
+    bool accumulate = false;  // the gradients of `inputs` go where they do without: to the leaves' .grad
 };
 
 // What is differentiated: a result of a node, and what is known of it.
@@ -18,13 +19,15 @@ struct Root {
 };
 
 // Sends `gradients` back from `roots`. With `inputs`, gives their gradients (null where unused) and accumulates
-// nothing; without, adds to the leaves' .grad. Nodes run latest first; what they saved is freed as they go unless
-// retain_graph.
+// nothing, or only those with `accumulate`; without, adds to the leaves' .grad. Nodes run latest first; what they saved
+// is freed as they go unless retain_graph.
 std::vector<Ref<Tensor>> run_backward(const std::vector<Root>& roots, std::vector<Ref<Tensor>> gradients,
                                       const std::vector<Edge>& inputs, const BackwardOptions& options);
 
 // The number of the pass that is running on this thread, 0 if none is, and whether a gradient will arrive at a node.
 uint64_t backward_id();
+// Whether that pass adds to all leaves, not to some that were asked for.
+bool backward_accumulates();
 bool will_execute(const GradNode& node);
 
 // Sum of `gradient` over the dimensions that broadcasting added, in the dtype of the operand.

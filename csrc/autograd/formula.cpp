@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "autograd/engine.h"
+#include "autograd/gradient_check.h"
 #include "core/error.h"
 #include "dispatch/python.h"
 
@@ -189,26 +190,20 @@ Gradients apply_copy_slices(GradNode& node, Gradients& gradients) {
         as_strided, {seen.get()},
         {value_of(node.view_sizes), value_of(node.view_strides), value_of(node.view_offset + seen->offset)});
     Gradients inner_gradients{call_op(clone, {region.get()})};
-    Gradients inner = apply_op(*node.inner, inner_gradients);
+    Gradients inner = apply_formula(*node.inner, inner_gradients);
+    const size_t old = node.view_operand;
     Operand destination, source;
     destination.tensor = region.get();
-    if (!inner.empty() && inner[0]) {
-        source.tensor = inner[0].get();
+    if (old < inner.size() && inner[old]) {
+        source.tensor = inner[old].get();
         call_op_inplace(copy, *region, {destination, source});
     } else {
         call_op_inplace(fill, *region, {destination}, {value_of(int64_t{0})});
     }
     Gradients result{std::move(base_gradient)};
-    for (size_t i = 1; i < inner.size(); ++i) result.push_back(std::move(inner[i]));
+    for (size_t i = 0; i < inner.size(); ++i)
+        if (i != old) result.push_back(std::move(inner[i]));
     return result;
-}
-
-bool expands_to(const Dims& from, const Dims& to) {
-    if (from.size() > to.size()) return false;
-    size_t lead = to.size() - from.size();
-    for (size_t i = 0; i < from.size(); ++i)
-        if (from[i] != 1 && from[i] != to[lead + i]) return false;
-    return true;
 }
 
 Gradients apply_python(GradNode& node, Gradients& gradients) {
@@ -218,16 +213,10 @@ Gradients apply_python(GradNode& node, Gradients& gradients) {
     PyRef returned(PyObject_Call(callable.get(), tuple.get(), nullptr));
     if (!returned) fail_python();
     Gradients result = collect(returned.get(), node, node.edges.size());
-    for (size_t i = 0; i < result.size(); ++i) {
-        const Edge& edge = node.edges[i];
-        if (!result[i] || !edge.node || edge.index >= edge.node->result_meta.size()) continue;
-        const OperandMeta& meta = edge.node->result_meta[edge.index];
-        if (!(result[i]->sizes == meta.sizes) && !expands_to(meta.sizes, result[i]->sizes))
-            fail("Function " + node_name(node) + " returned an invalid gradient at index " + std::to_string(i) +
-                 " - got " + to_string(result[i]->sizes) + " but expected shape compatible with " +
-                 to_string(meta.sizes));
-        result[i] = reduce_to_operand(std::move(result[i]), meta);
-    }
+    // Fitted here and not only where they arrive: hooks of the node see them so.
+    for (size_t i = 0; i < result.size(); ++i)
+        if (const Edge& edge = node.edges[i]; result[i] && edge.node)
+            result[i] = fit(std::move(result[i]), edge.node->result_meta[edge.index], &node, i);
     return result;
 }
 

@@ -54,7 +54,12 @@ void store_gradient(GradNode& node, Ref<Tensor> gradient, bool create_graph) {
     // Threads that run backward at the same time add to the same gradient, and may drop the leaf or its gradient.
     HoldGil hold;
     Ref<Tensor> leaf = Ref<Tensor>::borrow(node.leaf);
+    if (!gradient) {  // a hook put None in its place
+        run_post_accumulate_hooks(node, *leaf);
+        return;
+    }
     AutogradMeta& meta = autograd_meta(*leaf);
+    if (!meta.requires_grad && !meta.grad_fn) return;  // not any more
     Ref<Tensor> before = meta.grad;
     // Of a number on the CPU that was used on a card, or of what was compiled.
     if (home_of(*gradient) != home_of(*leaf) && home_of(*leaf).type != DeviceType::Meta)
@@ -64,12 +69,9 @@ void store_gradient(GradNode& node, Ref<Tensor> gradient, bool create_graph) {
         Dims order;
         const bool fits = (gradient->contiguous() && leaf->contiguous()) ||
                           has_layout(*gradient, layout_of_gradient(*leaf, gradient->sizes, order));
-        const bool mine = gradient->storage->refcount == 1 && gradient->refcount == 1;
+        const bool mine = owned_once(*gradient);
         if (!fits) meta.grad = copy_in_order(gradient, order);
-        else
-            meta.grad = create_graph ? gradient
-                        : mine       ? detach(*gradient)
-                                     : call_op(op_named("clone"), {gradient.get()});
+        else meta.grad = mine && !create_graph ? detach(*gradient) : call_op(op_named("clone"), {gradient.get()});
     } else if (create_graph) {
         meta.grad = call_op(op_named("add"), {before.get(), gradient.get()});
     } else {

@@ -14,18 +14,52 @@ std::vector<std::pair<uint32_t, PyRef>> hooks_of(const GradNode& node, Hook::Kin
     return hooks;
 }
 
-// What a hook of a node returned in place of `gradients`: a tuple, or one tensor for one gradient.
-void replace_all(PyObject* returned, const GradNode& node, Gradients& gradients, const char* what) {
+// Registered hooks are objects around the user's.
+std::string name_of(PyObject* registered) {
+    PyRef hook(PyObject_GetAttrString(registered, "hook"));
+    if (!hook) PyErr_Clear();
+    PyObject* called = hook ? hook.get() : registered;
+    PyRef name(PyObject_GetAttrString(called, "__name__"));
+    const char* text = name && PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : nullptr;
+    if (text) return text;
+    PyErr_Clear();
+    return Py_TYPE(called)->tp_name;
+}
+
+std::string kind_of(const Tensor& tensor) {
+    return std::string(info(tensor.dtype).name) + " on " + device_text(home_of(tensor));
+}
+
+// What a hook gave in the place of a gradient: none, or one of the same dtype, device and shape.
+Ref<Tensor> replacement(PyObject* returned, const Ref<Tensor>& before, PyObject* hook) {
+    if (returned == Py_None) return {};
+    if (!before) fail("can't replace a None gradient with a non-None value: hook '" + name_of(hook) + "' did");
+    Tensor* given = unwrap_hook(returned);
+    if (!given)
+        fail_type("expected a Tensor or None, but hook '" + name_of(hook) + "' returned '" +
+                  Py_TYPE(returned)->tp_name + "'");
+    if (given->dtype != before->dtype || home_of(*given) != home_of(*before))
+        fail("hook '" + name_of(hook) + "' has changed the type of value (was " + kind_of(*before) + ", got " +
+             kind_of(*given) + ")");
+    if (!(given->sizes == before->sizes))
+        fail("hook '" + name_of(hook) + "' has changed the size of value (was " + to_string(before->sizes) + ", got " +
+             to_string(given->sizes) + ")");
+    return Ref<Tensor>::borrow(given);
+}
+
+// What a hook of a node returned in place of all `gradients`.
+void replace_all(PyObject* returned, Gradients& gradients, PyObject* hook) {
     if (returned == Py_None) return;
-    PyRef items(PyTuple_Check(returned) || PyList_Check(returned) ? PySequence_Tuple(returned)
-                                                                  : PyTuple_Pack(1, returned));
-    if (!items) fail_python();
-    auto count = static_cast<size_t>(PyTuple_GET_SIZE(items.get()));
+    if (!PyTuple_Check(returned))
+        fail_type("expected a tuple, but hook '" + name_of(hook) + "' returned '" + Py_TYPE(returned)->tp_name + "'");
+    auto count = static_cast<size_t>(PyTuple_GET_SIZE(returned));
     if (count != gradients.size())
-        fail(std::string("hook has changed the number of ") + what + " of " + node_name(node) + ": expected " +
-             std::to_string(gradients.size()) + ", got " + std::to_string(count));
+        fail("hook '" + name_of(hook) + "' has returned an incorrect number of values (got " + std::to_string(count) +
+             ", but expected " + std::to_string(gradients.size()) + ")");
+    Gradients replaced;
     for (size_t i = 0; i < count; ++i)
-        gradients[i] = tensor_from(PyTuple_GET_ITEM(items.get(), static_cast<Py_ssize_t>(i)), node, i);
+        replaced.push_back(replacement(PyTuple_GET_ITEM(returned, static_cast<Py_ssize_t>(i)), gradients[i], hook));
+    gradients = std::move(replaced);
 }
 
 }  // namespace
@@ -38,11 +72,7 @@ void run_tensor_hooks(const GradNode& node, Gradients& gradients) {
             PyRef returned(PyObject_CallOneArg(hook.get(), argument.get()));
             if (!returned) fail_python();
             if (returned.get() == Py_None) continue;
-            Ref<Tensor> replaced = tensor_from(returned.get(), node, index);
-            if (!(replaced->sizes == gradients[index]->sizes))
-                fail("hook has changed the size of value: from " + to_string(gradients[index]->sizes) + " to " +
-                     to_string(replaced->sizes));
-            gradients[index] = std::move(replaced);
+            gradients[index] = replacement(returned.get(), gradients[index], hook.get());
         }
     }
 }
@@ -52,7 +82,7 @@ void run_prehooks(const GradNode& node, Gradients& gradients) {
         PyRef argument = tuple_of(gradients, gradients.size());
         PyRef returned(PyObject_CallOneArg(hook.get(), argument.get()));
         if (!returned) fail_python();
-        replace_all(returned.get(), node, gradients, "gradients");
+        replace_all(returned.get(), gradients, hook.get());
     }
 }
 
@@ -61,7 +91,7 @@ void run_posthooks(const GradNode& node, Gradients& computed, const Gradients& g
         PyRef after = tuple_of(computed, computed.size()), before = tuple_of(given, given.size());
         PyRef returned(PyObject_CallFunctionObjArgs(hook.get(), after.get(), before.get(), nullptr));
         if (!returned) fail_python();
-        replace_all(returned.get(), node, computed, "gradients");
+        replace_all(returned.get(), computed, hook.get());
     }
 }
 
@@ -70,6 +100,7 @@ void run_post_accumulate_hooks(const GradNode& node, Tensor& leaf) {
         PyRef argument = wrapped(Ref<Tensor>::borrow(&leaf));
         PyRef returned(PyObject_CallOneArg(hook.get(), argument.get()));
         if (!returned) fail_python();
+        if (returned.get() != Py_None) fail("Tensor post accumulate grad hooks should return None.");
     }
 }
 
@@ -90,6 +121,9 @@ PyRef tuple_of(const Gradients& gradients, size_t count) {
 Ref<Tensor> tensor_from(PyObject* object, const GradNode& node, size_t position) {
     if (object == Py_None) return {};
     Tensor* t = unwrap_hook(object);
+    if (!t && node.type == GradNode::Type::Python)
+        fail("Function " + node_name(node) + " returned an invalid gradient at index " + std::to_string(position) +
+             " - expected Variable or None (got " + Py_TYPE(object)->tp_name + ")");
     if (!t)
         fail_type("the gradient of operand " + std::to_string(position) + " of '" +
                   (node.op ? node.op->name : "function") + "' must be a Tensor or None, got " +

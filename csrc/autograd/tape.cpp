@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "dispatch/infer_elementwise.h"
 #include "dispatch/out.h"
+#include "dispatch/settings.h"
 
 namespace mt {
 
@@ -71,7 +72,7 @@ bool saves_operand(const OpDef& op, size_t i, uint32_t reads) {
 // The tensor as a node keeps it: a result without its history, or what the hooks make of it.
 SavedTensor save(Tensor& value, bool is_output, uint32_t index) {
     SavedTensor saved;
-    saved.version = value.storage->version;
+    saved.version = version_of(value);
     saved.is_output = is_output;
     saved.index = index;
     Ref<Tensor> kept = is_output ? detach(value) : Ref<Tensor>::borrow(&value);
@@ -83,11 +84,11 @@ SavedTensor save(Tensor& value, bool is_output, uint32_t index) {
     PyRef hooks = PyRef::borrow(saved_tensor_hooks);
     PyRef given(wrap_hook(std::move(kept)));
     if (!given) fail_python();
-    bool enabled = std::exchange(grad_enabled, false);
+    bool enabled = std::exchange(thread_settings.grad_enabled, false);
     saved.packed = PyRef(PyObject_CallOneArg(PyTuple_GET_ITEM(hooks.get(), 0), given.get()));
-    grad_enabled = enabled;
+    thread_settings.grad_enabled = enabled;
     if (!saved.packed) fail_python();
-    if (value.storage->version != saved.version)
+    if (version_of(value) != saved.version)
         fail("A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not "
              "be modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if "
              "you need to perform in-place operations on the input to a pack hook.");
@@ -148,8 +149,6 @@ void save_outputs(GradNode& node, const Ref<Tensor>* results, size_t count) {
     node.saves = true;
 }
 
-Tensor& root_of(Tensor& tensor) { return tensor.base ? *tensor.base : tensor; }
-
 [[noreturn]] void refuse_reinterpreted(const Tensor& view, const Tensor& base) {
     throw Error(ErrorKind::NotImplemented,
                 std::string("gradients of a write in place can't be followed from a view of dtype ") +
@@ -175,7 +174,7 @@ Ref<GradNode> view_node(const OpDef& op, Tensor& operand, const Tensor& result, 
     Operand slot;
     slot.tensor = &operand;
     Value params[3] = {value_of(result.sizes), value_of(result.strides), value_of(result.offset)};
-    Call call;
+    Call call(ambient());
     call.op = &op;
     call.operands = &slot;
     call.operand_count = 1;
@@ -211,63 +210,120 @@ Ref<GradNode> history_of_view(Tensor& view, Tensor& base) {
     return view_node(as_strided, *numbers, view, {node, 0});
 }
 
-// x += y where x is a view: the history of the base is rewritten, x's is made anew from it.
-void record_on_view(Call& call, Tensor& view, const Ref<Tensor>* before) {
-    Tensor& base = *view.base;
-    int64_t start = start_of_base(view, base);
+// The node of a write, whose own one is `inner`, to a view: so far with the base's edge alone.
+Ref<GradNode> copy_slices(Tensor& view, Tensor& base, const Ref<GradNode>& inner) {
+    Ref<GradNode> node(new GradNode);
+    node->type = GradNode::Type::CopySlices;
+    node->sequence = next_sequence();
+    node->op = inner->op;
+    node->edges.push_back(grad_edge(base));
+    node->inner = inner;
+    node->view_sizes = view.sizes;
+    node->view_strides = view.strides;
+    node->view_offset = view.offset - start_of_base(view, base);
+    node->base_sizes = base.sizes;
+    node->base_strides = base.strides;
+    node->result_meta.push_back({base.sizes, base.dtype, home_of(base)});
+    return node;
+}
+
+// Where the gradients of a call's operands go: of one in place as they were before the write, which has been counted.
+std::vector<Edge> edges_of(const Call& call, Tensor* written) {
+    struct Before {
+        uint32_t* version;
+        explicit Before(Tensor* written) : version(written ? &version_of(*written) : nullptr) {
+            if (version) --*version;
+        }
+        ~Before() {
+            if (version) ++*version;
+        }
+    } before(written);
     std::vector<Edge> edges(call.operand_count);
     for (size_t i = 0; i < call.operand_count; ++i)
         if (edge_wanted(call.operands[i].tensor)) edges[i] = grad_edge(*call.operands[i].tensor);
+    return edges;
+}
+
+// x += y where x is a view: the history of the base is rewritten, x's is made anew from it.
+void record_on_view(Call& call, Tensor& view, const Ref<Tensor>* before) {
+    Tensor& base = *view.base;
+    (void)start_of_base(view, base);  // refuses what has none
+    std::vector<Edge> edges = edges_of(call, &view);
     Ref<GradNode> inner = make_node(call, std::move(edges), before);
     inner->result_meta.push_back({view.sizes, view.dtype, home_of(view)});
     Ref<Tensor> written = Ref<Tensor>::borrow(&view);
     save_outputs(*inner, &written, 1);
-    Ref<GradNode> node(new GradNode);
-    node->type = GradNode::Type::CopySlices;
-    node->sequence = next_sequence();
-    node->op = call.op;
-    node->edges.push_back(grad_edge(base));
+    Ref<GradNode> node = copy_slices(view, base, inner);
     // Operand 0 is the old content of the view, whose history is the base's.
     for (size_t i = 1; i < inner->edges.size(); ++i) node->edges.push_back(inner->edges[i]);
-    node->inner = inner;
-    node->view_sizes = view.sizes;
-    node->view_strides = view.strides;
-    node->view_offset = view.offset - start;
-    node->base_sizes = base.sizes;
-    node->base_strides = base.strides;
-    node->result_meta.push_back({base.sizes, base.dtype, home_of(base)});
     set_history(base, node, 0);
-    ++autograd_meta(base).generation;
     (void)grad_edge(view);
+}
+
+// Whether it isn't clear if writes to a view or its base are to be tracked through it. A base that no name stands for
+// shows itself in its views alone, as where a composed function gives a view of an op's result: they are followed.
+bool hides_gradients(const Tensor& view) {
+    if (view.autograd && view.autograd->of_function) return true;
+    if (!is_unrecorded(view)) return false;
+    if (view.base->pyobject) return true;
+    return requires_grad(*view.base) && !is_outdated(view) && !(view.autograd && view.autograd->grad_fn);
+}
+
+// A view through which no gradient can be followed is written to, or what it shows was.
+[[noreturn]] void refuse_view(const Tensor& view, bool is_written) {
+    const char* done = is_written ? " is being modified inplace"
+                                  : " and its base or another view of it has been modified inplace";
+    if (view.autograd && view.autograd->of_function)
+        fail(
+            "An output of a custom Function is a view" + std::string(is_written ? " and" : "") + done +
+            ". It was made inside of the Function, is an input that was returned as it is, or is one of several "
+            "outputs, so that the gradient of the write would pass by the Function's backward. Clone the output of the "
+            "Function.");
+    fail(
+        "A view was created in no_grad or inference mode" + std::string(is_written ? " and" : "") + done +
+        " with grad mode enabled. It isn't clear whether the write should be tracked: move both the view and the write "
+        "into the block of that mode, or both out of it.");
+}
+
+uint32_t& own_version(const Tensor& tensor) {
+    VersionCounter* counter = counter_of(tensor);
+    return counter ? counter->value : tensor.storage->version;
+}
+
+void share_counter(const Tensor& source, Tensor& view) {
+    if (__builtin_expect(counter_of(source) != nullptr, 0)) autograd_meta(view).counter = source.autograd->counter;
+}
+
+// A view knows its base, in every mode: a later write through either may bring a gradient, or show that none can be
+// followed.
+void note_base(Tensor& source, Tensor& view) {
+    share_counter(source, view);
+    const bool differentiable = is_floating(view.dtype) || is_complex(view.dtype);
+    if (source.is_inference || (view.dtype != source.dtype && !differentiable)) return;
+    view.base = source.base ? source.base : Ref<Tensor>::borrow(&source);
+    note_history_made(view, version_of(view), !thread_settings.grad_enabled || (source.base && is_unrecorded(source)));
+    if (__builtin_expect(source.autograd && source.autograd->of_function, 0)) autograd_meta(view).of_function = true;
 }
 
 void record(Call& call, Ref<Tensor>* results, Tensor* inplace) {
     bool wanted = false;
     for (size_t i = 0; i < call.operand_count; ++i) wanted |= edge_wanted(call.operands[i].tensor);
     const OpDef& op = *call.op;
-    if (op.kind == Kind::View && !inplace) {
-        // Every view made in grad mode knows its base: a later write through it may bring a gradient.
-        Tensor& source = *call.operands[0].tensor;
-        Tensor& base = root_of(source);
-        results[0]->base = Ref<Tensor>::borrow(&base);
-        results[0]->base_generation = base.autograd ? base.autograd->generation : 0;
-    }
+    if (op.kind == Kind::View && !inplace && results[0].get() != call.operands[0].tensor)
+        note_base(*call.operands[0].tensor, *results[0]);
     if (inplace) wanted |= edge_wanted(inplace);
     if (!wanted || !op.differentiable()) return;
     if (inplace && inplace->base) {
         record_on_view(call, *inplace, results);
         return;
     }
-    std::vector<Edge> edges(call.operand_count);
-    for (size_t i = 0; i < call.operand_count; ++i)
-        if (edge_wanted(call.operands[i].tensor)) edges[i] = grad_edge(*call.operands[i].tensor);
+    std::vector<Edge> edges = edges_of(call, inplace);
     Ref<GradNode> node = make_node(call, std::move(edges), inplace ? results : nullptr);
     if (inplace) {
         node->result_meta.push_back({inplace->sizes, inplace->dtype, home_of(*inplace)});
         Ref<Tensor> written = Ref<Tensor>::borrow(inplace);
         save_outputs(*node, &written, 1);
         set_history(*inplace, node, 0);
-        ++autograd_meta(*inplace).generation;
         return;
     }
     for (size_t i = 0; i < call.result_count; ++i) {
@@ -278,19 +334,27 @@ void record(Call& call, Ref<Tensor>* results, Tensor* inplace) {
     save_outputs(*node, results, call.result_count);
 }
 
+}  // namespace
+
+void check_written_view(const Tensor& view) {
+    if (view.base && hides_gradients(view)) refuse_view(view, true);
+}
+
+namespace {
+
 TapedCall check_inplace(Call& call, Tensor& destination) {
-    if (!grad_enabled) return {};
-    if (destination.is_inference && !inference_mode)
+    if (!thread_settings.grad_enabled) return {};
+    if (destination.is_inference && !thread_settings.inference_mode)
         fail("Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a "
              "normal tensor "
              "before doing inplace update.");
-    bool leaf = destination.autograd && destination.autograd->requires_grad && !destination.autograd->grad_fn;
-    if (leaf) fail("a leaf Variable that requires grad is being used in an in-place operation.");
-    if (destination.base && destination.base->autograd && destination.base->autograd->requires_grad &&
-        !destination.base->autograd->grad_fn)
-        fail("a view of a leaf Variable that requires grad is being used in an in-place operation.");
     bool wanted = edge_wanted(&destination);
     for (size_t i = 0; i < call.operand_count; ++i) wanted |= edge_wanted(call.operands[i].tensor);
+    if (wanted && destination.base) check_written_view(destination);
+    bool leaf = destination.autograd && destination.autograd->requires_grad && !destination.autograd->grad_fn;
+    if (leaf) fail("a leaf Variable that requires grad is being used in an in-place operation.");
+    if (destination.base && requires_grad(destination) && is_leaf(*destination.base))
+        fail("a view of a leaf Variable that requires grad is being used in an in-place operation.");
     if (!wanted || (!is_floating(destination.dtype) && !is_complex(destination.dtype))) return {};
     if (!call.op->differentiable())
         fail("in-place " + call.op->name + " on a tensor that requires grad: the op has no derivative");
@@ -323,18 +387,17 @@ AutogradMeta& autograd_meta(Tensor& tensor) {
 
 bool requires_grad(const Tensor& t) {
     if (t.autograd && (t.autograd->requires_grad || t.autograd->grad_fn)) return true;
-    // A view whose base was written to by something that requires grad.
-    return t.base && t.base->autograd && t.base->autograd->generation != t.base_generation && requires_grad(*t.base);
+    // A view whose base was written to by something that requires grad, or one made while nothing was recorded.
+    return t.base && t.base->autograd && requires_grad(*t.base);
 }
 
-bool is_leaf(const Tensor& t) { return !requires_grad(t) || !(t.autograd && t.autograd->grad_fn); }
+bool is_leaf(const Tensor& t) { return !grad_fn(const_cast<Tensor&>(t)); }
 
 const Ref<GradNode>& grad_fn(Tensor& tensor) {
     static const Ref<GradNode> none;
-    if (tensor.base && tensor.base->autograd && tensor.base->autograd->generation != tensor.base_generation) {
-        Tensor& base = *tensor.base;
-        tensor.base_generation = base.autograd->generation;
-        if (requires_grad(base)) { set_history(tensor, history_of_view(tensor, base), 0); }
+    if (tensor.base && is_outdated(tensor) && requires_grad(*tensor.base)) {
+        if (hides_gradients(tensor)) refuse_view(tensor, false);
+        set_history(tensor, history_of_view(tensor, *tensor.base), 0);
     }
     return tensor.autograd ? tensor.autograd->grad_fn : none;
 }
@@ -349,6 +412,11 @@ Edge grad_edge(Tensor& tensor) {
         meta.accumulator->leaf = &tensor;
         meta.accumulator->sequence = UINT64_MAX;  // gradients are stored as soon as they are complete
         meta.accumulator->result_meta.push_back({tensor.sizes, tensor.dtype, home_of(tensor)});
+    } else if (OperandMeta& known = meta.accumulator->result_meta[0];
+               __builtin_expect(!(known.sizes == tensor.sizes) || known.dtype != tensor.dtype, 0)) {
+        // The leaf was given other data. A graph of before goes on with what it was made of.
+        if (meta.accumulator->refcount == 1u + (meta.accumulator->pyobject != nullptr))
+            known = {tensor.sizes, tensor.dtype, home_of(tensor)};
     }
     return {meta.accumulator, 0};
 }
@@ -356,7 +424,7 @@ Edge grad_edge(Tensor& tensor) {
 void set_requires_grad(Tensor& tensor, bool value) {
     if (value && !is_floating(tensor.dtype) && !is_complex(tensor.dtype))
         fail("only Tensors of floating point and complex dtype can require gradients");
-    if (value && tensor.is_inference && !inference_mode)
+    if (value && tensor.is_inference && !thread_settings.inference_mode)
         fail("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.");
     if (!value && tensor.autograd && tensor.autograd->grad_fn)
         fail("you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
@@ -383,11 +451,24 @@ void set_history(Tensor& tensor, Ref<GradNode> node, uint32_t index) {
     meta.grad_fn = std::move(node);
     meta.output_index = index;
     meta.requires_grad = false;
+    note_history_made(tensor, version_of(tensor), is_unrecorded(tensor));
+}
+
+void rebase_history(Tensor& tensor, const Ref<GradNode>& node, uint32_t index, size_t operand) {
+    if (!tensor.base) return set_history(tensor, node, index);
+    Tensor& base = *tensor.base;
+    Ref<GradNode> written = copy_slices(tensor, base, node);
+    written->view_operand = static_cast<uint32_t>(operand);
+    for (size_t i = 0; i < node->edges.size(); ++i)
+        if (i != operand) written->edges.push_back(node->edges[i]);
+    set_history(base, written, 0);
+    (void)grad_edge(tensor);
 }
 
 Ref<Tensor> detach(const Tensor& tensor) {
     if (__builtin_expect(function_log != nullptr, 0)) function_log->touch(const_cast<Tensor&>(tensor));
     Ref<Tensor> result = Tensor::view(tensor, tensor.sizes, tensor.strides, tensor.offset);
+    share_counter(tensor, *result);
     result->is_inference = tensor.is_inference;
     if (int level = batch_level(tensor)) {
         AutogradMeta& meta = autograd_meta(*result);
@@ -449,7 +530,7 @@ Ref<Tensor> unpack_by_hook(GradNode& node, const SavedTensor& saved) {
     fail("one of the variables needed for gradient computation has been modified by an inplace operation: "
          "[minitensor." +
          std::string(torch_type_name(tensor.dtype)) + "Tensor " + to_string(tensor.sizes) + "]" + made +
-         " is at version " + std::to_string(tensor.storage->version) + "; expected version " +
+         " is at version " + std::to_string(version_of(tensor)) + "; expected version " +
          std::to_string(saved.version) + " instead. It was saved for " + node_name(node) + ". Hint: " + hint);
 }
 
@@ -511,7 +592,7 @@ std::string node_name(const GradNode& node) {
 Ref<Tensor> unpack(GradNode& node, const SavedTensor& saved) {
     if (saved.packed) return unpack_by_hook(node, saved);
     Tensor& tensor = *saved.tensor;
-    if (tensor.storage->version != saved.version) refuse_modified(node, saved);
+    if (version_of(tensor) != saved.version) refuse_modified(node, saved);
     if (!saved.is_output) return saved.tensor;
     Ref<Tensor> result = detach(tensor);
     if (is_floating(result->dtype) || is_complex(result->dtype))
@@ -521,6 +602,8 @@ Ref<Tensor> unpack(GradNode& node, const SavedTensor& saved) {
 
 void install_tape() {
     tape_hook = record;
+    view_hook = note_base;
+    version_hook = own_version;
     requires_grad_hook = requires_grad;
     check_inplace_hook = check_inplace;
     autograd_meta_destroy_hook = destroy_meta;

@@ -79,6 +79,7 @@ struct GradNode {
     Ref<GradNode> inner;
     Dims view_sizes, view_strides, base_sizes, base_strides;
     int64_t view_offset = 0;
+    uint32_t view_operand = 0;  // which of the inner call's operands is the old content of the view
     // Python: called with the gradients of the results, gives those of the operands.
     PyObject* callable = nullptr;
     std::vector<Hook> hooks;
@@ -97,7 +98,9 @@ struct AutogradMeta {
     Ref<GradNode> grad_fn;
     uint32_t output_index = 0;
     Ref<GradNode> accumulator;  // of a leaf, made on first use
-    uint32_t generation = 0;    // in-place rewrites of this base through any of its views
+    Ref<VersionCounter> counter;  // of this tensor's versions; null: the storage counts
+    // A view that a custom Function returned: a write would pass by the function's backward.
+    bool of_function = false;
     PyObject* retain_hook = nullptr;  // of a result whose gradient is kept in `grad`; owned
     // Under vmap: the tensor with the mapped dimension first, of which this one is any slice. The level counts from 1.
     Ref<Tensor> batch_value;
@@ -107,6 +110,18 @@ struct AutogradMeta {
     AutogradMeta(const AutogradMeta&) = delete;
     ~AutogradMeta() { Py_XDECREF(retain_hook); }
 };
+
+// Of a view's `base_generation`, which is the version that its history was made for: it was made while nothing was
+// recorded, so that a gradient can't be followed through it once the base is written to.
+inline constexpr uint32_t kUnrecorded = 1u << 31;
+inline bool is_unrecorded(const Tensor& view) { return view.base_generation & kUnrecorded; }
+inline bool is_outdated(const Tensor& view) { return (version_of(view) ^ view.base_generation) & ~kUnrecorded; }
+inline void note_history_made(Tensor& view, uint32_t version, bool unrecorded) {
+    view.base_generation = (version & ~kUnrecorded) | (unrecorded ? kUnrecorded : 0);
+}
+inline VersionCounter* counter_of(const Tensor& tensor) {
+    return tensor.autograd ? tensor.autograd->counter.get() : nullptr;
+}
 
 inline int batch_level(const Tensor& tensor) { return tensor.autograd ? tensor.autograd->batch_level : 0; }
 
@@ -125,7 +140,12 @@ const Ref<GradNode>& grad_fn(Tensor& tensor);
 void set_requires_grad(Tensor& tensor, bool value);
 // Makes `tensor` the output `index` of `node`.
 void set_history(Tensor& tensor, Ref<GradNode> node, uint32_t index);
+// The same for a tensor that was written in place, whose old content was operand `operand` of the node: the write to a
+// view is one to its base.
+void rebase_history(Tensor& tensor, const Ref<GradNode>& node, uint32_t index, size_t operand);
 uint64_t next_sequence();
+// Throws if gradients of a write to `view` couldn't be followed.
+void check_written_view(const Tensor& view);
 // A copy of the tensor's handle without history. Under vmap the mapped tensor keeps its own.
 Ref<Tensor> detach(const Tensor& tensor);
 // As a user means it: also what is behind vmap loses its history.

@@ -10,24 +10,18 @@ namespace {
 bool is_int(PyObject* o) { return PyLong_Check(o) || (PyIndex_Check(o) && !is_tensor(o)); }
 
 int64_t int_from(PyObject* object, const char* what) {
-    if (PyLong_CheckExact(object)) {
-        int64_t value = PyLong_AsLongLong(object);
-        if (value == -1) check_python();
-        return value;
-    }
+    if (PyLong_CheckExact(object)) return to_int64(object);
     if (is_tensor(object)) {
         PyRef item = checked(tensor_item(*tensor_of(object)));
         if (!PyLong_Check(item.get())) fail_type(std::string(what) + " must be an int, got a floating-point tensor");
-        return PyLong_AsLongLong(item.get());
+        return to_int64(item.get());
     }
     PyRef index(PyNumber_Index(object));
     if (!index) {
         PyErr_Clear();
         fail_type(std::string(what) + " must be an int, not " + Py_TYPE(object)->tp_name);
     }
-    int64_t value = PyLong_AsLongLong(index.get());
-    if (value == -1) check_python();
-    return value;
+    return to_int64(index.get());
 }
 
 const char* type_text(PyObject* object) { return Py_TYPE(object) == &TensorType ? "Tensor" : Py_TYPE(object)->tp_name; }
@@ -59,9 +53,7 @@ bool scalar_from(PyObject* object, Scalar* out) {
         return true;
     }
     if (PyLong_Check(object)) {
-        int64_t value = PyLong_AsLongLong(object);
-        if (value == -1) check_python();
-        *out = Scalar::of(value);
+        *out = Scalar::of(to_int64(object));
         return true;
     }
     if (PyComplex_Check(object)) {
@@ -73,9 +65,7 @@ bool scalar_from(PyObject* object, Scalar* out) {
     if (PySequence_Check(object)) return false;
     const char* name = Py_TYPE(object)->tp_name;
     if (std::string_view(name).starts_with("numpy.bool")) {
-        int truth = PyObject_IsTrue(object);
-        if (truth < 0) fail_python();
-        *out = Scalar::of(truth != 0);
+        *out = Scalar::of(to_bool(object));
         return true;
     }
     if (PyIndex_Check(object)) {
@@ -83,8 +73,7 @@ bool scalar_from(PyObject* object, Scalar* out) {
         return true;
     }
     if (std::string_view(name).starts_with("numpy.complex")) {
-        Py_complex z = PyComplex_AsCComplex(object);
-        check_python();
+        Py_complex z = to_complex(object);
         *out = Scalar::of(z.real, z.imag);
         return true;
     }
@@ -185,7 +174,7 @@ void set_value(const OpDef& op, const ArgSpec& spec, PyObject* object, Value* va
         case ArgType::Bool:
             if (!PyBool_Check(object) && !PyLong_Check(object)) wrong();
             value->tag = Value::Bool;
-            value->i = PyObject_IsTrue(object);
+            value->i = to_bool(object);
             break;
         case ArgType::Int:
             if (PyFloat_Check(object) || !(is_int(object) || is_tensor(object))) wrong();

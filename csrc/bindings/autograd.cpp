@@ -19,8 +19,7 @@ Root root_from(PyObject* object, const char* what) {
     }
     if (!PyTuple_Check(object) || PyTuple_GET_SIZE(object) != 2 || !is_node(PyTuple_GET_ITEM(object, 0)))
         fail_type(std::string(what) + " must be Tensors, got " + Py_TYPE(object)->tp_name);
-    long index = PyLong_AsLong(PyTuple_GET_ITEM(object, 1));
-    if (index == -1) check_python();
+    int64_t index = to_int64(PyTuple_GET_ITEM(object, 1));
     Ref<GradNode> node = Ref<GradNode>::borrow(&node_of(PyTuple_GET_ITEM(object, 0)));
     if (index < 0 || static_cast<size_t>(index) >= node->result_meta.size())
         fail_index("the node has no output " + std::to_string(index));
@@ -28,24 +27,24 @@ Root root_from(PyObject* object, const char* what) {
     return {{node, place}, node->result_meta[place]};
 }
 
-// Held: hooks may change a list, and an iterator's items are nobody else's.
-std::vector<Ref<Tensor>> tensors_from(PyObject* sequence, const char* what) {
-    PyRef fast = checked(PySequence_Fast(sequence, what));
-    std::vector<Ref<Tensor>> result;
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
-        PyObject* item = PySequence_Fast_GET_ITEM(fast.get(), i);
-        if (!is_tensor(item)) fail_type(std::string(what) + " must be Tensors, got " + Py_TYPE(item)->tp_name);
-        result.push_back(Ref<Tensor>::borrow(tensor_of(item)));
-    }
-    return result;
+// The edge of a view of what wants a gradient that was made while nothing was recorded: none ever arrives.
+Edge unreachable(PyObject* object) {
+    if (!is_tensor(object) || !requires_grad(*tensor_of(object)))
+        fail("One of the differentiated Tensors does not require grad");
+    const Tensor& t = *tensor_of(object);
+    Ref<GradNode> node(new GradNode);
+    node->type = GradNode::Type::Accumulate;
+    node->result_meta.push_back({t.sizes, t.dtype, home_of(t)});
+    return {node, 0};
 }
 
-// run_backward(roots, gradients, inputs | None, retain_graph, create_graph, allow_unused)
+// run_backward(roots, gradients, inputs | None, retain_graph, create_graph, allow_unused, accumulate=False)
 PyObject* py_run_backward(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         PyObject *tensors, *gradients, *inputs;
-        int retain, create, unused;
-        if (!PyArg_ParseTuple(args, "OOOppp:run_backward", &tensors, &gradients, &inputs, &retain, &create, &unused))
+        int retain, create, unused, accumulate = 0;
+        if (!PyArg_ParseTuple(args, "OOOppp|p:run_backward", &tensors, &gradients, &inputs, &retain, &create, &unused,
+                              &accumulate))
             return nullptr;
         PyRef root_items = checked(PySequence_Tuple(tensors)), fast = checked(PySequence_Tuple(gradients));
         std::vector<Root> roots;
@@ -61,37 +60,33 @@ PyObject* py_run_backward(PyObject*, PyObject* args) {
                 fail_type(std::string("gradients can be either Tensors or None, but got ") + Py_TYPE(item)->tp_name);
             seeds[i] = Ref<Tensor>::borrow(tensor_of(item));
         }
-        BackwardOptions options{retain != 0, create != 0, unused != 0};
+        BackwardOptions options{retain != 0, create != 0, unused != 0, accumulate != 0};
         std::vector<Edge> wanted;
         if (inputs != Py_None) {
             PyRef items = checked(PySequence_Tuple(inputs));
             for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
                 wanted.push_back(root_from(PyTuple_GET_ITEM(items.get(), i), "inputs").edge);
-                if (!wanted.back().node) fail("One of the differentiated Tensors does not require grad");
+                if (!wanted.back().node) wanted.back() = unreachable(PyTuple_GET_ITEM(items.get(), i));
             }
         }
         std::vector<Ref<Tensor>> result = run_backward(roots, std::move(seeds), wanted, options);
-        if (inputs == Py_None) Py_RETURN_NONE;
+        if (inputs == Py_None || accumulate) Py_RETURN_NONE;
         PyRef tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(result.size())));
         for (size_t i = 0; i < result.size(); ++i)
-            PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), wrap(std::move(result[i])));
+            PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), checked(wrap(std::move(result[i]))).release());
         return tuple.release();
     });
 }
 
-PyObject* py_grad_enabled(PyObject*, PyObject*) { return PyBool_FromLong(grad_enabled); }
+PyObject* py_grad_enabled(PyObject*, PyObject*) { return PyBool_FromLong(thread_settings.grad_enabled); }
 PyObject* py_set_grad_enabled(PyObject*, PyObject* value) {
-    int enabled = PyObject_IsTrue(value);
-    if (enabled < 0) return nullptr;
-    bool previous = std::exchange(grad_enabled, enabled != 0);
-    return PyBool_FromLong(previous);
+    const bool enabled = to_bool(value);
+    return PyBool_FromLong(std::exchange(thread_settings.grad_enabled, enabled));
 }
-PyObject* py_inference_mode(PyObject*, PyObject*) { return PyBool_FromLong(inference_mode); }
+PyObject* py_inference_mode(PyObject*, PyObject*) { return PyBool_FromLong(thread_settings.inference_mode); }
 PyObject* py_set_inference_mode(PyObject*, PyObject* value) {
-    int enabled = PyObject_IsTrue(value);
-    if (enabled < 0) return nullptr;
-    bool previous = std::exchange(inference_mode, enabled != 0);
-    return PyBool_FromLong(previous);
+    const bool enabled = to_bool(value);
+    return PyBool_FromLong(std::exchange(thread_settings.inference_mode, enabled));
 }
 
 // register_hook(tensor | node, callable, kind) -> node, for remove_hook
@@ -113,6 +108,7 @@ PyObject* py_register_hook(PyObject*, PyObject* args) {
         } else {
             if (!is_tensor(target)) fail_type("register_hook takes a Tensor");
             edge = grad_edge(*tensor_of(target));
+            if (!edge.node && requires_grad(*tensor_of(target))) edge = unreachable(target);
             if (!edge.node) fail("cannot register a hook on a tensor that doesn't require gradient");
         }
         edge.node->hooks.push_back({known->second, edge.index, Py_NewRef(callable)});
@@ -188,6 +184,8 @@ PyObject* py_anomaly(PyObject*, PyObject*) {
 
 PyObject* py_backward_id(PyObject*, PyObject*) { return PyLong_FromUnsignedLongLong(backward_id()); }
 
+PyObject* py_backward_accumulates(PyObject*, PyObject*) { return PyBool_FromLong(backward_accumulates()); }
+
 PyObject* py_will_execute(PyObject*, PyObject* node) {
     return PyBool_FromLong(is_node(node) && will_execute(node_of(node)));
 }
@@ -197,7 +195,7 @@ PyObject* py_increment_version(PyObject*, PyObject* object) {
     return guarded([&]() -> PyObject* {
         if (!is_tensor(object)) fail_type("increment_version expects Tensors");
         if (tensor_of(object)->is_inference) fail("Inference tensors do not track version counter.");
-        ++tensor_of(object)->storage->version;
+        ++version_of(*tensor_of(object));
         Py_RETURN_NONE;
     });
 }
@@ -213,28 +211,6 @@ PyObject* py_take_history(PyObject*, PyObject* args) {
     });
 }
 
-// attach_function(callable, inputs, outputs): outputs become results of a node that calls `callable` with their
-// gradients.
-PyObject* py_attach_function(PyObject*, PyObject* args) {
-    return guarded([&]() -> PyObject* {
-        PyObject *callable, *inputs, *outputs;
-        if (!PyArg_ParseTuple(args, "OOO:attach_function", &callable, &inputs, &outputs)) return nullptr;
-        Ref<GradNode> node(new GradNode);
-        node->type = GradNode::Type::Python;
-        node->sequence = next_sequence();
-        node->callable = Py_NewRef(callable);
-        if (anomaly.enabled) note_stack(*node);
-        for (const Ref<Tensor>& t : tensors_from(inputs, "inputs"))
-            node->edges.push_back(requires_grad(*t) ? grad_edge(*t) : Edge{});
-        std::vector<Ref<Tensor>> results = tensors_from(outputs, "outputs");
-        for (size_t i = 0; i < results.size(); ++i) {
-            node->result_meta.push_back({results[i]->sizes, results[i]->dtype, home_of(*results[i])});
-            set_history(*results[i], node, static_cast<uint32_t>(i));
-        }
-        Py_RETURN_NONE;
-    });
-}
-
 PyObject* py_as_result(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         PyObject* tensor;
@@ -245,36 +221,39 @@ PyObject* py_as_result(PyObject*, PyObject* args) {
 }
 
 PyMethodDef functions[] = {
-    {"run_backward", py_run_backward, METH_VARARGS,
-     "run_backward(tensors, gradients, inputs, retain_graph, create_graph, allow_unused)"},
-    {"is_grad_enabled", py_grad_enabled, METH_NOARGS,
+    {"run_backward", method<py_run_backward>(), METH_VARARGS,
+     "run_backward(tensors, gradients, inputs, retain_graph, create_graph, allow_unused, accumulate=False)"},
+    {"is_grad_enabled", method<py_grad_enabled>(), METH_NOARGS,
      "is_grad_enabled()\n--\n\nWhether operations are recorded for differentiation."},
-    {"set_grad_enabled", py_set_grad_enabled, METH_O, "Sets the mode and returns the previous one."},
-    {"is_inference_mode_enabled", py_inference_mode, METH_NOARGS,
+    {"set_grad_enabled", method<py_set_grad_enabled>(), METH_O, "Sets the mode and returns the previous one."},
+    {"is_inference_mode_enabled", method<py_inference_mode>(), METH_NOARGS,
      "is_inference_mode_enabled()\n--\n\nWhether inference mode is on."},
-    {"set_inference_mode", py_set_inference_mode, METH_O, "Sets the mode and returns the previous one."},
-    {"register_hook", py_register_hook, METH_VARARGS, "register_hook(tensor | node, callable, kind)"},
-    {"retain_grad", py_retain_grad, METH_VARARGS, "retain_grad(tensor, callable)"},
-    {"retains_grad", py_retains_grad, METH_O, "Whether retain_grad was called on the tensor."},
-    {"set_saved_tensor_hooks", py_set_saved_tensor_hooks, METH_O, "Sets (pack, unpack) and returns the previous."},
-    {"saved_tensor_hooks", py_saved_tensor_hooks, METH_NOARGS, "(pack, unpack) or None."},
-    {"set_anomaly", py_set_anomaly, METH_VARARGS, "set_anomaly(enabled, check_nan, stack, report, has_nan)"},
-    {"backward_id", py_backward_id, METH_NOARGS, "The number of the running backward pass, or 0."},
-    {"will_execute", py_will_execute, METH_O, "Whether the running pass will bring a gradient to the node."},
-    {"anomaly", py_anomaly, METH_NOARGS, "(enabled, check_nan)"},
-    {"increment_version", py_increment_version, METH_O, "Counts an in-place write that nothing else counts."},
-    {"take_history", py_take_history, METH_VARARGS, "take_history(to, from): the same place in the graph."},
-    {"remove_hook", py_remove_hook, METH_VARARGS, "remove_hook(node, callable)"},
-    {"as_result", py_as_result, METH_VARARGS,
+    {"set_inference_mode", method<py_set_inference_mode>(), METH_O, "Sets the mode and returns the previous one."},
+    {"register_hook", method<py_register_hook>(), METH_VARARGS, "register_hook(tensor | node, callable, kind)"},
+    {"retain_grad", method<py_retain_grad>(), METH_VARARGS, "retain_grad(tensor, callable)"},
+    {"retains_grad", method<py_retains_grad>(), METH_O, "Whether retain_grad was called on the tensor."},
+    {"set_saved_tensor_hooks", method<py_set_saved_tensor_hooks>(), METH_O,
+     "Sets (pack, unpack) and returns the previous."},
+    {"saved_tensor_hooks", method<py_saved_tensor_hooks>(), METH_NOARGS, "(pack, unpack) or None."},
+    {"set_anomaly", method<py_set_anomaly>(), METH_VARARGS, "set_anomaly(enabled, check_nan, stack, report, has_nan)"},
+    {"backward_id", method<py_backward_id>(), METH_NOARGS, "The number of the running backward pass, or 0."},
+    {"backward_accumulates", method<py_backward_accumulates>(), METH_NOARGS,
+     "Whether a backward pass is running that adds to all leaves."},
+    {"will_execute", method<py_will_execute>(), METH_O, "Whether the running pass will bring a gradient to the node."},
+    {"anomaly", method<py_anomaly>(), METH_NOARGS, "(enabled, check_nan)"},
+    {"increment_version", method<py_increment_version>(), METH_O, "Counts an in-place write that nothing else counts."},
+    {"take_history", method<py_take_history>(), METH_VARARGS, "take_history(to, from): the same place in the graph."},
+    {"remove_hook", method<py_remove_hook>(), METH_VARARGS, "remove_hook(node, callable)"},
+    {"as_result", method<py_as_result>(), METH_VARARGS,
      "as_result(tensor, index): within a backward, a saved result with its history."},
-    {"attach_function", py_attach_function, METH_VARARGS, "attach_function(callable, inputs, outputs)"},
     {}};
 
 }  // namespace
 
 bool init_autograd(PyObject* module) {
     install_tape();
-    return init_grad_node(module) && init_grad_mode(module) && PyModule_AddFunctions(module, functions) == 0;
+    return init_grad_node(module) && init_grad_mode(module) && init_custom_function(module) &&
+           PyModule_AddFunctions(module, functions) == 0;
 }
 
 }  // namespace mt::py

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bindings/py.h"
+#include "core/device_memory.h"
 
 namespace mt::py {
 
@@ -14,6 +15,12 @@ namespace {
 // PyTorch raises a RuntimeError that says ZeroDivisionError; this is both.
 PyObject* g_zero_division = nullptr;
 }  // namespace
+
+void report_unraisable() {
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyErr_WriteUnraisable(nullptr);
+    PyGILState_Release(state);
+}
 
 void set_error(const Error& error) {
     PyObject* type = PyExc_RuntimeError;
@@ -69,19 +76,19 @@ PyObject* dtype_name(PyObject* self, void*) { return PyUnicode_FromString(info(d
 PyObject* dtype_hlo(PyObject* self, void*) { return PyUnicode_FromString(info(dtype_of(self)).hlo_name); }
 
 PyMethodDef dtype_methods[] = {
-    {"__reduce__", dtype_reduce, METH_NOARGS, "Pickled by name."},
-    {"to_real", dtype_to_real, METH_NOARGS, "The type of a complex type's parts; others give themselves."},
-    {"to_complex", dtype_to_complex, METH_NOARGS, "The complex type whose parts are of this one."},
+    {"__reduce__", method<dtype_reduce>(), METH_NOARGS, "Pickled by name."},
+    {"to_real", method<dtype_to_real>(), METH_NOARGS, "The type of a complex type's parts; others give themselves."},
+    {"to_complex", method<dtype_to_complex>(), METH_NOARGS, "The complex type whose parts are of this one."},
     {}};
 PyGetSetDef dtype_getset[] = {
-    {"itemsize", dtype_itemsize, nullptr, "Bytes of one element.", nullptr},
-    {"is_floating_point", dtype_is_floating, nullptr, "Whether it is a floating-point type.", nullptr},
-    {"is_complex", dtype_is_complex, nullptr, "Whether it is a complex type.", nullptr},
-    {"is_signed", dtype_is_signed, nullptr, "Whether it can hold negative numbers.", nullptr},
-    {"abbr", dtype_abbreviation, nullptr, "A short name: 'f32'.", nullptr},
-    {"compute", dtype_compute, nullptr, "The type that arithmetic on such elements is done in.", nullptr},
-    {"name", dtype_name, nullptr, "Its name: 'float32'.", nullptr},
-    {"hlo_name", dtype_hlo, nullptr, "Its name in HLO text: 'f32'.", nullptr},
+    {"itemsize", slot<dtype_itemsize>, nullptr, "Bytes of one element.", nullptr},
+    {"is_floating_point", slot<dtype_is_floating>, nullptr, "Whether it is a floating-point type.", nullptr},
+    {"is_complex", slot<dtype_is_complex>, nullptr, "Whether it is a complex type.", nullptr},
+    {"is_signed", slot<dtype_is_signed>, nullptr, "Whether it can hold negative numbers.", nullptr},
+    {"abbr", slot<dtype_abbreviation>, nullptr, "A short name: 'f32'.", nullptr},
+    {"compute", slot<dtype_compute>, nullptr, "The type that arithmetic on such elements is done in.", nullptr},
+    {"name", slot<dtype_name>, nullptr, "Its name: 'float32'.", nullptr},
+    {"hlo_name", slot<dtype_hlo>, nullptr, "Its name in HLO text: 'f32'.", nullptr},
     {}};
 
 constexpr const char* kDeviceNames[] = {"cpu", "cuda", "meta", "jit_cpu", "jit_gpu"};
@@ -186,7 +193,7 @@ thread_local std::vector<Device> t_entered;
 
 PyObject* device_enter(PyObject* self, PyObject*) {
     t_entered.push_back(default_device());
-    set_default_device(device_of(self));
+    thread_settings.default_device = device_of(self);
     return Py_NewRef(self);
 }
 PyObject* device_exit(PyObject*, PyObject*) {
@@ -194,19 +201,19 @@ PyObject* device_exit(PyObject*, PyObject*) {
         PyErr_SetString(PyExc_RuntimeError, "no device was entered");
         return nullptr;
     }
-    set_default_device(t_entered.back());
+    thread_settings.default_device = t_entered.back();
     t_entered.pop_back();
     Py_RETURN_NONE;
 }
 
 PyMethodDef device_methods[] = {
-    {"__reduce__", device_reduce, METH_NOARGS, "Pickled by name."},
-    {"__enter__", device_enter, METH_NOARGS, "Tensors are made on this device from here on."},
-    {"__exit__", device_exit, METH_VARARGS, "The default device is again what it was before."},
+    {"__reduce__", method<device_reduce>(), METH_NOARGS, "Pickled by name."},
+    {"__enter__", method<device_enter>(), METH_NOARGS, "Tensors are made on this device from here on."},
+    {"__exit__", method<device_exit>(), METH_VARARGS, "The default device is again what it was before."},
     {}};
 PyGetSetDef device_getset[] = {
-    {"type", device_type, nullptr, "'cpu', 'cuda', 'meta', 'jit_cpu' or 'jit_gpu'.", nullptr},
-    {"index", device_index, nullptr, "The device's number, or None.", nullptr},
+    {"type", slot<device_type>, nullptr, "'cpu', 'cuda', 'meta', 'jit_cpu' or 'jit_gpu'.", nullptr},
+    {"index", slot<device_index>, nullptr, "The device's number, or None.", nullptr},
     {}};
 
 PyObject* size_repr(PyObject* self) {
@@ -241,7 +248,7 @@ PyNumberMethods size_number;
 PySequenceMethods size_sequence;
 PyMappingMethods size_mapping;
 
-PyMethodDef size_methods[] = {{"numel", size_numel, METH_NOARGS, "The product of the sizes."}, {}};
+PyMethodDef size_methods[] = {{"numel", method<size_numel>(), METH_NOARGS, "The product of the sizes."}, {}};
 
 PyTypeObject make_type(const char* name, const char* doc, Py_ssize_t size) {
     PyTypeObject type = blank_type();
@@ -281,8 +288,19 @@ PyObject* device_object(Device device) {
 
 Device device_from(PyObject* object) {
     if (Py_TYPE(object) == &DeviceType_) return device_of(object);
-    // A number is an accelerator's.
-    if (PyLong_Check(object) && !PyBool_Check(object)) fail("Cannot access accelerator device when none is available.");
+    if (PyLong_Check(object) && !PyBool_Check(object)) {  // a card's number
+        int64_t index = to_int64(object);
+        if (index < 0 || index > 127) fail("Device index must be from 0 to 127, got " + std::to_string(index));
+        Device device = parse_device("cuda");
+        try {
+            existing_device(device);
+        } catch (const Error&) {
+            PyErr_Clear();
+            fail("Cannot access accelerator device when none is available.");
+        }
+        device.index = static_cast<int8_t>(index);
+        return device;
+    }
     if (!PyUnicode_Check(object))
         fail_type(std::string("device must be a minitensor.device or its name, got ") + Py_TYPE(object)->tp_name);
     const char* text = PyUnicode_AsUTF8(object);
@@ -290,7 +308,7 @@ Device device_from(PyObject* object) {
     return parse_device(text);
 }
 
-PyObject* size_object(const Dims& dims) {
+PyObject* size_object(Dims dims) {
     PyObject* self = SizeType.tp_alloc(&SizeType, static_cast<Py_ssize_t>(dims.size()));
     if (!self) return nullptr;
     for (size_t i = 0; i < dims.size(); ++i)
@@ -298,7 +316,7 @@ PyObject* size_object(const Dims& dims) {
     return self;
 }
 
-PyObject* dims_to_tuple(const Dims& dims) {
+PyObject* dims_to_tuple(Dims dims) {
     PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(dims.size()));
     if (!tuple) return nullptr;
     for (size_t i = 0; i < dims.size(); ++i)
@@ -330,7 +348,7 @@ void add_to(ResultType& type, PyObject* object) {
         if (t.wrapped_number) type.add_scalar(t.dtype);
         else type.add_tensor(t.dtype, t.ndim() == 0);
     } else if (scalar_from(object, &scalar)) {
-        type.add_scalar(scalar.dtype());
+        type.add_scalar(scalar.dtype(ambient()));
     } else {
         fail_type(std::string("result_type(): arguments must be Tensors or Numbers, not ") + Py_TYPE(object)->tp_name);
     }
@@ -343,7 +361,7 @@ PyObject* py_result_type(PyObject*, PyObject* args) {
         ResultType type;
         add_to(type, a);
         add_to(type, b);
-        return dtype_object(type.get());
+        return dtype_object(type.get(ambient()));
     });
 }
 
@@ -372,18 +390,18 @@ PyObject* py_can_cast(PyObject*, PyObject* args) {
 PyObject* py_default_device(PyObject*, PyObject*) { return device_object(default_device()); }
 PyObject* py_set_default_device(PyObject*, PyObject* device) {
     return guarded([&]() -> PyObject* {
-        set_default_device(device == Py_None ? Device{} : device_from(device));
+        thread_settings.default_device = device == Py_None ? Device{} : device_from(device);
         Py_RETURN_NONE;
     });
 }
 
 PyMethodDef dtype_functions[] = {
-    {"common_dtype", py_result_type, METH_VARARGS, "common_dtype(tensor1, tensor2)"},
-    {"promote_types", py_promote_types, METH_VARARGS, "promote_types(type1, type2)"},
-    {"can_cast", py_can_cast, METH_VARARGS, "can_cast(from_, to)"},
-    {"get_default_device", py_default_device, METH_NOARGS,
+    {"common_dtype", method<py_result_type>(), METH_VARARGS, "common_dtype(tensor1, tensor2)"},
+    {"promote_types", method<py_promote_types>(), METH_VARARGS, "promote_types(type1, type2)"},
+    {"can_cast", method<py_can_cast>(), METH_VARARGS, "can_cast(from_, to)"},
+    {"get_default_device", method<py_default_device>(), METH_NOARGS,
      "get_default_device()\n--\n\nThe device on which this thread makes tensors that name none."},
-    {"set_default_device", py_set_default_device, METH_O,
+    {"set_default_device", method<py_set_default_device>(), METH_O,
      "set_default_device(device, /)\n--\n\nSets the device on which this thread makes tensors that name none."},
     {}};
 
@@ -391,22 +409,22 @@ PyMethodDef dtype_functions[] = {
 
 bool init_dtypes(PyObject* module) {
     if (PyModule_AddFunctions(module, dtype_functions) < 0) return false;
-    DTypeType.tp_repr = dtype_repr;
+    DTypeType.tp_repr = slot<dtype_repr>;
     DTypeType.tp_methods = dtype_methods;
     DTypeType.tp_getset = dtype_getset;
-    DeviceType_.tp_new = device_new;
-    DeviceType_.tp_repr = device_repr;
-    DeviceType_.tp_str = device_str;
-    DeviceType_.tp_richcompare = device_compare;
-    DeviceType_.tp_hash = device_hash;
+    DeviceType_.tp_new = slot<device_new>;
+    DeviceType_.tp_repr = slot<device_repr>;
+    DeviceType_.tp_str = slot<device_str>;
+    DeviceType_.tp_richcompare = slot<device_compare>;
+    DeviceType_.tp_hash = slot<device_hash>;
     DeviceType_.tp_methods = device_methods;
     DeviceType_.tp_getset = device_getset;
     SizeType.tp_base = &PyTuple_Type;
-    SizeType.tp_repr = size_repr;
+    SizeType.tp_repr = slot<size_repr>;
     SizeType.tp_methods = size_methods;
-    size_number.nb_add = size_add;
-    size_sequence.sq_repeat = size_repeat;
-    size_mapping.mp_subscript = size_subscript;
+    size_number.nb_add = slot<size_add>;
+    size_sequence.sq_repeat = slot<size_repeat>;
+    size_mapping.mp_subscript = slot<size_subscript>;
     SizeType.tp_as_number = &size_number;
     SizeType.tp_as_sequence = &size_sequence;
     SizeType.tp_as_mapping = &size_mapping;

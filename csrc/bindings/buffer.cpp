@@ -82,6 +82,7 @@ void no_meta(const Tensor& tensor, const char* what) {
 }
 
 Place reachable_place(Tensor& tensor) {
+    trace::check_open("numpy()");
     for (;;) {
         Place place = tensor.place();
         Ref<Storage> storage = tensor.storage;
@@ -148,7 +149,7 @@ int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags) {
         [&]() -> int {
             Tensor& t = *tensor_of(self);
             view->obj = nullptr;
-            if (requires_grad(t))
+            if (thread_settings.grad_enabled && requires_grad(t))
                 fail("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.");
             no_meta(t, "share memory");
             if (!on_host(t))
@@ -161,6 +162,11 @@ int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags) {
                 PyErr_SetString(PyExc_BufferError, "the tensor's memory is read-only");
                 fail_python();
             }
+            Observing observing(trace::observation ? trace::observation : "numpy()");
+            // Recorded reads of this memory must not see what its new owner writes.
+            if (trace::recording()) trace::flush("numpy()");
+            // From here on no Python code runs that could give the tensor another geometry.
+            view->buf = reachable_place(t).data;
             auto asks = [&](int what) { return (flags & what) == what; };
             bool row_major = t.contiguous(), column_major = transposed_contiguous(t);
             if ((!asks(PyBUF_STRIDES) && !row_major) || (asks(PyBUF_C_CONTIGUOUS) && !row_major) ||
@@ -169,10 +175,6 @@ int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags) {
                 PyErr_SetString(PyExc_BufferError, "the tensor is not contiguous");
                 fail_python();
             }
-            Observing observing(trace::observation ? trace::observation : "numpy()");
-            // Recorded reads of this memory must not see what its new owner writes.
-            if (trace::recording()) trace::flush("numpy()");
-            view->buf = reachable_place(t).data;
             auto* shape = new BufferShape;
             shape->storage = t.storage;
             auto size = static_cast<Py_ssize_t>(itemsize(t.dtype));
@@ -213,7 +215,8 @@ PyObject* from_numpy(PyObject*, PyObject* array) {
 }
 
 PyMethodDef functions[] = {
-    {"from_numpy", from_numpy, METH_O, "from_numpy(ndarray)\n--\n\nA tensor that shares the array's memory."}, {}};
+    {"from_numpy", method<from_numpy>(), METH_O, "from_numpy(ndarray)\n--\n\nA tensor that shares the array's memory."},
+    {}};
 
 }  // namespace
 

@@ -1,8 +1,10 @@
 // A trace as Python's compiler sees it, and the plan that it gives back.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "bindings/apart.h"
 #include "bindings/trace_python.h"
 #include "trace/plan_format.h"
 
@@ -28,7 +30,8 @@ const char* place_of(Device device, char (&text)[16]) {
     return text;
 }
 
-// (op, operands, params, results, compute dtype, (compile, must, scope), source, device) for every node.
+// (op, operands, params, results, compute dtype, (compile, must, scope), source, device, default dtype, whether
+// products of float32 may be rounded) for every node.
 PyObject* describe_node(const Trace& trace, const TraceNode& node) {
     PyRef operands = checked(PyList_New(0)), params = checked(PyList_New(0)), results = checked(PyList_New(0));
     for (uint32_t i = 0; i < node.operand_count; ++i) {
@@ -52,10 +55,11 @@ PyObject* describe_node(const Trace& trace, const TraceNode& node) {
         PyList_Append(results.get(), item.get());
     }
     char device[16];
-    return Py_BuildValue("(sOOOs(iii)Ns)", node.op->name.c_str(), operands.get(), params.get(), results.get(),
+    return Py_BuildValue("(sOOOs(iii)NssO)", node.op->name.c_str(), operands.get(), params.get(), results.get(),
                          info(node.compute).hlo_name, static_cast<int>(node.tag.compile),
                          static_cast<int>(node.tag.must), static_cast<int>(node.tag.scope), source_tuple(node.source),
-                         place_of(node.device, device));
+                         place_of(node.device, device), info(node.ambient.default_dtype()).hlo_name,
+                         node.ambient.matmul_precision() == MatmulPrecision::Highest ? Py_False : Py_True);
 }
 
 }  // namespace
@@ -170,12 +174,10 @@ Step step_from(const Trace& trace, PyObject* object) {
         InputSlot slot;
         if (kind == std::string_view("random")) {
             slot.random = true;
-            slot.value = {RefKind::None, 0, static_cast<uint32_t>(PyLong_AsUnsignedLong(PyTuple_GET_ITEM(value, 1)))};
-            check_python();
+            slot.value = {RefKind::None, 0, static_cast<uint32_t>(to_uint64(PyTuple_GET_ITEM(value, 1)))};
         } else if (kind == std::string_view("size")) {
             slot.is_size = true;
-            slot.size = PyLong_AsLongLong(PyTuple_GET_ITEM(value, 1));
-            check_python();
+            slot.size = to_int64(PyTuple_GET_ITEM(value, 1));
         } else {
             slot.value = value_from(trace, value);
             slot.dtype = dtype_of_hlo(dtype);
@@ -188,8 +190,7 @@ Step step_from(const Trace& trace, PyObject* object) {
     step.executable = PyRef::borrow(executable);
     step.name = name;
     each(inside, [&](PyObject* number) {
-        size_t index = PyLong_AsSize_t(number);
-        check_python();
+        size_t index = to_uint64(number);
         check_below(index, trace.nodes.size(), "node");
         step.inside.push_back(static_cast<uint32_t>(index));
     });
@@ -206,10 +207,7 @@ std::shared_ptr<Plan> plan_from(const Trace& trace, PyObject* returned, PyObject
     int measured;
     parse(returned, "what the compiler gave", "OOOOOLiOOO", &steps, &deferred, &checks, &record, &next, &revisit,
           &measured, &counters, &held, &keep);
-    each(counters, [&](PyObject* item) {
-        plan->counters.push_back(static_cast<int64_t*>(PyLong_AsVoidPtr(item)));
-        check_python();
-    });
+    each(counters, [&](PyObject* item) { plan->counters.push_back(reinterpret_cast<int64_t*>(to_uint64(item))); });
     plan->held = PyRef::borrow(held);
     plan->record = PyRef::borrow(record);
     plan->policy = PyRef::borrow(next);
@@ -227,12 +225,12 @@ std::shared_ptr<Plan> plan_from(const Trace& trace, PyObject* returned, PyObject
     });
     each(checks, [&](PyObject* item) {
         BoundsCheck check;
-        long long low, high;
-        parse(item, "a check", "ILLI", &check.leaf, &low, &high, &check.node);
+        long long low, high, ignored;
+        parse(item, "a check", "ILLL", &check.leaf, &low, &high, &ignored);
         check_below(check.leaf, trace.leaves.size(), "leaf");
-        check_below(check.node, trace.nodes.size(), "node");
         check.low = low;
         check.high = high;
+        check.ignored = ignored;
         plan->checks.push_back(check);
     });
     plan->complete(trace);
@@ -271,23 +269,33 @@ std::shared_ptr<Plan> plan_from_disk(const Trace& trace, PyObject* found) {
     return next == PyList_GET_SIZE(code) ? plan : nullptr;
 }
 
+// An exception from outside in the middle of the compiler, or of the imports that it begins with, would leave it in a
+// state that nobody foresaw. What drives cards belongs to its thread.
+PyRef ask(const Trace& trace, PyObject* callable, PyObject* args) {
+    const bool apart = std::none_of(trace.nodes.begin(), trace.nodes.end(),
+                                    [](const TraceNode& node) { return on_gpu(node.device); });
+    return apart ? call_apart(callable, args) : checked(PyObject_Call(callable, args, nullptr));
+}
+
 std::shared_ptr<Plan> compile(Trace& trace) {
     PyRef compiler = PyRef::borrow(g_compile), recall = PyRef::borrow(g_recall);
     // Without its last two words, which are for this process only: the options' number and the owner.
     PyRef signature = checked(
         PyBytes_FromStringAndSize(reinterpret_cast<const char*>(trace.signature.data()),
                                   static_cast<Py_ssize_t>((trace.signature.size() - 2) * sizeof(uint64_t))));
-    PyRef found = checked(PyObject_CallOneArg(recall.get(), signature.get()));
+    PyRef question = checked(PyTuple_Pack(1, signature.get()));
+    PyRef found = ask(trace, recall.get(), question.get());
     if (found.get() != Py_None)
         if (std::shared_ptr<Plan> plan = plan_from_disk(trace, found.get())) return plan;
-    PyRef returned = checked(PyObject_Call(compiler.get(), describe(trace).get(), nullptr));
+    PyRef returned = ask(trace, compiler.get(), describe(trace).get());
     return plan_from(trace, returned.get(), signature.get());
 }
 
 // A plan that follows another is made of what the policy knows.
 std::shared_ptr<Plan> compile_after(Trace& trace, PyObject* policy) {
     PyRef compiler = PyRef::borrow(g_compile);
-    PyRef returned = checked(PyObject_CallFunction(compiler.get(), "OOOO", Py_None, Py_None, Py_None, policy));
+    PyRef question = checked(PyTuple_Pack(4, Py_None, Py_None, Py_None, policy));
+    PyRef returned = ask(trace, compiler.get(), question.get());
     return plan_from(trace, returned.get(), nullptr);
 }
 
@@ -299,8 +307,7 @@ std::shared_ptr<Plan> revise(Trace& trace, Plan& plan) {
     PyRef policy = PyRef::borrow(plan.policy.get());
     PyRef answer = checked(PyObject_CallMethod(policy.get(), "ask", "O", times.get()));
     if (answer.get() == Py_None) return compile_after(trace, policy.get());
-    plan.revisit = plan.replays + PyLong_AsUnsignedLongLong(answer.get());
-    check_python();
+    plan.revisit = plan.replays + to_uint64(answer.get());
     return nullptr;
 }
 
@@ -315,7 +322,7 @@ PyObject* py_set_compile_hook(PyObject*, PyObject* args) {
 }
 
 PyMethodDef functions[] = {
-    {"set_compile_hook", py_set_compile_hook, METH_VARARGS,
+    {"set_compile_hook", method<py_set_compile_hook>(), METH_VARARGS,
      "set_compile_hook(f, recall): f(nodes, leaves, scalars, policy=None) -> (steps, deferred, checks, record, "
      "policy, revisit, measured, counters, held, keep), where keep(signature, plan) gets the plan as bytes; "
      "recall(signature) -> (plan, [(entry, executable)], name) or None."},

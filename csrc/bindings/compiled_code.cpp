@@ -31,14 +31,13 @@ PyObject* py_load_object_code(PyObject*, PyObject* args) {
         for (Py_ssize_t at = 0; PyDict_Next(imports, &at, &name, &address);) {
             const char* text = PyUnicode_AsUTF8(name);
             if (!text) fail_python();
-            known[text] = PyLong_AsUnsignedLongLong(address);
-            check_python();
+            known[text] = to_uint64(address);
         }
         auto code = std::make_unique<ObjectCode>(
             std::string_view(PyBytes_AS_STRING(bytes), static_cast<size_t>(PyBytes_GET_SIZE(bytes))), known);
         uint64_t entry = code->address(symbol);
         if (!entry) fail(std::string("object code: it has no ") + symbol);
-        PyRef capsule = checked(PyCapsule_New(code.get(), kObjectCode, free_object_code));
+        PyRef capsule = checked(PyCapsule_New(code.get(), kObjectCode, slot<free_object_code>));
         code.release();
         return Py_BuildValue("KO", static_cast<unsigned long long>(entry), capsule.get());
     });
@@ -73,16 +72,17 @@ PyObject* py_raise_runtime_error(PyObject*, PyObject*) {
 }
 
 PyMethodDef functions[] = {
-    {"load_object_code", py_load_object_code, METH_VARARGS,
+    {"load_object_code", method<py_load_object_code>(), METH_VARARGS,
      "The address of a symbol of an object that was loaded, and what keeps the object in memory."},
-    {"runtime_address", py_runtime_address, METH_NOARGS, "The address of the table that compiled code calls."},
-    {"elementwise_loop", py_elementwise_loop, METH_VARARGS,
+    {"runtime_address", method<py_runtime_address>(), METH_NOARGS,
+     "The address of the table that compiled code calls."},
+    {"elementwise_loop", method<py_elementwise_loop>(), METH_VARARGS,
      "elementwise_loop(name, dtype): address, number of inputs and result type of an eager inner loop, or None."},
-    {"has_native_kernel", py_has_native_kernel, METH_O,
+    {"has_native_kernel", method<py_has_native_kernel>(), METH_O,
      "has_native_kernel(op): whether compiled code can call the kernel of the op with that name."},
-    {"set_host_call", py_set_host_call, METH_O,
+    {"set_host_call", method<py_set_host_call>(), METH_O,
      "set_host_call(callable): what computes an instruction for compiled code, from its text and an address."},
-    {"raise_runtime_error", py_raise_runtime_error, METH_NOARGS,
+    {"raise_runtime_error", method<py_raise_runtime_error>(), METH_NOARGS,
      "Raises what the runtime's table caught, if anything."},
     {}};
 

@@ -35,20 +35,16 @@ class Given {
     Py_ssize_t nargs_;
 };
 
-// False: an int too large for 64 bits.
-bool integer(PyObject* object, int64_t* value) {
-    int overflow;
-    *value = PyLong_AsLongLongAndOverflow(object, &overflow);
-    check_python();
-    return !overflow;
-}
-
 // False: an int too large for a float.
 bool number(PyObject* object, double* value) {
-    *value = PyFloat_AsDouble(object);
-    if (*value != -1.0 || !PyErr_Occurred()) return true;
-    PyErr_Clear();
-    return false;
+    try {
+        *value = to_double(object);
+        return true;
+    } catch (const Error&) {
+        if (!PyErr_ExceptionMatches(PyExc_OverflowError)) throw;
+        PyErr_Clear();
+        return false;
+    }
 }
 
 Operand operand(Tensor* tensor) {
@@ -65,7 +61,7 @@ Operand operand(double number) {
 
 Ref<Tensor> binary(const OpDef& op, Operand a, Operand b) {
     Operand operands[2] = {a, b};
-    Call call;
+    Call call(ambient());
     call.op = &op;
     call.operands = operands;
     call.operand_count = 2;
@@ -92,7 +88,7 @@ PyObject* py_stack(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
         Dims sizes = operands[0].tensor->sizes;
         sizes.insert(0, count);
         Value dim = value_of(int64_t{0});
-        Call call;
+        Call call(ambient());
         call.op = cat;
         call.operands = operands.data();
         call.operand_count = operands.size();
@@ -111,7 +107,7 @@ PyObject* py_split(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
         static const OpDef* slice = find_op("slice");
         Tensor& t = given.tensor(0);
         int64_t size, dim;
-        if (!integer(given[1], &size) || !integer(given[2], &dim) || size <= 0 || !t.ndim()) return declined();
+        if (!to_int64(given[1], &size) || !to_int64(given[2], &dim) || size <= 0 || !t.ndim()) return declined();
         dim = normalize_dim(dim, t.ndim());
         int64_t n = t.sizes[static_cast<size_t>(dim)];
         if (n == 0) return declined();
@@ -181,7 +177,8 @@ PyObject* py_layer_norm(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
         Tensor *w = given.optional_tensor(2), *b = given.optional_tensor(3);
         if (!PyTuple_CheckExact(given[1]) || PyTuple_GET_SIZE(given[1]) != 1 || x.ndim() < 2) return declined();
         int64_t size;
-        if (!integer(PyTuple_GET_ITEM(given[1], 0), &size) || !x.numel || x.sizes.back() != size || is_complex(x.dtype))
+        if (!to_int64(PyTuple_GET_ITEM(given[1], 0), &size) || !x.numel || x.sizes.back() != size ||
+            is_complex(x.dtype))
             return declined();
         for (Tensor* t : {w, b})
             if (t && (t->ndim() != 1 || t->sizes[0] != size)) return declined();
@@ -203,8 +200,9 @@ PyObject* py_dropout(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
         Tensor& x = given.tensor(0);
         double p;
         // Bools times a number are of the default dtype.
-        if (!number(given[1], &p) || !(p > 0.0 && p < 1.0) || given[2] != Py_True || given[3] == Py_True || !x.numel ||
-            x.dtype != DType::F32 || default_dtype() != DType::F32)
+        // A mapped tensor's device is not where its numbers are drawn.
+        if (vmap_depth || !number(given[1], &p) || !(p > 0.0 && p < 1.0) || given[2] != Py_True ||
+            given[3] == Py_True || !x.numel || x.dtype != DType::F32 || default_dtype() != DType::F32)
             return declined();
         Value dtype, device;
         dtype.tag = Value::Type;
@@ -220,14 +218,14 @@ PyObject* py_dropout(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
 }
 
 PyMethodDef functions[] = {
-    {"dropout", method(py_dropout), METH_FASTCALL, "dropout(input, p, training, inplace): of single elements."},
-    {"stack", method(py_stack), METH_FASTCALL, "stack(tensors): tensors of one shape along a new first dimension."},
-    {"split", method(py_split), METH_FASTCALL, "split(tensor, size, dim): in parts of one size."},
-    {"converted", method(py_converted), METH_FASTCALL, "converted(tensor, dtype): real numbers in another dtype."},
-    {"linear", method(py_linear), METH_FASTCALL, "linear(input, weight, bias): input @ weight.T + bias."},
-    {"cross_entropy", method(py_cross_entropy), METH_FASTCALL,
+    {"dropout", method<py_dropout>(), METH_FASTCALL, "dropout(input, p, training, inplace): of single elements."},
+    {"stack", method<py_stack>(), METH_FASTCALL, "stack(tensors): tensors of one shape along a new first dimension."},
+    {"split", method<py_split>(), METH_FASTCALL, "split(tensor, size, dim): in parts of one size."},
+    {"converted", method<py_converted>(), METH_FASTCALL, "converted(tensor, dtype): real numbers in another dtype."},
+    {"linear", method<py_linear>(), METH_FASTCALL, "linear(input, weight, bias): input @ weight.T + bias."},
+    {"cross_entropy", method<py_cross_entropy>(), METH_FASTCALL,
      "cross_entropy(input, target): of a class for each row."},
-    {"layer_norm", method(py_layer_norm), METH_FASTCALL, "layer_norm(input, (size,), weight, bias, eps): of rows."},
+    {"layer_norm", method<py_layer_norm>(), METH_FASTCALL, "layer_norm(input, (size,), weight, bias, eps): of rows."},
     {}};
 
 }  // namespace

@@ -38,9 +38,45 @@ PyObject* nested_list(const Tensor& t, const char* data, size_t dim) {
 
 struct Inferred {
     Dims sizes;
-    int category = -1;  // 0 bool, 1 int, 2 float, 3 complex
-    bool numpy_double = false;
+    int dtype = -1;
+
+    void promote_with(DType other) {
+        dtype = static_cast<int>(dtype < 0 ? other : promote(static_cast<DType>(dtype), other));
+    }
 };
+
+// NumPy's arrays and scalars, and what behaves like them.
+bool is_array(PyObject* object) {
+    static PyObject* const name = PyUnicode_InternFromString("__array_interface__");
+    return _PyType_Lookup(Py_TYPE(object), name);
+}
+
+DType dtype_of_array(PyObject* array) {
+    PyRef dtype = checked(PyObject_GetAttrString(array, "dtype")),
+          name = checked(PyObject_GetAttrString(dtype.get(), "name"));
+    const char* text = PyUnicode_AsUTF8(name.get());
+    if (!text) fail_python();
+    for (int i = 0; i < static_cast<int>(DType::Count); ++i)
+        if (std::string_view(info(static_cast<DType>(i)).name) == text) return static_cast<DType>(i);
+    fail_type(std::string("can't convert np.ndarray of type numpy.") + text +
+              ". The only supported types are: float64, float32, float16, complex64, complex128, int64, int32, int16, "
+              "int8, uint64, uint32, uint16, uint8, and bool.");
+}
+
+// The elements of a sequence as a list or tuple; null for what is none. Those of an array are numbers, or lists of
+// them.
+PyRef sequence_of(PyObject* object) {
+    if (PyList_Check(object) || PyTuple_Check(object)) return PyRef::borrow(object);
+    if (is_tensor(object) || PyFloat_CheckExact(object) || PyLong_CheckExact(object)) return {};
+    if (PyUnicode_Check(object) || PyBytes_Check(object))
+        fail_type(std::string("new(): invalid data type '") + Py_TYPE(object)->tp_name + "'");
+    if (is_array(object)) {
+        if (!PySequence_Check(object)) return {};
+        PyRef numbers = checked(PyObject_CallMethod(object, "tolist", nullptr));
+        return PyList_Check(numbers.get()) ? std::move(numbers) : PyRef{};
+    }
+    return PySequence_Check(object) ? checked(PySequence_List(object)) : PyRef{};
+}
 
 // An item's conversion to a number runs code, which may change the list.
 PyRef item_of(PyObject* sequence, Py_ssize_t i, Py_ssize_t expected) {
@@ -48,59 +84,70 @@ PyRef item_of(PyObject* sequence, Py_ssize_t i, Py_ssize_t expected) {
     return PyRef::borrow(PySequence_Fast_GET_ITEM(sequence, i));
 }
 
-void inspect(PyObject* data, size_t depth, Inferred& found, bool first) {
+// `typed`: an array around it has said the dtype.
+void inspect(PyObject* data, size_t depth, Inferred& found, bool first, bool typed) {
     if (depth > kMaxDims) fail_value("too many dimensions");
-    if ((PyList_Check(data) || PyTuple_Check(data))) {
-        Py_ssize_t n = PySequence_Fast_GET_SIZE(data);
+    if (PyRef sequence = sequence_of(data)) {
+        Py_ssize_t n = PySequence_Fast_GET_SIZE(sequence.get());
         if (first && depth == found.sizes.size()) found.sizes.push_back(n);
         if (depth >= found.sizes.size() || found.sizes[depth] != n)
             fail_value("expected sequence of length " +
                        std::to_string(depth < found.sizes.size() ? found.sizes[depth] : 0) + " at dim " +
                        std::to_string(depth) + " (got " + std::to_string(n) + ")");
-        for (Py_ssize_t i = 0; i < n; ++i) inspect(item_of(data, i, n).get(), depth + 1, found, first && i == 0);
+        if (!typed && is_array(data)) {
+            found.promote_with(dtype_of_array(data));
+            typed = true;
+        }
+        for (Py_ssize_t i = 0; i < n; ++i)
+            inspect(item_of(sequence.get(), i, n).get(), depth + 1, found, first && i == 0, typed);
         return;
     }
     if (depth != found.sizes.size())
         fail_value("expected sequence of length " + std::to_string(found.sizes[depth]) + " at dim " +
                    std::to_string(depth) + " (got a number)");
-    int category;
-    if (PyBool_Check(data)) category = 0;
-    else if (PyFloat_Check(data)) category = 2;
-    else if (PyLong_Check(data)) category = 1;
-    else if (is_tensor(data)) {
+    if (typed) return;
+    if (PyFloat_CheckExact(data)) {
+        found.promote_with(default_dtype());
+    } else if (PyBool_Check(data)) {
+        found.promote_with(DType::Bool);
+    } else if (PyLong_CheckExact(data)) {
+        found.promote_with(DType::I64);
+    } else if (is_tensor(data)) {
         Tensor& t = *tensor_of(data);
         if (t.numel != 1) fail_value("only one element tensors can be converted to Python scalars");
-        category = info(t.dtype).category;
+        found.promote_with(t.dtype);
+    } else if (is_array(data)) {
+        found.promote_with(dtype_of_array(data));
     } else {
         Scalar scalar;
-        if (!scalar_from(data, &scalar)) {
-            std::string_view type = Py_TYPE(data)->tp_name;
-            if (type == "str") fail_type("new(): invalid data type 'str'");
-            fail("Could not infer dtype of " + std::string(type));
-        }
-        category = scalar.tag;
+        if (!scalar_from(data, &scalar)) fail("Could not infer dtype of " + std::string(Py_TYPE(data)->tp_name));
+        found.promote_with(scalar.tag == Scalar::Complex ? complex_dtype(default_dtype())
+                           : scalar.tag == Scalar::Float ? default_dtype()
+                           : scalar.tag == Scalar::Bool  ? DType::Bool
+                                                         : DType::I64);
     }
-    found.category = std::max(found.category, category);
 }
 
 void store(PyObject* data, DType dtype, const Dims& sizes, size_t depth, char*& out) {
-    bool list = PyList_Check(data) || PyTuple_Check(data);
-    if (list != (depth < sizes.size())) fail("the list changed while it was read");
-    if (list) {
+    PyRef sequence = sequence_of(data);
+    if (static_cast<bool>(sequence) != (depth < sizes.size())) fail("the list changed while it was read");
+    if (sequence) {
         for (Py_ssize_t i = 0; i < sizes[depth]; ++i)
-            store(item_of(data, i, sizes[depth]).get(), dtype, sizes, depth + 1, out);
+            store(item_of(sequence.get(), i, sizes[depth]).get(), dtype, sizes, depth + 1, out);
         return;
     }
     PyRef item;
     if (is_tensor(data)) {
         item = checked(tensor_item(*tensor_of(data)));
         data = item.get();
+    } else if (dtype == DType::U64 && PyIndex_Check(data)) {
+        item = checked(PyNumber_Index(data));
+        data = item.get();
     }
     const DTypeInfo& type = info(dtype);
     if (dtype == DType::U64 && PyLong_Check(data)) {
         // Numbers from 2^63 on are no int64; negative ones wrap around.
-        uint64_t value = PyLong_AsUnsignedLongLongMask(data);
-        check_python();
+        uint64_t value = to_bits(data);
         std::memcpy(out, &value, sizeof value);
         out += sizeof value;
         return;
@@ -158,17 +205,13 @@ PyObject* tensor_from_data(PyObject*, PyObject* args) {
             if (meta && device.type != DeviceType::Meta)
                 throw Error(ErrorKind::NotImplemented, "Cannot copy out of meta tensor; no data!");
             result = meta ? Tensor::empty(source.sizes, wanted, device) : cast_to(detach(source), wanted, copy);
-        } else if (!PyList_Check(data) && !PyTuple_Check(data) && PyObject_CheckBuffer(data) && !PyBytes_Check(data)) {
+        } else if (!PyList_Check(data) && !PyTuple_Check(data) && PyObject_CheckBuffer(data) && is_array(data)) {
             Ref<Tensor> shared = from_buffer(data, !copy);
             result = cast_to(shared, has_dtype ? dtype : shared->dtype, copy);
         } else {
             Inferred found;
-            inspect(data, 0, found, true);
-            if (!has_dtype)
-                dtype = found.category == 0   ? DType::Bool
-                        : found.category == 1 ? DType::I64
-                        : found.category == 3 ? complex_dtype(default_dtype())
-                                              : default_dtype();
+            inspect(data, 0, found, true, has_dtype);
+            if (!has_dtype && found.dtype >= 0) dtype = static_cast<DType>(found.dtype);
             result = Tensor::empty(found.sizes, dtype);
             char* out = static_cast<char*>(result->storage->data);
             store(data, dtype, found.sizes, 0, out);
@@ -177,6 +220,7 @@ PyObject* tensor_from_data(PyObject*, PyObject* args) {
         if (device.type == DeviceType::Meta) result = Tensor::empty(result->sizes, result->dtype, device);
         else if (device.type != result->device().type || (on_gpu(device) && device != result->device()))
             result = copy_across(*result, device);
+        if (thread_settings.inference_mode) result->is_inference = true;
         return wrap(std::move(result));
     });
 }
@@ -202,9 +246,10 @@ PyObject* make_empty(PyObject*, PyObject* args) {
 }
 
 PyMethodDef functions[] = {
-    {"tensor_from_data", tensor_from_data, METH_VARARGS, "tensor_from_data(data, dtype, device, copy)"},
-    {"empty", make_empty, METH_VARARGS, "empty(size, dtype, device)"},
-    {"to_device", to_device, METH_VARARGS, "to_device(tensor, device): a copy on another device, with its gradient."},
+    {"tensor_from_data", method<tensor_from_data>(), METH_VARARGS, "tensor_from_data(data, dtype, device, copy)"},
+    {"empty", method<make_empty>(), METH_VARARGS, "empty(size, dtype, device)"},
+    {"to_device", method<to_device>(), METH_VARARGS,
+     "to_device(tensor, device): a copy on another device, with its gradient."},
     {}};
 
 }  // namespace
@@ -212,6 +257,7 @@ PyMethodDef functions[] = {
 PyObject* tensor_item(Tensor& t) {
     if (t.numel != 1) fail("a Tensor with " + std::to_string(t.numel) + " elements cannot be converted to Scalar");
     no_meta(t, "read an item");
+    trace::check_open("item()");
     if (on_jit_device(t) || !on_host(t)) {
         Ref<Tensor> here = copy_across(t, Device{});
         return element_to_python(here->data(), here->dtype);
@@ -221,6 +267,7 @@ PyObject* tensor_item(Tensor& t) {
 
 PyObject* tensor_tolist(Tensor& t) {
     no_meta(t, "convert to a list");
+    trace::check_open("tolist()");
     Ref<Tensor> held = on_jit_device(t) || !on_host(t)
                            ? copy_across(t, Device{})
                            : detach(t);  // the garbage collector may run, and with it what gives `t` other contents

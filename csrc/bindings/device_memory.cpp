@@ -46,16 +46,12 @@ void notify(const char* method, const char* format, Arguments... arguments) {
 const DeviceRuntime kRuntime = {
     [] {
         PyRef index = call("current_device", nullptr);
-        long value = PyLong_AsLong(index.get());
-        check_python();
-        return static_cast<int>(value);
+        return static_cast<int>(to_int64(index.get()));
     },
     [](int index) { call("require", "i", index); },
     [](int index, size_t nbytes) -> uint64_t {
         PyRef address = call("allocate", "iK", index, number(nbytes));
-        uint64_t value = PyLong_AsUnsignedLongLong(address.get());
-        check_python();
-        return value;
+        return to_uint64(address.get());
     },
     [](int index, uint64_t address) { notify("release", "iK", index, number(address)); },
     [](int index, size_t nbytes) {
@@ -89,8 +85,7 @@ PyObject* py_set_cuda_runtime(PyObject*, PyObject* runtime) {
 }
 
 int index_from(PyObject* object) {
-    long index = PyLong_AsLong(object);
-    if (index == -1) check_python();
+    int64_t index = to_int64(object);
     if (index < 0 || index > 127) fail("invalid device index " + std::to_string(index));
     return static_cast<int>(index);
 }
@@ -187,6 +182,7 @@ PyObject* py_note_other_stream(PyObject*, PyObject* object) {
     return guarded([&]() -> PyObject* {
         if (!is_tensor(object)) fail_type("record_stream() takes a Tensor");
         Tensor& t = *tensor_of(object);
+        trace::check_open("record_stream()");
         t.place();  // computes a recorded value
         if (!on_gpu(t.device())) fail("record_stream() needs a tensor on a CUDA device");
         t.storage->other_streams = true;
@@ -250,25 +246,28 @@ PyObject* py_set_inside_card(PyObject*, PyObject* entered) {
 }
 
 PyMethodDef functions[] = {
-    {"set_inside_card", py_set_inside_card, METH_O,
+    {"set_inside_card", method<py_set_inside_card>(), METH_O,
      "set_inside_card(entered): whether a card's context is current on this thread."},
-    {"set_cuda_runtime", py_set_cuda_runtime, METH_O, "set_cuda_runtime(object or None): what drives the cards."},
-    {"set_host_op_hook", py_set_host_op_hook, METH_O,
+    {"set_cuda_runtime", method<py_set_cuda_runtime>(), METH_O,
+     "set_cuda_runtime(object or None): what drives the cards."},
+    {"set_host_op_hook", method<py_set_host_op_hook>(), METH_O,
      "set_host_op_hook(f | None): f(op, bytes) for an op of a card that ran on the host, with what was copied."},
-    {"set_cuda_stream", py_set_cuda_stream, METH_VARARGS,
+    {"set_cuda_stream", method<py_set_cuda_stream>(), METH_VARARGS,
      "set_cuda_stream(card, number): the stream that this thread gives its work to."},
-    {"cuda_stream", py_cuda_stream, METH_O, "cuda_stream(card): the number of this thread's stream."},
-    {"cuda_memory_stats", py_cuda_memory_stats, METH_O, "Statistics of a card's memory, in bytes and counts."},
-    {"cuda_blocks", py_cuda_blocks, METH_O,
+    {"cuda_stream", method<py_cuda_stream>(), METH_O, "cuda_stream(card): the number of this thread's stream."},
+    {"cuda_memory_stats", method<py_cuda_memory_stats>(), METH_O,
+     "Statistics of a card's memory, in bytes and counts."},
+    {"cuda_blocks", method<py_cuda_blocks>(), METH_O,
      "([(bytes, count)] of the blocks in use, [(bytes, count)] of cached ones)."},
-    {"cuda_empty_cache", py_cuda_empty_cache, METH_O, "Gives a card's cached memory back to the driver."},
-    {"cuda_reset_peaks", py_cuda_reset_peaks, METH_O, "Starts the peaks anew from what is in use."},
-    {"cuda_reuse", py_cuda_reuse, METH_VARARGS,
+    {"cuda_empty_cache", method<py_cuda_empty_cache>(), METH_O, "Gives a card's cached memory back to the driver."},
+    {"cuda_reset_peaks", method<py_cuda_reset_peaks>(), METH_O, "Starts the peaks anew from what is in use."},
+    {"cuda_reuse", method<py_cuda_reuse>(), METH_VARARGS,
      "cuda_reuse(card, stream, address, nbytes): a block that other streams are done with."},
-    {"note_other_stream", py_note_other_stream, METH_O,
+    {"note_other_stream", method<py_note_other_stream>(), METH_O,
      "The tensor's memory may be freed only once other streams are done: (address, stream)."},
-    {"pinned", py_pinned, METH_VARARGS, "pinned(address, nbytes, owner): a uint8 tensor over page-locked memory."},
-    {"is_pinned", py_is_pinned, METH_O, "Whether the tensor's memory is page-locked."},
+    {"pinned", method<py_pinned>(), METH_VARARGS,
+     "pinned(address, nbytes, owner): a uint8 tensor over page-locked memory."},
+    {"is_pinned", method<py_is_pinned>(), METH_O, "Whether the tensor's memory is page-locked."},
     {}};
 
 }  // namespace

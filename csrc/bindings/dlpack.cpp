@@ -54,6 +54,14 @@ void delete_export(Managed* managed) {
 }
 
 template <class Managed>
+void drop_capsule(PyObject* capsule) {
+    const char* current = PyCapsule_GetName(capsule);
+    if (!current || std::strncmp(current, "used", 4) == 0) return;
+    auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, current));
+    if (managed && managed->deleter) managed->deleter(managed);
+}
+
+template <class Managed>
 PyObject* make_capsule(Ref<Tensor> tensor, const char* name, bool copied) {
     const Place place = reachable_place(*tensor);
     const bool card = on_gpu(place.device);
@@ -71,17 +79,12 @@ PyObject* make_capsule(Ref<Tensor> tensor, const char* name, bool copied) {
                                    exported->strides.data(),
                                    0};
     exported->managed.manager_ctx = exported;
-    exported->managed.deleter = delete_export<Managed>;
+    exported->managed.deleter = slot<delete_export<Managed>>;
     if constexpr (std::is_same_v<Managed, dlpack::ManagedTensorVersioned>) {
         exported->managed.version = {1, 0};
         exported->managed.flags = (tensor->storage->read_only ? dlpack::kReadOnly : 0) | (copied ? 2 : 0);
     }
-    PyObject* capsule = PyCapsule_New(&exported->managed, name, [](PyObject* capsule) {
-        const char* current = PyCapsule_GetName(capsule);
-        if (!current || std::strncmp(current, "used", 4) == 0) return;
-        auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, current));
-        if (managed && managed->deleter) managed->deleter(managed);
-    });
+    PyObject* capsule = PyCapsule_New(&exported->managed, name, slot<drop_capsule<Managed>>);
     if (!capsule) delete_export(&exported->managed);
     return capsule;
 }
@@ -138,7 +141,8 @@ PyObject* from_dlpack_capsule(PyObject*, PyObject* capsule) {
 }
 
 PyMethodDef functions[] = {
-    {"from_dlpack_capsule", from_dlpack_capsule, METH_O, "A tensor over the memory of a DLPack capsule."}, {}};
+    {"from_dlpack_capsule", method<from_dlpack_capsule>(), METH_O, "A tensor over the memory of a DLPack capsule."},
+    {}};
 
 }  // namespace
 
@@ -153,11 +157,27 @@ PyObject* tensor_dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
             std::string_view key = name;
             if (key == "max_version") {
                 versioned = PyTuple_Check(value) && PyTuple_GET_SIZE(value) == 2 &&
-                            PyLong_AsLong(PyTuple_GET_ITEM(value, 0)) >= 1;
-                check_python();
-            } else if (key == "copy") copy = value == Py_True;
-            else if (key != "stream" && key != "dl_device")
-                fail_type("__dlpack__() got an unexpected keyword argument '" + std::string(key) + "'");
+                            to_int64(PyTuple_GET_ITEM(value, 0)) >= 1;
+            } else if (key == "copy") {
+                copy = value == Py_True;
+            } else if (key == "stream") {
+                if (value == Py_None) continue;
+                if (!PyLong_Check(value) || PyBool_Check(value)) fail_type("stream must be ``int`` or ``none``");
+                if (to_int64(value) != -1 && t.device().type == DeviceType::CPU) {
+                    PyErr_SetString(PyExc_AssertionError, "stream should be None on cpu.");
+                    return nullptr;
+                }
+            } else if (key == "dl_device") {
+                if (value == Py_None) continue;
+                PyRef own = checked(PyObject_CallMethod(self, "__dlpack_device__", nullptr));
+                int same = PyObject_RichCompareBool(own.get(), value, Py_EQ);
+                if (same < 0) fail_python();
+                if (!same) {
+                    PyErr_Format(PyExc_BufferError, "a tensor on DLPack device %R can't be exported to device %R",
+                                 own.get(), value);
+                    return nullptr;
+                }
+            } else fail_type("__dlpack__() got an unexpected keyword argument '" + std::string(key) + "'");
         }
         if (requires_grad(t)) {
             PyErr_SetString(PyExc_BufferError, "Can't export tensors that require gradient, use tensor.detach()");

@@ -1,6 +1,7 @@
 // Ops whose kernel and shape rule are Python callables, and which are recorded like any other op.
 #include "bindings/py.h"
 #include "dispatch/registry.h"
+#include "dispatch/settings.h"
 #include "trace/trace.h"
 
 namespace mt::py {
@@ -10,17 +11,16 @@ namespace {
 // Shape rules and kernels may be called from any thread, in the midst of anything.
 class InPython {
   public:
-    InPython() : gil_(PyGILState_Ensure()), grad_(std::exchange(grad_enabled, false)) {}
-    ~InPython() {
-        grad_enabled = grad_;
-        PyGILState_Release(gil_);
-    }
+    explicit InPython(const Call& call) : settings_(call.ambient) {}
     InPython(const InPython&) = delete;
 
   private:
-    PyGILState_STATE gil_;
+    struct Gil {
+        PyGILState_STATE state = PyGILState_Ensure();
+        ~Gil() { PyGILState_Release(state); }
+    } gil_;
     trace::Suspend suspend_;
-    bool grad_;
+    CarriedSettings settings_;
 };
 
 PyRef without_data(const Operand& operand) {
@@ -31,7 +31,7 @@ PyRef without_data(const Operand& operand) {
 
 // The rule gets operands without data and the parameters, and gives tensors without data.
 void infer_in_python(Call& call) {
-    InPython in_python;
+    InPython in_python(call);
     std::vector<PyRef> owned;
     for (size_t i = 0; i < call.operand_count; ++i) owned.push_back(without_data(call.operands[i]));
     for (size_t i = 0; i < call.param_count; ++i) owned.push_back(checked(value_to_python(call.params[i])));
@@ -59,7 +59,7 @@ void infer_in_python(Call& call) {
 }
 
 void run_in_python(Call& call) {
-    InPython in_python;
+    InPython in_python(call);
     size_t promised = call.result_count;
     Ref<Tensor> results[std::size(call.results)];
     python_kernel_hook(call, call.outputs[0]->device(), results);
@@ -101,7 +101,7 @@ PyObject* py_set_shape_rule(PyObject*, PyObject* args) {
 }
 
 PyMethodDef functions[] = {
-    {"set_shape_rule", py_set_shape_rule, METH_VARARGS,
+    {"set_shape_rule", method<py_set_shape_rule>(), METH_VARARGS,
      "set_shape_rule(op, rule, direct=False): `rule(*operands, *params)` gives results without data."},
     {}};
 

@@ -122,6 +122,10 @@ Names names_of(PyObject* tuple) {
     return names;
 }
 
+void drop_reading(PyObject* capsule) {
+    delete static_cast<std::shared_ptr<Reading>*>(PyCapsule_GetPointer(capsule, kReading));
+}
+
 PyObject* py_read_file_stamps(PyObject*, PyObject* args) {
     PyObject *folders, *endings;
     if (!PyArg_ParseTuple(args, "O!O!:read_file_stamps", &PyTuple_Type, &folders, &PyTuple_Type, &endings))
@@ -131,9 +135,7 @@ PyObject* py_read_file_stamps(PyObject*, PyObject* args) {
         reading->folders = names_of(folders);
         reading->endings = names_of(endings);
         auto held = std::make_unique<std::shared_ptr<Reading>>(reading);
-        PyObject* capsule = PyCapsule_New(held.get(), kReading, [](PyObject* self) {
-            delete static_cast<std::shared_ptr<Reading>*>(PyCapsule_GetPointer(self, kReading));
-        });
+        PyObject* capsule = PyCapsule_New(held.get(), kReading, slot<drop_reading>);
         if (!capsule) return nullptr;
         held.release();
         reading->begin(reading);
@@ -155,10 +157,10 @@ PyObject* py_file_stamps(PyObject*, PyObject* capsule) {
 }
 
 PyMethodDef functions[] = {
-    {"read_file_stamps", py_read_file_stamps, METH_VARARGS,
+    {"read_file_stamps", method<py_read_file_stamps>(), METH_VARARGS,
      "read_file_stamps(folders, endings): has a thread look at path, size and time of every file in some folders, and "
      "in those within, that ends so."},
-    {"file_stamps", py_file_stamps, METH_O, "file_stamps(reading): what it has found, as bytes."},
+    {"file_stamps", method<py_file_stamps>(), METH_O, "file_stamps(reading): what it has found, as bytes."},
     {}};
 
 }  // namespace

@@ -49,7 +49,7 @@ PyObject* py_foreach(PyObject*, PyObject* args) {
 }
 
 PyMethodDef functions[] = {
-    {"foreach", py_foreach, METH_VARARGS, "foreach(op, lists, names): the op on the items of lists."}, {}};
+    {"foreach", method<py_foreach>(), METH_VARARGS, "foreach(op, lists, names): the op on the items of lists."}, {}};
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "autograd/engine.h"
+#include "bindings/guards.h"
 #include "bindings/py.h"
 #include "trace/program.h"
 
@@ -17,17 +18,15 @@ constexpr size_t kMaxPrograms = 64;
 
 struct Entry {
     std::vector<PyObject*> others;  // per argument: null for a tensor, else the value, owned
+    std::vector<PyObject*> types;   // of the tensors, owned
+    PyObject* guards;               // null: the function reads nothing of Python's state
     std::shared_ptr<trace::Program> program;
     uint64_t options;
-    bool grad_enabled;
-    DType default_dtype;
+    uint64_t settings;  // that were in force (dispatch/settings.h)
     // null: one tensor; the types tuple and list: these of tensors; else the structure (function_arguments.py)
     PyObject* result_type;
-    uint64_t epoch;
 };
 
-// Counts changes of modules that no captured tensor shows: of their mode, of which tensors they have.
-uint64_t g_epoch = 0;
 uint64_t g_owners = 0;
 
 struct FunctionObject {
@@ -47,15 +46,18 @@ FunctionObject* self_of(PyObject* o) { return reinterpret_cast<FunctionObject*>(
 
 void drop(Entry& entry) {
     for (PyObject* other : entry.others) Py_XDECREF(other);
+    for (PyObject* type : entry.types) Py_DECREF(type);
+    Py_XDECREF(entry.guards);
     Py_XDECREF(entry.result_type);
 }
 
 bool others_match(const Entry& entry, PyObject* const* args, size_t nargs) {
     if (entry.others.size() != nargs) return false;
+    size_t tensors = 0;
     for (size_t i = 0; i < nargs; ++i) {
         PyObject* other = entry.others[i];
         if (!other) {
-            if (!is_tensor(args[i])) return false;
+            if (reinterpret_cast<PyObject*>(Py_TYPE(args[i])) != entry.types[tensors++]) return false;
         } else if (other != args[i]) {
             if (Py_TYPE(other) != Py_TYPE(args[i])) return false;
             if (PyFloat_CheckExact(other)) {  // by bits: 0.0 and -0.0 differ, NaN is itself
@@ -101,31 +103,39 @@ PyObject* call_miss(PyObject* self, PyObject* const* args, size_t nargs, PyObjec
     return PyObject_CallFunctionObjArgs(self_of(self)->miss, positional.get(), keywords.get(), nullptr);
 }
 
+// What a kept program gives for these arguments; null if none fits.
+PyObject* run_program(PyObject* self, PyObject* const* args, size_t nargs) {
+    FunctionObject& f = *self_of(self);
+    if (nargs > kMaxArguments || trace::recording()) return nullptr;
+    Tensor* tensors[kMaxArguments];
+    size_t count = 0;
+    for (size_t i = 0; i < nargs; ++i)
+        if (is_tensor(args[i])) tensors[count++] = tensor_of(args[i]);
+    const uint64_t settings = settings_word();
+    // A comparison may collect garbage, whose finalizers may call the function.
+    for (size_t k = 0; k < f.entries->size(); ++k) {
+        Entry& entry = (*f.entries)[k];
+        if (entry.options != trace::options_id() || entry.settings != settings) continue;
+        if (!others_match(entry, args, nargs) || !entry.program->accepts(tensors, count)) continue;
+        // While it runs, another thread may drop the entry.
+        std::shared_ptr<trace::Program> program = entry.program;
+        PyRef result_type(Py_XNewRef(entry.result_type)), guards(Py_XNewRef(entry.guards));
+        if (guards && !guards_hold(guards.get())) continue;
+        Ref<Tensor> results[kMaxResults];
+        trace::Suspend suspend;
+        if (!program->run(tensors, results)) continue;  // busy on another thread
+        ++f.hits;
+        return pack(result_type.get(), results, program->result_count());
+    }
+    return nullptr;
+}
+
 PyObject* function_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
     return guarded([&]() -> PyObject* {
         auto nargs = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
         FunctionObject& f = *self_of(self);
-        bool keywords = kwnames && PyTuple_GET_SIZE(kwnames);
-        if (!keywords && nargs <= kMaxArguments && !trace::recording()) {
-            Tensor* tensors[kMaxArguments];
-            size_t count = 0;
-            for (size_t i = 0; i < nargs; ++i)
-                if (is_tensor(args[i])) tensors[count++] = tensor_of(args[i]);
-            for (Entry& entry : *f.entries) {
-                if (entry.options != trace::options_id() || entry.grad_enabled != grad_enabled ||
-                    entry.default_dtype != default_dtype() || entry.epoch != g_epoch || inference_mode)
-                    continue;
-                if (!others_match(entry, args, nargs) || !entry.program->accepts(tensors, count)) continue;
-                Ref<Tensor> results[kMaxResults];
-                // While it runs, another thread may drop the entry.
-                std::shared_ptr<trace::Program> program = entry.program;
-                PyRef result_type(Py_XNewRef(entry.result_type));
-                trace::Suspend suspend;
-                if (!program->run(tensors, results)) continue;  // busy on another thread
-                ++f.hits;
-                return pack(result_type.get(), results, program->result_count());
-            }
-        }
+        if (!kwnames || !PyTuple_GET_SIZE(kwnames))
+            if (PyObject* result = run_program(self, args, nargs)) return result;
         if (f.structure) {
             // Comparing may run code, which may call the function.
             PyRef structure = PyRef::borrow(f.structure), variant = PyRef::borrow(f.variant);
@@ -133,30 +143,43 @@ PyObject* function_vectorcall(PyObject* self, PyObject* const* args, size_t narg
             if (match_call(structure.get(), args, nargs, kwnames, tensors)) {
                 SmallVector<PyObject*, 32> items;
                 for (const PyRef& tensor : tensors) items.push_back(tensor.get());
-                return PyObject_Vectorcall(variant.get(), items.data(), items.size(), nullptr);
+                if (PyObject* result = run_program(variant.get(), items.data(), items.size())) return result;
             }
         }
         return call_miss(self, args, nargs, kwnames);
     });
 }
 
+// run(tensors): what a kept program gives; NotImplemented if none fits.
+PyObject* function_run(PyObject* self, PyObject* tensors) {
+    return guarded([&]() -> PyObject* {
+        if (!PyTuple_Check(tensors)) fail_type("run takes a tuple");
+        PyObject* result = run_program(self, &PyTuple_GET_ITEM(tensors, 0),
+                                       static_cast<size_t>(PyTuple_GET_SIZE(tensors)));
+        return result ? result : Py_NewRef(Py_NotImplemented);
+    });
+}
+
 // remember(structure, variant): calls whose arguments have this structure go to that function of their tensors.
 PyObject* function_remember(PyObject* self, PyObject* arguments) {
     PyObject *structure, *variant;
-    if (!PyArg_ParseTuple(arguments, "O!O:remember", &PyTuple_Type, &structure, &variant)) return nullptr;
+    if (!PyArg_ParseTuple(arguments, "O!O!:remember", &PyTuple_Type, &structure, Py_TYPE(self), &variant))
+        return nullptr;
     Py_XSETREF(self_of(self)->structure, Py_NewRef(structure));
     Py_XSETREF(self_of(self)->variant, Py_NewRef(variant));
     Py_RETURN_NONE;
 }
 
-// finish(args, result, structure=None): runs what was recorded while the function ran. The program is kept for later
+// finish(args, result, structure, guards): runs what was recorded while the function ran. The program is kept for later
 // calls if they can do without Python; returns None then, and otherwise the reason why they can't. `structure` is that
-// of a result whose tensors are `result`.
+// of a result whose tensors are `result`, None for a plain one. `guards` is what the function read of Python's state,
+// or a text that says why it can't be kept.
 PyObject* function_finish(PyObject* self, PyObject* arguments) {
     return guarded([&]() -> PyObject* {
-        PyObject *args, *result, *structure = nullptr;
-        if (!PyArg_ParseTuple(arguments, "O!O|O!:finish", &PyTuple_Type, &args, &result, &PyTuple_Type, &structure))
+        PyObject *args, *result, *structure, *guards;
+        if (!PyArg_ParseTuple(arguments, "O!OOO:finish", &PyTuple_Type, &args, &result, &structure, &guards))
             return nullptr;
+        if (structure == Py_None) structure = nullptr;
         trace::Trace* trace = trace::current;
         if (!trace) fail("finish: nothing is being recorded");
         const char* why = nullptr;
@@ -169,9 +192,15 @@ PyObject* function_finish(PyObject* self, PyObject* arguments) {
             }
         } entry{};
         entry.options = trace::options_id();
-        entry.grad_enabled = grad_enabled;
-        entry.default_dtype = default_dtype();
-        if (inference_mode) why = "it runs in inference mode";
+        entry.settings = settings_word();
+        if (thread_settings.inference_mode) why = "it runs in inference mode";
+        PyRef reason;
+        if (is_guards(guards)) {
+            entry.guards = Py_NewRef(guards);
+        } else if (PyUnicode_Check(guards)) {
+            reason = PyRef::borrow(guards);
+            if (!(why = PyUnicode_AsUTF8(guards))) fail_python();
+        }
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
             PyObject* arg = PyTuple_GET_ITEM(args, i);
             bool tensor = is_tensor(arg);
@@ -180,6 +209,7 @@ PyObject* function_finish(PyObject* self, PyObject* arguments) {
                           PyUnicode_CheckExact(arg);
             if (!tensor && !simple) why = "an argument is neither a tensor nor a number";
             entry.others.push_back(tensor ? nullptr : Py_NewRef(arg));
+            if (tensor) entry.types.push_back(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(arg))));
         }
         if (is_tensor(result)) {
             results.push_back(tensor_of(result));
@@ -225,11 +255,10 @@ PyObject* function_finish(PyObject* self, PyObject* arguments) {
             return entry.program ? nullptr : why;
         });
         if (!entry.program) return PyUnicode_FromString(why ? why : "");
-        entry.epoch = g_epoch;
-        // Of programs of an earlier state of modules, or of what the function reads, none will ever fit again.
+        // Of programs of what is gone, none will ever fit again.
         std::vector<Entry> outdated;
         std::erase_if(*self_of(self)->entries, [&](Entry& other) {
-            if (other.epoch == g_epoch && !other.program->outdated()) return false;
+            if (!other.program->outdated() && !(other.guards && guards_dead(other.guards))) return false;
             outdated.push_back(other);
             return true;
         });
@@ -283,7 +312,7 @@ PyObject* function_new(PyTypeObject* type, PyObject* args, PyObject*) {
     if (!PyArg_ParseTuple(args, "O:CompiledFunction", &miss)) return nullptr;
     PyObject* self = type->tp_alloc(type, 0);
     if (!self) return nullptr;
-    self_of(self)->vectorcall = function_vectorcall;
+    self_of(self)->vectorcall = slot<function_vectorcall>;
     self_of(self)->miss = Py_NewRef(miss);
     self_of(self)->entries = new std::vector<Entry>;
     self_of(self)->owner = ++g_owners;
@@ -291,6 +320,7 @@ PyObject* function_new(PyTypeObject* type, PyObject* args, PyObject*) {
 }
 
 int function_traverse(PyObject* self, visitproc visit, void* arg) {
+    for (const Entry& entry : *self_of(self)->entries) Py_VISIT(entry.guards);
     Py_VISIT(self_of(self)->miss);
     Py_VISIT(self_of(self)->structure);
     Py_VISIT(self_of(self)->variant);
@@ -298,6 +328,7 @@ int function_traverse(PyObject* self, visitproc visit, void* arg) {
     return 0;
 }
 int function_tp_clear(PyObject* self) {
+    for (Entry& entry : std::exchange(*self_of(self)->entries, {})) drop(entry);
     Py_CLEAR(self_of(self)->miss);
     Py_CLEAR(self_of(self)->structure);
     Py_CLEAR(self_of(self)->variant);
@@ -308,7 +339,6 @@ void function_dealloc(PyObject* self) {
     PyObject_GC_UnTrack(self);
     if (self_of(self)->weakrefs) PyObject_ClearWeakRefs(self);
     function_tp_clear(self);
-    for (Entry& entry : *self_of(self)->entries) drop(entry);
     delete self_of(self)->entries;
     trace::forget_plans_of(self_of(self)->owner);
     Py_TYPE(self)->tp_free(self);
@@ -326,21 +356,23 @@ PyObject* function_repr(PyObject* self) {
 }
 
 PyMethodDef methods[] = {
-    {"finish", function_finish, METH_VARARGS,
-     "finish(args, result, structure=None): runs what the function recorded, and keeps it as a program if it can."},
-    {"remember", function_remember, METH_VARARGS,
+    {"finish", method<function_finish>(), METH_VARARGS,
+     "finish(args, result, structure, guards): runs what the function recorded, and keeps it as a program if it can."},
+    {"run", method<function_run>(), METH_O,
+     "run(tensors): what a kept program gives for them; NotImplemented if none fits."},
+    {"remember", method<function_remember>(), METH_VARARGS,
      "remember(structure, variant): calls whose arguments have this structure go to that function of their tensors."},
-    {"clear", function_clear, METH_NOARGS, "clear()\n--\n\nForgets all programs, and their code."},
-    {"lower", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function_lower)), METH_VARARGS | METH_KEYWORDS,
+    {"clear", method<function_clear>(), METH_NOARGS, "clear()\n--\n\nForgets all programs, and their code."},
+    {"lower", method<function_lower>(), METH_VARARGS | METH_KEYWORDS,
      "lower(*args, **kwargs)\n--\n\nCompiles for these arguments without running anything; every stage can be shown."},
-    {"__reduce__", function_reduce, METH_NOARGS, "Pickled with its compiled code."},
-    {"__copy__", function_same, METH_NOARGS, "Functions are not copied."},
-    {"__deepcopy__", function_same, METH_O, "Functions are not copied."},
+    {"__reduce__", method<function_reduce>(), METH_NOARGS, "Pickled with its compiled code."},
+    {"__copy__", method<function_same>(), METH_NOARGS, "Functions are not copied."},
+    {"__deepcopy__", method<function_same>(), METH_O, "Functions are not copied."},
     {}};
-PyGetSetDef getset[] = {{"programs", function_programs, nullptr, "How many programs are kept.", nullptr},
-                        {"hits", function_hits, nullptr, "How many calls ran a kept program.", nullptr},
-                        {"owner", function_owner, nullptr, "The number by which its plans are known.", nullptr},
-                        {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+PyGetSetDef getset[] = {{"programs", slot<function_programs>, nullptr, "How many programs are kept.", nullptr},
+                        {"hits", slot<function_hits>, nullptr, "How many calls ran a kept program.", nullptr},
+                        {"owner", slot<function_owner>, nullptr, "The number by which its plans are known.", nullptr},
+                        {"__dict__", slot<PyObject_GenericGetDict>, slot<PyObject_GenericSetDict>, nullptr, nullptr},
                         {}};
 
 PyTypeObject make_function_type() {
@@ -351,14 +383,14 @@ PyTypeObject make_function_type() {
     type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
     type.tp_vectorcall_offset = offsetof(FunctionObject, vectorcall);
     type.tp_call = PyVectorcall_Call;
-    type.tp_new = function_new;
-    type.tp_dealloc = function_dealloc;
-    type.tp_traverse = function_traverse;
-    type.tp_clear = function_tp_clear;
+    type.tp_new = slot<function_new>;
+    type.tp_dealloc = slot<function_dealloc>;
+    type.tp_traverse = slot<function_traverse>;
+    type.tp_clear = slot<function_tp_clear>;
     type.tp_dictoffset = offsetof(FunctionObject, dict);
     type.tp_weaklistoffset = offsetof(FunctionObject, weakrefs);
-    type.tp_descr_get = function_get;
-    type.tp_repr = function_repr;
+    type.tp_descr_get = slot<function_get>;
+    type.tp_repr = slot<function_repr>;
     type.tp_methods = methods;
     type.tp_getset = getset;
     return type;
@@ -369,8 +401,7 @@ PyTypeObject FunctionType = make_function_type();
 // whole_function(owner): what is recorded from here on belongs to one function that is compiled as a whole.
 PyObject* py_whole_function(PyObject*, PyObject* owner) {
     if (trace::current) {
-        unsigned long long number = PyLong_AsUnsignedLongLong(owner);
-        if (PyErr_Occurred()) return nullptr;
+        uint64_t number = to_uint64(owner);
         trace::current->whole_function = number != 0;
         trace::current->owner = number;
         trace::current->effects = false;
@@ -380,23 +411,21 @@ PyObject* py_whole_function(PyObject*, PyObject* owner) {
     Py_RETURN_NONE;
 }
 
-PyObject* py_note_module_change(PyObject*, PyObject*) {
-    note_module_change();
-    Py_RETURN_NONE;
-}
+// close_values(close): whether this thread refuses to look at values from here on; returns whether it did.
+PyObject* py_close_values(PyObject*, PyObject* close) { return PyBool_FromLong(trace::close_values(close == Py_True)); }
 
 PyObject* py_discard_recording(PyObject*, PyObject*);
 PyObject* py_watch_gradients(PyObject*, PyObject*);
 
 PyMethodDef functions[] = {
-    {"watch_gradients", py_watch_gradients, METH_NOARGS,
+    {"watch_gradients", method<py_watch_gradients>(), METH_NOARGS,
      "From here on to discard_recording, gradients that are stored are noted."},
-    {"discard_recording", py_discard_recording, METH_NOARGS,
+    {"discard_recording", method<py_discard_recording>(), METH_NOARGS,
      "Forgets what this thread has recorded, as if it had not been, and gradients that it stored."},
-    {"whole_function", py_whole_function, METH_O,
+    {"whole_function", method<py_whole_function>(), METH_O,
      "whole_function(owner): what is recorded belongs to the function of that number as a whole; 0 for none."},
-    {"note_module_change", py_note_module_change, METH_NOARGS,
-     "A module is in another mode or has other tensors: compiled functions look at it again."},
+    {"close_values", method<py_close_values>(), METH_O,
+     "close_values(close): whether this thread refuses to look at values from here on; returns whether it did."},
     {}};
 
 // Leaves that got gradients since this thread began to watch, which it does while `watching`.
@@ -427,8 +456,6 @@ PyObject* py_discard_recording(PyObject*, PyObject*) {
 }
 
 }  // namespace
-
-void note_module_change() { ++g_epoch; }
 
 bool init_function(PyObject* module) {
     grad_stored_hook = note_gradient;

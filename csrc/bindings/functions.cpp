@@ -5,6 +5,8 @@
 #include "dispatch/infer_view.h"
 #include "dispatch/shared_writes.h"
 #include "kernels/cpu/select.h"
+#include "trace/plan.h"
+
 namespace mt::py {
 
 namespace {
@@ -33,9 +35,7 @@ PyObject* py_can_view(PyObject*, PyObject* args) {
 
 PyObject* py_needs_gradient(PyObject*, PyObject* position) {
     return guarded([&]() -> PyObject* {
-        long i = PyLong_AsLong(position);
-        if (i == -1) check_python();
-        return PyBool_FromLong(operand_needs_gradient(static_cast<size_t>(i)));
+        return PyBool_FromLong(operand_needs_gradient(static_cast<size_t>(to_int64(position))));
     });
 }
 
@@ -44,6 +44,7 @@ Tensor& concrete(PyObject* object) {
     Tensor& t = *tensor_of(object);
     if (t.device().type == DeviceType::Meta)
         fail("the shape of the result depends on data, which a meta tensor doesn't have");
+    trace::check_open("a result whose shape depends on data");
     return t;
 }
 
@@ -100,14 +101,15 @@ PyObject* py_write_as(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
 }
 
 PyMethodDef functions[] = {
-    {"write_as", method(py_write_as), METH_FASTCALL,
+    {"write_as", method<py_write_as>(), METH_FASTCALL,
      "write_as(method, write, *arguments): write(*arguments), whose warnings name the method."},
-    {"can_view", py_can_view, METH_VARARGS, "can_view(tensor, size): whether it can be viewed in that shape."},
-    {"needs_gradient", py_needs_gradient, METH_O,
+    {"can_view", method<py_can_view>(), METH_VARARGS,
+     "can_view(tensor, size): whether it can be viewed in that shape."},
+    {"needs_gradient", method<py_needs_gradient>(), METH_O,
      "Within a vjp: whether the operand at that position needs its gradient."},
-    {"nonzero", method(py_nonzero), METH_FASTCALL, "The kernel of nonzero."},
-    {"masked_select", method(py_masked_select), METH_FASTCALL, "The kernel of masked_select."},
-    {"repeat_places", method(py_repeat_places), METH_FASTCALL, "Every place as often as the vector says."},
+    {"nonzero", method<py_nonzero>(), METH_FASTCALL, "The kernel of nonzero."},
+    {"masked_select", method<py_masked_select>(), METH_FASTCALL, "The kernel of masked_select."},
+    {"repeat_places", method<py_repeat_places>(), METH_FASTCALL, "Every place as often as the vector says."},
     {}};
 
 }  // namespace

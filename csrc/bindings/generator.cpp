@@ -50,9 +50,9 @@ PyObject* generator_reserve(PyObject* self, PyObject*) {
 }
 
 PyMethodDef methods[] = {
-    {"_state", generator_state, METH_NOARGS, "(seed, offset)."},
-    {"_set", generator_set, METH_VARARGS, "_set(seed, offset)"},
-    {"_reserve", generator_reserve, METH_NOARGS, "(seed, offset) for one op, which are then used up."},
+    {"_state", method<generator_state>(), METH_NOARGS, "(seed, offset)."},
+    {"_set", method<generator_set>(), METH_VARARGS, "_set(seed, offset)"},
+    {"_reserve", method<generator_reserve>(), METH_NOARGS, "(seed, offset) for one op, which are then used up."},
     {}};
 
 PyTypeObject make_type() {
@@ -61,8 +61,8 @@ PyTypeObject make_type() {
     type.tp_doc = "The seed of a random stream and the next place in it.";
     type.tp_basicsize = sizeof(GeneratorObject);
     type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
-    type.tp_new = generator_new;
-    type.tp_dealloc = generator_dealloc;
+    type.tp_new = slot<generator_new>;
+    type.tp_dealloc = slot<generator_dealloc>;
     type.tp_methods = methods;
     return type;
 }
@@ -97,9 +97,9 @@ PyObject* py_draw_from(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObj
 }
 
 PyMethodDef functions[] = {
-    {"_use_as_default", py_use_as_default, METH_VARARGS,
+    {"_use_as_default", method<py_use_as_default>(), METH_VARARGS,
      "_use_as_default(generator, device): it stands for the device's default one."},
-    {"_draw_from", method(py_draw_from), METH_FASTCALL | METH_KEYWORDS,
+    {"_draw_from", method<py_draw_from>(), METH_FASTCALL | METH_KEYWORDS,
      "_draw_from(generator, op, *args, **kwargs): calls the op, which draws from the generator (None: the default "
      "one)."},
     {}};

@@ -22,11 +22,15 @@ void refuse_leaf(const Tensor& t, const char* what) {
     auto is_leaf = [](const Tensor& one) {
         return one.autograd && one.autograd->requires_grad && !one.autograd->grad_fn;
     };
-    if (!grad_enabled) return;
+    if (!thread_settings.grad_enabled) return;
+    if (t.is_inference && !thread_settings.inference_mode)
+        fail("Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a "
+             "normal tensor before doing inplace update.");
     if (is_leaf(t))
         fail(std::string("a leaf Variable that requires grad is being used in an in-place operation. (") + what + ")");
     if (t.base && is_leaf(*t.base))
         fail("a view of a leaf Variable that requires grad is being used in an in-place operation.");
+    if (requires_grad(t)) check_written_view(t);
 }
 
 // take_view(tensor, view, name): the tensor becomes what `view`, a view of it, is: transpose_, squeeze_ and so on.
@@ -46,11 +50,11 @@ PyObject* py_take_view(PyObject*, PyObject* args) {
         t.offset = view.offset;
         t.numel = view.numel;
         if (batch_level(view)) autograd_meta(t).batch_value = view.autograd->batch_value;
-        if (grad_enabled && view.autograd && view.autograd->grad_fn) {
+        if (thread_settings.grad_enabled && view.autograd && view.autograd->grad_fn) {
             set_history(t, view.autograd->grad_fn, view.autograd->output_index);
-            if (t.base) t.base_generation = view.base_generation;
+            note_history_made(t, version_of(t) + 1, is_unrecorded(t));
         }
-        ++t.storage->version;
+        ++version_of(t);
         return Py_NewRef(object);
     });
 }
@@ -152,12 +156,14 @@ PyObject* py_out_of_order(PyObject*, PyObject* args) {
 }
 
 PyMethodDef functions[] = {
-    {"memory_order", py_memory_order, METH_O, "memory_order(tensor): its dimensions as they lie; None if row-major."},
-    {"out_of_order", py_out_of_order, METH_VARARGS, "out_of_order(tensor, order): what lies in that order."},
-    {"take_view", py_take_view, METH_VARARGS, "take_view(tensor, view, name): the tensor becomes a view of itself."},
-    {"storage_bytes", py_storage_bytes, METH_O, "storage_bytes(tensor): the whole storage as uint8."},
-    {"resize_storage", py_resize_storage, METH_VARARGS, "resize_storage(bytes, nbytes): another length."},
-    {"over_storage", py_over_storage, METH_VARARGS,
+    {"memory_order", method<py_memory_order>(), METH_O,
+     "memory_order(tensor): its dimensions as they lie; None if row-major."},
+    {"out_of_order", method<py_out_of_order>(), METH_VARARGS, "out_of_order(tensor, order): what lies in that order."},
+    {"take_view", method<py_take_view>(), METH_VARARGS,
+     "take_view(tensor, view, name): the tensor becomes a view of itself."},
+    {"storage_bytes", method<py_storage_bytes>(), METH_O, "storage_bytes(tensor): the whole storage as uint8."},
+    {"resize_storage", method<py_resize_storage>(), METH_VARARGS, "resize_storage(bytes, nbytes): another length."},
+    {"over_storage", method<py_over_storage>(), METH_VARARGS,
      "over_storage(bytes, dtype, offset, sizes, strides): a tensor over the storage."},
     {}};
 

@@ -76,7 +76,7 @@ void mode_dealloc(PyObject* self) {
 PyObject* mode_enter(PyObject* self, PyObject*) {
     return guarded([&]() -> PyObject* {
         GradModeObject& mode = *cast(self);
-        const Modes before{grad_enabled, inference_mode};
+        const Modes before{thread_settings.grad_enabled, thread_settings.inference_mode};
         if (mode.depth == 0) {
             mode.around = before;
         } else {
@@ -84,8 +84,8 @@ PyObject* mode_enter(PyObject* self, PyObject*) {
             mode.within->push_back(before);
         }
         ++mode.depth;
-        grad_enabled = mode.grad;
-        if (mode.sets_inference) inference_mode = mode.inference;
+        thread_settings.grad_enabled = mode.grad;
+        if (mode.sets_inference) thread_settings.inference_mode = mode.inference;
         Py_RETURN_NONE;
     });
 }
@@ -101,15 +101,14 @@ PyObject* mode_exit(PyObject* self, PyObject* const*, Py_ssize_t) {
         before = mode.within->back();
         mode.within->pop_back();
     }
-    grad_enabled = before.grad;
-    if (mode.sets_inference) inference_mode = before.inference;
+    thread_settings.grad_enabled = before.grad;
+    if (mode.sets_inference) thread_settings.inference_mode = before.inference;
     Py_RETURN_NONE;
 }
 
-PyMethodDef methods[] = {
-    {"__enter__", mode_enter, METH_NOARGS, nullptr},
-    {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(mode_exit)), METH_FASTCALL, nullptr},
-    {}};
+PyMethodDef methods[] = {{"__enter__", method<mode_enter>(), METH_NOARGS, nullptr},
+                         {"__exit__", method<mode_exit>(), METH_FASTCALL, nullptr},
+                         {}};
 
 PyTypeObject GradModeType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 PyTypeObject NoGradType = {PyVarObject_HEAD_INIT(nullptr, 0)};
@@ -121,19 +120,19 @@ bool init_grad_mode(PyObject* module) {
     GradModeType.tp_name = "minitensor._C.GradMode";
     GradModeType.tp_doc = "GradMode(grad, inference=None): whether ops inside are recorded for differentiation, and "
                           "whether inference mode is on.";
-    GradModeType.tp_new = mode_new;
-    GradModeType.tp_init = mode_init;
-    GradModeType.tp_dealloc = mode_dealloc;
+    GradModeType.tp_new = slot<mode_new>;
+    GradModeType.tp_init = slot<mode_init>;
+    GradModeType.tp_dealloc = slot<mode_dealloc>;
     GradModeType.tp_methods = methods;
     NoGradType.tp_name = "minitensor._C.NoGrad";
     NoGradType.tp_doc = "NoGrad(function=None)\n--\n\nWhat no_grad is.";
-    NoGradType.tp_new = no_grad_new;
+    NoGradType.tp_new = slot<no_grad_new>;
     EnableGradType.tp_name = "minitensor._C.EnableGrad";
     EnableGradType.tp_doc = "EnableGrad(function=None)\n--\n\nWhat enable_grad is.";
-    EnableGradType.tp_new = enable_grad_new;
+    EnableGradType.tp_new = slot<enable_grad_new>;
     for (PyTypeObject* type : {&NoGradType, &EnableGradType}) {
         type->tp_base = &GradModeType;
-        type->tp_init = decorator_init;
+        type->tp_init = slot<decorator_init>;
     }
     for (PyTypeObject* type : {&GradModeType, &NoGradType, &EnableGradType}) {
         type->tp_basicsize = sizeof(GradModeObject);

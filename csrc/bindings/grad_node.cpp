@@ -29,8 +29,9 @@ PyObject* node_get_name(PyObject* self, PyObject*) { return PyUnicode_FromString
 PyObject* node_next(PyObject* self, void*) {
     GradNode& node = node_of(self);
     PyRef tuple(PyTuple_New(static_cast<Py_ssize_t>(node.edges.size())));
-    for (size_t i = 0; tuple && i < node.edges.size(); ++i) {
-        const Edge& edge = node.edges[i];
+    for (size_t i = 0; tuple && i < std::min(node.edges.size(), static_cast<size_t>(PyTuple_GET_SIZE(tuple.get())));
+         ++i) {
+        const Edge edge = node.edges[i];
         PyObject* next = edge.node ? wrap_grad_node(edge.node) : Py_NewRef(Py_None);
         PyObject* item = next ? Py_BuildValue("(NI)", next, edge.index) : nullptr;
         if (!item) return nullptr;
@@ -121,19 +122,20 @@ PyObject* node_register_hook(PyObject* self, PyObject* hook) { return register_w
 PyObject* node_register_prehook(PyObject* self, PyObject* hook) { return register_with("pre", self, hook); }
 
 PyMethodDef node_methods[] = {
-    {"name", node_get_name, METH_NOARGS, "name()\n--\n\nThe node's name."},
-    {"_sequence_nr", node_sequence, METH_NOARGS, "_sequence_nr()\n--\n\nThe node's place in the order of creation."},
-    {"register_hook", node_register_hook, METH_O,
+    {"name", method<node_get_name>(), METH_NOARGS, "name()\n--\n\nThe node's name."},
+    {"_sequence_nr", method<node_sequence>(), METH_NOARGS,
+     "_sequence_nr()\n--\n\nThe node's place in the order of creation."},
+    {"register_hook", method<node_register_hook>(), METH_O,
      "register_hook(fn)\n--\n\nCall fn(grad_inputs, grad_outputs) after the node has run; what it returns replaces "
      "grad_inputs. Gives a handle with remove()."},
-    {"register_prehook", node_register_prehook, METH_O,
+    {"register_prehook", method<node_register_prehook>(), METH_O,
      "register_prehook(fn)\n--\n\nCall fn(grad_outputs) before the node runs; what it returns replaces them. Gives a "
      "handle with remove()."},
     {}};
 PyGetSetDef node_getset[] = {
-    {"next_functions", node_next, nullptr, "((node, index), ...): where gradients go next.", nullptr},
-    {"metadata", node_metadata, nullptr, "A dict for whoever wants to note something.", nullptr},
-    {"variable", node_variable, nullptr, "Of AccumulateGrad: the leaf, or None if it is gone.", nullptr},
+    {"next_functions", slot<node_next>, nullptr, "((node, index), ...): where gradients go next.", nullptr},
+    {"metadata", slot<node_metadata>, nullptr, "A dict for whoever wants to note something.", nullptr},
+    {"variable", slot<node_variable>, nullptr, "Of AccumulateGrad: the leaf, or None if it is gone.", nullptr},
     {}};
 
 PyTypeObject make_node_type() {
@@ -142,11 +144,11 @@ PyTypeObject make_node_type() {
     type.tp_doc = "A node of the backward graph.";
     type.tp_basicsize = sizeof(NodeObject);
     type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
-    type.tp_dealloc = node_dealloc;
-    type.tp_repr = node_repr;
-    type.tp_richcompare = node_compare;
-    type.tp_hash = node_hash;
-    type.tp_getattro = node_getattro;
+    type.tp_dealloc = slot<node_dealloc>;
+    type.tp_repr = slot<node_repr>;
+    type.tp_richcompare = slot<node_compare>;
+    type.tp_hash = slot<node_hash>;
+    type.tp_getattro = slot<node_getattro>;
     type.tp_methods = node_methods;
     type.tp_getset = node_getset;
     return type;
@@ -157,7 +159,7 @@ PyTypeObject* type_named(const std::string& name) {
     PyTypeObject*& type = (*types)[name];
     if (type) return type;
     auto* qualified = new std::string("minitensor.autograd.graph." + name);
-    PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)},
+    PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(slot<node_dealloc>)},
                            {Py_tp_doc, const_cast<char*>("A node of the backward graph.")},
                            {0, nullptr}};
     PyType_Spec spec{qualified->c_str(), sizeof(NodeObject), 0, Py_TPFLAGS_DEFAULT, slots};

@@ -21,20 +21,17 @@ bool is_basic(PyObject* item) {
     return PyIndex_Check(item) && !PySequence_Check(item);
 }
 
+bool is_negative(PyObject* integer) {
+    static PyObject* const zero = PyLong_FromLong(0);
+    return PyObject_RichCompareBool(integer, zero, Py_LT) == 1;
+}
+
 bool slice_bound(PyObject* object, Value* out) {
     if (object == Py_None) return true;
+    PyRef index = checked(is_tensor(object) ? tensor_item(*tensor_of(object)) : PyNumber_Index(object));
     int64_t value;
-    if (is_tensor(object)) {
-        PyRef item = checked(tensor_item(*tensor_of(object)));
-        value = PyLong_AsLongLong(item.get());
-    } else {
-        PyRef index(PyNumber_Index(object));
-        if (!index) fail_python();
-        int overflow = 0;
-        value = PyLong_AsLongLongAndOverflow(index.get(), &overflow);
-        if (overflow) value = overflow > 0 ? INT64_MAX : INT64_MIN;
-    }
-    if (value == -1) check_python();
+    if (!PyLong_Check(index.get())) fail_type("slice indices must be integers or None or have an __index__ method");
+    if (!to_int64(index.get(), &value)) value = is_negative(index.get()) ? INT64_MIN : INT64_MAX;
     *out = value_of(value);
     return true;
 }
@@ -43,10 +40,10 @@ bool slice_bound(PyObject* object, Value* out) {
 Ref<Tensor> basic_view(Tensor& source, PyObject* const* items, size_t count) {
     static const OpDef *select = find_op("select"), *slice = find_op("slice"), *unsqueeze = find_op("unsqueeze"),
                        *alias = find_op("alias");
+    const size_t ndim = source.ndim();  // __index__ may give it other contents
     size_t consuming = 0;
     for (size_t i = 0; i < count; ++i) consuming += items[i] != Py_None && items[i] != Py_Ellipsis;
-    if (consuming > source.ndim())
-        fail_index("too many indices for tensor of dimension " + std::to_string(source.ndim()));
+    if (consuming > ndim) fail_index("too many indices for tensor of dimension " + std::to_string(ndim));
     Ref<Tensor> current = Ref<Tensor>::borrow(&source);
     int64_t dim = 0;
     bool ellipsis = false;
@@ -55,7 +52,7 @@ Ref<Tensor> basic_view(Tensor& source, PyObject* const* items, size_t count) {
         if (item == Py_Ellipsis) {
             if (ellipsis) fail_index("an index can only have a single ellipsis ('...')");
             ellipsis = true;
-            dim += static_cast<int64_t>(source.ndim() - consuming);
+            dim += static_cast<int64_t>(ndim - consuming);
         } else if (item == Py_None) {
             current = call_op(*unsqueeze, {current.get()}, {value_of(dim)});
             ++dim;
@@ -70,11 +67,8 @@ Ref<Tensor> basic_view(Tensor& source, PyObject* const* items, size_t count) {
                 current = call_op(*slice, {current.get()}, {value_of(dim), start, end, step});
             ++dim;
         } else {
-            PyRef index(PyNumber_Index(item));
-            if (!index) fail_python();
-            int64_t value = PyLong_AsLongLong(index.get());
-            if (value == -1) check_python();
-            // __index__ may have given the tensor other contents.
+            PyRef index = checked(PyNumber_Index(item));
+            int64_t value = to_int64(index.get());
             if (dim >= static_cast<int64_t>(current->ndim())) fail_index("the tensor changed while it was indexed");
             int64_t size = current->sizes[static_cast<size_t>(dim)];
             if (value < -size || value >= size)

@@ -1,4 +1,8 @@
-#include "bindings/py.h"
+#include <algorithm>
+#include <string_view>
+
+#include "bindings/apart.h"
+#include "core/faults.h"
 #include "core/interrupt.h"
 #include "core/isa.h"
 #include "core/parallel.h"
@@ -36,39 +40,96 @@ constexpr const char* kCompiler = "GCC " __VERSION__;
 #endif
 
 PyObject* build_config(PyObject*, PyObject*) {
-    return Py_BuildValue("{ss sl sO sO ss ss ss}", "compiler", kCompiler, "cplusplus", static_cast<long>(__cplusplus),
-                         "optimized", kOptimized ? Py_True : Py_False, "assertions", kAssertions ? Py_True : Py_False,
-                         "sanitizer", kSanitizer, "isa", mt::isa_name(mt::isa()), "detected_isa",
-                         mt::isa_name(mt::detected_isa()));
+    PyObject* built = PyList_New(0);
+    if (!built) return nullptr;
+    for (mt::Isa level : {mt::Isa::Baseline, mt::Isa::Avx2, mt::Isa::Avx512}) {
+        if (!mt::isa_built(level)) continue;
+        PyObject* name = PyUnicode_FromString(mt::isa_name(level));
+        const bool added = name && PyList_Append(built, name) == 0;
+        Py_XDECREF(name);
+        if (!added) {
+            Py_DECREF(built);
+            return nullptr;
+        }
+    }
+    return Py_BuildValue("{ss sl sO sO ss ss ss sN}", "compiler", kCompiler, "cplusplus",
+                         static_cast<long>(__cplusplus), "optimized", kOptimized ? Py_True : Py_False, "assertions",
+                         kAssertions ? Py_True : Py_False, "sanitizer", kSanitizer, "isa", mt::isa_name(mt::isa()),
+                         "detected_isa", mt::isa_name(mt::detected_isa()), "built_isas", built);
 }
 
 unsigned long main_thread = 0;
 
 // Of the thread that Python runs the handlers of signals in.
 unsigned long find_main_thread() {
-    PyObject* threading = PyImport_ImportModule("threading");
-    PyObject* thread = threading ? PyObject_CallMethod(threading, "main_thread", nullptr) : nullptr;
-    PyObject* number = thread ? PyObject_GetAttrString(thread, "ident") : nullptr;
-    unsigned long found = number ? PyLong_AsUnsignedLong(number) : 0;
+    using namespace mt::py;
+    auto number = [] {
+        mt::PyRef threading = checked(PyImport_ImportModule("threading"));
+        mt::PyRef thread = checked(PyObject_CallMethod(threading.get(), "main_thread", nullptr));
+        return to_uint64(checked(PyObject_GetAttrString(thread.get(), "ident")).get());
+    };
+    unsigned long found = guarded(number);
     PyErr_Clear();
-    Py_XDECREF(number);
-    Py_XDECREF(thread);
-    Py_XDECREF(threading);
     return found;
+}
+
+void note_interruption() {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    mt::t_interruption = value;
+    PyErr_Restore(type, value, traceback);
 }
 
 // In other threads there is nothing to ask.
 void run_signal_handlers() {
-    if (PyThread_get_thread_ident() != main_thread || !Py_IsInitialized()) return;
+    if (mt::t_handlers_wait || PyThread_get_thread_ident() != main_thread || !Py_IsInitialized()) return;
     PyGILState_STATE state = PyGILState_Ensure();
     // An error that is set already is on its way.
     bool raised = !PyErr_Occurred() && PyErr_CheckSignals() < 0;
+    if (raised) note_interruption();
     PyGILState_Release(state);
     if (raised) mt::fail_python();
 }
 
+PyObject* py_note_interruption(PyObject*, PyObject* exception) {
+    mt::t_interruption = exception;
+    Py_RETURN_NONE;
+}
+
+PyObject* py_arm_fault(PyObject*, PyObject* args) {
+    const char* place;
+    long long at;
+    int interrupts = 0;
+    if (!PyArg_ParseTuple(args, "sL|p:_arm_fault", &place, &at, &interrupts)) return nullptr;
+    static constexpr std::string_view names[] = {"allocation", "kernel", "launch", "compiler", "llvm", ""};
+    const auto* found = std::find(std::begin(names), std::end(names), place);
+    if (found == std::end(names)) return PyErr_Format(PyExc_ValueError, "no faults come from '%s'", place);
+    mt::arm_fault(static_cast<mt::FaultPlace>(found - names), at, interrupts != 0);
+    Py_RETURN_NONE;
+}
+
+PyObject* py_fault_passages(PyObject*, PyObject*) { return PyLong_FromLongLong(mt::fault_passages()); }
+
+PyObject* py_compiler_point(PyObject*, PyObject*) {
+    return mt::py::guarded([&]() -> PyObject* {
+        mt::fault_point(mt::FaultPlace::Compiler);
+        Py_RETURN_NONE;
+    });
+}
+
 PyMethodDef functions[] = {
-    {"build_config", build_config, METH_NOARGS, "How the extension was built, and the instruction set that it uses."},
+    {"_arm_fault", mt::py::method<py_arm_fault>(), METH_VARARGS,
+     "_arm_fault(place, at, interrupts=False): for tests. The at-th passage of a place ('allocation', 'kernel', "
+     "'launch', 'compiler', 'llvm') raises, or acts as Ctrl-C; '' for none."},
+    {"_fault_passages", mt::py::method<py_fault_passages>(), METH_NOARGS,
+     "How often the armed place was passed since."},
+    {"_compiler_point", mt::py::method<py_compiler_point>(), METH_NOARGS,
+     "Where a fault on purpose may come from in the compiler."},
+    {"_note_interruption", mt::py::method<py_note_interruption>(), METH_O,
+     "_note_interruption(exception): it comes from outside, and is no error of the op that it ends."},
+    {"build_config", mt::py::method<build_config>(), METH_NOARGS,
+     "How the extension was built, and the instruction set that it uses."},
     {}};
 
 PyModuleDef definition = {PyModuleDef_HEAD_INIT,
@@ -83,7 +144,11 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT,
 
 }  // namespace
 
-PyMODINIT_FUNC PyInit__C() {
+namespace mt::py {
+bool init_module_base(PyObject* module);
+}
+
+static PyObject* make_module() {
     using namespace mt::py;
     PyObject* module = PyModule_Create(&definition);
     if (!module) return nullptr;
@@ -107,10 +172,13 @@ PyMODINIT_FUNC PyInit__C() {
                  init_options_scope(module) && init_compile_hook(module) && init_compiled_code(module) &&
                  init_profile(module) && init_process_state(module) && init_file_stamps(module) &&
                  init_function(module) && init_structure(module) && init_generator(module) && init_extend(module) &&
-                 init_out_form(module) && init_shortcut(module) && init_composed(module);
+                 init_out_form(module) && init_shortcut(module) && init_composed(module) && init_module_base(module) &&
+                 init_observer(module) && init_guards(module) && init_apart() && init_llvm_calls(module);
     if (!ready || PyModule_AddStringConstant(module, "version", MT_VERSION) < 0) {
         Py_DECREF(module);
         return nullptr;
     }
     return module;
 }
+
+PyMODINIT_FUNC PyInit__C() { return mt::py::slot<make_module>(); }

@@ -1,5 +1,6 @@
 // Arithmetic and comparison operators of tensors: the type's number slots, straight to the call path.
 #include "bindings/py.h"
+#include "bindings/shared_memory.h"
 #include "bindings/temporary.h"
 
 #include <string>
@@ -39,7 +40,7 @@ PyObject* binary(LazyOp& which, PyObject* a, PyObject* b) {
     return guarded([&]() -> PyObject* {
         Operand operands[2];
         if (!operand_from(a, &operands[0]) || !operand_from(b, &operands[1])) Py_RETURN_NOTIMPLEMENTED;
-        Call call;
+        Call call(ambient());
         call.op = &which.get();
         call.operands = operands;
         call.operand_count = 2;
@@ -54,7 +55,7 @@ PyObject* inplace(LazyOp& which, PyObject* a, PyObject* b) {
     return guarded([&]() -> PyObject* {
         Operand operands[2];
         if (!operand_from(a, &operands[0]) || !operand_from(b, &operands[1])) Py_RETURN_NOTIMPLEMENTED;
-        Call call;
+        Call call(ambient());
         call.op = &which.get();
         call.operands = operands;
         call.operand_count = 2;
@@ -67,7 +68,7 @@ PyObject* unary(LazyOp& which, PyObject* a) {
     return guarded([&]() -> PyObject* {
         Operand operand;
         operand.tensor = tensor_of(a);
-        Call call;
+        Call call(ambient());
         call.op = &which.get();
         call.operands = &operand;
         call.operand_count = 1;
@@ -130,7 +131,9 @@ PyObject* slot_positive(PyObject* a) { return Py_NewRef(a); }
 
 }  // namespace
 
-PyObject* tensor_richcompare(PyObject* a, PyObject* b, int operation) {
+namespace {
+
+PyObject* compare(PyObject* a, PyObject* b, int operation) {
     switch (operation) {
         case Py_EQ: return slot_eq(a, b);
         case Py_NE: return slot_ne(a, b);
@@ -141,36 +144,49 @@ PyObject* tensor_richcompare(PyObject* a, PyObject* b, int operation) {
     }
 }
 
+}  // namespace
+
+PyObject* tensor_richcompare(PyObject* a, PyObject* b, int operation) {
+    PyObject* result = compare(a, b, operation);
+    // NumPy would ask the tensor in turn: an array is what it's compared with.
+    if (result != Py_NotImplemented || std::string_view(Py_TYPE(b)->tp_name) != "numpy.ndarray") return result;
+    Py_DECREF(result);
+    return guarded([&]() -> PyObject* {
+        PyRef array = checked(wrap(from_buffer(b, true)));
+        return compare(a, array.get(), operation);
+    });
+}
+
 void fill_arithmetic(PyNumberMethods& n) {
-    n.nb_add = slot_add;
-    n.nb_inplace_add = slot_iadd;
-    n.nb_subtract = slot_sub;
-    n.nb_inplace_subtract = slot_isub;
-    n.nb_multiply = slot_mul;
-    n.nb_inplace_multiply = slot_imul;
-    n.nb_true_divide = slot_div;
-    n.nb_inplace_true_divide = slot_idiv;
-    n.nb_floor_divide = slot_floor_divide;
-    n.nb_inplace_floor_divide = slot_ifloor_divide;
-    n.nb_remainder = slot_remainder;
-    n.nb_inplace_remainder = slot_iremainder;
-    n.nb_and = slot_bitwise_and;
-    n.nb_inplace_and = slot_ibitwise_and;
-    n.nb_or = slot_bitwise_or;
-    n.nb_inplace_or = slot_ibitwise_or;
-    n.nb_xor = slot_bitwise_xor;
-    n.nb_inplace_xor = slot_ibitwise_xor;
-    n.nb_lshift = slot_bitwise_left_shift;
-    n.nb_inplace_lshift = slot_ibitwise_left_shift;
-    n.nb_rshift = slot_bitwise_right_shift;
-    n.nb_inplace_rshift = slot_ibitwise_right_shift;
-    n.nb_matrix_multiply = slot_matmul;
-    n.nb_power = slot_power;
-    n.nb_inplace_power = slot_ipower;
-    n.nb_negative = slot_neg;
-    n.nb_positive = slot_positive;
-    n.nb_absolute = slot_abs;
-    n.nb_invert = slot_bitwise_not;
+    n.nb_add = slot<slot_add>;
+    n.nb_inplace_add = slot<slot_iadd>;
+    n.nb_subtract = slot<slot_sub>;
+    n.nb_inplace_subtract = slot<slot_isub>;
+    n.nb_multiply = slot<slot_mul>;
+    n.nb_inplace_multiply = slot<slot_imul>;
+    n.nb_true_divide = slot<slot_div>;
+    n.nb_inplace_true_divide = slot<slot_idiv>;
+    n.nb_floor_divide = slot<slot_floor_divide>;
+    n.nb_inplace_floor_divide = slot<slot_ifloor_divide>;
+    n.nb_remainder = slot<slot_remainder>;
+    n.nb_inplace_remainder = slot<slot_iremainder>;
+    n.nb_and = slot<slot_bitwise_and>;
+    n.nb_inplace_and = slot<slot_ibitwise_and>;
+    n.nb_or = slot<slot_bitwise_or>;
+    n.nb_inplace_or = slot<slot_ibitwise_or>;
+    n.nb_xor = slot<slot_bitwise_xor>;
+    n.nb_inplace_xor = slot<slot_ibitwise_xor>;
+    n.nb_lshift = slot<slot_bitwise_left_shift>;
+    n.nb_inplace_lshift = slot<slot_ibitwise_left_shift>;
+    n.nb_rshift = slot<slot_bitwise_right_shift>;
+    n.nb_inplace_rshift = slot<slot_ibitwise_right_shift>;
+    n.nb_matrix_multiply = slot<slot_matmul>;
+    n.nb_power = slot<slot_power>;
+    n.nb_inplace_power = slot<slot_ipower>;
+    n.nb_negative = slot<slot_neg>;
+    n.nb_positive = slot<slot_positive>;
+    n.nb_absolute = slot<slot_abs>;
+    n.nb_invert = slot<slot_bitwise_not>;
 }
 
 }  // namespace mt::py

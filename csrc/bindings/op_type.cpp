@@ -22,7 +22,7 @@ PyObject* call_inplace(Arguments& arguments) {
     Tensor* destination = arguments.call.operand_count ? arguments.call.operands[0].tensor : nullptr;
     if (!destination) fail_type(arguments.call.op->name + "_(): the first argument must be a Tensor");
     dispatch_inplace(arguments.call, *destination);
-    return destination->pyobject ? Py_NewRef(destination->pyobject) : wrap(Ref<Tensor>::borrow(destination));
+    return wrap(Ref<Tensor>::borrow(destination));
 }
 
 PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
@@ -91,15 +91,15 @@ void op_dealloc(PyObject* self) {
     Py_TYPE(self)->tp_free(self);
 }
 
-PyGetSetDef getset[] = {{"__name__", op_name, nullptr, "The op's name.", nullptr},
-                        {"__qualname__", op_name, nullptr, "The op's name.", nullptr},
-                        {"__module__", op_module, nullptr, "minitensor", nullptr},
-                        {"__doc__", op_doc, op_set_doc, "What the op computes.", nullptr},
-                        {"__text_signature__", op_text_signature, nullptr, "The parameters.", nullptr},
-                        {"schema", op_schema, nullptr, "The op's schema.", nullptr},
-                        {"row", op_row, nullptr, "The op's rules.", nullptr},
+PyGetSetDef getset[] = {{"__name__", slot<op_name>, nullptr, "The op's name.", nullptr},
+                        {"__qualname__", slot<op_name>, nullptr, "The op's name.", nullptr},
+                        {"__module__", slot<op_module>, nullptr, "minitensor", nullptr},
+                        {"__doc__", slot<op_doc>, slot<op_set_doc>, "What the op computes.", nullptr},
+                        {"__text_signature__", slot<op_text_signature>, nullptr, "The parameters.", nullptr},
+                        {"schema", slot<op_schema>, nullptr, "The op's schema.", nullptr},
+                        {"row", slot<op_row>, nullptr, "The op's rules.", nullptr},
                         {}};
-PyMethodDef methods[] = {{"__reduce__", op_reduce, METH_NOARGS, "Pickled by name."}, {}};
+PyMethodDef methods[] = {{"__reduce__", method<op_reduce>(), METH_NOARGS, "Pickled by name."}, {}};
 
 PyTypeObject make_op_type() {
     PyTypeObject type = blank_type();
@@ -108,9 +108,9 @@ PyTypeObject make_op_type() {
     type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
     type.tp_vectorcall_offset = offsetof(OpObject, vectorcall);
     type.tp_call = PyVectorcall_Call;
-    type.tp_descr_get = op_descr_get;
-    type.tp_repr = op_repr;
-    type.tp_dealloc = op_dealloc;
+    type.tp_descr_get = slot<op_descr_get>;
+    type.tp_repr = slot<op_repr>;
+    type.tp_dealloc = slot<op_dealloc>;
     return type;
 }
 
@@ -151,18 +151,16 @@ PyObject* py_set_rules(PyObject*, PyObject* args) {
         Py_XSETREF(op.vjp, vjp == Py_None ? nullptr : Py_NewRef(vjp));
         op.vjp_saves_out = saves_out;
         op.vjp_saves_operand.clear();
-        PyRef sequence = checked(PySequence_Fast(saves, "saves"));
-        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.get()); ++i)
-            op.vjp_saves_operand.push_back(PyObject_IsTrue(PySequence_Fast_GET_ITEM(sequence.get(), i)) == 1);
+        PyRef sequence = checked(PySequence_Tuple(saves));
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sequence.get()); ++i)
+            op.vjp_saves_operand.push_back(to_bool(PyTuple_GET_ITEM(sequence.get(), i)));
         if (op.vjp && op.vjp_saves_operand.size() != op.operand_count())
             fail_value("the vjp of '" + op.name + "' must name its " + std::to_string(op.operand_count()) +
                        " operands");
         op.vjp_reads.clear();
-        PyRef masks = checked(PySequence_Fast(reads, "reads"));
-        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(masks.get()); ++i)
-            op.vjp_reads.push_back(
-                static_cast<uint32_t>(PyLong_AsUnsignedLong(PySequence_Fast_GET_ITEM(masks.get(), i))));
-        check_python();
+        PyRef masks = checked(PySequence_Tuple(reads));
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(masks.get()); ++i)
+            op.vjp_reads.push_back(static_cast<uint32_t>(to_uint64(PyTuple_GET_ITEM(masks.get(), i))));
         op.compilable = compilable;
         op.fallible = fallible;
         if (kernel != Py_None) Py_XSETREF(op.python_kernel[0], Py_NewRef(kernel));
@@ -206,7 +204,7 @@ PyObject* py_fill_random(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
             }
             values.push_back(std::move(value));
         }
-        Call call;
+        Call call(ambient());
         call.op = &op;
         call.params = values.data();
         call.param_count = values.size();
@@ -225,11 +223,12 @@ PyObject* py_op_names(PyObject*, PyObject*) {
 }
 
 PyMethodDef functions[] = {
-    {"define_op", py_define_op, METH_VARARGS, "define_op(schema, kind): registers an op and returns its callable."},
-    {"set_rules", py_set_rules, METH_VARARGS, "Attaches a row's rules to its op."},
-    {"inplace_form", py_inplace_form, METH_O, "The in-place callable of an op."},
-    {"fill_random", method(py_fill_random), METH_FASTCALL, "The in-place form of a random op."},
-    {"op_names", py_op_names, METH_NOARGS, "The names of all ops."},
+    {"define_op", method<py_define_op>(), METH_VARARGS,
+     "define_op(schema, kind): registers an op and returns its callable."},
+    {"set_rules", method<py_set_rules>(), METH_VARARGS, "Attaches a row's rules to its op."},
+    {"inplace_form", method<py_inplace_form>(), METH_O, "The in-place callable of an op."},
+    {"fill_random", method<py_fill_random>(), METH_FASTCALL, "The in-place form of a random op."},
+    {"op_names", method<py_op_names>(), METH_NOARGS, "The names of all ops."},
     {}};
 
 // Throws the exception of a kernel in Python; memory that NumPy lacked is memory that the op lacked.
@@ -256,11 +255,12 @@ void run_python_kernel(Call& call, Device device, Ref<Tensor>* results) {
     for (size_t i = 0; i < call.param_count; ++i) owned.emplace_back(value_to_python(call.params[i]));
     std::vector<PyObject*> raw;
     for (PyRef& ref : owned) raw.push_back(ref.get());
-    bool enabled = grad_enabled;
-    grad_enabled = false;
-    PyRef returned(
-        PyObject_Vectorcall(call.op->python_kernel[static_cast<size_t>(device.type)], raw.data(), raw.size(), nullptr));
-    grad_enabled = enabled;
+    PyRef returned;
+    {
+        CarriedSettings settings(call.ambient);
+        returned = PyRef(PyObject_Vectorcall(call.op->python_kernel[static_cast<size_t>(device.type)], raw.data(),
+                                             raw.size(), nullptr));
+    }
     if (!returned) fail_kernel(*call.op);
     auto take = [&](PyObject* object, size_t i) {
         if (!is_tensor(object))
@@ -285,7 +285,7 @@ PyTypeObject OpType = make_op_type();
 PyObject* make_op_object(const OpDef& op, bool inplace) {
     PyObject* self = OpType.tp_alloc(&OpType, 0);
     if (!self) return nullptr;
-    cast(self)->vectorcall = op_vectorcall;
+    cast(self)->vectorcall = slot<op_vectorcall>;
     cast(self)->op = &op;
     cast(self)->inplace = inplace;
     return self;

@@ -25,8 +25,7 @@ PyObject* scope_new(PyTypeObject* type, PyObject* args, PyObject*) {
         PyErr_Format(PyExc_TypeError, "OptionsScope: reason must be a str or None, not %s", Py_TYPE(reason)->tp_name);
         return nullptr;
     }
-    const uint64_t id = PyLong_AsUnsignedLongLong(options);
-    if (PyErr_Occurred()) return nullptr;
+    const uint64_t id = to_uint64(options);
     PyObject* self = type->tp_alloc(type, 0);
     if (!self) return nullptr;
     cast(self)->options = id;
@@ -94,10 +93,9 @@ PyObject* scope_exit(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     Py_RETURN_NONE;
 }
 
-PyMethodDef methods[] = {
-    {"__enter__", scope_enter, METH_NOARGS, nullptr},
-    {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(scope_exit)), METH_FASTCALL, nullptr},
-    {}};
+PyMethodDef methods[] = {{"__enter__", method<scope_enter>(), METH_NOARGS, nullptr},
+                         {"__exit__", method<scope_exit>(), METH_FASTCALL, nullptr},
+                         {}};
 
 PyTypeObject OptionsScopeType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
@@ -109,8 +107,8 @@ bool init_options_scope(PyObject* module) {
                               "reason, what runs inside is recorded, and flushed at the end for it.";
     OptionsScopeType.tp_basicsize = sizeof(OptionsScopeObject);
     OptionsScopeType.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
-    OptionsScopeType.tp_new = scope_new;
-    OptionsScopeType.tp_dealloc = scope_dealloc;
+    OptionsScopeType.tp_new = slot<scope_new>;
+    OptionsScopeType.tp_dealloc = slot<scope_dealloc>;
     OptionsScopeType.tp_methods = methods;
     return PyType_Ready(&OptionsScopeType) >= 0 && PyModule_AddType(module, &OptionsScopeType) >= 0;
 }

@@ -126,7 +126,12 @@ PyObject* out_form_reduce(PyObject* self, PyObject*) {
     return PyObject_GetAttrString(cast(self)->storing, "__name__");
 }
 
-PyMethodDef methods[] = {{"__reduce__", out_form_reduce, METH_NOARGS, "Pickled by name."}, {}};
+// pydoc asks the object itself, past `getattro`.
+PyObject* out_form_doc(PyObject* self, void*) { return PyObject_GetAttrString(cast(self)->storing, "__doc__"); }
+
+PyGetSetDef getset[] = {{"__doc__", slot<out_form_doc>, nullptr, "What the function computes.", nullptr}, {}};
+
+PyMethodDef methods[] = {{"__reduce__", method<out_form_reduce>(), METH_NOARGS, "Pickled by name."}, {}};
 
 PyTypeObject make_out_form_type() {
     PyTypeObject type = blank_type();
@@ -136,13 +141,14 @@ PyTypeObject make_out_form_type() {
     type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
     type.tp_vectorcall_offset = offsetof(OutFormObject, vectorcall);
     type.tp_call = PyVectorcall_Call;
-    type.tp_descr_get = out_form_get;
-    type.tp_getattro = out_form_getattro;
-    type.tp_setattro = out_form_setattro;
-    type.tp_repr = out_form_repr;
-    type.tp_traverse = out_form_traverse;
-    type.tp_clear = out_form_clear;
-    type.tp_dealloc = out_form_dealloc;
+    type.tp_descr_get = slot<out_form_get>;
+    type.tp_getset = getset;
+    type.tp_getattro = slot<out_form_getattro>;
+    type.tp_setattro = slot<out_form_setattro>;
+    type.tp_repr = slot<out_form_repr>;
+    type.tp_traverse = slot<out_form_traverse>;
+    type.tp_clear = slot<out_form_clear>;
+    type.tp_dealloc = slot<out_form_dealloc>;
     type.tp_methods = methods;
     return type;
 }
@@ -162,7 +168,7 @@ PyObject* py_out_form(PyObject*, PyObject* args) {
     }
     auto* made = PyObject_GC_New(OutFormObject, &OutFormType);
     if (!made) return nullptr;
-    made->vectorcall = out_form_vectorcall;
+    made->vectorcall = slot<out_form_vectorcall>;
     made->plain = Py_NewRef(plain);
     made->storing = Py_NewRef(storing);
     made->shortcuts = shortcuts.release();
@@ -181,9 +187,9 @@ PyObject* py_set_argument_error(PyObject*, PyObject* args) {
 }
 
 PyMethodDef functions[] = {
-    {"set_argument_error", py_set_argument_error, METH_VARARGS,
+    {"set_argument_error", method<py_set_argument_error>(), METH_VARARGS,
      "set_argument_error(argument_error, checked): explains calls with wrong arguments."},
-    {"out_form", py_out_form, METH_VARARGS,
+    {"out_form", method<py_out_form>(), METH_VARARGS,
      "out_form(plain, storing, direct=False): a callable that is `storing` where `out` is given."},
     {}};
 

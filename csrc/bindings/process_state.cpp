@@ -18,21 +18,15 @@ PyObject* py_allocator_stats(PyObject*, PyObject*) {
                          static_cast<long long>(s.reserved_bytes), "allocations", static_cast<long long>(s.allocations),
                          "cache_hits", static_cast<long long>(s.cache_hits));
 }
-PyObject* py_rounded_size(PyObject*, PyObject* nbytes) {
-    size_t size = PyLong_AsSize_t(nbytes);
-    if (PyErr_Occurred()) return nullptr;
-    return PyLong_FromSize_t(rounded_size(size));
-}
+PyObject* py_rounded_size(PyObject*, PyObject* nbytes) { return PyLong_FromSize_t(rounded_size(to_uint64(nbytes))); }
 PyObject* py_empty_cache(PyObject*, PyObject*) {
     drop_ahead();
     empty_cache();
     Py_RETURN_NONE;
 }
 PyObject* py_touch_ahead(PyObject*, PyObject* nbytes) {
-    size_t size = PyLong_AsSize_t(nbytes);
-    if (PyErr_Occurred()) return nullptr;
     return guarded([&]() -> PyObject* {
-        touch_ahead(size);
+        touch_ahead(to_uint64(nbytes));
         Py_RETURN_NONE;
     });
 }
@@ -49,8 +43,7 @@ PyObject* py_set_num_threads(PyObject*, PyObject* count) {
     return guarded([&]() -> PyObject* {
         if (!PyLong_Check(count))
             fail_type(std::string("set_num_threads expects an int, but got ") + Py_TYPE(count)->tp_name);
-        long n = PyLong_AsLong(count);
-        if (n == -1) check_python();
+        int64_t n = to_int64(count);
         if (n < 1 || n > 4096)
             fail("set_num_threads expects a positive integer (at most 4096), got " + std::to_string(n));
         set_num_threads(static_cast<int>(n));
@@ -62,32 +55,52 @@ PyObject* py_set_default_dtype(PyObject*, PyObject* dtype) {
     return guarded([&]() -> PyObject* {
         DType value = dtype_from(dtype);
         if (!is_floating(value)) fail_type("only floating-point types are supported as the default type");
-        set_default_dtype(value);
+        set_ambient(ambient().with(value));
         Py_RETURN_NONE;
     });
 }
 
+PyObject* py_matmul_precision(PyObject*, PyObject*) {
+    return PyLong_FromLong(static_cast<long>(ambient().matmul_precision()));
+}
+PyObject* py_set_matmul_precision(PyObject*, PyObject* number) {
+    const int64_t value = to_int64(number);
+    if (value < 0 || value > static_cast<long>(MatmulPrecision::Medium)) {
+        PyErr_SetString(PyExc_ValueError, "set_matmul_precision expects 0 (highest), 1 (high) or 2 (medium)");
+        return nullptr;
+    }
+    set_ambient(ambient().with(static_cast<MatmulPrecision>(value)));
+    Py_RETURN_NONE;
+}
+
 PyMethodDef functions[] = {
-    {"allocator_stats", py_allocator_stats, METH_NOARGS, "Statistics of the host allocator, in bytes and counts."},
-    {"rounded_size", py_rounded_size, METH_O, "rounded_size(nbytes): bytes that the allocator takes for a request."},
-    {"empty_cache", py_empty_cache, METH_NOARGS, "empty_cache()\n--\n\nGives cached free memory back to the system."},
-    {"touch_ahead", py_touch_ahead, METH_O,
+    {"allocator_stats", method<py_allocator_stats>(), METH_NOARGS,
+     "Statistics of the host allocator, in bytes and counts."},
+    {"rounded_size", method<py_rounded_size>(), METH_O,
+     "rounded_size(nbytes): bytes that the allocator takes for a request."},
+    {"empty_cache", method<py_empty_cache>(), METH_NOARGS,
+     "empty_cache()\n--\n\nGives cached free memory back to the system."},
+    {"touch_ahead", method<py_touch_ahead>(), METH_O,
      "touch_ahead(nbytes): has a thread touch memory that the first launch that needs as much, or less, takes."},
-    {"bytes_ahead", py_bytes_ahead, METH_NOARGS, "The bytes that were touched ahead and that nothing took yet."},
-    {"largest_launch_scratch", py_largest_launch_scratch, METH_NOARGS,
+    {"bytes_ahead", method<py_bytes_ahead>(), METH_NOARGS,
+     "The bytes that were touched ahead and that nothing took yet."},
+    {"largest_launch_scratch", method<py_largest_launch_scratch>(), METH_NOARGS,
      "The most bytes of scratch memory that a launch on the CPU has asked for."},
-    {"reset_peak_memory_stats", py_reset_peak, METH_NOARGS,
+    {"reset_peak_memory_stats", method<py_reset_peak>(), METH_NOARGS,
      "reset_peak_memory_stats()\n--\n\nStarts the peak anew from what is in use."},
-    {"get_num_threads", py_num_threads, METH_NOARGS,
+    {"get_num_threads", method<py_num_threads>(), METH_NOARGS,
      "get_num_threads()\n--\n\nThe number of threads that kernels use."},
-    {"set_num_threads", py_set_num_threads, METH_O,
+    {"set_num_threads", method<py_set_num_threads>(), METH_O,
      "set_num_threads(n, /)\n--\n\nSets the number of threads that kernels use. Results do not depend on it.\n\n"
      "A short kernel (up to about 50 us) uses others that sleep only if there were many such kernels in the last\n"
      "millisecond, since it would be done before they are awake; with MT_WAKE_THREADS=always in the environment it\n"
      "always does."},
-    {"get_default_dtype", py_default_dtype, METH_NOARGS,
+    {"matmul_precision", method<py_matmul_precision>(), METH_NOARGS,
+     "How the operands of float32 products may be rounded: 0 (highest), 1 (high) or 2 (medium)."},
+    {"set_matmul_precision", method<py_set_matmul_precision>(), METH_O, "set_matmul_precision(number): sets it."},
+    {"get_default_dtype", method<py_default_dtype>(), METH_NOARGS,
      "get_default_dtype()\n--\n\nThe dtype of new floating-point tensors."},
-    {"set_default_dtype", py_set_default_dtype, METH_O,
+    {"set_default_dtype", method<py_set_default_dtype>(), METH_O,
      "set_default_dtype(dtype, /)\n--\n\nSets the dtype of new floating-point tensors."},
     {}};
 

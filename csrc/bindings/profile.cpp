@@ -130,9 +130,10 @@ PyObject* py_stop_profile(PyObject*, PyObject*) {
     });
 }
 
-PyMethodDef functions[] = {{"start_profile", py_start_profile, METH_NOARGS, "Starts to note every kernel and launch."},
-                           {"stop_profile", py_stop_profile, METH_NOARGS, "The events since start_profile."},
-                           {}};
+PyMethodDef functions[] = {
+    {"start_profile", method<py_start_profile>(), METH_NOARGS, "Starts to note every kernel and launch."},
+    {"stop_profile", method<py_stop_profile>(), METH_NOARGS, "The events since start_profile."},
+    {}};
 
 }  // namespace
 

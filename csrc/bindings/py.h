@@ -4,31 +4,23 @@
 #include <Python.h>
 
 #include <new>
+#include <type_traits>
 
 #include "autograd/tape.h"
 #include "core/error.h"
 #include "dispatch/call.h"
 #include "dispatch/python.h"
+#include "dispatch/settings.h"
+#include "dispatch/tensor_object.h"
 
 namespace mt::py {
 
-struct TensorObject {
-    PyObject_HEAD Tensor* tensor;  // owned
-    PyObject* dict;
-    PyObject* weakrefs;
-};
-
-// A static type to fill in, and a method of any calling convention as the table wants it.
+// A static type to fill in.
 inline PyTypeObject blank_type() {
     PyTypeObject type{};
     Py_SET_REFCNT(reinterpret_cast<PyObject*>(&type), 1);
     return type;
 }
-template <class F>
-PyCFunction method(F* function) {
-    return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
-}
-
 extern PyTypeObject TensorType;
 extern PyTypeObject DTypeType;
 extern PyTypeObject DeviceType_;
@@ -56,6 +48,30 @@ auto guarded(F&& body, decltype(body()) failure = {}) -> decltype(body()) {
     return failure;
 }
 
+// What CPython may call. Tables of methods, slots of types and other callbacks are filled with `slot<function>` and
+// `method<function>()` only, so that no C++ exception leaves by them.
+void report_unraisable();
+template <auto Function>
+struct Slot;
+template <class Result, class... Arguments, Result (*Function)(Arguments...)>
+struct Slot<Function> {
+    static Result call(Arguments... arguments) {
+        if constexpr (std::is_void_v<Result>) {
+            if (!guarded([&] { return Function(arguments...), true; })) report_unraisable();
+        } else if constexpr (std::is_pointer_v<Result>) {
+            return guarded([&]() -> Result { return Function(arguments...); });
+        } else {
+            return guarded([&]() -> Result { return Function(arguments...); }, Result(-1));
+        }
+    }
+};
+template <auto Function>
+constexpr auto slot = &Slot<Function>::call;
+template <auto Function>
+PyCFunction method() {
+    return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(slot<Function>));
+}
+
 // Throws if a Python exception is pending.
 inline void check_python() {
     if (PyErr_Occurred()) fail_python();
@@ -65,14 +81,61 @@ inline PyRef checked(PyObject* owned) {
     return PyRef(owned);
 }
 
+// Numbers from Python: nothing else calls CPython's conversions, whose -1 may be an error and may be a number.
+inline int64_t to_int64(PyObject* number) {
+    int64_t value = PyLong_AsLongLong(number);
+    if (value == -1) check_python();
+    return value;
+}
+inline uint64_t to_uint64(PyObject* number) {
+    uint64_t value = PyLong_AsUnsignedLongLong(number);
+    if (value == UINT64_MAX) check_python();
+    return value;
+}
+// False: an int too large for 64 bits.
+inline bool to_int64(PyObject* number, int64_t* value) {
+    int overflow = 0;
+    *value = PyLong_AsLongLongAndOverflow(number, &overflow);
+    if (*value == -1 && !overflow) check_python();
+    return !overflow;
+}
+// The lowest 64 bits.
+inline uint64_t to_bits(PyObject* number) {
+    uint64_t value = PyLong_AsUnsignedLongLongMask(number);
+    if (value == UINT64_MAX) check_python();
+    return value;
+}
+// False: it has no length that can be told.
+inline bool length_of(PyObject* object, int64_t* length) {
+    *length = PyObject_Size(object);
+    if (*length < 0) PyErr_Clear();
+    return *length >= 0;
+}
+inline bool to_bool(PyObject* object) {
+    int truth = PyObject_IsTrue(object);
+    if (truth < 0) fail_python();
+    return truth != 0;
+}
+inline Py_complex to_complex(PyObject* number) {
+    Py_complex value = PyComplex_AsCComplex(number);
+    if (value.real == -1.0) check_python();
+    return value;
+}
+inline double to_double(PyObject* number) {
+    double value = PyFloat_AsDouble(number);
+    if (value == -1.0) check_python();
+    return value;
+}
+
 PyObject* dtype_object(DType dtype);     // new reference
 DType dtype_from(PyObject* object);      // TypeError otherwise; accepts Python's float, int, bool
 bool is_dtype(PyObject* object);
 PyObject* device_object(Device device);
 Device device_from(PyObject* object);    // a device or its name
-PyObject* size_object(const Dims& dims);
+// By value: the garbage collector may run before they are read, and give a tensor other sizes.
+PyObject* size_object(Dims dims);
 PyObject* value_to_python(const Value& value);
-PyObject* dims_to_tuple(const Dims& dims);
+PyObject* dims_to_tuple(Dims dims);
 Dims dims_from(PyObject* object, const char* what);
 // True and `out` set if `object` is a Python or NumPy number.
 bool scalar_from(PyObject* object, Scalar* out);
@@ -91,7 +154,7 @@ class Arguments {
     Arguments(const Arguments&) = delete;
     // Throws PyTorch's TypeError when they don't fit.
     void parse(PyObject* const* args, size_t nargs, PyObject* kwnames);
-    Call call;
+    Call call{ambient()};
     PyObject* out = nullptr;  // borrowed; null: not given
 
   private:
@@ -130,6 +193,7 @@ bool init_dlpack(PyObject* module);
 bool init_autograd(PyObject* module);
 bool init_grad_node(PyObject* module);
 bool init_grad_mode(PyObject* module);
+bool init_custom_function(PyObject* module);
 bool init_vmap(PyObject* module);
 bool init_foreach(PyObject* module);
 bool init_functions(PyObject* module);
@@ -151,6 +215,8 @@ bool init_extend(PyObject* module);
 bool init_out_form(PyObject* module);
 bool init_shortcut(PyObject* module);
 bool init_composed(PyObject* module);
+bool init_observer(PyObject* module);
+bool init_guards(PyObject* module);
 OpDef& op_of(PyObject* callable);  // TypeError if it isn't an op
 bool is_op(PyObject* object);      // and no in-place form of one
 
@@ -162,8 +228,6 @@ bool match_call(PyObject* structure, PyObject* const* args, size_t nargs, PyObje
                 std::vector<PyRef>& tensors);
 // The value of a structure with these tensors; throws TypeError if there are too few or too many
 PyObject* build_structure(PyObject* structure, const PyRef* tensors, size_t count);
-// function_type.cpp: what compiled functions captured may not be what it was
-void note_module_change();
 
 // convert.cpp
 PyObject* tensor_item(Tensor& tensor);

@@ -1,4 +1,5 @@
 // Results on their way to Python: named tuples of several, and the `out=` form.
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -9,21 +10,32 @@ namespace mt::py {
 
 namespace {
 
+struct ResultType {
+    PyObject* type;
+    std::vector<std::string> fields;
+};
+
+// By name. What a type's own attributes say is the user's to change.
+std::map<std::string, ResultType>& result_types() {
+    static auto* table = new std::map<std::string, ResultType>;
+    return *table;
+}
+
 // max(
 // values=tensor(3.),
 // indices=tensor(2))
 PyObject* result_repr(PyObject* self) {
-    PyRef fields = checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(self)), "__match_args__"));
-    PyRef text(PyUnicode_FromFormat("%s(", Py_TYPE(self)->tp_name));
-    for (Py_ssize_t i = 0; text && i < PyTuple_GET_SIZE(fields.get()); ++i)
-        text = PyRef(PyUnicode_FromFormat("%U%s\n%U=%R", text.get(), i ? "," : "", PyTuple_GET_ITEM(fields.get(), i),
-                                          PyStructSequence_GET_ITEM(self, i)));
-    return text ? PyUnicode_FromFormat("%U)", text.get()) : nullptr;
-}
-
-std::map<std::string, PyObject*>& result_types() {
-    static auto* table = new std::map<std::string, PyObject*>;
-    return *table;
+    auto& types = result_types();
+    auto known = std::find_if(types.begin(), types.end(), [&](auto& entry) {
+        return PyObject_TypeCheck(self, reinterpret_cast<PyTypeObject*>(entry.second.type));
+    });
+    if (known == types.end()) return PyTuple_Type.tp_repr(self);
+    const std::vector<std::string>& fields = known->second.fields;
+    PyRef text = checked(PyUnicode_FromFormat("%s(", Py_TYPE(self)->tp_name));
+    for (size_t i = 0; i < fields.size() && static_cast<Py_ssize_t>(i) < PyTuple_GET_SIZE(self); ++i)
+        text = checked(PyUnicode_FromFormat("%U%s\n%s=%R", text.get(), i ? "," : "", fields[i].c_str(),
+                                            PyTuple_GET_ITEM(self, static_cast<Py_ssize_t>(i))));
+    return PyUnicode_FromFormat("%U)", text.get());
 }
 
 SmallVector<Tensor*, 4> out_tensors(const std::string& op, PyObject* out, size_t count) {
@@ -79,8 +91,8 @@ PyObject* py_result_type(PyObject*, PyObject* args) {
 
 PyObject* py_result_types(PyObject*, PyObject*) {
     PyRef dict(PyDict_New());
-    for (const auto& [name, type] : result_types())
-        if (!dict || PyDict_SetItemString(dict.get(), name.c_str(), type) < 0) return nullptr;
+    for (const auto& [name, known] : result_types())
+        if (!dict || PyDict_SetItemString(dict.get(), name.c_str(), known.type) < 0) return nullptr;
     return dict.release();
 }
 
@@ -169,7 +181,7 @@ PyObject* py_resize(PyObject*, PyObject* args) {
         if (!PyArg_ParseTuple(args, "O!O:resize_", &TensorType, &tensor, &size)) return nullptr;
         Tensor& t = *tensor_of(tensor);
         Dims sizes = dims_from(size, "size");
-        if (grad_enabled && requires_grad(t)) fail("cannot resize variables that require grad");
+        if (thread_settings.grad_enabled && requires_grad(t)) fail("cannot resize variables that require grad");
         note_other_geometry(t);
         resize(t, sizes);
         return Py_NewRef(tensor);
@@ -177,30 +189,25 @@ PyObject* py_resize(PyObject*, PyObject* args) {
 }
 
 PyMethodDef functions[] = {
-    {"result_type", py_result_type, METH_VARARGS, "result_type(name, fields): the type of a tuple of named results."},
-    {"result_types", py_result_types, METH_NOARGS, "result_types(): all of them by name."},
-    {"store_out", py_store_out, METH_VARARGS, "store_out(name, result, out, exact=False): writes a result to `out`."},
-    {"check_out", py_check_out, METH_VARARGS,
+    {"result_type", method<py_result_type>(), METH_VARARGS,
+     "result_type(name, fields): the type of a tuple of named results."},
+    {"result_types", method<py_result_types>(), METH_NOARGS, "result_types(): all of them by name."},
+    {"store_out", method<py_store_out>(), METH_VARARGS,
+     "store_out(name, result, out, exact=False): writes a result to `out`."},
+    {"check_out", method<py_check_out>(), METH_VARARGS,
      "check_out(name, out, args, more, exact=False): no gradient may be wanted, and no argument be overwritten."},
-    {"store_in_place", method(py_store_in_place), METH_FASTCALL,
+    {"store_in_place", method<py_store_in_place>(), METH_FASTCALL,
      "store_in_place(tensor, result): the in-place form of a composed function."},
-    {"resize_", py_resize, METH_VARARGS, "resize_(tensor, size): other sizes, in place."},
+    {"resize_", method<py_resize>(), METH_VARARGS, "resize_(tensor, size): other sizes, in place."},
     {}};
 
 }  // namespace
 
 PyObject* result_type_named(const std::string& name, const std::vector<std::string>& fields) {
-    PyObject*& made = result_types()[name];
-    if (made) {
-        auto* type = reinterpret_cast<PyTypeObject*>(made);
-        PyRef known = PyRef::borrow(PyDict_GetItemString(type->tp_dict, "__match_args__"));
-        if (!known) fail_python();
-        bool same = static_cast<size_t>(PyTuple_GET_SIZE(known.get())) == fields.size();
-        for (size_t i = 0; same && i < fields.size(); ++i)
-            same = PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(known.get(), static_cast<Py_ssize_t>(i)),
-                                                    fields[i].c_str()) == 0;
-        if (!same) fail_value("the results of '" + name + "' have two sets of names");
-        return made;
+    ResultType& known = result_types()[name];
+    if (known.type) {
+        if (known.fields != fields) fail_value("the results of '" + name + "' have two sets of names");
+        return known.type;
     }
     // The type keeps pointers into these.
     auto* members = new std::vector<PyStructSequence_Field>;
@@ -210,14 +217,16 @@ PyObject* result_type_named(const std::string& name, const std::vector<std::stri
                                       members->data(), static_cast<int>(fields.size())};
     PyTypeObject* type = PyStructSequence_NewType(&description);
     if (!type) fail_python();
-    type->tp_repr = result_repr;
+    type->tp_repr = slot<result_repr>;
     PyRef module = checked(PyUnicode_FromString("minitensor.return_types"));
     if (PyDict_SetItemString(type->tp_dict, "__module__", module.get()) < 0) fail_python();
     // Attribute lookup of __repr__ goes through the dict.
     if (PyDict_DelItemString(type->tp_dict, "__repr__") < 0) PyErr_Clear();
+    // CPython reads the number of fields from the type's dict.
+    type->tp_flags |= Py_TPFLAGS_IMMUTABLETYPE;
     PyType_Modified(type);
-    made = reinterpret_cast<PyObject*>(type);
-    return made;
+    known = {reinterpret_cast<PyObject*>(type), fields};
+    return known.type;
 }
 
 PyObject* result_type_of(const OpDef& op) {
@@ -253,7 +262,7 @@ PyObject* call_out(Arguments& arguments) {
     const OpDef& op = *arguments.call.op;
     size_t count = 1;
     if (!is_tensor(arguments.out) && (PyTuple_Check(arguments.out) || PyList_Check(arguments.out)))
-        count = std::max<size_t>(2, static_cast<size_t>(PySequence_Size(arguments.out)));
+        count = std::max<size_t>(2, static_cast<size_t>(PySequence_Fast_GET_SIZE(arguments.out)));
     SmallVector<Tensor*, 4> outs = out_tensors(op.name, arguments.out, op.result_type || count > 1 ? count : 1);
     // Other threads may run meanwhile, and change a list of them.
     Ref<Tensor> held[kMaxResults];

@@ -38,8 +38,7 @@ int scope_init(PyObject* self, PyObject* args, PyObject*) {
     int compile;
     PyObject *flags, *reason;
     if (!PyArg_ParseTuple(args, "iOU:Scope", &compile, &flags, &reason)) return -1;
-    const long number = flags == Py_None ? 0 : PyLong_AsLong(flags);
-    if (PyErr_Occurred()) return -1;
+    const int64_t number = flags == Py_None ? 0 : to_int64(flags);
     cast(self)->compile = compile;
     cast(self)->flags = static_cast<int>(number);
     cast(self)->numbered = compile && flags != Py_None;
@@ -71,8 +70,7 @@ int jit_scope_init(PyObject* self, PyObject* args, PyObject* kwargs) {
     if (!PyBool_Check(compile_ops)) {
         PyRef number(PyObject_CallMethod(self, "_number", "(O)", compile_ops));
         if (!number) return -1;
-        const long value = PyLong_AsLong(number.get());
-        if (value == -1 && PyErr_Occurred()) return -1;
+        const int64_t value = to_int64(number.get());
         flags |= static_cast<int>(value << kPredicateShift);
     }
     cast(self)->compile = compile_ops != Py_False;
@@ -134,10 +132,9 @@ PyObject* scope_exit(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     return ended;
 }
 
-PyMethodDef methods[] = {
-    {"__enter__", scope_enter, METH_NOARGS, nullptr},
-    {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(scope_exit)), METH_FASTCALL, nullptr},
-    {}};
+PyMethodDef methods[] = {{"__enter__", method<scope_enter>(), METH_NOARGS, nullptr},
+                         {"__exit__", method<scope_exit>(), METH_FASTCALL, nullptr},
+                         {}};
 
 PyTypeObject ScopeType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 PyTypeObject JitScopeType = {PyVarObject_HEAD_INIT(nullptr, 0)};
@@ -150,9 +147,9 @@ bool init_scope(PyObject* module) {
                        "tag; one with flags has a number.";
     ScopeType.tp_basicsize = sizeof(ScopeObject);
     ScopeType.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
-    ScopeType.tp_new = scope_new;
-    ScopeType.tp_init = scope_init;
-    ScopeType.tp_dealloc = scope_dealloc;
+    ScopeType.tp_new = slot<scope_new>;
+    ScopeType.tp_init = slot<scope_init>;
+    ScopeType.tp_dealloc = slot<scope_dealloc>;
     ScopeType.tp_methods = methods;
     JitScopeType.tp_name = "minitensor._C.JitScope";
     JitScopeType.tp_doc = "JitScope(compile_ops=True, separate_compiled_gradients=False)\n--\n\n"
@@ -160,7 +157,7 @@ bool init_scope(PyObject* module) {
     JitScopeType.tp_base = &ScopeType;
     JitScopeType.tp_basicsize = sizeof(ScopeObject);
     JitScopeType.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
-    JitScopeType.tp_init = jit_scope_init;
+    JitScopeType.tp_init = slot<jit_scope_init>;
     for (PyTypeObject* type : {&ScopeType, &JitScopeType}) {
         if (PyType_Ready(type) < 0 || PyModule_AddType(module, type) < 0) return false;
     }

@@ -74,13 +74,6 @@ bool fits(const Target& target, const Letter& letter, PyObject* object) {
     }
 }
 
-// False: too large for 64 bits.
-bool to_int(PyObject* object, int64_t* value) {
-    int overflow = 0;
-    *value = PyLong_AsLongLongAndOverflow(object, &overflow);
-    return !overflow;
-}
-
 bool to_scalar(PyObject* object, Operand* operand) {
     operand->is_scalar = true;
     if (PyFloat_CheckExact(object)) {
@@ -88,7 +81,7 @@ bool to_scalar(PyObject* object, Operand* operand) {
         return true;
     }
     int64_t number;
-    if (!to_int(object, &number)) return false;
+    if (!to_int64(object, &number)) return false;
     operand->scalar = Scalar::of(number);
     return true;
 }
@@ -97,12 +90,12 @@ bool to_ints(PyObject* object, size_t copies, Dims* values) {
     values->clear();
     int64_t value;
     if (PyLong_CheckExact(object)) {
-        if (!to_int(object, &value)) return false;
+        if (!to_int64(object, &value)) return false;
         for (size_t i = 0; i < copies; ++i) values->push_back(value);
         return true;
     }
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i) {
-        if (!to_int(PySequence_Fast_GET_ITEM(object, i), &value)) return false;
+        if (!to_int64(PySequence_Fast_GET_ITEM(object, i), &value)) return false;
         values->push_back(value);
     }
     return true;
@@ -134,7 +127,7 @@ bool to_value(const Target& target, const Letter& letter, const ArgSpec& spec, P
         return true;
     }
     int64_t number;
-    if (!to_int(object, &number)) return false;
+    if (!to_int64(object, &number)) return false;
     if (spec.type == ArgType::Float) {
         value->tag = Value::Float;
         value->f = static_cast<double>(number);
@@ -156,7 +149,7 @@ bool call_op_of(const Target& target, PyObject* const* args, size_t count, PyObj
         sizes.ints.clear();
         for (size_t i = 0; i < count; ++i) {
             int64_t size;
-            if (!to_int(args[i], &size)) return false;
+            if (!to_int64(args[i], &size)) return false;
             sizes.ints.push_back(size);
         }
     }
@@ -169,7 +162,7 @@ bool call_op_of(const Target& target, PyObject* const* args, size_t count, PyObj
                 continue;
             }
             Tensor* tensor = tensor_of(args[i]);
-            if (target.detached && grad_enabled && requires_grad(*tensor)) return false;
+            if (target.detached && thread_settings.grad_enabled && requires_grad(*tensor)) return false;
             operands[letter.place].tensor = tensor;
         } else if (i < count || letter.kind == 'k') {
             PyObject* object = i < count ? args[i] : Py_None;
@@ -177,7 +170,7 @@ bool call_op_of(const Target& target, PyObject* const* args, size_t count, PyObj
                 return false;
         }
     }
-    Call call;
+    Call call(ambient());
     call.op = &op;
     call.operands = operands;
     call.operand_count = op.operand_args.size();
@@ -280,8 +273,7 @@ void bind(Target& target, const char* pattern, PyObject* order) {
     auto place = [&](size_t argument) {
         size_t at = argument;
         if (order && argument >= given && argument - given < places) {
-            at = given + PyLong_AsSize_t(PyTuple_GET_ITEM(order, static_cast<Py_ssize_t>(argument - given)));
-            check_python();
+            at = given + to_uint64(PyTuple_GET_ITEM(order, static_cast<Py_ssize_t>(argument - given)));
         }
         if (at >= slots.size()) wrong(pattern, "more arguments than " + op.name + " has");
         return at;
@@ -325,7 +317,7 @@ PyTypeObject make_shortcut_type() {
     type.tp_doc = "Which calls of a function are one call of an op.";
     type.tp_basicsize = sizeof(ShortcutObject);
     type.tp_flags = Py_TPFLAGS_DEFAULT;
-    type.tp_dealloc = shortcut_dealloc;
+    type.tp_dealloc = slot<shortcut_dealloc>;
     return type;
 }
 
@@ -361,7 +353,7 @@ PyObject* py_shortcut(PyObject*, PyObject* args) {
     });
 }
 
-PyMethodDef functions[] = {{"shortcut", py_shortcut, METH_VARARGS,
+PyMethodDef functions[] = {{"shortcut", method<py_shortcut>(), METH_VARARGS,
                             "shortcut(pattern, target, before, after, order, detached): which calls are one of an op."},
                            {}};
 

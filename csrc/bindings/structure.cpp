@@ -183,10 +183,10 @@ PyObject* py_match_structure(PyObject*, PyObject* args) {
     });
 }
 
-PyMethodDef functions[] = {{"match_structure", py_match_structure, METH_VARARGS,
+PyMethodDef functions[] = {{"match_structure", method<py_match_structure>(), METH_VARARGS,
                             "match_structure(structure, value): the tensors in a value of that structure; None for "
                             "one of another."},
-                           {"build_structure", py_build_structure, METH_VARARGS,
+                           {"build_structure", method<py_build_structure>(), METH_VARARGS,
                             "build_structure(structure, tensors): the value of that structure with those tensors."},
                            {}};
 

@@ -19,9 +19,9 @@ bool owns_all(PyObject* object) {
     auto* handle = reinterpret_cast<TensorObject*>(object);
     const Tensor& tensor = *handle->tensor;
     const Storage& storage = *tensor.storage;
-    return storage.nbytes >= kWorthwhileBytes && !handle->weakrefs && tensor.refcount == 1 && storage.refcount == 1 &&
-           !storage.pending && !storage.deleter && !storage.read_only && !storage.reinterpreted && !storage.exports &&
-           !storage.readers && storage.device.type == DeviceType::CPU;
+    return storage.nbytes >= kWorthwhileBytes && !handle->weakrefs && owned_once(tensor) && !storage.pending &&
+           !storage.deleter && !storage.read_only && !storage.reinterpreted && !storage.exports && !storage.readers &&
+           storage.device.type == DeviceType::CPU;
 }
 
 #if PY_VERSION_HEX >= 0x030E0000

@@ -1,5 +1,8 @@
 // The Python type of tensors: slots go straight to the call path.
 #include "bindings/py.h"
+#include "trace/plan.h"
+
+#include <structmember.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -7,6 +10,8 @@
 
 #include "autograd/tape.h"
 #include "core/error.h"
+#include "core/exposed.h"
+#include "core/kept_object.h"
 
 namespace mt::py {
 
@@ -16,6 +21,9 @@ constexpr size_t kFreelist = 256;
 PyObject* g_free[kFreelist];
 size_t g_free_count = 0;
 
+destructor common_dealloc();
+void subclass_dealloc(PyObject* self);
+
 PyObject* allocate_object(PyTypeObject* type) {
     if (type == &TensorType && g_free_count) {
         PyObject* object = g_free[--g_free_count];
@@ -23,11 +31,39 @@ PyObject* allocate_object(PyTypeObject* type) {
         _Py_NewReference(object);
         return object;
     }
-    return type == &TensorType ? reinterpret_cast<PyObject*>(PyObject_GC_New(TensorObject, type))
-                               : type->tp_alloc(type, 0);
+    if (type == &TensorType) return reinterpret_cast<PyObject*>(PyObject_GC_New(TensorObject, type));
+    static const destructor common = common_dealloc();
+    if (type->tp_dealloc == common) type->tp_dealloc = slot<subclass_dealloc>;
+    return type->tp_alloc(type, 0);
 }
 
-void tensor_dealloc(PyObject* self) {
+// A tensor that C++ still holds takes its object over, if that can be told from a new one.
+bool keep(PyObject* self) {
+    auto* object = reinterpret_cast<TensorObject*>(self);
+    Tensor* tensor = object->tensor;
+    if (!tensor || tensor->refcount == 1 || tensor->pyobject != self) return false;
+    if (Py_TYPE(self) == &TensorType && !object->dict && !object->weakrefs) return false;
+    Py_SET_REFCNT(self, 1);
+    object->kept = true;
+    --tensor->refcount;
+    return true;
+}
+
+void drop_object(Tensor* tensor) {
+    auto* object = reinterpret_cast<TensorObject*>(tensor->pyobject);
+    tensor->refcount = 1;
+    object->kept = false;
+    if (Py_IsInitialized() || interpreter_ends()) Py_DECREF(tensor->pyobject);
+}
+
+// The object of a tensor whose only owner is another tensor that only its own object owns.
+PyObject* own_gradient(Tensor* tensor) {
+    if (!tensor || tensor->refcount != 1 || !tensor->autograd || !tensor->autograd->grad) return nullptr;
+    Tensor& gradient = *tensor->autograd->grad;
+    return gradient.refcount == 1 ? gradient.pyobject : nullptr;
+}
+
+void destroy_object(PyObject* self) {
     auto* object = reinterpret_cast<TensorObject*>(self);
     PyObject_GC_UnTrack(self);
     // First: code that runs from here on may meet the tensor elsewhere, and must not be given this object.
@@ -38,6 +74,32 @@ void tensor_dealloc(PyObject* self) {
     dying.reset();
     if (Py_TYPE(self) == &TensorType && g_free_count < kFreelist) g_free[g_free_count++] = self;
     else Py_TYPE(self)->tp_free(self);
+}
+
+void tensor_dealloc(PyObject* self) {
+    if (Py_TYPE(self) != &TensorType || !keep(self)) destroy_object(self);
+}
+
+// Of classes made in Python: what CPython does for these, but that a tensor may keep its object.
+void subclass_dealloc(PyObject* self) {
+    PyTypeObject* type = Py_TYPE(self);
+    if (type->tp_dealloc == slot<subclass_dealloc> && keep(self)) return;
+    if (type->tp_finalize && PyObject_CallFinalizerFromDealloc(self) < 0) return;
+    for (PyTypeObject* base = type; base != &TensorType; base = base->tp_base)
+        for (PyMemberDef* member = base->tp_members; member && member->name; ++member)
+            if (member->type == T_OBJECT_EX && !(member->flags & READONLY))
+                Py_CLEAR(*reinterpret_cast<PyObject**>(reinterpret_cast<char*>(self) + member->offset));
+    destroy_object(self);
+    Py_DECREF(type);
+}
+
+// What CPython gives to classes made in Python.
+destructor common_dealloc() {
+    PyType_Slot none[] = {{0, nullptr}};
+    PyType_Spec spec{"minitensor._C._Subclass", 0, 0, Py_TPFLAGS_DEFAULT, none};
+    PyRef bases = checked(PyTuple_Pack(1, &TensorType));
+    PyRef type = checked(PyType_FromSpecWithBases(&spec, bases.get()));
+    return reinterpret_cast<PyTypeObject*>(type.get())->tp_dealloc;
 }
 
 // The autograd node that only this object keeps alive: what it refers to is the garbage collector's business. Hooks
@@ -51,6 +113,7 @@ GradNode* own_node(Tensor* tensor, bool accumulator) {
 int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
     auto* object = reinterpret_cast<TensorObject*>(self);
     Py_VISIT(object->dict);
+    Py_VISIT(own_gradient(object->tensor));
     for (bool accumulator : {false, true})
         if (GradNode* node = own_node(object->tensor, accumulator)) {
             Py_VISIT(node->callable);
@@ -62,6 +125,7 @@ int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
 int tensor_clear(PyObject* self) {
     auto* object = reinterpret_cast<TensorObject*>(self);
     Py_CLEAR(object->dict);
+    if (own_gradient(object->tensor)) Ref<Tensor> dying = std::move(object->tensor->autograd->grad);
     for (bool accumulator : {false, true})
         if (GradNode* node = own_node(object->tensor, accumulator)) {
             // The node goes with all its references; they are let go of when nothing points at them any more.
@@ -80,7 +144,7 @@ int tensor_bool(PyObject* self) {
             if (t.numel != 1) fail("Boolean value of Tensor with more than one value is ambiguous");
             Observing observing("bool()");
             PyRef item = checked(tensor_item(t));
-            return PyObject_IsTrue(item.get());
+            return to_bool(item.get());
         },
         -1);
 }
@@ -129,9 +193,8 @@ Py_ssize_t tensor_length(PyObject* self) {
 int tensor_contains(PyObject* self, PyObject* element) {
     PyObject* found = PyObject_CallMethod(self, "__contains__", "(O)", element);
     if (!found) return -1;
-    int answer = PyObject_IsTrue(found);
-    Py_DECREF(found);
-    return answer;
+    PyRef held(found);
+    return to_bool(found);
 }
 
 PyObject* tensor_iter(PyObject* self) {
@@ -139,12 +202,11 @@ PyObject* tensor_iter(PyObject* self) {
         Tensor& t = *tensor_of(self);
         if (t.ndim() == 0) fail_type("iteration over a 0-d tensor");
         static const OpDef* select = find_op("select");
-        PyRef items = checked(PyTuple_New(static_cast<Py_ssize_t>(t.sizes[0])));
-        for (int64_t i = 0; i < t.sizes[0]; ++i) {
-            PyObject* item = wrap(call_op(*select, {&t}, {value_of(int64_t{0}), value_of(i)}));
-            if (!item) fail_python();
-            PyTuple_SET_ITEM(items.get(), static_cast<Py_ssize_t>(i), item);
-        }
+        const int64_t count = t.sizes[0];  // the tensor's own may be another one soon: the garbage collector runs
+        PyRef items = checked(PyTuple_New(static_cast<Py_ssize_t>(count)));
+        for (int64_t i = 0; i < count; ++i)
+            PyTuple_SET_ITEM(items.get(), static_cast<Py_ssize_t>(i),
+                             checked(wrap(call_op(*select, {&t}, {value_of(int64_t{0}), value_of(i)}))).release());
         return PyObject_GetIter(items.get());
     });
 }
@@ -168,13 +230,19 @@ MT_GETTER(requires_grad, PyBool_FromLong(requires_grad(t)))
 MT_GETTER(is_leaf, PyBool_FromLong(is_leaf(t)))
 MT_GETTER(itemsize, PyLong_FromSize_t(itemsize(t.dtype)))
 MT_GETTER(nbytes, PyLong_FromLongLong(t.numel* static_cast<int64_t>(itemsize(t.dtype))))
-MT_GETTER(version, PyLong_FromUnsignedLong(t.storage->version))
+MT_GETTER(version, PyLong_FromUnsignedLong(version_of(t)))
 MT_GETTER(output_nr, PyLong_FromUnsignedLong(t.autograd ? t.autograd->output_index : 0))
 MT_GETTER(pending, PyBool_FromLong(t.pending()))
 MT_GETTER(base, wrap(t.base))
 MT_GETTER(grad,
           (note_beyond_replay("it reads the grad of a tensor"), wrap(t.autograd ? t.autograd->grad : Ref<Tensor>())))
-MT_GETTER(data, wrap(detach(t)))
+// Writes to it don't count as those to the tensor.
+Ref<Tensor> data_of(const Tensor& tensor) {
+    Ref<Tensor> data = detach(tensor);
+    autograd_meta(*data).counter = VersionCounter::from(0);
+    return data;
+}
+MT_GETTER(data, wrap(data_of(t)))
 
 void warn(const char* text) {
     if (PyErr_WarnEx(PyExc_UserWarning, text, 1) < 0) fail_python();
@@ -215,6 +283,8 @@ int set_requires_grad_attribute(PyObject* self, PyObject* value, void*) {
     return guarded(
         [&]() -> int {
             if (!value || !PyBool_Check(value)) fail_type("requires_grad must be a bool");
+            if (value == Py_True && !is_leaf(*tensor_of(self)))
+                fail("you can only change requires_grad flags of leaf variables.");
             set_requires_grad(*tensor_of(self), value == Py_True);
             return 0;
         },
@@ -241,6 +311,8 @@ int set_grad(PyObject* self, PyObject* value, void*) {
             if (g.dtype != t.dtype)
                 fail(std::string("assigned grad has data of a different type: expected ") + info(t.dtype).name +
                      ", got " + info(g.dtype).name);
+            if ((home_of(g).type == DeviceType::Meta) != (home_of(t).type == DeviceType::Meta))
+                fail("assigned grad is on device " + device_text(home_of(g)) + ": expected " + device_text(home_of(t)));
             autograd_meta(t).grad = Ref<Tensor>::borrow(&g);
             return 0;
         },
@@ -257,39 +329,52 @@ int set_data(PyObject* self, PyObject* value, void*) {
             if (t.storage == source.storage && t.dtype == source.dtype && t.sizes == source.sizes &&
                 t.strides == source.strides && t.offset == source.offset)
                 return 0;
+            if (t.autograd && t.autograd->requires_grad && !is_floating(source.dtype) && !is_complex(source.dtype))
+                fail("data set to a tensor that requires gradients must be floating point or complex dtype");
+            if (batch_level(t) != batch_level(source))
+                fail("a tensor's data can't be set to what vmap maps: it would outlive the vmap");
             note_beyond_replay("it sets the data of a tensor");
+            // What writes to it were counted stays its own.
+            if (!counter_of(t)) autograd_meta(t).counter = VersionCounter::from(t.storage->version);
             t.storage = source.storage;
             t.dtype = source.dtype;
             t.sizes = source.sizes;
             t.strides = source.strides;
             t.offset = source.offset;
             t.numel = source.numel;
-            note_module_change();
+            if (t.autograd && t.autograd->accumulator) {
+                // Gradients that come through older graphs are those of the tensor as it was, if they can be.
+                OperandMeta& meta = t.autograd->accumulator->result_meta[0];
+                if (t.autograd->accumulator->refcount == 1 || meta.dtype != t.dtype || meta.device != home_of(t))
+                    meta = {t.sizes, t.dtype, home_of(t)};
+            }
             return 0;
         },
         -1);
 }
 
 PyGetSetDef tensor_getset[] = {
-    {"shape", get_shape, nullptr, "The sizes, a Size.", nullptr},
-    {"dtype", get_dtype, nullptr, "The type of the elements.", nullptr},
-    {"device", get_device, nullptr, "Where the elements are.", nullptr},
-    {"ndim", get_ndim, nullptr, "The number of dimensions.", nullptr},
-    {"requires_grad", get_requires_grad, set_requires_grad_attribute, "Whether gradients are computed for this tensor.",
-     nullptr},
-    {"grad", get_grad, set_grad, "The accumulated gradient, or None.", nullptr},
-    {"grad_fn", get_grad_fn, nullptr, "The node that computes this tensor's gradient, or None.", nullptr},
-    {"is_leaf", get_is_leaf, nullptr, "Whether the tensor was made by the user rather than by a differentiable op.",
-     nullptr},
-    {"output_nr", get_output_nr, nullptr, "Which result of grad_fn this is.", nullptr},
-    {"data", get_data, set_data, "The same elements without gradient history.", nullptr},
-    {"T", get_T, nullptr, "The tensor with its dimensions reversed.", nullptr},
-    {"mT", get_mT, nullptr, "The tensor with its last two dimensions swapped.", nullptr},
-    {"itemsize", get_itemsize, nullptr, "Bytes of one element.", nullptr},
-    {"nbytes", get_nbytes, nullptr, "Bytes of all elements.", nullptr},
-    {"_version", get_version, nullptr, "Counts in-place writes to the storage.", nullptr},
-    {"_is_pending", get_pending, nullptr, "Whether the value is recorded and not computed yet.", nullptr},
-    {"_base", get_base, nullptr, "The tensor this is a differentiable view of, or None.", nullptr},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {"shape", slot<get_shape>, nullptr, "The sizes, a Size.", nullptr},
+    {"dtype", slot<get_dtype>, nullptr, "The type of the elements.", nullptr},
+    {"device", slot<get_device>, nullptr, "Where the elements are.", nullptr},
+    {"ndim", slot<get_ndim>, nullptr, "The number of dimensions.", nullptr},
+    {"requires_grad", slot<get_requires_grad>, slot<set_requires_grad_attribute>,
+     "Whether gradients are computed for this tensor.", nullptr},
+    {"grad", slot<get_grad>, slot<set_grad>, "The accumulated gradient, or None.", nullptr},
+    {"grad_fn", slot<get_grad_fn>, nullptr, "The node that computes this tensor's gradient, or None.", nullptr},
+    {"is_leaf", slot<get_is_leaf>, nullptr,
+     "Whether the tensor was made by the user rather than by a differentiable op.", nullptr},
+    {"output_nr", slot<get_output_nr>, nullptr, "Which result of grad_fn this is.", nullptr},
+    {"data", slot<get_data>, slot<set_data>, "The same elements without gradient history.", nullptr},
+    {"T", slot<get_T>, nullptr, "The tensor with its dimensions reversed.", nullptr},
+    {"mT", slot<get_mT>, nullptr, "The tensor with its last two dimensions swapped.", nullptr},
+    {"itemsize", slot<get_itemsize>, nullptr, "Bytes of one element.", nullptr},
+    {"nbytes", slot<get_nbytes>, nullptr, "Bytes of all elements.", nullptr},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {"_version", slot<get_version>, nullptr, "Counts in-place writes to the storage.", nullptr},
+    {"_is_pending", slot<get_pending>, nullptr, "Whether the value is recorded and not computed yet.", nullptr},
+    {"_base", slot<get_base>, nullptr, "The tensor this is a differentiable view of, or None.", nullptr},
     {}};
 
 // Methods ---------------------------------------------------------------------------------------------------------
@@ -309,8 +394,7 @@ PyObject* method_size(PyObject* self, PyObject* const* args, Py_ssize_t nargs, P
         nargs += one_named("size", "dim", nargs, kwnames);
         Tensor& t = *tensor_of(self);
         if (nargs == 0 || args[0] == Py_None) return size_object(t.sizes);
-        int64_t dim = PyLong_AsLongLong(args[0]);
-        if (dim == -1) check_python();
+        int64_t dim = to_int64(args[0]);
         if (t.ndim() == 0)
             fail_index("Dimension specified as " + std::to_string(dim) + " but tensor has no dimensions");
         return PyLong_FromLongLong(t.sizes[static_cast<size_t>(normalize_dim(dim, t.ndim()))]);
@@ -322,8 +406,7 @@ PyObject* method_stride(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
         nargs += one_named("stride", "dim", nargs, kwnames);
         Tensor& t = *tensor_of(self);
         if (nargs == 0 || args[0] == Py_None) return dims_to_tuple(t.strides);
-        int64_t dim = PyLong_AsLongLong(args[0]);
-        if (dim == -1) check_python();
+        int64_t dim = to_int64(args[0]);
         return PyLong_FromLongLong(t.strides[static_cast<size_t>(normalize_dim(dim, t.ndim()))]);
     });
 }
@@ -350,9 +433,20 @@ PyObject* method_data_ptr(PyObject* self, PyObject*) {
         Observing observing("data_ptr()");
         Tensor& t = *tensor_of(self);
         if (t.device().type == DeviceType::Meta) return PyLong_FromLong(0);
+        trace::check_open("data_ptr()");
         const Place place = t.place();
         if (!t.numel) return PyLong_FromLong(0);
+        expose(*t.storage);
         return place.address ? PyLong_FromUnsignedLongLong(place.address) : PyLong_FromVoidPtr(place.data);
+    });
+}
+
+// _address(): the same for who neither keeps it nor writes there.
+PyObject* method_address(PyObject* self, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        Observing observing("_address()");
+        const Tensor& t = *tensor_of(self);
+        return PyLong_FromVoidPtr(t.numel ? t.place().data : nullptr);
     });
 }
 
@@ -393,9 +487,7 @@ PyObject* method_requires_grad_(PyObject* self, PyObject* const* args, Py_ssize_
         if (kwnames && PyTuple_GET_SIZE(kwnames) &&
             PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), "requires_grad") != 0)
             fail_type("requires_grad_() got an unexpected keyword argument");
-        int wanted = total == 0 ? 1 : PyObject_IsTrue(args[0]);
-        if (wanted < 0) fail_python();
-        set_requires_grad(*tensor_of(self), wanted != 0);
+        set_requires_grad(*tensor_of(self), total == 0 || to_bool(args[0]));
         return Py_NewRef(self);
     });
 }
@@ -404,13 +496,14 @@ PyObject* method_requires_grad_(PyObject* self, PyObject* const* args, Py_ssize_
 PyObject* method_as_subclass(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         PyObject *cls, *data;
-        int wants_grad = 0;
-        if (!PyArg_ParseTuple(args, "OO|p:_as_subclass", &cls, &data, &wants_grad)) return nullptr;
+        int wants_grad = 0, keeps_history = 0;
+        if (!PyArg_ParseTuple(args, "OO|pp:_as_subclass", &cls, &data, &wants_grad, &keeps_history)) return nullptr;
         if (!PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), &TensorType) ||
             !is_tensor(data))
             fail_type("_as_subclass(cls, data, requires_grad) takes a subclass of Tensor and a Tensor");
-        Ref<Tensor> fresh = detach(*tensor_of(data));
-        set_requires_grad(*fresh, wants_grad != 0);
+        static const OpDef* alias = find_op("alias");
+        Ref<Tensor> fresh = keeps_history ? call_op(*alias, {tensor_of(data)}) : detach(*tensor_of(data));
+        if (!keeps_history) set_requires_grad(*fresh, wants_grad != 0);
         return wrap_as(reinterpret_cast<PyTypeObject*>(cls), std::move(fresh));
     });
 }
@@ -435,39 +528,45 @@ PyObject* method_view(PyObject* self, PyObject* const* args, Py_ssize_t nargs, P
 }
 
 PyMethodDef tensor_methods[] = {
-    {"size", method(method_size), METH_FASTCALL | METH_KEYWORDS, "size(dim=None)\n--\n\nThe sizes, or one of them."},
-    {"stride", method(method_stride), METH_FASTCALL | METH_KEYWORDS,
+    {"size", method<method_size>(), METH_FASTCALL | METH_KEYWORDS, "size(dim=None)\n--\n\nThe sizes, or one of them."},
+    {"stride", method<method_stride>(), METH_FASTCALL | METH_KEYWORDS,
      "stride(dim=None)\n--\n\nThe strides in elements."},
-    {"dim", method_dim, METH_NOARGS, "dim()\n--\n\nThe number of dimensions."},
-    {"ndimension", method_dim, METH_NOARGS, "ndimension()\n--\n\nThe number of dimensions."},
-    {"numel", method_numel, METH_NOARGS, "numel()\n--\n\nThe number of elements."},
-    {"nelement", method_numel, METH_NOARGS, "nelement()\n--\n\nThe number of elements."},
-    {"storage_offset", method_storage_offset, METH_NOARGS,
+    {"dim", method<method_dim>(), METH_NOARGS, "dim()\n--\n\nThe number of dimensions."},
+    {"ndimension", method<method_dim>(), METH_NOARGS, "ndimension()\n--\n\nThe number of dimensions."},
+    {"numel", method<method_numel>(), METH_NOARGS, "numel()\n--\n\nThe number of elements."},
+    {"nelement", method<method_numel>(), METH_NOARGS, "nelement()\n--\n\nThe number of elements."},
+    {"storage_offset", method<method_storage_offset>(), METH_NOARGS,
      "storage_offset()\n--\n\nThe first element's place in the storage."},
-    {"is_contiguous", method_is_contiguous, METH_NOARGS,
+    {"is_contiguous", method<method_is_contiguous>(), METH_NOARGS,
      "is_contiguous()\n--\n\nWhether the elements lie in row-major order."},
-    {"element_size", method_element_size, METH_NOARGS, "element_size()\n--\n\nBytes of one element."},
-    {"is_floating_point", method_is_floating_point, METH_NOARGS,
+    {"element_size", method<method_element_size>(), METH_NOARGS, "element_size()\n--\n\nBytes of one element."},
+    {"is_floating_point", method<method_is_floating_point>(), METH_NOARGS,
      "is_floating_point()\n--\n\nWhether the dtype is a floating-point type."},
-    {"is_complex", method_is_complex, METH_NOARGS, "is_complex()\n--\n\nWhether the dtype is complex."},
-    {"is_inference", method_is_inference, METH_NOARGS, "is_inference()\n--\n\nWhether it was made in inference mode."},
-    {"_storage_id", method_storage_id, METH_NOARGS,
+    {"is_complex", method<method_is_complex>(), METH_NOARGS, "is_complex()\n--\n\nWhether the dtype is complex."},
+    {"is_inference", method<method_is_inference>(), METH_NOARGS,
+     "is_inference()\n--\n\nWhether it was made in inference mode."},
+    {"_storage_id", method<method_storage_id>(), METH_NOARGS,
      "_storage_id()\n--\n\nIdentifies the storage: equal for views of it."},
-    {"data_ptr", method_data_ptr, METH_NOARGS, "data_ptr()\n--\n\nThe address of the first element."},
-    {"item", method_item, METH_NOARGS, "item()\n--\n\nThe value of a tensor of one element as a Python number."},
-    {"tolist", method_tolist, METH_NOARGS, "tolist()\n--\n\nThe elements as nested lists."},
-    {"detach", method_detach, METH_NOARGS, "detach()\n--\n\nThe same elements without gradient history."},
-    {"detach_", method_detach_, METH_NOARGS, "detach_()\n--\n\nDrops this tensor's gradient history."},
-    {"requires_grad_", method(method_requires_grad_), METH_FASTCALL | METH_KEYWORDS,
+    {"data_ptr", method<method_data_ptr>(), METH_NOARGS,
+     "data_ptr()\n--\n\nThe address of the first element.\n\nFrom then on the memory may change unseen, as that of an "
+     "array of NumPy's: recorded reads copy it,\nand a recorded write to it runs at once."},
+    {"_address", method<method_address>(), METH_NOARGS, nullptr},
+    {"item", method<method_item>(), METH_NOARGS,
+     "item()\n--\n\nThe value of a tensor of one element as a Python number."},
+    {"tolist", method<method_tolist>(), METH_NOARGS, "tolist()\n--\n\nThe elements as nested lists."},
+    {"detach", method<method_detach>(), METH_NOARGS, "detach()\n--\n\nThe same elements without gradient history."},
+    {"detach_", method<method_detach_>(), METH_NOARGS, "detach_()\n--\n\nDrops this tensor's gradient history."},
+    {"requires_grad_", method<method_requires_grad_>(), METH_FASTCALL | METH_KEYWORDS,
      "requires_grad_(requires_grad=True)\n--\n\nSets requires_grad and returns the tensor."},
-    {"view", method(method_view), METH_FASTCALL | METH_KEYWORDS,
+    {"view", method<method_view>(), METH_FASTCALL | METH_KEYWORDS,
      "view(*size) or view(dtype)\n--\n\nThe same elements in another shape, or the same bytes as elements of another "
      "dtype, without a copy."},
-    {"__dlpack__", method(tensor_dlpack), METH_FASTCALL | METH_KEYWORDS,
+    {"__dlpack__", method<tensor_dlpack>(), METH_FASTCALL | METH_KEYWORDS,
      "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\nA DLPack capsule over the same "
      "memory."},
-    {"_as_subclass", method_as_subclass, METH_VARARGS | METH_STATIC,
-     "_as_subclass(cls, data, requires_grad=False)\n--\n\nA tensor of class cls over data's contents."},
+    {"_as_subclass", method<method_as_subclass>(), METH_VARARGS | METH_STATIC,
+     "_as_subclass(cls, data, requires_grad=False, keeps_history=False)\n--\n\nA tensor of class cls over data's "
+     "contents."},
     {}};
 
 PyNumberMethods number_methods;
@@ -506,6 +605,7 @@ PyObject* wrap_as(PyTypeObject* type, Ref<Tensor> tensor) {
     if (!object) return nullptr;
     object->dict = nullptr;
     object->weakrefs = nullptr;
+    object->kept = false;
     object->tensor = tensor.release();
     object->tensor->pyobject = reinterpret_cast<PyObject*>(object);
     if (type == &TensorType) PyObject_GC_Track(object);
@@ -515,7 +615,12 @@ PyObject* wrap_as(PyTypeObject* type, Ref<Tensor> tensor) {
 PyObject* wrap(Ref<Tensor> tensor) {
     if (!tensor) Py_RETURN_NONE;
     // A subclass's object without counts is being deallocated.
-    if (tensor->pyobject && Py_REFCNT(tensor->pyobject) > 0) return Py_NewRef(tensor->pyobject);
+    if (PyObject* known = tensor->pyobject; known && Py_REFCNT(known) > 0) {
+        if (__builtin_expect(held_by_python(*tensor), 1)) return Py_NewRef(known);
+        reinterpret_cast<TensorObject*>(known)->kept = false;
+        tensor.release();
+        return known;
+    }
     return wrap_as(&TensorType, std::move(tensor));
 }
 
@@ -537,44 +642,47 @@ PyObject* tensor_repr(PyObject* self) {
     bool computed = guarded([&] {
         Observing observing("repr()");
         Tensor& t = *tensor_of(self);
+        if (t.device().type != DeviceType::Meta) trace::check_open("repr()");
         if (t.pending() && t.numel) materialize_hook(t.storage.get());
         return true;
     });
     return computed ? PyObject_CallMethod(self, "_repr", nullptr) : nullptr;
 }
 
-PyMethodDef functions[] = {{"add_method", add_method, METH_VARARGS, "Attaches a function to Tensor."}, {}};
+PyMethodDef functions[] = {{"add_method", method<add_method>(), METH_VARARGS, "Attaches a function to Tensor."}, {}};
 
 }  // namespace
 
 bool init_tensor(PyObject* module) {
     PyNumberMethods& n = number_methods;
     fill_arithmetic(n);
-    n.nb_bool = tensor_bool;
-    n.nb_float = tensor_float;
-    n.nb_int = tensor_int;
-    n.nb_index = tensor_index;
-    mapping_methods.mp_length = tensor_length;
-    mapping_methods.mp_subscript = tensor_getitem;
-    mapping_methods.mp_ass_subscript = tensor_setitem;
-    buffer_procs.bf_getbuffer = tensor_getbuffer;
-    buffer_procs.bf_releasebuffer = tensor_releasebuffer;
-    sequence_methods.sq_contains = tensor_contains;
+    n.nb_bool = slot<tensor_bool>;
+    n.nb_float = slot<tensor_float>;
+    n.nb_int = slot<tensor_int>;
+    n.nb_index = slot<tensor_index>;
+    mapping_methods.mp_length = slot<tensor_length>;
+    mapping_methods.mp_subscript = slot<tensor_getitem>;
+    mapping_methods.mp_ass_subscript = slot<tensor_setitem>;
+    buffer_procs.bf_getbuffer = slot<tensor_getbuffer>;
+    buffer_procs.bf_releasebuffer = slot<tensor_releasebuffer>;
+    sequence_methods.sq_contains = slot<tensor_contains>;
     TensorType.tp_as_sequence = &sequence_methods;
     TensorType.tp_as_number = &number_methods;
     TensorType.tp_as_mapping = &mapping_methods;
     TensorType.tp_as_buffer = &buffer_procs;
-    TensorType.tp_new = tensor_new;
-    TensorType.tp_dealloc = tensor_dealloc;
-    TensorType.tp_traverse = tensor_traverse;
-    TensorType.tp_clear = tensor_clear;
-    TensorType.tp_richcompare = tensor_richcompare;
-    TensorType.tp_hash = tensor_hash;
-    TensorType.tp_iter = tensor_iter;
-    TensorType.tp_repr = tensor_repr;
+    TensorType.tp_new = slot<tensor_new>;
+    TensorType.tp_dealloc = slot<tensor_dealloc>;
+    TensorType.tp_traverse = slot<tensor_traverse>;
+    TensorType.tp_clear = slot<tensor_clear>;
+    TensorType.tp_richcompare = slot<tensor_richcompare>;
+    TensorType.tp_hash = slot<tensor_hash>;
+    TensorType.tp_iter = slot<tensor_iter>;
+    TensorType.tp_repr = slot<tensor_repr>;
     TensorType.tp_getset = tensor_getset;
     TensorType.tp_methods = tensor_methods;
     if (PyType_Ready(&TensorType) < 0) return false;
+    TensorType.tp_flags &= ~Py_TPFLAGS_IMMUTABLETYPE;  // programs put methods of their own on it
+    drop_object_hook = drop_object;
     wrap_hook = wrap;
     unwrap_hook = unwrap;
     value_to_python_hook = value_to_python;

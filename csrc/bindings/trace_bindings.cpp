@@ -65,9 +65,7 @@ void on_ran(const PyRef& record) {
 int64_t given_time() {
     PyRef clock = PyRef::borrow(g_clock);
     PyRef time = checked(PyObject_CallNoArgs(clock.get()));
-    const int64_t now = PyLong_AsLongLong(time.get());
-    check_python();
-    return now;
+    return to_int64(time.get());
 }
 
 PyObject* py_begin_program(PyObject*, PyObject*) {
@@ -113,9 +111,7 @@ PyObject* py_swap_tag(PyObject*, PyObject* tag) {
 PyObject* py_options_id(PyObject*, PyObject*) { return PyLong_FromUnsignedLongLong(options_id()); }
 
 PyObject* py_set_options_id(PyObject*, PyObject* id) {
-    const uint64_t next = PyLong_AsUnsignedLongLong(id);
-    if (PyErr_Occurred()) return nullptr;
-    set_options_id(next);
+    set_options_id(to_uint64(id));
     Py_RETURN_NONE;
 }
 
@@ -173,9 +169,7 @@ PyObject* py_plan_cache_info(PyObject*, PyObject*) {
 }
 PyObject* py_set_plan_cache_limit(PyObject*, PyObject* bytes) {
     return guarded([&]() -> PyObject* {
-        unsigned long long limit = PyLong_AsUnsignedLongLong(bytes);
-        check_python();
-        set_plan_cache_limit(limit);
+        set_plan_cache_limit(to_uint64(bytes));
         Py_RETURN_NONE;
     });
 }
@@ -219,38 +213,39 @@ PyObject* py_after_fork(PyObject*, PyObject*) {
 }
 
 PyMethodDef functions[] = {
-    {"begin_recording", py_begin_recording, METH_NOARGS, "Ops are recorded from here on; nests."},
-    {"begin_program", py_begin_program, METH_NOARGS,
+    {"begin_recording", method<py_begin_recording>(), METH_NOARGS, "Ops are recorded from here on; nests."},
+    {"begin_program", method<py_begin_program>(), METH_NOARGS,
      "Records a whole program from here on: what it does from one look at a value to the next goes by the clock."},
-    {"end_recording", py_end_recording, METH_O,
+    {"end_recording", method<py_end_recording>(), METH_O,
      "Ends what begin_recording began; the outermost end runs the recording."},
-    {"flush", py_flush, METH_O, "flush(reason): runs what is recorded."},
-    {"is_recording", py_is_recording, METH_NOARGS, "Whether ops are being recorded."},
-    {"swap_tag", py_swap_tag, METH_O,
+    {"flush", method<py_flush>(), METH_O, "flush(reason): runs what is recorded."},
+    {"is_recording", method<py_is_recording>(), METH_NOARGS, "Whether ops are being recorded."},
+    {"swap_tag", method<py_swap_tag>(), METH_O,
      "swap_tag((compile, must, scope)): the tag of ops recorded from here on; returns the previous one."},
-    {"options_id", py_options_id, METH_NOARGS,
+    {"options_id", method<py_options_id>(), METH_NOARGS,
      "The number of the options in force on this thread, part of every signature; 0 before there are any."},
-    {"set_options_id", py_set_options_id, METH_O, "set_options_id(id): the options in force on this thread."},
-    {"set_flush_hook", py_set_flush_hook, METH_O,
+    {"set_options_id", method<py_set_options_id>(), METH_O, "set_options_id(id): the options in force on this thread."},
+    {"set_flush_hook", method<py_set_flush_hook>(), METH_O,
      "set_flush_hook(f | None): f(reason, source, hit, ops, record, copies)."},
-    {"set_eager_hook", py_set_eager_hook, METH_O,
+    {"set_eager_hook", method<py_set_eager_hook>(), METH_O,
      "set_eager_hook(f | None): f(op, source) for what ran eagerly since it can't be recorded."},
-    {"set_stretch_hooks", py_set_stretch_hooks, METH_VARARGS,
+    {"set_stretch_hooks", method<py_set_stretch_hooks>(), METH_VARARGS,
      "set_stretch_hooks(lost | None, ran | None): lost(record, source, recorded_ns, eager_ns) -> record of what runs "
      "eagerly from now on; ran(record) of each run of it."},
-    {"set_stretch_clock", py_set_stretch_clock, METH_O,
+    {"set_stretch_clock", method<py_set_stretch_clock>(), METH_O,
      "set_stretch_clock(f | None): f() -> nanoseconds, instead of the clock that recording is measured by."},
-    {"set_refuse_hook", py_set_refuse_hook, METH_O,
+    {"set_refuse_hook", method<py_set_refuse_hook>(), METH_O,
      "set_refuse_hook(f): f(op, reason) raises for what must be compiled and can't."},
-    {"next_scope", py_next_scope, METH_NOARGS, "The number of the next scope in what is being recorded."},
-    {"plan_cache_info", py_plan_cache_info, METH_NOARGS, "Hits, misses and size of the cache of launch plans."},
-    {"clear_plan_cache", py_clear_plan_cache, METH_NOARGS, "Forgets all launch plans."},
-    {"set_plan_cache_limit", py_set_plan_cache_limit, METH_O,
+    {"next_scope", method<py_next_scope>(), METH_NOARGS, "The number of the next scope in what is being recorded."},
+    {"plan_cache_info", method<py_plan_cache_info>(), METH_NOARGS,
+     "Hits, misses and size of the cache of launch plans."},
+    {"clear_plan_cache", method<py_clear_plan_cache>(), METH_NOARGS, "Forgets all launch plans."},
+    {"set_plan_cache_limit", method<py_set_plan_cache_limit>(), METH_O,
      "set_plan_cache_limit(bytes): how much memory launch plans may take."},
-    {"describe_recording", py_describe_recording, METH_NOARGS,
+    {"describe_recording", method<py_describe_recording>(), METH_NOARGS,
      "(nodes, leaves, scalars) of what this thread has recorded so far."},
-    {"set_internal_prefixes", py_set_internal_prefixes, METH_O, "Folders whose frames are not the user's."},
-    {"caller", py_caller, METH_NOARGS, "(file, line, function) of the innermost frame that is the user's."},
+    {"set_internal_prefixes", method<py_set_internal_prefixes>(), METH_O, "Folders whose frames are not the user's."},
+    {"caller", method<py_caller>(), METH_NOARGS, "(file, line, function) of the innermost frame that is the user's."},
     {}};
 
 }  // namespace
@@ -259,7 +254,7 @@ int next_scope() { return current ? ++current->scopes : 1; }
 
 bool init_trace(PyObject* module) {
     trace::install();
-    static PyMethodDef after_fork = {"_after_fork", py_after_fork, METH_NOARGS, nullptr};
+    static PyMethodDef after_fork = {"_after_fork", method<py_after_fork>(), METH_NOARGS, nullptr};
     PyRef os(PyImport_ImportModule("os")), function(PyCFunction_New(&after_fork, nullptr)), none(PyTuple_New(0));
     PyRef enroll(os ? PyObject_GetAttrString(os.get(), "register_at_fork") : nullptr);
     PyRef keywords(function ? Py_BuildValue("{sO}", "after_in_child", function.get()) : nullptr);

@@ -21,6 +21,15 @@ int level_of(const Call& call, const Tensor* destination) {
     return level;
 }
 
+[[noreturn]] void refuse_escaped() {
+    fail("a tensor was used outside of the vmap that it was made in, where it stood for any one of its slices. Return "
+         "it from the mapped function instead of keeping it elsewhere.");
+}
+
+void check_escaped(const Call& call, const Tensor* destination) {
+    if (level_of(call, destination) > vmap_depth) refuse_escaped();
+}
+
 bool is_mapped(const Call& call, const Tensor* destination) {
     return call.op->kind == Kind::Random || level_of(call, destination) > 0;
 }
@@ -62,6 +71,7 @@ Ref<Tensor> mapped(Ref<Tensor> behind, int level, const Tensor* base = nullptr) 
 void run_mapped(Call& call, Ref<Tensor>* results, Tensor* destination) {
     const OpDef& op = *call.op;
     int level = level_of(call, destination);
+    if (level > vmap_depth) refuse_escaped();
     if (op.kind == Kind::Random && !level) level = vmap_depth;
     else if (destination && batch_level(*destination) < level)
         fail("vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in "
@@ -127,9 +137,7 @@ PyObject* py_set_rule(PyObject*, PyObject* rule) {
 
 // set_vmap_depth(n) -> the previous depth
 PyObject* py_set_depth(PyObject*, PyObject* value) {
-    long depth = PyLong_AsLong(value);
-    if (depth == -1 && PyErr_Occurred()) return nullptr;
-    return PyLong_FromLong(std::exchange(vmap_depth, static_cast<int>(depth)));
+    return PyLong_FromLong(std::exchange(vmap_depth, static_cast<int>(to_int64(value))));
 }
 PyObject* py_depth(PyObject*, PyObject*) { return PyLong_FromLong(vmap_depth); }
 
@@ -189,14 +197,15 @@ PyObject* py_level(PyObject*, PyObject* object) {
 }
 
 PyMethodDef functions[] = {
-    {"set_vmap_rule", py_set_rule, METH_O, "Sets the function that runs calls on mapped tensors."},
-    {"set_vmap_depth", py_set_depth, METH_O, "Sets how many vmaps are nested and returns what it was."},
-    {"vmap_depth", py_depth, METH_NOARGS, "How many vmaps are nested."},
-    {"vmap_wrap", py_wrap, METH_VARARGS, "vmap_wrap(tensor, level): a handle for its slices."},
-    {"vmap_unwrap", py_unwrap, METH_VARARGS, "vmap_unwrap(tensor, level) -> (tensor, whether it was of that level)"},
-    {"detach_handle", py_detach_handle, METH_O, "Without history of its own, whatever is behind it."},
-    {"mapped_like", py_mapped_like, METH_VARARGS, "mapped_like(tensor, like): mapped if `like` is."},
-    {"vmap_level", py_level, METH_O, "The level of a mapped tensor, 0 for others."},
+    {"set_vmap_rule", method<py_set_rule>(), METH_O, "Sets the function that runs calls on mapped tensors."},
+    {"set_vmap_depth", method<py_set_depth>(), METH_O, "Sets how many vmaps are nested and returns what it was."},
+    {"vmap_depth", method<py_depth>(), METH_NOARGS, "How many vmaps are nested."},
+    {"vmap_wrap", method<py_wrap>(), METH_VARARGS, "vmap_wrap(tensor, level): a handle for its slices."},
+    {"vmap_unwrap", method<py_unwrap>(), METH_VARARGS,
+     "vmap_unwrap(tensor, level) -> (tensor, whether it was of that level)"},
+    {"detach_handle", method<py_detach_handle>(), METH_O, "Without history of its own, whatever is behind it."},
+    {"mapped_like", method<py_mapped_like>(), METH_VARARGS, "mapped_like(tensor, like): mapped if `like` is."},
+    {"vmap_level", method<py_level>(), METH_O, "The level of a mapped tensor, 0 for others."},
     {}};
 
 }  // namespace
@@ -204,6 +213,7 @@ PyMethodDef functions[] = {
 bool init_vmap(PyObject* module) {
     is_mapped_hook = is_mapped;
     run_mapped_hook = run_mapped;
+    refuse_escaped_hook = check_escaped;
     return PyModule_AddFunctions(module, functions) == 0;
 }
 

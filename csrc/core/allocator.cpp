@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/faults.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -132,6 +133,7 @@ size_t rounded_size(size_t nbytes) {
 }
 
 void* allocate(size_t nbytes) {
+    fault_point(FaultPlace::Allocation);
     Cache& c = cache();
     size_t size = nbytes > SIZE_MAX / 2 ? 0 : rounded_size(nbytes);
     std::lock_guard lock(c.mutex);

@@ -12,8 +12,4 @@ struct Device {
     bool operator==(const Device&) const = default;
 };
 
-// Where this thread makes tensors that say nothing of it.
-Device default_device();
-void set_default_device(Device device);
-
 }  // namespace mt

@@ -3,15 +3,10 @@
 #include <string>
 #include <utility>
 
+#include "core/ambient.h"
 #include "core/error.h"
 
 namespace mt {
-
-namespace {
-
-DType g_default = DType::F32;
-
-}  // namespace
 
 const char* torch_type_name(DType dtype) {
     static constexpr const char* names[] = {"Bool",     "Byte",  "Char",   "UInt16",       "Short",
@@ -22,9 +17,6 @@ const char* torch_type_name(DType dtype) {
 
 DType real_dtype(DType dtype) { return dtype == DType::C64 ? DType::F32 : dtype == DType::C128 ? DType::F64 : dtype; }
 DType complex_dtype(DType dtype) { return dtype == DType::F64 || dtype == DType::C128 ? DType::C128 : DType::C64; }
-
-DType default_dtype() { return g_default; }
-void set_default_dtype(DType dtype) { g_default = dtype; }
 
 DType promote(DType a, DType b) {
     if (a == b) return a;
@@ -60,7 +52,7 @@ bool can_cast(DType from, DType to) {
     return x.category <= y.category || (x.category == 1 && y.category == 1);
 }
 
-DType ResultType::get() const {
+DType ResultType::get(const Ambient& ambient) const {
     auto category = [](int slot) { return slot < 0 ? -1 : static_cast<int>(info(static_cast<DType>(slot)).category); };
     auto combine = [&](int higher, int lower) {
         if (higher < 0) return lower;
@@ -74,7 +66,7 @@ DType ResultType::get() const {
         return lower;
     };
     int result = combine(combine(dim_, zero_), scalar_);
-    return result < 0 ? default_dtype() : static_cast<DType>(result);
+    return result < 0 ? ambient.default_dtype() : static_cast<DType>(result);
 }
 
 }  // namespace mt

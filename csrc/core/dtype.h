@@ -92,9 +92,6 @@ constexpr DType loop_dtype(DType dtype) {
 DType real_dtype(DType dtype);
 DType complex_dtype(DType dtype);
 
-DType default_dtype();
-void set_default_dtype(DType dtype);
-
 // The lattice of two tensors' dtypes of the same priority. Throws for uint16, uint32 and uint64 with other integers.
 DType promote(DType a, DType b);
 // Whether PyTorch's rules let a result of type `from` be stored as `to`: any type of the same or a higher category.
@@ -102,13 +99,15 @@ bool can_cast(DType from, DType to);
 // PyTorch's name of a dtype in its messages: Float, Long, Byte.
 const char* torch_type_name(DType dtype);
 
+class Ambient;
+
 // PyTorch's result_type: dimensioned tensors, then zero-dimensional ones, then Python scalars; a lower priority
 // matters only when its category is higher.
 class ResultType {
   public:
     void add_tensor(DType dtype, bool zero_dim) { merge(zero_dim ? zero_ : dim_, dtype); }
     void add_scalar(DType dtype) { merge(scalar_, dtype); }
-    DType get() const;
+    DType get(const Ambient& ambient) const;
 
   private:
     static void merge(int& slot, DType dtype) {

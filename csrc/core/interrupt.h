@@ -11,6 +11,21 @@ extern void (*signals_hook)();
 // How many calls of handlers this thread is in. They may compute whatever they like, in the middle of a kernel.
 inline constinit thread_local int t_handlers = 0;
 
+// While it isn't zero, handlers wait on this thread: what is written over could not be computed again.
+inline constinit thread_local int t_handlers_wait = 0;
+class HandlersWait {
+  public:
+    explicit HandlersWait(bool wait = true) : wait_(wait) { t_handlers_wait += wait; }
+    ~HandlersWait() { t_handlers_wait -= wait_; }
+    HandlersWait(const HandlersWait&) = delete;
+
+  private:
+    bool wait_;
+};
+
+// The exception that a handler raised last on this thread, to tell it from the error of an op; only to be compared.
+inline constinit thread_local const void* t_interruption = nullptr;
+
 // For loops that can take long, every millisecond or less often: throws if the computation is to end. Costs a look at
 // the clock.
 void check_interrupt();

@@ -7,14 +7,34 @@
 namespace mt {
 namespace {
 
+Isa best_isa() noexcept {
+    Isa best = Isa::Baseline;
+    for (Isa level : {Isa::Avx2, Isa::Avx512}) {
+        if (isa_built(level) && level <= detected_isa()) best = level;
+    }
+    return best;
+}
+
+std::string built_names() {
+    std::string names;
+    for (Isa level : {Isa::Baseline, Isa::Avx2, Isa::Avx512}) {
+        if (isa_built(level)) names += std::string(names.empty() ? "" : ", ") + isa_name(level);
+    }
+    return names;
+}
+
 Isa choose() {
     const char* wanted = std::getenv("MT_ISA");
-    if (wanted == nullptr || *wanted == '\0') return detected_isa();
+    if (wanted == nullptr || *wanted == '\0') return best_isa();
     for (Isa level : {Isa::Baseline, Isa::Avx2, Isa::Avx512}) {
         if (std::string(wanted) != isa_name(level)) continue;
         if (level > detected_isa()) {
             throw std::runtime_error(std::string("MT_ISA=") + wanted +
                                      ": this CPU does not support it; the best it has is " + isa_name(detected_isa()));
+        }
+        if (!isa_built(level)) {
+            throw std::runtime_error(std::string("MT_ISA=") + wanted + ": this build of minitensor has only " +
+                                     built_names() + "; build it with MT_ISA_BUILD=all to have every one");
         }
         return level;
     }
@@ -40,6 +60,18 @@ Isa detected_isa() noexcept {
 #endif
 }
 
+bool isa_built(Isa isa) noexcept {
+    switch (isa) {
+#ifdef MT_BUILT_AVX512
+        case Isa::Avx512: return true;
+#endif
+#ifdef MT_BUILT_AVX2
+        case Isa::Avx2: return true;
+#endif
+        default: return isa == Isa::Baseline;
+    }
+}
+
 const char* isa_name(Isa isa) noexcept {
     switch (isa) {
         case Isa::Avx2: return "avx2";
@@ -55,7 +87,7 @@ Isa isa() noexcept {
         try {
             return choose();
         } catch (const std::exception&) {  // check_isa() says it where somebody can hear it
-            return detected_isa();
+            return best_isa();
         }
     }();
     return chosen;

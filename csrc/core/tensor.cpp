@@ -4,15 +4,10 @@
 
 #include "core/allocator.h"
 #include "core/error.h"
+#include "core/exposed.h"
+#include "core/kept_object.h"
 
 namespace mt {
-
-namespace {
-thread_local Device t_default_device;
-}
-
-Device default_device() { return t_default_device; }
-void set_default_device(Device device) { t_default_device = device; }
 
 void (*materialize_hook)(Storage*) = nullptr;
 void (*before_write_hook)(Storage*) = nullptr;
@@ -48,7 +43,7 @@ void Storage::resize(size_t wanted) {
         nbytes = wanted;
         return;
     }
-    if (deleter || exports || read_only) fail("Trying to resize storage that is not resizable");
+    if (deleter || (exports & ~kExposed) || read_only) fail("Trying to resize storage that is not resizable");
     const size_t memory = std::max(nbytes, held);
     if (has_memory() && wanted <= memory) {
         if (data && wanted < nbytes) discard(data, wanted, nbytes);
@@ -108,6 +103,7 @@ void Storage::destroy(Storage* storage) {
 }
 
 std::atomic<uint32_t> functions_begun = 0;
+void (*drop_object_hook)(Tensor*) = nullptr;
 
 Ref<Tensor> Tensor::make(Ref<Storage> storage, DType dtype, const Dims& sizes, const Dims& strides, int64_t offset) {
     if (sizes.size() > kMaxDims)
@@ -135,6 +131,7 @@ Ref<Tensor> Tensor::view(const Tensor& base, const Dims& sizes, const Dims& stri
 }
 
 void Tensor::destroy(Tensor* tensor) {
+    if (__builtin_expect(tensor->pyobject != nullptr, 0)) return drop_object_hook(tensor);
     if (tensor->autograd) autograd_meta_destroy_hook(tensor->autograd);
     tensor->~Tensor();
     Freelist<Tensor>::give(tensor);

@@ -8,24 +8,36 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/faults.h"
 #include "dispatch/gpu.h"
 #include "dispatch/infer_order.h"
 #include "dispatch/memory_order.h"
 #include "dispatch/out.h"
 #include "dispatch/overlap.h"
+#include "dispatch/settings.h"
 #include "dispatch/shared_writes.h"
 
 namespace mt {
 
 MT_THREAD_LOCAL Interpreter* current_interpreter = nullptr;
-MT_THREAD_LOCAL bool grad_enabled = true;
+MT_THREAD_LOCAL ThreadSettings thread_settings;
+std::atomic<Ambient> process_ambient{};
+MT_THREAD_LOCAL Ambient* pinned_ambient = nullptr;
+
+void set_ambient(Ambient ambient) {
+    if (pinned_ambient) *pinned_ambient = ambient;
+    else process_ambient.store(ambient, std::memory_order_relaxed);
+}
+
 MT_THREAD_LOCAL FunctionLog* function_log = nullptr;
-MT_THREAD_LOCAL bool inference_mode = false;
 MT_THREAD_LOCAL int vmap_depth = 0;
 bool (*is_mapped_hook)(const Call&, const Tensor*) = nullptr;
 void (*run_mapped_hook)(Call&, Ref<Tensor>*, Tensor*) = nullptr;
+void (*refuse_escaped_hook)(const Call&, const Tensor*) = nullptr;
 MT_THREAD_LOCAL bool MaybeReleaseGil::gil_held = false;
 void (*tape_hook)(Call&, Ref<Tensor>*, Tensor*) = nullptr;
+void (*view_hook)(Tensor&, Tensor&) = nullptr;
+uint32_t& (*version_hook)(const Tensor&) = nullptr;
 TapedCall (*check_inplace_hook)(Call&, Tensor&) = nullptr;
 void (*profile_hook)(const OpDef*, const Call&, int64_t, int64_t) = nullptr;
 
@@ -248,7 +260,7 @@ Ref<Tensor> reinterpreted(Call& call) {
 Ref<Tensor> in_dying_operand(const Call& call) {
     const ResultMeta& meta = call.results[0];
     if (call.op->kind != Kind::Elementwise || call.result_count != 1) return {};
-    for (size_t i = 0; grad_enabled && i < call.operand_count; ++i)
+    for (size_t i = 0; thread_settings.grad_enabled && i < call.operand_count; ++i)
         if (call.operands[i].tensor && call.operands[i].tensor->autograd) return {};  // the tape may keep any operand
     for (size_t i = 0; i < call.operand_count; ++i) {
         if (!(call.dying >> i & 1)) continue;
@@ -309,6 +321,7 @@ void infer(Call& call) {
 }
 
 static KernelFn kernel_of(const Call& call) {
+    fault_point(FaultPlace::Kernel);
     KernelFn kernel = call.op->cpu;
     if (!kernel && call.op->python_infer) return python_step_hook;
     if (!kernel) throw Error(ErrorKind::NotImplemented, "op '" + call.op->name + "' has no kernel for device cpu");
@@ -375,6 +388,7 @@ static void interpret(Call& call, Ref<Tensor>* results) {
         return;
     }
     if (device.type == DeviceType::Meta) {
+        refuse_escaped_hook(call, nullptr);
         if (!op.infer) fail("op '" + op.name + "' has a result whose shape depends on data: not on device meta");
         for (size_t i = 0; i < call.result_count; ++i)
             results[i] = Tensor::empty(call.results[i].sizes, call.results[i].dtype, device);
@@ -417,6 +431,7 @@ void dispatch(Call& call, Ref<Tensor>* results) {
     } else if (op.kind == Kind::View) {
         // A view is metadata: made at once under every interpreter.
         const ResultMeta& meta = call.results[0];
+        if (call.in(0).device().type == DeviceType::Meta) refuse_escaped_hook(call, nullptr);
         if (meta.dtype == call.in(0).dtype) {
             results[0] = Tensor::view(call.in(0), meta.sizes, meta.strides, meta.offset);
         } else {
@@ -431,10 +446,12 @@ void dispatch(Call& call, Ref<Tensor>* results) {
         } else {
             interpret(call, results);
         }
-        if (inference_mode)
+        if (thread_settings.inference_mode)
             for (size_t i = 0; i < call.result_count; ++i) results[i]->is_inference = true;
     }
-    if (tape_hook && grad_enabled) tape_hook(call, results, nullptr);
+    if (!tape_hook) return;
+    if (thread_settings.grad_enabled) tape_hook(call, results, nullptr);
+    else if (op.kind == Kind::View && !vmap_depth) view_hook(*call.operands[0].tensor, *results[0]);
 }
 
 // x.copy_(y) with y on another device: y is copied to x's, with its history.
@@ -453,11 +470,14 @@ void dispatch_inplace(Call& call, Tensor& destination) {
         function_log->touch(destination);
     }
     Device device = destination.device();
-    if (device.type == DeviceType::CPU || on_gpu(device))
+    const bool mapped = vmap_depth != 0 && is_mapped_hook(call, &destination);
+    // What is mapped has no memory of its own either: its rule copies.
+    bool meta = device.type == DeviceType::Meta && !mapped;
+    if (device.type == DeviceType::CPU || on_gpu(device) || meta)
         for (size_t i = 0; i < call.operand_count; ++i)
             if (Tensor* t = call.operands[i].tensor; t && call.op == copy && !same_device(t->device(), device) &&
-                                                     (on_jit_device(*t) || on_gpu(t->device()) || on_gpu(device)) &&
-                                                     t->device().type != DeviceType::Meta)
+                                                     (meta || on_jit_device(*t) || on_gpu(t->device()) ||
+                                                      on_gpu(device) || t->device().type == DeviceType::Meta))
                 return dispatch_inplace_from(call, destination, i);
     call.device = device;
     // What is written in place while the JIT's device is the default one is compiled too, where it lies.
@@ -471,7 +491,6 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     check_writable(call, destination);
     const bool shared = writes_shared(call, destination);
     check_result_fits(call, destination);
-    bool mapped = vmap_depth != 0 && is_mapped_hook(call, &destination);
     if (__builtin_expect(shared, 0)) {
         if (mapped) refuse_shared();
         return write_shared(call, destination);
@@ -504,6 +523,10 @@ void dispatch_inplace(Call& call, Tensor& destination) {
         if (saved) before[i] = copies[i];
         if (read_apart || !in_step) call.operands[i].tensor = copies[i].get();
     }
+    // Counted first: what an exception leaves half written is another content all the same. What is recorded is
+    // written by the run of the recording; memory that is shared outside has it run at once.
+    const bool counts_first = !record || destination.storage->external();
+    version_of(destination) += counts_first;
     if (mapped) {
         run_mapped_hook(call, nullptr, &destination);
     } else if (!changes) {
@@ -523,9 +546,12 @@ void dispatch_inplace(Call& call, Tensor& destination) {
         call.outputs[0] = &destination;
         call.result_count = 1;
         run_kernel(call);
+    } else {
+        refuse_escaped_hook(call, &destination);
     }
-    ++destination.storage->version;
-    if (__builtin_expect(function_log != nullptr, 0)) function_log->writes.push_back(destination.storage.get());
+    uint32_t& version = version_of(destination);
+    version += !counts_first;
+    if (__builtin_expect(function_log != nullptr, 0)) function_log->writes.push_back(&version);
     for (size_t i = 0; i < call.operand_count; ++i) call.operands[i].tensor = operands[i];
     if (tape.taped) tape_hook(call, before, &destination);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dispatch/registry.h"
+#include "dispatch/version.h"
 
 namespace mt {
 
@@ -34,21 +35,24 @@ inline bool records_calls() { return current_interpreter && !current_interpreter
 extern MT_THREAD_LOCAL int vmap_depth;
 extern bool (*is_mapped_hook)(const Call& call, const Tensor* destination);
 extern void (*run_mapped_hook)(Call& call, Ref<Tensor>* results, Tensor* destination);
+// Throws if a tensor is mapped by a vmap that has ended. Asked where there is no memory.
+extern void (*refuse_escaped_hook)(const Call& call, const Tensor* destination);
 
 // The tape, installed by autograd/. Of an in-place call `inplace` is the destination, and `results` has, for each
 // operand whose memory was written, what it held before if the gradient formula reads it.
 extern void (*tape_hook)(Call& call, Ref<Tensor>* results, Tensor* inplace);
+// Of a view that is made while nothing is recorded.
+extern void (*view_hook)(Tensor& source, Tensor& view);
 struct TapedCall {
     bool taped = false;
     uint32_t reads = 0;  // bit i: the gradient formula reads operand i
 };
 // Refuses what must not be written in place; says whether the tape will have a node for the call.
 extern TapedCall (*check_inplace_hook)(Call& call, Tensor& destination);
-extern MT_THREAD_LOCAL bool grad_enabled;
 // What a function that is recorded as a whole does with what was there before it.
 struct FunctionLog {
     uint32_t number = 0;                  // of the function: its own tensors have it, or a later one's
-    std::vector<const Storage*> writes;   // once for each time that a version is counted up
+    std::vector<const uint32_t*> writes;  // each time that a version is counted up: which one
     std::vector<Ref<Tensor>> touched;     // tensors from outside that ops got
     std::unordered_set<const Tensor*> known;
 
@@ -57,17 +61,6 @@ struct FunctionLog {
     }
 };
 extern MT_THREAD_LOCAL FunctionLog* function_log;  // null: none is recorded
-// Sets grad_enabled for its lifetime.
-class GradMode {
-  public:
-    explicit GradMode(bool enabled) : previous_(std::exchange(grad_enabled, enabled)) {}
-    ~GradMode() { grad_enabled = previous_; }
-    GradMode(const GradMode&) = delete;
-
-  private:
-    bool previous_;
-};
-extern MT_THREAD_LOCAL bool inference_mode;
 
 // Called around every eager kernel and launch while a profile is being taken.
 extern void (*profile_hook)(const OpDef* op, const Call& call, int64_t start_ns, int64_t end_ns);

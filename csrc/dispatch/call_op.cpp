@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "dispatch/call.h"
+#include "dispatch/settings.h"
 
 namespace mt {
 
@@ -9,7 +10,7 @@ static Ref<Tensor> call_op(const OpDef& op, std::initializer_list<Tensor*> opera
                            size_t param_count) {
     Operand slots[8];
     ParamCopies values(params, param_count);
-    Call call;
+    Call call(ambient());
     call.op = &op;
     call.operands = slots;
     for (Tensor* t : operands) slots[call.operand_count++].tensor = t;
@@ -32,7 +33,7 @@ void call_op_inplace(const OpDef& op, Tensor& destination, std::initializer_list
                      std::initializer_list<Value> params) {
     Operand slots[8];
     ParamCopies values(params.begin(), params.size());
-    Call call;
+    Call call(ambient());
     call.op = &op;
     call.operands = slots;
     for (const Operand& o : operands) slots[call.operand_count++] = o;

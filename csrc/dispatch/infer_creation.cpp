@@ -40,8 +40,8 @@ void set_result(Call& call, DType dtype, const Dims& sizes) {
     call.results[0].sizes = sizes;
 }
 
-DType floating_or(const Value& value, const char* kernel) {
-    DType dtype = dtype_or(value, default_dtype());
+DType floating_or(const Call& call, const Value& value, const char* kernel) {
+    DType dtype = dtype_or(value, call.ambient.default_dtype());
     if (!is_floating(dtype)) not_implemented(kernel, dtype);
     return dtype;
 }
@@ -50,7 +50,7 @@ DType floating_or(const Value& value, const char* kernel) {
 
 void infer_full(Call& call) {
     Scalar fill = call.param(1).as_scalar();
-    DType dtype = dtype_or(call.param(2), fill.dtype());
+    DType dtype = dtype_or(call.param(2), fill.dtype(call.ambient));
     check_fits(fill, dtype);
     set_result(call, dtype, call.param(0).ints);
 }
@@ -58,7 +58,7 @@ void infer_full(Call& call) {
 void infer_arange(Call& call) {
     const Value &start = call.param(0), &end = call.param(1), &step = call.param(2);
     bool whole = start.tag != Value::Float && end.tag != Value::Float && step.tag != Value::Float;
-    DType dtype = dtype_or(call.param(3), whole ? DType::I64 : default_dtype());
+    DType dtype = dtype_or(call.param(3), whole ? DType::I64 : call.ambient.default_dtype());
     if (dtype == DType::Bool) not_implemented("arange_cpu", dtype);
     double first = start.as_double(), last = end.as_double(), by = step.as_double();
     if (by == 0.0) fail("step must be nonzero");
@@ -90,19 +90,19 @@ void infer_eye(Call& call) {
     int64_t m = call.param(1).is_none() ? n : call.param(1).as_int();
     if (n < 0) fail("n must be greater or equal to 0, got " + std::to_string(n));
     if (m < 0) fail("m must be greater or equal to 0, got " + std::to_string(m));
-    set_result(call, dtype_or(call.param(2), default_dtype()), Dims{n, m});
+    set_result(call, dtype_or(call.param(2), call.ambient.default_dtype()), Dims{n, m});
 }
 
 void infer_linspace(Call& call) {
     int64_t steps = call.param(2).as_int();
     if (steps < 0) fail("number of steps must be non-negative");
-    DType dtype = dtype_or(call.param(3), default_dtype());
+    DType dtype = dtype_or(call.param(3), call.ambient.default_dtype());
     if (dtype == DType::Bool) not_implemented("linspace_cpu", dtype);
     set_result(call, dtype, Dims{steps});
 }
 
 void infer_uniform(Call& call) {
-    DType dtype = floating_or(call.param(3), "check_uniform_bounds");
+    DType dtype = floating_or(call, call.param(3), "check_uniform_bounds");
     double low = call.param(1).as_double(), high = call.param(2).as_double();
     if (!(low <= high))
         fail("uniform_ expects to return a [from, to) range, but found from=" + text_of(low) +
@@ -116,7 +116,7 @@ void infer_uniform(Call& call) {
 }
 
 void infer_normal(Call& call) {
-    DType dtype = floating_or(call.param(3), "normal_kernel_cpu");
+    DType dtype = floating_or(call, call.param(3), "normal_kernel_cpu");
     double std_dev = call.param(2).as_double();
     if (!(std_dev >= 0)) fail("normal expects std >= 0.0, but found std " + text_of(std_dev));
     set_result(call, dtype, call.param(0).ints);

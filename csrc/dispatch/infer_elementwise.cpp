@@ -45,7 +45,9 @@ double largest(DType dtype) {
                 std::string("\"") + kernel + "\" not implemented for '" + torch_type_name(dtype) + "'");
 }
 
-DType or_default_float(DType dtype) { return info(dtype).category < 2 ? default_dtype() : dtype; }
+DType or_default_float(const Call& call, DType dtype) {
+    return info(dtype).category < 2 ? call.ambient.default_dtype() : dtype;
+}
 
 void set_unary(Call& call, DType compute, DType result) {
     call.compute = compute;
@@ -97,10 +99,10 @@ DType result_type(const Call& call) {
             if (t->wrapped_number) type.add_scalar(t->dtype);
             else type.add_tensor(t->dtype, t->ndim() == 0);
         } else if (operands[i].is_scalar) {
-            type.add_scalar(operands[i].scalar.dtype());
+            type.add_scalar(operands[i].scalar.dtype(call.ambient));
         }
     }
-    return type.get();
+    return type.get(call.ambient);
 }
 
 void require_tensor(const Call& call) {
@@ -182,7 +184,7 @@ void infer_rounding(Call& call) {
 }
 
 void infer_float_unary(Call& call) {
-    DType dtype = or_default_float(call.in(0).dtype);
+    DType dtype = or_default_float(call, call.in(0).dtype);
     set_unary(call, dtype, dtype);
 }
 
@@ -218,7 +220,7 @@ void infer_sub(Call& call) {
 }
 
 void infer_div(Call& call) {
-    DType dtype = or_default_float(result_type(call));
+    DType dtype = or_default_float(call, result_type(call));
     set_broadcast(call, dtype, dtype);
 }
 
@@ -277,8 +279,8 @@ void infer_where(Call& call) {
                                : condition.scalar.tag == Scalar::Bool;
     if (!ok)
         fail(std::string("where expected condition to be a boolean tensor, but got a tensor with dtype ") +
-             torch_type_name(condition.tensor ? condition.tensor->dtype : condition.scalar.dtype()));
-    Call values;
+             torch_type_name(condition.tensor ? condition.tensor->dtype : condition.scalar.dtype(call.ambient)));
+    Call values(call.ambient);
     values.operands = call.operands + 1;
     values.operand_count = 2;
     DType dtype = result_type(values);
@@ -298,8 +300,8 @@ void infer_clamp(Call& call) {
     if (call.param(0).is_none() && call.param(1).is_none())
         fail("torch.clamp: At least one of 'min' or 'max' must not be None");
     for (size_t i = 0; i < 2; ++i)
-        if (!call.param(i).is_none()) type.add_scalar(call.param(i).as_scalar().dtype());
-    DType dtype = type.get();
+        if (!call.param(i).is_none()) type.add_scalar(call.param(i).as_scalar().dtype(call.ambient));
+    DType dtype = type.get(call.ambient);
     refuse_complex(dtype, "clamp is not supported for complex types");
     if (dtype == DType::Bool) not_implemented("clamp_scalar_cpu", dtype);
     for (size_t i = 0; i < 2; ++i)

@@ -210,11 +210,11 @@ void infer_cat(Call& call) {
         if (!shape && !cat_skips(t)) shape = &t;
     }
     if (!shape) {
-        result(call, dtype.get(), call.in(0).sizes);
+        result(call, dtype.get(call.ambient), call.in(0).sizes);
         return;
     }
     auto dim = static_cast<size_t>(dim_param(call, *shape));
-    ResultMeta& meta = result(call, dtype.get(), shape->sizes);
+    ResultMeta& meta = result(call, dtype.get(call.ambient), shape->sizes);
     int64_t total = 0;
     for (size_t i = 0; i < call.operand_count; ++i) {
         const Tensor& t = call.in(i);

@@ -35,7 +35,7 @@ void set(Call& call, DType compute, DType result) {
 
 void infer_promoted(Call& call) {
     DType dtype = result_type(call);
-    if (info(dtype).category < 2) dtype = default_dtype();
+    if (info(dtype).category < 2) dtype = call.ambient.default_dtype();
     set(call, dtype, dtype);
 }
 

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "dispatch/gpu.h"
+#include "dispatch/settings.h"
 
 namespace mt {
 
@@ -26,7 +27,7 @@ Ref<Tensor> host_clone(const Tensor& tensor, Device device) {
     Ref<Tensor> target = Tensor::make(to, tensor.dtype, tensor.sizes, result->strides, 0);
     Operand operand;
     operand.tensor = source.get();
-    Call call;
+    Call call(ambient());
     call.op = clone;
     call.operands = &operand;
     call.operand_count = 1;
@@ -40,10 +41,10 @@ Ref<Tensor> host_clone(const Tensor& tensor, Device device) {
 class Quietly {
   public:
     Quietly()
-        : grad_(std::exchange(grad_enabled, false)), target_(std::exchange(clone_target, nullptr)),
+        : grad_(std::exchange(thread_settings.grad_enabled, false)), target_(std::exchange(clone_target, nullptr)),
           interpreter_(std::exchange(current_interpreter, nullptr)) {}
     ~Quietly() {
-        grad_enabled = grad_;
+        thread_settings.grad_enabled = grad_;
         clone_target = target_;
         current_interpreter = interpreter_;
     }
@@ -134,6 +135,8 @@ Ref<Tensor> copy_as_it_lies(const Tensor& tensor) {
 
 Ref<Tensor> clone_to(Tensor& tensor, Device device) {
     static const OpDef* clone = find_op("clone");
+    if (tensor.device().type == DeviceType::Meta && device.type != DeviceType::Meta)
+        throw Error(ErrorKind::NotImplemented, "Cannot copy out of meta tensor; no data!");
     struct Target {
         const Device* previous;
         explicit Target(const Device* device) : previous(std::exchange(clone_target, device)) {}

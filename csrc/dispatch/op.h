@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/ambient.h"
 #include "core/tensor.h"
 
 namespace mt {
@@ -41,11 +42,11 @@ struct Scalar {
         s.imag = im;
         return s;
     }
-    DType dtype() const {
+    DType dtype(const Ambient& ambient) const {
         return tag == Bool    ? DType::Bool
                : tag == Int   ? DType::I64
-               : tag == Float ? default_dtype()
-                              : complex_dtype(default_dtype());
+               : tag == Float ? ambient.default_dtype()
+                              : ambient.default_complex_dtype();
     }
     double as_double() const { return tag >= Float ? f : static_cast<double>(i); }
     int64_t as_int() const { return tag >= Float ? static_cast<int64_t>(f) : i; }
@@ -118,6 +119,7 @@ struct ResultMeta {
 
 // One call: operands and parameters come in, inference fills `results`, the kernel reads `inputs` and writes `outputs`.
 struct Call {
+    explicit Call(Ambient of) : ambient(of) {}
     const OpDef* op = nullptr;
     Operand* operands = nullptr;
     size_t operand_count = 0;
@@ -130,6 +132,8 @@ struct Call {
     DType compute = DType::F32;
     // Where it runs, and its results are; set by the call path.
     Device device{};
+    // All that it means beside its operands and parameters.
+    Ambient ambient;
     // For random ops: the stream position that was reserved for this call.
     uint64_t seed = 0, philox_offset = 0;
     // Bit i: operand i is a tensor of the caller's that nothing can see after the call.

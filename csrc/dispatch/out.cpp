@@ -6,6 +6,7 @@
 #include "dispatch/infer_elementwise.h"
 #include "dispatch/overlap.h"
 #include "dispatch/python.h"
+#include "dispatch/settings.h"
 
 namespace mt {
 
@@ -82,7 +83,7 @@ void check_castable(DType from, DType to) {
 }
 
 void check_out_needs_no_gradient(const char* op, const Tensor* const* tensors, size_t count) {
-    if (!grad_enabled) return;
+    if (!thread_settings.grad_enabled) return;
     for (size_t i = 0; i < count; ++i)
         if (tensors[i] && requires_grad_hook(*tensors[i]))
             fail(std::string(op) +
@@ -158,7 +159,7 @@ void dispatch_out(Call& call, Tensor* const* outs, size_t out_count) {
             if (out.sizes == call.results[0].sizes && kernel_may_write(call, out)) {
                 call.outputs[0] = &out;
                 run_kernel(call);
-                ++out.storage->version;
+                ++version_of(out);
                 return;
             }
         }

@@ -10,7 +10,13 @@ namespace mt {
 
 bool may_overlap(const Tensor& a, const Tensor& b) {
     if (!(a.storage == b.storage)) return false;
-    auto x = element_span(a.sizes, a.strides, a.offset), y = element_span(b.sizes, b.strides, b.offset);
+    // In bytes: views of one storage may have different dtypes.
+    auto span = [](const Tensor& t) {
+        auto [low, high] = element_span(t.sizes, t.strides, t.offset);
+        auto size = static_cast<int64_t>(itemsize(t.dtype));
+        return std::pair(wrapping_mul(low, size), wrapping_mul(high, size));
+    };
+    auto x = span(a), y = span(b);
     return x.first < y.second && y.first < x.second;
 }
 

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-#define MT_RUNTIME_VERSION 6
+#define MT_RUNTIME_VERSION 7
 
 /* What is done with a finished part of a result, in place: rows [row0, row0 + rows) and columns [col0, col0 + cols) of
  * matrix `batch`. It is called exactly once for each of the parts, which cover the result, possibly from several
@@ -48,11 +48,11 @@ typedef struct MtRuntime {
     void (*gemm_u8)(const MtGemm*);
     /* Runs the eager kernel of an op on whole row-major arrays. `pointers` has those of the operands that are there, of
      * two uint64, seed and offset, for an op that draws random numbers, and of the results. The words say:
-     *   the op's name (TEXT), the number of parameters and each of them (VALUE), the number of operands and for each 0
-     *   (none), or 1 (an array) with its type (TEXT) and dimensions (LIST), or 2 (a number) with its type (TEXT); then
-     *   the number of results, and the type and dimensions of each.
-     * TEXT: the number of bytes, and the bytes in whole words. LIST: the length, and the integers. VALUE: 0 (None), 1
-     * and a bool, 2 and an integer, 3 and a double, 4 and two doubles (complex), 5 and a type, 6 and a list. */
+     *   the op's name and the default dtype (TEXT), the number of parameters and each of them (VALUE), the number of
+     * operands and for each 0 (none), or 1 (an array) with its type (TEXT) and dimensions (LIST), or 2 (a number) with
+     * its type (TEXT); then the number of results, and the type and dimensions of each. TEXT: the number of bytes, and
+     * the bytes in whole words. LIST: the length, and the integers. VALUE: 0 (None), 1 and a bool, 2 and an integer, 3
+     * and a double, 4 and two doubles (complex), 5 and a type, 6 and a list. */
     void (*call_kernel)(const int64_t* words, void** pointers);
     /* Products with m = 1 or n = 1, which have an order of their own; without an epilogue. */
     void (*gemv_f32)(const MtGemm*);

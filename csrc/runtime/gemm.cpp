@@ -10,13 +10,15 @@ namespace gemm_detail {
 
 template <class T>
 const Kernels<T>& best_kernels() {
-#if defined(__x86_64__)
     switch (isa()) {
+#ifdef MT_BUILT_AVX512
         case Isa::Avx512: return avx512_kernels<T>();
+#endif
+#ifdef MT_BUILT_AVX2
         case Isa::Avx2: return avx2_kernels<T>();
+#endif
         default: break;
     }
-#endif
     return baseline_kernels<T>();
 }
 

@@ -1,6 +1,4 @@
 // Kernels for AVX-512. The target applies to this file only, from the pragma on: standard headers come before it.
-#if defined(__x86_64__)
-
 #include <immintrin.h>
 
 #include <cstdint>
@@ -243,5 +241,3 @@ const Kernels<uint8_t>& avx512_kernels<uint8_t>() {
 }
 
 }  // namespace mt::gemm_detail
-
-#endif

@@ -23,13 +23,15 @@ thread_local Scratch t_column;  // of the thread that uses it
 
 template <class T>
 const VectorKernels<T>& choose_kernels() {
-#if defined(__x86_64__)
     switch (isa()) {
+#ifdef MT_BUILT_AVX512
         case Isa::Avx512: return gemm_detail::avx512_vector_kernels<T>();
+#endif
+#ifdef MT_BUILT_AVX2
         case Isa::Avx2: return gemm_detail::avx2_vector_kernels<T>();
+#endif
         default: break;
     }
-#endif
     return gemm_detail::baseline_vector_kernels<T>();
 }
 

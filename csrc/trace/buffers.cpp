@@ -14,7 +14,7 @@ bool release_readers(Trace& trace) {
     return false;
 }
 
-Buffers::Buffers(Trace& trace, const Plan& plan) : trace_(trace) {
+Buffers::Buffers(Trace& trace, const Plan& plan) : trace_(&trace) {
     slots_.resize(trace.results.size());
     std::vector<bool> deferred(trace.results.size(), false);
     for (ValueRef value : plan.deferred) deferred[flat(value)] = true;
@@ -22,8 +22,9 @@ Buffers::Buffers(Trace& trace, const Plan& plan) : trace_(trace) {
     for (size_t i = 0; i < trace.results.size(); ++i) {
         Storage* storage = trace.results[i].storage;
         if (!storage || deferred[i]) continue;
-        storage->ensure_memory();
-        slots_[i].place = storage->place();
+        slots_[i].home = storage;
+        slots_[i].in_place = storage->has_memory();
+        if (slots_[i].in_place) slots_[i].place = storage->place();
         held_.push_back(Ref<Storage>::borrow(storage));
     }
 }
@@ -36,8 +37,12 @@ Place Buffers::output(ValueRef value) {
     size_t i = flat(value);
     Slot& slot = slots_[i];
     if (slot.place.data || slot.place.address) return slot.place;
+    if (slot.home) {
+        slot.home->ensure_memory();
+        return slot.place = slot.home->place();
+    }
     slot.nbytes = bytes(i);
-    slot.place.device = trace_.results[i].device;
+    slot.place.device = trace_->results[i].device;
     if (on_gpu(slot.place.device)) {
         DeviceBlock block = device_allocate(slot.place.device, slot.nbytes);
         slot.place.address = block.address;
@@ -59,11 +64,11 @@ void Buffers::free(size_t i) {
 
 Ref<Tensor> Buffers::tensor_over(ValueRef value) const {
     if (value.kind == RefKind::Leaf) {
-        const Leaf& leaf = trace_.leaves[value.index];
+        const Leaf& leaf = trace_->leaves[value.index];
         // The storage may have a recorded value by now; a kernel must see the memory, not wait for that value.
         return Tensor::make(Storage::alias(*leaf.storage), leaf.dtype, leaf.sizes, leaf.strides, leaf.offset);
     }
-    const ResultInfo& result = trace_.results[flat(value)];
+    const ResultInfo& result = trace_->results[flat(value)];
     Ref<Storage> storage = Storage::wrap(input(value), bytes(flat(value)), [](void*) {}, nullptr);
     return Tensor::make(std::move(storage), result.dtype, result.sizes, contiguous_strides(result.sizes), 0);
 }

@@ -1,8 +1,10 @@
 // Flushes: when and how what is recorded runs, and who is told.
+#include <utility>
+
 #include "core/error.h"
-#include "trace/buffers.h"
-#include "trace/plan.h"
+#include "core/interrupt.h"
 #include "trace/planning.h"
+#include "trace/stopped.h"
 
 namespace mt::trace {
 
@@ -40,26 +42,36 @@ void flush_trace(Trace& trace, const char* reason, const Keep* keep = nullptr) {
     if (!keep) trace.effects = true;  // a program that needs a value on its way can't be replayed as a whole
     CollectYoung young;
     Suspend suspend;
+    t_interruption = nullptr;
+    // Whatever comes out of it, those who wait for values are told.
     struct Clear {
         Trace& trace;
-        bool failed = true, done = false;
+        bool lost = true;
         void now() {
+            lost = false;
             trace.clear();
             trace.runner = 0;
-            done = true;
+        }
+        void aside() {
+            lost = false;
+            trace.runner = 0;
+            trace.forget_stretch();
+            put_aside(trace);
+            trace.clear();
         }
         ~Clear() {
-            if (done) return;
+            if (!lost) return;
             trace.forget_stretch();
-            if (failed) trace.abandon();
-            else now();
+            trace.abandon();
         }
     } clear{trace};
     trace.runner = PyThread_get_thread_ident();
-    trace.drop_unreachable();
+    std::unique_ptr<Stopped> at = std::exchange(trace.stopped, nullptr);
+    if (!at || !at->plan) trace.drop_unreachable();
     if (!trace.matters()) {
         // Nobody can see any of it. Errors that depend on shapes were raised while recording.
-        clear.failed = false;
+        trace.forget_stretch();
+        clear.now();
         return;
     }
     // The compiler is Python: a garbage collection within it would run finalizers that may want the very values at
@@ -70,19 +82,55 @@ void flush_trace(Trace& trace, const char* reason, const Keep* keep = nullptr) {
             if (enabled) PyGC_Enable();
         }
     } pause;
+    if (!at) at = std::make_unique<Stopped>();
+    auto stop = [&](Failure failure) {
+        trace.stopped = std::move(at);
+        clear.aside();
+        failure.raise();
+    };
     bool hit = false;
     const size_t calls = trace.calls();
-    const bool is_part = trace.is_part();
-    if (is_part || keep) trace.forget_stretch();
-    std::shared_ptr<Plan> plan = plan_of(trace, &hit);
-    const char* why_recorded = keep ? (*keep)(trace, plan) : nullptr;
-    if (flush_hook && reason) flush_hook(trace, *plan, keep ? end_of_function(why_recorded).c_str() : reason, hit);
-    const int64_t started = plan->op_by_op ? now_ns() : 0;
-    replay(trace, *plan);
-    if (plan->op_by_op) planning_history().ran(trace, plan->op_by_op, now_ns() - started);
-    clear.failed = false;
+    Failure failure;  // of no op
+    if (!at->plan) {
+        const bool is_part = trace.is_part();
+        if (is_part || keep) trace.forget_stretch();
+        const size_t recorded = trace.signature.size();
+        try {
+            std::shared_ptr<Plan> plan = plan_of(trace, &hit);
+            const char* why_recorded = keep ? (*keep)(trace, plan) : nullptr;
+            if (flush_hook && reason)
+                flush_hook(trace, *plan, keep ? end_of_function(why_recorded).c_str() : reason, hit);
+            at->plan = std::move(plan);
+        } catch (const std::exception&) {
+            failure = Failure::current();
+            trace.signature.resize(recorded);
+            trace.forget_stretch();
+            if (failure.from_outside()) stop(std::move(failure));
+            // Nothing that was called is lost for want of a plan.
+            at->plan = plan_op_by_op(trace, 0);
+        }
+    }
+    Plan& plan = *at->plan;
+    const int64_t started = plan.op_by_op ? now_ns() : 0;
+    try {
+        replay(trace, plan, at->run);
+    } catch (const std::exception&) {
+        Failure error = Failure::current();
+        if (at->run.over) {
+            trace.forget_stretch();
+            at->run.buffers.reset();
+            clear.now();
+        } else if (error.from_outside()) {
+            stop(std::move(error));
+        }
+        if (failure) failure.raise();
+        error.raise();
+    }
+    if (plan.op_by_op) planning_history().ran(trace, plan.op_by_op, now_ns() - started);
+    at->run.buffers.reset();
     clear.now();
-    trace.end_stretch(*plan, hit, calls);
+    if (failure) failure.raise();
+    trace.end_stretch(plan, hit, calls);
     young.due = !hit && pause.enabled;
 }
 
@@ -107,15 +155,35 @@ void freeze_at_flush(Trace& trace, const Keep& keep) { flush_trace(trace, "", &k
 
 namespace {
 
+MT_THREAD_LOCAL bool closed = false;
+
+}  // namespace
+
+static void refuse_look(const char* what) {
+    refuse_hook(observation ? observation : what,
+                "it needs a value in the middle of a function that is compiled as a whole");
+}
+
+void check_open(const char* what) {
+    // What the recording itself does to memory, it does suspended.
+    if (closed && current) refuse_look(what);
+}
+
+namespace {
+
 void materialize(Storage* storage) {
+    check_open("an eager op");
     Trace* trace = storage->pending->trace;
     if (trace) trace->wait_until_idle();
     if (!storage->pending) return;
     trace = storage->pending->trace;
-    if (!trace) fail("this value was never computed: the recorded program it belongs to failed earlier");
-    if (trace == current && current_tag.must)
-        refuse_hook(observation ? observation : "an eager op",
-                    "it needs a value in the middle of a function that is compiled as a whole");
+    if (!trace) {
+        const std::string* why = storage->pending->why.get();
+        fail("this value was never computed: " +
+             (why ? "what it depends on failed earlier with " + *why
+                  : std::string("the recorded program it belongs to failed earlier")));
+    }
+    if (trace == current && current_tag.must) refuse_look("an eager op");
     flush_trace(*trace, observation ? observation : "a value was needed by an op that runs eagerly");
 }
 
@@ -127,6 +195,8 @@ void pending_died(Storage* storage) {
 }
 
 }  // namespace
+
+bool close_values(bool close) { return std::exchange(closed, close); }
 
 void install() {
     materialize_hook = materialize;

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "dispatch/tensor_object.h"
 
 namespace mt::trace {
 
@@ -109,23 +110,33 @@ void History::look_at(size_t number) {
         }
         form.memory = t.storage;
     }
+    if (VersionCounter* counter = counter_of(t)) {
+        form.counts_as_argument = form.home.type == Home::Type::Argument &&
+                                  counter_of(*(*arguments_)[form.home.index]) == counter;
+        if (!form.counts_as_argument) {
+            auto known = std::find(counters_.begin(), counters_.end(), t.autograd->counter);
+            form.counter = static_cast<int32_t>(known - counters_.begin());
+            if (known == counters_.end()) counters_.push_back(t.autograd->counter);
+        }
+    }
     const uint32_t value = form.home.index;
     if (form.home.type == Home::Type::Fresh) fresh_.push_back(value);
-    if (number >= results_ && t.pyobject) return refuse("it keeps a tensor that it does not return");
+    if (number >= results_ && held_by_python(t)) return refuse("it keeps a tensor that it does not return");
     if (t.base) {
         for (size_t i = 0; i < arguments_->size(); ++i) {
             const Tensor& argument = *(*arguments_)[i];
             if (t.base.get() == &argument || t.base == argument.base) form.base_argument = static_cast<int32_t>(i);
         }
         if (form.base_argument == kNone) form.base = static_cast<int32_t>(tensor(*t.base));
-        form.base_generation = t.base_generation;
+        form.base_back = version_of(t) - (t.base_generation & ~kUnrecorded);
+        form.unrecorded = is_unrecorded(t);
     }
     if (const AutogradMeta* meta = t.autograd) {
+        if (meta->of_function) return refuse("a function of the user's own is in the history of a result");
         if (meta->retain_hook || meta->batch_level) return refuse("a tensor in the history of a result has hooks");
         if (meta->grad) return refuse("it stores gradients");
         form.has_meta = true;
         form.requires_grad = meta->requires_grad;
-        form.generation = meta->generation;
         form.output_index = meta->output_index;
         if (meta->grad_fn) form.grad_fn = node(*meta->grad_fn);
         if (meta->accumulator) form.accumulator = node(*meta->accumulator);
@@ -191,7 +202,7 @@ History::SavedForm History::saved(const SavedTensor& saved) {
     }
     if (!saved.tensor) return form;
     form.tensor = static_cast<int32_t>(tensor(*saved.tensor));
-    form.back = saved.tensor->storage->version - saved.version;
+    form.back = version_of(*saved.tensor) - saved.version;
     form.is_output = saved.is_output;
     form.index = saved.index;
     return form;
@@ -221,6 +232,9 @@ bool History::holds() const {
 std::vector<Ref<Tensor>> History::make(Tensor* const* arguments,
                                        const std::function<Storage*(uint32_t)>& memory) const {
     std::vector<Ref<Tensor>> tensors(tensors_.size());
+    // Each call has its own, as they are when the function ends.
+    std::vector<Ref<VersionCounter>> counters;
+    for (const Ref<VersionCounter>& counter : counters_) counters.push_back(VersionCounter::from(counter->value));
     for (size_t i = 0; i < tensors_.size(); ++i) {
         const TensorForm& form = tensors_[i];
         if (form.is_argument) {
@@ -236,6 +250,9 @@ std::vector<Ref<Tensor>> History::make(Tensor* const* arguments,
                                                                       : form.memory;
         tensors[i] = Tensor::make(std::move(storage), form.dtype, form.sizes, form.strides, form.offset);
         tensors[i]->wrapped_number = form.wrapped_number;
+        if (form.counts_as_argument) autograd_meta(*tensors[i]).counter = arguments[form.home.index]->autograd->counter;
+        else if (form.counter != kNone)
+            autograd_meta(*tensors[i]).counter = counters[static_cast<size_t>(form.counter)];
     }
     std::vector<Ref<GradNode>> nodes(nodes_.size());
     for (uint32_t n : order_) {
@@ -246,7 +263,7 @@ std::vector<Ref<Tensor>> History::make(Tensor* const* arguments,
         SavedTensor saved;
         if (form.tensor == kNone) return saved;
         saved.tensor = tensors[static_cast<size_t>(form.tensor)];
-        saved.version = saved.tensor->storage->version - form.back;
+        saved.version = version_of(*saved.tensor) - form.back;
         saved.is_output = form.is_output;
         saved.index = form.index;
         return saved;
@@ -277,15 +294,13 @@ std::vector<Ref<Tensor>> History::make(Tensor* const* arguments,
             // An argument may be a view itself: then its views have the same base.
             Tensor& argument = *arguments[form.base_argument];
             t.base = argument.base ? argument.base : Ref<Tensor>::borrow(&argument);
-            t.base_generation = t.base->autograd ? t.base->autograd->generation : 0;
         } else if (form.base != kNone) {
             t.base = tensors[static_cast<size_t>(form.base)];
-            t.base_generation = form.base_generation;
         }
+        if (t.base) note_history_made(t, version_of(t) - form.base_back, form.unrecorded);
         if (!form.has_meta) continue;
         AutogradMeta& meta = autograd_meta(t);
         meta.requires_grad = form.requires_grad;
-        meta.generation = form.generation;
         meta.output_index = form.output_index;
         if (form.grad_fn != kNone) meta.grad_fn = nodes[static_cast<size_t>(form.grad_fn)];
         if (form.accumulator != kNone) {

@@ -57,10 +57,13 @@ class History {
         int64_t offset = 0;
         int32_t base = kNone;           // a form,
         int32_t base_argument = kNone;  // or what this argument is a view of, or it
-        uint32_t base_generation = 0;
+        uint32_t base_back = 0;         // how many writes ago its history was made
+        bool unrecorded = false;
+        int32_t counter = kNone;        // a count of versions of its own, by its number
+        bool counts_as_argument = false;
         bool wrapped_number = false;
         bool has_meta = false, requires_grad = false;
-        uint32_t generation = 0, output_index = 0;
+        uint32_t output_index = 0;
         int32_t grad_fn = kNone, accumulator = kNone;
     };
     struct EdgeForm {
@@ -103,6 +106,7 @@ class History {
     std::vector<uint32_t> order_;  // of the nodes, as they were made
     std::vector<uint32_t> fresh_;
     std::vector<Ref<Tensor>> wanted_;  // leaves from outside
+    std::vector<Ref<VersionCounter>> counters_;
 
     // While it is made: what was met, with its number, and where memory is.
     std::vector<Tensor*> met_;

@@ -1,5 +1,7 @@
 #include "dispatch/jit_device.h"
 
+#include <vector>
+
 #include "core/error.h"
 #include "trace/plan.h"
 
@@ -32,9 +34,9 @@ void run(Call& call, Ref<Tensor>* results, Tensor* destination) {
         refuse_hook(call.op->name.c_str(), "");
         return;
     }
-    Ref<Tensor> copies[8];
-    Tensor* originals[8];
-    if (call.operand_count > 8) fail(call.op->name + ": too many operands for device " + device_text(device));
+    // Recording an op costs more than these allocations.
+    std::vector<Ref<Tensor>> copies(call.operand_count);
+    std::vector<Tensor*> originals(call.operand_count);
     for (size_t i = 0; i < call.operand_count; ++i) {
         originals[i] = call.operands[i].tensor;
         if (!originals[i] || on_jit_device(*originals[i]) || originals[i] == destination) continue;

@@ -102,6 +102,7 @@ void kernel_call(const int64_t* description, void** pointers, const Epilogue* ep
     const OpDef* op = find_op(name);
     if (!op || !op->cpu || !op->infer)
         fail("compiled code names the op '" + std::string(name) + "', which has no kernel");
+    const Ambient carried = Ambient().with(words.dtype());
     std::vector<Value> params(static_cast<size_t>(words.next()));
     for (Value& param : params) param = words.value();
     std::vector<Operand> operands(static_cast<size_t>(words.next()));
@@ -118,7 +119,7 @@ void kernel_call(const int64_t* description, void** pointers, const Epilogue* ep
             operand.scalar = load_scalar(*pointers++, dtype);
         }
     }
-    Call call;
+    Call call(carried);
     call.op = op;
     call.operands = operands.data();
     call.operand_count = operands.size();

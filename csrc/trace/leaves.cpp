@@ -9,6 +9,15 @@
 
 namespace mt::trace {
 
+// A leaf over the storage, whatever part of it.
+ValueRef Trace::leaf_over(const Storage* storage) const {
+    size_t at = (reinterpret_cast<uintptr_t>(storage) >> 5) & (leaf_table_.size() - 1);
+    for (; leaf_table_[at] >= 0; at = (at + 1) & (leaf_table_.size() - 1))
+        if (leaves[static_cast<size_t>(leaf_table_[at])].storage.get() == storage)
+            return {RefKind::Leaf, 0, static_cast<uint32_t>(leaf_table_[at])};
+    return {RefKind::Leaf, 0, kOwnMemory};
+}
+
 ValueRef Trace::leaf_of(const Ref<Storage>& storage, int64_t offset, const Dims& sizes, const Dims& strides,
                         DType dtype) {
     if (leaves.size() * 2 >= leaf_table_.size()) {

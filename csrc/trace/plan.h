@@ -53,11 +53,11 @@ struct Step {
     std::vector<bool> from_host;
 };
 
-// The elements of integer leaf `leaf` must lie in [low, high): an index that compiled code will use unchecked.
+// The elements of integer leaf `leaf` must lie in [low, high), or be `ignored`: an index that compiled code will use
+// unchecked. Where none is ignored, that is `low`.
 struct BoundsCheck {
     uint32_t leaf;
-    int64_t low, high;
-    uint32_t node;
+    int64_t low, high, ignored;
 };
 
 struct Plan {
@@ -142,5 +142,9 @@ void forget_plans_of(uint64_t owner);
 
 // Why a value is needed, in the user's words: "item()", "numpy()". Set by bindings around an observation.
 extern MT_THREAD_LOCAL const char* observation;
+// Whether this thread refuses to look at values from here on, be they recorded or there; returns whether it did.
+bool close_values(bool close);
+// Comes before every look at values by others than kernels: refuses it, where the thread does so.
+void check_open(const char* what);
 
 }  // namespace mt::trace

@@ -145,7 +145,7 @@ std::string plan_to_bytes(const Plan& plan) {
         out.put(check.leaf);
         out.put(check.low);
         out.put(check.high);
-        out.put(check.node);
+        out.put(check.ignored);
     });
     return std::move(out.bytes);
 }
@@ -167,7 +167,7 @@ std::shared_ptr<Plan> plan_from_bytes(const Trace& trace, std::string_view bytes
         check.leaf = in.leaf();
         check.low = in.get<int64_t>();
         check.high = in.get<int64_t>();
-        check.node = in.node();
+        check.ignored = in.get<int64_t>();
         plan->checks.push_back(check);
     });
     if (!in.whole()) return nullptr;

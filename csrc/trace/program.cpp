@@ -4,15 +4,18 @@
 #include <unordered_set>
 
 #include "core/error.h"
+#include "dispatch/settings.h"
+#include "dispatch/tensor_object.h"
 
 namespace mt::trace {
 
 namespace {
 
 thread_local Generator stream_at_begin;
+thread_local uint64_t settings_at_begin;
 thread_local FunctionLog log_of_function;
 
-bool differentiated(const Tensor& t) { return grad_enabled && requires_grad(t); }
+bool differentiated(const Tensor& t) { return thread_settings.grad_enabled && requires_grad(t); }
 
 bool has_place(const Tensor& t) { return t.device().type == DeviceType::CPU || on_gpu(t.device()); }
 
@@ -21,7 +24,9 @@ bool has_place(const Tensor& t) { return t.device().type == DeviceType::CPU || o
 bool bare(const Tensor& t) {
     if (!has_place(t)) return false;
     if (!differentiated(t)) return true;
-    const Ref<GradNode>& node = is_leaf(t) ? t.autograd->accumulator : t.autograd->grad_fn;
+    const bool leaf = is_leaf(t);
+    if (!t.autograd) return true;
+    const Ref<GradNode>& node = leaf ? t.autograd->accumulator : t.autograd->grad_fn;
     return !node || node->hooks.empty();
 }
 
@@ -56,6 +61,7 @@ void begin_function() {
     ran_earlier_node = false;
     beyond_replay = nullptr;
     stream_at_begin = default_generator();
+    settings_at_begin = settings_word();
 }
 
 void end_function() {
@@ -75,6 +81,7 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
     };
     if (beyond_replay) return refuse(beyond_replay);
     if (trace.effects) return refuse("it stores gradients");
+    if (settings_word() != settings_at_begin) return refuse("it changes a setting: the default dtype, device or modes");
     if (!find_random(trace, program->random_))
         return refuse("it draws random numbers from other generators than the CPU's default one");
     for (size_t i = 0; i < arguments.size(); ++i) {
@@ -149,16 +156,28 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
     for (uint32_t value : history.fresh())
         if (fresh.insert(value).second) program->fresh_.push_back(value);
     for (uint32_t value : program->fresh_) program->fresh_versions_.push_back(trace.results[value].storage->version);
+    auto writes_counted = [&](const uint32_t& version) {
+        return static_cast<uint32_t>(
+            std::count(log_of_function.writes.begin(), log_of_function.writes.end(), &version));
+    };
     auto note_writes = [&](const Storage* storage, int32_t argument) {
-        auto writes = std::count(log_of_function.writes.begin(), log_of_function.writes.end(), storage);
+        const uint32_t writes = writes_counted(argument < 0 ? storage->version
+                                                            : version_of(*arguments[static_cast<size_t>(argument)]));
         if (writes)
             program->versions_.push_back(
-                {static_cast<uint32_t>(writes), argument,
+                {writes, argument,
                  argument < 0 ? Ref<Storage>::borrow(const_cast<Storage*>(storage)) : Ref<Storage>()});
     };
     for (size_t i = 0; i < arguments.size(); ++i) {
         note_writes(arguments[i]->storage.get(), static_cast<int32_t>(i));
         if (history.reads_geometry_of(static_cast<uint32_t>(i))) program->arguments_[i].whole_storage = true;
+    }
+    for (const Ref<Tensor>& t : log_of_function.touched) {
+        if (!counter_of(*t) || std::find(arguments.begin(), arguments.end(), t.get()) != arguments.end()) continue;
+        auto of_this = [&](const Version& version) { return version.counter == t->autograd->counter; };
+        if (std::any_of(program->versions_.begin(), program->versions_.end(), of_this)) continue;
+        if (const uint32_t writes = writes_counted(version_of(*t)))
+            program->versions_.push_back({writes, -1, Ref<Storage>(), t->autograd->counter});
     }
     for (uint32_t i = 0; i < trace.results.size(); ++i) {
         Storage* storage = trace.results[i].storage;
@@ -188,12 +207,12 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
 }
 
 void Program::hold(const Ref<Tensor>& t) {
-    held_.push_back({t, t->storage.get(), t->sizes, t->strides, t->offset, differentiated(*t), t->pyobject != nullptr});
+    held_.push_back({t, t->storage.get(), t->sizes, t->strides, t->offset, differentiated(*t), held_by_python(*t)});
 }
 
 bool Program::outdated() const {
     return std::any_of(held_.begin(), held_.end(),
-                       [](const Held& held) { return held.named && !held.tensor->pyobject; });
+                       [](const Held& held) { return held.named && !held_by_python(*held.tensor); });
 }
 
 bool Program::accepts(Tensor* const* arguments, size_t count) const {
@@ -272,7 +291,9 @@ bool Program::run(Tensor* const* arguments, Ref<Tensor>* out) {
         trace_.results[w.result].storage = storage;
     }
     for (const Version& v : versions_)
-        (v.argument >= 0 ? arguments[v.argument]->storage : v.memory)->version += v.writes;
+        (v.argument >= 0 ? version_of(*arguments[v.argument])
+         : v.counter     ? v.counter->value
+                         : v.memory->version) += v.writes;
     replay(trace_, *plan_);
     std::vector<Ref<Tensor>> made;
     if (!history_.empty())

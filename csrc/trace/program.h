@@ -57,6 +57,7 @@ class Program {
         uint32_t writes;
         int32_t argument;  // -1: `memory`
         Ref<Storage> memory;
+        Ref<VersionCounter> counter{};  // instead of the memory's
     };
     struct Held {  // a tensor from outside, as it was
         Ref<Tensor> tensor;

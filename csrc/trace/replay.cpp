@@ -3,11 +3,12 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/faults.h"
+#include "core/interrupt.h"
 #include "dispatch/gpu.h"
 #include "runtime/errors.h"
-#include "trace/buffers.h"
 #include "trace/launch_scratch.h"
-#include "trace/plan.h"
+#include "trace/stopped.h"
 
 namespace mt::trace {
 
@@ -40,6 +41,9 @@ void run_op(Trace& trace, const TraceNode& node, uint32_t index, Buffers& buffer
     }
     infer(call);
     for (uint32_t r = 0; r < node.result_count; ++r) {
+        const ResultInfo& recorded = trace.results[node.first_result + r];
+        if (call.results[r].dtype != recorded.dtype || !(call.results[r].sizes == recorded.sizes))
+            fail("the results of '" + node.op->name + "' are others than when it was recorded");
         ValueRef value{RefKind::Node, static_cast<uint8_t>(r), index};
         buffers.output(value);
         held.push_back(buffers.tensor_over(value));
@@ -57,7 +61,7 @@ Call call_of(Trace& trace, const TraceNode& node, std::vector<Operand>& operands
         operands[i].is_scalar = value.kind == RefKind::Scalar;
         if (operands[i].is_scalar) operands[i].scalar = trace.scalars[value.index].scalar;
     }
-    Call call;
+    Call call(node.ambient);
     call.op = node.op;
     call.operands = operands.data();
     call.operand_count = operands.size();
@@ -95,8 +99,13 @@ void observe(const Step& step, bool ran, void* const* pointers, size_t count) {
 namespace {
 
 // False if an op inside a guarded launch failed.
-bool run_launch(Trace& trace, const Step& step, Buffers& buffers) {
-    if (step.program) return run_on_gpu(trace, step, buffers);
+bool run_launch(Trace& trace, const Step& step, Progress& run) {
+    fault_point(FaultPlace::Launch);
+    Buffers& buffers = *run.buffers;
+    if (step.program) {
+        run.entered = true;
+        return run_on_gpu(trace, step, buffers);
+    }
     SmallVector<void*, 32> pointers;
     SmallVector<uint64_t, 32> scalar_words;
     scalar_words.resize(2 * step.inputs.size());
@@ -119,6 +128,7 @@ bool run_launch(Trace& trace, const Step& step, Buffers& buffers) {
     int64_t start = launch_profile_hook ? now_ns() : 0;
     int32_t status;
     forget_runtime_error();
+    run.entered = true;
     {
         MaybeReleaseGil gil(step.work_bytes >= kReleaseGilBytes);
         status = step.entry(pointers.data(), mt_runtime());
@@ -131,6 +141,7 @@ bool run_launch(Trace& trace, const Step& step, Buffers& buffers) {
     rethrow_runtime_error();
     if (launch_profile_hook) launch_profile_hook(trace, step, start, now_ns());
     if (status != 0) fail("the compiled cluster " + step.name + " failed with status " + std::to_string(status));
+    run.left = true;
     if (observed) observe(step, true, pointers.data(), arrays);
     return true;
 }
@@ -165,13 +176,8 @@ Leaf on_host(const Leaf& leaf) {
 // Whether all indices that compiled code will use unchecked are within their bounds.
 bool within_bounds(const Trace& trace, const BoundsCheck& check) {
     const Leaf leaf = on_host(trace.leaves[check.leaf]);
-    const TraceNode& node = trace.nodes[check.node];
-    // Targets that are to be ignored.
-    bool has_ignored = node.op->name.starts_with("nll_loss");
-    int64_t ignored = has_ignored ? trace.params[node.first_param].as_int() : 0;
-    auto fits = [&](int64_t value) {
-        return (value >= check.low && value < check.high) || (has_ignored && value == ignored);
-    };
+    if (check.low >= check.high && check.ignored == check.low) return product(leaf.sizes) == 0;
+    auto fits = [&](int64_t value) { return (value >= check.low && value < check.high) || value == check.ignored; };
     switch (leaf.dtype) {
         case DType::I64: return all_fit<int64_t>(leaf, fits);
         case DType::I32: return all_fit<int32_t>(leaf, fits);
@@ -219,27 +225,6 @@ void write_deferred(Trace& trace, const Plan& plan, Buffers& buffers) {
     }
 }
 
-// Op by op, without compiled code: the first op that fails raises its own error. What the trace read is still as it
-// was: nothing has run yet, or the plan has guarded launches and so writes over nothing before its end.
-void replay_eagerly(Trace& trace, const Plan& plan) {
-    std::vector<bool> needed(trace.nodes.size());
-    for (size_t n = trace.nodes.size(); n-- > 0;) {
-        const TraceNode& node = trace.nodes[n];
-        if (Trace::fallible(node)) needed[n] = true;
-        for (uint32_t r = 0; r < node.result_count; ++r)
-            if (trace.results[node.first_result + r].storage) needed[n] = true;
-        if (!needed[n]) continue;
-        for (uint32_t i = 0; i < node.operand_count; ++i) {
-            ValueRef value = trace.operands[node.first_operand + i];
-            if (value.kind == RefKind::Node) needed[value.index] = true;
-        }
-    }
-    Buffers buffers(trace, plan);
-    for (uint32_t n = 0; n < trace.nodes.size(); ++n)
-        if (needed[n]) located(trace, n, [&] { run_op(trace, trace.nodes[n], n, buffers); });
-    write_deferred(trace, plan, buffers);
-}
-
 // Notes what an op takes that runs without the compiler: how much of it there is to be won by fusing.
 void note_op(Plan& plan, const TraceNode& node, int64_t took_ns) {
     constexpr int64_t kCall = 1'000;
@@ -251,31 +236,56 @@ void note_op(Plan& plan, const TraceNode& node, int64_t took_ns) {
 
 }  // namespace
 
-void replay(Trace& trace, Plan& plan) {
-    for (const BoundsCheck& check : plan.checks) {
-        if (within_bounds(trace, check)) continue;
-        replay_eagerly(trace, plan);
+bool writes_in_place(const Trace& trace, const Step& step, const Buffers& buffers) {
+    auto in_place = [&](ValueRef value) { return buffers.in_place(value); };
+    if (step.type == Step::Type::Launch) return std::any_of(step.outputs.begin(), step.outputs.end(), in_place);
+    for (uint32_t r = 0; r < trace.nodes[step.node].result_count; ++r)
+        if (in_place({RefKind::Node, static_cast<uint8_t>(r), step.node})) return true;
+    return false;
+}
+
+void run_node(Trace& trace, uint32_t node, Buffers& buffers) {
+    located(trace, node, [&] { run_op(trace, trace.nodes[node], node, buffers); });
+}
+
+bool run_step(Trace& trace, const Step& step, Progress& run) {
+    run.entered = run.left = false;
+    // What is half written over could be neither computed nor left as it was.
+    HandlersWait wait(writes_in_place(trace, step, *run.buffers));
+    if (step.type == Step::Type::Launch) return run_launch(trace, step, run);
+    run_node(trace, step.node, *run.buffers);
+    return true;
+}
+
+void replay(Trace& trace, Plan& plan, Progress& run) {
+    if (!run.buffers) {
+        std::vector<uint32_t> refused;
+        for (const BoundsCheck& check : plan.checks)
+            if (!within_bounds(trace, check)) refused.push_back(check.leaf);
+        for (int64_t* counter : plan.counters) ++*counter;
         ++plan.replays;
-        return;
+        run.buffers.emplace(trace, plan);
+        run.spent.assign(plan.fastest.size(), 0);
+        if (!refused.empty()) return finish_run(trace, plan, run, std::nullopt, refused);
     }
-    for (int64_t* counter : plan.counters) ++*counter;
-    Buffers buffers(trace, plan);
-    std::vector<int64_t> spent(plan.fastest.size(), 0);
-    for (size_t s = 0; s < plan.steps.size(); ++s) {
-        const Step& step = plan.steps[s];
-        const bool timed = (step.group >= 0 && !spent.empty()) || plan.op_by_op;
+    Buffers& buffers = *run.buffers;
+    for (; run.step < plan.steps.size(); ++run.step) {
+        const Step& step = plan.steps[run.step];
+        const bool timed = (step.group >= 0 && !run.spent.empty()) || plan.op_by_op;
         const int64_t started = timed ? now_ns() : 0;
-        if (step.type == Step::Type::Op) {
-            located(trace, step.node, [&] { run_op(trace, trace.nodes[step.node], step.node, buffers); });
-        } else if (!run_launch(trace, step, buffers)) {
-            replay_eagerly(trace, plan);
-            ++plan.replays;
-            return;
+        bool ran = false;
+        try {
+            ran = run_step(trace, step, run);
+        } catch (const std::exception&) {
+            Failure failure = Failure::current();
+            if (failure.from_outside()) failure.raise();
+            return finish_run(trace, plan, run, std::move(failure), {});
         }
+        if (!ran) return finish_run(trace, plan, run, Failure(), {});
         if (plan.op_by_op) note_op(plan, trace.nodes[step.node], now_ns() - started);
-        else if (timed) spent[static_cast<size_t>(step.group)] += now_ns() - started;
+        else if (timed) run.spent[static_cast<size_t>(step.group)] += now_ns() - started;
         auto done = [&](ValueRef value) {
-            if (value.kind == RefKind::Node && plan.last_use[buffers.flat(value)] == static_cast<int32_t>(s))
+            if (value.kind == RefKind::Node && plan.last_use[buffers.flat(value)] == static_cast<int32_t>(run.step))
                 buffers.free(buffers.flat(value));
         };
         if (step.type == Step::Type::Launch) {
@@ -286,8 +296,12 @@ void replay(Trace& trace, Plan& plan) {
         }
     }
     write_deferred(trace, plan, buffers);
-    ++plan.replays;
-    for (size_t g = 0; g < spent.size(); ++g) plan.fastest[g] = std::min(plan.fastest[g], spent[g]);
+    for (size_t g = 0; g < run.spent.size(); ++g) plan.fastest[g] = std::min(plan.fastest[g], run.spent[g]);
+}
+
+void replay(Trace& trace, Plan& plan) {
+    Progress run;
+    replay(trace, plan, run);
 }
 
 }  // namespace mt::trace

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "dispatch/settings.h"
 #include "trace/plan.h"
 
 namespace mt::trace {
@@ -48,7 +49,7 @@ uint64_t mixed(uint64_t hash, uint64_t word) {
 
 // Of what the call is made on.
 uint64_t operands_of(const Call& call) {
-    uint64_t hash = grad_enabled;
+    uint64_t hash = settings_word();
     for (size_t i = 0; i < call.operand_count; ++i) {
         const Tensor* t = call.operands[i].tensor;
         if (!t) continue;

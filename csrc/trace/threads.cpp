@@ -1,8 +1,9 @@
 // Whose traces there are: one for each thread that records, more for calls on cards, and which is recorded now.
+#include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "trace/trace.h"
+#include "trace/stopped.h"
 
 namespace mt::trace {
 
@@ -65,6 +66,23 @@ void abandon_other_threads() {
         if (trace->runner) trace->abandon();
         trace->orphaned.store(true, std::memory_order_relaxed);
     }
+}
+
+void put_aside(Trace& trace) {
+    for (Trace* other : all_traces())  // those whose values nobody waits for any more
+        if (other->stopped && !other->runner &&
+            std::none_of(other->results.begin(), other->results.end(), [](const ResultInfo& r) { return r.storage; })) {
+            other->clear();
+        }
+    auto free = [](Trace* other) {
+        return other->orphaned.load(std::memory_order_acquire) && other->empty() && !other->runner;
+    };
+    auto known = std::find_if(all_traces().begin(), all_traces().end(), free);
+    Trace* aside = known == all_traces().end() ? new Trace : *known;
+    if (known == all_traces().end()) all_traces().push_back(aside);
+    aside->orphaned.store(true, std::memory_order_relaxed);  // for whoever wants one, once it has run
+    aside->take(trace);
+    if (aside->stopped->run.buffers) aside->stopped->run.buffers->belong_to(*aside);
 }
 
 Trace& thread_own_trace() {

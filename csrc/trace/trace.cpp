@@ -12,7 +12,7 @@
 #include "autograd/engine.h"
 #include "core/allocator.h"
 #include "core/error.h"
-#include "trace/plan.h"
+#include "trace/stopped.h"
 
 namespace mt::trace {
 
@@ -44,6 +44,11 @@ bool is_baked(const Scalar& s) {
     return s.f == 0.0 || s.f == 1.0 || s.f == -1.0 || s.f == 2.0 || s.f == -2.0 || s.f == 0.5 || s.f == -0.5;
 }
 
+uint64_t word_of(Device device) {
+    if (device.type == DeviceType::CPU) return 0;
+    return static_cast<uint64_t>(device.type) << 8 | static_cast<uint8_t>(device.index);
+}
+
 uint64_t bits_of(const Scalar& s) {
     uint64_t word;
     std::memcpy(&word, &s.i, sizeof word);
@@ -60,6 +65,7 @@ Trace::~Trace() {
 }
 
 void Trace::clear() {
+    stopped.reset();
     for (ResultInfo& r : results) {
         if (!r.storage) continue;
         delete r.storage->pending;
@@ -136,6 +142,7 @@ void Trace::push_value(const Value& value) {
     if (value.tag == Value::Type) signature.push_back(static_cast<uint64_t>(value.dtype));
     else if (value.tag == Value::Ints)
         for (int64_t i : value.ints) signature.push_back(static_cast<uint64_t>(i));
+    else if (value.tag == Value::Dev) signature.push_back(word_of(value.device));
     else signature.push_back(static_cast<uint64_t>(value.i));
     if (value.tag == Value::Complex) signature.push_back(__builtin_bit_cast(uint64_t, value.imag));
 }
@@ -146,11 +153,6 @@ uint64_t word_of(const OpDef& op, size_t operand_count, const Tag& tag) {
     return static_cast<uint64_t>(op.id) << 48 | static_cast<uint64_t>(operand_count & 0xFFF) << 36 |
            static_cast<uint64_t>(static_cast<uint8_t>(tag.compile + 1)) << 33 | static_cast<uint64_t>(tag.must) << 32 |
            static_cast<uint32_t>(tag.scope);
-}
-
-uint64_t word_of(Device device) {
-    if (device.type == DeviceType::CPU) return 0;
-    return static_cast<uint64_t>(device.type) << 8 | static_cast<uint8_t>(device.index);
 }
 
 }  // namespace
@@ -178,6 +180,23 @@ void Trace::add_result(DType dtype, Device device, const Dims& sizes) {
     result.device = device;
     result.sizes = sizes;
     result.storage = nullptr;
+    result.before = {};
+}
+
+// What inference made of the call, and all it had for that beside the operands and parameters.
+void Trace::sign_results(const TraceNode& node) {
+    static_assert(kMaxResults <= 3 && static_cast<size_t>(DType::Count) < 0xFF);
+    uint64_t word = uint64_t{node.ambient.word()} << 32 | static_cast<uint64_t>(node.compute);
+    for (uint32_t i = 0; i < node.result_count; ++i)
+        word |= (static_cast<uint64_t>(results[node.first_result + i].dtype) + 1) << (8 * i + 8);
+    signature.push_back(word);
+    if (!node.op->python_infer) return;
+    // A rule in Python may have read anything.
+    for (uint32_t i = 0; i < node.result_count; ++i) {
+        const Dims& sizes = results[node.first_result + i].sizes;
+        signature.push_back(sizes.size());
+        for (int64_t size : sizes) signature.push_back(static_cast<uint64_t>(size));
+    }
 }
 
 ValueRef Trace::append(const OpDef& op, std::initializer_list<ValueRef> inputs, std::initializer_list<Value> values,
@@ -191,6 +210,7 @@ ValueRef Trace::append(const OpDef& op, std::initializer_list<ValueRef> inputs, 
     node.result_count = 1;
     node.compute = dtype;
     add_result(dtype, device, sizes);
+    sign_results(node);
     return {RefKind::Node, 0, index};
 }
 
@@ -205,26 +225,31 @@ void Trace::record(Call& call, uint32_t* node_index) {
     node.param_count = static_cast<uint32_t>(call.param_count);
     node.result_count = static_cast<uint32_t>(call.result_count);
     node.compute = call.compute;
+    node.ambient = call.ambient;
     node.called = backward_id() == 0;
     node.seed = call.seed;
     node.philox_offset = call.philox_offset;
     for (size_t i = 0; i < call.result_count; ++i)
         add_result(call.results[i].dtype, call.device, call.results[i].sizes);
+    sign_results(node);
     *node_index = index;
 }
 
 void Trace::bind(Storage* storage, ValueRef value, const Dims& sizes) {
-    if (!storage->pending) storage->pending = new Pending;
-    else results[nodes[storage->pending->node].first_result + storage->pending->result].storage = nullptr;
+    ResultInfo& bound = results[nodes[value.index].first_result + value.result];
+    if (!storage->pending) {
+        if (storage->has_memory()) bound.before = leaf_over(storage);
+        storage->pending = new Pending;
+    } else {
+        const Pending& old = *storage->pending;
+        bound.before = {RefKind::Node, static_cast<uint8_t>(old.result), old.node};
+        results[nodes[old.node].first_result + old.result].storage = nullptr;
+    }
     storage->pending->trace = this;
     storage->pending->node = value.index;
     storage->pending->result = value.result;
     storage->pending->sizes = sizes;
-    results[nodes[value.index].first_result + value.result].storage = storage;
-}
-
-void Trace::check_size() {
-    if (nodes.size() >= kMaxNodes) flush_now(*this, "the size cap of a trace");
+    bound.storage = storage;
 }
 
 // Compiled functions are one trace, whatever they do. A pass of gradients is a part of a round.
@@ -297,6 +322,9 @@ void Trace::settle(Call& call, Tensor* destination) {
     for (;;) {
         if (wait_until_idle()) {
             others_ran = true;
+        } else if (nodes.size() >= kMaxNodes) {
+            flush_now(*this, "the size cap of a trace");
+            others_ran = true;
         } else if (ends_before(call, position.source)) {
             ended_as_part_ = true;
             flush_now(*this, "the trace repeats itself");
@@ -350,7 +378,7 @@ void Trace::run(Call& call, Ref<Tensor>* out) {
         const ValueRef number{RefKind::Scalar, 0, static_cast<uint32_t>(scalars.size() - 1)};
         bind(storage.get(), assigned(number, meta.dtype, meta.sizes, call.device), meta.sizes);
         out[0] = Tensor::make(std::move(storage), meta.dtype, meta.sizes, contiguous_strides(meta.sizes), 0);
-        return check_size();
+        return;
     }
     size_t bytes[kMaxResults];
     for (size_t i = 0; i < call.result_count; ++i) bytes[i] = possible_bytes(call, i);
@@ -362,7 +390,6 @@ void Trace::run(Call& call, Ref<Tensor>* out) {
         bind(storage.get(), {RefKind::Node, static_cast<uint8_t>(i), index}, meta.sizes);
         out[i] = Tensor::make(std::move(storage), meta.dtype, meta.sizes, contiguous_strides(meta.sizes), 0);
     }
-    check_size();
 }
 
 void Trace::passing_by(const Call& call) {
@@ -419,7 +446,6 @@ void Trace::run_inplace(Call& call, Tensor& destination) {
     assign(destination, value);
     if (destination.storage->external() && !whole_function)
         flush_now(*this, "a write to memory that is shared outside the framework");
-    check_size();
 }
 
 std::vector<ValueRef> Trace::live_results() const {
@@ -446,21 +472,41 @@ bool Trace::wait_until_idle() const {
     return waited;
 }
 
+void Trace::give_up(ResultInfo& result, std::shared_ptr<const std::string> why) {
+    Pending* pending = result.storage->pending;
+    pending->trace = nullptr;
+    pending->why = std::move(why);
+    result.storage = nullptr;
+}
+
 void Trace::abandon() {
-    for (ResultInfo& result : results) {
-        if (!result.storage) continue;
-        result.storage->pending->trace = nullptr;
-        result.storage = nullptr;
-    }
+    for (ResultInfo& result : results)
+        if (result.storage) give_up(result, nullptr);
     clear();
     runner = 0;
+}
+
+void Trace::take(Trace& other) {
+    std::swap(nodes, other.nodes);
+    std::swap(operands, other.operands);
+    std::swap(params, other.params);
+    std::swap(results, other.results);
+    std::swap(leaves, other.leaves);
+    std::swap(leaf_table_, other.leaf_table_);
+    std::swap(scalars, other.scalars);
+    std::swap(signature, other.signature);
+    std::swap(snapshots_, other.snapshots_);
+    std::swap(stopped, other.stopped);
+    whole_function = other.whole_function;
+    owner = other.owner;
+    for (ResultInfo& result : results)
+        if (result.storage) result.storage->pending->trace = this;
 }
 
 void Trace::discard() {
     for (ResultInfo& result : results) {
         if (!result.storage || result.storage->has_memory()) continue;
-        result.storage->pending->trace = nullptr;
-        result.storage = nullptr;
+        give_up(result, nullptr);
     }
     clear();
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@
 namespace mt::trace {
 
 class Trace;
+struct Stopped;
 
 // What a storage waits for: the value `node`.`result`, which is all of it, row-major, of shape `sizes`.
 struct Pending {
@@ -25,6 +27,8 @@ struct Pending {
     uint32_t node = 0;
     uint32_t result = 0;
     Dims sizes;
+    // Where `trace` is null: what failed, in words. The value will never be there.
+    std::shared_ptr<const std::string> why;
 
     static void* operator new(size_t) { return Freelist<Pending>::take(); }
     static void operator delete(void* memory) { Freelist<Pending>::give(memory); }
@@ -39,6 +43,8 @@ struct ValueRef {
     uint32_t index = 0;
     uint64_t word() const { return static_cast<uint64_t>(kind) << 40 | static_cast<uint64_t>(result) << 32 | index; }
 };
+
+inline constexpr uint32_t kOwnMemory = ~uint32_t{0};
 
 // A tensor that was there before the trace.
 struct Leaf {
@@ -75,6 +81,9 @@ struct ResultInfo {
     Device device;
     Dims sizes;
     Storage* storage;  // borrowed: the living storage of which this is the current value; null: nobody can see it
+    // Of a value that was written to a storage, what the storage had before: another value, or its memory, which is a
+    // leaf; kOwnMemory for one that nothing reads. A write that fails leaves that.
+    ValueRef before;
 };
 
 struct TraceNode {
@@ -84,6 +93,7 @@ struct TraceNode {
     uint32_t first_result, result_count;
     DType compute;
     Device device;
+    Ambient ambient;  // of its call
     Tag tag;
     uint64_t seed, philox_offset;  // random ops
     SourceRef source;  // owned
@@ -108,8 +118,15 @@ class Trace final : public Interpreter {
     // Forgets what was recorded, as if it had not been: memory that was to be written is what it was. Values that only
     // the recording has can't be read.
     void discard();
-    // Ends a run that failed: reading its values says what went wrong instead of showing memory that was never written.
+    // Ends a run of which nothing is known any more: reading its values says so, instead of showing memory that was
+    // never written.
     void abandon();
+    // Takes over what another recorded, with the run that it is in the middle of, if any.
+    void take(Trace& other);
+    // A result will never be computed, for the reason given.
+    void give_up(ResultInfo& result, std::shared_ptr<const std::string> why);
+    // What an exception from outside has stopped; the next look at a value goes on with it.
+    std::unique_ptr<Stopped> stopped;
     // Storages that only this trace holds are read by nobody afterwards: what it writes to them is not a result.
     void drop_unreachable();
     // Has the trace read `storage` from a copy from here on, since its memory is about to change. False if it had to
@@ -175,6 +192,7 @@ class Trace final : public Interpreter {
   private:
     uint32_t add_node(const OpDef& op, size_t operand_count, Device device);
     ValueRef add_operand(const Operand& operand);
+    ValueRef leaf_over(const Storage* storage) const;
     ValueRef leaf_of(const Ref<Storage>& storage, int64_t offset, const Dims& sizes, const Dims& strides, DType dtype);
     ValueRef append(const OpDef& op, std::initializer_list<ValueRef> inputs, std::initializer_list<Value> values,
                     DType dtype, const Dims& sizes, Device device);
@@ -186,7 +204,7 @@ class Trace final : public Interpreter {
     void add_result(DType dtype, Device device, const Dims& sizes);
     void push_operand(ValueRef input);
     void push_value(const Value& value);
-    void check_size();
+    void sign_results(const TraceNode& node);
     void settle(Call& call, Tensor* destination);
     bool ends_before(const Call& call, const SourceRef& source);
 
@@ -231,6 +249,8 @@ class Suspend {
 // Has every trace but `except` read `storage` from a copy, since its memory is about to be written. True if it had to
 // wait for one, so that other threads ran.
 bool keep_leaves(Storage* storage, const Trace* except);
+// Has a trace of its own for what an exception from outside has stopped, so that the thread may go on recording.
+void put_aside(Trace& trace);
 // Of a process that was forked while other threads recorded: what they were running has no value.
 void abandon_other_threads();
 

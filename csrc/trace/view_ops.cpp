@@ -44,7 +44,7 @@ void view_read_kernel(Call& call) {
                                     call.param(2).i + call.in(0).offset);
     Operand operand;
     operand.tensor = view.get();
-    Call inner;
+    Call inner(call.ambient);
     inner.op = clone;
     inner.operands = &operand;
     inner.operand_count = 1;
@@ -53,12 +53,12 @@ void view_read_kernel(Call& call) {
     clone->cpu(inner);
 }
 
-void copy_into(Tensor& destination, const Tensor& source) {
+void copy_into(Tensor& destination, const Tensor& source, Ambient carried) {
     static const OpDef* copy = find_op("copy");
     Operand operands[2];
     operands[0].tensor = &destination;
     operands[1].tensor = const_cast<Tensor*>(&source);
-    Call inner;
+    Call inner(carried);
     inner.op = copy;
     inner.operands = operands;
     inner.operand_count = 2;
@@ -71,19 +71,19 @@ void view_write_kernel(Call& call) {
     Tensor& out = *call.outputs[0];
     Ref<Tensor> flat_out = Tensor::make(out.storage, out.dtype, call.in(0).sizes, contiguous_strides(call.in(0).sizes),
                                         out.offset);
-    copy_into(*flat_out, call.in(0));
+    copy_into(*flat_out, call.in(0), call.ambient);
     Ref<Tensor> region = Tensor::view(out, call.param(0).ints, call.param(1).ints, call.param(2).i + out.offset);
-    copy_into(*region, call.in(1));
+    copy_into(*region, call.in(1), call.ambient);
 }
 
 void assign_kernel(Call& call) {
-    if (!call.operands[0].is_scalar) return copy_into(*call.outputs[0], call.in(0));
+    if (!call.operands[0].is_scalar) return copy_into(*call.outputs[0], call.in(0), call.ambient);
     static const OpDef* fill = find_op("fill");
     Operand destination;
     destination.tensor = call.outputs[0];
     const Scalar& scalar = call.operands[0].scalar;
     Value value = Value::of(scalar);
-    Call inner;
+    Call inner(call.ambient);
     inner.op = fill;
     inner.operands = &destination;
     inner.operand_count = 1;

@@ -21,7 +21,7 @@ _FREED = (
 )
 
 
-class _Saved:
+class Saved:
     """One tensor kept for backward."""
 
     __slots__ = ("history", "packed", "place", "tensor", "unpack", "version")
@@ -40,6 +40,7 @@ class _Saved:
             self.tensor = None
 
     def get(self) -> Any:
+        """The tensor, with the history that it had."""
         if self.unpack is not None:
             tensor = self.unpack(self.packed).detach()
             if self.history is not None:
@@ -61,9 +62,9 @@ class FunctionContext:
 
     def __init__(self) -> None:
         self._given: tuple[Any, ...] = ()
-        self._saved: list[_Saved] | None = None
+        self._saved: list[Saved] | None = None
         self._released = False
-        self._non_differentiable: set[int] = set()
+        self._non_differentiable: tuple[Any, ...] = ()
         self._dirty: tuple[Any, ...] = ()
         self._materialize = True
         self.needs_input_grad: tuple[bool, ...] = ()
@@ -87,12 +88,13 @@ class FunctionContext:
             return self._given
         return tuple(saved.get() for saved in self._saved)
 
-    def _attach(self, differentiable: list[Any]) -> None:
+    def _attach(self, results: list[Any]) -> None:
         def place(tensor: Any) -> int | None:
-            return next((i for i, o in enumerate(differentiable) if o is tensor), None)
+            # One that was returned twice is the last of them.
+            return next((i for i in reversed(range(len(results))) if results[i] is tensor), None)
 
-        self._saved = [_Saved(t, None if t is None else place(t)) for t in self._given]
-        self._given, self._dirty = (), ()
+        self._saved = [Saved(t, None if t is None else place(t)) for t in self._given]
+        self._given = self._dirty = self._non_differentiable = ()
 
     def _release(self) -> None:
         self._saved, self._released = None, bool(self._saved)
@@ -100,10 +102,12 @@ class FunctionContext:
     def mark_dirty(self, *tensors: Any) -> None:
         """Say which inputs forward has changed in place; they must be results as well."""
         self._dirty = tensors
+        for tensor in tensors:
+            _C.increment_version(tensor)
 
     def mark_non_differentiable(self, *tensors: Any) -> None:
         """Say which results have no gradient."""
-        self._non_differentiable.update(map(id, tensors))
+        self._non_differentiable = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
         """Whether gradients that nobody sent arrive as zeros (the default) or as None."""
@@ -113,28 +117,29 @@ class FunctionContext:
 class _Backward:
     """What the engine calls with the gradients of a function's differentiable results."""
 
-    __slots__ = ("__name__", "context", "function", "metas", "positions", "sent", "total")
+    __slots__ = ("__name__", "context", "function", "metas", "positions", "total")
 
-    def __init__(self, function: Any, context: FunctionContext, args: Any, outputs: Any, differentiable: Any) -> None:
+    def __init__(self, function: Any, context: FunctionContext, args: Any) -> None:
         self.__name__ = f"{function.__name__}Backward"
         self.function, self.context, self.total = function, context, len(args)
         self.positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
-        self.sent = [next((i for i, d in enumerate(differentiable) if d is o), None) for o in outputs]
-        self.metas = [(tuple(o.shape), o.dtype) if isinstance(o, Tensor) else None for o in outputs]
+        self.metas: list[Any] = []
+
+    def set_outputs(self, outputs: list[Any]) -> None:
+        self.metas = [(tuple(o.shape), o.dtype, o.device) if isinstance(o, Tensor) else None for o in outputs]
 
     def release(self) -> None:
         self.context._release()
 
-    def _gradient(self, given: tuple[Any, ...], place: int | None, meta: Any) -> Any:
-        gradient = None if place is None else given[place]
+    def _gradient(self, gradient: Any, meta: Any) -> Any:
         if gradient is None and self.context._materialize and meta is not None:
             from minitensor.ops.creation import full
 
-            return full(meta[0], 0, dtype=meta[1])
+            return full(meta[0], 0, dtype=meta[1], device=meta[2])
         return gradient
 
     def __call__(self, *given: Any) -> tuple[Any, ...]:
-        gradients = [self._gradient(given, *both) for both in zip(self.sent, self.metas, strict=True)]
+        gradients = [self._gradient(*both) for both in zip(given, self.metas, strict=True)]
         by = self.function.vjp if self.function.vjp is not Function.vjp else self.function.backward
         returned = by(self.context, *gradients)
         returned = returned if isinstance(returned, tuple) else (returned,)
@@ -197,6 +202,9 @@ class Function:
         ctx = FunctionContext()
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         wanted = _C.is_grad_enabled() and any(ctx.needs_input_grad)
+        tensors = [a for a in args if isinstance(a, Tensor)]
+        run = _Backward(cls, ctx, args) if wanted else None
+        node = None if run is None else _C.begin_function(run, tensors)
         with no_grad():
             if cls.setup_context is not Function.setup_context:
                 result = cls.forward(*args, **kwargs)
@@ -205,40 +213,38 @@ class Function:
                 result = cls.forward(ctx, *args, **kwargs)
         single = not isinstance(result, (tuple, list))
         outputs = [result] if single else list(result)
-        dirty = {id(t) for t in ctx._dirty}
-        if not wanted:
-            return result
-        for t in ctx._dirty:
-            _check_dirty(t, outputs)
-        # A result that is an argument has to be another tensor, unless it was written in place.
-        outputs = [o.detach() if _is_argument(o, args) and id(o) not in dirty else o for o in outputs]
-        differentiable = [o for o in outputs if _has_gradient(o) and id(o) not in ctx._non_differentiable]
-        if cls.backward is Function.backward and cls.vjp is Function.vjp:
+        if any(all(t is not o for o in outputs) for t in ctx._dirty):
+            raise RuntimeError(
+                "Some elements marked as dirty during the forward method were not returned as output. The inputs that "
+                "are modified inplace must all be outputs of the Function."
+            )
+        if (
+            run is not None
+            and cls.setup_context is not Function.setup_context
+            and any(
+                g is not None
+                and any(g is t for t in tensors)
+                and any(g is o for o in outputs)
+                and all(g is not d for d in ctx._dirty)
+                for g in ctx._given
+            )
+        ):
+            raise RuntimeError(
+                "An input that has been returned as-is as output is being saved for backward. This is not supported if "
+                "you override setup_context. You should return and save a view of the input instead, e.g. with "
+                "x.view_as(x) or setup ctx inside the forward function itself."
+            )
+        if wanted and cls.backward is Function.backward and cls.vjp is Function.vjp:
             cls.backward(ctx)
-        run = _Backward(cls, ctx, args, outputs, differentiable)
-        _C.attach_function(run, [args[i] for i in run.positions], differentiable)
-        ctx._attach(differentiable)
-        return outputs[0] if single else type(result)(outputs) if type(result) in (tuple, list) else tuple(outputs)
+        results = _C.finish_function(node, tensors, outputs, ctx._dirty, ctx._non_differentiable)
+        if run is not None:
+            run.set_outputs(results)
+            ctx._attach(results)
+        return results[0] if single else tuple(results)
 
 
 def _has_gradient(value: Any) -> bool:
     return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
-
-
-def _is_argument(value: Any, args: tuple[Any, ...]) -> bool:
-    return isinstance(value, Tensor) and any(value is a for a in args)
-
-
-def _check_dirty(tensor: Any, outputs: list[Any]) -> None:
-    if not any(tensor is o for o in outputs):
-        raise RuntimeError("Some elements marked as dirty during the forward method were not returned as output. The "
-                           "inputs that are modified inplace must all be outputs of the Function.")  # fmt: skip
-    if tensor.requires_grad and tensor.is_leaf:
-        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
-    if tensor._base is not None and tensor._base.requires_grad:
-        raise RuntimeError(
-            "a view of a tensor that requires grad was modified inplace by a custom Function. Clone it before the call."
-        )
 
 
 def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -271,7 +277,8 @@ def _refusing(output: Any) -> Any:
         return output
     fresh = output.detach()
     with enable_grad():
-        _C.attach_function(_Refusal(), [output.detach().requires_grad_()], [fresh])
+        inputs = [output.detach().requires_grad_()]
+        _C.finish_function(_C.begin_function(_Refusal(), inputs), inputs, [fresh], (), ())
     return fresh
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.autograd.graph import GradientEdge
+from minitensor.autograd.hooks import retain_grad
 
 Tensor = _C.Tensor
 
@@ -26,14 +27,19 @@ def _seeds(tensors: Sequence[Any], gradients: Any) -> tuple[Any, ...]:
     if gradients is None:
         return (None,) * len(tensors)
     given = (gradients,) if isinstance(gradients, Tensor) else tuple(gradients)
+    for gradient in given:
+        if gradient is not None and not isinstance(gradient, Tensor):
+            raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient).__name__}")
     if len(given) != len(tensors):
         raise RuntimeError(f"got {len(tensors)} tensors and {len(given)} gradients")
     return given
 
 
-def _run(roots: Any, seeds: Any, wanted: Any, retain: bool, create: bool, unused: bool) -> Any:
+def _run(
+    roots: Any, seeds: Any, wanted: Any, retain: bool, create: bool, unused: bool, accumulate: bool = False
+) -> Any:
     places = None if wanted is None else tuple(map(_place, wanted))
-    return _C.run_backward(tuple(map(_place, roots)), seeds, places, retain, create, unused)
+    return _C.run_backward(tuple(map(_place, roots)), seeds, places, retain, create, unused, accumulate)
 
 
 def backward(
@@ -59,6 +65,11 @@ def backward(
                 "`grad_tensors`."
             )
         grad_tensors = grad_variables
+    if _C.vmap_depth():
+        raise RuntimeError(
+            "backward() called inside of vmap, whose tensors are gone when it ends: use minitensor.func.grad or "
+            "autograd.grad, or call backward() outside"
+        )
     roots = _many(tensors)
     retain = create_graph if retain_graph is None else retain_graph
     if inputs is None:
@@ -67,10 +78,10 @@ def backward(
     wanted = _many(inputs)
     if not wanted:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    gradients = _run(roots, _seeds(roots, grad_tensors), wanted, retain, create_graph, True)
-    for tensor, gradient in zip(wanted, gradients, strict=True):
-        if gradient is not None and isinstance(tensor, Tensor):
-            tensor.grad = gradient if tensor.grad is None else tensor.grad + gradient
+    for tensor in wanted:
+        if isinstance(tensor, Tensor) and tensor.grad_fn is not None:
+            retain_grad(tensor)
+    _run(roots, _seeds(roots, grad_tensors), wanted, retain, create_graph, True, accumulate=True)
 
 
 def grad(
@@ -108,7 +119,10 @@ def grad(
             raise RuntimeError(
                 "materialize_grads cannot be used when the given input is a GradientEdge, since its shape is not known"
             )
-        result = tuple(t.new_zeros(tuple(t.shape)) if g is None else g for t, g in zip(wanted, result, strict=True))
+        result = tuple(
+            t.new_zeros(tuple(t.shape), requires_grad=create_graph) if g is None else g
+            for t, g in zip(wanted, result, strict=True)
+        )
     return result
 
 

@@ -65,6 +65,7 @@ def retain_grad(tensor: Any) -> None:
     def keep(gradient: Any) -> None:
         kept = reference()
         if kept is not None:
-            kept.grad = gradient if kept.grad is None else kept.grad + gradient
+            # A copy: the gradient may be the seed, another tensor's gradient too, or one number expanded.
+            kept.grad = gradient.clone().contiguous() if kept.grad is None else kept.grad + gradient
 
     _C.retain_grad(tensor, keep)

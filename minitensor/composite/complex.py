@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from minitensor._C import Tensor
 from minitensor.composite.dims import type_name
 from minitensor.composite.registry import composite
 from minitensor.ops import ROWS
@@ -25,7 +26,7 @@ def _of_parts(name: str, first: Any, second: Any, out: Any) -> Any:
 
 
 @composite(name="complex", method=False)
-def _complex(real: Any, imag: Any, *, out: Any = None) -> Any:
+def _complex(real: Any, imag: Any, *, out: Any = None) -> Tensor:
     """Complex numbers from their real and imaginary parts. RuntimeError if out has not the result's dtype."""
     return _of_parts("complex", real, imag, out)
 
@@ -37,25 +38,25 @@ def polar(abs: Any, angle: Any, *, out: Any = None) -> Any:
 
 
 @composite(name="conj_physical", out=True)
-def _conj_physical(input: Any) -> Any:
+def _conj_physical(input: Any) -> Tensor:
     """Each element with its imaginary part negated; a real tensor itself."""
     return conj_physical(input) if input.is_complex() else input
 
 
 @composite()
-def conj(input: Any) -> Any:
+def conj(input: Any) -> Tensor:
     """Each element with its imaginary part negated; a real tensor itself."""
     return conj_physical(input) if input.is_complex() else input
 
 
 @composite(method=False)
-def real(input: Any) -> Any:
+def real(input: Any) -> Tensor:
     """The real parts, a view of input; a real tensor itself."""
     return real_part(input) if input.is_complex() else input
 
 
 @composite(method=False)
-def imag(input: Any) -> Any:
+def imag(input: Any) -> Tensor:
     """The imaginary parts, a view of input. RuntimeError for a real tensor."""
     if not input.is_complex():
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
@@ -63,13 +64,13 @@ def imag(input: Any) -> Any:
 
 
 @composite()
-def resolve_conj(input: Any) -> Any:
+def resolve_conj(input: Any) -> Tensor:
     """input, whose conjugation is never left for later."""
     return input
 
 
 @composite()
-def resolve_neg(input: Any) -> Any:
+def resolve_neg(input: Any) -> Tensor:
     """input, whose negation is never left for later."""
     return input
 

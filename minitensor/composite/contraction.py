@@ -88,7 +88,7 @@ def _combined(input: Any, product: Any, beta: Any, alpha: Any, input_first: bool
 
 
 @composite(out=True)
-def mm(input: Any, mat2: Any) -> Any:
+def mm(input: Any, mat2: Any) -> Tensor:
     """The product of two matrices."""
     if input.ndim != 2:
         raise RuntimeError("self must be a matrix")
@@ -109,7 +109,7 @@ def _check_batches(batch1: Any, batch2: Any) -> None:
 
 
 @composite(out=True)
-def bmm(input: Any, mat2: Any) -> Any:
+def bmm(input: Any, mat2: Any) -> Tensor:
     """The products of two batches of matrices."""
     _check_batches(input, mat2)
     if input.dtype != mat2.dtype:
@@ -127,7 +127,7 @@ def _check_vector_product(added: int, mat: Any, vec: Any) -> None:
 
 
 @composite(out=True)
-def mv(input: Any, vec: Any) -> Any:
+def mv(input: Any, vec: Any) -> Tensor:
     """The product of a matrix and a vector."""
     _check_vector_product(1, input, vec)
     if input.dtype != vec.dtype:
@@ -151,21 +151,21 @@ def _check_dot(input: Any, other: Any) -> None:
 
 
 @composite(out=True)
-def dot(input: Any, tensor: Any) -> Any:
+def dot(input: Any, tensor: Any) -> Tensor:
     """The sum of the products of two vectors' elements."""
     _check_dot(input, tensor)
     return matmul(input, tensor)
 
 
 @composite(out=True)
-def vdot(input: Any, other: Any) -> Any:
+def vdot(input: Any, other: Any) -> Tensor:
     """The sum of the products of two vectors' elements, those of the first conjugated."""
     _check_dot(input, other)
     return matmul(input.conj() if input.is_complex() else input, other)
 
 
 @composite(out=True)
-def inner(input: Any, other: Any) -> Any:
+def inner(input: Any, other: Any) -> Tensor:
     """The dot products of the vectors along the last dimensions."""
     if input.dtype != other.dtype:
         raise RuntimeError("both inputs should have same dtype")
@@ -180,7 +180,7 @@ def inner(input: Any, other: Any) -> Any:
 
 
 @composite(aliases=("ger",), out=True)
-def outer(input: Any, vec2: Any) -> Any:
+def outer(input: Any, vec2: Any) -> Tensor:
     """The products of every element of one vector with every one of another."""
     for name, t in (("self", input), ("vec2", vec2)):
         if t.ndim != 1:
@@ -189,7 +189,7 @@ def outer(input: Any, vec2: Any) -> Any:
 
 
 @composite(out=True)
-def kron(input: Any, other: Any) -> Any:
+def kron(input: Any, other: Any) -> Tensor:
     """The Kronecker product."""
     rank = builtins.max(input.ndim, other.ndim)
     a = input.reshape((*(1,) * (rank - input.ndim), *input.shape))
@@ -205,7 +205,7 @@ def kron(input: Any, other: Any) -> Any:
 
 
 @composite(inplace=True, out=True)
-def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
     for name, t in (("mat1", mat1), ("mat2", mat2)):
         if t.ndim != 2:
@@ -227,7 +227,7 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
 
 
 @composite(inplace=True, out=True)
-def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
     _check_vector_product(input.ndim, mat, vec)
     if not input.dtype == mat.dtype == vec.dtype:
@@ -243,7 +243,7 @@ def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> A
 
 
 @composite(inplace=True, out=True)
-def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)."""
     for name, t in (("vec1", vec1), ("vec2", vec2)):
         if t.ndim != 1:
@@ -261,7 +261,7 @@ def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> 
 
 
 @composite(inplace=True, out=True)
-def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * bmm(batch1, batch2)."""
     _check_batches(batch1, batch2)
     if not input.dtype == batch1.dtype == batch2.dtype:
@@ -274,7 +274,7 @@ def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any =
 
 
 @composite(inplace=True, out=True)
-def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * the sum of bmm(batch1, batch2) over the batch."""
     for name, t in (("batch1", batch1), ("batch2", batch2)):
         if t.ndim != 3:
@@ -319,7 +319,7 @@ def _check_dim(d: int, rank: int) -> None:
 
 
 @composite(method=False, out=True)
-def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
+def tensordot(a: Any, b: Any, dims: Any = 2) -> Tensor:
     """The sum of products over pairs of dimensions: the last `dims` of a with the first of b, or two lists of them."""
     of_a, of_b = _pairs(a, b, dims)
     if len(of_a) != len(of_b):
@@ -355,7 +355,7 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
 
 
 @composite(method=False, out=True)
-def chain_matmul(*matrices: Any) -> Any:
+def chain_matmul(*matrices: Any) -> Tensor:
     """The product of several matrices in the order that costs least."""
     if not matrices:
         raise TypeError("chain_matmul(): Expected one or more matrices")
@@ -370,7 +370,7 @@ def chain_matmul(*matrices: Any) -> Any:
 
 
 @composite(method=False, namespaces=("nn.functional",))
-def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
+def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Tensor:
     """x1^T W_k x2 + b_k for each output k, over the last dimensions."""
     if input1.ndim != input2.ndim:
         raise RuntimeError(f"bilinear(): input dimensions do not match: got {input1.ndim} and {input2.ndim}")
@@ -399,7 +399,7 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
 
 
 @composite(method=True, out=True)
-def trace(input: Any) -> Any:
+def trace(input: Any) -> Tensor:
     """The sum of the diagonal of a matrix."""
     if input.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
@@ -409,7 +409,7 @@ def trace(input: Any) -> Any:
 
 
 @composite(out=True)
-def cross(input: Any, other: Any, dim: int | None = None) -> Any:
+def cross(input: Any, other: Any, dim: int | None = None) -> Tensor:
     """The cross product of vectors of three elements along dim, or along the first dimension of that size."""
     from minitensor.linalg.products import cross as linalg_cross
 

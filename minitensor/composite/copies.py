@@ -55,12 +55,12 @@ for _name, _take in {
 
 
 @composite(method=False, out=True)
-def view_copy(input: Any, size: Any = None, dtype: Any = None) -> Any:
+def view_copy(input: Any, size: Any = None, dtype: Any = None) -> Tensor:
     """The elements in another shape, or their bytes as another dtype, as a copy."""
     return row_major(input.reshape(size) if dtype is None else input.view(dtype))
 
 
 @composite(out=True)
-def narrow_copy(input: Any, dim: int, start: Any, length: int) -> Any:
+def narrow_copy(input: Any, dim: int, start: Any, length: int) -> Tensor:
     """`narrow` as a copy."""
     return row_major(shape.narrow(input, dim, start, length))

@@ -47,7 +47,7 @@ def _filled(size: tuple[int, ...], value: Any, dtype: Any, device: Any, out: Any
 def empty(
     *args: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """A tensor whose memory is not initialised."""
     made = _C.empty(sizes_of(args, size), dtype if out is None else out.dtype, device)
     if memory_format is not None:
@@ -61,7 +61,7 @@ def empty(
 def full(
     size: Any, fill_value: Any, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """A tensor of one value, whose kind of number gives the dtype if none is given."""
     if dtype is None and out is not None:
         dtype = out.dtype
@@ -76,7 +76,7 @@ def full(
 def zeros(
     *args: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """A tensor of zeros."""
     dtype = _default(dtype if out is None else out.dtype)
     made = _filled(sizes_of(args, size), 0, dtype, device, out)
@@ -90,7 +90,7 @@ def zeros(
 def ones(
     *args: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """A tensor of ones."""
     dtype = _default(dtype if out is None else out.dtype)
     made = _filled(sizes_of(args, size), 1, dtype, device, out)
@@ -114,7 +114,7 @@ def _like(input: Any, value: Any, dtype: Any, device: Any, memory_format: Any) -
 def empty_like(
     input: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
     pin_memory: bool = False, memory_format: Any = None,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """A tensor of input's shape and dtype whose memory is not initialised."""
     return _made(_like(input, None, dtype, device, memory_format), requires_grad, layout, pin_memory)
 
@@ -123,7 +123,7 @@ def empty_like(
 def full_like(
     input: Any, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """A tensor of one value with input's shape and dtype."""
     return _made(_like(input, fill_value, dtype, device, memory_format), requires_grad, layout, pin_memory)
 
@@ -132,7 +132,7 @@ def full_like(
 def zeros_like(
     input: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
     pin_memory: bool = False, memory_format: Any = None,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Zeros with input's shape and dtype."""
     return _made(_like(input, 0, dtype, device, memory_format), requires_grad, layout, pin_memory)
 
@@ -141,7 +141,7 @@ def zeros_like(
 def ones_like(
     input: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
     pin_memory: bool = False, memory_format: Any = None,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Ones with input's shape and dtype."""
     return _made(_like(input, 1, dtype, device, memory_format), requires_grad, layout, pin_memory)
 
@@ -150,7 +150,7 @@ def ones_like(
 def scalar_tensor(
     s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
     pin_memory: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """A tensor without dimensions, of the default dtype if none is given."""
     return _made(creation.full((), s, dtype=_default(dtype), device=device), requires_grad, layout, pin_memory)
 
@@ -172,7 +172,7 @@ def _strided_empty(size: Sequence[int], stride: Sequence[int], dtype: Any, devic
 def empty_strided(
     size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """A tensor of the given strides whose memory is not initialised."""
     return _made(_strided_empty(size, stride, dtype, device), requires_grad, layout, pin_memory)
 
@@ -181,7 +181,7 @@ def empty_strided(
 def empty_permuted(
     size: Sequence[int], physical_layout: Sequence[int], *, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """A dense tensor, not initialised, whose dimensions lie in memory in the given order, the outermost first."""
     size, order = tuple(size), tuple(physical_layout)
     if len(size) != len(order):
@@ -207,7 +207,7 @@ def empty_permuted(
 def new_full(
     input: Any, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
     layout: Any = None, pin_memory: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """A tensor of one value with this tensor's dtype."""
     size = (size,) if isinstance(size, int) else tuple(size)
     made = creation.full(size, fill_value, dtype=dtype or input.dtype, device=device or input.device)
@@ -215,13 +215,13 @@ def new_full(
 
 
 @composite(function=False)
-def new_zeros(input: Any, *args: Any, size: Any = None, **more: Any) -> Any:
+def new_zeros(input: Any, *args: Any, size: Any = None, **more: Any) -> Tensor:
     """Zeros with this tensor's dtype."""
     return new_full(input, sizes_of(args, size), 0, **more)
 
 
 @composite(function=False)
-def new_ones(input: Any, *args: Any, size: Any = None, **more: Any) -> Any:
+def new_ones(input: Any, *args: Any, size: Any = None, **more: Any) -> Tensor:
     """Ones with this tensor's dtype."""
     return new_full(input, sizes_of(args, size), 1, **more)
 
@@ -230,7 +230,7 @@ def new_ones(input: Any, *args: Any, size: Any = None, **more: Any) -> Any:
 def new_empty(
     input: Any, *args: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
     layout: Any = None, pin_memory: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Uninitialised memory with this tensor's dtype."""
     made = _C.empty(sizes_of(args, size), dtype or input.dtype, device or input.device)
     return _made(made, requires_grad, layout, pin_memory)
@@ -240,7 +240,7 @@ def new_empty(
 def new_empty_strided(
     input: Any, size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Any = None,
     requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Uninitialised memory of the given strides with this tensor's dtype."""
     made = _strided_empty(size, stride, dtype or input.dtype, device or input.device)
     return _made(made, requires_grad, layout, pin_memory)
@@ -278,7 +278,7 @@ def _whole_bounds(bounds: list[Any], dtype: Any) -> list[int]:
 def arange(
     *args: Any, start: Any = None, end: Any = None, step: Any = None, out: Any = None, dtype: Any = None,
     layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Values from start (0 if only one bound is given) up to, not including, end.
 
     Given as end, as start and end, or as start, end and step; int64 if all are integers, otherwise of the default
@@ -309,7 +309,7 @@ def arange(
 def _range(
     start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Values from start to end, which is included, of the default dtype. Deprecated in favour of `arange`."""
     if end is None:
         start, end = 0, start
@@ -330,7 +330,7 @@ def _range(
 def linspace(
     start: Any, end: Any, steps: int, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """`steps` evenly spaced values from start to end, both included."""
     if dtype is None and out is not None:
         dtype = out.dtype
@@ -362,7 +362,7 @@ def _evenly(start: Any, end: Any, steps: int, dtype: Any, device: Any) -> Any:
 def logspace(
     start: Any, end: Any, steps: int, base: float = 10.0, *, out: Any = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """`steps` values from base**start to base**end whose exponents are evenly spaced."""
     start, end = _number(start), _number(end)
     dtype = _default(_numbers_dtype(dtype if out is None else out.dtype, start, end, base))
@@ -377,7 +377,7 @@ def logspace(
 def eye(
     n: int, m: int | None = None, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """A matrix with ones on the diagonal."""
     if dtype is None and out is not None:
         dtype = out.dtype
@@ -391,7 +391,7 @@ def _window(name: str, doc: str, shape: Callable[..., Any], **defaults: float) -
     def window(
         window_length: int, periodic: bool = True, *args: float, dtype: Any = None, layout: Any = None,
         device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **more: float,
-    ) -> Any:  # fmt: skip
+    ) -> Tensor:  # fmt: skip
         if len(args) > len(defaults) or not set(more) <= set(defaults):
             raise TypeError(
                 f"{name}() takes a length, periodic{''.join(f', {d}' for d in defaults)} and tensor options"

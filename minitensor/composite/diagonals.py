@@ -17,7 +17,7 @@ Tensor = _C.Tensor
 
 
 @composite(out=True)
-def diag(input: Any, diagonal: int = 0) -> Any:
+def diag(input: Any, diagonal: int = 0) -> Tensor:
     """The diagonal of a matrix, as a copy; of a vector, the matrix with it on the diagonal."""
     if input.ndim == 1:
         return diag_embed(input, diagonal)
@@ -27,7 +27,7 @@ def diag(input: Any, diagonal: int = 0) -> Any:
 
 
 @composite()
-def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """The last dimension as the diagonal of two new ones, zero elsewhere."""
     rank = input.ndim + 1
     first, second = normal_dim(dim1, rank), normal_dim(dim2, rank)
@@ -43,13 +43,13 @@ def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> A
 
 
 @composite()
-def diagflat(input: Any, offset: int = 0) -> Any:
+def diagflat(input: Any, offset: int = 0) -> Tensor:
     """The matrix with all elements on a diagonal, zero elsewhere."""
     return diag_embed(reshape(input, -1), offset)
 
 
 @composite()
-def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
+def select_scatter(input: Any, src: Any, dim: int, index: int) -> Tensor:
     """A copy of input with src in place of `select(dim, index)`."""
     made = clone(input)
     _into("select_scatter", movement.select(made, dim, index), src)
@@ -59,7 +59,7 @@ def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
 @composite(out=True)
 def slice_scatter(
     input: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
-) -> Any:
+) -> Tensor:
     """A copy of input with src in place of a range along dim."""
     made = clone(input)
     _into("slice_scatter", movement.slice(made, dim, start, end, step), src)
@@ -67,7 +67,7 @@ def slice_scatter(
 
 
 @composite()
-def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy of input with src in place of a diagonal."""
     made = clone(input)
     _into("diagonal_scatter", movement.diagonal(made, offset, dim1, dim2), src)
@@ -77,7 +77,7 @@ def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2:
 @composite()
 def as_strided_scatter(
     input: Any, src: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
-) -> Any:
+) -> Tensor:
     """A copy of input with src in place of `as_strided(size, stride, storage_offset)`, which shows no element twice.
 
     The copy has input's strides over a copy of its memory, so what lies between the elements may be written unseen.
@@ -109,7 +109,7 @@ def _into(name: str, part: Any, src: Any) -> None:
 
 
 @composite(method=False)
-def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803  (PyTorch's name)
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803  (PyTorch's name)
     """The powers of a vector's elements as columns, the highest first, or last if `increasing`."""
     if x.ndim != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")

@@ -19,7 +19,7 @@ _root = _C.inplace_form(ROWS["_root_of_positive"].call)
 
 
 @composite(method=False)
-def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = _MODES[0]) -> Any:
+def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = _MODES[0]) -> _C.Tensor:
     """The p-norm distances between each pair of vectors of two sets, batched over leading dimensions.
 
     `compute_mode` says whether Euclidean distances may be had from a matrix product, which is fast for large sets but
@@ -73,7 +73,7 @@ def _by_product(x1: Any, x2: Any) -> Any:
 
 
 @composite(method=False, namespaces=("nn.functional",))
-def pdist(input: Any, p: float = 2.0) -> Any:
+def pdist(input: Any, p: float = 2.0) -> _C.Tensor:
     """The p-norm distances between each pair of rows: (0, 1), (0, 2), ..., (1, 2), ..."""
     if input.ndim != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")

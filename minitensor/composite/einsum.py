@@ -19,7 +19,7 @@ _OPTIMAL_UP_TO = 8
 
 
 @composite(method=False)
-def einsum(*args: Any) -> Any:
+def einsum(*args: Any) -> _C.Tensor:
     """Sums of products of the operands' elements by the subscripts of `equation`, such as "ij,jk->ik".
 
     A subscript that is repeated within an operand takes a diagonal, one that isn't in the output is summed over, `...`

@@ -38,7 +38,7 @@ def _method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @composite(out="exact")
 @shortcut("TiT", scatter.gather, order=(0, 2, 1))
-def gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+def gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Tensor:
     """input[i][index[i][j]] for dim 1, and so on: the result has index's shape.
 
     index has as many dimensions as input, is nowhere larger except along dim, and counts from the beginning. The
@@ -91,7 +91,9 @@ _plain: dict[str, Callable[..., Any]] = {
 
 
 @composite(name="scatter", out="exact")
-def _scatter(input: Any, dim: int, index: Any, src: Any = None, *, reduce: str | None = None, value: Any = None) -> Any:
+def _scatter(
+    input: Any, dim: int, index: Any, src: Any = None, *, reduce: str | None = None, value: Any = None
+) -> Tensor:
     """input with src, a tensor or a number, at the places that index names along dim.
 
     With `reduce` "add" or "multiply" what was there is added or multiplied. Of several values for one place the last
@@ -101,19 +103,21 @@ def _scatter(input: Any, dim: int, index: Any, src: Any = None, *, reduce: str |
 
 
 @_method
-def scatter_(input: Any, dim: int, index: Any, src: Any = None, *, reduce: str | None = None, value: Any = None) -> Any:
+def scatter_(
+    input: Any, dim: int, index: Any, src: Any = None, *, reduce: str | None = None, value: Any = None
+) -> Tensor:
     """`scatter` in place."""
     return _scatter_call(_in_place.__getitem__, input, dim, index, src, reduce, value)
 
 
 @composite(out="exact")
-def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
+def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Tensor:
     """input with src added at the places that index names along dim, in the order of index."""
     return scatter.scatter_add(input, index, src, dim)
 
 
 @_method
-def scatter_add_(input: Any, dim: int, index: Any, src: Any) -> Any:
+def scatter_add_(input: Any, dim: int, index: Any, src: Any) -> Tensor:
     """`scatter_add` in place."""
     return _in_place["scatter_add"](input, index, src, dim)
 
@@ -122,7 +126,7 @@ _BAD_REDUCTION = "reduce argument must be either sum, prod, mean, amax or amin, 
 
 
 @composite(out="exact")
-def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
+def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Tensor:
     """input with src combined into the places that index names along dim.
 
     `reduce`: "sum", "prod", "mean", "amax" or "amin". Without `include_self` what was there has no part in it; places
@@ -135,14 +139,14 @@ def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *, i
 
 
 @_method
-def scatter_reduce_(input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
+def scatter_reduce_(input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Tensor:
     """`scatter_reduce` in place."""
     mode = _mode(reduce, _REDUCTIONS, _BAD_REDUCTION.format(reduce))
     return _in_place["scatter_reduce"](input, index, src, dim, mode, include_self)
 
 
 @composite(out=True)
-def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
+def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Tensor:
     """`gather` with broadcasting of the other dimensions; without dim, of all elements as a line."""
     if dim is None:
         return scatter.gather(reshape(input, -1), reshape(indices, -1), 0)
@@ -170,7 +174,7 @@ def _vector(name: str, index: Any) -> None:
 
 
 @composite(out="exact")
-def index_select(input: Any, dim: int, index: Any) -> Any:
+def index_select(input: Any, dim: int, index: Any) -> Tensor:
     """The slices along dim that index, a vector of integers from the beginning, names. IndexError if there are none."""
     _vector("index_select", index)
     d = normal_dim(dim, input.ndim)
@@ -253,28 +257,28 @@ def _scaled(source: Any, alpha: Any) -> Any:
 
 
 @composite(out=True)
-def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Tensor:
     """input with source, times alpha, added to the slices along dim that index names."""
     index, d, source = _slices("index_add", input, dim, index, source)
     return _index.index_add(input, index, _scaled(source, alpha), d)
 
 
 @_method
-def index_add_(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+def index_add_(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Tensor:
     """`index_add` in place."""
     index, d, source = _slices("index_add", input, dim, index, source)
     return _in_place["index_add"](input, index, _scaled(source, alpha), d)
 
 
 @composite(out=True)
-def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
+def index_copy(input: Any, dim: int, index: Any, source: Any) -> Tensor:
     """input with the slices along dim that index names replaced by those of source."""
     index, d, source = _slices("index_copy", input, dim, index, source)
     return _index.index_copy(input, index, source, d)
 
 
 @_method
-def index_copy_(input: Any, dim: int, index: Any, source: Any) -> Any:
+def index_copy_(input: Any, dim: int, index: Any, source: Any) -> Tensor:
     """`index_copy` in place."""
     index, d, source = _slices("index_copy", input, dim, index, source)
     return _in_place["index_copy"](input, index, source, d)
@@ -307,7 +311,7 @@ def _named(input: Any, places: Any, dims: tuple[int, ...]) -> Any:
 
 
 @composite()
-def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
+def index_fill(input: Any, dim: int, index: Any, value: Any) -> Tensor:
     """input with `value`, a number or a tensor of one, in the slices along dim that index names."""
     places, value, dims = _filling(input, dim, index, value)
     if value.requires_grad:  # by a mask: the gradient counts a place once, however often it's named
@@ -318,7 +322,7 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
 
 
 @_method
-def index_fill_(input: Any, dim: int, index: Any, value: Any) -> Any:
+def index_fill_(input: Any, dim: int, index: Any, value: Any) -> Tensor:
     """`index_fill` in place."""
     places, value, dims = _filling(input, dim, index, value)
     if value.requires_grad:
@@ -339,13 +343,13 @@ def _spread(input: Any, dim: int, index: Any, source: Any, reduce: str) -> tuple
 
 
 @composite(out=True)
-def index_reduce(input: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True) -> Any:
+def index_reduce(input: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True) -> Tensor:
     """input with source combined into the slices along dim that index names: "prod", "mean", "amax" or "amin"."""
     return scatter.scatter_reduce_at(input, *_spread(input, dim, index, source, reduce), include_self)
 
 
 @_method
-def index_reduce_(input: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True) -> Any:
+def index_reduce_(input: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True) -> Tensor:
     """`index_reduce` in place."""
     return _in_place["scatter_reduce"](input, *_spread(input, dim, index, source, reduce), include_self)
 
@@ -361,7 +365,7 @@ def _flat_index(name: str, input: Any, index: Any) -> None:
 
 
 @composite(out="exact")
-def take(input: Any, index: Any) -> Any:
+def take(input: Any, index: Any) -> Tensor:
     """The elements of input as a line at the places that index, of any shape, names; they may count from the end."""
     _flat_index("take", input, index)
     return _index.index_at(reshape(input, -1), index, (0,), False)
@@ -389,13 +393,13 @@ def _put(input: Any, index: Any, source: Any, accumulate: bool) -> Any:
 
 
 @composite()
-def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Tensor:
     """input with the elements of source at the places of all elements as a line that index names, or added to them."""
     return _put(input, index, source, accumulate)
 
 
 @_method
-def put_(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+def put_(input: Any, index: Any, source: Any, accumulate: bool = False) -> Tensor:
     """`put` in place."""
     return input.copy_(_put(input, index, source, accumulate))
 
@@ -410,13 +414,13 @@ def _key(input: Any, indices: Sequence[Any]) -> tuple[Any, ...]:
 
 
 @composite()
-def index_put(input: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
+def index_put(input: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor:
     """input with values, broadcast, written at input[indices] or added to it; an index may be None for all."""
     return index_put_(elementwise.clone(input), indices, values, accumulate)
 
 
 @_method
-def index_put_(input: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
+def index_put_(input: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor:
     """`index_put` in place."""
     from minitensor._indexing import put_at
 
@@ -428,7 +432,7 @@ def index_put_(input: Any, indices: Sequence[Any], values: Any, accumulate: bool
 
 
 @composite()
-def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
+def masked_scatter(input: Any, mask: Any, source: Any) -> Tensor:
     """input with the elements of source, one after the other, where mask, broadcast, holds."""
     if mask.ndim > input.ndim or tuple(broadcast_shapes(input.shape, mask.shape)) != tuple(input.shape):
         input, mask = broadcast_tensors(input, mask)
@@ -439,7 +443,7 @@ _mask = mask
 
 
 @composite(out=True)
-def argwhere(input: Any) -> Any:
+def argwhere(input: Any) -> Tensor:
     """The indices of the elements that are not zero, one row each."""
     return _mask.nonzero(input)
 
@@ -454,7 +458,7 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
 
 
 @composite(out=True)
-def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Any:
+def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Tensor:
     """The first `size` rows of `nonzero`; if there are fewer, rows of `fill_value` follow. RuntimeError if size < 0."""
     if size < 0:
         raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
@@ -501,7 +505,7 @@ _FEW = 16
 
 
 @composite(method=False, out=True)
-def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
+def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Whether each element is among the test elements, or with `invert` is not. One of both may be a number."""
     if not isinstance(elements, Tensor) and not isinstance(test_elements, Tensor):
         raise TypeError("isin() takes a Tensor as elements or as test_elements")

@@ -28,7 +28,7 @@ def _some(name: str, tensors: Sequence[Any]) -> Sequence[Any]:
 
 @composite(method=False, out=True)
 @shortcut("L", _C.stack)
-def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
+def stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     """The tensors, all of one shape, side by side along a new dimension."""
     first = _some("stack", tensors)[0].shape
     dim = normal_dim(dim, len(first) + 1)
@@ -42,33 +42,33 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
 
 
 @composite(method=False, out=True)
-def hstack(tensors: Sequence[Any]) -> Any:
+def hstack(tensors: Sequence[Any]) -> Tensor:
     """The tensors along the second dimension; vectors along their only one."""
     parts = atleast_1d(list(_some("hstack", tensors)))
     return movement.cat(parts, 0 if parts[0].ndim == 1 else 1)
 
 
 @composite(aliases=("row_stack",), method=False, out=True)
-def vstack(tensors: Sequence[Any]) -> Any:
+def vstack(tensors: Sequence[Any]) -> Tensor:
     """The tensors along the first dimension, vectors as rows."""
     return movement.cat(atleast_2d(list(_some("vstack", tensors))), 0)
 
 
 @composite(method=False, out=True)
-def dstack(tensors: Sequence[Any]) -> Any:
+def dstack(tensors: Sequence[Any]) -> Tensor:
     """The tensors along the third dimension."""
     return movement.cat(atleast_3d(list(_some("dstack", tensors))), 2)
 
 
 @composite(method=False, out=True)
-def column_stack(tensors: Sequence[Any]) -> Any:
+def column_stack(tensors: Sequence[Any]) -> Tensor:
     """The tensors along the second dimension, vectors as columns."""
     parts = [reshape(x, (x.numel(), 1)) if x.ndim <= 1 else x for x in _some("column_stack", tensors)]
     return movement.cat(parts, 1)
 
 
 @composite(method=False)
-def block_diag(*tensors: Any) -> Any:
+def block_diag(*tensors: Any) -> Tensor:
     """The matrices along the diagonal of a large one that is zero elsewhere; vectors count as rows."""
     if not tensors:
         return full((1, 0), 0, dtype=_C.get_default_dtype())
@@ -120,7 +120,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Any, ...]:
 
 
 @composite(method=False)
-def cartesian_prod(*tensors: Any) -> Any:
+def cartesian_prod(*tensors: Any) -> Tensor:
     """All ways to take one element of each vector, a row each; of one vector, itself."""
     given = unpacked(tensors)
     if not given:
@@ -134,7 +134,7 @@ def cartesian_prod(*tensors: Any) -> Any:
 
 
 @composite()
-def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
+def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Tensor:
     """All ways to take r elements of a vector, in order, a row each."""
     if input.ndim != 1:
         raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
@@ -292,7 +292,9 @@ def _one_of(*given: Any) -> Any:
 
 
 @composite()
-def hsplit(input: Any, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None) -> Any:
+def hsplit(
+    input: Any, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
+) -> tuple[Tensor, ...]:
     """`tensor_split` by columns; equal parts only. Vectors are split along their dimension."""
     if input.ndim < 1:
         raise RuntimeError(
@@ -302,7 +304,9 @@ def hsplit(input: Any, indices_or_sections: Any = None, *, indices: Any = None, 
 
 
 @composite()
-def vsplit(input: Any, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None) -> Any:
+def vsplit(
+    input: Any, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
+) -> tuple[Tensor, ...]:
     """`tensor_split` by rows; equal parts only."""
     if input.ndim < 2:
         raise RuntimeError(
@@ -312,7 +316,9 @@ def vsplit(input: Any, indices_or_sections: Any = None, *, indices: Any = None, 
 
 
 @composite()
-def dsplit(input: Any, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None) -> Any:
+def dsplit(
+    input: Any, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
+) -> tuple[Tensor, ...]:
     """`tensor_split` along the third dimension; equal parts only."""
     if input.ndim < 3:
         raise RuntimeError(

@@ -84,7 +84,7 @@ def is_contiguous(input: Any, memory_format: Any = contiguous_format) -> bool:
 
 
 @composite(function=False)
-def contiguous(input: Any, *, memory_format: Any = contiguous_format) -> Any:
+def contiguous(input: Any, *, memory_format: Any = contiguous_format) -> Tensor:
     """The tensor itself if it is contiguous in the memory format, else a copy that is."""
     if memory_format is contiguous_format:
         return input if _row_major(input) else row_major(input)
@@ -115,7 +115,7 @@ def formatted(input: Any, memory_format: Any) -> Any:
 
 
 @composite()
-def clone(input: Any, *, memory_format: Any = preserve_format) -> Any:
+def clone(input: Any, *, memory_format: Any = preserve_format) -> Tensor:
     """A copy of the tensor."""
     return _clone(input) if memory_format is preserve_format else formatted(input, memory_format)
 
@@ -177,7 +177,7 @@ def set_(
     storage_offset: int = 0,
     size: Sequence[int] | None = None,
     stride: Sequence[int] | None = None,
-) -> Any:
+) -> Tensor:
     """Has the tensor show another tensor's memory, or part of a storage; without a source, nothing."""
     if source is None:
         input.data = _C.empty((0,), input.dtype, input.device)
@@ -207,7 +207,7 @@ def set_(
 
 
 @composite(function=False)
-def resize_(input: Any, *args: Any, size: Any = None, memory_format: Any = contiguous_format) -> Any:
+def resize_(input: Any, *args: Any, size: Any = None, memory_format: Any = contiguous_format) -> Tensor:
     """Another shape over the same storage, which grows where needed; new elements are not initialised."""
     wanted = sizes_of(args, size)
     _C.resize_(input, wanted)
@@ -220,7 +220,7 @@ def resize_(input: Any, *args: Any, size: Any = None, memory_format: Any = conti
 
 
 @composite(function=False)
-def resize_as_(input: Any, the_template: Any, *, memory_format: Any = None) -> Any:
+def resize_as_(input: Any, the_template: Any, *, memory_format: Any = None) -> Tensor:
     """`resize_` to another tensor's shape."""
     return resize_(input, tuple(the_template.shape))
 
@@ -230,7 +230,7 @@ def _deprecated(name: str) -> None:
 
 
 @composite(function=False)
-def resize(input: Any, *args: Any, size: Any = None) -> Any:
+def resize(input: Any, *args: Any, size: Any = None) -> Tensor:
     """The same elements in another shape; deprecated for `reshape`. RuntimeError for another number of them."""
     _deprecated("resize")
     wanted = sizes_of(args, size)
@@ -244,7 +244,7 @@ def resize(input: Any, *args: Any, size: Any = None) -> Any:
 
 
 @composite(function=False)
-def resize_as(input: Any, tensor: Any) -> Any:
+def resize_as(input: Any, tensor: Any) -> Tensor:
     """The same elements in another tensor's shape; deprecated for `reshape_as`."""
     _deprecated("resize_as")
     return shape.reshape(input, tuple(tensor.shape))
@@ -253,7 +253,7 @@ def resize_as(input: Any, tensor: Any) -> Any:
 @composite()
 def slice_inverse(
     input: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
-) -> Any:
+) -> Tensor:
     """The tensor `src` over input's memory, where input is a slice of it."""
     return movement.as_strided(input, tuple(src.shape), src.stride(), src.storage_offset())
 
@@ -262,7 +262,7 @@ def slice_inverse(
 
 
 def _view_in_place(name: str, take: Callable[..., Any], aliases: Sequence[str] = ()) -> None:
-    def change(input: Any, *args: Any, **more: Any) -> Any:
+    def change(input: Any, *args: Any, **more: Any) -> Tensor:
         return _C.take_view(input, take(input, *args, **more), name)
 
     change.__name__ = name

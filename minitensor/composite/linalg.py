@@ -20,13 +20,13 @@ __all__: list[str] = []
 
 
 @composite(out=True)
-def det(input: Any) -> Any:
+def det(input: Any) -> _C.Tensor:
     """The determinant of square matrices."""
     return la.det(input)
 
 
 @composite()
-def logdet(input: Any) -> Any:
+def logdet(input: Any) -> _C.Tensor:
     """The logarithm of the determinant: NaN where it is negative, -inf where it is zero."""
     square(input, "linalg.logdet")
     kernel_dtype(input, "linalg.logdet")
@@ -45,25 +45,25 @@ def slogdet(input: Any) -> Any:
 
 
 @composite(out=True)
-def inverse(input: Any) -> Any:
+def inverse(input: Any) -> _C.Tensor:
     """The inverse of square matrices. Raises LinAlgError for a singular one."""
     return inverse_of(input, "linalg.inv")
 
 
 @composite(out=True)
-def pinverse(input: Any, rcond: float = 1e-15) -> Any:
+def pinverse(input: Any, rcond: float = 1e-15) -> _C.Tensor:
     """The Moore-Penrose inverse, without singular values up to rcond times the largest."""
     return la.pinv(input, rcond)
 
 
 @composite(out=True)
-def matrix_power(input: Any, n: int) -> Any:
+def matrix_power(input: Any, n: int) -> _C.Tensor:
     """The n-th power of square matrices; of the inverse if n is negative."""
     return la.matrix_power(input, n)
 
 
 @composite()
-def matrix_exp(input: Any) -> Any:
+def matrix_exp(input: Any) -> _C.Tensor:
     """The exponential of square matrices."""
     return la.matrix_exp(input)
 
@@ -72,7 +72,7 @@ def matrix_exp(input: Any) -> Any:
 
 
 @composite(out=True)
-def cholesky(input: Any, upper: bool = False) -> Any:
+def cholesky(input: Any, upper: bool = False) -> _C.Tensor:
     """The Cholesky factor of positive-definite matrices. `linalg.cholesky` is the newer function."""
     square(input, "cholesky")
     kernel_dtype(input, "cholesky", "cholesky_cpu")
@@ -82,7 +82,7 @@ def cholesky(input: Any, upper: bool = False) -> Any:
 
 
 @composite(out=True)
-def cholesky_solve(input: Any, input2: Any, upper: bool = False) -> Any:
+def cholesky_solve(input: Any, input2: Any, upper: bool = False) -> _C.Tensor:
     """The X with A X = B (`input`) from A's Cholesky factor (`input2`)."""
     for name, t in (("b", input), ("u", input2)):
         if t.ndim < 2:
@@ -106,7 +106,7 @@ def cholesky_solve(input: Any, input2: Any, upper: bool = False) -> Any:
 
 
 @composite(out=True)
-def cholesky_inverse(input: Any, upper: bool = False) -> Any:
+def cholesky_inverse(input: Any, upper: bool = False) -> _C.Tensor:
     """The inverse of A from its Cholesky factor."""
     square(input, "cholesky_inverse")
     not_implemented(input, "cholesky_inverse_out_cpu")
@@ -149,13 +149,13 @@ def geqrf(input: Any) -> Any:
 
 
 @composite(out=True)
-def orgqr(input: Any, input2: Any) -> Any:
+def orgqr(input: Any, input2: Any) -> _C.Tensor:
     """The first columns of the product of the Householder reflectors that `geqrf` gives."""
     return la.householder_product(input, input2)
 
 
 @composite(out=True)
-def ormqr(input: Any, input2: Any, input3: Any, left: bool = True, transpose: bool = False) -> Any:
+def ormqr(input: Any, input2: Any, input3: Any, left: bool = True, transpose: bool = False) -> _C.Tensor:
     """The product of Q, from the reflectors `input` and factors `input2`, and `input3`."""
     name = "torch.ormqr"
     for which, t, least in (("input", input, 2), ("other", input3, 2), ("tau", input2, 1)):
@@ -194,7 +194,7 @@ def lu(input: Any, pivot: bool = True, get_infos: bool = False, out: Any = None)
 
 
 @composite(out=True)
-def lu_solve(input: Any, LU_data: Any, LU_pivots: Any) -> Any:
+def lu_solve(input: Any, LU_data: Any, LU_pivots: Any) -> _C.Tensor:
     """The X with A X = B (`input`) from A's LU factors."""
     return la.lu_solve(LU_data, LU_pivots, input)
 

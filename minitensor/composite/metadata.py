@@ -51,7 +51,7 @@ def const_data_ptr(input: Any) -> int:
 
 
 @composite(function=False)
-def pin_memory(input: Any, device: Any = None) -> Any:
+def pin_memory(input: Any, device: Any = None) -> Tensor:
     """The tensor in page-locked memory of the host, which a card reads without the driver's help: it needs a card."""
     if input.device.type != "cpu":
         raise RuntimeError(f"cannot pin '{input.type()}' only dense CPU tensors can be pinned")
@@ -76,7 +76,7 @@ def as_subclass(input: Any, cls: type) -> Any:
     """The same tensor as an instance of a subclass."""
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise TypeError("cls must be a type that inherits from Tensor")
-    return Tensor._as_subclass(cls, input)
+    return Tensor._as_subclass(cls, input, False, True)
 
 
 @composite(function=False)
@@ -112,7 +112,7 @@ def _rewrite(input: Any, function: Callable[..., Any], *others: Any) -> Any:
 
 
 @composite(function=False)
-def fill_diagonal_(input: Any, fill_value: Any, wrap: bool = False) -> Any:
+def fill_diagonal_(input: Any, fill_value: Any, wrap: bool = False) -> Tensor:
     """Set the diagonal: where all indices are equal; with `wrap` it begins anew below a tall matrix's square."""
     if input.ndim < 2:
         raise RuntimeError("dimensions must larger than 1")
@@ -131,7 +131,7 @@ def fill_diagonal_(input: Any, fill_value: Any, wrap: bool = False) -> Any:
 
 
 @composite(function=False)
-def sum_to_size(input: Any, *size: Any) -> Any:
+def sum_to_size(input: Any, *size: Any) -> Tensor:
     """The sum over the dimensions that broadcasting would add or stretch: the inverse of expand."""
     wanted = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
     shape = tuple(input.shape)
@@ -162,13 +162,13 @@ def new(input: Any, *args: Any, device: Any = None) -> Any:
 
 
 @composite(method=False)
-def detach(input: Any) -> Any:
+def detach(input: Any) -> Tensor:
     """The same elements without gradient history."""
     return input.detach()
 
 
 @composite(method=False)
-def fill(input: Any, value: Any) -> Any:
+def fill(input: Any, value: Any) -> Tensor:
     """A tensor like input with every element `value`."""
     return input.clone().fill_(value)
 
@@ -189,7 +189,7 @@ def is_storage(obj: Any) -> bool:
 def from_file(
     filename: str, shared: bool = False, size: int = 0, *, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """A tensor over a memory-mapped file: `size` elements. With `shared`, writes reach the file."""
     import numpy as np
 
@@ -252,12 +252,12 @@ def to_dlpack(tensor: Any) -> Any:
 
 
 @composite(method=False, out=True)
-def view_as_real_copy(input: Any) -> Any:
+def view_as_real_copy(input: Any) -> Tensor:
     """The real and imaginary parts in a last dimension, as a copy."""
     return mt.view_as_real(input).clone()
 
 
 @composite(method=False, out=True)
-def view_as_complex_copy(input: Any) -> Any:
+def view_as_complex_copy(input: Any) -> Tensor:
     """The last dimension of two as complex numbers, as a copy."""
     return mt.view_as_complex(input).clone()

@@ -26,13 +26,13 @@ def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool | Non
 
 
 @composite(out=True)
-def argsort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+def argsort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """The indices that sort the tensor along dim."""
     return ROWS["sort"].call(input, dim, descending, stable)[1]
 
 
 @composite(out=True)
-def msort(input: Any) -> Any:
+def msort(input: Any) -> Tensor:
     """The elements in order along the first dimension."""
     return ROWS["sort"].call(input, 0, False, False)[0]
 
@@ -124,7 +124,7 @@ def _at_ranks(ordered: Any, q: Any, interpolation: str, with_nan: bool) -> Any:
 @composite(out=True)
 def quantile(
     input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
-) -> Any:
+) -> Tensor:
     """The q-quantiles of all elements or along dim; where rows have NaN they are NaN.
 
     `interpolation` says what to give between two elements: linear, lower, higher, midpoint or nearest.
@@ -135,7 +135,7 @@ def quantile(
 @composite(out=True)
 def nanquantile(
     input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
-) -> Any:
+) -> Tensor:
     """The q-quantiles of the elements that are not NaN; see `quantile`."""
     return _quantile(input, q, dim, keepdim, interpolation, "nanquantile")
 
@@ -161,7 +161,7 @@ def searchsorted(
     right: bool = False,
     side: str | None = None,
     sorter: Any = None,
-) -> Any:
+) -> Tensor:
     """The first indices in the sorted last dimension before which the values can be inserted.
 
     After equal elements if `right` (or `side` is "right"). `sorter` has the indices that sort a sequence which is not
@@ -205,7 +205,7 @@ def searchsorted(
 
 
 @composite(out=True, method=False)
-def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
+def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """The index of the bucket between the boundaries that each value falls into."""
     if boundaries.ndim != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from minitensor._C import Tensor
 from minitensor.composite.registry import composite
 from minitensor.ops import movement
 
@@ -82,7 +83,7 @@ def _check_other_mode(input: Any, pad: Sequence[int], mode: str) -> None:
 
 
 @composite(function=False, method=False, namespaces=("nn.functional",))
-def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
+def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """input with more elements around it, or fewer where counts are negative.
 
     `pad` has pairs of counts, before and after, for the last dimension first. `mode`: "constant" (`value`, 0 if None)

@@ -79,7 +79,7 @@ def _add_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
     return _in_place["add"](self, other if alpha == 1 else _scaled(self, other, alpha))
 
 
-def _sub_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
+def _sub_(self: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     return _in_place["sub"](self, other if alpha == 1 else _scaled(self, other, alpha))
 
 
@@ -88,7 +88,7 @@ _with_inplace("sub", _sub_)
 
 
 @composite(method=False, out=True)
-def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """other - alpha * input."""
     _check_tensor("rsub", "input", 1, input)
     return ROWS["sub"].call(other, input if alpha == 1 else _scaled(other, input, alpha))
@@ -99,7 +99,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 
 @composite(aliases=("clip",), inplace=True, out=True)
 @shortcut("Tnn", ROWS["clamp"].call)
-def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
+def clamp(input: Any, min: Any = None, max: Any = None) -> Tensor:
     """Each element brought into [min, max], numbers or tensors; NaN stays.
 
     Raises RuntimeError if both bounds are None.
@@ -116,7 +116,7 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
     return pointwise.clamp_tensor(input, min, max)
 
 
-def _clamp_(self: Any, min: Any = None, max: Any = None) -> Any:
+def _clamp_(self: Any, min: Any = None, max: Any = None) -> Tensor:
     if isinstance(min, Tensor) or isinstance(max, Tensor):
         return self.copy_(clamp(self, min, max))
     return _in_place["clamp"](self, min, max)
@@ -134,7 +134,7 @@ def _check_bound(kernel: str, input: Any, bound: Any) -> None:
 
 
 @composite(inplace=True, out=True)
-def clamp_min(input: Any, min: Any) -> Any:
+def clamp_min(input: Any, min: Any) -> Tensor:
     """Each element, or min where that is larger."""
     _check_tensor("clamp_min", "input", 1, input)
     _check_bound("maximum", input, min)
@@ -142,7 +142,7 @@ def clamp_min(input: Any, min: Any) -> Any:
 
 
 @composite(inplace=True, out=True)
-def clamp_max(input: Any, max: Any) -> Any:
+def clamp_max(input: Any, max: Any) -> Tensor:
     """Each element, or max where that is smaller."""
     _check_tensor("clamp_max", "input", 1, input)
     _check_bound("minimum", input, max)
@@ -174,7 +174,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     return ROWS["floor_divide"].call(input - pointwise.fmod(input, other), other)
 
 
-def _div_(self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+def _div_(self: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     if rounding_mode == "trunc":
         return self.copy_(div(self, other, rounding_mode=rounding_mode))
     return _in_place["floor_divide" if rounding_mode == "floor" else "div"](self, other)
@@ -197,7 +197,7 @@ def _round(input: Any, *, decimals: int = 0) -> Any:
 
 @composite(inplace=True, out=True)
 @shortcut("T", ROWS["trunc"].call)
-def fix(input: Any) -> Any:
+def fix(input: Any) -> Tensor:
     """`trunc` under NumPy's name."""
     return ROWS["trunc"].call(input)
 
@@ -232,7 +232,7 @@ def ldexp(input: Any, other: Any) -> Any:
 
 
 @composite()
-def positive(input: Any) -> Any:
+def positive(input: Any) -> Tensor:
     """input itself; bool has no sign."""
     if input.dtype is _C.bool:
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
@@ -245,14 +245,14 @@ def _needs_real(name: str, input: Any) -> None:
 
 
 @composite(inplace=True, out=True)
-def deg2rad(input: Any) -> Any:
+def deg2rad(input: Any) -> Tensor:
     """Degrees as radians."""
     _needs_real("deg2rad", input)
     return input * (math.pi / 180)
 
 
 @composite(inplace=True, out=True)
-def rad2deg(input: Any) -> Any:
+def rad2deg(input: Any) -> Tensor:
     """Radians as degrees."""
     _needs_real("rad2deg", input)
     return input * (180 / math.pi)
@@ -263,7 +263,7 @@ def rad2deg(input: Any) -> Any:
 
 @composite(inplace=True, out=True)
 @shortcut("RRR", ROWS["addcmul"].call, (), (1,))
-def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
     """input + value * tensor1 * tensor2."""
     if _any_complex(input, tensor1, tensor2):
         return input + value * tensor1 * tensor2
@@ -272,7 +272,7 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
 
 @composite(inplace=True, out=True)
 @shortcut("RRR", ROWS["addcdiv"].call, (), (1,))
-def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
     """input + value * tensor1 / tensor2; NotImplementedError for integers."""
     if _any_complex(input, tensor1, tensor2):
         return input + value * tensor1 / tensor2
@@ -287,13 +287,13 @@ def _any_complex(*tensors: Any) -> bool:
     return any(isinstance(t, Tensor) and t.is_complex() for t in tensors)
 
 
-def _addcmul_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+def _addcmul_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
     if _any_complex(self, tensor1, tensor2):
         return self.add_(value * tensor1 * tensor2)
     return _in_place["addcmul"](self, tensor1, tensor2, _number(value))
 
 
-def _addcdiv_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+def _addcdiv_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
     if _any_complex(self, tensor1, tensor2):
         return self.add_(value * tensor1 / tensor2)
     return _in_place["addcdiv"](self, tensor1, tensor2, _number(value))
@@ -306,7 +306,7 @@ _with_inplace("addcdiv", _addcdiv_)
 @composite(inplace=True, out=True)
 @shortcut("RRR", ROWS["lerp"].call)
 @shortcut("RRn", ROWS["lerp"].call)
-def lerp(input: Any, end: Any, weight: Any) -> Any:
+def lerp(input: Any, end: Any, weight: Any) -> Tensor:
     """input + weight * (end - input), computed from the nearer end; weight is a number or a tensor."""
     if not _any_complex(input, end, weight):
         return ROWS["lerp"].call(input, end, weight)
@@ -317,7 +317,7 @@ def lerp(input: Any, end: Any, weight: Any) -> Any:
     return ROWS["where"].call(weight.abs() < 0.5, near, far)
 
 
-def _lerp_(self: Any, end: Any, weight: Any) -> Any:
+def _lerp_(self: Any, end: Any, weight: Any) -> Tensor:
     if _any_complex(self, end, weight):
         return self.copy_(lerp(self, end, weight))
     return _in_place["lerp"](self, end, weight)
@@ -327,7 +327,7 @@ _with_inplace("lerp", _lerp_)
 
 
 @composite(out=True)
-def logaddexp(input: Any, other: Any) -> Any:
+def logaddexp(input: Any, other: Any) -> Tensor:
     """log(exp(input) + exp(other)), without overflow."""
     if not _any_complex(input, other):
         return ROWS["logaddexp"].call(input, other)
@@ -340,7 +340,7 @@ def logaddexp(input: Any, other: Any) -> Any:
 
 
 @composite(inplace=True, out=True)
-def float_power(input: Any, exponent: Any) -> Any:
+def float_power(input: Any, exponent: Any) -> Tensor:
     """input to the power of exponent, computed in float64."""
 
     def wide(x: Any) -> Any:
@@ -351,7 +351,7 @@ def float_power(input: Any, exponent: Any) -> Any:
     return ROWS["pow"].call(wide(input), wide(exponent))
 
 
-def _float_power_(self: Any, exponent: Any) -> Any:
+def _float_power_(self: Any, exponent: Any) -> Tensor:
     wide = _C.complex128 if self.dtype.is_complex else _C.float64
     if self.dtype is not wide:
         raise RuntimeError(
@@ -365,7 +365,7 @@ _with_inplace("float_power", _float_power_)
 
 
 @composite(inplace=True, out=True, namespaces=("special",))
-def logit(input: Any, eps: float | None = None) -> Any:
+def logit(input: Any, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), of x brought into [eps, 1 - eps] if eps is given."""
     input = _floating(input)
     return pointwise._logit(input if eps is None else ROWS["clamp"].call(input, eps, 1 - eps))
@@ -373,7 +373,7 @@ def logit(input: Any, eps: float | None = None) -> Any:
 
 @composite(method=False, function=False, out=True, namespaces=("special",))
 @shortcut("T", ROWS["sigmoid"].call)
-def expit(input: Any) -> Any:
+def expit(input: Any) -> Tensor:
     """`sigmoid` in scipy's name."""
     return input.sigmoid()
 
@@ -382,7 +382,7 @@ def expit(input: Any) -> Any:
 
 
 @composite(inplace=True, out=True, namespaces=("special",))
-def polygamma(n: Any, input: Any) -> Any:
+def polygamma(n: Any, input: Any) -> Tensor:
     """The derivative of order n of digamma; n = 0 is digamma. As a method: x.polygamma(n)."""
     if isinstance(n, Tensor):
         n, input = input, n
@@ -392,7 +392,7 @@ def polygamma(n: Any, input: Any) -> Any:
 
 
 @composite(inplace=True, out=True)
-def mvlgamma(input: Any, p: int) -> Any:
+def mvlgamma(input: Any, p: int) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension p."""
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
@@ -403,31 +403,31 @@ def mvlgamma(input: Any, p: int) -> Any:
 
 
 @composite(method=False, function=False, out=True, namespaces=("special",))
-def multigammaln(input: Any, p: int) -> Any:
+def multigammaln(input: Any, p: int) -> Tensor:
     """`mvlgamma` in scipy's name."""
     return mvlgamma(input, p)
 
 
 @composite(method=False, function=False, out=True, namespaces=("special",))
-def gammaln(input: Any) -> Any:
+def gammaln(input: Any) -> Tensor:
     """`lgamma` in scipy's name."""
     return special.lgamma(input)
 
 
 @composite(method=False, function=False, out=True, namespaces=("special",))
-def psi(input: Any) -> Any:
+def psi(input: Any) -> Tensor:
     """`digamma` in scipy's name."""
     return special.digamma(input)
 
 
 @composite(method=False, function=False, out=True, namespaces=("special",))
-def gammainc(input: Any, other: Any) -> Any:
+def gammainc(input: Any, other: Any) -> Tensor:
     """`igamma` in scipy's name."""
     return special.igamma(input, other)
 
 
 @composite(method=False, function=False, out=True, namespaces=("special",))
-def gammaincc(input: Any, other: Any) -> Any:
+def gammaincc(input: Any, other: Any) -> Tensor:
     """`igammac` in scipy's name."""
     return special.igammac(input, other)
 
@@ -436,7 +436,9 @@ def gammaincc(input: Any, other: Any) -> Any:
 
 
 @composite(inplace=True, out=True)
-def nan_to_num(input: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Any:
+def nan_to_num(
+    input: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
     """Each element, with numbers for NaN (0) and the infinities (the largest and the lowest finite number)."""
     if _whole(input.dtype):
         return input.clone()
@@ -461,7 +463,7 @@ _LARGEST = {
 
 
 @composite()
-def isreal(input: Any) -> Any:
+def isreal(input: Any) -> Tensor:
     """Whether each element has no imaginary part."""
     if input.dtype.is_complex:
         return input.imag == 0
@@ -469,7 +471,7 @@ def isreal(input: Any) -> Any:
 
 
 @composite()
-def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     """Whether |input - other| <= atol + rtol * |other|, or both are equal; with equal_nan also where both are NaN."""
     _check_tensor("isclose", "input", 1, input)
     _check_tensor("isclose", "other", 2, other)
@@ -492,7 +494,7 @@ def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, eq
 
 
 @composite(out=True)
-def prelu(input: Any, weight: Any) -> Any:
+def prelu(input: Any, weight: Any) -> Tensor:
     """input where it is positive, weight times it elsewhere; one weight for all, or one for each of dimension 1."""
     if weight.dim() > 1:
         raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.dim()}")

@@ -64,7 +64,7 @@ def _normal(size: Any, dtype: Any, device: Any, generator: Any) -> Any:
 def rand(
     *size: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Uniform numbers in [0, 1), in the default dtype unless another is given."""
     made = _uniform(_size(size), _dtype_of(dtype, out, _C.get_default_dtype()), device, generator)
     return _placed(made, requires_grad, out)
@@ -74,7 +74,7 @@ def rand(
 def randn(
     *size: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Numbers from the normal distribution of mean 0 and variance 1; complex ones have variance 1 as a whole."""
     made = _normal(_size(size), _dtype_of(dtype, out, _C.get_default_dtype()), device, generator)
     return _placed(made, requires_grad, out)
@@ -84,7 +84,7 @@ def randn(
 def randint(
     low: int, high: Any = None, size: Any = None, *, generator: Any = None, out: Any = None, dtype: Any = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Uniform integers from low (0 if only one bound is given) up to, not including, high; int64 by default."""
     if size is None:
         low, high, size = 0, low, high
@@ -98,7 +98,7 @@ def randint(
 def randperm(
     n: int, *, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """A random permutation of 0 to n - 1; int64 by default."""
     made = _draw(generator, _ops.randperm, n, dtype=_dtype_of(dtype, out, _C.int64), device=device)
     return _placed(made, requires_grad, out)
@@ -108,7 +108,7 @@ def randperm(
 def rand_like(
     input: Any, *, generator: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, memory_format: Any = None,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Uniform numbers in [0, 1) with input's shape and dtype."""
 
     def make(size: tuple[int, ...]) -> Any:
@@ -121,7 +121,7 @@ def rand_like(
 def randn_like(
     input: Any, *, generator: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, memory_format: Any = None,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Standard normal numbers with input's shape and dtype."""
 
     def make(size: tuple[int, ...]) -> Any:
@@ -134,7 +134,7 @@ def randn_like(
 def randint_like(
     input: Any, low: int, high: Any = None, *, generator: Any = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, memory_format: Any = None,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Uniform integers from low (0 if only one bound is given) up to high, with input's shape and dtype."""
     if high is None:
         low, high = 0, low
@@ -154,7 +154,7 @@ def randint_like(
 def normal(
     mean: Any, std: Any = 1.0, size: Sequence[int] | None = None, *, generator: Any = None, out: Any = None,
     dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Normally distributed numbers: of one mean and deviation in a size, or of a tensor's means and deviations."""
     if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
         if size is None:
@@ -179,7 +179,7 @@ def normal(
 
 
 @composite()
-def bernoulli(input: Any, p: Any = None, *, generator: Any = None, out: Any = None) -> Any:
+def bernoulli(input: Any, p: Any = None, *, generator: Any = None, out: Any = None) -> Tensor:
     """1 with the probability that input (or p) gives, else 0, in input's dtype."""
     if p is None:
         if not input.is_floating_point():
@@ -189,7 +189,12 @@ def bernoulli(input: Any, p: Any = None, *, generator: Any = None, out: Any = No
     else:
         _check_probability(p)
     u = _draw(generator, _ops.uniform, tuple(input.shape), dtype=_uniform_dtype(p), device=input.device)
-    return _placed((u < p).to(input.dtype), False, out)
+    # The history of what says the probabilities: their gradient is zero.
+    return _placed(_with_history((u < p).to(input.dtype), input), False, out)
+
+
+def _with_history(drawn: Any, p: Any) -> Any:
+    return drawn + p * 0 if isinstance(p, Tensor) and p.requires_grad and _C.is_grad_enabled() else drawn
 
 
 def _uniform_dtype(p: Any) -> Any:
@@ -198,7 +203,8 @@ def _uniform_dtype(p: Any) -> Any:
 
 def _check_probability(p: Any) -> None:
     if isinstance(p, Tensor):
-        if p.device.type != "meta" and p.numel() and not bool(((p >= 0) & (p <= 1)).all()):
+        # Below vmap no value can be looked at.
+        if p.device.type != "meta" and not _C.vmap_depth() and p.numel() and not bool(((p >= 0) & (p <= 1)).all()):
             raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
     elif not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
@@ -207,7 +213,7 @@ def _check_probability(p: Any) -> None:
 @composite()
 def multinomial(
     input: Any, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Any = None
-) -> Any:
+) -> Tensor:
     """Indices into each row of input, drawn with the probabilities that the row's weights have; int64.
 
     Without replacement by the exponential race: the places of the largest w / e for e of an exponential distribution
@@ -263,7 +269,7 @@ def _by_numpy(name: str, generator: Any, size: Any, *parameters: Any) -> Any:
 
 
 @composite(method=False)
-def poisson(input: Any, generator: Any = None) -> Any:
+def poisson(input: Any, generator: Any = None) -> Tensor:
     """Samples of the Poisson distribution of the rates in input, in its dtype."""
     if not input.is_floating_point():
         raise RuntimeError(f"\"poisson_cpu\" not implemented for '{input.dtype}'")
@@ -273,7 +279,7 @@ def poisson(input: Any, generator: Any = None) -> Any:
 
 
 @composite(method=False)
-def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
+def binomial(count: Any, prob: Any, generator: Any = None) -> Tensor:
     """How many of `count` trials of probability `prob` succeed, for each element; in count's dtype."""
     if not count.is_floating_point() or not prob.is_floating_point():
         raise ValueError("binomial only supports floating-point dtypes for count and prob")
@@ -301,7 +307,7 @@ def _needs_float(self: Any, name: str) -> None:
 
 
 @composite(function=False)
-def uniform_(self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **more: float) -> Any:
+def uniform_(self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **more: float) -> Tensor:
     """Fill with uniform numbers in [from, to); of complex numbers both parts."""
     low = more.pop("from", from_)
     if more:
@@ -313,7 +319,7 @@ def uniform_(self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any =
 
 
 @composite(function=False)
-def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Any:
+def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
     """Fill with normally distributed numbers."""
     if std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {float(std)}")
@@ -323,15 +329,15 @@ def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = 
 
 
 @composite(function=False)
-def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
+def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     """Fill with 1 with probability p (a number, or a tensor of them), else 0."""
     _check_probability(p)
     u = _draw(generator, _ops.uniform, tuple(self.shape), dtype=_uniform_dtype(p), device=self.device)
-    return self.copy_(u < p)
+    return self.copy_(_with_history((u < p).to(self.dtype), p))
 
 
 @composite(function=False)
-def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Any:
+def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
     """Fill with numbers of the exponential distribution of rate lambd; they are above zero."""
     _needs_float(self, "exponential")
     if lambd <= 0:
@@ -344,7 +350,7 @@ def _work_dtype(self: Any) -> Any:
 
 
 @composite(function=False)
-def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Any:
+def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Tensor:
     """Fill with numbers of the Cauchy distribution."""
     _needs_float(self, "cauchy")
     if sigma <= 0:
@@ -355,7 +361,7 @@ def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: An
 
 
 @composite(function=False)
-def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Any:
+def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Tensor:
     """Fill with numbers whose logarithms are normally distributed."""
     _needs_float(self, "log_normal")
     if std <= 0:
@@ -367,7 +373,7 @@ def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: An
 
 
 @composite(function=False)
-def geometric_(self: Any, p: float, *, generator: Any = None) -> Any:
+def geometric_(self: Any, p: float, *, generator: Any = None) -> Tensor:
     """Fill with the number of trials of probability p up to and including the first success."""
     if self.dtype is _C.bool or self.is_complex():
         raise NotImplementedError(f"\"geometric\" not implemented for '{self.dtype}'")
@@ -381,7 +387,9 @@ _SIGNIFICANT = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
 
 @composite(function=False)
-def random_(self: Any, from_: int | None = None, to: int | None = None, *, generator: Any = None, **more: Any) -> Any:
+def random_(
+    self: Any, from_: int | None = None, to: int | None = None, *, generator: Any = None, **more: Any
+) -> Tensor:
     """Fill with uniform integers: in [from, to), in [0, to), or over all that the dtype holds exactly."""
     low = more.pop("from", from_)
     if more:

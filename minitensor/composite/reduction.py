@@ -139,7 +139,7 @@ def _deviation(input: Any, dim: Any, correction: float, keepdim: bool) -> Any:
 
 
 @composite(out=True)
-def var(input: Any, *args: Any, **more: Any) -> Any:
+def var(input: Any, *args: Any, **more: Any) -> Tensor:
     """The variance: the sum of the squared deviations from the mean, over the count less the correction.
 
     Called as `var(input, dim=None, *, correction=1, keepdim=False)`, or with `unbiased`, which stands for a correction
@@ -149,7 +149,7 @@ def var(input: Any, *args: Any, **more: Any) -> Any:
 
 
 @composite(out=True)
-def std(input: Any, *args: Any, **more: Any) -> Any:
+def std(input: Any, *args: Any, **more: Any) -> Tensor:
     """The standard deviation, the square root of the variance, with the arguments of `var`."""
     return _deviation(input, *_moment_arguments("std", input, args, more))
 
@@ -169,7 +169,7 @@ def std_mean(input: Any, *args: Any, **more: Any) -> Any:
 
 
 @composite(out=True)
-def nanmean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def nanmean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean of the elements that are not NaN."""
     if not (input.is_floating_point() or input.is_complex()):
         raise RuntimeError(
@@ -238,7 +238,7 @@ def vector_norm(input: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, 
 
 
 @composite(out=True)
-def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """The norm of a matrix or vector.
 
     p is a number, "fro" (the square root of the sum of squares) or "nuc" (the sum of the singular values of a matrix).
@@ -259,19 +259,19 @@ def _nuclear(input: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
 
 
 @composite(out=True, method=False)
-def frobenius_norm(input: Any, dim: Any, keepdim: bool = False) -> Any:
+def frobenius_norm(input: Any, dim: Any, keepdim: bool = False) -> Tensor:
     """The square root of the sum of the squares over dim."""
     return vector_norm(input, 2, dim, keepdim)
 
 
 @composite(out=True, method=False)
-def nuclear_norm(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def nuclear_norm(input: Any, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The sum of the singular values of the matrices in two dimensions."""
     return _nuclear(input, dim, keepdim, None)
 
 
 @composite(method=False)
-def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
+def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Tensor:
     """The norm over all dimensions but dim, which stays; over all for dim -1."""
     if dim == -1:
         return vector_norm(v, pow)
@@ -279,7 +279,7 @@ def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
 
 
 @composite(out=True, inplace=True)
-def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Any:
+def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Tensor:
     """The slices along dim, those whose p-norm is above maxnorm scaled to it."""
     if p <= 0:
         raise RuntimeError("renorm: non-positive-norm not supported")
@@ -293,7 +293,7 @@ def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Any:
 
 
 @composite(out=True)
-def dist(input: Any, other: Any, p: float = 2) -> Any:
+def dist(input: Any, other: Any, p: float = 2) -> Tensor:
     """The p-norm of input - other."""
     difference = input - other
     if not (difference.is_floating_point() or difference.is_complex()):
@@ -308,7 +308,7 @@ def dist(input: Any, other: Any, p: float = 2) -> Any:
 
 
 @composite(out=True, namespaces=("special",))
-def logsumexp(input: Any, dim: int | Sequence[int], keepdim: bool = False) -> Any:
+def logsumexp(input: Any, dim: int | Sequence[int], keepdim: bool = False) -> Tensor:
     """The logarithm of the sum of exp(x) over dim, without overflow."""
     if not (input.is_floating_point() or input.is_complex()):
         input = input.to(_C.get_default_dtype())
@@ -338,7 +338,7 @@ def _complex_logsumexp(input: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
 
 
 @composite(out=True)
-def count_nonzero(input: Any, dim: Any = None) -> Any:
+def count_nonzero(input: Any, dim: Any = None) -> Tensor:
     """How many elements are not zero, of all or over dim."""
     truth = input if input.dtype is _C.bool else input != 0
     return truth.sum(dims_of(input, dim))
@@ -359,7 +359,7 @@ def allclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, e
 
 
 @composite(out=True)
-def hash_tensor(input: Any, dim: Any = None, *, keepdim: bool = False, mode: int = 0) -> Any:
+def hash_tensor(input: Any, dim: Any = None, *, keepdim: bool = False, mode: int = 0) -> Tensor:
     """The exclusive or of the bits of the elements over dim, or over all of them, as uint64.
 
     Of floating point numbers the bits are those of float64, of integers those of int64. There is no `mode` but 0.

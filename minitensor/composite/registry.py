@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from minitensor import _C
 
@@ -37,14 +37,22 @@ class LateSignature(inspect.Signature):
         """`make()` gives the signature."""
         self._make = make
 
-    @property
+    @functools.cached_property
     def _parameters(self) -> Any:
         return self._make().parameters
 
-    @property
+    @functools.cached_property
     def _return_annotation(self) -> Any:
         return self._make().return_annotation
 
+    def replace(self, **parts: Any) -> inspect.Signature:  # type: ignore[override]
+        """An ordinary signature, with some parts of its own."""
+        made = inspect.Signature(list(self.parameters.values()), return_annotation=self.return_annotation)
+        return made.replace(**parts)
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Result = TypeVar("_Result")
 
 COMPOSITES: dict[str, Composite] = {}
 """Every composed function by name, in order of definition."""
@@ -59,7 +67,7 @@ def composite(
     inplace: bool = False,
     out: bool | Literal["exact"] = False,
     namespaces: Sequence[str] = (),
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[Callable[..., _Result]], Callable[..., _Result]]:
     """Enter a function in the table.
 
     A leading underscore of the Python name is dropped, so that Python's own `max` and `type` stay visible in the file.
@@ -80,7 +88,7 @@ def composite(
     return enter
 
 
-def with_out(made: Callable[..., Any], exact: bool = False) -> Callable[..., Any]:
+def with_out(made: Callable[..., _Result], exact: bool = False) -> Callable[..., _Result]:
     """Return the function with an argument `out=`, where its result or results go; `exact` as in `composite`."""
 
     @functools.wraps(made)
@@ -102,7 +110,7 @@ def shortcut(
     *,
     order: tuple[int, ...] | None = None,
     detached: bool = False,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[_Function], _Function]:
     """Let plain calls of a function go straight to the op that they stand for, `target(*before, *args, *after)`.
 
     Those are calls without keywords whose arguments match the pattern, a letter for each:
@@ -123,7 +131,7 @@ def shortcut(
     """
     made_of = _C.shortcut(pattern, target, before, after, order, detached)
 
-    def enter(made: Callable[..., Any]) -> Callable[..., Any]:
+    def enter(made: _Function) -> _Function:
         made.__dict__["_shortcuts"] = (*made.__dict__.get("_shortcuts", ()), made_of)
         return made
 
@@ -136,10 +144,7 @@ def _signature_with_out(made: Callable[..., Any]) -> inspect.Signature:
     # Before **more, which must stay last.
     parameters = list(signature.parameters.values())
     place = len(parameters) - sum(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
-    # Anew, as `replace` would call the class of one that is late.
-    return inspect.Signature(
-        [*parameters[:place], parameter, *parameters[place:]], return_annotation=signature.return_annotation
-    )
+    return signature.replace(parameters=[*parameters[:place], parameter, *parameters[place:]])
 
 
 def _in_place(made: Callable[..., Any]) -> Callable[..., Any]:

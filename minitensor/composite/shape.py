@@ -16,7 +16,7 @@ Tensor = _C.Tensor
 
 
 @composite()
-def reshape(input: Any, *args: Any, shape: Any = None) -> Any:
+def reshape(input: Any, *args: Any, shape: Any = None) -> Tensor:
     """The same elements in another shape: a view where the strides allow it, a copy otherwise. One size may be -1."""
     size = sizes_of(args, shape)
     if input.is_contiguous() or _C.can_view(input, size):
@@ -25,25 +25,25 @@ def reshape(input: Any, *args: Any, shape: Any = None) -> Any:
 
 
 @composite(function=False)
-def reshape_as(input: Any, other: Any) -> Any:
+def reshape_as(input: Any, other: Any) -> Tensor:
     """`reshape` to other's shape."""
     return reshape(input, tuple(other.shape))
 
 
 @composite(function=False)
-def view_as(input: Any, other: Any) -> Any:
+def view_as(input: Any, other: Any) -> Tensor:
     """`view` in other's shape."""
     return movement.view_(input, tuple(other.shape))
 
 
 @composite(function=False)
-def expand_as(input: Any, other: Any) -> Any:
+def expand_as(input: Any, other: Any) -> Tensor:
     """`expand` to other's shape."""
     return movement.expand(input, tuple(other.shape))
 
 
 @composite()
-def broadcast_to(input: Any, size: Sequence[int]) -> Any:
+def broadcast_to(input: Any, size: Sequence[int]) -> Tensor:
     """The tensor expanded to size."""
     return movement.expand(input, tuple(size))
 
@@ -104,7 +104,7 @@ def unpacked(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 @composite(aliases=("moveaxis",))
-def movedim(input: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
+def movedim(input: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """The dimensions `source` moved to `destination`; the others keep their order."""
     rank = input.ndim
     if isinstance(source, int) != isinstance(destination, int):
@@ -130,7 +130,7 @@ def movedim(input: Any, source: int | Sequence[int], destination: int | Sequence
 
 
 @composite(aliases=("swapdims",))
-def swapaxes(input: Any, axis0: int | None = None, axis1: int | None = None, **more: int) -> Any:
+def swapaxes(input: Any, axis0: int | None = None, axis1: int | None = None, **more: int) -> Tensor:
     """Two dimensions swapped: `transpose` by NumPy's name. Also as dim0 and dim1."""
     axis0, axis1 = more.pop("dim0", axis0), more.pop("dim1", axis1)
     if more or axis0 is None or axis1 is None:
@@ -139,7 +139,7 @@ def swapaxes(input: Any, axis0: int | None = None, axis1: int | None = None, **m
 
 
 @composite()
-def t(input: Any) -> Any:
+def t(input: Any) -> Tensor:
     """The transpose of a matrix; vectors and numbers stay."""
     if input.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D")
@@ -147,7 +147,7 @@ def t(input: Any) -> Any:
 
 
 @composite()
-def adjoint(input: Any) -> Any:
+def adjoint(input: Any) -> Tensor:
     """The last two dimensions swapped, and complex numbers conjugated."""
     if input.ndim == 1:
         raise RuntimeError("tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.")
@@ -159,7 +159,7 @@ def adjoint(input: Any) -> Any:
 
 
 @composite()
-def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """The dimensions from start_dim to end_dim as one; a tensor without dimensions gets one."""
     if input.ndim == 0:
         normal_dim(start_dim, 0), normal_dim(end_dim, 0)
@@ -174,7 +174,7 @@ def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
 
 
 @composite()
-def unflatten(input: Any, dim: int, sizes: Sequence[int]) -> Any:
+def unflatten(input: Any, dim: int, sizes: Sequence[int]) -> Tensor:
     """A dimension in several, of the given sizes; one of them may be -1."""
     dim = normal_dim(dim, input.ndim)
     sizes = tuple(sizes)
@@ -195,7 +195,7 @@ def unflatten(input: Any, dim: int, sizes: Sequence[int]) -> Any:
 
 
 @composite()
-def ravel(input: Any) -> Any:
+def ravel(input: Any) -> Tensor:
     """All elements as one dimension; a copy only where the strides need it."""
     return reshape(input if input.is_contiguous() else row_major(input), -1)
 
@@ -240,7 +240,7 @@ def atleast_3d(*tensors: Any) -> Any:
 
 
 @composite(function=False)
-def repeat(input: Any, *args: Any, repeats: Any = None) -> Any:
+def repeat(input: Any, *args: Any, repeats: Any = None) -> Tensor:
     """The tensor repeated along every dimension; more counts than dimensions add leading ones. Always a copy."""
     times = sizes_of(args, repeats)
     if len(times) < input.ndim:
@@ -259,7 +259,7 @@ def repeat(input: Any, *args: Any, repeats: Any = None) -> Any:
 
 
 @composite()
-def tile(input: Any, *args: Any, dims: Any = None) -> Any:
+def tile(input: Any, *args: Any, dims: Any = None) -> Tensor:
     """The tensor repeated along its last dimensions; dimensions that have no count are not repeated."""
     times = sizes_of(args, dims)
     return repeat(input, (1,) * (input.ndim - len(times)) + times)
@@ -268,7 +268,7 @@ def tile(input: Any, *args: Any, dims: Any = None) -> Any:
 @composite()
 def repeat_interleave(
     input: Any, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
-) -> Any:
+) -> Tensor:
     """Every element, or slice along dim, repeated: all as often, or each its own number of times.
 
     With `repeats` alone, a vector of counts, the indices that a call with it would take. RuntimeError if counts are
@@ -317,7 +317,7 @@ def _repeat_places(repeats: Any, output_size: int | None) -> Any:
 
 
 @composite()
-def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
+def narrow(input: Any, dim: int, start: Any, length: int) -> Tensor:
     """`length` slices along dim from `start`, which may count from the end or be a tensor without dimensions."""
     if input.ndim == 0:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
@@ -347,7 +347,7 @@ def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
 
 
 @composite()
-def fliplr(input: Any) -> Any:
+def fliplr(input: Any) -> Tensor:
     """The columns in reverse order."""
     if input.ndim < 2:
         raise RuntimeError("Input must be >= 2-d.")
@@ -355,7 +355,7 @@ def fliplr(input: Any) -> Any:
 
 
 @composite()
-def flipud(input: Any) -> Any:
+def flipud(input: Any) -> Tensor:
     """The rows in reverse order."""
     if input.ndim < 1:
         raise RuntimeError("Input must be >= 1-d.")
@@ -363,7 +363,7 @@ def flipud(input: Any) -> Any:
 
 
 @composite()
-def rot90(input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
+def rot90(input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """The tensor turned by 90 degrees k times in the plane of two dimensions, from the first towards the second."""
     rank, given = input.ndim, tuple(dims)
     if len(given) != 2:

@@ -43,7 +43,7 @@ def stft(
     onesided: bool | None = None,
     return_complex: bool | None = None,
     align_to_window: bool | None = None,
-) -> Any:
+) -> _C.Tensor:
     """The Fourier transforms of overlapping frames of a signal (or a batch of them): [..., frequency, frame].
 
     Frames of n_fft samples, multiplied by the window, begin every hop_length (n_fft // 4) samples; with `center` the
@@ -115,7 +115,7 @@ def istft(
     onesided: bool | None = None,
     length: int | None = None,
     return_complex: bool = False,
-) -> Any:
+) -> _C.Tensor:
     """The signal of a short-time Fourier transform: the frames' overlapping sum over that of the squared windows.
 
     Griffin and Lim, "Signal estimation from modified short-time Fourier transform", IEEE Trans. ASSP 32 (1984).

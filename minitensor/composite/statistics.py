@@ -15,7 +15,7 @@ from minitensor.composite.reduction import type_name
 from minitensor.composite.registry import composite
 from minitensor.ops import ROWS
 from minitensor.ops.creation import linspace
-from minitensor.ops.elementwise import where
+from minitensor.ops.elementwise import clone, where
 
 __all__: list[str] = []
 
@@ -25,7 +25,7 @@ Tensor = _C.Tensor
 
 
 @composite()
-def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
+def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Tensor:
     """How often each number from 0 up stands in a vector of integers, or the sums of the weights of its places."""
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
@@ -62,7 +62,7 @@ def _check_bins(bins: int, dim: int = 0) -> None:
 
 
 @composite(out=True)
-def histc(input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
+def histc(input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements lie in each of `bins` equal intervals from min to max; of the elements' range for 0 and 0."""
     _check_bins(bins)
     if not input.is_floating_point():
@@ -167,7 +167,7 @@ def histogramdd(
 
 
 @composite()
-def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Tensor:
     """The covariances of variables, the rows of a matrix, over observations, its columns.
 
     These may have frequencies (fweights) and importances (aweights).
@@ -232,7 +232,7 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
 
 
 @composite()
-def corrcoef(input: Any) -> Any:
+def corrcoef(input: Any) -> Tensor:
     """The correlation coefficients of variables, the rows of a matrix."""
     if input.ndim > 2:
         raise RuntimeError(
@@ -257,7 +257,7 @@ def _ends(x: Any, dim: int) -> tuple[Any, Any]:
 
 
 @composite(out=True)
-def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
+def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
     """The n-th differences of neighbours along dim, with other elements put before and after it first."""
     if input.ndim == 0:
         raise RuntimeError("diff expects input to be at least one-dimensional")
@@ -276,10 +276,10 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
                     f"differencing dimension; input.size({d}) = {input.shape[d]}, but got tensor.size({d}) = "
                     f"{given.shape[d]}"
                 )
+    if n == 0:
+        return clone(input)
     parts = [t for t in (prepend, input, append) if t is not None]
     x = ROWS["cat"].call(parts, place) if len(parts) > 1 else input
-    if n == 0:
-        return x if len(parts) > 1 else x.clone()
     if n >= x.shape[place]:
         return x.slice(place, 0, 0, 1).clone()
     for _ in range(n):
@@ -312,7 +312,7 @@ def _sections(y: Any, x: Any, dx: Any, dim: int, name: str) -> tuple[Any, Any, i
 
 
 @composite(aliases=("trapz",), method=False)
-def trapezoid(y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Any:
+def trapezoid(y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Tensor:
     """The integral along dim by the trapezoidal rule, of points at the places x or at distances dx."""
     if y.ndim and y.shape[normal_dim(dim, y.ndim)] == 0:
         return y.new_zeros([n for d, n in enumerate(y.shape) if d != normal_dim(dim, y.ndim)])
@@ -323,7 +323,7 @@ def trapezoid(y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Any:
 
 
 @composite(method=False)
-def cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Any:
+def cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Tensor:
     """The integrals up to each place along dim by the trapezoidal rule; see `trapezoid`."""
     heights, width, place = _sections(y, x, dx, dim, "cumulative_trapezoid")
     if isinstance(width, Tensor):
@@ -347,7 +347,7 @@ def segment_reduce(
     axis: int = 0,
     unsafe: bool = False,
     initial: Any = None,
-) -> Any:
+) -> Tensor:
     """Consecutive segments along axis reduced by sum, mean, max, min or prod.
 
     They are given by their lengths or by the offsets between them.

@@ -28,9 +28,25 @@ def check(op: Any, samples: Sequence[tuple[Any, ...]], *, gradients: bool = True
             more = [t + t if t.is_floating_point() else t for t in recorded]
         _compare("the recorded op", recorded, expected, bits=True)
         del more
+        _check_lowering(op, sample, expected)
         tensors = [a for a in sample if isinstance(a, mt.Tensor) and a.dtype is mt.float64]
         if gradients and tensors and op.row.vjp is not None:
             _check_gradient(op, sample)
+
+
+def _check_lowering(op: Any, sample: tuple[Any, ...], expected: list[Any]) -> None:
+    """What is recorded falls back to the kernel where it can't be compiled; this does not."""
+    if op.row.lower is None:
+        return
+    try:
+        compiled = mt.function(lambda: op(*sample), jit_compile=True)()
+    except mt.jit.LoweringError as error:
+        raise AssertionError(str(error)) from error
+    except mt.jit.InvalidArgumentError as error:
+        if isinstance(error.__cause__, mt.jit.LoweringError):
+            raise AssertionError(str(error.__cause__)) from error
+        return  # `refuse` has a reason
+    _compare("the compiled op", _results(compiled), expected, bits=True)
 
 
 def _results(made: Any) -> list[Any]:

@@ -57,6 +57,7 @@ def op(
         doc = (kernel.__doc__ or f"The op {name} of an extension.").strip()
         rules: dict[str, Any] = {
             "vjp": gradient, "kernel": _of_arrays(name, kernel), "function": False, "method": False, "inplace": False,
+            "extension": True,
         }  # fmt: skip
         if lower is None:
             made = row.opaque(schema, doc, why=_NO_LOWERING, **rules)

@@ -39,7 +39,7 @@ def fftfreq(
     layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
-) -> Any:
+) -> _C.Tensor:
     """The frequencies of `fft`'s n results for samples at a distance of d: 0 and up, then the negative ones."""
     import numpy as np
 
@@ -59,7 +59,7 @@ def rfftfreq(
     layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
-) -> Any:
+) -> _C.Tensor:
     """The frequencies of `rfft`'s results for n samples at a distance of d."""
     import numpy as np
 
@@ -84,12 +84,12 @@ def _rolled(input: Any, dim: Any, inverse: bool) -> Any:
 
 
 @composite(name="fft_fftshift", function=False, method=False, namespaces=("fft",))
-def fftshift(input: Any, dim: int | Sequence[int] | None = None) -> Any:
+def fftshift(input: Any, dim: int | Sequence[int] | None = None) -> _C.Tensor:
     """The results of a transform with the negative frequencies first."""
     return _rolled(input, dim, False)
 
 
 @composite(name="fft_ifftshift", function=False, method=False, namespaces=("fft",))
-def ifftshift(input: Any, dim: int | Sequence[int] | None = None) -> Any:
+def ifftshift(input: Any, dim: int | Sequence[int] | None = None) -> _C.Tensor:
     """The inverse of `fftshift`."""
     return _rolled(input, dim, True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from minitensor._C import Tensor
 from minitensor.composite.registry import composite
 from minitensor.fft.arguments import check_size, dimensions, promoted, resized, scale_of, wrapped
 from minitensor.linalg.checks import type_name
@@ -55,37 +56,37 @@ def _c2r(input: Any, n: int | None, dim: int, norm: Any, forward: bool, name: st
 
 
 @_fft
-def fft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
+def fft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The discrete Fourier transform along a dimension."""
     return _c2c(input, n, dim, norm, True, "fft")
 
 
 @_fft
-def ifft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
+def ifft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `fft`."""
     return _c2c(input, n, dim, norm, False, "ifft")
 
 
 @_fft
-def rfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
+def rfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """`fft` of real numbers: the half of the spectrum that tells the rest."""
     return _r2c(input, n, dim, norm, True, "rfft")
 
 
 @_fft
-def irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
+def irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `rfft`: n real numbers, by default an even count."""
     return _c2r(input, n, dim, norm, False, "irfft")
 
 
 @_fft
-def hfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
+def hfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """`fft` of half of a Hermitian signal: n real numbers, by default an even count."""
     return _c2r(input, n, dim, norm, True, "hfft")
 
 
 @_fft
-def ihfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
+def ihfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `hfft`: half of a Hermitian signal."""
     return _r2c(input, n, dim, norm, False, "ihfft")
 
@@ -117,19 +118,25 @@ def _half_sizes(input: Any, s: Any, dim: Any, name: str) -> tuple[list[int], lis
 
 
 @_fft
-def fftn(input: Any, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None) -> Any:
+def fftn(
+    input: Any, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None
+) -> Tensor:
     """The discrete Fourier transform along several dimensions, by default all."""
     return _c2c_n(input, s, dim, norm, True, "fftn")
 
 
 @_fft
-def ifftn(input: Any, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None) -> Any:
+def ifftn(
+    input: Any, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None
+) -> Tensor:
     """The inverse of `fftn`."""
     return _c2c_n(input, s, dim, norm, False, "ifftn")
 
 
 @_fft
-def rfftn(input: Any, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None) -> Any:
+def rfftn(
+    input: Any, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None
+) -> Tensor:
     """`fftn` of real numbers: of the last dimension only the half that tells the rest."""
     scale = scale_of(norm, True, "rfftn")
     if input.is_complex():
@@ -146,7 +153,7 @@ def rfftn(input: Any, s: Sequence[int] | None = None, dim: Sequence[int] | None 
 @_fft
 def irfftn(
     input: Any, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None
-) -> Any:
+) -> Tensor:
     """The inverse of `rfftn`."""
     scale = scale_of(norm, False, "irfftn")
     x = promoted(input, True)
@@ -155,7 +162,9 @@ def irfftn(
 
 
 @_fft
-def hfftn(input: Any, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None) -> Any:
+def hfftn(
+    input: Any, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None
+) -> Tensor:
     """`fftn` of a signal that is Hermitian in the last dimension, of which half is given."""
     scale = scale_of(norm, True, "hfftn")
     x = promoted(input, True)
@@ -169,7 +178,7 @@ def hfftn(input: Any, s: Sequence[int] | None = None, dim: Sequence[int] | None 
 @_fft
 def ihfftn(
     input: Any, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None
-) -> Any:
+) -> Tensor:
     """The inverse of `hfftn`."""
     scale = scale_of(norm, False, "ihfftn")
     if input.is_complex():
@@ -187,7 +196,7 @@ def ihfftn(
 def _two(made: str, doc: str, of: Callable[..., Any]) -> Callable[..., Any]:
     def transform(
         input: Any, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
-    ) -> Any:
+    ) -> Tensor:
         return of(input, s, dim, norm)
 
     transform.__name__ = made

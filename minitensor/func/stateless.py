@@ -26,11 +26,9 @@ class _Swapped:
                 holder = getattr(holder, owner)
             for table in (holder._parameters, holder._buffers):
                 if name in table:
-                    # A module reads its parameters as ordinary attributes.
-                    for place in (table, holder.__dict__):
-                        if name in place:
-                            self._kept.append((place, name, place[name]))
-                            place[name] = value
+                    self._kept.append((table, name, table[name]))
+                    # Past the registry: for a compiled function that captured the module it stays what it is.
+                    dict.__setitem__(table, name, value)
                     break
             else:
                 self.__exit__()
@@ -38,7 +36,7 @@ class _Swapped:
 
     def __exit__(self, *exception: object) -> None:
         for table, name, value in reversed(self._kept):
-            table[name] = value
+            dict.__setitem__(table, name, value)
         self._kept.clear()
 
 

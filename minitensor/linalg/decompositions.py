@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from minitensor._C import Tensor
 from minitensor.linalg.checks import (
     LinAlgError,
     fail_where,
@@ -44,7 +45,7 @@ def cholesky_ex(input: Any, *, upper: bool = False, check_errors: bool = False) 
 
 
 @linalg
-def cholesky(input: Any, *, upper: bool = False) -> Any:
+def cholesky(input: Any, *, upper: bool = False) -> Tensor:
     """The lower triangular L of A = L L^H for Hermitian positive-definite matrices; `upper`: U of A = U^H U.
 
     Raises LinAlgError if A is not positive-definite.
@@ -97,7 +98,7 @@ def svd(A: Any, full_matrices: bool = True, *, driver: str | None = None) -> Any
 
 
 @linalg
-def svdvals(A: Any, *, driver: str | None = None) -> Any:
+def svdvals(A: Any, *, driver: str | None = None) -> Tensor:
     """The singular values in descending order."""
     _no_driver(driver, "torch.linalg.svd")
     return svd_row(A, False, False)[1]
@@ -131,7 +132,7 @@ def eigh(input: Any, UPLO: str = "L") -> Any:
 
 
 @linalg
-def eigvalsh(input: Any, UPLO: str = "L") -> Any:
+def eigvalsh(input: Any, UPLO: str = "L") -> Tensor:
     """The eigenvalues of Hermitian matrices, ascending; only the triangle `UPLO` is read."""
     return _eigh(input, UPLO, False)[0]
 
@@ -157,7 +158,7 @@ def eig(input: Any) -> Any:
 
 
 @linalg
-def eigvals(input: Any) -> Any:
+def eigvals(input: Any) -> Tensor:
     """The eigenvalues, complex, in no particular order."""
     return _eig(input, False, "linalg.eigvals")[0]
 
@@ -276,7 +277,7 @@ def reflect(input: Any, tau: Any, x: Any, transposed: bool) -> Any:
 
 
 @linalg
-def householder_product(input: Any, tau: Any) -> Any:
+def householder_product(input: Any, tau: Any) -> Tensor:
     """The first columns of the product of the Householder reflectors that `torch.geqrf` gives."""
     check_reflectors(input, tau, "torch.linalg.householder_product")
     kernel_dtype(input, "torch.linalg.householder_product", "orgqr_cpu")

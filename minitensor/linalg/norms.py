@@ -65,7 +65,7 @@ def _shown(ord: float) -> str:
 
 
 @linalg
-def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> _C.Tensor:
     """(sum |x|^ord)^(1/ord) along dim, or of all elements; the largest or smallest |x| for infinity."""
     name = "linalg.vector_norm"
     _check_dtype(x, dtype, name)
@@ -82,7 +82,7 @@ def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, 
 @linalg
 def matrix_norm(
     input: Any, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: Any = None
-) -> Any:
+) -> _C.Tensor:
     """A norm of matrices: "fro", "nuc", 1 and -1 (columns), inf and -inf (rows), 2 and -2 (singular values)."""
     name = "linalg.matrix_norm"
     matrices(input, name)
@@ -135,7 +135,7 @@ def _of_singular_values(x: Any, first: int, second: int, keepdim: bool, combine:
 
 
 @linalg
-def norm(input: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def norm(input: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> _C.Tensor:
     """A vector norm along one dimension, a matrix norm along two; without `ord` the 2-norm of all elements."""
     dims = None if dim is None else [dim] if isinstance(dim, int) else list(dim)
     if dims is not None and len(dims) not in (1, 2):

@@ -21,13 +21,13 @@ _CPP_NAMES = {
 
 
 @linalg
-def matmul(input: Any, other: Any) -> Any:
+def matmul(input: Any, other: Any) -> _C.Tensor:
     """The matrix product, batched over leading dimensions."""
     return ROWS["matmul"].call(input, other)
 
 
 @linalg
-def vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
+def vecdot(x: Any, y: Any, *, dim: int = -1) -> _C.Tensor:
     """The dot product along dim, broadcast over the others; a complex x is conjugated."""
     name = "linalg.vecdot"
     if not x.dtype.is_floating_point and not x.dtype.is_complex:
@@ -41,7 +41,7 @@ def vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
 
 
 @linalg
-def cross(input: Any, other: Any, *, dim: int = -1) -> Any:
+def cross(input: Any, other: Any, *, dim: int = -1) -> _C.Tensor:
     """The cross product of vectors of three elements along dim, broadcast over the others."""
     name = "linalg.cross"
     if input.ndim != other.ndim:
@@ -61,13 +61,13 @@ def cross(input: Any, other: Any, *, dim: int = -1) -> Any:
 
 
 @linalg
-def diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+def diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> _C.Tensor:
     """A view of the diagonals of matrices."""
     return A.diagonal(offset, dim1, dim2)
 
 
 @linalg
-def matrix_exp(input: Any) -> Any:
+def matrix_exp(input: Any) -> _C.Tensor:
     """The exponential of square matrices."""
     square(input, "linalg.matrix_exp")
     if input.dtype.name in ("float16", "bfloat16"):
@@ -77,7 +77,7 @@ def matrix_exp(input: Any) -> Any:
 
 
 @linalg
-def matrix_power(input: Any, n: int) -> Any:
+def matrix_power(input: Any, n: int) -> _C.Tensor:
     """The n-th power of square matrices; of the inverse if n is negative."""
     from minitensor.linalg.solvers import inv
 
@@ -87,18 +87,19 @@ def matrix_power(input: Any, n: int) -> Any:
     if n == 0:
         eye = ROWS["eye"].call(input.shape[-1], dtype=input.dtype, device=input.device)
         return input.clone().copy_(eye)
-    result, square_of = None, input
+    result: Any = None
+    square_of = input
     while n:
         if n & 1:
             result = square_of if result is None else ROWS["matmul"].call(result, square_of)
         n >>= 1
         if n:
             square_of = ROWS["matmul"].call(square_of, square_of)
-    return result.clone() if result is input else result  # type: ignore[union-attr]
+    return result.clone() if result is input else result
 
 
 @linalg
-def multi_dot(tensors: Sequence[Any]) -> Any:
+def multi_dot(tensors: Sequence[Any]) -> _C.Tensor:
     """The product of several matrices, multiplied in the order that costs least; the ends may be vectors."""
     n = len(tensors)
     if n < 2:
@@ -154,7 +155,7 @@ def chain(factors: Sequence[Any]) -> Any:
 
 
 @linalg
-def vander(x: Any, *, N: int | None = None) -> Any:
+def vander(x: Any, *, N: int | None = None) -> _C.Tensor:
     """The powers 0 to N - 1 of each element along a new last dimension."""
     if x.dtype == _C.bool:
         raise RuntimeError("linalg.vander supports floating point, complex, and integer tensors, but got Bool")

@@ -56,13 +56,13 @@ def inverse_of(A: Any, name: str) -> Any:
 
 
 @linalg
-def inv(A: Any) -> Any:
+def inv(A: Any) -> Tensor:
     """The inverse of square matrices. Raises LinAlgError for a singular one."""
     return inverse_of(A, "linalg.inv")
 
 
 @linalg
-def det(A: Any) -> Any:
+def det(A: Any) -> Tensor:
     """The determinant of square matrices."""
     square(A, "linalg.det")
     kernel_dtype(A, "linalg.det", "lu_cpu")
@@ -143,7 +143,7 @@ def solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -
 
 
 @linalg
-def solve(A: Any, B: Any, *, left: bool = True) -> Any:
+def solve(A: Any, B: Any, *, left: bool = True) -> Tensor:
     """The X with A X = B, or X A = B if not `left`. Raises LinAlgError for a singular A.
 
     B is a vector (or a batch of them) if it has one dimension, or A's shape without the last dimension.
@@ -154,7 +154,7 @@ def solve(A: Any, B: Any, *, left: bool = True) -> Any:
 
 
 @linalg
-def solve_triangular(input: Any, B: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
+def solve_triangular(input: Any, B: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
     """The X with A X = B (X A = B if not `left`) for triangular A; its other triangle is not read."""
     name = "linalg.solve_triangular"
     square(input, name)
@@ -171,7 +171,7 @@ def _check_pivots(pivots: Any, name: str) -> None:
 
 
 @linalg
-def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False) -> Any:
+def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """The X with A X = B from A's LU factors; X A = B if not `left`, with A^H in A's place if `adjoint`."""
     name = "linalg.lu_solve"
     kernel_dtype(LU, name, "linalg.lu_solve")
@@ -200,7 +200,7 @@ def _lu_solve(p: Any, lower: Any, upper: Any, b: Any, adjoint: bool) -> Any:
 
 
 @linalg
-def ldl_solve(LD: Any, pivots: Any, B: Any, *, hermitian: bool = False) -> Any:
+def ldl_solve(LD: Any, pivots: Any, B: Any, *, hermitian: bool = False) -> Tensor:
     """The X with A X = B from A's LDL factors."""
     name = "torch.linalg.ldl_solve"
     square(LD, name, "LD")
@@ -302,7 +302,7 @@ def _tolerances(x: Any, atol: Any, rtol: Any, name: str) -> tuple[Any, Any]:
 
 
 @linalg
-def pinv(input: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Any:
+def pinv(input: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
     """The Moore-Penrose inverse, without the singular values up to max(atol, rtol * the largest).
 
     `rtol` is the dtype's epsilon times the larger size if neither is given; `rcond` is its old name.
@@ -323,7 +323,7 @@ def pinv(input: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = 
 
 
 @linalg
-def matrix_rank(input: Any, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Any:
+def matrix_rank(input: Any, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
     """The number of singular values (absolute eigenvalues if `hermitian`) above max(atol, rtol * the largest)."""
     from minitensor.linalg.decompositions import eigvalsh, svdvals
 
@@ -345,7 +345,7 @@ def matrix_rank(input: Any, tol: Any = None, hermitian: bool = False, *, atol: A
 
 
 @linalg
-def cond(input: Any, p: Any = None) -> Any:
+def cond(input: Any, p: Any = None) -> Tensor:
     """The condition number: the norm `p` times that of the inverse; None, 2, -2: the singular values' ratio."""
     from minitensor.linalg.decompositions import svdvals
     from minitensor.linalg.norms import matrix_norm
@@ -378,7 +378,7 @@ def cond(input: Any, p: Any = None) -> Any:
 
 
 @linalg
-def tensorinv(input: Any, ind: int = 2) -> Any:
+def tensorinv(input: Any, ind: int = 2) -> Tensor:
     """The inverse of the tensor as a map from its last dimensions to its first `ind`."""
     if ind <= 0:
         raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
@@ -394,7 +394,7 @@ def tensorinv(input: Any, ind: int = 2) -> Any:
 
 
 @linalg
-def tensorsolve(input: Any, other: Any, dims: Sequence[int] | None = None) -> Any:
+def tensorsolve(input: Any, other: Any, dims: Sequence[int] | None = None) -> Tensor:
     """The X with tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end first."""
     if dims is not None:
         moved = [d % input.ndim for d in dims]

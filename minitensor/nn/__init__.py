@@ -27,3 +27,11 @@ __all__ = [
     "functional",
     "init",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Say which function does what a class that is missing would do."""
+    plain = name.lower()
+    near = [n for n in functional.__all__ if n.replace("_", "") == plain]
+    hint = f"; its function is here: minitensor.nn.functional.{near[0]}" if near and not name.startswith("_") else ""
+    raise AttributeError(f"module 'minitensor.nn' has no attribute {name!r}{hint}")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import minitensor as mt
 from minitensor import _C
@@ -13,6 +14,9 @@ from minitensor.nn.parameter import Parameter
 
 M = TypeVar("M", bound="Module")
 
+_EXTRA_STATE = "_extra_state"  # the key
+_ASSIGN = "assign_to_params_buffers"  # in the metadata, where PyTorch has it
+
 
 class IncompatibleKeys(NamedTuple):
     """What :meth:`Module.load_state_dict` found missing or superfluous."""
@@ -20,14 +24,22 @@ class IncompatibleKeys(NamedTuple):
     missing_keys: list[str]
     unexpected_keys: list[str]
 
+    def __repr__(self) -> str:
+        if not self.missing_keys and not self.unexpected_keys:
+            return "<All keys matched successfully>"
+        return f"_IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
 
-class Module:
+
+class Module(_C.ModuleBase):
     """A function with parameters, buffers and submodules.
 
     Assigning a :class:`Parameter` or a module to an attribute registers it; :meth:`register_buffer` registers a tensor
     that is state but no parameter. A subclass calls ``super().__init__()`` first and defines :meth:`forward`.
+
+    ``_parameters``, ``_buffers`` and ``_modules`` are all there is of them: attributes are looked up there.
     """
 
+    _version: int = 1  # of what state_dict() writes
     training: bool
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, mt.Tensor | None]
@@ -54,10 +66,7 @@ class Module:
         """Compute the module's result; every subclass defines it."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run :meth:`forward` and the hooks around it."""
-        if not (self._forward_pre_hooks or self._forward_hooks):
-            return self.forward(*args, **kwargs)
+    def _call_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
         for hook, with_kwargs in tuple(self._forward_pre_hooks.values()):
             if with_kwargs:
                 if (changed := hook(self, args, kwargs)) is not None:
@@ -89,10 +98,6 @@ class Module:
 
     # Attributes
 
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
-
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__
         if "_parameters" not in own:
@@ -103,43 +108,37 @@ class Module:
         elif isinstance(value, Parameter):
             self._forget(name, but=self._parameters)
             self.register_parameter(name, value)
-        elif isinstance(value, Module):
-            if name in self._parameters:
-                self._refuse(name, value, "parameter", "Parameter or None")
-            self._forget(name, but=self._modules)
-            self.register_module(name, value)
         elif name in self._parameters:
             if value is not None:
                 self._refuse(name, value, "parameter", "Parameter or None")
-            self._put(self._parameters, name, None)
+            self._parameters[name] = None
+        elif isinstance(value, Module):
+            self._forget(name, but=self._modules)
+            self._modules[name] = value
         elif name in self._modules:
             if value is not None:
                 self._refuse(name, value, "child module", "Module or None")
-            self._put(self._modules, name, None)
+            self._modules[name] = None
         elif name in self._buffers:
             if value is not None and not isinstance(value, mt.Tensor):
                 self._refuse(name, value, "buffer", "Tensor or None")
-            self._put(self._buffers, name, value)
+            self._buffers[name] = value
         else:
-            if isinstance(value, bool) and own.get(name) is not value:
-                # A switch, such as `training`: compiled functions that captured the module look again.
-                _C.note_module_change()
             object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
         for registry in (self._parameters, self._buffers, self._modules):
             if name in registry:
-                self._forget(name)
+                del registry[name]
+                self._non_persistent_buffers.discard(name)
                 return
         object.__delattr__(self, name)
 
-    def _put(self, registry: dict[str, Any], name: str, value: Any) -> None:
-        if registry.get(name) is not None:
-            _C.note_module_change()
-        # Also an ordinary attribute: reading it is a dictionary's lookup, and not a call of __getattr__.
-        registry[name] = self.__dict__[name] = value
+    def __dir__(self) -> list[str]:
+        registered = chain(self._parameters, self._buffers, self._modules)
+        return sorted({*object.__dir__(self), *(name for name in registered if not name[:1].isdigit())})
 
-    def _forget(self, name: str, but: dict[str, Any] | None = None) -> None:
+    def _forget(self, name: str, but: dict[str, Any]) -> None:
         for registry in (self.__dict__, self._parameters, self._buffers, self._modules):
             if registry is not but:
                 registry.pop(name, None)
@@ -155,27 +154,29 @@ class Module:
         self._check_name("parameter", name, self._parameters)
         if param is not None and not isinstance(param, Parameter):
             self._refuse(name, param, "parameter", "Parameter or None")
-        self._put(self._parameters, name, param)
+        self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: mt.Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that is state but no parameter; if ``persistent`` it is part of :meth:`state_dict`."""
         self._check_name("buffer", name, self._buffers)
         if tensor is not None and not isinstance(tensor, mt.Tensor):
             self._refuse(name, tensor, "buffer", "Tensor or None")
-        self._put(self._buffers, name, tensor)
+        self._buffers[name] = tensor
         if persistent:
             self._non_persistent_buffers.discard(name)
         else:
             self._non_persistent_buffers.add(name)
 
-    def register_module(self, name: str, module: Module | None) -> None:
+    def add_module(self, name: str, module: Module | None) -> None:
         """Add a submodule, reachable as an attribute; None reserves the name."""
         self._check_name("module", name, self._modules)
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{type(module).__name__} is not a Module subclass")
-        self._put(self._modules, name, module)
+        self._modules[name] = module
 
-    add_module = register_module
+    def register_module(self, name: str, module: Module | None) -> None:
+        """Add a submodule, reachable as an attribute: :meth:`add_module`."""
+        self.add_module(name, module)
 
     def _check_name(self, what: str, name: str, registry: dict[str, Any]) -> None:
         if "_parameters" not in self.__dict__:
@@ -294,8 +295,9 @@ class Module:
         """Put this module and all below it into training mode, or, if not ``mode``, into evaluation mode."""
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
-        for module in self.modules():
-            module.training = mode
+        self.training = mode
+        for module in self.children():
+            module.train(mode)
         return self
 
     def eval(self: M) -> M:
@@ -315,8 +317,11 @@ class Module:
                 if set_to_none:
                     param.grad = None
                 else:
-                    with mt.no_grad():
-                        param.grad.zero_()
+                    if param.grad.grad_fn is not None:
+                        param.grad.detach_()
+                    else:
+                        param.grad.requires_grad_(False)
+                    param.grad.zero_()
 
     def to(self: M, *args: Any, **kwargs: Any) -> M:
         """Convert parameters and buffers in place as :meth:`Tensor.to` does; a dtype concerns floats only."""
@@ -348,41 +353,63 @@ class Module:
         """Move parameters and buffers to the CPU."""
         return self.to("cpu")
 
-    def _apply(self: M, convert: Callable[[mt.Tensor], mt.Tensor]) -> M:
-        done: dict[int, Any] = {}  # tensors that several modules share stay shared
+    def _apply(self: M, fn: Callable[[mt.Tensor], mt.Tensor], recurse: bool = True) -> M:
+        if recurse:
+            for module in self.children():
+                module._apply(fn)
         with mt.no_grad():
-            for module in self.modules():
-                for param in module._parameters.values():
-                    if param is not None and id(param) not in done:
-                        done[id(param)] = param
-                        grad = param.grad
-                        param.grad = None
-                        param.data = convert(param.data)
-                        param.grad = None if grad is None else convert(grad)
-                for name, buffer in module._buffers.items():
-                    if buffer is not None:
-                        if id(buffer) not in done:
-                            done[id(buffer)] = convert(buffer)
-                        module._put(module._buffers, name, done[id(buffer)])
+            for param in self._parameters.values():
+                if param is not None:
+                    grad, param.grad = param.grad, None
+                    param.data = fn(param.data)
+                    param.grad = None if grad is None else fn(grad)
+            for name, buffer in self._buffers.items():
+                if buffer is not None:
+                    self._buffers[name] = fn(buffer)
         return self
 
     # State
 
-    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, mt.Tensor]:
+    def get_extra_state(self) -> Any:
+        """Return what the state dict is to hold beside tensors; a subclass defines it with :meth:`set_extra_state`."""
+        raise RuntimeError("get_extra_state() is called only where a subclass defines it")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take over what :meth:`get_extra_state` returned."""
+        raise RuntimeError("set_extra_state() is called only where a subclass defines it")
+
+    def state_dict(
+        self, *args: Any, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
+    ) -> dict[str, Any]:
         """Return parameters and persistent buffers by their dotted names; they share storage with the module's.
 
-        They are detached from the autograd graph unless ``keep_vars``.
+        They are detached from the autograd graph unless ``keep_vars``. They are added to ``destination`` if given.
         """
-        state: dict[str, mt.Tensor] = {}
-        for path, module in self.named_modules(remove_duplicate=False):
-            at = f"{prefix}{path}." if path else prefix
-            for name, tensor in module._persistent().items():
-                if tensor is not None:
-                    state[at + name] = tensor if keep_vars else tensor.detach()
-        return state
+        if args:
+            given = dict(zip(("destination", "prefix", "keep_vars"), args, strict=False))
+            destination = given.get("destination", destination)
+            prefix, keep_vars = given.get("prefix", prefix), given.get("keep_vars", keep_vars)
+        state: Any = destination
+        if state is None:
+            state = OrderedDict()
+            state._metadata = OrderedDict()
+        if hasattr(state, "_metadata"):
+            state._metadata[prefix[:-1]] = {"version": self._version}
+        self._save_to_state_dict(state, prefix, keep_vars)
+        for name, module in self._modules.items():
+            if module is not None:
+                module.state_dict(destination=state, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+        return state  # type: ignore[no-any-return]
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        """Add this module's own state, without its children's."""
+        for name, tensor in self._persistent().items():
+            destination[prefix + name] = tensor if keep_vars else tensor.detach()
+        if type(self).get_extra_state is not Module.get_extra_state:
+            destination[prefix + _EXTRA_STATE] = self.get_extra_state()
 
     def load_state_dict(
-        self, state_dict: Mapping[str, mt.Tensor], strict: bool = True, assign: bool = False
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> IncompatibleKeys:
         """Copy tensors into the parameters and buffers of the same names.
 
@@ -391,19 +418,23 @@ class Module:
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict).__name__}.")
-        missing, errors, known = [], [], set()
-        with mt.no_grad():
-            for path, module in self.named_modules(remove_duplicate=False):
-                for name, tensor in module._persistent().items():
-                    if tensor is None:
-                        continue
-                    key = f"{path}.{name}" if path else name
-                    known.add(key)
-                    if key not in state_dict:
-                        missing.append(key)
-                    elif problem := module._load(name, tensor, state_dict[key], assign):
-                        errors.append(problem.format(key))
-        unexpected = [key for key in state_dict if key not in known]
+        missing: list[str] = []
+        unexpected: list[str] = []
+        errors: list[str] = []
+        metadata = getattr(state_dict, "_metadata", {})
+
+        def load(module: Module, state: dict[str, Any], prefix: str) -> None:
+            local = {**metadata.get(prefix[:-1], {}), _ASSIGN: assign}
+            module._load_from_state_dict(state, prefix, local, True, missing, unexpected, errors)
+            for name, child in module._modules.items():
+                if child is not None:
+                    path = f"{prefix}{name}."
+                    load(child, {key: value for key, value in state.items() if key.startswith(path)}, path)
+
+        # A module may change what it reads.
+        mine: Any = OrderedDict(state_dict)
+        mine._metadata = metadata
+        load(self, mine, "")
         if strict:
             for what, keys in (("Unexpected", unexpected), ("Missing", missing)):
                 if keys:
@@ -413,27 +444,62 @@ class Module:
             raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:{listing}")
         return IncompatibleKeys(missing, unexpected)
 
-    def _persistent(self) -> dict[str, Any]:
-        buffers = {k: v for k, v in self._buffers.items() if k not in self._non_persistent_buffers}
-        return {**self._parameters, **buffers}
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Load this module's own state, without its children's; what is wrong is added to the lists."""
+        own = self._persistent()
+        for name, tensor in own.items():
+            key = prefix + name
+            if key not in state_dict:
+                missing_keys.extend([key] if strict else [])
+            elif problem := self._load(name, tensor, state_dict[key], local_metadata.get(_ASSIGN, False)):
+                error_msgs.append(problem.format(key))
+        extra = prefix + _EXTRA_STATE
+        takes_extra = type(self).set_extra_state is not Module.set_extra_state
+        if takes_extra and extra in state_dict:
+            self.set_extra_state(state_dict[extra])
+        elif takes_extra and strict:
+            missing_keys.append(extra)
+        if strict:
+            for key in state_dict:
+                if key.startswith(prefix) and not (key == extra and takes_extra):
+                    name, dot, _ = key[len(prefix) :].partition(".")
+                    if name not in (self._modules if dot else own):
+                        unexpected_keys.append(key)
+
+    def _persistent(self) -> dict[str, mt.Tensor]:
+        buffers = ((k, v) for k, v in self._buffers.items() if k not in self._non_persistent_buffers)
+        return {name: tensor for name, tensor in chain(self._parameters.items(), buffers) if tensor is not None}
 
     def _load(self, name: str, tensor: mt.Tensor, value: Any, assign: bool) -> str | None:
         """Load one tensor; return what is wrong with it, with ``{}`` for its name."""
         if not isinstance(value, mt.Tensor):
             return f'While copying the parameter named "{{}}", expected a Tensor but received {type(value).__name__}.'
+        if tensor.ndim == 0 and value.ndim == 1 and value.numel() > 0:
+            value = value[0]  # what was a number was once saved as a vector
         if value.shape != tensor.shape:
             return (
                 f"size mismatch for {{}}: copying a param with shape {value.shape} from checkpoint, "
                 f"the shape in current model is {tensor.shape}."
             )
-        if not assign:
+        if assign:
+            if isinstance(tensor, Parameter):
+                if isinstance(value, Parameter):
+                    value.requires_grad_(tensor.requires_grad)
+                else:
+                    value = Parameter(value, requires_grad=tensor.requires_grad)
+            setattr(self, name, value)
+            return None
+        with mt.no_grad():
             tensor.copy_(value)
-        elif isinstance(tensor, Parameter):
-            if not isinstance(value, Parameter):
-                value = Parameter(value, requires_grad=tensor.requires_grad)
-            self._put(self._parameters, name, value)
-        else:
-            self._put(self._buffers, name, value)
         return None
 
     # Text

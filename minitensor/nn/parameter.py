@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import minitensor as mt
+from minitensor._copying import deepcopy_parameter
 
 
 class Parameter(mt.Tensor):
@@ -19,6 +20,8 @@ class Parameter(mt.Tensor):
         if not isinstance(data, mt.Tensor):
             raise TypeError(f"Parameter(): data must be a Tensor, not {type(data).__name__}")
         return mt.Tensor._as_subclass(cls, data, requires_grad)
+
+    __deepcopy__ = deepcopy_parameter
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"

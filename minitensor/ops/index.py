@@ -117,7 +117,7 @@ def _nll_vjp(g: Any, _out: Any, _x: Any, target: Any, ignore_index: int) -> tupl
 def _nll_lower(b: Any, x: Any, t: Any, ignore_index: int) -> Any:
     ignored = b.compare(t, b.full(t.shape, ignore_index), "EQ")
     places = b.select(ignored, b.full(t.shape, 0), t)
-    picked = b.negate(b.reshape(b.gather_along(x, b.reshape(places, (*t.dims, 1)), 1, low=0), t.dims))
+    picked = b.negate(b.reshape(b.gather_along(x, b.reshape(places, (*t.dims, 1)), 1, ignored=ignore_index), t.dims))
     return b.select(ignored, b.full(picked.shape, 0), picked)
 
 

@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from minitensor import _C
+
 __all__: list[str] = []
 
 # Those that compute, whether somebody waits for them or an interrupt has left them alone.
@@ -42,7 +44,11 @@ def interruptible(function: Callable[..., Any], *arguments: Any) -> Any:
         threading.Thread(target=work, name="minitensor: linear algebra", daemon=True).start()
     except RuntimeError:  # the system gives no more threads
         work()
-    done.wait()
+    try:
+        done.wait()
+    except BaseException as interruption:
+        _C._note_interruption(interruption)
+        raise
     if errors:
         raise errors[0]
     return results[0]

@@ -111,6 +111,8 @@ def solve_triangular(a: Array, b: Array, upper: bool, left: bool, unit: bool) ->
 
 def permutation(pivots: Array, m: int) -> Array:
     """The rows of A in the order in which the factors have them, from the rows that were swapped (from 1)."""
+    if pivots.size and not (pivots.min() >= 1 and pivots.max() <= m):
+        raise RuntimeError(f"pivots must be between 1 and {m}, the rows of LU: are they what lu_factor gave?")
     count = int(np.prod(pivots.shape[:-1]))
     swaps = pivots.reshape((count, pivots.shape[-1]))
     order = np.tile(np.arange(m), (count, 1))
@@ -254,6 +256,12 @@ def ldl_factor(a: Array, hermitian: bool) -> tuple[Array, Array, Array]:
 
 def ldl_solve(factors: Array, pivots: Array, b: Array, hermitian: bool) -> Array:
     """The x with a x = b for a's factors."""
+    rows = np.abs(pivots.astype(np.int64))
+    if rows.size and not (rows.min() >= 1 and rows.max() <= factors.shape[-1]):
+        raise RuntimeError(
+            f"pivots must be between 1 and {factors.shape[-1]}, or negative numbers of these: are they what ldl_factor "
+            "gave?"
+        )
     routine = _ldl_routine(factors.dtype, hermitian, "trs")
     batch = np.broadcast_shapes(factors.shape[:-2], b.shape[:-2])
     x = np.array(np.broadcast_to(b, (*batch, *b.shape[-2:])))

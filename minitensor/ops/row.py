@@ -68,6 +68,8 @@ class Row:
     """Whether it is a method of Tensor, if it takes one first."""
     inplace: bool | None = None
     """Whether there is a method `name_`; None: by the kind."""
+    extension: bool = False
+    """Whether a user's `minitensor.extend.op` made it: what its rules do wrong is the user's to mend."""
     namespaces: tuple[str, ...] = ()
     """The submodules that offer it too: special, linalg, fft, nn.functional."""
 

@@ -63,8 +63,11 @@ class Optimizer:
                 if set_to_none:
                     param.grad = None
                 else:
-                    with mt.no_grad():
-                        param.grad.zero_()
+                    if param.grad.grad_fn is not None:
+                        param.grad.detach_()
+                    else:
+                        param.grad.requires_grad_(False)
+                    param.grad.zero_()
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update all parameters once; ``closure``, if given, computes the loss anew and returns it."""
@@ -73,7 +76,8 @@ class Optimizer:
     def state_dict(self) -> dict[str, Any]:
         """Return the state and the options; parameters appear as their numbers, counted through the groups."""
         numbers = {id(param): number for number, param in enumerate(self._params())}
-        state = {numbers[id(param)]: value for param, value in self.state.items()}
+        # What belongs to no parameter keeps its own key.
+        state = {numbers[id(k)] if isinstance(k, mt.Tensor) else k: value for k, value in self.state.items()}
         groups = [{**group, "params": [numbers[id(param)] for param in group["params"]]} for group in self.param_groups]
         return {"state": state, "param_groups": groups}
 
@@ -89,16 +93,12 @@ class Optimizer:
                 )
         numbers = [number for group in saved for number in group["params"]]
         params = dict(zip(numbers, self._params(), strict=True))
-        state: defaultdict[mt.Tensor, dict[str, Any]] = defaultdict(dict)
+        state: defaultdict[Any, Any] = defaultdict(dict)
         for number, values in state_dict["state"].items():
-            param = params[number]
-            state[param] = {
-                # A buffer of the parameter's shape follows the parameter's dtype and device.
-                name: value.detach().clone().to(param.device, param.dtype)
-                if isinstance(value, mt.Tensor)
-                else deepcopy(value)
-                for name, value in values.items()
-            }
+            if number in params:
+                state[params[number]] = _fitted(values, params[number])
+            else:
+                state[number] = deepcopy(values)
         self.state = state
         self.param_groups = [
             {**deepcopy({k: v for k, v in theirs.items() if k != "params"}), "params": mine["params"]}
@@ -118,3 +118,17 @@ class Optimizer:
             lines.append(f"Parameter Group {number}")
             lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
         return "\n".join([*lines, ")"])
+
+
+def _fitted(value: Any, param: mt.Tensor, name: Any = None) -> Any:
+    """A copy of a part of a parameter's state, on its device and, but for a count of steps, in its dtype if a float."""
+    if isinstance(value, mt.Tensor):
+        value = value.detach().clone()
+        if name == "step":
+            return value
+        return value.to(param.device, param.dtype) if param.is_floating_point() else value.to(param.device)
+    if isinstance(value, dict):
+        return {key: _fitted(part, param, key) for key, part in value.items()}
+    if type(value) in (list, tuple, set):
+        return type(value)(_fitted(part, param) for part in value)
+    return deepcopy(value)

@@ -6,8 +6,10 @@ and ARCHIVE/data/KEY for each storage.
 
 from __future__ import annotations
 
+import io
 import struct
 import zipfile
+import zlib
 from pickle import UnpicklingError
 from typing import Any
 
@@ -16,6 +18,7 @@ import minitensor as mt
 __all__ = ["Reader", "Writer"]
 
 _ALIGNMENT = 64
+_LIMIT = 2**32 - 1
 _LOCAL_HEADER = 30  # bytes of a local file header before the name
 # What zipfile raises for files that are damaged in one way or another.
 _BROKEN = (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, struct.error, OverflowError)
@@ -23,33 +26,58 @@ _PADDING_ID = b"FB"  # the extra field's tag that PyTorch uses for padding
 
 
 class Writer:
-    """Writes a checkpoint to a binary file."""
+    """Writes a checkpoint to a binary file, from where it stands and without seeking: it may be a pipe."""
 
     def __init__(self, file: Any, name: str) -> None:
         """`name`: the folder within the archive."""
-        self.zip = zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True)
-        self.name = name
+        self.raw = isinstance(file, io.RawIOBase)  # may write less than it is given
+        self.file = io.BufferedWriter(file) if self.raw else file
+        self.name = name.encode("utf-8", "replace").decode()
+        self.position = 0
+        self.directory: list[bytes] = []
 
     def write(self, entry: str, data: Any) -> None:
         """Add an entry. `data`: bytes or a memoryview of them."""
-        info = zipfile.ZipInfo(f"{self.name}/{entry}")  # dated 1980: the same object gives the same file
-        info.external_attr = 0o644 << 16
-        self._align(info, len(data))
-        with self.zip.open(info, "w", force_zip64=len(data) >= 2**31) as stream:
-            step = 16 << 20
-            for start in range(0, len(data), step):
-                stream.write(data[start : start + step])
+        name = f"{self.name}/{entry}".encode()
+        size, place, checksum = len(data), self.position, zlib.crc32(data)
+        # Sizes and places of more than 32 bits stand in an extra field.
+        large = struct.pack("<2H2Q", 1, 16, size, size) if size >= _LIMIT else b""
+        padding = -(place + _LOCAL_HEADER + len(name) + len(large) + 4) % _ALIGNMENT
+        extra = large + _PADDING_ID + padding.to_bytes(2, "little") + b"Z" * padding
+        # Version, UTF-8 names, stored, dated 1980 (the same object gives the same file), checksum, size twice.
+        plain = struct.pack(
+            "<5H3L", 45 if large else 20, 0x800, 0, 0, 0x21, checksum, min(size, _LIMIT), min(size, _LIMIT)
+        )
+        self._put(b"PK\3\4" + plain + struct.pack("<2H", len(name), len(extra)) + name + extra)
+        step = 16 << 20
+        for start in range(0, size, step):
+            self._put(data[start : start + step])
+        wide = [size, size] if large else []
+        wide += [place] if place >= _LIMIT else []
+        extra = struct.pack(f"<2H{len(wide)}Q", 1, 8 * len(wide), *wide) if wide else b""
+        rest = struct.pack("<5H2L", len(name), len(extra), 0, 0, 0, 0o100644 << 16, min(place, _LIMIT))
+        # Made on Unix.
+        self.directory.append(b"PK\1\2" + struct.pack("<H", 3 << 8 | 45) + plain + rest + name + extra)
 
-    def _align(self, info: zipfile.ZipInfo, size: int) -> None:
-        # The extra field of an entry that needs 64-bit sizes is 20 bytes longer.
-        header = _LOCAL_HEADER + len(info.filename.encode()) + (20 if size >= 2**31 else 0) + 4
-        position = self.zip.fp.tell() if self.zip.fp else 0
-        padding = -(position + header) % _ALIGNMENT
-        info.extra = _PADDING_ID + padding.to_bytes(2, "little") + b"Z" * padding
+    def _put(self, data: Any) -> None:
+        self.file.write(data)
+        self.position += len(data)
 
     def close(self) -> None:
         """Write the directory of the archive."""
-        self.zip.close()
+        start, count = self.position, len(self.directory)
+        self._put(b"".join(self.directory))
+        size = self.position - start
+        if count >= 0xFFFF or self.position >= _LIMIT:
+            end = self.position
+            self._put(b"PK\6\6" + struct.pack("<Q2H2L4Q", 44, 3 << 8 | 45, 45, 0, 0, count, count, size, start))
+            self._put(b"PK\6\7" + struct.pack("<LQL", 0, end, 1))
+        short = min(count, 0xFFFF)
+        self._put(b"PK\5\6" + struct.pack("<4H2LH", 0, 0, short, short, min(size, _LIMIT), min(start, _LIMIT), 0))
+        if self.raw:
+            self.file.detach()  # after flushing; it stays open
+        elif callable(getattr(self.file, "flush", None)):
+            self.file.flush()
 
 
 class Reader:
@@ -108,7 +136,7 @@ class Reader:
         """The bytes of an entry as a flat tensor of its own memory."""
         info = self.info(entry)
         data = mt.empty(info.file_size, dtype=mt.uint8)
-        target = memoryview(data.numpy()) if info.file_size else memoryview(bytearray())
+        target = data.numpy().data if info.file_size else memoryview(bytearray())
         done = 0
         try:
             with self.zip.open(info) as stream:

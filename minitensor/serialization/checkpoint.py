@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from pickle import UnpicklingError
@@ -11,11 +11,13 @@ from typing import IO, Any
 
 import minitensor as mt
 from minitensor.serialization.archive import Reader, Writer
-from minitensor.serialization.names import Storage, find
+from minitensor.serialization.files import write_file
+from minitensor.serialization.names import find, storage_of
 from minitensor.serialization.pickler import pickle_object
 from minitensor.serialization.unpickler import unpickle
+from minitensor.storage import TypedStorage, UntypedStorage
 
-__all__ = ["load", "save", "write_atomically"]
+__all__ = ["load", "save"]
 
 _Path = str | os.PathLike[str]
 _MapLocation = str | mt.device | dict[str, str] | Callable[..., Any] | None
@@ -31,7 +33,8 @@ def save(
     """Save an object with tensors in it, such as a module's state_dict(), so that `load` and `torch.load` read it.
 
     Tensors that share memory share it again when they are loaded. A path is written atomically: either the whole new
-    file is there afterwards, or the old one is untouched. `f` may also be a binary file that can be written to.
+    file is there afterwards, or the old one is untouched; what is no ordinary file, such as a pipe, is written to. `f`
+    may also be a binary file that can be written to.
 
     PicklingError for objects that are neither tensors nor plain data (numbers, text, dtypes, lists, tuples, dicts, sets
     ...), for `load` runs no code.
@@ -43,63 +46,27 @@ def save(
     if not isinstance(f, (str, os.PathLike)):
         if not callable(getattr(f, "write", None)):
             raise AttributeError(f"expected 'f' to be a path or a file to write to, got {type(f).__name__}")
-        _write(obj, f, "archive", pickle_protocol)
-        return
-    path = Path(f)
-    write_atomically(path, lambda file: _write(obj, file, path.stem or "archive", pickle_protocol))
+        _writer("archive", obj, pickle_protocol)(f)
+    else:
+        write_file(f, _writer(Path(f).stem or "archive", obj, pickle_protocol))
 
 
-def write_atomically(path: Path, write: Callable[[Any], Any]) -> None:
-    """Have `write(file)` make the whole file beside its place, then put it there; the old one stays if that fails."""
-    if not path.parent.is_dir():
-        raise RuntimeError(f"Parent directory {path.parent} does not exist.")
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, _mode(path))
-        os.replace(temporary, path)
-    except BaseException as error:
-        Path(temporary).unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            error.add_note(f"{path} was not changed")
-        raise
+def _writer(name: str, obj: Any, protocol: int) -> Callable[[Any], None]:
+    """What writes the object to a file; PicklingError before any file is touched."""
+    pickled, storages = pickle_object(obj, protocol)
 
-
-def _mode(path: Path) -> int:
-    """The permissions that the file has, or that a new one would get."""
-    if path.exists():
-        return path.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
-
-
-def _write(obj: Any, file: Any, name: str, protocol: int) -> None:
-    pickled, tensors = pickle_object(obj, protocol)
-    writer = Writer(file, name)
-    try:
+    def write(file: Any) -> None:
+        writer = Writer(file, name)
         writer.write("data.pkl", pickled)
         writer.write(".format_version", b"1")
         writer.write(".storage_alignment", b"64")
         writer.write("byteorder", b"little")
-        for key, tensor in enumerate(tensors):
-            writer.write(f"data/{key}", _bytes_of(tensor))
+        for key, data in enumerate(storages):
+            writer.write(f"data/{key}", data.cpu().numpy().data if data.numel() else b"")
         writer.write("version", b"3\n")
-    finally:
         writer.close()
 
-
-def _bytes_of(tensor: mt.Tensor) -> Any:
-    """All the bytes of a tensor's storage."""
-    storage = tensor.untyped_storage()
-    if storage.nbytes() == 0:
-        return b""
-    count = storage.nbytes() // tensor.itemsize
-    flat = tensor.as_strided((count,), (1,), 0).view(mt.uint8)
-    return memoryview(flat.cpu().numpy())
+    return write
 
 
 def load(
@@ -124,6 +91,8 @@ def load(
         raise ValueError("load() reads with its own unpickler, which runs no code; pickle_module must be None")
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
+            if not file.seekable():  # a pipe
+                return _read(io.BytesIO(file.read()), os.fspath(f), map_location, None)
             return _read(file, os.fspath(f), map_location, os.fspath(f) if mmap else None)
     if mmap:
         raise ValueError("f must be a string or a path in order to use the mmap argument")
@@ -140,7 +109,7 @@ def _read(file: Any, shown: str, map_location: _MapLocation, mapped_path: str | 
     reader = Reader(file, str(shown))
     storages: dict[str, mt.Tensor] = {}
 
-    def persistent_load(identity: Any) -> Storage:
+    def persistent_load(identity: Any) -> TypedStorage | UntypedStorage:
         if not isinstance(identity, tuple) or len(identity) != 5 or identity[0] != "storage":
             raise UnpicklingError("a persistent id is not a storage's")
         _, kind, key, location, count = identity
@@ -156,7 +125,7 @@ def _read(file: Any, shown: str, map_location: _MapLocation, mapped_path: str | 
         itemsize = 1 if kind[1] is None else getattr(mt, kind[1]).itemsize
         if count * itemsize > storages[key].numel():
             raise UnpicklingError(f"storage {key} holds {storages[key].numel()} bytes, not {count} x {itemsize}")
-        return Storage(storages[key], kind[1])
+        return storage_of(storages[key], kind[1])
 
     return unpickle(reader.read("data.pkl"), find, persistent_load)
 

@@ -9,10 +9,12 @@ from pickle import UnpicklingError
 from typing import Any
 
 import minitensor as mt
+from minitensor import _C
 from minitensor.serialization.safe_globals import lookup
 from minitensor.serialization.unpickler import Allowed, Unfinished
+from minitensor.storage import TypedStorage, UntypedStorage
 
-__all__ = ["DTYPES", "STORAGE_NAMES", "Storage", "find"]
+__all__ = ["DTYPES", "STORAGE_NAMES", "find", "storage_of"]
 
 STORAGE_NAMES = {
     "bool": "BoolStorage",
@@ -34,29 +36,27 @@ DTYPES = (*STORAGE_NAMES, "uint16", "uint32", "uint64")
 _STORAGES = {name: dtype for dtype, name in STORAGE_NAMES.items()}
 
 
-class Storage:
-    """The bytes of a storage, and the dtype that the checkpoint gives it (None: bytes)."""
+def storage_of(data: mt.Tensor, dtype: str | None) -> TypedStorage | UntypedStorage:
+    """The storage with these bytes, of the dtype that the checkpoint gives it (None: bytes)."""
+    untyped = UntypedStorage(_bytes=data)
+    return untyped if dtype is None else TypedStorage(wrap_storage=untyped, dtype=getattr(mt, dtype))
 
-    def __init__(self, data: mt.Tensor, dtype: str | None) -> None:
-        """`data`: a flat uint8 tensor that owns the memory."""
-        self.data, self.dtype = data, dtype
 
-    def view(self, dtype: str, size: Any, stride: Any, offset: int) -> mt.Tensor:
-        """A tensor over the bytes. UnpicklingError if it would reach beyond them."""
-        size, stride = _numbers("size", size), _numbers("stride", stride)
-        (offset,) = _numbers("storage_offset", (offset,))
-        if len(size) != len(stride):
-            raise UnpicklingError(f"a tensor has {len(size)} sizes and {len(stride)} strides")
-        itemsize = getattr(mt, dtype).itemsize
-        reach = offset + 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
-        if reach * itemsize > self.data.numel():
-            raise UnpicklingError(
-                f"a tensor of shape {list(size)}, strides {list(stride)} and offset {offset} reaches beyond its "
-                f"storage of {self.data.numel()} bytes"
-            )
-        whole = self.data.numel() // itemsize * itemsize
-        typed = self.data[:whole].view(getattr(mt, dtype))
-        return typed.as_strided(size, stride, offset if 0 not in size else 0).detach()
+def _view(storage: UntypedStorage, dtype: mt.dtype, size: Any, stride: Any, offset: int) -> mt.Tensor:
+    """A tensor over a storage. UnpicklingError if it would reach beyond it."""
+    data = storage._bytes
+    size, stride = _numbers("size", size), _numbers("stride", stride)
+    (offset,) = _numbers("storage_offset", (offset,))
+    if len(size) != len(stride):
+        raise UnpicklingError(f"a tensor has {len(size)} sizes and {len(stride)} strides")
+    itemsize = dtype.itemsize
+    reach = offset + 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
+    if reach * itemsize > data.numel():
+        raise UnpicklingError(
+            f"a tensor of shape {list(size)}, strides {list(stride)} and offset {offset} reaches beyond its "
+            f"storage of {data.numel()} bytes"
+        )
+    return _C.over_storage(data, dtype, offset if 0 not in size else 0, size, stride)
 
 
 def _numbers(what: str, values: Any) -> tuple[int, ...]:
@@ -66,26 +66,32 @@ def _numbers(what: str, values: Any) -> tuple[int, ...]:
 
 
 def _rebuild_tensor(
-    storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any = False, hooks: Any = None, more: Any = None
+    storage: Any,
+    offset: Any,
+    size: Any,
+    stride: Any,
+    requires_grad: Any = False,
+    hooks: Any = None,
+    metadata: Any = None,
 ) -> mt.Tensor:
-    if not isinstance(storage, Storage) or storage.dtype is None:
+    if not isinstance(storage, TypedStorage):
         raise UnpicklingError("a tensor is made of what is not a typed storage")
-    return _finish(storage.view(storage.dtype, size, stride, offset), requires_grad)
+    return _finish(_view(storage.untyped(), storage.dtype, size, stride, offset), requires_grad, metadata)
 
 
 def _rebuild_tensor_of_bytes(
     storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, hooks: Any, dtype: Any, metadata: Any = None
 ) -> mt.Tensor:
-    if not isinstance(storage, Storage) or not isinstance(dtype, mt.dtype):
+    if not isinstance(storage, TypedStorage | UntypedStorage) or not isinstance(dtype, mt.dtype):
         raise UnpicklingError("a tensor is made of what is not a storage and a dtype")
-    return _finish(storage.view(dtype.name, size, stride, offset), requires_grad)
+    return _finish(_view(storage.untyped(), dtype, size, stride, offset), requires_grad, metadata)
 
 
 def _rebuild_meta_tensor(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> mt.Tensor:
     if not isinstance(dtype, mt.dtype):
         raise UnpicklingError("a meta tensor is made of what is not a dtype")
     size, stride = _numbers("size", size), _numbers("stride", stride)
-    return _finish(mt.empty_strided(size, stride, dtype=dtype, device="meta"), requires_grad)
+    return _finish(mt.empty_strided(size, stride, dtype=dtype, device="meta"), requires_grad, None)
 
 
 def _rebuild_parameter(data: Any, requires_grad: Any, hooks: Any) -> mt.Tensor:
@@ -94,7 +100,46 @@ def _rebuild_parameter(data: Any, requires_grad: Any, hooks: Any) -> mt.Tensor:
     return mt.nn.Parameter(data, bool(requires_grad))
 
 
-def _finish(tensor: mt.Tensor, requires_grad: Any) -> mt.Tensor:
+def _rebuild_parameter_with_state(data: Any, requires_grad: Any, hooks: Any, state: Any) -> mt.Tensor:
+    return _with_attributes(_rebuild_parameter(data, requires_grad, hooks), state)
+
+
+def _rebuild_from_type(rebuild: Any, cls: Any, arguments: Any, state: Any) -> mt.Tensor:
+    if not (isinstance(rebuild, Allowed) and rebuild.rebuilds and isinstance(arguments, tuple)):
+        raise UnpicklingError("a tensor is rebuilt by what doesn't rebuild tensors")
+    if not isinstance(cls, type) or not issubclass(cls, mt.Tensor):
+        raise UnpicklingError(f"a tensor is to be of the type {cls!r}")
+    tensor: mt.Tensor = rebuild.call(*arguments)
+    if type(tensor) is not cls:
+        tensor = tensor.as_subclass(cls)
+    if hasattr(cls, "__setstate__"):  # a class that the user has allowed
+        cls.__setstate__(tensor, state)
+        return tensor
+    return _with_attributes(tensor, state)
+
+
+def _with_attributes(tensor: mt.Tensor, state: Any) -> mt.Tensor:
+    """The tensor with what a program has set on it. UnpicklingError if that is a tensor's own attribute."""
+    for part in state if isinstance(state, tuple) else (state,):  # the second: of __slots__
+        if part is None:
+            continue
+        if not isinstance(part, dict) or not all(isinstance(name, str) for name in part):
+            raise UnpicklingError("the attributes of a tensor must be a dict")
+        for name, value in part.items():
+            if hasattr(mt.nn.Parameter, name):
+                raise UnpicklingError(f"the attribute {name} of a tensor is set")
+            setattr(tensor, name, value)
+    return tensor
+
+
+def _finish(tensor: mt.Tensor, requires_grad: Any, metadata: Any) -> mt.Tensor:
+    # Views that show what they share conjugated or negated have memory of their own here.
+    if metadata is not None and not (isinstance(metadata, dict) and metadata.keys() <= {"conj", "neg"}):
+        raise UnpicklingError(f"a tensor has properties that are not known here: {metadata!r}")
+    if metadata and metadata.get("conj"):
+        tensor = tensor.conj()
+    if metadata and metadata.get("neg"):
+        tensor = -tensor
     return tensor.requires_grad_() if requires_grad else tensor
 
 
@@ -181,12 +226,21 @@ def _function(name: str, call: Callable[..., Any]) -> Allowed:
     return Allowed(name, call)
 
 
+def _rebuilds(name: str, call: Callable[..., Any]) -> Allowed:
+    return Allowed(name, call, rebuilds=True)
+
+
 _VALUES: dict[str, Any] = {
-    "torch._utils._rebuild_tensor_v2": _function("_rebuild_tensor_v2", _rebuild_tensor),
-    "torch._utils._rebuild_tensor": _function("_rebuild_tensor", _rebuild_tensor),
-    "torch._utils._rebuild_tensor_v3": _function("_rebuild_tensor_v3", _rebuild_tensor_of_bytes),
-    "torch._utils._rebuild_parameter": _function("_rebuild_parameter", _rebuild_parameter),
-    "torch._utils._rebuild_meta_tensor_no_storage": _function("_rebuild_meta_tensor_no_storage", _rebuild_meta_tensor),
+    "torch._utils._rebuild_tensor_v2": _rebuilds("_rebuild_tensor_v2", _rebuild_tensor),
+    "torch._utils._rebuild_tensor": _rebuilds("_rebuild_tensor", _rebuild_tensor),
+    "torch._utils._rebuild_tensor_v3": _rebuilds("_rebuild_tensor_v3", _rebuild_tensor_of_bytes),
+    "torch._utils._rebuild_parameter": _rebuilds("_rebuild_parameter", _rebuild_parameter),
+    "torch._utils._rebuild_meta_tensor_no_storage": _rebuilds("_rebuild_meta_tensor_no_storage", _rebuild_meta_tensor),
+    "torch._utils._rebuild_parameter_with_state": _function(
+        "_rebuild_parameter_with_state", _rebuild_parameter_with_state
+    ),
+    "torch._tensor._rebuild_from_type_v2": _function("_rebuild_from_type_v2", _rebuild_from_type),
+    "torch.Tensor": mt.Tensor,
     "torch.Size": _function("Size", _size),
     "torch.device": _function("device", _device),
     "torch.serialization._get_layout": _function("_get_layout", lambda name: str(name)),
@@ -227,7 +281,9 @@ def _factory(factory: Any) -> Any:
 
 def find(module: str, name: str) -> Any:
     """What a name in a checkpoint stands for. UnpicklingError for any that is neither the format's nor allowed."""
-    # What Python 2 and older NumPys wrote.
+    # What Python 2 and older NumPys wrote, and Python 3 writes by protocol 2.
+    if module == "__builtin__":
+        name = {"long": "int", "unicode": "str"}.get(name, name)
     module = {
         "__builtin__": "builtins",
         "numpy.core.multiarray": "numpy._core.multiarray",

@@ -9,8 +9,10 @@ from collections import Counter, OrderedDict, defaultdict
 from typing import Any, ClassVar
 
 import minitensor as mt
+from minitensor import _C
 from minitensor.serialization.names import STORAGE_NAMES
 from minitensor.serialization.safe_globals import lookup
+from minitensor.storage import TypedStorage, UntypedStorage
 
 __all__ = ["pickle_object"]
 
@@ -55,6 +57,9 @@ _REBUILD = _Global("torch._utils", "_rebuild_tensor_v2")
 _REBUILD_BYTES = _Global("torch._utils", "_rebuild_tensor_v3")
 _REBUILD_META = _Global("torch._utils", "_rebuild_meta_tensor_no_storage")
 _REBUILD_PARAMETER = _Global("torch._utils", "_rebuild_parameter")
+_REBUILD_PARAMETER_WITH_STATE = _Global("torch._utils", "_rebuild_parameter_with_state")
+_REBUILD_FROM_TYPE = _Global("torch._tensor", "_rebuild_from_type_v2")
+_TENSOR = _Global("torch", "Tensor")
 _SIZE, _DEVICE = _Global("torch", "Size"), _Global("torch", "device")
 _UNTYPED = _Global("torch.storage", "UntypedStorage")
 _GLOBALS: dict[str, _Global] = {}
@@ -70,12 +75,22 @@ class _Pickler(pickle._Pickler):
 
     def __init__(self, file: io.BytesIO, protocol: int) -> None:
         super().__init__(file, protocol)
-        self.keys: dict[int, str] = {}
+        self.keys: dict[int, tuple[str, _Global]] = {}
         self.storages: list[mt.Tensor] = []
-        """Every storage once, as a flat tensor."""
+        """Every storage once, as its bytes."""
 
     def persistent_id(self, thing: Any) -> Any:
-        return thing.parts if isinstance(thing, _StorageId) else None
+        if isinstance(thing, _StorageId):
+            return thing.parts
+        if isinstance(thing, UntypedStorage):
+            return self.storage(thing._bytes, _UNTYPED, 1).parts
+        if isinstance(thing, TypedStorage):
+            dtype = thing.dtype
+            name = STORAGE_NAMES.get(dtype.name)
+            if name is None or not self.fits(thing.untyped()._bytes, _torch(name), dtype.itemsize):
+                raise pickle.PicklingError(f"can't save a storage of {dtype} whose bytes are something else, too")
+            return self.storage(thing.untyped()._bytes, _torch(name), dtype.itemsize).parts
+        return None
 
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, mt.Tensor):
@@ -100,28 +115,47 @@ class _Pickler(pickle._Pickler):
         )
 
     def reduce_tensor(self, tensor: mt.Tensor) -> Any:
-        data = tensor.detach()
+        cls = type(tensor)
         hooks: OrderedDict[str, Any] = OrderedDict()
-        if type(tensor) is mt.nn.Parameter:
-            return _REBUILD_PARAMETER, (data, tensor.requires_grad, hooks)
-        if type(tensor) is not mt.Tensor and type(tensor).__module__.partition(".")[0] != "minitensor":
-            raise pickle.PicklingError(f"can't save a {type(tensor).__name__}; save a Tensor")
+        state = tensor.__getstate__() or None
+        if cls is mt.nn.Parameter:
+            made_of = (tensor.detach(), tensor.requires_grad, hooks)
+            return (
+                (_REBUILD_PARAMETER, made_of) if state is None else (_REBUILD_PARAMETER_WITH_STATE, (*made_of, state))
+            )
+        allowed = lookup(f"{cls.__module__}.{cls.__qualname__}") is cls
+        if cls is not mt.Tensor and cls.__module__.partition(".")[0] != "minitensor" and not allowed:
+            raise pickle.PicklingError(
+                f"can't save {_described(tensor)}: loading it would run the class's code. Save a Tensor, or allow the "
+                "class with minitensor.serialization.add_safe_globals"
+            )
+        rebuild, arguments = self.reduce_plain(tensor, hooks)
+        if state is None and not allowed:
+            return rebuild, arguments
+        return _REBUILD_FROM_TYPE, (rebuild, cls if allowed else _TENSOR, arguments, state)
+
+    def reduce_plain(self, tensor: mt.Tensor, hooks: Any) -> Any:
         if tensor.device.type == "meta":
             return _REBUILD_META, (tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.requires_grad)
         name = STORAGE_NAMES.get(tensor.dtype.name)
+        data = _C.storage_bytes(tensor.detach())
         place = (tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.requires_grad, hooks)
-        if name is not None:
+        if name is not None and self.fits(data, _torch(name), tensor.itemsize):
             return _REBUILD, (self.storage(data, _torch(name), tensor.itemsize), *place)
         return _REBUILD_BYTES, (self.storage(data, _UNTYPED, 1), *place, tensor.dtype)
 
-    def storage(self, tensor: mt.Tensor, kind: _Global, itemsize: int) -> _StorageId:
-        identity = tensor._storage_id()
-        nbytes = tensor.untyped_storage().nbytes()
+    def fits(self, data: mt.Tensor, kind: _Global, itemsize: int) -> bool:
+        """Whether a storage can have this type: readers take it to be of the one that it has first."""
+        _, first = self.keys.get(data._storage_id(), ("", kind))
+        return first is kind and data.numel() % itemsize == 0
+
+    def storage(self, data: mt.Tensor, kind: _Global, itemsize: int) -> _StorageId:
+        identity = data._storage_id()
         if identity not in self.keys:
-            self.keys[identity] = str(len(self.storages))
-            self.storages.append(tensor)
-        location = str(tensor.device) if tensor.device.type == "cuda" else "cpu"
-        return _StorageId("storage", kind, self.keys[identity], location, nbytes // itemsize)
+            self.keys[identity] = str(len(self.storages)), kind
+            self.storages.append(data)
+        location = str(data.device) if data.device.type == "cuda" else "cpu"
+        return _StorageId("storage", kind, self.keys[identity][0], location, data.numel() // itemsize)
 
     def save_name(self, name: _Global) -> None:
         self.write(pickle.GLOBAL + f"{name.module}\n{name.name}\n".encode("ascii"))  # type: ignore[attr-defined]
@@ -141,7 +175,7 @@ def _described(thing: Any) -> str:
 
 
 def pickle_object(thing: Any, protocol: int) -> tuple[bytes, list[mt.Tensor]]:
-    """The pickle of an object, and a tensor of each of its storages in the order of their keys.
+    """The pickle of an object, and the bytes of each of its storages in the order of their keys.
 
     PicklingError for what `load` would refuse.
     """

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import minitensor as mt
-from minitensor.serialization.checkpoint import write_atomically
+from minitensor.serialization.files import write_file
 
 __all__ = ["load", "load_file", "save", "save_file"]
 
@@ -39,9 +39,7 @@ def save(tensors: dict[str, mt.Tensor], metadata: dict[str, str] | None = None) 
     library = _library()
     flat = _checked(tensors)
     specs = {
-        name: library.TensorSpec(
-            dtype=t.dtype.name, shape=list(t.shape), data_ptr=t.data_ptr() if t.numel() else 0, data_len=t.nbytes
-        )
+        name: library.TensorSpec(dtype=t.dtype.name, shape=list(t.shape), data_ptr=t._address(), data_len=t.nbytes)
         for name, t in flat.items()
     }
     return bytes(library.serialize(specs, metadata))
@@ -52,7 +50,7 @@ def save_file(
 ) -> None:
     """Write a safetensors file: either the whole new file is there afterwards, or the old one is untouched."""
     data = save(tensors, metadata)
-    write_atomically(Path(filename), lambda file: file.write(data))
+    write_file(filename, lambda file: file.write(data))
 
 
 def load(data: bytes) -> dict[str, mt.Tensor]:
@@ -82,8 +80,8 @@ def _checked(tensors: dict[str, mt.Tensor]) -> dict[str, mt.Tensor]:
             raise ValueError(f"Key `{name}` is invalid, expected a name and a Tensor but received {type(t)}")
         if t.dtype.name not in _NAMES.values():
             raise ValueError(f"the safetensors format has no dtype {t.dtype.name} (tensor '{name}')")
-        other = owners.setdefault(t._storage_id(), name)
-        if other != name and t.numel():
+        other = owners.setdefault(t._storage_id(), name) if t.numel() else name
+        if other != name:
             raise RuntimeError(
                 f"'{other}' and '{name}' share memory, which a safetensors file can't say: clone() one of them"
             )

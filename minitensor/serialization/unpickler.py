@@ -25,9 +25,19 @@ _MAXIMUM_PROTOCOL = 5
 class Allowed:
     """A callable that a pickle may call: a function of the format, or a class that the user has allowed."""
 
-    def __init__(self, name: str, call: Callable[..., Any], is_class: bool = False) -> None:
-        """`is_class`: the pickle may make instances of it by NEWOBJ and set their state."""
-        self.name, self.call, self.is_class = name, call, is_class
+    def __init__(self, name: str, call: Callable[..., Any], is_class: bool = False, rebuilds: bool = False) -> None:
+        """`is_class`: the pickle may make instances of it by NEWOBJ and set their state.
+
+        `rebuilds`: it makes tensors, and may be an argument of a call.
+        """
+        self.name, self.call, self.is_class, self.rebuilds = name, call, is_class, rebuilds
+
+
+class _Arguments:
+    """A tuple with a function in it, which may be the arguments of a call and nothing else."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
 
 
 class Unfinished:
@@ -119,6 +129,8 @@ class _Machine:
             if thing.is_class:
                 return thing.call
             raise UnpicklingError(f"the function {thing.name} stands where data should")
+        if isinstance(thing, _Arguments):
+            raise UnpicklingError("a tuple with a function in it stands where data should")
         return thing.finished() if isinstance(thing, Unfinished) else thing
 
     def to_mark(self) -> list[Any]:
@@ -139,9 +151,13 @@ class _Machine:
         if number > _MAXIMUM_PROTOCOL:
             raise UnpicklingError(f"pickle protocol {number} is newer than {_MAXIMUM_PROTOCOL}")
 
-    def tuple_of(self, count: int) -> None:
-        values = [self.value(self.pop()) for _ in range(count)]
-        self.push(tuple(reversed(values)))
+    def tuple_of(self, items: list[Any]) -> None:
+        functions = [isinstance(item, Allowed) and item.rebuilds for item in items]
+        values = [item if function else self.value(item) for item, function in zip(items, functions, strict=True)]
+        self.push(_Arguments(values) if any(functions) else tuple(values))
+
+    def short_tuple(self, count: int) -> None:
+        self.tuple_of([self.pop() for _ in range(count)][::-1])
 
     def set_items(self, pairs: list[Any]) -> None:
         target = self.stack[-1]
@@ -188,6 +204,8 @@ class _Machine:
         arguments, function = self.pop(), self.pop()
         if not isinstance(function, Allowed):
             raise UnpicklingError(f"a {type(function).__name__} is called")
+        if isinstance(arguments, _Arguments):
+            arguments = tuple(arguments.items)
         if not isinstance(arguments, tuple):
             raise UnpicklingError("arguments must be a tuple")
         self.push(function.call(*arguments))
@@ -270,12 +288,12 @@ _STEPS: dict[int, Callable[[_Machine], Any]] = {
         "\x8f": lambda m: m.push(set()),
         "a": lambda m: m.append([m.value(m.pop())]),
         "e": lambda m: m.append(m.values_to_mark()),
-        "t": lambda m: m.push(tuple(m.values_to_mark())),
+        "t": lambda m: m.tuple_of(m.to_mark()),
         "l": lambda m: m.push(m.values_to_mark()),
         "d": lambda m: (lambda pairs: (m.push({}), m.set_items(pairs)))(m.values_to_mark()),
-        "\x85": lambda m: m.tuple_of(1),
-        "\x86": lambda m: m.tuple_of(2),
-        "\x87": lambda m: m.tuple_of(3),
+        "\x85": lambda m: m.short_tuple(1),
+        "\x86": lambda m: m.short_tuple(2),
+        "\x87": lambda m: m.short_tuple(3),
         "s": _Machine.set_item,
         "u": lambda m: m.set_items(m.values_to_mark()),
         "\x90": _Machine.add_items,

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from minitensor import _C, autograd
+from minitensor.autograd.function import Saved
 from minitensor.autograd.graph import saved_tensors_hooks
 from minitensor.random import get_rng_state, set_rng_state
 
@@ -36,20 +37,44 @@ class set_checkpoint_early_stop:  # noqa: N801  (PyTorch's name)
 
 
 class _Random:
-    """The state of the generator as it was, for the second run."""
+    """The states of the generators as they were, for the second run: the CPU's, and those of the arguments' cards."""
 
-    def __init__(self, preserve: bool) -> None:
+    def __init__(self, preserve: bool, args: Sequence[Any]) -> None:
         self._state = get_rng_state() if preserve else None
+        cards = {str(a.device) for a in args if isinstance(a, Tensor) and a.device.type == "cuda"} if preserve else ()
+        self._cards = {card: self._of_cards().get_rng_state(card) for card in cards}
         self._now: Any = None
+
+    @staticmethod
+    def _of_cards() -> Any:
+        from minitensor import cuda
+
+        return cuda
 
     def __enter__(self) -> None:
         if self._state is not None:
-            self._now = get_rng_state()
-            set_rng_state(self._state)
+            self._now = get_rng_state(), {card: self._of_cards().get_rng_state(card) for card in self._cards}
+            self._set(self._state, self._cards)
 
     def __exit__(self, *exception: object) -> None:
         if self._state is not None:
-            set_rng_state(self._now)
+            self._set(*self._now)
+
+    def _set(self, state: Any, cards: dict[str, Any]) -> None:
+        set_rng_state(state)
+        for card, of_card in cards.items():
+            self._of_cards().set_rng_state(of_card, card)
+
+
+class _Arguments:
+    """What the function was called with: tensors are kept as they are for any backward, and must not be changed."""
+
+    def __init__(self, args: Sequence[Any]) -> None:
+        self._others = [None if isinstance(a, Tensor) else a for a in args]
+        self._saved = {i: Saved(a, None) for i, a in enumerate(args) if isinstance(a, Tensor)}
+
+    def get(self) -> list[Any]:
+        return [self._saved[i].get() if i in self._saved else other for i, other in enumerate(self._others)]
 
 
 class _Reentrant(autograd.Function):
@@ -57,7 +82,7 @@ class _Reentrant(autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, function: Any, preserve: bool, *args: Any) -> Any:
-        ctx.function, ctx.random = function, _Random(preserve)
+        ctx.function, ctx.random = function, _Random(preserve, args)
         ctx.others = [None if isinstance(a, Tensor) else a for a in args]
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.save_for_backward(*(args[i] for i in ctx.places))
@@ -65,9 +90,14 @@ class _Reentrant(autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
+        if not _C.backward_accumulates():
+            raise RuntimeError(
+                "When use_reentrant=True, checkpoint is incompatible with .grad() or passing an `inputs` parameter to "
+                ".backward(). Set use_reentrant=False, or call .backward() without `inputs`."
+            )
         args = list(ctx.others)
         for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
-            args[place] = tensor.detach().requires_grad_(ctx.needs_input_grad[place + 2])
+            args[place] = tensor.detach().requires_grad_(tensor.requires_grad)
         with ctx.random, autograd.enable_grad():
             results = ctx.function(*args)
         results = results if isinstance(results, (tuple, list)) else (results,)
@@ -88,23 +118,24 @@ class _Frame:
     def __init__(self, run: Callable[[], Any], random: _Random, context: Callable[[], Any]) -> None:
         self.run, self.random, self.context = run, random, context
         self.metas: list[tuple[Any, ...]] = []
-        self.again: list[Any] | None = None
-        self.taken = 0
+        self.again: dict[int, Any] = {}
+        self.backward = 0  # the pass that they were computed for; another computes them anew
 
     def pack(self, tensor: Any) -> int:
         self.metas.append((tuple(tensor.shape), tensor.dtype, tensor.device))
         return len(self.metas) - 1
 
     def unpack(self, place: int) -> Any:
-        if self.again is None:
-            self.again = self._compute()
-            self.taken = 0
-        self.taken += 1
-        tensor = self.again[place]
-        if self.taken >= len(self.metas):
-            # All has been asked for once; a second pass over a retained graph computes it anew.
-            self.again = None
-        return tensor
+        backward = _C.backward_id()
+        if not backward or backward != self.backward:
+            self.again = dict(enumerate(self._compute()))
+            self.backward = backward
+        if place not in self.again:
+            raise CheckpointError(
+                "minitensor.utils.checkpoint: a tensor that is computed again was asked for twice in one backward "
+                "pass. Keep what `saved_tensors` or an attribute like `_saved_self` gave."
+            )
+        return self.again.pop(place)
 
     def _compute(self) -> list[Any]:
         found: list[Any] = []
@@ -173,7 +204,8 @@ def checkpoint(
     if not _C.is_grad_enabled():
         with first:
             return function(*args, **kwargs)
-    frame = _Frame(lambda: function(*args, **kwargs), _Random(preserve), lambda: second)
+    given = _Arguments(args)
+    frame = _Frame(lambda: function(*given.get(), **kwargs), _Random(preserve, args), lambda: second)
     with (
         first,
         set_checkpoint_early_stop(early_stop and _EARLY_STOP[-1]),

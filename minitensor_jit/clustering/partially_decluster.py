@@ -12,6 +12,8 @@ What must be compiled stays as it is.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from minitensor_jit.clustering.graph import CLONE_ATTRIBUTE, CLUSTER_ATTRIBUTE, Graph, Node
 from minitensor_jit.clustering.mark_for_compilation import Cluster, Marking
 from minitensor_jit.clustering.verdict import Reason, Verdict
@@ -91,4 +93,4 @@ def _without(cluster: Cluster, leaving: set[int]) -> Cluster:
     if leaving.isdisjoint(cluster.members):
         return cluster
     members = tuple(id for id in cluster.members if id not in leaving)
-    return Cluster(cluster.name, members, cluster.device, cluster.must_compile)
+    return replace(cluster, members=members)

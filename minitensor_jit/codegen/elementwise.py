@@ -13,9 +13,10 @@ from typing import Final
 from ..ir.decision import Decision
 from ..ir.library import loop_of
 from ..ir.module import Instruction
-from ..ir.narrow import NARROW
-from ..ir.opcode import OPCODES
+from ..ir.narrow import NARROW, WIDER
+from ..ir.opcode import OPCODES, has_native_range
 from ..ir.shape import DTYPES
+from ..ir.small_types import SMALL_INTEGERS, integer_limits
 from . import math
 from .llvm import (
     F16,
@@ -35,6 +36,7 @@ from .llvm import (
     mangle,
     vector,
 )  # fmt: skip
+from .small_types import single_to_small_float, small_float_to_single, small_integer
 from .types import MEMORY, PARTS, REGISTER, register_type
 
 __all__ = ["ELEMENTWISE", "combine", "convert", "safe_divisor", "supports"]
@@ -141,8 +143,11 @@ def _bitcast(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
     return b.bitcast(x[0], register_type(i.dtype, x[0].lanes))
 
 
-def convert(b: Builder, x: Value, source: str, target: str) -> Value:
-    """The value in another dtype, with the conversions of `docs/numerics.md`."""
+def convert(b: Builder, x: Value, source: str, target: str, *, native: bool = True) -> Value:
+    """The value in another dtype. Floats out of an integer's range give what `docs/numerics.md` says.
+
+    If not `native`, they give the nearest integer.
+    """
     if source == target:
         return x
     if source in PARTS:
@@ -156,10 +161,21 @@ def convert(b: Builder, x: Value, source: str, target: str) -> Value:
     if target in PARTS:
         re = convert(b, x, source, PARTS[target])
         return Pair(re, _const(re, 0))
-    if source in NARROW:
-        return convert(b, _widen(b, x, source), "f32", target)
-    if target in NARROW:
-        return _narrow(b, convert(b, x, source, "f32"), target)
+    if source in SMALL_INTEGERS:
+        return convert(b, small_integer(b, x, source), WIDER[source][0] + "8", target)
+    if source in WIDER:
+        wide = _widen(b, x, source) if source in NARROW else small_float_to_single(b, x, source)
+        return convert(b, wide, "f32", target, native=native)
+    if target in SMALL_INTEGERS and DTYPES[source].kind != "f":
+        byte = WIDER[target][0] + "8"
+        return (
+            small_integer(b, convert(b, x, source, byte), target)
+            if source != "pred"
+            else b.zext(x, vector(I8, x.lanes))
+        )
+    if target in WIDER and target not in SMALL_INTEGERS:
+        single = convert(b, x, source, "f32")
+        return _narrow(b, single, target) if target in NARROW else single_to_small_float(b, single, target)
     from_kind, to_kind = DTYPES[source].kind, DTYPES[target].kind
     type_ = register_type(target, x.lanes)
     if to_kind == "b":
@@ -169,7 +185,7 @@ def convert(b: Builder, x: Value, source: str, target: str) -> Value:
     if from_kind == "f":
         if to_kind == "f":
             return b.fpext(x, type_) if target == "f64" else b.fptrunc(x, type_)
-        return _float_to_int(b, x, target)
+        return _float_to_int(b, x, target) if native and target not in SMALL_INTEGERS else _saturate(b, x, target)
     if to_kind == "f":
         return b.sitofp(x, type_) if from_kind == "i" else b.uitofp(x, type_)
     have = 1 if from_kind == "b" else 8 * DTYPES[source].itemsize
@@ -192,6 +208,17 @@ def _float_to_int(b: Builder, x: Value, target: str) -> Value:
     bits = 32 if target in ("s8", "s16", "u16", "s32") else 64
     wide = _truncate(b, x, bits)
     return wide if target in ("s32", "s64") else b.trunc(wide, register_type(target, x.lanes))
+
+
+def _saturate(b: Builder, x: Value, target: str) -> Value:
+    """Truncation; what does not fit gives the nearest integer, and NaN zero."""
+    low, high = integer_limits(target)  # -low and high + 1 are powers of two, exact in both float types
+    below, above = b.fcmp_ordered("<", x, _const(x, float(low))), b.fcmp_ordered(">=", x, _const(x, float(high + 1)))
+    fits = b.and_(b.fcmp_ordered(">=", x, _const(x, float(low))), b.fcmp_ordered("<", x, _const(x, float(high + 1))))
+    whole = _float_to_int(b, b.select(fits, x, _const(x, 0)), target)
+    full = high == 2 ** (8 * DTYPES[target].itemsize) - 1  # all bits set
+    least, most = constant(whole.type, low), constant(whole.type, -1 if full else high)
+    return b.select(below, least, b.select(above, most, whole))
 
 
 def _widen(b: Builder, x: Value, dtype: str) -> Value:
@@ -473,6 +500,10 @@ def _elementwise_call(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
     return b.icmp_unsigned("!=", result, constant(result.type, 0)) if i.dtype == "pred" else result
 
 
+def _convert(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
+    return convert(b, x[0], i.operands[0].dtype, i.dtype, native=has_native_range(i.attrs))
+
+
 ELEMENTWISE: Final[dict[str, Rule]] = {
     "elementwise-call": _elementwise_call,
     "abs": _abs,
@@ -497,7 +528,7 @@ ELEMENTWISE: Final[dict[str, Rule]] = {
     "reduce-precision": _reduce_precision,
     "power": _int_power,
     "copy": lambda b, i, x: x[0],
-    "convert": lambda b, i, x: convert(b, x[0], i.operands[0].dtype, i.dtype),
+    "convert": _convert,
     "bitcast-convert": _bitcast,
     "real": lambda b, i, x: _parts(x[0])[0],
     "imag": lambda b, i, x: _parts(x[0])[1],

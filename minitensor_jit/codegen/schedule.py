@@ -353,10 +353,18 @@ def _remove_dead(region: Region) -> None:
     live = set(region.results)
     kept = []
     for step in reversed(region.steps):
-        if live.intersection(step.outputs):
+        if live.intersection(step.outputs) or _has_effect(step):
             live.update(step.operands)
             kept.append(step)
     region.steps = kept[::-1]
+
+
+def _has_effect(step: AnyStep) -> bool:
+    """Whether it runs although nobody reads what it gives."""
+    if isinstance(step, Step):
+        return any(i.has_side_effect for i in step.task.computation.instructions)
+    regions = [step.condition, step.body] if isinstance(step, Loop) else step.regions
+    return any(_has_effect(inner) for region in regions for inner in region.steps)
 
 
 def _array_roots(computation: Computation) -> Computation:

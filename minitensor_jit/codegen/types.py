@@ -6,7 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from ..ir.narrow import NARROW, array_of
+from ..ir.narrow import WIDER, array_of
+from ..ir.shape import DTYPES
+from ..ir.small_types import SMALL_FLOATS, SMALL_INTEGERS
 from .llvm import F32, F64, I1, I8, I16, I32, I64, Pair, Type, Value, constant, vector
 
 __all__ = ["MEMORY", "PARTS", "REGISTER", "dtype_constant", "register_type"]
@@ -30,6 +32,7 @@ REGISTER: Final[dict[str, Type]] = {
     # The parts; a value is a Pair of them.
     "c64": F32,
     "c128": F64,
+    **dict.fromkeys((*SMALL_FLOATS, *SMALL_INTEGERS), I8),
 }
 PARTS: Final[dict[str, str]] = {"c64": "f32", "c128": "f64"}
 MEMORY: Final[dict[str, Type]] = {**REGISTER, "pred": I8}
@@ -42,9 +45,9 @@ def register_type(dtype: str, lanes: int = 1) -> Type:
 
 def dtype_constant(dtype: str, value: object, lanes: int = 1) -> Value:
     """A constant of this dtype; NumPy and Python numbers alike."""
-    if dtype in NARROW:
+    if dtype in WIDER:
         array = value if isinstance(value, (np.generic, np.ndarray)) else array_of(np.asarray(value), dtype)
-        value = np.asarray(array).view(np.uint16)
+        value = np.asarray(array).view(f"u{DTYPES[dtype].itemsize}")
     if dtype in PARTS:
         both = complex(value.item() if isinstance(value, (np.generic, np.ndarray)) else value)  # type: ignore[arg-type]
         type_ = register_type(dtype, lanes)

@@ -1,4 +1,4 @@
-"""A large array in which a small window is replaced: where the result lies over it, only the window is written."""
+"""An array in which a small window is replaced: where the result lies over it, only the window is written."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from .task import Task, element_cost, reachable
 
 __all__ = ["WindowUpdate", "updates_a_window"]
 
-# Smaller arrays are written as a whole: one kernel costs less than a copy and another one.
-_LEAST = 4096
-
 
 def updates_a_window(task: Task) -> Instruction | None:
     """The dynamic-update-slice that the task is, if its array is a parameter that nothing else here reads."""
@@ -22,7 +19,7 @@ def updates_a_window(task: Task) -> Instruction | None:
         return None
     source, *others = root.operands
     size = root.array_shape.size
-    if size < _LEAST or 2 * others[0].array_shape.size > size or source in reachable(others):
+    if 2 * others[0].array_shape.size > size or source in reachable(others):
         return None
     return root
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from minitensor_jit.inspect.machine import Machine, measure
 from minitensor_jit.runtime.kernel_counters import KernelCounter, ModuleCounters
 
-__all__ = ["HloProfile", "clear", "register"]
+__all__ = ["HloProfile", "clear", "kernels_between", "register"]
 
 _lock = threading.Lock()
 _modules: list[ModuleCounters] = []
@@ -33,6 +33,20 @@ def clear() -> None:
         for module in _modules:
             for counter in (module.whole, *module.kernels):
                 counter.clear()
+
+
+def kernels_between(name: str, begin: int, end: int) -> list[KernelCounter]:
+    """The kernels of a launch, if it was the last one of its cluster, in the order in which they began.
+
+    `begin` and `end` are nanoseconds of the system's monotonic clock around it.
+    """
+    with _lock:
+        modules = [m for m in _modules if m.name == name and m.whole.runs]
+    for module in modules:
+        if begin <= module.whole.last[0] <= end:
+            ran = [k for k in module.kernels if k.runs and begin <= k.last[0] and k.last[1] <= end]
+            return sorted(ran, key=lambda k: k.last)
+    return []
 
 
 class Roof(Protocol):

@@ -15,6 +15,7 @@ from .kernel_call import KERNEL_PREFIX, KernelCall, Param
 from .library import ELEMENTWISE_PREFIX, find_loop
 from .module import Attrs, Computation, Instruction, Literal, Metadata, Module
 from .narrow import array_of
+from .opcode import NATIVE_RANGE
 from .shape import DTYPES, AnyShape, Shape, TupleShape, dtype_of
 
 __all__ = ["Builder", "combiner", "highest", "lowest"]
@@ -225,8 +226,10 @@ class Builder(WholeArrays):
         return self._unary("copy", x)
 
     def convert(self, x: Instruction, dtype: str) -> Instruction:
-        """The same values in another type."""
-        return self.emit("convert", (x,), shape=x.array_shape.with_dtype(dtype))
+        """The same values in another type; numbers out of range become what the core makes of them."""
+        shape = x.array_shape.with_dtype(dtype)
+        attrs = dict(NATIVE_RANGE) if x.array_shape.is_floating and shape.is_integral else {}
+        return self.emit("convert", (x,), attrs, shape=shape)
 
     def bitcast_convert(self, x: Instruction, dtype: str) -> Instruction:
         """The same bits in another type; one of another size gains or loses the last dimension."""
@@ -528,6 +531,7 @@ class Builder(WholeArrays):
         *,
         kinds: str,
         params: Sequence[Param],
+        default_dtype: str = "f32",
         may_fail: bool = False,
     ) -> list[Instruction]:
         """The results of an op of the core, computed by its eager kernel; `kernel_call.py` says what `kinds` are.
@@ -536,7 +540,7 @@ class Builder(WholeArrays):
         """
         attrs: Attrs = {
             "custom_call_target": KERNEL_PREFIX + op,
-            "backend_config": KernelCall(op, kinds, tuple(params)).config(),
+            "backend_config": KernelCall(op, kinds, tuple(params), default_dtype).config(),
         }
         if may_fail:
             attrs["custom_call_has_side_effect"] = True

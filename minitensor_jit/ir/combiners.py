@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from .infer import ShapeError, infer_shape
 from .module import Computation, Instruction
 from .shape import DTYPES, Shape
+from .small_types import float_limits, integer_limits
 
 __all__ = ["REDUCTIONS", "combiner", "highest", "lowest"]
 
@@ -45,21 +43,21 @@ def combiner(kind: str, dtype: str) -> Computation:
 
 
 def lowest(dtype: str) -> Any:
-    """The identity of `maximum`: -inf, the smallest integer or False."""
-    return _extreme(dtype, lambda info: info.min, -np.inf, False)
+    """The identity of `maximum`: -inf, where there is none the smallest number, or False."""
+    return _extreme(dtype, 0, False)
 
 
 def highest(dtype: str) -> Any:
-    """The identity of `minimum`: inf, the largest integer or True."""
-    return _extreme(dtype, lambda info: info.max, np.inf, True)
+    """The identity of `minimum`: inf, where there is none the largest number, or True."""
+    return _extreme(dtype, 1, True)
 
 
-def _extreme(dtype: str, bound: Callable[[Any], int], infinity: float, logical: bool) -> Any:
+def _extreme(dtype: str, which: int, logical: bool) -> Any:
     kind = DTYPES[dtype].kind
     if kind == "f":
-        return infinity
+        return float_limits(dtype)[which]
     if kind == "b":
         return logical
     if kind == "c":
         raise ShapeError(f"{dtype} has no order")
-    return bound(np.iinfo(Shape(dtype).numpy_dtype))
+    return integer_limits(dtype)[which]

@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from .custom_calls import custom_call
-from .evaluate_elementwise import Array, Value
+from .evaluate_elementwise import Value
 from .evaluate_linalg import cholesky, solve_triangular
 from .module import Instruction
 from .narrow import array_of
+from .schur import reflector, schur, tridiagonal
 from .shape import Shape, TupleShape
 
-__all__: list[str] = []
+__all__ = ["flag", "trsm_attributes"]
 
 
-def _flag(i: Instruction, name: str, default: str) -> str:
-    """A letter of the backend_config, which has characters as numbers: `{uplo = 76 : ui8}`."""
-    match = re.search(rf"\b{name} = (\d+) : ui8", str(i.attrs.get("backend_config", "")))
-    return chr(int(match[1])) if match else default
+def flag(i: Instruction, name: str, letters: str) -> str:
+    """A letter of the backend_config, which has characters as numbers: `{uplo = 76 : ui8}`.
+
+    It is one of `letters`; where the config does not say, the first.
+    """
+    config = str(i.attrs.get("backend_config", ""))
+    match = re.search(rf"\b{name} = (\d+) : ui8", config)
+    if match is None:
+        return letters[0]
+    if int(match[1]) not in map(ord, letters):
+        raise ValueError(
+            f"{name} = {match[1]} in the backend_config is none of {', '.join(f'{ord(c)} ({c})' for c in letters)}"
+        )
+    return chr(int(match[1]))
 
 
 def _names(routine: str, kinds: str = "sdcz") -> tuple[str, ...]:
@@ -29,17 +41,27 @@ def _names(routine: str, kinds: str = "sdcz") -> tuple[str, ...]:
 
 @custom_call(*_names("potrf"))
 def _potrf(i: Instruction, x: Sequence[Value]) -> Value:
-    factor, found = cholesky(x[0], _flag(i, "uplo", "L") == "L")
+    factor, found = cholesky(x[0], flag(i, "uplo", "LU") == "L")
     return factor, array_of(~found, "s32")
 
 
 @custom_call(*(f"blas_{k}trsm_ffi" for k in "sdcz"), *_names("trsm"))
 def _trsm(i: Instruction, x: Sequence[Value]) -> Value:
-    transpose = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}[_flag(i, "trans_x", "N")]
+    attrs = trsm_attributes(i)
     return solve_triangular(
-        x[0], x[1], left=_flag(i, "side", "L") == "L", lower=_flag(i, "uplo", "L") == "L",
-        unit=_flag(i, "diag", "N") == "U", transpose=transpose,
+        x[0], x[1], left=attrs["left_side"], lower=attrs["lower"],
+        unit=attrs["unit_diagonal"], transpose=attrs["transpose_a"],
     )  # fmt: skip
+
+
+def trsm_attributes(i: Instruction) -> dict[str, Any]:
+    """What a call of trsm says, as attributes of a `triangular-solve`."""
+    return {
+        "left_side": flag(i, "side", "LR") == "L",
+        "lower": flag(i, "uplo", "LU") == "L",
+        "unit_diagonal": flag(i, "diag", "NU") == "U",
+        "transpose_a": {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}[flag(i, "trans_x", "NTC")],
+    }
 
 
 @custom_call(*_names("getrf"))
@@ -65,18 +87,6 @@ def _getrf(i: Instruction, x: Sequence[Value]) -> Value:
     return lu, pivots, info
 
 
-def _reflector(column: Array) -> tuple[Array, Array]:
-    """(v, tau) such that (1 - tau v v^H)^H maps the column to its first component, then real (LAPACK's larfg)."""
-    v = column.copy()
-    alpha, rest = column[0], np.linalg.norm(column[1:])
-    if rest == 0 and np.imag(alpha) == 0:
-        return v, np.zeros((), column.dtype)
-    beta = -np.copysign(np.hypot(np.abs(alpha), rest), np.real(alpha))
-    v[1:] /= alpha - beta
-    v[0] = beta
-    return v, np.asarray((beta - alpha) / beta)
-
-
 @custom_call(*_names("geqrf"))
 def _geqrf(i: Instruction, x: Sequence[Value]) -> Value:
     result = x[0].copy()
@@ -86,7 +96,7 @@ def _geqrf(i: Instruction, x: Sequence[Value]) -> Value:
     for at in np.ndindex(*result.shape[:-2]):
         a = result[at]
         for k in range(steps):
-            v, tau = _reflector(a[k:, k])
+            v, tau = reflector(a[k:, k])
             a[k:, k] = v
             taus[(*at, k)] = tau
             unit = np.concatenate([np.ones(1, v.dtype), v[1:]])
@@ -110,14 +120,14 @@ def _orgqr(i: Instruction, x: Sequence[Value]) -> Value:
 
 @custom_call(*_names("syevd", "sd"), *_names("heevd", "cz"))
 def _syevd(i: Instruction, x: Sequence[Value]) -> Value:
-    values, vectors = np.linalg.eigh(x[0], "L" if _flag(i, "uplo", "L") == "L" else "U")
+    values, vectors = np.linalg.eigh(x[0], "L" if flag(i, "uplo", "LU") == "L" else "U")
     return vectors.astype(x[0].dtype), values.astype(x[0].real.dtype), np.zeros(x[0].shape[:-2], np.int32)
 
 
 @custom_call(*_names("gesdd"))
 def _gesdd(i: Instruction, x: Sequence[Value]) -> Value:
     """The operand's memory, singular values, left and (conjugate) right vectors, info; mode A, S or N."""
-    mode = _flag(i, "mode", "A")
+    mode = flag(i, "mode", "ASN")
     info = np.zeros(x[0].shape[:-2], np.int32)
     if mode == "N":
         assert isinstance(i.shape, TupleShape)
@@ -134,7 +144,7 @@ def _geev(i: Instruction, x: Sequence[Value]) -> Value:
     kind = np.complex64 if x[0].dtype in (np.float32, np.complex64) else np.complex128
     right = right.astype(kind)
     left = np.zeros_like(right)
-    if _flag(i, "compute_left", "N") == "V":
+    if flag(i, "compute_left", "NV") == "V":
         # The rows of the inverse are the left eigenvectors, conjugate.
         left = np.conj(np.swapaxes(np.linalg.inv(right), -1, -2))
         left /= np.linalg.norm(left, axis=-2, keepdims=True)
@@ -152,7 +162,7 @@ def _gehrd(i: Instruction, x: Sequence[Value]) -> Value:
     for at in np.ndindex(*result.shape[:-2]):
         a = result[at]
         for k in range(n - 2):
-            v, tau = _reflector(a[k + 1 :, k])
+            v, tau = reflector(a[k + 1 :, k])
             taus[(*at, k)] = tau
             unit = np.concatenate([np.ones(1, v.dtype), v[1:]])
             a[k + 1 :, k] = v
@@ -174,3 +184,33 @@ def _gtsv(i: Instruction, x: Sequence[Value]) -> Value:
     full[..., line[:-1], line[1:]] = upper[..., : n - 1]
     solution = np.linalg.solve(full, right).astype(right.dtype)
     return lower, diagonal, upper, solution, np.zeros(diagonal.shape[:-1], np.int32)
+
+
+@custom_call(*_names("gees"))
+def _gees(i: Instruction, x: Sequence[Value]) -> Value:
+    """Schur's form, its vectors, the eigenvalues (of real matrices in two parts), how many were selected, and info."""
+    if flag(i, "sort", "NS") == "S":
+        raise NotImplementedError(f"{i.name}: Schur's form with eigenvalues in an order of the caller's")
+    forms, vectors = x[0].copy(), np.zeros_like(x[0])
+    for at in np.ndindex(*x[0].shape[:-2]):
+        forms[at], vectors[at] = schur(x[0][at])
+    values = np.diagonal(forms, axis1=-2, axis2=-1)
+    if forms.dtype.kind == "c":
+        parts = [values.copy()]
+    else:
+        # A block [[a, b], [c, a]] has the eigenvalues a +- sqrt(b c).
+        imaginary = np.sqrt(np.maximum(-np.diagonal(forms, 1, -2, -1) * np.diagonal(forms, -1, -2, -1), 0))
+        nothing = np.zeros((*imaginary.shape[:-1], 1), imaginary.dtype)
+        parts = [values.copy(), np.concatenate([imaginary, nothing], -1) - np.concatenate([nothing, imaginary], -1)]
+    none = np.zeros(x[0].shape[:-2], np.int32)
+    return forms, vectors, *parts, none, none
+
+
+@custom_call(*_names("sytrd", "sd"), *_names("hetrd", "cz"))
+def _sytrd(i: Instruction, x: Sequence[Value]) -> Value:
+    """The reflectors, the diagonal, the one beside it, the reflectors' factors, and info."""
+    lower = flag(i, "uplo", "LU") == "L"
+    outer = x[0].shape[:-2]
+    made = [tridiagonal(x[0][at], lower) for at in np.ndindex(*outer)]
+    results = [np.stack(part).reshape(*outer, *part[0].shape) for part in zip(*made, strict=True)]
+    return *results, np.zeros(outer, np.int32)

@@ -49,7 +49,11 @@ def _wide(value: Value) -> Value:
 
 def scalar_function(computation: Computation) -> Callable[..., Value]:
     """A computation on scalars, as a function on arrays that works element by element."""
+    inner: dict[Instruction, Callable[..., Value]] = {}
     for i in computation.instructions:
+        if i.opcode == "call":
+            inner[i] = scalar_function(i.attrs["to_apply"])
+            continue
         if i.opcode not in ("parameter", "constant", "tuple", "get-tuple-element") and not is_elementwise(i.opcode):
             raise NotImplementedError(f"{computation.name} has the non-scalar operation {i.opcode}")
         if isinstance(i.shape, Shape) and i.dims:
@@ -60,6 +64,8 @@ def scalar_function(computation: Computation) -> Callable[..., Value]:
         for i in computation.instructions:
             if i.parameter_number is not None:
                 values[i] = args[i.parameter_number]
+            elif i in inner:
+                values[i] = inner[i](*(values[o] for o in i.operands))
             elif i.opcode == "bitcast-convert":  # its rule reads the declared dimensions
                 values[i] = values[i.operands[0]].view(i.array_shape.numpy_dtype)
             else:

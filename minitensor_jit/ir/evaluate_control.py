@@ -13,7 +13,7 @@ from .evaluate_elementwise import Rule, Value
 from .infer_structured import branches
 from .module import Instruction
 
-__all__ = ["CONTROL_RULES", "chosen_branch"]
+__all__ = ["CONTROL_RULES", "chosen_branch", "turns_of_loops"]
 
 
 def _tuple(i: Instruction, x: Sequence[Value]) -> Value:
@@ -29,10 +29,20 @@ def _call(i: Instruction, x: Sequence[Value]) -> Value:
 
 
 def _while(i: Instruction, x: Sequence[Value]) -> Value:
+    global _turns
     state = x[0]
     while evaluate_computation(i.attrs["condition"], [state]):
         state = evaluate_computation(i.attrs["body"], [state])
+        _turns += 1
     return state
+
+
+_turns = 0
+
+
+def turns_of_loops() -> int:
+    """How many turns loops have made in this process: the difference of two looks says what an evaluation did."""
+    return _turns
 
 
 def chosen_branch(i: Instruction, index: Value) -> int:
@@ -58,7 +68,13 @@ def _opt_barrier(i: Instruction, x: Sequence[Value]) -> Value:
 
 
 def _custom_call(i: Instruction, x: Sequence[Value]) -> Value:
-    return find_custom_call(i)(i, x)
+    function = find_custom_call(i)
+    try:
+        return function(i, x)
+    except (ArithmeticError, IndexError, KeyError, TypeError, ValueError) as error:
+        # Nobody has checked the operands and the backend_config against the target.
+        what = f"the custom-call to {i.attrs['custom_call_target']!r} can't be computed"
+        raise ValueError(f"{i.name}: {what}: {type(error).__name__}: {error}") from error
 
 
 CONTROL_RULES: Final[dict[str, Rule]] = {

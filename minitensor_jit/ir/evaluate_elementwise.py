@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from .library import loop_of
 from .module import Instruction
 from .narrow import array_of, wide_array
+from .opcode import has_native_range
 from .reduction import maximum, minimum
 from .shape import Shape
+from .small_types import SMALL_INTEGERS, integer_limits
 
 __all__ = ["ELEMENTWISE_RULES", "Array", "Rule", "Value", "convert", "total_order"]
 
@@ -223,11 +225,11 @@ def _clamp(i: Instruction, x: Sequence[Value]) -> Value:
 
 
 def _convert(i: Instruction, x: Sequence[Value]) -> Value:
-    return convert(x[0], i.array_shape)
+    return convert(x[0], i.array_shape, native=has_native_range(i.attrs))
 
 
-def convert(x: Array, shape: Shape) -> Array:
-    """Float to integer truncates; what does not fit gives what `docs/numerics.md` says."""
+def convert(x: Array, shape: Shape, *, native: bool) -> Array:
+    """Float to integer truncates; what does not fit gives the nearest integer, or what `docs/numerics.md` says."""
     x = wide_array(x)
     dtype = shape.numpy_dtype
     if x.dtype.kind == "c" and shape.kind == "f":
@@ -236,6 +238,8 @@ def convert(x: Array, shape: Shape) -> Array:
         return array_of(x, shape.dtype)
     if shape.kind == "b":
         return np.asarray(x != 0)
+    if not native or shape.dtype in SMALL_INTEGERS:
+        return array_of(_saturate(x, shape.dtype), shape.dtype)
     if dtype == np.uint64:
         # The upper half does not fit int64: shift it down and set the top bit afterwards.
         high = x >= x.dtype.type(2.0**63)
@@ -243,6 +247,14 @@ def convert(x: Array, shape: Shape) -> Array:
         return np.where(high, low ^ np.uint64(1 << 63), low)
     # By way of the type that the core computes in.
     return _truncate(x, np.dtype(np.int32 if shape.dtype in ("s8", "s16", "u16", "s32") else np.int64)).astype(dtype)
+
+
+def _saturate(x: Array, dtype: str) -> Array:
+    low, high = integer_limits(dtype)
+    wide = np.dtype(np.uint64 if dtype == "u64" else np.int64)
+    inside = (x >= low) & (x < float(high + 1))  # false for NaN; the limits are powers of two, or zero
+    whole = np.where(inside, x, 0).astype(wide)
+    return np.where(x < low, np.array(low, wide), np.where(x >= float(high + 1), np.array(high, wide), whole))
 
 
 def _truncate(x: Array, dtype: np.dtype[Any]) -> Array:

@@ -7,6 +7,9 @@ from typing import Final
 
 import numpy as np
 
+from .builder import Builder
+from .draw import draw
+from .evaluate_common import evaluate_computation
 from .evaluate_elementwise import Array, Rule, Value
 from .module import Instruction
 from .shape import Shape, TupleShape
@@ -102,4 +105,11 @@ def _bits(i: Instruction, x: Sequence[Value]) -> Value:
     return after, stream[:size].astype(unsigned).view(shape.numpy_dtype).reshape(shape.dims)
 
 
-RANDOM_RULES: Final[dict[str, Rule]] = {"rng-bit-generator": _bits}
+def _rng(i: Instruction, x: Sequence[Value]) -> Value:
+    b = Builder("rng")
+    stand_ins = [b.parameter(o.array_shape) for o in i.operands]
+    made = b.build_computation(draw(b, i.clone(stand_ins)))
+    return evaluate_computation(made, x)
+
+
+RANDOM_RULES: Final[dict[str, Rule]] = {"rng": _rng, "rng-bit-generator": _bits}

@@ -7,6 +7,7 @@ from typing import Final
 
 from .infer_common import Attrs, Rule, ShapeError, wrong
 from .shape import AnyShape, Shape, TupleShape
+from .small_types import SMALL_INTEGERS
 
 __all__ = ["LINALG_RULES"]
 
@@ -75,10 +76,24 @@ def _rng_bit_generator(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape
     return declared
 
 
+def _rng(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
+    if attrs["distribution"] not in ("rng_uniform", "rng_normal"):
+        wrong(f"rng has no distribution {attrs['distribution']}")
+    if not isinstance(declared, Shape) or declared.kind not in "iuf" or declared.dtype in SMALL_INTEGERS:
+        wrong(f"rng does not give {declared}")
+    assert isinstance(declared, Shape)
+    if attrs["distribution"] == "rng_normal" and declared.kind != "f":
+        wrong(f"rng_normal gives floating-point numbers, not {declared}")
+    if any(s != Shape(declared.dtype) for s in shapes):
+        wrong(f"rng takes two numbers of type {declared.dtype}, got {shapes[0]} and {shapes[1]}")
+    return declared
+
+
 LINALG_RULES: Final[dict[str, Rule]] = {
     "fft": _fft,
     "cholesky": _cholesky,
     "triangular-solve": _triangular_solve,
     "topk": _topk,
+    "rng": _rng,
     "rng-bit-generator": _rng_bit_generator,
 }

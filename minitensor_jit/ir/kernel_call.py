@@ -1,9 +1,9 @@
 """`kernel-call`: an op of the eager core on whole arrays, in the text a custom-call to `mt.kernel.NAME`.
 
 Its backend_config says how the operands stand for the op's own, and which parameters it has:
-`{"operands":"tsn","params":[1,null,{"dtype":"f32"},[0,2]]}`. A letter is an operand: `t`ensor, `s`calar (an array
-without dimensions that becomes a number) or `n`one, which has no operand here. An op that draws random numbers has one
-operand more, u64[2]: seed and offset.
+`{"operands":"tsn","params":[1,null,{"dtype":"f32"},[0,2]]}`, with a `"default_dtype"` that is not f32. A letter is an
+operand: `t`ensor, `s`calar (an array without dimensions that becomes a number) or `n`one, which has no operand here. An
+op that draws random numbers has one operand more, u64[2]: seed and offset.
 """
 
 from __future__ import annotations
@@ -41,10 +41,14 @@ class KernelCall:
     op: str
     operands: str
     params: tuple[Param, ...] = ()
+    default_dtype: str = "f32"
+    """What numbers are where nothing says it."""
 
     def config(self) -> str:
         """The backend_config."""
-        parts = {"operands": self.operands, "params": [_to_json(p) for p in self.params]}
+        parts: dict[str, Any] = {"operands": self.operands, "params": [_to_json(p) for p in self.params]}
+        if self.default_dtype != "f32":
+            parts["default_dtype"] = self.default_dtype
         return json.dumps(parts, separators=(",", ":"))
 
     @staticmethod
@@ -53,11 +57,18 @@ class KernelCall:
         try:
             parts = json.loads(i.attrs["backend_config"])
             operands, params = str(parts["operands"]), tuple(_from_json(p) for p in parts["params"])
-        except (KeyError, TypeError, ValueError) as error:
+            default_dtype = str(parts.get("default_dtype", "f32"))
+        except (KeyError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"{i.name} has no backend_config that says how it is called: {error}") from None
         if set(operands) - set("tsn"):
             raise ValueError(f"{i.name} has operands {operands!r}; each is one of t, s and n")
-        return KernelCall(str(i.attrs["custom_call_target"]).removeprefix(KERNEL_PREFIX), operands, params)
+        given = len(operands) - operands.count("n")
+        if not given <= len(i.operands) <= given + 1:  # one more where random numbers are drawn
+            raise ValueError(
+                f"{i.name} has {len(i.operands)} operands, and its backend_config {operands!r} says {given}"
+            )
+        target = str(i.attrs["custom_call_target"])
+        return KernelCall(target.removeprefix(KERNEL_PREFIX), operands, params, default_dtype)
 
 
 def is_convolution(i: Instruction) -> bool:
@@ -81,7 +92,7 @@ def _to_json(param: Param) -> Any:
 
 def _from_json(value: Any) -> Param:
     if isinstance(value, list):
-        return tuple(_from_json(n) if isinstance(n, dict) else int(n) for n in value)  # type: ignore[misc]
+        return tuple(_from_json(n if isinstance(n, dict) else int(n)) for n in value)  # type: ignore[misc]
     if isinstance(value, dict):
         if "size" in value:
             context = active.get()
@@ -94,6 +105,8 @@ def _from_json(value: Any) -> Param:
             real, imag = (_from_json(part) for part in value["complex"])
             return complex(real, imag)  # type: ignore[arg-type]
         return float(value["float"])
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{value} has more than 64 bits")
     if value is None or isinstance(value, (bool, int, float)):
         return value
     raise ValueError(f"{value!r} is no parameter")
@@ -105,7 +118,7 @@ def _from_json(value: Any) -> Param:
 def words_of(i: Instruction) -> list[int]:
     """The description of the call as the runtime reads it, 64-bit words."""
     call = KernelCall.of(i)
-    words = [*_text(call.op), len(call.params)]
+    words = [*_text(call.op), *_text(call.default_dtype), len(call.params)]
     for param in call.params:
         words += _value(param)
     words.append(len(call.operands))

@@ -100,8 +100,12 @@ class Instruction:
 
     @property
     def has_side_effect(self) -> bool:
-        """Whether it does more than to give a value, and stays although nobody reads that."""
-        return bool(self.attrs) and self.attrs.get("custom_call_has_side_effect", False) is True
+        """Whether it, or what it calls, does more than to give a value: it stays although nobody reads that."""
+        if not self.attrs:
+            return False
+        if self.attrs.get("custom_call_has_side_effect", False) is True:
+            return True
+        return any(i.has_side_effect for computation in self.called() for i in computation.instructions)
 
     def called(self) -> list[Computation]:
         """The computations this instruction names in its attributes."""

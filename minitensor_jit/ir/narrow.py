@@ -1,4 +1,4 @@
-"""Types that are stored but not computed in: float16 and bfloat16, whose arithmetic is float32's, rounded once.
+"""Types that are stored but not computed in: a wider type computes, and its results are rounded once.
 
 NumPy has no bfloat16; arrays of it have the dtype `shape.BFLOAT16`, whose one field has the bits.
 """
@@ -11,20 +11,26 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .module import Computation, Instruction
-from .shape import BFLOAT16, DTYPES, AnyShape, TupleShape
+from .shape import BFLOAT16, DTYPES, AnyShape, TupleShape, dtype_of
+from .small_types import SMALL_FLOATS, SMALL_INTEGERS, decoded, encoded
 
-__all__ = ["NARROW", "array_of", "is_narrow", "narrowed", "wide_array", "widened", "widened_shape"]
+__all__ = ["NARROW", "WIDER", "array_of", "is_narrow", "narrowed", "wide_array", "widened", "widened_shape"]
 
 Array = NDArray[Any]
 
 NARROW: Final = frozenset({"f16", "bf16"})
+# The types that are only stored, and what each is computed in.
+WIDER: Final = {
+    **dict.fromkeys((*NARROW, *SMALL_FLOATS), "f32"),
+    **{name: DTYPES[name].kind.replace("i", "s") + "32" for name in SMALL_INTEGERS},
+}
 
 # What works on the elements as they lie in memory, whatever their type.
 _ANY_TYPE: Final = frozenset(
     {"parameter", "constant", "iota", "tuple", "get-tuple-element", "call", "fusion", "select", "copy", "convert"}
     | {"bitcast-convert", "broadcast", "reshape", "bitcast", "transpose", "slice", "concatenate", "pad", "reverse"}
     | {"dynamic-slice", "dynamic-update-slice", "gather", "kernel-call", "custom-call", "while", "conditional"}
-    | {"bitcast-reinterpret", "opt-barrier", "rng-bit-generator"}
+    | {"bitcast-reinterpret", "opt-barrier", "rng", "rng-bit-generator"}
 )
 
 
@@ -32,10 +38,12 @@ _ANY_TYPE: Final = frozenset(
 
 
 def wide_array(x: Array) -> Array:
-    """float16 and bfloat16 as float32, exactly; other arrays as they are."""
+    """Arrays of types that are only stored as those of wider types, exactly; others as they are."""
     if x.dtype == BFLOAT16:
         bits = np.asarray(x["bfloat16"]).astype(np.uint32, order="C") << np.uint32(16)
         return np.asarray(bits).view(np.float32)
+    if x.dtype.names is not None:
+        return decoded(x, dtype_of(x.dtype))
     return x.astype(np.float32) if x.dtype == np.float16 else x
 
 
@@ -46,8 +54,10 @@ def array_of(value: ArrayLike, dtype: str) -> Array:
     """
     numpy_dtype = DTYPES[dtype].numpy
     array = np.asarray(value)
-    if array.dtype == BFLOAT16:
+    if array.dtype.names is not None:
         array = wide_array(array)
+    if dtype in SMALL_FLOATS or dtype in SMALL_INTEGERS:
+        return encoded(array, dtype)
     if dtype in NARROW:
         with np.errstate(over="ignore"):
             single = np.asarray(array.astype(np.float32, order="C"))
@@ -77,18 +87,18 @@ def is_narrow(i: Instruction) -> bool:
 def _has_narrow(shape: AnyShape) -> bool:
     if isinstance(shape, TupleShape):
         return any(map(_has_narrow, shape.elements))
-    return shape.dtype in NARROW
+    return shape.dtype in WIDER
 
 
 def widened_shape(shape: AnyShape) -> AnyShape:
-    """The shape with float32 in place of narrower floating-point types."""
+    """The shape with the types that are computed in."""
     if isinstance(shape, TupleShape):
         return TupleShape(tuple(map(widened_shape, shape.elements)))
-    return shape.with_dtype("f32") if shape.dtype in NARROW else shape
+    return shape.with_dtype(WIDER[shape.dtype]) if shape.dtype in WIDER else shape
 
 
 def widened(i: Instruction, operands: list[Instruction] | None = None) -> Instruction:
-    """The same instruction in float32, on `operands`; without them on stand-ins that have only their shapes."""
+    """The same instruction in wider types, on `operands`; without them on stand-ins that have only their shapes."""
     if operands is None:
         operands = [Instruction(o.name, "parameter", widened_shape(o.shape), parameter_number=0) for o in i.operands]
     copy = i.clone(operands, shape=widened_shape(i.shape))
@@ -97,7 +107,7 @@ def widened(i: Instruction, operands: list[Instruction] | None = None) -> Instru
 
 
 def _widened_computation(computation: Computation) -> Computation:
-    """A function of scalars in float32."""
+    """A function of scalars in wider types."""
     if not any(_has_narrow(i.shape) for i in computation.instructions):
         return computation
     made: dict[Instruction, Instruction] = {}
@@ -114,4 +124,4 @@ def narrowed(value: Any, shape: AnyShape) -> Any:
     """The value of a widened instruction, in the shape's types."""
     if isinstance(shape, TupleShape):
         return tuple(narrowed(v, s) for v, s in zip(value, shape.elements, strict=True))
-    return array_of(value, shape.dtype) if shape.dtype in NARROW else value
+    return array_of(value, shape.dtype) if shape.dtype in WIDER else value

@@ -6,10 +6,11 @@ Shape rules are in `infer.py`, meanings in `evaluator.py`; a completeness test h
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["CUSTOM_CALLS", "OPCODES", "Opcode", "is_elementwise", "opcode_of"]
+__all__ = ["CUSTOM_CALLS", "NATIVE_RANGE", "OPCODES", "Opcode", "has_native_range", "is_elementwise", "opcode_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,7 @@ _ROWS: Final = (
     Opcode("fft", "linalg", 1, ("fft_type", "fft_length")),
     Opcode("cholesky", "linalg", 1, (), ("lower",)),
     Opcode("triangular-solve", "linalg", 2, (), ("left_side", "lower", "unit_diagonal", "transpose_a")),
+    Opcode("rng", "linalg", 2, ("distribution",)),
     Opcode("rng-bit-generator", "linalg", 1, ("algorithm",)),
     # a function outside of the module on whole arrays; in the text it is a custom-call
     Opcode("kernel-call", "kernel", None, ("custom_call_target", "backend_config"), ("custom_call_has_side_effect",)),
@@ -203,6 +205,16 @@ ANYWHERE: Final = (
     "parameter_replication",
     "result_accuracy",
 )
+
+
+# A convert says with this that floats which no integer of its type has become what the core makes of them
+# (docs/numerics.md). Without it they become the nearest integer, and NaN zero, as in XLA.
+NATIVE_RANGE: Final = {"frontend_attributes": '{out_of_range="native"}'}
+
+
+def has_native_range(attrs: Mapping[str, Any]) -> bool:
+    """Whether a convert with these attributes has it."""
+    return attrs.get("frontend_attributes") == NATIVE_RANGE["frontend_attributes"]
 
 
 def opcode_of(name: str) -> Opcode:

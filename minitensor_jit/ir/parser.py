@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from .draw import stream_of, with_stream
 from .module import Attrs, Computation, Instruction, Literal, Metadata, Module
 from .opcode import CUSTOM_CALLS, OPCODES, Opcode, opcode_of
 from .shape import DTYPES, AnyShape, Shape, TupleShape
@@ -197,6 +198,12 @@ class _Parser:
                     raise ParseError(f"{instruction.name} names the unknown computation {one}", line)
             found = tuple(self.computations[one] for one in names)
             instruction.attrs[key] = found if isinstance(called, tuple) else found[0]
+        draws = [i for c in self.computations.values() for i in c.instructions if i.opcode == "rng"]
+        known = {stream_of(i) for i in draws}
+        fresh = (n for n in itertools.count() if n not in known)
+        for i in draws:
+            if stream_of(i) is None:
+                with_stream(i, next(fresh))
         return Module(name, self.computations.values(), entry)
 
     def entry_layout(self) -> None:

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .module import Computation
-from .narrow import array_of
-from .shape import BFLOAT16
+from .narrow import WIDER, array_of
+from .shape import DTYPES, dtype_of
+from .small_types import float_limits, integer_limits
 
 __all__ = ["Step", "collapse", "identity", "maximum", "minimum", "reduce_ordered", "reduction_kind"]
 
@@ -65,8 +66,13 @@ def collapse(dims: Sequence[int], dimensions: Sequence[int]) -> list[Step]:
 
 def identity(kind: str, dtype: np.dtype[Any]) -> Any:
     """The value that `kind` leaves everything unchanged with."""
-    if dtype == BFLOAT16:
-        return array_of(identity(kind, np.dtype(np.float32)), "bf16")[()]
+    if dtype.names is not None:
+        name = dtype_of(dtype)
+        wide = DTYPES[WIDER[name]].numpy
+        if kind in ("maximum", "minimum"):
+            limits = float_limits(name) if wide.kind == "f" else integer_limits(name)
+            return array_of(np.array(limits[kind == "minimum"], wide), name)[()]
+        return array_of(identity(kind, wide), name)[()]
     if kind in ("add", "or", "xor"):
         return dtype.type(0)
     if kind == "multiply":

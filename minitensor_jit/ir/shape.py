@@ -61,6 +61,20 @@ DTYPES: Final[dict[str, DType]] = {
         DType("f64", "f", 8, "float64"),
         DType("c64", "c", 8, "complex64"),
         DType("c128", "c", 16, "complex128"),
+        # One byte an element; small_types.py has what they are.
+        DType("s2", "i", 1, "int2"),
+        DType("s4", "i", 1, "int4"),
+        DType("u2", "u", 1, "uint2"),
+        DType("u4", "u", 1, "uint4"),
+        DType("f4e2m1fn", "f", 1, "float4_e2m1fn"),
+        DType("f8e3m4", "f", 1, "float8_e3m4"),
+        DType("f8e4m3", "f", 1, "float8_e4m3"),
+        DType("f8e4m3fn", "f", 1, "float8_e4m3fn"),
+        DType("f8e4m3fnuz", "f", 1, "float8_e4m3fnuz"),
+        DType("f8e4m3b11fnuz", "f", 1, "float8_e4m3b11fnuz"),
+        DType("f8e5m2", "f", 1, "float8_e5m2"),
+        DType("f8e5m2fnuz", "f", 1, "float8_e5m2fnuz"),
+        DType("f8e8m0fnu", "f", 1, "float8_e8m0fnu"),
     )
 }
 
@@ -74,8 +88,13 @@ if TYPE_CHECKING:
 def _numpy_dtypes() -> dict[str, np.dtype[np.generic]]:
     import numpy as np
 
-    bits = np.dtype([("bfloat16", "<u2")])
-    return {d.name: bits if d.name == "bf16" else np.dtype(d.numpy_name) for d in DTYPES.values()}
+    def numpy(d: DType) -> np.dtype[np.generic]:
+        # What NumPy lacks has its bits in a field of that name.
+        if d.name == "bf16" or (d.itemsize == 1 and not d.name.endswith("8") and d.kind != "b"):
+            return np.dtype([(d.numpy_name, f"<u{d.itemsize}")])
+        return np.dtype(d.numpy_name)
+
+    return {d.name: numpy(d) for d in DTYPES.values()}
 
 
 @cache

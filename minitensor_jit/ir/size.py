@@ -5,7 +5,8 @@ quotients, remainders and the like of such polynomials. It behaves as an int whe
 
 - sums, products and exact quotients are polynomials again; a result that is a constant is an int;
 - equality is that of the polynomials. Where two of them could be equal by chance they are different, so the compiler
-  takes the way that is right for both;
+  takes the way that is right for both. Whether something has one element decides how bits are made here and there:
+  `is_one` asks that, and guards the answer;
 - an inequality holds or does not for all sizes, as far as that can be seen. Otherwise it is decided for the sizes at
   hand, the *hints*, and noted as a guard: the code is for sizes that give the same answer;
 - what needs a number (`int(n)`, `range(n)`, an array of n elements) raises `NotSymbolic`: the cluster is then
@@ -23,7 +24,18 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, TypeAlias
 
-__all__ = ["LEAST", "NotSymbolic", "Size", "SizeContext", "Sizes", "active", "hint", "judging_speed", "value_of"]
+__all__ = [
+    "LEAST",
+    "NotSymbolic",
+    "Size",
+    "SizeContext",
+    "Sizes",
+    "active",
+    "hint",
+    "is_one",
+    "judging_speed",
+    "value_of",
+]
 
 LEAST = 2
 """Dimensions of 0 and 1 mean something else, and are never a symbol."""
@@ -410,6 +422,17 @@ def judging_speed(only: bool = True) -> Iterator[None]:
 def value_of(n: Any, sizes: Sizes) -> int:
     """A number where the symbols are `sizes`."""
     return n.value(sizes) if isinstance(n, Size) else int(n)
+
+
+def is_one(n: Any) -> bool:
+    """Whether a number of elements is 1, where bits depend on that: also by chance, for the sizes that code is for."""
+    if not isinstance(n, Size):
+        return bool(n == 1)
+    before, n.context.judging = n.context.judging, False
+    try:
+        return not n > 1 and n > 0
+    finally:
+        n.context.judging = before
 
 
 def hint(n: Any) -> Any:

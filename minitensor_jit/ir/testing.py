@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from .builder import Builder
 from .infer import ShapeError
 from .module import Instruction, Metadata, Module
-from .narrow import array_of, wide_array
+from .narrow import WIDER, array_of, wide_array
 from .opcode import OPCODES
-from .shape import BFLOAT16, Shape
+from .shape import Shape
 
 __all__ = ["random_arguments", "random_array", "random_module", "same_bits"]
 
@@ -267,8 +267,8 @@ def random_module(
 def random_array(rng: np.random.Generator, shape: Shape) -> Array:
     """Random elements, with special values (NaN, infinities, zeros of both signs, extreme integers) among them."""
     dtype = shape.numpy_dtype
-    if shape.dtype in ("bf16", "f16"):
-        return array_of(random_array(rng, shape.with_dtype("f32")), shape.dtype)
+    if shape.dtype in WIDER:
+        return array_of(random_array(rng, shape.with_dtype(WIDER[shape.dtype])), shape.dtype)
     if shape.kind == "c":
         part = shape.with_dtype("f32" if shape.dtype == "c64" else "f64")
         both = np.empty(shape.dims, dtype)
@@ -298,7 +298,7 @@ def same_bits(a: Array, b: Array) -> bool:
     a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
-    if a.dtype == BFLOAT16:
+    if a.dtype.names is not None:
         a, b = wide_array(a), wide_array(b)
     if a.dtype.kind == "c":
         a, b = (np.atleast_1d(x).view(f"f{x.itemsize // 2}") for x in (a, b))

@@ -10,6 +10,7 @@ import numpy as np
 
 from .narrow import array_of, wide_array
 from .shape import BFLOAT16, Shape, dtype_of
+from .small_types import SMALL_FLOATS, SMALL_INTEGERS, integer_limits
 
 __all__ = ["ATTRIBUTES", "RAW", "as_identifier", "escape", "is_identifier", "number", "parse_number", "unescape"]
 
@@ -35,6 +36,7 @@ ATTRIBUTES: Final[dict[str, str]] = {
     "rhs_contracting_dims": DIMS,
     "operand_precision": NAMES,
     "algorithm": NAME,
+    "distribution": NAME,
     "offset_dims": DIMS,
     "collapsed_slice_dims": DIMS,
     "start_index_map": DIMS,
@@ -91,9 +93,11 @@ ATTRIBUTES: Final[dict[str, str]] = {
     "control-predecessors": RAW,
 }
 
-_INTEGER_VIEW: Final = {2: np.uint16, 4: np.uint32, 8: np.uint64}
+_INTEGER_VIEW: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _QUIET: Final = {"f16": 0x7E00, "bf16": 0x7FC0, "f32": 0x7FC00000, "f64": 0x7FF8000000000000}
+_QUIET.update({name: form.nan for name, form in SMALL_FLOATS.items() if form.special != "finite"} | {"f8e8m0fnu": 0xFF})
 _MANTISSA: Final = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
+_MANTISSA.update({name: form.mantissa for name, form in SMALL_FLOATS.items()})
 
 
 def number(value: Any) -> str:
@@ -104,11 +108,15 @@ def number(value: Any) -> str:
         return str(int(value))
     if isinstance(value, np.complexfloating):
         return f"({number(value.real)}, {number(value.imag)})"
-    if isinstance(value, np.floating) or value.dtype == BFLOAT16:
+    if isinstance(value, np.floating) or value.dtype.names is not None:
         name, size = dtype_of(value.dtype), value.dtype.itemsize
+        if name in SMALL_INTEGERS:
+            return str(int(wide_array(np.asarray(value))))
         bits = int(np.asarray(value).view(_INTEGER_VIEW[size]))
         if value.dtype == BFLOAT16:
             value = np.uint32(bits << 16).view(np.float32)
+        elif value.dtype.names is not None:
+            value = wide_array(np.asarray(value))[()]
         if value == 0 and np.signbit(value):
             return "-0.0"  # XLA reads "-0" as an integer, which has no sign then
         if np.isnan(value):
@@ -144,10 +152,10 @@ def parse_number(text: str, shape: Shape) -> np.generic:
             value = int(text)
         except ValueError:
             raise ValueError(f"{text!r} is no integer") from None
-        bounds = np.iinfo(dtype)  # type: ignore[type-var]
-        if not int(bounds.min) <= value <= int(bounds.max):
+        low, high = integer_limits(shape.dtype)
+        if not low <= value <= high:
             raise ValueError(f"{value} is out of range for {shape.dtype}")
-        return dtype.type(value)
+        return dtype.type(value) if dtype.names is None else cast("np.generic", array_of(value, shape.dtype)[()])
     if kind != "f":
         raise ValueError(f"{text!r} is no {shape.dtype}")
     name = shape.dtype
@@ -167,9 +175,9 @@ def parse_number(text: str, shape: Shape) -> np.generic:
     except ValueError:
         raise ValueError(f"{text!r} is no number") from None
     with np.errstate(over="ignore"):
-        if name == "bf16":
+        if dtype.names is not None:
             element = cast("np.generic[Any]", array_of(exact, name)[()])
-            infinite = math.isinf(float(wide_array(np.asarray(element))))
+            infinite = not math.isfinite(float(wide_array(np.asarray(element))))
         else:
             element = dtype.type(text if text.lstrip("-+")[:1].isdigit() else exact)
             infinite = math.isinf(float(element))

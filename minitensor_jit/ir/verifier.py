@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from .draw import runs_more_than_once
 from .infer import broken_rules
 from .module import CALLED, Computation, Instruction, Module
 from .opcode import ANYWHERE, OPCODES
@@ -64,6 +65,11 @@ def verify(module: Module) -> list[Violation]:
         names.add(computation.name)
         found.extend(_computation(computation, above))
         above.add(computation)
+    for computation in module.computations:
+        for i in computation.instructions:
+            if i.opcode == "rng" and runs_more_than_once(module, computation):
+                message = "rng may run several times, or not, and would draw the same numbers each time"
+                found.append(Violation(computation.name, i.name, message, i.line))
     return found
 
 

@@ -74,6 +74,10 @@ class RecordedCall:
     """The types of its operands and results, and of the arithmetic."""
     shapes: Sequence[tuple[int, ...] | None] = ()
     """Those of the operands that are tensors; None for others."""
+    default_dtype: str = "f32"
+    """As it was at the call."""
+    rounds_products: bool = False
+    """Whether products of float32 might be rounded then."""
 
     def in_loop_dtypes(self) -> RecordedCall:
         """The call as if its operands and results were of the types that elements are computed in."""

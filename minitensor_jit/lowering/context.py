@@ -18,12 +18,16 @@ Dims = Sequence[int]
 
 @dataclass(frozen=True, slots=True)
 class BoundsCheck:
-    """What compiled code relies on: the elements of operand `operand` of trace node `node` lie in [low, high)."""
+    """What compiled code relies on: the elements of operand `operand` of trace node `node` lie in [low, high).
+
+    Those that are `ignored` may lie elsewhere.
+    """
 
     node: int
     operand: int
     low: int
     high: int
+    ignored: int | None = None
 
 
 def _size(dims: Dims) -> int:
@@ -60,7 +64,16 @@ class Lowering(Builder):
         """The operands of the call being lowered."""
         self.size_parameters: list[Instruction] = []
         """The symbol in the shapes, if there is one."""
+        self.exact_products = False
+        """Whether the products of this call ask for the highest precision, and others of the cluster don't."""
         self._recorded: RecordedCall | None = None
+
+    def emit(self, opcode: str, *args: Any, **more: Any) -> Instruction:
+        """Append an instruction; see `Builder.emit`."""
+        made = super().emit(opcode, *args, **more)
+        if opcode == "dot" and self.exact_products:
+            made.attrs["operand_precision"] = ("highest", "highest")
+        return made
 
     def begin(self, call: RecordedCall) -> None:
         """Say which call is lowered next."""
@@ -245,13 +258,16 @@ class Lowering(Builder):
 
     # ---- indices
 
-    def check_index(self, operand: int, low: int, high: int, index: Instruction | None = None) -> None:
+    def check_index(
+        self, operand: int, low: int, high: int, index: Instruction | None = None, *, ignored: int | None = None
+    ) -> None:
         """Have an index operand checked: compiled code clamps where eager code raises.
 
-        An argument is checked before the launch; what the cluster computes itself within, as `index` if that is given.
+        An argument is checked before the launch, but for elements that are `ignored`; what the cluster computes itself
+        within, as `index` if that is given, which has none to ignore.
         """
         if self.recorded.is_leaf(operand):
-            self.checks.append(BoundsCheck(self.recorded.node, operand, low, high))
+            self.checks.append(BoundsCheck(self.recorded.node, operand, low, high, ignored))
             return
         index = index or self.inputs[operand]
         assert index is not None
@@ -281,16 +297,18 @@ class Lowering(Builder):
         ]
         return parts[0] if len(parts) == 1 else self.concatenate(parts, len(dims))
 
-    def gather_along(self, x: Instruction, index: Instruction, dim: int, *, low: int = 0) -> Instruction:
-        """x[i][index[i][j]] for dim 1, and so on."""
+    def gather_along(
+        self, x: Instruction, index: Instruction, dim: int, *, low: int = 0, ignored: int | None = None
+    ) -> Instruction:
+        """x[i][index[i][j]] for dim 1, and so on. An operand that is `ignored` is something else in `index`."""
         rank = len(x.dims)
         if rank == 0:
-            self.check_index(1, low, 1)
+            self.check_index(1, low, 1, ignored=ignored)
             return self.broadcast_to(x, index.dims)
         if not index.dims:
-            return self.reshape(self.gather_along(x, self.reshape(index, (1,)), dim, low=low), ())
+            return self.reshape(self.gather_along(x, self.reshape(index, (1,)), dim, low=low, ignored=ignored), ())
         dim %= rank
-        self.check_index(1, low, x.dims[dim], index)
+        self.check_index(1, low, x.dims[dim], index, ignored=ignored)
         if 0 in x.dims or 0 in index.dims:  # an index of nothing may have any number of dimensions
             return self.full(Shape(x.dtype, index.dims), 0)
         return self.pick(x, index, dim)

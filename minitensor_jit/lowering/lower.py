@@ -12,10 +12,12 @@ from minitensor_jit.clustering.graph import Graph, Node, Value
 from minitensor_jit.ir.kernel_call import DTypeParam, Param
 from minitensor_jit.ir.module import Instruction, Metadata, Module
 from minitensor_jit.ir.shape import Shape
+from minitensor_jit.ir.size import is_one
 from minitensor_jit.ir.text import as_identifier
 from minitensor_jit.lowering.call import RecordedCall, can_fail, loop_dtype, why_not_lowered
 from minitensor_jit.lowering.cards import lower_for_cards, lowers_on_cards
 from minitensor_jit.lowering.context import BoundsCheck, Lowering, number_of
+from minitensor_jit.lowering.extension import lower_extension
 from minitensor_jit.lowering.random import draw, draws_on_cards
 
 
@@ -47,6 +49,8 @@ class LoweredCluster:
     """The places of parameters that are numbers, which whoever launches knows."""
     fallible: bool = False
     """Whether an op inside can raise an error, in whichever way."""
+    rounds_products: bool = False
+    """Whether products of float32 that don't ask for the highest precision may be rounded, on a card that can."""
 
 
 # The kinds of ops whose kernels compute with elements; others move them as they are.
@@ -90,6 +94,7 @@ class _ClusterLowering:
         self.scalars: dict[tuple[int, str], Instruction] = {}
 
     def run(self, *, symbols: int = 0) -> LoweredCluster:
+        rounds = rounds_products(self.graph)
         for number in range(symbols):
             self.builder.size_parameters.append(self.builder.parameter(Shape("s64")))
             self.parameters.append((SizeArgument(number), "s64"))
@@ -97,6 +102,7 @@ class _ClusterLowering:
             if node.is_argument or node.kind == "constant":
                 continue
             call: RecordedCall = node.payload
+            self.builder.exact_products = rounds and not call.rounds_products
             with self.builder.source(_metadata(node)):
                 if why_not_lowered(call) is None:
                     results = self.lower(node, call)
@@ -115,7 +121,7 @@ class _ClusterLowering:
         module = self.builder.build(roots if len(roots) > 1 else roots[0])
         fallible = self.fallible or bool(failures)
         numbers = tuple(self.numbers)
-        return LoweredCluster(module, self.parameters, self.builder.checks, bool(failures), numbers, fallible)
+        return LoweredCluster(module, self.parameters, self.builder.checks, bool(failures), numbers, fallible, rounds)
 
     def lower(self, node: Node, call: RecordedCall, *, for_cards: bool = False) -> list[Instruction]:
         """Rows see the types that kernels compute in; what is stored in others is converted before and after."""
@@ -138,7 +144,7 @@ class _ClusterLowering:
                 x = self.scalar(value, operand.scalar if operand.baked else None, dtype)
             else:
                 x = self.tensor(value)
-                if x.array_shape.size == 1 and _keeps_precision(call, place, 1):
+                if _keeps_precision(call, place, 1) and is_one(x.array_shape.size):
                     dtype = loop_dtype(dtype)
                 # The condition of `where` is the one operand that is not part of the arithmetic.
                 if elementwise and not (call.row.name == "where" and place == 0):
@@ -149,6 +155,8 @@ class _ClusterLowering:
         b.inputs = operands
         if for_cards:
             lowered = lower_for_cards(b, call, operands)
+        elif call.row.extension:
+            return lower_extension(b, call, operands)
         else:
             lowered = call.row.lower(b, *operands, *call.params)
         results = list(lowered) if isinstance(lowered, (list, tuple)) else [lowered]
@@ -183,7 +191,10 @@ class _ClusterLowering:
         self.fallible |= fallible
         shapes = [Shape(dtype, dims) for dtype, dims in call.results]
         params = [kernel_param(p) for p in call.params]
-        return b.kernel_call(call.row.name, operands, shapes, kinds=kinds, params=params, may_fail=fallible)
+        default = call.default_dtype
+        return b.kernel_call(
+            call.row.name, operands, shapes, kinds=kinds, params=params, default_dtype=default, may_fail=fallible
+        )
 
     def stream_position(self, call: RecordedCall) -> Instruction:
         """The parameter that has the seed and the offset of the numbers that a call draws."""
@@ -244,6 +255,11 @@ def _metadata(node: Node) -> Metadata | None:
     return Metadata(
         op_type=node.op, op_name=f"{node.op}_{node.id}", source_file=os.fspath(source.file), source_line=source.line
     )
+
+
+def rounds_products(graph: Graph) -> bool:
+    """Whether products on a card may be rounded, as was set at one of the calls."""
+    return any(isinstance(n.payload, RecordedCall) and n.payload.rounds_products and n.device != "cpu" for n in graph)
 
 
 def lower_cluster(graph: Graph, name: str, *, symbols: int = 0) -> LoweredCluster:

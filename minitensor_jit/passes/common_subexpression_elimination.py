@@ -15,7 +15,8 @@ __all__ = ["CommonSubexpressionElimination"]
 class CommonSubexpressionElimination:
     """Merges instructions of one computation that do the same operation on the same operands.
 
-    Constants are equal by their bytes, computations by their structure. The operands of a commutative operation may
+    What has a side effect has it as often as it stands there, but for calls of kernels, which only may fail. Constants
+    are equal by their bytes, computations by their structure. The operands of a commutative operation may
     stand in either order, except for floats: which NaN of two an addition returns depends on the order.
     """
 
@@ -45,6 +46,10 @@ def _merge(computation: Computation, keys: StructureKeys) -> bool:
             shape = i.operands[0].shape
             if isinstance(shape, Shape) and not shape.is_floating:
                 operands = (operands[1], operands[0])
+        if i.attrs and i.opcode != "kernel-call" and i.has_side_effect:
+            number[i] = len(number)
+            kept.append(i)
+            continue
         known = first.setdefault(keys.instruction(i, operands), i)
         if known is i:
             number[i] = len(number)

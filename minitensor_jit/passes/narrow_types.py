@@ -1,9 +1,9 @@
-"""Computes in float32 what is stored in float16 and bfloat16, and in int32 matrix products of small integers."""
+"""Computes in wider types what is stored in narrow ones, and in int32 matrix products of small integers."""
 
 from __future__ import annotations
 
 from ..ir.module import Computation, Instruction, Module
-from ..ir.narrow import NARROW, is_narrow, widened, widened_shape
+from ..ir.narrow import WIDER, is_narrow, widened, widened_shape
 from ..ir.shape import AnyShape, Shape, TupleShape
 
 __all__ = ["NarrowTypes"]
@@ -15,8 +15,9 @@ _PRODUCTS = {"s16": "s32", "u16": "s32"}
 class NarrowTypes:
     """Surrounds every operation on a narrow type by conversions.
 
-    Contract: afterwards f16 and bf16 are only moved, chosen by `select`, and converted. An operation rounds once: a sum
-    is accumulated in float32. With `keep_products`, products of narrow arrays with a float32 result stay as they are.
+    Contract: afterwards f16, bf16 and the types of `ir/small_types.py` are moved, chosen by `select` and converted.
+    An operation rounds once: a sum is accumulated in float32. With `keep_products`, products of narrow arrays with a
+    float32 result stay as they are.
     """
 
     name = "narrow-types"
@@ -68,7 +69,7 @@ def _rewrite(computation: Computation, keep_products: bool) -> bool:
             wide = i.clone([convert(o, _PRODUCTS[i.dtype]) for o in i.operands])
             wide.shape = i.array_shape.with_dtype(_PRODUCTS[i.dtype])
         else:
-            wide = widened(i, [convert(o, "f32") if _is_array(o, NARROW) else o for o in i.operands])
+            wide = widened(i, [convert(o, WIDER[o.dtype]) if _is_narrow_array(o) else o for o in i.operands])
         wide.name = f"{i.name}.wide"
         made.append(wide)
         if isinstance(i.shape, TupleShape) and wide.shape != i.shape:
@@ -91,5 +92,5 @@ def _needs(i: Instruction, keep_products: bool) -> bool:
     return is_narrow(i) or (i.opcode == "dot" and i.dtype in _PRODUCTS)
 
 
-def _is_array(x: Instruction, dtypes: frozenset[str]) -> bool:
-    return isinstance(x.shape, Shape) and x.shape.dtype in dtypes
+def _is_narrow_array(x: Instruction) -> bool:
+    return isinstance(x.shape, Shape) and x.shape.dtype in WIDER

@@ -12,6 +12,7 @@ from ..ir.module import Computation, Instruction
 from ..ir.opcode import is_elementwise
 from ..ir.refusal import Refused
 from ..ir.shape import Shape
+from ..ir.size import is_one
 from .fusion_group import is_trivial
 from .outline import Outline, outline
 from .sequence_pass import SequencePass
@@ -154,7 +155,7 @@ def _has_tiles(dot: Instruction, least: int) -> Decision:
     n = prod(n for d, n in enumerate(rhs) if d not in rb and d not in rc)
     if dot.dtype not in ("f32", "f64"):
         return Refused.NO_KERNEL.because(f"products of {dot.dtype} have no epilogue")
-    if 1 in (m, n):
+    if is_one(m) or is_one(n):
         return Refused.NO_KERNEL.because("the product of a vector has no tiles")
     return _is_large(dot, least)
 

@@ -7,13 +7,12 @@ are imported for that.
 from __future__ import annotations
 
 import gc
-import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from minitensor import _C
@@ -30,23 +29,23 @@ if TYPE_CHECKING:
     from minitensor_jit.runtime.launcher import Launcher
     from minitensor_jit.runtime.trial import Trial, Waiting
 
-_used = threading.local()
+_used: ContextVar[dict[str, Executable] | None] = ContextVar("_used", default=None)
 
 
 @contextmanager
 def noting_executables() -> Iterator[dict[str, Executable]]:
     """The executables that plans made inside use, by the ids of their modules."""
-    previous = getattr(_used, "executables", None)
-    _used.executables = {}
+    noted: dict[str, Executable] = {}
+    token = _used.set(noted)
     try:
-        yield _used.executables
+        yield noted
     finally:
-        _used.executables = previous
+        _used.reset(token)
 
 
 def note_executable(module: str, executable: Executable) -> None:
     """Tell `noting_executables` of one."""
-    noted = getattr(_used, "executables", None)
+    noted = _used.get()
     if noted is not None:
         noted[module] = executable
 
@@ -62,27 +61,6 @@ def no_collections() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-@contextmanager
-def _interrupts_later() -> Iterator[None]:
-    """An interrupt in the middle of imports would leave NumPy in a state that it can't be imported in again.
-
-    After one while code is made of text, as for data classes, CPython ends the process as if by Ctrl-C, even if the
-    program goes on for long.
-    """
-    handler = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(handler):
-        yield
-        return
-    caught: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda *args: caught.append(args))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-        if caught:
-            handler(*caught[-1])
 
 
 class Compiler:
@@ -109,8 +87,7 @@ class Compiler:
 
     @cached_property
     def _launcher(self) -> Launcher:
-        with _interrupts_later():
-            from minitensor_jit.runtime.launcher import Launcher
+        from minitensor_jit.runtime.launcher import Launcher
 
         return Launcher(self)
 

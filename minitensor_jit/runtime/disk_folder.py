@@ -10,6 +10,7 @@ somebody else, or that others can write to, is refused.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import logging
 import os
@@ -25,7 +26,7 @@ __all__ = ["DiskCounts", "DiskFolder", "read_file"]
 logger = logging.getLogger("minitensor_jit")
 
 _SUFFIX = ".mto"
-_BYTES_MAGIC = b"minitensor plan 2\n"
+_BYTES_MAGIC = b"minitensor plan 3\n"
 _BYTES_SUFFIX = ".mtp"
 _DIGEST = hashlib.sha256().digest_size
 _RESCAN = 64
@@ -184,10 +185,19 @@ def _replaceable(folder: str) -> str | None:
 
 
 def read_file(path: str) -> bytes:
-    """A file's bytes. A link is not followed: it could lead to a file of somebody else's."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with open(handle, "rb") as file:
-        info = os.fstat(file.fileno())
+    """A file's bytes. A link is not followed: it could lead to a file of somebody else's.
+
+    What is no file, a pipe say, is not waited for.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        info = os.fstat(handle)
+        if not stat.S_ISREG(info.st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", path)
         if info.st_uid != os.geteuid() or info.st_mode & 0o022:
-            raise PermissionError(1, "others can write to the entry", path)
+            raise PermissionError(errno.EPERM, "others can write to the entry", path)
+    except BaseException:
+        os.close(handle)
+        raise
+    with open(handle, "rb") as file:
         return file.read()

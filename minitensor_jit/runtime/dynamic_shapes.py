@@ -264,7 +264,8 @@ def _layout(node: Node) -> tuple[Any, ...]:
             _tupled(value) if measures else _Chosen(_tupled(value))
             for measures, value in zip(_measuring(payload.row), payload.params, strict=True)
         )
-        payload = (params, _tupled(payload.results), payload.compute, operands, payload.node)
+        carried = payload.default_dtype, payload.rounds_products
+        payload = (params, _tupled(payload.results), payload.compute, operands, payload.node, carried)
     elif isinstance(payload, StridedArgument):
         payload = (payload.size, payload.stride)
     elif payload is not None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from minitensor.settings import get_float32_matmul_precision
+from minitensor import _C
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.stages import Stages
 from minitensor_jit.ir.module import Module
@@ -34,23 +34,18 @@ def _has_matrix_units(device: str) -> bool:
     return device != "cpu" and bool(_target_of(device).compute_capability >= (8, 0))
 
 
-def _rounds_products(device: str) -> bool:
-    """Whether these units may have products of float32, rounded to TF32 (`mt.backends.cuda.matmul.allow_tf32`)."""
-    return _has_matrix_units(device) and get_float32_matmul_precision() != "highest"
-
-
-def target_text(device: str) -> str:
+def target_text(device: str, rounds_products: bool) -> str:
     """What code for a card depends on beside its module."""
-    return f"{_target_of(device)}{', TF32' if _rounds_products(device) else ''}"
+    return f"{_target_of(device)}{', TF32' if rounds_products else ''}"
 
 
-def place_of(device: str) -> str:
+def place_of(device: str, rounds_products: bool) -> str:
     """What code on disk depends on beside the compiler, for a card; empty for the CPU."""
     if device == "cpu":
         return ""
     from minitensor_jit.runtime.cuda.context import driver_version
 
-    return "{}, driver of CUDA {}.{}".format(target_text(device), *driver_version())
+    return "{}, driver of CUDA {}.{}".format(target_text(device, rounds_products), *driver_version())
 
 
 def compiler_of(device: str, numbers: Collection[int] = ()) -> Callable[..., AnyExecutable]:
@@ -65,9 +60,14 @@ def compiler_of(device: str, numbers: Collection[int] = ()) -> Callable[..., Any
 
 
 def pipeline_options(
-    options: JitOptions, device: str, *, verify: bool, on_pass: Callable[[str, Module, bool], None] | None = None
+    options: JitOptions,
+    device: str,
+    rounds_products: bool,
+    *,
+    verify: bool,
+    on_pass: Callable[[str, Module, bool], None] | None = None,
 ) -> PipelineOptions:
-    """How the passes run for code of a device."""
+    """How the passes run for code of a device; whether products may be rounded is what was set at the calls."""
     # Imported here: cached plans run no passes.
     from minitensor_jit.passes.pipeline import PipelineOptions
 
@@ -78,7 +78,7 @@ def pipeline_options(
         reduce_precision=options.reduce_precision,
         gpu=device != "cpu",
         narrow_products=_has_matrix_units(device),
-        tf32=_rounds_products(device),
+        tf32=rounds_products and _has_matrix_units(device),
         on_pass=on_pass,
     )
 
@@ -112,7 +112,9 @@ def generate(
         for hook in hooks:
             hook(name, module, changed)
 
-    pipeline = pipeline_options(options, device, verify=stages is not None, on_pass=on_pass if hooks else None)
+    pipeline = pipeline_options(
+        options, device, lowered.rounds_products, verify=stages is not None, on_pass=on_pass if hooks else None
+    )
     try:
         module = run_pipeline(lowered.module, pipeline)
     except VerificationError:
@@ -134,6 +136,7 @@ def generate(
         for write in writers:
             write(kind, text)
 
+    _C._compiler_point()
     compile_module = compiler_of(device, lowered.numbers)
     executable: AnyExecutable = compile_module(
         module,

@@ -17,7 +17,7 @@ _NEVER = 2**63 - 1
 
 
 def _cells() -> Any:
-    return (ctypes.c_int64 * 3)(0, 0, _NEVER)
+    return (ctypes.c_int64 * 5)(0, 0, _NEVER, 0, 0)
 
 
 @dataclass(slots=True)
@@ -35,7 +35,8 @@ class KernelCounter:
     arithmetic: str = ""
     """What a card does its operations with; empty on the host."""
     cells: Any = field(default_factory=_cells, repr=False)
-    """Nanoseconds, runs, and nanoseconds of the fastest run. The code changes them, atomically."""
+    """Nanoseconds, runs, and nanoseconds of the fastest run; when the last run began, by the monotonic clock, and its
+    nanoseconds. The code changes them, atomically."""
 
     @property
     def address(self) -> int:
@@ -57,6 +58,12 @@ class KernelCounter:
         """How many nanoseconds the fastest run took; 0 if there was none."""
         return int(self.cells[2]) if self.cells[1] else 0
 
+    @property
+    def last(self) -> tuple[int, int]:
+        """When the last run began and ended, by the system's monotonic clock; on the host only."""
+        begin, taken = int(self.cells[3]), int(self.cells[4])
+        return begin, begin + taken
+
     def add(self, nanoseconds: int) -> None:
         """Count one run."""
         self.cells[0] += nanoseconds
@@ -65,7 +72,7 @@ class KernelCounter:
 
     def clear(self) -> None:
         """Begin anew."""
-        self.cells[0], self.cells[1], self.cells[2] = 0, 0, _NEVER
+        self.cells[:] = [0, 0, _NEVER, 0, 0]
 
 
 @dataclass(slots=True)

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
+from minitensor import _C
 from minitensor_jit.clustering.graph import Node
 from minitensor_jit.clustering.pipeline import ClusteringResult, cluster
 from minitensor_jit.clustering.verdict import Reason, Verdict
+from minitensor_jit.errors import LoweringError
 from minitensor_jit.inspect.dump import ModuleDump, dumper_for
 from minitensor_jit.inspect.filing import describe_failure, how_to_file
 from minitensor_jit.inspect.refusal_row import RefusalRow
@@ -23,7 +25,7 @@ from minitensor_jit.ir.decision import Decision
 from minitensor_jit.ir.printer import print_module
 from minitensor_jit.ir.size import Sizes, value_of
 from minitensor_jit.log import log
-from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster
+from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster, rounds_products
 from minitensor_jit.runtime.all_sizes import AllSizes
 from minitensor_jit.runtime.background import compile_later
 from minitensor_jit.runtime.compilation_profile import ClusterProfile
@@ -39,6 +41,8 @@ from minitensor_jit.runtime.recorded import RecordedTrace
 from minitensor_jit.runtime.trial import COMPILED_RUNS, EAGER_RUNS, Draft, Trial, Waiting
 
 _MAX_PROFILES = 4096
+_MAX_JOBS = 256
+"""Compilations that nobody asked for again are forgotten when there are more."""
 _ROUNDS = 8
 """An op that a cluster has so often at one line is in a loop."""
 
@@ -80,6 +84,7 @@ class Launcher:
         self._seen.clear()
         self._profiles.clear()
         self._all_sizes.clear()
+        self._jobs = {name: job for name, job in self._jobs.items() if not job.done}
 
     # ---- the plan
 
@@ -95,6 +100,7 @@ class Launcher:
         Steps, deferred results, bounds checks, account, policy, after how many runs to ask that, number of clusters to
         measure, counters of runs, what keeps these, and what keeps the plan on disk or None.
         """
+        _C._compiler_point()
         if isinstance(policy, Trial):
             return self._after_trial(policy)
         if policy is None:
@@ -165,6 +171,7 @@ class Launcher:
         An op `alone` is what an eager op on a card is: it is compiled at once.
         """
         assert node.subgraph is not None
+        _C._compiler_point()
         name = str(node.params["function"])
         started = time.perf_counter()
         profile = None if node.must_compile or alone else self._profile(node)
@@ -185,7 +192,7 @@ class Launcher:
         text = print_module(lowered.module, metadata=self.options.hlo_profile)
         lowered.module.name = name
         if node.device != "cpu":
-            text = f"{target_text(node.device)}, by value: {lowered.numbers}\n{text}"
+            text = f"{target_text(node.device, lowered.rounds_products)}, by value: {lowered.numbers}\n{text}"
         module = module_id(text)
         known = self.executables.find(module)
         if known is not None:
@@ -225,7 +232,8 @@ class Launcher:
         if self.report is None:
             return
         assert node.subgraph is not None
-        graph, options = node.subgraph, pipeline_options(self.options, node.device, verify=False)
+        graph = node.subgraph
+        options = pipeline_options(self.options, node.device, rounds_products(graph), verify=False)
 
         def find() -> list[RefusalRow]:
             # Imported here: without an account no passes run for code that is there.
@@ -282,7 +290,7 @@ class Launcher:
     ) -> AnyExecutable:
         """The executable of a module, from disk or compiled now."""
         name = lowered.module.name
-        key = key_of(module, self.options, place_of(device)) if self.disk is not None else ""
+        key = key_of(module, self.options, place_of(device, lowered.rounds_products)) if self.disk is not None else ""
         # What is on disk has no stages to dump.
         kept = self.disk.load(key, name, self.options) if self.disk is not None and stages is None else None
         try:
@@ -318,6 +326,9 @@ class Launcher:
     # ---- compiling while the program goes on
 
     def _start(self, node: Node, lowered: LoweredCluster, text: str, module: str, profile: ClusterProfile) -> None:
+        if len(self._jobs) >= _MAX_JOBS:
+            pid = os.getpid()
+            self._jobs = {name: job for name, job in self._jobs.items() if not job.done and job.pid == pid}
         job = self._jobs[module] = _Job(os.getpid())
         profile.compiled(module)
         assert node.subgraph is not None
@@ -341,7 +352,8 @@ class Launcher:
         """Write all that is known of a failure beside the module's other files, and add to it how to report it."""
         if dump is not None:
             dump.failure(f"{describe_failure(error, self.options)}\n{graph}")
-        error.add_note(how_to_file(dump))
+        if not isinstance(error, LoweringError):
+            error.add_note(how_to_file(dump))
 
     def generate(
         self, lowered: LoweredCluster, name: str, stages: Stages | None = None, *, device: str = "cpu", text: str = ""

@@ -7,6 +7,7 @@ without an observer does not even ask for one.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minitensor_jit.clustering.graph import Graph, Source, TensorMeta, Value
+from minitensor_jit.clustering.graph import Graph, Node, Source, TensorMeta, Value
 from minitensor_jit.errors import NumericsError
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.dump import ModuleDump
+from minitensor_jit.ir.narrow import wide_array
 from minitensor_jit.ir.shape import BFLOAT16, Shape
 from minitensor_jit.lowering.lower import LoweredCluster, SizeArgument, StreamPosition, StridedArgument
 from minitensor_jit.runtime.executable import AnyExecutable
 from minitensor_jit.runtime.memory import array_at
+from minitensor_jit.runtime.replay import Arguments, operands_of, replay
 
 __all__ = ["ClusterObserver", "InputSaver", "Observer", "observer_for", "together"]
 
@@ -120,6 +123,10 @@ class ClusterObserver:
     ) -> None:
         self._options = options
         self._name = name
+        self._graph = graph
+        self._lowered = lowered
+        self._parameters = executable.parameter_shapes
+        self._before: dict[int, list[NDArray[Any]]] = {}  # by thread, while it runs the cluster
         self._inputs = [
             None if isinstance(value, (StreamPosition, SizeArgument)) else _argument(graph, place, value, shape)
             for place, ((value, _), shape) in enumerate(
@@ -137,19 +144,24 @@ class ClusterObserver:
         """Check or print; NumericsError for NaN or infinity where the options ask for that."""
         split = len(self._inputs)
         if not ran:
+            if self._options.check_cluster_output_numerics:
+                # The code may write over them.
+                pairs = zip(addresses, self._parameters, strict=False)
+                self._before[threading.get_ident()] = [array_at(a, s).copy() for a, s in pairs]
             if self._options.check_cluster_input_numerics:
                 for array, address in zip(self._inputs, addresses[:split], strict=True):
                     if array is not None:
                         self._check(array, array.read(address), "reads")
             return
+        inputs = self._before.pop(threading.get_ident(), None)
         for result, address in zip(self._outputs, addresses[split:], strict=True):
             values = result.read(address)
             if self._options.print_cluster_outputs:
                 self._print(result, values)
             if self._options.check_cluster_output_numerics:
-                self._check(result, values, "gave")
+                self._check(result, values, "gave", inputs)
 
-    def _check(self, array: _Array, values: NDArray[Any], verb: str) -> None:
+    def _check(self, array: _Array, values: NDArray[Any], verb: str, inputs: list[NDArray[Any]] | None = None) -> None:
         if values.dtype.kind in "biu":
             return
         finite = np.isfinite(values)
@@ -162,12 +174,31 @@ class ClusterObserver:
             f"{self._name} {verb} {values[at]} {where} in {array.what}, {array.meta}"
             f" ({count:,} of {values.size:,} elements are not finite)"
         )
-        raise NumericsError(message, self._name, array.op, array.source)
+        first = None if inputs is None else self._first(inputs)
+        if first is not None:
+            message += "; the first op that makes one of finite numbers"
+        op, source = (array.op, array.source) if first is None else (first.op, first.source)
+        raise NumericsError(message, self._name, op, source)
+
+    def _first(self, inputs: list[NDArray[Any]]) -> Node | None:
+        """The first op with a result that is not finite, all that it reads being so; the ops run one by one."""
+        arguments = Arguments(self._lowered, inputs)
+        values = replay(self._graph, arguments, keep=True)
+        for node in self._graph:
+            made = [values[node.id, k] for k in range(len(node.outputs)) if (node.id, k) in values]
+            if made and not all(map(_finite, made)):
+                return node if all(map(_finite, operands_of(self._graph, node, values, arguments))) else None
+        return None
 
     def _print(self, array: _Array, values: NDArray[Any]) -> None:
         where = f" at {array.source}" if array.source is not None else ""
         text = np.array2string(values, threshold=100, separator=", ")
         print(f"{self._name} {array.what} ({array.op}{where}): {array.meta} {text}", file=sys.stderr)
+
+
+def _finite(values: Any) -> bool:
+    wide = wide_array(np.asarray(0 if values is None else values))
+    return wide.dtype.kind not in "fc" or bool(np.isfinite(wide).all())
 
 
 def _argument(graph: Graph, place: int, value: Value, shape: Shape) -> _Array:

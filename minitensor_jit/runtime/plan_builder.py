@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, Protocol
 
+from minitensor import _C
 from minitensor_jit.clustering.graph import CLONE_ATTRIBUTE, COMPILE, LAUNCH, RUN, Graph, Node, Value
 from minitensor_jit.clustering.pipeline import ClusteringResult
 from minitensor_jit.clustering.verdict import Reason, Verdict
@@ -66,6 +67,7 @@ class PlanBuilder:
         self.reads: list[list[int]] = []  # per step, the leaves it reads
         self.writes: list[list[Value]] = []
         self.in_place: list[set[tuple[Value, int]]] = []  # per step: (result, leaf) that may share memory
+        self.calling: set[int] = set()  # steps whose code calls kernels, which may lack memory
         self.checks: list[tuple[int, int, int, int]] = []
         self.names: dict[Value, Value] = {}  # outputs of launches -> values of the recorded graph
         self.clusters: list[str] = []  # by group
@@ -78,6 +80,7 @@ class PlanBuilder:
 
     def build(self) -> tuple[list[tuple[Any, ...]], list[ValueRef], list[tuple[int, int, int, int]]]:
         """(steps, deferred results, bounds checks), as the core reads them."""
+        _C._compiler_point()
         for node in self.graph:
             if node.is_argument or node.kind == "constant" or node.op == COMPILE:
                 continue
@@ -242,6 +245,8 @@ class PlanBuilder:
             self.modules = None
         if self.modules is not None:
             self.modules.append(ready.module)
+        if executable.instructions.get("kernel-call"):
+            self.calling.add(len(self.steps) - 1)
         leaves = [ref[1] if ref[0] == "leaf" else -1 for ref, _ in refs]
         self.reads.append([leaf for leaf in leaves if leaf >= 0])
         self.writes.append(list(fetches))
@@ -263,7 +268,7 @@ class PlanBuilder:
                 if n.payload is not None and n.kind != "argument" and n.payload.node == check.node
             ).operands[check.operand]
             low, high = value_of(check.low, ready.sizes), value_of(check.high, ready.sizes)
-            self.checks.append((operand.index, low, high, check.node))
+            self.checks.append((operand.index, low, high, low if check.ignored is None else check.ignored))
 
     def host_inputs(self, refs: list[tuple[ValueRef, str]]) -> list[int]:
         """The inputs of a launch on a card that the host knows: numbers, sizes, places in streams, what the CPU has."""
@@ -327,9 +332,14 @@ class PlanBuilder:
                 why = "an op beside it may raise an error, and then what it replaces is needed"
                 self.not_in_place(value, Refused.MAY_FAIL.because(why))
                 continue
+            writer = next(step for step, values in enumerate(self.writes) if value in values)
+            if writer in self.calling:
+                late.append(self.trace.value_ref(value))
+                why = "its cluster calls a kernel, which may lack memory, and then what it replaces is needed"
+                self.not_in_place(value, Refused.MAY_FAIL.because(why))
+                continue
             memory = self.trace.leaves[home].storage
             sharing = {i for i, leaf in enumerate(self.trace.leaves) if leaf.storage == memory}
-            writer = next(step for step, values in enumerate(self.writes) if value in values)
             read_later = any(sharing.intersection(reads) for reads in self.reads[writer + 1 :])
             here = sharing.intersection(self.reads[writer])
             if read_later or not all((value, leaf) in self.in_place[writer] for leaf in here):

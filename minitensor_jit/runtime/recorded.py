@@ -121,7 +121,7 @@ class RecordedTrace:
         self.graph.add_argument(id, TensorMeta(leaf.dtype, leaf.sizes), payload=strided, device=leaf.device)
 
     def _add_node(self, index: int) -> None:
-        op, operands, params, results, compute, (compile, must, scope), source, device = self._nodes[index]
+        op, operands, params, results, compute, (compile, must, scope), source, device, *carried = self._nodes[index]
         row = ROWS[op]
         call = RecordedCall(
             row=row,
@@ -132,6 +132,8 @@ class RecordedTrace:
             node=index,
             dtypes=frozenset({compute, *self._dtypes(operands, results)}),
             shapes=[self._shape(kind, i, result) for kind, i, result in operands],
+            default_dtype=carried[0],
+            rounds_products=carried[1],
         )
         by_kernel = why_not_lowered(call) is not None and (
             device == "cpu" or not (draws_on_cards(call) or lowers_on_cards(call))

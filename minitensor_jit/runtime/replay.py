@@ -24,7 +24,7 @@ from minitensor_jit.lowering.lower import (
     number_dtype,
 )
 
-__all__ = ["Arguments", "replay"]
+__all__ = ["Arguments", "operands_of", "replay"]
 
 Array = NDArray[Any]
 
@@ -94,9 +94,10 @@ def _last_uses(graph: Graph) -> dict[Value, int]:
     return {value: place for value, place in last.items() if value not in set(graph.fetches)}
 
 
-def _run(graph: Graph, node: Node, values: Mapping[Value, Array], arguments: Arguments) -> list[Array]:
+def operands_of(graph: Graph, node: Node, values: Mapping[Value, Array], arguments: Arguments) -> list[Any]:
+    """What an op reads: arrays, numbers or None."""
     call: RecordedCall = node.payload
-    operands: list[Any] = []  # arrays, numbers or None
+    operands: list[Any] = []
     sources = iter(node.inputs)
     for operand in call.operands:
         if operand.kind == "none":
@@ -112,6 +113,12 @@ def _run(graph: Graph, node: Node, values: Mapping[Value, Array], arguments: Arg
             operands.append(values[value])
         else:
             operands.append(arguments.tensor(value, graph.meta(value), graph.node(value[0]).payload))
+    return operands
+
+
+def _run(graph: Graph, node: Node, values: Mapping[Value, Array], arguments: Arguments) -> list[Array]:
+    call: RecordedCall = node.payload
+    operands = operands_of(graph, node, values, arguments)
     if call.row.kernel is not None:
         return _run_python(call, operands)
     return _run_native(node, call, operands, arguments)
@@ -140,7 +147,9 @@ def _run_native(node: Node, call: RecordedCall, operands: Sequence[Any], argumen
     shapes = tuple(Shape(dtype, dims) for dtype, dims in call.results)
     attrs = {
         "custom_call_target": KERNEL_PREFIX + call.row.name,
-        "backend_config": KernelCall(call.row.name, kinds, tuple(kernel_param(p) for p in call.params)).config(),
+        "backend_config": KernelCall(
+            call.row.name, kinds, tuple(kernel_param(p) for p in call.params), call.default_dtype
+        ).config(),
     }
     whole = Instruction(
         call.row.name, "kernel-call", shapes[0] if len(shapes) == 1 else TupleShape(shapes), parameters, attrs

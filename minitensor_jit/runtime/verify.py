@@ -23,6 +23,7 @@ from minitensor_jit.ir.narrow import wide_array
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.size import Sizes, value_of
 from minitensor_jit.log import log
+from minitensor_jit.lowering.extension import lowering_line
 from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster
 from minitensor_jit.runtime.executable import AnyExecutable
 from minitensor_jit.runtime.memory import array_at
@@ -170,7 +171,13 @@ class Verifier:
         else:
             what = f"the first op that differs is {node.op}: {alone[1]}"
         message = f"{self._name} gave other results than its ops one by one; {what}"
-        filing = how_to_file(self._dump)
+        row = getattr(node.payload, "row", None)
+        written = lowering_line(row) if row is not None and row.extension else None
+        filing = (
+            how_to_file(self._dump)
+            if written is None
+            else f"The lowering of {node.op}, at {written}, has to give the very bits of its kernel"
+        )
         log(self._options, "verify", 1, "%s", message)
         if self._dump is not None:
             self._dump.failure(f"{message}\nat {node.source}\n")

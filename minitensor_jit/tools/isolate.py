@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..codegen.errors import CompileError
 from ..ir.evaluate_common import evaluate_computation
-from ..ir.evaluate_control import chosen_branch
+from ..ir.evaluate_control import chosen_branch, turns_of_loops
 from ..ir.evaluator import evaluate, evaluate_instruction, flat
 from ..ir.infer_structured import branches
 from ..ir.module import Computation, Instruction, Module
@@ -65,7 +65,9 @@ def isolate(
     atol: float = 1e-5,
 ) -> Finding | None:
     """The first instruction of the optimised module that differs, and the pass; None where nothing differs."""
+    before = turns_of_loops()
     want = evaluate(module, args)
+    turns = turns_of_loops() - before
     stages = list(passes())
 
     def after(count: int) -> Module:
@@ -85,23 +87,23 @@ def isolate(
         return stages[high - 1].name
 
     def means_other(count: int) -> bool:
-        return mismatch(evaluate(after(count), args), want, rtol, atol) is not None
+        return mismatch(evaluate(after(count), args), want, rtol, atol, turns) is not None
 
     def runs_other(count: int) -> bool:
-        return mismatch(run(after(count), args), want, rtol, atol) is not None
+        return mismatch(run(after(count), args), want, rtol, atol, turns) is not None
 
     optimised = after(len(stages))
-    if problem := mismatch(evaluate(optimised, args), want, rtol, atol):
+    if problem := mismatch(evaluate(optimised, args), want, rtol, atol, turns):
         return Finding(problem=problem, pass_name=bisect(means_other), meaning=True)
 
     def differs(i: Instruction, operands: Sequence[Any], value: Any) -> str | None:
-        return mismatch(run(single(i), operands), flat(value), rtol, atol)
+        return mismatch(run(single(i), operands), flat(value), rtol, atol, turns if i.opcode == "while" else 1)
 
     found = _first(optimised.entry, args, differs)
     if found is not None:
         guilty = bisect(runs_other) if runs_other(len(stages)) else ""
         return Finding(found[0].name, single(found[0]), found[1], guilty)
-    if problem := mismatch(run(optimised, args), want, rtol, atol):
+    if problem := mismatch(run(optimised, args), want, rtol, atol, turns):
         return Finding(problem=problem, pass_name=bisect(runs_other))
     return None
 

@@ -14,7 +14,8 @@ from ..codegen.cpu.compiler import compile_module
 from ..ir.module import Computation, Instruction, Module
 from ..ir.narrow import wide_array
 from ..ir.parser import parse_module
-from ..ir.shape import BFLOAT16, AnyShape, TupleShape
+from ..ir.shape import BFLOAT16, AnyShape, TupleShape, dtype_of
+from ..ir.small_types import SMALL_FLOATS
 from ..ir.testing import random_arguments
 from ..ir.verifier import check
 from ..runtime.run_arrays import run_on_arrays
@@ -80,8 +81,8 @@ def arguments_of(module: Module, inputs: str | None, seed: int) -> list[Array]:
             if f"arg{k}" not in file:
                 raise ValueError(f"{inputs} has no arg{k}")
             array, shape = file[f"arg{k}"], parameter.array_shape
-            if shape.dtype == "bf16" and array.dtype == np.uint16:
-                array = array.view(BFLOAT16)
+            if shape.numpy_dtype.names is not None and array.dtype == f"u{shape.itemsize}":
+                array = array.view(shape.numpy_dtype)
             if array.shape != shape.dims or array.dtype != shape.numpy_dtype:
                 raise ValueError(f"arg{k} is {array.dtype}{list(array.shape)}, {parameter.name} is {shape}")
             arrays.append(array)
@@ -97,8 +98,13 @@ def compile_and_run(module: Module, args: Sequence[Array]) -> list[Array]:
         executable.close()
 
 
-def mismatch(got: Sequence[Array], want: Sequence[Array], rtol: float, atol: float) -> str | None:
-    """Where two lists of results differ, in words; None where they don't."""
+def mismatch(got: Sequence[Array], want: Sequence[Array], rtol: float, atol: float, turns: int = 1) -> str | None:
+    """Where two lists of results differ, in words; None where they don't.
+
+    Rounding errors of a loop's turns add up as the steps of a random walk do: the tolerances grow with the square root
+    of the number of turns.
+    """
+    rtol, atol = rtol * max(turns, 1) ** 0.5, atol * max(turns, 1) ** 0.5
     if len(got) != len(want):
         return f"{len(got)} results, expected {len(want)}"
     for k, (a, b) in enumerate(zip(got, want, strict=True)):
@@ -108,8 +114,10 @@ def mismatch(got: Sequence[Array], want: Sequence[Array], rtol: float, atol: flo
         if left.dtype.kind in "fc":
             # A narrow type's last bit is larger than any tolerance for wide ones.
             loose = 1e-2 if a.dtype == BFLOAT16 else 2e-3 if a.dtype == np.float16 else 0
+            if a.dtype.names is not None and a.dtype != BFLOAT16:
+                loose = 2.0 ** -SMALL_FLOATS[dtype_of(a.dtype)].mantissa
             with np.errstate(all="ignore"):
-                same = np.isclose(left, right, max(rtol, loose), max(atol, loose), equal_nan=True)
+                same = _close(left, right, max(rtol, loose), max(atol, loose))
         else:
             same = np.asarray(left == right)
         if not np.all(same):
@@ -117,3 +125,12 @@ def mismatch(got: Sequence[Array], want: Sequence[Array], rtol: float, atol: flo
             bad = int(same.size - np.count_nonzero(same))
             return f"out{k}{list(at)} is {left[at]}, expected {right[at]} ({bad} of {same.size} elements differ)"
     return None
+
+
+def _close(left: Array, right: Array, rtol: float, atol: float) -> Array:
+    """As `np.isclose`, but complex numbers are compared by their parts, which may be infinite or NaN on their own."""
+    if left.dtype.kind == "c":
+        return _close(left.real, right.real, rtol, atol) & _close(left.imag, right.imag, rtol, atol)
+    equal = (left == right) | (np.isnan(left) & np.isnan(right))
+    near = np.abs(left - right) <= atol + rtol * np.abs(right)
+    return np.asarray(equal | (near & np.isfinite(left) & np.isfinite(right)))

@@ -16,9 +16,9 @@ import numpy as np
 
 from ..codegen.cpu.compiler import compile_module
 from ..codegen.errors import CompileError
+from ..ir.evaluate_control import turns_of_loops
 from ..ir.evaluator import evaluate
 from ..ir.module import Module
-from ..ir.shape import BFLOAT16
 from ..passes.pipeline import PipelineOptions, run_pipeline
 from ..runtime.run_arrays import run_on_arrays
 from .module_files import add_input_arguments, arguments_of, mismatch, read_module
@@ -52,13 +52,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             seed = options.seed + n
             args = arguments_of(module, options.inputs, seed)
             if n == 0 or options.inputs is None:
+                before = turns_of_loops()
                 want = results = evaluate(module, args)
+                turns = turns_of_loops() - before
             if run is None:
                 continue
             started = time.perf_counter()
             results = run(args)
             print(f"{module.name}: run in {(time.perf_counter() - started) * 1e3:.3f} ms", file=sys.stderr)
-            if problem := mismatch(results, want, options.rtol, options.atol):
+            if problem := mismatch(results, want, options.rtol, options.atol, turns):
                 where = "" if options.inputs is not None else f" with seed {seed}"
                 print(f"{options.file}: compiled code and evaluator differ{where}: {problem}", file=sys.stderr)
                 return 1
@@ -67,8 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     if options.outputs is not None:
         outputs: dict[str, Any] = {
-            # bfloat16 as its bits, which is how --inputs takes it.
-            f"out{k}": r.view(np.uint16) if r.dtype == BFLOAT16 else r
+            # What NumPy has no type for as its bits, which is how --inputs takes it.
+            f"out{k}": r if r.dtype.names is None else r.view(f"u{r.dtype.itemsize}")
             for k, r in enumerate(results)
         }
         np.savez(options.outputs, **outputs)

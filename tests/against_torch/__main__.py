@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import random
 import re
 import sys
 import warnings
@@ -39,6 +40,8 @@ def main() -> int:
     parser.add_argument("--checks", nargs="+", default=ALL_CHECKS, choices=ALL_CHECKS)
     parser.add_argument("--most", type=int, default=40, help="samples of an op for each dtype")
     parser.add_argument("--json", type=Path, help="where to store the results")
+    parser.add_argument("--sample", type=int, metavar="N", help="only so many ops, drawn by chance")
+    parser.add_argument("--seed", type=int, help="draws those of an earlier run again")
     parser.add_argument("--quiet", action="store_true", help="only the sums")
     given = parser.parse_args()
 
@@ -47,6 +50,10 @@ def main() -> int:
 
     pattern = re.compile(given.ops or ".*")
     places = [i for i, op in enumerate(op_db) if pattern.fullmatch(op.name) and not OUTSIDE.match(op.name)]
+    if given.sample is not None:
+        seed = random.randrange(1 << 32) if given.seed is None else given.seed
+        print(f"{given.sample} of {len(places)} ops: --sample {given.sample} --seed {seed}", flush=True)
+        places = sorted(random.Random(seed).sample(places, min(given.sample, len(places))))
     arguments = {
         "dtypes": set(ALL_DTYPES if given.all_dtypes else given.dtypes),
         "checks": set(given.checks),

@@ -1,5 +1,6 @@
 """The graph after each phase, as text."""
 
+from dataclasses import replace
 from textwrap import dedent
 
 import pytest
@@ -243,3 +244,16 @@ def test_debugging_prints_each_phase(capsys):
 def test_texts_cost_nothing_when_nobody_wants_them():
     build = Build()
     assert texts(build.done(build.chain(build.arg(0), 4)), ON.replace(dump_to=None)) == {}
+
+
+def test_a_cluster_that_views_leave_keeps_all_that_is_known_of_it():
+    build = Build(arguments=1)
+    view = build.op("view", build.arg(0), kind="view")
+    graph = build.done(build.op("add", build.chain(build.arg(0), 4), build.opaque(view)))
+    marking = mark_for_compilation(graph, ON, ClusteringState())
+    (before,) = marking.clusters
+    graph.node(view[0]).attributes["_MtCluster"] = before.name
+    whole = replace(before, members=(view[0], *before.members), prediction="as predicted")
+    marking.clusters = [whole]
+    partially_decluster(graph, marking)
+    assert marking.clusters == [replace(whole, members=before.members)]

@@ -7,6 +7,8 @@ from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.opcode import OPCODES
 from minitensor_jit.ir.shape import Shape
 
+pytestmark = pytest.mark.sampled(3)
+
 KINDS = {"pred": "b", "u8": "u", "s32": "i", "s64": "i", "u32": "u", "u64": "u", "f32": "f", "f64": "f"}
 UNARY = sorted(o for o in ELEMENTWISE if OPCODES[o].kind == "unary" and "convert" not in o)
 BINARY = sorted(o for o in ELEMENTWISE if OPCODES[o].kind == "binary" and o != "compare")

@@ -1,10 +1,16 @@
 import random
 
+import numpy as np
+
+from minitensor_jit.codegen.cpu.compiler import compile_module
 from minitensor_jit.codegen.index import Div, Lin, Space, Var
 from minitensor_jit.codegen.indexing import accesses
 from minitensor_jit.codegen.space import Nest, refine
 from minitensor_jit.ir.builder import Builder
+from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import Shape
+from minitensor_jit.passes.pipeline import run_pipeline
+from minitensor_jit.runtime.run_arrays import run_on_arrays
 
 
 def value(lin: Lin, at: dict) -> int:
@@ -84,3 +90,19 @@ def test_a_division_that_is_left_is_a_division():
     ((atom, c),) = lin.terms
     assert isinstance(atom, Div)
     assert (atom.divisor, c) == (6, 1)
+
+
+def test_indices_beyond_32_bits() -> None:
+    """Lanes count in 32 bits where the range allows it, and not here: 64 numbers of 2^33, of which none is stored."""
+    step = 1 << 27
+    text = f"""
+ENTRY e {{
+  x = s64[{64 * step}] iota(), iota_dimension=0
+  r = s64[64] slice(x), slice={{[5:{64 * step}:{step}]}}
+  y = s64[64] parameter(0)
+  ROOT s = s64[64] add(r, y)
+}}
+"""
+    module = run_pipeline(parse_module(text))
+    (got,) = run_on_arrays(compile_module(module, name="far"), [np.ones(64, np.int64)])
+    assert got.tolist() == [6 + k * step for k in range(64)]

@@ -7,6 +7,8 @@ from runtime_table import agree, check, compile_and_run
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.shape import Shape
 
+pytestmark = pytest.mark.sampled(2)
+
 
 def f32(*dims):
     return Shape("f32", dims)

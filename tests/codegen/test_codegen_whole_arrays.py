@@ -20,6 +20,8 @@ from minitensor_jit.ir.window import Window
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
 from minitensor_jit.tools.module_files import compile_and_run as run_module
 
+pytestmark = pytest.mark.sampled(3)
+
 Build = Callable[..., "Instruction | Sequence[Instruction]"]
 
 

@@ -5,10 +5,12 @@ import pytest
 from runtime_table import agree, compile_and_run
 
 from minitensor_jit.codegen.cpu.compiler import compile_module
+from minitensor_jit.ir.custom_calls import register_custom_call
 from minitensor_jit.ir.evaluator import evaluate
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.testing import random_arguments
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
+from minitensor_jit.runtime.run_arrays import run_on_arrays
 
 
 def check_text(text: str, *args: np.ndarray) -> list[np.ndarray]:
@@ -310,3 +312,91 @@ odd {
   ROOT r = LOOP""",
     )
     check_text(text)
+
+
+@pytest.mark.parametrize("size", [5, 100, 4095])
+def test_a_window_of_a_small_array_is_written_alone(size: int) -> None:
+    """The array is copied, for the caller keeps it, and one kernel more writes the window."""
+    text = f"""
+ENTRY e {{
+  x = f32[{size}] parameter(0)
+  u = f32[2] parameter(1)
+  at = s32[] parameter(2)
+  ROOT r = f32[{size}] dynamic-update-slice(x, u, at)
+}}
+"""
+    module = run_pipeline(parse_module(text))
+    executable = compile_module(module, name="update")
+    assert executable.kernels == 2
+    x = np.arange(size, dtype=np.float32)
+    (got,) = run_on_arrays(executable, [x, np.float32([-1, -2]), np.array(size, np.int32)])
+    assert got.tolist() == [*x[:-2], -1, -2]
+
+
+def test_three_columns_of_a_loops_state() -> None:
+    """A step of a differential equation in three variables, which are stacked: every bit is the evaluator's."""
+    text = """
+body {
+  s = (s32[], f32[100,3]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  y = f32[100,3] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  y0 = f32[100,1] slice(y), slice={[0:100], [0:1]}
+  y1 = f32[100,1] slice(y), slice={[0:100], [1:2]}
+  y2 = f32[100,1] slice(y), slice={[0:100], [2:3]}
+  d0 = f32[100,1] subtract(y1, y0)
+  d1 = f32[100,1] multiply(y0, y2)
+  d2 = f32[100,1] multiply(y0, y1)
+  d = f32[100,3] concatenate(d0, d1, d2), dimensions={1}
+  h = f32[] constant(0.01)
+  w = f32[100,3] broadcast(h), dimensions={}
+  m = f32[100,3] multiply(d, w)
+  z = f32[100,3] add(y, m)
+  ROOT r = (s32[], f32[100,3]) tuple(next, z)
+}
+condition {
+  s = (s32[], f32[100,3]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(40)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+ENTRY e {
+  zero = s32[] constant(0)
+  x = f32[100,3] parameter(0)
+  s = (s32[], f32[100,3]) tuple(zero, x)
+  w = (s32[], f32[100,3]) while(s), condition=condition, body=body
+  ROOT r = f32[100,3] get-tuple-element(w), index=1
+}
+"""
+    x = np.random.default_rng(0).standard_normal((100, 3)).astype(np.float32)
+    (want,) = evaluate(parse_module(text), [x])
+    (got,) = run_on_arrays(compile_module(run_pipeline(parse_module(text)), name="step"), [x])
+    assert got.tobytes() == want.tobytes()
+
+
+def test_effects_happen_as_often_as_they_stand_there():
+    """Twice for two equal calls, in each turn of a loop, and although nobody reads what they give."""
+    seen = []
+    register_custom_call("test.seen", lambda i, x: seen.append(float(x[0][0])) or x[0])
+    call = 'f32[3] custom-call({}), custom_call_target="test.seen", custom_call_has_side_effect=true'
+    text = loop(
+        "s32[], f32[3]",
+        f"""
+  x = f32[3] get-tuple-element(s), index=1
+  unread = {call.format("x")}
+  ROOT after = (s32[], f32[3]) tuple(next, x)""",
+        f"""
+  x = f32[3] parameter(0)
+  first = {call.format("x")}
+  second = {call.format("x")}
+  state = (s32[], f32[3]) tuple(zero, x)
+  turns = LOOP
+  both = f32[3] add(first, second)
+  ROOT r = (f32[3], f32[3]) tuple(both, x)""",
+    )
+    module = parse_module("HloModule m\n" + text)
+    for version in (module.clone(), run_pipeline(module.clone(), PipelineOptions(verify=True))):
+        seen.clear()
+        compile_and_run(version, [np.full(3, 7, np.float32)])
+        assert seen == [7.0] * 14, version

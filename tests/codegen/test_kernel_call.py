@@ -110,7 +110,7 @@ def test_words():
         for words in ([b"longerna", b"me"], [b"f32"], [b"s64"], [b"pred"])
     )
     assert words_of(call) == [
-        10, *longername, 2, 2, 7, 6, 2, 1, 2, 3, 1, 3, *f32, 2, 2, 3, 0, 2, 3, *s64, 1, 4, *pred, 1, 4,
+        10, *longername, 3, *f32, 2, 2, 7, 6, 2, 1, 2, 3, 1, 3, *f32, 2, 2, 3, 0, 2, 3, *s64, 1, 4, *pred, 1, 4,
     ]  # fmt: skip
 
 

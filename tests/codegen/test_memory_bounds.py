@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.instruction_sets import USABLE
 
-@pytest.mark.parametrize("isa", ["", "avx2", "baseline"])
+
+@pytest.mark.parametrize("isa", ["", *USABLE])
 def test_nothing_is_read_beyond_a_buffer(isa):
     script = Path(__file__).with_name("bounds_check.py")
     done = subprocess.run(

@@ -15,6 +15,8 @@ from minitensor_jit.ir.verifier import check as verify
 from minitensor_jit.passes.narrow_types import NarrowTypes
 from minitensor_jit.passes.pipeline import run_pipeline
 
+pytestmark = pytest.mark.sampled(4)
+
 NARROW = ("f16", "bf16", "s8", "s16", "u16", "u32", "u64")
 ISAS = ("", "avx2", "baseline")
 

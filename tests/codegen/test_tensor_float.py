@@ -18,6 +18,8 @@ from minitensor_jit.ir.shape import Shape
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
 from minitensor_jit.passes.tensor_float import ALGORITHM, TensorFloat32
 
+pytestmark = pytest.mark.sampled(6)
+
 
 def module_of(batch, m, k, n, transposed=(False, False), bias=False):
     b = Builder("product")

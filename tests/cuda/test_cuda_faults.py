@@ -8,6 +8,8 @@ import pytest
 
 import minitensor as mt
 
+pytestmark = pytest.mark.sampled(6)
+
 
 def test_out_of_memory_says_what_holds_it(planned):
     held = mt.empty(8 << 20, dtype=mt.uint8, device="cuda")

@@ -14,6 +14,8 @@ from minitensor.timeline import Timeline
 from minitensor_jit.runtime.cuda.executable import LoadedProgram
 from minitensor_jit.runtime.cuda.roof import measure_card
 
+pytestmark = pytest.mark.sampled(6)
+
 
 def same(a, b):
     np.testing.assert_array_equal(a.detach().cpu().numpy(), b.detach().cpu().numpy())

@@ -15,6 +15,8 @@ from minitensor_jit.passes.pipeline import run_pipeline
 from minitensor_jit.runtime.cuda.start import host_ops
 from minitensor_jit.runtime.run_arrays import run_on_arrays
 
+pytestmark = pytest.mark.sampled(6)
+
 ATTENTION = {
     # batch, queries, keys, width, depth, causal: blocks of 256 and 32 queries, the last one not full
     "one block": (2, 40, 50, 8, 6, False),

@@ -8,6 +8,8 @@ from fuzz_programs import bits
 import minitensor as mt
 from minitensor_jit.runtime.cuda.start import host_ops
 
+pytestmark = pytest.mark.sampled(6)
+
 
 def values(*dims, dtype="float32", nan=True):
     rng = np.random.default_rng(2)

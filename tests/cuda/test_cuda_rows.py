@@ -10,6 +10,8 @@ from row_samples import build, calls, forms
 import minitensor as mt
 from minitensor.ops import ROWS
 
+pytestmark = pytest.mark.sampled(6)
+
 ALL = os.environ.get("MT_TEST_CUDA") in ("all", "device")
 """Every form in every dtype; otherwise a few of each row, others from row to row."""
 IN_PLACE_ONLY = {"fill", "copy"}

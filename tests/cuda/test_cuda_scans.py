@@ -10,6 +10,8 @@ import minitensor as mt
 from minitensor.ops import ROWS
 from minitensor_jit.runtime.cuda.start import host_ops
 
+pytestmark = pytest.mark.sampled(6)
+
 ALL = os.environ.get("MT_TEST_CUDA") in ("all", "device")
 """Every form in every dtype; otherwise all of the first."""
 FORMS = {

@@ -9,6 +9,8 @@ import pytest
 
 import minitensor as mt
 
+pytestmark = pytest.mark.sampled(6)
+
 
 def same(a, b):
     np.testing.assert_array_equal(a.detach().cpu().numpy(), b.detach().cpu().numpy())
@@ -306,3 +308,8 @@ def test_samples_are_where_their_parameters_are_and_those_of_the_cpu(cuda):
             got.append(draw(w))
         assert got[1].device.type == "cuda", name
         np.testing.assert_array_equal(got[1].cpu().numpy(), got[0].numpy(), err_msg=name)
+
+
+def test_a_number_is_a_card():
+    assert mt.device(1) == mt.device("cuda", 1)
+    assert mt.ones(2, device=0).device == mt.device("cuda", 0)

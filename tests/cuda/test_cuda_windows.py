@@ -8,6 +8,8 @@ import minitensor as mt
 from minitensor.ops import ROWS
 from minitensor_jit.runtime.cuda.start import host_ops
 
+pytestmark = pytest.mark.sampled(6)
+
 
 def both(name, arrays, *params):
     return card_agrees(lambda *tensors: ROWS[name].call(*tensors, *params), *arrays, clustered=False).numpy()

@@ -329,6 +329,7 @@ def test_no_card_and_no_driver():
             d.init()
 
 
+@pytest.mark.exhaustive  # a worker that had run thousands of tests once died here, for a reason that isn't known
 def test_threads_launch_at_once(cuda):
     d = cuda.driver
     context = d.Context.get_current()

@@ -12,9 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluator import evaluate
 from minitensor_jit.ir.module import Instruction
+from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.reduction import collapse
 from minitensor_jit.ir.shape import Shape, dtype_of
 from minitensor_jit.ir.testing import random_array, same_bits
+from minitensor_jit.ir.verifier import check
 
 Array = NDArray[Any]
 Build = Callable[..., Instruction]
@@ -273,3 +275,105 @@ def test_random_arrays_hold_special_values() -> None:
     values = random_array(np.random.default_rng(0), Shape("f32", (2000,)))
     assert np.isnan(values).any()
     assert (np.signbit(values) & (values == 0)).any()
+
+
+def gathered(source, indices, sizes, vector_dim, index_map, batching):
+    """A gather by loops over every element: offset dimensions last, none collapsed but those of batches."""
+    batch_dims = [d for d in range(indices.ndim) if d != vector_dim]
+    kept = [d for d in range(source.ndim) if d not in dict(batching)]
+    result = np.empty([indices.shape[d] for d in batch_dims] + [sizes[d] for d in kept], source.dtype)
+    for at in np.ndindex(*result.shape[: len(batch_dims)]):
+        place = dict(zip(batch_dims, at, strict=True))
+        vector = indices[tuple(place.get(d, slice(None)) for d in range(indices.ndim))]
+        start = [0] * source.ndim
+        for k, d in enumerate(index_map):
+            start[d] = min(max(int(vector[k]), 0), source.shape[d] - sizes[d])
+        for ours, theirs in batching:
+            start[ours] = place[theirs]
+        for offset in np.ndindex(*(sizes[d] for d in kept)):
+            inside = dict(zip(kept, offset, strict=True))
+            result[(*at, *offset)] = source[tuple(s + inside.get(d, 0) for d, s in enumerate(start))]
+    return result
+
+
+@pytest.mark.parametrize("vector_dim", [0, 1, 2])
+@pytest.mark.parametrize("theirs", [0, 1])
+def test_batching_dimensions_of_a_gather(vector_dim: int, theirs: int) -> None:
+    """The indices' batching dimension may lie before or behind the one of the index vectors."""
+    rng = np.random.default_rng(vector_dim)
+    outer = [3, 4] if theirs == 0 else [4, 3]  # the three run along with the operand's dimension
+    batch_dims = [d for d in range(3) if d != vector_dim]
+    dims = [*outer]
+    dims.insert(vector_dim, 2)
+    source = rng.standard_normal((3, 5, 6)).astype(np.float32)
+    indices = rng.integers(-2, 8, dims).astype(np.int32)
+    module = parse_module(f"""
+ENTRY e {{
+  x = f32[3,5,6] parameter(0)
+  i = s32[{",".join(map(str, dims))}] parameter(1)
+  ROOT r = f32[{outer[0]},{outer[1]},2,3] gather(x, i), offset_dims={{2,3}}, collapsed_slice_dims={{}},
+    start_index_map={{2,1}}, operand_batching_dims={{0}}, start_indices_batching_dims={{{batch_dims[theirs]}}},
+    index_vector_dim={vector_dim}, slice_sizes={{1,2,3}}
+}}
+""")
+    check(module)
+    want = gathered(source, indices, (1, 2, 3), vector_dim, (2, 1), [(0, batch_dims[theirs])])
+    assert evaluate(module, [source, indices])[0].tolist() == want.tolist()
+
+
+def test_windows_of_a_scatter_that_stick_out_are_skipped_as_a_whole() -> None:
+    text = """
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }
+ENTRY e {
+  x = f32[4,5] parameter(0)
+  i = s32[7,2] parameter(1)
+  u = f32[7,2,3] parameter(2)
+  ROOT r = f32[4,5] scatter(x, i, u), update_window_dims={1,2}, inserted_window_dims={},
+    scatter_dims_to_operand_dims={0,1}, index_vector_dim=1, to_apply=add
+}
+"""
+    # The last that fit begin at 2 and 2.
+    starts = np.int32([[0, 0], [2, 2], [3, 2], [2, 3], [-1, 0], [0, -1], [0, 2]])
+    updates = np.arange(1, 43, dtype=np.float32).reshape(7, 2, 3)
+    want = np.zeros((4, 5), np.float32)
+    want[0:2, 0:3] += updates[0]
+    want[2:4, 2:5] += updates[1]
+    want[0:2, 2:5] += updates[6]
+    (got,) = evaluate(parse_module(text), [np.zeros((4, 5), np.float32), starts, updates])
+    assert got.tolist() == want.tolist()
+    for opcode in ("maximum", "subtract"):  # no sums: by the other path
+        (got,) = evaluate(
+            parse_module(text.replace("add(a, b)", f"{opcode}(a, b)")), [np.zeros((4, 5), np.float32), starts, updates]
+        )
+        if opcode == "subtract":
+            assert got.tolist() == (-want).tolist()
+        assert np.array_equal(got != 0, want != 0)
+
+
+def test_batching_dimensions_of_a_scatter() -> None:
+    text = """
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }
+ENTRY e {
+  x = f32[3,5] parameter(0)
+  i = s32[1,4,3] parameter(1)
+  u = f32[4,3,2] parameter(2)
+  ROOT r = f32[3,5] scatter(x, i, u), update_window_dims={2}, inserted_window_dims={},
+    scatter_dims_to_operand_dims={1}, input_batching_dims={0}, scatter_indices_batching_dims={2},
+    index_vector_dim=0, to_apply=add
+}
+"""
+    rng = np.random.default_rng(1)
+    starts = rng.integers(-1, 6, (1, 4, 3)).astype(np.int32)
+    updates = rng.integers(1, 9, (4, 3, 2)).astype(np.float32)
+    want = np.zeros((3, 5), np.float32)
+    for n in range(4):
+        for row in range(3):
+            start = starts[0, n, row]
+            if 0 <= start <= 3:
+                want[row, start : start + 2] += updates[n, row]
+    (got,) = evaluate(parse_module(text), [np.zeros((3, 5), np.float32), starts, updates])
+    assert got.tolist() == want.tolist()

@@ -20,6 +20,8 @@ from minitensor_jit.ir.verifier import check
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
 from minitensor_jit.tools.module_files import compile_and_run
 
+pytestmark = pytest.mark.sampled(6)
+
 PROGRAMS = [(family, name) for family, programs in FAMILIES.items() for name in programs]
 
 

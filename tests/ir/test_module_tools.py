@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,15 +14,17 @@ import numpy as np
 import pytest
 
 from minitensor_jit.ir.custom_calls import register_custom_call
+from minitensor_jit.ir.evaluator import evaluate
 from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.opcode import OPCODES
 from minitensor_jit.ir.parser import parse_module
+from minitensor_jit.ir.verifier import VerificationError, check
 from minitensor_jit.passes.loop_calls import LOOPS
-from minitensor_jit.passes.pipeline import pipeline
+from minitensor_jit.passes.pipeline import pipeline, run_pipeline
 from minitensor_jit.tools import isolate as isolate_tool
 from minitensor_jit.tools import run_hlo_module
 from minitensor_jit.tools.isolate import isolate
-from minitensor_jit.tools.module_files import compile_and_run
+from minitensor_jit.tools.module_files import compile_and_run, mismatch
 
 TEXT = """HloModule m
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
@@ -216,3 +219,121 @@ def test_tools_start_where_tensors_record_from_the_start(tool: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=flags, check=False)
     assert done.returncode == 0, done.stderr
     assert "usage" in done.stdout
+
+
+RECURRENT = """
+body {
+  s = (s32[], f32[64]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  h = f32[64] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  t = f32[64] tanh(h)
+  e = f32[64] exponential(t)
+  l = f32[64] log(e)
+  k = f32[] constant(1.5)
+  b = f32[64] broadcast(k), dimensions={}
+  m = f32[64] multiply(l, b)
+  ROOT r = (s32[], f32[64]) tuple(next, m)
+}
+condition {
+  s = (s32[], f32[64]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(TURNS)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+ENTRY e {
+  zero = s32[] constant(0)
+  x = f32[64] parameter(0)
+  s = (s32[], f32[64]) tuple(zero, x)
+  w = (s32[], f32[64]) while(s), condition=condition, body=body
+  ROOT r = f32[64] get-tuple-element(w), index=1
+}
+"""
+
+
+def test_tolerances_grow_with_the_turns_of_loops(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A zero that is off by five times the tolerance is wrong after one turn, and may be rounding after a hundred."""
+    real = run_hlo_module.run_on_arrays
+    monkeypatch.setattr(run_hlo_module, "run_on_arrays", lambda e, args: [r + 5e-5 for r in real(e, args)])
+    path = tmp_path / "recurrent.hlo"
+    for turns, status in ((1, 1), (100, 0)):
+        path.write_text(RECURRENT.replace("TURNS", str(turns)))
+        assert run_hlo_module.main([str(path)]) == status
+
+
+def test_infinite_and_complex_results_are_compared_by_their_parts() -> None:
+    inf, nan = np.inf, np.nan
+    same = np.array([complex(inf, nan), complex(nan, 1), complex(-inf, 2), complex(inf, inf)], np.complex64)
+    assert mismatch([same], [same.copy()], 1e-4, 1e-5) is None
+    for other in (complex(inf, 1), complex(nan, nan), complex(inf, 2), complex(inf, -inf)):
+        for k, value in enumerate(same):
+            if repr(complex(value)) == repr(other):
+                continue
+            changed = same.copy()
+            changed[k] = other
+            assert mismatch([changed], [same], 1e-4, 1e-5) is not None, (k, other)
+    assert mismatch([np.float32([1.0])], [np.float32([inf])], 1e-4, 1e-5) is not None
+    assert mismatch([np.float32([inf])], [np.float32([-inf])], 1e-4, 1e-5) is not None
+
+
+MALFORMED = {
+    "trsm": ('"blas_strsm_ffi"', "a, b", "{trans_x = 88 : ui8}", r"trans_x = 88.*none of 78 \(N\)"),
+    "far": ('"blas_strsm_ffi"', "a, b", "{uplo = 1114112 : ui8}", "uplo = 1114112"),
+    "few": ('"blas_strsm_ffi"', "a", "{}", "blas_strsm_ffi"),
+    "kernel": ('"mt.kernel.cumsum"', "a", '{"operands":"ts","params":[]}', "has 1 operands, .* says 2"),
+    "large": ('"mt.kernel.cumsum"', "a", '"{\\"operands\\":\\"t\\",\\"params\\":[99999999999999999999]}"', "64 bits"),
+    "deep": ('"mt.kernel.cumsum"', "a", '"' + "[" * 20000 + '"', "backend_config"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+@pytest.mark.parametrize("more", [[], ["--reference"]])
+def test_a_malformed_call_is_refused_with_words(
+    name: str, more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, operands, config, message = MALFORMED[name]
+    path = tmp_path / "m.hlo"
+    path.write_text(f"""ENTRY e {{
+  a = f32[3,3] parameter(0)
+  b = f32[3,3] parameter(1)
+  ROOT c = f32[3,3] custom-call({operands}), custom_call_target={target}, backend_config={config}
+}}""")
+    assert run_hlo_module.main([str(path), *more]) == 2
+    assert re.search(message, capsys.readouterr().err)
+
+
+def test_random_numbers_are_drawn_once_in_a_run() -> None:
+    text = """
+twice { x = f32[] parameter(0)
+  ROOT r = f32[8] rng(x, x), distribution=rng_uniform }
+ENTRY e {
+  a = f32[] parameter(0)
+  b = f32[8] call(a), to_apply=twice
+  c = f32[8] call(a), to_apply=twice
+  ROOT r = f32[8] add(b, c)
+}
+"""
+    with pytest.raises(VerificationError, match="rng may run several times"):
+        check(parse_module(text))
+    text = """
+ENTRY e {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  x = f32[5000] rng(a, b), distribution=rng_uniform
+  y = f32[5000] rng(a, b), distribution=rng_uniform
+  z = f32[5000] rng(a, b), distribution=rng_normal
+  ROOT r = (f32[5000], f32[5000], f32[5000]) tuple(x, y, z)
+}
+"""
+    module = parse_module(text)
+    given = [np.float32(2), np.float32(3)]
+    x, y, z = evaluate(module, given)
+    assert not np.array_equal(x, y)
+    assert x.min() >= 2
+    assert x.max() < 3
+    assert abs(float(x.mean()) - 2.5) < 0.02
+    assert abs(float(z.mean()) - 2) < 0.2
+    assert abs(float(z.std()) - 3) < 0.15
+    for got, want in zip(compile_and_run(run_pipeline(module), given), (x, y, z), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)

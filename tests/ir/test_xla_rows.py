@@ -26,6 +26,8 @@ from minitensor_jit.ir.testing import random_arguments
 from minitensor_jit.ir.verifier import check
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
 
+pytestmark = pytest.mark.sampled(3)
+
 # Numbers that no integer has become the smallest one, as in PyTorch (docs/numerics.md); XLA takes the nearest.
 OTHER_NUMBERS = {"cast", "_assign"}
 # What is left of 1 + tanh(x) near -1 is, in float32, the error of the tanh, and XLA has another one. So in float64.

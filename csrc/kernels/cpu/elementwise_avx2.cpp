@@ -1,5 +1,4 @@
 // The elementwise loops for CPUs with AVX2 and FMA.
-#if defined(__x86_64__)
 #include <immintrin.h>
 
 #include <limits>
@@ -13,4 +12,3 @@
 #define MT_ISA_NS avx2
 #define MT_VECTOR_BYTES 32
 #include "kernels/cpu/elementwise_impl.h"
-#endif

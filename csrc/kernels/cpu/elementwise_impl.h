@@ -40,8 +40,8 @@ template <class Op, class T> void unary_loop(void* out, const void* in, int64_t 
     for (int64_t i = 0; i < n; ++i) r[i] = Op::apply(x[i]);
 }
 
-template <class Op, class T> bool binary_loop(void* out, const void* lhs, const void* rhs, int64_t n,
-                                              unsigned scalars) {
+template <class Op, class T> [[gnu::noinline]] bool binary_loop(void* out, const void* lhs, const void* rhs, int64_t n,
+                                                                unsigned scalars) {
     auto* r = static_cast<decltype(Op::apply(T{}, T{}))*>(out);
     auto* a = static_cast<const T*>(lhs);
     auto* b = static_cast<const T*>(rhs);
@@ -63,6 +63,12 @@ template <class Op, class T> bool binary_loop(void* out, const void* lhs, const 
         for (int64_t i = 0; i < n; ++i) r[i] = Op::apply(x, b[step ? i : 0]);
     }
     return true;
+}
+
+// The same of the operands the other way round: a > b is b < a.
+template <class Op, class T> bool swapped_loop(void* out, const void* lhs, const void* rhs, int64_t n,
+                                               unsigned scalars) {
+    return binary_loop<Op, T>(out, rhs, lhs, n, scalars == 1 ? 2u : scalars == 2 ? 1u : scalars);
 }
 
 // Ops that are a call or an integer division for each element: one loop for every form of the inputs.
@@ -230,12 +236,15 @@ bool stream_binary_loop(void* out, const void* lhs, const void* rhs, int64_t n, 
 }  // namespace
 
 // Columns: bool, uint8, int32, int64, float32, float64, uint64; complex numbers are elsewhere. bool is computed as 0 or
-// 1 in a byte.
+// 1 in a byte. Signed and unsigned integers of a width share what is the same of their bits.
 #define MT_FLOATS(L, Op) nullptr, nullptr, nullptr, nullptr, L<Op, float>, L<Op, double>
 #define MT_INTS(L, Op) L<Op, uint8_t>, L<Op, int32_t>, L<Op, int64_t>
 #define MT_NUMBERS(L, Op) nullptr, MT_INTS(L, Op), L<Op, float>, L<Op, double>, L<Op, uint64_t>
 #define MT_ALL(L, Op) L<Op, uint8_t>, MT_INTS(L, Op), L<Op, float>, L<Op, double>, L<Op, uint64_t>
-#define MT_BITS(L, Op) nullptr, MT_INTS(L, Op), nullptr, nullptr, L<Op, uint64_t>
+#define MT_BITS(L, Op) nullptr, MT_INTS(L, Op), nullptr, nullptr, L<Op, int64_t>
+#define MT_EQUAL(Op)                                                                                     \
+    binary_loop<Op, uint8_t>, MT_INTS(binary_loop, Op), binary_loop<Op, float>, binary_loop<Op, double>, \
+        binary_loop<Op, int64_t>
 #define MT_BOOL(L, Op) L<Op, uint8_t>, nullptr, nullptr, nullptr, nullptr, nullptr
 
 extern constinit const ElementwiseTable elementwise_table = {
@@ -257,10 +266,10 @@ extern constinit const ElementwiseTable elementwise_table = {
     .binary =
         {
             {binary_loop<BitwiseOr, uint8_t>, MT_INTS(binary_loop, Add), binary_loop<Add, float>,
-             binary_loop<Add, double>, binary_loop<Add, uint64_t>},
+             binary_loop<Add, double>, binary_loop<Add, int64_t>},
             {MT_NUMBERS(binary_loop, Sub)},
             {binary_loop<BitwiseAnd, uint8_t>, MT_INTS(binary_loop, Mul), binary_loop<Mul, float>,
-             binary_loop<Mul, double>, binary_loop<Mul, uint64_t>},
+             binary_loop<Mul, double>, binary_loop<Mul, int64_t>},
             {MT_FLOATS(binary_loop, Div)},
             {nullptr, MT_INTS(integer_division_loop, FloorDivide), slow_binary_loop<FloorDivide, float>,
              slow_binary_loop<FloorDivide, double>, integer_division_loop<FloorDivide, uint64_t>},
@@ -269,21 +278,21 @@ extern constinit const ElementwiseTable elementwise_table = {
             {MT_NUMBERS(slow_binary_loop, Pow)},
             {MT_ALL(binary_loop, Maximum)},
             {MT_ALL(binary_loop, Minimum)},
-            {MT_ALL(binary_loop, Eq)},
-            {MT_ALL(binary_loop, Ne)},
+            {MT_EQUAL(Eq)},
+            {MT_EQUAL(Ne)},
             {MT_ALL(binary_loop, Lt)},
             {MT_ALL(binary_loop, Le)},
-            {MT_ALL(binary_loop, Gt)},
-            {MT_ALL(binary_loop, Ge)},
+            {MT_ALL(swapped_loop, Lt)},
+            {MT_ALL(swapped_loop, Le)},
             {MT_BOOL(binary_loop, BitwiseAnd)},
             {MT_BOOL(binary_loop, BitwiseOr)},
             {MT_BOOL(binary_loop, BitwiseXor)},
             {binary_loop<BitwiseAnd, uint8_t>, MT_INTS(binary_loop, BitwiseAnd), nullptr, nullptr,
-             binary_loop<BitwiseAnd, uint64_t>},
+             binary_loop<BitwiseAnd, int64_t>},
             {binary_loop<BitwiseOr, uint8_t>, MT_INTS(binary_loop, BitwiseOr), nullptr, nullptr,
-             binary_loop<BitwiseOr, uint64_t>},
+             binary_loop<BitwiseOr, int64_t>},
             {binary_loop<BitwiseXor, uint8_t>, MT_INTS(binary_loop, BitwiseXor), nullptr, nullptr,
-             binary_loop<BitwiseXor, uint64_t>},
+             binary_loop<BitwiseXor, int64_t>},
         },
     .where = {nullptr, where_loop<uint8_t>, where_loop<uint16_t>, nullptr, where_loop<uint32_t>, nullptr, nullptr,
               nullptr, where_loop<uint64_t>, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
@@ -313,6 +322,7 @@ extern constinit const ElementwiseTable elementwise_table = {
 #undef MT_NUMBERS
 #undef MT_ALL
 #undef MT_BITS
+#undef MT_EQUAL
 #undef MT_BOOL
 
 }  // namespace mt::cpu::MT_ISA_NS

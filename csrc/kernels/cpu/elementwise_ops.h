@@ -173,8 +173,6 @@ MT_COMPARISON(Eq, ==)
 MT_COMPARISON(Ne, !=)
 MT_COMPARISON(Lt, <)
 MT_COMPARISON(Le, <=)
-MT_COMPARISON(Gt, >)
-MT_COMPARISON(Ge, >=)
 #undef MT_COMPARISON
 
 struct BitwiseAnd {

@@ -6,13 +6,15 @@
 namespace mt::cpu {
 
 const NnTable& nn_table() {
-#if defined(__x86_64__)
     switch (isa()) {
+#ifdef MT_BUILT_AVX512
         case Isa::Avx512: return avx512::nn_table;
+#endif
+#ifdef MT_BUILT_AVX2
         case Isa::Avx2: return avx2::nn_table;
+#endif
         default: break;
     }
-#endif
     return baseline::nn_table;
 }
 

@@ -1,5 +1,4 @@
 // The loops of convolution, pooling and normalisation for CPUs with AVX2 and FMA.
-#if defined(__x86_64__)
 #include <immintrin.h>
 
 #include <cstddef>
@@ -20,4 +19,3 @@
 #include "kernels/cpu/reduce_blocks.h"
 
 #include "kernels/cpu/nn_loops_impl.h"
-#endif

@@ -25,13 +25,15 @@ extern const PointwiseTable pointwise_table;
 }
 
 const PointwiseTable& vector_functions() {
-#if defined(__x86_64__)
     switch (isa()) {
+#ifdef MT_BUILT_AVX512
         case Isa::Avx512: return avx512::pointwise_table;
+#endif
+#ifdef MT_BUILT_AVX2
         case Isa::Avx2: return avx2::pointwise_table;
+#endif
         default: break;
     }
-#endif
     return baseline::pointwise_table;
 }
 

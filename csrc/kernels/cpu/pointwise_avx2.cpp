@@ -1,5 +1,4 @@
 // The pointwise functions for CPUs with AVX2 and FMA.
-#if defined(__x86_64__)
 #include <immintrin.h>
 
 #include <limits>
@@ -12,4 +11,3 @@
 #pragma GCC optimize("no-trapping-math")
 #define MT_ISA_NS avx2
 #include "kernels/cpu/pointwise_impl.h"
-#endif

@@ -19,13 +19,15 @@ namespace {
 constexpr int64_t kPiece = 1 << 15;
 
 const ProdTable& select_table() {
-#if defined(__x86_64__)
     switch (isa()) {
+#ifdef MT_BUILT_AVX512
         case Isa::Avx512: return avx512::prod_table;
+#endif
+#ifdef MT_BUILT_AVX2
         case Isa::Avx2: return avx2::prod_table;
+#endif
         default: break;
     }
-#endif
     return baseline::prod_table;
 }
 

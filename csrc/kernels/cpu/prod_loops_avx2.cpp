@@ -1,5 +1,4 @@
 // The loops of the gradient of prod for CPUs with AVX2 and FMA.
-#if defined(__x86_64__)
 #include <cstdint>
 
 #include "kernels/cpu/prod_loops.h"
@@ -10,4 +9,3 @@
 #pragma GCC optimize("no-trapping-math")
 #define MT_ISA_NS avx2
 #include "kernels/cpu/prod_loops_impl.h"
-#endif

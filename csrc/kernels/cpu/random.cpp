@@ -15,13 +15,15 @@
 namespace mt::cpu {
 
 const RandomTable& select_random_table() {
-#if defined(__x86_64__)
     switch (isa()) {
+#ifdef MT_BUILT_AVX512
         case Isa::Avx512: return avx512::random_table;
+#endif
+#ifdef MT_BUILT_AVX2
         case Isa::Avx2: return avx2::random_table;
+#endif
         default: break;
     }
-#endif
     return baseline::random_table;
 }
 

@@ -12,13 +12,15 @@
 namespace mt::cpu {
 
 const ReduceTable& select_reduce_table() {
-#if defined(__x86_64__)
     switch (isa()) {
+#ifdef MT_BUILT_AVX512
         case Isa::Avx512: return avx512::reduce_table;
+#endif
+#ifdef MT_BUILT_AVX2
         case Isa::Avx2: return avx2::reduce_table;
+#endif
         default: break;
     }
-#endif
     return baseline::reduce_table;
 }
 

@@ -1,5 +1,4 @@
 // The loops of the reductions for CPUs with AVX-512.
-#if defined(__x86_64__)
 #include <immintrin.h>
 
 #include <cstddef>
@@ -18,4 +17,3 @@
 #include "kernels/cpu/reduce_blocks.h"
 
 #include "kernels/cpu/reduce_impl.h"
-#endif

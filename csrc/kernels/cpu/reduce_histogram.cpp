@@ -152,6 +152,8 @@ void segments(Call& call, DType dtype) {
     const auto* at = bounds.as<int64_t>();
     for (int64_t i = 0; i < outer * (count + 1); ++i)
         if (at[i] < 0 || at[i] > n) fail("segment_reduce(): offsets out of bounds");
+    for (int64_t i = 0; i < outer * (count + 1); ++i)
+        if (i % (count + 1) && at[i] < at[i - 1]) fail("segment_reduce(): offsets must not decrease");
     ContiguousOut target(*call.outputs[0], dtype);
     T* out = target.template as<T>();
     int64_t cost = count > 0 ? n * inner / count + 1 : 1;

@@ -16,13 +16,15 @@ namespace mt::cpu {
 namespace {
 
 const SoftmaxTable& select_table() {
-#if defined(__x86_64__)
     switch (isa()) {
+#ifdef MT_BUILT_AVX512
         case Isa::Avx512: return avx512::softmax_table;
+#endif
+#ifdef MT_BUILT_AVX2
         case Isa::Avx2: return avx2::softmax_table;
+#endif
         default: break;
     }
-#endif
     return baseline::softmax_table;
 }
 

@@ -1,5 +1,4 @@
 // The loops of softmax and log_softmax for CPUs with AVX2 and FMA.
-#if defined(__x86_64__)
 #include <immintrin.h>
 
 #include <cstddef>
@@ -22,4 +21,3 @@
 #include "kernels/cpu/reduce_blocks.h"
 
 #include "kernels/cpu/softmax_impl.h"
-#endif

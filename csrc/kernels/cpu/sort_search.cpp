@@ -63,7 +63,7 @@ void searchsorted_kernel(Call& call) {
     ResultType type;
     type.add_tensor(call.in(0).dtype, call.in(0).ndim() == 0);
     type.add_tensor(call.in(1).dtype, call.in(1).ndim() == 0);
-    DType dtype = type.get();
+    DType dtype = type.get(call.ambient);
     switch (loop_dtype(dtype)) {
         case DType::F32: return search_all<float>(call, DType::F32);
         case DType::F64: return search_all<double>(call, DType::F64);

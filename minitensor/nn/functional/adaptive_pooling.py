@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -165,6 +166,12 @@ def _fractional(
             raise ValueError(f"{what} requires output_ratio to either be a single Int or tuple of Ints.")
         output_size = tuple(int(n * r) for n, r in zip(image.shape[2:], ratios, strict=True))
     size = several(output_size, rank, "output_size", what)
+    for d, n in enumerate(image.shape[1:], 1):
+        if n == 0:
+            raise RuntimeError(
+                f"{what}: Expected input to have non-zero size for non-batch dimensions, but got {list(image.shape)} "
+                f"with dimension {d} being empty."
+            )
     for n, o, k in zip(image.shape[2:], size, kernel, strict=True):
         if o + k - 1 > n:
             raise RuntimeError(f"{what}: pool size {k} too large relative to input size {n}")
@@ -180,11 +187,9 @@ def _fractional(
         shape = [1] * (2 * rank)
         shape[d], shape[rank + d] = size[d], kernel[d]
         places = places * image.shape[2 + d] + along.reshape((*lead, *shape))
-    count = 1
-    for k in kernel:
-        count *= k
+    count, windows = math.prod(kernel), math.prod(size)
     places = places.reshape((*lead, *size, count))
-    values = _gather(image, places.reshape((*lead, -1, count, *(1 for _ in range(rank - 2)))))
+    values = _gather(image, places.reshape((*lead, windows, count, *(1 for _ in range(rank - 2)))))
     best = values.detach().reshape((*lead, *size, count)).argmax(-1, keepdim=True)
     indices = mt.gather(places, -1, best).squeeze(-1)
     result = _gather(image, indices)

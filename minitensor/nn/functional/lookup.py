@@ -123,6 +123,8 @@ def embedding_bag(
             raise ValueError("offsets has to be a 1D Tensor but got None")
         if offsets.dim() != 1:
             raise ValueError("offsets has to be a 1D Tensor")
+        if include_last_offset:
+            input, per_sample_weights = _in_bags(input, per_sample_weights, offsets)
         starts = _bag_starts(offsets, input.numel(), include_last_offset)
     else:
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}")
@@ -147,6 +149,14 @@ def embedding_bag(
     return result.to(weight.dtype)
 
 
+def _in_bags(indices: mt.Tensor, weights: mt.Tensor | None, offsets: mt.Tensor) -> tuple[mt.Tensor, mt.Tensor | None]:
+    """Drop what is behind the end of the last bag."""
+    end = int(offsets[-1].item()) if offsets.numel() else 0
+    if not 0 <= end < indices.numel():
+        return indices, weights
+    return indices[:end], None if weights is None else weights[:end]
+
+
 def _bag_starts(offsets: mt.Tensor, count: int, include_last_offset: bool) -> mt.Tensor:
     starts = offsets.to(mt.int64)
     if starts.numel():
@@ -161,6 +171,10 @@ def _bag_starts(offsets: mt.Tensor, count: int, include_last_offset: bool) -> mt
                 f"offsets[-1] can not be greater than input's length, but got offsets[-1] of {last} and input's "
                 f"length of {count}"
             )
+        if bool((starts[1:] < starts[:-1]).any()):
+            raise RuntimeError("offsets must not decrease: each is where a bag begins")
+    elif include_last_offset:
+        raise RuntimeError("include_last_offset: number of offset should be at least 1")
     return starts[:-1] if include_last_offset else starts
 
 
@@ -215,6 +229,8 @@ def _torch_embedding_bag(
         indices, weight, offsets, None, 2, scale_grad_by_freq, name, sparse, per_sample_weights, include_last_offset,
         padding_idx,
     )  # fmt: skip
+    if include_last_offset:
+        indices, _ = _in_bags(indices, None, offsets)
     starts = _bag_starts(offsets, indices.numel(), include_last_offset)
     count = starts.numel()
     padding = _padding(padding_idx, weight.shape[0])

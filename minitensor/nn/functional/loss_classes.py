@@ -309,8 +309,8 @@ def multilabel_margin_loss(
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
     count = rows.shape[1]
     index = target.reshape(rows.shape)
-    listed = (index < 0).to(mt.int64).cumsum(1) == 0  # up to the first -1
-    places = mt.where(listed, index, 0)
+    listed = (index == -1).to(mt.int64).cumsum(1) == 0  # up to the first -1
+    places = mt.where(listed | (index < -1), index, 0)  # numbers below -1 are no classes, wherever they stand
     chosen = mt.gather(rows, 1, places)
     marks = mt.zeros(tuple(rows.shape), dtype=mt.int64, device=rows.device).scatter_add(1, places, listed.to(mt.int64))
     free = (marks == 0).unsqueeze(1)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import minitensor as mt
+from minitensor._C import Tensor
 from minitensor.composite import composite
 from minitensor.composite.registry import shortcut, with_out
 from minitensor.nn.functional.arguments import several, spatial
@@ -96,7 +97,7 @@ def _define_max_pool(rank: int) -> tuple[Any, Any]:
         dilation: Sizes = 1,
         ceil_mode: bool = False,
         return_indices: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         return _maximum(rank, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
     def with_indices(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ...ir.infer import dot_dims
 from ...ir.matrix import Matrix, matrix_of, product_sizes
 from ...ir.module import Computation, Instruction
+from ...ir.size import is_one
 from ...runtime.buffer_assignment import Location
 from ..abi import GEMM, GEMV
 from ..errors import CompileError
@@ -69,7 +70,7 @@ def emit_product(
     for position, field in enumerate(fields):
         entry.store(field if isinstance(field, Value) else i64(field), entry.gep(block, position, I64), 8)
     # A product of a vector has an order of its own; of integers the order makes no difference.
-    vector = (m == 1 or n == 1) and dot.dtype in GEMV
+    vector = dot.dtype in GEMV and (is_one(m) or is_one(n))
     field_of_routine = GEMV[dot.dtype] if vector else GEMM[_ROUTINE[dot.dtype]]
     routine = entry.load(entry.gep(runtime, field_of_routine, PTR), PTR, 8)
     entry.raw(f"call void {routine.ref}(ptr {block.ref})")

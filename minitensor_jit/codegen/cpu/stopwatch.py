@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from ...runtime.kernel_counters import KernelCounter, ModuleCounters
 from ..llvm import I64, Builder, Function, Value
+from ..loops import i64
 from ..task import Task, flops_of, source_ops
 from .unit import Location, Unit
 
@@ -54,9 +55,10 @@ class Stopwatch:
         yield
         b = self._unit.builder
         taken = b.sub(self._time(), begin)
-        for place, (change, amount) in enumerate((("add", taken.ref), ("add", "1"), ("min", taken.ref))):
+        changes = ("add", taken), ("add", i64(1)), ("min", taken), ("xchg", begin), ("xchg", taken)
+        for place, (change, amount) in enumerate(changes):
             cell = f"inttoptr (i64 {counter.address + 8 * place} to ptr)"
-            b.raw(f"atomicrmw {change} ptr {cell}, i64 {amount} monotonic")
+            b.raw(f"atomicrmw {change} ptr {cell}, i64 {amount.ref} monotonic")
 
     def _time(self) -> Value:
         if self._now is None:

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import llvmlite.binding as llvm
+
+from ..emission import Machine, emit
+from .verify import verify
 
 __all__ = ["CpuTarget", "host_target"]
 
@@ -30,14 +32,14 @@ class CpuTarget:
     attributes: tuple[str, ...]
 
     @property
-    def machine(self) -> Any:
+    def machine(self) -> Machine:
         """LLVM's target machine. Made at the first use: loading code from disk needs none."""
-        return _machine(*self.key)
+        return Machine(*self.key, level=2)
 
     @property
     def layout(self) -> str:
         """The data layout, as LLVM writes it."""
-        return str(self.machine.target_data)
+        return str(self.machine.make().target_data)
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -46,17 +48,15 @@ class CpuTarget:
 
     def compile(self, text: str, *, dump: Callable[[str, str], None] | None = None) -> bytes:
         """The object code of a module. `dump` gets the module as the passes left it, and the assembly."""
-        with _lock:
-            module = llvm.parse_assembly(text)
-            with _no_loop_strength_reduction():
-                code = bytes(self.machine.emit_object(module))
-                if dump is None:
-                    return code
-                # Emitting changes a module, so that each form starts from the text again.
-                texts = {
-                    "ir-with-opt.ll": str(llvm.parse_assembly(text)),
-                    "s": str(self.machine.emit_assembly(llvm.parse_assembly(text))),
-                }
+        verify(text)
+        with _lock, _no_loop_strength_reduction():
+            code = emit(self.machine, text)
+            if dump is None:
+                return code
+            texts = {
+                "ir-with-opt.ll": str(llvm.parse_assembly(text)),
+                "s": emit(self.machine, text, assembly=True).decode(),
+            }
         for kind, form in texts.items():
             dump(kind, form)
         return code
@@ -75,25 +75,17 @@ def _no_loop_strength_reduction() -> Iterator[None]:
         llvm.set_option("minitensor", "-disable-lsr=0")
 
 
-@cache
-def _initialize() -> None:
-    # The other targets would cost a hundred times as much.
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-
-
 def host_target() -> CpuTarget:
     """The machine that this runs on, or the smaller instruction set that `MT_ISA` names."""
     return _target(os.environ.get("MT_ISA", ""))
 
 
 # Instruction sets by the name that MT_ISA has for them: LLVM's name of the processor, bytes in a vector.
-_ISAS = {"baseline": ("x86-64", 16), "avx2": ("x86-64-v3", 32)}
+_ISAS = {"baseline": ("x86-64", 16), "avx2": ("x86-64-v3", 32), "avx512": ("x86-64-v4", 64)}
 
 
 @cache
 def _target(isa: str) -> CpuTarget:
-    _initialize()
     triple = llvm.get_default_triple()
     if isa in _ISAS and triple.startswith("x86_64"):
         cpu, vector_bytes = _ISAS[isa]
@@ -111,11 +103,3 @@ def _target(isa: str) -> CpuTarget:
         'nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512"' if vector_bytes == 64 else "nounwind"
     ]
     return CpuTarget(triple, cpu, features, vector_bytes, half, tuple(attributes))
-
-
-@cache
-def _machine(triple: str, cpu: str, features: str) -> Any:
-    _initialize()
-    return llvm.Target.from_triple(triple).create_target_machine(
-        cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small", jit=False
-    )

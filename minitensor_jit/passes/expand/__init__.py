@@ -9,6 +9,7 @@ from typing import Final
 
 from .complex_numbers import COMPLEX_RULES
 from .indexing import INDEXING_RULES
+from .linalg import LINALG_RULES
 from .products import PRODUCT_RULES
 from .random_bits import RANDOM_RULES
 from .rule import Rule
@@ -19,9 +20,9 @@ __all__ = ["GPU_RULES", "RULES", "Rule"]
 
 # By opcode; the first rule that applies is taken.
 RULES: Final[dict[str, list[Rule]]] = {}
-for _family in (SCALAR_RULES, COMPLEX_RULES, INDEXING_RULES, PRODUCT_RULES, WINDOW_RULES, RANDOM_RULES):
+for _family in (SCALAR_RULES, COMPLEX_RULES, LINALG_RULES, INDEXING_RULES, PRODUCT_RULES, WINDOW_RULES, RANDOM_RULES):
     for _opcode, _rule in _family.items():
         RULES.setdefault(_opcode, []).append(_rule)
 
 # Those of GPUs, which have no kernels of whole arrays to call.
-GPU_RULES: Final[dict[str, list[Rule]]] = {**RULES, "convolution": [convolution_as_product]}
+GPU_RULES: Final[dict[str, list[Rule]]] = {**RULES, "convolution": [convolution_as_product], "triangular-solve": []}

@@ -6,6 +6,7 @@ from math import prod
 from typing import Final
 
 from ...ir.builder import Builder
+from ...ir.draw import draw
 from ...ir.module import Instruction
 from ...ir.shape import Shape, TupleShape
 from .rule import Rule
@@ -144,4 +145,4 @@ def _bits(b: Builder, i: Instruction) -> Instruction | None:
     return b.tuple(b.concatenate(words, 0), _as_type(b, bits, shape))
 
 
-RANDOM_RULES: Final[dict[str, Rule]] = {"rng-bit-generator": _bits}
+RANDOM_RULES: Final[dict[str, Rule]] = {"rng": draw, "rng-bit-generator": _bits}

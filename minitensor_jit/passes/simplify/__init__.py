@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .arithmetic import RULES as ARITHMETIC
+from .columns import RULES as COLUMNS
 from .fast_math import RULES as FAST_MATH_RULES
 from .indexing import RULES as INDEXING
 from .logical import RULES as LOGICAL
@@ -15,4 +16,14 @@ from .updates import RULES as UPDATES
 
 __all__ = ["ALL_RULES", "FAST_MATH_RULES", "Rewriter", "Rule"]
 
-ALL_RULES: tuple[Rule, ...] = (*ARITHMETIC, *LOGICAL, *INDEXING, *MOVEMENT, *UPDATES, *MOTION, *REDUCTION, *SQUEEZE)
+ALL_RULES: tuple[Rule, ...] = (
+    *ARITHMETIC,
+    *LOGICAL,
+    *INDEXING,
+    *MOVEMENT,
+    *COLUMNS,
+    *UPDATES,
+    *MOTION,
+    *REDUCTION,
+    *SQUEEZE,
+)

@@ -119,7 +119,7 @@ def _exact(a: str, b: str) -> bool:
         return q.kind == "f" and q.itemsize > p.itemsize
     bits = 8 * p.itemsize - (p.kind == "i")
     if q.kind == "f":
-        return bits <= {"bf16": 8, "f16": 11, "f32": 24, "f64": 53}[b]
+        return bits <= {"bf16": 8, "f16": 11, "f32": 24, "f64": 53}.get(b, 0)
     if q.kind == "u":
         return p.kind == "u" and q.itemsize >= p.itemsize
     return 8 * q.itemsize - 1 >= bits
@@ -139,7 +139,8 @@ def _convert_convert(i: Instruction, r: Rewriter) -> Instruction | None:
         return None
     if DTYPES[a].kind in "iu" and DTYPES[b].kind == "f" and DTYPES[c].kind in "iu" and not _exact(a, c):
         return None  # integers wrap, floats out of range do not
-    return r.emit("convert", (source,), shape=source.array_shape.with_dtype(c))
+    attrs = dict(i.attrs) if DTYPES[a].kind == "f" else {}
+    return r.emit("convert", (source,), attrs, shape=source.array_shape.with_dtype(c))
 
 
 def _bitcast_convert_twice(i: Instruction, r: Rewriter) -> Instruction | None:

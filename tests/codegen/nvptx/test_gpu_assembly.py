@@ -19,6 +19,8 @@ from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.passes.pipeline import run_pipeline
 
+pytestmark = pytest.mark.sampled(6)
+
 PTXAS = shutil.which("ptxas")
 TARGETS = ["sm_75", "sm_80", "sm_90", "sm_100"]
 

@@ -10,6 +10,8 @@ from minitensor_jit.ir.module import Instruction
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.passes.pipeline import run_pipeline
 
+pytestmark = pytest.mark.sampled(6)
+
 RNG = np.random.default_rng(0)
 
 

@@ -12,6 +12,8 @@ from minitensor_jit.codegen.nvptx.functions import FUNCTIONS
 from minitensor_jit.ir.library import ELEMENTWISE_PREFIX, find_loop
 from minitensor_jit.ir.shape import Shape
 
+pytestmark = pytest.mark.sampled(6)
+
 NAMES = sorted({s.removeprefix(ELEMENTWISE_PREFIX).rpartition(".")[0] for s in FUNCTIONS} - {""})
 SOURCES = Path(__file__).parents[3] / "csrc/kernels/cpu"
 COUNT = 2000

@@ -10,6 +10,8 @@ from minitensor_jit.codegen.errors import CompileError
 from minitensor_jit.ir.testing import random_arguments, random_module
 from minitensor_jit.passes.pipeline import run_pipeline
 
+pytestmark = pytest.mark.sampled(6)
+
 DTYPES = (
     "f32", "f16", "bf16", "f64", "s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "pred", "c64", "c128",
 )  # fmt: skip

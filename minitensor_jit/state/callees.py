@@ -1,0 +1,212 @@
+"""What calls depend on, and what they change, of functions that are not seen to run."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any
+
+from minitensor import _C
+from minitensor_jit.state.calls import (
+    BINDING_ONLY,
+    CONTAINERS,
+    IMMUTABLE,
+    MUTATORS,
+    PURE_TYPES,
+    changes_first,
+    is_framework,
+    is_numpy,
+    is_pure,
+)
+from minitensor_jit.state.notes import ABSENT, VIEWS, in_python, is_plain, lookup
+from minitensor_jit.state.reads import Reads
+
+__all__ = ["Callees"]
+
+_HEAP_TYPE = 1 << 9
+_SETTINGS = frozenset(
+    {"load", "save", "seed", "manual_seed", "fork_rng", "get_rng_state", "initial_seed", "get_num_threads",
+     "use_deterministic_algorithms", "enable_grad_mode"}
+)  # fmt: skip
+
+
+class Callees(Reads):
+    """Notes of what is called."""
+
+    # ---- calls
+
+    def _passed(self, function: Any) -> None:
+        if not is_pure(function) and not isinstance(function.__self__, (type(None), types.ModuleType)):
+            self._method(function.__self__, function.__name__, ())
+        elif not is_pure(function) and not is_numpy(function) and not is_framework(function.__module__):
+            self._unwatched(f"it hands {function.__name__} on")
+
+    def _call(self, function: Any, args: tuple[Any, ...]) -> None:
+        kind = type(function)
+        if kind is types.FunctionType:
+            if is_framework(function.__module__):
+                self._framework(function.__name__, args)
+        elif kind is types.MethodType:
+            self._call(function.__func__, (function.__self__, *args))
+        elif isinstance(function, type):
+            self._constructs(function, args)
+        elif isinstance(function, functools.partial):
+            self._contents(function)
+            self._call(function.func, (*function.args, *args))
+        elif kind is types.BuiltinFunctionType:
+            owner = function.__self__
+            if is_framework(function.__module__) or is_framework(type(owner).__module__):
+                self._framework(function.__name__, args)
+            elif owner is None or isinstance(owner, types.ModuleType):
+                self._builtin(function, args)
+            else:
+                self._method(owner, function.__name__, args)
+        elif kind in (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType):
+            if args:
+                self._method(args[0], function.__name__, args[1:])
+        elif kind is types.MethodWrapperType:
+            self._method(function.__self__, function.__name__, args)
+        elif is_framework(kind.__module__) or self._is_module(function):
+            if self._is_module(function):
+                self._module(function)
+            self._framework(getattr(function, "__name__", kind.__name__), args)
+        elif is_numpy(function):
+            self._numpy(getattr(function, "__name__", ""), args)
+        elif kind.__name__ == "attrgetter":
+            for name in function.__reduce__()[1]:
+                if "." in name:
+                    self._unwatched("it calls an attrgetter of several parts")
+                self._attribute(args[0], name)
+        elif kind.__name__ == "itemgetter":
+            self._contents(args)
+        elif in_python(found := lookup(kind, "__call__")):
+            self._kind(function)
+            self._type_entry(kind, "__call__", found)
+        else:
+            self._unwatched(f"it calls a {kind.__name__}")
+
+    def _builtin(self, function: Any, args: tuple[Any, ...]) -> None:
+        name = function.__name__
+        if function in BINDING_ONLY:
+            for thing in args if function is not print else ():
+                self._kind(thing)
+        elif function is getattr or function is hasattr:
+            if isinstance(args[1], str):
+                self._attribute(args[0], args[1])
+        elif function is setattr or function is delattr:
+            if not (isinstance(args[0], _C.Tensor) and lookup(type(args[0]), args[1]) is not ABSENT):
+                self._write(args[0], f"sets the attribute {args[1]} of a {type(args[0]).__name__}")
+        elif function is next:
+            if not in_python(lookup(type(args[0]), "__next__")):
+                self._write(args[0], "takes items from an iterator that was there before")
+        elif function is len:
+            self._length(args[0])
+        elif function is vars and args:
+            self._instance_items(args[0])
+        elif function is hash and is_plain(args[0]):
+            return
+        elif is_pure(function):
+            if changes_first(function):
+                self._write(args[0], f"changes a {type(args[0]).__name__}")
+            for thing in args:
+                self._contents(thing)
+        elif is_numpy(function):
+            self._numpy(name, args)
+        else:
+            module = function.__module__
+            self._unwatched(
+                f"it calls {module + '.' if module else ''}{name}, and what that depends on can't be watched"
+            )
+
+    def _numpy(self, name: str, args: tuple[Any, ...]) -> None:
+        for thing in args:
+            self._contents(thing)
+        if name in ("copyto", "place", "put", "putmask", "fill_diagonal", "shuffle", "at"):
+            self._write(args[0], "changes an ndarray")
+        elif name in ("fromfile", "load", "loadtxt", "genfromtxt", "save", "memmap"):
+            self._unwatched(f"it calls numpy.{name}")
+
+    def _method(self, owner: Any, name: str, args: tuple[Any, ...]) -> None:
+        kind = type(owner)
+        if isinstance(owner, _C.Tensor) or is_framework(kind.__module__):
+            self._framework(name, (owner, *args) if not isinstance(owner, _C.Tensor) else args)
+            return
+        if name == "__getattribute__" and args and isinstance(args[0], str):
+            self._attribute(owner, args[0])
+            return
+        if name in ("__setattr__", "__delattr__"):
+            self._write(owner, f"sets an attribute of a {kind.__name__}")
+            return
+        if isinstance(owner, type):
+            if name in ("now", "today", "utcnow", "__subclasses__"):
+                self._unwatched(f"it calls {owner.__name__}.{name}")
+            self._contents(args)
+            return
+        if isinstance(owner, CONTAINERS) or kind.__name__ == "ndarray":
+            if (
+                isinstance(owner, dict)
+                and name in ("get", "__getitem__", "__contains__")
+                and is_plain(args[0] if args else ())
+            ):
+                self._dict_item(owner, args[0]) if name == "__getitem__" else self._entry(
+                    owner, args[0], dict.get(owner, args[0], ABSENT)
+                )
+                return
+            if name in MUTATORS:
+                self._write(owner, f"changes a {kind.__name__}")
+            elif name in ("tofile", "dump"):
+                self._unwatched(f"it calls {kind.__name__}.{name}")
+            elif name != "__init__":
+                self._contents(owner)
+            self._contents(args)
+            return
+        if name in ("__next__", "send", "throw", "close") and not in_python(lookup(kind, name)):
+            self._write(owner, "takes items from an iterator that was there before")
+            return
+        if kind.__name__ in ("RLock", "lock") and name in ("__enter__", "__exit__", "acquire", "release"):
+            return
+        if name.startswith("__reduce") or name == "__getstate__":
+            self._unwatched("it copies or pickles an object")
+            return
+        plain = kind in IMMUTABLE or isinstance(owner, (tuple, frozenset, str, int, float, *VIEWS, BaseException))
+        found = lookup(object, name)
+        if plain or is_numpy(owner) or (found is not ABSENT and lookup(kind, name) is found):
+            self._contents(owner)
+            self._contents(args)
+            return
+        if kind in PURE_TYPES:
+            self._contents(args)
+            return
+        self._unwatched(f"it calls {kind.__name__}.{name}, and what that depends on can't be watched")
+
+    def _constructs(self, kind: type, args: tuple[Any, ...]) -> None:
+        if kind is type and len(args) == 1:
+            self._kind(args[0])
+            return
+        if kind in PURE_TYPES or issubclass(kind, BaseException) or kind.__module__ == "itertools":
+            for thing in args:
+                self._contents(thing)
+            return
+        if is_framework(kind.__module__):
+            self._framework(kind.__name__, args)
+        elif is_numpy(kind):
+            self._numpy(kind.__name__, args)
+        elif kind.__flags__ & _HEAP_TYPE:
+            for name in ("__new__", "__init__"):
+                self._type_entry(kind, name, lookup(kind, name))
+            new = lookup(kind, "__new__")
+            if not isinstance(new, (staticmethod, types.FunctionType)) and new is not object.__new__:
+                base = getattr(new, "__self__", None)
+                if base not in PURE_TYPES and not (isinstance(base, type) and is_framework(base.__module__)):
+                    self._unwatched(f"it makes a {kind.__name__}")
+                for thing in args:
+                    self._contents(thing)
+        else:
+            self._unwatched(f"it makes a {kind.__name__}")
+
+    def _framework(self, name: str, args: tuple[Any, ...]) -> None:
+        setting = name in _SETTINGS or (name.startswith("set_") and name not in ("set_", "set_grad_enabled"))
+        if setting and not (args and isinstance(args[0], _C.Tensor)):
+            self._unwatched(f"it calls {name}")
+        for thing in args:
+            self._contents(thing)

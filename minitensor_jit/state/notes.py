@@ -1,0 +1,187 @@
+"""What an observed function reads of Python's state and what it changes, as a log, and the guards that come of it."""
+
+from __future__ import annotations
+
+import enum
+import gc
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from minitensor import _C
+from minitensor_jit.state.calls import IMMUTABLE
+
+__all__ = ["ABSENT", "VIEWS", "Guard", "Notes", "has_python", "in_python", "is_plain", "lookup", "own_dict"]
+
+
+class _Absent:
+    """Stands for what isn't there."""
+
+
+ABSENT = _Absent()
+_HEAP_TYPE = 1 << 9
+
+
+class Guard(enum.IntEnum):
+    """Kinds of guards, as csrc/bindings/guards.cpp knows them."""
+
+    ENTRIES = 0
+    OWN = 1
+    CELL = 2
+    TYPE = 3
+    TYPE_OF = 4
+    ITEMS = 5
+    DICT_ITEMS = 6
+    SLOT = 7
+    FUNCTION = 8
+    BYTES = 9
+    LENGTH = 10
+    LAYOUT = 11
+
+
+VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()), types.MappingProxyType)
+
+
+def lookup(kind: type, name: str) -> Any:
+    """What a class and its bases have under a name, as it stands there."""
+    for base in kind.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return ABSENT
+
+
+def own_dict(thing: Any) -> dict[str, Any] | None:
+    """Return the dict of an object's attributes, if it has one."""
+    try:
+        found = object.__getattribute__(thing, "__dict__")
+    except (AttributeError, TypeError):
+        return None
+    return found if type(found) is dict else None
+
+
+def in_python(function: Any) -> bool:
+    """Whether a function is seen to run."""
+    return isinstance(function, types.FunctionType)
+
+
+def is_plain(thing: Any) -> bool:
+    """Whether a thing never changes, and is compared by what it is."""
+    return type(thing) in IMMUTABLE or (type(thing) is tuple and all(map(is_plain, thing)))
+
+
+def has_python(kind: type, *names: str) -> bool:
+    """Whether a class has one of these methods, in Python."""
+    return any(in_python(lookup(kind, name)) for name in names)
+
+
+class Notes:
+    """The log of one run."""
+
+    def __init__(self, arguments: Any) -> None:
+        self.reason: str | None = None
+        self._module_type: type | None = None
+        self._young: list[Any] = []
+        self._place: tuple[types.CodeType, int] | None = None
+        self._entries: dict[int, tuple[Any, dict[Any, Any]]] = {}
+        self._own: dict[int, tuple[Any, dict[Any, Any]]] = {}
+        self._types: dict[int, tuple[Any, dict[Any, Any]]] = {}
+        self._whole: dict[tuple[int, int, int], tuple[int, Any, Any]] = {}
+        self._writes: list[tuple[Any, str]] = []
+        self._imported: list[str] = []
+        self._late: list[tuple[dict[str, Any], str]] = []
+        self._made: list[Any] = []
+        self._given = {id(part) for part in _containers(arguments)}
+        self._tensors = {id(t) for t in _tensors_of(arguments)}
+        self._modules: set[int] = set()
+        self._guards: Any = None
+
+    # ---- what is noted
+
+    def _unwatched(self, what: str) -> None:
+        if self.reason is None:
+            self.reason = what + self._where()
+
+    def _where(self) -> str:
+        if self._place is None:
+            return ""
+        code, at = self._place
+        for i, (line, *_) in enumerate(code.co_positions()):
+            if i == at:
+                return f" ({code.co_filename}:{line})"
+        return ""
+
+    def _write(self, thing: Any, what: str) -> None:
+        self._writes.append((thing, f"it {what}{self._where()}"))
+
+    def _entry(self, space: dict[Any, Any], key: Any, value: Any) -> None:
+        self._entries.setdefault(id(space), (space, {}))[1].setdefault(key, value)
+
+    def _type_entry(self, kind: type, name: str, value: Any) -> None:
+        if kind.__flags__ & _HEAP_TYPE:
+            self._types.setdefault(id(kind), (kind, {}))[1].setdefault(name, value)
+
+    def _note(self, kind: int, thing: Any, what: tuple[Any, ...], part: int = 0) -> None:
+        self._whole.setdefault((kind, id(thing), part), (kind, thing, what))
+
+    def _judge(self, result: Any) -> None:
+        before = {id(thing) for thing in self._young}
+        inside = {id(thing) for thing in gc.get_objects(generation=0)} - before
+        inside.update(id(thing) for thing in self._made)
+
+        def outside(thing: Any) -> bool:
+            return id(thing) not in inside
+
+        for thing, what in self._writes:
+            if outside(thing):
+                self.reason = what
+                return
+        returned: set[int] = set()
+        for part in _containers(result):
+            if type(part) is tuple:
+                continue
+            if outside(part) or id(part) in returned:
+                self.reason = f"it returns a {type(part).__name__} that others have too"
+                return
+            returned.add(id(part))
+        for name in dict.fromkeys(self._imported):
+            self._entry(sys.modules, name, sys.modules.get(name, ABSENT))
+        for space, name in self._late:
+            self._entry(space, name, space.get(name, ABSENT))
+        guards: list[tuple[int, Any, Any]] = []
+        for kind, found in ((Guard.ENTRIES, self._entries), (Guard.OWN, self._own), (Guard.TYPE, self._types)):
+            for thing, entries in found.values():
+                if outside(thing):
+                    guards.append((kind, thing, tuple(entries.items())))
+        guards.extend(g for g in self._whole.values() if outside(g[1]) and id(g[1]) not in self._given)
+        if not guards:
+            self._guards = None
+            return
+        self._guards = _C.Guards(guards, ABSENT)
+        broken = self._guards.check()
+        if broken >= 0:
+            self.reason = f"what it reads changes while it runs: {_name_of(guards[broken])}"
+
+
+def _containers(value: Any, depth: int = 0) -> Iterator[Any]:
+    if isinstance(value, (tuple, list, dict, set)) and depth < 20:
+        yield value
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _containers(item, depth + 1)
+
+
+def _tensors_of(value: Any) -> Iterator[Any]:
+    if isinstance(value, _C.Tensor):
+        yield value
+    for part in _containers(value):
+        yield from (t for t in (part.values() if isinstance(part, dict) else part) if isinstance(t, _C.Tensor))
+
+
+def _name_of(guard: tuple[int, Any, Any]) -> str:
+    kind, thing, what = guard
+    if kind in (Guard.ENTRIES, Guard.OWN, Guard.TYPE):
+        for name, value in what:
+            space = thing if kind == Guard.ENTRIES else vars(thing) if kind == Guard.TYPE else own_dict(thing) or {}
+            if space.get(name, ABSENT) is not value:
+                return f"{name} of a {type(thing).__name__}"
+    return f"a {type(thing).__name__}"

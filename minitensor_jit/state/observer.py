@@ -1,0 +1,278 @@
+"""What a compiled function reads of Python's state while it is recorded, and what it changes.
+
+The core tells of each instruction of the program's own frames before it runs, with its operands. What is read of
+objects that were there before the function began becomes guards; a call for which they hold would do the same again.
+What can't be watched, and every change of what was there before, is named: such a function is recorded at every call.
+docs/functions.md has the table.
+
+The framework's own frames are trusted to depend on their arguments and on settings that a program knows.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import opcode
+import os
+import sys
+import sysconfig
+import types
+from collections.abc import Callable
+from typing import Any
+
+import minitensor
+from minitensor import _C
+from minitensor_jit.state.callees import Callees
+from minitensor_jit.state.calls import CONTAINERS
+from minitensor_jit.state.notes import ABSENT, Guard, has_python, in_python, is_plain, lookup
+
+__all__ = ["Observer"]
+
+_MOST = 10_000
+# How many operands the core is to hand over; below zero: see csrc/bindings/observer.cpp.
+_CALL, _CALL_EX, _A_CELL, _NAMES = -1, -2, -3, -4
+_OPERANDS = {
+    "LOAD_GLOBAL": _NAMES, "LOAD_NAME": _NAMES, "STORE_GLOBAL": _NAMES, "DELETE_GLOBAL": _NAMES,
+    "LOAD_DEREF": _A_CELL, "LOAD_CLASSDEREF": _A_CELL, "STORE_DEREF": _A_CELL, "DELETE_DEREF": _A_CELL,
+    "LOAD_ATTR": 1, "LOAD_METHOD": 1, "STORE_ATTR": 1, "DELETE_ATTR": 1,
+    "BINARY_SUBSCR": 2, "STORE_SUBSCR": 2, "DELETE_SUBSCR": 2, "CONTAINS_OP": 2, "COMPARE_OP": 2, "BINARY_OP": 2,
+    "GET_ITER": 1, "GET_YIELD_FROM_ITER": 1, "LIST_EXTEND": 1, "SET_UPDATE": 1, "DICT_UPDATE": 1, "DICT_MERGE": 1,
+    "UNPACK_SEQUENCE": 1, "UNPACK_EX": 1, "FORMAT_VALUE": 1, "GET_LEN": 1, "MATCH_KEYS": 2, "MATCH_CLASS": 3,
+    "UNARY_NOT": 1, "POP_JUMP_FORWARD_IF_FALSE": 1, "POP_JUMP_FORWARD_IF_TRUE": 1, "POP_JUMP_BACKWARD_IF_FALSE": 1,
+    "POP_JUMP_BACKWARD_IF_TRUE": 1, "JUMP_IF_FALSE_OR_POP": 1, "JUMP_IF_TRUE_OR_POP": 1,
+    "PRECALL": _CALL, "CALL_FUNCTION_EX": _CALL_EX, "IMPORT_NAME": 2, "IMPORT_FROM": 1, "BEFORE_WITH": 1,
+}  # fmt: skip
+_SEEN = {opcode.opmap[name]: count for name, count in _OPERANDS.items() if name in opcode.opmap}
+_PACKAGE = os.path.dirname(os.path.abspath(minitensor.__file__))
+_OURS = (_PACKAGE + os.sep, os.path.join(os.path.dirname(_PACKAGE), "minitensor_jit") + os.sep)
+_LIBRARY = tuple(
+    dict.fromkeys(
+        [*(sysconfig.get_path(n) + os.sep for n in ("stdlib", "platstdlib")), "<frozen ", "<__array_function"]
+    )
+)
+
+
+class Observer(Callees):
+    """Watches one run of a function: `begin`, the run, `end`."""
+
+    # ---- the run
+
+    def begin(self, fn: Any) -> None:
+        """Watch what this thread runs from here on."""
+        nn = sys.modules.get("minitensor.nn.module")
+        self._module_type = None if nn is None else nn.Module
+        self._collects = gc.isenabled()
+        gc.disable()
+        # What is young now is kept, so that what is young and not among them at the end was made meanwhile.
+        self._young = gc.get_objects(generation=0)
+        self._grad = _C.is_grad_enabled()
+        if not _C.begin_observing(self._told, self._module_type, self._made, _SEEN, _LIBRARY, _OURS):
+            self.reason = "this version of Python doesn't show what a function reads"
+        if not in_python(fn):
+            self._guarded(self._call, fn, ())
+
+    def end(self, result: Any, *, failed: bool = False) -> Any:
+        """Stop; what was read as guards, None if that is nothing, or a text that says why it can't be kept."""
+        told = _C.end_observing()
+        try:
+            if failed:
+                return None
+            if self.reason is None and not told:
+                self.reason = "what it reads could not be followed"
+            if self.reason is None and self._grad != _C.is_grad_enabled():
+                self.reason = "it changes a setting"
+            if self.reason is None:
+                self._guarded(self._judge, result)
+            if self.reason is not None:
+                return self.reason
+            return self._guards
+        finally:
+            if self._collects:
+                gc.enable()
+            keep = self.reason, self._guards
+            self.__dict__.clear()
+            self.reason, self._guards = keep
+
+    def _guarded(self, function: Callable[..., Any], *args: Any) -> None:
+        try:
+            function(*args)
+        except Exception as error:
+            self._unwatched(f"what it reads could not be followed ({type(error).__name__}: {error})")
+
+    # ---- what the core tells
+
+    def _told(self, op: int, argument: int, code: types.CodeType, at: int, operands: tuple[Any, ...]) -> None:
+        if self.reason is not None:
+            return
+        self._place = code, at
+        if op >= 0:
+            self._guarded(_HANDLERS[op], self, argument, code, operands)
+        elif op == -1:
+            self._guarded(self._enters, *operands)
+        else:
+            self._guarded(self._module, operands[0])
+
+    def _enters(self, function: types.FunctionType, first: Any) -> None:
+        what = (function.__code__, function.__defaults__, function.__kwdefaults__)
+        self._note(Guard.FUNCTION, function, what)
+        if function.__kwdefaults__:
+            self._contents(function.__kwdefaults__)
+        if first is None:
+            return
+        if self._is_module(first):
+            self._module(first)
+        # How a method was found that C calls isn't seen.
+        kind = first if isinstance(first, type) else type(first)
+        found = lookup(kind, function.__name__)
+        if found is not ABSENT:
+            self._type_entry(kind, function.__name__, found)
+
+    def _name(self, argument: int, code: types.CodeType, operands: tuple[Any, ...], *, shift: int) -> None:
+        name = code.co_names[argument >> shift]
+        space, builtin, local = operands
+        if not shift and local is not None and local is not space and name in local:
+            return
+        if name in space:
+            self._entry(space, name, space[name])
+            return
+        self._entry(space, name, ABSENT)
+        self._entry(builtin, name, builtin.get(name, ABSENT))
+
+    def _sets_global(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        self._write(operands[0], f"sets the global variable {code.co_names[argument]}")
+
+    def _cell(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        cell = operands[0]
+        if isinstance(cell, types.CellType):
+            try:
+                self._note(Guard.CELL, cell, (cell.cell_contents,))
+            except ValueError:
+                return
+
+    def _sets_cell(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        self._write(operands[0], f"sets the variable {code._varname_from_oparg(argument)} of an outer function")  # type: ignore[attr-defined]
+
+    def _loads_attribute(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        self._attribute(operands[0], code.co_names[argument])
+
+    def _sets_attribute(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        thing, name = operands[0], code.co_names[argument]
+        if isinstance(thing, _C.Tensor) and lookup(type(thing), name) is not ABSENT:
+            return  # the core sees it
+        self._write(thing, f"sets the attribute {name} of a {type(thing).__name__}")
+
+    def _item(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        container, key = operands
+        if isinstance(container, dict):
+            self._dict_item(container, key)
+        elif isinstance(container, list) and isinstance(key, int):
+            self._note(Guard.ITEMS, container, tuple(container)) if len(container) <= _MOST else self._contents(
+                container
+            )
+        else:
+            self._operand(container)
+            self._operand(key)
+
+    def _sets_item(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        container, key = operands
+        if isinstance(container, _C.Tensor):
+            return
+        if isinstance(container, (dict, list)) or not has_python(type(container), "__setitem__", "__delitem__"):
+            self._write(container, f"changes a {type(container).__name__}")
+        self._contents(key)
+
+    def _iterated(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        self._contents(operands[0])
+        self._known(operands[0], "__iter__", "__getitem__")
+
+    def _has(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        item, container = operands
+        if type(container) is dict and is_plain(item):
+            self._entry(container, item, container.get(item, ABSENT))
+        else:
+            self._operand(container)
+            self._contents(item)
+
+    def _compared(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        for thing in operands:
+            self._operand(thing)
+
+    def _binary(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        for thing in operands:
+            self._operand(thing)
+        first = operands[0]
+        if argument >= 13 and (isinstance(first, CONTAINERS) or type(first).__name__ == "ndarray"):
+            self._write(first, f"changes a {type(first).__name__}")
+
+    def _truth(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        if type(operands[0]) is not bool:
+            self._length(operands[0])
+
+    def _imports(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        level, names = operands
+        name = code.co_names[argument]
+        if level:
+            self._unwatched("it imports by a relative name")
+        elif name in sys.modules:
+            self._imported.append(name)
+            if "." in name and not names:
+                self._imported.append(name.partition(".")[0])
+        else:
+            self._unwatched(f"it imports {name} for the first time")
+
+    def _imports_from(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        self._attribute(operands[0], code.co_names[argument])
+
+    def _matches(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        subject, kind, names = operands
+        positional = getattr(kind, "__match_args__", ()) if isinstance(kind, type) else ()
+        self._attribute(kind, "__match_args__")
+        for name in (*positional[:argument], *names):
+            self._attribute(subject, name)
+
+    def _enters_scope(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        self._known(operands[0], "__enter__")
+
+    def _calls(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        method, first, *rest = operands
+        if method is None:
+            self._call(first, tuple(rest))
+        else:
+            self._call(method, (first, *rest))
+
+    def _calls_with(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        function, args = operands[1], operands[2]
+        named = operands[3] if len(operands) > 3 else {}
+        for part in (args, named):
+            self._contents(part)
+        given = tuple(args) if isinstance(args, (tuple, list)) else ()
+        self._call(function, given + (tuple(named.values()) if isinstance(named, dict) else ()))
+
+
+_HANDLED: dict[Callable[..., None], str] = {
+    functools.partial(Observer._name, shift=1): "LOAD_GLOBAL",
+    functools.partial(Observer._name, shift=0): "LOAD_NAME",
+    Observer._sets_global: "STORE_GLOBAL DELETE_GLOBAL",
+    Observer._cell: "LOAD_DEREF LOAD_CLASSDEREF",
+    Observer._sets_cell: "STORE_DEREF DELETE_DEREF",
+    Observer._loads_attribute: "LOAD_ATTR LOAD_METHOD",
+    Observer._sets_attribute: "STORE_ATTR DELETE_ATTR",
+    Observer._item: "BINARY_SUBSCR",
+    Observer._sets_item: "STORE_SUBSCR DELETE_SUBSCR",
+    Observer._iterated: "GET_ITER GET_YIELD_FROM_ITER LIST_EXTEND SET_UPDATE DICT_UPDATE DICT_MERGE "
+    "UNPACK_SEQUENCE UNPACK_EX",
+    Observer._has: "CONTAINS_OP",
+    Observer._compared: "COMPARE_OP MATCH_KEYS FORMAT_VALUE",
+    Observer._binary: "BINARY_OP",
+    Observer._truth: "UNARY_NOT POP_JUMP_FORWARD_IF_FALSE POP_JUMP_FORWARD_IF_TRUE POP_JUMP_BACKWARD_IF_FALSE "
+    "POP_JUMP_BACKWARD_IF_TRUE JUMP_IF_FALSE_OR_POP JUMP_IF_TRUE_OR_POP GET_LEN",
+    Observer._matches: "MATCH_CLASS",
+    Observer._calls: "PRECALL",
+    Observer._calls_with: "CALL_FUNCTION_EX",
+    Observer._imports: "IMPORT_NAME",
+    Observer._imports_from: "IMPORT_FROM",
+    Observer._enters_scope: "BEFORE_WITH",
+}
+_HANDLERS = {
+    opcode.opmap[name]: handler for handler, names in _HANDLED.items() for name in names.split() if name in opcode.opmap
+}

@@ -1,0 +1,308 @@
+"""What reading attributes and contents depends on."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import gc
+import types
+from collections.abc import Iterable
+from typing import Any
+
+from minitensor import _C
+from minitensor_jit.state.calls import CONTAINERS, IMMUTABLE, PURE_TYPES, is_framework, is_numpy
+from minitensor_jit.state.notes import ABSENT, VIEWS, Guard, Notes, has_python, in_python, is_plain, lookup, own_dict
+
+__all__ = ["Reads"]
+
+_MOST = 10_000
+"""Items of a container that are compared at each call."""
+_MOST_BYTES = 1 << 16
+_HEAP_TYPE = 1 << 9
+
+_TENSOR_STATE = frozenset(
+    {"_version", "storage_offset", "_base", "grad_fn", "output_nr", "is_shared", "is_pinned", "storage_id", "__dict__"}
+)
+"""Of a tensor, what a program doesn't compare."""
+
+
+class Reads(Notes):
+    """Notes of what is read of objects."""
+
+    def _call(self, function: Any, args: tuple[Any, ...]) -> None:
+        raise NotImplementedError
+
+    def _passed(self, function: Any) -> None:
+        raise NotImplementedError
+
+    # ---- attributes
+
+    def _attribute(self, thing: Any, name: str) -> None:
+        kind = type(thing)
+        if kind in IMMUTABLE or kind in (list, dict, tuple, set, frozenset):
+            return
+        if isinstance(thing, types.ModuleType):
+            space = vars(thing)
+            if name in space:
+                self._entry(space, name, space[name])
+            elif is_framework(thing.__name__):
+                self._late.append((space, name))
+            else:
+                self._entry(space, name, ABSENT)
+        elif isinstance(thing, type):
+            found = lookup(thing, name)
+            self._type_entry(thing, name, found)
+            if found is ABSENT:
+                self._type_entry(kind, name, lookup(kind, name))
+            elif isinstance(found, types.FunctionType):
+                self._note(Guard.FUNCTION, found, (found.__code__, found.__defaults__, found.__kwdefaults__))
+        elif isinstance(thing, _C.Tensor):
+            self._tensor_attribute(thing, name)
+        elif kind is super:
+            owner, start = thing.__self_class__, thing.__thisclass__
+            mro = owner.__mro__[owner.__mro__.index(start) + 1 :] if owner is not None else ()
+            for base in mro:
+                found = base.__dict__.get(name, ABSENT)
+                self._type_entry(base, name, lookup(base, name))
+                if found is not ABSENT:
+                    break
+        elif isinstance(thing, types.FunctionType):
+            if name.startswith("__") and name.endswith("__"):
+                self._note(Guard.FUNCTION, thing, (thing.__code__, thing.__defaults__, thing.__kwdefaults__))
+                if name in ("__code__", "__defaults__", "__kwdefaults__", "__name__", "__wrapped__", "__doc__"):
+                    self._own_entry(thing, name)
+                else:
+                    self._unwatched(f"it reads {name} of a function")
+            else:
+                self._own_entry(thing, name)
+        elif isinstance(thing, types.MethodType):
+            if name not in ("__self__", "__func__"):
+                self._attribute(thing.__func__, name)
+        elif not isinstance(
+            thing, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
+        ):
+            self._object_attribute(thing, kind, name)
+
+    def _object_attribute(self, thing: Any, kind: type, name: str) -> None:
+        reads = lookup(kind, "__getattribute__")
+        ours = is_framework(kind.__module__)
+        ours |= self._is_module(thing)
+        if not (_C.generic_attributes(kind) or in_python(reads) or has_python(kind, "__getattr__") or ours):
+            if not (is_numpy(thing) or isinstance(thing, CONTAINERS)):
+                self._unwatched(f"it reads {name} of a {kind.__name__}")
+            return
+        self._kind(thing)
+        found = lookup(kind, name)
+        self._type_entry(kind, name, found)
+        if isinstance(found, property):
+            self._property(kind, found)
+            return
+        if isinstance(found, types.MemberDescriptorType):
+            value = found.__get__(thing, kind) if _slot_is_set(found, thing) else ABSENT
+            self._note(Guard.SLOT, thing, (found, value), id(found))
+            return
+        if isinstance(found, types.GetSetDescriptorType):
+            if name == "__dict__":
+                self._instance_items(thing)
+            elif name != "__class__" and not (
+                ours or is_numpy(thing) or isinstance(thing, (*CONTAINERS, BaseException))
+            ):
+                known = (types.GeneratorType, types.MappingProxyType, functools.partial)
+                if not isinstance(thing, known):
+                    self._unwatched(f"it reads {name} of a {kind.__name__}")
+            return
+        self._own_entry(thing, name)
+        if self._is_module(thing):
+            space = own_dict(thing) or {}
+            for registry in ("_parameters", "_buffers", "_modules"):
+                members = space.get(registry)
+                if isinstance(members, dict) and name not in space:
+                    self._own_entry(thing, registry)
+                    self._entry(members, name, members.get(name, ABSENT))
+
+    def _property(self, kind: type, found: property) -> None:
+        getter = found.fget
+        if getter is not None and not in_python(getter):
+            self._call(getter, ())
+
+    def _kind(self, thing: Any) -> None:
+        kind = type(thing)
+        if kind.__flags__ & _HEAP_TYPE:
+            self._note(Guard.TYPE_OF, thing, (kind,))
+
+    def _own_entry(self, thing: Any, name: str) -> None:
+        space = own_dict(thing)
+        value = ABSENT if space is None else space.get(name, ABSENT)
+        self._own.setdefault(id(thing), (thing, {}))[1].setdefault(name, value)
+
+    def _instance_items(self, thing: Any) -> None:
+        space = own_dict(thing)
+        if space is not None:
+            self._note(Guard.DICT_ITEMS, thing, tuple(space.items()))
+            for value in space.values():
+                self._contents(value, 1)
+
+    def _tensor_attribute(self, tensor: Any, name: str) -> None:
+        given = id(tensor) in self._tensors
+        if not given:
+            self._note(Guard.LAYOUT, tensor, ())
+        if name in _TENSOR_STATE or (given and name in ("requires_grad", "is_leaf") and not _C.is_grad_enabled()):
+            self._write(tensor, f"reads {name} of a tensor, which programs don't compare,")
+        elif lookup(type(tensor), name) is ABSENT:
+            if given:
+                self._unwatched(f"it reads the attribute {name} of an argument")
+            self._own_entry(tensor, name)
+        else:
+            self._type_entry(type(tensor), name, lookup(type(tensor), name))
+
+    def _is_module(self, thing: Any) -> bool:
+        return self._module_type is not None and isinstance(thing, self._module_type)
+
+    def _module(self, module: Any) -> None:
+        """A module that the framework's code gets: all of it that this code may read."""
+        if id(module) in self._modules:
+            return
+        self._modules.add(id(module))
+        kind = type(module)
+        self._kind(module)
+        for name in ("forward", "__call__"):
+            self._type_entry(kind, name, lookup(kind, name))
+        space = own_dict(module) or {}
+        if is_framework(kind.__module__):
+            self._note(Guard.DICT_ITEMS, module, tuple(space.items()))
+            values: Iterable[Any] = list(space.values())
+        else:
+            names = _names_of(kind)  # type: ignore[arg-type]
+            for name in names:
+                self._own_entry(module, name)
+            values = [space[name] for name in names if name in space]
+        for value in values:
+            if not self._is_module(value):
+                self._contents(value, 1)
+
+    # ---- contents
+
+    def _dict_item(self, container: dict[Any, Any], key: Any) -> None:
+        if type(container).__getitem__ is not dict.__getitem__ and not isinstance(
+            container, (collections.OrderedDict, collections.defaultdict, collections.Counter)
+        ):
+            return  # the user's: it is seen to run
+        if not is_plain(key):
+            self._contents(container)
+            if isinstance(key, _C.Tensor):
+                self._unwatched("it looks a tensor up in a dict")
+            return
+        if key in container:
+            self._entry(container, key, container[key])
+            return
+        self._entry(container, key, ABSENT)
+        if isinstance(container, collections.defaultdict):
+            self._write(container, "makes an item of a defaultdict")
+
+    def _operand(self, thing: Any) -> None:
+        self._contents(thing)
+        self._known(thing)
+
+    def _known(self, thing: Any, *methods: str) -> None:
+        """What an operator does with it must be known, or be seen to run."""
+        kind = type(thing)
+        if (
+            kind in IMMUTABLE
+            or kind in PURE_TYPES
+            or isinstance(thing, (tuple, frozenset, type, _C.Tensor, *CONTAINERS))
+        ):
+            return
+        if kind.__flags__ & _HEAP_TYPE or is_framework(kind.__module__) or is_numpy(thing):
+            return
+        if isinstance(thing, (types.GeneratorType, types.FunctionType, types.MethodType, types.ModuleType)):
+            return
+        if hasattr(kind, "__next__") or isinstance(thing, VIEWS):
+            return
+        self._unwatched(f"it uses a {kind.__name__}")
+
+    def _contents(self, thing: Any, depth: int = 0) -> None:
+        kind = type(thing)
+        if kind in IMMUTABLE or kind is type:
+            return
+        if depth > 8:
+            self._unwatched("it reads containers that are nested deeply")
+        elif isinstance(thing, (list, set, frozenset, tuple, collections.deque)):
+            if len(thing) > _MOST:
+                self._unwatched(f"it reads a {kind.__name__} of {len(thing):,} items")
+                return
+            items = tuple(thing)
+            if not isinstance(thing, (tuple, frozenset)):
+                self._note(Guard.ITEMS, thing, items)
+            for item in items:
+                self._contents(item, depth + 1)
+        elif isinstance(thing, dict):
+            if len(thing) > _MOST:
+                self._unwatched(f"it reads a {kind.__name__} of {len(thing):,} items")
+                return
+            if isinstance(thing, collections.OrderedDict):  # it has an order of its own
+                self._note(Guard.ITEMS, thing, tuple(thing))
+            self._note(Guard.DICT_ITEMS, thing, tuple(dict.items(thing)))
+            for item in tuple(dict.values(thing)):
+                self._contents(item, depth + 1)
+        elif isinstance(thing, VIEWS):
+            for inner in gc.get_referents(thing):
+                self._contents(inner, depth)
+        elif isinstance(thing, _C.Tensor):
+            if id(thing) not in self._tensors:
+                self._note(Guard.LAYOUT, thing, ())
+        elif kind.__name__ == "ndarray" or isinstance(thing, CONTAINERS):
+            self._bytes(thing)
+        elif isinstance(thing, types.BuiltinFunctionType):
+            self._passed(thing)
+        elif isinstance(thing, functools.partial):
+            self._contents(thing.args, depth + 1)
+            self._contents(thing.keywords, depth + 1)
+            self._contents(thing.func, depth + 1)
+        elif hasattr(kind, "__next__") and not in_python(lookup(kind, "__next__")):
+            self._write(thing, "takes items from an iterator that was there before")
+        elif self._is_module(thing):
+            if depth <= 1:
+                self._module(thing)
+        elif is_framework(kind.__module__) and kind.__flags__ & _HEAP_TYPE and not isinstance(thing, type):
+            self._instance_items(thing)
+
+    def _length(self, thing: Any) -> None:
+        if type(thing) in (list, dict, set, collections.deque, collections.OrderedDict, bytearray):
+            self._note(Guard.LENGTH, thing, (len(thing),))
+        else:
+            self._contents(thing)
+
+    def _bytes(self, array: Any) -> None:
+        with memoryview(array) as view:
+            if view.nbytes > _MOST_BYTES or "O" in view.format or not view.contiguous:
+                self._unwatched(f"it reads a {type(array).__name__} that is too large or not contiguous")
+                return
+            self._note(Guard.BYTES, array, (view.tobytes("A"),))
+        self._note(Guard.TYPE_OF, array, (type(array),))
+        if hasattr(array, "shape"):
+            self._shapes(array)
+
+    def _shapes(self, array: Any) -> None:
+        for name in ("shape", "dtype", "strides"):
+            descriptor = lookup(type(array), name)
+            self._note(Guard.SLOT, array, (descriptor, getattr(array, name)), id(descriptor))
+
+
+def _slot_is_set(slot: Any, thing: Any) -> bool:
+    try:
+        slot.__get__(thing, type(thing))
+    except AttributeError:
+        return False
+    return True
+
+
+@functools.cache
+def _names_of(kind: Any) -> tuple[str, ...]:
+    """Of an object of the user's, the attributes that the framework's classes below its own read."""
+    names: set[str] = {"forward", "_forward_pre_hooks", "_forward_hooks", "_parameters", "_buffers", "_modules"}
+    for base in kind.__mro__:
+        if is_framework(base.__module__):
+            for found in vars(base).values():
+                if in_python(found):
+                    names.update(found.__code__.co_names)
+    return tuple(sorted(names - {"__dict__"}))

@@ -1,0 +1,457 @@
+"""Autograd's edges: views and writes in place through Functions and modes, versions, `.data`, copies, checkpoints.
+
+Each test runs here and, where it is installed, in PyTorch, which must have the values that are stored.
+"""
+
+import copy
+import importlib
+import pickle
+
+import numpy as np
+import pytest
+
+import minitensor
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(params=["minitensor", "torch"])
+def lib(request):
+    module = minitensor if request.param == "minitensor" else pytest.importorskip("torch")
+    importlib.import_module(f"{module.__name__}.utils.checkpoint")
+    return module
+
+
+def leaf(lib, *values):
+    return lib.tensor(values, dtype=lib.float64, requires_grad=True)
+
+
+def double(lib, returned, dirty=False):
+    """A Function of x whose results are made by `returned`; its gradient is ten times each one's, plus its place."""
+
+    class Double(lib.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            results = returned(x)
+            if dirty:
+                ctx.mark_dirty(x)
+            return results
+
+        @staticmethod
+        def backward(ctx, *gradients):
+            seen.append([g.tolist() for g in gradients])
+            return sum(g.sum() * (i + 1) for i, g in enumerate(gradients)).expand(2) * 1.0
+
+    seen = []
+    Double.seen = seen
+    return Double
+
+
+# ---- results of Functions
+
+
+def test_a_result_that_is_returned_twice(lib):
+    x = leaf(lib, 1.0, 2.0)
+
+    def twice(x):
+        y = x * 2
+        return y, y
+
+    f = double(lib, twice)
+    a, b = f.apply(x)
+    assert a is b
+    (a * 3 + b).sum().backward()
+    assert f.seen == [[[0.0, 0.0], [4.0, 4.0]]]
+    assert x.grad.tolist() == [16.0, 16.0]
+
+
+def test_an_input_that_is_returned_twice(lib):
+    x = leaf(lib, 1.0, 2.0)
+    f = double(lib, lambda x: (x, x))
+    a, b = f.apply(x)
+    assert a is not x
+    assert a is not b
+    (a * 3 + b).sum().backward()
+    assert f.seen == [[[3.0, 3.0], [1.0, 1.0]]]
+
+
+def test_a_dirty_result_that_is_returned_twice(lib):
+    x = leaf(lib, 1.0, 2.0)
+    y = x * 1
+
+    def twice(y):
+        y.mul_(2)
+        return y, y
+
+    f = double(lib, twice, dirty=True)
+    a, b = f.apply(y)
+    assert a is y
+    assert b is y
+    y.sum().backward()
+    assert f.seen == [[[0.0, 0.0], [1.0, 1.0]]]
+    assert x.grad.tolist() == [4.0, 4.0]
+
+
+def test_results_without_gradients_keep_their_places(lib):
+    x = leaf(lib, 1.0, 2.0)
+    f = double(lib, lambda x: (x > 1, x * 2, x * 3))
+    mask, _, b = f.apply(x)
+    assert not mask.requires_grad
+    b.sum().backward()
+    assert f.seen[0][1:] == [[0.0, 0.0], [1.0, 1.0]]
+    assert x.grad.tolist() == [6.0, 6.0]
+
+
+@pytest.mark.parametrize("returned", [lambda x: x, lambda x: x.view(2), lambda x: x[:2]])
+def test_a_write_to_a_view_from_a_function_is_refused(lib, returned):
+    x = leaf(lib, 1.0, 2.0)
+    y = x * 1
+    out = double(lib, returned).apply(y)
+    with pytest.raises(RuntimeError, match="view"):
+        out.mul_(5)
+    assert y.tolist() == [1.0, 2.0]
+    again = double(lib, returned).apply(y)
+    y.mul_(3)
+    with pytest.raises(RuntimeError, match="view"):
+        (again * 2).sum()
+
+
+def test_a_write_to_a_users_tensor_through_a_function_is_refused(lib):
+    x, mine = leaf(lib, 1.0, 2.0), lib.tensor([5.0, 6.0], dtype=lib.float64)
+    f = double(lib, lambda a: a)
+    out = f.apply(mine)
+    with pytest.raises(RuntimeError):
+        out.mul_(x)
+    assert mine.tolist() == [5.0, 6.0]
+
+
+def test_a_dirty_base_brings_its_history_to_older_views(lib):
+    x = leaf(lib, 1.0, 2.0)
+    y = x * 1
+    view = y[:1]
+
+    def write(y):
+        y.mul_(2)
+        return y
+
+    f = double(lib, write, dirty=True)
+    f.apply(y)
+    (view * 7).sum().backward()
+    assert f.seen == [[[7.0, 0.0]]]
+    assert x.grad.tolist() == [7.0, 7.0]
+
+
+def test_a_dirty_view_brings_its_history_to_its_base(lib):
+    x = leaf(lib, 1.0, 2.0, 3.0)
+    y = x * 1
+    view = y[1:]
+
+    def write(y):
+        y.mul_(2)
+        return y
+
+    f = double(lib, write, dirty=True)
+    assert f.apply(view) is view
+    (y * lib.tensor([1.0, 10.0, 100.0], dtype=lib.float64)).sum().backward()
+    assert f.seen == [[[10.0, 100.0]]]
+    assert x.grad.tolist() == [1.0, 110.0, 110.0]
+
+
+def test_a_dirty_leaf_is_refused(lib):
+    x = leaf(lib, 1.0, 2.0)
+    with pytest.raises(RuntimeError, match="leaf"):
+        double(lib, lambda x: x, dirty=True).apply(x)
+
+
+def test_a_view_made_under_no_grad(lib):
+    x, base = leaf(lib, 3.0, 3.0), lib.ones(2, dtype=lib.float64)
+    with lib.no_grad():
+        view = base[:1]
+    assert view._base is base
+    with pytest.raises(RuntimeError, match="no_grad"):
+        view.mul_(x[:1])
+    base.mul_(x)
+    with pytest.raises(RuntimeError, match="no_grad"):
+        (view * 1).sum()
+    with lib.no_grad():
+        view.mul_(2)  # in the same mode it's no question
+    base.sum().backward()
+    assert x.grad.tolist() == [1.0, 1.0]
+
+
+def test_a_view_of_a_leaf_made_under_no_grad(lib):
+    x = leaf(lib, 1.0, 2.0)
+    with lib.no_grad():
+        view = x[:1]
+    assert view.requires_grad
+    assert view.is_leaf
+    assert view.grad_fn is None
+    view.register_hook(lambda g: None)  # that nothing calls
+    assert lib.autograd.grad((x * view).sum(), [x, view], allow_unused=True)[1] is None
+
+
+def test_a_view_outlives_the_wish_for_gradients_of_its_base(lib):
+    x = leaf(lib, 1.0, 2.0)
+    view = x[:1]
+    x.requires_grad = False
+    assert view.requires_grad
+    with pytest.raises(RuntimeError, match="view of a leaf"):
+        view.mul_(2)
+
+
+# ---- versions and .data
+
+
+def test_data_has_a_version_of_its_own(lib):
+    x = leaf(lib, 1.0, 2.0)
+    y = x * 1
+    z = y * y
+    y.data.mul_(2)
+    assert (y._version, y.data._version) == (0, 0)
+    z.sum().backward()  # a write that `.data` hides
+    assert x.grad.tolist() == [4.0, 8.0]
+    data = y.data
+    data.view(2).add_(1)
+    assert (data._version, y._version) == (1, 0)
+    y.detach().add_(1)
+    assert (data._version, y._version) == (1, 1)
+
+
+def test_setting_data_keeps_the_version(lib):
+    x = leaf(lib, 1.0, 2.0)
+    y = x * 1
+    z = y * y
+    y.add_(1)
+    y.data = lib.zeros(2, dtype=lib.float64)
+    assert y._version == 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()
+    other = lib.ones(2, dtype=lib.float64)
+    other.add_(1)
+    y.data = other
+    y.add_(1)
+    assert (y._version, other._version) == (2, 1)
+    assert other.tolist() == [3.0, 3.0]
+
+
+def test_data_of_another_dtype(lib):
+    x = leaf(lib, 1.0, 2.0)
+    with pytest.raises(RuntimeError, match="floating point"):
+        x.data = lib.tensor([1, 2])
+    held = x * 2
+    x.data = x.data.float()
+    (x * 3).sum().backward()
+    assert x.grad.dtype is lib.float32
+    del held
+
+
+def test_double_after_a_function_used_the_parameter(lib):
+    layer = lib.nn.Linear(2, 1)
+    held = double(lib, lambda x: x * 2).apply(layer.weight.view(2))
+    layer.double()
+    layer(lib.ones(1, 2, dtype=lib.float64)).sum().backward()
+    assert layer.weight.grad.dtype is lib.float64
+    del held
+
+
+def test_a_gradient_is_not_the_seed(lib):
+    x = leaf(lib, 1.0, 2.0)
+    x.backward(x, create_graph=True)
+    assert x.grad is not x
+    assert x.grad.data_ptr() != x.data_ptr()
+    assert x.grad.requires_grad
+
+
+def test_a_leaf_that_wants_no_gradient_any_more_gets_none(lib):
+    x = leaf(lib, 1.0, 2.0)
+    y = x * 2
+    x.requires_grad_(False)
+    y.sum().backward()
+    assert x.grad is None
+
+
+def test_a_hook_after_accumulating_returns_nothing(lib):
+    x = leaf(lib, 1.0, 2.0)
+    x.register_post_accumulate_grad_hook(lambda t: t.grad)
+    with pytest.raises(RuntimeError, match="should return None"):
+        (x * 2).sum().backward()
+
+
+# ---- copies
+
+
+def test_deep_copies_have_their_own_gradients(lib):
+    a, b = leaf(lib, 1.0), leaf(lib, 2.0)
+    a.grad, b.grad = lib.full((1,), 3.0, dtype=lib.float64), lib.full((1,), 4.0, dtype=lib.float64)
+    for _ in range(3):
+        x, y = copy.deepcopy((a, b))
+        assert (x.grad.item(), y.grad.item()) == (3.0, 4.0)
+        assert x.grad is not a.grad
+
+
+def test_deep_copies_keep_attributes(lib):
+    x = lib.ones(2)
+    x.tag = [1]
+    y = copy.deepcopy(x)
+    assert y.tag == [1]
+    assert y.tag is not x.tag
+
+
+def test_deep_copies_of_views_still_share(lib):
+    base = lib.arange(12.0).view(3, 4)
+    view, transposed, wide = base[1:, ::2], base.t(), lib.ones(1).expand(4)
+    b, v, t, w = copy.deepcopy((base, view, transposed, wide))
+    assert (v.stride(), v.storage_offset()) == (view.stride(), view.storage_offset())
+    assert t.stride() == (1, 4)
+    assert w.stride() == (0,)
+    b.zero_()
+    assert v.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    assert t.sum() == 0
+    assert base.sum() == 66
+
+
+def test_deep_copies_of_parameters_have_no_gradient(lib):
+    p = lib.nn.Parameter(lib.ones(2))
+    p.grad = lib.ones(2)
+    q = copy.deepcopy(p)
+    assert q.grad is None
+    assert type(q) is lib.nn.Parameter
+    assert q.requires_grad
+
+
+def test_copy_shares_memory(lib):
+    x = leaf(lib, 1.0, 2.0)
+    x.grad, x.tag = lib.ones(2, dtype=lib.float64), [1]
+    y = copy.copy(x)
+    assert y.data_ptr() == x.data_ptr()
+    assert y.requires_grad
+    assert y.is_leaf
+    assert y.grad is None
+    assert y.tag is x.tag
+
+
+def test_pickles_keep_strides_and_attributes(lib):
+    x = lib.arange(6.0).view(2, 3).t()
+    x.tag = "here"
+    y = pickle.loads(pickle.dumps(x))
+    assert y.stride() == (1, 3)
+    assert y.tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
+    assert y.tag == "here"
+
+
+def test_as_subclass_is_differentiable(lib):
+    class Mine(lib.Tensor):
+        pass
+
+    x = leaf(lib, 1.0, 2.0)
+    y = x.as_subclass(Mine)
+    assert type(y) is Mine
+    assert y._base is x
+    (y * 3).sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0]
+
+
+# ---- checkpoints
+
+
+def test_a_changed_argument_of_a_checkpoint_is_an_error(lib):
+    x = leaf(lib, 1.0, 2.0)
+    y = x * 1
+    z = lib.utils.checkpoint.checkpoint(lambda a: a * a, y, use_reentrant=False)
+    with lib.no_grad():
+        y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()
+
+
+def test_each_pass_computes_a_checkpoint_anew(lib):
+    x, w = leaf(lib, 1.0, 2.0), leaf(lib, 2.0, 2.0)
+
+    def f(a):
+        return (a * w * w).sum() + (a * a).sum()
+
+    z = lib.utils.checkpoint.checkpoint(f, x, use_reentrant=False)
+    first = lib.autograd.grad(z, x, retain_graph=True)[0].tolist()
+    with lib.no_grad():
+        w.mul_(2)
+    second = lib.autograd.grad(z, x)[0].tolist()
+    assert (first, second) == ([6.0, 8.0], [18.0, 20.0])
+
+
+def test_a_reentrant_checkpoint_refuses_grad(lib):
+    x = leaf(lib, 1.0, 2.0)
+    z = lib.utils.checkpoint.checkpoint(lambda a: a * a, x, use_reentrant=True)
+    with pytest.raises(RuntimeError, match="use_reentrant"):
+        lib.autograd.grad(z.sum(), x)
+
+
+# ---- NumPy
+
+
+@pytest.mark.parametrize("op", ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "iadd", "imul"])
+def test_a_tensor_and_an_array_make_a_tensor(lib, op):
+    import operator
+
+    array = np.array([1.0, 2.0])
+    made = getattr(operator, op)(lib.tensor([3.0, 5.0]), array)
+    expected = getattr(operator, op)(np.array([3.0, 5.0], np.float32), array.copy()) if op[0] != "i" else None
+    assert isinstance(made, lib.Tensor)
+    assert made.dtype is lib.float64
+    if expected is not None:
+        assert made.tolist() == expected.tolist()
+
+
+def test_a_tensor_that_requires_grad_and_an_array(lib):
+    with pytest.raises(RuntimeError, match="numpy"):
+        leaf(lib, 1.0, 2.0) * np.ones(2)
+
+
+def test_comparing_a_tensor_with_an_array_makes_a_tensor(lib):
+    made = lib.tensor([1.0, 2.0]) == np.array([1.0, 3.0])
+    assert isinstance(made, lib.Tensor)
+    assert made.dtype is lib.bool
+    assert made.tolist() == [True, False]
+
+
+def test_functions_of_numpy_make_tensors(lib):
+    made = np.exp(lib.zeros(2))
+    assert isinstance(made, lib.Tensor)
+    assert made.tolist() == [1.0, 1.0]
+
+
+def test_a_number_of_numpy_is_a_number(lib):
+    for number in (np.float64(2), np.float32(2)):
+        for made in (lib.tensor([1.0, 2.0]) * number, number * lib.tensor([1.0, 2.0])):
+            assert isinstance(made, lib.Tensor)
+            assert made.dtype is lib.float32
+
+
+# ---- vmap
+
+
+def test_what_escapes_vmap_is_refused():
+    escaped = []
+
+    def keep(x):
+        escaped.append(x * 2)
+        return x
+
+    minitensor.vmap(keep)(minitensor.ones(3, 2))
+    for use in (lambda t: t + 1, lambda t: t[0], lambda t: t.add_(1), lambda t: t.sum().backward()):
+        with pytest.raises(RuntimeError, match="vmap"):
+            use(escaped[0])
+
+
+def test_nothing_of_vmap_gets_into_other_tensors():
+    w = minitensor.ones(2, requires_grad=True)
+
+    def set_data(x):
+        w.data = x
+        return x
+
+    with pytest.raises(RuntimeError, match="vmap"):
+        minitensor.vmap(set_data)(minitensor.ones(3, 2))
+    with pytest.raises(RuntimeError, match=r"backward\(\) called inside"):
+        minitensor.vmap(lambda x: (x * w).sum().backward())(minitensor.ones(3, 2))
+    assert w.grad is None
+    assert w.tolist() == [1.0, 1.0]

@@ -1,0 +1,56 @@
+"""What a user sees of the build: importing the package where it was not built."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import minitensor
+
+PACKAGE = Path(minitensor.__file__).parent
+
+
+def import_in(folder):
+    """What Python says last when it imports minitensor in `folder`."""
+    code = "import sys; sys.path.insert(0, ''); import minitensor"
+    process = subprocess.run([sys.executable, "-P", "-c", code], cwd=folder, capture_output=True, text=True)
+    assert process.returncode == 1
+    return process.stderr.splitlines()[-1]
+
+
+@pytest.fixture
+def source_folder(tmp_path):
+    package = tmp_path / "minitensor"
+    package.mkdir()
+    for path in PACKAGE.glob("_*.py"):
+        shutil.copy(path, package)
+    (tmp_path / "setup.py").touch()
+    return tmp_path
+
+
+def test_import_in_a_source_folder_that_was_not_built(source_folder):
+    folder = source_folder.resolve()
+    assert import_in(source_folder) == (
+        f"ImportError: {folder}/minitensor has no extension module (minitensor._C): it is a source folder, "
+        "and was found before an installed minitensor. Run Python in another folder to use the installed one, "
+        f'or build here: cd "{folder}" && python -m pip install -e .'
+    )
+
+
+def test_import_where_it_was_built_for_another_python(source_folder):
+    (source_folder / "minitensor" / "_C.cpython-39-x86_64-linux-gnu.so").touch()
+    message = import_in(source_folder)
+    version = sys.version.split()[0]
+    assert (
+        f"for another Python (_C.cpython-39-x86_64-linux-gnu.so), not for {version}: it is a source folder" in message
+    )
+
+
+def test_import_of_an_installation_without_extension(source_folder):
+    (source_folder / "setup.py").unlink()
+    assert import_in(source_folder) == (
+        f"ImportError: {source_folder.resolve()}/minitensor has no extension module (minitensor._C). "
+        "The installation is not whole; install minitensor again"
+    )
