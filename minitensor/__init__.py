@@ -21,6 +21,12 @@ except ModuleNotFoundError as _error:
 
     raise _missing_extension() from None
 
+# The finder of an editable installation knows the extension of its own sources, also for another copy of the package.
+if _os.path.dirname(_C.__file__) != _os.path.dirname(__file__):
+    from minitensor._no_extension import missing_extension as _missing_extension
+
+    raise _missing_extension()
+
 from minitensor._C import (
     OutOfMemoryError,
     Size,
