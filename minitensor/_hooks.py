@@ -20,7 +20,6 @@ __all__ = [
     "jit_session",
     "start_cuda",
     "start_from_environment",
-    "step_boundary",
 ]
 
 
@@ -83,12 +82,6 @@ def compiler_config() -> dict[str, str]:
         "JIT": "not loaded" if api is None else "recording" if _C.is_recording() else "loaded",
         "JIT flags": flags or "none",
     }
-
-
-def step_boundary() -> None:
-    """Run what is recorded at the end of an optimizer's step."""
-    if _C.is_recording():
-        _C.flush("the end of an optimizer step")
 
 
 def _kernels_of(name: str, begin: int, end: int) -> list[NodeExecStats]:

@@ -11,7 +11,6 @@ from weakref import ref
 
 from minitensor import _C
 from minitensor_jit.api import current_compiler, recording
-from minitensor_jit.captured_tensors import reaches
 from minitensor_jit.function_arguments import Structure, flatten
 from minitensor_jit.runtime.compiler import noting_executables
 from minitensor_jit.runtime.disk_cache import key_of
@@ -138,10 +137,6 @@ class _Recorder:
 
         return lower(self.compiled(), self._fn, args, kwargs)
 
-    def reaches(self, tensors: Sequence[Any]) -> bool:
-        """Whether the function also reaches one of the tensors of its arguments by itself."""
-        return reaches(self._fn, tensors)
-
     def more(self, what: str) -> int:
         """The sum of a count over the programs for structured arguments."""
         return sum(getattr(variant, what) for variant in self._variants.values())
@@ -213,11 +208,6 @@ class _Variant:
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise AssertionError("the function itself records")
 
-    def reaches(self, tensors: Sequence[Any]) -> bool:
-        """Whether the function also reaches one of the tensors of its arguments by itself."""
-        recorder = self._recorder()
-        return recorder is None or recorder.reaches(tensors)
-
     def more(self, what: str) -> int:
         """There are no programs below these."""
         return 0
@@ -263,10 +253,10 @@ def function(fn: Callable[..., Any] | None = None, *, jit_compile: bool | None =
     is compared first, values of tensors may not be read, and if it changes Python's state, or reads what can't be
     compared, such as the clock, it is recorded at every call; docs/functions.md has the list. What it prints
     appears only when it is recorded. Random numbers are new in every call, as the default generator gives them.
-    Results may require grad, or be views of arguments: the gradient graph behind them is made in every call. A
-    function that stores gradients or reads `grad`, keeps tensors that it does not return, or has hooks or an
-    `autograd.Function` in the graph of its results is recorded at every call, too; its compiled code is kept all
-    the same, and `explain` says why.
+    Results may require grad, or be views of arguments: the gradient graph behind them is made in every call. Gradients
+    that it stores are stored by every call: a whole training step, with its optimizer, can be one program. A function
+    that keeps other tensors that it does not return, or has hooks or an `autograd.Function` in the graph of its results
+    is recorded at every call, too; its compiled code is kept all the same, and `explain` says why.
 
     The result has `lower(*args)`, which compiles for arguments without running and shows every stage, `programs` and
     `hits`, which count, and `clear()`. It can be pickled if `fn` can be found by its name; its code goes along.

@@ -68,12 +68,10 @@ def test_functions_that_return_nothing_have_programs():
 
 def test_gradients_that_are_read_may_be_others_at_the_next_call():
     w = mt.rand(4).requires_grad_()
-    rates = []
 
     def update():
         with mt.no_grad():
             if w.grad is not None:
-                rates.append(0.1)
                 w.sub_(0.1 * w.grad)
                 w.grad = None
 
@@ -85,8 +83,7 @@ def test_gradients_that_are_read_may_be_others_at_the_next_call():
         f()
         same(w, expected)
         assert w.grad is None
-        assert len(rates) == k
-    assert f.hits == 0
+    assert (f.programs, f.hits) == (2, 4)
 
 
 def test_structures_with_too_few_or_too_many_tensors():
@@ -259,13 +256,13 @@ def test_seeds_that_a_function_sets_hold_in_every_call():
     [
         (lambda w, x: x * 2.0, None),
         (lambda w, x: (w * x).sum(), None),
-        (lambda w, x: (w * x).sum().backward(), "it stores gradients"),
+        (lambda w, x: setattr(w, "grad", None) or (w * x).sum().backward(), None),
         (lambda w, x: x + mt.rand(4), None),
         (lambda w, x: x + mt.rand(4, generator=mt.Generator()), "it sets the state of a generator"),
         (lambda w, x: x + mt.rand(4, generator=OTHER), OTHER_STREAM),
         (lambda w, x: mt.default_generator._reserve() and x * 2, OTHER_STREAM),
-        (lambda w, x: (w.grad, x * 2)[1], "it reads the grad of a tensor"),
-        (lambda w, x: setattr(w, "grad", None) or x * 2, "it sets the grad of a tensor"),
+        (lambda w, x: (w.grad, x * 2)[1], None),
+        (lambda w, x: setattr(w, "grad", None) or x * 2, None),
         (lambda w, x: setattr(w, "data", w.data * 2.0) or x * 2, "it sets the data of a tensor"),
         (lambda w, x: (x * 2, x[1:]), None),
         (lambda w, x: OTHER_MEMORY.add_(x)[1:], "a result is a view of memory that the function writes"),

@@ -46,7 +46,7 @@ MINITENSOR_JIT = [
     ["runtime"],
     ["ops_reason"],
     ["api"],
-    ["function_arguments", "captured_tensors", "state"],
+    ["function_arguments", "state"],
     ["scopes", "lowered_function"],
     ["compiled_function"],
     ["tools"],

@@ -60,6 +60,7 @@ void store_gradient(GradNode& node, Ref<Tensor> gradient, bool create_graph) {
     }
     AutogradMeta& meta = autograd_meta(*leaf);
     if (!meta.requires_grad && !meta.grad_fn) return;  // not any more
+    note_gradient_use(*leaf, true);
     Ref<Tensor> before = meta.grad;
     // Of a number on the CPU that was used on a card, or of what was compiled.
     if (home_of(*gradient) != home_of(*leaf) && home_of(*leaf).type != DeviceType::Meta)

@@ -600,6 +600,12 @@ Ref<Tensor> unpack(GradNode& node, const SavedTensor& saved) {
     return result;
 }
 
+void log_gradient_use(Tensor& owner, bool read) {
+    FunctionLog& log = *function_log;
+    if (owner.made_in >= log.number || !log.known_owners.insert(&owner).second) return;
+    log.gradients.push_back({Ref<Tensor>::borrow(&owner), owner.autograd ? owner.autograd->grad : Ref<Tensor>(), read});
+}
+
 void install_tape() {
     tape_hook = record;
     view_hook = note_base;

@@ -189,6 +189,12 @@ inline void note_beyond_replay(const char* what) {
     if (own_nodes_from) beyond_replay = what;
 }
 
+// To be called before the .grad of a tensor is looked at (`read`) or replaced.
+void log_gradient_use(Tensor& owner, bool read);
+inline void note_gradient_use(Tensor& owner, bool read) {
+    if (__builtin_expect(function_log != nullptr, 0)) log_gradient_use(owner, read);
+}
+
 // A tensor gets another geometry in place. Where there is memory it isn't one that the function made.
 inline void note_other_geometry(const Tensor& tensor) {
     if (tensor.storage->has_memory()) note_beyond_replay("it changes the shape of a tensor in place");

@@ -231,27 +231,13 @@ PyObject* function_finish(PyObject* self, PyObject* arguments) {
             trace::flush(trace::end_of_function(why).c_str());
             return PyUnicode_FromString(why);
         }
-        // What was read of an argument may have been meant of a tensor from outside, which this time was the same.
-        auto check_reach = [&] {
-            if (!entry.program || tensors.empty()) return;
-            PyRef given = checked(PyTuple_New(static_cast<Py_ssize_t>(tensors.size())));
-            for (size_t i = 0; i < tensors.size(); ++i)
-                PyTuple_SET_ITEM(given.get(), static_cast<Py_ssize_t>(i),
-                                 checked(wrap(Ref<Tensor>::borrow(tensors[i]))).release());
-            PyRef reached = checked(PyObject_CallMethod(self_of(self)->miss, "reaches", "(O)", given.get()));
-            if (reached.get() != Py_True) return;
-            entry.program.reset();
-            why = "the function also reaches an argument by itself";
-        };
         // One that only takes views records nothing.
         if (trace->empty()) {
             auto nothing = std::make_shared<trace::Plan>();
             entry.program = trace::Program::freeze(*trace, std::move(nothing), tensors, results, &why);
-            check_reach();
         }
         trace::freeze_at_flush(*trace, [&](trace::Trace& t, std::shared_ptr<trace::Plan> plan) {
             entry.program = trace::Program::freeze(t, std::move(plan), tensors, results, &why);
-            check_reach();
             return entry.program ? nullptr : why;
         });
         if (!entry.program) return PyUnicode_FromString(why ? why : "");
@@ -433,7 +419,6 @@ thread_local bool watching = false;
 thread_local std::vector<Ref<Tensor>> graded;
 
 void note_gradient(Tensor& leaf) {
-    if (trace::current) trace::current->effects = true;
     if (watching) graded.push_back(Ref<Tensor>::borrow(&leaf));
 }
 

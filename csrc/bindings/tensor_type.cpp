@@ -234,8 +234,7 @@ MT_GETTER(version, PyLong_FromUnsignedLong(version_of(t)))
 MT_GETTER(output_nr, PyLong_FromUnsignedLong(t.autograd ? t.autograd->output_index : 0))
 MT_GETTER(pending, PyBool_FromLong(t.pending()))
 MT_GETTER(base, wrap(t.base))
-MT_GETTER(grad,
-          (note_beyond_replay("it reads the grad of a tensor"), wrap(t.autograd ? t.autograd->grad : Ref<Tensor>())))
+MT_GETTER(grad, (note_gradient_use(t, true), wrap(t.autograd ? t.autograd->grad : Ref<Tensor>())))
 // Writes to it don't count as those to the tensor.
 Ref<Tensor> data_of(const Tensor& tensor) {
     Ref<Tensor> data = detach(tensor);
@@ -295,7 +294,7 @@ int set_grad(PyObject* self, PyObject* value, void*) {
     return guarded(
         [&]() -> int {
             Tensor& t = *tensor_of(self);
-            note_beyond_replay("it sets the grad of a tensor");
+            note_gradient_use(t, false);
             if (!value || value == Py_None) {
                 if (t.autograd) t.autograd->grad.reset();
                 return 0;

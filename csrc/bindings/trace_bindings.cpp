@@ -92,6 +92,13 @@ PyObject* py_flush(PyObject*, PyObject* reason) {
         Py_RETURN_NONE;
     });
 }
+PyObject* py_end_step(PyObject*, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        // A function that is compiled as a whole is one recording, whatever it does.
+        if (current && !current->whole_function) flush("the end of an optimizer step");
+        Py_RETURN_NONE;
+    });
+}
 PyObject* py_is_recording(PyObject*, PyObject*) { return PyBool_FromLong(recording()); }
 
 // swap_tag((compile, must, scope)) -> the previous one
@@ -219,6 +226,7 @@ PyMethodDef functions[] = {
     {"end_recording", method<py_end_recording>(), METH_O,
      "Ends what begin_recording began; the outermost end runs the recording."},
     {"flush", method<py_flush>(), METH_O, "flush(reason): runs what is recorded."},
+    {"end_step", method<py_end_step>(), METH_NOARGS, "The end of an optimizer's step: runs what is recorded."},
     {"is_recording", method<py_is_recording>(), METH_NOARGS, "Whether ops are being recorded."},
     {"swap_tag", method<py_swap_tag>(), METH_O,
      "swap_tag((compile, must, scope)): the tag of ops recorded from here on; returns the previous one."},

@@ -55,6 +55,13 @@ struct FunctionLog {
     std::vector<const uint32_t*> writes;  // each time that a version is counted up: which one
     std::vector<Ref<Tensor>> touched;     // tensors from outside that ops got
     std::unordered_set<const Tensor*> known;
+    struct Gradient {         // the .grad of a tensor from outside
+        Ref<Tensor> owner;
+        Ref<Tensor> before;   // what it was when the function began
+        bool read;            // the function sees that, and doesn't just put something else in its place
+    };
+    std::vector<Gradient> gradients;
+    std::unordered_set<const Tensor*> known_owners;
 
     void touch(Tensor& tensor) {
         if (tensor.made_in < number && known.insert(&tensor).second) touched.push_back(Ref<Tensor>::borrow(&tensor));

@@ -30,6 +30,15 @@ bool bare(const Tensor& t) {
     return !node || node->hooks.empty();
 }
 
+// Whether no Python code is told of a leaf's gradient.
+bool bare_leaf(const Tensor& t) {
+    return !t.autograd ||
+           (!t.autograd->grad_fn && (!t.autograd->accumulator || t.autograd->accumulator->hooks.empty()));
+}
+
+// Whether a backward pass calls formulas, and nothing else.
+bool gradients_are_plain() { return !anomaly.enabled && !saved_tensor_hooks; }
+
 int32_t find_storage(const std::vector<Tensor*>& tensors, const Storage* storage) {
     for (size_t i = 0; i < tensors.size(); ++i)
         if (tensors[i]->storage.get() == storage) return static_cast<int32_t>(i);
@@ -71,19 +80,46 @@ void end_function() {
     FunctionLog gone = std::exchange(log_of_function, {});
 }
 
-std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> plan,
-                                         const std::vector<Tensor*>& arguments, const std::vector<Tensor*>& results,
-                                         const char** why) {
+std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> plan, const std::vector<Tensor*>& given,
+                                         const std::vector<Tensor*>& returned, const char** why) {
     auto program = std::make_unique<Program>();
     auto refuse = [&](const char* reason) {
         *why = reason;
         return nullptr;
     };
     if (beyond_replay) return refuse(beyond_replay);
-    if (trace.effects) return refuse("it stores gradients");
+    if (trace.effects) return refuse("a value is looked at on its way");
     if (settings_word() != settings_at_begin) return refuse("it changes a setting: the default dtype, device or modes");
     if (!find_random(trace, program->random_))
         return refuse("it draws random numbers from other generators than the CPU's default one");
+    std::vector<Tensor*> arguments = given, results = returned;
+    program->given_count_ = given.size();
+    program->result_count_ = returned.size();
+    if (!log_of_function.gradients.empty()) {
+        if (ran_earlier_node) return refuse("gradients run through the history of a tensor from outside");
+        if (!gradients_are_plain()) return refuse("gradients are watched by hooks, or for anomalies");
+    }
+    for (const FunctionLog::Gradient& one : log_of_function.gradients) {
+        Tensor& owner = *one.owner;
+        auto argument = std::find(given.begin(), given.end(), &owner);
+        if (!bare_leaf(owner)) return refuse("a tensor whose gradient it stores has hooks");
+        const Ref<Tensor> now = owner.autograd ? owner.autograd->grad : Ref<Tensor>();
+        Gradient gradient{Gradient::Before::Any, Gradient::After::Result, 0, 0, -1, {}};
+        if (argument != given.end()) gradient.argument = static_cast<int32_t>(argument - given.begin());
+        else program->hold(gradient.owner = one.owner);
+        if (one.read || (one.before && now == one.before)) {
+            gradient.before = one.before ? Gradient::Before::Argument : Gradient::Before::Absent;
+            gradient.before_argument = static_cast<uint32_t>(arguments.size());
+            if (one.before) arguments.push_back(one.before.get());
+            if (one.before == now) gradient.after = Gradient::After::Unchanged;
+        }
+        if (!now && gradient.after == Gradient::After::Result) gradient.after = Gradient::After::Absent;
+        if (gradient.after == Gradient::After::Result) {
+            gradient.after_result = static_cast<uint32_t>(results.size());
+            results.push_back(now.get());
+        }
+        program->gradients_.push_back(std::move(gradient));
+    }
     for (size_t i = 0; i < arguments.size(); ++i) {
         const Tensor& t = *arguments[i];
         if (!bare(t)) return refuse("an argument has hooks");
@@ -122,7 +158,11 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
         auto same = std::find(arguments.begin(), arguments.end(), t);
         const auto home = home_of(*t->storage).type;
         const bool own = grad_fn(*t) && grad_fn(*t)->sequence >= own_nodes_from;
-        if (same != arguments.end()) {
+        const auto first = static_cast<size_t>(std::find(results.begin(), results.end(), t) - results.begin());
+        if (first < program->results_.size()) {
+            returned.type = Returned::Type::Same;
+            returned.result = static_cast<uint32_t>(first);
+        } else if (same != arguments.end()) {
             returned.type = Returned::Type::Argument;
             returned.argument = static_cast<uint32_t>(same - arguments.begin());
         } else if (home == History::Home::Type::Outside && t->storage->pending) {
@@ -215,8 +255,26 @@ bool Program::outdated() const {
                        [](const Held& held) { return held.named && !held_by_python(*held.tensor); });
 }
 
-bool Program::accepts(Tensor* const* arguments, size_t count) const {
-    if (count != arguments_.size() || outdated() || !history_.holds()) return false;
+bool Program::gather(Tensor* const* given, Arguments& arguments) const {
+    arguments.clear();
+    for (size_t i = 0; i < given_count_; ++i) arguments.push_back(given[i]);
+    for (const Gradient& gradient : gradients_) {
+        Tensor& owner = gradient.of(given);
+        if (!bare_leaf(owner)) return false;
+        if (gradient.before == Gradient::Before::Any) continue;
+        Tensor* now = owner.autograd ? owner.autograd->grad.get() : nullptr;
+        if (!now != (gradient.before == Gradient::Before::Absent)) return false;
+        if (now) arguments.push_back(now);
+    }
+    return true;
+}
+
+bool Program::accepts(Tensor* const* given, size_t given_count) const {
+    if (given_count != given_count_ || outdated() || !history_.holds()) return false;
+    if (!gradients_.empty() && !gradients_are_plain()) return false;
+    Arguments arguments;
+    if (!gather(given, arguments)) return false;
+    const size_t count = arguments.size();
     for (size_t i = 0; i < count; ++i) {
         const Tensor& t = *arguments[i];
         const ArgumentMeta& meta = arguments_[i];
@@ -250,8 +308,10 @@ bool Program::accepts(Tensor* const* arguments, size_t count) const {
     return true;
 }
 
-bool Program::run(Tensor* const* arguments, Ref<Tensor>* out) {
-    if (busy_) return false;
+bool Program::run(Tensor* const* given, Ref<Tensor>* out) {
+    Arguments all;
+    if (busy_ || !gather(given, all)) return false;
+    Tensor* const* arguments = all.begin();
     busy_ = true;
     struct Unbind {
         Program& program;
@@ -298,19 +358,43 @@ bool Program::run(Tensor* const* arguments, Ref<Tensor>* out) {
     std::vector<Ref<Tensor>> made;
     if (!history_.empty())
         made = history_.make(arguments, [&](uint32_t value) { return trace_.results[value].storage; });
+    SmallVector<Tensor*, 32> stored;  // the results, and what gradients become
+    struct Drop {
+        SmallVector<Tensor*, 32>& tensors;
+        size_t from;
+        ~Drop() {
+            for (size_t i = from; i < tensors.size(); ++i) Ref<Tensor> last(tensors[i]);
+        }
+    } drop{stored, result_count_};
     for (size_t i = 0; i < results_.size(); ++i) {
         const Returned& returned = results_[i];
+        Ref<Tensor> result;
         if (returned.type == Returned::Type::Argument) {
-            out[i] = Ref<Tensor>::borrow(arguments[returned.argument]);
+            result = Ref<Tensor>::borrow(arguments[returned.argument]);
         } else if (returned.type == Returned::Type::Captured) {
-            out[i] = returned.captured;
+            result = returned.captured;
         } else if (returned.type == Returned::Type::Made) {
-            out[i] = made[returned.result];
+            result = made[returned.result];
+        } else if (returned.type == Returned::Type::Same) {
+            result = Ref<Tensor>::borrow(stored[returned.result]);
         } else {
             Storage* storage = trace_.results[returned.result].storage;
-            out[i] = Tensor::make(Ref<Storage>::borrow(storage), returned.dtype, returned.sizes, returned.strides,
+            result = Tensor::make(Ref<Storage>::borrow(storage), returned.dtype, returned.sizes, returned.strides,
                                   returned.offset);
         }
+        if (i < result_count_) stored.push_back((out[i] = std::move(result)).get());
+        else stored.push_back(result.release());
+    }
+    // What they were dies at the end, since that may run code.
+    for (const Gradient& gradient : gradients_) {
+        if (gradient.after == Gradient::After::Unchanged) continue;
+        Tensor& owner = gradient.of(arguments);
+        if (gradient.after == Gradient::After::Absent && !owner.autograd) continue;
+        Ref<Tensor>& place = autograd_meta(owner).grad;
+        Ref<Tensor> now = gradient.after == Gradient::After::Result ? Ref<Tensor>::borrow(stored[gradient.after_result])
+                                                                    : Ref<Tensor>();
+        std::swap(place, now);
+        stored.push_back(now.release());
     }
     return true;
 }

@@ -24,13 +24,13 @@ class Program {
                                            const char** why);
 
     // Whether a call with these tensors is what was recorded.
-    bool accepts(Tensor* const* arguments, size_t count) const;
+    bool accepts(Tensor* const* given, size_t count) const;
     // Whether no call can be what was recorded any more: nobody has a tensor that was read, so the function must have
     // another one in its place.
     bool outdated() const;
     // `out` gets one tensor for each result. False if the program is running on another thread at this moment.
-    bool run(Tensor* const* arguments, Ref<Tensor>* out);
-    size_t result_count() const { return results_.size(); }
+    bool run(Tensor* const* given, Ref<Tensor>* out);
+    size_t result_count() const { return result_count_; }
 
   private:
     struct ArgumentMeta {
@@ -68,16 +68,34 @@ class Program {
         bool named;  // somebody in Python had it
     };
     struct Returned {
-        enum class Type : uint8_t { Argument, Captured, Fresh, Made } type;
+        enum class Type : uint8_t { Argument, Captured, Fresh, Made, Same } type;
         uint32_t argument = 0;
         Ref<Tensor> captured;
-        uint32_t result = 0;  // Fresh: the recorded value whose memory it shows. Made: its number in the history
+        // Fresh: the recorded value whose memory it shows. Made: its number in the history. Same: an earlier result,
+        // which is the very tensor
+        uint32_t result = 0;
         DType dtype{};
         Dims sizes, strides;
         int64_t offset = 0;
     };
 
+    // The .grad of a leaf. What it is when a call begins, if the function sees it, is an argument more; what it is
+    // when it ends is a result more.
+    struct Gradient {
+        enum class Before : uint8_t { Any, Absent, Argument } before;
+        enum class After : uint8_t { Unchanged, Absent, Result } after;
+        uint32_t before_argument, after_result;
+        int32_t argument;  // whose it is; -1: `owner`
+        Ref<Tensor> owner;
+        Tensor& of(Tensor* const* arguments) const {
+            return argument < 0 ? *owner : *arguments[static_cast<size_t>(argument)];
+        }
+    };
+    using Arguments = SmallVector<Tensor*, 64>;
+
     void hold(const Ref<Tensor>& t);
+    // All arguments, the given ones first. False if a leaf has a gradient and should have none, or the reverse.
+    bool gather(Tensor* const* given, Arguments& arguments) const;
 
     Trace trace_;
     std::shared_ptr<Plan> plan_;
@@ -85,6 +103,8 @@ class Program {
     std::vector<ArgumentLeaf> argument_leaves_;
     std::vector<Written> written_;
     std::vector<Returned> results_;
+    std::vector<Gradient> gradients_;
+    size_t given_count_ = 0, result_count_ = 0;  // without those of gradients
     std::vector<uint32_t> fresh_;  // recorded values that need new memory, each once, and
     std::vector<uint32_t> fresh_versions_;
     std::vector<Version> versions_;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from minitensor import _C
@@ -10,6 +10,19 @@ from minitensor.autograd.graph import GradientEdge
 from minitensor.autograd.hooks import retain_grad
 
 Tensor = _C.Tensor
+
+
+def clear_gradients(tensors: Iterable[Any], set_to_none: bool) -> None:
+    """Drop the gradients of tensors, or set those that there are to zero."""
+    for tensor in tensors:
+        if set_to_none:
+            tensor.grad = None
+        elif tensor.grad is not None:
+            if tensor.grad.grad_fn is not None:
+                tensor.grad.detach_()
+            else:
+                tensor.grad.requires_grad_(False)
+            tensor.grad.zero_()
 
 
 def _many(value: Any) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import minitensor as mt
 from minitensor import _C
+from minitensor.autograd.gradients import clear_gradients
 from minitensor.nn.hooks import RemovableHandle, add_hook
 from minitensor.nn.parameter import Parameter
 
@@ -312,16 +313,7 @@ class Module(_C.ModuleBase):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the parameters' gradients, or set them to zero if not ``set_to_none``."""
-        for param in self.parameters():
-            if param.grad is not None:
-                if set_to_none:
-                    param.grad = None
-                else:
-                    if param.grad.grad_fn is not None:
-                        param.grad.detach_()
-                    else:
-                        param.grad.requires_grad_(False)
-                    param.grad.zero_()
+        clear_gradients(self.parameters(), set_to_none)
 
     def to(self: M, *args: Any, **kwargs: Any) -> M:
         """Convert parameters and buffers in place as :meth:`Tensor.to` does; a dtype concerns floats only."""

@@ -8,6 +8,8 @@ from copy import deepcopy
 from typing import Any
 
 import minitensor as mt
+from minitensor import _C
+from minitensor.autograd.gradients import clear_gradients
 
 
 class Optimizer:
@@ -58,16 +60,7 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop all gradients, or set them to zero if not ``set_to_none``."""
-        for param in self._params():
-            if param.grad is not None:
-                if set_to_none:
-                    param.grad = None
-                else:
-                    if param.grad.grad_fn is not None:
-                        param.grad.detach_()
-                    else:
-                        param.grad.requires_grad_(False)
-                    param.grad.zero_()
+        clear_gradients(self._params(), set_to_none)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update all parameters once; ``closure``, if given, computes the loss anew and returns it."""
@@ -110,7 +103,7 @@ class Optimizer:
 
     def _end_step(self) -> None:
         """Mark the end of a step: what was recorded so far runs."""
-        mt._hooks.step_boundary()
+        _C.end_step()
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]

@@ -124,6 +124,11 @@ class Notes:
     def _note(self, kind: int, thing: Any, what: tuple[Any, ...], part: int = 0) -> None:
         self._whole.setdefault((kind, id(thing), part), (kind, thing, what))
 
+    def _is_argument(self, value: Any) -> bool:
+        if isinstance(value, (tuple, frozenset)):
+            return any(map(self._is_argument, value))
+        return id(value) in self._tensors
+
     def _judge(self, result: Any) -> None:
         before = {id(thing) for thing in self._young}
         inside = {id(thing) for thing in gc.get_objects(generation=0)} - before
@@ -151,11 +156,15 @@ class Notes:
         guards: list[tuple[int, Any, Any]] = []
         for kind, found in ((Guard.ENTRIES, self._entries), (Guard.OWN, self._own), (Guard.TYPE, self._types)):
             for thing, entries in found.values():
-                if outside(thing):
+                if outside(thing) and id(thing) not in self._given:
                     guards.append((kind, thing, tuple(entries.items())))
         guards.extend(g for g in self._whole.values() if outside(g[1]) and id(g[1]) not in self._given)
         if not guards:
             self._guards = None
+            return
+        # In what was recorded the two can't be told apart, and the next call may have another argument.
+        if any(self._is_argument(part) for _, _, what in guards for part in what):
+            self.reason = "the function also reads an argument by itself"
             return
         self._guards = _C.Guards(guards, ABSENT)
         broken = self._guards.check()

@@ -1,0 +1,413 @@
+"""Training steps as programs: gradients are stored, accumulated and dropped, parameters updated, without Python."""
+
+import pytest
+
+import minitensor as mt
+import minitensor.nn.functional as F
+
+pytestmark = pytest.mark.at_once(reason="it compiles by itself")
+
+
+def bits(tensor):
+    if tensor is None:
+        return None
+    return tuple(tensor.shape), tensor.dtype, tensor.stride(), tensor.detach().numpy().tobytes()
+
+
+class Step:
+    """A model with its optimizer, and what can be seen of them."""
+
+    def __init__(self, **options):
+        mt.manual_seed(7)
+        self.model = mt.nn.Sequential(mt.nn.Linear(6, 5), mt.nn.ReLU(), mt.nn.Linear(5, 3))
+        self.params = list(self.model.parameters())
+        self.opt = mt.optim.SGD(self.params, **({"lr": 0.1} | options))
+        self.x, self.y = mt.rand(4, 6), mt.tensor([0, 2, 1, 1])
+
+    def loss(self, x, y):
+        return F.cross_entropy(self.model(x), y)
+
+    def seen(self):
+        state = [bits(v) for s in self.opt.state.values() for v in s.values()]
+        params = [(bits(p), bits(p.grad), p._version) for p in self.params]
+        return params, state
+
+
+def plain(s):
+    def step(x, y):
+        s.opt.zero_grad()
+        loss = s.loss(x, y)
+        loss.backward()
+        s.opt.step()
+        return loss
+
+    return step
+
+
+def zeroed(s):
+    def step(x, y):
+        s.opt.zero_grad(set_to_none=False)
+        loss = s.loss(x, y)
+        loss.backward()
+        s.opt.step()
+        return loss
+
+    return step
+
+
+def through_the_model(s):
+    def step(x, y):
+        s.model.zero_grad()
+        loss = s.loss(x, y)
+        loss.backward()
+        s.opt.step()
+        return loss
+
+    return step
+
+
+def late_zero(s):
+    def step(x, y):
+        loss = s.loss(x, y)
+        s.opt.zero_grad()
+        loss.backward()
+        s.opt.step()
+        return loss
+
+    return step
+
+
+def accumulated(s):
+    def step(x, y):
+        loss = s.loss(x, y)
+        loss.backward()
+        return loss
+
+    return step
+
+
+def several_backwards(s):
+    def step(x, y):
+        s.opt.zero_grad()
+        losses = []
+        for part in range(2):
+            loss = s.loss(x[part * 2 : part * 2 + 2], y[part * 2 : part * 2 + 2]) / 2
+            loss.backward()
+            losses.append(loss)
+        s.opt.step()
+        return losses[0] + losses[1]
+
+    return step
+
+
+def several_steps(s):
+    def step(x, y):
+        for _ in range(3):
+            s.opt.zero_grad()
+            loss = s.loss(x, y)
+            loss.backward()
+            s.opt.step()
+        return loss
+
+    return step
+
+
+def clipped(s):
+    def step(x, y):
+        s.opt.zero_grad()
+        loss = s.loss(x, y)
+        loss.backward()
+        total = sum((p.grad * p.grad).sum() for p in s.params).sqrt()
+        factor = (0.05 / (total + 1e-6)).clamp(max=1.0)
+        for p in s.params:
+            p.grad.mul_(factor)
+        s.opt.step()
+        return loss, total
+
+    return step
+
+
+def skipped(s):
+    def step(x, y):
+        s.opt.zero_grad()
+        loss = s.loss(x, y)
+        (loss * 8.0).backward()
+        finite = mt.isfinite(s.params[0].grad).all()
+        for p in s.params:
+            p.grad = mt.where(finite, p.grad / 8.0, mt.zeros_like(p.grad))
+        s.opt.step()
+        return loss
+
+    return step
+
+
+def by_hand(s):
+    def step(x, y):
+        loss = s.loss(x, y)
+        loss.backward()
+        with mt.no_grad():
+            for p in s.params:
+                p -= 0.1 * p.grad
+                p.grad = None
+        return loss
+
+    return step
+
+
+def by_hand_zeroed(s):
+    def step(x, y):
+        loss = s.loss(x, y)
+        loss.backward()
+        with mt.no_grad():
+            for p in s.params:
+                p.add_(p.grad, alpha=-0.1)
+                p.grad.zero_()
+        return loss
+
+    return step
+
+
+def by_grad(s):
+    def step(x, y):
+        loss = s.loss(x, y)
+        grads = mt.autograd.grad(loss, s.params)
+        for p, g in zip(s.params, grads, strict=True):
+            p.grad = g
+        s.opt.step()
+        return loss
+
+    return step
+
+
+def dropout(s):
+    def step(x, y):
+        s.opt.zero_grad()
+        loss = F.cross_entropy(s.model(F.dropout(x, 0.5)), y)
+        loss.backward()
+        s.opt.step()
+        return loss
+
+    return step
+
+
+def returns_a_gradient(s):
+    def step(x, y):
+        s.opt.zero_grad()
+        loss = s.loss(x, y)
+        loss.backward()
+        return loss, s.params[0].grad, s.params[1].grad, s.params[0].grad
+
+    return step
+
+
+def only_updates(s):
+    def step(x, y):
+        s.opt.step()
+        return x + 1
+
+    return step
+
+
+STEPS = [
+    plain, zeroed, through_the_model, late_zero, accumulated, several_backwards, several_steps, clipped, skipped,
+    by_hand, by_hand_zeroed, by_grad, dropout, returns_a_gradient, only_updates,
+]  # fmt: skip
+OPTIONS = [{}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True, "weight_decay": 0.01}]
+
+
+def run(step, s, calls, disturb=lambda s, call: None):
+    found = []
+    for call in range(calls):
+        mt.manual_seed(100 + call)
+        disturb(s, call)
+        result = step(s.x + float(call), s.y)
+        results = result if isinstance(result, tuple) else (result,)
+        found.append(([bits(r) for r in results], s.seen()))
+    return found
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("make", STEPS, ids=lambda make: make.__name__)
+def test_a_step_is_a_program(make, options):
+    eager, compiled = Step(**options), Step(**options)
+    expected = run(make(eager), eager, 6)
+    step = mt.function(make(compiled), jit_compile=True)
+    found = run(step, compiled, 6)
+    assert found == expected
+    # The first call makes the state, and finds no gradients.
+    assert step.hits >= 4, mt.jit.explain(step)(compiled.x, compiled.y)
+
+
+def by_call(*changes):
+    def disturb(s, call):
+        if call < len(changes) and changes[call] is not None:
+            changes[call](s)
+
+    return disturb
+
+
+def set_gradient(value):
+    def change(s):
+        for p in s.params:
+            p.grad = None if value is None else mt.full_like(p.detach(), value)
+
+    return change
+
+
+def transposed_gradient(s):
+    s.params[0].grad = mt.ones(6, 5).t()
+
+
+def shared_gradient(s):
+    s.params[1].grad = mt.ones(5)
+    s.held = s.params[1].grad.view(5)
+
+
+def held_gradient(s):
+    s.held = s.params[0].grad
+
+
+def replaced_parameter(s):
+    s.model[0].weight = mt.nn.Parameter(mt.ones(5, 6))
+    s.params[:] = s.model.parameters()
+    s.opt.param_groups[0]["params"] = list(s.params)
+
+
+def hooked(s):
+    s.params[0].register_hook(lambda g: g * 2)
+
+
+def hooked_after(s):
+    s.params[0].register_post_accumulate_grad_hook(lambda p: p.grad.mul_(3))
+
+
+def frozen(s):
+    s.params[0].requires_grad_(False)
+
+
+def thawed(s):
+    s.params[0].requires_grad_(True)
+
+
+def no_gradients(s):
+    for p in s.params:
+        p.grad = None
+
+
+def other_rate(rate):
+    def change(s):
+        s.opt.param_groups[0]["lr"] = rate
+
+    return change
+
+
+def other_data(s):
+    s.params[0].data = mt.ones(5, 6)
+
+
+CHANGES = {
+    "gradients set": (None, None, set_gradient(2.0), None, set_gradient(None), None),
+    "transposed": (None, None, transposed_gradient, None, None),
+    "shared": (None, None, shared_gradient, None),
+    "held": (None, None, held_gradient, None, None),
+    "replaced": (None, None, replaced_parameter, None, None),
+    "hooked": (None, None, hooked, None, None),
+    "hooked after": (None, None, hooked_after, None, None),
+    "frozen": (None, None, frozen, None, thawed, None),
+    "rate": (None, None, other_rate(0.2), None, other_rate(0.01), None),
+    "data": (None, None, other_data, None, None),
+    "none": (no_gradients,) * 6,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize("make", [plain, zeroed, accumulated, clipped, by_hand_zeroed], ids=lambda make: make.__name__)
+def test_what_changes_between_two_calls_counts(make, what):
+    eager, compiled = Step(momentum=0.5), Step(momentum=0.5)
+    disturb = by_call(*CHANGES[what])
+
+    def outcome(step, s):
+        try:
+            return run(step, s, 7, disturb)
+        except (RuntimeError, AttributeError, TypeError) as error:
+            return type(error)
+
+    expected = outcome(make(eager), eager)
+    found = outcome(mt.function(make(compiled), jit_compile=True), compiled)
+    assert found == expected
+    if hasattr(eager, "held"):
+        assert bits(compiled.held) == bits(eager.held)
+
+
+def test_gradients_are_the_same_object_while_they_accumulate():
+    s = Step()
+    step = mt.function(accumulated(s), jit_compile=True)
+    step(s.x, s.y)
+    before = [p.grad for p in s.params]
+    for _ in range(3):
+        step(s.x, s.y)
+    assert step.hits >= 2
+    assert all(p.grad is g for p, g in zip(s.params, before, strict=True))
+
+
+def test_a_gradient_that_is_returned_is_the_one_that_is_stored():
+    s = Step()
+    step = mt.function(returns_a_gradient(s), jit_compile=True)
+    for _ in range(3):
+        _, first, second, again = step(s.x, s.y)
+        assert first is s.params[0].grad is again
+        assert second is s.params[1].grad
+    assert step.hits >= 2
+
+
+def test_the_gradient_of_an_argument():
+    def gradient(x):
+        (x * x).sum().backward()
+        return x * 2
+
+    f = mt.function(gradient, jit_compile=True)
+    for n in range(4):
+        x = mt.full((3,), float(n), requires_grad=True)
+        f(x)
+        assert x.grad.tolist() == [2.0 * n] * 3
+        f(x)
+        assert x.grad.tolist() == [4.0 * n] * 3
+    assert f.hits == 6
+
+
+def test_gradients_that_were_looked_at_before_are_what_they_were():
+    """A program stores new tensors; those that somebody kept stay."""
+    s = Step()
+    step = mt.function(plain(s), jit_compile=True)
+    kept = []
+    for call in range(4):
+        step(s.x + float(call), s.y)
+        kept.append((s.params[0].grad, bits(s.params[0].grad)))
+    assert step.hits >= 2
+    assert [bits(g) for g, _ in kept] == [b for _, b in kept]
+
+
+def test_a_history_from_outside_is_run_once():
+    w = mt.ones(3, requires_grad=True)
+    h = w * w
+
+    def step(x):
+        (h * x).sum().backward()
+        return x + 1
+
+    f = mt.function(step, jit_compile=True)
+    f(mt.ones(3))
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        f(mt.ones(3))
+    assert f.hits == 0
+
+
+def test_anomalies_are_looked_for():
+    s = Step()
+    step = mt.function(plain(s), jit_compile=True)
+    for _ in range(3):
+        step(s.x, s.y)
+    hits = step.hits
+    with mt.autograd.set_detect_anomaly(True, check_nan=False):
+        step(s.x, s.y)
+    assert step.hits == hits
