@@ -5,19 +5,19 @@ from benchmarks.case import Snippet, at_least, case
 N = 1024
 
 
-def _minitensor(threads):
+def _minitensor(threads, product="a @ b"):
     import minitensor as mt
 
     mt.set_num_threads(threads)
     mt.manual_seed(0)
-    return Snippet("a @ b", a=mt.rand(N, N), b=mt.rand(N, N))
+    return Snippet(product, a=mt.rand(N, N), b=mt.rand(N, N))
 
 
-def _torch(threads):
+def _torch(threads, product="a @ b"):
     import torch
 
     torch.set_num_threads(threads)
-    return Snippet("a @ b", a=torch.rand(N, N), b=torch.rand(N, N))
+    return Snippet(product, a=torch.rand(N, N), b=torch.rand(N, N))
 
 
 def _fma_peak(threads):
@@ -54,3 +54,33 @@ class GemmTwoThreads:
     @staticmethod
     def torch():
         return _torch(2)
+
+
+@case("GEMM 1024^3 of a transposed first operand", at_least(0.95, "as_it_lies"))
+class GemmTransposedFirst:
+    @staticmethod
+    def minitensor():
+        return _minitensor(1, "a.T @ b")
+
+    @staticmethod
+    def as_it_lies():
+        return _minitensor(1)
+
+    @staticmethod
+    def torch():
+        return _torch(1, "a.T @ b")
+
+
+@case("GEMM 1024^3 of a transposed second operand", at_least(0.95, "as_it_lies"))
+class GemmTransposedSecond:
+    @staticmethod
+    def minitensor():
+        return _minitensor(1, "a @ b.T")
+
+    @staticmethod
+    def as_it_lies():
+        return _minitensor(1)
+
+    @staticmethod
+    def torch():
+        return _torch(1, "a @ b.T")

@@ -26,8 +26,8 @@ def laid_out(array, transposed, padding):
     return mt.from_numpy(whole)[:, :cols]
 
 
-# Rows 4096 bytes apart fall into one set of a cache and are packed; so is a large second operand. Several blocks of
-# both, in every direction, and the last ones not whole.
+# Rows 4096 bytes apart fall into one set of a cache and are packed, and columns too; so are columns that many tiles
+# share, and a large second operand. Several blocks of both, in every direction, and the last ones not whole.
 SIZES = [
     (150, 1024, 200),
     (75, 2048, 97),
@@ -35,6 +35,8 @@ SIZES = [
     (141, 3072, 65),
     (64, 1024, 1024),
     (29, 513, 31),
+    (1024, 530, 150),
+    (205, 83, 1060),
 ]
 
 

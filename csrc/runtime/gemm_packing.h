@@ -34,6 +34,40 @@ inline void copy_rows(Matrix<const T> from, Matrix<T> to, int64_t rows, int64_t 
     }
 }
 
+/// Packs `lines` lines of `rows` contiguous elements each, `from_step` apart, in tiles of tile_rows elements of every
+/// line, one line after the other. kBytes is no less than these elements have: where it is more, the next line's take
+/// the place of those that are too many, and behind a tile there is room for them.
+template <size_t kBytes, class T>
+inline void pack_tiles(int64_t rows, int64_t lines, const T* from, int64_t from_step, T* to, int64_t tile_rows,
+                       int64_t tile_step) {
+    constexpr int64_t kSize = sizeof(T);
+    constexpr int64_t kChunk = 8;  // lines that stay in a first-level cache, whatever their distance
+    for (int64_t p0 = 0; p0 < lines; p0 += kChunk, from += kChunk * from_step, to += kChunk * tile_rows) {
+        const int64_t chunk = std::min(kChunk, lines - p0);
+        T* tile = to;
+        for (int64_t i = 0; i < rows; i += tile_rows, tile += tile_step) {
+            if ((rows - i) * kSize >= static_cast<int64_t>(kBytes)) {
+                copy_rows_of<kBytes>(reinterpret_cast<const char*>(from + i), from_step * kSize,
+                                     reinterpret_cast<char*>(tile), tile_rows * kSize, chunk);
+                continue;
+            }
+            const int64_t count = std::min(tile_rows, rows - i);
+            for (int64_t p = 0; p < chunk; ++p) std::copy_n(from + i + p * from_step, count, tile + p * tile_rows);
+        }
+    }
+}
+
+template <class T>
+inline void pack_columns(int64_t rows, int64_t lines, const T* from, int64_t from_step, T* to, int64_t tile_rows,
+                         int64_t tile_step) {
+    const int64_t bytes = tile_rows * static_cast<int64_t>(sizeof(T));
+    const auto pack = bytes <= 16   ? pack_tiles<16, T>
+                      : bytes <= 32 ? pack_tiles<32, T>
+                      : bytes <= 64 ? pack_tiles<64, T>
+                                    : pack_tiles<128, T>;
+    pack(rows, lines, from, from_step, to, tile_rows, tile_step);
+}
+
 /// Rows that are packed while tiles are computed: with each of so many tiles an equal share is sent for, and copied
 /// once the tile is done; without a place to go to, they are only sent for.
 template <class T>

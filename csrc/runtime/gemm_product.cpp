@@ -24,6 +24,7 @@ constexpr int64_t kBytesOfCache = 2 << 20;
 // Addresses at this distance share a set of a first-level cache, which has room for so many of them.
 constexpr int64_t kCachePeriod = 4096;
 constexpr int64_t kCacheWays = 8;
+constexpr int64_t kCacheLine = 64;
 // Elements of C that an epilogue gets at once, about.
 constexpr int64_t kEpilogueTile = 16 << 10;
 // Multiply-adds that are worth a task of their own, and elements that are worth packing in parallel.
@@ -105,14 +106,17 @@ void Product<T>::plan() {
     tile_rows = kernels->max_rows[width];
     if (width == 1 && vectors % 2 == 1) tile_rows = std::min<int64_t>(tile_rows, kernels->max_rows[0]);
 
-    // A in place is as good as packed, except if each element begins a cache line of its own, or if all rows of a tile
-    // (all its columns) fall into one set of the first-level cache: then few rows at a time, or packing if that pays.
+    // A in place is as good as packed, except if each element begins a cache line of its own, if all rows of a tile
+    // (all its columns) fall into one set of the first-level cache, or if several tiles would read the lines of its
+    // columns time and again: then few rows at a time, or packing if that pays.
     const auto crowded = [](int64_t stride) {
         return stride != 0 && stride * static_cast<int64_t>(sizeof(T)) % kCachePeriod == 0;
     };
     if (a.cs == 1 || a.rs == 1) {
         const bool rows_crowded = a.cs == 1 && crowded(a.rs);
-        pack_a = (rows_crowded || crowded(a.cs)) && n > 2 * panel_cols && m > tile_rows;
+        const bool shared_lines = a.cs != 1 && 2 * tile_rows * static_cast<int64_t>(sizeof(T)) <= kCacheLine;
+        const bool often = shared_lines && n >= 32 * panel_cols;
+        pack_a = (often || ((rows_crowded || crowded(a.cs)) && n > 2 * panel_cols)) && m > tile_rows;
         if (rows_crowded && !pack_a) tile_rows = std::min(tile_rows, kCacheWays - 1);
     } else {
         pack_a = n > panel_cols && m > 1;
@@ -209,21 +213,18 @@ void Product<T>::pack_panels(T* dst, int64_t k0, int64_t kc, int64_t col0, int64
     }
 }
 
-/// Packs rows of A over some blocks of k: row by row, kRowPadding apart, if they are contiguous, otherwise k by k
-/// within each tile.
+/// Packs rows of A over some blocks of k: row by row if they are contiguous, otherwise k by k within each tile. Rows,
+/// or the tiles for each of their rows, are kRowPadding apart.
 template <class T>
 void Product<T>::pack_rows(T* packed, int64_t row0, int64_t rows, int64_t k0, int64_t length) const {
-    if (a.cs == 1) return copy_rows<T>({a.at(row0, k0), a.rs, 1}, {packed, length + kRowPadding, 1}, rows, length);
-    for (int64_t i0 = 0; i0 < rows; i0 += tile_rows) {
+    const T* from = a.at(row0, k0);
+    if (a.cs == 1) return copy_rows<T>({from, a.rs, 1}, {packed, length + kRowPadding, 1}, rows, length);
+    const int64_t tile_step = tile_rows * (length + kRowPadding);
+    if (a.rs == 1) return pack_columns<T>(rows, length, from, a.cs, packed, tile_rows, tile_step);
+    for (int64_t i0 = 0; i0 < rows; i0 += tile_rows, packed += tile_step) {
         const int64_t count = std::min(tile_rows, rows - i0);
-        T* tile = packed + i0 * length;
-        const T* from = a.at(row0 + i0, k0);
-        for (int64_t p = 0; p < length; ++p, tile += tile_rows, from += a.cs) {
-            if (a.rs == 1) {
-                for (int64_t i = 0; i < count; ++i) tile[i] = from[i];
-            } else {
-                for (int64_t i = 0; i < count; ++i) tile[i] = from[i * a.rs];
-            }
+        for (int64_t p = 0; p < length; ++p) {
+            for (int64_t i = 0; i < count; ++i) packed[p * tile_rows + i] = *a.at(row0 + i0 + i, k0 + p);
         }
     }
 }
@@ -350,8 +351,8 @@ void Product<T>::run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t
             if (pack_a) {
                 pack_rows(packed_a, i0, i1 - i0, g0, g1 - g0);
                 const bool rows = a.cs == 1;
-                panel.a = {packed_a, rows ? g1 - g0 + kRowPadding : 1, rows ? 1 : tile_rows};
-                panel.a_step = rows ? panel.a.rs : g1 - g0;
+                panel.a_step = g1 - g0 + kRowPadding;
+                panel.a = {packed_a, rows ? panel.a_step : 1, rows ? 1 : tile_rows};
             } else {
                 panel.a.data = a.at(i0, g0);
             }
@@ -361,13 +362,13 @@ void Product<T>::run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t
                 panel.cols = std::min(panel_cols, col1 - j);
                 panel.first = j == col0 && !pack_a;
                 const int64_t next_row = g1 < k ? i0 : i1, next_k = g1 < k ? g1 : 0;
-                if (pack_a && a.cs == 1 && j + panel_cols >= col1 && next_row < row1) {
-                    // The rows that are packed next are sent for while the last panel takes its leave of these.
-                    coming_a = {{a.at(next_row, next_k), a.rs, 1},
-                                {},
-                                std::min(step_rows, row1 - next_row),
-                                std::min(kGroup, k - next_k),
-                                ceil_div(i1 - i0, tile_rows) * ceil_div(g1 - g0, kBlock)};
+                if (pack_a && (a.cs == 1 || a.rs == 1) && j + panel_cols >= col1 && next_row < row1) {
+                    // What is packed next is sent for while the last panel takes its leave of these rows.
+                    const int64_t rows = std::min(step_rows, row1 - next_row), length = std::min(kGroup, k - next_k);
+                    const int64_t tiles = ceil_div(i1 - i0, tile_rows) * ceil_div(g1 - g0, kBlock);
+                    const T* next = a.at(next_row, next_k);
+                    if (a.cs == 1) coming_a = {{next, a.rs, 1}, {}, rows, length, tiles};
+                    else coming_a = {{next, a.cs, 1}, {}, length, rows, tiles};
                 }
                 const T* a_of_group = panel.a.data;
                 for (int64_t k0 = g0; k0 < g1; k0 += kBlock, panel.a.data += kBlock * panel.a.cs) {
