@@ -17,11 +17,11 @@ def bits(tensor):
 class Step:
     """A model with its optimizer, and what can be seen of them."""
 
-    def __init__(self, **options):
+    def __init__(self, kind=mt.optim.SGD, **options):
         mt.manual_seed(7)
         self.model = mt.nn.Sequential(mt.nn.Linear(6, 5), mt.nn.ReLU(), mt.nn.Linear(5, 3))
         self.params = list(self.model.parameters())
-        self.opt = mt.optim.SGD(self.params, **({"lr": 0.1} | options))
+        self.opt = kind(self.params, **({"lr": 0.1} | options))
         self.x, self.y = mt.rand(4, 6), mt.tensor([0, 2, 1, 1])
 
     def loss(self, x, y):
@@ -212,7 +212,14 @@ STEPS = [
     plain, zeroed, through_the_model, late_zero, accumulated, several_backwards, several_steps, clipped, skipped,
     by_hand, by_hand_zeroed, by_grad, dropout, returns_a_gradient, only_updates,
 ]  # fmt: skip
-OPTIONS = [{}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True, "weight_decay": 0.01}]
+ADAM = {"kind": mt.optim.Adam}
+OPTIONS = [{}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True, "weight_decay": 0.01}, ADAM]
+MORE = [
+    {"momentum": 0.9, "dampening": 0.1, "maximize": True},
+    ADAM | {"weight_decay": 0.1, "amsgrad": True},
+    ADAM | {"maximize": True, "betas": (0.5, 0.75), "eps": 1e-3},
+    {"kind": mt.optim.AdamW, "lr": 0.01},
+]
 
 
 def run(step, s, calls, disturb=lambda s, call: None):
@@ -236,6 +243,86 @@ def test_a_step_is_a_program(make, options):
     assert found == expected
     # The first call makes the state, and finds no gradients.
     assert step.hits >= 4, mt.jit.explain(step)(compiled.x, compiled.y)
+
+
+@pytest.mark.parametrize("make", [plain, several_steps, several_backwards], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("options", MORE, ids=str)
+def test_numbers_of_optimizers_may_change_at_every_call(make, options):
+    eager, compiled = Step(**options), Step(**options)
+
+    def schedule(s, call):
+        group = s.opt.param_groups[0]
+        group["lr"] = 0.1 / (call + 1)
+        for name in ("momentum", "dampening", "weight_decay", "eps"):
+            if group.get(name):
+                group[name] *= 0.75
+        if "betas" in group:
+            group["betas"] = (0.5 + call / 16, 0.75 + call / 32)
+
+    expected = run(make(eager), eager, 7, schedule)
+    step = mt.function(make(compiled), jit_compile=True)
+    assert run(step, compiled, 7, schedule) == expected
+    assert (step.programs, step.hits) == (1, 5 if compiled.opt.state else 6)
+
+
+def test_a_number_that_becomes_zero_or_another_type_is_recorded_again():
+    changes = [("weight_decay", 0.0), ("weight_decay", 0.5), ("lr", 0), ("lr", 1), ("betas", [0.5, 0.5]), ("lr", 0.0)]
+    changes += [("lr", mt.tensor(0.25)), ("lr", 0.125), ("amsgrad", False), ("maximize", True)]
+    eager, compiled = (Step(mt.optim.Adam, weight_decay=0.1) for _ in range(2))
+
+    def change(s, call):
+        if call % 3 == 2:
+            key, value = changes[call // 3]
+            s.opt.param_groups[0][key] = value
+
+    expected = run(plain(eager), eager, 30, change)
+    step = mt.function(plain(compiled), jit_compile=True)
+    assert run(step, compiled, 30, change) == expected
+    assert step.hits >= 15
+
+
+def test_counts_of_steps_that_others_see():
+    s = Step(mt.optim.Adam)
+    step = mt.function(plain(s), jit_compile=True)
+    for _ in range(5):
+        step(s.x, s.y)
+    assert step.hits == 3
+    counts = [s.opt.state[p]["step"] for p in s.params]
+    assert [c.item() for c in counts] == [5.0] * 4
+    assert [c._version for c in counts] == [5] * 4
+    counts[0].fill_(100.0)
+    s.opt.state[s.params[1]]["step"] = mt.tensor(7.0)
+    twin = Step(mt.optim.Adam)
+    twin.model.load_state_dict(s.model.state_dict())
+    twin.opt.load_state_dict(s.opt.state_dict())
+    plain(twin)(s.x, s.y)
+    step(s.x, s.y)
+    assert [s.opt.state[p]["step"].item() for p in s.params] == [101.0, 8.0, 6.0, 6.0]
+    assert [bits(p) for p in s.params] == [bits(p) for p in twin.params]
+
+
+def test_what_stands_for_a_number_decides_nothing():
+    group = {"lr": 0.5}
+
+    def use(what):
+        def step(x):
+            return x * what(mt._C.bound_number(group, "lr"))
+
+        return mt.function(step, jit_compile=True)
+
+    x = mt.ones(3, dtype=mt.float64)
+    for what in (float, bool, lambda n: 1.0 if n > 0 else 2.0, lambda n: max(n, 0.1), hash):
+        with pytest.raises(TypeError):
+            use(what)(x)
+    f = use(lambda n: (1 - n) ** 2 / (n + 1.0) - -n)
+    for rate in (0.5, 0.25, 0.125):
+        group["lr"] = rate
+        assert f(x).tolist() == [(1 - rate) ** 2 / (rate + 1.0) + rate] * 3
+    assert f.hits == 2
+    # As Python's float does.
+    group["lr"] = -1.0
+    with pytest.raises(ZeroDivisionError):
+        mt.function(lambda x: x * (1.0 / (mt._C.bound_number(group, "lr") + 1.0)), jit_compile=True)(x)
 
 
 def by_call(*changes):

@@ -59,6 +59,75 @@ def test_sgd_against_torch(options):
     np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
+ADAM = [
+    {},
+    {"weight_decay": 0.1},
+    {"lr": 0.1, "betas": (0.5, 0.75), "eps": 1e-3, "maximize": True},
+    {"amsgrad": True, "lr": 0.01},
+]
+
+
+@pytest.mark.parametrize("options", ADAM, ids=str)
+@pytest.mark.parametrize("kind", ["Adam", "AdamW"])
+def test_adam_follows_its_definition(kind, options):
+    rng = np.random.default_rng(2)
+    start, grads = rng.normal(size=(3, 2)), rng.normal(size=(6, 3, 2))
+    param = nn.Parameter(mt.tensor(start))
+    optimizer = getattr(optim, kind)([param], **options)
+    lr, (beta1, beta2) = options.get("lr", 1e-3), options.get("betas", (0.9, 0.999))
+    decay = options.get("weight_decay", 0 if kind == "Adam" else 1e-2)
+    expected, mean, square, largest = start.copy(), 0.0, 0.0, 0.0
+    for step, grad in enumerate(grads, 1):
+        param.grad = mt.tensor(grad)
+        optimizer.step()
+        g = -grad if options.get("maximize") else grad
+        if kind == "AdamW":
+            expected = expected - lr * decay * expected
+        else:
+            g = g + decay * expected
+        mean = beta1 * mean + (1 - beta1) * g
+        square = beta2 * square + (1 - beta2) * g**2
+        largest = np.maximum(largest, square)
+        scale = np.sqrt((largest if options.get("amsgrad") else square) / (1 - beta2**step))
+        expected = expected - lr * mean / (1 - beta1**step) / (scale + options.get("eps", 1e-8))
+    np.testing.assert_allclose(param.detach().numpy(), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("options", ADAM, ids=str)
+@pytest.mark.parametrize("kind", ["Adam", "AdamW"])
+def test_adam_against_torch(kind, options):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(3)
+    start = rng.normal(size=(4, 3)).astype(np.float32)
+    grads = rng.normal(size=(5, 4, 3)).astype(np.float32)
+    ours, theirs = nn.Parameter(mt.tensor(start)), torch.nn.Parameter(torch.tensor(start))
+    mine, peer = getattr(optim, kind)([ours], **options), getattr(torch.optim, kind)([theirs], **options)
+    for grad in grads:
+        ours.grad, theirs.grad = mt.tensor(grad), torch.tensor(grad)
+        mine.step()
+        peer.step()
+    np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol=1e-6, atol=1e-7)
+    assert mine.state[ours].keys() == peer.state[theirs].keys()
+    assert mine.param_groups[0].keys() == peer.param_groups[0].keys()
+    for key, value in mine.state[ours].items():
+        np.testing.assert_allclose(value.numpy(), peer.state[theirs][key].numpy(), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"lr": -1.0}, ValueError, "Invalid learning rate: -1.0"),
+        ({"eps": float("nan")}, ValueError, "Invalid epsilon value: nan"),
+        ({"weight_decay": -1}, ValueError, "Invalid weight_decay value: -1"),
+        ({"betas": (0.9, 1.0)}, ValueError, "Invalid beta parameter at index 1: 1.0"),
+        ({"differentiable": True}, NotImplementedError, "Adam: differentiable=True is not supported"),
+    ],
+)
+def test_adam_refuses_what_it_cannot_do(options, error, text):
+    with pytest.raises(error, match=text):
+        optim.Adam([nn.Parameter(mt.ones(2))], **options)
+
+
 def test_training_reduces_the_loss():
     mt.manual_seed(0)
     model = nn.Linear(3, 1)

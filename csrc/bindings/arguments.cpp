@@ -292,7 +292,7 @@ void Arguments::parse(PyObject* const* args, size_t nargs, PyObject* kwnames) {
         } else if (spec.type == ArgType::TensorList) {
             add_list(spec, object, position(i));
             continue;
-        } else if (spec.scalar_ok && scalar_from(object, &operand.scalar)) {
+        } else if (spec.scalar_ok && operand_number(object, &operand.scalar)) {
             operand.is_scalar = true;
         } else {
             Signature{op_}.wrong_type(spec, position(i), object);

@@ -32,7 +32,7 @@ bool operand_from(PyObject* object, Operand* operand) {
         operand->tensor = tensor_of(object);
         return true;
     }
-    operand->is_scalar = scalar_from(object, &operand->scalar);
+    operand->is_scalar = operand_number(object, &operand->scalar);
     return operand->is_scalar;
 }
 

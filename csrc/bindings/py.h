@@ -139,6 +139,8 @@ PyObject* dims_to_tuple(Dims dims);
 Dims dims_from(PyObject* object, const char* what);
 // True and `out` set if `object` is a Python or NumPy number.
 bool scalar_from(PyObject* object, Scalar* out);
+// The same for an operand, which may be a number that is read at each call (bound_number.cpp).
+bool operand_number(PyObject* object, Scalar* out);
 
 // A parameter from what Python gave for it; throws PyTorch's TypeError. `position` as counted by people, 0 if by name.
 void set_value(const OpDef& op, const ArgSpec& spec, PyObject* object, Value* value, size_t position);
@@ -217,6 +219,7 @@ bool init_shortcut(PyObject* module);
 bool init_composed(PyObject* module);
 bool init_observer(PyObject* module);
 bool init_guards(PyObject* module);
+bool init_bound_number(PyObject* module);
 OpDef& op_of(PyObject* callable);  // TypeError if it isn't an op
 bool is_op(PyObject* object);      // and no in-place form of one
 

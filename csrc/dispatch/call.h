@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "dispatch/numbers.h"
 #include "dispatch/registry.h"
 #include "dispatch/version.h"
 
@@ -62,6 +63,22 @@ struct FunctionLog {
     };
     std::vector<Gradient> gradients;
     std::unordered_set<const Tensor*> known_owners;
+    Numbers numbers;
+    struct Count {  // of steps, which was counted up
+        Ref<Tensor> counter;
+        uint32_t times, place;  // its number now
+    };
+    std::vector<Count> counts;
+    std::vector<uint32_t> used;  // places that operands had
+    const char* unclear = nullptr;  // why a number would not be computed again as it was
+
+    // Null, or why a number that is read at each call has gone where it can't be followed.
+    const char* lost_number(const std::vector<bool>& landed) const {
+        if (unclear) return unclear;
+        for (uint32_t place : used)
+            if (!landed[place - 1]) return "a number that it reads at each call is not an operand of a recorded op";
+        return nullptr;
+    }
 
     void touch(Tensor& tensor) {
         if (tensor.made_in < number && known.insert(&tensor).second) touched.push_back(Ref<Tensor>::borrow(&tensor));

@@ -13,6 +13,7 @@ namespace mt {
 // A Python number, with the dtype category it brings to promotion.
 struct Scalar {
     enum Tag : uint8_t { Bool, Int, Float, Complex } tag = Int;
+    uint32_t place = 0;  // among the numbers of the function that is recorded (numbers.h); 0: it is always this one
     union {
         int64_t i = 0;
         double f;  // the real part of a complex number

@@ -231,6 +231,20 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
             return refuse("it keeps a tensor that it does not return");
         }
     }
+    std::vector<bool> landed(log_of_function.numbers.all().size());
+    for (uint32_t i = 0; i < trace.scalars.size(); ++i)
+        if (const uint32_t place = trace.scalars[i].scalar.place) {
+            program->bound_scalars_.push_back({i, place});
+            landed[place - 1] = true;
+        }
+    if (const char* reason = log_of_function.lost_number(landed)) return refuse(reason);
+    for (const FunctionLog::Count& count : log_of_function.counts) {
+        if (log_of_function.known.contains(count.counter.get()))
+            return refuse("it computes with a tensor in which an optimizer counts steps");
+        program->counts_.push_back({count.counter, count.times});
+        program->hold(count.counter);
+    }
+    program->numbers_ = std::move(log_of_function.numbers);
     program->plan_ = std::move(plan);
     Trace& own = program->trace_;
     own.counts_readers = false;
@@ -312,6 +326,8 @@ bool Program::run(Tensor* const* given, Ref<Tensor>* out) {
     Arguments all;
     if (busy_ || !gather(given, all)) return false;
     Tensor* const* arguments = all.begin();
+    if (!numbers_.empty() && !numbers_.read(values_)) return false;
+    for (const auto& [scalar, place] : bound_scalars_) trace_.scalars[scalar].scalar.f = values_[place - 1];
     busy_ = true;
     struct Unbind {
         Program& program;
@@ -385,6 +401,7 @@ bool Program::run(Tensor* const* given, Ref<Tensor>* out) {
         if (i < result_count_) stored.push_back((out[i] = std::move(result)).get());
         else stored.push_back(result.release());
     }
+    for (const auto& [counter, times] : counts_) count_steps(*counter, times);
     // What they were dies at the end, since that may run code.
     for (const Gradient& gradient : gradients_) {
         if (gradient.after == Gradient::After::Unchanged) continue;

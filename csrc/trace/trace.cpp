@@ -38,6 +38,7 @@ bool covers_storage(const Tensor& tensor) {
 }
 
 bool is_baked(const Scalar& s) {
+    if (s.place) return false;
     if (s.tag == Scalar::Complex) return true;  // rare, and launches take numbers of 8 bytes
     if (s.tag != Scalar::Float) return s.tag == Scalar::Bool || (s.i >= -3 && s.i <= 3);
     // What the kernels, pow above all, treat apart.

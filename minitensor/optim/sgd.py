@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import minitensor as mt
+from minitensor import _C
 from minitensor.optim.optimizer import Optimizer
 
 
@@ -51,25 +52,30 @@ class SGD(Optimizer):
                 loss = closure()
         with mt.no_grad():
             for group in self.param_groups:
-                for param in group["params"]:
-                    if param.grad is not None:
-                        self._update(param, param.grad, group)
+                self._update(group)
         self._end_step()
         return loss
 
-    def _update(self, param: mt.Tensor, grad: mt.Tensor, group: dict[str, Any]) -> None:
-        if group["maximize"]:
-            grad = -grad
-        if group["weight_decay"] != 0:
-            grad = grad + param * group["weight_decay"]
-        momentum = group["momentum"]
-        if momentum != 0:
-            state = self.state[param]
-            buffer = state.get("momentum_buffer")
-            if buffer is None:
-                buffer = state["momentum_buffer"] = grad.detach().clone()
-            else:
-                dampening = group["dampening"]
-                buffer.mul_(momentum).add_(grad if dampening == 0 else grad * (1 - dampening))
-            grad = grad + buffer * momentum if group["nesterov"] else buffer
-        param -= grad * group["lr"]
+    def _update(self, group: dict[str, Any]) -> None:
+        number = _C.bound_number
+        lr = number(group, "lr")
+        decay = number(group, "weight_decay") if group["weight_decay"] != 0 else None
+        momentum = number(group, "momentum") if group["momentum"] != 0 else None
+        fresh = 1 - number(group, "dampening") if group["dampening"] != 0 else None
+        for param in group["params"]:
+            grad = param.grad
+            if grad is None:
+                continue
+            if group["maximize"]:
+                grad = -grad
+            if decay is not None:
+                grad = grad + param * decay
+            if momentum is not None:
+                state = self.state[param]
+                buffer = state.get("momentum_buffer")
+                if buffer is None:
+                    buffer = state["momentum_buffer"] = grad.detach().clone()
+                else:
+                    buffer.mul_(momentum).add_(grad if fresh is None else grad * fresh)
+                grad = grad + buffer * momentum if group["nesterov"] else buffer
+            param -= grad * lr

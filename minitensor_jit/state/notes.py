@@ -162,6 +162,7 @@ class Notes:
         if not guards:
             self._guards = None
             return
+        guards = _without_bound(guards)
         # In what was recorded the two can't be told apart, and the next call may have another argument.
         if any(self._is_argument(part) for _, _, what in guards for part in what):
             self.reason = "the function also reads an argument by itself"
@@ -170,6 +171,23 @@ class Notes:
         broken = self._guards.check()
         if broken >= 0:
             self.reason = f"what it reads changes while it runs: {_name_of(guards[broken])}"
+
+
+def _without_bound(guards: list[tuple[int, Any, Any]]) -> list[tuple[int, Any, Any]]:
+    """Guards without the numbers that the program itself reads at each call."""
+    bound: dict[int, set[Any]] = {}
+    for space, key in _C.bound_items():
+        bound.setdefault(id(space), set()).add(key)
+    kept: list[tuple[int, Any, Any]] = []
+    for kind, thing, what in guards:
+        keys = bound.get(id(thing))
+        if keys and kind in (Guard.ENTRIES, Guard.DICT_ITEMS):
+            what = tuple((key, value) for key, value in what if key not in keys)
+            if kind == Guard.DICT_ITEMS:
+                kept.append((Guard.LENGTH, thing, (len(thing),)))
+            kind = Guard.ENTRIES
+        kept.append((kind, thing, what))
+    return kept
 
 
 def _containers(value: Any, depth: int = 0) -> Iterator[Any]:

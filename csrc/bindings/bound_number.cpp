@@ -1,0 +1,205 @@
+// A number that a compiled function reads anew at each call, such as a learning rate: what stands for it while the
+// function is recorded.
+#include "bindings/py.h"
+#include "dispatch/call.h"
+#include "trace/trace.h"
+
+namespace mt::py {
+
+namespace {
+
+// It is no float, so that code that doesn't know of it can't take its value for one that stays.
+struct BoundNumber {
+    PyObject_HEAD uint32_t place;
+    uint32_t function;
+};
+
+extern PyTypeObject BoundNumberType;
+
+bool is_bound(PyObject* object) { return Py_TYPE(object) == &BoundNumberType; }
+
+// The log of the function that a number belongs to.
+FunctionLog& log_of(const BoundNumber& number) {
+    if (!function_log || function_log->number != number.function)
+        fail("a number that a compiled function reads at each call was kept after the call");
+    return *function_log;
+}
+
+PyObject* make(uint32_t place) {
+    auto* number = PyObject_New(BoundNumber, &BoundNumberType);
+    if (!number) fail_python();
+    number->place = place;
+    number->function = function_log->number;
+    return reinterpret_cast<PyObject*>(number);
+}
+
+// The place of an operand of arithmetic; 0 if it is no number.
+uint32_t place_of(PyObject* object, FunctionLog& log) {
+    if (is_bound(object)) {
+        auto& number = *reinterpret_cast<BoundNumber*>(object);
+        log_of(number);
+        return number.place;
+    }
+    if (PyFloat_CheckExact(object)) return log.numbers.constant(PyFloat_AS_DOUBLE(object));
+    if (!PyLong_CheckExact(object)) return 0;
+    const double value = PyLong_AsDouble(object);
+    if (value == -1.0 && PyErr_Occurred()) fail_python();
+    return log.numbers.constant(value);
+}
+
+template <Numbers::Kind kind>
+PyObject* combine(PyObject* a, PyObject* b) {
+    return guarded([&]() -> PyObject* {
+        FunctionLog& log = log_of(*reinterpret_cast<BoundNumber*>(is_bound(a) ? a : b));
+        const uint32_t first = place_of(a, log), second = first ? place_of(b, log) : 0;
+        if (!second) Py_RETURN_NOTIMPLEMENTED;
+        if (const uint32_t place = log.numbers.combine(kind, first, second)) return make(place);
+        log.unclear = "a number that it reads at each call is computed with where floats have exceptions";
+        PyRef x = checked(PyFloat_FromDouble(log.numbers.value(first))),
+              y = checked(PyFloat_FromDouble(log.numbers.value(second)));
+        return kind == Numbers::Kind::Pow ? PyNumber_Power(x.get(), y.get(), Py_None)
+                                          : PyNumber_TrueDivide(x.get(), y.get());
+    });
+}
+
+PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
+    if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+    return combine<Numbers::Kind::Pow>(a, b);
+}
+
+PyObject* negative(PyObject* self) {
+    return guarded([&]() -> PyObject* {
+        auto& number = *reinterpret_cast<BoundNumber*>(self);
+        FunctionLog& log = log_of(number);
+        return make(log.numbers.combine(Numbers::Kind::Mul, number.place, log.numbers.constant(-1.0)));
+    });
+}
+
+int refuse_truth(PyObject*) {
+    return guarded([]() -> int { fail_type("a number that is read at each call decides nothing"); }, -1);
+}
+PyObject* refuse_comparison(PyObject*, PyObject*, int) {
+    return guarded([]() -> PyObject* { fail_type("a number that is read at each call is compared with nothing"); });
+}
+
+PyNumberMethods numbers = [] {
+    PyNumberMethods methods{};
+    methods.nb_add = slot<combine<Numbers::Kind::Add>>;
+    methods.nb_subtract = slot<combine<Numbers::Kind::Sub>>;
+    methods.nb_multiply = slot<combine<Numbers::Kind::Mul>>;
+    methods.nb_true_divide = slot<combine<Numbers::Kind::Div>>;
+    methods.nb_power = slot<power>;
+    methods.nb_negative = slot<negative>;
+    methods.nb_bool = slot<refuse_truth>;
+    return methods;
+}();
+
+PyTypeObject BoundNumberType = [] {
+    PyTypeObject type = blank_type();
+    type.tp_name = "minitensor._C.BoundNumber";
+    type.tp_doc = "A number that a compiled function reads anew at each call, while the function is recorded.";
+    type.tp_basicsize = sizeof(BoundNumber);
+    type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION;
+    type.tp_as_number = &numbers;
+    type.tp_richcompare = slot<refuse_comparison>;
+    type.tp_hash = slot<PyObject_HashNotImplemented>;
+    return type;
+}();
+
+// What is recorded now is a function of which a program may be made.
+bool in_function() { return function_log && trace::current && trace::current->whole_function; }
+
+// bound_number(dict, key, part=-1): the item, or a part of the tuple that it is. Where a function is recorded, what
+// stands for it if it is a float.
+PyObject* py_bound_number(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+    return guarded([&]() -> PyObject* {
+        if (nargs < 2 || nargs > 3 || !PyDict_CheckExact(args[0])) fail_type("bound_number(dict, key, part=-1)");
+        const Py_ssize_t part = nargs == 3 ? to_int64(args[2]) : -1;
+        double value;
+        if (in_function() && float_in(args[0], args[1], part, &value))
+            return make(function_log->numbers.item(args[0], args[1], part, value));
+        PyObject* found = PyDict_GetItemWithError(args[0], args[1]);
+        if (!found) {
+            if (!PyErr_Occurred()) PyErr_SetObject(PyExc_KeyError, args[1]);
+            fail_python();
+        }
+        if (part < 0) return Py_NewRef(found);
+        return checked(PySequence_GetItem(found, part)).release();
+    });
+}
+
+// bound_items(): the (dict, key) pairs that bound_number was asked for in the function that is recorded.
+PyObject* py_bound_items(PyObject*, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        PyRef found = checked(PyList_New(0));
+        for (const auto& number : function_log ? function_log->numbers.all() : Numbers().all()) {
+            if (number.kind != Numbers::Kind::Item) continue;
+            PyRef pair = checked(PyTuple_Pack(2, number.dict.get(), number.key.get()));
+            if (PyList_Append(found.get(), pair.get()) < 0) fail_python();
+        }
+        return found.release();
+    });
+}
+
+// count_step(tensor): adds one to the count of steps in it, and returns the count, as a number.
+PyObject* py_count_step(PyObject*, PyObject* object) {
+    return guarded([&]() -> PyObject* {
+        if (!is_tensor(object)) fail_type(std::string("a count of steps is a tensor, not ") + Py_TYPE(object)->tp_name);
+        Tensor& counter = *tensor_of(object);
+        if (counter.numel != 1) fail("a count of steps has one element, not " + std::to_string(counter.numel));
+        if (counter.storage->pending) materialize_hook(counter.storage.get());
+        if (!counts_steps(counter)) {
+            if (in_function()) function_log->unclear = "an optimizer counts steps in memory that others may change";
+            static const OpDef* add = find_op("add");
+            trace::Suspend suspend;
+            Operand self, one;
+            self.tensor = &counter;
+            one.is_scalar = true;
+            one.scalar = Scalar::of(int64_t{1});
+            GradMode none(false);
+            call_op_inplace(*add, counter, {self, one});
+            return checked(PyObject_CallMethod(object, "item", nullptr)).release();
+        }
+        count_steps(counter, 1);
+        const double now = steps_in(counter);
+        if (!in_function()) return checked(PyFloat_FromDouble(now)).release();
+        FunctionLog& log = *function_log;
+        for (FunctionLog::Count& count : log.counts) {
+            if (count.counter.get() != &counter) continue;
+            ++count.times;
+            count.place = log.numbers.combine(Numbers::Kind::Add, count.place, log.numbers.constant(1.0));
+            return make(count.place);
+        }
+        uint32_t place = log.numbers.count(counter, now - 1.0);
+        place = log.numbers.combine(Numbers::Kind::Add, place, log.numbers.constant(1.0));
+        log.counts.push_back({Ref<Tensor>::borrow(&counter), 1, place});
+        return make(place);
+    });
+}
+
+PyMethodDef functions[] = {
+    {"bound_number", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(method<py_bound_number>())), METH_FASTCALL,
+     "bound_number(dict, key, part=-1): the item, which a compiled function reads anew at each call if it is a float."},
+    {"bound_items", method<py_bound_items>(), METH_NOARGS,
+     "bound_items(): the (dict, key) pairs that the function which is recorded reads anew at each call."},
+    {"count_step", method<py_count_step>(), METH_O,
+     "count_step(tensor): adds one to the count of steps in it, and returns it as a number."},
+    {}};
+
+}  // namespace
+
+bool operand_number(PyObject* object, Scalar* out) {
+    if (__builtin_expect(!is_bound(object), 1)) return scalar_from(object, out);
+    auto& number = *reinterpret_cast<BoundNumber*>(object);
+    FunctionLog& log = log_of(number);
+    *out = Scalar::of(log.numbers.value(number.place));
+    out->place = number.place;
+    log.used.push_back(number.place);
+    return true;
+}
+
+bool init_bound_number(PyObject* module) {
+    return PyType_Ready(&BoundNumberType) == 0 && PyModule_AddFunctions(module, functions) == 0;
+}
+
+}  // namespace mt::py
