@@ -10,7 +10,7 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -164,22 +164,13 @@ _C.set_compile_hook(_plan, _recall)
 _C.set_refuse_hook(_refuse)
 
 
-class _Options(_C.OptionsScope):
-    """A compiler's options, in force inside."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> JitOptions:
-        super().__enter__()
-        return current_options()
-
-
 def options(wanted: JitOptions | None = None, **changes: Any) -> AbstractContextManager[JitOptions]:
     """Options for what is recorded inside: a whole set, or changes to those in force.
 
     What was recorded before runs first, under the options that it was recorded with.
     """
-    return _Options(_number_of((wanted or current_options()).replace(**changes)))
+    changed = (wanted or current_options()).replace(**changes)
+    return _C.OptionsScope(_number_of(changed), None, changed)
 
 
 class verify:  # noqa: N801  (called like a function)
@@ -214,26 +205,6 @@ def _verify_counts() -> dict[str, int]:
     from minitensor_jit.runtime.verify import counts
 
     return counts()
-
-
-class recording:  # noqa: N801  (called like a function)
-    """Record inside; the outermost one runs what was recorded at its end, for the reason given."""
-
-    __slots__ = ("_reason",)
-
-    def __init__(self, reason: str) -> None:
-        self._reason = reason
-
-    def __enter__(self) -> None:
-        _C.begin_recording()
-
-    def __exit__(self, kind: object, *exception: object) -> None:
-        if kind is None:
-            _C.end_recording(self._reason)
-            return
-        # The program's own error is the one to see; what fails now besides it shows where its values are read.
-        with suppress(Exception):
-            _C.end_recording(self._reason)
 
 
 def session_scope(level: int, cpu_global_jit: bool) -> AbstractContextManager[None]:
@@ -295,6 +266,9 @@ def _keep_account(report: Report | None) -> Report | None:
     return previous
 
 
+_EXPLAINED = "the end of the explained call"
+
+
 def explain(fn: Callable[..., Any]) -> Callable[..., Explanation]:
     """Make `explain(fn)(*args)` run `fn` compiled and give an account of it.
 
@@ -318,8 +292,11 @@ def explain(fn: Callable[..., Any]) -> Callable[..., Explanation]:
             on = current if current.auto_jit else current.replace(auto_jit=2, cpu_global_jit=True)
             # One that is compiled as a whole ends its own recording; those programs that it has would record nothing.
             whole = fn.__dict__["_recorder"].without_programs() if isinstance(fn, _C.CompiledFunction) else None
-            with options(on), recording("the end of the explained call") if whole is None else nullcontext():
-                report.result = (whole or fn)(*args, **kwargs)
+            with options(on):
+                if whole is not None:
+                    report.result = whole(*args, **kwargs)
+                else:
+                    report.result = _C.call_recorded(fn, args, kwargs, _EXPLAINED, None, 0, False)
         finally:
             _keep_account(previous)
             _C.clear_plan_cache()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from minitensor import _C
-from minitensor_jit.api import current_compiler, recording
+from minitensor_jit.api import current_compiler
 from minitensor_jit.function_arguments import Structure, flatten
 from minitensor_jit.runtime.compiler import noting_executables
 from minitensor_jit.runtime.disk_cache import key_of
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["function"]
 
 _MAX_STRUCTURES = 64
+_END = "the end of a function"
 _EVERY_CALL = "the end of a function that is recorded at every call: {}"
 _SIMPLE = (_C.Tensor, int, float, str, type(None))
 
@@ -70,32 +71,30 @@ class _Recorder:
         current_compiler()
         nested = _C.is_recording()
         watch = _Watch() if nested or compiled is None else self._watches.setdefault(id(compiled), _Watch())
-        with noting_executables() as used, recording("the end of a function"):
-            if not nested:
-                _C.whole_function(self.compiled().owner)
-            previous = _C.swap_tag((1, 1, 0))
-            closed = _C.close_values(True)
-            try:
-                if nested or compiled is None or watch.rests():
-                    guards: Any = watch.why
-                    result = self._fn(*args, **kwargs)
-                else:
-                    observer = Observer((args, kwargs))
-                    observer.begin(self._fn)
-                    try:
-                        result = self._fn(*args, **kwargs)
-                    except BaseException:
-                        observer.end(None, failed=True)
-                        raise
-                    guards = observer.end(result)
-                if not nested:
-                    watch.done(self._finish(compiled, inputs, result, guards))
-            finally:
-                _C.close_values(closed)
-                _C.swap_tag(previous)
-                if not nested:
-                    _C.whole_function(0)
+        owner = 0 if nested else self.compiled().owner
+        with noting_executables() as used:
+            result = _C.call_recorded(
+                self._whole, (compiled, inputs, args, kwargs, watch, nested), {}, _END, (1, 1, 0), owner, True
+            )
         self._used.update((module, ref(executable)) for module, executable in used.items())
+        return result
+
+    def _whole(
+        self,
+        compiled: Any,
+        inputs: tuple[Any, ...],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        watch: _Watch,
+        nested: bool,
+    ) -> Any:
+        if nested or compiled is None or watch.rests():
+            guards: Any = watch.why
+            result = self._fn(*args, **kwargs)
+        else:
+            result, guards = _C.observed(Observer((args, kwargs)), self._fn, args, kwargs)
+        if not nested:
+            watch.done(self._finish(compiled, inputs, result, guards))
         return result
 
     def _finish(self, compiled: Any, args: tuple[Any, ...], result: Any, guards: Any) -> str | None:
@@ -118,12 +117,7 @@ class _Recorder:
 
     def _best_effort(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         current_compiler()
-        with recording("the end of a function"):
-            previous = _C.swap_tag((1, 0, _C.next_scope()))
-            try:
-                return self._fn(*args, **kwargs)
-            finally:
-                _C.swap_tag(previous)
+        return _C.call_recorded(self._fn, args, kwargs, _END, (1, 0, _C.next_scope()), 0, False)
 
     # ---- what the object in the core asks for
 

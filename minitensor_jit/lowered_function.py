@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -215,6 +214,9 @@ def _cost_table(cost: Cost) -> dict[str, float]:
     }
 
 
+_END = "the end of a lowered function"
+
+
 def lower(function: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Lowered:
     """Record `fn` on arguments, and forget again what it did to tensors, gradients and the random stream.
 
@@ -224,22 +226,22 @@ def lower(function: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: 
         raise RuntimeError("lower() can't be called while ops are being recorded")
     compiler = current_compiler()
     state = default_generator.get_state()
-    _C.begin_recording()
-    previous = _C.swap_tag((1, 1, 0))
+
+    def record() -> Any:
+        try:
+            _C.watch_gradients()
+            result = fn(*args, **kwargs)
+            nodes, leaves, scalars = _C.describe_recording()
+            del result
+            return nodes, leaves, scalars
+        finally:
+            _C.discard_recording()
+
     try:
-        _C.whole_function(function.owner)
-        _C.watch_gradients()
-        result = fn(*args, **kwargs)
-        description = _C.describe_recording()
-        del result
+        nodes, leaves, scalars = _C.call_recorded(record, (), {}, _END, (1, 1, 0), function.owner, False)
     finally:
-        _C.discard_recording()
-        _C.swap_tag(previous)
-        _C.whole_function(0)
-        with suppress(Exception):
-            _C.end_recording("the end of a lowered function")
         default_generator.set_state(state)
-    trace = RecordedTrace(*description, getattr(function, "__name__", "function"))
+    trace = RecordedTrace(nodes, leaves, scalars, getattr(function, "__name__", "function"))
     clustered = cluster(trace.graph, compiler.options, ClusteringState())
     launches = [node for node in clustered.graph if node.op == LAUNCH]
     return Lowered(function, trace, clustered.graph, launches[0] if launches else None)

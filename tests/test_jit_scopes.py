@@ -151,13 +151,14 @@ def test_gradients_belong_to_the_scope_or_have_clusters_of_their_own(separate):
     def fn(x):
         with mt.jit_scope():
             pass
-        from minitensor_jit.api import recording
-
-        with recording("the end of the test"):
+        mt._C.begin_recording()
+        try:
             with mt.jit_scope(separate_compiled_gradients=separate):
                 y = mt.tanh(x * w) * mt.sigmoid(x)
             (gradient,) = mt.autograd.grad(y, w, mt.ones(6))
             return gradient
+        finally:
+            mt._C.end_recording("the end of the test")
 
     x = mt.rand(6)
     y = mt.tanh(x * w) * mt.sigmoid(x)

@@ -384,21 +384,62 @@ PyTypeObject make_function_type() {
 
 PyTypeObject FunctionType = make_function_type();
 
-// whole_function(owner): what is recorded from here on belongs to one function that is compiled as a whole.
-PyObject* py_whole_function(PyObject*, PyObject* owner) {
-    if (trace::current) {
-        uint64_t number = to_uint64(owner);
-        trace::current->whole_function = number != 0;
-        trace::current->owner = number;
-        trace::current->effects = false;
-        if (number) trace::begin_function();
-        else trace::end_function();
-    }
-    Py_RETURN_NONE;
+void set_whole_function(uint64_t owner) {
+    if (!trace::current) return;
+    trace::current->whole_function = owner != 0;
+    trace::current->owner = owner;
+    trace::current->effects = trace::current->wrote_shared = false;
+    if (owner) trace::begin_function();
+    else trace::end_function();
 }
 
-// close_values(close): whether this thread refuses to look at values from here on; returns whether it did.
-PyObject* py_close_values(PyObject*, PyObject* close) { return PyBool_FromLong(trace::close_values(close == Py_True)); }
+// call_recorded(function, args, kwargs, reason, tag, owner, close): calls the function, recorded, under a tag. With an
+// owner what is recorded belongs to that function as a whole; with `close` values may not be looked at. In the core,
+// where no exception of a signal's handler comes between a state that is set and what sets it back.
+PyObject* py_call_recorded(PyObject*, PyObject* arguments) {
+    PyObject *function, *args, *kwargs, *reason, *tag;
+    unsigned long long owner;
+    int close;
+    if (!PyArg_ParseTuple(arguments, "OO!O!UOKp:call_recorded", &function, &PyTuple_Type, &args, &PyDict_Type, &kwargs,
+                          &reason, &tag, &owner, &close))
+        return nullptr;
+    int compile = 0, must = 0, scope = 0;
+    if (tag != Py_None && !PyArg_ParseTuple(tag, "iii:call_recorded", &compile, &must, &scope)) return nullptr;
+    return guarded([&]() -> PyObject* {
+        const char* text = PyUnicode_AsUTF8(reason);
+        if (!text) fail_python();
+        trace::begin_recording();
+        const trace::Tag before = trace::current_tag;
+        if (owner) set_whole_function(owner);
+        if (tag != Py_None) trace::set_tag({static_cast<int8_t>(compile), must != 0, scope});
+        const bool closed = close && trace::close_values(true);
+        PyRef result(PyObject_Call(function, args, kwargs));
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        if (close) trace::close_values(closed);
+        if (tag != Py_None) trace::set_tag(before);
+        if (owner) set_whole_function(0);
+        const bool ended = guarded([&] {
+            trace::end_recording(text);
+            return true;
+        });
+        // An exception of the program's own is the one to see; values that fail now say so when they are read.
+        if (!ended && (result || !PyErr_ExceptionMatches(PyExc_Exception))) {
+            Py_XDECREF(type);
+            Py_XDECREF(value);
+            Py_XDECREF(traceback);
+            return nullptr;
+        }
+        PyErr_Clear();
+        PyErr_Restore(type, value, traceback);
+        return result.release();
+    });
+}
+
+// Whether the function that is recorded as a whole writes to memory that others than tensors see.
+PyObject* py_wrote_shared(PyObject*, PyObject*) {
+    return PyBool_FromLong(trace::current && trace::current->wrote_shared);
+}
 
 PyObject* py_discard_recording(PyObject*, PyObject*);
 PyObject* py_watch_gradients(PyObject*, PyObject*);
@@ -408,10 +449,11 @@ PyMethodDef functions[] = {
      "From here on to discard_recording, gradients that are stored are noted."},
     {"discard_recording", method<py_discard_recording>(), METH_NOARGS,
      "Forgets what this thread has recorded, as if it had not been, and gradients that it stored."},
-    {"whole_function", method<py_whole_function>(), METH_O,
-     "whole_function(owner): what is recorded belongs to the function of that number as a whole; 0 for none."},
-    {"close_values", method<py_close_values>(), METH_O,
-     "close_values(close): whether this thread refuses to look at values from here on; returns whether it did."},
+    {"call_recorded", method<py_call_recorded>(), METH_VARARGS,
+     "call_recorded(function, args, kwargs, reason, tag | None, owner, close): its result; what it does is recorded "
+     "under a tag, as the function of that number if it is not 0, with values that may not be looked at."},
+    {"wrote_shared", method<py_wrote_shared>(), METH_NOARGS,
+     "Whether the function that is recorded as a whole writes to memory that others than tensors see."},
     {}};
 
 // Leaves that got gradients since this thread began to watch, which it does while `watching`.

@@ -23,7 +23,8 @@ enum class Kind : long {
     Function,
     Bytes,
     Length,
-    Layout
+    Layout,
+    Result
 };
 
 // An object by identity. It is let die where it can be seen to.
@@ -256,7 +257,14 @@ bool holds(Guard& guard) {
         case Kind::Entries: return dict_holds(guard, object);
         case Kind::OwnEntries: return dict_holds(guard, dict_of(object));
         case Kind::DictItems: return dict_holds(guard, PyDict_Check(object) ? object : dict_of(object));
-        case Kind::Cell: return guard.items[0].is(PyCell_GET(object));
+        case Kind::Cell: {
+            PyObject* now = PyCell_GET(object);
+            return guard.items.empty() ? !now : guard.items[0].is(now);
+        }
+        case Kind::Result: {
+            PyRef now(PyObject_CallNoArgs(object));
+            return now ? guard.items[0].is(now.get()) : (PyErr_Clear(), false);
+        }
         case Kind::TypeEntries: return type_holds(guard, reinterpret_cast<PyTypeObject*>(object));
         case Kind::TypeOf: return guard.items[0].is(reinterpret_cast<PyObject*>(Py_TYPE(object)));
         case Kind::Items: return items_hold(guard, object);
@@ -333,6 +341,9 @@ PyObject* guards_new(PyTypeObject* type, PyObject* args, PyObject*) {
                 case Kind::TypeEntries:
                 case Kind::DictItems: entries(); break;
                 case Kind::Cell:
+                    if (PyTuple_GET_ITEM(what, 0) != absent) items();
+                    break;
+                case Kind::Result:
                 case Kind::TypeOf:
                 case Kind::Items:
                 case Kind::Function:

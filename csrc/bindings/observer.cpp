@@ -9,8 +9,10 @@
 #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000
 #define MT_CAN_OBSERVE 1
 #define Py_BUILD_CORE 1
+#undef HAVE_STD_ATOMIC  // it is C's
 extern "C" {
 #include <internal/pycore_frame.h>
+#include <internal/pycore_runtime.h>
 }
 #undef Py_BUILD_CORE
 #include <opcode.h>
@@ -78,13 +80,45 @@ Kind kind_of(PyCodeObject* code) {
     return kind;
 }
 
-void tell(Observation& o, int opcode, int argument, PyCodeObject* code, int instruction, PyObject* operands) {
-    PyRef held(operands);
-    PyRef done(operands ? PyObject_CallFunction(o.handler, "iiOiO", opcode, argument, code, instruction, operands)
-                        : nullptr);
-    if (done) return;
-    PyErr_Clear();
-    o.failed = true;
+// What observes is Python too, but what it raises is not the program's: for its lifetime handlers of signals, and
+// exceptions that other threads raise in this one, wait until the program goes on.
+class ProgramWaits {
+  public:
+    ProgramWaits() : thread_(PyThreadState_Get()), main_(_PyRuntime.main_thread) {
+        if (main_ == PyThread_get_thread_ident()) _PyRuntime.main_thread = 0;  // which handles signals
+        exception_ = std::exchange(thread_->async_exc, nullptr);
+    }
+    ~ProgramWaits() {
+        if (main_ == PyThread_get_thread_ident()) _PyRuntime.main_thread = main_;
+        if (!exception_) return;
+        if (thread_->async_exc) Py_DECREF(exception_);
+        else PyThreadState_SetAsyncExc(thread_->thread_id, exception_), Py_DECREF(exception_);
+    }
+    ProgramWaits(const ProgramWaits&) = delete;
+
+  private:
+    PyThreadState* thread_;
+    unsigned long main_;
+    PyObject* exception_;
+};
+
+// False with an exception that the program is to get: a signal's handler's, or the one that the handler here returned.
+bool tell(Observation& o, int opcode, int argument, PyCodeObject* code, int instruction, PyObject* operands) {
+    PyRef held(operands), refusal;
+    {
+        ProgramWaits waits;
+        refusal = PyRef(operands
+                            ? PyObject_CallFunction(o.handler, "iiOiO", opcode, argument, code, instruction, operands)
+                            : nullptr);
+        if (!refusal) {
+            PyErr_Clear();
+            o.failed = true;
+        }
+    }
+    if (PyErr_CheckSignals() < 0) return false;
+    if (!refusal || refusal.get() == Py_None) return true;
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(refusal.get())), refusal.get());
+    return false;
 }
 
 PyObject* or_none(PyObject* object) { return object ? object : Py_None; }
@@ -95,7 +129,7 @@ PyObject* tuple_of(PyObject* const* items, Py_ssize_t count) {
     return tuple;
 }
 
-void before_instruction(Observation& o, PyFrameObject* object) {
+bool before_instruction(Observation& o, PyFrameObject* object) {
     _PyInterpreterFrame& frame = *object->f_frame;
     PyCodeObject* code = frame.f_code;
     PyObject** top = frame.localsplus + frame.stacktop;
@@ -107,7 +141,7 @@ void before_instruction(Observation& o, PyFrameObject* object) {
     PyRef bytes(PyCode_GetCode(code));  // kept by the code
     if (!bytes) {
         PyErr_Clear();
-        return;
+        return true;
     }
     const auto* text = reinterpret_cast<const uint8_t*>(PyBytes_AS_STRING(bytes.get()));
     int at = _PyInterpreterFrame_LASTI(&frame);
@@ -121,11 +155,11 @@ void before_instruction(Observation& o, PyFrameObject* object) {
         opcode == DICT_MERGE || opcode == CALL_FUNCTION_EX)
         o.maker = object;
     const int count = o.operands[opcode];
-    if (count == kUnseen) return;
+    if (count == kUnseen) return true;
     PyObject* operands = nullptr;
     if (count >= 0 || count == kCall || count == kCallEx) {
         const Py_ssize_t n = count >= 0 ? count : count == kCall ? argument + 2 : 3 + (argument & 1);
-        if (top - base < n) return;
+        if (top - base < n) return true;
         operands = tuple_of(top - n, n);
     } else if (count == kCell) {
         operands = tuple_of(frame.localsplus + argument, 1);
@@ -133,24 +167,24 @@ void before_instruction(Observation& o, PyFrameObject* object) {
         PyObject* names[] = {frame.f_globals, frame.f_builtins, frame.f_locals};
         operands = tuple_of(names, 3);
     }
-    tell(o, opcode, argument, code, at, operands);
+    return tell(o, opcode, argument, code, at, operands);
 }
 
 // A function's frame begins.
-void at_call(Observation& o, PyFrameObject* object, bool chained) {
+bool at_call(Observation& o, PyFrameObject* object, bool chained) {
     _PyInterpreterFrame& frame = *object->f_frame;
     PyCodeObject* code = frame.f_code;
     Kind kind = kind_of(code);
     if (kind == kImport) {
         o.import = object;
-        return;
+        return true;
     }
     if (kind == kLibrary) {
         _PyInterpreterFrame* caller = frame.previous;
         while (caller && _PyFrame_IsIncomplete(caller)) caller = caller->previous;
         if (!caller || !caller->frame_obj || !caller->frame_obj->f_trace_opcodes ||
             kind_of(caller->f_code) == kInternal)
-            return;
+            return true;
     }
     if (kind == kInternal) {
         if (!chained) object->f_trace_lines = 0;
@@ -158,10 +192,11 @@ void at_call(Observation& o, PyFrameObject* object, bool chained) {
         for (int i = 0; i < n; ++i) {
             PyObject* argument = frame.localsplus[i];
             if (argument && o.module_type != Py_None &&
-                PyType_IsSubtype(Py_TYPE(argument), reinterpret_cast<PyTypeObject*>(o.module_type)))
-                tell(o, -2, 0, code, 0, PyTuple_Pack(1, argument));
+                PyType_IsSubtype(Py_TYPE(argument), reinterpret_cast<PyTypeObject*>(o.module_type)) &&
+                !tell(o, -2, 0, code, 0, PyTuple_Pack(1, argument)))
+                return false;
         }
-        return;
+        return true;
     }
     object->f_trace_opcodes = 1;
     if (code->co_flags & CO_VARKEYWORDS) {  // a dict that the call made
@@ -174,7 +209,7 @@ void at_call(Observation& o, PyFrameObject* object, bool chained) {
     PyObject* self = has_self ? frame.localsplus[0] : nullptr;
     // An argument that inner functions use is in a cell by now, or will be.
     if (self && PyCell_Check(self)) self = PyCell_GET(self);
-    tell(o, -1, 0, code, 0, PyTuple_Pack(2, reinterpret_cast<PyObject*>(frame.f_func), or_none(self)));
+    return tell(o, -1, 0, code, 0, PyTuple_Pack(2, reinterpret_cast<PyObject*>(frame.f_func), or_none(self)));
 }
 
 int on_event(PyObject*, PyFrameObject* frame, int what, PyObject* argument) {
@@ -192,10 +227,17 @@ int on_event(PyObject*, PyFrameObject* frame, int what, PyObject* argument) {
     // An exception may be on its way through: what is looked up here must leave it alone.
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    if (what == PyTrace_OPCODE) before_instruction(*o, frame);
-    else if (what == PyTrace_CALL) at_call(*o, frame, o->other != nullptr);
-    PyErr_Restore(type, value, traceback);
-    return 0;
+    bool goes_on = true;
+    if (what == PyTrace_OPCODE) goes_on = before_instruction(*o, frame);
+    else if (what == PyTrace_CALL) goes_on = at_call(*o, frame, o->other != nullptr);
+    if (goes_on) {
+        PyErr_Restore(type, value, traceback);
+        return 0;
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    return -1;
 }
 
 void end() {
@@ -250,10 +292,51 @@ PyObject* end_observing(PyObject*, PyObject*) {
     return PyBool_FromLong(well);
 }
 
+// observed(observer, function, args, kwargs): what the function gives and what `observer.end` says of it. However it
+// ends, nothing of the observation is left.
+PyObject* observed(PyObject*, PyObject* arguments) {
+    PyObject *observer, *function, *args, *kwargs;
+    if (!PyArg_ParseTuple(arguments, "OOO!O!:observed", &observer, &function, &PyTuple_Type, &args, &PyDict_Type,
+                          &kwargs))
+        return nullptr;
+    // What is young stays so: at the end it tells what was made meanwhile.
+    struct Collections {
+        int before = PyGC_Disable();
+        ~Collections() {
+            if (before) PyGC_Enable();
+        }
+    } collections;
+    PyRef result, said;
+    {
+        ProgramWaits waits;
+        if (!PyRef(PyObject_CallMethod(observer, "begin", "(O)", function))) return end(), nullptr;
+    }
+    result = PyRef(PyObject_Call(function, args, kwargs));
+    if (!result) {
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        end();
+        PyErr_Restore(type, value, traceback);
+        return nullptr;
+    }
+    ProgramWaits waits;
+    said = PyRef(PyObject_CallMethod(observer, "end", "(O)", result.get()));
+    end();
+    return said ? PyTuple_Pack(2, result.get(), said.get()) : nullptr;
+}
+
 #else
 
 PyObject* begin_observing(PyObject*, PyObject*) { Py_RETURN_FALSE; }
 PyObject* end_observing(PyObject*, PyObject*) { Py_RETURN_FALSE; }
+PyObject* observed(PyObject*, PyObject* arguments) {
+    PyObject *observer, *function, *args, *kwargs;
+    if (!PyArg_ParseTuple(arguments, "OOOO:observed", &observer, &function, &args, &kwargs)) return nullptr;
+    PyRef begun(PyObject_CallMethod(observer, "begin", "(O)", function));
+    PyRef result(begun ? PyObject_Call(function, args, kwargs) : nullptr);
+    PyRef said(result ? PyObject_CallMethod(observer, "end", "(O)", result.get()) : nullptr);
+    return said ? PyTuple_Pack(2, result.get(), said.get()) : nullptr;
+}
 
 #endif
 
@@ -270,6 +353,9 @@ PyMethodDef functions[] = {
     {"begin_observing", method<begin_observing>(), METH_VARARGS,
      "begin_observing(handler, module_type, made, seen, libraries, internals): has `handler(opcode, argument, code, "
      "instruction, operands)` called before the instructions in `seen` of this thread's frames. False if it can't be."},
+    {"observed", method<observed>(), METH_VARARGS,
+     "observed(observer, function, args, kwargs): the function's result, and what `observer.end` gives for it; its "
+     "`begin` is called before."},
     {"end_observing", method<end_observing>(), METH_NOARGS, "Ends it; whether the handler has been told of all."},
     {}};
 

@@ -13,14 +13,15 @@ struct OptionsScopeObject {
     PyObject_HEAD uint64_t options;
     uint64_t before;
     PyObject* reason;  // of the flush at the end, where it records; or null
+    PyObject* value;  // what entering gives
     bool entered;
 };
 
 OptionsScopeObject* cast(PyObject* self) { return reinterpret_cast<OptionsScopeObject*>(self); }
 
 PyObject* scope_new(PyTypeObject* type, PyObject* args, PyObject*) {
-    PyObject *options, *reason = Py_None;
-    if (!PyArg_ParseTuple(args, "O!|O:OptionsScope", &PyLong_Type, &options, &reason)) return nullptr;
+    PyObject *options, *reason = Py_None, *value = Py_None;
+    if (!PyArg_ParseTuple(args, "O!|OO:OptionsScope", &PyLong_Type, &options, &reason, &value)) return nullptr;
     if (reason != Py_None && !PyUnicode_Check(reason)) {
         PyErr_Format(PyExc_TypeError, "OptionsScope: reason must be a str or None, not %s", Py_TYPE(reason)->tp_name);
         return nullptr;
@@ -30,11 +31,13 @@ PyObject* scope_new(PyTypeObject* type, PyObject* args, PyObject*) {
     if (!self) return nullptr;
     cast(self)->options = id;
     cast(self)->reason = reason == Py_None ? nullptr : Py_NewRef(reason);
+    cast(self)->value = Py_NewRef(value);
     return self;
 }
 
 void scope_dealloc(PyObject* self) {
     Py_XDECREF(cast(self)->reason);
+    Py_XDECREF(cast(self)->value);
     PyTypeObject* type = Py_TYPE(self);
     type->tp_free(self);  // a class made in Python drops its own count
 }
@@ -52,7 +55,7 @@ PyObject* scope_enter(PyObject* self, PyObject*) {
         scope.before = trace::options_id();
         trace::set_options_id(scope.options);
         scope.entered = true;
-        Py_RETURN_NONE;
+        return Py_NewRef(scope.value);
     });
 }
 
@@ -103,8 +106,9 @@ PyTypeObject OptionsScopeType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 bool init_options_scope(PyObject* module) {
     OptionsScopeType.tp_name = "minitensor._C.OptionsScope";
-    OptionsScopeType.tp_doc = "OptionsScope(id, reason=None): the options of this number are in force inside; with a "
-                              "reason, what runs inside is recorded, and flushed at the end for it.";
+    OptionsScopeType.tp_doc = "OptionsScope(id, reason=None, value=None): the options of this number are in force "
+                              "inside; with a reason, what runs inside is recorded, and flushed at the end for it. "
+                              "Entering gives the value.";
     OptionsScopeType.tp_basicsize = sizeof(OptionsScopeObject);
     OptionsScopeType.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
     OptionsScopeType.tp_new = slot<scope_new>;

@@ -101,20 +101,6 @@ PyObject* py_end_step(PyObject*, PyObject*) {
 }
 PyObject* py_is_recording(PyObject*, PyObject*) { return PyBool_FromLong(recording()); }
 
-// swap_tag((compile, must, scope)) -> the previous one
-PyObject* py_swap_tag(PyObject*, PyObject* tag) {
-    int compile, must, scope;
-    if (!PyTuple_Check(tag)) {
-        PyErr_SetString(PyExc_TypeError, "swap_tag takes a tuple");
-        return nullptr;
-    }
-    if (!PyArg_ParseTuple(tag, "iii:swap_tag", &compile, &must, &scope)) return nullptr;
-    Tag previous = current_tag;
-    set_tag({static_cast<int8_t>(compile), must != 0, scope});
-    return Py_BuildValue("(iii)", static_cast<int>(previous.compile), static_cast<int>(previous.must),
-                         static_cast<int>(previous.scope));
-}
-
 PyObject* py_options_id(PyObject*, PyObject*) { return PyLong_FromUnsignedLongLong(options_id()); }
 
 PyObject* py_set_options_id(PyObject*, PyObject* id) {
@@ -228,8 +214,6 @@ PyMethodDef functions[] = {
     {"flush", method<py_flush>(), METH_O, "flush(reason): runs what is recorded."},
     {"end_step", method<py_end_step>(), METH_NOARGS, "The end of an optimizer's step: runs what is recorded."},
     {"is_recording", method<py_is_recording>(), METH_NOARGS, "Whether ops are being recorded."},
-    {"swap_tag", method<py_swap_tag>(), METH_O,
-     "swap_tag((compile, must, scope)): the tag of ops recorded from here on; returns the previous one."},
     {"options_id", method<py_options_id>(), METH_NOARGS,
      "The number of the options in force on this thread, part of every signature; 0 before there are any."},
     {"set_options_id", method<py_set_options_id>(), METH_O, "set_options_id(id): the options in force on this thread."},

@@ -445,8 +445,9 @@ void Trace::run_inplace(Call& call, Tensor& destination) {
                            destination.device());
     }
     assign(destination, value);
-    if (destination.storage->external() && !whole_function)
-        flush_now(*this, "a write to memory that is shared outside the framework");
+    if (!destination.storage->external()) return;
+    if (whole_function) wrote_shared = true;
+    else flush_now(*this, "a write to memory that is shared outside the framework");
 }
 
 std::vector<ValueRef> Trace::live_results() const {

@@ -171,6 +171,7 @@ class Trace final : public Interpreter {
     uint64_t owner = 0;
     // Set when the program does what a replay of the trace would not: store gradients, flush on the way.
     bool effects = false;
+    bool wrote_shared = false;  // to memory that others than tensors see, when it runs
 
     // Appends what is known only at the flush: leaves, which results live and where they go.
     void finish_signature();

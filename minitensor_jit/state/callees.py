@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import _abc
 import functools
+import operator
+import sys
 import types
 from typing import Any
 
@@ -18,7 +21,7 @@ from minitensor_jit.state.calls import (
     is_numpy,
     is_pure,
 )
-from minitensor_jit.state.notes import ABSENT, VIEWS, in_python, is_plain, lookup
+from minitensor_jit.state.notes import ABSENT, VIEWS, Guard, in_python, is_plain, lookup
 from minitensor_jit.state.reads import Reads
 
 __all__ = ["Callees"]
@@ -26,8 +29,17 @@ __all__ = ["Callees"]
 _HEAP_TYPE = 1 << 9
 _SETTINGS = frozenset(
     {"load", "save", "seed", "manual_seed", "fork_rng", "get_rng_state", "initial_seed", "get_num_threads",
-     "use_deterministic_algorithms", "enable_grad_mode"}
+     "use_deterministic_algorithms", "enable_grad_mode", "are_deterministic_algorithms_enabled",
+     "is_deterministic_algorithms_warn_only_enabled", "get_deterministic_debug_mode", "get_num_interop_threads",
+     "is_warn_always_enabled", "is_anomaly_enabled", "is_anomaly_check_nan_enabled"}
 )  # fmt: skip
+
+
+_READERS = frozenset({"len", "iter", "sum", "sorted", "any", "all", "repr", "format", "ascii", "abs", "round"})
+_LOOKUPS = frozenset(
+    {"get", "pop", "setdefault", "__contains__", "__getitem__", "index", "count", "remove", "discard", "add"}
+)  # fmt: skip
+_DECIMALS = ("decimal", "_decimal", "_pydecimal")
 
 
 class Callees(Reads):
@@ -46,6 +58,8 @@ class Callees(Reads):
         if kind is types.FunctionType:
             if is_framework(function.__module__):
                 self._framework(function.__name__, args)
+            elif function.__module__ in ("importlib", "importlib._bootstrap"):
+                self._imports_module(args)
         elif kind is types.MethodType:
             self._call(function.__func__, (function.__self__, *args))
         elif isinstance(function, type):
@@ -87,9 +101,25 @@ class Callees(Reads):
 
     def _builtin(self, function: Any, args: tuple[Any, ...]) -> None:
         name = function.__name__
-        if function in BINDING_ONLY:
+        if function is isinstance or function is issubclass:
+            self._is_a(*args)
+        elif function in BINDING_ONLY:
             for thing in args if function is not print else ():
                 self._kind(thing)
+        elif function is operator.is_ or function is operator.is_not:
+            self._identity(*args)
+        elif function is operator.contains:
+            self._operand(args[0])
+            self._key(args[1])
+        elif function.__module__ == "_abc":
+            if name == "_abc_init":
+                return
+            if name not in ("_abc_instancecheck", "_abc_subclasscheck"):
+                self._unwatched(f"it calls {name}")
+            self._is_a(args[1], args[0])
+            self._note(Guard.RESULT, _abc.get_cache_token, (_abc.get_cache_token(),))
+        elif name == "pack_into":
+            self._write(args[1], f"changes a {type(args[1]).__name__}")
         elif function is getattr or function is hasattr:
             if isinstance(args[1], str):
                 self._attribute(args[0], args[1])
@@ -106,6 +136,8 @@ class Callees(Reads):
         elif function is hash and is_plain(args[0]):
             return
         elif is_pure(function):
+            if type(args[0] if args else None) not in IMMUTABLE and name in _READERS:
+                self._known(args[0])
             if changes_first(function):
                 self._write(args[0], f"changes a {type(args[0]).__name__}")
             for thing in args:
@@ -142,7 +174,14 @@ class Callees(Reads):
                 self._unwatched(f"it calls {owner.__name__}.{name}")
             self._contents(args)
             return
+        if kind.__module__ in _DECIMALS:
+            self._unwatched(f"it calls {kind.__name__}.{name}, which depends on a context that can't be watched")
+        if isinstance(owner, str) and name in ("format", "format_map"):
+            self._attributes(list(args))
+        if isinstance(owner, (*CONTAINERS, tuple, frozenset)) and name in _LOOKUPS and args:
+            self._key(args[0])
         if isinstance(owner, CONTAINERS) or kind.__name__ == "ndarray":
+            self._kind(owner)
             if (
                 isinstance(owner, dict)
                 and name in ("get", "__getitem__", "__contains__")
@@ -175,13 +214,18 @@ class Callees(Reads):
             self._contents(args)
             return
         if kind in PURE_TYPES:
+            self._contents(owner)
             self._contents(args)
             return
         self._unwatched(f"it calls {kind.__name__}.{name}, and what that depends on can't be watched")
 
     def _constructs(self, kind: type, args: tuple[Any, ...]) -> None:
+        self._kind(kind)
         if kind is type and len(args) == 1:
             self._kind(args[0])
+            return
+        if kind is bool and args:
+            self._length(args[0])
             return
         if kind in PURE_TYPES or issubclass(kind, BaseException) or kind.__module__ == "itertools":
             for thing in args:
@@ -204,9 +248,17 @@ class Callees(Reads):
         else:
             self._unwatched(f"it makes a {kind.__name__}")
 
+    def _imports_module(self, args: tuple[Any, ...]) -> None:
+        name = args[0] if args else None
+        if not isinstance(name, str) or name not in sys.modules or any(args[1:]):
+            self._unwatched("it imports a module")
+        else:
+            self._imported.append(name)
+
     def _framework(self, name: str, args: tuple[Any, ...]) -> None:
         setting = name in _SETTINGS or (name.startswith("set_") and name not in ("set_", "set_grad_enabled"))
         if setting and not (args and isinstance(args[0], _C.Tensor)):
             self._unwatched(f"it calls {name}")
         for thing in args:
             self._contents(thing)
+            self._attributes(thing)

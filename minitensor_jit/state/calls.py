@@ -76,10 +76,15 @@ BINDING_ONLY = frozenset({isinstance, issubclass, callable, print})
 _PURE_MODULES = frozenset(
     {
         "math", "cmath", "_operator", "operator", "_bisect", "_struct", "_statistics", "_functools", "itertools",
-        "_string", "unicodedata", "zlib", "binascii", "_abc", "_typing", "_sre", "_warnings", "_collections", "_json",
+        "_string", "unicodedata", "zlib", "binascii", "_typing", "_sre", "_warnings", "_collections", "_json",
     }
 )  # fmt: skip
-_CHANGES_FIRST = frozenset({"setitem", "delitem", "heappush", "heappop", "heapify", "copyto", "place", "putmask"})
+_CHANGES_FIRST = frozenset(
+    {
+        "setitem", "delitem", "heappush", "heappop", "heapify", "copyto", "place", "putmask", "insort", "insort_left",
+        "insort_right", "_count_elements",
+    }
+)  # fmt: skip
 
 
 def is_pure(function: Any) -> bool:

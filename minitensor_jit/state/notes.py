@@ -38,6 +38,7 @@ class Guard(enum.IntEnum):
     BYTES = 9
     LENGTH = 10
     LAYOUT = 11
+    RESULT = 12
 
 
 VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()), types.MappingProxyType)
@@ -94,7 +95,15 @@ class Notes:
         self._given = {id(part) for part in _containers(arguments)}
         self._tensors = {id(t) for t in _tensors_of(arguments)}
         self._modules: set[int] = set()
+        self._kinds: set[type] = set()
         self._guards: Any = None
+        self._refusal: Exception | None = None
+        # The collector does not know a dict of numbers and texts, and learns of it when something else is put in:
+        # those that were there before are young then, too.
+        self._unknown: dict[int, Any] = {}
+        self._made_ids: set[int] = set()
+        self._made_count = 0
+        self._owners: dict[int, tuple[Any, Any]] = {}  # of dicts that are attributes of objects
 
     # ---- what is noted
 
@@ -111,10 +120,19 @@ class Notes:
                 return f" ({code.co_filename}:{line})"
         return ""
 
+    def _seen(self, thing: Any) -> None:
+        if isinstance(thing, dict) and not gc.is_tracked(thing):
+            self._made_ids.update(id(made) for made in self._made[self._made_count :])
+            self._made_count = len(self._made)
+            if id(thing) not in self._made_ids:
+                self._unknown.setdefault(id(thing), thing)
+
     def _write(self, thing: Any, what: str) -> None:
+        self._seen(thing)
         self._writes.append((thing, f"it {what}{self._where()}"))
 
     def _entry(self, space: dict[Any, Any], key: Any, value: Any) -> None:
+        self._seen(space)
         self._entries.setdefault(id(space), (space, {}))[1].setdefault(key, value)
 
     def _type_entry(self, kind: type, name: str, value: Any) -> None:
@@ -122,6 +140,7 @@ class Notes:
             self._types.setdefault(id(kind), (kind, {}))[1].setdefault(name, value)
 
     def _note(self, kind: int, thing: Any, what: tuple[Any, ...], part: int = 0) -> None:
+        self._seen(thing)
         self._whole.setdefault((kind, id(thing), part), (kind, thing, what))
 
     def _is_argument(self, value: Any) -> bool:
@@ -135,7 +154,9 @@ class Notes:
         inside.update(id(thing) for thing in self._made)
 
         def outside(thing: Any) -> bool:
-            return id(thing) not in inside
+            if id(thing) in self._owners:
+                thing = self._owners[id(thing)][1]
+            return id(thing) not in inside or id(thing) in self._unknown
 
         for thing, what in self._writes:
             if outside(thing):

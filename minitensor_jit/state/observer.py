@@ -22,6 +22,8 @@ from typing import Any
 
 import minitensor
 from minitensor import _C
+from minitensor_jit.clustering.graph import Source
+from minitensor_jit.errors import InvalidArgumentError
 from minitensor_jit.state.callees import Callees
 from minitensor_jit.state.calls import CONTAINERS
 from minitensor_jit.state.notes import ABSENT, Guard, has_python, in_python, is_plain, lookup
@@ -38,7 +40,8 @@ _OPERANDS = {
     "BINARY_SUBSCR": 2, "STORE_SUBSCR": 2, "DELETE_SUBSCR": 2, "CONTAINS_OP": 2, "COMPARE_OP": 2, "BINARY_OP": 2,
     "GET_ITER": 1, "GET_YIELD_FROM_ITER": 1, "LIST_EXTEND": 1, "SET_UPDATE": 1, "DICT_UPDATE": 1, "DICT_MERGE": 1,
     "UNPACK_SEQUENCE": 1, "UNPACK_EX": 1, "FORMAT_VALUE": 1, "GET_LEN": 1, "MATCH_KEYS": 2, "MATCH_CLASS": 3,
-    "UNARY_NOT": 1, "POP_JUMP_FORWARD_IF_FALSE": 1, "POP_JUMP_FORWARD_IF_TRUE": 1, "POP_JUMP_BACKWARD_IF_FALSE": 1,
+    "UNARY_NOT": 1, "UNARY_NEGATIVE": 1, "UNARY_POSITIVE": 1, "UNARY_INVERT": 1, "IS_OP": 2, "CHECK_EXC_MATCH": 2,
+    "CHECK_EG_MATCH": 2, "POP_JUMP_FORWARD_IF_FALSE": 1, "POP_JUMP_FORWARD_IF_TRUE": 1, "POP_JUMP_BACKWARD_IF_FALSE": 1,
     "POP_JUMP_BACKWARD_IF_TRUE": 1, "JUMP_IF_FALSE_OR_POP": 1, "JUMP_IF_TRUE_OR_POP": 1,
     "PRECALL": _CALL, "CALL_FUNCTION_EX": _CALL_EX, "IMPORT_NAME": 2, "IMPORT_FROM": 1, "BEFORE_WITH": 1,
 }  # fmt: skip
@@ -61,37 +64,25 @@ class Observer(Callees):
         """Watch what this thread runs from here on."""
         nn = sys.modules.get("minitensor.nn.module")
         self._module_type = None if nn is None else nn.Module
-        self._collects = gc.isenabled()
-        gc.disable()
         # What is young now is kept, so that what is young and not among them at the end was made meanwhile.
         self._young = gc.get_objects(generation=0)
         self._grad = _C.is_grad_enabled()
-        if not _C.begin_observing(self._told, self._module_type, self._made, _SEEN, _LIBRARY, _OURS):
-            self.reason = "this version of Python doesn't show what a function reads"
         if not in_python(fn):
             self._guarded(self._call, fn, ())
+        if not _C.begin_observing(self._told, self._module_type, self._made, _SEEN, _LIBRARY, _OURS):
+            self.reason = "this version of Python doesn't show what a function reads"
 
-    def end(self, result: Any, *, failed: bool = False) -> Any:
+    def end(self, result: Any) -> Any:
         """Stop; what was read as guards, None if that is nothing, or a text that says why it can't be kept."""
-        told = _C.end_observing()
-        try:
-            if failed:
-                return None
-            if self.reason is None and not told:
-                self.reason = "what it reads could not be followed"
-            if self.reason is None and self._grad != _C.is_grad_enabled():
-                self.reason = "it changes a setting"
-            if self.reason is None:
-                self._guarded(self._judge, result)
-            if self.reason is not None:
-                return self.reason
-            return self._guards
-        finally:
-            if self._collects:
-                gc.enable()
-            keep = self.reason, self._guards
-            self.__dict__.clear()
-            self.reason, self._guards = keep
+        if not _C.end_observing() and self.reason is None:
+            self.reason = "what it reads could not be followed"
+        if self.reason is None and self._grad != _C.is_grad_enabled():
+            self.reason = "it changes a setting"
+        if self.reason is None:
+            self._guarded(self._judge, result)
+        keep = self._guards if self.reason is None else self.reason
+        self.__dict__.clear()
+        return keep
 
     def _guarded(self, function: Callable[..., Any], *args: Any) -> None:
         try:
@@ -99,11 +90,22 @@ class Observer(Callees):
         except Exception as error:
             self._unwatched(f"what it reads could not be followed ({type(error).__name__}: {error})")
 
+    def _refused(self) -> Exception:
+        place = None
+        if self._place is not None:
+            code, at = self._place
+            line = next(line for i, (line, *_) in enumerate(code.co_positions()) if i == at)
+            place = Source(code.co_filename, line or code.co_firstlineno, code.co_name)
+        reason = (
+            "it reads memory that a tensor shares, and that the function writes before; a program writes at its end"
+        )
+        return InvalidArgumentError("a view of memory", reason, place)
+
     # ---- what the core tells
 
-    def _told(self, op: int, argument: int, code: types.CodeType, at: int, operands: tuple[Any, ...]) -> None:
+    def _told(self, op: int, argument: int, code: types.CodeType, at: int, operands: tuple[Any, ...]) -> Any:
         if self.reason is not None:
-            return
+            return None
         self._place = code, at
         if op >= 0:
             self._guarded(_HANDLERS[op], self, argument, code, operands)
@@ -111,6 +113,7 @@ class Observer(Callees):
             self._guarded(self._enters, *operands)
         else:
             self._guarded(self._module, operands[0])
+        return self._refusal
 
     def _enters(self, function: types.FunctionType, first: Any) -> None:
         what = (function.__code__, function.__defaults__, function.__kwdefaults__)
@@ -145,9 +148,10 @@ class Observer(Callees):
         cell = operands[0]
         if isinstance(cell, types.CellType):
             try:
-                self._note(Guard.CELL, cell, (cell.cell_contents,))
+                contents = cell.cell_contents
             except ValueError:
-                return
+                contents = ABSENT
+            self._note(Guard.CELL, cell, (contents,))
 
     def _sets_cell(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
         self._write(operands[0], f"sets the variable {code._varname_from_oparg(argument)} of an outer function")  # type: ignore[attr-defined]
@@ -159,6 +163,7 @@ class Observer(Callees):
         thing, name = operands[0], code.co_names[argument]
         if isinstance(thing, _C.Tensor) and lookup(type(thing), name) is not ABSENT:
             return  # the core sees it
+        self._kind(thing)
         self._write(thing, f"sets the attribute {name} of a {type(thing).__name__}")
 
     def _item(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
@@ -166,6 +171,7 @@ class Observer(Callees):
         if isinstance(container, dict):
             self._dict_item(container, key)
         elif isinstance(container, list) and isinstance(key, int):
+            self._kind(container)
             self._note(Guard.ITEMS, container, tuple(container)) if len(container) <= _MOST else self._contents(
                 container
             )
@@ -183,7 +189,7 @@ class Observer(Callees):
 
     def _iterated(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
         self._contents(operands[0])
-        self._known(operands[0], "__iter__", "__getitem__")
+        self._known(operands[0])
 
     def _has(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
         item, container = operands
@@ -192,6 +198,17 @@ class Observer(Callees):
         else:
             self._operand(container)
             self._contents(item)
+        if not isinstance(container, _C.Tensor):
+            self._key(item)
+
+    def _is(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        self._identity(*operands)
+
+    def _caught(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        self._is_a(*operands)
+
+    def _unary(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        self._operand(operands[0])
 
     def _compared(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
         for thing in operands:
@@ -231,7 +248,7 @@ class Observer(Callees):
             self._attribute(subject, name)
 
     def _enters_scope(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
-        self._known(operands[0], "__enter__")
+        self._known(operands[0])
 
     def _calls(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
         method, first, *rest = operands
@@ -264,6 +281,9 @@ _HANDLED: dict[Callable[..., None], str] = {
     Observer._has: "CONTAINS_OP",
     Observer._compared: "COMPARE_OP MATCH_KEYS FORMAT_VALUE",
     Observer._binary: "BINARY_OP",
+    Observer._unary: "UNARY_NEGATIVE UNARY_POSITIVE UNARY_INVERT",
+    Observer._is: "IS_OP",
+    Observer._caught: "CHECK_EXC_MATCH CHECK_EG_MATCH",
     Observer._truth: "UNARY_NOT POP_JUMP_FORWARD_IF_FALSE POP_JUMP_FORWARD_IF_TRUE POP_JUMP_BACKWARD_IF_FALSE "
     "POP_JUMP_BACKWARD_IF_TRUE JUMP_IF_FALSE_OR_POP JUMP_IF_TRUE_OR_POP GET_LEN",
     Observer._matches: "MATCH_CLASS",

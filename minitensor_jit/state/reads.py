@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import collections
+import decimal
 import functools
 import gc
+import operator
 import types
 from collections.abc import Iterable
 from typing import Any
@@ -21,9 +23,36 @@ _MOST_BYTES = 1 << 16
 _HEAP_TYPE = 1 << 9
 
 _TENSOR_STATE = frozenset(
-    {"_version", "storage_offset", "_base", "grad_fn", "output_nr", "is_shared", "is_pinned", "storage_id", "__dict__"}
-)
+    {"_version", "storage_offset", "_base", "grad_fn", "output_nr", "is_shared", "is_pinned", "storage_id", "__dict__",
+     "untyped_storage", "storage", "is_inference"}
+)  # fmt: skip
 """Of a tensor, what a program doesn't compare."""
+
+_UNARY = "neg pos invert abs bool len iter next reversed contains getitem setitem delitem missing call enter exit"
+_BINARY = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or"
+_OTHERS = (
+    "eq ne lt le gt ge hash repr str format bytes int float complex index round trunc floor ceil length_hint fspath "
+    "getattr getattribute setattr delattr get set delete instancecheck subclasscheck subclasshook array class_getitem "
+    "init new prepare await aiter anext aenter aexit"
+)
+SPECIAL = tuple(
+    f"__{name}__"
+    for name in (
+        *_UNARY.split(), *_OTHERS.split(),
+        *(before + name for name in _BINARY.split() for before in ("", "r", "i")),
+    )
+)  # fmt: skip
+"""Methods that Python finds by itself: what an object does depends on those that its class has, and lacks."""
+
+_MRO = type.__dict__["__mro__"]
+# What classes may have under a name that says what reading it of an object gives.
+_DESCRIPTORS = (
+    types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType, types.MemberDescriptorType, types.GetSetDescriptorType, classmethod,
+    staticmethod, property, types.MethodType, types.MethodWrapperType, type,
+)  # fmt: skip
+_OWNERS = frozenset((*IMMUTABLE, *PURE_TYPES, *CONTAINERS, object, type, BaseException, Exception))
+_CALLS = frozenset({operator.attrgetter, operator.methodcaller})
 
 
 class Reads(Notes):
@@ -35,6 +64,9 @@ class Reads(Notes):
     def _passed(self, function: Any) -> None:
         raise NotImplementedError
 
+    def _refused(self) -> Exception:
+        raise NotImplementedError
+
     # ---- attributes
 
     def _attribute(self, thing: Any, name: str) -> None:
@@ -43,6 +75,9 @@ class Reads(Notes):
             return
         if isinstance(thing, types.ModuleType):
             space = vars(thing)
+            if kind is not types.ModuleType:
+                self._kind(thing)
+                self._type_entry(kind, name, lookup(kind, name))
             if name in space:
                 self._entry(space, name, space[name])
             elif is_framework(thing.__name__):
@@ -50,16 +85,20 @@ class Reads(Notes):
             else:
                 self._entry(space, name, ABSENT)
         elif isinstance(thing, type):
-            found = lookup(thing, name)
+            self._kind(thing)
+            found, of_kind = lookup(thing, name), lookup(kind, name)
             self._type_entry(thing, name, found)
+            self._type_entry(kind, name, of_kind)
             if found is ABSENT:
-                self._type_entry(kind, name, lookup(kind, name))
+                self._computed(thing, name, of_kind)
             elif isinstance(found, types.FunctionType):
                 self._note(Guard.FUNCTION, found, (found.__code__, found.__defaults__, found.__kwdefaults__))
         elif isinstance(thing, _C.Tensor):
             self._tensor_attribute(thing, name)
         elif kind is super:
             owner, start = thing.__self_class__, thing.__thisclass__
+            if owner is not None:
+                self._bases(owner)
             mro = owner.__mro__[owner.__mro__.index(start) + 1 :] if owner is not None else ()
             for base in mro:
                 found = base.__dict__.get(name, ABSENT)
@@ -67,14 +106,13 @@ class Reads(Notes):
                 if found is not ABSENT:
                     break
         elif isinstance(thing, types.FunctionType):
-            if name.startswith("__") and name.endswith("__"):
-                self._note(Guard.FUNCTION, thing, (thing.__code__, thing.__defaults__, thing.__kwdefaults__))
-                if name in ("__code__", "__defaults__", "__kwdefaults__", "__name__", "__wrapped__", "__doc__"):
-                    self._own_entry(thing, name)
-                else:
-                    self._unwatched(f"it reads {name} of a function")
-            else:
+            found = lookup(kind, name)
+            if name == "__dict__":
+                self._instance_items(thing)
+            elif found is ABSENT:
                 self._own_entry(thing, name)
+            else:
+                self._computed(thing, name, found)
         elif isinstance(thing, types.MethodType):
             if name not in ("__self__", "__func__"):
                 self._attribute(thing.__func__, name)
@@ -82,6 +120,17 @@ class Reads(Notes):
             thing, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
         ):
             self._object_attribute(thing, kind, name)
+
+    def _computed(self, thing: Any, name: str, descriptor: Any) -> None:
+        """What a class or a function has by a descriptor of its type."""
+        if name == "__dict__" or (isinstance(thing, type) and not thing.__flags__ & _HEAP_TYPE):
+            return
+        if isinstance(descriptor, (types.GetSetDescriptorType, types.MemberDescriptorType)):
+            try:
+                value = descriptor.__get__(thing, type(thing))
+            except AttributeError:
+                value = ABSENT
+            self._note(Guard.SLOT, thing, (descriptor, value), id(descriptor))
 
     def _object_attribute(self, thing: Any, kind: type, name: str) -> None:
         reads = lookup(kind, "__getattribute__")
@@ -95,7 +144,7 @@ class Reads(Notes):
         found = lookup(kind, name)
         self._type_entry(kind, name, found)
         if isinstance(found, property):
-            self._property(kind, found)
+            self._property(thing, found)
             return
         if isinstance(found, types.MemberDescriptorType):
             value = found.__get__(thing, kind) if _slot_is_set(found, thing) else ABSENT
@@ -111,6 +160,13 @@ class Reads(Notes):
                 if not isinstance(thing, known):
                     self._unwatched(f"it reads {name} of a {kind.__name__}")
             return
+        self._special(type(found))
+        reads = getattr(type(found), "__get__", None)
+        if reads is not None and not (
+            in_python(reads) or isinstance(found, _DESCRIPTORS) or type(found).__name__ == "_tuplegetter"
+            or is_framework(type(found).__module__)
+        ):  # fmt: skip
+            self._unwatched(f"it reads {name} of a {kind.__name__}")
         self._own_entry(thing, name)
         if self._is_module(thing):
             space = own_dict(thing) or {}
@@ -120,15 +176,39 @@ class Reads(Notes):
                     self._own_entry(thing, registry)
                     self._entry(members, name, members.get(name, ABSENT))
 
-    def _property(self, kind: type, found: property) -> None:
+    def _property(self, thing: Any, found: property) -> None:
         getter = found.fget
-        if getter is not None and not in_python(getter):
-            self._call(getter, ())
+        if getter is not None and (not in_python(getter) or is_framework(getter.__module__)):
+            self._call(getter, (thing,))
 
     def _kind(self, thing: Any) -> None:
         kind = type(thing)
         if kind.__flags__ & _HEAP_TYPE:
             self._note(Guard.TYPE_OF, thing, (kind,))
+            self._special(kind)
+
+    def _special(self, kind: type) -> None:
+        if kind.__flags__ & _HEAP_TYPE and kind not in self._kinds:
+            self._kinds.add(kind)
+            for name in SPECIAL:
+                self._type_entry(kind, name, lookup(kind, name))
+
+    def _bases(self, kind: type) -> None:
+        if kind.__flags__ & _HEAP_TYPE:
+            self._note(Guard.SLOT, kind, (_MRO, kind.__mro__), id(_MRO))
+
+    def _is_a(self, thing: Any, kinds: Any) -> None:
+        """Whether a thing, or a class, is of one of these classes is asked for."""
+        self._kind(thing)
+        self._bases(type(thing))
+        if isinstance(thing, type):
+            self._bases(thing)
+        if isinstance(kinds, tuple):
+            for kind in kinds:
+                self._is_a(thing, kind)
+        elif isinstance(kinds, type):
+            self._special(type(kinds))
+            self._bases(kinds)
 
     def _own_entry(self, thing: Any, name: str) -> None:
         space = own_dict(thing)
@@ -138,6 +218,7 @@ class Reads(Notes):
     def _instance_items(self, thing: Any) -> None:
         space = own_dict(thing)
         if space is not None:
+            self._owners[id(space)] = space, thing
             self._note(Guard.DICT_ITEMS, thing, tuple(space.items()))
             for value in space.values():
                 self._contents(value, 1)
@@ -187,10 +268,11 @@ class Reads(Notes):
             container, (collections.OrderedDict, collections.defaultdict, collections.Counter)
         ):
             return  # the user's: it is seen to run
+        self._kind(container)
         if not is_plain(key):
             self._contents(container)
-            if isinstance(key, _C.Tensor):
-                self._unwatched("it looks a tensor up in a dict")
+            self._contents(key)
+            self._key(key)
             return
         if key in container:
             self._entry(container, key, container[key])
@@ -203,25 +285,50 @@ class Reads(Notes):
         self._contents(thing)
         self._known(thing)
 
-    def _known(self, thing: Any, *methods: str) -> None:
+    def _known(self, thing: Any) -> None:
         """What an operator does with it must be known, or be seen to run."""
         kind = type(thing)
+        if kind is decimal.Decimal:
+            self._unwatched("it computes with decimals, whose context can't be watched")
         if (
             kind in IMMUTABLE
             or kind in PURE_TYPES
             or isinstance(thing, (tuple, frozenset, type, _C.Tensor, *CONTAINERS))
         ):
+            self._kind(thing)
             return
-        if kind.__flags__ & _HEAP_TYPE or is_framework(kind.__module__) or is_numpy(thing):
+        if is_framework(kind.__module__) or is_numpy(thing):
             return
         if isinstance(thing, (types.GeneratorType, types.FunctionType, types.MethodType, types.ModuleType)):
             return
-        if hasattr(kind, "__next__") or isinstance(thing, VIEWS):
+        if kind.__flags__ & _HEAP_TYPE:
+            self._kind(thing)
+            if all(map(_is_known, map(functools.partial(lookup, kind), SPECIAL))):
+                return
+        elif hasattr(kind, "__next__") or isinstance(thing, VIEWS):
             return
         self._unwatched(f"it uses a {kind.__name__}")
 
+    def _identity(self, *things: Any) -> None:
+        """Whether things are the same is asked for: of arguments programs don't compare that."""
+        tensors = [thing for thing in things if isinstance(thing, _C.Tensor)]
+        if len(tensors) == 2 and any(id(t) in self._tensors for t in tensors):
+            for tensor in tensors:
+                if id(tensor) not in self._tensors:
+                    self._write(tensor, "asks whether an argument is a certain tensor,")
+        if any(id(thing) in self._given for thing in things) and all(
+            isinstance(thing, (tuple, list, dict, set)) for thing in things
+        ):
+            self._unwatched("it asks whether a container among its arguments is a certain one")
+
+    def _key(self, thing: Any) -> None:
+        if isinstance(thing, _C.Tensor):
+            self._unwatched("it looks for a tensor in a container")
+
     def _contents(self, thing: Any, depth: int = 0) -> None:
         kind = type(thing)
+        if kind in _CALLS:
+            self._unwatched(f"it hands a {kind.__name__} on")
         if kind in IMMUTABLE or kind is type:
             return
         if depth > 8:
@@ -250,11 +357,19 @@ class Reads(Notes):
         elif isinstance(thing, _C.Tensor):
             if id(thing) not in self._tensors:
                 self._note(Guard.LAYOUT, thing, ())
-        elif kind.__name__ == "ndarray" or isinstance(thing, CONTAINERS):
+        elif kind.__name__ == "ndarray" or isinstance(thing, (*CONTAINERS, memoryview)):
             self._bytes(thing)
+        elif isinstance(thing, types.SimpleNamespace):
+            self._instance_items(thing)
+        elif isinstance(thing, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+            if thing.__objclass__ not in IMMUTABLE and thing.__objclass__ not in (tuple, frozenset):
+                self._unwatched(f"it hands {thing.__objclass__.__name__}.{thing.__name__} on")
         elif isinstance(thing, types.BuiltinFunctionType):
             self._passed(thing)
         elif isinstance(thing, functools.partial):
+            for name in ("func", "args", "keywords"):
+                descriptor = lookup(functools.partial, name)
+                self._note(Guard.SLOT, thing, (descriptor, getattr(thing, name)), id(descriptor))
             self._contents(thing.args, depth + 1)
             self._contents(thing.keywords, depth + 1)
             self._contents(thing.func, depth + 1)
@@ -263,29 +378,82 @@ class Reads(Notes):
         elif self._is_module(thing):
             if depth <= 1:
                 self._module(thing)
-        elif is_framework(kind.__module__) and kind.__flags__ & _HEAP_TYPE and not isinstance(thing, type):
+        elif isinstance(thing, (type, types.FunctionType, types.MethodType, types.ModuleType)):
+            return
+        elif is_framework(kind.__module__) and kind.__flags__ & _HEAP_TYPE:
             self._instance_items(thing)
+        elif not is_framework(kind.__module__):
+            self._kind(thing)
+            if callable(thing) and not in_python(lookup(kind, "__call__")) and not is_numpy(thing):
+                self._unwatched(f"it hands a {kind.__name__} on")
+            elif _has_bytes(thing):
+                self._bytes(thing)
+
+    def _attributes(self, thing: Any, depth: int = 0) -> None:
+        """What code that is not seen to run may read of an object of the user's."""
+        kind = type(thing)
+        if isinstance(thing, (list, tuple)) and depth < 3:
+            for item in thing:
+                self._attributes(item, depth + 1)
+        elif isinstance(thing, dict) and depth < 3:
+            for item in tuple(dict.values(thing)):
+                self._attributes(item, depth + 1)
+        elif (
+            kind.__flags__ & _HEAP_TYPE
+            and depth < 3
+            and not isinstance(thing, (type, _C.Tensor))
+            and not is_framework(kind.__module__)
+            and not is_numpy(thing)
+            and not self._is_module(thing)
+        ):
+            self._kind(thing)
+            self._instance_items(thing)
+            for base in kind.__mro__:
+                for found in base.__dict__.values():
+                    if isinstance(found, types.MemberDescriptorType) and base.__flags__ & _HEAP_TYPE:
+                        value = found.__get__(thing, kind) if _slot_is_set(found, thing) else ABSENT
+                        self._note(Guard.SLOT, thing, (found, value), id(found))
 
     def _length(self, thing: Any) -> None:
+        self._known(thing)
         if type(thing) in (list, dict, set, collections.deque, collections.OrderedDict, bytearray):
             self._note(Guard.LENGTH, thing, (len(thing),))
         else:
             self._contents(thing)
 
     def _bytes(self, array: Any) -> None:
+        if _C.wrote_shared() and self._refusal is None:
+            self._refusal = self._refused()
+            return
         with memoryview(array) as view:
             if view.nbytes > _MOST_BYTES or "O" in view.format or not view.contiguous:
                 self._unwatched(f"it reads a {type(array).__name__} that is too large or not contiguous")
                 return
             self._note(Guard.BYTES, array, (view.tobytes("A"),))
         self._note(Guard.TYPE_OF, array, (type(array),))
-        if hasattr(array, "shape"):
+        if hasattr(array, "dtype"):
             self._shapes(array)
 
     def _shapes(self, array: Any) -> None:
         for name in ("shape", "dtype", "strides"):
             descriptor = lookup(type(array), name)
             self._note(Guard.SLOT, array, (descriptor, getattr(array, name)), id(descriptor))
+
+
+def _is_known(found: Any) -> bool:
+    """Whether a method is seen to run, or is of a type that is known."""
+    owner = getattr(found, "__objclass__", None)
+    if owner is None:
+        owner = getattr(found, "__self__", None) if isinstance(found, types.BuiltinFunctionType) else None
+    return owner is None or owner in _OWNERS or not isinstance(owner, type) or is_framework(owner.__module__)
+
+
+def _has_bytes(thing: Any) -> bool:
+    try:
+        memoryview(thing).release()
+    except (TypeError, ValueError, BufferError):
+        return False
+    return True
 
 
 def _slot_is_set(slot: Any, thing: Any) -> bool:

@@ -1,0 +1,202 @@
+"""What a signal's handler raises at any moment of a recorded call leaves nothing of that call behind."""
+
+import gc
+import inspect
+import signal
+import sys
+
+import pytest
+
+import minitensor as mt
+from minitensor_jit.state import observer
+
+C = mt._C
+
+
+class InterruptionError(Exception):
+    """As a handler raises it: a program may well catch it with other errors."""
+
+
+class Interrupts:
+    """Raises where the n-th function begins or a builtin one has ended: there Python runs handlers of signals."""
+
+    def __init__(self, at):
+        self.at, self.count, self.came = at, 0, False
+
+    def __call__(self, frame, event, argument):
+        # Where observing is, handlers wait; where Python itself calls something back, it loses what they raise.
+        module = frame.f_globals.get("__name__", "")
+        lost = frame.f_code.co_flags & inspect.CO_GENERATOR or module == "weakref"
+        if module.startswith("minitensor_jit.state") or lost or event not in ("call", "c_return"):
+            return
+        self.count += 1
+        if self.count > self.at and not self.came:
+            self.came = True
+            raise InterruptionError
+
+    def __enter__(self):
+        sys.setprofile(self)
+
+    def __exit__(self, *exception):
+        sys.setprofile(None)
+
+
+class State:
+    """Tensors that a step writes in place, one after the other."""
+
+    def __init__(self):
+        self.a, self.b, self.c = mt.arange(6.0), mt.ones(6), mt.full((6,), 2.0)
+
+    def bits(self):
+        return [t.tolist() for t in (self.a, self.b, self.c)]
+
+    def steps(self, x):
+        yield self.a.add_(x)
+        yield self.b[1:].mul_(self.a[:-1])
+        yield self.c.sub_(self.b.exp().sum())
+        yield self.a.copy_(self.c.tanh() * x)
+
+    def step(self, x):
+        for _ in self.steps(x):
+            pass
+        return self.a * 2
+
+
+def prefixes(x):
+    """The state after each write of a step."""
+    state = State()
+    return [state.bits(), *(state.bits() for _ in state.steps(x))]
+
+
+def whole(fn):
+    return mt.function(fn, jit_compile=True)
+
+
+def whole_structured(fn):
+    compiled = mt.function(lambda given, scale: fn(given["x"]) * scale, jit_compile=True)
+    return lambda x: compiled({"x": x}, scale=1.0)
+
+
+def in_session(fn):
+    config = mt.ConfigProto()
+    config.graph_options.optimizer_options.global_jit_level = mt.OptimizerOptions.ON_2
+    config.graph_options.optimizer_options.cpu_global_jit = True
+    session = mt.Session(config=config)
+    return lambda x: session.run(fn, x)
+
+
+def in_options(fn):
+    def run(x):
+        with mt.jit.options(auto_jit=2) as options, mt.jit_scope():
+            assert options.auto_jit == 2
+            return fn(x)
+
+    return run
+
+
+def explained(fn):
+    return lambda x: mt.jit.explain(fn)(x).result
+
+
+def explained_whole(fn):
+    compiled = whole(fn)
+    return lambda x: mt.jit.explain(compiled)(x).result
+
+
+def nested(fn):
+    inner = whole(fn)
+    return whole(lambda x: inner(x) + 1)
+
+
+WAYS = [
+    whole,
+    whole_structured,
+    mt.function,
+    mt.jit_scope(),
+    in_session,
+    in_options,
+    explained,
+    explained_whole,
+    nested,
+]
+NAMES = ["whole", "structured", "function", "scope", "session", "options", "explain", "explain whole", "nested"]
+
+
+def check_nothing_is_left(where):
+    assert gc.isenabled(), where
+    assert sys.gettrace() is None, where
+    assert not C.is_recording(), where
+    assert not mt.jit.current_options().auto_jit, where
+    assert float((mt.ones(2) * 3).sum()) == 6, where
+
+
+@pytest.mark.at_once(reason="it records by itself")
+@pytest.mark.parametrize("warm", [0, 2], ids=["first", "later"])
+@pytest.mark.parametrize("way", WAYS, ids=NAMES)
+def test_an_interruption_anywhere(way, warm):
+    x = mt.full((6,), 0.25)
+    expected = prefixes(x)
+    way(State().step)(x)  # what is imported and compiled is so by now
+    at = 0
+    while True:
+        state = State()
+        call = way(state.step)
+        for _ in range(warm):
+            call(x)
+        for t, t0 in zip((state.a, state.b, state.c), (State().a, State().b, State().c), strict=True):
+            t.copy_(t0)
+        state.bits()
+        interrupts = Interrupts(at)
+        try:
+            with interrupts:
+                call(x)
+        except InterruptionError:
+            pass
+        where = f"at {at}"
+        check_nothing_is_left(where)
+        assert state.bits() in expected, where
+        if not interrupts.came:
+            assert state.bits() == expected[-1]
+            break
+        # The process goes on.
+        fresh = State()
+        again = way(fresh.step)
+        again(x)
+        assert fresh.bits() == expected[-1], where
+        at += 1 if at < 50 else 11
+
+
+@pytest.mark.at_once(reason="it records by itself")
+def test_what_is_raised_while_a_function_is_observed_reaches_the_program():
+    """A signal that comes while a read is noted is handled when the program goes on."""
+    came = []
+
+    def handler(*_):
+        came.append(1)
+        raise InterruptionError
+
+    previous = signal.signal(signal.SIGUSR1, handler)
+
+    noted, table = observer.Observer._loads_attribute, observer._HANDLERS
+    before = dict(table)
+    try:
+
+        def told(self, *args):
+            signal.raise_signal(signal.SIGUSR1)
+            assert not came, "a handler ran while a function was observed"
+            return noted(self, *args)
+
+        table.update({op: told for op, value in before.items() if value is noted})
+        f = mt.function(lambda x: x.exp() * 2, jit_compile=True)
+        with pytest.raises(InterruptionError):
+            f(mt.ones(3))
+        assert came
+        table.update(before)
+        came.clear()
+        assert f(mt.zeros(3)).tolist() == [2, 2, 2]
+        assert f(mt.zeros(3)).tolist() == [2, 2, 2]
+        assert f.hits == 1
+    finally:
+        table.update(before)
+        signal.signal(signal.SIGUSR1, previous)
+    check_nothing_is_left("")
