@@ -4,6 +4,7 @@ code that runs in the middle (finalizers, `__index__`) finds nothing that it cou
 import contextlib
 import gc
 import re
+import subprocess
 import sys
 import weakref
 from pathlib import Path
@@ -328,3 +329,66 @@ def test_classes_are_not_lost_count_of() -> None:
     assert plain.sum().item() == 2.0
     del plain
     assert sys.getrefcount(Counted) == before
+
+
+# Classes that programs change ------------------------------------------------------------
+
+
+def test_tensor_can_be_renamed() -> None:
+    code = """
+import gc
+import minitensor as mt
+mt.Tensor.__name__, mt.Tensor.__qualname__ = "Renamed", "a.Renamed"
+mt.Tensor.__getitem__ = lambda self, index: index
+x = mt.ones(2)
+for _ in range(5000):
+    assert x[7] == 7
+gc.collect()
+assert mt.Tensor.__name__ == "Renamed" and type(mt.ones(2) + 1) is mt.Tensor
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_tensor_becomes_one_of_another_class() -> None:
+    class First(mt.Tensor):
+        pass
+
+    class Second(mt.Tensor):
+        pass
+
+    mt.Tensor._as_subclass(First, mt.ones(1))  # also where one of the classes has been used before
+    x = mt.ones(2, requires_grad=True)
+    for cls in (First, Second, mt.nn.Parameter, mt.Tensor, Second, First, mt.Tensor):
+        before = sys.getrefcount(cls)
+        x.__class__ = cls
+        x.grad = mt.ones(2)
+        x.grad.__class__ = cls
+        x.grad.note = cls
+        gc.collect()
+        assert type(x) is cls
+        assert x.grad.note is type(x.grad) is cls
+        x.grad = None
+        x.__class__ = mt.Tensor
+        gc.collect()
+        assert sys.getrefcount(cls) <= before
+    with pytest.raises(TypeError, match="layout differs"):
+        x.__class__ = Named
+
+
+def test_chains_through_slots_may_be_long() -> None:
+    ended = []
+
+    class Last(Named):
+        def __del__(self) -> None:
+            ended.append(self.sum().item())
+
+    chain = mt.Tensor._as_subclass(Last, mt.ones(2))
+    for i in range(200_000):
+        above = mt.Tensor._as_subclass(Named, mt.empty(0))
+        if i % 2:
+            above.label = chain
+        else:
+            above.grad, above.label = None, [chain]
+        chain = above
+    del above, chain
+    assert ended == [2.0]

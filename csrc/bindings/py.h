@@ -21,7 +21,9 @@ inline PyTypeObject blank_type() {
     Py_SET_REFCNT(reinterpret_cast<PyObject*>(&type), 1);
     return type;
 }
-extern PyTypeObject TensorType;
+// Static, but programs may change it, and then CPython also writes to what classes made in Python have.
+extern PyHeapTypeObject tensor_type_memory;
+inline constexpr PyTypeObject& TensorType = tensor_type_memory.ht_type;
 extern PyTypeObject DTypeType;
 extern PyTypeObject DeviceType_;
 extern PyTypeObject SizeType;

@@ -22,7 +22,13 @@ PyObject* g_free[kFreelist];
 size_t g_free_count = 0;
 
 destructor common_dealloc();
-void subclass_dealloc(PyObject* self);
+void tensor_dealloc(PyObject* self);
+
+// A class made in Python gets this file's deallocation before it has objects.
+void prepare(PyTypeObject* type) {
+    static const destructor common = common_dealloc();
+    if (type->tp_dealloc == common) type->tp_dealloc = slot<tensor_dealloc>;
+}
 
 PyObject* allocate_object(PyTypeObject* type) {
     if (type == &TensorType && g_free_count) {
@@ -32,8 +38,7 @@ PyObject* allocate_object(PyTypeObject* type) {
         return object;
     }
     if (type == &TensorType) return reinterpret_cast<PyObject*>(PyObject_GC_New(TensorObject, type));
-    static const destructor common = common_dealloc();
-    if (type->tp_dealloc == common) type->tp_dealloc = slot<subclass_dealloc>;
+    prepare(type);
     return type->tp_alloc(type, 0);
 }
 
@@ -76,21 +81,35 @@ void destroy_object(PyObject* self) {
     else Py_TYPE(self)->tp_free(self);
 }
 
-void tensor_dealloc(PyObject* self) {
-    if (Py_TYPE(self) != &TensorType || !keep(self)) destroy_object(self);
+// Of classes made in Python: what CPython does for these, but that a tensor may keep its object.
+void dealloc_of_subclass(PyObject* self) {
+    PyTypeObject* type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    Py_TRASHCAN_BEGIN(self, slot<tensor_dealloc>);  // chains through slots may be of any length
+    bool alive = false;
+    if (type->tp_finalize) {
+        PyObject_GC_Track(self);
+        alive = PyObject_CallFinalizerFromDealloc(self) < 0;
+        if (!alive) PyObject_GC_UnTrack(self);
+    }
+    if (!alive) {
+        for (PyTypeObject* base = type; base != &TensorType; base = base->tp_base)
+            for (PyMemberDef* member = base->tp_members; member && member->name; ++member)
+                if (member->type == T_OBJECT_EX && !(member->flags & READONLY))
+                    Py_CLEAR(*reinterpret_cast<PyObject**>(reinterpret_cast<char*>(self) + member->offset));
+        destroy_object(self);
+        Py_DECREF(type);
+    }
+    Py_TRASHCAN_END;
 }
 
-// Of classes made in Python: what CPython does for these, but that a tensor may keep its object.
-void subclass_dealloc(PyObject* self) {
-    PyTypeObject* type = Py_TYPE(self);
-    if (type->tp_dealloc == slot<subclass_dealloc> && keep(self)) return;
-    if (type->tp_finalize && PyObject_CallFinalizerFromDealloc(self) < 0) return;
-    for (PyTypeObject* base = type; base != &TensorType; base = base->tp_base)
-        for (PyMemberDef* member = base->tp_members; member && member->name; ++member)
-            if (member->type == T_OBJECT_EX && !(member->flags & READONLY))
-                Py_CLEAR(*reinterpret_cast<PyObject**>(reinterpret_cast<char*>(self) + member->offset));
-    destroy_object(self);
-    Py_DECREF(type);
+// One function for all classes: by it CPython knows that objects of one can become such of another.
+void tensor_dealloc(PyObject* self) {
+    const bool plain = Py_TYPE(self) == &TensorType;
+    if (!plain && Py_TYPE(self)->tp_dealloc != slot<tensor_dealloc>) return destroy_object(self);  // the rest is done
+    if (keep(self)) return;
+    if (plain) destroy_object(self);
+    else dealloc_of_subclass(self);
 }
 
 // What CPython gives to classes made in Python.
@@ -352,7 +371,24 @@ int set_data(PyObject* self, PyObject* value, void*) {
         -1);
 }
 
+PyObject* get_class(PyObject* self, void*) { return Py_NewRef(Py_TYPE(self)); }
+
+int set_class(PyObject* self, PyObject* value, void*) {
+    return guarded(
+        [&]() -> int {
+            if (value && PyType_Check(value)) {
+                auto* type = reinterpret_cast<PyTypeObject*>(value);
+                if (type != &TensorType && PyType_IsSubtype(type, &TensorType)) prepare(type);
+            }
+            PyRef names = checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyBaseObject_Type), "__dict__"));
+            PyRef inherited = checked(PyMapping_GetItemString(names.get(), "__class__"));
+            return Py_TYPE(inherited.get())->tp_descr_set(inherited.get(), self, value);
+        },
+        -1);
+}
+
 PyGetSetDef tensor_getset[] = {
+    {"__class__", slot<get_class>, slot<set_class>, nullptr, nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {"shape", slot<get_shape>, nullptr, "The sizes, a Size.", nullptr},
     {"dtype", slot<get_dtype>, nullptr, "The type of the elements.", nullptr},
@@ -597,7 +633,7 @@ PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject*) {
 
 }  // namespace
 
-PyTypeObject TensorType = make_tensor_type();
+PyHeapTypeObject tensor_type_memory{.ht_type = make_tensor_type()};
 
 PyObject* wrap_as(PyTypeObject* type, Ref<Tensor> tensor) {
     auto* object = reinterpret_cast<TensorObject*>(allocate_object(type));
@@ -679,6 +715,9 @@ bool init_tensor(PyObject* module) {
     TensorType.tp_repr = slot<tensor_repr>;
     TensorType.tp_getset = tensor_getset;
     TensorType.tp_methods = tensor_methods;
+    tensor_type_memory.ht_name = tensor_type_memory.ht_qualname = PyUnicode_InternFromString("Tensor");
+    if (!tensor_type_memory.ht_name) return false;
+    Py_INCREF(tensor_type_memory.ht_qualname);
     if (PyType_Ready(&TensorType) < 0) return false;
     TensorType.tp_flags &= ~Py_TPFLAGS_IMMUTABLETYPE;  // programs put methods of their own on it
     drop_object_hook = drop_object;
