@@ -18,9 +18,17 @@ def _storage_copied(tensor: Any, memo: dict[Any, Any]) -> Any:
     return memo[key]
 
 
-def _attributes_copied(tensor: Any, made: Any, memo: dict[Any, Any]) -> None:
-    if tensor.__dict__:
-        made.__dict__.update(copy.deepcopy(tensor.__dict__, memo))
+def _state(tensor: Any) -> Any:
+    """The attributes, in `__dict__` and in slots, as pickle takes them."""
+    return object.__getstate__(tensor)
+
+
+def _put_state(tensor: Any, state: Any) -> None:
+    attributes, slots = state if isinstance(state, tuple) else (state, None)
+    if attributes:
+        tensor.__dict__.update(attributes)
+    for name, value in (slots or {}).items():
+        setattr(tensor, name, value)
 
 
 def deepcopy_tensor(self: Any, memo: dict[Any, Any]) -> Any:
@@ -43,7 +51,8 @@ def deepcopy_tensor(self: Any, memo: dict[Any, Any]) -> Any:
     memo.setdefault(id(memo), []).append(self)
     if self.grad is not None:
         copied.grad = deepcopy_tensor(self.grad, memo)
-    _attributes_copied(self, copied, memo)
+    if state := _state(self):
+        _put_state(copied, copy.deepcopy(state, memo))
     return copied
 
 
@@ -58,5 +67,5 @@ def deepcopy_parameter(self: Any, memo: dict[Any, Any]) -> Any:
 def copy_tensor(self: Any) -> Any:
     """Another leaf over the same memory, without the gradient."""
     made = Tensor._as_subclass(type(self), self.data, self.requires_grad)
-    made.__dict__.update(self.__dict__)
+    _put_state(made, _state(self))
     return made

@@ -455,3 +455,74 @@ def test_nothing_of_vmap_gets_into_other_tensors():
         minitensor.vmap(lambda x: (x * w).sum().backward())(minitensor.ones(3, 2))
     assert w.grad is None
     assert w.tolist() == [1.0, 1.0]
+
+
+# ---- Functions' arguments
+
+
+def test_setup_context_and_backward_see_defaults(lib):
+    seen = []
+
+    class Scale(lib.autograd.Function):
+        @staticmethod
+        def forward(x, k=2):
+            return x * k
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            seen.append(inputs[1:])
+            ctx.k = inputs[1]
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.k, None
+
+    for make in (lambda x: Scale.apply(x), lambda x: Scale.apply(x, k=2), lambda x: Scale.apply(k=2, x=x)):
+        x = leaf(lib, 1.0)
+        make(x).sum().backward()
+        assert x.grad.tolist() == [2.0]
+    assert seen == [(2,)] * 3
+    with pytest.raises(TypeError):
+        Scale.apply(leaf(lib, 1.0), wrong=1)
+
+
+def test_a_gradient_of_no_tensor_is_refused(lib):
+    class Wrong(lib.autograd.Function):
+        @staticmethod
+        def forward(ctx, k, x):
+            return x * k
+
+        @staticmethod
+        def backward(ctx, g):
+            return g, g
+
+    x = leaf(lib, 1.0)
+    with pytest.raises(RuntimeError, match="gradient different than None at position 1, but the corresponding forward"):
+        Wrong.apply(2, x).sum().backward()
+    assert x.grad is None
+
+
+def test_whole_numbers_have_no_gradient(lib):
+    for transform in (lib.func.grad, lib.func.jacrev):
+        with pytest.raises(RuntimeError, match="floating point"):
+            transform(lambda x: x.sum())(lib.ones(2, dtype=lib.int64))
+
+
+def test_a_checkpoint_may_change_its_shapes(lib):
+    def gradient(**more):
+        runs = []
+
+        def f(x):
+            runs.append(x)
+            return (x * x * (1 if len(runs) == 1 else lib.ones(3, 1, dtype=lib.float64))).exp().sum()
+
+        x = leaf(lib, 0.0, 0.0)
+        lib.utils.checkpoint.checkpoint(f, x, use_reentrant=False, **more).backward()
+        return x.grad.tolist()
+
+    with pytest.raises(RuntimeError, match="different metadata"):
+        gradient()
+    assert gradient(determinism_check="none") == [0.0, 0.0]
+    if lib is minitensor:
+        with pytest.raises(ValueError, match="determinism_check"):
+            gradient(determinism_check="some")

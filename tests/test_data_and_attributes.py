@@ -5,6 +5,7 @@ Where a test takes `lib`, it runs with PyTorch too, if that is installed: the ex
 
 import array
 import collections
+import copy
 import subprocess
 import sys
 
@@ -208,3 +209,17 @@ def test_a_number_is_a_card(lib):
     else:
         with pytest.raises(RuntimeError, match="Cannot access accelerator device when none is available"):
             lib.ones(1, device=0)
+
+
+def test_copies_keep_what_slots_hold():
+    class Slots(mt.Tensor):
+        __slots__ = ("label", "unset")
+
+    x = mt.Tensor._as_subclass(Slots, mt.ones(2))
+    x.label, x.note = [1], [2]
+    shallow, deep = copy.copy(x), copy.deepcopy(x)
+    assert (shallow.label is x.label, shallow.note is x.note) == (True, True)
+    assert (deep.label, deep.note, deep.label is x.label) == ([1], [2], False)
+    assert not hasattr(deep, "unset")
+    x.label = x
+    assert copy.deepcopy(x).label.label.label.tolist() == [1.0, 1.0]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import minitensor as mt
@@ -109,3 +110,34 @@ def test_a_mode_holds_while_a_generators_own_code_runs(name: str) -> None:
         enabled = lib.enable_grad()(lambda: iter([lib.is_grad_enabled()]))
         assert list(enabled()) == [True]
         assert not lib.is_grad_enabled()
+
+
+def test_memory_that_no_address_reaches_is_refused() -> None:
+    far = np.lib.stride_tricks.as_strided(np.zeros(3), shape=(3,), strides=(2**62,))
+    for take in (mt.from_numpy, mt.from_dlpack):
+        with pytest.raises((RuntimeError, ValueError), match="reach beyond 64 bits"):
+            take(far)
+
+
+@pytest.mark.parametrize("name", ["minitensor", "torch"])
+def test_other_contents_count_as_a_write(name: str) -> None:
+    lib: Any = mt if name == "minitensor" else pytest.importorskip("torch")
+    for change in [
+        lambda x: x.set_(lib.zeros(3)),
+        lambda x: x.set_(lib.zeros(3).untyped_storage()),
+        lambda x: x.set_(lib.zeros(3), 0, (3,)),
+        lambda x: x.set_(),
+        lambda x: x.resize_(1),
+    ]:
+        x, w = lib.ones(3), lib.ones(3, requires_grad=True)
+        product = x * w
+        change(x)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            product.sum().backward()
+        assert w.grad is None
+    leaf = lib.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        leaf.set_(lib.zeros(3))
+    with lib.no_grad():
+        assert leaf.set_(lib.zeros(3)) is leaf
+    assert leaf.tolist() == [0.0] * 3

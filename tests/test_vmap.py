@@ -215,3 +215,130 @@ def test_batched_gradients():
     for i in range(3):
         (row,) = mt.autograd.grad(y, x, units[i], retain_graph=True)
         assert np.allclose(rows[i].numpy(), row.numpy())
+
+
+# ---- writes to what is made for the slices
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: mt.zeros_like(x).add_(x),
+        lambda x: mt.empty_like(x).copy_(x),
+        lambda x: x.new_zeros(2).copy_(x),
+        lambda x: x.new_empty(2).copy_(x),
+        lambda x: x.new_full((2,), 3.0).sub_(3).add_(x),
+        lambda x: mt.add(x, 0, out=x.new_ones(2)),
+        lambda x: mt.add(x, 0, out=x.clone().zero_()),
+        lambda x: mt.sort(x, 0, out=(mt.zeros_like(x), mt.zeros_like(x).long()))[0],
+        lambda x: mt.cat([x[:1], x[1:]], out=mt.zeros_like(x)),
+    ],
+)
+def test_slices_are_written_where_they_belong(write):
+    x = mt.arange(6.0).view(3, 2)
+    assert mt.vmap(write)(x).tolist() == x.tolist() == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
+
+
+def test_items_of_what_is_made_like_a_slice():
+    def swapped(x):
+        made = mt.zeros_like(x)
+        made[0] = x.sum()
+        made[1:] = x[:1]
+        return made
+
+    assert mt.vmap(swapped)(mt.arange(4.0).view(2, 2)).tolist() == [[1.0, 0.0], [5.0, 2.0]]
+    nested = mt.vmap(mt.vmap(swapped))(mt.arange(4.0).view(1, 2, 2))
+    assert nested.tolist() == [[[1.0, 0.0], [5.0, 2.0]]]
+
+
+def test_slices_have_no_storage_to_change():
+    for use in (lambda x: x.clone().resize_(1), lambda x: x.untyped_storage().fill_(3), lambda x: x.storage()):
+        with pytest.raises(RuntimeError, match="vmap"):
+            mt.vmap(use)(mt.ones(3, 2))
+
+
+# ---- Functions
+
+
+def functions(lib):
+    class Product(lib.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x, y, power):
+            return x * y, (x + y).exp()
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs[:2], output[1])
+            ctx.power = inputs[2]
+
+        @staticmethod
+        def backward(ctx, g, h):
+            x, y, e = ctx.saved_tensors
+            return g * y + h * e * ctx.power, g * x + h * e, None
+
+    return Product
+
+
+@pytest.mark.parametrize("name", ["minitensor", "torch"])
+def test_gradients_go_through_functions_inside_and_outside(name):
+    lib = mt if name == "minitensor" else pytest.importorskip("torch")
+    func, product = lib.func, functions(lib)
+    x, y = lib.arange(6.0).view(3, 2) / 5, lib.tensor([0.5, 2.0])
+
+    def one(x, y):
+        a, b = product.apply(x, y, 3)
+        return (a * b).sum()
+
+    def mapped(x, y):
+        return func.vmap(one, in_dims=(0, None))(x, y).sum()
+
+    def summed(x, y):
+        return sum(one(x[i], y) for i in range(3))
+
+    for argument in (0, 1):
+        expected = func.grad(summed, argnums=argument)(x, y)
+        assert lib.allclose(func.grad(mapped, argnums=argument)(x, y), expected)
+        leaves = [x.clone().requires_grad_(), y.clone().requires_grad_()]
+        mapped(*leaves).backward()
+        assert lib.allclose(leaves[argument].grad, expected)
+    inside = func.vmap(func.grad(one, argnums=(0, 1)), in_dims=(0, None))(x, y)
+    assert lib.allclose(inside[0], func.grad(summed)(x, y))
+    assert lib.allclose(inside[1].sum(0), func.grad(summed, argnums=1)(x, y))
+
+    def outside_of_inside(y):
+        return func.vmap(func.grad(lambda x: product.apply(x, y, 3)[1].sum()))(x).sum()
+
+    assert lib.allclose(func.grad(outside_of_inside)(y), 3 * (x + y).exp().sum(0))
+
+
+@pytest.mark.parametrize("name", ["minitensor", "torch"])
+def test_a_function_may_have_its_own_rule(name):
+    lib = mt if name == "minitensor" else pytest.importorskip("torch")
+    seen = []
+
+    class Own(lib.autograd.Function):
+        @staticmethod
+        def forward(x, k):
+            return x * k
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.k = inputs[1]
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.k, None
+
+        @staticmethod
+        def vmap(info, in_dims, x, k):
+            seen.append((info.batch_size, info.randomness, in_dims, tuple(x.shape)))
+            return Own.apply(x, k), in_dims[0]
+
+    x = lib.arange(6.0).view(2, 3)
+    assert lib.func.vmap(lambda x: Own.apply(x, 5))(x).tolist() == (x * 5).tolist()
+    assert seen == [(2, "error", (0, None), (2, 3))]
+    assert lib.func.grad(lambda x: lib.func.vmap(lambda x: Own.apply(x, 5))(x).sum())(x).tolist() == [[5.0] * 3] * 2
+    assert lib.func.vmap(lib.func.grad(lambda x: Own.apply(x, 5).sum()))(x).tolist() == [[5.0] * 3] * 2
+    assert len(seen) == 3

@@ -59,11 +59,26 @@ PyObject* py_take_view(PyObject*, PyObject* args) {
     });
 }
 
+// set_contents(tensor, source, name): `tensor.data = source`, counted and refused as a write.
+PyObject* py_set_contents(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject *object, *source;
+        const char* name;
+        if (!PyArg_ParseTuple(args, "O!O!s:set_contents", &TensorType, &object, &TensorType, &source, &name))
+            return nullptr;
+        refuse_leaf(*tensor_of(object), name);
+        if (PyObject_SetAttrString(object, "data", source) < 0) fail_python();
+        ++version_of(*tensor_of(object));
+        return Py_NewRef(object);
+    });
+}
+
 // storage_bytes(tensor): the whole storage as a vector of uint8.
 PyObject* py_storage_bytes(PyObject*, PyObject* object) {
     return guarded([&]() -> PyObject* {
         if (!is_tensor(object)) fail_type("storage_bytes() takes a Tensor");
         Tensor& t = *tensor_of(object);
+        if (batch_level(t)) fail("a tensor inside of vmap stands for any one of its slices and has no storage");
         if (t.device().type != DeviceType::Meta) settle(t);
         return wrap(
             Tensor::make(t.storage, DType::U8, Dims{static_cast<int64_t>(t.storage->nbytes)}, Dims{int64_t{1}}, 0));
@@ -161,6 +176,8 @@ PyMethodDef functions[] = {
     {"out_of_order", method<py_out_of_order>(), METH_VARARGS, "out_of_order(tensor, order): what lies in that order."},
     {"take_view", method<py_take_view>(), METH_VARARGS,
      "take_view(tensor, view, name): the tensor becomes a view of itself."},
+    {"set_contents", method<py_set_contents>(), METH_VARARGS,
+     "set_contents(tensor, source, name): the tensor shows what the other one does."},
     {"storage_bytes", method<py_storage_bytes>(), METH_O, "storage_bytes(tensor): the whole storage as uint8."},
     {"resize_storage", method<py_resize_storage>(), METH_VARARGS, "resize_storage(bytes, nbytes): another length."},
     {"over_storage", method<py_over_storage>(), METH_VARARGS,

@@ -182,7 +182,9 @@ PyObject* py_resize(PyObject*, PyObject* args) {
         Tensor& t = *tensor_of(tensor);
         Dims sizes = dims_from(size, "size");
         if (thread_settings.grad_enabled && requires_grad(t)) fail("cannot resize variables that require grad");
+        if (batch_level(t)) fail("resize_() has no rule for tensors inside of vmap");
         note_other_geometry(t);
+        if (!(t.sizes == sizes)) ++version_of(t);
         resize(t, sizes);
         return Py_NewRef(tensor);
     });

@@ -67,7 +67,8 @@ Ref<Tensor> mapped(Ref<Tensor> behind, int level, const Tensor* base = nullptr) 
     return handle;
 }
 
-// rule(row, operands, mapped, params, size, compute dtype, in place) -> ((tensor, whether mapped), ...)
+// rule(row, operands, mapped, params, size, compute dtype, destination) -> ((tensor, whether mapped), ...). The
+// destination is None, or what is written and whether it is mapped; then there are no results.
 void run_mapped(Call& call, Ref<Tensor>* results, Tensor* destination) {
     const OpDef& op = *call.op;
     int level = level_of(call, destination);
@@ -85,22 +86,27 @@ void run_mapped(Call& call, Ref<Tensor>* results, Tensor* destination) {
         PyRef item = checked(owned);
         if (PyList_Append(list.get(), item.get()) < 0) fail_python();
     };
-    auto behind = [&](Tensor& t) {
-        bool here = level && batch_level(t) == level;
-        if (here) size = t.autograd->batch_value->sizes[0];
-        add(flags, PyBool_FromLong(here));
-        return wrap(here ? t.autograd->batch_value : Ref<Tensor>::borrow(&t));
+    auto behind = [&](Tensor& t, bool* here) {
+        *here = level && batch_level(t) == level;
+        if (*here) size = t.autograd->batch_value->sizes[0];
+        return wrap(*here ? t.autograd->batch_value : Ref<Tensor>::borrow(&t));
     };
+    bool here = false;
     for (size_t i = 0; i < call.operand_count; ++i) {
         const Operand& operand = call.operands[i];
         if (operand.tensor) {
-            add(operands, behind(*operand.tensor));
+            add(operands, behind(*operand.tensor, &here));
+            add(flags, PyBool_FromLong(here));
             continue;
         }
         add(operands, operand.is_scalar ? scalar_to_python(operand.scalar) : Py_NewRef(Py_None));
         add(flags, Py_NewRef(Py_False));
     }
-    if (destination && call.operand_count == 0) add(operands, behind(*destination));
+    PyRef written = PyRef::borrow(Py_None);
+    if (destination) {
+        PyRef tensor = checked(behind(*destination, &here));
+        written = checked(PyTuple_Pack(2, tensor.get(), here ? Py_True : Py_False));
+    }
     const Tensor* base = op.kind == Kind::View && batch_level(call.in(0)) == level ? &call.in(0) : nullptr;
     static const OpDef* as_strided = find_op("as_strided");
     for (size_t i = 0; i < call.param_count; ++i) {
@@ -111,8 +117,7 @@ void run_mapped(Call& call, Ref<Tensor>* results, Tensor* destination) {
     }
     PyRef compute = checked(dtype_object(op.infer ? call.compute : DType::F32));
     PyRef returned(PyObject_CallFunction(g_rule, "OOOOLOO", op.row, operands.get(), flags.get(), params.get(),
-                                         static_cast<long long>(size), compute.get(),
-                                         destination ? Py_True : Py_False));
+                                         static_cast<long long>(size), compute.get(), written.get()));
     if (!returned) fail_python();
     if (destination) return;
     PyRef items = checked(PySequence_Tuple(returned.get()));

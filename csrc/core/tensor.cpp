@@ -1,6 +1,7 @@
 #include "core/tensor.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "core/allocator.h"
 #include "core/error.h"
@@ -223,8 +224,16 @@ int64_t normalize_dim(int64_t dim, size_t rank) {
 std::pair<int64_t, int64_t> element_span(const Dims& sizes, const Dims& strides, int64_t offset) {
     for (int64_t size : sizes)
         if (size == 0) return {offset, offset};
-    int64_t low = offset, high = offset;
-    for (size_t i = 0; i < sizes.size(); ++i) (strides[i] < 0 ? low : high) += strides[i] * (sizes[i] - 1);
+    int64_t low = offset, high = offset, reach;
+    bool overflow = false;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+        int64_t& end = strides[i] < 0 ? low : high;
+        overflow |= __builtin_mul_overflow(strides[i], sizes[i] - 1, &reach);
+        overflow |= __builtin_add_overflow(end, reach, &end);
+    }
+    constexpr int64_t most = std::numeric_limits<int64_t>::max() / 32;  // so that the bytes can be counted, too
+    if (overflow || low < -most || high > most)
+        fail("sizes " + to_string(sizes) + " with strides " + to_string(strides) + " reach beyond 64 bits");
     return {low, high + 1};
 }
 

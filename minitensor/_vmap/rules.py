@@ -6,6 +6,7 @@ and gives results likewise.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -20,8 +21,15 @@ Tensor = _C.Tensor
 Results = tuple[tuple[Any, bool], ...]
 Rule = Callable[[Row, list[Any], list[bool], list[Any], int], Results]
 
-RANDOMNESS: list[tuple[str, int]] = []
-"""What the vmaps in force do about random ops, and their sizes, the innermost last."""
+
+class _InForce(threading.local):
+    """What the vmaps of this thread do about random ops, and their sizes, the innermost last."""
+
+    def __init__(self) -> None:
+        self.stack: list[tuple[str, int]] = []
+
+
+RANDOMNESS = _InForce()
 
 _DIMS = {"dim", "dims", "dim0", "dim1", "dim2", "dimension"}
 # Parameters whose meaning does not change when a dimension comes first.
@@ -276,43 +284,43 @@ _KINDS: dict[str, Rule] = {
 # ---- random ops
 
 
-def _random(row: Row, operands: list[Any], flags: list[bool], params: list[Any], in_place: bool) -> Results:
-    mode, size = RANDOMNESS[-1]
+def _random(row: Row, operands: list[Any], flags: list[bool], params: list[Any], destination: Any) -> Results:
+    mode, size = RANDOMNESS.stack[-1]
     if mode == "error":
         raise RuntimeError(
             "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' "
             "randomness flags on vmap or perform the randomness operation out of vmap"
         )
     # An outer vmap sees the op as it is called from here.
-    kept = RANDOMNESS.pop()
+    kept = RANDOMNESS.stack.pop()
     depth = _C.set_vmap_depth(_C.vmap_depth() - 1)
     try:
-        return _drawn(row, operands, flags, params, in_place, mode, size)
+        return _drawn(row, operands, flags, params, destination, mode, size)
     finally:
         _C.set_vmap_depth(depth)
-        RANDOMNESS.append(kept)
+        RANDOMNESS.stack.append(kept)
 
 
 def _drawn(
-    row: Row, operands: list[Any], flags: list[bool], params: list[Any], in_place: bool, mode: str, size: int
+    row: Row, operands: list[Any], flags: list[bool], params: list[Any], destination: Any, mode: str, size: int
 ) -> Results:
     names = row.parameters
     different = mode == "different"
-    if in_place:
-        destination, inputs = operands[0], [] if len(row.operands) == 0 else operands
-        if different and not flags[0]:
+    if destination is not None:
+        written, is_mapped = destination
+        if different and not is_mapped:
             raise RuntimeError(
                 f"vmap: Cannot ask for different inplace randomness on an unbatched tensor ({row.name}_). This will "
                 "appear like same randomness. If this is necessary for your usage, please file an issue with functorch."
             )
-        if inputs:
+        if row.operands:
             raise RuntimeError(f"vmap: the random op '{row.name}_' has no rule")
         if different and "size" in names:
             values = [(size, *v) if n == "size" else v for n, v in zip(names, params, strict=True)]
             result = _call(row, [], values)[0]
         else:
             result = _call(row, [], params)[0]
-        destination.copy_(result)
+        written.copy_(result)
         return ()
     if any(flags) or (different and "size" not in names):
         if not different:
@@ -328,22 +336,22 @@ def _drawn(
 
 
 def run(
-    row: Row, operands: list[Any], flags: list[bool], params: list[Any], size: int, _compute: Any, in_place: bool
+    row: Row, operands: list[Any], flags: list[bool], params: list[Any], size: int, _compute: Any, destination: Any
 ) -> Results:
-    """Run one call. In place, the first operand is the destination, and nothing is returned."""
+    """Run one call. With a destination, a tensor and whether it is mapped, that is written and nothing returned."""
     if row.kind == "random":
-        return _random(row, operands, flags, params, in_place)
+        return _random(row, operands, flags, params, destination)
     rule = _RULES.get(row.name) or _KINDS.get(row.kind, _loop)
-    if not in_place:
+    if destination is None:
         return rule(row, operands, flags, params, size)
-    destination = operands[0]
+    written, _ = destination
     if row.name == "fill":
-        destination.fill_(params[0])
+        written.fill_(params[0])
     else:
         source, is_mapped = (
             (operands[1], flags[1]) if row.name == "copy" else rule(row, operands, flags, params, size)[0]
         )
-        destination.copy_(_aligned(source, destination.ndim - 1) if is_mapped else source)
+        written.copy_(_aligned(source, written.ndim - 1) if is_mapped else source)
     return ()
 
 

@@ -112,7 +112,7 @@ def _run(
 ) -> Any:
     level = _C.vmap_depth() + 1
     moved = [leaf if d is None else leaf.movedim(d, 0) for leaf, d in zip(leaves, dims, strict=True)]
-    rules.RANDOMNESS.append((randomness, size))
+    rules.RANDOMNESS.stack.append((randomness, size))
     _C.set_vmap_depth(level)
     try:
         given = [leaf if d is None else _C.vmap_wrap(leaf, level) for leaf, d in zip(moved, dims, strict=True)]
@@ -127,7 +127,7 @@ def _run(
         physical = [_C.vmap_unwrap(value, level) if isinstance(value, Tensor) else None for value in values]
     finally:
         _C.set_vmap_depth(level - 1)
-        rules.RANDOMNESS.pop()
+        rules.RANDOMNESS.stack.pop()
     outputs = []
     for value, pair, place in zip(values, physical, places, strict=True):
         if pair is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from minitensor import _C
@@ -31,7 +32,7 @@ class Saved:
         self.place, self.unpack = place, None
         hooks = None if tensor is None else _C.saved_tensor_hooks()
         self.version = -1 if tensor is None else tensor._version
-        self.tensor = tensor if tensor is None or place is None else tensor.detach()
+        self.tensor = tensor if tensor is None or place is None else _C.detach_handle(tensor)
         if hooks is not None:
             pack, self.unpack = hooks
             self.history = tensor if place is None and tensor.requires_grad else None
@@ -42,7 +43,7 @@ class Saved:
     def get(self) -> Any:
         """The tensor, with the history that it had."""
         if self.unpack is not None:
-            tensor = self.unpack(self.packed).detach()
+            tensor = _C.detach_handle(self.unpack(self.packed))
             if self.history is not None:
                 return _C.take_history(tensor, self.history)
         else:
@@ -140,16 +141,38 @@ class _Backward:
 
     def __call__(self, *given: Any) -> tuple[Any, ...]:
         gradients = [self._gradient(*both) for both in zip(given, self.metas, strict=True)]
-        by = self.function.vjp if self.function.vjp is not Function.vjp else self.function.backward
-        returned = by(self.context, *gradients)
-        returned = returned if isinstance(returned, tuple) else (returned,)
-        more = returned[self.total :]
-        if len(returned) < self.total or any(g is not None for g in more):
-            raise RuntimeError(
-                f"function {self.__name__} returned an incorrect number of gradients (expected {self.total}, got "
-                f"{len(returned)})"
-            )
+        returned = gradients_of(self.function, self.context, gradients, self.total)
+        for i in set(range(self.total)) - set(self.positions):
+            if returned[i] is not None:
+                raise RuntimeError(
+                    f"function {self.__name__} returned a gradient different than None at position {i + 1}, but the "
+                    "corresponding forward input was not a Tensor"
+                )
         return tuple(returned[i] for i in self.positions)
+
+
+def gradients_of(function: Any, context: Any, gradients: Sequence[Any], total: int) -> tuple[Any, ...]:
+    """What backward returns for the arguments of forward, which are `total`."""
+    by = function.vjp if function.vjp is not Function.vjp else function.backward
+    returned = by(context, *gradients)
+    returned = returned if isinstance(returned, tuple) else (returned,)
+    if len(returned) < total or any(g is not None for g in returned[total:]):
+        raise RuntimeError(
+            f"function {function.__name__}Backward returned an incorrect number of gradients (expected {total}, got "
+            f"{len(returned)})"
+        )
+    return returned[:total]
+
+
+def _bound(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments by position, defaults as well: `setup_context` and `backward` count all of them."""
+    try:
+        signature = inspect.signature(forward)
+    except (TypeError, ValueError):  # written in C
+        return args, kwargs
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.args, bound.kwargs
 
 
 class Function:
@@ -196,21 +219,40 @@ class Function:
         """The derivative in a direction; accepted, not called."""
         raise NotImplementedError("You must implement the jvp function for custom autograd.Function.")
 
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+        """How it is mapped, `(results, out_dims)`; without one forward and backward run on mapped tensors."""
+        raise NotImplementedError("You must implement the vmap staticmethod or leave it to forward and backward.")
+
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""
+        split = cls.setup_context is not Function.setup_context
+        if split:
+            args, kwargs = _bound(cls.forward, args, kwargs)
         ctx = FunctionContext()
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         wanted = _C.is_grad_enabled() and any(ctx.needs_input_grad)
+        level = max(map(_C.vmap_level, args), default=0) if _C.vmap_depth() else 0
         tensors = [a for a in args if isinstance(a, Tensor)]
         run = _Backward(cls, ctx, args) if wanted else None
         node = None if run is None else _C.begin_function(run, tensors)
-        with no_grad():
-            if cls.setup_context is not Function.setup_context:
-                result = cls.forward(*args, **kwargs)
-                cls.setup_context(ctx, args, result)
-            else:
-                result = cls.forward(ctx, *args, **kwargs)
+
+        def compute() -> Any:
+            if not split:
+                return cls.forward(ctx, *args, **kwargs)
+            result = cls.forward(*args, **kwargs)
+            cls.setup_context(ctx, args, result)
+            return result
+
+        if level:
+            from minitensor.autograd.mapped_function import forward_mapped, needs_gradient
+
+            ctx.needs_input_grad = tuple(map(needs_gradient, args))
+            result = forward_mapped(cls, ctx, args, level, compute)
+        else:
+            with no_grad():
+                result = compute()
         single = not isinstance(result, (tuple, list))
         outputs = [result] if single else list(result)
         if any(all(t is not o for o in outputs) for t in ctx._dirty):
@@ -220,7 +262,7 @@ class Function:
             )
         if (
             run is not None
-            and cls.setup_context is not Function.setup_context
+            and split
             and any(
                 g is not None
                 and any(g is t for t in tensors)

@@ -8,7 +8,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.dims import product, sizes_of
-from minitensor.composite.layout import formatted, made_like, resize_, strided
+from minitensor.composite.layout import as_mapped, formatted, made_like, resize_, strided
 from minitensor.composite.registry import composite, shortcut
 from minitensor.ops import ROWS, creation, elementwise, movement
 
@@ -211,7 +211,7 @@ def new_full(
     """A tensor of one value with this tensor's dtype."""
     size = (size,) if isinstance(size, int) else tuple(size)
     made = creation.full(size, fill_value, dtype=dtype or input.dtype, device=device or input.device)
-    return _made(made, requires_grad, layout, pin_memory)
+    return _made(as_mapped(made, input), requires_grad, layout, pin_memory)
 
 
 @composite(function=False)
@@ -233,7 +233,7 @@ def new_empty(
 ) -> Tensor:  # fmt: skip
     """Uninitialised memory with this tensor's dtype."""
     made = _C.empty(sizes_of(args, size), dtype or input.dtype, device or input.device)
-    return _made(made, requires_grad, layout, pin_memory)
+    return _made(as_mapped(made, input), requires_grad, layout, pin_memory)
 
 
 @composite(function=False)
@@ -243,7 +243,7 @@ def new_empty_strided(
 ) -> Tensor:  # fmt: skip
     """Uninitialised memory of the given strides with this tensor's dtype."""
     made = _strided_empty(size, stride, dtype or input.dtype, device or input.device)
-    return _made(made, requires_grad, layout, pin_memory)
+    return _made(as_mapped(made, input), requires_grad, layout, pin_memory)
 
 
 @composite(function=False)

@@ -96,11 +96,16 @@ def contiguous(input: Any, *, memory_format: Any = contiguous_format) -> Tensor:
 def made_like(input: Any, memory_format: Any, make: Callable[[tuple[int, ...]], Any]) -> Any:
     """What `make(sizes)` gives, row-major, with input's sizes and its order in memory, or that of a memory format."""
     if memory_format not in (None, preserve_format):
-        return formatted(make(tuple(input.shape)), memory_format)
+        return as_mapped(formatted(make(tuple(input.shape)), memory_format), input)
     order = _C.memory_order(input)
     if order is None:
-        return make(tuple(input.shape))
-    return _C.out_of_order(make(tuple(input.shape[d] for d in order)), order)
+        return as_mapped(make(tuple(input.shape)), input)
+    return as_mapped(_C.out_of_order(make(tuple(input.shape[d] for d in order)), order), input)
+
+
+def as_mapped(made: Any, like: Any) -> Any:
+    """What is made for a tensor that vmap maps: once for each slice, so that slices can be written there."""
+    return _C.mapped_like(made, like) if _C.vmap_level(made) < _C.vmap_level(like) else made
 
 
 def formatted(input: Any, memory_format: Any) -> Any:
@@ -180,16 +185,14 @@ def set_(
 ) -> Tensor:
     """Has the tensor show another tensor's memory, or part of a storage; without a source, nothing."""
     if source is None:
-        input.data = _C.empty((0,), input.dtype, input.device)
-        return input
+        return _C.set_contents(input, _C.empty((0,), input.dtype, input.device), "set_")
     if isinstance(source, Tensor):
         if source.dtype is not input.dtype:
             raise RuntimeError(
                 f"Could not set tensor of type {source.dtype.name} to a tensor of type {input.dtype.name}"
             )
         if size is None:
-            input.data = source.detach()
-            return input
+            return _C.set_contents(input, source.detach(), "set_")
         source = untyped_storage(source)
     if isinstance(source, TypedStorage):
         if source.dtype is not input.dtype:
@@ -202,8 +205,8 @@ def set_(
     if size is None:
         size = (len(source) // input.dtype.itemsize - storage_offset,)
     size = (size,) if isinstance(size, int) else tuple(size)
-    input.data = _C.over_storage(source._bytes, input.dtype, storage_offset, size, stride)
-    return input
+    shown = _C.over_storage(source._bytes, input.dtype, storage_offset, size, stride)
+    return _C.set_contents(input, shown, "set_")
 
 
 @composite(function=False)

@@ -35,8 +35,10 @@ class _Level:
 
 
 def _variable(leaf: Any) -> Any:
-    if not isinstance(leaf, Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
+    if not isinstance(leaf, Tensor):
         return leaf
+    if not (leaf.is_floating_point() or leaf.is_complex()):
+        raise RuntimeError(f"only Tensors of floating point and complex dtype can require gradients, got {leaf.dtype}")
     if leaf.requires_grad:
         return leaf.alias()
     # What is behind a mapped tensor keeps its history: an outer transform may differentiate it.

@@ -115,8 +115,8 @@ class _Enough(Exception):  # noqa: N818  (not an error)
 class _Frame:
     """One call: how many tensors it saved, and what they are once they have been computed again."""
 
-    def __init__(self, run: Callable[[], Any], random: _Random, context: Callable[[], Any]) -> None:
-        self.run, self.random, self.context = run, random, context
+    def __init__(self, run: Callable[[], Any], random: _Random, context: Callable[[], Any], checks: bool) -> None:
+        self.run, self.random, self.context, self.checks = run, random, context, checks
         self.metas: list[tuple[Any, ...]] = []
         self.again: dict[int, Any] = {}
         self.backward = 0  # the pass that they were computed for; another computes them anew
@@ -158,7 +158,7 @@ class _Frame:
                 f"during recomputation: {len(metas)}."
             )
         for place, (before, now) in enumerate(zip(self.metas, metas, strict=True)):
-            if before != now:
+            if self.checks and before != now:
                 raise CheckpointError(
                     "minitensor.utils.checkpoint: Recomputed values for the following tensors have different metadata "
                     f"than during the forward pass.\ntensor at position {place}:\nsaved metadata: {before}\n"
@@ -182,9 +182,11 @@ def checkpoint(
     With `preserve_rng_state=True`, the default, random ops give the same numbers the second time. With `use_reentrant`
     the second run is a backward pass inside of the backward pass, and only positional tensors get gradients; without,
     saved tensors are replaced by places in the second run, which ends when all of them are there. `context_fn` gives
-    contexts for the two runs.
+    contexts for the two runs. With `determinism_check="none"` the second run's shapes and dtypes are not compared.
     """
     preserve = kwargs.pop("preserve_rng_state", True)
+    if determinism_check not in ("default", "none"):
+        raise ValueError(f"determinism_check should be one of ['default', 'none'], got {determinism_check}")
     if use_reentrant is None:
         warnings.warn(
             "minitensor.utils.checkpoint: the use_reentrant parameter should be passed explicitly. Please pass "
@@ -205,7 +207,9 @@ def checkpoint(
         with first:
             return function(*args, **kwargs)
     given = _Arguments(args)
-    frame = _Frame(lambda: function(*given.get(), **kwargs), _Random(preserve, args), lambda: second)
+    frame = _Frame(
+        lambda: function(*given.get(), **kwargs), _Random(preserve, args), lambda: second, determinism_check != "none"
+    )
     with (
         first,
         set_checkpoint_early_stop(early_stop and _EARLY_STOP[-1]),

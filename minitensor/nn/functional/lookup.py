@@ -262,6 +262,10 @@ def one_hot(tensor: mt.Tensor, num_classes: int = -1) -> mt.Tensor:
     """
     if tensor.dtype != mt.int64:
         raise RuntimeError(f"one_hot is only applicable to index tensor of type LongTensor, got {tensor.dtype}")
+    if mt._C.vmap_level(tensor):  # whose values nobody can look at
+        if num_classes < 1:
+            raise RuntimeError("one_hot: num_classes must be given inside of vmap")
+        return (tensor.unsqueeze(-1) == mt.arange(num_classes, device=tensor.device)).to(mt.int64)
     if tensor.numel() == 0 and num_classes <= 0:
         raise RuntimeError("Can not infer total number of classes from empty tensor.")
     if tensor.numel() and tensor.min().item() < 0:
