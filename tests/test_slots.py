@@ -43,7 +43,7 @@ def test_only_guarded_functions_stand_in_tables() -> None:
                         "tp_as_number", "tp_as_sequence", "tp_as_mapping", "tp_as_buffer"}:  # fmt: skip
                 continue
             slots += 1
-            assert re.fullmatch(r"slot<[\w:]+>|Py[\w.]+", function), f"{path}: {name} = {function}"
+            assert re.fullmatch(r"slot<[\w:<>]+>|Py[\w.]+", function), f"{path}: {name} = {function}"
         for function in re.findall(r"PyCapsule_New\([^;]*,\s*([^,;]+)\);", text):
             callbacks += 1
             assert function.startswith("slot<") or function == "nullptr", f"{path}: {function}"

@@ -42,9 +42,7 @@ uint32_t place_of(PyObject* object, FunctionLog& log) {
     }
     if (PyFloat_CheckExact(object)) return log.numbers.constant(PyFloat_AS_DOUBLE(object));
     if (!PyLong_CheckExact(object)) return 0;
-    const double value = PyLong_AsDouble(object);
-    if (value == -1.0 && PyErr_Occurred()) fail_python();
-    return log.numbers.constant(value);
+    return log.numbers.constant(to_double(object));
 }
 
 template <Numbers::Kind kind>
@@ -178,7 +176,7 @@ PyObject* py_count_step(PyObject*, PyObject* object) {
 }
 
 PyMethodDef functions[] = {
-    {"bound_number", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(method<py_bound_number>())), METH_FASTCALL,
+    {"bound_number", method<py_bound_number>(), METH_FASTCALL,
      "bound_number(dict, key, part=-1): the item, which a compiled function reads anew at each call if it is a float."},
     {"bound_items", method<py_bound_items>(), METH_NOARGS,
      "bound_items(): the (dict, key) pairs that the function which is recorded reads anew at each call."},
