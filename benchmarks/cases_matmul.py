@@ -15,6 +15,9 @@ op("nn", "bmm_256", "t.bmm(X, Y)", lambda d: {name: d.normal(16, 256, 256) for n
 op("nn", "matmul_f64", "X @ Y", lambda d: {name: d.normal(512, 512).double() for name in "XY"}, backward=True)
 op("nn", "matmul_transposed", "X @ Y.T", lambda d: {name: d.normal(512, 512) for name in "XY"}, backward=True)
 op("nn", "mv", "X @ v", lambda d: {"X": d.normal(2000, 2000), "v": d.normal(2000)}, backward=True)
+op("nn", "row_4096", "v @ X", lambda d: {"X": d.normal(4096, 4096), "v": d.normal(1, 4096)})
+op("nn", "row_4096_transposed", "v @ X.T", lambda d: {"X": d.normal(4096, 4096), "v": d.normal(1, 4096)})
+op("nn", "row_1024_f64", "v @ X", lambda d: {"X": d.normal(1024, 1024).double(), "v": d.normal(1, 1024).double()})
 op("nn", "dot", "t.dot(X, Y)", lambda d: {name: d.normal(10**6) for name in "XY"}, backward=True)
 op(
     "nn",

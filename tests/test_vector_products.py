@@ -26,7 +26,8 @@ mt.set_num_threads(int(sys.argv[1]))
 rng = np.random.default_rng(3)
 digest = hashlib.sha256()
 for dtype in ("float32", "float64"):
-    for m, k in [(1, 5), (1, 2000), (1, 300_001), (3, 16), (7, 1030), (130, 515), (400, 700), (2, 200_000)]:
+    shapes = [(1, 5), (1, 2000), (1, 300_001), (3, 16), (7, 1030), (130, 515), (400, 700), (1030, 1500), (600, 2048)]
+    for m, k in [*shapes, (2, 200_000)]:
         a, v = mt.tensor(rng.normal(size=(m, k)).astype(dtype)), mt.tensor(rng.normal(size=k).astype(dtype))
         columns = a.mT.contiguous().mT
         wide = mt.stack([a, a], 2)[:, :, 0]
@@ -66,7 +67,21 @@ def same(result, expected):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
-    "shape", [(1, 1), (5, 3), (3, 16), (2, 31), (33, 40), (9, 512), (5, 513), (3, 1100), (300, 7), (1, 5000)]
+    "shape",
+    [
+        (1, 1),
+        (5, 3),
+        (3, 16),
+        (2, 31),
+        (33, 40),
+        (9, 512),
+        (5, 513),
+        (3, 1100),
+        (300, 7),
+        (1, 5000),
+        (1300, 90),
+        (530, 1100),
+    ],
 )
 def test_order(shape, dtype):
     rng = np.random.default_rng(1)
@@ -81,6 +96,7 @@ def test_order(shape, dtype):
         same(y @ matrix.mT, expected)
         same(matrix @ backwards, expected)
         same((matrix @ y.unsqueeze(1)).squeeze(1), expected)
+        same(mt.mv(matrix, y, out=mt.empty(len(a), 2, dtype=x.dtype)[:, 0]).contiguous(), expected)
         same((y.unsqueeze(0) @ matrix.mT).squeeze(0), expected)
         same((y.expand(2, 1, -1) @ matrix.mT.expand(2, -1, -1))[1, 0], expected)
     same(mt.dot(x[0], y), expected[0])

@@ -107,7 +107,6 @@ constexpr auto kU8 = make_kernels<U8, 4, 4, 1>();
 
 struct VectorF32 : F32 {
     using Low = __m128;
-    static constexpr int kStrip = 8;
     static constexpr int kColumns = 4;
     static Low fold(const V (&sum)[2]) {
         const V v = add(sum[0], sum[1]);
@@ -117,7 +116,6 @@ struct VectorF32 : F32 {
 
 struct VectorF64 : F64 {
     using Low = __m128d;
-    static constexpr int kStrip = 8;
     static constexpr int kColumns = 2;
     static Low fold(const V (&sum)[4]) {
         const V v = add(add(sum[0], sum[2]), add(sum[1], sum[3]));

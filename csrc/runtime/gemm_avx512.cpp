@@ -187,7 +187,6 @@ constexpr auto kU8 = make_kernels<U8, 8, 8, 2>();
 
 struct VectorF32 : F32 {
     using Low = __m128;
-    static constexpr int kStrip = 16;
     static constexpr int kColumns = 4;
     static Low fold(const V (&sum)[1]) {
         const __m256 v = _mm256_add_ps(_mm512_castps512_ps256(sum[0]), _mm512_extractf32x8_ps(sum[0], 1));
@@ -197,7 +196,6 @@ struct VectorF32 : F32 {
 
 struct VectorF64 : F64 {
     using Low = __m128d;
-    static constexpr int kStrip = 16;
     static constexpr int kColumns = 4;
     static Low fold(const V (&sum)[2]) {
         const V both = add(sum[0], sum[1]);

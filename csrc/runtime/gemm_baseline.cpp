@@ -53,7 +53,6 @@ constexpr auto kKernels = make_kernels<Scalar<T>, 4, 4, 2>();
 template <class Element>
 struct Vector : Scalar<Element> {
     using Low = Element;
-    static constexpr int kStrip = 4;
     static constexpr int kColumns = 1;
     static Element fold(const Element (&sum)[kVectorLanes]) {
         Element lane[kVectorLanes];

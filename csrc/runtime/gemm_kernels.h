@@ -68,6 +68,9 @@ const Kernels<T>& best_kernels();
 
 /// The lanes over which a product of a vector is summed: part of the numerics, as the order in gemv.h is.
 inline constexpr int kVectorLanes = 16;
+/// Columns whose lanes are kept in a cache, while their rows are read in runs of so many elements.
+template <class T>
+inline constexpr int64_t kVectorStrip = 2048 / sizeof(T);
 
 /// The kernels for products of a vector, in float and double. Both compute sums in lanes over one block of kc values of
 /// k, from a contiguous vector `a`.

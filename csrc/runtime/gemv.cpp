@@ -11,6 +11,7 @@
 namespace mt {
 namespace {
 
+using gemm_detail::kVectorStrip;
 using gemm_detail::VectorKernels;
 
 constexpr int64_t kParallelElements = 96 << 10;  // elements of the matrix that one thread reads faster than several
@@ -83,11 +84,42 @@ struct VectorProduct {
         for (; i < block1; ++i) block(i * kBlock, 0, cols, partial + i * cols, 1, false);
     }
 
+    /// Rows that are contiguous: some columns of one block at a time, so that each thread reads long runs of memory.
+    void rows(int64_t threads) const {
+        const int64_t count = blocks();
+        int64_t strip = kVectorStrip<T>;
+        while (strip > kTaskColumns && count * ((cols + strip - 1) / strip) < 2 * threads) strip /= 2;
+        const int64_t strips = (cols + strip - 1) / strip, units = count * strips;
+        T* partial = static_cast<T*>(t_partial.get(static_cast<size_t>(count * cols) * sizeof(T)));
+        // Whole blocks for each thread, which lie together, if they are shared out evenly.
+        const bool by_block = count % threads == 0 || count >= 8 * threads;
+        const auto run_units = [&](int64_t begin, int64_t end) {
+            for (int64_t unit = begin; unit < end; ++unit) {
+                const int64_t i = by_block ? unit / strips : unit % count;
+                const int64_t j = (by_block ? unit % strips : unit / count) * strip;
+                block(i * kBlock, j, std::min(cols, j + strip), partial + i * cols + j, 1, false);
+            }
+        };
+        if (threads > 1) parallel_for(units, 1, run_units, k * cols / (kParallelElements / 8));
+        else run_units(0, units);
+        add_up(partial);
+    }
+
+    /// Adds the blocks' sums in order.
+    void add_up(const T* partial) const {
+        for (int64_t j = 0; j < cols; ++j) {
+            T total = partial[j];
+            for (int64_t i = 1; i < blocks(); ++i) total += partial[i * cols + j];
+            c[j * c_cs] = total;
+        }
+    }
+
     void run(int64_t threads) const {
         if (k == 0) {
             for (int64_t j = 0; j < cols; ++j) c[j * c_cs] = 0;
             return;
         }
+        if (cs == 1 && rs != 1 && cols > 1 && (threads > 1 || c_cs != 1)) return rows(threads);
         const int64_t grain = std::min(kTaskColumns, std::max<int64_t>(1, kParallelElements / 8 / k));
         const bool by_block = cols < threads * std::max<int64_t>(grain, 4) && blocks() >= threads;
         if (threads > 1 && !by_block) {
@@ -100,11 +132,7 @@ struct VectorProduct {
         } else {
             partials(0, blocks(), partial);
         }
-        for (int64_t j = 0; j < cols; ++j) {
-            T total = partial[j];
-            for (int64_t i = 1; i < blocks(); ++i) total += partial[i * cols + j];
-            c[j * c_cs] = total;
-        }
+        add_up(partial);
     }
 };
 

@@ -13,9 +13,8 @@
 namespace mt::gemm_detail {
 namespace {
 
-// S is a type as for the matrix kernels, and has kStrip (vectors that are summed in registers beside one of B),
-// kColumns (dot products that are computed at once) and fold, which adds up the lanes of a sum by halving down to 128
-// bits.
+// S is a type as for the matrix kernels, and has kColumns (dot products that are computed at once) and fold, which adds
+// up the lanes of a sum by halving down to 128 bits.
 
 #if defined(__x86_64__)
 /// The last halvings, of several sums at once.
@@ -102,81 +101,82 @@ void vector_dots(int64_t kc, int64_t cols, const typename S::T* a, int64_t a_ste
     }
 }
 
-/// The sums of one lane for kVectors vectors of columns, over `count` rows of B.
-template <class S, int kVectors>
-__attribute__((always_inline)) inline void sum_lane(int64_t count, const typename S::T* a, const typename S::T* b,
-                                                    int64_t b_step, typename S::Mask mask, bool tail,
-                                                    typename S::V* out) {
-    constexpr int kLanes = S::kLanes;
-    typename S::V sum[kVectors];
-#pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) sum[v] = S::zero();
-    for (int64_t i = 0; i < count; ++i, a += kVectorLanes, b += b_step) {
-        const typename S::V x = S::broadcast(a);
-#pragma GCC unroll 16
-        for (int v = 0; v < kVectors; ++v) {
-            const typename S::T* at = b + v * kLanes;
-            sum[v] = S::muladd(x, v == kVectors - 1 && tail ? S::load(at, mask) : S::load(at), sum[v]);
-        }
-    }
-#pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) out[v] = sum[v];
-}
-
-/// One strip of at most kVectors vectors of columns; with `tail`, its last vector is in part outside.
-template <class S, int kVectors>
-void sum_strip(int64_t kc, int64_t cols, const typename S::T* a, const typename S::T* b, int64_t b_rs, typename S::T* c,
-               bool accumulate) {
+/// Adds the products of kCount rows of B, kVectorLanes rows apart, to one lane of `width` columns; sends for the rows
+/// of the next lane, which are `next` elements away.
+template <class S, int kCount>
+__attribute__((always_inline)) inline void add_to_lane(const typename S::T* a, const typename S::T* b, int64_t b_rs,
+                                                       int64_t width, bool first, int64_t next, typename S::T* lane) {
+    using T = typename S::T;
     using V = typename S::V;
     constexpr int kLanes = S::kLanes;
-    const int64_t in_last = cols - (kVectors - 1) * kLanes;
-    const bool tail = in_last < kLanes;
-    const auto mask = S::mask(static_cast<int>(in_last));
-    V lane[kVectorLanes][kVectors];
-    for (int64_t l = 0; l < kVectorLanes; ++l) {
-        const int64_t count = (kc - l + kVectorLanes - 1) / kVectorLanes;
-        if (tail) {
-            sum_lane<S, kVectors>(count, a + l, b + l * b_rs, b_rs * kVectorLanes, mask, true, lane[l]);
-        } else {
-            sum_lane<S, kVectors>(count, a + l, b + l * b_rs, b_rs * kVectorLanes, mask, false, lane[l]);
-        }
-    }
-    if (const int64_t rest = kc % kVectorLanes; rest > 0) {  // the padding: it matters for a sum that is -0
-        for (int64_t l = rest; l < kVectorLanes; ++l) {
-            for (int v = 0; v < kVectors; ++v) lane[l][v] = S::add(lane[l][v], S::zero());
-        }
-    }
-    for (int v = 0; v < kVectors; ++v) {
-        V sum[kVectorLanes];
-#pragma GCC unroll 16
-        for (int l = 0; l < kVectorLanes / 2; ++l) sum[l] = S::add(lane[l][v], lane[l + kVectorLanes / 2][v]);
+    constexpr int64_t kLine = 64 / sizeof(T);
+    V x[kCount];
+    const T* row[kCount];
 #pragma GCC unroll 4
-        for (int w = kVectorLanes / 4; w > 0; w /= 2) {
-#pragma GCC unroll 16
-            for (int l = 0; l < w; ++l) sum[l] = S::add(sum[l], sum[l + w]);
-        }
-        typename S::T* out = c + v * kLanes;
-        if (v == kVectors - 1 && tail) {
-            S::store(out, accumulate ? S::add(S::load(out, mask), sum[0]) : sum[0], mask);
-        } else {
-            S::store(out, accumulate ? S::add(S::load(out), sum[0]) : sum[0]);
-        }
+    for (int i = 0; i < kCount; ++i) {
+        x[i] = S::broadcast(a + i * kVectorLanes);
+        row[i] = b + i * kVectorLanes * b_rs;
     }
+    const auto add = [&](int64_t j, auto... mask) __attribute__((always_inline)) {
+        V sum = first ? S::zero() : S::load(lane + j);
+#pragma GCC unroll 4
+        for (int i = 0; i < kCount; ++i) sum = S::muladd(x[i], S::load(row[i] + j, mask...), sum);
+        S::store(lane + j, sum);
+    };
+    int64_t j = 0;
+    for (; j + kLine <= width; j += kLine) {
+#pragma GCC unroll 4
+        for (int i = 0; i < kCount; ++i) __builtin_prefetch(row[i] + next + j);
+#pragma GCC unroll 16
+        for (int64_t v = 0; v < kLine; v += kLanes) add(j + v);
+    }
+    for (; j + kLanes <= width; j += kLanes) add(j);
+    if (j < width) add(j, S::mask(static_cast<int>(width - j)));
 }
 
+/// The lanes are in the first caches, so that rows are read to their ends or nearly so, as memory is read best.
 template <class S>
 void vector_rows(int64_t kc, int64_t cols, const typename S::T* a, const typename S::T* b, int64_t b_rs,
                  typename S::T* c, bool accumulate) {
-    for (int64_t j = 0; j < cols;) {
-        const int64_t left = cols - j, vectors = (left + S::kLanes - 1) / S::kLanes;
-        const auto strip = vectors >= S::kStrip ? sum_strip<S, S::kStrip>
-                           : vectors >= 4       ? sum_strip<S, 4>
-                           : vectors >= 2       ? sum_strip<S, 2>
-                                                : sum_strip<S, 1>;
-        const int64_t taken = vectors >= S::kStrip ? S::kStrip : vectors >= 4 ? 4 : vectors >= 2 ? 2 : 1;
-        const int64_t width = left < taken * S::kLanes ? left : taken * S::kLanes;
-        strip(kc, width, a, b + j, b_rs, c + j, accumulate);
-        j += width;
+    using T = typename S::T;
+    using V = typename S::V;
+    constexpr int kLanes = S::kLanes;
+    constexpr int64_t kWidth = kVectorStrip<T>, kRows = 4;
+    alignas(64) T lane[kVectorLanes][kWidth];
+    for (int64_t j0 = 0; j0 < cols; j0 += kWidth, b += kWidth, c += kWidth) {
+        const int64_t width = cols - j0 < kWidth ? cols - j0 : kWidth;
+        for (int64_t p0 = 0; p0 < kc; p0 += kRows * kVectorLanes) {
+            for (int64_t l = 0; l < kVectorLanes; ++l) {
+                const int64_t p = p0 + l, count = (kc - p + kVectorLanes - 1) / kVectorLanes;
+                const auto add = count >= 4   ? add_to_lane<S, 4>
+                                 : count == 3 ? add_to_lane<S, 3>
+                                 : count == 2 ? add_to_lane<S, 2>
+                                              : add_to_lane<S, 1>;
+                const int64_t next = l + 1 < kVectorLanes ? b_rs : ((kRows - 1) * kVectorLanes + 1) * b_rs;
+                if (p < kc) add(a + p, b + p * b_rs, b_rs, width, p0 == 0, next, lane[l]);
+            }
+        }
+        const int64_t rest = kc % kVectorLanes;
+        for (int64_t j = 0; j < width; j += kLanes) {
+            V sum[kVectorLanes];
+#pragma GCC unroll 16
+            for (int l = 0; l < kVectorLanes; ++l) {
+                sum[l] = l < kc ? S::load(lane[l] + j) : S::zero();
+                // The padding: it matters for a sum that is -0.
+                if (rest > 0 && l >= rest) sum[l] = S::add(sum[l], S::zero());
+            }
+#pragma GCC unroll 4
+            for (int w = kVectorLanes / 2; w > 0; w /= 2) {
+#pragma GCC unroll 16
+                for (int l = 0; l < w; ++l) sum[l] = S::add(sum[l], sum[l + w]);
+            }
+            if (j + kLanes <= width) {
+                S::store(c + j, accumulate ? S::add(S::load(c + j), sum[0]) : sum[0]);
+            } else {
+                const auto mask = S::mask(static_cast<int>(width - j));
+                S::store(c + j, accumulate ? S::add(S::load(c + j, mask), sum[0]) : sum[0], mask);
+            }
+        }
     }
 }
 
