@@ -526,3 +526,43 @@ def test_a_checkpoint_may_change_its_shapes(lib):
     if lib is minitensor:
         with pytest.raises(ValueError, match="determinism_check"):
             gradient(determinism_check="some")
+
+
+# ---- inference mode, and gradients at the edges of numbers
+
+
+def test_enable_grad_records_nothing_in_inference_mode(lib):
+    x = leaf(lib, 1.0, 2.0)
+    with lib.inference_mode(), lib.enable_grad():
+        y = x * 2
+        assert (y.requires_grad, y.is_inference(), x[:1].requires_grad) == (False, True, True)
+        z = lib.ones(2, dtype=lib.float64)
+        z.mul_(x)
+        x.add_(1)
+        assert (z.requires_grad, x.requires_grad, x.tolist()) == (False, True, [2.0, 3.0])
+        with lib.inference_mode(False):
+            assert (x * 2).requires_grad
+
+
+INF, NAN = float("inf"), float("nan")
+EDGES = {
+    "0 ** x": (lambda lib, x: 0**x, [0.0, -INF, NAN, 0.0, 0.0]),
+    "huber_loss": (lambda lib, x: lib.nn.functional.huber_loss(x, x * 0, reduction="none"), [0.0, -1.0, NAN, NAN, 1.0]),
+    "huber_loss of infinity": (
+        lambda lib, x: lib.nn.functional.huber_loss(x, lib.zeros(5, dtype=lib.float64), reduction="none"),
+        [0.0, -1.0, NAN, 1.0, 1.0],
+    ),
+    "logaddexp": (
+        lambda lib, x: lib.logaddexp(x, lib.full((5,), -INF, dtype=lib.float64)), [1.0, 1.0, NAN, 1.0, 1.0],
+    ),
+    "atan2 of y": (lambda lib, x: lib.atan2(x, lib.zeros(5, dtype=lib.float64)), [0.0, 0.0, NAN, 0.0, 0.0]),
+    "atan2 of x": (lambda lib, x: lib.atan2(lib.zeros(5, dtype=lib.float64), x), [0.0, -0.0, NAN, -0.0, -0.0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_gradients_at_zero_and_infinity(lib, name):
+    function, expected = EDGES[name]
+    x = leaf(lib, 0.0, -1.0, NAN, INF, 3.0)
+    function(lib, x).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), expected)

@@ -343,8 +343,8 @@ void check_written_view(const Tensor& view) {
 namespace {
 
 TapedCall check_inplace(Call& call, Tensor& destination) {
-    if (!thread_settings.grad_enabled) return {};
-    if (destination.is_inference && !thread_settings.inference_mode)
+    if (!thread_settings.records_gradients()) return {};
+    if (destination.is_inference)
         fail("Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a "
              "normal tensor "
              "before doing inplace update.");

@@ -450,7 +450,7 @@ void dispatch(Call& call, Ref<Tensor>* results) {
             for (size_t i = 0; i < call.result_count; ++i) results[i]->is_inference = true;
     }
     if (!tape_hook) return;
-    if (thread_settings.grad_enabled) tape_hook(call, results, nullptr);
+    if (thread_settings.records_gradients()) tape_hook(call, results, nullptr);
     else if (op.kind == Kind::View && !vmap_depth) view_hook(*call.operands[0].tensor, *results[0]);
 }
 

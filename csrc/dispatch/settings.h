@@ -17,6 +17,8 @@ struct ThreadSettings {
     bool inference_mode = false;
     Device default_device;  // where this thread makes tensors that say nothing of it
 
+    // In inference mode nothing is recorded, whatever enable_grad says.
+    bool records_gradients() const { return grad_enabled && !inference_mode; }
     constexpr uint32_t word() const { return __builtin_bit_cast(uint32_t, *this); }
 };
 static_assert(sizeof(ThreadSettings) == sizeof(uint32_t));

@@ -308,6 +308,8 @@ def _pow_vjp(g: Any, out: Any, x: Any, y: Any) -> tuple[Any, Any]:
     if isinstance(x, (int, float)):
         if out.is_complex():
             return None, g * conj_of(out * cmath.log(x)) if x else where(y == 0, 0.0, g * 0)
+        if x == 0:
+            return None, where(y >= 0, 0.0, g * out * -math.inf)
         return None, g * out * math.log(x) if x > 0 else g * out * math.nan
     return (
         lambda: g * conj_of(where(y == 0, 0.0, y * x ** (y - 1))),

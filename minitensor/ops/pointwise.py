@@ -61,10 +61,18 @@ atan = unary(
     lambda g, _out, x: g / (x * x + 1),
     aliases=("arctan",),
 )
+
+
+def _of_squares(x: Any, y: Any) -> Any:
+    """x over the sum of the squares; 0 at the origin, which has no angle."""
+    squares = x * x + y * y
+    return where(squares == 0, 0.0, x / squares)
+
+
 atan2 = binary(
     "atan2",
     "The angle in [-pi, pi] of the point with y = input and x = other.",
-    lambda g, _out, y, x: (lambda: g * (x / (x * x + y * y)), lambda: g * (-y / (x * x + y * y))),
+    lambda g, _out, y, x: (lambda: g * _of_squares(x, y), lambda: g * -_of_squares(y, x)),
     aliases=("arctan2",),
 )
 
@@ -129,8 +137,12 @@ _logit = unary("_logit", "log(x / (1 - x)) of each element.", lambda g, _out, x:
 
 def _logaddexp_vjp(exp: Callable[[Any], Any]) -> Callable[..., Any]:
     def vjp(g: Any, out: Any, x: Any, y: Any) -> Any:
-        # Where the result is -inf so are both: each has no share in it.
-        return tuple((lambda z=z: g * where(out == -math.inf, 0.0, exp(z - out))) for z in (x, y))
+        def share(z: Any, other: Any) -> Any:
+            # Where the result is -inf so are both: each has no share in it. Infinity has all of it.
+            share = where(out == math.inf, 1 / (1 + exp(other - z)), exp(z - out))
+            return g * where(out == -math.inf, 0.0, share)
+
+        return lambda: share(x, y), lambda: share(y, x)
 
     return vjp
 

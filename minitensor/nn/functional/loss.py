@@ -113,7 +113,8 @@ def huber_loss(
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     d = (input - target).abs()
-    losses = mt.where(d <= delta, d * d * 0.5, (d - 0.5 * delta) * delta)
+    near = mt.where(d > delta, 0.0, d)  # an infinite one has no part in the square's gradient
+    losses = mt.where(d > delta, (d - 0.5 * delta) * delta, near * near * 0.5)
     if weight is not None:
         if weight.shape != input.shape:
             raise ValueError("Weights and input must have the same size.")
