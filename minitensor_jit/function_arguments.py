@@ -57,18 +57,39 @@ def _take(value: Any, tensors: list[Any]) -> Structure | None:
         if not all(isinstance(key, Hashable) for key in value):
             return None
         parts = [_take(item, tensors) for item in value.values()]
-        return None if None in parts else ("dict", tuple(value), *parts)
+        if None in parts:
+            return None
+        if all(type(key) is str for key in value):
+            return ("dict", tuple(value), *parts)
+        return ("dict", tuple(value), *parts, tuple(map(_exact, value)))
     if kind in (tuple, list) or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
         parts = [_take(item, tensors) for item in value]
         return None if None in parts else ("sequence", kind, *parts)
     if isinstance(value, slice):
         bounds = (value.start, value.stop, value.step)
-        return ("value", slice, bounds) if all(isinstance(n, (int, type(None))) for n in bounds) else None
+        exact = _exact(bounds)
+        return ("value", slice, bounds, exact) if all(isinstance(n, (int, type(None))) for n in bounds) else None
+    if kind in (complex, range):
+        return ("value", kind, value, _exact(value))
     if isinstance(value, _BY_VALUE):
         return ("value", kind, value)
     if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)) or _is_module(value):
         return ("same", _Same(value))
     return None
+
+
+def _exact(value: Any) -> Hashable:
+    """What equals only that of a value of this type with these bits."""
+    kind = type(value)
+    if kind is float:
+        return kind, value.hex()
+    if kind is complex:
+        return kind, value.real.hex(), value.imag.hex()
+    if kind is range:
+        return kind, value.start, value.stop, value.step
+    if kind is tuple:
+        return kind, tuple(map(_exact, value))
+    return (kind, frozenset(map(_exact, value))) if kind is frozenset else (kind, value)
 
 
 def _is_module(value: Any) -> bool:

@@ -422,6 +422,8 @@ PyTypeObject GuardsType = make_guards_type();
 
 }  // namespace
 
+bool same_value(PyObject* then, PyObject* now) { return same(then, now); }
+
 bool is_guards(PyObject* object) { return Py_TYPE(object) == &GuardsType; }
 
 bool guards_hold(PyObject* self) {

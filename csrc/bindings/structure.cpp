@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "bindings/guards.h"
 #include "bindings/py.h"
 
 namespace mt::py {
@@ -26,9 +27,20 @@ class Deeper {
     Deeper(const Deeper&) = delete;
 };
 
+// By type and by bits, through tuples and frozen sets: 0.0 and -0.0 differ, and so do 1 and True.
 bool equal(PyObject* a, PyObject* b) {
-    if (a == b) return true;
-    int same = Py_TYPE(a) == Py_TYPE(b) ? PyObject_RichCompareBool(a, b, Py_EQ) : 0;
+    if (same_value(a, b)) return true;
+    if (Py_TYPE(a) != Py_TYPE(b) || PyTuple_CheckExact(a) || PyComplex_CheckExact(a) || PyFloat_CheckExact(a) ||
+        PyFrozenSet_CheckExact(a))
+        return false;
+    if (PyRange_Check(a)) {
+        for (const char* name : {"start", "stop", "step"}) {
+            PyRef one = checked(PyObject_GetAttrString(a, name)), other = checked(PyObject_GetAttrString(b, name));
+            if (!same_value(one.get(), other.get())) return false;
+        }
+        return true;
+    }
+    int same = PyObject_RichCompareBool(a, b, Py_EQ);
     if (same < 0) fail_python();
     return same == 1;
 }

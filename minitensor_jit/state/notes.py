@@ -6,9 +6,10 @@ import enum
 import gc
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
+import minitensor
 from minitensor import _C
 from minitensor_jit.state.calls import IMMUTABLE
 
@@ -143,6 +144,18 @@ class Notes:
         self._seen(thing)
         self._whole.setdefault((kind, id(thing), part), (kind, thing, what))
 
+    def _own_of_result(self, part: Any, outside: Callable[[Any], bool]) -> str | None:
+        """What of a result every call makes anew, and no program does."""
+        if isinstance(part, _C.Tensor):
+            if id(part) in self._tensors:
+                return None
+            if own_dict(part):
+                return "a tensor with attributes of its own"
+            return None if type(part) is minitensor.Tensor else f"a {type(part).__name__}"
+        if is_plain(part) or not isinstance(part, Hashable) or outside(part):
+            return None
+        return f"a {type(part).__name__} that it makes"
+
     def _is_argument(self, value: Any) -> bool:
         if isinstance(value, (tuple, frozenset)):
             return any(map(self._is_argument, value))
@@ -170,6 +183,11 @@ class Notes:
                 self.reason = f"it returns a {type(part).__name__} that others have too"
                 return
             returned.add(id(part))
+        for part in _parts(result):
+            own = self._own_of_result(part, outside)
+            if own is not None:
+                self.reason = f"it returns {own}"
+                return
         for name in dict.fromkeys(self._imported):
             self._entry(sys.modules, name, sys.modules.get(name, ABSENT))
         for space, name in self._late:
@@ -216,6 +234,16 @@ def _containers(value: Any, depth: int = 0) -> Iterator[Any]:
         yield value
         for item in value.values() if isinstance(value, dict) else value:
             yield from _containers(item, depth + 1)
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """What is in containers, or is none."""
+    if not isinstance(value, (tuple, list, dict, set)):
+        yield value
+    for container in _containers(value):
+        for part in container.values() if isinstance(container, dict) else container:
+            if not isinstance(part, (tuple, list, dict, set)):
+                yield part
 
 
 def _tensors_of(value: Any) -> Iterator[Any]:

@@ -159,6 +159,8 @@ class Reads(Notes):
                 known = (types.GeneratorType, types.MappingProxyType, functools.partial)
                 if not isinstance(thing, known):
                     self._unwatched(f"it reads {name} of a {kind.__name__}")
+            elif isinstance(thing, BaseException):
+                self._note(Guard.SLOT, thing, (found, getattr(thing, name)), id(found))
             return
         self._special(type(found))
         reads = getattr(type(found), "__get__", None)
@@ -361,6 +363,11 @@ class Reads(Notes):
             self._bytes(thing)
         elif isinstance(thing, types.SimpleNamespace):
             self._instance_items(thing)
+        elif isinstance(thing, BaseException):  # its text
+            self._kind(thing)
+            arguments = lookup(BaseException, "args")
+            self._note(Guard.SLOT, thing, (arguments, thing.args), id(arguments))
+            self._contents(thing.args, depth + 1)
         elif isinstance(thing, (types.MethodDescriptorType, types.WrapperDescriptorType)):
             if thing.__objclass__ not in IMMUTABLE and thing.__objclass__ not in (tuple, frozenset):
                 self._unwatched(f"it hands {thing.__objclass__.__name__}.{thing.__name__} on")
