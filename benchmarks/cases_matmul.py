@@ -18,6 +18,18 @@ op("nn", "mv", "X @ v", lambda d: {"X": d.normal(2000, 2000), "v": d.normal(2000
 op("nn", "row_4096", "v @ X", lambda d: {"X": d.normal(4096, 4096), "v": d.normal(1, 4096)})
 op("nn", "row_4096_transposed", "v @ X.T", lambda d: {"X": d.normal(4096, 4096), "v": d.normal(1, 4096)})
 op("nn", "row_1024_f64", "v @ X", lambda d: {"X": d.normal(1024, 1024).double(), "v": d.normal(1, 1024).double()})
+op(
+    "nn",
+    "row_4096_bf16",
+    "v @ X",
+    lambda d: {"X": d.normal(4096, 4096).bfloat16(), "v": d.normal(1, 4096).bfloat16()},
+)
+op(
+    "nn",
+    "rows_8_f16_transposed",
+    "v @ X.T",
+    lambda d: {"X": d.normal(1024, 1024).half(), "v": d.normal(8, 1024).half()},
+)
 op("nn", "dot", "t.dot(X, Y)", lambda d: {name: d.normal(10**6) for name in "XY"}, backward=True)
 op(
     "nn",

@@ -74,3 +74,23 @@ def test_products_use_what_is_packed_once_for_one_matrix_only():
     for _ in range(2):
         for (x, y), part in zip(((first, b), (second, b), (first, other)), alone, strict=True):
             assert np.array_equal((x @ y).numpy()[70:75], part)
+
+
+@pytest.mark.parametrize("dtype", [mt.bfloat16, mt.float16], ids=str)
+@pytest.mark.parametrize("few", [1, 2, 7, 64])
+@pytest.mark.parametrize("large", [(1100, 203), (70, 1000), (512, 4096), (2000, 35)], ids=str)
+def test_few_rows_of_half_precision_round_the_product_of_float32(large, few, dtype, threads):
+    rng = np.random.default_rng(few)
+    k = large[0]
+    x, w = rng.normal(size=(few, k)).astype("float32"), rng.normal(size=large).astype("float32")
+    for transposed, padding in ((0, 0), (0, 24), (1, 0), (1, 8)):
+        a, b = mt.from_numpy(x).to(dtype), mt.from_numpy(w).to(dtype)
+        b = b.t().contiguous().t() if transposed else b
+        if padding:
+            wide = mt.nn.functional.pad(b.t() if transposed else b, (0, padding))
+            b = wide[:, :-padding].t() if transposed else wide[:, :-padding]
+        expected = (a.float() @ b.float()).to(dtype).view(mt.int16).numpy()
+        products = [a @ b, (b.t() @ a.t()).t(), (a.t().contiguous().t() @ b)]
+        products += [mt.mv(b.t(), a[0]).unsqueeze(0)] if few == 1 else [(a.unsqueeze(1) @ b).squeeze(1)]
+        for product in products:
+            assert np.array_equal(product.contiguous().view(mt.int16).numpy(), expected), (transposed, padding)

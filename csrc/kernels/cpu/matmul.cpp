@@ -4,6 +4,7 @@
 #include "dispatch/infer_contraction.h"
 #include "kernels/cpu/elementwise_kernels.h"
 #include "kernels/cpu/index_strided.h"
+#include "kernels/cpu/matmul_narrow.h"
 #include "runtime/abi.h"
 #include "runtime/errors.h"
 
@@ -177,7 +178,8 @@ void matmul_kernel(Call& call) {
         case DType::I64:
         case DType::F32:
         case DType::F64: product(a, b, out); return;
-        default: return widen_hook(call);
+        default:
+            if (!narrow_product(a, b, out)) widen_hook(call);
     }
 }
 
