@@ -50,7 +50,7 @@ def deepcopy_tensor(self: Any, memo: dict[Any, Any]) -> Any:
     # While objects are known by their ids, they must not die.
     memo.setdefault(id(memo), []).append(self)
     if self.grad is not None:
-        copied.grad = deepcopy_tensor(self.grad, memo)
+        copied.grad = copy.deepcopy(self.grad, memo)
     if state := _state(self):
         _put_state(copied, copy.deepcopy(state, memo))
     return copied
@@ -66,6 +66,10 @@ def deepcopy_parameter(self: Any, memo: dict[Any, Any]) -> Any:
 
 def copy_tensor(self: Any) -> Any:
     """Another leaf over the same memory, without the gradient."""
-    made = Tensor._as_subclass(type(self), self.data, self.requires_grad)
+    data = self.data
+    if self.is_inference():  # which another handle of the memory is only if it is made in that mode
+        size, stride = tuple(self.shape), self.stride()
+        data = _C.over_storage(_C.storage_bytes(data), self.dtype, self.storage_offset(), size, stride)
+    made = Tensor._as_subclass(type(self), data, self.requires_grad)
     _put_state(made, _state(self))
     return made

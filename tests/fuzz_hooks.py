@@ -126,7 +126,9 @@ def run_plan(lib: Any, plan: Plan) -> list[Any]:
         )
         if not whole:
             return given_instead(lib, gradient, given)
-        if given in ("none", "nothing", "nones", "pair", "raise", "int", "str", "list"):
+        if given == "nones":
+            return (None,) * len(gradient)
+        if given in ("none", "nothing", "pair", "raise", "int", "str", "list"):
             return given_instead(lib, lib.ones(3), given)
         return tuple(None if g is None else given_instead(lib, g, given) for g in gradient)
 

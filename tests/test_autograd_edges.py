@@ -280,6 +280,15 @@ def test_a_hook_after_accumulating_returns_nothing(lib):
 # ---- copies
 
 
+def test_deep_copies_of_a_gradient_that_is_a_parameter(lib):
+    x = leaf(lib, 1.0, 2.0)
+    x.grad = lib.nn.Parameter(lib.ones(2, dtype=lib.float64))
+    (x.grad * x.grad).sum().backward(create_graph=True)
+    copied = copy.deepcopy(x)
+    assert copied.grad.tolist() == [1.0, 1.0]
+    assert copied.grad.grad is None
+
+
 def test_deep_copies_have_their_own_gradients(lib):
     a, b = leaf(lib, 1.0), leaf(lib, 2.0)
     a.grad, b.grad = lib.full((1,), 3.0, dtype=lib.float64), lib.full((1,), 4.0, dtype=lib.float64)

@@ -295,5 +295,10 @@ std::vector<Ref<Tensor>> run_backward(const std::vector<Root>& roots, std::vecto
 uint64_t backward_id() { return current_run ? current_run->id() : 0; }
 bool backward_accumulates() { return current_run && current_run->accumulates(); }
 bool will_execute(const GradNode& node) { return current_run && current_run->will_execute(&node); }
+bool gradient_wanted(const GradNode& node, size_t position) {
+    if (position >= node.edges.size()) return false;
+    const GradNode* receiver = node.edges[position].node.get();
+    return receiver && (!current_run || current_run->accumulates() || current_run->will_execute(receiver));
+}
 
 }  // namespace mt

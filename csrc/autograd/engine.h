@@ -29,6 +29,8 @@ uint64_t backward_id();
 // Whether that pass adds to all leaves, not to some that were asked for.
 bool backward_accumulates();
 bool will_execute(const GradNode& node);
+// Whether that pass wants what a node sends along its edge `position`; without a pass, whether there is an edge.
+bool gradient_wanted(const GradNode& node, size_t position);
 
 // Sum of `gradient` over the dimensions that broadcasting added, in the dtype of the operand.
 Ref<Tensor> reduce_to_operand(Ref<Tensor> gradient, const OperandMeta& meta);

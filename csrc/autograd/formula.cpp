@@ -53,6 +53,32 @@ class FormulaScope {
     bool marked_;
 };
 
+// The write to a view that is being differentiated: its own node has the edges, but for that of the view's old content.
+struct SliceWrite {
+    const GradNode* node;
+    const GradNode* inner;
+};
+MT_THREAD_LOCAL SliceWrite slice_write{};
+
+// Whether anybody wants the gradient of the operand at `position`.
+bool sends(const GradNode& node, size_t position) {
+    if (&node != slice_write.inner) return gradient_wanted(node, position);
+    const GradNode& write = *slice_write.node;
+    if (position == write.view_operand) return gradient_wanted(write, 0);
+    return gradient_wanted(write, position < write.view_operand ? position + 1 : position);
+}
+
+class SliceWriteScope {
+  public:
+    explicit SliceWriteScope(const GradNode& node)
+        : previous_(std::exchange(slice_write, SliceWrite{&node, node.inner.get()})) {}
+    ~SliceWriteScope() { slice_write = previous_; }
+    SliceWriteScope(const SliceWriteScope&) = delete;
+
+  private:
+    SliceWrite previous_;
+};
+
 Value bool_value(bool b) {
     Value v;
     v.tag = Value::Bool;
@@ -75,7 +101,7 @@ Gradients collect(PyObject* returned, const GradNode& node, size_t expected) {
             PyObject* item = PySequence_Fast_GET_ITEM(sequence.get(), static_cast<Py_ssize_t>(i));
             PyRef computed;
             if (node.type != GradNode::Type::Python && PyFunction_Check(item)) {
-                if (!node.edges[i].node) continue;
+                if (!sends(node, i)) continue;
                 computed = PyRef(PyObject_CallNoArgs(item));
                 if (!computed) fail_python();
                 item = computed.get();
@@ -145,7 +171,7 @@ Gradients apply_op(GradNode& node, Gradients& gradients) {
     Gradients result = collect(returned.get(), node, n);
     for (size_t i = 0; i < n; ++i) {
         if (!result[i]) continue;
-        if (!node.edges[i].node) result[i].reset();
+        if (!sends(node, i)) result[i].reset();
         else result[i] = reduce_to_operand(std::move(result[i]), node.operand_meta[i]);
     }
     return result;
@@ -190,7 +216,11 @@ Gradients apply_copy_slices(GradNode& node, Gradients& gradients) {
         as_strided, {seen.get()},
         {value_of(node.view_sizes), value_of(node.view_strides), value_of(node.view_offset + seen->offset)});
     Gradients inner_gradients{call_op(clone, {region.get()})};
-    Gradients inner = apply_formula(*node.inner, inner_gradients);
+    Gradients inner;
+    {
+        SliceWriteScope scope(node);
+        inner = apply_formula(*node.inner, inner_gradients);
+    }
     const size_t old = node.view_operand;
     Operand destination, source;
     destination.tensor = region.get();
@@ -200,7 +230,8 @@ Gradients apply_copy_slices(GradNode& node, Gradients& gradients) {
     } else {
         call_op_inplace(fill, *region, {destination}, {value_of(int64_t{0})});
     }
-    Gradients result{std::move(base_gradient)};
+    Gradients result(1);
+    if (gradient_wanted(node, 0)) result[0] = std::move(base_gradient);
     for (size_t i = 0; i < inner.size(); ++i)
         if (i != old) result.push_back(std::move(inner[i]));
     return result;
@@ -237,9 +268,7 @@ Ref<Tensor> as_result(const Tensor& tensor, uint32_t index) {
     return result;
 }
 
-bool operand_needs_gradient(size_t position) {
-    return !current_node || (position < current_node->edges.size() && current_node->edges[position].node);
-}
+bool operand_needs_gradient(size_t position) { return !current_node || sends(*current_node, position); }
 
 Ref<Tensor> reduce_to_operand(Ref<Tensor> gradient, const OperandMeta& meta) {
     if (!(gradient->sizes == meta.sizes)) {

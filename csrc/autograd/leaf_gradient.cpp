@@ -54,12 +54,10 @@ void store_gradient(GradNode& node, Ref<Tensor> gradient, bool create_graph) {
     // Threads that run backward at the same time add to the same gradient, and may drop the leaf or its gradient.
     HoldGil hold;
     Ref<Tensor> leaf = Ref<Tensor>::borrow(node.leaf);
-    if (!gradient) {  // a hook put None in its place
-        run_post_accumulate_hooks(node, *leaf);
-        return;
-    }
     AutogradMeta& meta = autograd_meta(*leaf);
-    if (!meta.requires_grad && !meta.grad_fn) return;  // not any more
+    // None where a hook put it in the gradient's place; and the leaf may not want one any more. Hooks are told.
+    if (gradient && grad_fn(*leaf)) fail("leaf variable has been moved into the graph interior");
+    if (!gradient || !meta.requires_grad) return run_post_accumulate_hooks(node, *leaf);
     note_gradient_use(*leaf, true);
     Ref<Tensor> before = meta.grad;
     // Of a number on the CPU that was used on a card, or of what was compiled.

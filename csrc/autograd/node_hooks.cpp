@@ -1,6 +1,9 @@
 #include "autograd/node_hooks.h"
 
+#include <algorithm>
+
 #include "core/error.h"
+#include "dispatch/call.h"
 
 namespace mt {
 
@@ -86,22 +89,50 @@ void run_prehooks(const GradNode& node, Gradients& gradients) {
     }
 }
 
+bool makes_tensors_of_numbers(const OpDef& op) {
+    static constexpr std::string_view names[] = {"add", "sub", "mul", "div", "where"};
+    return std::find(std::begin(names), std::end(names), op.name) != std::end(names);
+}
+
+bool shows_edge(const GradNode& node, size_t position) {
+    // The view's old content comes first, which in the write's own node is operand `view_operand`.
+    if (node.type == GradNode::Type::CopySlices && position > 0 && node.inner)
+        return shows_edge(*node.inner, position <= node.view_operand ? position - 1 : position);
+    if (node.type != GradNode::Type::Op || position >= node.operand_kind.size()) return true;
+    if (node.operand_kind[position] == 1) return makes_tensors_of_numbers(*node.op);
+    const DType dtype = node.operand_meta[position].dtype;
+    if (node.operand_kind[position] == 2 || is_floating(dtype) || is_complex(dtype)) return true;
+    // Integers and bools are operands like others in arithmetic, and elsewhere places and masks.
+    return node.op->operand_list ||
+           (node.op->kind == Kind::Elementwise && node.op->name != "where" && node.op->name != "masked_fill");
+}
+
 void run_posthooks(const GradNode& node, Gradients& computed, const Gradients& given) {
-    for (auto& [index, hook] : hooks_of(node, Hook::Kind::Post)) {
-        PyRef after = tuple_of(computed, computed.size()), before = tuple_of(given, given.size());
+    const auto hooks = hooks_of(node, Hook::Kind::Post);
+    if (hooks.empty()) return;
+    Gradients shown;
+    for (size_t i = 0; i < computed.size(); ++i)
+        if (shows_edge(node, i)) shown.push_back(std::move(computed[i]));
+    for (auto& [index, hook] : hooks) {
+        PyRef after = tuple_of(shown, shown.size()), before = tuple_of(given, given.size());
         PyRef returned(PyObject_CallFunctionObjArgs(hook.get(), after.get(), before.get(), nullptr));
         if (!returned) fail_python();
-        replace_all(returned.get(), computed, hook.get());
+        replace_all(returned.get(), shown, hook.get());
     }
+    for (size_t i = 0, next = 0; i < computed.size(); ++i)
+        if (shows_edge(node, i)) computed[i] = std::move(shown[next++]);
 }
 
 void run_post_accumulate_hooks(const GradNode& node, Tensor& leaf) {
+    // As in PyTorch, what one gives is what the next gets, and only at the end an error.
+    Ref<Tensor> given = Ref<Tensor>::borrow(&leaf);
     for (auto& [index, hook] : hooks_of(node, Hook::Kind::PostAccumulate)) {
-        PyRef argument = wrapped(Ref<Tensor>::borrow(&leaf));
+        PyRef argument = wrapped(given);
         PyRef returned(PyObject_CallOneArg(hook.get(), argument.get()));
         if (!returned) fail_python();
-        if (returned.get() != Py_None) fail("Tensor post accumulate grad hooks should return None.");
+        if (Ref<Tensor> other = replacement(returned.get(), given, hook.get())) given = std::move(other);
     }
+    if (given.get() != &leaf) fail("Tensor post accumulate grad hooks should return None.");
 }
 
 PyRef wrapped(Ref<Tensor> tensor) {

@@ -123,6 +123,15 @@ inline VersionCounter* counter_of(const Tensor& tensor) {
     return tensor.autograd ? tensor.autograd->counter.get() : nullptr;
 }
 
+// Whether the tensor is a leaf that wants a gradient.
+inline bool begins_history(const Tensor& tensor) {
+    return tensor.autograd && tensor.autograd->requires_grad && !tensor.autograd->grad_fn;
+}
+// What a view of `source` has as its base. A leaf that is a view itself begins a history, for its views too.
+inline Ref<Tensor> base_of_views(Tensor& source) {
+    return source.base && !begins_history(source) ? source.base : Ref<Tensor>::borrow(&source);
+}
+
 inline int batch_level(const Tensor& tensor) { return tensor.autograd ? tensor.autograd->batch_level : 0; }
 
 // Where the elements are, also of what vmap maps: its handles have no memory.
@@ -144,8 +153,14 @@ void set_history(Tensor& tensor, Ref<GradNode> node, uint32_t index);
 // view is one to its base.
 void rebase_history(Tensor& tensor, const Ref<GradNode>& node, uint32_t index, size_t operand);
 uint64_t next_sequence();
+// The node of one call, its edges from `edges`. `before` has what in-place calls overwrote, per operand.
+Ref<GradNode> make_node(const Call& call, std::vector<Edge> edges, const Ref<Tensor>* before = nullptr);
 // Throws if gradients of a write to `view` couldn't be followed.
 void check_written_view(const Tensor& view);
+// Throws if a tensor that wants gradients may not be written: a leaf, a view of one, or what the above refuses.
+void check_written(const Tensor& tensor);
+// Throws if a tensor of inference mode would be written outside of it.
+void check_inference(const Tensor& written);
 // A copy of the tensor's handle without history. Under vmap the mapped tensor keeps its own.
 Ref<Tensor> detach(const Tensor& tensor);
 // As a user means it: also what is behind vmap loses its history.

@@ -38,6 +38,12 @@ Edge unreachable(PyObject* object) {
     return {node, 0};
 }
 
+// An input of backward() that is no leaf has its gradient stored too.
+void keep_gradient(PyObject* tensor) {
+    PyRef module = checked(PyImport_ImportModule("minitensor.autograd.hooks"));
+    PyRef done = checked(PyObject_CallMethod(module.get(), "retain_grad", "O", tensor));
+}
+
 // run_backward(roots, gradients, inputs | None, retain_graph, create_graph, allow_unused, accumulate=False)
 PyObject* py_run_backward(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
@@ -65,6 +71,8 @@ PyObject* py_run_backward(PyObject*, PyObject* args) {
         if (inputs != Py_None) {
             PyRef items = checked(PySequence_Tuple(inputs));
             for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
+                if (accumulate && is_tensor(PyTuple_GET_ITEM(items.get(), i)))
+                    keep_gradient(PyTuple_GET_ITEM(items.get(), i));
                 wanted.push_back(root_from(PyTuple_GET_ITEM(items.get(), i), "inputs").edge);
                 if (!wanted.back().node) wanted.back() = unreachable(PyTuple_GET_ITEM(items.get(), i));
             }
@@ -136,9 +144,9 @@ PyObject* py_retain_grad(PyObject*, PyObject* args) {
         if (!PyArg_ParseTuple(args, "O!O:retain_grad", &TensorType, &object, &callable)) return nullptr;
         Tensor& t = *tensor_of(object);
         Edge edge = grad_edge(t);
-        if (!edge.node) fail("can't retain_grad on Tensor that has requires_grad=False");
+        if (!edge.node && !requires_grad(t)) fail("can't retain_grad on Tensor that has requires_grad=False");
         AutogradMeta& meta = autograd_meta(t);
-        if (edge.node->type == GradNode::Type::Accumulate || meta.retain_hook) Py_RETURN_NONE;
+        if (!edge.node || edge.node->type == GradNode::Type::Accumulate || meta.retain_hook) Py_RETURN_NONE;
         meta.retain_hook = Py_NewRef(callable);
         edge.node->hooks.push_back({Hook::Kind::Retain, edge.index, Py_NewRef(callable)});
         Py_RETURN_NONE;
@@ -211,6 +219,15 @@ PyObject* py_take_history(PyObject*, PyObject* args) {
     });
 }
 
+// forget_base(view): of what nobody else has, whose memory it owns from here on.
+PyObject* py_forget_base(PyObject*, PyObject* view) {
+    return guarded([&]() -> PyObject* {
+        if (!is_tensor(view)) fail_type("forget_base() takes a Tensor");
+        Ref<Tensor> base = std::move(tensor_of(view)->base);
+        return Py_NewRef(view);
+    });
+}
+
 PyObject* py_as_result(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         PyObject* tensor;
@@ -244,6 +261,8 @@ PyMethodDef functions[] = {
     {"increment_version", method<py_increment_version>(), METH_O, "Counts an in-place write that nothing else counts."},
     {"take_history", method<py_take_history>(), METH_VARARGS, "take_history(to, from): the same place in the graph."},
     {"remove_hook", method<py_remove_hook>(), METH_VARARGS, "remove_hook(node, callable)"},
+    {"forget_base", method<py_forget_base>(), METH_O,
+     "forget_base(view): of what nobody else has, whose memory it owns from here on."},
     {"as_result", method<py_as_result>(), METH_VARARGS,
      "as_result(tensor, index): within a backward, a saved result with its history."},
     {}};

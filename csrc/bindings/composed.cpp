@@ -96,7 +96,9 @@ PyObject* py_stack(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
         call.param_count = 1;
         Ref<Tensor> joined[kMaxResults];
         dispatch(call, joined);
-        return wrap(call_op(*view, {joined[0].get()}, {value_of(sizes)}));
+        Ref<Tensor> stacked = call_op(*view, {joined[0].get()}, {value_of(sizes)});
+        stacked->base.reset();  // the memory is its own
+        return wrap(std::move(stacked));
     });
 }
 

@@ -27,6 +27,7 @@ bool has_gradient(const Tensor& t) { return is_floating(t.dtype) || is_complex(t
 struct Applied {
     Ref<GradNode> node;  // null: no gradient is wanted
     std::vector<Ref<Tensor>> inputs, dirty, without_gradient;
+    std::vector<Ref<Tensor>> saved;  // by a setup_context, to which an input that is returned is still the input
     size_t output_count = 0;
 
     static bool among(const std::vector<Ref<Tensor>>& tensors, const Tensor& t) {
@@ -34,7 +35,11 @@ struct Applied {
     }
 
     // An input that is returned is another tensor, so that it can have another history.
-    static Ref<Tensor> view_of(Tensor& t) {
+    Ref<Tensor> view_of(Tensor& t) const {
+        if (among(saved, t))
+            fail("An input that has been returned as-is as output is being saved for backward. This is not supported "
+                 "if you override setup_context. You should return and save a view of the input instead, e.g. with "
+                 "x.view_as(x) or setup ctx inside the forward function itself.");
         static const OpDef* alias = find_op("alias");
         GradMode off(false);
         return call_op(*alias, {&t});
@@ -56,9 +61,9 @@ struct Applied {
         if (t.base && output_count > 1)
             fail("If your Function modifies inplace an input that is a view of another Tensor, your Function cannot "
                  "return more than one Tensor. Change the number of outputs, or clone the input before the call.");
-        if (t.base && t.base->autograd && t.base->autograd->requires_grad && !t.base->autograd->grad_fn)
-            fail("a view of a leaf Variable that requires grad is being used in an in-place operation.");
-        check_written_view(t);
+        check_written(t);
+        note_gradient_use(t, false);
+        if (t.autograd) t.autograd->grad.reset();  // that of what it was
         rebase_history(t, node, index, static_cast<size_t>(input - inputs.begin()));
     }
 
@@ -107,13 +112,13 @@ PyObject* py_begin_function(PyObject*, PyObject* args) {
     });
 }
 
-// finish_function(node | None, inputs, outputs, dirty, without_gradient) -> results: outputs become results of the
-// node. None: no gradient is wanted.
+// finish_function(node | None, inputs, outputs, dirty, without_gradient, saved) -> results: outputs become results of
+// the node. None: no gradient is wanted. `saved`: what setup_context saves.
 PyObject* py_finish_function(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
-        PyObject *node, *inputs, *outputs, *dirty, *without_gradient;
-        if (!PyArg_ParseTuple(args, "OOO!OO:finish_function", &node, &inputs, &PyList_Type, &outputs, &dirty,
-                              &without_gradient))
+        PyObject *node, *inputs, *outputs, *dirty, *without_gradient, *saved;
+        if (!PyArg_ParseTuple(args, "OOO!OOO:finish_function", &node, &inputs, &PyList_Type, &outputs, &dirty,
+                              &without_gradient, &saved))
             return nullptr;
         if (node != Py_None &&
             (!is_node(node) || node_of(node).type != GradNode::Type::Python || !node_of(node).result_meta.empty()))
@@ -122,6 +127,7 @@ PyObject* py_finish_function(PyObject*, PyObject* args) {
         applied.inputs = tensors_from(inputs, "inputs");
         applied.dirty = tensors_from(dirty, "dirty tensors");
         applied.without_gradient = tensors_from(without_gradient, "tensors without a gradient");
+        applied.saved = tensors_from(saved, "saved tensors");
         if (node != Py_None) applied.node = Ref<GradNode>::borrow(&node_of(node));
         if (applied.node && applied.node->edges.size() != applied.inputs.size())
             fail_value("finish_function: other inputs than those of begin_function");
@@ -153,7 +159,7 @@ PyObject* py_finish_function(PyObject*, PyObject* args) {
 PyMethodDef functions[] = {
     {"begin_function", method<py_begin_function>(), METH_VARARGS, "begin_function(callable, inputs) -> node"},
     {"finish_function", method<py_finish_function>(), METH_VARARGS,
-     "finish_function(node | None, inputs, outputs, dirty, without_gradient) -> results"},
+     "finish_function(node | None, inputs, outputs, dirty, without_gradient, saved) -> results"},
     {}};
 
 }  // namespace

@@ -18,19 +18,9 @@ void settle(Tensor& t) {
     t.storage->ensure_memory();
 }
 
-void refuse_leaf(const Tensor& t, const char* what) {
-    auto is_leaf = [](const Tensor& one) {
-        return one.autograd && one.autograd->requires_grad && !one.autograd->grad_fn;
-    };
-    if (!thread_settings.grad_enabled) return;
-    if (t.is_inference && !thread_settings.inference_mode)
-        fail("Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a "
-             "normal tensor before doing inplace update.");
-    if (is_leaf(t))
-        fail(std::string("a leaf Variable that requires grad is being used in an in-place operation. (") + what + ")");
-    if (t.base && is_leaf(*t.base))
-        fail("a view of a leaf Variable that requires grad is being used in an in-place operation.");
-    if (requires_grad(t)) check_written_view(t);
+void check_geometry_change(const Tensor& t) {
+    check_inference(t);
+    if (thread_settings.grad_enabled && requires_grad(t)) check_written(t);
 }
 
 // take_view(tensor, view, name): the tensor becomes what `view`, a view of it, is: transpose_, squeeze_ and so on.
@@ -41,7 +31,7 @@ PyObject* py_take_view(PyObject*, PyObject* args) {
         if (!PyArg_ParseTuple(args, "O!O!s:take_view", &TensorType, &object, &TensorType, &view_object, &name))
             return nullptr;
         Tensor &t = *tensor_of(object), &view = *tensor_of(view_object);
-        refuse_leaf(t, name);
+        check_geometry_change(t);
         if (!(t.storage == view.storage) || t.dtype != view.dtype) fail("take_view: not a view of the tensor");
         if (batch_level(t) != batch_level(view)) fail("take_view: a view of another level");
         note_other_geometry(t);
@@ -66,7 +56,7 @@ PyObject* py_set_contents(PyObject*, PyObject* args) {
         const char* name;
         if (!PyArg_ParseTuple(args, "O!O!s:set_contents", &TensorType, &object, &TensorType, &source, &name))
             return nullptr;
-        refuse_leaf(*tensor_of(object), name);
+        check_geometry_change(*tensor_of(object));
         if (PyObject_SetAttrString(object, "data", source) < 0) fail_python();
         ++version_of(*tensor_of(object));
         return Py_NewRef(object);

@@ -28,12 +28,13 @@ PyObject* node_get_name(PyObject* self, PyObject*) { return PyUnicode_FromString
 
 PyObject* node_next(PyObject* self, void*) {
     GradNode& node = node_of(self);
-    PyRef tuple(PyTuple_New(static_cast<Py_ssize_t>(node.edges.size())));
-    for (size_t i = 0; tuple && i < std::min(node.edges.size(), static_cast<size_t>(PyTuple_GET_SIZE(tuple.get())));
-         ++i) {
-        const Edge edge = node.edges[i];
-        PyObject* next = edge.node ? wrap_grad_node(edge.node) : Py_NewRef(Py_None);
-        PyObject* item = next ? Py_BuildValue("(NI)", next, edge.index) : nullptr;
+    std::vector<Edge> shown;  // held: the collector may run
+    for (size_t i = 0; i < node.edges.size(); ++i)
+        if (shows_edge(node, i)) shown.push_back(node.edges[i]);
+    PyRef tuple(PyTuple_New(static_cast<Py_ssize_t>(shown.size())));
+    for (size_t i = 0; tuple && i < shown.size(); ++i) {
+        PyObject* next = shown[i].node ? wrap_grad_node(shown[i].node) : Py_NewRef(Py_None);
+        PyObject* item = next ? Py_BuildValue("(NI)", next, shown[i].index) : nullptr;
         if (!item) return nullptr;
         PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), item);
     }

@@ -241,6 +241,9 @@ PyObject* element_to_python(const void* data, DType dtype);
 int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags);
 void tensor_releasebuffer(PyObject* self, Py_buffer* view);
 PyObject* tensor_dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+extern PyGetSetDef tensor_getset[];
+// A class made in Python gets the deallocation of tensors before it has objects.
+void prepare_class(PyTypeObject* type);
 // indexing.cpp
 PyObject* tensor_getitem(PyObject* self, PyObject* key);
 int tensor_setitem(PyObject* self, PyObject* key, PyObject* value);

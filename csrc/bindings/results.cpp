@@ -183,6 +183,7 @@ PyObject* py_resize(PyObject*, PyObject* args) {
         Dims sizes = dims_from(size, "size");
         if (thread_settings.grad_enabled && requires_grad(t)) fail("cannot resize variables that require grad");
         if (batch_level(t)) fail("resize_() has no rule for tensors inside of vmap");
+        check_inference(t);
         note_other_geometry(t);
         if (!(t.sizes == sizes)) ++version_of(t);
         resize(t, sizes);

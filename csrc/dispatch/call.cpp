@@ -489,7 +489,7 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     if (!record && !jit && device.type != DeviceType::Meta) settle(call, destination);
     infer(call);
     check_writable(call, destination);
-    const bool shared = writes_shared(call, destination);
+    const bool shared = !copies_itself(call, destination) && writes_shared(call, destination);
     check_result_fits(call, destination);
     if (__builtin_expect(shared, 0)) {
         if (mapped) refuse_shared();

@@ -11,6 +11,7 @@
 namespace mt {
 
 bool (*requires_grad_hook)(const Tensor&) = nullptr;
+void (*check_inference_hook)(const Tensor&) = nullptr;
 
 namespace {
 
@@ -101,6 +102,7 @@ void check_out_is_apart(const Tensor& out, const Tensor* const* operands, size_t
 
 void store_out(Tensor& out, Tensor& result) {
     static const OpDef *copy = find_op("copy"), *as_strided = find_op("as_strided");
+    check_inference_hook(out);
     check_castable(result.dtype, out.dtype);
     check_same_device(out, result.device());
     GradMode mode(false);
@@ -125,7 +127,10 @@ void store_out(Tensor& out, Tensor& result) {
 void dispatch_out(Call& call, Tensor* const* outs, size_t out_count) {
     const OpDef& op = *call.op;
     SmallVector<const Tensor*, 8> all;
-    for (size_t i = 0; i < out_count; ++i) all.push_back(outs[i]);
+    for (size_t i = 0; i < out_count; ++i) {
+        check_inference_hook(*outs[i]);
+        all.push_back(outs[i]);
+    }
     for (size_t i = 0; i < call.operand_count; ++i) all.push_back(call.operands[i].tensor);
     if (op.differentiable()) check_out_needs_no_gradient(op.name.c_str(), all.data(), all.size());
     // What is put together of other tensors' elements can't be written over them.

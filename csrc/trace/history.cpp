@@ -124,8 +124,9 @@ void History::look_at(size_t number) {
     if (number >= results_ && held_by_python(t)) return refuse("it keeps a tensor that it does not return");
     if (t.base) {
         for (size_t i = 0; i < arguments_->size(); ++i) {
-            const Tensor& argument = *(*arguments_)[i];
-            if (t.base.get() == &argument || t.base == argument.base) form.base_argument = static_cast<int32_t>(i);
+            Tensor& argument = *(*arguments_)[i];
+            if (t.base.get() == &argument || (argument.base && t.base == base_of_views(argument)))
+                form.base_argument = static_cast<int32_t>(i);
         }
         if (form.base_argument == kNone) form.base = static_cast<int32_t>(tensor(*t.base));
         form.base_back = version_of(t) - (t.base_generation & ~kUnrecorded);
@@ -295,7 +296,7 @@ std::vector<Ref<Tensor>> History::make(Tensor* const* arguments,
         if (form.base_argument != kNone) {
             // An argument may be a view itself: then its views have the same base.
             Tensor& argument = *arguments[form.base_argument];
-            t.base = argument.base ? argument.base : Ref<Tensor>::borrow(&argument);
+            t.base = base_of_views(argument);
         } else if (form.base != kNone) {
             t.base = tensors[static_cast<size_t>(form.base)];
         }

@@ -22,6 +22,13 @@ _FREED = (
 )
 
 
+_INFERENCE = (
+    "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
+    "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it in "
+    "autograd, or use `no_grad()` instead of `inference_mode()`."
+)
+
+
 class Saved:
     """One tensor kept for backward."""
 
@@ -29,6 +36,8 @@ class Saved:
 
     def __init__(self, tensor: Any, place: int | None) -> None:
         # A result is kept without its history, which leads back here; `place` says which result it is.
+        if tensor is not None and tensor.is_inference() and _C.is_grad_enabled():
+            raise RuntimeError(_INFERENCE)
         self.place, self.unpack = place, None
         hooks = None if tensor is None else _C.saved_tensor_hooks()
         self.version = -1 if tensor is None else tensor._version
@@ -55,7 +64,11 @@ class Saved:
                     f"{self.version} instead. Hint: enable anomaly detection to find the operation that failed to "
                     "compute its gradient, with minitensor.autograd.set_detect_anomaly(True)."
                 )
-        return tensor if self.place is None else _C.as_result(tensor, self.place)
+        if self.place is not None:
+            return _C.as_result(tensor, self.place)
+        if tensor is not None:
+            _ = tensor.is_leaf  # refuses a view whose history can't be known
+        return tensor
 
 
 class FunctionContext:
@@ -89,10 +102,20 @@ class FunctionContext:
             return self._given
         return tuple(saved.get() for saved in self._saved)
 
-    def _attach(self, results: list[Any]) -> None:
+    def _check_marks(self) -> None:
+        for name, marked in (("mark_dirty", self._dirty), ("mark_non_differentiable", self._non_differentiable)):
+            for i, one in enumerate(marked):
+                if not isinstance(one, Tensor):
+                    raise RuntimeError(f"{name} can only accept variables, but argument {i} is of type {type(one)}")
+        for tensor in self._dirty:
+            if not (tensor.is_inference() and _C.is_inference_mode_enabled()):
+                _C.increment_version(tensor)
+
+    def _attach(self, results: list[Any], node: Any) -> None:
         def place(tensor: Any) -> int | None:
-            # One that was returned twice is the last of them.
-            return next((i for i in reversed(range(len(results))) if results[i] is tensor), None)
+            # One that was returned twice is the last of them; one without a gradient is not the node's.
+            at = next((i for i in reversed(range(len(results))) if results[i] is tensor), None)
+            return None if at is None or tensor.grad_fn != node else at
 
         self._saved = [Saved(t, None if t is None else place(t)) for t in self._given]
         self._given = self._dirty = self._non_differentiable = ()
@@ -103,8 +126,6 @@ class FunctionContext:
     def mark_dirty(self, *tensors: Any) -> None:
         """Say which inputs forward has changed in place; they must be results as well."""
         self._dirty = tensors
-        for tensor in tensors:
-            _C.increment_version(tensor)
 
     def mark_non_differentiable(self, *tensors: Any) -> None:
         """Say which results have no gradient."""
@@ -255,33 +276,19 @@ class Function:
                 result = compute()
         single = not isinstance(result, (tuple, list))
         outputs = [result] if single else list(result)
+        ctx._check_marks()
         if any(all(t is not o for o in outputs) for t in ctx._dirty):
             raise RuntimeError(
                 "Some elements marked as dirty during the forward method were not returned as output. The inputs that "
                 "are modified inplace must all be outputs of the Function."
             )
-        if (
-            run is not None
-            and split
-            and any(
-                g is not None
-                and any(g is t for t in tensors)
-                and any(g is o for o in outputs)
-                and all(g is not d for d in ctx._dirty)
-                for g in ctx._given
-            )
-        ):
-            raise RuntimeError(
-                "An input that has been returned as-is as output is being saved for backward. This is not supported if "
-                "you override setup_context. You should return and save a view of the input instead, e.g. with "
-                "x.view_as(x) or setup ctx inside the forward function itself."
-            )
         if wanted and cls.backward is Function.backward and cls.vjp is Function.vjp:
             cls.backward(ctx)
-        results = _C.finish_function(node, tensors, outputs, ctx._dirty, ctx._non_differentiable)
+        saved = [t for t in ctx._given if t is not None] if split else ()
+        results = _C.finish_function(node, tensors, outputs, ctx._dirty, ctx._non_differentiable, saved)
         if run is not None:
             run.set_outputs(results)
-            ctx._attach(results)
+            ctx._attach(results, node)
         return results[0] if single else tuple(results)
 
 
@@ -320,7 +327,7 @@ def _refusing(output: Any) -> Any:
     fresh = output.detach()
     with enable_grad():
         inputs = [output.detach().requires_grad_()]
-        _C.finish_function(_C.begin_function(_Refusal(), inputs), inputs, [fresh], (), ())
+        _C.finish_function(_C.begin_function(_Refusal(), inputs), inputs, [fresh], (), (), ())
     return fresh
 
 

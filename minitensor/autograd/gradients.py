@@ -7,7 +7,6 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.autograd.graph import GradientEdge
-from minitensor.autograd.hooks import retain_grad
 
 Tensor = _C.Tensor
 
@@ -91,9 +90,6 @@ def backward(
     wanted = _many(inputs)
     if not wanted:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    for tensor in wanted:
-        if isinstance(tensor, Tensor) and tensor.grad_fn is not None:
-            retain_grad(tensor)
     _run(roots, _seeds(roots, grad_tensors), wanted, retain, create_graph, True, accumulate=True)
 
 

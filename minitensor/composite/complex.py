@@ -45,7 +45,7 @@ def _conj_physical(input: Any) -> Tensor:
 
 @composite()
 def conj(input: Any) -> Tensor:
-    """Each element with its imaginary part negated; a real tensor itself."""
+    """Each element with its imaginary part negated, a copy; a real tensor itself."""
     return conj_physical(input) if input.is_complex() else input
 
 

@@ -21,7 +21,7 @@ def reshape(input: Any, *args: Any, shape: Any = None) -> Tensor:
     size = sizes_of(args, shape)
     if input.is_contiguous() or _C.can_view(input, size):
         return movement.view_(input, size)
-    return movement.view_(row_major(input), size)
+    return _C.forget_base(movement.view_(row_major(input), size))
 
 
 @composite(function=False)
@@ -143,7 +143,7 @@ def t(input: Any) -> Tensor:
     """The transpose of a matrix; vectors and numbers stay."""
     if input.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D")
-    return movement.transpose(input, 0, 1) if input.ndim == 2 else movement.alias(input)
+    return movement.permute(input, tuple(range(input.ndim))[::-1])
 
 
 @composite()

@@ -14,7 +14,8 @@ from minitensor import _C
 from minitensor._vmap import vmap
 from minitensor._vmap.tree import flatten, map_leaves
 from minitensor.autograd import gradients
-from minitensor.autograd.modes import enable_grad, no_grad
+from minitensor.autograd.function import Function
+from minitensor.autograd.modes import enable_grad
 
 __all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "vjp"]
 
@@ -265,14 +266,43 @@ def _directions(primals: Any, tangents: Any) -> list[Any]:
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
-    """(func(*primals), the function from tangents to the derivative along them at that place)."""
-    with no_grad():
-        value = func(*primals)
+    """(func(*primals), the function from tangents to the derivative along them at that place).
+
+    What that function gives depends on the tangents alone: the place is a constant to it, and so is all else that
+    `func` reads.
+    """
+    value = func(*primals)
+    place = map_leaves(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) else leaf, primals)
+
+    def forward(*tangents: Any) -> tuple[Any, ...]:
+        return tuple(flatten(jvp(func, place, _like(place, tangents))[1])[0])
+
+    def transposed(*cotangents: Any) -> tuple[Any, ...]:
+        return tuple(flatten(vjp(func, *place)[1](_like(value, cotangents)))[0])
 
     def jvp_fn(*tangents: Any) -> Any:
-        return jvp(func, primals, tangents)[1]
+        return _like(value, _Linear.apply(forward, transposed, *flatten(tangents)[0]))
 
     return value, jvp_fn
+
+
+def _like(structure: Any, leaves: Any) -> Any:
+    given = iter(leaves)
+    return map_leaves(lambda _: next(given), structure)
+
+
+class _Linear(Function):
+    """A linear function of tensors, and its transpose, which is its gradient's."""
+
+    @staticmethod
+    def forward(ctx: Any, function: Any, transposed: Any, *given: Any) -> tuple[Any, ...]:
+        ctx.both = function, transposed
+        return tuple(one.detach() if isinstance(one, Tensor) else one for one in function(*given))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+        function, transposed = ctx.both
+        return (None, None, *_Linear.apply(transposed, function, *gradients))
 
 
 def jacrev(

@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from minitensor._C import Op
+from minitensor.ops.creation import full
 from minitensor.ops.elementwise import exp, sigmoid, tanh, where
 from minitensor.ops.pointwise import GELU_CUBIC, GELU_ROOT, called, gelu_tangent
 from minitensor.ops.row import elementwise
@@ -26,6 +27,10 @@ def _one(b: Any, x: Any) -> Any:
 def _binary(name: str, doc: str, vjp: Any, lower: Any = None) -> Op:
     schema = f"{name}(Tensor grad, Tensor input)"
     return elementwise(schema, doc, vjp=vjp, lower=lower or called(name), **_HIDDEN)
+
+
+def _zeros(like: Any) -> Any:
+    return full(tuple(like.shape), 0, dtype=like.dtype, device=like.device)
 
 
 # ---- of activations: grad times the derivative; of tanh and sigmoid `input` is their result
@@ -47,7 +52,7 @@ sigmoid_backward: Op = _binary(
 relu_backward: Op = _binary(
     "_relu_backward",
     "grad where y, the result of relu, is larger than 0.",
-    lambda g, _out, grad, y: (lambda: relu_backward(g, y), None),
+    lambda g, _out, grad, y: (lambda: relu_backward(g, y), lambda: _zeros(y)),
     lambda b, grad, y: b.select(b.compare(y, b.full(y.shape, 0.0), "GT"), grad, b.full(grad.shape, 0.0)),
 )
 

@@ -66,17 +66,27 @@ def _as_strided_vjp(g: Any, _out: Any, _x: Any, size: Any, stride: Any, offset: 
     reach = ends[0] if ends[0] > ends[1] else ends[1]
     flat = _written(full((reach + 1 - low,), 0, dtype=g.dtype, device=g.device), g)
     if _overlaps(size, stride):
-        positions = full(tuple(size), offset - low, dtype=_C.int64, device=g.device)
-        for d, (n, s) in enumerate(zip(size, stride, strict=True)):
-            place = [1] * len(size)
-            place[d] = n
-            positions = positions + arange(0, n, 1, device=g.device).reshape(place) * s
-        from minitensor.ops.index import index_add
-
-        flat = index_add(flat, positions.reshape((-1,)), g.reshape((-1,)), 0)
+        flat = _added(flat, g, size, stride, offset - low)
     else:
         as_strided(flat, size, stride, offset - low).copy_(g)
+    if _overlaps(shape, strides):
+        # Those elements of x that are one share what comes to it.
+        once = full(shape, 1, dtype=g.dtype, device=g.device)
+        times = _added(full((reach + 1 - low,), 0, dtype=g.dtype, device=g.device), once, shape, strides, start - low)
+        flat = flat / (times + (times == 0))
     return as_strided(flat, shape, strides, start - low)
+
+
+def _added(flat: Any, values: Any, size: Any, stride: Any, offset: int) -> Any:
+    """`flat` with the values added where a view of it shows them."""
+    from minitensor.ops.index import index_add
+
+    positions = full(tuple(size), offset, dtype=_C.int64, device=values.device)
+    for d, (n, s) in enumerate(zip(size, stride, strict=True)):
+        place = [1] * len(size)
+        place[d] = n
+        positions = positions + arange(0, n, 1, device=values.device).reshape(place) * s
+    return index_add(flat, positions.reshape((-1,)), values.reshape((-1,)), 0)
 
 
 def _reach(size: Any, stride: Any, offset: int) -> int:
@@ -114,7 +124,10 @@ transpose: Op = view(
     vjp=lambda g, _out, _x, dim0, dim1: transpose(g, dim0, dim1),
     aliases=("swapaxes", "swapdims"),
 )
-squeeze = view("squeeze(Tensor input, int[]? dim=None)", "Dimensions of size 1 dropped.", vjp=_like_input)
+squeeze = view(
+    "squeeze(Tensor input, int[]? dim=None)", "Dimensions of size 1 dropped.",
+    vjp=lambda g, _out, _x, _dim: g if g.shape == _x.shape else _like_input(g, _out, _x),
+)  # fmt: skip
 unsqueeze = view("unsqueeze(Tensor input, int dim)", "A dimension of size 1 added.", vjp=_like_input)
 select: Op = view(
     "select(Tensor input, int dim, int index)",

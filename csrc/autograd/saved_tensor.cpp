@@ -1,0 +1,85 @@
+#include "autograd/saved_tensor.h"
+
+#include "core/error.h"
+#include "dispatch/python.h"
+#include "dispatch/settings.h"
+
+namespace mt {
+
+SavedTensor save(Tensor& value, bool is_output, uint32_t index) {
+    SavedTensor saved;
+    saved.version = version_of(value);
+    saved.is_output = is_output;
+    saved.index = index;
+    Ref<Tensor> kept = is_output ? detach(value) : Ref<Tensor>::borrow(&value);
+    if (!saved_tensor_hooks) {
+        saved.tensor = std::move(kept);
+        return saved;
+    }
+    if (!is_output) saved.edge = grad_edge(value);
+    PyRef hooks = PyRef::borrow(saved_tensor_hooks);
+    PyRef given(wrap_hook(std::move(kept)));
+    if (!given) fail_python();
+    bool enabled = std::exchange(thread_settings.grad_enabled, false);
+    saved.packed = PyRef(PyObject_CallOneArg(PyTuple_GET_ITEM(hooks.get(), 0), given.get()));
+    thread_settings.grad_enabled = enabled;
+    if (!saved.packed) fail_python();
+    if (version_of(value) != saved.version)
+        fail("A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not "
+             "be modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if "
+             "you need to perform in-place operations on the input to a pack hook.");
+    saved.unpack = PyRef::borrow(PyTuple_GET_ITEM(hooks.get(), 1));
+    return saved;
+}
+
+namespace {
+
+// The tensor that `unpack` gave back for what `pack` made, with the history of the one that was saved.
+Ref<Tensor> unpack_by_hook(GradNode& node, const SavedTensor& saved) {
+    PyRef returned(PyObject_CallOneArg(saved.unpack.get(), saved.packed.get()));
+    if (!returned) fail_python();
+    Tensor* given = unwrap_hook(returned.get());
+    if (!given)
+        fail_type(std::string("Output of saved tensor unpack_hook expected to be a Tensor but got result of type ") +
+                  Py_TYPE(returned.get())->tp_name);
+    Ref<Tensor> result = detach(*given);
+    if (!is_floating(result->dtype) && !is_complex(result->dtype)) return result;
+    if (saved.is_output) set_history(*result, Ref<GradNode>::borrow(&node), saved.index);
+    else if (saved.edge.node) set_history(*result, saved.edge.node, saved.edge.index);
+    return result;
+}
+
+[[noreturn]] void refuse_modified(const GradNode& node, const SavedTensor& saved) {
+    const Tensor& tensor = *saved.tensor;
+    std::string made;
+    if (saved.is_output) made = ", which is output " + std::to_string(saved.index) + " of " + node_name(node) + ",";
+    else if (tensor.autograd && tensor.autograd->grad_fn)
+        made = ", which is output " + std::to_string(tensor.autograd->output_index) + " of " +
+               node_name(*tensor.autograd->grad_fn) + ",";
+    std::string hint = anomaly.enabled
+                           ? "the backtrace further above shows the operation that failed to compute its gradient. The "
+                             "variable in question was changed in there or anywhere later. Good luck!"
+                           : "enable anomaly detection to find the operation that failed to compute its gradient, with "
+                             "minitensor.autograd.set_detect_anomaly(True).";
+    fail("one of the variables needed for gradient computation has been modified by an inplace operation: "
+         "[minitensor." +
+         std::string(torch_type_name(tensor.dtype)) + "Tensor " + to_string(tensor.sizes) + "]" + made +
+         " is at version " + std::to_string(version_of(tensor)) + "; expected version " +
+         std::to_string(saved.version) + " instead. It was saved for " + node_name(node) + ". Hint: " + hint);
+}
+
+}  // namespace
+
+Ref<Tensor> unpack(GradNode& node, const SavedTensor& saved) {
+    if (saved.packed) return unpack_by_hook(node, saved);
+    Tensor& tensor = *saved.tensor;
+    if (version_of(tensor) != saved.version) refuse_modified(node, saved);
+    (void)grad_fn(tensor);  // refuses a view whose history can't be known
+    if (!saved.is_output) return saved.tensor;
+    Ref<Tensor> result = detach(tensor);
+    if (is_floating(result->dtype) || is_complex(result->dtype))
+        set_history(*result, Ref<GradNode>::borrow(&node), saved.index);
+    return result;
+}
+
+}  // namespace mt
