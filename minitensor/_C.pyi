@@ -1338,6 +1338,7 @@ class Guards:
     def check(self) -> builtins.int:
         """-1 if all is as it was, else the number of a guard that fails."""
 
+UNSETTLED: str
 CAN_OBSERVE: builtins.int
 
 def begin_observing(

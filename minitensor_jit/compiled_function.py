@@ -47,8 +47,6 @@ class _Recorder:
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._jit_compile is False:
             return self._fn(*args, **kwargs)
-        if self._jit_compile is None:
-            return self._best_effort(args, kwargs)
         if not kwargs and all(isinstance(arg, _SIMPLE) for arg in args):
             return self.record(self.compiled(), args, args, kwargs)
         tensors, structure = flatten((args, kwargs))
@@ -67,19 +65,21 @@ class _Recorder:
         return self.record(variant, tuple(tensors), args, kwargs) if result is NotImplemented else result
 
     def record(self, compiled: Any, inputs: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the function, recorded as a whole; its program is kept in `compiled` if there is one, for `inputs`."""
+        """Run the function, recorded; its program is kept in `compiled` if there is one, for `inputs`."""
         current_compiler()
         nested = _C.is_recording()
         watch = _Watch() if nested or compiled is None else self._watches.setdefault(id(compiled), _Watch())
         owner = 0 if nested else self.compiled().owner
+        whole = bool(self._jit_compile)
+        tag = (1, 1, 0) if whole else (1, 0, _C.next_scope())
         with noting_executables() as used:
             result = _C.call_recorded(
-                self._whole, (compiled, inputs, args, kwargs, watch, nested), {}, _END, (1, 1, 0), owner, True
+                self._run, (compiled, inputs, args, kwargs, watch, nested), {}, _END, tag, owner, whole
             )
         self._used.update((module, ref(executable)) for module, executable in used.items())
         return result
 
-    def _whole(
+    def _run(
         self,
         compiled: Any,
         inputs: tuple[Any, ...],
@@ -88,13 +88,16 @@ class _Recorder:
         watch: _Watch,
         nested: bool,
     ) -> Any:
-        if nested or compiled is None or watch.rests():
+        rests = nested or compiled is None or watch.rests()
+        if rests:
             guards: Any = watch.why
             result = self._fn(*args, **kwargs)
         else:
             result, guards = _C.observed(Observer((args, kwargs)), self._fn, args, kwargs)
         if not nested:
-            watch.done(self._finish(compiled, inputs, result, guards))
+            why = self._finish(compiled, inputs, result, guards)
+            if not rests:
+                watch.done(why)
         return result
 
     def _finish(self, compiled: Any, args: tuple[Any, ...], result: Any, guards: Any) -> str | None:
@@ -114,10 +117,6 @@ class _Recorder:
             _C.flush(_EVERY_CALL.format(why))
             return why
         return compiled.finish(args, tuple(tensors), structure, guards)
-
-    def _best_effort(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        current_compiler()
-        return _C.call_recorded(self._fn, args, kwargs, _END, (1, 0, _C.next_scope()), 0, False)
 
     # ---- what the object in the core asks for
 
@@ -184,11 +183,13 @@ class _Watch:
         return self._left >= 0
 
     def done(self, why: str | None) -> None:
-        """No program was kept of a call, because of `why`; or one was."""
+        """No program was kept of a call that was observed, because of `why`; or one was."""
         self.why = why
         if why is None:
             self._failures = self._left = 0
-        elif self._left <= 0:
+        elif why == _C.UNSETTLED:
+            self._failures, self._left = 0, 3
+        else:
             self._failures = min(self._failures + 1, 10)
             self._left = 2**self._failures - 1 if self._failures > 2 else 0
 
@@ -240,17 +241,17 @@ def _unpickle(fn: Any, jit_compile: bool | None, code: Sequence[tuple[str, bytes
 def function(fn: Callable[..., Any] | None = None, *, jit_compile: bool | None = None) -> Any:
     """Compile a function's ops; also a decorator.
 
-    With `jit_compile=True` all of it: `InvalidArgumentError` names an op that can't be compiled, the reason and the
-    line. With None, what can be; with False, nothing. A program is kept for each combination of shapes, dtypes and
-    layouts of the tensors among the arguments, which may be in nested tuples, lists and dicts, and of the values of
-    the others. A call that has one does not run `fn`, and gives what `fn` would: what `fn` read of Python's state
-    is compared first, values of tensors may not be read, and if it changes Python's state, or reads what can't be
-    compared, such as the clock, it is recorded at every call; docs/functions.md has the list. What it prints
-    appears only when it is recorded. Random numbers are new in every call, as the default generator gives them.
-    Results may require grad, or be views of arguments: the gradient graph behind them is made in every call. Gradients
-    that it stores are stored by every call: a whole training step, with its optimizer, can be one program. A function
-    that keeps other tensors that it does not return, or has hooks or an `autograd.Function` in the graph of its results
-    is recorded at every call, too; its compiled code is kept all the same, and `explain` says why.
+    With `jit_compile=True` all of it: `InvalidArgumentError` names an op that can't be compiled, or a look at a value,
+    with the reason and the line. With None, what can be, and values may be looked at; with False, nothing. A program
+    is kept for each combination of shapes, dtypes and layouts of the tensors among the arguments, which may be in
+    nested tuples, lists and dicts, and of the values of the others. A call that has one does not run `fn`, and gives
+    what `fn` would: what `fn` read of Python's state is compared first, and if it looks at values, changes Python's
+    state, or reads what can't be compared, such as the clock, it is recorded at every call; docs/functions.md has the
+    list. What it prints appears only when it is recorded. Random numbers are new in every call, as the default
+    generator gives them. Results may require grad, or be views of arguments: the gradient graph behind them is made in
+    every call. Gradients that it stores are stored by every call: a whole training step, with its optimizer, can be one
+    program. A function that keeps other tensors that it does not return, or has hooks or an `autograd.Function` in the
+    graph of its results is recorded at every call, too; its compiled code is kept all the same, and `explain` says why.
 
     The result has `lower(*args)`, which compiles for arguments without running and shows every stage, `programs` and
     `hits`, which count, and `clear()`. It can be pickled if `fn` can be found by its name; its code goes along.

@@ -102,7 +102,7 @@ def several_backwards(s):
 
 def several_steps(s):
     def step(x, y):
-        for _ in range(3):
+        for _ in range(2):
             s.opt.zero_grad()
             loss = s.loss(x, y)
             loss.backward()
@@ -235,14 +235,16 @@ def run(step, s, calls, disturb=lambda s, call: None):
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("make", STEPS, ids=lambda make: make.__name__)
-def test_a_step_is_a_program(make, options):
+@pytest.mark.parametrize("whole", [True, None], ids=["whole", "best effort"])
+def test_a_step_is_a_program(make, options, whole):
     eager, compiled = Step(**options), Step(**options)
-    expected = run(make(eager), eager, 6)
-    step = mt.function(make(compiled), jit_compile=True)
-    found = run(step, compiled, 6)
+    calls = 8 if whole else 32
+    expected = run(make(eager), eager, calls)
+    step = mt.function(make(compiled), jit_compile=whole)
+    found = run(step, compiled, calls)
     assert found == expected
-    # The first call makes the state, and finds no gradients.
-    assert step.hits >= 4, mt.jit.explain(step)(compiled.x, compiled.y)
+    # The first call makes the state, and finds no gradients. Where clusters are on trial, programs wait for the verdict.
+    assert step.hits >= (6 if whole else 1), mt.jit.explain(step)(compiled.x, compiled.y)
 
 
 @pytest.mark.parametrize("make", [plain, several_steps, several_backwards], ids=lambda make: make.__name__)

@@ -45,8 +45,7 @@ uint32_t place_of(PyObject* object, FunctionLog& log) {
     return log.numbers.constant(to_double(object));
 }
 
-template <Numbers::Kind kind>
-PyObject* combine(PyObject* a, PyObject* b) {
+PyObject* combine(Numbers::Kind kind, PyObject* a, PyObject* b) {
     return guarded([&]() -> PyObject* {
         FunctionLog& log = log_of(*reinterpret_cast<BoundNumber*>(is_bound(a) ? a : b));
         const uint32_t first = place_of(a, log), second = first ? place_of(b, log) : 0;
@@ -62,8 +61,12 @@ PyObject* combine(PyObject* a, PyObject* b) {
 
 PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
     if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
-    return combine<Numbers::Kind::Pow>(a, b);
+    return combine(Numbers::Kind::Pow, a, b);
 }
+PyObject* add(PyObject* a, PyObject* b) { return combine(Numbers::Kind::Add, a, b); }
+PyObject* subtract(PyObject* a, PyObject* b) { return combine(Numbers::Kind::Sub, a, b); }
+PyObject* multiply(PyObject* a, PyObject* b) { return combine(Numbers::Kind::Mul, a, b); }
+PyObject* divide(PyObject* a, PyObject* b) { return combine(Numbers::Kind::Div, a, b); }
 
 PyObject* negative(PyObject* self) {
     return guarded([&]() -> PyObject* {
@@ -82,10 +85,10 @@ PyObject* refuse_comparison(PyObject*, PyObject*, int) {
 
 PyNumberMethods numbers = [] {
     PyNumberMethods methods{};
-    methods.nb_add = slot<combine<Numbers::Kind::Add>>;
-    methods.nb_subtract = slot<combine<Numbers::Kind::Sub>>;
-    methods.nb_multiply = slot<combine<Numbers::Kind::Mul>>;
-    methods.nb_true_divide = slot<combine<Numbers::Kind::Div>>;
+    methods.nb_add = slot<add>;
+    methods.nb_subtract = slot<subtract>;
+    methods.nb_multiply = slot<multiply>;
+    methods.nb_true_divide = slot<divide>;
     methods.nb_power = slot<power>;
     methods.nb_negative = slot<negative>;
     methods.nb_bool = slot<refuse_truth>;
@@ -105,7 +108,7 @@ PyTypeObject BoundNumberType = [] {
 }();
 
 // What is recorded now is a function of which a program may be made.
-bool in_function() { return function_log && trace::current && trace::current->whole_function; }
+bool in_function() { return function_log && trace::current; }
 
 // bound_number(dict, key, part=-1): the item, or a part of the tuple that it is. Where a function is recorded, what
 // stands for it if it is a float.

@@ -228,7 +228,8 @@ PyObject* function_finish(PyObject* self, PyObject* arguments) {
         if (tensors.size() > kMaxArguments || results.size() > kMaxResults)
             why = "it has too many arguments or results";
         if (why) {
-            trace::flush(trace::end_of_function(why).c_str());
+            const bool unsettled = std::strcmp(why, trace::kUnsettled) == 0;
+            trace::flush(trace::end_of_function(unsettled ? nullptr : why).c_str());
             return PyUnicode_FromString(why);
         }
         // One that only takes views records nothing.
@@ -238,7 +239,7 @@ PyObject* function_finish(PyObject* self, PyObject* arguments) {
         }
         trace::freeze_at_flush(*trace, [&](trace::Trace& t, std::shared_ptr<trace::Plan> plan) {
             entry.program = trace::Program::freeze(t, std::move(plan), tensors, results, &why);
-            return entry.program ? nullptr : why;
+            return entry.program || why == trace::kUnsettled ? nullptr : why;
         });
         if (!entry.program) return PyUnicode_FromString(why ? why : "");
         // Of programs of what is gone, none will ever fit again.
@@ -384,17 +385,18 @@ PyTypeObject make_function_type() {
 
 PyTypeObject FunctionType = make_function_type();
 
-void set_whole_function(uint64_t owner) {
+void set_function(uint64_t owner, bool whole) {
     if (!trace::current) return;
-    trace::current->whole_function = owner != 0;
-    trace::current->owner = owner;
+    trace::current->whole_function = whole;
+    trace::current->owner = whole ? owner : 0;
     trace::current->effects = trace::current->wrote_shared = false;
     if (owner) trace::begin_function();
     else trace::end_function();
 }
 
 // call_recorded(function, args, kwargs, reason, tag, owner, close): calls the function, recorded, under a tag. With an
-// owner what is recorded belongs to that function as a whole; with `close` values may not be looked at. In the core,
+// owner what is recorded is that function, of which a program may be made; if all ops must be compiled it is a whole,
+// with plans of its own. With `close` values may not be looked at. In the core,
 // where no exception of a signal's handler comes between a state that is set and what sets it back.
 PyObject* py_call_recorded(PyObject*, PyObject* arguments) {
     PyObject *function, *args, *kwargs, *reason, *tag;
@@ -410,7 +412,7 @@ PyObject* py_call_recorded(PyObject*, PyObject* arguments) {
         if (!text) fail_python();
         trace::begin_recording();
         const trace::Tag before = trace::current_tag;
-        if (owner) set_whole_function(owner);
+        if (owner) set_function(owner, must);
         if (tag != Py_None) trace::set_tag({static_cast<int8_t>(compile), must != 0, scope});
         const bool closed = close && trace::close_values(true);
         PyRef result(PyObject_Call(function, args, kwargs));
@@ -418,7 +420,7 @@ PyObject* py_call_recorded(PyObject*, PyObject* arguments) {
         PyErr_Fetch(&type, &value, &traceback);
         if (close) trace::close_values(closed);
         if (tag != Py_None) trace::set_tag(before);
-        if (owner) set_whole_function(0);
+        if (owner) set_function(0, false);
         const bool ended = guarded([&] {
             trace::end_recording(text);
             return true;
@@ -451,7 +453,7 @@ PyMethodDef functions[] = {
      "Forgets what this thread has recorded, as if it had not been, and gradients that it stored."},
     {"call_recorded", method<py_call_recorded>(), METH_VARARGS,
      "call_recorded(function, args, kwargs, reason, tag | None, owner, close): its result; what it does is recorded "
-     "under a tag, as the function of that number if it is not 0, with values that may not be looked at."},
+     "under a tag, as the function of that number if it is not 0; with `close` values may not be looked at."},
     {"wrote_shared", method<py_wrote_shared>(), METH_NOARGS,
      "Whether the function that is recorded as a whole writes to memory that others than tensors see."},
     {}};
@@ -485,6 +487,8 @@ PyObject* py_discard_recording(PyObject*, PyObject*) {
 }  // namespace
 
 bool init_function(PyObject* module) {
+    PyRef unsettled(PyUnicode_FromString(trace::kUnsettled));
+    if (!unsettled || PyModule_AddObjectRef(module, "UNSETTLED", unsettled.get()) < 0) return false;
     grad_stored_hook = note_gradient;
     return PyType_Ready(&FunctionType) == 0 && PyModule_AddFunctions(module, functions) == 0 &&
            PyModule_AddType(module, &FunctionType) == 0;

@@ -94,8 +94,8 @@ PyObject* py_flush(PyObject*, PyObject* reason) {
 }
 PyObject* py_end_step(PyObject*, PyObject*) {
     return guarded([&]() -> PyObject* {
-        // A function that is compiled as a whole is one recording, whatever it does.
-        if (current && !current->whole_function) flush("the end of an optimizer step");
+        // A function of which a program may be made is one recording.
+        if (current && !function_log) flush("the end of an optimizer step");
         Py_RETURN_NONE;
     });
 }

@@ -9,6 +9,8 @@
 
 namespace mt::trace {
 
+const char* const kUnsettled = "it is not settled yet what of it is compiled";
+
 namespace {
 
 thread_local Generator stream_at_begin;
@@ -89,6 +91,8 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
     };
     if (beyond_replay) return refuse(beyond_replay);
     if (trace.effects) return refuse("a value is looked at on its way");
+    if (plan->op_by_op || (plan->policy && plan->policy.get() != Py_None)) return refuse(kUnsettled);
+    if (!trace.snapshots().empty()) return refuse("it reads memory that NumPy or another framework may change");
     if (settings_word() != settings_at_begin) return refuse("it changes a setting: the default dtype, device or modes");
     if (!find_random(trace, program->random_))
         return refuse("it draws random numbers from other generators than the CPU's default one");

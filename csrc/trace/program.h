@@ -14,6 +14,9 @@ namespace mt::trace {
 void begin_function();
 void end_function();
 
+// Why no program is kept of a function whose clusters wait to be compiled, or are on trial: a later call may be.
+extern const char* const kUnsettled;
+
 class Program {
   public:
     // Takes over a recorded trace after `plan` is known. `arguments` are the tensors that the function was called with,

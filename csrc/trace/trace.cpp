@@ -396,6 +396,7 @@ void Trace::run(Call& call, Ref<Tensor>* out) {
 void Trace::passing_by(const Call& call) {
     if (resting_) end_rest();  // recorded, its operands would be computed now
     if (current_tag.must) refuse_hook(call.op->name.c_str(), "");
+    note_beyond_replay("an op runs eagerly on its way");
     if (eager_hook) eager_hook(call.op->name.c_str());
 }
 
