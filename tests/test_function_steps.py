@@ -243,7 +243,7 @@ def test_a_step_is_a_program(make, options, whole):
     step = mt.function(make(compiled), jit_compile=whole)
     found = run(step, compiled, calls)
     assert found == expected
-    # The first call makes the state, and finds no gradients. Where clusters are on trial, programs wait for the verdict.
+    # The first call makes the state, and finds no gradients. Programs wait for the end of trials.
     assert step.hits >= (6 if whole else 1), mt.jit.explain(step)(compiled.x, compiled.y)
 
 
