@@ -36,6 +36,7 @@ POOLING = {
 }
 for _name, _statement in POOLING.items():
     op("nn", _name, _statement, lambda d: {"X": d.normal(8, 64, 56, 56)}, backward=True)
+op("nn", "max_pool2d_lenet", "F.max_pool2d(X, 2)", lambda d: {"X": d.normal(64, 6, 24, 24)}, backward=True)
 
 ROWS = {
     "softmax": "F.softmax(X, -1)",

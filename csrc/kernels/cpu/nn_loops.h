@@ -8,6 +8,11 @@ namespace mt::cpu {
 
 inline constexpr int64_t kMostShort = 32, kRowsAbreast = 16;
 
+// An element of each window of a row of windows; some windows, at the ends, lack it.
+struct MaxTap {
+    int64_t from, low, high;
+};
+
 template <class T>
 struct NnLoops {
     // y[j] += w * x[j * stride]
@@ -18,8 +23,9 @@ struct NnLoops {
     void (*stencil)(T* y, const T* x, const T* w, const int64_t* offset, int64_t taps, T start, int64_t n);
     // The sum of a[j] * b[j * stride].
     T (*dot)(const T* a, const T* b, int64_t n, int64_t stride);
-    // best[j] = x[j * stride] where that is larger or NaN, and index[j] = first + j * stride there.
-    void (*max)(T* best, int32_t* index, const T* x, int64_t n, int64_t stride, int32_t first);
+    // values[j] is the first of the largest x[from + j * stride] of the taps that have low <= j < high, or the last NaN
+    // among them, and index[j] becomes that place where one is larger than -inf. Either may be null.
+    void (*max)(T* values, int32_t* index, const T* x, const MaxTap* taps, int64_t count, int64_t n, int64_t stride);
     // Copies `count` runs of `length` elements, which begin so many elements apart.
     void (*copy_runs)(T* to, int64_t to_step, const T* from, int64_t from_step, int64_t length, int64_t count);
     T (*sum)(const T* x, int64_t n);

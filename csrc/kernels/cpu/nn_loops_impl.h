@@ -110,24 +110,86 @@ T dot(const T* a, const T* b, int64_t n, int64_t stride) {
     return combine_lanes<Add<T>>(lanes);
 }
 
+// p[i * stride] for low <= i < high; the other lanes are `fill`.
+template <class T>
+MT_INLINE Vec<T> load_lanes(const T* p, int64_t stride, int low, int high, T fill) {
+    T lanes[kWidth<T>];
+    store<T>(lanes, splat<T>(fill));
+    for (int i = low; i < high; ++i) lanes[i] = p[i * stride];
+    return load<T>(lanes);
+}
+
+// p[i * stride] for i < count; the other lanes are `fill`.
 template <class T, int Stride>
-MT_INLINE void max_strided(T* __restrict best, int32_t* __restrict index, const T* __restrict x, int64_t n,
-                           int64_t stride, int32_t first) {
-    if constexpr (Stride) stride = Stride;
-    auto step = static_cast<int32_t>(stride);
-    for (int64_t j = 0; j < n; ++j) {
-        T v = x[j * stride];
-        bool take = (v > best[j]) | (v != v);
-        best[j] = take ? v : best[j];
-        index[j] = take ? first + static_cast<int32_t>(j) * step : index[j];
+MT_INLINE Vec<T> load_strided(const T* p, int64_t stride, int count, T fill) {
+    constexpr int W = kWidth<T>;
+    if constexpr (Stride == 1) return load_some<T>(p, count, fill);
+    if constexpr (Stride == 2) {
+        const int length = 2 * count - 1;
+        const Vec<T> low = load_some<T>(p, length < W ? length : W, fill);
+        const Vec<T> high = length > W ? load_partial<T>(p + W, length - W, fill) : splat<T>(fill);
+        Vec<Int<T>> even;
+#pragma GCC unroll 16
+        for (int i = 0; i < W; ++i) even[i] = static_cast<Int<T>>(2 * i);
+        return __builtin_shuffle(low, high, even);
+    }
+    return load_lanes<T>(p, stride, 0, count, fill);
+}
+
+// 32-bit integers as those of T's size, and back.
+template <class T>
+MT_INLINE Vec<Int<T>> load_places(const int32_t* p, int count) {
+    if constexpr (sizeof(T) == 4) {
+        return load_some<int32_t>(p, count, 0);
+    } else {
+        Int<T> lanes[kWidth<T>] = {};
+        for (int i = 0; i < count; ++i) lanes[i] = p[i];
+        return load<Int<T>>(lanes);
     }
 }
 
 template <class T>
-void max_loop(T* best, int32_t* index, const T* x, int64_t n, int64_t stride, int32_t first) {
-    if (stride == 1) return max_strided<T, 1>(best, index, x, n, stride, first);
-    if (stride == 2) return max_strided<T, 2>(best, index, x, n, stride, first);
-    max_strided<T, 0>(best, index, x, n, stride, first);
+MT_INLINE void store_places(int32_t* p, Vec<Int<T>> v, int count) {
+    if constexpr (sizeof(T) == 4) {
+        store_some<int32_t>(p, v, count);
+    } else {
+        Int<T> lanes[kWidth<T>];
+        store<Int<T>>(lanes, v);
+        for (int i = 0; i < count; ++i) p[i] = static_cast<int32_t>(lanes[i]);
+    }
+}
+
+template <class T, int Stride>
+MT_INLINE void max_strided(T* values, int32_t* index, const T* x, const MaxTap* taps, int64_t count, int64_t n,
+                           int64_t stride) {
+    constexpr T kLeast = -__builtin_inf();
+    by_vectors<T>(n, [&](int64_t j, int lanes) MT_LAMBDA {
+        Vec<T> best = splat<T>(kLeast);
+        Vec<Int<T>> where{}, steps;
+        for (int i = 0; i < kWidth<T>; ++i) steps[i] = static_cast<Int<T>>(i);
+        steps = (steps + static_cast<Int<T>>(j)) * static_cast<Int<T>>(stride);
+        if (index) where = load_places<T>(index + j, lanes);
+        for (const MaxTap* tap = taps; tap != taps + count; ++tap) {
+            const int low = static_cast<int>(tap->low > j ? tap->low - j : 0);
+            const int high = static_cast<int>(tap->high - j < lanes ? tap->high - j : lanes);
+            if (low >= high) continue;
+            const T* at = x + (tap->from + j * stride);
+            const Vec<T> v = low == 0 ? load_strided<T, Stride>(at, stride, high, kLeast)
+                                      : load_lanes<T>(at, stride, low, high, kLeast);
+            const auto take = (v > best) | (v != v);
+            best = take ? v : best;
+            if (index) where = take ? steps + static_cast<Int<T>>(tap->from) : where;
+        }
+        if (values) store_some<T>(values + j, best, lanes);
+        if (index) store_places<T>(index + j, where, lanes);
+    });
+}
+
+template <class T>
+void max_row(T* values, int32_t* index, const T* x, const MaxTap* taps, int64_t count, int64_t n, int64_t stride) {
+    if (stride == 1) return max_strided<T, 1>(values, index, x, taps, count, n, stride);
+    if (stride == 2) return max_strided<T, 2>(values, index, x, taps, count, n, stride);
+    max_strided<T, 0>(values, index, x, taps, count, n, stride);
 }
 
 template <class T>
@@ -291,7 +353,7 @@ void short_rows_backward(T* gx, T* gw, T* gb, const T* g, const T* x, const T* w
 template <class T>
 constexpr NnLoops<T> make_loops() {
     return {
-        axpy<T>,       spread<T>,    stencil<T>, dot<T>,       max_loop<T>,   copy_runs<T>,   sum<T>,
+        axpy<T>,       spread<T>,    stencil<T>, dot<T>,       max_row<T>,    copy_runs<T>,   sum<T>,
         square_sum<T>, normalize<T>, affine<T>,  grad_sums<T>, grad_input<T>, grad_params<T>, short_rows_backward<T>};
 }
 

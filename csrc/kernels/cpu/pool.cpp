@@ -78,12 +78,17 @@ void plain_axpy(T* y, const T* x, T w, int64_t n, int64_t stride) {
 }
 
 template <class T>
-void plain_max(T* best, int32_t* index, const T* x, int64_t n, int64_t stride, int32_t first) {
-    for (int64_t j = 0; j < n; ++j)
-        if (x[j * stride] > best[j]) {
-            best[j] = x[j * stride];
-            index[j] = first + static_cast<int32_t>(j * stride);
+void plain_max(T* values, int32_t* index, const T* x, const MaxTap* taps, int64_t count, int64_t n, int64_t stride) {
+    for (int64_t j = 0; j < n; ++j) {
+        T best = least<T>();
+        for (const MaxTap* tap = taps; tap != taps + count; ++tap) {
+            const int64_t at = tap->from + j * stride;
+            if (j < tap->low || j >= tap->high || x[at] <= best) continue;
+            best = x[at];
+            if (index) index[j] = static_cast<int32_t>(at);
         }
+        if (values) values[j] = best;
+    }
 }
 
 // Integers have two loops, which are the same on every instruction set.
@@ -106,47 +111,71 @@ const NnLoops<T>& loops_of() {
 
 struct MaxShape {
     Extent in, out, kernel, stride, padding, dilation;
+
+    // The elements of each row of windows, relative to a row of the input.
+    std::vector<MaxTap> columns() const {
+        std::vector<MaxTap> taps;
+        const int64_t step = stride[2];
+        for (int64_t kw = 0; kw < kernel[2]; ++kw) {
+            const int64_t shift = kw * dilation[2] - padding[2];
+            const int64_t low = shift < 0 ? (-shift + step - 1) / step : 0;
+            const int64_t high = in[2] - 1 - shift < 0 ? 0 : std::min((in[2] - 1 - shift) / step + 1, out[2]);
+            if (low < high) taps.push_back({shift, low, high});
+        }
+        return taps;
+    }
 };
 
-// The largest elements of each row of windows; index may be null.
+// Where a window that begins at `at` begins within the plane.
+int64_t first_inside(int64_t at, int64_t dilation) {
+    return at < 0 ? at + (-at + dilation - 1) / dilation * dilation : at;
+}
+
+// What a thread needs to compute planes.
+struct MaxRows {
+    explicit MaxRows(const MaxShape& s)
+        : columns(s.columns()), taps(columns.size() * static_cast<size_t>(s.kernel[0] * s.kernel[1])),
+          first(static_cast<size_t>(s.out[2])), where(first.size()) {
+        for (size_t ow = 0; ow < first.size(); ++ow)
+            first[ow] = static_cast<int32_t>(
+                first_inside(static_cast<int64_t>(ow) * s.stride[2] - s.padding[2], s.dilation[2]));
+    }
+    std::vector<MaxTap> columns, taps;
+    std::vector<int32_t> first, where;
+};
+
+// The largest elements of each row of windows, or their places.
 template <class T>
-void max_plane(const MaxShape& s, const T* x, T* values, int64_t* index, T* best, int32_t* where) {
+void max_plane(const MaxShape& s, const T* x, T* values, int64_t* index, MaxRows& rows) {
     const NnLoops<T>& loops = loops_of<T>();
-    int64_t width = s.out[2], step = s.stride[2];
+    const int64_t width = s.out[2];
     for (int64_t od = 0; od < s.out[0]; ++od)
         for (int64_t oh = 0; oh < s.out[1]; ++oh) {
-            // At first the element that each window begins with.
-            int64_t d0 = od * s.stride[0] - s.padding[0], h0 = oh * s.stride[1] - s.padding[1];
-            auto first_inside = [](int64_t at, int64_t dilation) {
-                return at < 0 ? at + (-at + dilation - 1) / dilation * dilation : at;
-            };
-            int64_t d1 = first_inside(d0, s.dilation[0]), h1 = first_inside(h0, s.dilation[1]);
-            for (int64_t ow = 0; ow < width; ++ow) {
-                best[ow] = least<T>();
-                where[ow] = static_cast<int32_t>((d1 * s.in[1] + h1) * s.in[2] +
-                                                 first_inside(ow * step - s.padding[2], s.dilation[2]));
-            }
+            const int64_t d0 = od * s.stride[0] - s.padding[0], h0 = oh * s.stride[1] - s.padding[1];
+            size_t count = 0;
             for (int64_t kd = 0; kd < s.kernel[0]; ++kd) {
-                int64_t d = d0 + kd * s.dilation[0];
+                const int64_t d = d0 + kd * s.dilation[0];
                 if (d < 0 || d >= s.in[0]) continue;
                 for (int64_t kh = 0; kh < s.kernel[1]; ++kh) {
-                    int64_t h = h0 + kh * s.dilation[1];
+                    const int64_t h = h0 + kh * s.dilation[1];
                     if (h < 0 || h >= s.in[1]) continue;
-                    for (int64_t kw = 0; kw < s.kernel[2]; ++kw) {
-                        int64_t shift = kw * s.dilation[2] - s.padding[2];
-                        int64_t low = shift < 0 ? (-shift + step - 1) / step : 0;
-                        int64_t high = s.in[2] - 1 - shift < 0 ? 0 : (s.in[2] - 1 - shift) / step + 1;
-                        high = std::min(high, width);
-                        if (low >= high) continue;
-                        int64_t from = (d * s.in[1] + h) * s.in[2] + low * step + shift;
-                        loops.max(best + low, where + low, x + from, high - low, step, static_cast<int32_t>(from));
-                    }
+                    const int64_t row = (d * s.in[1] + h) * s.in[2];
+                    for (const MaxTap& tap : rows.columns) rows.taps[count++] = {row + tap.from, tap.low, tap.high};
                 }
             }
-            int64_t to = (od * s.out[1] + oh) * width;
-            if (values) std::copy_n(best, width, values + to);
-            if (index)
-                for (int64_t ow = 0; ow < width; ++ow) index[to + ow] = where[ow];
+            const int64_t to = (od * s.out[1] + oh) * width, taps = static_cast<int64_t>(count);
+            if (!index) {
+                loops.max(values + to, nullptr, x, rows.taps.data(), taps, width, s.stride[2]);
+                continue;
+            }
+            // At first the element that each window begins with.
+            const auto begin = static_cast<int32_t>(
+                (first_inside(d0, s.dilation[0]) * s.in[1] + first_inside(h0, s.dilation[1])) * s.in[2]);
+            int32_t* where = rows.where.data();
+            const int32_t* first = rows.first.data();
+            for (int64_t ow = 0; ow < width; ++ow) where[ow] = begin + first[ow];
+            loops.max(nullptr, where, x, rows.taps.data(), taps, width, s.stride[2]);
+            std::copy_n(where, width, index + to);
         }
 }
 
@@ -167,14 +196,12 @@ void max_pool_kernel(Call& call) {
         constexpr DType type = DTypeOf<T>::value;
         Packed source(x, type);
         ContiguousOut target(out, Indices ? DType::I64 : type);
-        int64_t from = s.in.total(), to = s.out.total(), width = s.out[2];
+        int64_t from = s.in.total(), to = s.out.total();
         parallel_for(out.numel / to, grain_of(to * s.kernel.total()), [&](int64_t begin, int64_t end) {
-            Scratch memory(static_cast<size_t>(width) * (sizeof(T) + sizeof(int32_t)));
-            T* best = memory.as<T>();
-            auto* where = reinterpret_cast<int32_t*>(best + width);
+            MaxRows rows(s);
             for (int64_t i = begin; i < end; ++i)
                 max_plane<T>(s, source.as<T>() + i * from, Indices ? nullptr : target.as<T>() + i * to,
-                             Indices ? target.as<int64_t>() + i * to : nullptr, best, where);
+                             Indices ? target.as<int64_t>() + i * to : nullptr, rows);
         });
         target.store();
     });
