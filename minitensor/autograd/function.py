@@ -276,7 +276,8 @@ class Function:
                 result = compute()
         single = not isinstance(result, (tuple, list))
         outputs = [result] if single else list(result)
-        ctx._check_marks()
+        if ctx._dirty or ctx._non_differentiable:
+            ctx._check_marks()
         if any(all(t is not o for o in outputs) for t in ctx._dirty):
             raise RuntimeError(
                 "Some elements marked as dirty during the forward method were not returned as output. The inputs that "
