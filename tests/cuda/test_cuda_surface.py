@@ -114,3 +114,24 @@ def _recorded():
     event = mt.cuda.Event()
     event.record()
     return event
+
+
+def test_gradients_go_back_to_where_each_operand_is():
+    leaf = mt.arange(3.0).requires_grad_()
+    middle = leaf * 2
+    seen = []
+    middle.register_hook(lambda g: seen.append((str(g.device), g.tolist())))
+    number = mt.tensor(3.0, requires_grad=True)
+    scale = number * 1
+    scale.register_hook(lambda g: seen.append((str(g.device), g.tolist())))
+    moved = middle.cuda()
+    (moved * moved * scale).sum().backward()
+    assert sorted(seen, key=str) == [("cpu", 20.0), ("cpu", [0.0, 12.0, 24.0])]
+    assert str(leaf.grad.device) == "cpu"
+    assert leaf.grad.tolist() == [0.0, 24.0, 48.0]
+    out = mt.zeros(3, device="cuda")
+    source = mt.ones(3, requires_grad=True)
+    out.copy_(source * 2)
+    (out * 5).sum().backward()
+    assert str(source.grad.device) == "cpu"
+    assert source.grad.tolist() == [10.0] * 3
