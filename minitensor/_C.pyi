@@ -1341,6 +1341,7 @@ class Guards:
 UNSETTLED: str
 CAN_OBSERVE: builtins.int
 
+def young_objects() -> list[Any]: ...
 def begin_observing(
     handler: Callable[..., None],
     module_type: type | None,

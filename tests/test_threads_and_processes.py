@@ -637,3 +637,24 @@ def test_sleeping_threads_are_woken_up_where_it_pays():
     ends(long_one, MT_WAKE_THREADS="")
     short_one = long_one.replace("1 << 22", "100_000")
     ends(short_one, MT_WAKE_THREADS="always")
+
+
+def test_tuples_that_other_threads_make_have_one_owner():
+    """Python calls it an error where a tuple that isn't finished has two, and what a function makes is looked for."""
+    ends("""
+        stop, failed = threading.Event(), []
+        sys.setswitchinterval(1e-6)
+        def makes():
+            while not stop.is_set():
+                try:
+                    tuple(x for x in range(200))
+                except SystemError as error:
+                    failed.append(error)
+        thread = threading.Thread(target=makes)
+        thread.start()
+        for number in range(60):
+            mt.function(lambda x: x + number, jit_compile=True)(mt.ones(3))
+        stop.set()
+        thread.join()
+        assert not failed, failed[0]
+    """)

@@ -346,6 +346,20 @@ PyObject* generic_attributes(PyObject*, PyObject* type) {
                            reinterpret_cast<PyTypeObject*>(type)->tp_getattro == PyObject_GenericGetAttr);
 }
 
+// A tuple that another thread is making must have no second owner while it is given its size: Python calls that an
+// error. Here no other thread sees them owned.
+PyObject* young_objects(PyObject*, PyObject*) {
+    PyRef collector(PyImport_ImportModule("gc"));
+    PyRef all(collector ? PyObject_CallMethod(collector.get(), "get_objects", "i", 0) : nullptr);
+    PyRef kept(all ? PyList_New(0) : nullptr);
+    if (!kept) return nullptr;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(all.get()); ++i) {
+        PyObject* object = PyList_GET_ITEM(all.get(), i);
+        if (!PyTuple_Check(object) && PyList_Append(kept.get(), object) < 0) return nullptr;
+    }
+    return kept.release();
+}
+
 PyMethodDef functions[] = {
     {"generic_attributes", method<generic_attributes>(), METH_O,
      "generic_attributes(type): whether reading an attribute looks at its class and its own dict, and at nothing "
@@ -356,6 +370,8 @@ PyMethodDef functions[] = {
     {"observed", method<observed>(), METH_VARARGS,
      "observed(observer, function, args, kwargs): the function's result, and what `observer.end` gives for it; its "
      "`begin` is called before."},
+    {"young_objects", method<young_objects>(), METH_NOARGS,
+     "What Python's collector has not seen yet, without tuples: those that another thread is making must not be held."},
     {"end_observing", method<end_observing>(), METH_NOARGS, "Ends it; whether the handler has been told of all."},
     {}};
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import gc
 import sys
 import types
 from collections.abc import Callable, Hashable, Iterator
@@ -163,7 +162,7 @@ class Notes:
 
     def _judge(self, result: Any) -> None:
         before = {id(thing) for thing in self._young}
-        inside = {id(thing) for thing in gc.get_objects(generation=0)} - before
+        inside = {id(thing) for thing in _C.young_objects()} - before
         inside.update(id(thing) for thing in self._made)
 
         def outside(thing: Any) -> bool:

@@ -65,7 +65,7 @@ class Observer(Callees):
         nn = sys.modules.get("minitensor.nn.module")
         self._module_type = None if nn is None else nn.Module
         # What is young now is kept, so that what is young and not among them at the end was made meanwhile.
-        self._young = gc.get_objects(generation=0)
+        self._young = _C.young_objects()
         self._grad = _C.is_grad_enabled()
         if not in_python(fn):
             self._guarded(self._call, fn, ())
