@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import weakref
+from functools import partial
 
 import numpy as np
 from ptx import PtxFault
 from ptx.memory import OutOfMemoryError
 
-from .cards import Card, alone
+from .cards import Card, alone, when_alone
 from .contexts import Context, _card, state
 from .errors import failure
 from .streams import Stream, _queue
@@ -32,7 +33,8 @@ class DeviceAllocation:
 
     def __del__(self, at_end=sys.is_finalizing) -> None:
         if getattr(self, "_address", None) is not None and self._card.lost is None and not at_end():
-            self.free()
+            address, self._address = self._address, None
+            when_alone(partial(_free, self._card, address))
 
 
 @alone

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -19,7 +19,34 @@ from ptx.memory import GLOBAL_BASE
 
 from .errors import failure
 
-_lock = threading.RLock()
+
+class _Alone:
+    """One thread at a time, and in that thread one thing at a time."""
+
+    def __init__(self):
+        self._lock = threading.RLock()
+        self._depth = 0
+        self._put_off: deque[Callable[[], None]] = deque()
+
+    def __enter__(self):
+        self._lock.acquire()
+        self._depth += 1
+
+    def __exit__(self, *_):
+        try:
+            while self._depth == 1 and self._put_off:
+                self._put_off.popleft()()
+        finally:
+            self._depth -= 1
+            self._lock.release()
+
+    def afterwards(self, call: Callable[[], None]) -> None:
+        self._put_off.append(call)
+        with self:
+            pass
+
+
+_alone = _Alone()
 
 
 def alone(call: Callable) -> Callable:
@@ -27,10 +54,15 @@ def alone(call: Callable) -> Callable:
 
     @functools.wraps(call)
     def locked(*arguments, **options):
-        with _lock:
+        with _alone:
             return call(*arguments, **options)
 
     return locked
+
+
+def when_alone(call: Callable[[], None]) -> None:
+    """For finalizers, which may come in the middle of a call that is `alone`: at once, or at its end."""
+    _alone.afterwards(call)
 
 
 RESULT_OF_FAULT = {
@@ -84,6 +116,22 @@ class Card:
     def check_alive(self, call: str) -> None:
         if self.lost is not None:
             raise failure(call, *self.lost)
+
+    @alone
+    def add(self, queue: Queue) -> None:
+        """A stream was made."""
+        self.queues[queue.number] = queue
+
+    @alone
+    def remove(self, queue: Queue) -> None:
+        """A stream was destroyed, which finishes its work."""
+        self.queues[0].pending[:0] = queue.waiting()
+        self.queues.pop(queue.number, None)
+
+    @alone
+    def launch(self, name: str, run: Callable[[], None], queue: Queue) -> None:
+        self.launches[name] += 1
+        self.give(f"launch {name}", run, queue)
 
     @alone
     def give(self, what: str, run: Callable[[], None], queue: Queue, more: tuple[Work, ...] = ()) -> Work:
@@ -171,6 +219,7 @@ class Settings:
         self.failures.append(planned)
         return planned
 
+    @alone
     def meet(self, call: str) -> None:
         for planned in self.failures:
             if planned.call == call and planned.times:

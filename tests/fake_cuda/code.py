@@ -149,8 +149,7 @@ class Function:
             machine.counts = card.counts
             machine.launch(name, sizes, threads, shared_bytes, arguments, card.memory)
 
-        card.launches[name] += 1
-        card.give(f"launch {name}", run, _queue(card, stream))
+        card.launch(name, run, _queue(card, stream))
 
     def prepare(self, formats, shared=None, texrefs=()) -> Function:
         self.arg_format = "".join(f if isinstance(f, str) else np.dtype(f).char for f in formats)

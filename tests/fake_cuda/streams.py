@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from functools import partial
 
-from .cards import Card, Queue, Work
+from .cards import Card, Queue, Work, alone, when_alone
 from .contexts import Owned, _card
 from .enums import event_flags
 from .errors import failure
@@ -18,14 +19,15 @@ class Stream(Owned):
         super().__init__()
         self._card = _card("cuStreamCreate")
         self._queue = Queue(next(_numbers))
-        self._card.queues[self._queue.number] = self._queue
+        self._card.add(self._queue)
         self.handle = 0x57000 + self._queue.number
-        weakref.finalize(self, _close, self._card, self._queue)
+        weakref.finalize(self, when_alone, partial(self._card.remove, self._queue))
 
     def synchronize(self) -> None:
         self._card.check_alive("cuStreamSynchronize")
         self._card.finish_queue(self._queue, "cuStreamSynchronize")
 
+    @alone
     def is_done(self) -> bool:
         """False while there is work; each question lets some of it be done."""
         self._card.check_alive("cuStreamQuery")
@@ -39,13 +41,6 @@ class Stream(Owned):
         self._card.check_alive("cuStreamWaitEvent")
         if event._work is not None and not event._work.done:
             self._card.give("wait", lambda: None, self._queue, (event._work,))
-
-
-def _close(card: Card, queue: Queue) -> None:
-    # A stream that is destroyed finishes its work.
-    if queue.waiting():
-        card.queues[0].pending[:0] = queue.waiting()
-    card.queues.pop(queue.number, None)
 
 
 def _queue(card: Card, stream: Stream | None) -> Queue:
@@ -77,6 +72,7 @@ class Event(Owned):
             self._card.finish(self._work, "cuEventSynchronize")
         return self
 
+    @alone
     def query(self) -> bool:
         """False while it's to come; each question lets some work be done."""
         self._card.check_alive("cuEventQuery")

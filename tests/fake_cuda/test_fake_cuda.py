@@ -329,7 +329,6 @@ def test_no_card_and_no_driver():
             d.init()
 
 
-@pytest.mark.exhaustive  # a worker that had run thousands of tests once died here, for a reason that isn't known
 def test_threads_launch_at_once(cuda):
     d = cuda.driver
     context = d.Context.get_current()
@@ -338,18 +337,22 @@ def test_threads_launch_at_once(cuda):
 
     def work(number):
         context.push()
-        stream, array = d.Stream(), np.zeros(100, np.float32)
-        block = array_on_card(d, array)
-        for k in range(10):
-            launch(function, block, 100, number, stream)
-            if k % 3 == 0:
-                stream.synchronize()
-        stream.synchronize()
-        if (back(d, block, array) != 10 * number).any():
-            wrong.append(number)
-        block.free()
-        del stream  # while its context is current
-        d.Context.pop()
+        try:
+            stream, array = d.Stream(), np.zeros(100, np.float32)
+            block = array_on_card(d, array)
+            for k in range(10):
+                launch(function, block, 100, number, stream)
+                if k % 3 == 0:
+                    stream.synchronize()
+            stream.synchronize()
+            if (back(d, block, array) != 10 * number).any():
+                wrong.append(number)
+            block.free()
+            del stream  # while its context is current
+        except Exception as error:
+            wrong.append(error)
+        finally:
+            d.Context.pop()  # a thread that ends with a context on its stack ends the process
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -363,3 +366,55 @@ def test_threads_launch_at_once(cuda):
         sys.setswitchinterval(interval)
     assert not wrong
     assert cuda.cards[0].launches["add"] == 40
+
+
+@pytest.mark.parametrize("made", ["stream", "block"])
+def test_what_is_collected_in_the_middle_of_a_call_waits_for_its_end(cuda, made):
+    d = cuda.driver
+    kept = [d.Stream() if made == "stream" else d.mem_alloc(8)]
+    card = cuda.cards[0]
+    before = len(card.queues), card.memory.used
+
+    def run():
+        kept.clear()
+        seen.append((len(card.queues), card.memory.used))
+
+    seen = []
+    card.finish(card.give("work", run, card.queues[0]), "work")
+    assert seen == [before]
+    assert (len(card.queues), card.memory.used) == (before[0] - (made == "stream"), before[1] - 512 * (made == "block"))
+
+
+def test_threads_make_streams_while_others_give_work(cuda):
+    d, card = cuda.driver, cuda.cards[0]
+    context = d.Context.get_current()
+    wrong = []
+    queue = card.queues[0]
+
+    class Waiting(list):
+        """In whose comprehension another thread makes a stream."""
+
+        def __iter__(self):
+            thread = threading.Thread(target=make)
+            thread.start()
+            thread.join(0.05)
+            threads.append(thread)
+            return super().__iter__()
+
+    def make():
+        context.push()
+        try:
+            d.Stream()
+        except Exception as error:
+            wrong.append(error)
+        finally:
+            d.Context.pop()
+
+    threads = []
+    first = d.Stream()
+    first._queue.pending = Waiting()
+    card.give("work", lambda: None, queue)
+    for thread in threads:
+        thread.join()
+    assert threads
+    assert not wrong
