@@ -24,7 +24,7 @@ def run(*arguments, **environment):
     """What the program says, or why this machine or build can't run it."""
     made = subprocess.run(
         [sys.executable, str(PROGRAM), *arguments],
-        env={**os.environ, **environment},
+        env={**os.environ, "PYTHONPATH": str(PROGRAM.parent.parent), **environment},
         capture_output=True,
         text=True,
         check=False,
