@@ -6,7 +6,6 @@ import atexit
 import functools
 import os
 import sys
-import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -15,13 +14,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import minitensor
-from minitensor import _C
+from minitensor import _C, _forks
 from minitensor_jit.clustering.graph import Source
 from minitensor_jit.errors import InvalidArgumentError
 from minitensor_jit.flags import FlagError, JitOptions, read_environment
 from minitensor_jit.log import log
 from minitensor_jit.ops_reason import reason_of
-from minitensor_jit.runtime import background  # noqa: F401  for what it does at forks: see `_hold_compilers`
 from minitensor_jit.runtime.compiler import Compiler
 from minitensor_jit.runtime.disk_cache import all_caches
 
@@ -52,7 +50,7 @@ _LIBRARIES = (
 
 # Each set of options has a compiler, whose number is part of every signature; the core keeps, for each thread, the
 # number of the one in force.
-_lock = threading.Lock()
+_lock = _forks.lock()
 _numbers: dict[JitOptions, int] = {}
 _compilers: dict[int, Compiler] = {}
 # The numbers for sessions, by the one in force around them, their level and their flag.
@@ -84,23 +82,6 @@ def _number_of(wanted: JitOptions) -> int:
             _compilers[number] = Compiler(wanted, _report)
             _numbers[wanted] = number
         return number
-
-
-def _hold_compilers() -> None:
-    _lock.acquire()
-    for compiler in _compilers.values():
-        compiler.lock.acquire()
-
-
-def _release_compilers() -> None:
-    for compiler in _compilers.values():
-        compiler.lock.release()
-    _lock.release()
-
-
-# A fork waits for what other threads compile: the child could never finish it, nor compile anything else. What these
-# import meanwhile must not register functions to be called before and after forks: one that waits missed the former.
-os.register_at_fork(before=_hold_compilers, after_in_parent=_release_compilers, after_in_child=_release_compilers)
 
 
 def current_compiler() -> Compiler:

@@ -1,10 +1,10 @@
 """When clusters are compiled: lazily, on a thread, not at all; and what becomes of those that lose."""
 
 import gc
-import os
 import threading
 import time
 
+import forks
 import numpy as np
 import pytest
 from sanitizers import TSAN
@@ -182,17 +182,16 @@ def test_what_fails_on_the_thread_runs_eagerly(monkeypatch, caplog):
 
 
 @pytest.mark.skipif(TSAN, reason="ThreadSanitizer doesn't follow forks of processes with threads")
-@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, where another test has loaded it
 def test_fork_while_the_thread_compiles():
     fn = scoped(lambda x: mt.exp(x) * 1.125 + 0.25, async_compilation=True)
     x = mt.rand(6)
     expected = fn(x).tolist()
-    child = os.fork()
-    if child == 0:
-        good = all(fn(x).tolist() == expected for _ in range(20))
-        os._exit(0 if good else 1)
-    _, status = os.waitpid(child, 0)
-    assert status == 0
+
+    def work():
+        for _ in range(20):
+            assert fn(x).tolist() == expected
+
+    forks.ends_well(work)
     assert fn(x).tolist() == expected
 
 

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import forks
 import numpy as np
 import pytest
 
@@ -209,15 +210,14 @@ def test_the_compilers_files_are_told_apart_by_name_size_and_time(tmp_path):
     assert len(set(seen)) == 4
 
 
-# JAX, where another test has imported it, warns of every fork.
-@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 def test_a_child_reads_the_stamps_that_its_parent_was_reading(tmp_path):
     (tmp_path / "a.py").write_text("1")
     reading = _C.read_file_stamps((str(tmp_path),), (".py",))
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if b"a.py 1 " in _C.file_stamps(reading) else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def work():
+        assert b"a.py 1 " in _C.file_stamps(reading)
+
+    forks.ends_well(work)
     assert b"a.py 1 " in _C.file_stamps(reading)
 
 

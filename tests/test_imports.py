@@ -21,7 +21,7 @@ CSRC = [
     ["bindings"],
 ]
 MINITENSOR = [
-    ["_C", "step_stats"],
+    ["_C", "_forks", "step_stats"],
     ["_hooks"],
     ["ops"],
     ["autograd"],

@@ -7,6 +7,7 @@ import threading
 import time
 from pathlib import Path
 
+import forks
 import numpy as np
 import pytest
 from sanitizers import SANITIZED
@@ -144,11 +145,12 @@ def test_sizes_are_numbers_of_bytes(size):
 def test_a_child_takes_its_own():
     expected = model(X, W).numpy()
     _C.touch_ahead(100 * MIB)
-    child = os.fork()
-    if child == 0:
-        found = np.array_equal(in_a_thread(run), expected) and _C.bytes_ahead() == 0
-        os._exit(0 if found else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def work():
+        np.testing.assert_array_equal(in_a_thread(run), expected)
+        assert _C.bytes_ahead() == 0
+
+    forks.ends_well(work)
     assert np.array_equal(in_a_thread(run), expected)
 
 

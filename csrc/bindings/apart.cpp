@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/fork.h"
 #include "core/interrupt.h"
 #include "trace/plan.h"
 #include "trace/stopped.h"
@@ -31,6 +32,9 @@ struct Call {
 
 thread_local bool t_apart = false;
 std::atomic<int> g_running{0};
+
+// A child has none of the calls, or the one that forked.
+[[maybe_unused]] const bool forgotten = at_fork_in_child([] { g_running = t_apart; });
 
 // Whether this thread is in the middle of an import.
 bool importing() {
@@ -102,6 +106,7 @@ PyRef call_apart(PyObject* callable, PyObject* args) {
         return checked(PyObject_Call(callable, args, nullptr));
     }
     held.release();
+    const uint64_t forked = forks();
     for (bool done = false; !done;) {
         {
             ReleaseGil gil;
@@ -117,6 +122,8 @@ PyRef call_apart(PyObject* callable, PyObject* args) {
             call->failure = {};
             throw;
         }
+        // A handler that forked has returned in the child, where nobody makes the call.
+        if (forks() != forked) return checked(PyObject_Call(callable, args, nullptr));
     }
     // The other thread may be the last to let go of the call, and has no GIL then: nothing of Python's stays in it.
     PyRef result = std::move(call->result);

@@ -1,6 +1,5 @@
 #include "core/ahead.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -14,6 +13,7 @@
 
 #include "core/allocator.h"
 #include "core/error.h"
+#include "core/fork.h"
 #include "core/parallel.h"
 
 #if defined(__linux__) && !defined(MADV_POPULATE_WRITE)
@@ -27,25 +27,21 @@ namespace {
 constexpr size_t kHuge = size_t{2} << 20;
 
 struct Ahead {
-    std::mutex mutex;  // of the block
-    void* data = nullptr;
+    void* data = nullptr;  // the block: under the lock
     size_t size = 0;
     std::atomic<bool> running{false}, stop{false};
 };
 
 Ahead& ahead() {
-    static Ahead* instance = [] {
-        auto* made = new Ahead;  // leaked: its thread may outlive static destruction
-        // The thread isn't there in a child; the block is.
-        pthread_atfork([] { ahead().mutex.lock(); }, [] { ahead().mutex.unlock(); },
-                       [] {
-                           ahead().running.store(false, std::memory_order_relaxed);
-                           ahead().mutex.unlock();
-                       });
-        return made;
-    }();
+    static Ahead* instance = new Ahead;  // leaked: its thread may outlive static destruction
     return *instance;
 }
+
+std::mutex& lock_of_block() { return process_lock(ProcessLock::MemoryAhead); }
+
+// The thread isn't there in a child; the block is.
+[[maybe_unused]] const bool forgotten = at_fork_in_child(
+    [] { ahead().running.store(false, std::memory_order_relaxed); });
 
 // From the beginning, as it will be used.
 void touch(char* data, size_t size) {
@@ -75,7 +71,7 @@ void touch_ahead(size_t nbytes) {
     if (nbytes < kHuge || num_threads() == 1 || nbytes <= bytes_ahead()) return;
     drop_ahead();
     Ahead& a = ahead();
-    std::lock_guard lock(a.mutex);
+    std::lock_guard lock(lock_of_block());
     if (a.data || a.running.load(std::memory_order_acquire)) return;
     try {
         a.data = allocate(nbytes);
@@ -90,7 +86,7 @@ void* take_ahead(size_t nbytes, size_t* size) {
         return nullptr;
     }
     Ahead& a = ahead();
-    std::lock_guard lock(a.mutex);
+    std::lock_guard lock(lock_of_block());
     *size = std::exchange(a.size, 0);
     return std::exchange(a.data, nullptr);
 }
@@ -103,7 +99,7 @@ void finish_ahead() noexcept {
 
 void drop_ahead() noexcept {
     Ahead& a = ahead();
-    std::lock_guard lock(a.mutex);
+    std::lock_guard lock(lock_of_block());
     if (!a.data) return;
     finish_ahead();
     discard(a.data, 0, a.size);
@@ -112,7 +108,7 @@ void drop_ahead() noexcept {
 
 size_t bytes_ahead() noexcept {
     Ahead& a = ahead();
-    std::lock_guard lock(a.mutex);
+    std::lock_guard lock(lock_of_block());
     return a.size;
 }
 

@@ -1,6 +1,5 @@
 #include "core/allocator.h"
 
-#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/faults.h"
+#include "core/fork.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -41,19 +41,13 @@ constexpr size_t kHuge = size_t{2} << 20;
 constexpr int kClasses = 96;
 
 struct Cache {
-    std::mutex mutex;
     std::vector<void*> small[kClasses];
     std::multimap<size_t, void*> large;
     AllocatorStats stats{};
 };
 
 Cache& cache() {
-    static Cache* instance = [] {
-        auto* made = new Cache;  // leaked: tensors may outlive static destruction
-        // Threads that run without the GIL allocate: a child must not inherit the lock of one.
-        pthread_atfork([] { cache().mutex.lock(); }, [] { cache().mutex.unlock(); }, [] { cache().mutex.unlock(); });
-        return made;
-    }();
+    static Cache* instance = new Cache;  // leaked: tensors may outlive static destruction
     return *instance;
 }
 
@@ -136,7 +130,7 @@ void* allocate(size_t nbytes) {
     fault_point(FaultPlace::Allocation);
     Cache& c = cache();
     size_t size = nbytes > SIZE_MAX / 2 ? 0 : rounded_size(nbytes);
-    std::lock_guard lock(c.mutex);
+    std::lock_guard lock(process_lock(ProcessLock::MemoryCache));
     ++c.stats.allocations;
     void* data = nullptr;
     if (size && size < kHuge) {
@@ -180,7 +174,7 @@ void deallocate(void* data, size_t nbytes) noexcept {
     if (!data) return;
     Cache& c = cache();
     size_t size = rounded_size(nbytes);
-    std::lock_guard lock(c.mutex);
+    std::lock_guard lock(process_lock(ProcessLock::MemoryCache));
     c.stats.allocated_bytes -= static_cast<int64_t>(size);
     mark_unused(data, size);
     if (size < kHuge) c.small[class_of(size)].push_back(data);
@@ -196,19 +190,19 @@ void discard(void* data, size_t begin, size_t end) noexcept {
 
 void empty_cache() noexcept {
     Cache& c = cache();
-    std::lock_guard lock(c.mutex);
+    std::lock_guard lock(process_lock(ProcessLock::MemoryCache));
     empty_locked(c);
 }
 
 AllocatorStats allocator_stats() noexcept {
     Cache& c = cache();
-    std::lock_guard lock(c.mutex);
+    std::lock_guard lock(process_lock(ProcessLock::MemoryCache));
     return c.stats;
 }
 
 void reset_peak_stats() noexcept {
     Cache& c = cache();
-    std::lock_guard lock(c.mutex);
+    std::lock_guard lock(process_lock(ProcessLock::MemoryCache));
     c.stats.peak_allocated_bytes = c.stats.allocated_bytes;
 }
 

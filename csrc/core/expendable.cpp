@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/fork.h"
 
 namespace mt {
 
@@ -28,8 +29,7 @@ struct Call {
 };
 
 constinit thread_local Call* t_call = nullptr;
-std::mutex g_mutex;
-int g_calls = 0;
+int g_calls = 0;  // under the lock of signals
 struct sigaction g_before[std::size(kSignals)];
 
 [[noreturn]] void stay(int how) {
@@ -72,7 +72,7 @@ void* run(void* argument) {
 }
 
 void watch() {
-    std::lock_guard lock(g_mutex);
+    std::lock_guard lock(process_lock(ProcessLock::Signals));
     if (g_calls++) return;
     [[maybe_unused]] static const int known = std::atexit(on_exit);
     struct sigaction action{};
@@ -82,15 +82,23 @@ void watch() {
     for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &action, &g_before[i]);
 }
 
-void unwatch() {
-    std::lock_guard lock(g_mutex);
-    if (--g_calls) return;
+void give_signals_back() {
     for (size_t i = 0; i < std::size(kSignals); ++i) {
         struct sigaction now{};
         sigaction(kSignals[i], nullptr, &now);
         if (now.sa_sigaction == on_signal) sigaction(kSignals[i], &g_before[i], nullptr);
     }
 }
+
+void unwatch() {
+    std::lock_guard lock(process_lock(ProcessLock::Signals));
+    if (--g_calls == 0) give_signals_back();
+}
+
+// A child has none of the threads that run a call, and nobody there waits for one.
+[[maybe_unused]] const bool forgotten = at_fork_in_child([] {
+    if (std::exchange(g_calls, 0)) give_signals_back();
+});
 
 }  // namespace
 

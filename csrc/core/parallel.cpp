@@ -18,6 +18,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/error.h"
+#include "core/fork.h"
 #include "core/interrupt.h"
 
 namespace mt {
@@ -270,6 +272,7 @@ class Pool {
         caller_cpu_.store(cpu, std::memory_order_relaxed);
         pending_.store(helpers, std::memory_order_relaxed);
         for (int64_t w = 0; w < helpers; ++w) post(*slots_[w], cpu);
+        const uint64_t forked = forks();
         t_in_region = true;
         run_chunks(0);
         // Who has not woken up yet needn't.
@@ -278,7 +281,7 @@ class Pool {
             if (slot.state.load(std::memory_order_relaxed) == Slot::kPosted && slot.take()) finish();
         }
         t_in_region = false;
-        wait_for_workers(helpers, cpu);
+        wait_for_workers(helpers, cpu, forked);
         g_stop.store(false, std::memory_order_relaxed);
         for (int64_t w = 0; w < helpers; ++w) slots_[w]->state.store(Slot::kEmpty, std::memory_order_relaxed);
         if (error_) {
@@ -374,13 +377,14 @@ class Pool {
         return true;
     }
 
-    void wait_for_workers(int64_t helpers, int cpu) {
+    void wait_for_workers(int64_t helpers, int cpu, uint64_t forked) {
         auto done = [this] { return pending_.load(std::memory_order_seq_cst) == 0; };
         bool spin = spin_.load(std::memory_order_relaxed);
         for (int64_t w = 0; w < helpers && spin; ++w) {
             spin = cpu < 0 || slots_[w]->cpu.load(std::memory_order_relaxed) != cpu;
         }
         if (spin_until(done, spin)) return;
+        check_threads(forked);
         std::unique_lock<std::mutex> lock(done_mutex_);
         caller_sleeping_.store(true, std::memory_order_seq_cst);
         while (!done_.wait_for(lock, kSignals, done)) {
@@ -391,9 +395,18 @@ class Pool {
                 g_stop.store(true, std::memory_order_relaxed);
                 fail(-1, std::current_exception());
             }
+            check_threads(forked);
             lock.lock();
         }
         caller_sleeping_.store(false, std::memory_order_relaxed);
+    }
+
+    // The handler of a signal may fork, and return in the child.
+    static void check_threads(uint64_t forked) {
+        if (forks() != forked)
+            mt::fail(
+                "this process was forked by the handler of a signal in the middle of a computation: the threads that "
+                "take part in it are its parent's");
     }
 
     [[noreturn]] void work(Slot& slot) {
@@ -451,12 +464,11 @@ void forget_pool_in_child() {
     g_stop.store(false, std::memory_order_relaxed);  // of another thread's loop
     t_in_region = false;
 }
+[[maybe_unused]] const bool forgotten = at_fork_in_child(forget_pool_in_child);
 
 Pool& pool() {
     Pool* current = g_pool.load(std::memory_order_acquire);
     if (current != nullptr) return *current;
-    static const int registered = pthread_atfork(nullptr, nullptr, forget_pool_in_child);
-    (void)registered;
     auto fresh = std::make_unique<Pool>();
     if (g_pool.compare_exchange_strong(current, fresh.get(), std::memory_order_acq_rel)) current = fresh.release();
     return *current;

@@ -1,13 +1,12 @@
 #include "dispatch/registry.h"
 
-#include <pthread.h>
-
 #include <cstdlib>
 #include <deque>
 #include <mutex>
 #include <unordered_map>
 
 #include "core/error.h"
+#include "core/fork.h"
 
 namespace mt {
 
@@ -25,18 +24,9 @@ std::deque<OpDef>& definitions() {
 
 // Ops are defined under the GIL, by modules that are imported when they are wanted; compiled code looks them up
 // without.
-struct Names {
-    std::mutex mutex;
-    std::unordered_map<std::string_view, OpDef*> table;
-};
-
-Names& names() {
-    static Names* instance = [] {
-        auto* made = new Names;
-        pthread_atfork([] { names().mutex.lock(); }, [] { names().mutex.unlock(); }, [] { names().mutex.unlock(); });
-        return made;
-    }();
-    return *instance;
+std::unordered_map<std::string_view, OpDef*>& names() {
+    static auto* table = new std::unordered_map<std::string_view, OpDef*>;
+    return *table;
 }
 
 std::string_view trim(std::string_view text) {
@@ -151,16 +141,15 @@ OpDef& define_op(const std::string& schema, Kind kind) {
     }
     op.id = static_cast<int>(definitions().size());
     OpDef& stored = definitions().emplace_back(std::move(op));
-    std::lock_guard lock(names().mutex);
-    names().table[stored.name] = &stored;
+    std::lock_guard lock(process_lock(ProcessLock::OpNames));
+    names()[stored.name] = &stored;
     return stored;
 }
 
 OpDef* find_op(std::string_view name) {
-    Names& known = names();
-    std::lock_guard lock(known.mutex);
-    auto found = known.table.find(name);
-    return found == known.table.end() ? nullptr : found->second;
+    std::lock_guard lock(process_lock(ProcessLock::OpNames));
+    auto found = names().find(name);
+    return found == names().end() ? nullptr : found->second;
 }
 
 OpDef& op_by_id(int id) { return definitions()[static_cast<size_t>(id)]; }

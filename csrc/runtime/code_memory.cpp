@@ -1,6 +1,5 @@
 #include "runtime/code_memory.h"
 
-#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "core/fork.h"
 
 namespace mt {
 
@@ -17,19 +17,9 @@ namespace {
 constexpr size_t kRegion = size_t{4} << 20;
 
 // Free room of all regions by address; neighbours are joined.
-struct Regions {
-    std::mutex mutex;
-    std::map<std::byte*, size_t> free;
-};
-
-Regions& regions() {
-    static Regions* instance = [] {
-        auto* made = new Regions;  // leaked: code may be unloaded after static destruction
-        pthread_atfork([] { regions().mutex.lock(); }, [] { regions().mutex.unlock(); },
-                       [] { regions().mutex.unlock(); });
-        return made;
-    }();
-    return *instance;
+std::map<std::byte*, size_t>& free_room() {
+    static auto* room = new std::map<std::byte*, size_t>;  // leaked: code may be unloaded after static destruction
+    return *room;
 }
 
 [[noreturn]] void no_room(size_t size) {
@@ -38,19 +28,19 @@ Regions& regions() {
 
 // The first room that is large enough, or a new region.
 std::byte* take(size_t size) {
-    Regions& r = regions();
-    std::lock_guard lock(r.mutex);
-    auto room = r.free.begin();
-    while (room != r.free.end() && room->second < size) ++room;
-    if (room == r.free.end()) {
+    auto& free = free_room();
+    std::lock_guard lock(process_lock(ProcessLock::CodeMemory));
+    auto room = free.begin();
+    while (room != free.end() && room->second < size) ++room;
+    if (room == free.end()) {
         size_t length = size > kRegion ? size : kRegion;
         void* region = mmap(nullptr, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (region == MAP_FAILED) no_room(size);
-        room = r.free.emplace(static_cast<std::byte*>(region), length).first;
+        room = free.emplace(static_cast<std::byte*>(region), length).first;
     }
     auto [data, length] = *room;
-    r.free.erase(room);
-    if (length > size) r.free.emplace(data + size, length - size);
+    free.erase(room);
+    if (length > size) free.emplace(data + size, length - size);
     return data;
 }
 
@@ -58,21 +48,21 @@ void give(std::byte* data, size_t size) {
     // Its pages go back to the system. It stays executable: a protection of its own between two other pieces would take
     // two mappings more.
     madvise(data, size, MADV_DONTNEED);
-    Regions& r = regions();
-    std::lock_guard lock(r.mutex);
-    auto next = r.free.lower_bound(data);
-    if (next != r.free.end() && data + size == next->first) {
+    auto& free = free_room();
+    std::lock_guard lock(process_lock(ProcessLock::CodeMemory));
+    auto next = free.lower_bound(data);
+    if (next != free.end() && data + size == next->first) {
         size += next->second;
-        next = r.free.erase(next);
+        next = free.erase(next);
     }
-    if (next != r.free.begin()) {
+    if (next != free.begin()) {
         auto before = std::prev(next);
         if (before->first + before->second == data) {
             before->second += size;
             return;
         }
     }
-    r.free.emplace_hint(next, data, size);
+    free.emplace_hint(next, data, size);
 }
 
 }  // namespace

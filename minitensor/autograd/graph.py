@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
-from minitensor import _C
+from minitensor import _C, _forks
 from minitensor.autograd.hooks import RemovableHandle, register
 
 __all__ = [
@@ -140,7 +140,7 @@ def register_multi_grad_hook(
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
-    lock = threading.Lock()
+    lock = _forks.lock()
     edges = [get_gradient_edge(t) for t in tensors]
     seen: dict[int, dict[int, Any]] = defaultdict(dict)
 

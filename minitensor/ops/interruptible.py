@@ -10,12 +10,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from minitensor import _C
+from minitensor import _C, _forks
 
 __all__: list[str] = []
 
 # Those that compute, whether somebody waits for them or an interrupt has left them alone.
-_computing: set[threading.Event] = set()
+_computing: set[Any] = set()
 
 
 def interruptible(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -26,7 +26,8 @@ def interruptible(function: Callable[..., Any], *arguments: Any) -> Any:
     """
     if threading.current_thread() is not threading.main_thread():
         return function(*arguments)
-    done = threading.Event()
+    done = threading.Lock()  # taken until it is
+    done.acquire()
     results: list[Any] = []
     errors: list[BaseException] = []
 
@@ -37,7 +38,7 @@ def interruptible(function: Callable[..., Any], *arguments: Any) -> Any:
             errors.append(error)
         finally:
             _computing.discard(done)
-            done.set()
+            done.release()
 
     _computing.add(done)  # before it starts, for an interrupt may come at any time from then on
     try:
@@ -45,12 +46,14 @@ def interruptible(function: Callable[..., Any], *arguments: Any) -> Any:
     except RuntimeError:  # the system gives no more threads
         work()
     try:
-        done.wait()
+        done.acquire()
     except BaseException as interruption:
         _C._note_interruption(interruption)
         raise
     if errors:
         raise errors[0]
+    if not results:  # a handler that forked has returned in the child, where nobody computes it
+        return function(*arguments)
     return results[0]
 
 
@@ -58,7 +61,7 @@ def _wait_for_the_rest() -> None:
     """A library whose memory is taken away at the end of the process while it computes crashes."""
     try:
         for done in list(_computing):
-            done.wait()
+            done.acquire()
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # one more must not cut short what is written now
         for stream in (sys.stdout, sys.stderr):
@@ -67,5 +70,14 @@ def _wait_for_the_rest() -> None:
 
 
 atexit.register(_wait_for_the_rest)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_computing.clear)  # their threads are the parent's
+
+
+def _in_child() -> None:
+    """Their threads are the parent's: nobody waits for one."""
+    while _computing:
+        done = _computing.pop()
+        if done.locked():
+            done.release()
+
+
+_forks.in_child(_in_child)

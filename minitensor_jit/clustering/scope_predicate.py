@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-import threading
 import types
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
+
+from minitensor import _forks
 
 __all__ = ["MAX_PREDICATES", "NodeDef", "Predicate", "decide", "number_of_predicate"]
 
@@ -30,7 +31,7 @@ class NodeDef:
 
 Predicate = Callable[[NodeDef], bool]
 
-_lock = threading.Lock()
+_lock = _forks.lock()
 _numbers: dict[Hashable, int] = {}
 # As they were given, and as they were then.
 _predicates: list[tuple[Predicate, Predicate]] = []

@@ -12,7 +12,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import threading
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
-from minitensor import _C
+from minitensor import _C, _forks
 
 from .errors import CompileError
 from .llvm_process import Machine
@@ -44,14 +43,14 @@ def emit(machine: Machine, text: str, *, assembly: bool = False) -> bytes:
 
 @dataclass
 class _State:
-    lock: threading.Lock
+    lock: Any
     lost: bool = False
     """Whether a thread of this process is lost in LLVM."""
     server: subprocess.Popen[bytes] | None = None
     pid: int = 0
 
 
-_state = _State(threading.Lock())
+_state = _State(_forks.lock())
 
 
 def _name_of(number: int) -> str:

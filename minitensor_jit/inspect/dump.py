@@ -21,10 +21,10 @@ import os
 import re
 import sys
 import tempfile
-import threading
 from collections.abc import Mapping
 from typing import Any
 
+from minitensor import _forks
 from minitensor_jit.errors import DumpError
 from minitensor_jit.flags import STANDARD_OUTPUT, JitOptions
 
@@ -60,7 +60,7 @@ class Dumper:
         self._module_re = re.compile(module_re or "")
         # Several dumpers may write into one folder, one for each set of options.
         self._modules, self._graphs = _NUMBERS.setdefault(self.folder, (itertools.count(), itertools.count()))
-        self._lock = threading.Lock()
+        self._lock = _forks.lock()
         self._stopped = False
         if not self.to_stdout:
             self._probe(flag)
@@ -225,7 +225,7 @@ sys.exit(main(Path(__file__).with_name("{name}"), flags={flags!r}))
 '''
 
 
-_printing = threading.Lock()  # threads don't mix their files
+_printing = _forks.lock()  # threads don't mix their files
 
 
 def _print_framed(file: str, text: str) -> None:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from minitensor import _forks
 from minitensor_jit.inspect.machine import Machine, measure
 from minitensor_jit.runtime.kernel_counters import KernelCounter, ModuleCounters
 
 __all__ = ["HloProfile", "clear", "kernels_between", "register"]
 
-_lock = threading.Lock()
+_lock = _forks.lock()
 _modules: list[ModuleCounters] = []
 
 

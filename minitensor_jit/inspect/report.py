@@ -7,11 +7,11 @@ Whoever records, compiles and runs tells the `Report` so by its `record_` method
 from __future__ import annotations
 
 import os
-import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+from minitensor import _forks
 from minitensor_jit.clustering.graph import Graph, Source
 from minitensor_jit.clustering.pipeline import ClusteringResult
 from minitensor_jit.clustering.verdict import Reason, Verdict
@@ -34,7 +34,7 @@ class Report:
     """Collects; safe to feed from several threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = _forks.lock()
         self._traces: list[TraceRecord] = []
         self._flushes: Counter[tuple[str, Source | None]] = Counter()
         self._compiles: dict[tuple[str, str], list[float]] = {}

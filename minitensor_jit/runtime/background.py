@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import atexit
-import os
 import queue
 import threading
 from collections.abc import Callable
 
+from minitensor import _forks
+
 __all__ = ["compile_later"]
 
 _jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-_state = threading.Lock()
-_busy = threading.Lock()
+_state = _forks.lock()
+_busy = _forks.lock()
 """Held while a job runs: a fork waits for it, since the child could never finish it."""
 _thread: threading.Thread | None = None
 
@@ -46,9 +47,8 @@ def _stop(thread: threading.Thread) -> None:
 
 def _forget_thread() -> None:
     """In a forked child there is no such thread; what waits is begun by one of its own at the next job."""
-    global _thread, _jobs, _state
-    _busy.release()
-    _thread, _jobs, _state = None, queue.SimpleQueue(), threading.Lock()
+    global _thread, _jobs
+    _thread, _jobs = None, queue.SimpleQueue()
 
 
-os.register_at_fork(before=_busy.acquire, after_in_parent=_busy.release, after_in_child=_forget_thread)
+_forks.in_child(_forget_thread)

@@ -7,7 +7,6 @@ are imported for that.
 from __future__ import annotations
 
 import gc
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from contextvars import ContextVar
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from minitensor import _C
+from minitensor import _C, _forks
 from minitensor_jit.clustering.state import PROCESS_STATE
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.log import log
@@ -75,7 +74,7 @@ class Compiler:
             else None
         )
         self.executables = ExecutableCache(options.executable_cache_bytes)
-        self.lock = threading.RLock()  # held while it compiles
+        self.lock = _forks.lock()  # held while it compiles: a fork waits for that
         if options.plan_cache_bytes != JitOptions().plan_cache_bytes:
             _C.set_plan_cache_limit(options.plan_cache_bytes)
         watched = options.looks_inside or options.writes_stages

@@ -6,10 +6,10 @@ What belongs to a compiled function is only known as long as something launches 
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections import OrderedDict
 from weakref import WeakValueDictionary
 
+from minitensor import _forks
 from minitensor_jit.runtime.executable import AnyExecutable
 
 __all__ = ["ExecutableCache", "module_id"]
@@ -32,8 +32,7 @@ class ExecutableCache:
         # The bytes of those, each as it was when it came: adding them up anew takes as long as there are many.
         self._kept = 0
         self._known: WeakValueDictionary[str, AnyExecutable] = WeakValueDictionary()
-        # Held for moments only, and never while waiting for another lock: a fork finds it free.
-        self._lock = threading.Lock()
+        self._lock = _forks.lock()
 
     def __len__(self) -> int:
         return len(self._known)

@@ -5,15 +5,16 @@ It maps every object apart, ends the process where the system has no mappings le
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from typing import Any
 
 import llvmlite.binding as llvm
 
+from minitensor import _forks
+
 __all__ = ["link"]
 
-_lock = threading.Lock()
+_lock = _forks.lock()
 
 
 def link(code: bytes, symbol: str, imports: Mapping[str, int]) -> tuple[int, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minitensor import _forks
 from minitensor_jit.clustering.graph import Graph, Node, Value
 from minitensor_jit.errors import MismatchError
 from minitensor_jit.flags import JitOptions
@@ -37,7 +38,7 @@ CompileGraph = Callable[[LoweredCluster, str], AnyExecutable]
 _MOST_PARTS = 256
 """More ops than that are not compiled one at a time to find the wrong one."""
 
-_lock = threading.Lock()
+_lock = _forks.lock()
 _counts = {"checked": 0, "differing": 0}
 
 
@@ -120,7 +121,7 @@ class Verifier:
         self._compile = compile_graph
         self._dump = dump
         self._due = 1.0 - options.verify
-        self._lock = threading.Lock()
+        self._lock = _forks.lock()
         self._inputs: dict[int, list[Array]] = {}  # by thread, while it runs the cluster
 
     def __call__(self, ran: bool, addresses: Sequence[int]) -> None:

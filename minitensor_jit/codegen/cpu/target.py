@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,12 +10,14 @@ from functools import cache
 
 import llvmlite.binding as llvm
 
+from minitensor import _forks
+
 from ..emission import Machine, emit
 from .verify import verify
 
 __all__ = ["CpuTarget", "host_target"]
 
-_lock = threading.Lock()
+_lock = _forks.lock()
 
 
 @dataclass(frozen=True)

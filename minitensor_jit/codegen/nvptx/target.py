@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Final
+
+from minitensor import _forks
 
 from ..emission import Machine, emit
 from .program import GpuTarget
@@ -14,7 +15,7 @@ __all__ = ["LAYOUT", "TRIPLE", "ptx_of"]
 TRIPLE: Final = "nvptx64-nvidia-cuda"
 LAYOUT: Final = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
 
-_lock = threading.Lock()
+_lock = _forks.lock()
 
 
 def ptx_of(text: str, target: GpuTarget) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import os
 import threading
 import time
 from collections import deque
@@ -13,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from minitensor import _C
+from minitensor import _C, _forks
 from minitensor_jit.codegen.nvptx.program import GpuTarget
 from minitensor_jit.errors import CudaError
 from minitensor_jit.runtime.cuda.driver import device_total, driver
@@ -132,7 +131,7 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
-_lock = threading.Lock()
+_lock = _forks.lock()
 _cards: dict[int, Card] = {}
 _entered: set[int] = set()
 """The threads that a card's context is current on."""
@@ -227,7 +226,7 @@ def _in_child() -> None:
     _entered.clear()
 
 
-os.register_at_fork(after_in_child=_in_child)
+_forks.in_child(_in_child)
 
 
 def all_cards() -> list[Card]:

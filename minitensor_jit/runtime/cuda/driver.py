@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import os
-import threading
 from typing import Any
 
+from minitensor import _forks
 from minitensor_jit.errors import CudaUnavailableError
 
 __all__ = ["device_total", "driver", "forget", "tools", "why_unavailable"]
 
-_lock = threading.Lock()
+_lock = _forks.lock()
 _driver: Any = None
 _tools: Any = None
 _count = 0
@@ -101,4 +100,4 @@ def _in_child() -> None:
         _asked, _missing, _count = True, _FORKED, 0
 
 
-os.register_at_fork(after_in_child=_in_child)
+_forks.in_child(_in_child)

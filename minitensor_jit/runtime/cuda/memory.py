@@ -7,11 +7,10 @@ blocks from PyCUDA's pool, which cuts them from larger ones, and large ones from
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections import deque
 from typing import Any
 
-from minitensor import _C
+from minitensor import _C, _forks
 from minitensor_jit.runtime.cuda import context, pinned, profile, streams
 from minitensor_jit.runtime.cuda.context import check, current_device, enter, require, using
 from minitensor_jit.runtime.cuda.driver import driver, tools
@@ -39,7 +38,7 @@ class Runtime:
         self._blocks: dict[tuple[int, int], Any] = {}  # (card, address) -> what keeps the memory
         self._waiting: deque[tuple[int, int, int, int, list[streams.Event]]] = deque()
         self._used_by: dict[tuple[int, int], set[streams.Stream]] = {}
-        self._lock = threading.RLock()
+        self._lock = _forks.lock()
 
     # ---- cards
 

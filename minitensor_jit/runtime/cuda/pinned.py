@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from minitensor import _C
+from minitensor import _C, _forks
 from minitensor_jit.runtime.cuda.context import check, current_device, enter, keep_for_ever
 from minitensor_jit.runtime.cuda.driver import driver
 from minitensor_jit.runtime.cuda.streams import Event, Stream
@@ -40,7 +40,7 @@ class Block:
         return not self.events
 
 
-_lock = threading.RLock()
+_lock = _forks.lock()
 _free: list[Block] = []
 _addresses: list[int] = []
 _blocks: list[Block] = []

@@ -6,7 +6,6 @@ For events a card's clock is set to the host's by one event a card, which is wai
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from minitensor import _forks
 from minitensor.step_stats import CardEvent
 from minitensor_jit.codegen.nvptx.program import HostCall, KernelLaunch
 from minitensor_jit.runtime.cuda import cupti, streams
@@ -37,7 +37,7 @@ class DeviceEvent(CardEvent):
     """What the driver's records of it are linked with."""
 
 
-_lock = threading.Lock()
+_lock = _forks.lock()
 _events: list[DeviceEvent] | None = None
 _zero: dict[int, tuple[Any, int]] = {}
 """By card: an event, and the host's time when it had happened."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from minitensor import _C
+from minitensor import _C, _forks
 from minitensor_jit.runtime.cuda.context import (
     check,
     current_device,
@@ -31,7 +30,7 @@ __all__ = [
     "use_stream",
 ]
 
-_lock = threading.Lock()
+_lock = _forks.lock()
 _streams: dict[tuple[int, int], Any] = {}
 """PyCUDA's streams by card and number; the number 0 stands for the default stream, which is None there."""
 keep_for_ever(_streams)
