@@ -133,7 +133,8 @@ PyObject* py_bound_number(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
 PyObject* py_bound_items(PyObject*, PyObject*) {
     return guarded([&]() -> PyObject* {
         PyRef found = checked(PyList_New(0));
-        for (const auto& number : function_log ? function_log->numbers.all() : Numbers().all()) {
+        static const Numbers none;
+        for (const auto& number : function_log ? function_log->numbers.all() : none.all()) {
             if (number.kind != Numbers::Kind::Item) continue;
             PyRef pair = checked(PyTuple_Pack(2, number.dict.get(), number.key.get()));
             if (PyList_Append(found.get(), pair.get()) < 0) fail_python();
