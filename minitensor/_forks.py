@@ -25,14 +25,13 @@ _locks: dict[int, weakref.ref[Any]] = {}
 _module_locks: dict[str, Any] = getattr(_frozen_importlib, "_module_locks")  # noqa: B009  Python's own
 
 
-class _Fork(threading.local):
-    """What this thread's fork holds, and what it could not wait for."""
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.forks: list[tuple[list[Any], list[Any]]] = []
+        """What they hold, and what they could not wait for: a handler may fork in the middle of a fork."""
 
-    held: tuple[Any, ...] = ()
-    missing: tuple[Any, ...] = ()
 
-
-_mine = _Fork()
+_mine = _Thread()
 
 
 def lock() -> Any:
@@ -98,7 +97,7 @@ def _hold() -> None:
                 module.release()
                 continue
             may_wait = False
-    _mine.held, _mine.missing = (*held, _Imports()), tuple(missing)
+    _mine.forks.append(([*held, _Imports()], missing))
 
 
 class _Imports:
@@ -106,15 +105,14 @@ class _Imports:
 
 
 def _release() -> None:
-    for made in _mine.held:
+    held, _ = _mine.forks.pop() if _mine.forks else ([], [])  # a fork that began before `_register`
+    for made in held:
         made.release()
-    _mine.held = ()
 
 
 def _release_in_child() -> None:
-    for made in _mine.missing:
+    for made in _mine.forks[-1][1] if _mine.forks else ():
         made._at_fork_reinit()
-    _mine.missing = ()
     _release()
 
 

@@ -147,6 +147,22 @@ def test_a_handler_forks_where_its_thread_holds_a_lock_and_another_wants_it():
     thread.join()
 
 
+def test_a_handler_forks_in_the_middle_of_a_fork():
+    lock = _forks.lock()
+
+    def child():
+        assert lock._is_owned()  # for the fork that the handler has interrupted
+
+    _forks._hold()
+    try:
+        forks.ends_well(child)
+        assert lock._is_owned()
+    finally:
+        _forks._release()
+    assert not lock._is_owned()
+    assert not _forks._mine.forks
+
+
 def test_locks_that_are_gone_are_not_waited_for():
     gc.collect()
     before = len(_forks._locks)
@@ -238,12 +254,13 @@ def test_a_handler_forks_while_a_thread_compiles(monkeypatch):
 
 def test_a_handler_forks_in_the_middle_of_a_loop():
     """The child's result is right, or it is told that the other threads are not there."""
-    seen = []
+    began, seen = [], []
     x = mt.rand(1 << 20)
     expected = x.erfinv().sum().item()
 
     def child_of_handler(*_):
-        if not seen:
+        if not began:
+            began.append(True)
             seen.append(os.fork())
 
     def work():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import gc
 import sys
 import types
 from collections.abc import Callable, Hashable, Iterator

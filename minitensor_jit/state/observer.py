@@ -11,7 +11,6 @@ The framework's own frames are trusted to depend on their arguments and on setti
 from __future__ import annotations
 
 import functools
-import gc
 import opcode
 import os
 import sys
