@@ -38,8 +38,13 @@ def lock() -> Any:
     """A lock that its thread may take again: a signal's handler may fork where it is held."""
     _register()
     made = threading.RLock()
-    key = id(made)
-    _locks[key] = weakref.ref(made, lambda _: _locks.pop(key, None))
+    # No callbacks of references: an exception from outside that comes in one is lost.
+    if len(_locks) >= 64 and not len(_locks) & (len(_locks) - 1):
+        for key, known in list(_locks.items()):
+            if known() is None:
+                _locks.pop(key, None)
+    reference = weakref.ref(made)
+    _locks[id(reference)] = reference
     return made
 
 

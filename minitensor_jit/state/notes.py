@@ -177,7 +177,7 @@ class Notes:
                 return
         returned: set[int] = set()
         for part in _containers(result):
-            if type(part) is tuple:
+            if isinstance(part, tuple):
                 continue
             if outside(part) or id(part) in returned:
                 self.reason = f"it returns a {type(part).__name__} that others have too"
