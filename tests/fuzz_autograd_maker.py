@@ -207,8 +207,8 @@ class Maker:
         a = self.a("free")
         if self.run.names[a].retains_grad:
             return None  # PyTorch stores the gradient of what it was, in the old shape
-        if any(f"{a}.requires_grad" in line for line in self.lines):
-            return None  # of what was a leaf, the gradients have the old shape, which PyTorch fails to lay out
+        if _is("leaf", self.run.names[a]) or any(f"{a}.requires_grad" in line for line in self.lines):
+            return None  # gradients of a leaf's older results have the old shape, which PyTorch fails to lay out
         forms = [f"{a}.t_()", f"{a}.unsqueeze_(0)", f"{a}.squeeze_()", f"{a}.transpose_(0, -1)"]
         return self.random.choice(forms)
 
