@@ -165,12 +165,15 @@ def test_a_handler_forks_in_the_middle_of_a_fork():
 
 def test_locks_that_are_gone_are_not_waited_for():
     gc.collect()
-    before = len(_forks._locks)
+    before = len(_forks._all())
     locks = [_forks.lock() for _ in range(10)]
-    assert len(_forks._locks) == before + 10
+    assert len(_forks._all()) == before + 10
     locks.clear()
     gc.collect()
-    assert len(_forks._locks) == before
+    assert len(_forks._all()) == before
+    for _ in range(1000):
+        _forks.lock()
+    assert len(_forks._locks) <= 2 * max(before, 64)
 
 
 def test_a_lock_that_is_made_while_a_fork_waits():
