@@ -235,16 +235,15 @@ def _on_lost_run(record: Any) -> None:
 _C.set_stretch_hooks(_on_lost, _on_lost_run)
 
 
-def _keep_account(report: Report | None) -> Report | None:
-    """Make `report` the one that is written to; returns the one before."""
+def _keep_account(report: Report | None) -> None:
+    """Make `report` the one that is written to."""
     global _report
-    previous, _report = _report, report
+    _report = report
     with _lock:
         for compiler in _compilers.values():
             compiler.report = report
     _C.set_flush_hook(None if report is None else _on_flush)
     _C.set_eager_hook(None if report is None else _on_eager)
-    return previous
 
 
 _EXPLAINED = "the end of the explained call"
@@ -267,8 +266,9 @@ def explain(fn: Callable[..., Any]) -> Callable[..., Explanation]:
         _C.flush("the start of an explained call")
         # Plans know the account they were made for: those of this call must be new.
         _C.clear_plan_cache()
-        previous = _keep_account(report)
+        previous = _report
         try:
+            _keep_account(report)
             current = current_compiler().options
             on = current if current.auto_jit else current.replace(auto_jit=2, cpu_global_jit=True)
             # One that is compiled as a whole ends its own recording; those programs that it has would record nothing.
@@ -279,8 +279,13 @@ def explain(fn: Callable[..., Any]) -> Callable[..., Explanation]:
                 else:
                     report.result = _C.call_recorded(fn, args, kwargs, _EXPLAINED, None, 0, False)
         finally:
-            _keep_account(previous)
-            _C.clear_plan_cache()
+            try:
+                _keep_account(previous)
+                _C.clear_plan_cache()
+            except BaseException:  # a handler's exception: once more, as nothing may be left half done
+                _keep_account(previous)
+                _C.clear_plan_cache()
+                raise
         return report
 
     return explained
