@@ -59,11 +59,9 @@ def test_eager_with_one_thread_and_with_two():
     assert different(one, two) == []
 
 
-@pytest.mark.parametrize(
-    "every", ["10", pytest.param("1", marks=pytest.mark.exhaustive)], ids=["one row in ten", "every row"]
-)
-def test_compiled(every):
-    found = levels("--every", every)
+@pytest.mark.parametrize("first", [0, *(pytest.param(k, marks=pytest.mark.exhaustive) for k in range(1, 10))])
+def test_compiled(first):
+    found = levels("--every", "10", "--first", str(first))
     for isa, rows in found.items():
         assert different(found["baseline"], rows) == [], isa
         assert [name for name, bits in rows.items() if bits["eager"] != bits["compiled"]] == [], isa
