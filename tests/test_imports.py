@@ -30,6 +30,7 @@ MINITENSOR = [
 MINITENSOR_JIT = [
     ["errors", "flags"],
     # What every stage may say, and where it may write.
+    ["inspect.dump_index"],
     ["log", "inspect.dump"],
     ["ir"],
     ["passes", "clustering"],

@@ -54,6 +54,40 @@ def test_every_stage_of_a_module(tmp_path):
     assert "entry:" in (tmp_path / "module_0000.s").read_text()
 
 
+def test_the_page_of_a_folder_links_to_every_file(tmp_path):
+    (tmp_path / "index.html").write_text("of another run")
+    run(PROGRAM.replace("print", "mt.exp(x).add(1).mul(2).sum()\nprint"), f"--dump_to={tmp_path} --dump_hlo_as_dot")
+    page = (tmp_path / "index.html").read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    linked = re.findall(r'href="([^"]+)"', page)
+    assert sorted(linked) == [n for n in names(tmp_path) if n != "index.html"]
+    assert len(set(linked)) == len(linked)
+    rows = re.findall(r'<tr><td>([^<]*)<td class="n">([\d,]*)<td><a href="([^"]+\.txt)"', page)
+    for _, count, file in rows:
+        if count:
+            module = parse_module((tmp_path / file).read_text())
+            assert int(count) == sum(len(one.instructions) for one in module.computations), file
+    assert sum(what == "HLO as lowered" for what, *_ in rows) == page.count("Kernels: ") == 1
+    assert "<code>&lt;string&gt;:5</code>" in page
+
+
+def test_the_page_of_a_folder_tells_of_a_failure(tmp_path):
+    broken = """
+import warnings
+import minitensor as mt
+import minitensor_jit.codegen.cpu.compiler as compiler
+def fail(*arguments, **named):
+    raise RuntimeError("put in")
+compiler.compile_module = fail
+warnings.simplefilter("ignore")
+"""
+    run(broken + PROGRAM, f"--dump_to={tmp_path}")
+    page = (tmp_path / "index.html").read_text()
+    assert "<p>The compilation failed.</p>" in page
+    assert 'how it failed<td class="n"><td><a href="module_0000.cluster_0.failure.txt">' in page
+    assert (tmp_path / "module_0000.cluster_0.failure.txt").read_text().count("put in") >= 1
+
+
 def test_the_repro_runs_the_module_alone(tmp_path):
     assert run(PROGRAM, f"--dump_to={tmp_path} --dump_hlo_as_dot --fast_math").stdout
     (script,) = tmp_path.glob("*.repro.py")

@@ -5,6 +5,7 @@
 where every array lives; `module_NNNN.ir-no-opt.ll` and `module_NNNN.ir-with-opt.ll` are LLVM IR, `module_NNNN.s` is
 assembly. `module_NNNN.NAME.repro.py` runs the module alone on the inputs in `module_NNNN.NAME.inputs.npz`.
 `graph_NNNN.NAME.N_PHASE.txt` is the graph after each phase of the clustering. A file is there entirely or not at all.
+`index.html` is a page with links to all of them (dump_index.py).
 
 Without a folder, everything goes to standard output, each file between two lines that name it. A folder that
 can't be written to is an error when the dumper is made; a disk that is full later is a warning, once, and the program
@@ -27,12 +28,18 @@ from typing import Any
 from minitensor import _forks
 from minitensor_jit.errors import DumpError
 from minitensor_jit.flags import STANDARD_OUTPUT, JitOptions
+from minitensor_jit.inspect import dump_index
 
 logger = logging.getLogger("minitensor_jit")
 
 
+_INDEX = "index.html"
+
 _NUMBERS: dict[str, tuple[itertools.count[int], itertools.count[int]]] = {}
 """By folder: the numbers of the next module and the next graph."""
+
+_INDEXED: set[str] = set()
+"""The folders whose index this process has begun."""
 
 
 class Dumper:
@@ -99,11 +106,29 @@ class Dumper:
         """Write the texts of one graph after each phase, as `ClusteringResult.texts` has them, and its picture."""
         if self._module_re.search(name) is None and not any(self._module_re.search(t) for t in _cluster_names(texts)):
             return
-        number = next(self._graphs)
-        for place, (phase, text) in enumerate(texts.items(), start=1):
-            self.write(f"graph_{number:04}.{_safe(name)}.{place}_{_safe(phase)}.txt", text)
+        title = f"graph_{next(self._graphs):04}.{_safe(name)}"
+        phases = {phase: f"{title}.{place}_{_safe(phase)}.txt" for place, phase in enumerate(texts, start=1)}
+        for phase, text in texts.items():
+            self.write(phases[phase], text)
         if dot is not None:
-            self.write(f"graph_{number:04}.{_safe(name)}.dot", dot)
+            self.write(f"{title}.dot", dot)
+        self.index(dump_index.graph_section(title, phases, None if dot is None else f"{title}.dot"))
+
+    def index(self, section: str) -> None:
+        """Add a section to the folder's page; the first one of a process begins it anew."""
+        if self._stopped or self.to_stdout:
+            return
+        with self._lock:
+            begun = self.folder in _INDEXED
+            _INDEXED.add(self.folder)
+        if begun:
+            self._guard(_INDEX, lambda: self._append(section.encode()))
+        else:
+            self.write(_INDEX, dump_index.HEAD + section)
+
+    def _append(self, data: bytes) -> None:
+        with open(os.path.join(self.folder, _INDEX), "ab") as stream:
+            stream.write(data)
 
     def write(self, file: str, text: str) -> bool:
         """Write a file of that name into the folder; False if dumping has stopped."""
@@ -168,13 +193,29 @@ class ModuleDump:
         self.prefix = f"module_{number:04}"
         self.name = f"{self.prefix}.{_safe(name)}"
         self._passes = itertools.count(1)
+        self._files: list[tuple[str, int | None]] = []  # in the order of their writing, with the number of instructions
+        self._sources: dict[str, None] = {}
+        self._ended = False
+
+    def _write(self, file: str, text: str, *, hlo: bool = False) -> None:
+        if hlo:
+            self._sources |= dict.fromkeys(f"{file}:{line}" for file, line in _SOURCE.findall(text))
+        if self.dumper.write(file, text):
+            self._files.append((file, dump_index.instructions(text) if hlo else None))
+
+    def end(self, summary: str) -> None:
+        """Name the files in the folder's page, once; `summary` says what came of the compilation."""
+        if not self._ended:
+            self._ended = True
+            inputs, sources = f"{self.name}.inputs.npz", list(self._sources)[:8]
+            self.dumper.index(dump_index.module_section(self.name, self._files, inputs, summary, sources))
 
     def hlo(self, stage: str, text: str | None, dot: str | None) -> None:
         """Write the HLO at a stage, as a text and a picture where they are given."""
         if text is not None:
-            self.dumper.write(f"{self.name}.{stage}.txt", text)
+            self._write(f"{self.name}.{stage}.txt", text, hlo=True)
         if dot is not None:
-            self.dumper.write(f"{self.name}.{stage}.dot", dot)
+            self._write(f"{self.name}.{stage}.dot", dot)
 
     def pass_stage(self, name: str) -> str:
         """Return what the stage after the next pass that changed the module is called."""
@@ -183,9 +224,9 @@ class ModuleDump:
     def code(self, kind: str, text: str) -> None:
         """Write what code generation made: `ir-no-opt.ll`, `ir-with-opt.ll`, `s`, or `buffer-assignment.txt`."""
         if kind == "buffer-assignment.txt":
-            self.dumper.write(f"{self.name}.after_optimizations-{kind}", text)
+            self._write(f"{self.name}.after_optimizations-{kind}", text)
         else:
-            self.dumper.write(f"{self.prefix}.{kind}", text)
+            self._write(f"{self.prefix}.{kind}", text)
 
     def inputs(self, arrays: Mapping[str, Any]) -> bool:
         """Write the arrays that the module first ran on."""
@@ -198,16 +239,19 @@ class ModuleDump:
     def repro(self, flags: str) -> None:
         """Write the program that runs the module alone, compiled with these flags."""
         if not self.dumper.to_stdout:
-            self.dumper.write(f"{self.name}.repro.py", _REPRO.format(name=self.name, flags=flags))
+            self._write(f"{self.name}.repro.py", _REPRO.format(name=self.name, flags=flags))
 
     def failure(self, text: str) -> None:
         """Write how the compilation failed."""
-        self.dumper.write(f"{self.name}.failure.txt", text)
+        self._write(f"{self.name}.failure.txt", text)
+        self.end("The compilation failed.")
 
     def files(self) -> str:
         """Return what a report of a defect has to have with it, as a pattern of file names."""
         return os.path.join(self.dumper.folder, f"{self.prefix}.*")
 
+
+_SOURCE = re.compile(r'source_file="([^"]*)" source_line=(\d+)')
 
 _REPRO = '''\
 """Compiles {name} and runs it alone, on the inputs of its first run; compares it with the HLO evaluator.

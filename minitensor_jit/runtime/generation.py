@@ -145,6 +145,9 @@ def generate(
         profile=options.hlo_profile,
         dump=dump if writers else None,
     )
+    if stages is not None and stages.dump is not None:
+        took = ", ".join(f"{stage} {1e3 * taken:.1f} ms" for stage, taken in executable.compile_seconds.items())
+        stages.dump.end(f"Kernels: {executable.kernels}. Scratch memory: {executable.scratch_bytes:,} bytes. {took}")
     if talks(options, "codegen", 1):
         times = ", ".join(f"{stage} {1e3 * taken:.1f} ms" for stage, taken in executable.compile_seconds.items())
         what = "%s: kernels: %d, %d bytes of scratch memory, %d bytes of code; %s"
