@@ -60,7 +60,7 @@ _report: Report | None = None
 
 
 def _bits_of(options: JitOptions) -> int:
-    """What the core reads from a compiler's number: what may not wait, what goes by the clock, and what is put off.
+    """What the core reads from a compiler's number: what may not wait, what goes by the policy, and how careful it is.
 
     Who looks at what is compiled, or wants other numbers than those of eager code, has everything compiled.
     """
@@ -68,9 +68,8 @@ def _bits_of(options: JitOptions) -> int:
     looked_at = o.looks_inside
     looked_at |= bool(o.always_defer_compilation or o.hlo_profile or o.verify or o.clustering_debug)
     looked_at |= o.dump_to is not None or o.generate_hlo_graph is not None or o.clustering_fuel is not None
-    by_clock = o.measure_clusters and not looked_at and not o.tolerance
-    put_off = by_clock and o.enable_lazy_compilation and (o.compile_when_it_pays or o.auto_jit == 1) and not o.vmodule
-    return (not o.enable_lazy_compilation) | 2 * by_clock | 4 * put_off
+    by_policy = o.measure_clusters and not looked_at and not o.tolerance
+    return (not o.enable_lazy_compilation) | 2 * by_policy | 4 * (o.auto_jit == 1)
 
 
 def _number_of(wanted: JitOptions) -> int:
@@ -232,7 +231,7 @@ def _on_lost_run(record: Any) -> None:
         _report.record_hit(record)
 
 
-_C.set_stretch_hooks(_on_lost, _on_lost_run)
+_C.set_demotion_hooks(_on_lost, _on_lost_run)
 
 
 def _keep_account(report: Report | None) -> None:

@@ -324,7 +324,8 @@ class JitOptions:
     enable_lazy_compilation: bool = _flag(
         "bool",
         True,
-        "Compile a cluster when it first runs, for other shapes of its arguments when they come for the second time, "
+        "Compile a cluster when it first runs, in a whole program when the same comes for the second time, "
+        "for other shapes of its arguments when they come for the second time, "
         "and not at all for more once it is compiled over and over and hardly ever runs again. Its ops run one by one "
         "meanwhile. Without it everything is compiled at once. What must be compiled always is.",
     )
@@ -338,14 +339,9 @@ class JitOptions:
         "bool",
         True,
         "Hold the time of each cluster against that of its ops, which run one by one a few times for that; a cluster "
-        "that loses is not launched any more. Of a whole program that is recorded, all that happens from one look at a "
-        "value to the next is held against its eager run in the same way, and is not recorded any more if it loses.",
-    )
-    compile_when_it_pays: bool = _flag(
-        "bool",
-        False,
-        "Where a whole program is recorded, run what takes little time from one look at a value to the next eagerly, "
-        "until it has taken so long that compiling it may be won back. With --auto_jit=1 it always does.",
+        "that loses is not launched any more. Of a whole program record only what pays: what it does from one look "
+        "at a value to the next is held against its eager run in the same way, and all that recording and compiling take is "
+        "at no time more than a small share of the time that the program has run. Without it everything is recorded.",
     )
     dynamic_shapes: bool = _flag(
         "bool",

@@ -427,7 +427,7 @@ def test_settings_are_read_by_those_who_make_calls():
     readers = {
         "dispatch": {"call.cpp", "call_op.cpp", "jit_device.cpp", "out.cpp"},
         "autograd": {"tape.cpp", "engine.cpp", "saved_tensor.cpp", "view_history.cpp"},
-        "trace": {"program.cpp", "stretches.cpp"},
+        "trace": {"program.cpp", "policy.cpp"},
     }
     for room, allowed in readers.items():
         found = {p.name for p in (ROOT / "csrc" / room).glob("*.*") if "dispatch/settings.h" in includes(p)}

@@ -16,7 +16,7 @@ import minitensor as mt
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 SCRIPT = EXAMPLES / "mnist_softmax.py"
-AUTO_JIT = {"MT_JIT_FLAGS": "--auto_jit=2 --cpu_global_jit"}
+AUTO_JIT = {"MT_JIT_FLAGS": "--auto_jit=2 --cpu_global_jit --enable_lazy_compilation=false"}
 STEPS = 300
 
 

@@ -173,7 +173,7 @@ def test_constant_folding_can_be_left_out(caplog):
 
 def test_vmodule_speaks_on_stderr_at_its_level():
     program = "import minitensor as mt\n(mt.ones(3) * 2 + 1 - 4).exp().tolist()"
-    flags = "--auto_jit=2 --cpu_global_jit"
+    flags = "--auto_jit=2 --cpu_global_jit --enable_lazy_compilation=false"
     assert run(program, flags).stderr == ""
     said = run(program, f"{flags} --vmodule=xla_compiler=1,mark_for_compilation=1").stderr
     assert "I minitensor_jit.xla_compiler: cluster_0: ready in" in said
@@ -244,7 +244,10 @@ def test_fuel_stops_clustering():
 
 def test_names_are_the_same_in_every_run():
     program = "import minitensor as mt\n(mt.ones(3) * 2 + 1 - 4).exp().tolist()"
-    flags = "--auto_jit=2 --cpu_global_jit --deterministic_cluster_names --vmodule=mark_for_compilation=1"
+    flags = (
+        "--auto_jit=2 --cpu_global_jit --enable_lazy_compilation=false --deterministic_cluster_names "
+        "--vmodule=mark_for_compilation=1"
+    )
     first, second = run(program, flags).stderr, run(program, flags).stderr
     assert "cluster_" in first
     assert first == second

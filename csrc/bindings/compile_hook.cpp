@@ -277,16 +277,23 @@ PyRef ask(const Trace& trace, PyObject* callable, PyObject* args) {
     return apart ? call_apart(callable, args) : checked(PyObject_Call(callable, args, nullptr));
 }
 
-std::shared_ptr<Plan> compile(Trace& trace) {
-    PyRef compiler = PyRef::borrow(g_compile), recall = PyRef::borrow(g_recall);
-    // Without its last two words, which are for this process only: the options' number and the owner.
-    PyRef signature = checked(
-        PyBytes_FromStringAndSize(reinterpret_cast<const char*>(trace.signature.data()),
-                                  static_cast<Py_ssize_t>((trace.signature.size() - 2) * sizeof(uint64_t))));
+// Without its last two words, which are for this process only: the options' number and the owner.
+PyRef lasting_signature(const Trace& trace) {
+    return checked(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(trace.signature.data()),
+                                             static_cast<Py_ssize_t>((trace.signature.size() - 2) * sizeof(uint64_t))));
+}
+
+std::shared_ptr<Plan> recall(Trace& trace) {
+    PyRef recaller = PyRef::borrow(g_recall), signature = lasting_signature(trace);
     PyRef question = checked(PyTuple_Pack(1, signature.get()));
-    PyRef found = ask(trace, recall.get(), question.get());
-    if (found.get() != Py_None)
-        if (std::shared_ptr<Plan> plan = plan_from_disk(trace, found.get())) return plan;
+    PyRef found = ask(trace, recaller.get(), question.get());
+    return found.get() == Py_None ? nullptr : plan_from_disk(trace, found.get());
+}
+
+std::shared_ptr<Plan> compile(Trace& trace) {
+    PyRef compiler = PyRef::borrow(g_compile);
+    if (std::shared_ptr<Plan> plan = recall(trace)) return plan;
+    PyRef signature = lasting_signature(trace);
     PyRef returned = ask(trace, compiler.get(), describe(trace).get());
     return plan_from(trace, returned.get(), signature.get());
 }
@@ -312,11 +319,12 @@ std::shared_ptr<Plan> revise(Trace& trace, Plan& plan) {
 }
 
 PyObject* py_set_compile_hook(PyObject*, PyObject* args) {
-    PyObject *compiler, *recall;
-    if (!PyArg_ParseTuple(args, "OO:set_compile_hook", &compiler, &recall)) return nullptr;
+    PyObject *compiler, *recaller;
+    if (!PyArg_ParseTuple(args, "OO:set_compile_hook", &compiler, &recaller)) return nullptr;
     Py_XSETREF(g_compile, Py_NewRef(compiler));
-    Py_XSETREF(g_recall, Py_NewRef(recall));
+    Py_XSETREF(g_recall, Py_NewRef(recaller));
     compile_hook = compile;
+    recall_hook = recall;
     revise_hook = revise;
     Py_RETURN_NONE;
 }

@@ -126,21 +126,21 @@ bool callable_or_none(PyObject* object) {
     return false;
 }
 
-PyObject* py_set_stretch_hooks(PyObject*, PyObject* args) {
+PyObject* py_set_demotion_hooks(PyObject*, PyObject* args) {
     PyObject *lost, *ran;
-    if (!PyArg_ParseTuple(args, "OO:set_stretch_hooks", &lost, &ran)) return nullptr;
+    if (!PyArg_ParseTuple(args, "OO:set_demotion_hooks", &lost, &ran)) return nullptr;
     if (!callable_or_none(lost) || !callable_or_none(ran)) return nullptr;
     Py_XSETREF(g_lost, lost == Py_None ? nullptr : Py_NewRef(lost));
     Py_XSETREF(g_ran, ran == Py_None ? nullptr : Py_NewRef(ran));
-    stretch_lost_hook = g_lost ? on_lost : nullptr;
-    stretch_ran_hook = g_ran ? on_ran : nullptr;
+    demoted_hook = g_lost ? on_lost : nullptr;
+    demoted_ran_hook = g_ran ? on_ran : nullptr;
     Py_RETURN_NONE;
 }
 
-PyObject* py_set_stretch_clock(PyObject*, PyObject* clock) {
+PyObject* py_set_policy_clock(PyObject*, PyObject* clock) {
     if (!callable_or_none(clock)) return nullptr;
     Py_XSETREF(g_clock, clock == Py_None ? nullptr : Py_NewRef(clock));
-    stretch_clock = g_clock ? given_time : now_ns;
+    policy_clock = g_clock ? given_time : now_ns;
     Py_RETURN_NONE;
 }
 
@@ -208,7 +208,7 @@ PyObject* py_after_fork(PyObject*, PyObject*) {
 PyMethodDef functions[] = {
     {"begin_recording", method<py_begin_recording>(), METH_NOARGS, "Ops are recorded from here on; nests."},
     {"begin_program", method<py_begin_program>(), METH_NOARGS,
-     "Records a whole program from here on: what it does from one look at a value to the next goes by the clock."},
+     "Records a whole program from here on, as far as the policy says."},
     {"end_recording", method<py_end_recording>(), METH_O,
      "Ends what begin_recording began; the outermost end runs the recording."},
     {"flush", method<py_flush>(), METH_O, "flush(reason): runs what is recorded."},
@@ -221,11 +221,11 @@ PyMethodDef functions[] = {
      "set_flush_hook(f | None): f(reason, source, hit, ops, record, copies)."},
     {"set_eager_hook", method<py_set_eager_hook>(), METH_O,
      "set_eager_hook(f | None): f(op, source) for what ran eagerly since it can't be recorded."},
-    {"set_stretch_hooks", method<py_set_stretch_hooks>(), METH_VARARGS,
-     "set_stretch_hooks(lost | None, ran | None): lost(record, source, recorded_ns, eager_ns) -> record of what runs "
+    {"set_demotion_hooks", method<py_set_demotion_hooks>(), METH_VARARGS,
+     "set_demotion_hooks(lost | None, ran | None): lost(record, source, recorded_ns, eager_ns) -> record of what runs "
      "eagerly from now on; ran(record) of each run of it."},
-    {"set_stretch_clock", method<py_set_stretch_clock>(), METH_O,
-     "set_stretch_clock(f | None): f() -> nanoseconds, instead of the clock that recording is measured by."},
+    {"set_policy_clock", method<py_set_policy_clock>(), METH_O,
+     "set_policy_clock(f | None): f() -> nanoseconds, instead of the clock that the policy goes by."},
     {"set_refuse_hook", method<py_set_refuse_hook>(), METH_O,
      "set_refuse_hook(f): f(op, reason) raises for what must be compiled and can't."},
     {"next_scope", method<py_next_scope>(), METH_NOARGS, "The number of the next scope in what is being recorded."},

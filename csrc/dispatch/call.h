@@ -21,11 +21,12 @@ class Interpreter {
     virtual void run_inplace(Call& call, Tensor& destination) = 0;
     // Told of a call that is about to run eagerly since it can't be recorded; may throw.
     virtual void passing_by(const Call& call) = 0;
-    // Asked before a call while it is `choosy`: whether to run that eagerly although it could be recorded.
-    virtual bool declines(const Call& call) = 0;
+    // Asked before a call while it is `choosy`: whether to run that eagerly although it could be recorded. May run
+    // what was recorded, and then infers the call again.
+    virtual bool declines(Call& call) = 0;
     bool choosy = false;
     uint32_t rest = 0;  // so many calls run eagerly before it is asked again, unless it ends that
-    bool leaves(const Call& call) { return (rest != 0 && --rest != 0) || (choosy && declines(call)); }
+    bool leaves(Call& call) { return (rest != 0 && --rest != 0) || (choosy && declines(call)); }
 };
 extern MT_THREAD_LOCAL Interpreter* current_interpreter;
 // Whether calls are recorded, as far as is known before they are made.

@@ -47,7 +47,7 @@ void check_same_device(const Tensor& out, Device device) {
 }
 
 // Whether the kernel may write straight to `out`: it has the result's layout, and nothing that is read lies there.
-bool kernel_may_write(const Call& call, const Tensor& out) {
+bool kernel_may_write(Call& call, const Tensor& out) {
     if (!call.op->cpu || call.op->kind == Kind::Random || out.pending() || out.storage->readers ||
         out.storage->read_only || !out.storage->data || out.dtype != call.results[0].dtype || !out.contiguous())
         return false;

@@ -55,13 +55,13 @@ void flush_trace(Trace& trace, const char* reason, const Keep* keep = nullptr) {
         void aside() {
             lost = false;
             trace.runner = 0;
-            trace.forget_stretch();
+            trace.policy().forget();
             put_aside(trace);
             trace.clear();
         }
         ~Clear() {
             if (!lost) return;
-            trace.forget_stretch();
+            trace.policy().forget();
             trace.abandon();
         }
     } clear{trace};
@@ -70,7 +70,7 @@ void flush_trace(Trace& trace, const char* reason, const Keep* keep = nullptr) {
     if (!at || !at->plan) trace.drop_unreachable();
     if (!trace.matters()) {
         // Nobody can see any of it. Errors that depend on shapes were raised while recording.
-        trace.forget_stretch();
+        trace.policy().forget();
         clear.now();
         return;
     }
@@ -90,10 +90,11 @@ void flush_trace(Trace& trace, const char* reason, const Keep* keep = nullptr) {
     };
     bool hit = false;
     const size_t calls = trace.calls();
+    const bool is_part = trace.ends_as_part(), by_policy = trace.goes_by_policy();
+    const int64_t began = by_policy ? policy_clock() : 0;
     Failure failure;  // of no op
     if (!at->plan) {
-        const bool is_part = trace.is_part();
-        if (is_part || keep) trace.forget_stretch();
+        if (keep) trace.policy().forget();
         const size_t recorded = trace.signature.size();
         try {
             std::shared_ptr<Plan> plan = plan_of(trace, &hit);
@@ -104,7 +105,7 @@ void flush_trace(Trace& trace, const char* reason, const Keep* keep = nullptr) {
         } catch (const std::exception&) {
             failure = Failure::current();
             trace.signature.resize(recorded);
-            trace.forget_stretch();
+            trace.policy().forget();
             if (failure.from_outside()) stop(std::move(failure));
             // Nothing that was called is lost for want of a plan.
             at->plan = plan_op_by_op(trace, 0);
@@ -117,7 +118,7 @@ void flush_trace(Trace& trace, const char* reason, const Keep* keep = nullptr) {
     } catch (const std::exception&) {
         Failure error = Failure::current();
         if (at->run.over) {
-            trace.forget_stretch();
+            trace.policy().forget();
             at->run.buffers.reset();
             clear.now();
         } else if (error.from_outside()) {
@@ -130,7 +131,7 @@ void flush_trace(Trace& trace, const char* reason, const Keep* keep = nullptr) {
     at->run.buffers.reset();
     clear.now();
     if (failure) failure.raise();
-    trace.end_stretch(plan, hit, calls);
+    if (by_policy) trace.policy().end_recorded(plan, hit, calls, policy_clock() - began, is_part);
     young.due = !hit && pause.enabled;
 }
 

@@ -10,6 +10,7 @@
 namespace mt::trace {
 
 std::shared_ptr<Plan> (*compile_hook)(Trace&) = nullptr;
+std::shared_ptr<Plan> (*recall_hook)(Trace&) = nullptr;
 std::shared_ptr<Plan> (*revise_hook)(Trace&, Plan&) = nullptr;
 
 void load_compiler() {
@@ -145,7 +146,7 @@ uint64_t options_id() { return g_options_id; }
 void set_options_id(uint64_t id) { g_options_id = id; }
 bool may_wait() { return g_options_id % 2 == 0; }
 bool may_measure() { return g_options_id >> 1 & 1; }
-bool may_put_off() { return g_options_id >> 2 & 1; }
+bool is_careful() { return g_options_id >> 2 & 1; }
 
 void Plan::complete(const Trace& trace) {
     count_last_uses(trace, *this);
@@ -169,12 +170,19 @@ std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit) {
     *hit = plan != nullptr;
     int64_t took_ns = 0;
     if (!plan) {
-        if (!compile_hook) fail("recording is on, but no compiler is installed: import minitensor_jit");
-        if (trace.puts_off() || planning_history().skips(trace, hash)) return plan_op_by_op(trace, hash);
-        const int64_t started = now_ns();
-        plan = compile_hook(trace);
-        took_ns = now_ns() - started;
-        Stretches::planned(trace.nodes.size(), took_ns);
+        load_compiler();
+        const bool by_policy = trace.goes_by_policy();
+        const Policy::Miss miss = by_policy ? trace.policy().miss(trace, hash) : Policy::Miss::Compile;
+        if (miss == Policy::Miss::Wait || (!by_policy && planning_history().skips(trace, hash)))
+            return plan_op_by_op(trace, hash);
+        const int64_t started = policy_clock();
+        plan = miss == Policy::Miss::Recall ? recall_hook(trace) : compile_hook(trace);
+        took_ns = policy_clock() - started;
+        if (by_policy) Policy::planned(trace.nodes.size(), took_ns, miss == Policy::Miss::Compile);
+        if (!plan) {
+            Policy::not_recalled(hash);
+            return plan_op_by_op(trace, hash);
+        }
         plans().insert(trace.signature, hash, trace.owner, plan);
     } else if (plan->replays >= plan->revisit && !launch_profile_hook) {
         if (std::shared_ptr<Plan> next = revise_hook(trace, *plan)) {
@@ -193,7 +201,7 @@ PlanCacheInfo plan_cache_info() {
 }
 void clear_plan_cache() {
     plans().clear();
-    Stretches::clear();
+    Policy::clear();
 }
 void set_plan_cache_limit(uint64_t bytes) {
     plans().limit = bytes;

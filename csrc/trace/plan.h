@@ -80,8 +80,7 @@ struct Plan {
     PyRef held;
     // Made without the compiler, for one run: the hash of the signature. Else 0.
     uint64_t op_by_op = 0;
-    // Of such a run: what its ops took, and what those of them took that compiled code fuses, besides their calls.
-    int64_t ops_ns = 0, fusible_ns = 0;
+    int64_t ops_ns = 0;  // what the ops of such a run took
 
     // About how much memory it takes.
     size_t bytes() const;
@@ -94,16 +93,18 @@ uint64_t options_id();
 void set_options_id(uint64_t id);
 // Whether they let a trace wait for its second time to be planned; an even number says so.
 bool may_wait();
-// Whether the time of what is recorded is held against that of eager code, and whether compiling waits until it may
-// pay: the next bits.
+// The next bits: whether the policy decides what of a program is recorded and compiled; whether compiling may take no
+// longer than the ops have taken.
 bool may_measure();
-bool may_put_off();
+bool is_careful();
 
 // Python's compiler: called with the trace's description on a miss, returns the plan's; see
 // bindings/trace_bindings.cpp.
 extern std::shared_ptr<Plan> (*compile_hook)(Trace& trace);
 // Loads it where it isn't: the first op is placed on a device that compiles.
 void load_compiler();
+// The plan that another process has made for it; null if there is none.
+extern std::shared_ptr<Plan> (*recall_hook)(Trace& trace);
 // Asked when a trial is over: the plan to go on with, null for the same.
 extern std::shared_ptr<Plan> (*revise_hook)(Trace& trace, Plan& plan);
 // Told of every flush while an account is kept: reason, whether the plan was cached.

@@ -8,6 +8,12 @@
 
 namespace mt::trace {
 
+void Repetition::clear() {
+    const Call last = last_;
+    *this = Repetition();
+    last_ = last;
+}
+
 bool Repetition::ends(const Trace& trace, const OpDef& op, const SourceRef& at) {
     if (trace.nodes.size() < kNodes) return false;
     if (trace.nodes.size() >= next_look_) {
@@ -41,6 +47,12 @@ void Repetition::find(const Trace& trace) {
         first = calls.first;
         rounds_ = calls.count;
     }
+    auto last = places.find({last_.op, last_.code, last_.lasti});
+    if (last != places.end() && 2 * last->second.count >= most) {
+        std::tie(op_, code_, lasti_) = last->first;
+        rounds_ = last->second.count;
+    }
+    last_ = {op_, code_, lasti_};
 }
 
 }  // namespace mt::trace

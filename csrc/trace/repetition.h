@@ -14,9 +14,11 @@ class Trace;
 // are compiled once, where the whole would take a compiler time that grows faster than it.
 class Repetition {
   public:
+    static constexpr size_t kNodes = 128;  // of a trace that is short enough however often it repeats itself
     // Whether the call of `op` at `at`, which `trace` is about to record, begins a round where the trace should end.
     bool ends(const Trace& trace, const OpDef& op, const SourceRef& at);
-    void clear() { *this = Repetition(); }
+    // What begins a round is kept: a trace that begins in the middle of one is to have the same parts.
+    void clear();
     // Whether what was recorded before was run because it repeated itself.
     void begin_part() { after_part_ = true; }
     bool after_part() const { return after_part_; }
@@ -24,11 +26,16 @@ class Repetition {
   private:
     void find(const Trace& trace);
 
-    static constexpr size_t kNodes = 128;        // of a trace that is short enough however often it repeats itself
-    static constexpr size_t kRounds = 16;        // worth one part,
-    static constexpr size_t kLongNodes = 1024;   // or so many ops,
-    static constexpr size_t kLongRounds = 4;     // with fewer rounds: the layers of a model are no loop
+    static constexpr size_t kRounds = 16;  // worth one part,
+    static constexpr size_t kLongNodes = 1024;  // or so many ops,
+    static constexpr size_t kLongRounds = 4;  // with fewer rounds: the layers of a model are no loop
 
+    struct Call {
+        const OpDef* op = nullptr;
+        const PyObject* code = nullptr;  // compared, and never looked at
+        int lasti = -1;
+    };
+    Call last_;
     // The call that begins a round; its source is the trace's.
     const OpDef* op_ = nullptr;
     const PyObject* code_ = nullptr;

@@ -225,15 +225,6 @@ void write_deferred(Trace& trace, const Plan& plan, Buffers& buffers) {
     }
 }
 
-// Notes what an op takes that runs without the compiler: how much of it there is to be won by fusing.
-void note_op(Plan& plan, const TraceNode& node, int64_t took_ns) {
-    constexpr int64_t kCall = 1'000;
-    plan.ops_ns += took_ns;
-    const Kind kind = node.op->kind;
-    if (kind == Kind::Elementwise || kind == Kind::Reduction || kind == Kind::Movement || kind == Kind::View)
-        plan.fusible_ns += std::max<int64_t>(took_ns - kCall, 0);
-}
-
 }  // namespace
 
 bool writes_in_place(const Trace& trace, const Step& step, const Buffers& buffers) {
@@ -272,7 +263,7 @@ void replay(Trace& trace, Plan& plan, Progress& run) {
     for (; run.step < plan.steps.size(); ++run.step) {
         const Step& step = plan.steps[run.step];
         const bool timed = (step.group >= 0 && !run.spent.empty()) || plan.op_by_op;
-        const int64_t started = timed ? now_ns() : 0;
+        const int64_t started = timed ? (plan.op_by_op ? policy_clock() : now_ns()) : 0;
         bool ran = false;
         try {
             ran = run_step(trace, step, run);
@@ -282,7 +273,7 @@ void replay(Trace& trace, Plan& plan, Progress& run) {
             return finish_run(trace, plan, run, std::move(failure), {});
         }
         if (!ran) return finish_run(trace, plan, run, Failure(), {});
-        if (plan.op_by_op) note_op(plan, trace.nodes[step.node], now_ns() - started);
+        if (plan.op_by_op) plan.ops_ns += policy_clock() - started;
         else if (timed) run.spent[static_cast<size_t>(step.group)] += now_ns() - started;
         auto done = [&](ValueRef value) {
             if (value.kind == RefKind::Node && plan.last_use[buffers.flat(value)] == static_cast<int32_t>(run.step))

@@ -138,7 +138,8 @@ void begin_recording() {
 
 void begin_program() {
     begin_recording();
-    if (recording_depth == 1) current->set_program(true);
+    if (recording_depth != 1) return;
+    current->set_program(true);
 }
 
 void end_recording(const char* reason) {

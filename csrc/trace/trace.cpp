@@ -12,6 +12,7 @@
 #include "autograd/engine.h"
 #include "core/allocator.h"
 #include "core/error.h"
+#include "trace/plan.h"
 #include "trace/stopped.h"
 
 namespace mt::trace {
@@ -219,6 +220,7 @@ void Trace::record(Call& call, uint32_t* node_index) {
     SmallVector<ValueRef, 8> inputs;
     for (size_t i = 0; i < call.operand_count; ++i) inputs.push_back(add_operand(call.operands[i]));
     uint32_t index = add_node(*call.op, inputs.size(), call.device);
+    if (index + 1 == Repetition::kNodes) choosy = is_program_;
     for (const ValueRef& input : inputs) push_operand(input);
     for (size_t i = 0; i < call.param_count; ++i) push_value(call.params[i]);
     TraceNode& node = nodes[index];
@@ -260,12 +262,13 @@ bool Trace::ends_before(const Call& call, const SourceRef& source) {
 }
 
 void Trace::look(const char* what) {
-    if (resting_) end_rest();
+    if (resting_ && !end_rest()) return;
     if (repetition_.after_part() && !current_tag.must) flush_now(*this, what);
 }
 
 void Trace::set_program(bool is_program) {
     wake();
+    policy_.start();
     choosy = is_program_ = is_program;
 }
 
@@ -274,34 +277,64 @@ void Trace::wake() {
     resting_ = choosy = false;
     rest = 0;
     capture_sources = true;
-    stretches_.forget();
+    policy_.forget();
 }
 
-void Trace::end_rest() {
-    const uint32_t left = std::exchange(rest, 0);
+// A look while it rests: false if nothing changes by that.
+bool Trace::end_rest() {
+    if (!policy_.look(rest)) return false;
+    rest = 0;
     resting_ = false;
     choosy = is_program_;
     capture_sources = true;
-    stretches_.end_eager(left);
+    return true;
 }
 
-bool Trace::declines(const Call& call) {
-    wake();  // more calls than it should have had
-    choosy = false;  // until it is empty again
-    const bool plain = is_program_ && nested == 0 && owner == 0 && !whole_function && current_tag.compile == -1 &&
-                       !current_tag.must;
-    if (!plain || !nodes.empty() || runner || repetition_.after_part() || !may_measure()) return false;
+bool Trace::goes_by_policy() const {
+    return is_program_ && nested == 0 && owner == 0 && !whole_function && may_measure();
+}
+
+// A part of a loop is over: it runs now.
+void Trace::end_part() {
+    ended_as_part_ = true;
+    flush_now(*this, "the trace repeats itself");
+    repetition_.begin_part();
+}
+
+bool Trace::asks_policy(Call& call, const SourceRef& at) {
+    rest = policy_.begin(call, at);
+    resting_ = choosy = rest != 0;
+    if (resting_) capture_sources = flush_hook != nullptr;  // for the account
+    return resting_;
+}
+
+bool Trace::declines(Call& call) {
+    const bool part_ran = resting_ && policy_.counts_calls();
+    if (resting_) {
+        rest = policy_.outlast();
+        if (rest) return true;
+        wake();
+    }
+    choosy = false;  // until it is empty again, or long
+    if (!goes_by_policy() || current_tag.compile != -1 || current_tag.must || runner) return false;
+    const bool is_long = nodes.size() >= Repetition::kNodes;
+    if (is_long) choosy = true;
+    else if (!nodes.empty() || (repetition_.after_part() && !part_ran)) return false;
     struct Position {
         SourceRef source;
         ~Position() { Py_XDECREF(source.code); }
     } position;
-    capture_source(&position.source, stretches_.expected_code());  // makes Python objects
-    if (!position.source.code || !nodes.empty() || runner || resting_) return false;
-    rest = stretches_.begin(call, position.source);
-    resting_ = choosy = rest != 0;
-    if (!resting_) return false;
-    capture_sources = flush_hook != nullptr;  // for the account
-    return true;
+    capture_source(&position.source, policy_.expected_code());  // makes Python objects
+    if (!position.source.code || runner || resting_) return false;
+    if (is_long) {
+        if (!ends_before(call, position.source)) return false;
+        const SourceRef at = position.source;
+        end_part();
+        infer(call);  // of what the operands are now
+        if (runner || resting_ || !nodes.empty()) return false;
+        return asks_policy(call, at);
+    }
+    return nodes.empty() && asks_policy(call, position.source);
 }
 
 // Everything that may let other threads run, collect garbage or flush happens here, before the call is recorded: the
@@ -326,10 +359,8 @@ void Trace::settle(Call& call, Tensor* destination) {
         } else if (nodes.size() >= kMaxNodes) {
             flush_now(*this, "the size cap of a trace");
             others_ran = true;
-        } else if (ends_before(call, position.source)) {
-            ended_as_part_ = true;
-            flush_now(*this, "the trace repeats itself");
-            repetition_.begin_part();
+        } else if (!goes_by_policy() && ends_before(call, position.source)) {
+            end_part();
             others_ran = true;
         } else if (Storage* storage = foreign()) {
             Ref<Storage> held = Ref<Storage>::borrow(storage);

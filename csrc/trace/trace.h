@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "autograd/tape.h"
+#include "trace/policy.h"
 #include "trace/repetition.h"
-#include "trace/stretches.h"
 
 namespace mt::trace {
 
@@ -109,7 +109,7 @@ class Trace final : public Interpreter {
     void run(Call& call, Ref<Tensor>* results) override;
     void run_inplace(Call& call, Tensor& destination) override;
     void passing_by(const Call& call) override;
-    bool declines(const Call& call) override;
+    bool declines(Call& call) override;
 
     // The value of what `tensor` shows, as an operand.
     ValueRef read(Tensor& tensor);
@@ -140,15 +140,15 @@ class Trace final : public Interpreter {
     void look(const char* what);
     // Whether it is a part of a loop, or what follows its parts.
     bool is_part() const { return ended_as_part_ || repetition_.after_part(); }
-    // Records a whole program from here on, or not any more: its stretches go by the clock.
+    // Records a whole program from here on, or not any more: what of it is recorded, the policy says.
     void set_program(bool is_program);
     bool resting() const { return resting_; }
-    // Where something begins that is to be recorded whatever the clock says.
+    // Where something begins that is to be recorded whatever the policy says.
     void wake();
-    // At a flush, when its plan has run and it is empty again.
-    void end_stretch(const Plan& plan, bool hit, size_t calls) { stretches_.end_recorded(plan, hit, calls); }
-    void forget_stretch() { stretches_.forget(); }
-    bool puts_off() { return stretches_.puts_off(*this); }
+    // Whether the policy decides what becomes of it.
+    bool goes_by_policy() const;
+    Policy& policy() { return policy_; }
+    bool ends_as_part() const { return ended_as_part_; }
     size_t calls() const { return calls_; }
     int nested = 0;  // recordings within the program's own
     unsigned long runner = 0;  // the thread that runs it
@@ -210,11 +210,13 @@ class Trace final : public Interpreter {
     bool ends_before(const Call& call, const SourceRef& source);
 
     ValueRef leaf_of_copy(Tensor& tensor);
-    void end_rest();
+    bool end_rest();
+    void end_part();
+    bool asks_policy(Call& call, const SourceRef& at);
 
-    Stretches stretches_;
+    Policy policy_;
     bool is_program_ = false;
-    bool resting_ = false;  // a stretch runs eagerly
+    bool resting_ = false;  // it runs eagerly
     size_t calls_ = 0;  // of the program, that are recorded
     Repetition repetition_;
     bool ended_as_part_ = false;
@@ -230,7 +232,7 @@ extern MT_THREAD_LOCAL Tag current_tag;
 
 // Recording nests; the outermost end flushes.
 void begin_recording();
-// Records all that follows as a program, whose stretches go by the clock. No other recording may have begun.
+// Records all that follows as a program, as far as the policy says. No other recording may have begun.
 void begin_program();
 void end_recording(const char* reason);
 // Stops recording without running what was recorded, for a scope left by an exception that must not compile.
