@@ -105,7 +105,7 @@ _device: TypeAlias = device
 _DType: TypeAlias = dtype | builtins.type[builtins.float]
 _Device: TypeAlias = device | str
 
-class OutOfMemoryError(RuntimeError):
+class OutOfMemoryError(RuntimeError, MemoryError):
     """A tensor does not fit into memory."""
 
 # ---- tensors

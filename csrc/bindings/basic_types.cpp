@@ -12,7 +12,7 @@ namespace mt::py {
 PyObject* OutOfMemoryError = nullptr;
 
 namespace {
-// PyTorch raises a RuntimeError that says ZeroDivisionError; this is both.
+// PyTorch raises RuntimeErrors for these; they are what Python calls them, too.
 PyObject* g_zero_division = nullptr;
 }  // namespace
 
@@ -441,8 +441,10 @@ bool init_dtypes(PyObject* module) {
     g_zero_division = PyErr_NewExceptionWithDoc("minitensor.ZeroDivisionError", "An integer was divided by zero.",
                                                 bases.get(), nullptr);
     if (!g_zero_division) return false;
+    bases = PyRef(PyTuple_Pack(2, PyExc_RuntimeError, PyExc_MemoryError));
+    if (!bases) return false;
     OutOfMemoryError = PyErr_NewExceptionWithDoc("minitensor.OutOfMemoryError", "A tensor does not fit into memory.",
-                                                 PyExc_RuntimeError, nullptr);
+                                                 bases.get(), nullptr);
     return OutOfMemoryError && PyModule_AddObjectRef(module, "OutOfMemoryError", OutOfMemoryError) == 0 &&
            PyModule_AddType(module, &DTypeType) == 0 && PyModule_AddType(module, &DeviceType_) == 0 &&
            PyModule_AddType(module, &SizeType) == 0;

@@ -248,17 +248,20 @@ class Demand {
 /// after a fork the child leaves the parent's pool alone and makes its own.
 class Pool {
   public:
-    /// Runs the loop over `chunks` chunks of `step` elements. False if another thread has the pool, or if workers sleep
-    /// who may not be woken up.
+    /// Runs the loop over `chunks` chunks of `step` elements. False if another thread has the pool, if there is no
+    /// memory, or if workers sleep who may not be woken up.
     bool run(int64_t n, int64_t grain, int64_t step, int64_t chunks, RangeFn fn, void* ctx, bool may_wake) {
         std::unique_lock<std::mutex> owner(owner_, std::try_to_lock);
         if (!owner.owns_lock() || !(may_wake || awake(chunks - 1))) return false;
         spin_.store(chunks <= cpus_, std::memory_order_relaxed);
-        const int64_t helpers = std::min<int64_t>(chunks - 1, start_workers(chunks - 1));
-        if (room_ < chunks) {
-            chunks_ = std::make_unique<Chunk[]>(static_cast<size_t>(chunks));
-            room_ = chunks;
-        }
+        int64_t helpers;
+        try {
+            helpers = std::min<int64_t>(chunks - 1, start_workers(chunks - 1));
+            if (room_ < chunks) {
+                chunks_ = std::make_unique<Chunk[]>(static_cast<size_t>(chunks));
+                room_ = chunks;
+            }
+        } catch (const std::bad_alloc&) { return false; }
         fn_ = fn;
         ctx_ = ctx;
         count_ = chunks;

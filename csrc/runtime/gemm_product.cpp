@@ -25,6 +25,8 @@ constexpr int64_t kBytesOfCache = 2 << 20;
 constexpr int64_t kCachePeriod = 4096;
 constexpr int64_t kCacheWays = 8;
 constexpr int64_t kCacheLine = 64;
+// The widest vector there is.
+constexpr int64_t kBytesOfVector = 64;
 // Elements of C that an epilogue gets at once, about.
 constexpr int64_t kEpilogueTile = 16 << 10;
 // Multiply-adds that are worth a task of their own, and elements that are worth packing in parallel.
@@ -155,7 +157,12 @@ void Product<T>::run(int64_t threads) const {
     const int64_t bytes_of_col = k * static_cast<int64_t>(sizeof(T));
     const int64_t slab_cols = balanced(n, std::max(panel_cols, kBytesOfSlab / bytes_of_col / panel_cols * panel_cols),
                                        panel_cols);
-    T* packed = static_cast<T*>(t_packed_b.get(static_cast<size_t>(bytes_of_col * padded(std::min(n, slab_cols)))));
+    T* packed = static_cast<T*>(t_packed_b.try_get(static_cast<size_t>(bytes_of_col * padded(std::min(n, slab_cols)))));
+    if (packed == nullptr) {
+        Product slower = *this;
+        slower.pack_b = b.cs == 1 || n == 1 ? PackB::None : PackB::Local;
+        return slower.run_tasks({nullptr, 0, n, false}, threads);
+    }
     for (int64_t col0 = 0; col0 < n; col0 += slab_cols) {
         const int64_t cols = std::min(slab_cols, n - col0);
         const Slab slab{packed, col0, cols, threads == 1};
@@ -331,14 +338,29 @@ void Product<T>::run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t
     T* local = nullptr;
     if (pack_b == PackB::Local) {
         const int64_t longest = std::min(k, kGemmBlockK<T>);
-        local = static_cast<T*>(t_packed_b.get(static_cast<size_t>(longest * panel_cols) * sizeof(T)));
+        local = static_cast<T*>(t_packed_b.try_get(static_cast<size_t>(longest * panel_cols) * sizeof(T)));
+        if (local == nullptr) return run_block_on_stack(slab, row0, row1, col0, col1);
     }
+    run_block(slab, row0, row1, col0, col1, local);
+}
+
+template <class T>
+__attribute__((noinline)) void Product<T>::run_block_on_stack(const Slab& slab, int64_t row0, int64_t row1,
+                                                              int64_t col0, int64_t col1) const {
+    constexpr int64_t kPanel = 4 * kBytesOfVector / static_cast<int64_t>(sizeof(T));
+    alignas(64) T local[kGemmBlockK<T> * kPanel];
+    run_block(slab, row0, row1, col0, col1, local);
+}
+
+/// `local`: memory for a packed panel over one block of k, if there is to be one.
+template <class T>
+void Product<T>::run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t col0, int64_t col1, T* local) const {
     const int64_t step_rows = block_rows(row1 - row0);
     constexpr int64_t kBlock = kGemmBlockK<T>, kGroup = kBlocksOfA * kBlock;
     T* packed_a = nullptr;
     if (pack_a) {
         const int64_t size = round_up(step_rows, tile_rows) * (std::min(k, kGroup) + kRowPadding);
-        packed_a = static_cast<T*>(t_packed_a.get(static_cast<size_t>(size) * sizeof(T)));
+        packed_a = static_cast<T*>(t_packed_a.try_get(static_cast<size_t>(size) * sizeof(T)));
     }
     Coming<T> coming_a, coming_b;
     for (int64_t i0 = row0; i0 < row1; i0 += step_rows) {
@@ -348,7 +370,7 @@ void Product<T>::run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t
         for (int64_t g0 = 0; g0 < k; g0 += kGroup) {
             const int64_t g1 = std::min(k, g0 + kGroup);
             Panel panel{0, 0, i0, i1, 0, 0, a, a.rs, false, nullptr, 0, nullptr, 0};
-            if (pack_a) {
+            if (packed_a != nullptr) {
                 pack_rows(packed_a, i0, i1 - i0, g0, g1 - g0);
                 const bool rows = a.cs == 1;
                 panel.a_step = g1 - g0 + kRowPadding;
@@ -360,9 +382,9 @@ void Product<T>::run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t
             for (int64_t j = col0; j < col1; j += panel_cols) {
                 panel.col0 = j;
                 panel.cols = std::min(panel_cols, col1 - j);
-                panel.first = j == col0 && !pack_a;
+                panel.first = j == col0 && packed_a == nullptr;
                 const int64_t next_row = g1 < k ? i0 : i1, next_k = g1 < k ? g1 : 0;
-                if (pack_a && (a.cs == 1 || a.rs == 1) && j + panel_cols >= col1 && next_row < row1) {
+                if (packed_a != nullptr && (a.cs == 1 || a.rs == 1) && j + panel_cols >= col1 && next_row < row1) {
                     // What is packed next is sent for while the last panel takes its leave of these rows.
                     const int64_t rows = std::min(step_rows, row1 - next_row), length = std::min(kGroup, k - next_k);
                     const int64_t tiles = ceil_div(i1 - i0, tile_rows) * ceil_div(g1 - g0, kBlock);

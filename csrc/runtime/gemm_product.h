@@ -42,7 +42,8 @@ struct Epilogue {
 template <class T>
 struct Coming;
 
-/// C[m, n] = A[m, k] * B[k, n] with the decisions that do not change its result.
+/// C[m, n] = A[m, k] * B[k, n] with the decisions that do not change its result. It never fails: where there is no
+/// memory for a packed matrix, that is read in place, or packed a panel at a time on the stack.
 template <class T>
 struct Product {
     const Kernels<T>* kernels;
@@ -86,6 +87,8 @@ struct Product {
 
     void run_tasks(const Slab& slab, int64_t threads) const;
     void run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t col0, int64_t col1) const;
+    void run_block_on_stack(const Slab& slab, int64_t row0, int64_t row1, int64_t col0, int64_t col1) const;
+    void run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t col0, int64_t col1, T* local) const;
     void use_packed(const Slab& slab, bool fresh, int64_t next_k, int64_t next_col, int64_t end_col, Panel& panel,
                     Coming<T>& coming) const;
     void run_dots(int64_t col0, int64_t col1) const;

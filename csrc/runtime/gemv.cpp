@@ -20,7 +20,6 @@ constexpr int64_t kTaskColumns = 64;             // columns are cut at multiples
 // Of the thread that owns the product.
 thread_local Scratch t_vector;
 thread_local Scratch t_partial;
-thread_local Scratch t_column;  // of the thread that uses it
 
 template <class T>
 const VectorKernels<T>& choose_kernels() {
@@ -41,11 +40,12 @@ template <class T>
 struct VectorProduct {
     const VectorKernels<T>& kernels;
     int64_t k, cols;
-    const T* a;  // contiguous
+    const T* a;
     const T* b;
     int64_t rs, cs;
     T* c;
     int64_t c_cs;
+    int64_t a_step = 1;  // other than 1 where there is no memory for a copy
 
     static constexpr int64_t kBlock = kGemmBlockK<T>;
 
@@ -55,12 +55,18 @@ struct VectorProduct {
     void block(int64_t k0, int64_t col0, int64_t col1, T* out, int64_t out_step, bool accumulate) const {
         const int64_t kc = std::min(kBlock, k - k0);
         const T* at = b + k0 * rs + col0 * cs;
-        if (rs == 1 || kc == 1) return kernels.dots(kc, col1 - col0, a + k0, 0, at, cs, out, out_step, accumulate);
-        if (cs == 1 && out_step == 1) return kernels.rows(kc, col1 - col0, a + k0, at, rs, out, accumulate);
-        T* column = static_cast<T*>(t_column.get(kBlock * sizeof(T)));
+        const T* vector = a + k0 * a_step;
+        T copied[kBlock];
+        if (a_step != 1) {
+            for (int64_t p = 0; p < kc; ++p) copied[p] = vector[p * a_step];
+            vector = copied;
+        }
+        if (rs == 1 || kc == 1) return kernels.dots(kc, col1 - col0, vector, 0, at, cs, out, out_step, accumulate);
+        if (cs == 1 && out_step == 1) return kernels.rows(kc, col1 - col0, vector, at, rs, out, accumulate);
+        T column[kBlock];
         for (int64_t j = col0; j < col1; ++j, at += cs, out += out_step) {
             for (int64_t p = 0; p < kc; ++p) column[p] = at[p * rs];
-            kernels.dots(kc, 1, a + k0, 0, column, 0, out, 0, accumulate);
+            kernels.dots(kc, 1, vector, 0, column, 0, out, 0, accumulate);
         }
     }
 
@@ -76,7 +82,7 @@ struct VectorProduct {
     /// The sums of the blocks [block0, block1), each on its own: `partial` has one row for each block.
     void partials(int64_t block0, int64_t block1, T* partial) const {
         int64_t i = block0;
-        if (cols == 1 && rs == 1) {  // all whole blocks at once
+        if (cols == 1 && rs == 1 && a_step == 1) {  // all whole blocks at once
             const int64_t end = std::min(block1, k / kBlock);
             kernels.dots(kBlock, end - i, a + i * kBlock, kBlock, b + i * kBlock, kBlock, partial + i, 1, false);
             i = std::max(i, end);
@@ -90,7 +96,8 @@ struct VectorProduct {
         int64_t strip = kVectorStrip<T>;
         while (strip > kTaskColumns && count * ((cols + strip - 1) / strip) < 2 * threads) strip /= 2;
         const int64_t strips = (cols + strip - 1) / strip, units = count * strips;
-        T* partial = static_cast<T*>(t_partial.get(static_cast<size_t>(count * cols) * sizeof(T)));
+        T* partial = static_cast<T*>(t_partial.try_get(static_cast<size_t>(count * cols) * sizeof(T)));
+        if (partial == nullptr) return columns(0, cols);
         // Whole blocks for each thread, which lie together, if they are shared out evenly.
         const bool by_block = count % threads == 0 || count >= 8 * threads;
         const auto run_units = [&](int64_t begin, int64_t end) {
@@ -126,7 +133,8 @@ struct VectorProduct {
             return parallel_for(cols, grain, [&](int64_t begin, int64_t end) { columns(begin, end); });
         }
         if (cols > 1 && threads == 1) return columns(0, cols);
-        T* partial = static_cast<T*>(t_partial.get(static_cast<size_t>(blocks() * cols) * sizeof(T)));
+        T* partial = static_cast<T*>(t_partial.try_get(static_cast<size_t>(blocks() * cols) * sizeof(T)));
+        if (partial == nullptr) return columns(0, cols);
         if (threads > 1) {
             parallel_for(blocks(), 1, [&](int64_t begin, int64_t end) { partials(begin, end, partial); });
         } else {
@@ -160,13 +168,17 @@ void gemv(const MtGemm* g) {
     const int64_t k = g->k;
     if (vector_step != 1 && k > 1) {
         const int64_t vectors = vector_bs == 0 ? 1 : g->batch;
-        T* copy = static_cast<T*>(t_vector.get(static_cast<size_t>(vectors * k) * sizeof(T)));
-        for (int64_t i = 0; i < vectors; ++i) {
-            const T* from = vector + i * vector_bs;
-            for (int64_t p = 0; p < k; ++p) copy[i * k + p] = from[p * vector_step];
+        T* copy = static_cast<T*>(t_vector.try_get(static_cast<size_t>(vectors * k) * sizeof(T)));
+        if (copy == nullptr) {
+            product.a_step = vector_step;
+        } else {
+            for (int64_t i = 0; i < vectors; ++i) {
+                const T* from = vector + i * vector_bs;
+                for (int64_t p = 0; p < k; ++p) copy[i * k + p] = from[p * vector_step];
+            }
+            vector = copy;
+            vector_bs = vector_bs == 0 ? 0 : k;
         }
-        vector = copy;
-        vector_bs = vector_bs == 0 ? 0 : k;
     }
 
     const int64_t elements = k * product.cols;

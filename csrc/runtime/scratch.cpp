@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "core/faults.h"
+
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
@@ -35,6 +37,7 @@ void* Scratch::get_aside(size_t bytes) {
 }
 
 void Scratch::grow(size_t bytes) {
+    fault_point(FaultPlace::Allocation);
     std::free(data_);
     data_ = nullptr;
     capacity_ = 0;

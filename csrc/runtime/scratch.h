@@ -24,6 +24,13 @@ class Scratch {
         return data_;
     }
 
+    /// The same, but null where there is no memory.
+    void* try_get(size_t bytes) noexcept {
+        try {
+            return get(bytes);
+        } catch (...) { return nullptr; }
+    }
+
   private:
     void grow(size_t bytes);
     void* get_aside(size_t bytes);

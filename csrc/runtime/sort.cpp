@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "core/faults.h"
 #include "core/parallel.h"
 
 namespace mt {
@@ -30,6 +31,7 @@ void sort_lanes(const int64_t* words, void** pointers, uint8_t (*less)(void** la
     while (rounds < 40 && (int64_t{1} << rounds) < length) ++rounds;
     int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, length * rounds));
     parallel_for(outer * inner, grain, [&](int64_t begin, int64_t end) {
+        fault_point(FaultPlace::Allocation);
         std::vector<int64_t> order(static_cast<size_t>(length));
         std::vector<void*> lane(static_cast<size_t>(count));
         for (int64_t at = begin; at < end; ++at) {

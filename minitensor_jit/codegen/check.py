@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from ..ir.module import Computation, Instruction, Module
 from ..ir.narrow import NARROW
-from ..ir.opcode import is_elementwise
+from ..ir.opcode import HOST_CALLS, is_elementwise
 from ..ir.shape import Shape
 from .elementwise import supports
 from .errors import CompileError
 from .types import PARTS, REGISTER
 
-__all__ = ["HOST_CALLS", "check_module"]
+__all__ = ["check_module"]
 
 MAX_RANK = 16
 # A literal becomes text in the module; what is larger should be a parameter.
 MAX_LITERAL_BYTES = 4 << 20
-
-# What Python computes for compiled code.
-HOST_CALLS = frozenset({"custom-call", "fft", "cholesky", "triangular-solve", "rng-bit-generator"})
 
 _OTHERS = frozenset(
     {

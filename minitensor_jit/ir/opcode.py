@@ -10,7 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["CUSTOM_CALLS", "NATIVE_RANGE", "OPCODES", "Opcode", "has_native_range", "is_elementwise", "opcode_of"]
+__all__ = [
+    "CUSTOM_CALLS",
+    "FALLIBLE",
+    "HOST_CALLS",
+    "NATIVE_RANGE",
+    "OPCODES",
+    "Opcode",
+    "has_native_range",
+    "is_elementwise",
+    "opcode_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +202,12 @@ _ROWS: Final = (
 OPCODES: Final[dict[str, Opcode]] = {row.name: row for row in _ROWS}
 
 # Opcodes that are a custom-call in the text, by what the name of its target begins with.
+# What Python computes for compiled code.
+HOST_CALLS: Final = frozenset({"custom-call", "fft", "cholesky", "triangular-solve", "rng-bit-generator"})
+
+# What compiled code may fail in, for want of memory if not for its operands. Products never do.
+FALLIBLE: Final = HOST_CALLS | {"kernel-call", "sort", "topk"}
+
 CUSTOM_CALLS: Final = {"mt.elementwise.": "elementwise-call", "mt.kernel.": "kernel-call", "": "custom-call"}
 
 # Attributes that any instruction may carry.

@@ -16,6 +16,7 @@ from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.refusal_row import RefusalRow
 from minitensor_jit.inspect.report import Report
 from minitensor_jit.ir.decision import Decision
+from minitensor_jit.ir.opcode import FALLIBLE
 from minitensor_jit.ir.refusal import Refused
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.size import value_of
@@ -67,7 +68,7 @@ class PlanBuilder:
         self.reads: list[list[int]] = []  # per step, the leaves it reads
         self.writes: list[list[Value]] = []
         self.in_place: list[set[tuple[Value, int]]] = []  # per step: (result, leaf) that may share memory
-        self.calling: set[int] = set()  # steps whose code calls kernels, which may lack memory
+        self.calling: set[int] = set()  # steps whose code may fail in the middle
         self.checks: list[tuple[int, int, int, int]] = []
         self.names: dict[Value, Value] = {}  # outputs of launches -> values of the recorded graph
         self.clusters: list[str] = []  # by group
@@ -245,7 +246,7 @@ class PlanBuilder:
             self.modules = None
         if self.modules is not None:
             self.modules.append(ready.module)
-        if executable.instructions.get("kernel-call"):
+        if not FALLIBLE.isdisjoint(executable.instructions):
             self.calling.add(len(self.steps) - 1)
         leaves = [ref[1] if ref[0] == "leaf" else -1 for ref, _ in refs]
         self.reads.append([leaf for leaf in leaves if leaf >= 0])
@@ -335,7 +336,7 @@ class PlanBuilder:
             writer = next(step for step, values in enumerate(self.writes) if value in values)
             if writer in self.calling:
                 late.append(self.trace.value_ref(value))
-                why = "its cluster calls a kernel, which may lack memory, and then what it replaces is needed"
+                why = "its cluster calls what may lack memory, and then what it replaces is needed"
                 self.not_in_place(value, Refused.MAY_FAIL.because(why))
                 continue
             memory = self.trace.leaves[home].storage

@@ -6,8 +6,8 @@ from functools import partial
 
 from ...ir.flat import FlatPart, flat_part, flat_parts
 from ...ir.module import Computation, Instruction
+from ...ir.opcode import HOST_CALLS
 from ...ir.size import active, hint
-from ..check import HOST_CALLS
 from ..planner import KernelChoice
 from ..task import Plan, Task
 from .column_kernel import ColumnKernel

@@ -8,7 +8,7 @@ from functools import partial
 from ...ir.flat import FlatPart
 from ...ir.library import loop_of
 from ...ir.module import Computation, Instruction
-from ..check import HOST_CALLS
+from ...ir.opcode import HOST_CALLS
 from ..errors import CompileError
 from ..planner import KernelChoice
 from ..task import Plan, Task, reachable
