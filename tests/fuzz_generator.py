@@ -125,7 +125,13 @@ class Generator:
                 return shape
 
     def slot(self, wanted: Callable[[Any], bool] = lambda x: True) -> int | None:
-        fitting = [i for i, x in self.env.slots.items() if wanted(x)]
+        def fits(x: Any) -> bool:
+            try:
+                return wanted(x)
+            except NotImplementedError:  # a view of another dtype, whose base was written to, has no known history
+                return False
+
+        fitting = [i for i, x in self.env.slots.items() if fits(x)]
         if not fitting:
             return None
         # Recent ones more often, so that programs are deep.

@@ -217,6 +217,16 @@ def test_data_has_a_version_of_its_own(lib):
     assert (data._version, y._version) == (1, 1)
 
 
+def test_what_has_no_kernel_writes_nothing(lib):
+    x = lib.ones(3, dtype=lib.complex128)
+    for method in ("atan2_", "xlogy_", "lgamma_"):
+        with pytest.raises(NotImplementedError, match="not implemented for 'ComplexDouble'"):
+            getattr(x, method)(*[x] * (method != "lgamma_"))
+        assert x._version == 0
+    x.mul_(2)
+    assert x._version == 1
+
+
 def test_setting_data_keeps_the_version(lib):
     x = leaf(lib, 1.0, 2.0)
     y = x * 1

@@ -527,27 +527,33 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     // written by the run of the recording; memory that is shared outside has it run at once.
     const bool counts_first = !record || destination.storage->external();
     version_of(destination) += counts_first;
-    if (mapped) {
-        run_mapped_hook(call, nullptr, &destination);
-    } else if (!changes) {
-        // Only the version is another.
-    } else if (jit) {
-        run_on_jit_device(call, nullptr, &destination);
-    } else if (gpu) {
-        check_recordable(call);
-        run_on_gpu_hook(call, nullptr, &destination);
-    } else if (record) {
-        check_recordable(call);
-        current_interpreter->run_inplace(call, destination);
-    } else if (device.type != DeviceType::Meta) {
-        if (device.type != DeviceType::CPU)
-            throw Error(ErrorKind::NotImplemented,
-                        "op '" + call.op->name + "' has no kernel for device " + device_text(device));
-        call.outputs[0] = &destination;
-        call.result_count = 1;
-        run_kernel(call);
-    } else {
-        refuse_escaped_hook(call, &destination);
+    try {
+        if (mapped) {
+            run_mapped_hook(call, nullptr, &destination);
+        } else if (!changes) {
+            // Only the version is another.
+        } else if (jit) {
+            run_on_jit_device(call, nullptr, &destination);
+        } else if (gpu) {
+            check_recordable(call);
+            run_on_gpu_hook(call, nullptr, &destination);
+        } else if (record) {
+            check_recordable(call);
+            current_interpreter->run_inplace(call, destination);
+        } else if (device.type != DeviceType::Meta) {
+            if (device.type != DeviceType::CPU)
+                throw Error(ErrorKind::NotImplemented,
+                            "op '" + call.op->name + "' has no kernel for device " + device_text(device));
+            call.outputs[0] = &destination;
+            call.result_count = 1;
+            run_kernel(call);
+        } else {
+            refuse_escaped_hook(call, &destination);
+        }
+    } catch (const Error& error) {
+        // No kernel has written: there is none for these operands.
+        if (!mapped && error.kind() == ErrorKind::NotImplemented) version_of(destination) -= counts_first;
+        throw;
     }
     uint32_t& version = version_of(destination);
     version += !counts_first;
