@@ -160,10 +160,11 @@ _C.set_internal_prefixes(
 
 # What is imported by the first use of it: submodules, and names with the submodule that has them.
 _LAZY_MODULES = {
-    "accelerator", "array_api", "backends", "cpu", "cuda", "extend", "fft", "func", "linalg", "nn", "optim",
+    "accelerator", "array_api", "backends", "compiler", "cpu", "cuda", "extend", "fft", "func", "linalg", "nn", "optim",
     "serialization", "special", "testing", "timeline", "utils",
 }  # fmt: skip
 _LAZY_NAMES = {
+    "compile": "minitensor.compiler",
     "InvalidArgumentError": "minitensor_jit",
     "function": "minitensor_jit",
     "jit_scope": "minitensor_jit",

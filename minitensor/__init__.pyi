@@ -7,6 +7,7 @@ from typing import Any, overload
 import minitensor_jit as _jit
 from minitensor import autograd as autograd
 from minitensor import backends as backends
+from minitensor import compiler as compiler
 from minitensor import cuda as cuda
 from minitensor import extend as extend
 from minitensor import fft as fft
@@ -60,6 +61,7 @@ from minitensor.autograd import enable_grad as enable_grad
 from minitensor.autograd import inference_mode as inference_mode
 from minitensor.autograd import no_grad as no_grad
 from minitensor.autograd import set_grad_enabled as set_grad_enabled
+from minitensor.compiler import compile as compile
 from minitensor.creation import *  # noqa: F403
 from minitensor.functional import *  # noqa: F403
 from minitensor.random import get_rng_state as get_rng_state

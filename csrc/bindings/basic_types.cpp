@@ -52,7 +52,21 @@ PyObject* g_dtypes[static_cast<size_t>(DType::Count)];
 
 DType dtype_of(PyObject* self) { return reinterpret_cast<DTypeObject*>(self)->dtype; }
 
-PyObject* dtype_repr(PyObject* self) { return PyUnicode_FromFormat("minitensor.%s", info(dtype_of(self)).name); }
+// Whose name dtypes and sizes are shown with: PyTorch's, where a program imported this package under it.
+std::string g_shown_package = "minitensor";
+
+PyObject* py_set_shown_package(PyObject*, PyObject* name) {
+    const char* text = PyUnicode_AsUTF8(name);
+    if (!text) return nullptr;
+    return guarded([&] {
+        std::string before = std::exchange(g_shown_package, text);
+        return PyUnicode_FromString(before.c_str());
+    });
+}
+
+PyObject* dtype_repr(PyObject* self) {
+    return PyUnicode_FromFormat("%s.%s", g_shown_package.c_str(), info(dtype_of(self)).name);
+}
 PyObject* dtype_reduce(PyObject* self, PyObject*) { return PyUnicode_FromString(info(dtype_of(self)).name); }
 PyObject* dtype_itemsize(PyObject* self, void*) { return PyLong_FromSize_t(itemsize(dtype_of(self))); }
 PyObject* dtype_is_floating(PyObject* self, void*) { return PyBool_FromLong(is_floating(dtype_of(self))); }
@@ -218,7 +232,7 @@ PyGetSetDef device_getset[] = {
 
 PyObject* size_repr(PyObject* self) {
     PyRef list(PySequence_List(self));
-    return list ? PyUnicode_FromFormat("minitensor.Size(%R)", list.get()) : nullptr;
+    return list ? PyUnicode_FromFormat("%s.Size(%R)", g_shown_package.c_str(), list.get()) : nullptr;
 }
 PyObject* size_numel(PyObject* self, PyObject*) {
     PyRef count(PyLong_FromLong(1));
@@ -399,6 +413,8 @@ PyMethodDef dtype_functions[] = {
     {"common_dtype", method<py_result_type>(), METH_VARARGS, "common_dtype(tensor1, tensor2)"},
     {"promote_types", method<py_promote_types>(), METH_VARARGS, "promote_types(type1, type2)"},
     {"can_cast", method<py_can_cast>(), METH_VARARGS, "can_cast(from_, to)"},
+    {"set_shown_package", method<py_set_shown_package>(), METH_O,
+     "set_shown_package(name): dtypes and sizes are shown as that package's; the name before."},
     {"get_default_device", method<py_default_device>(), METH_NOARGS,
      "get_default_device()\n--\n\nThe device on which this thread makes tensors that name none."},
     {"set_default_device", method<py_set_default_device>(), METH_O,

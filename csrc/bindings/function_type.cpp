@@ -394,6 +394,8 @@ void set_function(uint64_t owner, bool whole) {
     else trace::end_function();
 }
 
+thread_local int recorded_calls = 0;  // how many calls of recorded functions this thread is in
+
 // call_recorded(function, args, kwargs, reason, tag, owner, close): calls the function, recorded, under a tag. With an
 // owner what is recorded is that function, of which a program may be made; if all ops must be compiled it is a whole,
 // with plans of its own. With `close` values may not be looked at. In the core,
@@ -415,7 +417,9 @@ PyObject* py_call_recorded(PyObject*, PyObject* arguments) {
         if (owner) set_function(owner, must);
         if (tag != Py_None) trace::set_tag({static_cast<int8_t>(compile), must != 0, scope});
         const bool closed = close && trace::close_values(true);
+        ++recorded_calls;
         PyRef result(PyObject_Call(function, args, kwargs));
+        --recorded_calls;
         PyObject *type, *value, *traceback;
         PyErr_Fetch(&type, &value, &traceback);
         if (close) trace::close_values(closed);
@@ -443,6 +447,8 @@ PyObject* py_wrote_shared(PyObject*, PyObject*) {
     return PyBool_FromLong(trace::current && trace::current->wrote_shared);
 }
 
+PyObject* py_in_recorded_call(PyObject*, PyObject*) { return PyBool_FromLong(recorded_calls > 0); }
+
 PyObject* py_discard_recording(PyObject*, PyObject*);
 PyObject* py_watch_gradients(PyObject*, PyObject*);
 
@@ -454,6 +460,8 @@ PyMethodDef functions[] = {
     {"call_recorded", method<py_call_recorded>(), METH_VARARGS,
      "call_recorded(function, args, kwargs, reason, tag | None, owner, close): its result; what it does is recorded "
      "under a tag, as the function of that number if it is not 0; with `close` values may not be looked at."},
+    {"in_recorded_call", method<py_in_recorded_call>(), METH_NOARGS,
+     "Whether this thread is in a call of call_recorded."},
     {"wrote_shared", method<py_wrote_shared>(), METH_NOARGS,
      "Whether the function that is recorded as a whole writes to memory that others than tensors see."},
     {}};

@@ -1,0 +1,101 @@
+"""`python -m minitensor.as_torch [--report] SCRIPT ARGS...`, or `-m MODULE ARGS...`: with minitensor as `torch`."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.machinery
+import importlib.util
+import io
+import os
+import sys
+from types import CodeType, ModuleType
+
+USAGE = """\
+usage: python -m minitensor.as_torch [--report] SCRIPT [ARGUMENT ...]
+       python -m minitensor.as_torch [--report] -m MODULE [ARGUMENT ...]
+
+Runs a program written for PyTorch on minitensor: `import torch` finds minitensor under PyTorch's names.
+
+  --report  print at the end which names of torch the program used, from which files, and which were missing
+"""
+
+
+def _fail(message: str) -> None:
+    sys.stderr.write(f"minitensor.as_torch: {message}\n\n{USAGE}")
+    raise SystemExit(2)
+
+
+def _script(path: str) -> tuple[CodeType, ModuleType]:
+    """The code of a script and the module that it is to run in."""
+    try:
+        with io.open_code(os.path.abspath(path)) as stream:
+            source = stream.read()
+    except OSError as error:
+        _fail(f"can't read {path}: {error.strerror}")
+    module = ModuleType("__main__")
+    module.__file__ = os.path.abspath(path)
+    module.__spec__ = None
+    module.__builtins__ = builtins  # type: ignore[attr-defined]
+    sys.path[0] = os.path.dirname(os.path.abspath(path))
+    return compile(source, path, "exec"), module
+
+
+def _module(name: str) -> tuple[CodeType, ModuleType]:
+    """The same of a module, of a package's `__main__` if it is a package."""
+    sys.path[0] = os.getcwd()
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+    except ModuleNotFoundError as error:
+        _fail(f"no module named {error.name}")
+    if spec is None or not isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+        _fail(f"no module named {name} that can be run")
+    assert spec is not None
+    loader = spec.loader
+    assert isinstance(loader, importlib.machinery.SourceFileLoader)
+    code = loader.get_code(spec.name)
+    assert isinstance(code, CodeType)
+    module = ModuleType("__main__")
+    module.__file__, module.__spec__, module.__loader__, module.__package__ = spec.origin, spec, loader, spec.parent
+    module.__builtins__ = builtins  # type: ignore[attr-defined]
+    return code, module
+
+
+def main() -> None:
+    """Run what the command line says."""
+    arguments = sys.argv[1:]
+    report = None
+    while arguments and arguments[0] in ("--report", "--help", "-h"):
+        option = arguments.pop(0)
+        if option != "--report":
+            sys.stdout.write(USAGE)
+            return
+        report = option
+    if not arguments:
+        _fail("expected a script, or -m and a module")
+    if arguments[0] == "-m":
+        if len(arguments) < 2:
+            _fail("expected a module after -m")
+        code, module = _module(arguments[1])
+        sys.argv = [module.__file__ or arguments[1], *arguments[2:]]
+    elif arguments[0].startswith("-"):
+        _fail(f"unknown option {arguments[0]}")
+    else:
+        code, module = _script(arguments[0])
+        sys.argv = arguments
+    sys.modules["__main__"] = module
+    if report is None:
+        exec(code, vars(module))
+        return
+    from minitensor.as_torch.report import Report
+
+    with Report() as kept:
+        try:
+            exec(code, vars(module))
+        finally:
+            sys.stderr.write(kept.text())
+
+
+if __name__ == "__main__":
+    main()

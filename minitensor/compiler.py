@@ -1,0 +1,174 @@
+"""`compile` and what goes with it, by PyTorch's names; the compiler is that of :func:`minitensor.function`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+import minitensor
+from minitensor import _C, nn
+
+__all__ = [
+    "allow_in_graph",
+    "assume_constant_result",
+    "compile",
+    "cudagraph_mark_step_begin",
+    "disable",
+    "is_compiling",
+    "is_dynamo_compiling",
+    "is_exporting",
+    "list_backends",
+    "reset",
+]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_COMPILES = ("inductor", "minitensor")
+_RUNS = ("eager", "aot_eager", "eager_noexcept")
+
+
+class OptimizedModule(nn.Module):
+    """A module whose calls are compiled; `_orig_mod` is the module itself, whose attributes it has."""
+
+    def __init__(self, module: nn.Module, compiled: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        """`compiled` makes a compiled function of a function."""
+        super().__init__()
+        self._orig_mod = module
+        self._compiled = compiled(module)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the module, compiled; its hooks run with it."""
+        return self._compiled(*args, **kwargs)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the module's own `forward`."""
+        return self._orig_mod.forward(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the module's attribute of that name."""
+        if name == "_orig_mod":
+            return self._modules["_orig_mod"]
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self._modules["_orig_mod"], name)
+
+    def train(self, mode: bool = True) -> OptimizedModule:
+        """Put the module into training mode, or into that of evaluation."""
+        super().train(mode)
+        return self
+
+    def __reduce__(self) -> Any:
+        """Code is no part of a file: what is loaded compiles anew."""
+        return _remade, (self._modules["_orig_mod"],)
+
+
+def _remade(module: nn.Module) -> Any:
+    return compile(module)
+
+
+@overload
+def compile(
+    model: _F,
+    *,
+    fullgraph: bool = ...,
+    dynamic: bool | None = ...,
+    backend: str | Callable[..., Any] = ...,
+    mode: str | None = ...,
+    options: dict[str, Any] | None = ...,
+    disable: bool = ...,
+) -> _F: ...
+@overload
+def compile(
+    model: None = None,
+    *,
+    fullgraph: bool = ...,
+    dynamic: bool | None = ...,
+    backend: str | Callable[..., Any] = ...,
+    mode: str | None = ...,
+    options: dict[str, Any] | None = ...,
+    disable: bool = ...,
+) -> Callable[[_F], _F]: ...
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Callable[..., Any] = "inductor",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
+    """Compile a function, or a module's calls, as :func:`minitensor.function` does; a decorator without `model`.
+
+    With `fullgraph=True` all of it has to be compiled (`jit_compile=True`), and what can't be raises
+    `InvalidArgumentError`. Sizes that vary are followed by themselves, whatever `dynamic` says; `mode` and `options`
+    choose among another compiler's settings and change nothing here. Of backends there are `"inductor"`, which is this
+    compiler, and `"eager"`, which runs the function as it is; others raise `RuntimeError`.
+    """
+    if mode is not None and options is not None:
+        raise RuntimeError("compile: expected mode or options, got both")
+    if model is None:
+        return functools.partial(
+            compile,
+            fullgraph=fullgraph,
+            dynamic=dynamic,
+            backend=backend,
+            mode=mode,
+            options=options,
+            disable=disable,
+        )
+    if not callable(model):
+        raise RuntimeError(f"compile: expected something callable, got {type(model).__name__}")
+    if backend not in _COMPILES and backend not in _RUNS:
+        raise RuntimeError(f"compile: unknown backend {backend!r}; there are {', '.join(map(repr, list_backends()))}")
+    if disable or backend in _RUNS:
+        return model
+    compiled = functools.partial(minitensor.function, jit_compile=True if fullgraph else None)
+    return OptimizedModule(model, compiled) if isinstance(model, nn.Module) else compiled(model)
+
+
+def list_backends(exclude_tags: Any = ()) -> list[str]:
+    """Return the names of backends that compile."""
+    return list(_COMPILES)
+
+
+def is_compiling() -> bool:
+    """Return whether the call runs inside a compiled function, which is recording it."""
+    return _C.in_recorded_call()
+
+
+is_dynamo_compiling = is_compiling
+
+
+def is_exporting() -> bool:
+    """Return whether a program is being exported."""
+    return False
+
+
+@overload
+def disable(fn: _F, recursive: bool = True, *, reason: str | None = None) -> _F: ...
+@overload
+def disable(fn: None = None, recursive: bool = True, *, reason: str | None = None) -> Callable[[_F], _F]: ...
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """Mark what isn't to be compiled. Nothing has to be left out here: the function runs as it is, recorded or not."""
+    return (lambda function: function) if fn is None else fn
+
+
+def allow_in_graph(fn: Any) -> Any:
+    """Return the function: whatever calls ops may be recorded."""
+    return fn
+
+
+def assume_constant_result(fn: Any) -> Any:
+    """Return the function: what it returns is watched, as all that is read is."""
+    return fn
+
+
+def reset() -> None:
+    """Forget compiled plans and code."""
+    minitensor.jit.cache_clear()
+
+
+def cudagraph_mark_step_begin() -> None:
+    """Do nothing: no recorded graph of a device has memory that a new step would take."""

@@ -1,0 +1,235 @@
+"""Programs that import torch run on minitensor: `python -m minitensor.as_torch`."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import minitensor as mt
+
+ROOT = Path(mt.__file__).resolve().parent.parent
+
+TRAIN = """
+import sys
+import torch
+import torch.nn.functional as F
+from torch import nn, optim
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+optimizer = optim.SGD(model.parameters(), lr=0.1)
+x = torch.randn(16, 4)
+for _ in range(3):
+    optimizer.zero_grad()
+    loss = F.mse_loss(model(x), x[:, :2])
+    loss.backward()
+    optimizer.step()
+print(float(loss).hex(), x.shape, x.double().dtype, __name__, *sys.argv[1:])
+"""
+
+
+def run(*arguments, status=0, cwd=None):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MT_")}
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        env=environment | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=300,
+    )
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def aliased(tmp_path, source, *options, arguments=(), status=0):
+    script = tmp_path / "program.py"
+    script.write_text(source)
+    return run("-m", "minitensor.as_torch", *options, script, *arguments, status=status)
+
+
+def test_a_script_written_for_torch(tmp_path):
+    found = aliased(tmp_path, TRAIN, arguments=["--lr", "x"]).stdout.split(" ", 1)
+    assert found[1] == "torch.Size([16, 4]) torch.float64 __main__ --lr x\n"
+    plain = TRAIN.replace("import torch.nn.functional as F\nfrom torch", "from minitensor")
+    plain = plain.replace("import torch\n", "import minitensor as torch\nimport minitensor.nn.functional as F\n")
+    (tmp_path / "plain.py").write_text(plain)
+    assert run(tmp_path / "plain.py").stdout.split()[0] == found[0]
+
+
+def test_a_module(tmp_path):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "other.py").write_text("import torch\nname = torch.__name__\n")
+    (package / "__main__.py").write_text(
+        "import sys\nfrom .other import name\nprint(name, __package__, *sys.argv[1:])\n"
+    )
+    done = run("-m", "minitensor.as_torch", "-m", "package", "a", cwd=tmp_path)
+    assert done.stdout == "torch package a\n"
+    (tmp_path / "single.py").write_text("import torch\nprint(__name__, torch.ones(2).tolist())\n")
+    assert run("-m", "minitensor.as_torch", "-m", "single", cwd=tmp_path).stdout == "__main__ [1.0, 1.0]\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "expected a script, or -m and a module"),
+        (["-m"], "expected a module after -m"),
+        (["-m", "no_such_module_here"], "no module named no_such_module_here"),
+        (["--nothing"], "unknown option --nothing"),
+        (["/nowhere/x.py"], "can't read /nowhere/x.py: No such file"),
+    ],
+)
+def test_a_wrong_command_line(arguments, message):
+    done = run("-m", "minitensor.as_torch", *arguments, status=2)
+    assert message in done.stderr
+    assert "usage: python -m minitensor.as_torch" in done.stderr
+
+
+def test_the_modules_are_ours(tmp_path):
+    source = """
+import importlib.metadata, importlib.util, sys
+import minitensor
+import torch, torch.nn, torch.nn.functional, torch.optim, torch.utils.checkpoint
+assert torch.nn is minitensor.nn and sys.modules["torch.nn"] is minitensor.nn
+assert torch.nn.functional.relu is minitensor.nn.functional.relu
+assert torch.Tensor is minitensor.Tensor and torch.optim.SGD is minitensor.optim.SGD
+assert minitensor.nn.__name__ == minitensor.nn.__spec__.name == "minitensor.nn"
+assert torch.linalg.norm and torch.fft.fft and torch.special.gamma if hasattr(torch.special, "gamma") else True
+assert torch.jit is not minitensor.jit and torch.jit.script(len) is len and not torch.jit.is_scripting()
+assert not torch.distributed.is_available() and not torch.cuda.is_available()
+assert torch.__version__ == importlib.metadata.version("torch") == "2.13.0+minitensor"
+assert torch.version.__version__ == torch.__version__ and torch.version.cuda is None
+assert importlib.metadata.metadata("Torch")["Name"] == "torch"
+assert [d.version for d in importlib.metadata.distributions(name="torch")][0] == torch.__version__
+assert importlib.util.find_spec("torch") and importlib.util.find_spec("torch.nn.functional")
+assert importlib.util.find_spec("torch.no_such_module") is None
+assert not hasattr(torch, "no_such_name") and not hasattr(torch.nn, "NoSuchModule")
+assert "nn" in dir(torch) and "jit" in dir(torch) and "Tensor" in dir(torch)
+for wrong in ("import torch.no_such_module", "from torch import no_such_name", "from torch.nn import NoSuch"):
+    try:
+        exec(wrong)
+    except ImportError as error:
+        assert "torch" in str(error) or "minitensor.nn" in str(error), error
+    else:
+        raise AssertionError(wrong)
+torch.nn.functional.relu = 5
+assert minitensor.nn.functional.relu == 5
+print("well")
+"""
+    assert aliased(tmp_path, source).stdout == "well\n"
+
+
+def test_a_program_that_imports_the_alias_first(tmp_path):
+    (tmp_path / "program.py").write_text("import minitensor.as_torch\n" + TRAIN)
+    assert run(tmp_path / "program.py").stdout.split(" ", 1)[1].startswith("torch.Size([16, 4])")
+
+
+def test_pytorch_itself_was_imported_before(tmp_path):
+    (tmp_path / "torch.py").write_text("")
+    (tmp_path / "program.py").write_text("import torch\nimport minitensor.as_torch\n")
+    error = run(tmp_path / "program.py", status=1).stderr
+    assert "ImportError: minitensor.as_torch: PyTorch was imported before, from " in error
+    assert str(tmp_path / "torch.py") in error
+
+
+def test_it_can_be_undone(tmp_path):
+    (tmp_path / "torch.py").write_text("real = True")
+    (tmp_path / "program.py").write_text(
+        "import minitensor.as_torch as a, sys\nimport torch, torch.nn\nassert torch.__version__ == a.VERSION\n"
+        "a.uninstall()\nimport minitensor\nassert repr(minitensor.float32) == 'minitensor.float32'\n"
+        "assert 'torch.nn' not in sys.modules\nimport torch\nprint(torch.real)\n"
+    )
+    assert run(tmp_path / "program.py").stdout == "True\n"
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
+def test_processes_have_it_too(tmp_path, method):
+    source = f"""
+import multiprocessing
+import torch
+
+def work(n):
+    return (torch.arange(n) * 2).sum().item(), torch.__version__
+
+if __name__ == "__main__":
+    with multiprocessing.get_context({method!r}).Pool(1) as pool:
+        print(pool.map(work, [4]))
+"""
+    assert aliased(tmp_path, source).stdout == "[(12, '2.13.0+minitensor')]\n"
+
+
+def test_a_report_of_what_was_used(tmp_path):
+    source = """
+import torch
+import torch.nn as nn
+from torch.nn.functional import relu
+from helper import doubled
+print(doubled(relu(torch.ones(1))).item(), nn.Linear(1, 1).in_features, hasattr(torch, "quantize_me"))
+print(hasattr(nn, "NoSuchLayer"), torch.float32)
+nn.functional.mine = 1
+assert torch.nn.functional.mine == 1
+raise SystemExit(3)
+"""
+    (tmp_path / "helper.py").write_text("import torch\ndef doubled(x):\n    return torch.add(x, x)\n")
+    done = aliased(tmp_path, source, "--report", status=3)
+    assert done.stdout == "2.0 1 False\nFalse torch.float32\n"
+    lines = [line.split() for line in done.stderr.splitlines()]
+    places = {line[0]: line[1] for line in lines if len(line) == 2 and line[0].startswith("torch")}
+    assert places["torch.add"] == f"{tmp_path}/helper.py:3"
+    assert places["torch.ones"] == places["torch.nn.Linear"] == f"{tmp_path}/program.py:6"
+    assert places["torch.nn.functional.relu"] == f"{tmp_path}/program.py:4"
+    missing = done.stderr.index("Missing: 2")
+    assert done.stderr.index("torch.quantize_me") > missing
+    assert done.stderr.index("torch.nn.NoSuchLayer") > missing > done.stderr.index("torch.add")
+
+
+def test_scripted_functions_are_the_functions(tmp_path):
+    source = """
+from typing import Dict, List, Optional
+import torch
+
+@torch.jit.script
+def double(x):
+    return x * 2
+
+class M(torch.nn.Module):
+    __constants__ = ["k"]
+    k: torch.jit.Final[int] = 3
+    @torch.jit.export
+    def other(self, x):
+        return x + self.k
+    @torch.jit.ignore
+    def one(self):
+        return 1
+    @torch.jit.ignore(drop=True)
+    def two(self):
+        return 2
+    @torch.jit.unused
+    def three(self):
+        return 3
+    def forward(self, x):
+        return self.other(x)
+
+m = torch.jit.script(M())
+t = torch.jit.trace(m, torch.ones(2))
+assert t is m and t(torch.ones(2)).tolist() == [4.0, 4.0] and (m.one(), m.two(), m.three()) == (1, 2, 3)
+assert isinstance(m, torch.nn.Module) and isinstance(m, torch.jit.ScriptModule)
+assert torch.jit.isinstance([1], List[int]) and not torch.jit.isinstance(["a"], List[int])
+assert torch.jit.isinstance({"a": [1.0]}, Dict[str, List[float]]) and torch.jit.isinstance(None, Optional[int])
+assert torch.jit.isinstance((1, "a"), tuple[int, str]) and not torch.jit.isinstance((1,), tuple[int, str])
+assert torch.jit.annotate(List[int], []) == [] and torch.jit.wait(torch.jit.fork(double, 2)) == 4
+for wrong in (lambda: torch.jit.script(3), lambda: torch.jit.trace(m, "no tensor")):
+    try:
+        wrong()
+    except (RuntimeError, TypeError):
+        pass
+    else:
+        raise AssertionError
+assert not hasattr(torch.jit, "load")
+print(double(torch.ones(1)).item())
+"""
+    assert aliased(tmp_path, source).stdout == "2.0\n"

@@ -1,0 +1,124 @@
+"""`compile`, PyTorch's name for a compiled function."""
+
+import pickle
+
+import pytest
+
+import minitensor as mt
+
+
+def test_a_function():
+    @mt.compile
+    def f(x, scale=2.0):
+        return (x * scale + 1).relu().sum()
+
+    x = mt.arange(-4.0, 4.0)
+    for _ in range(3):
+        assert f(x).tolist() == (x * 2 + 1).relu().sum().tolist()
+        assert f(x, scale=3.0).tolist() == (x * 3 + 1).relu().sum().tolist()
+
+
+def test_options_of_a_decorator():
+    @mt.compile(fullgraph=True, dynamic=False, mode="max-autotune")
+    def f(x):
+        return x.sum() * 2
+
+    assert f(mt.ones(3)).item() == 6
+    assert f.programs == 1
+
+    @mt.compile(fullgraph=True)
+    def looks(x):
+        return x * 2 if x.sum() > 0 else x
+
+    with pytest.raises(mt.InvalidArgumentError, match="bool"):
+        looks(mt.ones(3))
+    assert mt.compile(looks.__wrapped__)(mt.ones(1)).item() == 2
+
+
+@pytest.mark.parametrize("options", [{"backend": "eager"}, {"backend": "aot_eager"}, {"disable": True}])
+def test_what_is_not_compiled_is_the_function(options):
+    assert mt.compile(len, **options) is len
+    assert mt.compile(**options)(len) is len
+
+
+def test_wrong_arguments():
+    with pytest.raises(RuntimeError, match="unknown backend 'tvm'; there are 'inductor', 'minitensor'"):
+        mt.compile(len, backend="tvm")
+    with pytest.raises(RuntimeError, match="mode or options, got both"):
+        mt.compile(len, mode="default", options={})
+    with pytest.raises(RuntimeError, match="expected something callable, got int"):
+        mt.compile(3)
+
+
+def test_a_module():
+    mt.manual_seed(0)
+    model = mt.nn.Sequential(mt.nn.Linear(3, 4), mt.nn.Tanh(), mt.nn.Linear(4, 1))
+    compiled = mt.compile(model)
+    x = mt.randn(5, 3)
+    expected = model(x)
+    for _ in range(3):
+        assert mt.equal(compiled(x), expected)
+    assert list(compiled.state_dict()) == [f"_orig_mod.{name}" for name in model.state_dict()]
+    assert compiled._orig_mod is model
+    assert isinstance(compiled, mt.nn.Module)
+    assert [p is q for p, q in zip(compiled.parameters(), model.parameters(), strict=True)] == [True] * 4
+    assert not compiled.eval().training
+    assert not model.training
+    with pytest.raises(AttributeError, match="no_such"):
+        compiled.no_such
+    model.extra = 5
+    assert compiled.extra == 5
+    with mt.no_grad():
+        model[0].weight.zero_()
+    assert mt.equal(compiled(x), model(x))
+    compiled(x).sum().backward()
+    assert model[2].bias.grad.tolist() == [5.0]
+    loaded = pickle.loads(pickle.dumps(compiled))
+    assert mt.equal(loaded(x), model(x))
+
+
+def test_a_step_is_one_program():
+    mt.manual_seed(0)
+    model = mt.nn.Linear(3, 1)
+    optimizer = mt.optim.SGD(model.parameters(), lr=0.1)
+
+    @mt.compile(fullgraph=True)
+    def step(x):
+        optimizer.zero_grad()
+        loss = (model(x) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    x = mt.randn(8, 3)
+    losses = [step(x).item() for _ in range(5)]
+    assert losses == sorted(losses, reverse=True)
+    assert (step.programs, step.hits) == (1, 4)
+
+
+def test_is_compiling():
+    seen = []
+
+    def f(x):
+        seen.append(mt.compiler.is_compiling())
+        return x + 1
+
+    f(mt.ones(1))
+    with mt.jit_scope():
+        f(mt.ones(1))
+    mt.compile(f)(mt.ones(1))
+    f(mt.ones(1))
+    assert seen == [False, False, True, False]
+    assert mt.compiler.disable(f) is f
+    assert mt.compiler.disable()(f) is f
+    assert mt.compiler.list_backends() == ["inductor", "minitensor"]
+
+
+def test_reset_forgets_code():
+    x = mt.ones(4)
+    with mt.jit_scope():
+        y = (x * 2 + 1).exp().sum()
+    y.item()
+    assert mt.jit.cache_info()["size"] > 0
+    mt.compiler.reset()
+    assert mt.jit.cache_info()["size"] == 0
