@@ -1298,6 +1298,8 @@ def finish_function(
 _Tag: TypeAlias = tuple[builtins.int, builtins.int, builtins.int]
 _Source: TypeAlias = tuple[str, builtins.int, str]
 
+def set_global_module_hooks(dicts: tuple[dict[builtins.int, Any], ...], /) -> None: ...
+
 class ModuleBase:
     """Finds a module's parameters, buffers and children as attributes, and calls its forward."""
 

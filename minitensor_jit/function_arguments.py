@@ -94,5 +94,5 @@ def _exact(value: Any) -> Hashable:
 
 def _is_module(value: Any) -> bool:
     # Not imported here: without it there are no modules.
-    nn = sys.modules.get("minitensor.nn.module")
+    nn = sys.modules.get("minitensor.nn.modules.module")
     return nn is not None and isinstance(value, nn.Module)

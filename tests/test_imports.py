@@ -183,8 +183,8 @@ def test_no_drawers():
     found = []
     for folder in ("csrc", "minitensor", "minitensor_jit", "benchmarks", "examples"):
         found += [str(p.relative_to(ROOT)) for p in (ROOT / folder).rglob("*") if p.stem in UNWANTED_NAMES]
-    # The one package that has its name from PyTorch.
-    assert found == ["minitensor/utils"]
+    # Those that have their names from PyTorch.
+    assert set(found) <= {"minitensor/nn/modules/utils.py", "minitensor/nn/utils", "minitensor/utils"}
 
 
 @pytest.mark.parametrize("module", ["llvmlite", "minitensor_jit", "tqdm", "pycuda"])

@@ -115,7 +115,7 @@ class TestRegistration:
 
     def test_assignment_keeps_the_kind(self):
         layer = nn.Linear(2, 2)
-        with pytest.raises(TypeError, match="cannot assign 'Tensor' as parameter 'weight'"):
+        with pytest.raises(TypeError, match="cannot assign 'minitensor.FloatTensor' as parameter 'weight'"):
             layer.weight = mt.ones(2, 2)
         with pytest.raises(TypeError, match="cannot assign 'int' as child module 'first'"):
             TwoLayers().first = 3
@@ -210,7 +210,7 @@ class TestState:
         net = nn.Linear(1, 1)
         with pytest.raises(TypeError, match="dict-like"):
             net.load_state_dict([1])
-        with pytest.raises(RuntimeError, match="expected a Tensor but received list"):
+        with pytest.raises(RuntimeError, match="but received <class 'list'>"):
             net.load_state_dict({"weight": [1.0], "bias": mt.ones(1)})
 
     def test_assign(self):
@@ -366,7 +366,8 @@ class TestLinear:
 
     def test_float64_and_empty(self):
         assert nn.Linear(2, 2, dtype=mt.float64).weight.dtype == mt.float64
-        assert nn.Linear(0, 2)(mt.ones(3, 0)).shape == (3, 2)
+        with pytest.warns(UserWarning, match="zero-element"):
+            assert nn.Linear(0, 2)(mt.ones(3, 0)).shape == (3, 2)
 
     def test_wrong_size(self):
         with pytest.raises(RuntimeError):
@@ -448,8 +449,8 @@ class TestLosses:
     def test_mse(self):
         a, b = mt.tensor([1.0, 2.0]), mt.tensor([3.0, 5.0])
         assert nn.MSELoss()(a, b).item() == 6.5
-        assert nn.MSELoss("sum")(a, b).item() == 13.0
-        assert values(nn.MSELoss("none")(a, b)).tolist() == [4.0, 9.0]
+        assert nn.MSELoss(reduction="sum")(a, b).item() == 13.0
+        assert values(nn.MSELoss(reduction="none")(a, b)).tolist() == [4.0, 9.0]
         with pytest.warns(UserWarning, match="different to the input size"):
             F.mse_loss(a, b.reshape(2, 1))
 

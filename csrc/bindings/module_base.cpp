@@ -72,23 +72,50 @@ PyObject* base_init_subclass(PyObject* cls, PyObject* args, PyObject* kwargs) {
     return next ? PyObject_Call(next.get(), args, kwargs) : nullptr;
 }
 
-bool is_empty_dict(PyObject* dict, PyObject* name) {
-    PyObject* found = PyDict_GetItemWithError(dict, name);
-    return found && PyDict_Check(found) && PyDict_GET_SIZE(found) == 0;
+// The hooks of all modules, four dicts or none; the tuple lives as long as the process.
+PyObject* global_hooks = nullptr;
+
+bool has_any(PyObject* hooks) { return !PyDict_Check(hooks) || PyDict_GET_SIZE(hooks) != 0; }
+
+bool hooked_everywhere() {
+    if (!global_hooks) return false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(global_hooks); ++i)
+        if (has_any(PyTuple_GET_ITEM(global_hooks, i))) return true;
+    return false;
 }
 
-// module(...): forward(...), and the hooks around it if there are any.
-PyObject* base_call(PyObject* self, PyObject* args, PyObject* kwargs) {
+// Which attribute runs the module: what compile() made, forward itself, or forward with the hooks around it.
+PyObject* entry_of(PyObject* dict) {
     static PyObject* const forward = interned("forward");
-    static PyObject* const with_hooks = interned("_call_with_hooks");
-    static PyObject* const before = interned("_forward_pre_hooks");
-    static PyObject* const after = interned("_forward_hooks");
-    PyRef dict(PyObject_GenericGetDict(self, nullptr));
-    if (!dict) return nullptr;
-    bool plain = is_empty_dict(dict.get(), before) && is_empty_dict(dict.get(), after);
+    static PyObject* const with_hooks = interned("_call_impl");
+    static PyObject* const compiled = interned("_compiled_call_impl");
+    static PyObject* const hooks[] = {interned("_forward_pre_hooks"), interned("_forward_hooks"),
+                                      interned("_backward_hooks"), interned("_backward_pre_hooks")};
+    PyObject* made = PyDict_GetItemWithError(dict, compiled);
+    if (made && made != Py_None) return compiled;
     if (PyErr_Occurred()) return nullptr;
-    PyRef function(PyObject_GetAttr(self, plain ? forward : with_hooks));
+    if (hooked_everywhere()) return with_hooks;
+    for (PyObject* name : hooks) {
+        PyObject* found = PyDict_GetItemWithError(dict, name);
+        if (!found || has_any(found)) return PyErr_Occurred() ? nullptr : with_hooks;
+    }
+    return forward;
+}
+
+PyObject* base_call(PyObject* self, PyObject* args, PyObject* kwargs) {
+    PyRef dict(PyObject_GenericGetDict(self, nullptr));
+    PyObject* entry = dict ? entry_of(dict.get()) : nullptr;
+    PyRef function(entry ? PyObject_GetAttr(self, entry) : nullptr);
     return function ? PyObject_Call(function.get(), args, kwargs) : nullptr;
+}
+
+PyObject* set_global_hooks(PyObject*, PyObject* dicts) {
+    if (!PyTuple_Check(dicts)) {
+        PyErr_SetString(PyExc_TypeError, "set_global_module_hooks(): a tuple of dicts is expected");
+        return nullptr;
+    }
+    Py_XSETREF(global_hooks, Py_NewRef(dicts));
+    Py_RETURN_NONE;
 }
 
 PyMethodDef methods[] = {{"__getattr__", method<base_getattr>(), METH_O,
@@ -116,7 +143,11 @@ PyTypeObject* base_type() { return &ModuleBaseType; }
 
 bool init_module_base(PyObject* module) {
     ModuleBaseType.tp_new = PyBaseObject_Type.tp_new;
-    return PyType_Ready(&ModuleBaseType) == 0 && PyModule_AddType(module, &ModuleBaseType) == 0;
+    static PyMethodDef functions[] = {{"set_global_module_hooks", method<set_global_hooks>(), METH_O,
+                                       "set_global_module_hooks(dicts, /)\n--\n\nThe hooks of all modules."},
+                                      {}};
+    return PyType_Ready(&ModuleBaseType) == 0 && PyModule_AddType(module, &ModuleBaseType) == 0 &&
+           PyModule_AddFunctions(module, functions) == 0;
 }
 
 }  // namespace mt::py

@@ -1,9 +1,20 @@
-"""A tensor that a module owns and an optimizer updates."""
+"""Tensors that a module owns: parameters, which an optimizer updates, and buffers; also before they have a shape."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import minitensor as mt
 from minitensor._copying import deepcopy_parameter
+
+__all__ = [
+    "Buffer",
+    "Parameter",
+    "UninitializedBuffer",
+    "UninitializedParameter",
+    "UninitializedTensorMixin",
+    "is_lazy",
+]
 
 
 class Parameter(mt.Tensor):
@@ -25,3 +36,105 @@ class Parameter(mt.Tensor):
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"
+
+
+class _BufferType(type(mt.Tensor)):  # type: ignore[misc]
+    """Makes tensors that were made by ``Buffer(...)`` instances of it."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        if cls is Buffer and isinstance(instance, mt.Tensor) and getattr(instance, "_is_buffer", False):
+            return True
+        return type.__instancecheck__(cls, instance)
+
+
+class Buffer(mt.Tensor, metaclass=_BufferType):
+    """A tensor that becomes a buffer of the module that it is assigned to; ``persistent``: part of its state dict.
+
+    What is made is an ordinary tensor, marked as a buffer, that shares ``data``'s storage.
+    """
+
+    def __new__(cls, data: mt.Tensor | None = None, *, persistent: bool = True) -> Any:
+        """Make a buffer of ``data``, by default an empty one."""
+        if data is None:
+            data = mt.empty(0)
+        made: Any = data.detach().requires_grad_(data.requires_grad)
+        made.persistent = persistent
+        made._is_buffer = True
+        return made
+
+
+class UninitializedTensorMixin:
+    """What parameters and buffers without a shape share: :meth:`materialize` gives them one."""
+
+    cls_to_become: Any
+    _factory: dict[str, Any]
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Become an ordinary parameter or buffer of the shape, with undefined values.
+
+        Device and dtype are those that were given when it was made, unless others are given now.
+        """
+        tensor: Any = self
+        device = tensor.device if device is None else device
+        dtype = tensor.dtype if dtype is None else dtype
+        grad = tensor.requires_grad
+        tensor.data = mt.empty(tuple(shape), device=device, dtype=dtype)
+        tensor.__class__ = self.cls_to_become
+        tensor.requires_grad_(grad)
+
+    @property
+    def shape(self) -> Any:
+        """There is none yet: RuntimeError."""
+        raise RuntimeError(
+            "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in "
+            "`load_state_dict` when trying to load an uninitialized parameter into an initialized one. Call `forward` "
+            "to initialize the parameters before accessing their attributes."
+        )
+
+    def share_memory_(self) -> None:
+        """There is no memory yet: RuntimeError."""
+        raise RuntimeError(
+            "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters "
+            "before calling `module.share_memory()`."
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return type(self), (self.requires_grad,)  # type: ignore[attr-defined]
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
+    """A parameter whose shape the first input of its module says."""
+
+    cls_to_become = Parameter
+
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> UninitializedParameter:
+        """Make one; it has a device and a dtype already."""
+        return mt.Tensor._as_subclass(cls, mt.empty(0, device=device, dtype=dtype), requires_grad)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> UninitializedParameter:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.requires_grad, self.device, self.dtype)
+        return memo[id(self)]  # type: ignore[no-any-return]
+
+
+class UninitializedBuffer(UninitializedTensorMixin, mt.Tensor):
+    """A buffer whose shape the first input of its module says."""
+
+    cls_to_become = mt.Tensor
+
+    def __new__(
+        cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
+    ) -> UninitializedBuffer:
+        """Make one; it has a device and a dtype already."""
+        made: Any = mt.Tensor._as_subclass(cls, mt.empty(0, device=device, dtype=dtype), requires_grad)
+        made.persistent = persistent
+        made._is_buffer = True
+        return made  # type: ignore[no-any-return]
+
+
+def is_lazy(param: Any) -> bool:
+    """Return whether a parameter or buffer has no shape yet."""
+    return isinstance(param, UninitializedTensorMixin)

@@ -1,5 +1,5 @@
 """What PyTorch keeps in torch.utils."""
 
-from minitensor.utils import checkpoint
+from minitensor.utils import checkpoint, hooks
 
-__all__ = ["checkpoint"]
+__all__ = ["checkpoint", "hooks"]

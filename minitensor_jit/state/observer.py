@@ -61,7 +61,7 @@ class Observer(Callees):
 
     def begin(self, fn: Any) -> None:
         """Watch what this thread runs from here on."""
-        nn = sys.modules.get("minitensor.nn.module")
+        nn = sys.modules.get("minitensor.nn.modules.module")
         self._module_type = None if nn is None else nn.Module
         # What is young now is kept, so that what is young and not among them at the end was made meanwhile.
         self._young = _C.young_objects()

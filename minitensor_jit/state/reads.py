@@ -18,6 +18,17 @@ from minitensor_jit.state.notes import ABSENT, VIEWS, Guard, Notes, has_python, 
 __all__ = ["Reads"]
 
 _MOST = 10_000
+# What calling a module reads in C++, and looking for its attributes.
+_MODULE_NAMES = [
+    "_parameters",
+    "_buffers",
+    "_modules",
+    "_forward_pre_hooks",
+    "_forward_hooks",
+    "_backward_pre_hooks",
+    "_backward_hooks",
+    "_compiled_call_impl",
+]
 """Items of a container that are compared at each call."""
 _MOST_BYTES = 1 << 16
 _HEAP_TYPE = 1 << 9
@@ -474,7 +485,7 @@ def _slot_is_set(slot: Any, thing: Any) -> bool:
 @functools.cache
 def _names_of(kind: Any) -> tuple[str, ...]:
     """Of an object of the user's, the attributes that the framework's classes below its own read."""
-    names: set[str] = {"forward", "_forward_pre_hooks", "_forward_hooks", "_parameters", "_buffers", "_modules"}
+    names: set[str] = {"forward", *_MODULE_NAMES}
     for base in kind.__mro__:
         if is_framework(base.__module__):
             for found in vars(base).values():

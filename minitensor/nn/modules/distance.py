@@ -1,0 +1,36 @@
+"""Distances between rows."""
+
+from __future__ import annotations
+
+import minitensor as mt
+from minitensor.nn import functional as F
+from minitensor.nn.modules.module import Module
+
+__all__ = ["CosineSimilarity", "PairwiseDistance"]
+
+
+class PairwiseDistance(Module):
+    """The p-norm of ``x1 - x2 + eps`` along the last dimension."""
+
+    def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
+        super().__init__()
+        self.norm = p
+        self.eps = eps
+        self.keepdim = keepdim
+
+    def forward(self, x1: mt.Tensor, x2: mt.Tensor) -> mt.Tensor:
+        """Return the distances."""
+        return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
+
+
+class CosineSimilarity(Module):
+    """The cosine of the angle between ``x1`` and ``x2`` along a dimension."""
+
+    def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
+        super().__init__()
+        self.dim = dim
+        self.eps = eps
+
+    def forward(self, x1: mt.Tensor, x2: mt.Tensor) -> mt.Tensor:
+        """Return the cosines."""
+        return F.cosine_similarity(x1, x2, self.dim, self.eps)
