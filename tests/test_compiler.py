@@ -65,7 +65,7 @@ def test_a_module():
     assert not compiled.eval().training
     assert not model.training
     with pytest.raises(AttributeError, match="no_such"):
-        compiled.no_such
+        _ = compiled.no_such
     model.extra = 5
     assert compiled.extra == 5
     with mt.no_grad():
