@@ -341,7 +341,8 @@ class JitOptions:
         "Hold the time of each cluster against that of its ops, which run one by one a few times for that; a cluster "
         "that loses is not launched any more. Of a whole program record only what pays: what it does from one look "
         "at a value to the next is held against its eager run in the same way, and all that recording and compiling "
-        "take is at no time more than a small share of the time that the program has run. Without it everything is recorded.",
+        "take is at no time more than a small share of the time that the program has run. Without it everything is "
+        "recorded.",
     )
     dynamic_shapes: bool = _flag(
         "bool",

@@ -115,7 +115,7 @@ class TestRegistration:
 
     def test_assignment_keeps_the_kind(self):
         layer = nn.Linear(2, 2)
-        with pytest.raises(TypeError, match="cannot assign 'minitensor.FloatTensor' as parameter 'weight'"):
+        with pytest.raises(TypeError, match=r"cannot assign 'minitensor\.FloatTensor' as parameter 'weight'"):
             layer.weight = mt.ones(2, 2)
         with pytest.raises(TypeError, match="cannot assign 'int' as child module 'first'"):
             TwoLayers().first = 3
