@@ -1,95 +1,135 @@
-"""Training steps with modules and optimizers as one program each, beside the same run eagerly."""
+"""Training steps with modules and optimizers as one program each, and under the flags alone, beside the same eagerly.
+
+A case of each kind for each of ``benchmarks/models.py``. Under the flags nothing is said of the step itself, and its
+loss is looked at every hundred steps, in all contenders: these cases' times are of a hundred steps.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import Any
 
-from benchmarks.case import Snippet, at_most, case
-from benchmarks.cases_training import CLASSES, FEATURES, RATE, _data
+from benchmarks import models
+from benchmarks.case import OURS, Goal, Snippet, at_most, case
 
-STATES, WIDTH, ACTIONS, PLAYED = 4, 64, 2, 32
+FLAGS = "--auto_jit=2 --cpu_global_jit"
+LOOKS = 100
 
-
-def _softmax(xp: Any) -> Any:
-    x, y = map(xp.from_numpy, _data())
-    model = xp.nn.Linear(FEATURES, CLASSES)
-    optimizer = xp.optim.SGD(model.parameters(), lr=RATE)
-
-    def step() -> Any:
-        optimizer.zero_grad()
-        loss = xp.nn.functional.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    return step
+Make = Callable[[Any], models.Step]
 
 
-def _policy(xp: Any) -> Any:
-    import numpy as np
+def _minitensor() -> Any:
+    import minitensor
 
-    rng = np.random.default_rng(0)
-    states = xp.from_numpy(rng.random((PLAYED, STATES), np.float32))
-    actions = xp.from_numpy(rng.integers(0, ACTIONS, PLAYED))
-    returns = xp.from_numpy(rng.random(PLAYED, np.float32))
-    layers = [xp.nn.Linear(STATES, WIDTH), xp.nn.Tanh(), xp.nn.Linear(WIDTH, WIDTH), xp.nn.Tanh()]
-    model = xp.nn.Sequential(*layers, xp.nn.Linear(WIDTH, ACTIONS))
-    optimizer = xp.optim.Adam(model.parameters(), lr=1e-3)
-
-    def step() -> Any:
-        optimizer.zero_grad()
-        chosen = xp.nn.functional.log_softmax(model(states), -1).gather(1, actions[:, None])[:, 0]
-        loss = -(chosen * returns).mean()
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    return step
+    return minitensor
 
 
-def _program(make: Any) -> Snippet:
-    import minitensor as mt
+def _torch() -> Any:
+    import torch
 
+    torch.manual_seed(0)
+    return torch
+
+
+def _program(make: Make) -> Snippet:
+    mt = _minitensor()
     return Snippet("step()", step=mt.function(make(mt), jit_compile=True))
 
 
-def _eager(make: Any) -> Snippet:
-    import minitensor as mt
-
-    return Snippet("step()", step=make(mt))
+def _plain(make: Make) -> Snippet:
+    return Snippet("step()", step=make(_minitensor()))
 
 
-def _torch(make: Any) -> Snippet:
-    import torch
-
-    return Snippet("step()", step=make(torch))
+def _of_torch(make: Make) -> Snippet:
+    return Snippet("step()", step=make(_torch()))
 
 
-@case("softmax regression with nn and SGD as one program", at_most(0.6, "eager"), at_most(1.0, "torch"))
-class ProgramSoftmax:
-    @staticmethod
-    def minitensor() -> Any:
-        return _program(_softmax)
-
-    @staticmethod
-    def eager() -> Any:
-        return _eager(_softmax)
-
-    @staticmethod
-    def torch() -> Any:
-        return _torch(_softmax)
+def _compiled_by_torch(make: Make) -> Snippet:
+    torch = _torch()
+    return Snippet("step()", step=torch.compile(make(torch)))
 
 
-@case("policy net 4-64-64-2 with nn and Adam as one program", at_most(0.2, "eager"), at_most(0.05, "torch"))
-class ProgramPolicy:
-    @staticmethod
-    def minitensor() -> Any:
-        return _program(_policy)
+def _many(step: models.Step) -> Snippet:
+    def steps() -> None:
+        for _ in range(LOOKS):
+            loss = step()
+        loss.item()
 
-    @staticmethod
-    def eager() -> Any:
-        return _eager(_policy)
+    return Snippet("steps()", steps=steps)
 
-    @staticmethod
-    def torch() -> Any:
-        return _torch(_policy)
+
+def _flags(make: Make) -> Snippet:
+    os.environ["MT_JIT_FLAGS"] = FLAGS  # this process has not imported minitensor, and is this contender's alone
+    return _many(make(_minitensor()))
+
+
+def _jax_of(name: str) -> Callable[[], Snippet]:
+    def jax() -> Snippet:
+        from benchmarks import steps_jax
+
+        return Snippet("step()", step=steps_jax.step(name))
+
+    return jax
+
+
+def _steps(make: Make, title: str, program: tuple[Goal, ...], flags: tuple[Goal, ...]) -> None:
+    """The two cases of a step."""
+    name = make.__name__
+    contenders: dict[str, Callable[[], Any]] = {
+        OURS: lambda: _program(make),
+        "eager": lambda: _plain(make),
+        "torch": lambda: _of_torch(make),
+    }
+    if any(goal.peer == "torch_compile" for goal in program):
+        contenders["torch_compile"] = lambda: _compiled_by_torch(make)
+    if any(goal.peer == "jax" for goal in program):
+        contenders["jax"] = _jax_of(name)
+    case(f"{title}, one program", *program)(_class(f"Program{name.capitalize()}", contenders))
+    contenders = {
+        OURS: lambda: _flags(make),
+        "eager": lambda: _many(make(_minitensor())),
+        "torch": lambda: _many(make(_torch())),
+    }
+    case(f"{title}, under the flags, {LOOKS} steps", *flags)(_class(f"Flags{name.capitalize()}", contenders))
+
+
+def _class(name: str, contenders: dict[str, Callable[[], Any]]) -> type:
+    return type(name, (), {one: staticmethod(make) for one, make in contenders.items()} | {"__module__": __name__})
+
+
+def _peers(*names: str) -> tuple[Goal, ...]:
+    return tuple(at_most(1.0, name) for name in names)
+
+
+_steps(
+    models.softmax,
+    "softmax regression with nn and SGD",
+    (at_most(0.6, "eager"), at_most(0.4, "jax"), *_peers("torch")),
+    (at_most(0.85, "eager"), *_peers("torch")),
+)
+_steps(
+    models.policy,
+    "policy net 4-64-64-2 with nn and Adam",
+    (at_most(0.2, "eager"), at_most(0.05, "torch")),
+    (at_most(0.6, "eager"), *_peers("torch")),
+)
+_steps(
+    models.lstm,
+    "LSTM cell by hand, 32 turns, with gradients",
+    (at_most(0.25, "eager"), *_peers("torch", "torch_compile")),
+    (at_most(0.6, "eager"), *_peers("torch")),
+)
+_steps(
+    models.mlp,
+    "MLP with nn and Adam",
+    (at_most(0.95, "eager"), *_peers("torch", "torch_compile", "jax")),
+    (at_most(1.0, "eager"), *_peers("torch")),
+)
+for _make, _title in ((models.cnn, "CNN with nn and Adam"), (models.gpt, "GPT with nn and AdamW")):
+    _steps(
+        _make,
+        _title,
+        (at_most(0.8, "eager"), *_peers("torch", "torch_compile", "jax")),
+        (at_most(0.85, "eager"), *_peers("torch")),
+    )
