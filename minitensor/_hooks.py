@@ -13,6 +13,7 @@ from minitensor.step_stats import NodeExecStats, StepStats, from_cards, from_eve
 
 __all__ = [
     "collect_step_stats",
+    "compile_elsewhere",
     "compiler_config",
     "cuda_in_use",
     "cuda_module",
@@ -29,7 +30,15 @@ _session_scope: Callable[[int, bool], AbstractContextManager[None]] | None = Non
 
 def start_from_environment() -> None:
     """Turn the JIT on if MT_JIT_FLAGS is set; called once, when minitensor is imported."""
-    if os.environ.get("MT_JIT_FLAGS"):
+    flags = os.environ.get("MT_JIT_FLAGS")
+    if flags:
+        from minitensor import _programs
+
+        # A program that is recorded, and nothing else: the compiler isn't needed before there is something to compile.
+        if (found := _programs.plain(flags)) is not None:
+            level, folder = found
+            _programs.begin(_programs.FIRST | (_programs.CAREFUL if level == 1 else 0), folder)
+            return
         from minitensor_jit import api
 
         api.start_from_environment()
@@ -43,6 +52,13 @@ def jit_session(level: int, cpu_global_jit: bool) -> AbstractContextManager[None
 
         _session_scope = session_scope
     return _session_scope(level, cpu_global_jit)
+
+
+def compile_elsewhere(number: int, signature: bytes, described: Any) -> bool:
+    """Have another process compile a recorded trace; whether it will."""
+    from minitensor_jit.runtime.elsewhere import submit
+
+    return submit(number, signature, described)
 
 
 def start_cuda() -> None:

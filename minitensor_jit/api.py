@@ -6,7 +6,6 @@ import atexit
 import functools
 import os
 import sys
-import traceback
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -14,14 +13,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import minitensor
-from minitensor import _C, _forks
+from minitensor import _C, _forks, _programs
 from minitensor_jit.clustering.graph import Source
-from minitensor_jit.errors import InvalidArgumentError
+from minitensor_jit.errors import CacheDirectoryError, InvalidArgumentError
 from minitensor_jit.flags import FlagError, JitOptions, read_environment
 from minitensor_jit.log import log
 from minitensor_jit.ops_reason import reason_of
 from minitensor_jit.runtime.compiler import Compiler
 from minitensor_jit.runtime.disk_cache import all_caches
+from minitensor_jit.runtime.disk_folder import private_folder
 
 if TYPE_CHECKING:
     from minitensor_jit.inspect.profile import HloProfile
@@ -69,7 +69,8 @@ def _bits_of(options: JitOptions) -> int:
     looked_at |= bool(o.always_defer_compilation or o.hlo_profile or o.verify or o.clustering_debug)
     looked_at |= o.dump_to is not None or o.generate_hlo_graph is not None or o.clustering_fuel is not None
     by_policy = o.measure_clusters and not looked_at and not o.tolerance
-    return (not o.enable_lazy_compilation) | 2 * by_policy | 4 * (o.auto_jit == 1)
+    level = _programs.CAREFUL if o.auto_jit == 1 else 0
+    return (not o.enable_lazy_compilation) | (_programs.BY_POLICY if by_policy else 0) | level
 
 
 def _number_of(wanted: JitOptions) -> int:
@@ -340,6 +341,7 @@ def start_from_environment() -> None:
         _default_options = read_environment()
     except FlagError as error:
         raise FlagError(f"MT_JIT_FLAGS: {error}") if not str(error).count("MT_JIT_FLAGS") else error from None
+    _keep_programs()
     _C.set_options_id(0)
     if _default_options.explain:
         from minitensor_jit.inspect.report import Report
@@ -350,16 +352,37 @@ def start_from_environment() -> None:
         atexit.register(_print_profile)
     current_compiler()
     if _default_options.auto_jit:
-        _C.begin_program()
-        # Values that nobody asked for have no effect that could be seen; they run for their errors and the account.
-        atexit.register(_flush_at_exit)
+        # What is looked at is compiled here.
+        kept = _C.options_id() & 7 in (_programs.BY_POLICY, _programs.BY_POLICY | _programs.CAREFUL)
+        _programs.begin(_C.options_id(), _default_options.persistent_cache_directory if kept else None)
 
 
-def _flush_at_exit() -> None:
+def _keep_programs() -> None:
+    """Have programs keep what is compiled for them, where nobody says where, if there is a folder to be trusted."""
+    global _default_options
+    o = _default_options
+    if not o.auto_jit or not o.program_cache or o.persistent_cache_directory is not None:
+        return
+    folder = _programs.default_folder()
+    if folder is None:
+        return
     try:
-        _C.flush("the end of the program")
-    except Exception:
-        traceback.print_exc()  # with the note that names the line; what Python prints by itself here leaves it out
+        private_folder(folder)
+    except CacheDirectoryError:
+        return
+    _default_options = o.replace(persistent_cache_directory=folder)
+
+
+def _join_program() -> None:
+    """Take over the options of a program that began before this module was imported."""
+    global _default_options
+    program = _programs.begun
+    if program is None:
+        return
+    _default_options = read_environment()
+    _keep_programs()
+    number = _number_of(_default_options)
+    assert number == program.number, "the first options have the first number"
 
 
 def _print_profile() -> None:
@@ -371,3 +394,6 @@ def _print_account() -> None:
     if _report is not None:
         sys.stdout.flush()
         print(_report.text(), file=sys.stderr)
+
+
+_join_program()

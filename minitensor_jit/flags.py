@@ -365,6 +365,14 @@ class JitOptions:
         "Keep compiled code in this folder and load it from there in later runs. It is made with mode 0700; one that "
         "others can write to is refused.",
     )
+    program_cache: bool = _flag(
+        "bool",
+        True,
+        "Let a program that is recorded as a whole keep what was compiled for it, and what it learned of what pays, in "
+        "the user's cache directory ($XDG_CACHE_HOME/minitensor or ~/.cache/minitensor), unless "
+        "--persistent_cache_directory names another, and have another process compile meanwhile. Where an environment "
+        "variable says that this is CI nothing is kept.",
+    )
     persistent_cache_bytes: int = _flag(
         "int",
         2**30,

@@ -13,6 +13,8 @@ import pytest
 
 # Where a loop is cut changes no bit: tests with small arrays show it too, and threads find each other's races in them.
 os.environ.setdefault("MT_WAKE_THREADS", "always")
+# Programs of tests keep nothing for those of others, unless a test asks for it.
+os.environ.setdefault("CI", "true")
 
 CLUSTERED = "--auto_jit" in os.environ.get("MT_JIT_FLAGS", "")
 

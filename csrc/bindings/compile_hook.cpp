@@ -16,6 +16,7 @@ namespace {
 
 PyObject* g_compile = nullptr;
 PyObject* g_recall = nullptr;
+PyObject* g_submit = nullptr;
 
 PyObject* value_ref(ValueRef value) {
     static const char* kinds[] = {"none", "node", "leaf", "scalar"};
@@ -290,6 +291,13 @@ std::shared_ptr<Plan> recall(Trace& trace) {
     return found.get() == Py_None ? nullptr : plan_from_disk(trace, found.get());
 }
 
+bool submit(const Trace& trace, uint64_t number) {
+    PyRef submitter = PyRef::borrow(g_submit), signature = lasting_signature(trace), described = describe(trace);
+    PyRef question = checked(
+        Py_BuildValue("(KOO)", static_cast<unsigned long long>(number), signature.get(), described.get()));
+    return ask(trace, submitter.get(), question.get()).get() == Py_True;
+}
+
 std::shared_ptr<Plan> compile(Trace& trace) {
     PyRef compiler = PyRef::borrow(g_compile);
     if (std::shared_ptr<Plan> plan = recall(trace)) return plan;
@@ -329,7 +337,42 @@ PyObject* py_set_compile_hook(PyObject*, PyObject* args) {
     Py_RETURN_NONE;
 }
 
+PyObject* py_set_submit_hook(PyObject*, PyObject* submitter) {
+    Py_XSETREF(g_submit, submitter == Py_None ? nullptr : Py_NewRef(submitter));
+    submit_hook = g_submit ? submit : nullptr;
+    Py_RETURN_NONE;
+}
+
+// A plan as bytes, in a process that has not recorded its trace.
+PyObject* py_plan_bytes(PyObject*, PyObject* args) {
+    PyObject *results, *returned;
+    Py_ssize_t leaves, scalars;
+    if (!PyArg_ParseTuple(args, "OnnO:plan_bytes", &results, &leaves, &scalars, &returned)) return nullptr;
+    return guarded([&]() -> PyObject* {
+        if (leaves < 0 || scalars < 0) fail_value("plan_bytes: expected how many leaves and scalars there are");
+        Trace form;
+        each(results, [&](PyObject* count) {
+            const uint64_t some = to_uint64(count);
+            if (some > kMaxResults) fail_value("plan_bytes: an op has " + std::to_string(some) + " results");
+            TraceNode& node = form.nodes.emplace_back();
+            node = {};
+            node.first_result = static_cast<uint32_t>(form.results.size());
+            node.result_count = static_cast<uint32_t>(some);
+            form.results.resize(form.results.size() + some);
+        });
+        form.leaves.resize(static_cast<size_t>(leaves));
+        form.scalars.resize(static_cast<size_t>(scalars));
+        const std::string text = plan_to_bytes(*plan_from(form, returned, nullptr));
+        return PyBytes_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
+    });
+}
+
 PyMethodDef functions[] = {
+    {"set_submit_hook", method<py_set_submit_hook>(), METH_O,
+     "set_submit_hook(f | None): f(number, signature, (nodes, leaves, scalars)) has another process compile a trace, "
+     "and returns whether it will."},
+    {"plan_bytes", method<py_plan_bytes>(), METH_VARARGS,
+     "plan_bytes(results of each node, leaves, scalars, plan) -> the plan as bytes that a recalled one is made of."},
     {"set_compile_hook", method<py_set_compile_hook>(), METH_VARARGS,
      "set_compile_hook(f, recall): f(nodes, leaves, scalars, policy=None) -> (steps, deferred, checks, record, "
      "policy, revisit, measured, counters, held, keep), where keep(signature, plan) gets the plan as bytes; "

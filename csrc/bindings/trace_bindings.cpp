@@ -144,6 +144,32 @@ PyObject* py_set_policy_clock(PyObject*, PyObject* clock) {
     Py_RETURN_NONE;
 }
 
+// What a helper is asked and says.
+PyObject* py_set_reply_pipe(PyObject*, PyObject* file) {
+    return guarded([&]() -> PyObject* {
+        set_reply_pipe(static_cast<int>(to_int64(file)));
+        Py_RETURN_NONE;
+    });
+}
+
+PyObject* py_known_runs(PyObject*, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        const std::string text = thread_own_trace().policy().known();
+        return PyBytes_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
+    });
+}
+
+PyObject* py_learn_of_runs(PyObject*, PyObject* bytes) {
+    char* text;
+    Py_ssize_t size;
+    if (bytes == Py_None) {
+        Policy::forget_known();
+        Py_RETURN_TRUE;
+    }
+    if (PyBytes_AsStringAndSize(bytes, &text, &size) < 0) return nullptr;
+    return PyBool_FromLong(Policy::learn_of({text, static_cast<size_t>(size)}));
+}
+
 PyObject* py_set_refuse_hook(PyObject*, PyObject* callable) {
     Py_XSETREF(g_refuse, Py_NewRef(callable));
     refuse_hook = on_refuse;
@@ -226,6 +252,12 @@ PyMethodDef functions[] = {
      "eagerly from now on; ran(record) of each run of it."},
     {"set_policy_clock", method<py_set_policy_clock>(), METH_O,
      "set_policy_clock(f | None): f() -> nanoseconds, instead of the clock that the policy goes by."},
+    {"set_reply_pipe", method<py_set_reply_pipe>(), METH_O,
+     "set_reply_pipe(file): where a process that compiles says of a number that it is compiled (1) or can't be (0), in "
+     "64 bits each; -1 for none."},
+    {"known_runs", method<py_known_runs>(), METH_NOARGS, "What became of the runs of this program, as bytes."},
+    {"learn_of_runs", method<py_learn_of_runs>(), METH_O,
+     "learn_of_runs(bytes | None) -> whether they are what `known_runs` gave an earlier process of the program."},
     {"set_refuse_hook", method<py_set_refuse_hook>(), METH_O,
      "set_refuse_hook(f): f(op, reason) raises for what must be compiled and can't."},
     {"next_scope", method<py_next_scope>(), METH_NOARGS, "The number of the next scope in what is being recorded."},

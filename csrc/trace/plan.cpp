@@ -170,12 +170,12 @@ std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit) {
     *hit = plan != nullptr;
     int64_t took_ns = 0;
     if (!plan) {
-        load_compiler();
         const bool by_policy = trace.goes_by_policy();
         const Policy::Miss miss = by_policy ? trace.policy().miss(trace, hash) : Policy::Miss::Compile;
         if (miss == Policy::Miss::Wait || (!by_policy && planning_history().skips(trace, hash)))
             return plan_op_by_op(trace, hash);
         const int64_t started = policy_clock();
+        load_compiler();
         plan = miss == Policy::Miss::Recall ? recall_hook(trace) : compile_hook(trace);
         took_ns = policy_clock() - started;
         if (by_policy) Policy::planned(trace.nodes.size(), took_ns, miss == Policy::Miss::Compile);

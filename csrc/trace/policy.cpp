@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <map>
 #include <utility>
 
 #include "core/fork.h"
@@ -27,14 +29,20 @@ struct Allowance {
     int64_t at_once_ns;
     double share;
 };
-Allowance allowance() { return is_careful() ? Allowance{20'000'000, 0.02} : Allowance{70'000'000, 0.05}; }
+Allowance allowance();
 
 // One for the process: the program's time is the process's.
 struct Account {
     int64_t started = 0;
     int64_t lost_ns = 0;
+    bool again = false;  // an earlier process has found out what there is to win
 };
 Account account;
+
+Allowance allowance() {
+    if (account.again) return {10'000'000, 0.01};
+    return is_careful() ? Allowance{20'000'000, 0.02} : Allowance{70'000'000, 0.05};
+}
 
 bool affords(int64_t cost_ns) {
     const Allowance allowed = allowance();
@@ -129,7 +137,84 @@ uint64_t operands_of(const Call& call) {
     return hash;
 }
 
+void mix_text(uint64_t& hash, PyObject* text) {
+    Py_ssize_t length = 0;
+    const char* bytes = text ? PyUnicode_AsUTF8AndSize(text, &length) : nullptr;
+    if (!bytes) PyErr_Clear();
+    for (Py_ssize_t i = 0; bytes && i < length; ++i) hash = (hash ^ static_cast<uint8_t>(bytes[i])) * 0x100000001B3ull;
+}
+
+// What a place is in every process of a program.
+uint64_t lasting_key(const OpDef& op, const PyObject* code, int lasti) {
+    uint64_t hash = mixed(is_careful(), static_cast<uint64_t>(lasti));
+    for (const char c : op.name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3ull;
+    const auto* object = reinterpret_cast<const PyCodeObject*>(code);
+    mix_text(hash, object->co_filename);
+    mix_text(hash, object->co_qualname);
+    return mixed(hash, static_cast<uint64_t>(object->co_firstlineno));
+}
+
+// What an earlier process says of a run.
+struct Known {
+    uint64_t place, operands;
+    uint32_t calls;
+    uint8_t state, is_part, unused[2];
+};
+static_assert(sizeof(Known) == 24);
+constexpr uint8_t kKnownDemoted = 0, kKnownCompiled = 1, kKnownAsked = 2;
+std::unordered_map<uint64_t, Known>& known_runs() {
+    static auto* known = new std::unordered_map<uint64_t, Known>;
+    return *known;
+}
+
 }  // namespace
+
+std::string Policy::known() const {
+    std::map<uint64_t, Known> known(known_runs().begin(), known_runs().end());
+    for (const auto& [key, place] : places_)
+        for (const auto& run : place.runs) {
+            Known one{place.lasting, run->operands, static_cast<uint32_t>(run->calls), 0, run->is_part, {}};
+            if (run->state == State::Compiled || (run->state == State::Contest && !run->recalls))
+                one.state = kKnownCompiled;
+            else if (run->state == State::Demoted) one.state = kKnownDemoted;
+            else if (run->state == State::Asked) one.state = kKnownAsked;
+            else continue;
+            known[mixed(one.place, one.operands)] = one;
+        }
+    std::string text;
+    for (const auto& [key, one] : known) text.append(reinterpret_cast<const char*>(&one), sizeof one);
+    return text;
+}
+
+void Policy::forget_known() {
+    known_runs().clear();
+    account.again = false;
+}
+
+bool Policy::learn_of(std::string_view text) {
+    if (text.size() % sizeof(Known)) return false;
+    forget_known();
+    account.again = true;
+    for (; !text.empty(); text.remove_prefix(sizeof(Known))) {
+        Known one;
+        std::memcpy(&one, text.data(), sizeof one);
+        if (one.state > kKnownAsked || one.is_part > 1 || one.calls > (1u << 24)) return false;
+        known_runs()[mixed(one.place, one.operands)] = one;
+    }
+    return true;
+}
+
+void Policy::recall(const Place& place, Run& run) {
+    if (known_runs().empty() || compiles_at_once()) return;
+    auto known = known_runs().find(mixed(place.lasting, run.operands));
+    if (known == known_runs().end()) return;
+    run.calls = known->second.calls;
+    run.is_part = known->second.is_part;
+    if (known->second.state == kKnownAsked) run.state = State::Contest;
+    else settle(run, known->second.state == kKnownDemoted ? State::Demoted : State::Compiled);
+    run.recalls = known->second.state != kKnownDemoted;
+    run.misses = kMisses;  // whose promise doesn't hold is learnt anew at once
+}
 
 void set_reply_pipe(int file) {
     reply_pipe = file;
@@ -148,7 +233,8 @@ void Policy::start() {
     idle_ = 0;
     ns_per_call_ = 1000;
     doze_ns_ = kFirstDozeNs;
-    account = {policy_clock(), 0};
+    account.started = policy_clock();
+    account.lost_ns = 0;
 }
 
 const PyObject* Policy::expected_code() const { return place_ && place_->next ? place_->next->key.code : nullptr; }
@@ -174,6 +260,7 @@ Policy::Place& Policy::place_of(const Key& key) {
     Place& place = places_[key];
     place.code = PyRef::borrow(const_cast<PyObject*>(key.code));
     place.key = key;
+    place.lasting = lasting_key(*key.op, key.code, key.lasti);
     return place;
 }
 
@@ -183,6 +270,7 @@ Policy::Run& Policy::run_of(Place& place, uint64_t operands) {
     if (place.runs.size() >= kMaxRuns) auto dying = std::exchange(place.runs, {});
     place.runs.push_back(std::make_unique<Run>());
     place.runs.back()->operands = operands;
+    recall(place, *place.runs.back());
     return *place.runs.back();
 }
 
@@ -310,6 +398,7 @@ Policy::Miss Policy::miss(const Trace& trace, uint64_t hash) {
     });
     if (asked) return Miss::Compile;
     ++known.requests;
+    if (now_ && std::exchange(now_->recalls, false)) return Miss::Recall;
     switch (whereabouts(hash)) {
         case Signature::At::Ready: return Miss::Recall;
         case Signature::At::Asked:
@@ -331,7 +420,10 @@ Policy::Miss Policy::miss(const Trace& trace, uint64_t hash) {
     return affords(cost_of_plan(trace.nodes.size())) ? Miss::Compile : Miss::Wait;
 }
 
-void Policy::not_recalled(uint64_t hash) { signatures()[hash].at = Signature::At::Hopeless; }
+void Policy::not_recalled(uint64_t hash) {
+    Signature& signature = signatures()[hash];
+    if (signature.at == Signature::At::Ready) signature.at = Signature::At::Hopeless;
+}
 
 void Policy::end_recorded(const Plan& plan, bool hit, size_t calls, int64_t flush_ns, bool is_part) {
     idle_ = 0;
@@ -341,7 +433,7 @@ void Policy::end_recorded(const Plan& plan, bool hit, size_t calls, int64_t flus
     if (plan.op_by_op) {
         learn(plan, calls, is_part);
     } else {
-        place_->changes = 0;
+        place_->changes = now_->misses = 0;
         if (now_->state < State::Contest) now_->state = State::Contest;  // there is a plan already
         now_->hash = 0;
         if (hit && plan.revisit == ~uint64_t{0}) {
@@ -377,7 +469,8 @@ void Policy::learn(const Plan& plan, size_t calls, bool is_part) {
     } else if (++place_->changes > kChanges) {
         place_->pause = 1u << std::min(place_->changes - kChanges, kMostPaused);
     }
-    if (run.state >= State::Contest) return;
+    if (run.state >= State::Contest && (run.state == State::Demoted || ++run.misses <= kMisses)) return;
+    run.misses = 0;
     if (whereabouts(run.hash) == Signature::At::Asked) run.state = State::Asked;
     else if (whereabouts(run.hash) == Signature::At::Hopeless) {
         settle(run, State::Demoted);

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -68,6 +70,10 @@ class Policy {
     static void clear();
     // A program begins or ends.
     void start();
+    // What became of the runs of this program, for its next process; and what an earlier process says of them.
+    std::string known() const;
+    static bool learn_of(std::string_view known);
+    static void forget_known();
 
   private:
     enum class State : uint8_t { Cold, Waiting, Asked, Contest, Compiled, Demoted };
@@ -77,8 +83,10 @@ class Policy {
         uint64_t operands = 0;
         State state = State::Cold;
         bool is_part = false;  // of a loop: always of `calls` calls
+        bool recalls = false;  // an earlier process has compiled it
         uint32_t tries = 0;    // recorded, in the contest
         uint32_t recorded_runs = 0, eager_runs = 0;
+        uint32_t misses = 0;  // runs in a row that there was no plan for, though it is compiled
         size_t calls = 0, nodes = 0;
         uint64_t hash = 0;  // of the signature that was recorded last
         int64_t recorded_ns = INT64_MAX, eager_ns = INT64_MAX;
@@ -100,6 +108,7 @@ class Policy {
     struct Place {
         Key key{};
         PyRef code;
+        uint64_t lasting = 0;  // the same in another process
         Place* next = nullptr;  // where the run began that came after this one, the last time
         uint32_t changes = 0;   // recorded runs in a row whose signature had not been there before
         uint32_t pause = 0;     // runs that are eager for that
@@ -109,10 +118,11 @@ class Policy {
 
     Place& place_of(const Key& key);
     static Run& run_of(Place& place, uint64_t operands);
+    static void recall(const Place& place, Run& run);
     uint32_t run_eagerly(size_t calls, bool timed);
     uint32_t rest();
     void end_eager(size_t calls);
-    void settle(Run& run, State state);
+    static void settle(Run& run, State state);
     void learn(const Plan& plan, size_t calls, bool is_part);
     void enter(int64_t took_ns, size_t calls, bool recorded);
     void decide();
@@ -121,6 +131,7 @@ class Policy {
     static constexpr uint32_t kRuns = 5;    // of each kind in a contest: the fastest of so many is hardly disturbed
     static constexpr uint32_t kTries = 64;  // recorded, for a contest to begin: a trial of clusters comes before it
     static constexpr int64_t kAgainNs = 2'000'000'000;  // after which there is another contest; then four times that
+    static constexpr uint32_t kMisses = 8;     // it is learnt anew
     static constexpr uint32_t kChanges = 2;    // signatures that are new, in a row: the next is left out,
     static constexpr uint32_t kMostPaused = 12;  // then 2, 4, ... up to two to the power of this
     static constexpr uint32_t kIdle = 16;      // runs in a row that there was nothing to do about: it dozes

@@ -21,13 +21,15 @@ from dataclasses import dataclass
 
 from minitensor_jit.errors import CacheDirectoryError
 
-__all__ = ["DiskCounts", "DiskFolder", "read_file"]
+__all__ = ["DiskCounts", "DiskFolder", "private_folder", "read_file"]
 
 logger = logging.getLogger("minitensor_jit")
 
 _SUFFIX = ".mto"
 _BYTES_MAGIC = b"minitensor plan 3\n"
 _BYTES_SUFFIX = ".mtp"
+_RUNS_SUFFIX = ".mtr"
+"""Of what programs learned: `minitensor/_programs.py`."""
 _DIGEST = hashlib.sha256().digest_size
 _RESCAN = 64
 """After that many entries written the folder is counted again, since other processes write to it too."""
@@ -57,7 +59,7 @@ class DiskFolder:
         self._stopped = False
         self._bytes: int | None = None  # as far as this process knows
         self._since_scan = 0
-        _make_private(folder)
+        private_folder(folder)
 
     def load_bytes(self, key: str) -> memoryview | None:
         """What is no code, a plan say, of that key; None if there is none that is sound."""
@@ -87,7 +89,7 @@ class DiskFolder:
             return
         try:
             # Others may have made it writable, or put another one in its place.
-            _make_private(self.folder)
+            private_folder(self.folder)
             handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=self.folder)
             try:
                 with open(handle, "wb") as stream:
@@ -127,7 +129,7 @@ class DiskFolder:
                 # It may be gone by now: other processes remove entries too.
                 with contextlib.suppress(OSError):
                     info = item.stat(follow_symlinks=False)
-                    if item.name.endswith((_SUFFIX, _BYTES_SUFFIX)):
+                    if item.name.endswith((_SUFFIX, _BYTES_SUFFIX, _RUNS_SUFFIX)):
                         found.append((info.st_mtime_ns, info.st_size, item.path))
                     elif item.name.endswith(".tmp") and info.st_mtime < time.time() - _STALE_SECONDS:
                         os.unlink(item.path)
@@ -151,7 +153,8 @@ class DiskFolder:
             self.counts.evicted += 1
 
 
-def _make_private(folder: str) -> None:
+def private_folder(folder: str) -> None:
+    """Make a folder that nobody else can write to, if it isn't there; CacheDirectoryError if it can't be trusted."""
     try:
         parent = os.path.dirname(folder)
         os.makedirs(parent, exist_ok=True)

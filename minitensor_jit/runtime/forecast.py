@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 
 from minitensor import _C
+from minitensor._programs import program_name
 from minitensor_jit.errors import CacheDirectoryError
 from minitensor_jit.flags import ENVIRONMENT_VARIABLE, FlagError, parse_flags
 from minitensor_jit.runtime.disk_folder import DiskFolder
@@ -34,7 +34,7 @@ def foretell_from_environment() -> None:
 
 def foretell(disk: DiskFolder) -> None:
     """Have the memory touched that the program's last run with a folder needed; keep what this one did at its end."""
-    program = _program()
+    program = program_name()
     if program is None or disk.folder in _folders:
         return
     _folders.add(disk.folder)
@@ -43,14 +43,6 @@ def foretell(disk: DiskFolder) -> None:
     foretold = 0 if kept is None else int.from_bytes(kept, "little")
     _C.touch_ahead(foretold)
     atexit.register(_keep, disk, key, foretold, os.getpid())
-
-
-def _program() -> str | None:
-    """What tells this program from others; None for one that is typed in."""
-    file = getattr(sys.modules.get("__main__"), "__file__", None)
-    if file is not None:
-        return f"file {os.path.realpath(file)}"
-    return f"command {sys.orig_argv}" if sys.argv[:1] == ["-c"] else None
 
 
 def _keep(disk: DiskFolder, key: str, foretold: int, pid: int) -> None:

@@ -116,7 +116,11 @@ class Launcher:
     def _plan(self, draft: Draft) -> tuple[Any, ...]:
         builder = self._builder(draft, {})
         built = builder.build()
-        keep = partial(self._keep, builder.modules) if builder.modules and not builder.waiting else None
+        keep = (
+            partial(self._keep, builder.modules)
+            if builder.modules and not builder.waiting and not builder.launched
+            else None
+        )
         record = self._record(draft, builder.waiting)
         counters = [profile.address for profile in builder.profiles]
         held = tuple(builder.profiles)

@@ -242,7 +242,7 @@ class PlanBuilder:
         # A lowering of the user's may be another one next time.
         ours = "minitensor."
         known = all(str(getattr(call.row.lower, "__module__", ours)).startswith(ours) for call in inside)
-        if not ready.module or not known or not node.must_compile or observer is not None or card >= 0:
+        if not ready.module or not known or observer is not None or card >= 0:
             self.modules = None
         if self.modules is not None:
             self.modules.append(ready.module)

@@ -1,0 +1,103 @@
+"""Has another process compile what a program records, while the program goes on.
+
+A thread would hold the interpreter's lock most of the time. The helper is started when there is something to compile,
+is nobody's child, has the lowest claim to the processors that still gets on, and puts plans and code into the program's
+folder, where the next run of the program finds them too. It goes when the program has gone, or when there has been
+nothing to do for a while. It is told of a job by a line in a pipe: a number, and the file that has the rest.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import sys
+from contextlib import suppress
+from typing import Any
+
+from minitensor import _C, _forks, _programs
+from minitensor_jit.runtime.disk_folder import CacheDirectoryError, private_folder
+
+__all__ = ["JOBS", "REPLIES", "submit"]
+
+JOBS, REPLIES = 100, 101
+"""The helper's ends of the two pipes."""
+_SERVE = "from minitensor_jit.runtime.helper import serve; serve()"
+# In the background of a shell, which ends at once: so it is not a child that the program might wait for.
+_START = 'exec </dev/null >/dev/null 2>&1; "$@" &'
+
+_numbers = itertools.count()
+_jobs: int | None = None
+_replies: int | None = None
+_pid = 0
+
+
+def submit(number: int, signature: bytes, described: Any) -> bool:
+    """Have a trace compiled; False if that can't be done, or it isn't recorded under the program's own options."""
+    program = _programs.begun
+    if program is None or program.folder is None or _C.options_id() != program.number:
+        return False
+    if not hasattr(os, "posix_spawn") or not sys.executable:
+        return False
+    try:
+        private_folder(program.folder)
+        flags = os.environ.get("MT_JIT_FLAGS", "")
+        path = os.path.join(program.folder, f".{os.getpid()}-{next(_numbers)}-job.tmp")
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(handle, "wb") as file:
+            pickle.dump((flags, program.folder, signature, described), file, protocol=5)
+    except (OSError, CacheDirectoryError):
+        return False
+    line = f"{number} {path}\n".encode()
+    for _ in range(2):
+        try:
+            if _jobs is None or _pid != os.getpid():
+                _start()
+            assert _jobs is not None
+            os.write(_jobs, line)
+            return True
+        except OSError:  # it has gone: another one
+            forget()
+    with suppress(OSError):
+        os.unlink(path)
+    return False
+
+
+def forget() -> None:
+    """Let go of the helper, which then ends."""
+    global _jobs, _replies
+    _C.set_reply_pipe(-1)
+    for end in (_jobs, _replies):
+        if end is not None:
+            with suppress(OSError):
+                os.close(end)
+    _jobs = _replies = None
+
+
+def _start() -> None:
+    global _jobs, _replies, _pid
+    forget()
+    jobs, _jobs = os.pipe()
+    _replies, replies = os.pipe()
+    _pid = os.getpid()
+    package = os.path.dirname(os.path.dirname(os.path.abspath(_programs.__file__)))
+    environment = {name: value for name, value in os.environ.items() if name != "MT_JIT_FLAGS"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
+    command = ["sh", "-c", _START, "sh", sys.executable, "-P", "-c", _SERVE]
+    try:
+        pid = os.posix_spawn(
+            "/bin/sh",
+            command,
+            environment,
+            file_actions=[(os.POSIX_SPAWN_DUP2, jobs, JOBS), (os.POSIX_SPAWN_DUP2, replies, REPLIES)],
+            setpgroup=0,  # Ctrl-C is meant for the program
+        )
+    finally:
+        os.close(jobs)
+        os.close(replies)
+    with suppress(ChildProcessError):
+        os.waitpid(pid, 0)
+    _C.set_reply_pipe(_replies)
+
+
+_forks.in_child(forget)

@@ -1,0 +1,101 @@
+"""The process that compiles for a program while that goes on; see `runtime/elsewhere.py`."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import struct
+import time
+from contextlib import suppress
+from typing import Any
+
+from minitensor import _C
+from minitensor_jit.clustering.pipeline import cluster
+from minitensor_jit.flags import parse_flags
+from minitensor_jit.runtime.compiler import Compiler, no_collections
+from minitensor_jit.runtime.disk_folder import read_file
+from minitensor_jit.runtime.elsewhere import JOBS, REPLIES
+from minitensor_jit.runtime.launcher import Launcher
+from minitensor_jit.runtime.plan_builder import PlanBuilder
+from minitensor_jit.runtime.plan_store import PlanStore
+from minitensor_jit.runtime.recorded import RecordedTrace
+
+__all__ = ["compile_job", "serve"]
+
+_NICENESS = 5
+"""It gets a quarter of a processor that the program wants too."""
+_IDLE_SECONDS = 60.0
+_LAST_SECONDS = 5.0
+"""What is waiting when the program has gone is still compiled for its next run, if it doesn't take longer."""
+
+
+class _Bench:
+    """A compiler for the options of one program."""
+
+    def __init__(self, flags: str, folder: str) -> None:
+        # What is kept on disk is found by the program's own options.
+        self.options = parse_flags(flags).replace(persistent_cache_directory=folder)
+        # All at once, for the sizes that there are: other sizes are other jobs.
+        working = self.options.replace(enable_lazy_compilation=False, async_compilation=False, dynamic_shapes=False)
+        self.launcher = Launcher(Compiler(working))
+        assert self.launcher.disk is not None
+        self.plans = PlanStore(self.launcher.disk, self.options)
+
+
+_benches: dict[tuple[str, str], _Bench] = {}
+
+
+def compile_job(flags: str, folder: str, signature: bytes, described: Any) -> bool:
+    """Compile a trace, and keep its plan and code in the folder; False if there is nothing to be launched."""
+    bench = _benches.get((flags, folder))
+    if bench is None:
+        bench = _benches[flags, folder] = _Bench(flags, folder)
+    nodes, leaves, scalars = described
+    with no_collections():
+        trace = RecordedTrace(nodes, leaves, scalars, "trace")
+        result = cluster(trace.graph, bench.options)
+        builder = PlanBuilder(trace, result, bench.launcher.options, None, bench.launcher)
+        steps, deferred, checks = builder.build()
+        if not builder.modules:
+            return False
+        counts = [len(node[3]) for node in nodes]
+        returned: tuple[Any, ...] = (steps, deferred, checks, None, None, -1, 0, [], (), None)
+        plan = _C.plan_bytes(counts, len(leaves), len(scalars), returned)
+        bench.plans.store(signature, plan, builder.modules)
+    return True
+
+
+def serve() -> None:
+    """Do the jobs that come, until the program has gone."""
+    with suppress(OSError):
+        os.nice(_NICENESS)
+    waiting = b""
+    deadline: float | None = None
+    while deadline is None or time.monotonic() < deadline:
+        line, newline, rest = waiting.partition(b"\n")
+        if newline:
+            waiting = rest
+            number, path = line.split(b" ", 1)
+            done = _do(os.fsdecode(path))
+            try:
+                os.write(REPLIES, struct.pack("=QQ", int(number), done))
+            except OSError:
+                deadline = deadline or time.monotonic() + _LAST_SECONDS
+        elif deadline is not None or not select.select([JOBS], [], [], _IDLE_SECONDS)[0]:
+            return
+        elif more := os.read(JOBS, 1 << 16):
+            waiting += more
+        else:
+            deadline = time.monotonic() + _LAST_SECONDS
+
+
+def _do(path: str) -> bool:
+    try:
+        job = pickle.loads(read_file(path))
+        return compile_job(*job)
+    except Exception:  # its ops go on to run one by one
+        return False
+    finally:
+        with suppress(OSError):
+            os.unlink(path)

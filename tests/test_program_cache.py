@@ -1,0 +1,276 @@
+"""What programs under the flags keep for their next process, and the helper that compiles while they go on."""
+
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import textwrap
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from test_policy import SECOND, Clock, program
+
+import minitensor as mt
+from minitensor import _C, _programs
+from minitensor_jit.runtime import helper
+
+ROOT = str(Path(mt.__file__).parent.parent)
+FLAGS = "--auto_jit=2 --cpu_global_jit"
+
+
+def run(script, cache, flags=FLAGS, **variables):
+    """The lines that a program prints whose cache directory is `cache`."""
+    keep = {k: v for k, v in os.environ.items() if not k.startswith("MT_") and k not in _programs._CI}
+    environment = keep | {"PYTHONPATH": ROOT, "XDG_CACHE_HOME": str(cache), "MT_JIT_FLAGS": flags} | variables
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, env=environment, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+@pytest.fixture
+def script(tmp_path):
+    """A program of large pointwise work, which goes on until it is compiled, or for so many steps."""
+    path = tmp_path / "program.py"
+    path.write_text(
+        textwrap.dedent(
+            """
+            import os, sys, time
+            import minitensor as mt
+
+            most = int(os.environ.get("STEPS", "1000000"))
+            x = mt.full((300, 1000), 0.375)
+            recorded = []
+            begun = time.monotonic()
+            while len(recorded) < most and time.monotonic() < begun + 120:
+                y = x * 1.5 + 0.25
+                for _ in range(6):
+                    y = mt.tanh(y * 0.75) - 0.125 * y
+                recorded.append(y._is_pending)
+                last = y[0, 0].item()
+                if len(recorded) > 40 and all(recorded[-20:]):
+                    break
+            print(last)
+            print("".join(".R"[one] for one in recorded[:12]))
+            print(all(recorded[-20:]))
+            print(sorted({"llvmlite", "numpy", "minitensor_jit.runtime.launcher"} & set(sys.modules)))
+            """
+        )
+    )
+    return path
+
+
+def test_a_helper_compiles_and_the_next_process_starts_compiled(script, tmp_path):
+    cache = tmp_path / "cache"
+    value, begins, compiled, modules = run(script, cache)
+    assert compiled == "True"
+    assert "." in begins  # while the helper compiled
+    assert modules == "[]"  # which is the helper's business
+    folder = cache / "minitensor"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    kept = {path.suffix for path in folder.iterdir() if not path.name.startswith(".")}
+    assert kept == {".mto", ".mtp", ".mtr"}
+    again, begins, compiled, modules = run(script, cache, STEPS="60")
+    # The first step begins where x is made.
+    assert (again, begins[1:], compiled, modules) == (value, "R" * 11, "True", "[]")
+    eagerly = run(script, cache, flags="", STEPS="1")
+    assert eagerly[0] == value
+
+
+def test_nothing_is_kept_in_ci_or_by_flag(script, tmp_path):
+    for number, (flags, variables) in enumerate(
+        [(FLAGS, {"CI": "true"}), (FLAGS, {"GITHUB_ACTIONS": "1"}), (f"{FLAGS} --program_cache=false", {})]
+    ):
+        cache = tmp_path / str(number)
+        run(script, cache, flags, STEPS="8", **variables)
+        assert not cache.exists()
+
+
+def test_a_folder_that_others_can_write_to_is_left_alone(script, tmp_path):
+    folder = tmp_path / "cache" / "minitensor"
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    run(script, tmp_path / "cache", STEPS="8")
+    assert list(folder.iterdir()) == []
+
+
+def test_damaged_files_are_ignored(script, tmp_path):
+    cache = tmp_path / "cache"
+    run(script, cache, STEPS="2")
+    (path,) = (cache / "minitensor").glob("*.mtr")
+    good = path.read_bytes()
+    flipped = good[:20] + bytes([good[20] ^ 1]) + good[21:]
+    for bad in (b"", good[:-1], good + b"x", flipped, good.replace(b"runs 1", b"runs 0")):
+        path.write_bytes(bad)
+        lines = run(script, cache, STEPS="2")
+        assert lines[1] == "RR"
+        assert path.read_bytes() == good
+
+
+def test_the_flags_of_a_plain_program(monkeypatch):
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    for name in _programs._CI:
+        monkeypatch.delenv(name, raising=False)
+    here = "/caches/minitensor"
+    for text, expected in {
+        "--auto_jit=2 --cpu_global_jit": (2, here),
+        "--cpu_global_jit=true  --auto_jit=1": (1, here),
+        "--auto_jit=1 --auto_jit=2 --cpu_global_jit": (2, here),
+        "--auto_jit=2 --cpu_global_jit --program_cache": (2, here),
+        "--auto_jit=2 --cpu_global_jit --program_cache=false": (2, None),
+        "--auto_jit=2 --cpu_global_jit --persistent_cache_directory=/x/y": (2, "/x/y"),
+        "--auto_jit=2": None,
+        "--cpu_global_jit": None,
+        "--auto_jit=0 --cpu_global_jit": None,
+        "--auto_jit=2 --cpu_global_jit=false": None,
+        "--auto_jit=2 --cpu_global_jit --explain": None,
+        "--auto_jit=2 --cpu_global_jit --dump_to='/a b'": None,
+        "--auto_jit=2 --cpu_global_jit --auto_jit": None,
+        "": None,
+    }.items():
+        assert _programs.plain(text) == expected, text
+        if expected is not None:  # what it leaves to the parser is what the parser says
+            options = mt.jit.current_options().replace()
+            from minitensor_jit.flags import parse_flags
+
+            options = parse_flags(text)
+            assert options.auto_jit == expected[0]
+            from minitensor_jit.api import _bits_of
+
+            assert 8 | _bits_of(options) == _programs.FIRST | (_programs.CAREFUL if expected[0] == 1 else 0)
+
+
+def test_where_programs_keep_what_they_learn(monkeypatch):
+    for name in _programs._CI:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
+    monkeypatch.setenv("HOME", "/home/me")
+    assert _programs.default_folder() in ("/home/me/.cache/minitensor", "/home/me/Library/Caches/minitensor")
+    monkeypatch.setenv("CI", "false")
+    assert _programs.default_folder() is not None
+    monkeypatch.setenv("CI", "1")
+    assert _programs.default_folder() is None
+
+
+# ---- the policy and a helper that the test plays
+
+
+@contextmanager
+def with_helper(clock):
+    """A program that has run for long, the jobs that it hands out, and how to answer them."""
+    jobs = []
+    replies, ours = os.pipe()
+
+    def submit(number, signature, described):
+        jobs.append((number, signature, described))
+        return True
+
+    def answer(number, done):
+        os.write(ours, struct.pack("=QQ", number, done))
+        clock.now += SECOND // 100  # it isn't asked at every turn
+
+    with program(clock, enable_lazy_compilation=True):
+        clock.now += 1000 * SECOND
+        _C.set_submit_hook(submit)
+        _C.set_reply_pipe(replies)
+        try:
+            yield jobs, answer, lambda: os.close(ours)
+        finally:
+            _C.set_submit_hook(None)
+            _C.set_reply_pipe(-1)
+            os.close(replies)
+
+
+def steps(clock, count):
+    x, modes = mt.ones(5), []
+    for _ in range(count):
+        x.sum().item()
+        x = mt.tanh(x * 1.5 + 0.5) - 0.25
+        modes.append(clock.sees(x))
+    return modes
+
+
+def test_it_runs_eagerly_while_the_helper_compiles():
+    clock = Clock(recorded=10_000_000, eager=10_000_000)
+    with with_helper(clock) as (jobs, answer, _):
+        modes = steps(clock, 40)
+        assert modes[0]
+        assert not any(modes[4:])
+        assert len(jobs) == 1
+        number, signature, described = jobs[0]
+        assert [len(part) for part in described] == [6, 1, 4] or len(described[0]) > 3
+        assert len(signature) % 8 == 0
+        # What it says that it has compiled isn't there: as if it had said that it can't be.
+        answer(number, 1)
+        assert sum(steps(clock, 100)[10:]) < 10
+        assert len(jobs) == 1
+
+
+def test_what_the_helper_can_not_compile_is_demoted():
+    clock = Clock(recorded=10_000_000, eager=10_000_000)
+    with with_helper(clock) as (jobs, answer, _):
+        steps(clock, 20)
+        answer(jobs[0][0], 0)
+        assert not any(steps(clock, 60)[2:])
+        assert len(jobs) == 1
+
+
+def test_a_helper_that_has_gone_is_not_waited_for():
+    clock = Clock(recorded=10_000_000, eager=10_000_000)
+    with with_helper(clock) as (jobs, _, close):
+        steps(clock, 20)
+        assert len(jobs) == 1
+        close()
+        clock.now += SECOND // 100
+        assert not any(steps(clock, 60)[2:])
+
+
+def test_what_is_known_of_runs_goes_to_the_next_process():
+    clock = Clock(recorded=200_000, eager=100_000)
+    with program(clock):
+        modes = steps(clock, 60)
+        assert modes[0]
+        assert not modes[-1]
+        known = _C.known_runs()
+    assert len(known) % 24 == 0
+    assert known
+    try:
+        assert _C.learn_of_runs(known)
+        with program(clock, enable_lazy_compilation=True):
+            assert _C.known_runs() == known
+            clock.now += 1000 * SECOND
+            assert not any(steps(clock, 30)[1:])
+        for bad in (known[:-1], known[:20] + b"\x09" + known[21:], known[:21] + b"\x02" + known[22:]):
+            assert not _C.learn_of_runs(bad)
+    finally:
+        assert _C.learn_of_runs(None)
+
+
+# ---- the helper
+
+
+def test_the_helper_survives_what_is_no_job(tmp_path):
+    bad = [b"", b"garbage", pickle.dumps(("--no_such_flag", str(tmp_path), b"", ([], [], [])))]
+    for text in bad:
+        path = tmp_path / "job"
+        path.write_bytes(text)
+        path.chmod(0o600)
+        assert helper._do(str(path)) is False
+        assert not path.exists()
+    assert helper._do(str(tmp_path / "missing")) is False
+
+
+def test_plan_bytes_checks_what_it_is_given():
+    plan = ([("op", 0, -1)], [], [], None, None, -1, 0, [], (), None)
+    assert isinstance(_C.plan_bytes([1], 0, 0, plan), bytes)
+    with pytest.raises(ValueError, match="node 0 of 0"):
+        _C.plan_bytes([], 0, 0, plan)
+    with pytest.raises(ValueError, match="99 results"):
+        _C.plan_bytes([99], 0, 0, plan)
+    with pytest.raises(ValueError, match="how many leaves"):
+        _C.plan_bytes([1], -1, 0, plan)
