@@ -143,40 +143,144 @@ PyObject* py_bound_items(PyObject*, PyObject*) {
     });
 }
 
+// Where the number of a tensor is kept while a function is recorded; null if it isn't, or if others may change it.
+FunctionLog::Kept* kept_in(Tensor& keeper) {
+    if (!in_function()) return nullptr;
+    FunctionLog& log = *function_log;
+    for (FunctionLog::Kept& kept : log.kept)
+        if (kept.keeper.get() == &keeper) return &kept;
+    log.kept.push_back({Ref<Tensor>::borrow(&keeper), 0, log.numbers.kept(keeper, number_in(keeper))});
+    return &log.kept.back();
+}
+
+Tensor& keeper_of(PyObject* object) {
+    if (!is_tensor(object)) fail_type(std::string("a number is kept in a tensor, not in ") + Py_TYPE(object)->tp_name);
+    Tensor& keeper = *tensor_of(object);
+    if (keeper.numel != 1) fail("a tensor that keeps a number has one element, not " + std::to_string(keeper.numel));
+    if (keeper.storage->pending) materialize_hook(keeper.storage.get());
+    if (!keeps_number(keeper) && in_function())
+        function_log->unclear = "an optimizer keeps a number in memory that others may change";
+    return keeper;
+}
+
+void write_number(FunctionLog::Kept& kept, uint32_t place) {
+    FunctionLog& log = *function_log;
+    kept.place = log.numbers.rounded(place, kept.keeper->dtype);
+    ++kept.times;
+    keep_number(*kept.keeper, log.numbers.value(kept.place), 1);
+}
+
+// The in-place op, for a tensor that others may see.
+void write_by_op(Tensor& keeper, double value) {
+    static const OpDef* fill = find_op("fill");
+    trace::Suspend suspend;
+    Operand self;
+    self.tensor = &keeper;
+    GradMode none(false);
+    call_op_inplace(*fill, keeper, {self}, {Value::of(Scalar::of(value))});
+}
+
+PyObject* read_number(PyObject* object) { return checked(PyObject_CallMethod(object, "item", nullptr)).release(); }
+
+// kept_number(tensor): the number in it.
+PyObject* py_kept_number(PyObject*, PyObject* object) {
+    return guarded([&]() -> PyObject* {
+        Tensor& keeper = keeper_of(object);
+        if (!keeps_number(keeper)) return read_number(object);
+        if (FunctionLog::Kept* kept = kept_in(keeper)) return make(kept->place);
+        return checked(PyFloat_FromDouble(number_in(keeper))).release();
+    });
+}
+
+// rounded_number(number, dtype): as a tensor of that dtype keeps it.
+PyObject* py_rounded_number(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+    return guarded([&]() -> PyObject* {
+        if (nargs != 2) fail_type("rounded_number(number, dtype)");
+        const DType dtype = dtype_from(args[1]);
+        if (is_bound(args[0])) {
+            auto& number = *reinterpret_cast<BoundNumber*>(args[0]);
+            return make(log_of(number).numbers.rounded(number.place, dtype));
+        }
+        Scalar value;
+        if (!scalar_from(args[0], &value)) fail_type("rounded_number(number, dtype)");
+        return checked(PyFloat_FromDouble(round_to(value.as_double(), dtype))).release();
+    });
+}
+
+// keep_number(tensor, number): writes it there.
+PyObject* py_keep_number(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+    return guarded([&]() -> PyObject* {
+        if (nargs != 2) fail_type("keep_number(tensor, number)");
+        Tensor& keeper = keeper_of(args[0]);
+        Scalar value;
+        uint32_t place = 0;
+        if (is_bound(args[1])) {
+            auto& number = *reinterpret_cast<BoundNumber*>(args[1]);
+            place = number.place;
+            value = Scalar::of(log_of(number).numbers.value(place));
+        } else if (!scalar_from(args[1], &value)) {
+            fail_type(std::string("a number is kept, not ") + Py_TYPE(args[1])->tp_name);
+        }
+        if (!keeps_number(keeper)) {
+            write_by_op(keeper, value.as_double());
+        } else if (FunctionLog::Kept* kept = kept_in(keeper)) {
+            write_number(*kept, place ? place : function_log->numbers.constant(value.as_double()));
+        } else {
+            keep_number(keeper, value.as_double(), 1);
+        }
+        Py_RETURN_NONE;
+    });
+}
+
 // count_step(tensor): adds one to the count of steps in it, and returns the count, as a number.
 PyObject* py_count_step(PyObject*, PyObject* object) {
     return guarded([&]() -> PyObject* {
-        if (!is_tensor(object)) fail_type(std::string("a count of steps is a tensor, not ") + Py_TYPE(object)->tp_name);
-        Tensor& counter = *tensor_of(object);
-        if (counter.numel != 1) fail("a count of steps has one element, not " + std::to_string(counter.numel));
-        if (counter.storage->pending) materialize_hook(counter.storage.get());
-        if (!counts_steps(counter)) {
-            if (in_function()) function_log->unclear = "an optimizer counts steps in memory that others may change";
-            static const OpDef* add = find_op("add");
-            trace::Suspend suspend;
-            Operand self, one;
-            self.tensor = &counter;
-            one.is_scalar = true;
-            one.scalar = Scalar::of(int64_t{1});
-            GradMode none(false);
-            call_op_inplace(*add, counter, {self, one});
-            return checked(PyObject_CallMethod(object, "item", nullptr)).release();
+        Tensor& counter = keeper_of(object);
+        if (!keeps_number(counter)) {
+            PyRef before = checked(read_number(object));
+            const double count = PyFloat_AsDouble(before.get());
+            if (count == -1.0 && PyErr_Occurred()) return nullptr;
+            write_by_op(counter, count + 1.0);
+            return read_number(object);
         }
-        count_steps(counter, 1);
-        const double now = steps_in(counter);
-        if (!in_function()) return checked(PyFloat_FromDouble(now)).release();
-        FunctionLog& log = *function_log;
-        for (FunctionLog::Count& count : log.counts) {
-            if (count.counter.get() != &counter) continue;
-            ++count.times;
-            count.place = log.numbers.combine(Numbers::Kind::Add, count.place, log.numbers.constant(1.0));
-            return make(count.place);
+        if (FunctionLog::Kept* kept = kept_in(counter)) {
+            Numbers& numbers = function_log->numbers;
+            write_number(*kept, numbers.combine(Numbers::Kind::Add, kept->place, numbers.constant(1.0)));
+            return make(kept->place);
         }
-        uint32_t place = log.numbers.count(counter, now - 1.0);
-        place = log.numbers.combine(Numbers::Kind::Add, place, log.numbers.constant(1.0));
-        log.counts.push_back({Ref<Tensor>::borrow(&counter), 1, place});
-        return make(place);
+        keep_number(counter, number_in(counter) + 1.0, 1);
+        return checked(PyFloat_FromDouble(number_in(counter))).release();
     });
+}
+
+// What Python's function makes of two numbers, or what stands for it if one of them is read at each call.
+PyObject* of_two(Numbers::Kind kind, const char* name, PyObject* const* args, Py_ssize_t nargs) {
+    return guarded([&]() -> PyObject* {
+        if (nargs != 2) fail_type(std::string(name) + " takes two numbers");
+        PyObject *a = args[0], *b = args[1];
+        if (is_bound(a) || is_bound(b)) {
+            FunctionLog& log = log_of(*reinterpret_cast<BoundNumber*>(is_bound(a) ? a : b));
+            const uint32_t first = place_of(a, log), second = first ? place_of(b, log) : 0;
+            if (!second) fail_type(std::string(name) + " takes two numbers");
+            const uint32_t place = log.numbers.combine(kind, first, second);
+            if (kind == Numbers::Kind::Exceeds) return PyBool_FromLong(log.numbers.value(place) != 0.0);
+            return make(place);
+        }
+        const int second = PyObject_RichCompareBool(b, a, kind == Numbers::Kind::Max ? Py_GT : Py_LT);
+        if (second < 0) return nullptr;
+        if (kind == Numbers::Kind::Exceeds) return PyBool_FromLong(second);
+        return Py_NewRef(second ? b : a);
+    });
+}
+
+PyObject* py_least(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+    return of_two(Numbers::Kind::Min, "least_number", args, nargs);
+}
+PyObject* py_greatest(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+    return of_two(Numbers::Kind::Max, "greatest_number", args, nargs);
+}
+PyObject* py_exceeds(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+    return of_two(Numbers::Kind::Exceeds, "number_exceeds", args, nargs);
 }
 
 PyMethodDef functions[] = {
@@ -186,6 +290,17 @@ PyMethodDef functions[] = {
      "bound_items(): the (dict, key) pairs that the function which is recorded reads anew at each call."},
     {"count_step", method<py_count_step>(), METH_O,
      "count_step(tensor): adds one to the count of steps in it, and returns it as a number."},
+    {"kept_number", method<py_kept_number>(), METH_O,
+     "kept_number(tensor): the number in it, which a compiled function reads anew at each call."},
+    {"rounded_number", method<py_rounded_number>(), METH_FASTCALL,
+     "rounded_number(number, dtype): the number as a tensor of that dtype keeps it."},
+    {"keep_number", method<py_keep_number>(), METH_FASTCALL,
+     "keep_number(tensor, number): writes the number to a tensor of one element."},
+    {"least_number", method<py_least>(), METH_FASTCALL, "least_number(a, b): min(a, b), also of bound numbers."},
+    {"greatest_number", method<py_greatest>(), METH_FASTCALL,
+     "greatest_number(a, b): max(a, b), also of bound numbers."},
+    {"number_exceeds", method<py_exceeds>(), METH_FASTCALL,
+     "number_exceeds(a, b): a > b, also of bound numbers: a compiled function is recorded again where it changes."},
     {}};
 
 }  // namespace

@@ -65,11 +65,11 @@ struct FunctionLog {
     std::vector<Gradient> gradients;
     std::unordered_set<const Tensor*> known_owners;
     Numbers numbers;
-    struct Count {  // of steps, which was counted up
-        Ref<Tensor> counter;
-        uint32_t times, place;  // its number now
+    struct Kept {  // a number in a tensor of an optimizer's, such as its count of steps
+        Ref<Tensor> keeper;
+        uint32_t times, place;  // how often it was written, and the number now
     };
-    std::vector<Count> counts;
+    std::vector<Kept> kept;
     std::vector<uint32_t> used;  // places that operands had
     const char* unclear = nullptr;  // why a number would not be computed again as it was
 

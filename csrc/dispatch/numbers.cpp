@@ -17,7 +17,13 @@ bool compute(Numbers::Kind kind, double a, double b, double* result) {
         case Numbers::Kind::Sub: *result = a - b; return true;
         case Numbers::Kind::Mul: *result = a * b; return true;
         case Numbers::Kind::Div: *result = a / b; return b != 0.0;
-        case Numbers::Kind::Pow: *result = std::pow(a, b); return a > 0.0 && std::isfinite(*result);
+        case Numbers::Kind::Pow:
+            *result = std::pow(a, b);
+            return (a > 0.0 || (a == 0.0 && b >= 0.0)) && std::isfinite(*result);
+        // As Python's min(a, b) and max(a, b).
+        case Numbers::Kind::Min: *result = b < a ? b : a; return true;
+        case Numbers::Kind::Max: *result = b > a ? b : a; return true;
+        case Numbers::Kind::Exceeds: *result = a > b; return true;
         default: return false;
     }
 }
@@ -44,8 +50,14 @@ uint32_t Numbers::item(PyObject* dict, PyObject* key, Py_ssize_t part, double va
     return static_cast<uint32_t>(numbers_.size());
 }
 
-uint32_t Numbers::count(Tensor& counter, double now) {
-    numbers_.push_back({Kind::Count, 0, 0, now, {}, {}, -1, Ref<Tensor>::borrow(&counter)});
+uint32_t Numbers::kept(Tensor& keeper, double now) {
+    numbers_.push_back({Kind::Kept, 0, 0, now, {}, {}, -1, Ref<Tensor>::borrow(&keeper)});
+    return static_cast<uint32_t>(numbers_.size());
+}
+
+uint32_t Numbers::rounded(uint32_t place, DType dtype) {
+    const double value = round_to(this->value(place), dtype);
+    numbers_.push_back({Kind::Rounded, place, static_cast<uint32_t>(dtype), value, {}, {}, -1, {}});
     return static_cast<uint32_t>(numbers_.size());
 }
 
@@ -72,38 +84,44 @@ bool Numbers::read(std::vector<double>& values) const {
                 // Programs branch on it.
                 if ((value != 0.0) != (number.value != 0.0)) return false;
                 break;
-            case Kind::Count:
-                if (!counts_steps(*number.counter)) return false;
-                value = steps_in(*number.counter);
+            case Kind::Kept:
+                if (!keeps_number(*number.keeper)) return false;
+                value = number_in(*number.keeper);
                 break;
+            case Kind::Rounded: value = round_to(values[number.a - 1], static_cast<DType>(number.b)); break;
             default:
                 if (!compute(number.kind, values[number.a - 1], values[number.b - 1], &value)) return false;
+                if (number.kind == Kind::Exceeds && value != number.value) return false;
         }
         values.push_back(value);
     }
     return true;
 }
 
-bool counts_steps(const Tensor& counter) {
-    const Storage& storage = *counter.storage;
-    return counter.numel == 1 && counter.device().type == DeviceType::CPU && storage.data && !storage.pending &&
-           !storage.read_only && !storage.external() && !requires_grad_hook(counter) &&
-           (counter.dtype == DType::F32 || counter.dtype == DType::F64 || counter.dtype == DType::I64);
+bool keeps_number(const Tensor& keeper) {
+    const Storage& storage = *keeper.storage;
+    return keeper.numel == 1 && keeper.device().type == DeviceType::CPU && storage.data && !storage.pending &&
+           !storage.read_only && !storage.external() && !requires_grad_hook(keeper) &&
+           (is_floating(keeper.dtype) || keeper.dtype == DType::I64);
 }
 
-double steps_in(const Tensor& counter) {
-    const void* at = static_cast<const char*>(counter.storage->data) +
-                     static_cast<size_t>(counter.offset) * itemsize(counter.dtype);
-    return load_scalar(at, counter.dtype).as_double();
+double number_in(const Tensor& keeper) {
+    const void* at = static_cast<const char*>(keeper.storage->data) +
+                     static_cast<size_t>(keeper.offset) * itemsize(keeper.dtype);
+    return load_scalar(at, keeper.dtype).as_double();
 }
 
-void count_steps(Tensor& counter, uint32_t times) {
-    if (counter.storage->readers) before_write_hook(counter.storage.get());
-    void* at = static_cast<char*>(counter.storage->data) +
-               static_cast<size_t>(counter.offset) * itemsize(counter.dtype);
-    for (uint32_t i = 0; i < times; ++i)  // in its own dtype, where large counts may stay
-        store_scalar(Scalar::of(steps_in(counter) + 1.0), counter.dtype, at);
-    version_of(counter) += times;
+double round_to(double value, DType dtype) {
+    alignas(16) char memory[16];
+    store_scalar(Scalar::of(value), dtype, memory);
+    return load_scalar(memory, dtype).as_double();
+}
+
+void keep_number(Tensor& keeper, double value, uint32_t times) {
+    if (keeper.storage->readers) before_write_hook(keeper.storage.get());
+    void* at = static_cast<char*>(keeper.storage->data) + static_cast<size_t>(keeper.offset) * itemsize(keeper.dtype);
+    store_scalar(Scalar::of(value), keeper.dtype, at);
+    version_of(keeper) += times;
 }
 
 }  // namespace mt

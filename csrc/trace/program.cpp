@@ -242,11 +242,11 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
             landed[place - 1] = true;
         }
     if (const char* reason = log_of_function.lost_number(landed)) return refuse(reason);
-    for (const FunctionLog::Count& count : log_of_function.counts) {
-        if (log_of_function.known.contains(count.counter.get()))
-            return refuse("it computes with a tensor in which an optimizer counts steps");
-        program->counts_.push_back({count.counter, count.times});
-        program->hold(count.counter);
+    for (const FunctionLog::Kept& kept : log_of_function.kept) {
+        if (log_of_function.known.contains(kept.keeper.get()))
+            return refuse("it computes with a tensor in which an optimizer counts steps or keeps another number");
+        program->kept_.push_back(kept);
+        program->hold(kept.keeper);
     }
     program->numbers_ = std::move(log_of_function.numbers);
     program->plan_ = std::move(plan);
@@ -405,7 +405,8 @@ bool Program::run(Tensor* const* given, Ref<Tensor>* out) {
         if (i < result_count_) stored.push_back((out[i] = std::move(result)).get());
         else stored.push_back(result.release());
     }
-    for (const auto& [counter, times] : counts_) count_steps(*counter, times);
+    for (const FunctionLog::Kept& kept : kept_)
+        if (kept.times) keep_number(*kept.keeper, values_[kept.place - 1], kept.times);
     // What they were dies at the end, since that may run code.
     for (const Gradient& gradient : gradients_) {
         if (gradient.after == Gradient::After::Unchanged) continue;

@@ -107,10 +107,10 @@ class Program {
     std::vector<Written> written_;
     std::vector<Returned> results_;
     std::vector<Gradient> gradients_;
-    // Numbers that are read at each call, which of the trace's scalars they are, and steps that a call counts.
+    // Numbers that are read at each call, which of the trace's scalars they are, and those that it writes to tensors.
     Numbers numbers_;
     std::vector<std::pair<uint32_t, uint32_t>> bound_scalars_;  // scalar, place
-    std::vector<std::pair<Ref<Tensor>, uint32_t>> counts_;
+    std::vector<FunctionLog::Kept> kept_;
     std::vector<double> values_;
     size_t given_count_ = 0, result_count_ = 0;  // without those of gradients
     std::vector<uint32_t> fresh_;  // recorded values that need new memory, each once, and

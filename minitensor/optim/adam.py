@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import minitensor as mt
-from minitensor import _C
-from minitensor.ops import ROWS
-from minitensor.optim.optimizer import Optimizer
+from minitensor.optim import lists
+from minitensor.optim.list_optimizer import (
+    ListOptimizer,
+    check_betas,
+    check_fused,
+    check_number,
+    check_rate,
+    descent,
+    kept,
+    option,
+)
+from minitensor.optim.optimizer import ParamsT
 
-_lerp_ = _C.inplace_form(ROWS["lerp"].call)
-_addcmul_ = _C.inplace_form(ROWS["addcmul"].call)
-_addcdiv_ = _C.inplace_form(ROWS["addcdiv"].call)
 
-
-class Adam(Optimizer):
+class Adam(ListOptimizer):
     """Adam (Kingma and Ba, 2014, https://arxiv.org/abs/1412.6980), by PyTorch's formula.
 
     With gradient ``g`` (its negative if ``maximize``), increased by ``weight_decay * param``, or, with
@@ -24,14 +29,20 @@ class Adam(Optimizer):
     ``lr / (1 - beta1**step) * m / (sqrt(v) / sqrt(1 - beta2**step) + eps)``. With ``amsgrad`` the largest ``v`` so far
     takes the place of ``v``.
 
-    ``foreach``, ``fused`` and ``capturable`` choose among PyTorch's implementations; here there is one.
+    ``lr`` and ``betas`` may be tensors of one element. ``foreach``, ``fused`` and ``capturable`` choose among
+    PyTorch's implementations; here there is one. With ``differentiable`` gradients flow through a step.
     """
+
+    _later_options: ClassVar[dict[str, Any]] = {
+        "amsgrad": False, "maximize": False, "foreach": None, "capturable": False, "differentiable": False,
+        "decoupled_weight_decay": False, "fused": None,
+    }  # fmt: skip
 
     def __init__(
         self,
-        params: Iterable[Any],
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
+        params: ParamsT,
+        lr: float | mt.Tensor = 1e-3,
+        betas: tuple[float | mt.Tensor, float | mt.Tensor] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0,
         amsgrad: bool = False,
@@ -43,80 +54,61 @@ class Adam(Optimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        for what, value in (("learning rate", lr), ("epsilon value", eps), ("weight_decay value", weight_decay)):
-            if not value >= 0.0:  # NaN too
-                raise ValueError(f"Invalid {what}: {value}")
+        alone = foreach and not capturable
+        if isinstance(lr, mt.Tensor) and alone:
+            raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
+        check_rate(lr)
+        check_number(0.0, eps, f"Invalid epsilon value: {eps}")
+        check_betas(betas)
+        check_number(0.0, weight_decay, f"Invalid weight_decay value: {weight_decay}")
+        if not any(all(isinstance(beta, kind) for beta in betas) for kind in (float, mt.Tensor)):
+            raise ValueError("betas must be either both floats or both Tensors")
         for number, beta in enumerate(betas):
-            if not 0.0 <= beta < 1.0:
-                raise ValueError(f"Invalid beta parameter at index {number}: {beta}")
-        if differentiable:
-            raise NotImplementedError(f"{type(self).__name__}: differentiable=True is not supported")
-        defaults = {
-            "lr": lr,
-            "betas": tuple(betas),
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "amsgrad": amsgrad,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "differentiable": differentiable,
-            "fused": fused,
-            "decoupled_weight_decay": decoupled_weight_decay,
-        }
-        super().__init__(params, defaults)
-
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update all parameters that have a gradient; return what ``closure`` returned."""
-        loss = None
-        if closure is not None:
-            with mt.enable_grad():
-                loss = closure()
-        with mt.no_grad():
-            for group in self.param_groups:
-                self._update(group)
-        self._end_step()
-        return loss
-
-    def _update(self, group: dict[str, Any]) -> None:
-        number = _C.bound_number
-        lr, eps = number(group, "lr"), number(group, "eps")
-        beta1, beta2 = number(group, "betas", 0), number(group, "betas", 1)
-        decay = number(group, "weight_decay") if group["weight_decay"] != 0 else None
-        decoupled = group["decoupled_weight_decay"]
-        keep = 1 - lr * decay if decay is not None and decoupled else None
-        for param in group["params"]:
-            grad = param.grad
-            if grad is None:
+            if not isinstance(beta, mt.Tensor):
                 continue
-            state = self.state[param]
-            if not state:
-                state["step"] = mt.tensor(0.0)
-                state["exp_avg"] = mt.zeros_like(param)
-                state["exp_avg_sq"] = mt.zeros_like(param)
-                if group["amsgrad"]:
-                    state["max_exp_avg_sq"] = mt.zeros_like(param)
-            if group["maximize"]:
-                grad = -grad
-            step = _C.count_step(state["step"])
-            if keep is not None:
-                param *= keep
-            elif decay is not None:
-                grad = grad + param * decay
-            mean, square = state["exp_avg"], state["exp_avg_sq"]
-            _lerp_(mean, grad, 1 - beta1)
-            square *= beta2
-            _addcmul_(square, grad, grad, 1 - beta2)
-            if group["amsgrad"]:
-                square = mt.maximum(state["max_exp_avg_sq"], square, out=state["max_exp_avg_sq"])
-            scale = square.sqrt()
-            scale /= (1 - beta2**step) ** 0.5
-            scale += eps
-            rate = lr / (1 - beta1**step)
-            if isinstance(rate, mt.Tensor):
-                param -= mean / scale * rate
-            else:
-                _addcdiv_(param, mean, scale, -rate)
+            if alone:
+                raise ValueError(f"betas[{number}] as a Tensor is not supported for capturable=False and foreach=True")
+            if beta.numel() != 1:
+                raise ValueError(f"Tensor betas[{number}] must be 1-element")
+        betas = tuple(beta.squeeze() if isinstance(beta, mt.Tensor) else beta for beta in betas)  # type: ignore[assignment]
+        defaults = {
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
+            "maximize": maximize, "foreach": foreach, "capturable": capturable, "differentiable": differentiable,
+            "fused": fused, "decoupled_weight_decay": decoupled_weight_decay,
+        }  # fmt: skip
+        super().__init__(params, defaults)
+        check_fused(fused, foreach, differentiable)
+
+    def _first_state(self, group: dict[str, Any], param: Any) -> dict[str, Any]:
+        names = ["exp_avg", "exp_avg_sq"] + ["max_exp_avg_sq"] * bool(group["amsgrad"])
+        return {"step": kept(0.0), **{name: mt.zeros_like(param) for name in names}}
+
+    def _update(self, group: dict[str, Any], params: Sequence[Any], grads: Sequence[Any], state: Any) -> None:
+        lr, eps = option(group, "lr"), option(group, "eps")
+        beta1, beta2 = option(group, "betas", 0), option(group, "betas", 1)
+        decoupled, traced = group["decoupled_weight_decay"], group["differentiable"]
+        steps = lists.count_steps(state["step"])
+        if decoupled and group["weight_decay"] != 0:
+            lists.mul_(params, 1 - lr * option(group, "weight_decay"))
+        grads = descent(group, params, grads, decay=not decoupled)
+        mean, square = state["exp_avg"], state["exp_avg_sq"]
+        lists.lerp_(mean, grads, 1 - beta1)
+        lists.mul_(square, beta2)
+        lists.addcmul_(square, grads, grads, 1 - beta2)
+        if group["amsgrad"]:
+            largest = state["max_exp_avg_sq"]
+            if traced:  # the gradient of the maximum reads both
+                square = lists.clone(square)
+            lists.copy_(largest, lists.maximum(lists.clone(largest) if traced else largest, square))
+            square = largest
+        scale = lists.sqrt(square)
+        corrections = lists.numbers(lambda step: (1 - beta2**step) ** 0.5, steps)
+        if traced:  # the gradient of the root reads its result
+            scale, mean = lists.div(scale, corrections), lists.clone(mean)
+        else:
+            lists.div_(scale, corrections)
+        lists.add_(scale, eps)
+        lists.addcdiv_(params, mean, scale, lists.numbers(lambda step: -(lr / (1 - beta1**step)), steps))
 
 
 class AdamW(Adam):
@@ -124,9 +116,9 @@ class AdamW(Adam):
 
     def __init__(
         self,
-        params: Iterable[Any],
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
+        params: ParamsT,
+        lr: float | mt.Tensor = 1e-3,
+        betas: tuple[float | mt.Tensor, float | mt.Tensor] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 1e-2,
         amsgrad: bool = False,
@@ -151,3 +143,8 @@ class AdamW(Adam):
             fused=fused,
             decoupled_weight_decay=True,
         )
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group["decoupled_weight_decay"] = True

@@ -2,35 +2,78 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import functools
+import warnings
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
-from typing import Any
+from itertools import chain
+from typing import Any, TypeAlias
 
 import minitensor as mt
 from minitensor import _C
 from minitensor.autograd.gradients import clear_gradients
+from minitensor.utils.hooks import RemovableHandle, add_hook
+
+__all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
+
+ParamsT: TypeAlias = Iterable[Any]
+
+_global_optimizer_pre_hooks: OrderedDict[int, Any] = OrderedDict()
+_global_optimizer_post_hooks: OrderedDict[int, Any] = OrderedDict()
+_HOOKS = (
+    "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_optimizer_state_dict_pre_hooks",
+    "_optimizer_state_dict_post_hooks", "_optimizer_load_state_dict_pre_hooks",
+    "_optimizer_load_state_dict_post_hooks",
+)  # fmt: skip
+
+
+class _RequiredParameter:
+    """A default that says that every group needs a value of its own."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _RequiredParameter()
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Have ``hook(optimizer, args, kwargs)`` called before every step of every optimizer.
+
+    What it returns, if not None, is a pair that takes the place of ``args`` and ``kwargs``.
+    """
+    return add_hook(_global_optimizer_pre_hooks, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Have ``hook(optimizer, args, kwargs)`` called after every step of every optimizer."""
+    return add_hook(_global_optimizer_post_hooks, hook)
 
 
 class Optimizer:
     """Updates parameters; a subclass defines :meth:`step`.
 
-    ``params`` are tensors, or dictionaries that each hold tensors under "params" and, beside them, options that differ
-    from the ``defaults``. A ``step`` ends with a call of :meth:`_end_step`.
+    ``params`` are tensors, pairs of a name and a tensor, or dictionaries that each hold these under "params" and,
+    beside them, options that differ from the ``defaults``. A compiled function reads options that are floats anew at
+    each call if ``step`` asks for them by ``_C.bound_number(group, name)``.
     """
 
     param_groups: list[dict[str, Any]]
-    state: defaultdict[mt.Tensor, dict[str, Any]]
+    state: defaultdict[mt.Tensor, Any]
 
-    def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
+    def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        for name in _HOOKS:
+            setattr(self, name, OrderedDict())
+        self._patch_step_function()
         if isinstance(params, mt.Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, "
-                f"but got {type(params).__name__}"
+                f"but got {_typename(params)}"
             )
-        self.defaults = defaults
-        self.param_groups = []
         self.state = defaultdict(dict)
+        self.param_groups = []
         groups = list(params)
         if not groups:
             raise ValueError("optimizer got an empty parameter list")
@@ -39,43 +82,150 @@ class Optimizer:
         for group in groups:
             self.add_param_group(group)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        for name in _HOOKS:
+            self.__dict__.setdefault(name, OrderedDict())
+        self._patch_step_function()
+        self.defaults.setdefault("differentiable", False)
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a dictionary of parameters and their options."""
+        """Add a dictionary of parameters and their options, which gets the defaults of what it doesn't have."""
         if not isinstance(param_group, dict):
-            raise TypeError(f"param_group must be a dict, but got {type(param_group).__name__}")
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
         params = param_group["params"]
         if isinstance(params, set):
-            raise TypeError("optimizer parameters need to be organized in ordered collections: a set has no order")
+            raise TypeError(
+                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets "
+                "will change between runs. Please use a list instead."
+            )
         params = [params] if isinstance(params, mt.Tensor) else list(params)
-        taken = {id(param) for group in self.param_groups for param in group["params"]}
+        names = [param[0] for param in params if isinstance(param, tuple)]
+        params = [param[1] if isinstance(param, tuple) else param for param in params]
+        if names and len(names) != len(params):
+            raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+        param_group["params"] = params
+        if names:
+            param_group["param_names"] = names
         for param in params:
             if not isinstance(param, mt.Tensor):
-                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(param).__name__}")
-            if not (param.is_leaf or param.grad_fn is None):
+                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {_typename(param)}")
+            if not self.defaults.get("differentiable") and not (param.is_leaf or param.retains_grad):
                 raise ValueError("can't optimize a non-leaf Tensor")
-            if id(param) in taken:
-                raise ValueError("some parameters appear in more than one parameter group, or twice in one")
-            taken.add(id(param))
-        self.param_groups.append({**self.defaults, **param_group, "params": params})
+        for name, default in self.defaults.items():
+            if default is required and name not in param_group:
+                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+            param_group.setdefault(name, default)
+        if len(params) != len({id(param) for param in params}):
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; "
+                "see github.com/pytorch/pytorch/issues/40967 for more information",
+                stacklevel=3,
+            )
+        taken = {id(param) for group in self.param_groups for param in group["params"]}
+        for group in self.param_groups:
+            if ("param_names" in param_group) != ("param_names" in group):
+                kind = "with names" if "param_names" in param_group else "without names"
+                raise ValueError(
+                    "all optimizer param groups should be with/without names. "
+                    f"cannot add param group {kind} to the optimizer"
+                )
+        if any(id(param) in taken for param in params):
+            raise ValueError("some parameters appear in more than one parameter group")
+        self.param_groups.append(param_group)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop all gradients, or set them to zero if not ``set_to_none``."""
-        clear_gradients(self._params(), set_to_none)
+        clear_gradients(self._every_param(), set_to_none)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update all parameters once; ``closure``, if given, computes the loss anew and returns it."""
         raise NotImplementedError
 
+    @staticmethod
+    def profile_hook_step(func: Callable[..., Any]) -> Callable[..., Any]:
+        """A ``step`` with the hooks around it; its end is where what was recorded runs."""
+
+        @functools.wraps(func)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            self = args[0]
+            for pre in chain(_global_optimizer_pre_hooks.values(), self._optimizer_step_pre_hooks.values()):
+                changed = pre(self, args, kwargs)
+                if changed is None:
+                    continue
+                if not isinstance(changed, tuple) or len(changed) != 2:
+                    raise RuntimeError(
+                        f"{func} must return None or a tuple of (new_args, new_kwargs), but got {changed}."
+                    )
+                args, kwargs = changed
+            out = func(*args, **kwargs)
+            for post in chain(self._optimizer_step_post_hooks.values(), _global_optimizer_post_hooks.values()):
+                post(self, args, kwargs)
+            _C.end_step()
+            return out
+
+        return wrapper
+
+    def _patch_step_function(self) -> None:
+        kind = type(self)
+        self._zero_grad_profile_name = f"Optimizer.zero_grad#{kind.__name__}.zero_grad"
+        if not getattr(kind.step, "hooked", None):
+            hooked: Any = self.profile_hook_step(kind.step)
+            hooked.hooked = True
+            kind.step = hooked  # type: ignore[method-assign]
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Have ``hook(optimizer, args, kwargs)`` called before each step; it may return other arguments as a pair."""
+        return add_hook(self._optimizer_step_pre_hooks, hook)  # type: ignore[attr-defined]
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Have ``hook(optimizer, args, kwargs)`` called after each step."""
+        return add_hook(self._optimizer_step_post_hooks, hook)  # type: ignore[attr-defined]
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Have ``hook(optimizer)`` called before :meth:`state_dict`; before the other hooks if ``prepend``."""
+        return add_hook(self._optimizer_state_dict_pre_hooks, hook, prepend=prepend)  # type: ignore[attr-defined]
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Have ``hook(optimizer, state_dict)`` called after :meth:`state_dict`; it may return another one."""
+        return add_hook(self._optimizer_state_dict_post_hooks, hook, prepend=prepend)  # type: ignore[attr-defined]
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Have ``hook(optimizer, state_dict)`` called before :meth:`load_state_dict`; it may return another one."""
+        return add_hook(self._optimizer_load_state_dict_pre_hooks, hook, prepend=prepend)  # type: ignore[attr-defined]
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Have ``hook(optimizer)`` called after :meth:`load_state_dict`."""
+        return add_hook(self._optimizer_load_state_dict_post_hooks, hook, prepend=prepend)  # type: ignore[attr-defined]
+
     def state_dict(self) -> dict[str, Any]:
         """Return the state and the options; parameters appear as their numbers, counted through the groups."""
-        numbers = {id(param): number for number, param in enumerate(self._params())}
+        for before in self._optimizer_state_dict_pre_hooks.values():  # type: ignore[attr-defined]
+            before(self)
+        numbers = {id(param): number for number, param in enumerate(self._every_param())}
         # What belongs to no parameter keeps its own key.
         state = {numbers[id(k)] if isinstance(k, mt.Tensor) else k: value for k, value in self.state.items()}
-        groups = [{**group, "params": [numbers[id(param)] for param in group["params"]]} for group in self.param_groups]
-        return {"state": state, "param_groups": groups}
+        groups = [{k: v for k, v in group.items() if k != "params"} for group in self.param_groups]
+        for packed, group in zip(groups, self.param_groups, strict=True):
+            packed["params"] = [numbers[id(param)] for param in group["params"]]
+        found: dict[str, Any] = {"state": state, "param_groups": groups}
+        for after in self._optimizer_state_dict_post_hooks.values():  # type: ignore[attr-defined]
+            changed = after(self, found)
+            found = found if changed is None else changed
+        return found
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over copies of a state and options that :meth:`state_dict` returned for as many parameters."""
+        """Take over copies of a state and options that :meth:`state_dict` returned for as many parameters.
+
+        Floating point tensors of a parameter's state become of its dtype and device, but for "step".
+        """
+        state_dict = dict(state_dict)
+        for before in self._optimizer_load_state_dict_pre_hooks.values():  # type: ignore[attr-defined]
+            changed = before(self, state_dict)
+            state_dict = state_dict if changed is None else changed
         saved = state_dict["param_groups"]
         if len(saved) != len(self.param_groups):
             raise ValueError("loaded state dict has a different number of parameter groups")
@@ -85,36 +235,46 @@ class Optimizer:
                     "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
                 )
         numbers = [number for group in saved for number in group["params"]]
-        params = dict(zip(numbers, self._params(), strict=True))
+        params = dict(zip(numbers, self._every_param(), strict=True))
         state: defaultdict[Any, Any] = defaultdict(dict)
         for number, values in state_dict["state"].items():
             if number in params:
                 state[params[number]] = _fitted(values, params[number])
             else:
                 state[number] = deepcopy(values)
-        self.state = state
-        self.param_groups = [
-            {**deepcopy({k: v for k, v in theirs.items() if k != "params"}), "params": mine["params"]}
-            for mine, theirs in zip(self.param_groups, saved, strict=True)
-        ]
+        groups = []
+        for mine, theirs in zip(self.param_groups, saved, strict=True):
+            group = deepcopy({k: v for k, v in theirs.items() if k != "params"})
+            group["params"] = mine["params"]
+            if "param_names" in mine:
+                group.setdefault("param_names", mine["param_names"])
+            groups.append(group)
+        self.__setstate__({"state": state, "param_groups": groups})
+        for after in self._optimizer_load_state_dict_post_hooks.values():  # type: ignore[attr-defined]
+            after(self)
 
-    def _params(self) -> Iterator[mt.Tensor]:
+    def _every_param(self) -> Iterator[mt.Tensor]:
         return (param for group in self.param_groups for param in group["params"])
 
-    def _end_step(self) -> None:
-        """Mark the end of a step: what was recorded so far runs."""
-        _C.end_step()
-
     def __repr__(self) -> str:
-        lines = [f"{type(self).__name__} ("]
+        text = f"{type(self).__name__} ("
         for number, group in enumerate(self.param_groups):
-            lines.append(f"Parameter Group {number}")
-            lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
-        return "\n".join([*lines, ")"])
+            lines = [f"    {key}: {group[key]}\n" for key in sorted(group) if key != "params"]
+            text += f"\nParameter Group {number}\n" + "".join(lines)
+        return text + ")"
+
+
+def _typename(value: Any) -> str:
+    kind = type(value)
+    if isinstance(value, mt.Tensor):
+        return f"minitensor.{kind.__name__}"
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _fitted(value: Any, param: mt.Tensor, name: Any = None) -> Any:
     """A copy of a part of a parameter's state, on its device and, but for a count of steps, in its dtype if a float."""
+    if hasattr(value, "detach") and not isinstance(value, mt.Tensor):
+        value = mt.from_dlpack(value.detach())  # another library's
     if isinstance(value, mt.Tensor):
         value = value.detach().clone()
         if name == "step":

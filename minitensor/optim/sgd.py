@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import minitensor as mt
-from minitensor import _C
-from minitensor.optim.optimizer import Optimizer
+from minitensor.optim import lists
+from minitensor.optim.list_optimizer import ListOptimizer, check_fused, check_number, check_rate, descent, option
+from minitensor.optim.optimizer import ParamsT
 
 
-class SGD(Optimizer):
+class SGD(ListOptimizer):
     """Stochastic gradient descent, with momentum if it is not zero.
 
     With gradient ``g`` (its negative if ``maximize``), increased by ``weight_decay * param``, the momentum buffer
@@ -18,64 +19,56 @@ class SGD(Optimizer):
     or, with ``nesterov``, by ``lr * (g + momentum * buffer)``.
     """
 
+    _later_options: ClassVar[dict[str, Any]] = {
+        "nesterov": False, "maximize": False, "foreach": None, "differentiable": False, "fused": False,
+    }  # fmt: skip
+    _splits_complex = False
+
     def __init__(
         self,
-        params: Iterable[Any],
-        lr: float = 1e-3,
+        params: ParamsT,
+        lr: float | mt.Tensor = 1e-3,
         momentum: float = 0,
         dampening: float = 0,
-        weight_decay: float = 0,
+        weight_decay: float | mt.Tensor = 0,
         nesterov: bool = False,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
     ) -> None:
-        for what, value in (("learning rate", lr), ("momentum value", momentum), ("weight_decay value", weight_decay)):
-            if not value >= 0.0:  # NaN too
-                raise ValueError(f"Invalid {what}: {value}")
+        check_rate(lr)
+        check_number(0.0, momentum, f"Invalid momentum value: {momentum}")
+        check_number(0.0, weight_decay, f"Invalid weight_decay value: {weight_decay}")
+        defaults = {
+            "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay,
+            "nesterov": nesterov, "maximize": maximize, "foreach": foreach, "differentiable": differentiable,
+            "fused": fused,
+        }  # fmt: skip
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "dampening": dampening,
-            "weight_decay": weight_decay,
-            "nesterov": nesterov,
-            "maximize": maximize,
-        }
         super().__init__(params, defaults)
+        check_fused(fused, foreach, differentiable)
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update all parameters that have a gradient; return what ``closure`` returned."""
-        loss = None
-        if closure is not None:
-            with mt.enable_grad():
-                loss = closure()
-        with mt.no_grad():
-            for group in self.param_groups:
-                self._update(group)
-        self._end_step()
-        return loss
+    def _update(self, group: dict[str, Any], params: Sequence[Any], grads: Sequence[Any], state: Any) -> None:
+        grads = descent(group, params, grads)
+        if group["momentum"] != 0:
+            grads = self._averaged(group, grads, state.states)
+            if group["differentiable"]:  # the next step writes to the buffers
+                grads = lists.clone(grads)
+        lists.sub_(params, lists.mul(grads, option(group, "lr")))
 
-    def _update(self, group: dict[str, Any]) -> None:
-        number = _C.bound_number
-        lr = number(group, "lr")
-        decay = number(group, "weight_decay") if group["weight_decay"] != 0 else None
-        momentum = number(group, "momentum") if group["momentum"] != 0 else None
-        fresh = 1 - number(group, "dampening") if group["dampening"] != 0 else None
-        for param in group["params"]:
-            grad = param.grad
-            if grad is None:
-                continue
-            if group["maximize"]:
-                grad = -grad
-            if decay is not None:
-                grad = grad + param * decay
-            if momentum is not None:
-                state = self.state[param]
-                buffer = state.get("momentum_buffer")
-                if buffer is None:
-                    buffer = state["momentum_buffer"] = grad.detach().clone()
-                else:
-                    buffer.mul_(momentum).add_(grad if fresh is None else grad * fresh)
-                grad = grad + buffer * momentum if group["nesterov"] else buffer
-            param -= grad * lr
+    def _averaged(self, group: dict[str, Any], grads: Sequence[Any], states: list[dict[str, Any]]) -> Sequence[Any]:
+        old = [at for at, state in enumerate(states) if state.get("momentum_buffer") is not None]
+        momentum = option(group, "momentum")
+        if old:
+            buffers, now = [states[at]["momentum_buffer"] for at in old], [grads[at] for at in old]
+            lists.mul_(buffers, momentum)
+            fresh = lists.mul(now, 1 - option(group, "dampening")) if group["dampening"] != 0 else now
+            lists.add_(buffers, fresh)
+        for state, grad in zip(states, grads, strict=True):
+            if state.get("momentum_buffer") is None:
+                state["momentum_buffer"] = grad.detach().clone()
+        buffers = [state["momentum_buffer"] for state in states]
+        return lists.add(grads, lists.mul(buffers, momentum)) if group["nesterov"] else buffers

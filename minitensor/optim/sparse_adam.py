@@ -1,0 +1,48 @@
+"""SparseAdam."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import minitensor as mt
+from minitensor.optim.list_optimizer import ListOptimizer, check_betas
+from minitensor.optim.optimizer import ParamsT
+
+
+class SparseAdam(ListOptimizer):
+    """Adam for gradients in a sparse layout. There are none here: a step with another gradient is refused."""
+
+    _later_options: ClassVar[dict[str, Any]] = {}
+    _kept_numbers = ()
+    _splits_complex = False
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | mt.Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        maximize: bool = False,
+    ) -> None:
+        if isinstance(lr, mt.Tensor) and lr.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
+        if not lr > 0.0:
+            raise ValueError(f"Invalid learning rate: {lr}")
+        if not eps > 0.0:
+            raise ValueError(f"Invalid epsilon value: {eps}")
+        check_betas(betas)
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
+        complex_params = [
+            [number, place]
+            for number, group in enumerate(self.param_groups)
+            for place, param in enumerate(group["params"])
+            if param.is_complex()
+        ]
+        if complex_params:
+            raise ValueError(
+                f"Complex params at indices {complex_params}: SparseAdam does not support complex parameters"
+            )
+
+    def _update(self, group: dict[str, Any], params: Sequence[Any], grads: Sequence[Any], state: Any) -> None:
+        raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")

@@ -1,0 +1,116 @@
+"""A step of any optimizer is one program, with the bits of eager code, whatever its numbers are at each call."""
+
+import pytest
+
+import minitensor as mt
+
+from .optimizers import OF_MATRICES, ROWS, name_of
+
+pytestmark = pytest.mark.at_once(reason="it compiles by itself")
+
+SHAPES = [(3, 4), (5,)]
+
+
+class Step:
+    def __init__(self, row):
+        mt.manual_seed(7)
+        shapes = [(3, 4), (4, 2)] if row in OF_MATRICES else SHAPES
+        self.params = [mt.nn.Parameter(mt.randn(shape)) for shape in shapes]
+        self.optimizer = getattr(mt.optim, row[0])(self.params, **row[1])
+
+    def __call__(self, x):
+        self.optimizer.zero_grad()
+        loss = sum((p * x).sin().sum() for p in self.params)
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+    def seen(self):
+        tensors = [*self.params, *(v for s in self.optimizer.state.values() for v in s.values())]
+        return [(t.dtype, t.detach().numpy().tobytes()) for t in tensors]
+
+
+def run(step, s, calls, disturb=None):
+    found = []
+    for call in range(calls):
+        if disturb:
+            disturb(s.optimizer.param_groups[0], call)
+        found.append((step(mt.tensor(1.0 + call / 4)).item(), s.seen()))
+    return found
+
+
+def both(row, calls, disturb=None):
+    eager, compiled = Step(row), Step(row)
+    expected = run(eager, eager, calls, disturb)
+    step = mt.function(compiled, jit_compile=True)
+    assert run(step, compiled, calls, disturb) == expected
+    return step
+
+
+@pytest.mark.parametrize("row", ROWS + OF_MATRICES, ids=name_of)
+def test_a_step_is_a_program(row):
+    step = both(row, 9)
+    # The first call makes the state; in RAdam's steps and in ASGD's one number decides once, when it is large enough.
+    again = {"RAdam": 1, "ASGD": 1}.get(row[0], 0)
+    assert step.hits >= 7 - again, mt.jit.explain(step)(mt.tensor(1.0))
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS if not r[1]] + OF_MATRICES[:1], ids=name_of)
+def test_numbers_may_change_at_every_call(row):
+    def disturb(group, call):
+        for name, value in group.items():
+            fixed = ("t0", "rho", "alpha", "eps") if row[0] == "Muon" else ("t0", "rho", "alpha")
+            if type(value) is float and value > 0 and name not in fixed:
+                group[name] = value * (1 + 1 / (call + 2))
+        if "betas" in group and row[0] != "RAdam":  # where they decide which formula it is
+            group["betas"] = (0.5 + call / 32, 0.75 + call / 64)
+
+    step = both(row, 9, disturb)
+    again = {"RAdam": 1, "ASGD": 1}.get(row[0], 0)
+    assert step.hits >= 7 - again
+
+
+@pytest.mark.parametrize("row", ROWS[::2], ids=name_of)
+def test_eager_and_clustered_are_the_same(row):
+    eager, clustered = Step(row), Step(row)
+    expected = run(eager, eager, 5)
+
+    def step(x):
+        with mt.jit_scope():
+            return clustered(x)
+
+    assert run(step, clustered, 5) == expected
+
+
+def test_a_program_sees_other_hooks():
+    s, log = Step(("Adam", {})), []
+    step = mt.function(s, jit_compile=True)
+    for _ in range(3):
+        step(mt.tensor(1.0))
+    assert step.hits == 1
+    handle = s.optimizer.register_step_post_hook(lambda *a: log.append(1))
+    step(mt.tensor(1.0))
+    assert log == [1]
+    handle.remove()
+    step(mt.tensor(1.0))
+    assert log == [1]
+
+
+def test_lbfgs_is_run_by_python():
+    param = mt.nn.Parameter(mt.tensor([1.0, 2.0]))
+    optimizer = mt.optim.LBFGS([param], line_search_fn="strong_wolfe")
+
+    @mt.function
+    def step():
+        def closure():
+            optimizer.zero_grad()
+            loss = (param * param).sum()
+            loss.backward()
+            return loss
+
+        return optimizer.step(closure)
+
+    losses = [step().item() for _ in range(3)]
+    assert losses[0] == 5.0
+    assert losses[-1] < 1e-10
+    assert step.hits == 0
