@@ -25,7 +25,8 @@ MINITENSOR = [
     ["_hooks"],
     ["ops"],
     ["autograd"],
-    ["nn", "optim", "data", "session", "timeline"],
+    ["nn", "data", "session", "timeline"],
+    ["optim"],
 ]
 MINITENSOR_JIT = [
     ["errors", "flags"],

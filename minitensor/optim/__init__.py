@@ -1,5 +1,6 @@
 """Algorithms that update parameters from their gradients."""
 
+from minitensor.optim import lr_scheduler, swa_utils
 from minitensor.optim.adadelta import Adadelta
 from minitensor.optim.adafactor import Adafactor
 from minitensor.optim.adagrad import Adagrad
@@ -33,4 +34,6 @@ __all__ = [
     "RMSprop",
     "Rprop",
     "SparseAdam",
+    "lr_scheduler",
+    "swa_utils",
 ]
