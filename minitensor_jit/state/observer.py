@@ -63,6 +63,8 @@ class Observer(Callees):
         """Watch what this thread runs from here on."""
         nn = sys.modules.get("minitensor.nn.modules.module")
         self._module_type = None if nn is None else nn.Module
+        for hooks in () if nn is None else sys.modules["minitensor.nn.modules.calls"].GLOBAL_HOOKS:
+            self._note(Guard.DICT_ITEMS, hooks, tuple(hooks.items()))
         # What is young now is kept, so that what is young and not among them at the end was made meanwhile.
         self._young = _C.young_objects()
         self._grad = _C.is_grad_enabled()

@@ -44,7 +44,6 @@ _REASONS = [
     (r"scaled_(grouped_)?mm", "products of 8-bit and 4-bit floating-point numbers"),
     (r"grad_dtype", "a gradient has its tensor's dtype"),
     (r"AcceleratorError|Event|Stream", "streams come with the GPU"),
-    (r"(rnn|gru|lstm).*", "recurrent layers come with nn"),
     (r"is_distributed|reinforce|share_memory_|is_shared|.*named.*|names|rename.*|refine_names|align_.*|has_names",
      "named tensors and processes"),
 ]  # fmt: skip

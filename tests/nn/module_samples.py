@@ -188,6 +188,18 @@ SAMPLES = {
     "Unflatten": ("nn.Unflatten(1, (2, 3))", "f(2, 6, 4)", ""),
     # containers
     "Sequential": ("nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Sequential(nn.Linear(4, 2)))", "f(5, 3)", ""),
+    # recurrent layers
+    "RNN": ("nn.RNN(3, 4, 2, bidirectional=True)", "f(5, 2, 3)", ""),
+    "RNN_relu": ("nn.RNN(3, 4, 1, 'relu', batch_first=True)", "f(2, 5, 3), f(1, 2, 4)", ""),
+    "LSTM": ("nn.LSTM(3, 4, 2, bidirectional=True)", "f(5, 2, 3)", ""),
+    "LSTM_projected": ("nn.LSTM(3, 5, 2, bias=False, proj_size=2)", "f(5, 2, 3)", ""),
+    "LSTM_unbatched": ("nn.LSTM(3, 4, batch_first=True)", "f(5, 3)", ""),
+    "LSTM_dropout": ("nn.LSTM(3, 4, 2, dropout=0.5)", "f(5, 2, 3)", "random"),
+    "GRU": ("nn.GRU(3, 4, 2)", "f(5, 2, 3), f(2, 2, 4)", ""),
+    "GRU_backward": ("nn.GRU(3, 4, bidirectional=True, batch_first=True)", "f(2, 5, 3)", ""),
+    "RNNCell": ("nn.RNNCell(3, 4, nonlinearity='relu')", "f(2, 3), f(2, 4)", ""),
+    "LSTMCell": ("nn.LSTMCell(3, 4)", "f(2, 3)", ""),
+    "GRUCell": ("nn.GRUCell(3, 4, bias=False)", "f(3), f(4)", ""),
     # attention
     "MultiheadAttention": ("nn.MultiheadAttention(8, 2)", "f(4, 2, 8), f(3, 2, 8), f(3, 2, 8)", ""),
     "MultiheadAttention_dims": (

@@ -33,9 +33,10 @@ _global_backward_pre_hooks: _Hooks = OrderedDict()
 _global_backward_hooks: _Hooks = OrderedDict()
 _global_is_full_backward_hook: bool | None = None
 
-_C.set_global_module_hooks(
-    (_global_forward_pre_hooks, _global_forward_hooks, _global_backward_pre_hooks, _global_backward_hooks)
-)
+GLOBAL_HOOKS = (_global_forward_pre_hooks, _global_forward_hooks, _global_backward_pre_hooks, _global_backward_hooks)
+"""Those of all modules, which every call of a module looks at."""
+
+_C.set_global_module_hooks(GLOBAL_HOOKS)
 
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -255,5 +256,5 @@ class Calls(_C.ModuleBase):
         return add_hook(self._backward_hooks, hook, prepend=prepend)
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Have calls of the module run as compiled programs; the arguments are those of ``minitensor.function``."""
-        self._compiled_call_impl = mt.function(self._call_impl, *args, **kwargs)
+        """Have calls of the module run as compiled programs; the arguments are those of ``minitensor.compile``."""
+        self._compiled_call_impl = mt.compile(self._call_impl, *args, **kwargs)

@@ -263,7 +263,7 @@ def _pairs(what: str, entries: Any) -> list[tuple[str, Any]]:
     if isinstance(entries, (Mapping, ModuleDict, ParameterDict)):
         pairs = list(entries.items())
         # PyTorch sorts those of plain mappings of parameters, whose order was once undefined.
-        if what == "ParameterDict" and not isinstance(entries, (dict, ParameterDict)):
+        if what == "ParameterDict" and not isinstance(entries, (OrderedDict, ParameterDict)):
             pairs.sort()
         return pairs
     for number, pair in enumerate(entries):

@@ -1,0 +1,11 @@
+"""Modules on several devices; here, on one."""
+
+from minitensor.nn.parallel.data_parallel import DataParallel, data_parallel
+
+__all__ = ["DataParallel", "data_parallel"]
+
+
+def __getattr__(name: str) -> object:
+    raise AttributeError(
+        f"module 'minitensor.nn.parallel' has no attribute {name!r}: a program runs on one device; see docs/coverage.md"
+    )

@@ -1,0 +1,29 @@
+"""Modules as functions of their parameters."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import minitensor as mt
+from minitensor._warning import users_level
+
+__all__ = ["functional_call"]
+
+
+def functional_call(
+    module: Any,
+    parameters_and_buffers: dict[str, mt.Tensor],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """Call a module with other parameters and buffers: ``func.functional_call``, where it has moved to."""
+    warnings.warn(
+        "`torch.nn.utils.stateless.functional_call` is deprecated in favor of `torch.func.functional_call`.",
+        FutureWarning,
+        stacklevel=users_level(),
+    )
+    return mt.func.functional_call(module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict)
