@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from minitensor import _C
@@ -18,14 +18,10 @@ __all__ = [
     "cuda_in_use",
     "cuda_module",
     "installed_version",
-    "jit_session",
+    "session_runs",
     "start_cuda",
     "start_from_environment",
 ]
-
-
-# Kept, since a session asks for it at every step.
-_session_scope: Callable[[int, bool], AbstractContextManager[None]] | None = None
 
 
 def start_from_environment() -> None:
@@ -44,14 +40,11 @@ def start_from_environment() -> None:
         api.start_from_environment()
 
 
-def jit_session(level: int, cpu_global_jit: bool) -> AbstractContextManager[None]:
-    """Record, cluster and compile what runs inside, as a session's configuration says; run it at the end."""
-    global _session_scope
-    if _session_scope is None:
-        from minitensor_jit.api import session_scope
+def session_runs() -> Any:
+    """What runs a session's functions if its configuration says how they are compiled."""
+    from minitensor_jit.session_runs import SessionRuns
 
-        _session_scope = session_scope
-    return _session_scope(level, cpu_global_jit)
+    return SessionRuns()
 
 
 def compile_elsewhere(number: int, signature: bytes, described: Any) -> bool:

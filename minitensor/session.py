@@ -160,6 +160,7 @@ class Session:
             raise TypeError(f"Session: config must be a ConfigProto, not {type(config).__name__}")
         self._config = ConfigProto() if config is None else config
         self._closed = False
+        self._runs: Any = None
 
     def run(
         self,
@@ -170,8 +171,11 @@ class Session:
     ) -> R:
         """Return ``fn(*args)``.
 
-        What ``fn`` records has run when this returns. If ``options`` asks for a trace, ``run_metadata.step_stats``
-        tells what ran.
+        What ``fn`` records has run when this returns. Where the configuration has it compiled, a function that is run
+        again becomes a program, as by :func:`minitensor.function`: later runs replay it without Python as long as
+        nothing that it depends on has changed, and give what ``fn`` would. The session doesn't keep ``fn``.
+
+        If ``options`` asks for a trace, ``run_metadata.step_stats`` tells what ran.
         """
         if self._closed:
             raise RuntimeError("Attempted to use a closed Session.")
@@ -193,12 +197,14 @@ class Session:
         level = optimizer_options.global_jit_level
         if level == OptimizerOptions.DEFAULT:
             return fn(*args)
-        with _hooks.jit_session(level, optimizer_options.cpu_global_jit):
-            return fn(*args)
+        if self._runs is None:
+            self._runs = _hooks.session_runs()
+        return self._runs.run(fn, args, level, optimizer_options.cpu_global_jit)
 
     def close(self) -> None:
-        """Refuse further runs."""
+        """Refuse further runs, and drop the programs."""
         self._closed = True
+        self._runs = None
 
     def __enter__(self) -> Session:
         return self

@@ -34,6 +34,7 @@ __all__ = [
     "explain",
     "hlo_profile",
     "options",
+    "session_options",
     "session_scope",
     "start_from_environment",
     "verify",
@@ -190,13 +191,23 @@ def _verify_counts() -> dict[str, int]:
 
 def session_scope(level: int, cpu_global_jit: bool) -> AbstractContextManager[None]:
     """What a session's configuration asks for: OFF (-1), ON_1 or ON_2 for everything that runs inside."""
+    number = _session_number(level, cpu_global_jit)
+    return _C.OptionsScope(number, "the end of a session run" if level > 0 else None)
+
+
+def session_options(level: int, cpu_global_jit: bool) -> AbstractContextManager[None]:
+    """The options of a session's configuration, for what records by itself."""
+    return _C.OptionsScope(_session_number(level, cpu_global_jit))
+
+
+def _session_number(level: int, cpu_global_jit: bool) -> int:
     number = _session_numbers.get((_C.options_id(), level, cpu_global_jit))
     if number is None:
         around = current_options()
         on_cpu = cpu_global_jit or around.cpu_global_jit
         number = _number_of(around.replace(auto_jit=max(level, 0), cpu_global_jit=on_cpu))
         _session_numbers[_C.options_id(), level, cpu_global_jit] = number
-    return _C.OptionsScope(number, "the end of a session run" if level > 0 else None)
+    return number
 
 
 # ---- the account

@@ -21,9 +21,11 @@ from minitensor_jit.state.observer import Observer
 if TYPE_CHECKING:
     from minitensor_jit.lowered_function import Lowered
 
-__all__ = ["function"]
+__all__ = ["function", "weak_function"]
 
 _MAX_STRUCTURES = 64
+_MAX_UNUSED = 32  # programs kept in a row without one that was used
+_UNUSED = "its arguments, or what it read, were of another kind at each call before"
 _END = "the end of a function"
 _EVERY_CALL = "the end of a function that is recorded at every call: {}"
 _SIMPLE = (_C.Tensor, int, float, str, type(None))
@@ -32,9 +34,11 @@ _SIMPLE = (_C.Tensor, int, float, str, type(None))
 class _Recorder:
     """What a compiled function does when it has no program for its arguments: run the Python function, recorded."""
 
-    def __init__(self, fn: Callable[..., Any], jit_compile: bool | None) -> None:
-        self._fn = fn
+    def __init__(self, get: Callable[[], Callable[..., Any]], jit_compile: bool | None, asks: bool = True) -> None:
+        """`get` gives the function; `asks` is whether its ops are to be compiled whatever the options say."""
+        self._get = get
         self._jit_compile = jit_compile
+        self._asks = asks
         self.compiled: Any = None  # a weak reference
         # Programs for arguments that aren't just tensors and numbers, by their structure.
         self._variants: OrderedDict[Structure, Any] = OrderedDict()
@@ -43,6 +47,10 @@ class _Recorder:
         self._used: dict[str, Any] = {}
         # Code that it was unpickled with.
         self._held: list[AnyExecutable] = []
+
+    @property
+    def _fn(self) -> Callable[..., Any]:
+        return self._get()
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._jit_compile is False:
@@ -71,7 +79,7 @@ class _Recorder:
         watch = _Watch() if nested or compiled is None else self._watches.setdefault(id(compiled), _Watch())
         owner = 0 if nested else self.compiled().owner
         whole = bool(self._jit_compile)
-        tag = (1, 1, 0) if whole else (1, 0, _C.next_scope())
+        tag = (1, 1, 0) if whole else (1, 0, _C.next_scope()) if self._asks else None
         with noting_executables() as used:
             result = _C.call_recorded(
                 self._run, (compiled, inputs, args, kwargs, watch, nested), {}, _END, tag, owner, whole
@@ -97,7 +105,7 @@ class _Recorder:
         if not nested:
             why = self._finish(compiled, inputs, result, guards)
             if not rests:
-                watch.done(why)
+                watch.done(why, 0 if compiled is None else compiled.hits)
         return result
 
     def _finish(self, compiled: Any, args: tuple[Any, ...], result: Any, guards: Any) -> str | None:
@@ -176,17 +184,22 @@ class _Watch:
     def __init__(self) -> None:
         self.why: str | None = None
         self._failures = self._left = 0
+        self._hits = self._unused = 0
 
     def rests(self) -> bool:
         """Whether this call needn't be observed."""
         self._left -= 1
         return self._left >= 0
 
-    def done(self, why: str | None) -> None:
-        """No program was kept of a call that was observed, because of `why`; or one was."""
+    def done(self, why: str | None, hits: int) -> None:
+        """No program was kept of a call that was observed, because of `why`; or one was, after so many hits."""
         self.why = why
         if why is None:
-            self._failures = self._left = 0
+            # Where arguments are of another kind at every call, programs are kept in vain.
+            self._unused = self._unused + 1 if hits == self._hits else 0
+            self._hits, self._failures = hits, 0
+            if self._unused > _MAX_UNUSED:
+                self.why, self._left = _UNUSED, 2 ** min(self._unused - _MAX_UNUSED, 10) - 1
         elif why == _C.UNSETTLED:
             self._failures, self._left = 0, 3
         else:
@@ -260,9 +273,18 @@ def function(fn: Callable[..., Any] | None = None, *, jit_compile: bool | None =
         return functools.partial(function, jit_compile=jit_compile)
     if not callable(fn):
         raise TypeError(f"function takes a callable, not {type(fn).__name__}")
-    recorder = _Recorder(fn, jit_compile)
+    compiled = _made(_Recorder(lambda: fn, jit_compile))
+    functools.update_wrapper(compiled, fn)
+    return compiled
+
+
+def weak_function(get: Callable[[], Callable[..., Any]]) -> Any:
+    """Programs of a function that others keep, and which `get` gives; its ops are compiled as the options say."""
+    return _made(_Recorder(get, None, asks=False))
+
+
+def _made(recorder: _Recorder) -> Any:
     compiled = _C.CompiledFunction(recorder)
     recorder.compiled = ref(compiled)
-    functools.update_wrapper(compiled, fn)
     compiled.__dict__["_recorder"] = recorder
     return compiled

@@ -47,6 +47,25 @@ int32_t find_storage(const std::vector<Tensor*>& tensors, const Storage* storage
     return -1;
 }
 
+// A recording reads copies of memory that NumPy or another framework may change before it runs. A program runs when it
+// is called, and reads the memory itself. Returns why it can't.
+const char* read_in_place(const std::vector<Trace::Snapshot>& snapshots, std::vector<Leaf>& leaves) {
+    for (const Trace::Snapshot& snapshot : snapshots) {
+        const Leaf& source = snapshot.source;
+        for (const Trace::Snapshot& other : snapshots)
+            if (&other != &snapshot &&
+                other.source.is(source.storage, source.offset, source.sizes, source.strides, source.dtype))
+                return "memory that it reads was changed from outside while it ran";
+        for (Leaf& leaf : leaves) {
+            if (leaf.storage.get() != snapshot.copy.get()) continue;
+            if (!(leaf.strides == source.strides))
+                return "it reads memory with large gaps that NumPy or another framework may change";
+            leaf = source;
+        }
+    }
+    return nullptr;
+}
+
 // The nodes that draw random numbers. False if what was drawn since the function began isn't just that, one place of
 // the default generator's stream after the other.
 bool find_random(const Trace& trace, std::vector<uint32_t>& found) {
@@ -92,7 +111,6 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
     if (beyond_replay) return refuse(beyond_replay);
     if (trace.effects) return refuse("a value is looked at on its way");
     if (plan->op_by_op || (plan->policy && plan->policy.get() != Py_None)) return refuse(kUnsettled);
-    if (!trace.snapshots().empty()) return refuse("it reads memory that NumPy or another framework may change");
     if (settings_word() != settings_at_begin) return refuse("it changes a setting: the default dtype, device or modes");
     if (!find_random(trace, program->random_))
         return refuse("it draws random numbers from other generators than the CPU's default one");
@@ -136,8 +154,10 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
         program->arguments_.push_back(
             {t.dtype, t.device(), t.sizes, t.strides, false, t.offset, t.storage->nbytes, differentiated(t), leaf});
     }
-    for (size_t i = 0; i < trace.leaves.size(); ++i) {
-        const Leaf& leaf = trace.leaves[i];
+    std::vector<Leaf> leaves = trace.leaves;
+    if (const char* reason = read_in_place(trace.snapshots(), leaves)) return refuse(reason);
+    for (size_t i = 0; i < leaves.size(); ++i) {
+        const Leaf& leaf = leaves[i];
         int32_t argument = find_storage(arguments, leaf.storage.get());
         if (argument < 0) continue;
         auto which = static_cast<uint32_t>(argument);
@@ -258,7 +278,7 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
     own.params = trace.params;
     own.results = trace.results;
     for (ResultInfo& result : own.results) result.storage = nullptr;
-    own.leaves = trace.leaves;
+    own.leaves = std::move(leaves);
     own.scalars = trace.scalars;
     for (const ArgumentLeaf& leaf : program->argument_leaves_) own.leaves[leaf.leaf].storage.reset();
     return program;
