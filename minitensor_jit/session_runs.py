@@ -34,7 +34,7 @@ class SessionRuns:
         with session_scope(level, cpu_global_jit):
             return fn(*args)
 
-    def _program(self, fn: Callable[..., Any]) -> Any:
+    def _program(self, fn: Any) -> Any:
         """What has the function's programs; None in its first run, of which nobody knows whether there are more."""
         owner: Any = fn.__self__ if isinstance(fn, MethodType) else fn
         key = id(owner), id(fn.__func__) if owner is not fn else 0
@@ -49,9 +49,9 @@ class SessionRuns:
 class _Known:
     """A function that has run before."""
 
-    def __init__(self, fn: Callable[..., Any], owner: Any, gone: Callable[[Any], Any]) -> None:
+    def __init__(self, fn: Any, owner: Any, gone: Callable[[Any], Any]) -> None:
         self.owner = ref(owner, gone)
-        self._inner = ref(fn.__func__) if isinstance(fn, MethodType) else None
+        self._inner: Any = ref(fn.__func__) if isinstance(fn, MethodType) else None
         self._program: Any = None
 
     def stands_for(self, owner: Any, fn: Any) -> bool:
