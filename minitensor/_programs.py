@@ -12,6 +12,7 @@ import atexit
 import os
 import re
 import stat
+import struct
 import sys
 import zlib
 from contextlib import suppress
@@ -25,7 +26,10 @@ BY_POLICY, CAREFUL = 2, 4
 """Bits of the number of options, which the core reads: whether the policy decides, and whether it is level 1's."""
 FIRST = 8 | BY_POLICY
 """The number of the first options that there are, if they say no more than `plain` ones."""
-_MAGIC = b"minitensor runs 1\n"
+_MAGIC = b"minitensor runs 2\n"
+_RUN = struct.Struct("=QQQIBxxx")
+"""Of a run, as the core says it: what it is known by, the number of its signature, its calls, what became of it."""
+_ASKED = 2
 _MOST = 1 << 20
 """Bytes that are kept of one program."""
 _CI = ("CI", "CONTINUOUS_INTEGRATION", "GITHUB_ACTIONS", "GITLAB_CI", "BUILDKITE", "TF_BUILD", "JENKINS_URL")
@@ -76,6 +80,26 @@ def plain(text: str) -> tuple[int, str | None] | None:
     return (level, folder or (default_folder() if keeps else None)) if level else None
 
 
+def mark(folder: str, signature: int) -> None:
+    """Say that a plan is there for what was recorded with the signature of that number."""
+    with suppress(OSError):
+        os.close(os.open(_mark_of(folder, signature), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+
+
+def _mark_of(folder: str, signature: int) -> str:
+    return os.path.join(folder, f"{signature:016x}.mtd")
+
+
+def _with_plans(folder: str, known: bytes) -> bytes:
+    """What is known of runs, without those that were still to be compiled and have not been."""
+    return b"".join(
+        known[start : start + _RUN.size]
+        for start in range(0, len(known), _RUN.size)
+        for *_, signature, _, state in [_RUN.unpack_from(known.ljust(start + _RUN.size), start)]
+        if state != _ASKED or os.path.exists(_mark_of(folder, signature))
+    )
+
+
 def begin(number: int, folder: str | None) -> None:
     """Record the program from here on, as far as the policy says."""
     global begun
@@ -86,7 +110,7 @@ def begin(number: int, folder: str | None) -> None:
     if folder is not None and program is not None:
         file = _FileOfRuns(folder, program)
         before = file.load()
-        if before is not None and not _C.learn_of_runs(before):
+        if before is not None and not _C.learn_of_runs(_with_plans(file.folder, before)):
             before = None
     if folder is not None:
         _C.set_submit_hook(_submit)
@@ -135,7 +159,7 @@ class _FileOfRuns:
 
     def __init__(self, folder: str, program: str) -> None:
         name = program.encode(errors="replace")
-        self._folder = folder
+        self.folder = folder
         self._path = os.path.join(folder, f"{zlib.crc32(name):08x}{zlib.adler32(name):08x}.mtr")
         core = os.stat(_C.__file__)
         self._stamp = f"{_C.version} {core.st_size} {core.st_mtime_ns} ".encode() + name + b"\n"
@@ -143,7 +167,7 @@ class _FileOfRuns:
     def load(self) -> bytes | None:
         """What an earlier process kept; None if there is nothing that is sound."""
         try:
-            if not _is_private(os.stat(self._folder)):
+            if not _is_private(os.stat(self.folder)):
                 return None
             handle = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
@@ -162,12 +186,12 @@ class _FileOfRuns:
 
     def store(self, known: bytes) -> None:
         """Keep it, entirely or not at all; a folder that can't be written to, or isn't private, is left alone."""
-        temporary = os.path.join(self._folder, f".{os.getpid()}-runs.tmp")
+        temporary = os.path.join(self.folder, f".{os.getpid()}-runs.tmp")
         with suppress(OSError):
-            os.makedirs(os.path.dirname(self._folder), exist_ok=True)
+            os.makedirs(os.path.dirname(self.folder), exist_ok=True)
             with suppress(FileExistsError):
-                os.mkdir(self._folder, 0o700)
-            if not _is_private(os.stat(self._folder)):
+                os.mkdir(self.folder, 0o700)
+            if not _is_private(os.stat(self.folder)):
                 return
             body = self._stamp + known
             handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

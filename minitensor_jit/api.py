@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import minitensor
 from minitensor import _C, _forks, _programs
-from minitensor_jit.clustering.graph import Source
 from minitensor_jit.errors import CacheDirectoryError, InvalidArgumentError
 from minitensor_jit.flags import FlagError, JitOptions, read_environment
 from minitensor_jit.log import log
@@ -24,6 +23,7 @@ from minitensor_jit.runtime.disk_cache import all_caches
 from minitensor_jit.runtime.disk_folder import private_folder
 
 if TYPE_CHECKING:
+    from minitensor_jit.clustering.graph import Source
     from minitensor_jit.inspect.profile import HloProfile
     from minitensor_jit.inspect.report import Explanation, Report
 
@@ -99,6 +99,12 @@ def current_options() -> JitOptions:
     return current_compiler().options
 
 
+def _source(place: tuple[str, int, str] | None) -> Source | None:
+    from minitensor_jit.clustering.graph import Source  # takes a while
+
+    return None if place is None else Source(*place)
+
+
 def _plan(nodes: Any, leaves: Any, scalars: Any, policy: Any = None) -> Any:
     return current_compiler().plan(nodes, leaves, scalars, policy)
 
@@ -113,7 +119,7 @@ def _refuse(op: str, reason: str) -> None:
     reason = reason or reason_of(op)
     if called not in ("", op):
         op, reason = called, f"{reason} ({op}, which it is made of)"
-    raise InvalidArgumentError(op, reason, None if where is None else Source(*where))
+    raise InvalidArgumentError(op, reason, _source(where))
 
 
 def _line_of_users() -> tuple[str, int, str] | None:
@@ -218,16 +224,16 @@ _Place = tuple[str, int, str] | None
 
 def _on_flush(reason: str, source: _Place, hit: bool, ops: int, record: Any, copies: list[tuple[int, _Place]]) -> None:
     assert _report is not None
-    _report.record_flush(reason, None if source is None else Source(*source))
+    _report.record_flush(reason, _source(source))
     for nbytes, place in copies:
-        _report.record_copy(nbytes, None if place is None else Source(*place))
+        _report.record_copy(nbytes, _source(place))
     if record is not None:
         _report.record_hit(record)
 
 
 def _on_eager(op: str, source: _Place) -> None:
     assert _report is not None
-    _report.record_eager(op, reason_of(op), None if source is None else Source(*source))
+    _report.record_eager(op, reason_of(op), _source(source))
 
 
 def _on_lost(record: Any, source: _Place, recorded_ns: int, eager_ns: int) -> Any:

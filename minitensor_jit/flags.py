@@ -6,14 +6,12 @@ of the class are derived from it.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from fnmatch import fnmatchcase
-from textwrap import wrap
 from typing import Any
 
 ENVIRONMENT_VARIABLE = "MT_JIT_FLAGS"
@@ -162,6 +160,8 @@ class Flag:
             if self.type == "names":
                 name = word
             if name not in known and not (self.type == "levels" and any(fnmatchcase(one, name) for one in known)):
+                import difflib  # takes a while, and most words are right
+
                 near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
                 hint = f"did you mean {' or '.join(near)}?" if near else f"expected {self.expects}"
                 raise FlagError(f"--{self.name}: there is no {name!r}; {hint}")
@@ -501,6 +501,8 @@ def parse_flags(text: str) -> JitOptions:
 
 
 def _did_you_mean(name: str, dashes: str = "--") -> str:
+    import difflib
+
     near = difflib.get_close_matches(name.lower().replace("-", "_"), _BY_NAME, n=3, cutoff=0.5)
     if near:
         return f"; did you mean {' or '.join(dashes + other for other in near)}?"
@@ -518,6 +520,8 @@ _INDENTED: dict[str, Any] = {
 
 def help_text() -> str:
     """Return the text that `--help` prints."""
+    from textwrap import wrap
+
     lines = [f"{ENVIRONMENT_VARIABLE} takes flags of minitensor's compiler:", ""]
     for flag in FLAGS:
         default = "not set" if flag.default in (None, ()) else str(flag.default).lower()

@@ -156,11 +156,18 @@ uint64_t lasting_key(const OpDef& op, const PyObject* code, int lasti) {
 
 // What an earlier process says of a run.
 struct Known {
-    uint64_t place, operands;
+    uint64_t place, operands, hash;
     uint32_t calls;
     uint8_t state, is_part, unused[2];
 };
-static_assert(sizeof(Known) == 24);
+static_assert(sizeof(Known) == 32);
+// Recalling loads what reads plans and code. So what has won must have won a few times as much, or a good part of the
+// time of large ops; and what has not been held against eager runs yet must have large ops.
+constexpr int64_t kWorthRecalling = 100'000'000, kLargeNs = 10'000;
+bool is_worth_recalling(size_t calls, int64_t eager_ns, int64_t recorded_ns, int64_t won_ns) {
+    const bool large = eager_ns >= kLargeNs * static_cast<int64_t>(calls) && eager_ns - recorded_ns >= eager_ns / 5;
+    return won_ns >= kWorthRecalling || large;
+}
 constexpr uint8_t kKnownDemoted = 0, kKnownCompiled = 1, kKnownAsked = 2;
 std::unordered_map<uint64_t, Known>& known_runs() {
     static auto* known = new std::unordered_map<uint64_t, Known>;
@@ -173,12 +180,21 @@ std::string Policy::known() const {
     std::map<uint64_t, Known> known(known_runs().begin(), known_runs().end());
     for (const auto& [key, place] : places_)
         for (const auto& run : place.runs) {
-            Known one{place.lasting, run->operands, static_cast<uint32_t>(run->calls), 0, run->is_part, {}};
-            if (run->state == State::Compiled || (run->state == State::Contest && !run->recalls))
-                one.state = kKnownCompiled;
-            else if (run->state == State::Demoted) one.state = kKnownDemoted;
-            else if (run->state == State::Asked) one.state = kKnownAsked;
-            else continue;
+            Known one{place.lasting, run->operands, run->hash, static_cast<uint32_t>(run->calls), 0, run->is_part, {}};
+            switch (run->state) {
+                case State::Compiled:
+                    one.state = is_worth_recalling(run->calls, run->eager_ns, run->recorded_ns, run->won_ns)
+                                    ? kKnownCompiled
+                                    : kKnownDemoted;
+                    break;
+                case State::Demoted: one.state = kKnownDemoted; break;
+                case State::Asked:
+                case State::Contest:
+                    if (run->ops_ns < kLargeNs * static_cast<int64_t>(run->calls)) continue;
+                    one.state = kKnownAsked;
+                    break;
+                default: continue;
+            }
             known[mixed(one.place, one.operands)] = one;
         }
     std::string text;
@@ -209,10 +225,14 @@ void Policy::recall(const Place& place, Run& run) {
     auto known = known_runs().find(mixed(place.lasting, run.operands));
     if (known == known_runs().end()) return;
     run.calls = known->second.calls;
+    run.hash = known->second.hash;
     run.is_part = known->second.is_part;
     if (known->second.state == kKnownAsked) run.state = State::Contest;
     else settle(run, known->second.state == kKnownDemoted ? State::Demoted : State::Compiled);
     run.recalls = known->second.state != kKnownDemoted;
+    // As much as it has won before it will win again.
+    if (known->second.state == kKnownCompiled) run.won_ns = kWorthRecalling;
+    run.ops_ns = INT64_MAX;
     run.misses = kMisses;  // whose promise doesn't hold is learnt anew at once
 }
 
@@ -232,6 +252,7 @@ void Policy::start() {
     forget();
     idle_ = 0;
     ns_per_call_ = 1000;
+    weight_ = 1;
     doze_ns_ = kFirstDozeNs;
     account.started = policy_clock();
     account.lost_ns = 0;
@@ -283,13 +304,15 @@ uint32_t Policy::run_eagerly(size_t calls, bool timed) {
 }
 
 // There is nothing to be done about this run, and it may be the same with the next ones.
-uint32_t Policy::rest() {
-    if (++idle_ < kIdle || flush_hook) return run_eagerly(std::max(now_->calls, place_->calls), false);
+uint32_t Policy::rest(bool timed) {
+    if (idle_++ == 0) awake_ = policy_clock();
+    if (idle_ < kIdle || flush_hook) return run_eagerly(std::max(now_->calls, place_->calls), timed);
     idle_ = 0;
     dozes_ = true;
     now_ = nullptr;
     timed_ = false;
     started_ = policy_clock();
+    awake_ = started_ - awake_;
     limit_ = static_cast<uint32_t>(std::clamp(static_cast<double>(doze_ns_) / ns_per_call_, 64.0, 1e6));
     doze_ns_ = std::min(2 * doze_ns_, kLastDozeNs);
     return limit_;
@@ -314,8 +337,7 @@ uint32_t Policy::begin(const Call& call, const SourceRef& at) {
                 return rest();
             break;
         case State::Waiting:
-            idle_ = 0;
-            if (run.spent_ns < cost_of_plan(run.nodes)) return run_eagerly(run.calls, true);
+            if (run.spent_ns < cost_of_plan(run.nodes)) return rest(true);
             if (!affords(cost_of_asking(run.nodes))) return rest();
             break;
         case State::Asked:
@@ -368,7 +390,9 @@ bool Policy::look(uint32_t left) {
 
 uint32_t Policy::outlast() {
     if (std::exchange(dozes_, false)) {
-        ns_per_call_ = std::max(1.0, static_cast<double>(policy_clock() - started_) / limit_);
+        const auto dozed = static_cast<double>(policy_clock() - started_);
+        ns_per_call_ = std::max(1.0, dozed / limit_);
+        weight_ = 1 + dozed / static_cast<double>(std::max<int64_t>(awake_, 1));
         now_ = nullptr;
         limit_ = 256;  // a look is to come, after which a run begins
         return limit_;
@@ -383,7 +407,8 @@ void Policy::end_eager(size_t calls) {
     const Run* ended = now_;
     if (flush_hook && demoted_ran_hook && now_->record) demoted_ran_hook(now_->record);
     if (now_ == ended && timed_) {  // what Python ran may have begun another
-        if (now_->state == State::Waiting) now_->spent_ns += took_ns;
+        if (now_->state == State::Waiting)
+            now_->spent_ns += static_cast<int64_t>(weight_ * static_cast<double>(took_ns));
         else if (now_->state == State::Contest) enter(took_ns, calls, false);
     }
     forget();
@@ -435,7 +460,8 @@ void Policy::end_recorded(const Plan& plan, bool hit, size_t calls, int64_t flus
     } else {
         place_->changes = now_->misses = 0;
         if (now_->state < State::Contest) now_->state = State::Contest;  // there is a plan already
-        now_->hash = 0;
+        if (hit && now_->state == State::Compiled)
+            now_->won_ns += std::max<int64_t>(now_->eager_ns - now_->recorded_ns, 0);
         if (hit && plan.revisit == ~uint64_t{0}) {
             if (plan.record && plan.record.get() != Py_None) now_->record = PyRef::borrow(plan.record.get());
             if (now_->state == State::Contest) {
@@ -463,6 +489,7 @@ void Policy::learn(const Plan& plan, size_t calls, bool is_part) {
     run.hash = plan.op_by_op;
     run.calls = calls;
     run.nodes = plan.steps.size();
+    run.ops_ns = plan.ops_ns;
     run.is_part = is_part;
     if (same) {
         place_->changes = 0;

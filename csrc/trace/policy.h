@@ -91,6 +91,8 @@ class Policy {
         uint64_t hash = 0;  // of the signature that was recorded last
         int64_t recorded_ns = INT64_MAX, eager_ns = INT64_MAX;
         int64_t spent_ns = 0;  // eagerly, while it waited
+        int64_t ops_ns = 0;    // of its ops, one by one
+        int64_t won_ns = 0;    // since it is compiled
         int64_t until = 0, again_ns = kAgainNs;  // when there is another contest, and how long after that the next
         PyRef record;  // what an account knows it by
     };
@@ -120,7 +122,7 @@ class Policy {
     static Run& run_of(Place& place, uint64_t operands);
     static void recall(const Place& place, Run& run);
     uint32_t run_eagerly(size_t calls, bool timed);
-    uint32_t rest();
+    uint32_t rest(bool timed = false);
     void end_eager(size_t calls);
     static void settle(Run& run, State state);
     void learn(const Plan& plan, size_t calls, bool is_part);
@@ -150,6 +152,8 @@ class Policy {
     uint32_t idle_ = 0;
     int64_t doze_ns_ = kFirstDozeNs;
     double ns_per_call_ = 1000;
+    int64_t awake_ = 0;  // since when, and while it dozes, how long it was before
+    double weight_ = 1;  // what a run stands for, of which others pass while it dozes
 };
 
 // The clock that it goes by, in nanoseconds.

@@ -15,7 +15,6 @@ import hashlib
 import logging
 import os
 import stat
-import tempfile
 import time
 from dataclasses import dataclass
 
@@ -28,7 +27,7 @@ logger = logging.getLogger("minitensor_jit")
 _SUFFIX = ".mto"
 _BYTES_MAGIC = b"minitensor plan 3\n"
 _BYTES_SUFFIX = ".mtp"
-_RUNS_SUFFIX = ".mtr"
+_RUNS_SUFFIXES = (".mtr", ".mtd")
 """Of what programs learned: `minitensor/_programs.py`."""
 _DIGEST = hashlib.sha256().digest_size
 _RESCAN = 64
@@ -87,6 +86,8 @@ class DiskFolder:
     def _write(self, path: str, data: bytes) -> None:
         if self._stopped or len(data) > self.limit:
             return
+        import tempfile  # takes a while, and most processes only read
+
         try:
             # Others may have made it writable, or put another one in its place.
             private_folder(self.folder)
@@ -129,7 +130,7 @@ class DiskFolder:
                 # It may be gone by now: other processes remove entries too.
                 with contextlib.suppress(OSError):
                     info = item.stat(follow_symlinks=False)
-                    if item.name.endswith((_SUFFIX, _BYTES_SUFFIX, _RUNS_SUFFIX)):
+                    if item.name.endswith((_SUFFIX, _BYTES_SUFFIX, *_RUNS_SUFFIXES)):
                         found.append((info.st_mtime_ns, info.st_size, item.path))
                     elif item.name.endswith(".tmp") and info.st_mtime < time.time() - _STALE_SECONDS:
                         os.unlink(item.path)

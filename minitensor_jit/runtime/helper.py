@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from minitensor import _C
+from minitensor import _C, _programs
 from minitensor_jit.clustering.pipeline import cluster
 from minitensor_jit.flags import parse_flags
 from minitensor_jit.runtime.compiler import Compiler, no_collections
@@ -78,6 +78,8 @@ def serve() -> None:
             waiting = rest
             number, path = line.split(b" ", 1)
             done = _do(os.fsdecode(path))
+            if done:
+                _programs.mark(os.path.dirname(os.fsdecode(path)), int(number))
             try:
                 os.write(REPLIES, struct.pack("=QQ", int(number), done))
             except OSError:
