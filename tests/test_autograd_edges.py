@@ -4,6 +4,7 @@ Each test runs here and, where it is installed, in PyTorch, which must have the 
 """
 
 import copy
+import gc
 import importlib
 import pickle
 
@@ -585,3 +586,129 @@ def test_gradients_at_zero_and_infinity(lib, name):
     x = leaf(lib, 0.0, -1.0, NAN, INF, 3.0)
     function(lib, x).sum().backward()
     np.testing.assert_array_equal(x.grad.numpy(), expected)
+
+
+def test_post_accumulate_hooks_of_a_leaf_that_only_the_graph_holds(lib):
+    seen, kept = [], []
+
+    def made(returned):
+        x = leaf(lib, 1, 2)
+        x.register_post_accumulate_grad_hook(lambda t: seen.append((t.grad.tolist(), t.is_leaf)))
+        x.register_post_accumulate_grad_hook(lambda t: kept.append(t))
+        return returned(x)
+
+    y, z = made(lambda x: ((x * 3).sum(), (x * x).sum()))
+    gc.collect()
+    y.backward()
+    z.backward()
+    assert seen == [([3, 3], True), ([5, 7], True)]
+    assert kept[0] is kept[1]
+    (kept[0] * 2).sum().backward()
+    assert seen[2:] == [([7, 9], True)]
+    kept.clear()
+    product = made(lambda x: x.exp() * x)
+    product.sum().backward()
+    assert len(kept) == 1
+    assert kept[0].grad.shape == (2,)
+
+
+def test_a_leaf_that_only_the_graph_holds_keeps_its_object(lib):
+    class Named(lib.Tensor):
+        pass
+
+    seen = []
+    x = lib.ones(2).as_subclass(Named).requires_grad_()
+    x.name_of_it = "x"
+    x.register_post_accumulate_grad_hook(lambda t: seen.append((type(t), t.name_of_it)))
+    y = (x * 2).as_subclass(lib.Tensor).sum()
+    del x
+    y.backward()
+    assert seen == [(Named, "x")]
+
+
+@pytest.mark.parametrize("retained", [False, True])
+def test_what_is_on_the_way_to_another_input_is_taken_before_its_hooks(lib, retained):
+    def run(inputs):
+        x = leaf(lib, 1, 2)
+        y = x * 2
+        if retained:
+            y.retain_grad()
+        y.register_hook(lambda g: g * 10)
+        grads = lib.autograd.grad((y * y).sum(), [{"x": x, "y": y}[name] for name in inputs])
+        return [g.tolist() for g in grads], y.grad.tolist() if retained else None
+
+    hooked = [40, 80] if retained else None
+    assert run("yx") == ([[4, 8], [80, 160]], hooked)
+    assert run("y") == ([[40, 80]], hooked)
+    assert run("x") == ([[80, 160]], hooked)
+
+
+def test_tensors_of_inference_mode_have_no_version(lib):
+    with lib.inference_mode():
+        x = lib.ones(2)
+        x.add_(1)
+        for t in (x, x[:1]):
+            with pytest.raises(RuntimeError, match="do not track version"):
+                _ = t._version
+    with pytest.raises(RuntimeError, match="do not track version"):
+        _ = x._version
+    y = lib.ones(2)
+    with lib.inference_mode():
+        y.add_(1)
+        assert y._version == 1
+
+
+def test_results_beside_indices_may_be_written(lib):
+    for select in (
+        lambda x: lib.sort(x),
+        lambda x: lib.topk(x, 2),
+        lambda x: lib.kthvalue(x, 1),
+        lambda x: lib.mode(x),
+        lambda x: lib.median(x, 0),
+        lambda x: lib.nanmedian(x, 0),
+        lambda x: lib.max(x, 0),
+        lambda x: lib.min(x, 0),
+        lambda x: lib.cummax(x, 0),
+        lambda x: lib.cummin(x, 0),
+    ):
+        x = leaf(lib, 3, 1, 2)
+        values, indices = select(x)
+        before = lib.zeros(3, dtype=lib.float64).index_add(0, indices.reshape(-1), lib.ones_like(values.reshape(-1)))
+        values.mul_(2)
+        values.sum().backward()
+        assert x.grad.tolist() == (2 * before).tolist()
+        values, indices = select(x)
+        indices.add_(0)
+        with pytest.raises(RuntimeError, match="modified by an inplace"):
+            values.sum().backward()
+
+
+FRESH = {
+    "repeat": lambda lib, x: x.repeat(2),
+    "tile": lambda lib, x: lib.tile(x, (2,)),
+    "rot90": lambda lib, x: lib.rot90(x[None], 1),
+    "kron": lambda lib, x: lib.kron(x, x),
+    "einsum": lambda lib, x: lib.einsum("i,j->ij", x, x),
+    "cdist": lambda lib, x: lib.cdist(x[None], x[None] + 1),
+    "quantile": lambda lib, x: lib.quantile(x, 0.5),
+    "layer_norm": lambda lib, x: lib.nn.functional.layer_norm(x, (2,)),
+    "pixel_shuffle": lambda lib, x: lib.nn.functional.pixel_shuffle(x.repeat(2).reshape(4, 1, 1), 2),
+    "pixel_unshuffle": lambda lib, x: lib.nn.functional.pixel_unshuffle(x.repeat(2).reshape(1, 2, 2), 2),
+}
+
+
+@pytest.mark.parametrize("name", FRESH)
+def test_what_is_made_anew_is_no_view(lib, name):
+    x = leaf(lib, 1, 2)
+    y = FRESH[name](lib, x * 1)
+    assert y._base is None
+    first = lib.autograd.grad(FRESH[name](lib, x * 1).sum(), x)[0]
+    if name == "cdist":  # its formula reads the result
+        y.sum().backward()
+        assert x.grad.tolist() == first.tolist()
+    else:
+        y.mul_(2)
+        y.sum().backward()
+        assert np.allclose(x.grad.tolist(), (first * 2).tolist())
+    z = FRESH[name](lib, x * 1)
+    assert z.detach_().grad_fn is None

@@ -218,3 +218,90 @@ def test_gradcheck():
         mt.autograd.gradcheck(lambda t: t.detach() * t, x)
     with pytest.raises(ValueError, match="expects at least one input tensor to require gradient"):
         mt.autograd.gradcheck(mt.exp, x.detach())
+
+
+ones, two = [1.0, 2.0], [2.0, 8.0]
+TRANSFORMS = {
+    "grad": lambda f, x: (f.grad(lambda t: (t * t).sum())(x), [2.0, 4.0]),
+    "vjp": lambda f, x: (f.vjp(lambda t: t * t, x)[1](x)[0], two),
+    "jvp": lambda f, x: (f.jvp(lambda t: t * t, (x,), (x,))[1], two),
+    "jacrev": lambda f, x: (f.jacrev(lambda t: t * t)(x), [[2.0, 0.0], [0.0, 4.0]]),
+    "jacfwd": lambda f, x: (f.jacfwd(lambda t: t * t)(x), [[2.0, 0.0], [0.0, 4.0]]),
+    "hessian": lambda f, x: (f.hessian(lambda t: (t**3).sum())(x), [[6.0, 0.0], [0.0, 12.0]]),
+    "vmap": lambda f, x: (mt.vmap(f.grad(lambda t: t * t))(x), [2.0, 4.0]),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_in_inference_mode(name):
+    x = mt.tensor(ones)
+    with mt.inference_mode():
+        inside = mt.tensor(ones)
+        for given in (x, inside):
+            found, expected = TRANSFORMS[name](mt.func, given)
+            assert found.tolist() == expected
+            assert not found.requires_grad
+    # Also outside of it, of tensors that were made in it.
+    found, expected = TRANSFORMS[name](mt.func, inside)
+    assert found.tolist() == expected
+    with mt.inference_mode():
+        assert mt.func.grad(lambda t: (t * inside * t).sum())(x).tolist() == two
+        pull = mt.func.vjp(lambda t: t * inside, x)[1]
+    assert pull(x)[0].tolist() == [1.0, 4.0]
+
+
+def test_a_transformed_function_does_not_write_to_what_it_captured():
+    captured, x = mt.zeros(2), mt.tensor(ones)
+    inner = mt.func.grad(lambda t: (t.clone().mul_(3) * t).sum())
+    writes = [
+        lambda t: captured.copy_(t),
+        lambda t: captured.add_(1),
+        lambda t: captured[0].fill_(t[0]),
+        lambda t: captured.__setitem__(0, t[0]),
+        lambda t: captured.view(2, 1).zero_(),
+        lambda t: inner(captured.mul_(2)),
+    ]
+    for write in writes:
+
+        def function(t, write=write):
+            write(t)
+            return (t * t).sum()
+
+        for call in (
+            lambda: mt.func.grad(function)(x),
+            lambda: mt.func.vjp(function, x),
+            lambda: mt.func.jvp(function, (x,), (x,)),
+            lambda: mt.func.grad(lambda t: mt.func.grad(function)(t).sum())(x),
+        ):
+            with pytest.raises(RuntimeError, match="tensor that it captured"):
+                call()
+    assert captured.tolist() == [0, 0]
+    assert not captured.requires_grad
+    captured.add_(1)  # outside it may be written as ever
+    assert captured.tolist() == [1, 1]
+
+
+def test_a_transformed_function_writes_to_its_arguments_and_to_what_it_makes():
+    x, given = mt.tensor(ones), mt.zeros(2)
+
+    def function(t, more, *, named):
+        made = mt.zeros(2)
+        made[0] = t[0] * 3
+        made.view(2, 1).add_(t[:, None])
+        more["a"][1:].add_(2)
+        named.copy_(more["a"])
+        return (made * t).sum()
+
+    named = mt.ones(2)
+    assert mt.func.grad(function)(x, {"a": given}, named=named).tolist() == [8.0, 4.0]
+    assert (given.tolist(), named.tolist()) == ([0, 2], [0, 2])
+    rows = mt.ones(3, 2)
+    assert mt.vmap(mt.func.grad(lambda t, b: (b.add_(1) * t).sum()))(rows, mt.zeros(3, 2)).tolist() == [[1, 1]] * 3
+
+    # A tensor of an outer function is captured by an inner one.
+    def outer(t):
+        made = mt.zeros(2)
+        return mt.func.grad(lambda u: (made.add_(u) * u).sum())(t).sum()
+
+    with pytest.raises(RuntimeError, match="captured"):
+        mt.func.grad(outer)(x)

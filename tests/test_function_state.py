@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import enum
 import functools
+import gc
 import itertools
 import math
 import operator
@@ -1410,3 +1411,32 @@ def test_what_changes_between_calls_is_noticed(name, jit_compile):
     for k, (got, wanted) in enumerate(zip(values_of(compiled, change), expected, strict=True)):
         assert got.dtype == wanted.dtype
         np.testing.assert_array_equal(got.numpy(), wanted.numpy(), err_msg=f"call {k} of {name}")
+
+
+def test_the_collector_is_the_programs():
+    """A recorded function sees whether collections are on, and may change that."""
+    before = gc.isenabled(), gc.get_threshold()
+    try:
+        for on in (True, False):
+            (gc.enable if on else gc.disable)()
+            seen = []
+            f = mt.function(lambda x, seen=seen: (seen.append(gc.isenabled()), x * 2)[1], jit_compile=True)
+            f(mt.ones(2))
+            assert (seen, gc.isenabled(), gc.get_threshold()) == ([on], on, before[1])
+
+        def change(x):
+            gc.set_threshold(5, 6, 7)
+            gc.enable()
+            return x * 2
+
+        def fail(x):
+            raise KeyError(gc.isenabled())
+
+        mt.function(change)(mt.ones(2))
+        assert (gc.isenabled(), gc.get_threshold()) == (True, (5, 6, 7))
+        with pytest.raises(KeyError, match="True"):
+            mt.function(fail)(mt.ones(2))
+        assert (gc.isenabled(), gc.get_threshold()) == (True, (5, 6, 7))
+    finally:
+        (gc.enable if before[0] else gc.disable)()
+        gc.set_threshold(*before[1])

@@ -160,9 +160,11 @@ class Run {
         gradients.resize(node.result_meta.size());
         bool any = false;
         for (auto& g : gradients) any |= static_cast<bool>(g);
+        // As in PyTorch: what is on the way to another input is taken as it comes, before its hooks.
+        const bool leads_on = !inputs_.empty() && !options_.accumulate && wants_run(node);
+        if (leads_on) capture(node, gradients);
         if (any) run_tensor_hooks(node, gradients);
-        if (auto found = inputs_.find(&node); found != inputs_.end() && !options_.accumulate)
-            for (auto [index, slot] : found->second) captured_[slot] = gradients[index];
+        if (!leads_on) capture(node, gradients);
         Gradients sent(node.edges.size());
         // Also where no gradient has come: hooks are told, and custom functions get zeros.
         if (useful_.contains(&node)) {
@@ -199,6 +201,11 @@ class Run {
             if (sent[i] && useful_.contains(edge.node.get())) deliver(edge, std::move(sent[i]), &node, i);
             if (--dependencies_[edge.node.get()] == 0) ready_.push(edge.node);
         }
+    }
+
+    void capture(GradNode& node, const Gradients& gradients) {
+        if (auto found = inputs_.find(&node); found != inputs_.end() && !options_.accumulate)
+            for (auto [index, slot] : found->second) captured_[slot] = gradients[index];
     }
 
     static Gradients apply(GradNode& node, Gradients& gradients) {

@@ -128,7 +128,7 @@ PyRef saved_outputs(GradNode& node) {
     if (node.outputs.empty()) return PyRef::borrow(Py_None);
     if (node.outputs.size() == 1) return wrapped(unpack(node, node.outputs[0]));
     Gradients values;
-    for (const SavedTensor& saved : node.outputs) values.push_back(unpack(node, saved));
+    for (const SavedTensor& saved : node.outputs) values.push_back(saved.held() ? unpack(node, saved) : Ref<Tensor>());
     return tuple_of(values, values.size());
 }
 

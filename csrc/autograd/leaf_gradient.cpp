@@ -50,10 +50,10 @@ Ref<Tensor> copy_in_order(const Ref<Tensor>& tensor, const Dims& order) {
 }  // namespace
 
 void store_gradient(GradNode& node, Ref<Tensor> gradient, bool create_graph) {
-    if (!node.leaf) return;
     // Threads that run backward at the same time add to the same gradient, and may drop the leaf or its gradient.
     HoldGil hold;
-    Ref<Tensor> leaf = Ref<Tensor>::borrow(node.leaf);
+    Ref<Tensor> leaf = leaf_of(node);
+    if (!leaf) return;
     AutogradMeta& meta = autograd_meta(*leaf);
     // None where a hook put it in the gradient's place; and the leaf may not want one any more. Hooks are told.
     if (gradient && grad_fn(*leaf)) fail("leaf variable has been moved into the graph interior");

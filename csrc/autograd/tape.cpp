@@ -1,5 +1,7 @@
 #include "autograd/tape.h"
 
+#include <algorithm>
+
 #include "autograd/node_hooks.h"
 #include "autograd/saved_tensor.h"
 #include "autograd/view_history.h"
@@ -101,7 +103,8 @@ Ref<GradNode> make_node(const Call& call, std::vector<Edge> edges, const Ref<Ten
             node->operand_meta[i].strides = operand.tensor->strides;
         }
         if (saves_operand(op, i, reads)) {
-            if (operand.tensor->is_inference)
+            // What a transform records is its own; only what it gives may be differentiated again.
+            if (operand.tensor->is_inference && !transform)
                 fail("Inference tensors cannot be saved for backward. Please do not use Tensors created in inference "
                      "mode in computation tracked by autograd. To work around this, you can make a clone to get a "
                      "normal tensor and use it in autograd, or use `no_grad()` instead of `inference_mode()`.");
@@ -120,10 +123,13 @@ Ref<GradNode> make_node(const Call& call, std::vector<Edge> edges, const Ref<Ten
 namespace {
 
 void save_outputs(GradNode& node, const Ref<Tensor>* results, size_t count) {
-    if (!node.op->vjp_saves_out ||
+    if (node.op->vjp_saves_out == OpDef::Reads::Nothing ||
         !(formula_reads(*node.op, [&](size_t i) { return static_cast<bool>(node.edges[i].node); }) & 1))
         return;
-    for (size_t i = 0; i < count; ++i) node.outputs.push_back(save(*results[i], true, static_cast<uint32_t>(i)));
+    const bool all = node.op->vjp_saves_out == OpDef::Reads::All;
+    for (size_t i = 0; i < count; ++i)
+        node.outputs.push_back(
+            all || !is_floating(results[i]->dtype) ? save(*results[i], true, static_cast<uint32_t>(i)) : SavedTensor());
     node.saves = true;
 }
 
@@ -227,6 +233,39 @@ void record(Call& call, Ref<Tensor>* results, Tensor* inplace) {
 
 }  // namespace
 
+MT_THREAD_LOCAL Transform* transform = nullptr;
+
+void begin_transform(std::vector<Ref<Tensor>> given) {
+    // Also what is behind mapped tensors.
+    for (size_t i = 0; i < given.size(); ++i)
+        if (batch_level(*given[i])) given.push_back(given[i]->autograd->batch_value);
+    const uint32_t began = functions_begun.fetch_add(1, std::memory_order_relaxed) + 1;
+    transform = new Transform{began, std::move(given), std::unique_ptr<Transform>(transform)};
+}
+
+void end_transform() {
+    std::unique_ptr<Transform> ending(transform);
+    if (ending) transform = ending->around.release();
+}
+
+namespace {
+
+void check_captured(const OpDef& op, const Tensor& written) {
+    auto is_given = [](const Tensor& tensor) {
+        return std::any_of(transform->given.begin(), transform->given.end(),
+                           [&](const Ref<Tensor>& given) { return given.get() == &tensor; });
+    };
+    for (const Tensor* at = &written; at; at = at->base.get()) {
+        if (is_given(*at)) return;
+        if (at->made_in < transform->began)
+            fail("a function that a transform (grad, vjp, jvp, ...) is called with may not write to a tensor that it "
+                 "captured, as '" +
+                 op.name + "_' in place would: pass the tensor to it as an argument");
+    }
+}
+
+}  // namespace
+
 void check_inference(const Tensor& written) {
     // Those with a count of their own, as `.data` gives, are written anywhere.
     if (__builtin_expect(written.is_inference, 0) && !thread_settings.inference_mode && !counter_of(written))
@@ -238,6 +277,7 @@ namespace {
 
 TapedCall check_inplace(Call& call, Tensor& destination) {
     check_inference(destination);
+    if (__builtin_expect(transform != nullptr, 0)) check_captured(*call.op, destination);
     if (__builtin_expect(destination.is_inference, 0) && only_inference(call)) return {};
     if (!thread_settings.records_gradients()) return {};
     bool wanted = edge_wanted(&destination);
@@ -280,6 +320,32 @@ bool requires_grad(const Tensor& t) {
 }
 
 bool is_leaf(const Tensor& t) { return !grad_fn(const_cast<Tensor&>(t)); }
+
+Ref<Tensor> leaf_of(GradNode& node) {
+    if (!node.kept_leaf) return node.leaf ? Ref<Tensor>::borrow(node.leaf) : Ref<Tensor>();
+    Ref<Tensor> leaf = std::move(node.kept_leaf);
+    node.leaf = leaf.get();
+    autograd_meta(*leaf).accumulator = Ref<GradNode>::borrow(&node);
+    return leaf;
+}
+
+namespace {
+
+// Whether the graph takes over a leaf whose last owner is gone, since a hook is to be called with it.
+bool keep_leaf(Tensor& tensor) {
+    GradNode* node = tensor.autograd->accumulator.get();
+    if (!node || node->refcount == 1 || grad_fn(tensor) ||
+        std::none_of(node->hooks.begin(), node->hooks.end(),
+                     [](const Hook& hook) { return hook.kind == Hook::Kind::PostAccumulate; }))
+        return false;
+    tensor.refcount = 1;
+    node->leaf = nullptr;
+    node->kept_leaf = Ref<Tensor>(&tensor);
+    tensor.autograd->accumulator.reset();
+    return true;
+}
+
+}  // namespace
 
 Edge grad_edge(Tensor& tensor) {
     if (const Ref<GradNode>& node = grad_fn(tensor)) return {node, tensor.autograd->output_index};
@@ -380,6 +446,7 @@ void install_tape() {
     check_inplace_hook = check_inplace;
     check_inference_hook = check_inference;
     autograd_meta_destroy_hook = destroy_meta;
+    keep_leaf_hook = keep_leaf;
 }
 
 }  // namespace mt

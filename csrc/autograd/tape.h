@@ -75,6 +75,8 @@ struct GradNode {
     std::vector<OperandMeta> result_meta;
     // Accumulate: the leaf, not owned (its AutogradMeta owns this node).
     Tensor* leaf = nullptr;
+    // The same where hooks of this node wait for its gradient and nobody else has it: owned, and doesn't own the node.
+    Ref<Tensor> kept_leaf;
     // CopySlices: the inner call's node and the geometry of the written view and its base.
     Ref<GradNode> inner;
     Dims view_sizes, view_strides, base_sizes, base_strides;
@@ -159,6 +161,18 @@ Ref<GradNode> make_node(const Call& call, std::vector<Edge> edges, const Ref<Ten
 void check_written_view(const Tensor& view);
 // Throws if a tensor that wants gradients may not be written: a leaf, a view of one, or what the above refuses.
 void check_written(const Tensor& tensor);
+// The leaf of an Accumulate node, or null if it is gone.
+Ref<Tensor> leaf_of(GradNode& node);
+// A function that a transform (grad, vjp, jvp) differentiates is running. What it has captured it may not write to:
+// what was made before it `began` and isn't `given`.
+struct Transform {
+    uint32_t began;
+    std::vector<Ref<Tensor>> given;
+    std::unique_ptr<Transform> around;
+};
+extern MT_THREAD_LOCAL Transform* transform;  // owned by the thread
+void begin_transform(std::vector<Ref<Tensor>> given);
+void end_transform();
 // Throws if a tensor of inference mode would be written outside of it.
 void check_inference(const Tensor& written);
 // A copy of the tensor's handle without history. Under vmap the mapped tensor keeps its own.

@@ -228,6 +228,27 @@ PyObject* py_forget_base(PyObject*, PyObject* view) {
     });
 }
 
+// begin_transform(tensors): the function that is called now may write to these, and to what it makes.
+PyObject* py_begin_transform(PyObject*, PyObject* tensors) {
+    return guarded([&]() -> PyObject* {
+        PyRef list = checked(PySequence_Tuple(tensors));
+        std::vector<Ref<Tensor>> given;
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(list.get()); ++i) {
+            PyObject* item = PyTuple_GET_ITEM(list.get(), i);
+            if (!is_tensor(item)) fail_type("begin_transform takes Tensors");
+            given.push_back(Ref<Tensor>::borrow(tensor_of(item)));
+        }
+        begin_transform(std::move(given));
+        Py_RETURN_NONE;
+    });
+}
+PyObject* py_end_transform(PyObject*, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        end_transform();
+        Py_RETURN_NONE;
+    });
+}
+
 PyObject* py_as_result(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         PyObject* tensor;
@@ -263,6 +284,9 @@ PyMethodDef functions[] = {
     {"remove_hook", method<py_remove_hook>(), METH_VARARGS, "remove_hook(node, callable)"},
     {"forget_base", method<py_forget_base>(), METH_O,
      "forget_base(view): of what nobody else has, whose memory it owns from here on."},
+    {"begin_transform", method<py_begin_transform>(), METH_O,
+     "begin_transform(tensors): a function is differentiated that may write to these and to what it makes."},
+    {"end_transform", method<py_end_transform>(), METH_NOARGS, "Ends what begin_transform began."},
     {"as_result", method<py_as_result>(), METH_VARARGS,
      "as_result(tensor, index): within a backward, a saved result with its history."},
     {}};

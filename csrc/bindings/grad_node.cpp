@@ -53,7 +53,7 @@ PyObject* node_variable(PyObject* self, void*) {
         PyErr_SetString(PyExc_AttributeError, "only AccumulateGrad has a variable");
         return nullptr;
     }
-    return wrap(Ref<Tensor>::borrow(node.leaf));
+    return wrap(leaf_of(node));
 }
 
 PyObject* node_sequence(PyObject* self, PyObject*) { return PyLong_FromUnsignedLongLong(node_of(self).sequence); }
@@ -75,8 +75,8 @@ Py_hash_t node_hash(PyObject* self) { return static_cast<Py_hash_t>(reinterpret_
 PyObject* saved_attribute(GradNode& node, std::string_view name) {
     const OpDef& op = *node.op;
     bool freed = node.released && node.saves;
-    if (name == "result" && !node.outputs.empty()) return wrap(unpack(node, node.outputs[0]));
-    if (name == "result" && freed && op.vjp_saves_out) fail_released();
+    if (name == "result" && !node.outputs.empty() && node.outputs[0].held()) return wrap(unpack(node, node.outputs[0]));
+    if (name == "result" && freed && op.vjp_saves_out == OpDef::Reads::All) fail_released();
     for (size_t i = 0; i < op.operand_args.size() && !op.operand_list; ++i) {
         const std::string& argument = op.args[op.operand_args[i]].name;
         if (argument != name && !(argument == "input" && name == "self")) continue;

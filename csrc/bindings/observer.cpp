@@ -292,6 +292,37 @@ PyObject* end_observing(PyObject*, PyObject*) {
     return PyBool_FromLong(well);
 }
 
+// What is young stays so: at the end it tells what was made meanwhile. Whether collections are on is the program's,
+// which may look at that and change it; so it is their threshold that is set, unless the program sets that.
+class NoCollections {
+  public:
+    NoCollections() : collector_(PyImport_ImportModule("gc")), before_(thresholds()) {
+        if (before_)
+            PyRef(PyObject_CallMethod(collector_.get(), "set_threshold", "iOO", 0, PyTuple_GET_ITEM(before_.get(), 1),
+                                      PyTuple_GET_ITEM(before_.get(), 2)));
+        PyErr_Clear();
+    }
+    ~NoCollections() {
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        PyRef now = before_ ? thresholds() : PyRef();
+        if (now && PyLong_AsLong(PyTuple_GET_ITEM(now.get(), 0)) == 0)
+            PyRef(PyObject_CallMethod(collector_.get(), "set_threshold", "O", before_.get()));
+        PyErr_Restore(type, value, traceback);
+    }
+    NoCollections(const NoCollections&) = delete;
+
+  private:
+    // Of the three generations; null where the collector is none.
+    PyRef thresholds() const {
+        PyRef known(collector_ ? PyObject_CallMethod(collector_.get(), "get_threshold", nullptr) : nullptr);
+        if (known && PyTuple_Check(known.get()) && PyTuple_GET_SIZE(known.get()) == 3) return known;
+        return PyRef();
+    }
+
+    PyRef collector_, before_;
+};
+
 // observed(observer, function, args, kwargs): what the function gives and what `observer.end` says of it. However it
 // ends, nothing of the observation is left.
 PyObject* observed(PyObject*, PyObject* arguments) {
@@ -299,13 +330,7 @@ PyObject* observed(PyObject*, PyObject* arguments) {
     if (!PyArg_ParseTuple(arguments, "OOO!O!:observed", &observer, &function, &PyTuple_Type, &args, &PyDict_Type,
                           &kwargs))
         return nullptr;
-    // What is young stays so: at the end it tells what was made meanwhile.
-    struct Collections {
-        int before = PyGC_Disable();
-        ~Collections() {
-            if (before) PyGC_Enable();
-        }
-    } collections;
+    NoCollections pause;
     PyRef result, said;
     {
         ProgramWaits waits;

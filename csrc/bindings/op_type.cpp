@@ -143,13 +143,13 @@ PyObject* py_set_rules(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         PyObject *object, *row, *vjp, *saves, *reads, *kernel;
         int saves_out, compilable, fallible;
-        if (!PyArg_ParseTuple(args, "OOOpOOppO:set_rules", &object, &row, &vjp, &saves_out, &saves, &reads, &compilable,
+        if (!PyArg_ParseTuple(args, "OOOiOOppO:set_rules", &object, &row, &vjp, &saves_out, &saves, &reads, &compilable,
                               &fallible, &kernel))
             return nullptr;
         OpDef& op = def_of(object);
         Py_XSETREF(op.row, Py_NewRef(row));
         Py_XSETREF(op.vjp, vjp == Py_None ? nullptr : Py_NewRef(vjp));
-        op.vjp_saves_out = saves_out;
+        op.vjp_saves_out = static_cast<OpDef::Reads>(saves_out);
         op.vjp_saves_operand.clear();
         PyRef sequence = checked(PySequence_Tuple(saves));
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sequence.get()); ++i)

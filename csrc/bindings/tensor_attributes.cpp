@@ -31,7 +31,11 @@ MT_GETTER(requires_grad, PyBool_FromLong(requires_grad(t)))
 MT_GETTER(is_leaf, PyBool_FromLong(is_leaf(t)))
 MT_GETTER(itemsize, PyLong_FromSize_t(itemsize(t.dtype)))
 MT_GETTER(nbytes, PyLong_FromLongLong(t.numel* static_cast<int64_t>(itemsize(t.dtype))))
-MT_GETTER(version, PyLong_FromUnsignedLong(version_of(t)))
+uint32_t shown_version(const Tensor& t) {
+    if (t.is_inference && !counter_of(t)) fail("Inference tensors do not track version counter.");
+    return version_of(t);
+}
+MT_GETTER(version, PyLong_FromUnsignedLong(shown_version(t)))
 MT_GETTER(output_nr, PyLong_FromUnsignedLong(t.autograd ? t.autograd->output_index : 0))
 MT_GETTER(pending, PyBool_FromLong(t.pending()))
 MT_GETTER(base, wrap(shown_base(t)))

@@ -40,8 +40,12 @@ PyObject* allocate_object(PyTypeObject* type) {
 bool keep(PyObject* self) {
     auto* object = reinterpret_cast<TensorObject*>(self);
     Tensor* tensor = object->tensor;
-    if (!tensor || tensor->refcount == 1 || tensor->pyobject != self) return false;
+    if (!tensor || tensor->pyobject != self) return false;
     if (Py_TYPE(self) == &TensorType && !object->dict && !object->weakrefs) return false;
+    if (tensor->refcount == 1) {
+        if (!tensor->autograd || !keep_leaf_hook(*tensor)) return false;
+        ++tensor->refcount;
+    }
     Py_SET_REFCNT(self, 1);
     object->kept = true;
     --tensor->refcount;

@@ -14,6 +14,7 @@ void (*materialize_hook)(Storage*) = nullptr;
 void (*before_write_hook)(Storage*) = nullptr;
 void (*pending_died_hook)(Storage*) = nullptr;
 void (*autograd_meta_destroy_hook)(AutogradMeta*) = nullptr;
+bool (*keep_leaf_hook)(Tensor&) = nullptr;
 
 Ref<Storage> Storage::unbacked(size_t nbytes, Device device) {
     auto* storage = new (Freelist<Storage>::take()) Storage;
@@ -133,7 +134,10 @@ Ref<Tensor> Tensor::view(const Tensor& base, const Dims& sizes, const Dims& stri
 
 void Tensor::destroy(Tensor* tensor) {
     if (__builtin_expect(tensor->pyobject != nullptr, 0)) return drop_object_hook(tensor);
-    if (tensor->autograd) autograd_meta_destroy_hook(tensor->autograd);
+    if (tensor->autograd) {
+        if (keep_leaf_hook(*tensor)) return;
+        autograd_meta_destroy_hook(tensor->autograd);
+    }
     tensor->~Tensor();
     Freelist<Tensor>::give(tensor);
 }

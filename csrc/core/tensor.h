@@ -121,6 +121,8 @@ extern std::atomic<uint32_t> functions_begun;
 
 // Frees `meta`; installed by autograd/.
 extern void (*autograd_meta_destroy_hook)(AutogradMeta* meta);
+// Whether the graph takes over a tensor, which has autograd's meta, when its last owner is gone.
+extern bool (*keep_leaf_hook)(Tensor& tensor);
 
 int64_t product(const Dims& sizes);  // throws on overflow
 size_t byte_count(const Dims& sizes, DType dtype);  // of a contiguous tensor; throws on overflow

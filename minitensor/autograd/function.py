@@ -40,7 +40,7 @@ class Saved:
             raise RuntimeError(_INFERENCE)
         self.place, self.unpack = place, None
         hooks = None if tensor is None else _C.saved_tensor_hooks()
-        self.version = -1 if tensor is None else tensor._version
+        self.version = None if tensor is None or tensor.is_inference() else tensor._version
         self.tensor = tensor if tensor is None or place is None else _C.detach_handle(tensor)
         if hooks is not None:
             pack, self.unpack = hooks
@@ -57,7 +57,7 @@ class Saved:
                 return _C.take_history(tensor, self.history)
         else:
             tensor = self.tensor
-            if tensor is not None and tensor._version != self.version:
+            if self.version is not None and tensor._version != self.version:
                 raise RuntimeError(
                     "one of the variables needed for gradient computation has been modified by an inplace operation: "
                     f"[{tensor.type()} {list(tensor.shape)}] is at version {tensor._version}; expected version "

@@ -112,11 +112,11 @@ class _Snapshots(saved_tensors_hooks):
 
     def __init__(self) -> None:
         def pack(tensor: Any) -> Any:
-            return tensor, tensor._version, tensor.detach().clone()
+            return tensor, None if tensor.is_inference() else tensor._version, tensor.detach().clone()
 
         def unpack(packed: Any) -> Any:
             tensor, version, copy = packed
-            return tensor if tensor._version == version else copy
+            return tensor if version is None or tensor._version == version else copy
 
         super().__init__(pack, unpack)
 

@@ -198,7 +198,7 @@ def kron(input: Any, other: Any) -> Tensor:
         a, b = a.unsqueeze(2 * d + 1), b.unsqueeze(2 * d)
     product = a * b
     shape = [product.shape[2 * d] * product.shape[2 * d + 1] for d in range(rank)]
-    return product.reshape(shape)
+    return _C.forget_base(product.reshape(shape))
 
 
 # ---- a product added to something

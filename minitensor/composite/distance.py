@@ -60,7 +60,7 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = _MODES[0]
         found = _by_product(x1, x2)
     else:
         found = ROWS["_cdist"].call(x1, x2, float(p))
-    return found.reshape((*batch, n, m))
+    return _C.forget_base(found.reshape((*batch, n, m)))
 
 
 def _by_product(x1: Any, x2: Any) -> Any:

@@ -313,7 +313,8 @@ def _contract(
     left = x.reshape((*batch_x, math.prod(rows), k))
     right = y.reshape((*batch_y, k, math.prod(columns)))
     product = ROWS["matmul"].call(left, right)
-    return product.reshape((*result_batch, *rows, *columns)), [*batch, *only_x, *only_y]
+    made = product.reshape((*result_batch, *rows, *columns))
+    return made if summed else _C.forget_base(made), [*batch, *only_x, *only_y]
 
 
 def _sum_own(t: Any, labels: list[Label], wanted: set[Label]) -> tuple[Any, list[Label]]:

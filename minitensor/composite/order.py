@@ -93,7 +93,7 @@ def _quantile(input: Any, q: Any, dim: int | None, keepdim: bool, interpolation:
     values = values.permute((values.ndim - 1, *range(values.ndim - 1)))
     if keepdim and input.ndim:
         values = values.reshape((-1,) + (1,) * input.ndim) if dim is None else values.unsqueeze(place + 1)
-    return values if q.ndim else values.select(0, 0)
+    return values if q.ndim else _C.forget_base(values.select(0, 0))
 
 
 def _at_ranks(ordered: Any, q: Any, interpolation: str, with_nan: bool) -> Any:

@@ -255,7 +255,7 @@ def repeat(input: Any, *args: Any, repeats: Any = None) -> Tensor:
     spread = [size for r, n in zip(times, shape, strict=True) for size in ((r, n) if r != 1 else (n,))]
     source = [size for r, n in zip(times, shape, strict=True) for size in ((1, n) if r != 1 else (n,))]
     copied = row_major(movement.expand(reshape(input, source), spread))
-    return movement.view_(copied, [r * n for r, n in zip(times, shape, strict=True)])
+    return _C.forget_base(movement.view_(copied, [r * n for r, n in zip(times, shape, strict=True)]))
 
 
 @composite()
@@ -378,4 +378,4 @@ def rot90(input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
         return row_major(input)
     if k == 2:
         return movement.flip(input, given)
-    return movement.transpose(movement.flip(input, (given[1 if k == 1 else 0],)), *given)
+    return _C.forget_base(movement.transpose(movement.flip(input, (given[1 if k == 1 else 0],)), *given))

@@ -15,24 +15,40 @@ from minitensor._vmap import vmap
 from minitensor._vmap.tree import flatten, map_leaves
 from minitensor.autograd import gradients
 from minitensor.autograd.function import Function
-from minitensor.autograd.modes import enable_grad
+from minitensor.autograd.modes import inference_mode
 
 __all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "vjp"]
 
 Tensor = _C.Tensor
 
 
-class _Level:
-    """Counts the transforms in force: what an inner one computes, an outer one may differentiate."""
+class _Level(inference_mode):
+    """A transform in force: everything is recorded, and nothing written that the function was not given.
 
+    It counts how many there are: what an inner one computes, an outer one may differentiate.
+    """
+
+    __slots__ = ("_given",)
     depth = 0
 
-    def __enter__(self) -> bool:
+    def __new__(cls, *given: Any) -> Any:
+        """With the function's arguments."""
+        return super().__new__(cls, False)
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(False)
+        self._given = _tensors(given)
+
+    def __enter__(self) -> bool:  # type: ignore[override]  # whether there is a transform around it
+        super().__enter__()
+        _C.begin_transform(self._given)
         _Level.depth += 1
         return _Level.depth > 1
 
     def __exit__(self, *exception: object) -> None:
         _Level.depth -= 1
+        _C.end_transform()
+        super().__exit__(*exception)
 
 
 def _variable(leaf: Any) -> Any:
@@ -40,6 +56,8 @@ def _variable(leaf: Any) -> Any:
         return leaf
     if not (leaf.is_floating_point() or leaf.is_complex()):
         raise RuntimeError(f"only Tensors of floating point and complex dtype can require gradients, got {leaf.dtype}")
+    if leaf.is_inference():
+        leaf = leaf.clone()  # the mode is off here
     if leaf.requires_grad:
         return leaf.alias()
     # What is behind a mapped tensor keeps its history: an outer transform may differentiate it.
@@ -135,7 +153,7 @@ def grad_and_value(
 
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        with _Level() as nested, enable_grad():
+        with _Level(args, kwargs) as nested:
             places = _chosen(argnums, args, "grad")
             inputs, variables = _variables(tuple(args[i] for i in places))
             result = func(*_replaced(args, places, inputs), **kwargs)
@@ -184,7 +202,7 @@ def grad(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """(func(*primals), a function from cotangents of the result to the primals'); with `has_aux` (.., .., aux)."""
-    with _Level() as nested, enable_grad():
+    with _Level(primals) as nested:
         inputs, variables = _variables(primals)
         result = func(*inputs)
         aux = None
@@ -207,7 +225,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
                 f"function: {len(outputs)} tensors, got {len(seeds)}"
             )
         wanted = create_graph if create_graph is not None else graph or any(s.requires_grad for s in seeds)
-        with enable_grad():
+        with inference_mode(False):
             found = iter(_zeros_for_none(_gradients(outputs, variables, seeds, wanted, True), variables))
             taken = map_leaves(lambda leaf: next(found) if _is_variable(leaf) else leaf, inputs)
         return _release(taken, wanted)
@@ -228,7 +246,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         raise RuntimeError(
             "jvp(f, primals, tangents): Expected primals and tangents to have the same python structure."
         )
-    with _Level() as nested, enable_grad():
+    with _Level(primals, tangents) as nested:
         inputs, variables = _variables(primals)
         directions = _directions(primals, tangents)
         result = func(*inputs)

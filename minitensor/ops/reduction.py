@@ -243,9 +243,9 @@ norm2 = reduction(
 )  # fmt: skip
 
 
-def selected_vjp(g: Any, out: Any, x: Any, dim: int, keepdim: bool) -> Any:
+def selected_vjp(g: Any, results: Any, x: Any, dim: int, keepdim: bool) -> Any:
     """The gradient of an op that selects elements along dim and says where they stood."""
-    values, places = g[0], out[1]
+    values, places = g[0], results[1]
     if not keepdim and x.ndim:
         values, places = values.unsqueeze(dim), places.unsqueeze(dim)
     return values.new_zeros(x.shape).scatter_add(dim, places, values)
@@ -254,12 +254,12 @@ def selected_vjp(g: Any, out: Any, x: Any, dim: int, keepdim: bool) -> Any:
 max_dim = reduction(
     "max_dim(Tensor input, int dim, bool keepdim=False)",
     "The largest elements along dim and their indices.",
-    vjp=lambda g, out, _x, dim, keepdim: selected_vjp(g, out, _x, dim, keepdim), function=False, method=False,
+    vjp=lambda g, places, _x, dim, keepdim: selected_vjp(g, places, _x, dim, keepdim), function=False, method=False,
 )  # fmt: skip
 min_dim = reduction(
     "min_dim(Tensor input, int dim, bool keepdim=False)",
     "The smallest elements along dim and their indices.",
-    vjp=lambda g, out, _x, dim, keepdim: selected_vjp(g, out, _x, dim, keepdim), function=False, method=False,
+    vjp=lambda g, places, _x, dim, keepdim: selected_vjp(g, places, _x, dim, keepdim), function=False, method=False,
 )  # fmt: skip
 
 

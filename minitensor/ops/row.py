@@ -140,15 +140,18 @@ def _define(kind: str, schema: str, doc: str, **rules: Any) -> _C.Op:
     return op
 
 
-def _saved(row: Row, operands: int) -> tuple[bool, list[bool]]:
+def _saved(row: Row, operands: int) -> tuple[int, list[bool]]:
     if row.vjp is None:
-        return False, []
+        return 0, []
     names = _arguments(row.vjp)
     if len(names) < 2 + operands:
         raise ValueError(
             f"the vjp of '{row.name}' takes {len(names)} arguments; it needs g, out and {operands} operands"
         )
-    return not names[1].startswith("_"), [not name.startswith("_") for name in names[2 : 2 + operands]]
+    # Of several results of ours `places` stands for those of integers: the others may be written to.
+    of_places = names[1] == "places" and row.vjp.__module__.startswith("minitensor.")
+    reads = 0 if names[1].startswith("_") else 2 if of_places else 1
+    return reads, [not name.startswith("_") for name in names[2 : 2 + operands]]
 
 
 def _arguments(function: Any) -> list[str]:

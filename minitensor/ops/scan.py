@@ -63,8 +63,8 @@ def _logcumsumexp_vjp(g: Any, out: Any, x: Any, dim: int) -> Any:
     return part(g > 0) - part(g < 0)
 
 
-def _extreme_vjp(g: Any, out: Any, _x: Any, dim: int) -> Any:
-    return g[0].new_zeros(_x.shape).scatter_add(dim, out[1], g[0])
+def _extreme_vjp(g: Any, places: Any, _x: Any, dim: int) -> Any:
+    return g[0].new_zeros(_x.shape).scatter_add(dim, places[1], g[0])
 
 
 cumsum: Op = movement(

@@ -14,8 +14,8 @@ __all__: list[str] = []
 _NAMES = "-> (Tensor values, Tensor indices)"
 
 
-def _placed_vjp(g: Any, out: Any, x: Any, dim: int) -> Any:
-    return selected_vjp(g, out, x, dim, True)
+def _placed_vjp(g: Any, places: Any, x: Any, dim: int) -> Any:
+    return selected_vjp(g, places, x, dim, True)
 
 
 def _shared_vjp(g: Any, out: Any, x: Any) -> Any:
@@ -28,37 +28,37 @@ sort: Op = index(
     f"sort(Tensor input, int dim=-1, bool descending=False, bool stable=False) {_NAMES}",
     "The elements in order along dim, and where they came from. Equal elements keep their order; NaN is greatest.",
     raises=False,
-    vjp=lambda g, out, _x, dim, descending, stable: _placed_vjp(g, out, _x, dim), method=False, function=False,
+    vjp=lambda g, places, _x, dim, descending, stable: _placed_vjp(g, places, _x, dim), method=False, function=False,
 )  # fmt: skip
 topk = index(
     f"topk(Tensor input, int k, int dim=-1, bool largest=True, bool sorted=True) {_NAMES}",
     "The k largest, or smallest, elements along dim, and where they stood.",
     raises=False,
-    vjp=lambda g, out, _x, k, dim, largest, sorted: _placed_vjp(g, out, _x, dim),
+    vjp=lambda g, places, _x, k, dim, largest, sorted: _placed_vjp(g, places, _x, dim),
 )
 kthvalue = index(
     f"kthvalue(Tensor input, int k, int dim=-1, bool keepdim=False) {_NAMES}",
     "The k-th smallest element along dim, and where it stood.",
     raises=False,
-    vjp=lambda g, out, _x, k, dim, keepdim: selected_vjp(g, out, _x, dim, keepdim),
+    vjp=lambda g, places, _x, k, dim, keepdim: selected_vjp(g, places, _x, dim, keepdim),
 )
 mode = index(
     f"mode(Tensor input, int dim=-1, bool keepdim=False) {_NAMES}",
     "The most frequent element along dim, the smallest of several, and where it stands last.",
     raises=False,
-    vjp=lambda g, out, _x, dim, keepdim: selected_vjp(g, out, _x, dim, keepdim),
+    vjp=lambda g, places, _x, dim, keepdim: selected_vjp(g, places, _x, dim, keepdim),
 )
 median_dim = index(
     f"median_dim(Tensor input, int dim, bool keepdim=False) {_NAMES}",
     "The lower of the middle elements along dim, or NaN if there is one, and where it stood.",
     raises=False,
-    vjp=lambda g, out, _x, dim, keepdim: selected_vjp(g, out, _x, dim, keepdim), method=False, function=False,
+    vjp=lambda g, places, _x, dim, keepdim: selected_vjp(g, places, _x, dim, keepdim), method=False, function=False,
 )  # fmt: skip
 nanmedian_dim = index(
     f"nanmedian_dim(Tensor input, int dim, bool keepdim=False) {_NAMES}",
     "The lower of the middle elements along dim that are not NaN, and where it stood.",
     raises=False,
-    vjp=lambda g, out, _x, dim, keepdim: selected_vjp(g, out, _x, dim, keepdim), method=False, function=False,
+    vjp=lambda g, places, _x, dim, keepdim: selected_vjp(g, places, _x, dim, keepdim), method=False, function=False,
 )  # fmt: skip
 median_all = reduction(
     "_median(Tensor input)", "The lower of the middle elements, or NaN if there is one.", vjp=_shared_vjp

@@ -222,7 +222,7 @@ def layer_norm(
     if not rows.numel():
         return input.clone()
     result = _group_norm(rows, scale, shift, 1, eps)
-    return result if rows is input else result.reshape(input.shape)
+    return result if rows is input else mt._C.forget_base(result.reshape(input.shape))
 
 
 @composite(name="layer_norm", method=False)

@@ -28,7 +28,7 @@ def pixel_shuffle(input: mt.Tensor, upscale_factor: int) -> mt.Tensor:
     k = len(lead)
     split = input.reshape((*lead, channels // (r * r), r, r, height, width))
     moved = split.permute((*range(k), k, k + 3, k + 1, k + 4, k + 2))
-    return row_major(moved).reshape((*lead, channels // (r * r), height * r, width * r))
+    return mt._C.forget_base(row_major(moved).reshape((*lead, channels // (r * r), height * r, width * r)))
 
 
 @composite(method=False)
@@ -52,7 +52,7 @@ def pixel_unshuffle(input: mt.Tensor, downscale_factor: int) -> mt.Tensor:
     k = len(lead)
     split = input.reshape((*lead, channels, height // r, r, width // r, r))
     moved = split.permute((*range(k), k, k + 2, k + 4, k + 1, k + 3))
-    return row_major(moved).reshape((*lead, channels * r * r, height // r, width // r))
+    return mt._C.forget_base(row_major(moved).reshape((*lead, channels * r * r, height // r, width // r)))
 
 
 @composite(method=False)
