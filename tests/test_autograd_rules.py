@@ -5,7 +5,9 @@ Each test runs here and, where it is installed, in PyTorch.
 """
 
 import copy
+import gc
 import importlib
+import weakref
 
 import pytest
 
@@ -539,3 +541,114 @@ def test_linearize_of_structures(lib):
     assert value["a"].tolist() == [6.0]
     assert pushed["a"].tolist() == [5.0]
     assert pushed["b"].tolist() == 1.0
+
+
+# ---- what a Function saves
+
+
+def saving(lib, what, got):
+    """A Function of three tensors that saves an argument or a result, its second result without a gradient."""
+
+    class Saving(lib.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, constant, inner):
+            result, plain = x * 2, x * 3
+            ctx.mark_non_differentiable(plain)
+            named = {"leaf": x, "constant": constant, "inner": inner, "plain": plain, "result": result}
+            ctx.save_for_backward(named[what])
+            ctx.kept = weakref.ref(named[what])
+            return result, plain
+
+        @staticmethod
+        def backward(ctx, gradient, _):
+            (saved,) = ctx.saved_tensors
+            got.append(saved)
+            got.append(saved is ctx.kept())
+            return gradient * saved, None, None
+
+    return Saving
+
+
+def saved_state(lib, what, unpack=None):
+    x, got = leaf(lib, 1.0, 2.0), []
+    inner = leaf(lib, 5.0, 6.0) * 1
+    given = x, lib.tensor([3.0, 4.0], dtype=lib.float64), inner
+    if unpack is None:
+        result, plain = saving(lib, what, got).apply(*given)
+    else:
+        with lib.autograd.graph.saved_tensors_hooks(lambda t: t.detach(), unpack):
+            result, plain = saving(lib, what, got).apply(*given)
+    assert not plain.requires_grad
+    first = lib.autograd.grad(result.sum(), [x], create_graph=True)[0]
+    saved, same = got
+    second = None
+    if first.requires_grad:
+        second = [g if g is None else g.tolist() for g in lib.autograd.grad(first.sum(), [x, inner], allow_unused=True)]
+    return same, saved.requires_grad, saved.is_leaf, first.tolist(), second
+
+
+def test_results_without_a_gradient_are_saved_as_they_are(lib):
+    assert saved_state(lib, "plain") == (True, False, True, [3.0, 6.0], None)
+    x, got = leaf(lib, 1.0, 2.0), []
+    result, plain = saving(lib, "plain", got).apply(x, x.detach(), x.detach())
+    plain.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.sum().backward()
+
+
+SAVED_BY_HOOKS = {
+    "leaf": (False, True, True, [1.0, 2.0], [[1.0, 1.0], None]),
+    "constant": (False, False, True, [3.0, 4.0], None),
+    "inner": (False, True, False, [5.0, 6.0], [None, [1.0, 1.0]]),
+    "plain": (False, False, True, [3.0, 6.0], None),
+    "result": (False, True, False, [2.0, 4.0], [[2.0, 4.0], None]),
+}
+
+
+@pytest.mark.parametrize("what", SAVED_BY_HOOKS)
+def test_what_hooks_unpack_for_a_function(lib, what):
+    made = []
+
+    def unpack(tensor):
+        made.append(tensor.clone())
+        return made[-1]
+
+    assert saved_state(lib, what, unpack) == SAVED_BY_HOOKS[what]
+    wants = SAVED_BY_HOOKS[what][1]
+    assert not made[0].requires_grad, "the hook's tensor has no history"
+    x, got = leaf(lib, 1.0, 2.0), []
+    with lib.autograd.graph.saved_tensors_hooks(lambda t: t.detach(), unpack):
+        result, _ = saving(lib, what, got).apply(x, x.detach() + 2, leaf(lib, 1.0, 1.0) * 1)
+    result.sum().backward()
+    assert (got[0] is made[-1]) == (not wants)
+
+
+def test_what_hooks_unpack_must_be_a_tensor(lib):
+    x = leaf(lib, 1.0, 2.0)
+    with lib.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: 3):
+        result, _ = saving(lib, "constant", []).apply(x, x.detach(), x.detach())
+    with pytest.raises(TypeError, match="unpack_hook expected to be a Tensor but got result of type"):
+        result.sum().backward()
+
+
+def test_an_unpacked_leaf_does_not_take_the_gradient_with_it(lib):
+    x, got = leaf(lib, 1.0, 2.0), []
+    with lib.autograd.graph.saved_tensors_hooks(lambda t: t.detach(), lambda t: t.clone()):
+        result, _ = saving(lib, "leaf", got).apply(x, x.detach(), x.detach())
+    result.sum().backward(retain_graph=True)
+    got.clear()
+    result.sum().backward()
+    assert x.grad.tolist() == [2.0, 4.0]
+
+
+def test_what_hooks_pack_for_a_function_is_not_held_elsewhere(lib):
+    x = leaf(lib, 1.0, 2.0)
+    inner = x * 4
+    with lib.autograd.graph.saved_tensors_hooks(lambda t: t.tolist(), lambda t: lib.tensor(t, dtype=lib.float64)):
+        result, _ = saving(lib, "inner", []).apply(x, x.detach(), inner)
+    held = weakref.ref(inner)
+    del inner
+    gc.collect()
+    assert held() is None
+    result.sum().backward()
+    assert x.grad.tolist() == [4.0, 8.0]

@@ -55,7 +55,7 @@ thread_local Dying<GradNode> t_dying_nodes;
 
 void destroy_meta(AutogradMeta* meta) {
     // The graph may outlive the leaf; nobody can see its gradient any more.
-    if (meta->accumulator) meta->accumulator->leaf = nullptr;
+    if (meta->accumulator && !meta->stands_for_leaf) meta->accumulator->leaf = nullptr;
     t_dying_metas.destroy(meta, [](AutogradMeta* next) { delete next; });
 }
 

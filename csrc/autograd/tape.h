@@ -100,6 +100,7 @@ struct AutogradMeta {
     Ref<GradNode> grad_fn;
     uint32_t output_index = 0;
     Ref<GradNode> accumulator;  // of a leaf, made on first use
+    bool stands_for_leaf = false;  // the accumulator is that of another tensor, whose contents were unpacked
     Ref<VersionCounter> counter;  // of this tensor's versions; null: the storage counts
     // A view that a custom Function returned: a write would pass by the function's backward.
     bool of_function = false;

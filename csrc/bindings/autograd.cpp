@@ -214,7 +214,13 @@ PyObject* py_take_history(PyObject*, PyObject* args) {
         PyObject *to, *from;
         if (!PyArg_ParseTuple(args, "O!O!:take_history", &TensorType, &to, &TensorType, &from)) return nullptr;
         Edge edge = grad_edge(*tensor_of(from));
-        if (edge.node) set_history(*tensor_of(to), edge.node, edge.index);
+        if (edge.node && edge.node->type == GradNode::Type::Accumulate) {
+            AutogradMeta& meta = autograd_meta(*tensor_of(to));
+            meta.requires_grad = meta.stands_for_leaf = true;
+            meta.accumulator = edge.node;
+        } else if (edge.node) {
+            set_history(*tensor_of(to), edge.node, edge.index);
+        }
         return Py_NewRef(to);
     });
 }

@@ -29,6 +29,15 @@ _INFERENCE = (
 )
 
 
+def _history(tensor: Any) -> Any:
+    """What has a tensor's place in the graph, without its contents; a leaf itself, which the graph holds anyway."""
+    if tensor.is_leaf:
+        return tensor
+    from minitensor.ops.creation import full
+
+    return _C.take_history(full((0,), 0, dtype=tensor.dtype), tensor)
+
+
 class Saved:
     """One tensor kept for backward."""
 
@@ -44,7 +53,7 @@ class Saved:
         self.tensor = tensor if tensor is None or place is None else _C.detach_handle(tensor)
         if hooks is not None:
             pack, self.unpack = hooks
-            self.history = tensor if place is None and tensor.requires_grad else None
+            self.history = _history(tensor) if place is None and tensor.requires_grad else None
             with no_grad():
                 self.packed = pack(self.tensor)
             self.tensor = None
@@ -52,7 +61,14 @@ class Saved:
     def get(self) -> Any:
         """The tensor, with the history that it had."""
         if self.unpack is not None:
-            tensor = _C.detach_handle(self.unpack(self.packed))
+            tensor = self.unpack(self.packed)
+            if not isinstance(tensor, Tensor):
+                raise TypeError(
+                    f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(tensor)}"
+                )
+            if self.history is None and self.place is None and not tensor.requires_grad:
+                return tensor
+            tensor = _C.detach_handle(tensor)
             if self.history is not None:
                 return _C.take_history(tensor, self.history)
         else:
