@@ -156,6 +156,7 @@ def early_stopping(turns):
         loss = F.mse_loss(model(x), y)
         optimizer.zero_grad()
         loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         if turn % 4 == 3:
             model.eval()
