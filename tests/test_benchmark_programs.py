@@ -52,6 +52,22 @@ def test_winners():
     assert "win 0.600" in line
 
 
+def test_what_a_run_leaves_behind_is_waited_for(monkeypatch, tmp_path):
+    script = tmp_path / "program"
+    script.write_text('#!/bin/sh\n(exec >/dev/null 2>&1; sleep 0.3; touch "$0.done") &\necho "$MT_JIT_FLAGS $4"\n')
+    script.chmod(0o700)
+    monkeypatch.setattr("sys.executable", str(script))
+    monkeypatch.setenv("MT_JIT_FLAGS", "--of-this-process")
+    seconds, printed = runner.timed("branches.newton", 7, "--flags")
+    assert printed == "--flags 7\n"
+    assert seconds > 0
+    assert (tmp_path / "program.done").exists()
+    assert runner.timed("branches.newton", 7, None)[1] == " 7\n"
+    script.write_text("#!/bin/sh\necho wrong >&2; exit 3\n")
+    with pytest.raises(RuntimeError, match="ended with 3:\nwrong"):
+        runner.timed("branches.newton", 7, None)
+
+
 def test_the_runner_names_what_is_printed_otherwise(monkeypatch, capsys):
     monkeypatch.setattr("os.sched_setaffinity", lambda pid, cpus: None)
     for name in runner.THREAD_VARIABLES:
