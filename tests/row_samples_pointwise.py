@@ -35,6 +35,8 @@ def forms(op: Callable[..., Any]) -> dict[str, list[tuple[Any, ...]]]:
     return {
         **dict.fromkeys(_POLYNOMIALS, degrees),
         "zeta": [(op(4, 5), op(4, 5)), (op(3), 2.0), (3.0, op(4, 5, layout="transposed")), (op(0), 1.5)],
+        **dict.fromkeys(("_standard_gamma", "_sample_dirichlet"), shapes),
+        "_dirichlet_grad": three,
         "_polygamma": [(*form, n) for form in shapes for n in (1, 2)],
         "leaky_relu": [*shapes, (op(7), 0.5)],
         "hardshrink": [*shapes, (op(7), 1)],
@@ -91,6 +93,7 @@ WITHOUT_GRADIENT = {
     *(f"{scaled}modified_bessel_{kind}" for scaled in ("", "scaled_") for kind in ("k0", "k1")),
     *("modified_bessel_i0", "modified_bessel_i1", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1"),
     *("airy_ai", "spherical_bessel_j0", "heaviside", "gcd", "lcm", "_exponent"),
+    *("_standard_gamma_grad", "_dirichlet_grad"),
     *("signbit", "isposinf", "isneginf", "bitwise_left_shift", "bitwise_right_shift"),
 }
 

@@ -21,16 +21,24 @@ STEPS = {"floor_divide", "floor", "ceil", "trunc", "round", "sign", "sgn", "angl
 
 # They read one triangle of a symmetric matrix, so their gradient is only defined along symmetric directions, or give
 # complex numbers: tests/linalg and test_fft.py have them.
-ELSEWHERE = {
-    "_linalg_cholesky",
-    "_cholesky_solve",
-    "_cholesky_inverse",
-    "_linalg_eigh",
-    "_linalg_eig",
-    "_fft_c2c",
-    "_fft_r2c",
-    "_fft_c2r",
-} | set(OTHER_GRADIENT)
+ELSEWHERE = (
+    {
+        "_linalg_cholesky",
+        "_cholesky_solve",
+        "_cholesky_inverse",
+        "_linalg_eigh",
+        "_linalg_eig",
+        "_fft_c2c",
+        "_fft_r2c",
+        "_fft_c2r",
+    }
+    | {
+        # Of samples at their place among all samples: tests/distributions has them.
+        "_standard_gamma",
+        "_sample_dirichlet",
+    }
+    | set(OTHER_GRADIENT)
+)
 
 
 def differentiable():

@@ -288,10 +288,16 @@ def binomial(count: Any, prob: Any, generator: Any = None) -> Tensor:
     return drawn.to(count)
 
 
-@composite(name="_standard_gamma", function=False, method=False)
-def standard_gamma(input: Any, generator: Any = None) -> Any:
-    """Samples of the gamma distribution of the shapes in input and scale 1."""
-    return _by_numpy("standard_gamma", generator, input.shape, input).to(input)
+@composite(name="_standard_gamma", method=False)
+def standard_gamma(input: Any, generator: Any = None) -> Tensor:
+    """Samples of the gamma distribution of the shapes in input and scale 1, with a gradient."""
+    return _draw(generator, _ops.standard_gamma, input)
+
+
+@composite(name="_sample_dirichlet", method=False)
+def sample_dirichlet(input: Any, generator: Any = None) -> Tensor:
+    """Samples of the Dirichlet distribution of the concentrations in input's last dimension, with a gradient."""
+    return _draw(generator, _ops.sample_dirichlet, input)
 
 
 # ---- in place

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from minitensor.ops.row import random
+from typing import Any
+
+from minitensor._C import Op
+from minitensor.ops.pointwise import called
+from minitensor.ops.row import elementwise, random
 
 __all__: list[str] = []
 
@@ -25,4 +29,36 @@ randint = random(
 )
 randperm = random(
     "randperm(int n, *, dtype? dtype=None, device? device=None)", "A random permutation of 0..n-1.", why=_PLACE
+)
+
+# ---- samples of parameters that are tensors: their gradients are those of the sample at its place among all samples
+# (Figurnov, Mohamed and Mnih, "Implicit reparameterization gradients", NeurIPS 2018)
+
+
+def _dirichlet_vjp(g: Any, out: Any, concentration: Any) -> Any:
+    total = concentration.sum(-1, True).expand_as(concentration)
+    return dirichlet_grad(out, concentration, total) * (g - (g * out).sum(-1, True))
+
+
+standard_gamma_grad: Op = elementwise(
+    "_standard_gamma_grad(Tensor input, Tensor output)",
+    "The derivative of a sample `output` of the gamma distribution of shape `input` by that shape.",
+    lower=called("_standard_gamma_grad"),
+)
+dirichlet_grad: Op = elementwise(
+    "_dirichlet_grad(Tensor x, Tensor alpha, Tensor total)",
+    "The derivative of a component of a Dirichlet sample by its concentration `alpha` among `total`, over 1 - x.",
+    lower=called("_dirichlet_grad"),
+)
+standard_gamma = random(
+    "_standard_gamma(Tensor input)",
+    "Samples of the gamma distribution of the shapes in input and scale 1.",
+    vjp=lambda g, out, concentration: g * standard_gamma_grad(concentration, out),
+    why=_PLACE,
+)
+sample_dirichlet = random(
+    "_sample_dirichlet(Tensor input)",
+    "Samples of the Dirichlet distribution of the concentrations in input's last dimension.",
+    vjp=_dirichlet_vjp,
+    why=_PLACE,
 )

@@ -18,6 +18,4 @@
 
 #include "kernels/cpu/reduce_blocks.h"
 
-#include "kernels/cpu/math.h"
-
 #include "kernels/cpu/nn_loops_impl.h"

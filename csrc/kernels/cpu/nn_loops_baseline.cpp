@@ -14,6 +14,4 @@
 
 #include "kernels/cpu/reduce_blocks.h"
 
-#include "kernels/cpu/math.h"
-
 #include "kernels/cpu/nn_loops_impl.h"

@@ -10,6 +10,7 @@ namespace mt::cpu {
 namespace {
 
 using special::binary_loop;
+using special::ternary_loop;
 using special::unary_loop;
 
 template <double (*function)(double)> struct One {
@@ -20,12 +21,22 @@ template <double (*function)(double, double)> struct Two {
         return static_cast<T>(function(static_cast<double>(x), static_cast<double>(y)));
     }
 };
+template <double (*function)(double, double, double)> struct Three {
+    template <class T> static T apply(T x, T y, T z) {
+        return static_cast<T>(function(static_cast<double>(x), static_cast<double>(y), static_cast<double>(z)));
+    }
+};
 
 template <double (*function)(double)> constexpr PointwiseEntry one(const char* name) {
     return {name, 1, false, {{}, {}, {}, {}, unary_loop<One<function>, float>, unary_loop<One<function>, double>}};
 }
 template <double (*function)(double, double)> constexpr PointwiseEntry two(const char* name) {
     return {name, 2, false, {{}, {}, {}, {}, binary_loop<Two<function>, float>, binary_loop<Two<function>, double>}};
+}
+
+template <double (*function)(double, double, double)> constexpr PointwiseEntry three(const char* name) {
+    return {
+        name, 3, false, {{}, {}, {}, {}, ternary_loop<Three<function>, float>, ternary_loop<Three<function>, double>}};
 }
 
 constexpr PointwiseEntry entries[] = {
@@ -56,6 +67,8 @@ constexpr PointwiseEntry entries[] = {
     two<special::zeta>("zeta"),
     two<special::igamma>("igamma"),
     two<special::igammac>("igammac"),
+    two<special::standard_gamma_grad>("_standard_gamma_grad"),
+    three<special::dirichlet_grad>("_dirichlet_grad"),
     two<special::chebyshev_t>("chebyshev_polynomial_t"),
     two<special::chebyshev_u>("chebyshev_polynomial_u"),
     two<special::chebyshev_v>("chebyshev_polynomial_v"),
@@ -80,7 +93,8 @@ const bool registered = [] {
         std::string_view name = entry.name;
         bool any = name == "ndtr" || name == "entr" || name == "lgamma" || name == "digamma" || name == "_polygamma" ||
                    name == "i0" || name == "i0e" || name == "i1" || name == "i1e";
-        InferFn infer = name == "igamma" || name == "igammac" ? infer_floats : any ? infer_promoted : infer_wide;
+        bool floats = name == "igamma" || name == "igammac" || name.ends_with("_grad");
+        InferFn infer = floats ? infer_floats : any ? infer_promoted : infer_wide;
         register_native({entry.name, infer, run_pointwise, Takes::Any});
     }
     return true;

@@ -50,6 +50,11 @@ double zeta(double s, double q);
 double igamma(double a, double x);
 double igammac(double a, double x);
 
+// Derivatives of samples (special_implicit.cpp): of shape a by a; of Dirichlet's distribution, a component by its
+// concentration, over 1 - x.
+double standard_gamma_grad(double a, double x);
+double dirichlet_grad(double x, double a, double total);
+
 // Bessel functions and Airy's (special_bessel.cpp)
 double i0(double x);
 double i0e(double x);
