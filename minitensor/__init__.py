@@ -161,7 +161,7 @@ _C.set_internal_prefixes(
 # What is imported by the first use of it: submodules, and names with the submodule that has them.
 _LAZY_MODULES = {
     "accelerator", "array_api", "backends", "compiler", "cpu", "cuda", "distributions", "extend", "fft", "func", "linalg",
-    "nn", "optim", "serialization", "special", "testing", "timeline", "utils",
+    "multiprocessing", "nn", "optim", "serialization", "special", "testing", "timeline", "utils",
 }  # fmt: skip
 _LAZY_NAMES = {
     "compile": "minitensor.compiler",

@@ -13,10 +13,10 @@ DISTINCT = ("max_pool",)
 # tests/test_nn_functional.py has those.
 OTHER_GRADIENT = (
     "batch_norm", "batch_norm_backward", "embedding", "embedding_backward", "_ctc_loss", "_ctc_loss_backward",
-    "_resample", "_resample_backward",
+    "_resample", "_resample_backward", "_recurrent",
 )  # fmt: skip
 # What has none at all: places, and statistics that are constants for the tape.
-WITHOUT_GRADIENT = ("max_pool_indices", "adaptive_max_pool_indices", "batch_norm_stats")
+WITHOUT_GRADIENT = ("max_pool_indices", "adaptive_max_pool_indices", "batch_norm_stats", "_recurrent_backward")
 
 
 def nn_forms(op: Callable[..., Any], index: Callable[..., Any]) -> dict[str, list[Form]]:
@@ -121,6 +121,17 @@ def nn_forms(op: Callable[..., Any], index: Callable[..., Any]) -> dict[str, lis
         "attention_backward": [
             (op(2, 5, 3), op(2, 5, 4), op(2, 6, 4), op(2, 6, 3), None, 0.5, False),
             (op(2, 5, 3), op(2, 5, 4), op(2, 6, 4), op(2, 6, 3), None, 0.5, True),
+        ],
+        "_recurrent": [
+            (op(3, 2, 4), op(2, 4), None, op(4, 4), op(4), None, 0, False),
+            (op(3, 2, 4), op(2, 4), None, op(4, 4), None, None, 1, True),
+            (op(3, 2, 16), op(2, 4), op(2, 4), op(16, 4), op(16), None, 2, False),
+            (op(3, 2, 12), op(2, 4), None, op(12, 4), op(12), None, 3, True),
+        ],
+        "_recurrent_backward": [
+            (op(3, 2, 4), op(2, 2, 4), op(3, 2, 4), op(3, 2, 20), op(2, 4), op(2, 4), op(16, 4), None, 2, True),
+            (op(3, 2, 4), op(1, 2, 4), op(3, 2, 4), op(3, 2, 16), op(2, 4), None, op(12, 4), None, 3, False),
+            (op(3, 2, 4), op(1, 2, 4), op(3, 2, 4), op(3, 2, 0), op(2, 4), None, op(4, 4), None, 0, False),
         ],
         "_ctc_loss": [
             (op(5, 2, 4), index(2, 2, below=4), index(2, below=6), index(2, below=3), 0, False),

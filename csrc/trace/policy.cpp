@@ -56,6 +56,8 @@ void lose(int64_t ns) { account.lost_ns += std::max<int64_t>(ns, 0); }
 constexpr int64_t kRecordNs = 250;
 // What a first run op by op is expected to lose for each call, with its flush.
 constexpr int64_t kLearnNs = 1'000;
+int reply_pipe = -1;
+
 // What compiling is expected to take: about so long at first, and then what it took. The first plan loads the compiler.
 constexpr int64_t kLoadNs = 250'000'000;
 double ns_per_node = 4'000'000;
@@ -63,11 +65,15 @@ bool loaded = false;
 int64_t cost_of_plan(size_t nodes) {
     return static_cast<int64_t>(ns_per_node * static_cast<double>(nodes)) + (loaded ? 0 : kLoadNs);
 }
-// What handing a trace to another process takes, and taking its plan back.
-constexpr int64_t kSubmitNs = 1'000'000, kSubmitNodeNs = 15'000;
+// What handing a trace to another process takes, the first time with what that loads and starts; and taking its plan
+// back, the first time with what reads plans and code.
+constexpr int64_t kSubmitNs = 1'000'000, kSubmitNodeNs = 15'000, kFirstSubmitNs = 15'000'000;
+constexpr int64_t kRecallNs = 3'000'000, kFirstRecallNs = 40'000'000;
 int64_t cost_of_asking(size_t nodes) {
-    return submit_hook ? kSubmitNs + kSubmitNodeNs * static_cast<int64_t>(nodes) : cost_of_plan(nodes);
+    if (!submit_hook) return cost_of_plan(nodes);
+    return kSubmitNs + kSubmitNodeNs * static_cast<int64_t>(nodes) + (reply_pipe < 0 ? kFirstSubmitNs : 0);
 }
+int64_t cost_of_recalling() { return compile_hook ? kRecallNs : kFirstRecallNs; }
 
 // What is known of signatures that there is no plan for.
 struct Signature {
@@ -80,7 +86,6 @@ std::unordered_map<uint64_t, Signature>& signatures() {
     return *known;
 }
 
-int reply_pipe = -1;
 int64_t polled_ns = 0;
 constexpr int64_t kPollNs = 1'000'000;
 
@@ -190,8 +195,7 @@ std::string Policy::known() const {
                 case State::Demoted: one.state = kKnownDemoted; break;
                 case State::Asked:
                 case State::Contest:
-                    if (run->ops_ns < kLargeNs * static_cast<int64_t>(run->calls)) continue;
-                    one.state = kKnownAsked;
+                    one.state = run->ops_ns < kLargeNs * static_cast<int64_t>(run->calls) ? kKnownDemoted : kKnownAsked;
                     break;
                 default: continue;
             }
@@ -343,7 +347,10 @@ uint32_t Policy::begin(const Call& call, const SourceRef& at) {
         case State::Asked:
             switch (whereabouts(run.hash)) {
                 case Signature::At::Asked: return rest();
-                case Signature::At::Ready: run.state = State::Contest; break;
+                case Signature::At::Ready:
+                    if (!affords(cost_of_recalling())) return rest();
+                    run.state = State::Contest;
+                    break;
                 case Signature::At::Hopeless: settle(run, State::Demoted); return rest();
                 case Signature::At::Nowhere: run.state = State::Cold;
             }

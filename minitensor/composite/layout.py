@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -165,8 +166,17 @@ def is_set_to(input: Any, tensor: Any) -> bool:
 
 @composite(function=False)
 def is_shared(input: Any) -> bool:
-    """Whether the memory is shared with other processes."""
-    return False
+    """Whether the memory is shared with other processes; that of a card always is."""
+    memory = sys.modules.get("minitensor.multiprocessing.shared_memory")
+    return bool(memory.is_shared(input)) if memory else input.device.type == "cuda"
+
+
+@composite(function=False)
+def share_memory_(input: Any) -> Tensor:
+    """Moves the tensor to memory that other processes see; tensors that had memory in common with it keep the old."""
+    from minitensor.multiprocessing.shared_memory import share_memory_ as share
+
+    return share(input)
 
 
 @composite(function=False)

@@ -91,7 +91,7 @@ class UninitializedTensorMixin:
             "to initialize the parameters before accessing their attributes."
         )
 
-    def share_memory_(self) -> None:
+    def share_memory_(self) -> Any:
         """There is no memory yet: RuntimeError."""
         raise RuntimeError(
             "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters "

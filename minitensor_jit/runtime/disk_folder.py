@@ -54,6 +54,8 @@ class DiskFolder:
     def __init__(self, folder: str, limit: int) -> None:
         self.folder = folder
         self.limit = limit
+        self.makes = True
+        """Whether the folder is made again when it has gone."""
         self.counts = DiskCounts()
         self._stopped = False
         self._bytes: int | None = None  # as far as this process knows
@@ -89,6 +91,8 @@ class DiskFolder:
         import tempfile  # takes a while, and most processes only read
 
         try:
+            if not self.makes and not os.path.isdir(self.folder):
+                return
             # Others may have made it writable, or put another one in its place.
             private_folder(self.folder)
             handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=self.folder)

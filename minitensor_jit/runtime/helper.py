@@ -40,6 +40,7 @@ class _Bench:
         working = self.options.replace(enable_lazy_compilation=False, async_compilation=False, dynamic_shapes=False)
         self.launcher = Launcher(Compiler(working))
         assert self.launcher.disk is not None
+        self.launcher.disk.makes = False  # a program that takes its folder away when it ends leaves nothing
         self.plans = PlanStore(self.launcher.disk, self.options)
 
 

@@ -40,7 +40,8 @@ SIMPLE = [
     ("CosineAnnealingLR", lambda o: {"T_max": 12}),
     ("CosineAnnealingLR", lambda o: {"T_max": 7, "eta_min": 0.003}),
     ("CyclicLR", lambda o: CYCLE | {"step_size_up": 5}),
-    ("CyclicLR", lambda o: CYCLE | {"base_lr": [0.01, 0.02], "step_size_up": 5, "step_size_down": 9, "mode": "triangular2"}),
+    ("CyclicLR", lambda o: CYCLE | {"base_lr": [0.01, 0.02], "step_size_up": 5, "step_size_down": 9}),
+    ("CyclicLR", lambda o: CYCLE | {"step_size_up": 5, "step_size_down": 9, "mode": "triangular2"}),
     ("CyclicLR", lambda o: CYCLE | {"step_size_up": 6, "mode": "exp_range", "gamma": 0.97}),
     ("CyclicLR", lambda o: CYCLE | {"step_size_up": 6, "scale_fn": lambda x: 0.9**x, "scale_mode": "iterations"}),
     ("CyclicLR", lambda o: CYCLE | {"step_size_up": 6, "scale_fn": Factor(0.5), "cycle_momentum": False}),
@@ -156,8 +157,10 @@ def test_states_go_both_ways(row):
 
 
 @pytest.mark.parametrize("options", [
-    {}, {"patience": 2, "factor": 0.3}, {"mode": "max", "patience": 1}, {"threshold_mode": "abs", "threshold": 0.05, "patience": 1},
-    {"mode": "max", "threshold_mode": "abs", "patience": 1, "cooldown": 3, "min_lr": [0.01, 0.05]}, {"patience": 0, "eps": 0.02},
+    {}, {"patience": 2, "factor": 0.3}, {"mode": "max", "patience": 1},
+    {"threshold_mode": "abs", "threshold": 0.05, "patience": 1},
+    {"mode": "max", "threshold_mode": "abs", "patience": 1, "cooldown": 3, "min_lr": [0.01, 0.05]},
+    {"patience": 0, "eps": 0.02},
 ], ids=str)  # fmt: skip
 def test_plateau(options):
     metrics = np.random.default_rng(5).normal(size=50)
@@ -366,9 +369,9 @@ def test_averages_refuse():
                 module.nn.Linear(2, 2), avg_fn=api.get_swa_avg_fn(), multi_avg_fn=api.get_swa_multi_avg_fn()
             )
         for name in ("get_ema_avg_fn", "get_ema_multi_avg_fn"):
-            with pytest.raises(ValueError, match="Invalid decay value 1.5 provided"):
+            with pytest.raises(ValueError, match=r"Invalid decay value 1\.5 provided"):
                 getattr(api, name)(1.5)
-        with pytest.raises(ValueError, match="must have the same length as optimizer.param_groups"):
+        with pytest.raises(ValueError, match="must have the same length as optimizer"):
             api.SWALR(optimizer_of(module), [0.1])
         with pytest.raises(ValueError, match="anneal_strategy must be one of"):
             api.SWALR(optimizer_of(module), 0.1, anneal_strategy="x")

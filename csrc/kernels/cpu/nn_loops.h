@@ -45,6 +45,19 @@ struct NnLoops {
     // gb, which get what the rows add up to, may be null, and w too.
     void (*short_rows_backward)(T* gx, T* gw, T* gb, const T* g, const T* x, const T* w, T eps, bool centered,
                                 int64_t rows, int64_t n);
+    // One step of a recurrent layer for one row of n hidden values; the formulas are in recurrent.cpp. `product` is the
+    // hidden state's, bias may be null.
+    // gates = [i, f, g, o]: in the product, out the gates themselves.
+    void (*lstm_step)(T* gates, const T* x, const T* bias, const T* c_before, T* c, T* h, int64_t n);
+    // dc: in the gradient of c, out that of c_before.
+    void (*lstm_back)(T* d_gates, const T* gates, const T* c, const T* c_before, const T* dh, T* dc, int64_t n);
+    // kept = [r, z, n, the product for n].
+    void (*gru_step)(T* kept, const T* x, const T* product, const T* bias, const T* h_before, T* h, int64_t n);
+    // dh: in the gradient of h, out the part of that of h_before that doesn't come through the product.
+    void (*gru_back)(T* d_x, T* d_product, const T* kept, const T* h_before, T* dh, int64_t n);
+    // h: in the product.
+    void (*rnn_step)(T* h, const T* x, const T* bias, bool relu, int64_t n);
+    void (*rnn_back)(T* d_x, const T* h, const T* dh, bool relu, int64_t n);
 };
 
 struct NnTable {

@@ -18,4 +18,6 @@
 
 #include "kernels/cpu/reduce_blocks.h"
 
+#include "kernels/cpu/math.h"
+
 #include "kernels/cpu/nn_loops_impl.h"

@@ -351,10 +351,96 @@ void short_rows_backward(T* gx, T* gw, T* gb, const T* g, const T* x, const T* w
 }
 
 template <class T>
+void lstm_step(T* __restrict gates, const T* __restrict x, const T* __restrict bias, const T* c_before, T* c,
+               T* __restrict h, int64_t n) {
+    for (int64_t j = 0; j < n; ++j) {
+        T a[4];
+        for (int k = 0; k < 4; ++k)
+            a[k] = x[k * n + j] + (bias ? gates[k * n + j] + bias[k * n + j] : gates[k * n + j]);
+        const T in = mt::MT_ISA_NS::math::sigmoid(a[0]), forget = mt::MT_ISA_NS::math::sigmoid(a[1]),
+                fresh = mt::MT_ISA_NS::math::tanh(a[2]);
+        const T out = mt::MT_ISA_NS::math::sigmoid(a[3]);
+        const T cell = forget * c_before[j] + in * fresh;
+        gates[j] = in;
+        gates[n + j] = forget;
+        gates[2 * n + j] = fresh;
+        gates[3 * n + j] = out;
+        c[j] = cell;
+        h[j] = out * mt::MT_ISA_NS::math::tanh(cell);
+    }
+}
+
+template <class T>
+void lstm_back(T* __restrict d_gates, const T* __restrict gates, const T* __restrict c, const T* __restrict c_before,
+               const T* __restrict dh, T* __restrict dc, int64_t n) {
+    for (int64_t j = 0; j < n; ++j) {
+        const T in = gates[j], forget = gates[n + j], fresh = gates[2 * n + j], out = gates[3 * n + j];
+        const T level = mt::MT_ISA_NS::math::tanh(c[j]);
+        const T d_cell = dc[j] + dh[j] * out * (T(1) - level * level);
+        d_gates[j] = d_cell * fresh * in * (T(1) - in);
+        d_gates[n + j] = d_cell * c_before[j] * forget * (T(1) - forget);
+        d_gates[2 * n + j] = d_cell * in * (T(1) - fresh * fresh);
+        d_gates[3 * n + j] = dh[j] * level * out * (T(1) - out);
+        dc[j] = d_cell * forget;
+    }
+}
+
+template <class T>
+void gru_step(T* __restrict kept, const T* __restrict x, const T* __restrict product, const T* __restrict bias,
+              const T* h_before, T* h, int64_t n) {
+    for (int64_t j = 0; j < n; ++j) {
+        T p[3];
+        for (int k = 0; k < 3; ++k) p[k] = bias ? product[k * n + j] + bias[k * n + j] : product[k * n + j];
+        const T reset = mt::MT_ISA_NS::math::sigmoid(x[j] + p[0]),
+                update = mt::MT_ISA_NS::math::sigmoid(x[n + j] + p[1]);
+        const T fresh = mt::MT_ISA_NS::math::tanh(x[2 * n + j] + reset * p[2]);
+        kept[j] = reset;
+        kept[n + j] = update;
+        kept[2 * n + j] = fresh;
+        kept[3 * n + j] = p[2];
+        h[j] = (h_before[j] - fresh) * update + fresh;
+    }
+}
+
+template <class T>
+void gru_back(T* __restrict d_x, T* __restrict d_product, const T* __restrict kept, const T* __restrict h_before,
+              T* __restrict dh, int64_t n) {
+    for (int64_t j = 0; j < n; ++j) {
+        const T reset = kept[j], update = kept[n + j], fresh = kept[2 * n + j], product = kept[3 * n + j];
+        const T d_fresh = dh[j] * (T(1) - update) * (T(1) - fresh * fresh);
+        const T d_reset = d_fresh * product * reset * (T(1) - reset);
+        const T d_update = dh[j] * (h_before[j] - fresh) * update * (T(1) - update);
+        d_x[j] = d_product[j] = d_reset;
+        d_x[n + j] = d_product[n + j] = d_update;
+        d_x[2 * n + j] = d_fresh;
+        d_product[2 * n + j] = d_fresh * reset;
+        dh[j] = dh[j] * update;
+    }
+}
+
+template <class T>
+void rnn_step(T* __restrict h, const T* __restrict x, const T* __restrict bias, bool relu, int64_t n) {
+    for (int64_t j = 0; j < n; ++j) h[j] = x[j] + (bias ? h[j] + bias[j] : h[j]);
+    if (relu)
+        for (int64_t j = 0; j < n; ++j) h[j] = h[j] < T(0) ? T(0) : h[j];
+    else
+        for (int64_t j = 0; j < n; ++j) h[j] = mt::MT_ISA_NS::math::tanh(h[j]);
+}
+
+template <class T>
+void rnn_back(T* __restrict d_x, const T* __restrict h, const T* __restrict dh, bool relu, int64_t n) {
+    if (relu)
+        for (int64_t j = 0; j < n; ++j) d_x[j] = h[j] > T(0) ? dh[j] : T(0);
+    else
+        for (int64_t j = 0; j < n; ++j) d_x[j] = dh[j] * (T(1) - h[j] * h[j]);
+}
+
+template <class T>
 constexpr NnLoops<T> make_loops() {
     return {
-        axpy<T>,       spread<T>,    stencil<T>, dot<T>,       max_row<T>,    copy_runs<T>,   sum<T>,
-        square_sum<T>, normalize<T>, affine<T>,  grad_sums<T>, grad_input<T>, grad_params<T>, short_rows_backward<T>};
+        axpy<T>,       spread<T>,    stencil<T>,  dot<T>,       max_row<T>,    copy_runs<T>,   sum<T>,
+        square_sum<T>, normalize<T>, affine<T>,   grad_sums<T>, grad_input<T>, grad_params<T>, short_rows_backward<T>,
+        lstm_step<T>,  lstm_back<T>, gru_step<T>, gru_back<T>,  rnn_step<T>,   rnn_back<T>};
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ from typing import Any
 import minitensor as mt
 from minitensor.composite import composite
 from minitensor.nn.functional.dropout import dropout as _dropout
+from minitensor.ops.recurrent import MODES, recurrent
 
 __all__: list[str] = []
 
@@ -49,6 +50,40 @@ def _relu_step(given: mt.Tensor, state: _State, weight: mt.Tensor, bias: Any, _p
 
 
 _Step = Callable[[mt.Tensor, _State, mt.Tensor, Any, Any], _State]
+
+
+_MODES: dict[_Step, int] = {
+    step: MODES.index(name)
+    for name, step in (("tanh", _tanh_step), ("relu", _relu_step), ("lstm", _lstm_step), ("gru", _gru_step))
+}
+
+
+def _has_kernel(given: mt.Tensor, projection: Any) -> bool:
+    return (
+        projection is None
+        and given.dtype in (mt.float32, mt.float64)
+        and given.device.type != "cuda"
+        and given.numel() > 0
+    )
+
+
+def _at_once(
+    step: _Step, given: mt.Tensor, sizes: list[int] | None, state: _State, weights: tuple[Any, Any], reverse: bool
+) -> tuple[mt.Tensor, _State]:
+    """Run one direction of a layer by the kernel for whole sequences; packed ones are padded for it."""
+    weight, bias = weights
+    rows = counts = None
+    if sizes is not None:
+        steps, count = len(sizes), sizes[0]
+        rows = mt.tensor([t * count + n for t, size in enumerate(sizes) for n in range(size)], device=given.device)
+        counts = mt.tensor(sizes, device=given.device)
+        padded = mt.zeros(steps * count, given.shape[-1], dtype=given.dtype, device=given.device)
+        given = padded.index_copy(0, rows, given).reshape((steps, count, -1))
+    cell = state[1] if len(state) == 2 else None
+    output, last, _ = recurrent(given, state[0], cell, weight, bias, counts, _MODES[step], reverse)
+    if rows is not None:
+        output = output.reshape((-1, output.shape[-1])).index_select(0, rows)
+    return output, tuple(last.unbind(0))
 
 
 def _sequence(
@@ -101,6 +136,8 @@ def _layers(
     """Run all layers; return the last one's hidden states, and the last states of all."""
     if params and input.dtype != params[0].dtype:
         raise ValueError(f"input dtype ({input.dtype}) does not match the weights' ({params[0].dtype})")
+    if sizes is None and input.shape[0] == 0:
+        raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
     directions = 2 if bidirectional else 1
     each = len(params) // (count * directions)
     if each * count * directions != len(params) or each - 2 * biases not in (2, 3):
@@ -116,7 +153,9 @@ def _layers(
             projection = others[-1] if each - 2 * biases == 3 else None
             given, state = _linear(input, w_input, b_input), tuple(s[place] for s in states)
             recurrent = (w_hidden, b_hidden, projection)
-            if sizes is None:
+            if _has_kernel(given, projection):
+                output, end = _at_once(step, given, sizes, state, (w_hidden, b_hidden), direction == 1)
+            elif sizes is None:
                 output, end = _sequence(step, given, state, recurrent, direction == 1)
             else:
                 output, end = _packed(step, given, sizes, state, recurrent, direction == 1)

@@ -1,0 +1,65 @@
+"""A sampler that gives each of several processes its part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import minitensor as mt
+from minitensor.utils.data.sampler import Sampler
+
+__all__ = ["DistributedSampler"]
+
+_T_co = TypeVar("_T_co", covariant=True)
+
+
+class DistributedSampler(Sampler[_T_co]):
+    """Every ``num_replicas``-th number, from ``rank`` on, of all samples, which are shuffled by ``seed + epoch``.
+
+    All processes get as many: some numbers come twice, or with ``drop_last`` the last ones not at all. Both
+    ``num_replicas`` and ``rank`` must be given: there are no groups of processes that know them.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        if num_replicas is None or rank is None:
+            raise RuntimeError("Requires distributed package to be available")
+        if not 0 <= rank < num_replicas:
+            raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
+        self.dataset = dataset
+        self.num_replicas = num_replicas
+        self.rank = rank
+        self.epoch = 0
+        self.drop_last = drop_last
+        count = len(dataset)
+        if drop_last and count % num_replicas:
+            count -= num_replicas
+        self.num_samples = math.ceil(count / num_replicas)
+        self.total_size = self.num_samples * num_replicas
+        self.shuffle = shuffle
+        self.seed = seed
+
+    def __iter__(self) -> Iterator[Any]:
+        count = len(self.dataset)
+        order = list(range(count))
+        if self.shuffle:
+            generator = mt.Generator()
+            generator.manual_seed(self.seed + self.epoch)
+            order = mt.randperm(count, generator=generator).tolist()
+        order = (order * math.ceil(self.total_size / max(count, 1)))[: self.total_size]
+        return iter(order[self.rank :: self.num_replicas])
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def set_epoch(self, epoch: int) -> None:
+        """Have another order from now on."""
+        self.epoch = epoch
