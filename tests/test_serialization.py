@@ -171,7 +171,7 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path):
     path = tmp_path / "x.pt"
     mt.save(1, path)
     before = path.read_bytes()
-    for thing in (Custom(), Custom, mt.nn.Linear(1, 1), print, lambda: 0, sys):
+    for thing in (Custom(), Custom, print, lambda: 0, sys):
         with pytest.raises((pickle.PicklingError, TypeError), match=r"can't save|cannot pickle"):
             mt.save([mt.ones(1), thing], path)
         assert path.read_bytes() == before

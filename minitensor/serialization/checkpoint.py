@@ -15,6 +15,7 @@ from minitensor.serialization.files import write_file
 from minitensor.serialization.names import find, storage_of
 from minitensor.serialization.pickler import pickle_object
 from minitensor.serialization.unpickler import unpickle
+from minitensor.serialization.whole_objects import unpickle_whole
 from minitensor.storage import TypedStorage, UntypedStorage
 
 __all__ = ["load", "save"]
@@ -37,7 +38,8 @@ def save(
     may also be a binary file that can be written to.
 
     PicklingError for objects that are neither tensors nor plain data (numbers, text, dtypes, lists, tuples, dicts, sets
-    ...), for `load` runs no code.
+    ...), for `load` runs no code. A module is saved whole, with what it holds: `load(weights_only=False)` makes it again,
+    here and not in PyTorch.
     """
     if pickle_module is not None or not _use_new_zipfile_serialization:
         raise ValueError("save() writes the zip format with its own pickler; pickle_module must be None")
@@ -79,8 +81,9 @@ def load(
 ) -> Any:
     """Load what `save` or `torch.save` has written.
 
-    No code ever runs from the file, whatever it holds and whatever `weights_only` says: names other than those of
-    tensors and plain data are refused, unless `add_safe_globals` has allowed them. `map_location` says where tensors
+    No code runs from the file, whatever it holds: names other than those of tensors and plain data are refused, unless
+    `add_safe_globals` has allowed them. Only with `weights_only=False` it may hold whole objects, such as modules. They
+    are made by calling what the file names, so that its source must be trusted. `map_location` says where tensors
     go: a device, a dict from device to device, or a function of a storage's tensor and its device's name. With `mmap`,
     a path's data is read when it is touched.
 
@@ -89,21 +92,22 @@ def load(
     """
     if pickle_module is not None:
         raise ValueError("load() reads with its own unpickler, which runs no code; pickle_module must be None")
+    whole = weights_only is False
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
             if not file.seekable():  # a pipe
-                return _read(io.BytesIO(file.read()), os.fspath(f), map_location, None)
-            return _read(file, os.fspath(f), map_location, os.fspath(f) if mmap else None)
+                return _read(io.BytesIO(file.read()), os.fspath(f), map_location, None, whole)
+            return _read(file, os.fspath(f), map_location, os.fspath(f) if mmap else None, whole)
     if mmap:
         raise ValueError("f must be a string or a path in order to use the mmap argument")
     if not (callable(getattr(f, "read", None)) and callable(getattr(f, "seek", None))):
         raise AttributeError(
             f"expected 'f' to be a path or a file object that can be read and sought in, got {type(f).__name__}"
         )
-    return _read(f, getattr(f, "name", None) or "the file", map_location, None)
+    return _read(f, getattr(f, "name", None) or "the file", map_location, None, whole)
 
 
-def _read(file: Any, shown: str, map_location: _MapLocation, mapped_path: str | None) -> Any:
+def _read(file: Any, shown: str, map_location: _MapLocation, mapped_path: str | None, whole: bool) -> Any:
     if map_location is not None and not (isinstance(map_location, (str, mt.device, dict)) or callable(map_location)):
         raise TypeError(f"map_location must be a device, a dict or a function, got {type(map_location).__name__}")
     reader = Reader(file, str(shown))
@@ -127,7 +131,8 @@ def _read(file: Any, shown: str, map_location: _MapLocation, mapped_path: str | 
             raise UnpicklingError(f"storage {key} holds {storages[key].numel()} bytes, not {count} x {itemsize}")
         return storage_of(storages[key], kind[1])
 
-    return unpickle(reader.read("data.pkl"), find, persistent_load)
+    pickled = reader.read("data.pkl")
+    return unpickle_whole(pickled, persistent_load) if whole else unpickle(pickled, find, persistent_load)
 
 
 def _moved(data: mt.Tensor, location: str, map_location: _MapLocation) -> mt.Tensor:

@@ -76,6 +76,7 @@ class _Pickler(pickle._Pickler):
     def __init__(self, file: io.BytesIO, protocol: int) -> None:
         super().__init__(file, protocol)
         self.keys: dict[int, tuple[str, _Global]] = {}
+        self.whole = False
         self.storages: list[mt.Tensor] = []
         """Every storage once, as its bytes."""
 
@@ -103,6 +104,10 @@ class _Pickler(pickle._Pickler):
         if cls in _PLAIN or cls in _CONTAINERS or cls.__module__.partition(".")[0] == "numpy":
             return NotImplemented
         if lookup(f"{cls.__module__}.{cls.__qualname__}") is cls:
+            return NotImplemented
+        # A module is saved with all that it holds, as it was asked for; load() wants to hear that it is trusted.
+        self.whole = self.whole or isinstance(thing, mt.nn.Module)
+        if self.whole:
             return NotImplemented
         if isinstance(thing, (_Global, _StorageId, mt.dtype)) or thing is encode:
             return NotImplemented

@@ -1,6 +1,7 @@
 """Module's hooks, and what else of it there is: every test runs with PyTorch too, where it is installed."""
 
 import copy
+import io
 import pickle
 
 import pytest
@@ -298,6 +299,19 @@ class TestConversions:
         assert list(m.state_dict()) == ["w"]
         m.load_state_dict(m.state_dict())
 
+    @pytest.mark.filterwarnings("ignore::FutureWarning")
+    def test_whole_models_in_files(self, lib):
+        m = lib.nn.Sequential(lib.nn.Linear(2, 2), lib.nn.BatchNorm1d(2), lib.nn.ReLU())
+        file = io.BytesIO()
+        lib.save(m, file)
+        file.seek(0)
+        other = lib.load(file, weights_only=False)
+        assert type(other) is lib.nn.Sequential
+        assert other(lib.ones(3, 2)).tolist() == m(lib.ones(3, 2)).tolist()
+        file.seek(0)
+        with pytest.raises(pickle.UnpicklingError):
+            lib.load(file)
+
 
 class TestContainers:
     def test_lists(self, lib):
@@ -378,6 +392,22 @@ class TestLazy:
         assert not m._forward_pre_hooks
         with pytest.raises(RuntimeError):
             lib.nn.LazyLinear(3).load_state_dict({"weight": lib.ones(3, 4)})
+
+
+def test_a_whole_model_of_pytorch_loads():
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.LSTM(4, 2), nn.TransformerEncoderLayer(4, 2, 8)).eval()
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    ours = mt.load(file, weights_only=False)
+    assert repr(ours) == repr(model)
+    for mine, theirs, width in zip(ours, model, (3, 4, 4, 4), strict=True):
+        x = torch.arange(2.0 * width).reshape(2, width) / 7
+        expected, got = theirs(x), mine(mt.tensor(x.numpy()))
+        expected, got = (r[0] if isinstance(r, tuple) else r for r in (expected, got))
+        assert got.flatten().tolist() == pytest.approx(expected.flatten().tolist(), abs=1e-5)
 
 
 def test_compiled_modules():
