@@ -38,8 +38,8 @@ def save(
     may also be a binary file that can be written to.
 
     PicklingError for objects that are neither tensors nor plain data (numbers, text, dtypes, lists, tuples, dicts, sets
-    ...), for `load` runs no code. A module is saved whole, with what it holds: `load(weights_only=False)` makes it again,
-    here and not in PyTorch.
+    ...), for `load` runs no code. A module is saved whole, with what it holds; `load(weights_only=False)` makes it
+    again, here and not in PyTorch.
     """
     if pickle_module is not None or not _use_new_zipfile_serialization:
         raise ValueError("save() writes the zip format with its own pickler; pickle_module must be None")
