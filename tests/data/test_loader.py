@@ -67,7 +67,8 @@ def batches(loader):
 @pytest.mark.parametrize("options", [
     {}, {"batch_size": 3}, {"batch_size": 3, "drop_last": True}, {"batch_size": 4, "shuffle": True},
     {"batch_sampler": BatchSampler(SequentialSampler(range(7)), 2, False)}, {"batch_size": 2, "prefetch_factor": 5},
-    {"batch_size": 3, "persistent_workers": True}, {"batch_size": 3, "multiprocessing_context": "spawn"},
+    {"batch_size": 3, "persistent_workers": True},
+    {"batch_size": 3, "multiprocessing_context": "spawn", "persistent_workers": True},
 ], ids=str)  # fmt: skip
 def test_workers_give_the_same_batches(options):
     def loader(workers, **more):
@@ -265,7 +266,7 @@ def test_a_worker_that_dies(how, text):
 def test_a_timeout():
     begun = time.monotonic()
     with pytest.raises(RuntimeError, match=r"DataLoader timed out after 0\.1 seconds"):
-        next(iter(DataLoader(Acts(lambda i: threading.Event().wait(3)), num_workers=1, timeout=0.1)))
+        next(iter(DataLoader(Acts(lambda i: threading.Event().wait(0.7)), num_workers=1, timeout=0.1)))
     assert time.monotonic() > begun
 
 

@@ -120,8 +120,10 @@ def acts(number, how):
 
 def test_several_processes():
     tensor = mt.zeros(2).share_memory_()
-    assert mp.spawn(writes, (tensor, 3.0), nprocs=2) is None
-    assert tensor.tolist() == [3.0, 6.0]
+    assert mp.spawn(writes, (tensor, 3.0), nprocs=1) is None
+    assert tensor.tolist() == [3.0, 0.0]
+    assert mp.start_processes(writes, (tensor, 5.0), nprocs=2, start_method="fork") is None
+    assert tensor.tolist() == [5.0, 10.0]
     with pytest.raises(mp.ProcessRaisedException, match="-- Process 1 terminated with the following error:") as caught:
         mp.start_processes(acts, ("raises",), nprocs=2, start_method="fork")
     assert "ValueError: so it is" in str(caught.value)
