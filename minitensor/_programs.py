@@ -12,7 +12,6 @@ import atexit
 import os
 import re
 import stat
-import struct
 import sys
 import zlib
 from contextlib import suppress
@@ -27,9 +26,6 @@ BY_POLICY, CAREFUL = 2, 4
 FIRST = 8 | BY_POLICY
 """The number of the first options that there are, if they say no more than `plain` ones."""
 _MAGIC = b"minitensor runs 2\n"
-_RUN = struct.Struct("=QQQIBxxx")
-"""Of a run, as the core says it: what it is known by, the number of its signature, its calls, what became of it."""
-_ASKED = 2
 _MOST = 1 << 20
 """Bytes that are kept of one program."""
 _CI = ("CI", "CONTINUOUS_INTEGRATION", "GITHUB_ACTIONS", "GITLAB_CI", "BUILDKITE", "TF_BUILD", "JENKINS_URL")
@@ -81,23 +77,10 @@ def plain(text: str) -> tuple[int, str | None] | None:
 
 
 def mark(folder: str, signature: int) -> None:
-    """Say that a plan is there for what was recorded with the signature of that number."""
+    """Say that a plan is there for what was recorded with the signature of that number: later processes look."""
+    path = os.path.join(folder, f"{signature:016x}.mtd")
     with suppress(OSError):
-        os.close(os.open(_mark_of(folder, signature), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-
-
-def _mark_of(folder: str, signature: int) -> str:
-    return os.path.join(folder, f"{signature:016x}.mtd")
-
-
-def _with_plans(folder: str, known: bytes) -> bytes:
-    """What is known of runs, without those that were still to be compiled and have not been."""
-    return b"".join(
-        known[start : start + _RUN.size]
-        for start in range(0, len(known), _RUN.size)
-        for *_, signature, _, state in [_RUN.unpack_from(known.ljust(start + _RUN.size), start)]
-        if state != _ASKED or os.path.exists(_mark_of(folder, signature))
-    )
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
 
 
 def begin(number: int, folder: str | None) -> None:
@@ -110,7 +93,7 @@ def begin(number: int, folder: str | None) -> None:
     if folder is not None and program is not None:
         file = _FileOfRuns(folder, program)
         before = file.load()
-        if before is not None and not _C.learn_of_runs(_with_plans(file.folder, before)):
+        if before is not None and not _C.learn_of_runs(before, file.folder):
             before = None
     if folder is not None:
         _C.set_submit_hook(_submit)

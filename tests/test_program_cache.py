@@ -256,6 +256,48 @@ def test_what_is_known_of_runs_goes_to_the_next_process():
         assert _C.learn_of_runs(None)
 
 
+@pytest.mark.parametrize("marked", ["before", "later"])
+def test_what_an_earlier_process_asked_for_is_taken_when_it_is_there(tmp_path, marked):
+    """Large ops whose program ended before they were compiled: its helper goes on, and says so by a file."""
+    clock = Clock(recorded=10_000_000, eager=10_000_000, tick=100_000)
+    with with_helper(clock) as (jobs, _, _close):
+        steps(clock, 20)
+        known = _C.known_runs()
+    assert len(jobs) == 1
+    recalls = []
+    try:
+        assert _C.learn_of_runs(known, str(tmp_path))
+        if marked == "before":
+            _programs.mark(str(tmp_path), jobs[0][0])
+        with with_helper(clock) as (jobs_again, _, _close), compiler_that(recalls.append):
+            modes = steps(clock, 10)
+            if marked == "later":
+                assert recalls == []
+                assert not any(modes[1:])
+                _programs.mark(str(tmp_path), jobs[0][0])
+                clock.now += SECOND
+                steps(clock, 10)
+        assert jobs_again == []
+        assert recalls[0] == jobs[0][1]
+    finally:
+        assert _C.learn_of_runs(None)
+
+
+@contextmanager
+def compiler_that(notes):
+    """The compiler notes the signatures of plans that are to be recalled."""
+    from minitensor_jit import api
+
+    def recall(signature):
+        notes(signature)
+
+    _C.set_compile_hook(api._plan, recall)
+    try:
+        yield
+    finally:
+        _C.set_compile_hook(api._plan, api._recall)
+
+
 # ---- the helper
 
 

@@ -168,15 +168,18 @@ PyObject* py_known_runs(PyObject*, PyObject*) {
     });
 }
 
-PyObject* py_learn_of_runs(PyObject*, PyObject* bytes) {
-    char* text;
-    Py_ssize_t size;
-    if (bytes == Py_None) {
+PyObject* py_learn_of_runs(PyObject*, PyObject* args) {
+    PyObject* known;
+    const char* folder = "";
+    if (!PyArg_ParseTuple(args, "O|s:learn_of_runs", &known, &folder)) return nullptr;
+    if (known == Py_None) {
         Policy::forget_known();
         Py_RETURN_TRUE;
     }
-    if (PyBytes_AsStringAndSize(bytes, &text, &size) < 0) return nullptr;
-    return PyBool_FromLong(Policy::learn_of({text, static_cast<size_t>(size)}));
+    char* text;
+    Py_ssize_t size;
+    if (PyBytes_AsStringAndSize(known, &text, &size) < 0) return nullptr;
+    return PyBool_FromLong(Policy::learn_of({text, static_cast<size_t>(size)}, folder));
 }
 
 PyObject* py_set_refuse_hook(PyObject*, PyObject* callable) {
@@ -265,8 +268,9 @@ PyMethodDef functions[] = {
      "set_reply_pipe(file): where a process that compiles says of a number that it is compiled (1) or can't be (0), in "
      "64 bits each; -1 for none."},
     {"known_runs", method<py_known_runs>(), METH_NOARGS, "What became of the runs of this program, as bytes."},
-    {"learn_of_runs", method<py_learn_of_runs>(), METH_O,
-     "learn_of_runs(bytes | None) -> whether they are what `known_runs` gave an earlier process of the program."},
+    {"learn_of_runs", method<py_learn_of_runs>(), METH_VARARGS,
+     "learn_of_runs(bytes | None, folder) -> whether they are what `known_runs` gave an earlier process of the "
+     "program."},
     {"set_refuse_hook", method<py_set_refuse_hook>(), METH_O,
      "set_refuse_hook(f): f(op, reason) raises for what must be compiled and can't."},
     {"next_scope", method<py_next_scope>(), METH_NOARGS, "The number of the next scope in what is being recorded."},

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -79,6 +80,7 @@ int64_t cost_of_recalling() { return compile_hook ? kRecallNs : kFirstRecallNs; 
 struct Signature {
     uint32_t requests = 0;
     enum class At : uint8_t { Nowhere, Asked, Ready, Hopeless } at = At::Nowhere;
+    bool before = false;  // asked by an earlier process, whose helper may be at it still
 };
 constexpr size_t kMaxSignatures = 4096;
 std::unordered_map<uint64_t, Signature>& signatures() {
@@ -87,22 +89,41 @@ std::unordered_map<uint64_t, Signature>& signatures() {
 }
 
 int64_t polled_ns = 0;
-constexpr int64_t kPollNs = 1'000'000;
+constexpr int64_t kPollNs = 1'000'000, kMarksNs = 20'000'000;
+int64_t marks_ns = 0;
 
 void lose_helper() {
     reply_pipe = -1;
     for (auto& [hash, signature] : signatures())
-        if (signature.at == Signature::At::Asked) signature.at = Signature::At::Hopeless;
+        if (signature.at == Signature::At::Asked && !signature.before) signature.at = Signature::At::Hopeless;
 }
 
 // A child would read what its parent is told.
 [[maybe_unused]] const bool forgotten = at_fork_in_child([] { lose_helper(); });
 
+// What the helpers of earlier processes have done since is told by empty files, by the numbers of signatures.
+std::string& marks_folder() {
+    static auto* folder = new std::string;
+    return *folder;
+}
+
+bool is_marked(uint64_t hash) {
+    char name[32];
+    std::snprintf(name, sizeof name, "/%016llx.mtd", static_cast<unsigned long long>(hash));
+    return !marks_folder().empty() && access((marks_folder() + name).c_str(), F_OK) == 0;
+}
+
 void poll_replies() {
-    if (reply_pipe < 0) return;
     const int64_t now = policy_clock();
     if (now - polled_ns < kPollNs) return;
     polled_ns = now;
+    if (now - marks_ns >= kMarksNs) {
+        marks_ns = now;
+        for (auto& [hash, signature] : signatures())
+            if (signature.before && signature.at == Signature::At::Asked && is_marked(hash))
+                signature.at = Signature::At::Ready;
+    }
+    if (reply_pipe < 0) return;
     uint64_t replies[128];  // a write of 16 bytes to a pipe is whole
     for (;;) {
         const ssize_t got = read(reply_pipe, replies, sizeof replies);
@@ -208,12 +229,14 @@ std::string Policy::known() const {
 
 void Policy::forget_known() {
     known_runs().clear();
+    marks_folder().clear();
     account.again = false;
 }
 
-bool Policy::learn_of(std::string_view text) {
+bool Policy::learn_of(std::string_view text, std::string folder) {
     if (text.size() % sizeof(Known)) return false;
     forget_known();
+    marks_folder() = std::move(folder);
     account.again = true;
     for (; !text.empty(); text.remove_prefix(sizeof(Known))) {
         Known one;
@@ -231,9 +254,14 @@ void Policy::recall(const Place& place, Run& run) {
     run.calls = known->second.calls;
     run.hash = known->second.hash;
     run.is_part = known->second.is_part;
-    if (known->second.state == kKnownAsked) run.state = State::Contest;
-    else settle(run, known->second.state == kKnownDemoted ? State::Demoted : State::Compiled);
-    run.recalls = known->second.state != kKnownDemoted;
+    if (known->second.state == kKnownAsked) {
+        if (signatures().size() >= kMaxSignatures) signatures().clear();
+        Signature& signature = signatures()[run.hash];
+        if (signature.at == Signature::At::Nowhere)
+            signature = {0, is_marked(run.hash) ? Signature::At::Ready : Signature::At::Asked, true};
+        run.state = signature.at == Signature::At::Ready ? State::Contest : State::Asked;
+    } else settle(run, known->second.state == kKnownDemoted ? State::Demoted : State::Compiled);
+    run.recalls = known->second.state == kKnownCompiled;
     // As much as it has won before it will win again.
     if (known->second.state == kKnownCompiled) run.won_ns = kWorthRecalling;
     run.ops_ns = INT64_MAX;

@@ -72,7 +72,7 @@ class Policy {
     void start();
     // What became of the runs of this program, for its next process; and what an earlier process says of them.
     std::string known() const;
-    static bool learn_of(std::string_view known);
+    static bool learn_of(std::string_view known, std::string folder);
     static void forget_known();
 
   private:
