@@ -160,8 +160,8 @@ _C.set_internal_prefixes(
 
 # What is imported by the first use of it: submodules, and names with the submodule that has them.
 _LAZY_MODULES = {
-    "accelerator", "array_api", "backends", "compiler", "cpu", "cuda", "distributions", "extend", "fft", "func", "linalg",
-    "multiprocessing", "nn", "optim", "serialization", "special", "testing", "timeline", "utils",
+    "accelerator", "array_api", "backends", "compiler", "cpu", "cuda", "distributions", "extend", "fft", "func",
+    "linalg", "multiprocessing", "nn", "optim", "serialization", "signal", "special", "testing", "timeline", "utils",
 }  # fmt: skip
 _LAZY_NAMES = {
     "compile": "minitensor.compiler",

@@ -20,6 +20,7 @@ from minitensor import ops as ops
 from minitensor import optim as optim
 from minitensor import random as random
 from minitensor import serialization as serialization
+from minitensor import signal as signal
 from minitensor import special as special
 from minitensor import testing as testing
 from minitensor import timeline as timeline
