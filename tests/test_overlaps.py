@@ -141,3 +141,23 @@ def test_other_contents_count_as_a_write(name: str) -> None:
     with lib.no_grad():
         assert leaf.set_(lib.zeros(3)) is leaf
     assert leaf.tolist() == [0.0] * 3
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_recorded_copies_of_reinterpreted_memory_are_there_when_it_is_written(grad: bool) -> None:
+    def run() -> list[object]:
+        narrow = mt.arange(16, dtype=mt.float32)
+        wide = narrow.view(mt.float64)
+        wide[1:5].copy_(narrow[3:7])
+        narrow[0:4].add_(narrow[2:6])
+        weight = mt.ones(4, requires_grad=grad)
+        part = narrow[8:12]
+        part.mul_(weight * 2)
+        part.mul_(part[0].detach().clone()).mul_(weight)
+        if grad:
+            part.sum().backward()
+        return [narrow.tolist(), wide.tolist(), weight.grad.tolist() if weight.grad is not None else None]
+
+    expected = run()
+    with mt.jit_scope():
+        assert run() == expected

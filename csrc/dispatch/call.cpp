@@ -486,7 +486,8 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     bool record = current_interpreter && (device.type == DeviceType::CPU || gpu) && !destination.storage->reinterpreted;
     if (current_interpreter && !record && !jit && !gpu) current_interpreter->passing_by(call);
     if (record && !jit && !gpu && current_interpreter->leaves(call)) record = false;
-    if (!record && !jit && device.type != DeviceType::Meta) settle(call, destination);
+    const bool settles = !record && !jit && device.type != DeviceType::Meta;
+    if (settles) settle(call, destination);
     infer(call);
     check_writable(call, destination);
     const bool shared = !copies_itself(call, destination) && writes_shared(call, destination);
@@ -522,6 +523,7 @@ void dispatch_inplace(Call& call, Tensor& destination) {
         copies[i] = call_op(*clone, {t});
         if (saved) before[i] = copies[i];
         if (read_apart || !in_step) call.operands[i].tensor = copies[i].get();
+        if (settles) settle(call, destination);  // the copy may have been recorded
     }
     // Counted first: what an exception leaves half written is another content all the same. What is recorded is
     // written by the run of the recording; memory that is shared outside has it run at once.
