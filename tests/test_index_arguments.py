@@ -46,6 +46,7 @@ def test_what_is_behind_the_last_bag_is_in_none(name: str) -> None:
     assert scaled.tolist() == [[0.0, 2.0], [6.0, 9.0]]
 
 
+@pytest.mark.at_once(reason="errors that depend on values come when a recording runs")
 @pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "prod"])
 def test_segments_lie_between_offsets_that_do_not_decrease(reduce: str) -> None:
     data = mt.arange(4.0)
@@ -63,6 +64,7 @@ def test_segments_lie_between_offsets_that_do_not_decrease(reduce: str) -> None:
 Library = Any
 
 
+@pytest.mark.at_once(reason="errors that depend on values come when a recording runs")
 @pytest.mark.parametrize("name", ["minitensor", "torch"])
 def test_pivots_count_rows_from_one(name: str) -> None:
     lib: Library = mt if name == "minitensor" else pytest.importorskip("torch")
@@ -84,6 +86,7 @@ def test_pivots_count_rows_from_one(name: str) -> None:
     assert lib.linalg.ldl_solve(ldl, marks, right.double()).reshape(-1).tolist() == pytest.approx([0.4] * 3)
 
 
+@pytest.mark.at_once(reason="errors that depend on values come when a recording runs")
 @pytest.mark.parametrize("name", ["minitensor", "torch"])
 def test_labels_are_classes_and_then_minus_one(name: str) -> None:
     lib: Library = mt if name == "minitensor" else pytest.importorskip("torch")
