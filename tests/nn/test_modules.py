@@ -62,6 +62,7 @@ class TestAgainstTorch:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_recorded_bits_are_the_eager_ones(name):
     module, given, options = made(mt, name)

@@ -304,4 +304,7 @@ __all__ = [
     "upsample_nearest",
 ]
 
+GRID_SAMPLE_INTERPOLATION_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
+GRID_SAMPLE_PADDING_MODES = {"zeros": 0, "border": 1, "reflection": 2}
+
 checked_functions(globals())
