@@ -102,6 +102,8 @@ class _Recorder:
             result = self._fn(*args, **kwargs)
         else:
             result, guards = _C.observed(Observer((args, kwargs)), self._fn, args, kwargs)
+        if self._jit_compile:
+            _C.raise_refusal()
         if not nested:
             why = self._finish(compiled, inputs, result, guards)
             if not rests:

@@ -1,6 +1,7 @@
 """mt.function: a value that is read while a function is recorded as a whole is refused, whatever it is the value of."""
 
 import array
+import contextlib
 import inspect
 import io
 import math
@@ -8,6 +9,7 @@ import operator
 import pathlib
 import pickle
 import re
+import struct
 
 import numpy as np
 import pytest
@@ -231,3 +233,73 @@ def test_every_look_in_the_bindings_is_asked_for():
         text = path.read_text()
         looks = re.search(r"\b(held|here|t|tensor)(\.|->)(data|place)\(\)|#include \"kernels/cpu/(?!loop)", text)
         assert not looks or "check_open(" in text, path.name
+
+
+def suppressed(a):
+    with contextlib.suppress(Exception):
+        return a * a[0].item()
+    return a * 7
+
+
+def caught(a):
+    try:
+        k = float(a[0])
+    except BaseException:
+        k = 7.0
+    return a * k
+
+
+def finally_returned(a):
+    try:
+        return a * a[0].item()
+    finally:
+        return a * 7  # noqa: B012, SIM107
+
+
+def turned_into_another(a):
+    return a * struct.unpack("f", struct.pack("f", a[0]))[0]
+
+
+def with_a_default(a):
+    class Reads:
+        def __getattr__(self, name):
+            try:
+                return float(a[0])
+            except Exception:
+                raise AttributeError(name) from None
+
+    return a * getattr(Reads(), "missing", 7)
+
+
+def an_op_in_a_try(a):
+    try:
+        return a * mt.unique(a).numel()
+    except Exception:
+        return a * 7
+
+
+@pytest.mark.parametrize(
+    "function", [suppressed, caught, finally_returned, turned_into_another, with_a_default, an_op_in_a_try]
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_refusal_that_the_function_catches_is_raised(function, nested):
+    """What it goes on with would be what every call gives."""
+    compiled = mt.function(function, jit_compile=True)
+    w = mt.zeros(2)
+
+    def fallback(a):
+        w.add_(1)
+        try:
+            return compiled(a)
+        except ValueError:
+            return a * 3
+
+    for values in ([1.0, 2.0], [4.0, 5.0]):
+        with pytest.raises(ValueError, match=r"value in the middle|can't be compiled|depends on"):
+            compiled(mt.tensor(values))
+        if nested:
+            # A function that is refused as a whole may be caught by others.
+            whole = mt.function(fallback)
+            assert whole(mt.tensor(values)).tolist() == [3 * v for v in values]
+    assert w.tolist() == [2.0 * nested] * 2
+    assert mt.function(lambda a: a * 2, jit_compile=True)(mt.ones(2)).tolist() == [2, 2]

@@ -6,6 +6,7 @@
 #include "autograd/engine.h"
 #include "bindings/guards.h"
 #include "bindings/py.h"
+#include "bindings/trace_python.h"
 #include "trace/program.h"
 
 namespace mt::py {
@@ -417,11 +418,25 @@ PyObject* py_call_recorded(PyObject*, PyObject* arguments) {
         if (owner) set_function(owner, must);
         if (tag != Py_None) trace::set_tag({static_cast<int8_t>(compile), must != 0, scope});
         const bool closed = close && trace::close_values(true);
+        Refusals around = exchange_refusals({must != 0, {}});
         ++recorded_calls;
         PyRef result(PyObject_Call(function, args, kwargs));
         --recorded_calls;
         PyObject *type, *value, *traceback;
         PyErr_Fetch(&type, &value, &traceback);
+        // A function that goes on with something else where a value is refused would do so in every call.
+        if (PyRef refusal = exchange_refusals(std::move(around)).first;
+            refusal &&
+            (!type || (PyErr_GivenExceptionMatches(type, PyExc_Exception) &&
+                       !PyErr_GivenExceptionMatches(type, reinterpret_cast<PyObject*>(Py_TYPE(refusal.get())))))) {
+            Py_XDECREF(type);
+            Py_XDECREF(value);
+            Py_XDECREF(traceback);
+            result = PyRef();
+            type = Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(refusal.get())));
+            traceback = PyException_GetTraceback(refusal.get());
+            value = refusal.release();
+        }
         if (close) trace::close_values(closed);
         if (tag != Py_None) trace::set_tag(before);
         if (owner) set_function(0, false);

@@ -17,9 +17,17 @@ PyObject* g_lost = nullptr;
 PyObject* g_ran = nullptr;
 PyObject* g_clock = nullptr;
 
+thread_local Refusals t_refusals;
+
 void on_refuse(const char* op, const char* reason) {
     PyRef refuse = PyRef::borrow(g_refuse);
     PyRef done(PyObject_CallFunction(refuse.get(), "ss", op, reason));
+    if (done) fail("'" + std::string(op) + "' can't be compiled");
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (t_refusals.kept && !t_refusals.first) t_refusals.first = PyRef::borrow(value);
+    PyErr_Restore(type, value, traceback);
     fail_python();
 }
 
@@ -188,6 +196,13 @@ PyObject* py_set_refuse_hook(PyObject*, PyObject* callable) {
     Py_RETURN_NONE;
 }
 
+PyObject* py_raise_refusal(PyObject*, PyObject*) {
+    PyObject* refusal = t_refusals.first.get();
+    if (!refusal) Py_RETURN_NONE;
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(refusal)), refusal);
+    return nullptr;
+}
+
 PyObject* py_next_scope(PyObject*, PyObject*) { return PyLong_FromLong(next_scope()); }
 
 PyObject* py_plan_cache_info(PyObject*, PyObject*) {
@@ -273,6 +288,8 @@ PyMethodDef functions[] = {
      "program."},
     {"set_refuse_hook", method<py_set_refuse_hook>(), METH_O,
      "set_refuse_hook(f): f(op, reason) raises for what must be compiled and can't."},
+    {"raise_refusal", method<py_raise_refusal>(), METH_NOARGS,
+     "Raises again what the function at hand, which is compiled as a whole, was refused first, if it went on."},
     {"next_scope", method<py_next_scope>(), METH_NOARGS, "The number of the next scope in what is being recorded."},
     {"plan_cache_info", method<py_plan_cache_info>(), METH_NOARGS,
      "Hits, misses and size of the cache of launch plans."},
@@ -286,6 +303,8 @@ PyMethodDef functions[] = {
     {}};
 
 }  // namespace
+
+Refusals exchange_refusals(Refusals refusals) { return std::exchange(t_refusals, std::move(refusals)); }
 
 int next_scope() { return current ? ++current->scopes : 1; }
 

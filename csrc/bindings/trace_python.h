@@ -15,6 +15,14 @@ PyRef describe(const trace::Trace& trace);
 // The number of the next scope in what is being recorded; scopes of a program get the same numbers in every run of it.
 int next_scope();
 
+// Of the function at hand, if it is compiled as a whole: the first exception that refused something in it.
+struct Refusals {
+    bool kept = false;
+    PyRef first{};
+};
+// Sets this thread's and gives those of before.
+Refusals exchange_refusals(Refusals refusals);
+
 template <class Range, class Make>
 PyRef list_of(const Range& range, Make&& make) {
     PyRef list = checked(PyList_New(0));
