@@ -712,3 +712,14 @@ def test_what_is_made_anew_is_no_view(lib, name):
         assert np.allclose(x.grad.tolist(), (first * 2).tolist())
     z = FRESH[name](lib, x * 1)
     assert z.detach_().grad_fn is None
+
+
+def test_grad_takes_what_pytorch_does(lib):
+    x, y = lib.tensor([2.0], requires_grad=True), lib.tensor([3.0], requires_grad=True)
+    found = lib.autograd.grad(x * y, {"x": x, "y": y})
+    assert {name: g.tolist() for name, g in found.items()} == {"x": [3.0], "y": [2.0]}
+    assert lib.autograd.grad(x * y, x, None, False, False, True)[0].tolist() == [3.0]
+    with pytest.warns(FutureWarning, match="only_inputs argument is deprecated"):
+        assert lib.autograd.grad(x * y, y, only_inputs=False)[0].tolist() == [2.0]
+    with pytest.raises(ValueError, match="non-empty"):
+        lib.autograd.grad(x * y, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -99,16 +100,38 @@ def grad(
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
-) -> tuple[Any, ...]:
-    """The gradients of `outputs` with respect to `inputs`, one for each input.
+) -> Any:
+    """The gradients of `outputs` with respect to `inputs`, one for each input: a tuple, or a dict if `inputs` is one.
 
     Inputs and outputs are tensors or `graph.GradientEdge`s. An input that the outputs do not depend on is an error, or
     with allow_unused has the gradient None, or with materialize_grads zeros. With is_grads_batched the first dimension
     of `grad_outputs` counts independent gradients, which go through the graph at once, and the results have it too.
+    `only_inputs` is deprecated and changes nothing.
     """
+    if isinstance(inputs, dict):
+        found = grad(
+            outputs,
+            list(inputs.values()),
+            grad_outputs,
+            retain_graph,
+            create_graph,
+            only_inputs,
+            allow_unused,
+            is_grads_batched,
+            materialize_grads,
+        )
+        return dict(zip(inputs, found, strict=True))
+    if not only_inputs:
+        warnings.warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for "
+            "other parts of the graph, please use minitensor.autograd.backward.",
+            FutureWarning,
+            stacklevel=2,
+        )
     if allow_unused is False and materialize_grads:
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
