@@ -113,6 +113,8 @@ def grad(
     `only_inputs` is deprecated and changes nothing.
     """
     if isinstance(inputs, dict):
+        if not inputs:
+            raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
         found = grad(
             outputs,
             list(inputs.values()),
