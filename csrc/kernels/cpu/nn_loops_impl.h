@@ -350,24 +350,39 @@ void short_rows_backward(T* gx, T* gw, T* gb, const T* g, const T* x, const T* w
         }
 }
 
+// Loops of one function each, since those of several are not made vectors.
 template <class T>
-void lstm_step(T* __restrict gates, const T* __restrict x, const T* __restrict bias, const T* c_before, T* c,
-               T* __restrict h, int64_t n) {
-    for (int64_t j = 0; j < n; ++j) {
-        T a[4];
-        for (int k = 0; k < 4; ++k)
-            a[k] = x[k * n + j] + (bias ? gates[k * n + j] + bias[k * n + j] : gates[k * n + j]);
-        const T in = mt::MT_ISA_NS::math::sigmoid(a[0]), forget = mt::MT_ISA_NS::math::sigmoid(a[1]),
-                fresh = mt::MT_ISA_NS::math::tanh(a[2]);
-        const T out = mt::MT_ISA_NS::math::sigmoid(a[3]);
-        const T cell = forget * c_before[j] + in * fresh;
-        gates[j] = in;
-        gates[n + j] = forget;
-        gates[2 * n + j] = fresh;
-        gates[3 * n + j] = out;
-        c[j] = cell;
-        h[j] = out * mt::MT_ISA_NS::math::tanh(cell);
-    }
+MT_INLINE void add_product(T* __restrict to, const T* __restrict x, const T* __restrict product,
+                           const T* __restrict bias, int64_t n) {
+    if (bias)
+        for (int64_t j = 0; j < n; ++j) to[j] = x[j] + (product[j] + bias[j]);
+    else
+        for (int64_t j = 0; j < n; ++j) to[j] = x[j] + product[j];
+}
+
+template <class T>
+MT_INLINE void sigmoids(T* x, int64_t n) {
+    for (int64_t j = 0; j < n; ++j) x[j] = mt::MT_ISA_NS::math::sigmoid(x[j]);
+}
+
+template <class T>
+MT_INLINE void tanhs(T* x, int64_t n) {
+    for (int64_t j = 0; j < n; ++j) x[j] = mt::MT_ISA_NS::math::tanh(x[j]);
+}
+
+template <class T>
+void lstm_step(T* __restrict gates, const T* __restrict x, const T* __restrict bias, const T* __restrict c_before,
+               T* __restrict c, T* __restrict h, int64_t n) {
+    if (bias)
+        for (int64_t j = 0; j < 4 * n; ++j) gates[j] = x[j] + (gates[j] + bias[j]);
+    else
+        for (int64_t j = 0; j < 4 * n; ++j) gates[j] = x[j] + gates[j];
+    sigmoids(gates, 2 * n);
+    tanhs(gates + 2 * n, n);
+    sigmoids(gates + 3 * n, n);
+    for (int64_t j = 0; j < n; ++j) h[j] = c[j] = gates[n + j] * c_before[j] + gates[j] * gates[2 * n + j];
+    tanhs(h, n);
+    for (int64_t j = 0; j < n; ++j) h[j] = gates[3 * n + j] * h[j];
 }
 
 template <class T>
@@ -387,19 +402,14 @@ void lstm_back(T* __restrict d_gates, const T* __restrict gates, const T* __rest
 
 template <class T>
 void gru_step(T* __restrict kept, const T* __restrict x, const T* __restrict product, const T* __restrict bias,
-              const T* h_before, T* h, int64_t n) {
-    for (int64_t j = 0; j < n; ++j) {
-        T p[3];
-        for (int k = 0; k < 3; ++k) p[k] = bias ? product[k * n + j] + bias[k * n + j] : product[k * n + j];
-        const T reset = mt::MT_ISA_NS::math::sigmoid(x[j] + p[0]),
-                update = mt::MT_ISA_NS::math::sigmoid(x[n + j] + p[1]);
-        const T fresh = mt::MT_ISA_NS::math::tanh(x[2 * n + j] + reset * p[2]);
-        kept[j] = reset;
-        kept[n + j] = update;
-        kept[2 * n + j] = fresh;
-        kept[3 * n + j] = p[2];
-        h[j] = (h_before[j] - fresh) * update + fresh;
-    }
+              const T* __restrict h_before, T* __restrict h, int64_t n) {
+    add_product(kept, x, product, bias, 2 * n);
+    sigmoids(kept, 2 * n);
+    T *fresh = kept + 2 * n, *through = kept + 3 * n;
+    for (int64_t j = 0; j < n; ++j) through[j] = bias ? product[2 * n + j] + bias[2 * n + j] : product[2 * n + j];
+    for (int64_t j = 0; j < n; ++j) fresh[j] = x[2 * n + j] + kept[j] * through[j];
+    tanhs(fresh, n);
+    for (int64_t j = 0; j < n; ++j) h[j] = (h_before[j] - fresh[j]) * kept[n + j] + fresh[j];
 }
 
 template <class T>
