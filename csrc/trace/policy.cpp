@@ -259,7 +259,7 @@ void Policy::recall(const Place& place, Run& run) {
         Signature& signature = signatures()[run.hash];
         if (signature.at == Signature::At::Nowhere)
             signature = {0, is_marked(run.hash) ? Signature::At::Ready : Signature::At::Asked, true};
-        run.state = signature.at == Signature::At::Ready ? State::Contest : State::Asked;
+        run.state = State::Asked;
     } else settle(run, known->second.state == kKnownDemoted ? State::Demoted : State::Compiled);
     run.recalls = known->second.state == kKnownCompiled;
     // As much as it has won before it will win again.
@@ -376,7 +376,8 @@ uint32_t Policy::begin(const Call& call, const SourceRef& at) {
             switch (whereabouts(run.hash)) {
                 case Signature::At::Asked: return rest();
                 case Signature::At::Ready:
-                    if (!affords(cost_of_recalling())) return rest();
+                    // What loading takes is won back by large ops, once they have taken as long.
+                    if (run.spent_ns < cost_of_recalling() && !affords(cost_of_recalling())) return rest(true);
                     run.state = State::Contest;
                     break;
                 case Signature::At::Hopeless: settle(run, State::Demoted); return rest();
@@ -442,7 +443,7 @@ void Policy::end_eager(size_t calls) {
     const Run* ended = now_;
     if (flush_hook && demoted_ran_hook && now_->record) demoted_ran_hook(now_->record);
     if (now_ == ended && timed_) {  // what Python ran may have begun another
-        if (now_->state == State::Waiting)
+        if (now_->state < State::Contest)
             now_->spent_ns += static_cast<int64_t>(weight_ * static_cast<double>(took_ns));
         else if (now_->state == State::Contest) enter(took_ns, calls, false);
     }
