@@ -1,6 +1,7 @@
 """Every optimizer against PyTorch's: values, states, options, errors, texts."""
 
 import copy
+import inspect
 import re
 import warnings
 
@@ -528,3 +529,12 @@ def test_no_warnings_of_defaults():
         warnings.simplefilter("error")
         for name, options in ROWS:
             getattr(mt.optim, name)([mt.nn.Parameter(mt.ones(2))], **options)
+
+
+@pytest.mark.parametrize("name", sorted({row[0] for row in ROWS}))
+def test_arguments_and_their_defaults(name):
+    def arguments(module):
+        parameters = inspect.signature(getattr(module.optim, name).__init__).parameters.values()
+        return [(p.name, p.kind, p.default) for p in parameters]
+
+    assert arguments(mt) == arguments(torch())

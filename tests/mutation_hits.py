@@ -1,0 +1,68 @@
+"""Which places of `scripts/mutate` each test comes by: a plugin of pytest, and what the places call."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+_hits: set[int] = set()
+_before: set[int] = set()  # by imports and what tests share
+_counted = int(os.environ.get("MT_MUTANT_COUNT", "0"))
+
+
+def hit(k: int) -> bool:
+    """Note a place; false, so that what stands after `or` is the value."""
+    _hits.add(k)
+    return False
+
+
+def _taken() -> set[int]:
+    """The places since the last call."""
+    global _hits
+    taken, _hits = _hits, set()
+    extension = sys.modules.get("minitensor._C")
+    if extension is not None:
+        try:
+            flags = (ctypes.c_ubyte * (_counted + 1)).in_dll(ctypes.CDLL(str(extension.__file__)), "mt_mutants_hit")
+        except ValueError:  # no defect in C++
+            return taken
+        raw = bytes(flags)
+        taken |= {k for k in range(len(raw)) if raw[k]}
+        ctypes.memset(flags, 0, len(raw))
+    return taken
+
+
+class Hits:
+    """Runs the chosen tests, in order, and writes a line for each."""
+
+    def __init__(self, chosen: list[str] | None, output: Any) -> None:
+        self.chosen, self.output = chosen, output
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        """The chosen ones only."""
+        if self.chosen is not None:
+            by = {item.nodeid: item for item in items}
+            items[:] = [by[one] for one in self.chosen if one in by]
+        if self.output is not None:
+            _before.update(_taken())
+            print(json.dumps({"before": sorted(_before)}), file=self.output, flush=True)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: Any) -> Iterator[Any]:
+        """A test with its fixtures."""
+        result = yield
+        if self.output is not None:
+            print(json.dumps({"test": item.nodeid, "hits": sorted(_taken())}), file=self.output, flush=True)
+        return result
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """How long it took and whether it passed."""
+        if self.output is not None and (report.when == "call" or report.failed):
+            line = {"test": report.nodeid, "seconds": report.duration, "passed": report.passed}
+            print(json.dumps(line), file=self.output, flush=True)
