@@ -238,3 +238,38 @@ def test_views_with_large_gaps_into_such_memory():
             memory -= 1.5
             x = mt.from_numpy(memory)[:, :1]
             assert s.run(step, x).tolist() == step(x).tolist()
+
+
+@pytest.mark.parametrize("whole", [None, True], ids=["best effort", "whole"])
+@pytest.mark.parametrize("outside", [False, True], ids=["argument", "outside"])
+def test_memory_that_another_tensor_writes(whole, outside):
+    """A tensor that went to NumPy and back: a program, or a whole function, reads nothing that is written elsewhere."""
+    written, other = mt.ones(3), mt.ones(3)
+
+    def reads_first(x):
+        y = (other if outside else x) * 2
+        written.sub_(0.5)
+        return y + (other if outside else x)
+
+    def writes_first(x):
+        written.sub_(0.5)
+        return (other if outside else x) * 2
+
+    for step in (reads_first, writes_first):
+        written, other = mt.ones(3), mt.ones(3)
+        compiled = mt.function(step, jit_compile=whole)
+        for _ in range(40):
+            compiled(mt.ones(3))
+        assert compiled.hits > 10
+        again = mt.from_numpy(written.numpy())
+        if outside:
+            other = again
+        written.fill_(1.0)
+        expected = step(again).tolist()
+        written.fill_(1.0)
+        if whole:
+            with pytest.raises(mt.jit.InvalidArgumentError, match="through another tensor"):
+                compiled(again)
+        else:
+            assert compiled(again).tolist() == expected
+            assert written.tolist() == [0.5] * 3

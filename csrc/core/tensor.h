@@ -61,6 +61,11 @@ struct Storage {
     Place place() const { return {device, data, address}; }
     // Whether somebody outside the framework may write this memory without our knowing.
     bool external() const { return exports != 0 || (deleter && !read_only && (!shared || shared(deleter_context))); }
+    // Whether another storage has a part of the same memory: one that came back from outside the framework.
+    bool overlaps(const Storage& other) const {
+        const char *begin = static_cast<const char*>(data), *others = static_cast<const char*>(other.data);
+        return this != &other && begin && others && begin < others + other.nbytes && others < begin + nbytes;
+    }
 };
 
 // Throws: the host can't look into a card's memory.

@@ -329,6 +329,12 @@ bool Program::accepts(Tensor* const* given, size_t given_count) const {
         for (size_t i = 0; w.argument < 0 && i < count; ++i)
             if (arguments[i]->storage == w.memory) return false;
         if (w.argument >= 0 && arguments[w.argument]->storage->read_only) return false;
+        const Storage& memory = *(w.argument >= 0 ? arguments[w.argument]->storage : w.memory);
+        if (!memory.external()) continue;
+        for (size_t i = 0; i < count; ++i)
+            if (arguments[i]->storage->overlaps(memory)) return false;
+        for (const Leaf& leaf : trace_.leaves)
+            if (leaf.storage && leaf.storage->overlaps(memory)) return false;
     }
     for (const Held& held : held_) {
         const Tensor& t = *held.tensor;

@@ -109,6 +109,10 @@ ValueRef Trace::read(Tensor& tensor) {
                       {value_of(tensor.sizes), value_of(tensor.strides), value_of(tensor.offset)}, tensor.dtype,
                       tensor.sizes, storage.device);
     }
+    if (wrote_shared && storage.external() && std::any_of(results.begin(), results.end(), [&](const ResultInfo& r) {
+            return r.storage && r.storage->overlaps(storage);
+        }))
+        check_open("a read of memory that was written through another tensor");
     if (storage.external() && !whole_function) {
         // NumPy or another framework may change these bytes before the flush: what the program reads is what is there
         // now.
@@ -478,8 +482,12 @@ void Trace::run_inplace(Call& call, Tensor& destination) {
     }
     assign(destination, value);
     if (!destination.storage->external()) return;
-    if (whole_function) wrote_shared = true;
-    else flush_now(*this, "a write to memory that is shared outside the framework");
+    if (whole_function) {
+        wrote_shared = true;
+        if (std::any_of(leaves.begin(), leaves.end(),
+                        [&](const Leaf& leaf) { return leaf.storage->overlaps(*destination.storage); }))
+            check_open("a write to memory that was read through another tensor");
+    } else flush_now(*this, "a write to memory that is shared outside the framework");
 }
 
 std::vector<ValueRef> Trace::live_results() const {
