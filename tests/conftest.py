@@ -9,6 +9,7 @@ import os
 from collections import Counter
 
 import assembled_kernels
+import hypothesis
 import pytest
 
 # Where a loop is cut changes no bit: tests with small arrays show it too, and threads find each other's races in them.
@@ -20,7 +21,9 @@ CLUSTERED = "--auto_jit" in os.environ.get("MT_JIT_FLAGS", "")
 
 
 def pytest_configure(config):
-    """What tests emit for cards is assembled at the end."""
+    """What tests emit for cards is assembled at the end. How long an example takes is the machine's affair."""
+    hypothesis.settings.register_profile("untimed", deadline=None)
+    hypothesis.settings.load_profile("untimed")
     plugin = assembled_kernels.plugin()
     if plugin is not None:
         config.pluginmanager.register(plugin)

@@ -462,10 +462,9 @@ def test_handlers_compute_in_the_middle_of_computations(compiled):
         signal.setitimer(signal.ITIMER_REAL, 0.02)
         wrong = 0
         end = time.monotonic() + 4
-        while time.monotonic() < end:
+        while time.monotonic() < end or len(ran) < 5:
             wrong += not mt.equal(product(a, b, ones), wanted)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        assert len(ran) > 4
         assert all(mt.equal(one, ran[0]) for one in ran)
         print(wrong)
     """)

@@ -24,7 +24,7 @@ OPTIONS = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(seed=st.integers(0, 10**9), options=OPTIONS)
 def test_clustering_keeps_what_a_graph_computes(seed, options):
     graph = random_graph(seed)
@@ -61,7 +61,7 @@ def test_clustering_keeps_what_a_graph_computes(seed, options):
                     assert place[source] < place[node.id]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(seed=st.integers(0, 10**9))
 def test_clusters_of_level_1_are_connected(seed):
     graph = random_graph(seed)
@@ -107,7 +107,7 @@ def reference_contraction(predecessors, keys):
     return group
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_contraction_leaves_no_edge_that_could_be_contracted(data):
     count = data.draw(st.integers(1, 24))

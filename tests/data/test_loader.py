@@ -69,7 +69,7 @@ def batches(loader):
     {"batch_sampler": BatchSampler(SequentialSampler(range(7)), 2, False)}, {"batch_size": 2, "prefetch_factor": 5},
     {"batch_size": 3, "persistent_workers": True},
     {"batch_size": 3, "multiprocessing_context": "spawn", "persistent_workers": True},
-], ids=str)  # fmt: skip
+], ids=lambda options: "-".join(options) or "plain")  # fmt: skip
 def test_workers_give_the_same_batches(options):
     def loader(workers, **more):
         generator = mt.Generator().manual_seed(3)

@@ -35,7 +35,7 @@ def test_round_trip_of_random_modules(seed: int) -> None:
     st.lists(st.sampled_from(sorted(DTYPES)), min_size=1, max_size=4),
     st.lists(st.integers(0, 5), min_size=1, max_size=4),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_parsing_undoes_printing(seed: int, size: int, dtypes: list[str], sizes: list[int]) -> None:
     module = random_module(seed, size, exact=False, dtypes=tuple(dtypes), sizes=tuple(sizes))
     check(module)
