@@ -142,6 +142,18 @@ def test_code_on_disk_is_not_taken_for_sizes_beyond_its_guards(tmp_path, compile
         assert len(compiled) <= count + 3
 
 
+def test_sums_of_many_columns_have_one_code(compiled):  # noqa: F811
+    """Panels of columns: their accumulators' memory is of a size that is known."""
+    with mt.jit.options(enable_lazy_compilation=False):
+        for rows, columns in np.random.RandomState(5).randint((20, 200), (60, 1000), (30, 2)).tolist():
+            x = mt.randn(rows, columns)
+            with mt.jit_scope():
+                y, z = (x * 2.5).sum(0), x.abs().amax(0)
+            assert mt.equal(y, (x * 2.5).sum(0))
+            assert mt.equal(z, x.abs().amax(0))
+    assert len(compiled) <= 6
+
+
 def test_code_on_disk_for_few_rows_is_not_run_for_many(tmp_path, compiled):  # noqa: F811
     """From 16,384 rows on they are summed in another order: these sizes have other bits in the wrong code."""
 

@@ -6,6 +6,7 @@ of building an object graph: an instruction costs about a microsecond instead of
 
 from __future__ import annotations
 
+import operator
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -211,7 +212,8 @@ class Function:
         return block
 
     def alloca(self, element: Type, count: int, align: int = 64) -> Value:
-        """Stack memory that lives as long as the call."""
+        """Stack memory that lives as long as the call; `NotSymbolic` if `count` is no number."""
+        count = operator.index(count)
         name = self.fresh()
         self.allocas.append(f"  {name} = alloca [{count} x {type_text(element)}], align {align}")
         return Value(PTR, "ptr", name)

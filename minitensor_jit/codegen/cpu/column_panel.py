@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from minitensor_jit.ir.size import Size
+
 from ..elemental import Emitter
 from ..index import Lin, Space
 from ..llvm import Value
@@ -33,10 +35,11 @@ class ColumnPanel:
     def __init__(self, kernel: ColumnKernel) -> None:
         self.kernel = kernel
         width = kernel.nest.inner
+        self.panel = PANEL
         self.panels = -(-width // PANEL)
-        lanes = kernel.lanes
-        self.panel = -(-width // (self.panels * lanes)) * lanes
-        self.panels = -(-width // self.panel)
+        if not isinstance(width, Size):  # the accumulators' memory is of a size that is known
+            self.panel = -(-width // (self.panels * kernel.lanes)) * kernel.lanes
+            self.panels = -(-width // self.panel)
         self.units = kernel.kept // width * self.panels
         # Rows that are taken in together, for each load and store of the accumulators.
         self.rows = 4 if kernel.cost <= 6 else 2 if kernel.cost <= 16 else 1
