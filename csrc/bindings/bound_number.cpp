@@ -238,9 +238,7 @@ PyObject* py_count_step(PyObject*, PyObject* object) {
         Tensor& counter = keeper_of(object);
         if (!keeps_number(counter)) {
             PyRef before = checked(read_number(object));
-            const double count = PyFloat_AsDouble(before.get());
-            if (count == -1.0 && PyErr_Occurred()) return nullptr;
-            write_by_op(counter, count + 1.0);
+            write_by_op(counter, to_double(before.get()) + 1.0);
             return read_number(object);
         }
         if (FunctionLog::Kept* kept = kept_in(counter)) {

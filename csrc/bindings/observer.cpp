@@ -306,7 +306,7 @@ class NoCollections {
         PyObject *type, *value, *traceback;
         PyErr_Fetch(&type, &value, &traceback);
         PyRef now = before_ ? thresholds() : PyRef();
-        if (now && PyLong_AsLong(PyTuple_GET_ITEM(now.get(), 0)) == 0)
+        if (now && to_bits(PyTuple_GET_ITEM(now.get(), 0)) == 0)
             PyRef(PyObject_CallMethod(collector_.get(), "set_threshold", "O", before_.get()));
         PyErr_Restore(type, value, traceback);
     }

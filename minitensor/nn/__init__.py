@@ -54,7 +54,4 @@ def __getattr__(name: str) -> object:
         return importlib.import_module(f"minitensor.nn.{name}")
     if name == "DataParallel":
         return importlib.import_module("minitensor.nn.parallel").DataParallel
-    plain = name.lower()
-    near = [n for n in functional.__all__ if n.replace("_", "") == plain]
-    hint = f"; its function is here: minitensor.nn.functional.{near[0]}" if near and not name.startswith("_") else ""
-    raise AttributeError(f"module 'minitensor.nn' has no attribute {name!r}{hint}; docs/coverage.md says what there is")
+    raise AttributeError(f"module 'minitensor.nn' has no attribute {name!r}; docs/names.md says what there is")

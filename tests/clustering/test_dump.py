@@ -39,6 +39,7 @@ def test_files_of_a_module(tmp_path):
             "graph_0000.step.1_mark_for_compilation.txt",
             "graph_0000.step.2_build_launch_ops.txt",
             "graph_0000.step.dot",
+            "index.html",
             *(f"module_000{n}.{kind}" for n in range(2) for kind in ["ir-no-opt.ll", "ir-with-opt.ll", "s"]),
             *(name.format("module_0000.cluster_0") for name in of_a_module),
             *(name.format("module_0001.jit_f__.._x") for name in of_a_module),
@@ -78,7 +79,7 @@ def test_only_modules_and_passes_that_match(tmp_path):
     dumper.graphs("trace_0", {"mark": "%1 = add {_MtCluster=cluster_0}"})
     assert os.listdir(tmp_path) == []
     dumper.graphs("trace_0", {"mark": "%1 = add {_MtCluster=cluster_3}"})
-    assert os.listdir(tmp_path) == ["graph_0000.trace_0.1_mark.txt"]
+    assert sorted(os.listdir(tmp_path)) == ["graph_0000.trace_0.1_mark.txt", "index.html"]
 
 
 def test_a_folder_that_is_a_file(tmp_path):

@@ -39,5 +39,5 @@ def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[dict[Any,
 
 def __getattr__(name: str) -> object:
     raise AttributeError(
-        f"module 'minitensor.nn.attention' has no attribute {name!r}: there is one kernel; see docs/coverage.md"
+        f"module 'minitensor.nn.attention' has no attribute {name!r}: there is one kernel; see docs/names.md"
     )

@@ -424,9 +424,7 @@ class Module(Calls, State):
 
     def share_memory(self: M) -> M:
         """Move parameters and buffers to memory that other processes can share."""
-        if not hasattr(mt.Tensor, "share_memory_"):
-            raise NotImplementedError("tensors can't be moved to shared memory yet: see docs/coverage.md")
-        return self._apply(lambda tensor: getattr(tensor, "share_memory_")())  # noqa: B009 - not there yet
+        return self._apply(lambda tensor: tensor.share_memory_())
 
     def _apply(self: M, fn: Callable[[mt.Tensor], mt.Tensor], recurse: bool = True) -> M:
         if recurse:

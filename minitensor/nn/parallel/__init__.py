@@ -7,5 +7,5 @@ __all__ = ["DataParallel", "data_parallel"]
 
 def __getattr__(name: str) -> object:
     raise AttributeError(
-        f"module 'minitensor.nn.parallel' has no attribute {name!r}: a program runs on one device; see docs/coverage.md"
+        f"module 'minitensor.nn.parallel' has no attribute {name!r}: a program runs on one device; see docs/names.md"
     )

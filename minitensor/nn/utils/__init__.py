@@ -30,7 +30,7 @@ def __getattr__(name: str) -> object:
         return found
     if name in _MODULES or name in _PLACES:
         return importlib.import_module(f"minitensor.nn.utils.{name}")
-    raise AttributeError(f"module 'minitensor.nn.utils' has no attribute {name!r}; docs/coverage.md says what there is")
+    raise AttributeError(f"module 'minitensor.nn.utils' has no attribute {name!r}; docs/names.md says what there is")
 
 
 def __dir__() -> list[str]:
