@@ -10,8 +10,8 @@ import minitensor as mt
 SHARED = "more than one element of the written-to tensor refers to a single memory location"
 
 OTHER_MEANING = {
-    "as_strided_", "detach_", "requires_grad_", "resize_", "resize_as_", "set_", "share_memory_", "squeeze_", "swapaxes_",
-    "swapdims_", "t_", "transpose_", "unsqueeze_",
+    "as_strided_", "detach_", "requires_grad_", "resize_", "resize_as_", "set_", "share_memory_", "squeeze_",
+    "swapaxes_", "swapdims_", "t_", "transpose_", "unsqueeze_",
 }  # fmt: skip
 """What the tensor is, not what its memory holds."""
 WRITE = {

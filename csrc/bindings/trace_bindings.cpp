@@ -76,8 +76,12 @@ int64_t given_time() {
     PyErr_Fetch(&type, &value, &traceback);
     PyRef clock = PyRef::borrow(g_clock);
     PyRef time(PyObject_CallNoArgs(clock.get()));
-    int64_t ns = time ? PyLong_AsLongLong(time.get()) : 0;
-    if (PyErr_Occurred()) {
+    int64_t ns = 0;
+    const bool given = time && guarded([&] {
+        ns = to_int64(time.get());
+        return true;
+    });
+    if (!given) {
         PyErr_WriteUnraisable(clock.get());
         ns = now_ns();
     }
