@@ -78,9 +78,9 @@ int64_t given_time() {
     PyRef time(PyObject_CallNoArgs(clock.get()));
     int64_t ns = 0;
     const bool given = time && guarded([&] {
-        ns = to_int64(time.get());
-        return true;
-    });
+                           ns = to_int64(time.get());
+                           return true;
+                       });
     if (!given) {
         PyErr_WriteUnraisable(clock.get());
         ns = now_ns();
