@@ -1,7 +1,7 @@
 """Training steps with modules and optimizers as one program each, and under the flags alone, beside the same eagerly.
 
 A case of each kind for each of ``benchmarks/models.py``. Under the flags nothing is said of the step itself, and its
-loss is looked at every hundred steps, in all contenders: these cases' times are of a hundred steps.
+loss is read every hundred steps, in all contenders: these cases' times are of a hundred steps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from benchmarks import models
 from benchmarks.case import OURS, Goal, Snippet, at_most, case
 
 FLAGS = "--auto_jit=2 --cpu_global_jit"
-LOOKS = 100
+STEPS = 100
 
 Make = Callable[[Any], models.Step]
 
@@ -52,7 +52,7 @@ def _compiled_by_torch(make: Make) -> Snippet:
 
 def _many(step: models.Step) -> Snippet:
     def steps() -> None:
-        for _ in range(LOOKS):
+        for _ in range(STEPS):
             loss = step()
         loss.item()
 
@@ -91,7 +91,7 @@ def _steps(make: Make, title: str, program: tuple[Goal, ...], flags: tuple[Goal,
         "eager": lambda: _many(make(_minitensor())),
         "torch": lambda: _many(make(_torch())),
     }
-    case(f"{title}, under the flags, {LOOKS} steps", *flags)(_class(f"Flags{name.capitalize()}", contenders))
+    case(f"{title}, under the flags, {STEPS} steps", *flags)(_class(f"Flags{name.capitalize()}", contenders))
 
 
 def _class(name: str, contenders: dict[str, Callable[[], Any]]) -> type:

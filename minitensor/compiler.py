@@ -30,11 +30,12 @@ _RUNS = ("eager", "aot_eager", "eager_noexcept")
 class OptimizedModule(nn.Module):
     """A module whose calls are compiled; `_orig_mod` is the module itself, whose attributes it has."""
 
-    def __init__(self, module: nn.Module, compiled: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-        """`compiled` makes a compiled function of a function."""
+    def __init__(self, module: nn.Module, fullgraph: bool) -> None:
+        """`fullgraph`: whether all of the module has to be compiled."""
         super().__init__()
         self._orig_mod = module
-        self._compiled = compiled(module)
+        self._fullgraph = fullgraph
+        self._compiled = _compiled(module, fullgraph)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the module, compiled; its hooks run with it."""
@@ -53,18 +54,13 @@ class OptimizedModule(nn.Module):
         except AttributeError:
             return getattr(self._modules["_orig_mod"], name)
 
-    def train(self, mode: bool = True) -> OptimizedModule:
-        """Put the module into training mode, or into that of evaluation."""
-        super().train(mode)
-        return self
-
     def __reduce__(self) -> Any:
         """Code is no part of a file: what is loaded compiles anew."""
-        return _remade, (self._modules["_orig_mod"],)
+        return OptimizedModule, (self._modules["_orig_mod"], self._fullgraph)
 
 
-def _remade(module: nn.Module) -> Any:
-    return compile(module)
+def _compiled(fn: Callable[..., Any], fullgraph: bool) -> Callable[..., Any]:
+    return minitensor.function(fn, jit_compile=True if fullgraph else None)
 
 
 @overload
@@ -124,8 +120,7 @@ def compile(
         raise RuntimeError(f"compile: unknown backend {backend!r}; there are {', '.join(map(repr, list_backends()))}")
     if disable or backend in _RUNS:
         return model
-    compiled = functools.partial(minitensor.function, jit_compile=True if fullgraph else None)
-    return OptimizedModule(model, compiled) if isinstance(model, nn.Module) else compiled(model)
+    return (OptimizedModule if isinstance(model, nn.Module) else _compiled)(model, fullgraph)
 
 
 def list_backends(exclude_tags: Any = ()) -> list[str]:

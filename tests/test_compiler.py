@@ -1,5 +1,6 @@
 """`compile`, PyTorch's name for a compiled function."""
 
+import copy
 import pickle
 
 import pytest
@@ -73,8 +74,24 @@ def test_a_module():
     assert mt.equal(compiled(x), model(x))
     compiled(x).sum().backward()
     assert model[2].bias.grad.tolist() == [5.0]
-    loaded = pickle.loads(pickle.dumps(compiled))
-    assert mt.equal(loaded(x), model(x))
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_a_pickled_module_is_compiled_as_it_was(fullgraph):
+    class Reads(mt.nn.Module):
+        def forward(self, x):
+            return x * float(x.sum())
+
+    x = mt.randn(3, 4)
+    loaded = pickle.loads(pickle.dumps(mt.compile(mt.nn.Linear(4, 2), fullgraph=fullgraph)))
+    assert mt.equal(loaded(x), loaded._orig_mod(x))
+    loaded._modules["_orig_mod"] = Reads()
+    again = copy.copy(loaded)
+    if fullgraph:
+        with pytest.raises(mt.InvalidArgumentError):
+            again(x)
+    else:
+        assert mt.equal(again(x), x * float(x.sum()))
 
 
 def test_a_step_is_one_program():

@@ -14,7 +14,7 @@ from test_policy import SECOND, Clock, program
 
 import minitensor as mt
 from minitensor import _C, _programs
-from minitensor_jit.runtime import helper
+from minitensor_jit.runtime import elsewhere, helper
 
 ROOT = str(Path(mt.__file__).parent.parent)
 FLAGS = "--auto_jit=2 --cpu_global_jit"
@@ -321,3 +321,20 @@ def test_plan_bytes_checks_what_it_is_given():
         _C.plan_bytes([99], 0, 0, plan)
     with pytest.raises(ValueError, match="how many leaves"):
         _C.plan_bytes([1], -1, 0, plan)
+
+
+def test_pipes_keep_clear_of_the_numbers_that_the_helper_uses():
+    held = []
+    try:
+        while not held or held[-1] < elsewhere.JOBS - 1:
+            held.append(os.open(os.devnull, os.O_RDONLY))
+        reads, writes = elsewhere._pipe()
+        held += [reads, writes]
+        assert min(reads, writes) > elsewhere.REPLIES
+        assert not os.get_inheritable(reads)
+        assert not os.get_inheritable(writes)
+        os.write(writes, b"1 job")
+        assert os.read(reads, 10) == b"1 job"
+    finally:
+        for end in held:
+            os.close(end)

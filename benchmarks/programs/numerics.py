@@ -6,7 +6,7 @@ from benchmarks.programs.case import program
 
 @program(turns=900)
 def power_iteration(turns):
-    """The largest eigenvalue of a matrix, looked at until it stays."""
+    """The largest eigenvalue of a matrix, read until it stays."""
     mt.manual_seed(0)
     a = mt.randn(200, 200)
     a = a @ a.T
@@ -61,7 +61,7 @@ def diffusion(turns):
 
 @program(turns=300, pays=True)
 def waves(turns):
-    """A wave on a ring, its energy looked at now and then."""
+    """A wave on a ring, its energy read now and then."""
     x = mt.linspace(0, 1, 4096)
     u = (-(x - 0.5).square() * 500).exp()
     before = u.clone()

@@ -101,7 +101,7 @@ def edit_distance(turns):
 
 @program(turns=900)
 def forward_algorithm(turns):
-    """The likelihood of observations that come one at a time, each looked at."""
+    """The likelihood of observations that come one at a time, each read."""
     mt.manual_seed(5)
     transitions, emissions = mt.rand(16, 16).softmax(dim=1), mt.rand(16, 6).softmax(dim=1)
     belief, likelihood, seed = mt.ones(16) / 16, 0.0, 1

@@ -8,7 +8,7 @@ from minitensor import nn, optim
 
 @program(turns=800, pays=True)
 def softmax_regression(turns):
-    """A linear layer on batches of digits' size, the loss looked at every 100 steps."""
+    """A linear layer on batches of digits' size, the loss read every 100 steps."""
     mt.manual_seed(0)
     x, y = mt.rand(10, 100, 784), mt.randint(0, 10, (10, 100))
     model = nn.Linear(784, 10)

@@ -19,12 +19,13 @@ from minitensor.distributions.counts import Binomial, Multinomial, NegativeBinom
 from minitensor.distributions.distribution import Distribution, ExponentialFamily
 from minitensor.distributions.exponential import Exponential, Gumbel, Laplace, Uniform, Weibull
 from minitensor.distributions.gamma import Chi2, FisherSnedecor, Gamma, InverseGamma, StudentT
+from minitensor.distributions.half import HalfCauchy, HalfNormal
 from minitensor.distributions.kl import _KL_REGISTRY, kl_divergence, register_kl
 from minitensor.distributions.matrices import LKJCholesky, Wishart
 from minitensor.distributions.multivariate_normal import LowRankMultivariateNormal, MultivariateNormal
-from minitensor.distributions.normal import HalfNormal, LogisticNormal, LogNormal, Normal
+from minitensor.distributions.normal import LogisticNormal, LogNormal, Normal
 from minitensor.distributions.relaxed import RelaxedBernoulli, RelaxedOneHotCategorical
-from minitensor.distributions.tails import Cauchy, GeneralizedPareto, HalfCauchy, Pareto
+from minitensor.distributions.tails import Cauchy, GeneralizedPareto, Pareto
 from minitensor.distributions.transforms import *  # noqa: F403
 from minitensor.distributions.von_mises import VonMises
 
@@ -89,12 +90,13 @@ _PYTORCH_MODULES = {
     "distribution": ("exp_family",),
     "exponential": ("gumbel", "laplace", "uniform", "weibull"),
     "gamma": ("chi2", "fishersnedecor", "inverse_gamma", "studentT"),
+    "half": ("half_cauchy", "half_normal"),
     "matrices": ("lkj_cholesky", "wishart"),
     "multivariate_normal": ("lowrank_multivariate_normal",),
-    "normal": ("half_normal", "log_normal", "logistic_normal"),
+    "normal": ("log_normal", "logistic_normal"),
     "parameters": ("utils",),
     "relaxed": ("relaxed_bernoulli", "relaxed_categorical"),
-    "tails": ("cauchy", "generalized_pareto", "half_cauchy", "pareto"),
+    "tails": ("cauchy", "generalized_pareto", "pareto"),
 }
 for _family, _names in _PYTORCH_MODULES.items():
     for _name in _names:

@@ -14,9 +14,9 @@ from minitensor.distributions import constraints
 from minitensor.distributions.compound import TransformedDistribution
 from minitensor.distributions.distribution import ExponentialFamily
 from minitensor.distributions.parameters import broadcast_all, standard_normal
-from minitensor.distributions.transforms import AbsTransform, ExpTransform, StickBreakingTransform
+from minitensor.distributions.transforms import ExpTransform, StickBreakingTransform
 
-__all__ = ["HalfNormal", "LogNormal", "LogisticNormal", "Normal"]
+__all__ = ["LogNormal", "LogisticNormal", "Normal"]
 
 
 class Normal(ExponentialFamily):
@@ -129,60 +129,6 @@ class LogNormal(TransformedDistribution):
     def entropy(self) -> Any:
         """The logarithm's, and its mean."""
         return self.base_dist.entropy() + self.loc
-
-
-class HalfNormal(TransformedDistribution):
-    """The absolute value of a normal distribution of mean 0."""
-
-    arg_constraints: ClassVar[Any] = {"scale": constraints.positive}
-    support = constraints.nonnegative
-    has_rsample = True
-    base_dist: Normal
-    _event_dims: ClassVar = {}
-
-    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        """`scale`: the standard deviation of what the absolute value is taken of."""
-        super().__init__(Normal(0, scale, validate_args=False), AbsTransform(), validate_args=validate_args)
-
-    @property
-    def scale(self) -> Any:
-        """As it was given."""
-        return self.base_dist.scale
-
-    @property
-    def mean(self) -> Any:
-        """scale sqrt(2 / pi)."""
-        return self.scale * math.sqrt(2 / math.pi)
-
-    @property
-    def mode(self) -> Any:
-        """0."""
-        return mt.zeros_like(self.scale)
-
-    @property
-    def variance(self) -> Any:
-        """scale^2 (1 - 2 / pi)."""
-        return self.scale * self.scale * (1 - 2 / math.pi)
-
-    def log_prob(self, value: Any) -> Any:
-        """The normal one's and log 2; -inf below 0."""
-        if self._validate_args:
-            self._validate_sample(value)
-        return mt.where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
-
-    def cdf(self, value: Any) -> Any:
-        """erf(x / (scale sqrt 2))."""
-        if self._validate_args:
-            self._validate_sample(value)
-        return 2 * self.base_dist.cdf(value) - 1
-
-    def icdf(self, prob: Any) -> Any:
-        """The quantile."""
-        return self.base_dist.icdf((prob + 1) / 2)
-
-    def entropy(self) -> Any:
-        """The normal one's, less log 2."""
-        return self.base_dist.entropy() - math.log(2)
 
 
 class LogisticNormal(TransformedDistribution):

@@ -1,4 +1,4 @@
-"""Distributions with heavy tails: Cauchy's and its half, Pareto's and the generalised one.
+"""Distributions with heavy tails: Cauchy's, Pareto's and the generalised one.
 
 Johnson, Kotz and Balakrishnan, "Continuous univariate distributions", chapters 16 and 20; for the generalised Pareto
 distribution Pickands, "Statistical inference using extreme order statistics" (Annals of Statistics 3, 1975).
@@ -15,9 +15,9 @@ from minitensor.distributions.compound import TransformedDistribution
 from minitensor.distributions.distribution import Distribution
 from minitensor.distributions.exponential import Exponential
 from minitensor.distributions.parameters import broadcast_all
-from minitensor.distributions.transforms import AbsTransform, AffineTransform, ExpTransform
+from minitensor.distributions.transforms import AffineTransform, ExpTransform
 
-__all__ = ["Cauchy", "GeneralizedPareto", "HalfCauchy", "Pareto"]
+__all__ = ["Cauchy", "GeneralizedPareto", "Pareto"]
 
 
 class Cauchy(Distribution):
@@ -73,61 +73,6 @@ class Cauchy(Distribution):
     def entropy(self) -> Any:
         """log(4 pi scale)."""
         return math.log(4 * math.pi) + self.scale.log()
-
-
-class HalfCauchy(TransformedDistribution):
-    """The absolute value of a Cauchy distribution of median 0."""
-
-    arg_constraints: ClassVar[Any] = {"scale": constraints.positive}
-    support = constraints.nonnegative
-    has_rsample = True
-    base_dist: Cauchy
-    _event_dims: ClassVar = {}
-
-    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        """`scale`: the median."""
-        super().__init__(Cauchy(0, scale, validate_args=False), AbsTransform(), validate_args=validate_args)
-
-    @property
-    def scale(self) -> Any:
-        """As it was given."""
-        return self.base_dist.scale
-
-    @property
-    def mean(self) -> Any:
-        """Infinite."""
-        return mt.full_like(self.scale, math.inf)
-
-    @property
-    def mode(self) -> Any:
-        """0."""
-        return mt.zeros_like(self.scale)
-
-    @property
-    def variance(self) -> Any:
-        """Infinite."""
-        return mt.full_like(self.scale, math.inf)
-
-    def log_prob(self, value: Any) -> Any:
-        """Cauchy's and log 2; -inf below 0."""
-        if self._validate_args:
-            self._validate_sample(value)
-        value = mt.as_tensor(value, dtype=self.scale.dtype, device=self.scale.device)
-        return mt.where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
-
-    def cdf(self, value: Any) -> Any:
-        """2 atan(x / scale) / pi."""
-        if self._validate_args:
-            self._validate_sample(value)
-        return 2 * self.base_dist.cdf(value) - 1
-
-    def icdf(self, prob: Any) -> Any:
-        """The quantile."""
-        return self.base_dist.icdf((prob + 1) / 2)
-
-    def entropy(self) -> Any:
-        """Cauchy's, less log 2."""
-        return self.base_dist.entropy() - math.log(2)
 
 
 class Pareto(TransformedDistribution):

@@ -74,11 +74,22 @@ def forget() -> None:
     _jobs = _replies = None
 
 
+def _pipe() -> tuple[int, int]:
+    """Return a pipe whose ends are not among the numbers that the helper's ends have."""
+    import fcntl  # only where posix_spawn is
+
+    ends = []
+    for end in os.pipe():
+        ends.append(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, REPLIES + 1))
+        os.close(end)
+    return ends[0], ends[1]
+
+
 def _start() -> None:
     global _jobs, _replies, _pid
     forget()
-    jobs, _jobs = os.pipe()
-    _replies, replies = os.pipe()
+    jobs, _jobs = _pipe()
+    _replies, replies = _pipe()
     _pid = os.getpid()
     package = os.path.dirname(os.path.dirname(os.path.abspath(_programs.__file__)))
     environment = {name: value for name, value in os.environ.items() if name != "MT_JIT_FLAGS"}

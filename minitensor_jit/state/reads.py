@@ -18,6 +18,7 @@ from minitensor_jit.state.notes import ABSENT, VIEWS, Guard, Notes, has_python, 
 __all__ = ["Reads"]
 
 _MOST = 10_000
+"""Items of a container that are compared at each call."""
 # What calling a module reads in C++, and looking for its attributes.
 _MODULE_NAMES = [
     "_parameters",
@@ -29,7 +30,6 @@ _MODULE_NAMES = [
     "_backward_hooks",
     "_compiled_call_impl",
 ]
-"""Items of a container that are compared at each call."""
 _MOST_BYTES = 1 << 16
 _HEAP_TYPE = 1 << 9
 

@@ -19,6 +19,7 @@ from minitensor.distributions.counts import Binomial, Poisson
 from minitensor.distributions.distribution import ExponentialFamily
 from minitensor.distributions.exponential import Exponential, Gumbel, Laplace, Uniform
 from minitensor.distributions.gamma import Gamma
+from minitensor.distributions.half import HalfNormal
 from minitensor.distributions.kl.registry import kl_divergence, register_kl
 from minitensor.distributions.multivariate_normal import (
     LowRankMultivariateNormal,
@@ -26,7 +27,7 @@ from minitensor.distributions.multivariate_normal import (
     log_diagonal,
     solve_lower,
 )
-from minitensor.distributions.normal import HalfNormal, Normal
+from minitensor.distributions.normal import Normal
 from minitensor.distributions.parameters import euler_constant, sum_rightmost
 from minitensor.distributions.tails import Cauchy, Pareto
 from minitensor.nn.functional import logsigmoid
