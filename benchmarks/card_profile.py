@@ -1,6 +1,6 @@
 """Where the time of the cases for GPUs goes, kernel by kernel: ``python -m benchmarks.card_profile FILE``.
 
-Each case of ours runs some twenty times with ``hlo_profile``; FILE has its table, with the share of the card's
+Each case of ours runs some twenty times with ``hlo_profile``; FILE has its table, with the share of the GPU's
 roofline that every kernel reaches, as soon as the case has run.
 """
 

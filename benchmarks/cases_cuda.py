@@ -1,6 +1,6 @@
 """What runs on a GPU: loops that its memory bounds, products, launches, and training steps.
 
-``copy`` is the driver's own copy of as many bytes as the case has to read and write: what the card's memory gives in
+``copy`` is the driver's own copy of as many bytes as the case has to read and write: what the GPU's memory gives in
 the same run. Every contender queues its work, and a round ends when the device has done all of it.
 """
 

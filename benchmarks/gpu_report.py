@@ -15,22 +15,22 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "gpu-results.md"
 
 _INTRODUCTION = """# What was measured on a GPU
 
-Written by `scripts/gpu_check`, which runs the tests on the card and then these cases. Every contender queues its work;
-a round ends when the card has done all of it; medians of rounds taken in turns. `copy` is the driver's copy of as many
-bytes as the case reads and writes, so a ratio of 1 to it is the card's bandwidth. Products of float32 are exact (no
+Written by `scripts/gpu_check`, which runs the tests on the GPU and then these cases. Every contender queues its work;
+a round ends when the GPU has done all of it; medians of rounds taken in turns. `copy` is the driver's copy of as many
+bytes as the case reads and writes, so a ratio of 1 to it is the GPU's bandwidth. Products of float32 are exact (no
 tf32) on all sides.
 """
 
 
-def card() -> dict[str, str]:
-    """The card, its driver, and what ours is there."""
+def gpu() -> dict[str, str]:
+    """The GPU, its driver, and what ours is there."""
     import minitensor as mt
 
     properties = mt.cuda.get_device_properties(0)
     major, minor = mt.cuda.get_device_capability(0)
     version = mt.cuda.driver().get_driver_version()
     return {
-        "card": f"{properties.name}, compute capability {major}.{minor}, {properties.multi_processor_count} "
+        "GPU": f"{properties.name}, compute capability {major}.{minor}, {properties.multi_processor_count} "
         f"multiprocessors, {properties.total_memory / 2**30:.0f} GiB",
         "driver": f"CUDA {version // 1000}.{version % 1000 // 10}",
     }
@@ -62,7 +62,7 @@ def write(about: dict[str, str], results: Sequence[Result], path: Path = PAGE) -
 
 
 def why_not() -> str | None:
-    """Why there is no card to measure on, or None."""
+    """Why there is no GPU to measure on, or None."""
     import minitensor as mt
 
     if mt.cuda.is_available():

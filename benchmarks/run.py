@@ -43,7 +43,7 @@ THREAD_VARIABLES = (
 OTHER_VARIABLES = {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
     "TF_CPP_MIN_LOG_LEVEL": "2",
-    # JAX would take three quarters of a card's memory from the others.
+    # JAX would take three quarters of a GPU's memory from the others.
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
 }
 TIME_UP = 3
@@ -123,7 +123,7 @@ def main(argv: list[str] | None = None) -> int:
     if args.cpu_time:
         os.environ[CPU_TIME] = "1"
     command = f"python -m benchmarks.run {shlex.join(sys.argv[1:] if argv is None else argv)}".strip()
-    about = report.header(command, cpus) | (gpu_report.card() if args.device == "cuda" else {})
+    about = report.header(command, cpus) | (gpu_report.gpu() if args.device == "cuda" else {})
     for key, value in about.items():
         print(f"{key + ':':<10} {value}")
 

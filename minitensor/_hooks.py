@@ -55,19 +55,19 @@ def compile_elsewhere(number: int, signature: bytes, described: Any) -> bool:
 
 
 def start_cuda() -> None:
-    """Give the core what drives the cards, when the first tensor is put on one. An error says what is missing."""
+    """Give the core what drives the GPUs, when the first tensor is put on one. An error says what is missing."""
     cuda_module("start").start()
 
 
 def cuda_module(name: str) -> Any:
-    """A module of what drives the cards."""
+    """A module of what drives the GPUs."""
     from importlib import import_module
 
     return import_module(f"minitensor_jit.runtime.cuda.{name}")
 
 
 def cuda_in_use() -> bool:
-    """Whether a card is in use, without asking for one."""
+    """Whether a GPU is in use, without asking for one."""
     context = sys.modules.get("minitensor_jit.runtime.cuda.context")
     return context is not None and bool(context.initialized())
 

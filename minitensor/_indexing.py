@@ -149,7 +149,7 @@ class _Plan:
 
 
 def _placed(item: Any, source: Any) -> Any:
-    """An index from the CPU into a tensor on a card is moved there."""
+    """An index from the CPU into a tensor on a GPU is moved there."""
     if isinstance(item, Tensor) and item.device.type == "cpu" and source.device.type in ("cuda", "jit_gpu"):
         return item.to(source.device)
     return item

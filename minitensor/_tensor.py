@@ -406,7 +406,7 @@ def _rebuild_bfloat16(cls: Any, array: Any, requires_grad: bool) -> Any:
 
 
 def _rebuild_on(device: str, rebuild: Any, cls: Any, array: Any, requires_grad: bool) -> Any:
-    """What was on a card goes back there, if it is there."""
+    """What was on a GPU goes back there, if it is there."""
     made = rebuild(cls, array, False).to(_C.device(device))
     return made.requires_grad_(requires_grad)
 

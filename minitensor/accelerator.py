@@ -1,4 +1,4 @@
-"""The accelerator of this machine that tensors can be on: CUDA, if a card can be used.
+"""The accelerator of this machine that tensors can be on: CUDA, if a GPU can be used.
 
 The functions answer as PyTorch's do, also where no accelerator is there, so that programs which ask before they use one
 run.

@@ -33,7 +33,7 @@ class Generator(_C._Generator):
     """A stream of random numbers of its own: ops that take `generator=` draw from it."""
 
     def __new__(cls, device: Any = "cpu") -> Generator:
-        """Make a generator with PyTorch's default seed, for the CPU or a card: of the same seed both draw alike."""
+        """Make a generator with PyTorch's default seed, for the CPU or a GPU: of the same seed both draw alike."""
         made = super().__new__(cls)
         made.device = device if isinstance(device, _C.device) else _C.device(device)
         if made.device.type not in ("cpu", "jit_cpu", "cuda"):
@@ -129,7 +129,7 @@ _seed_of_cards = _DEFAULT_SEED
 
 
 def card_generator(index: int) -> Generator:
-    """What ops on a card draw from when no generator is given."""
+    """What ops on a GPU draw from when no generator is given."""
     if index not in _of_cards:
         device = _C.device("cuda", index)
         made = Generator(device)
@@ -140,7 +140,7 @@ def card_generator(index: int) -> Generator:
 
 
 def manual_seed(seed: int) -> Generator:
-    """Seed the default generator and those of all cards.
+    """Seed the default generator and those of all GPUs.
 
     Returns the CPU's. The program then draws the same numbers, eager or compiled.
     """

@@ -83,7 +83,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 def set_float32_matmul_precision(precision: str) -> None:
     """Say how the operands of float32 products may be rounded: "highest", not at all, which is so at first.
 
-    With "high" and "medium" products of matrices on cards run on tensor cores, from compute capability 8.0 on: operands
+    With "high" and "medium" products of matrices on GPUs run on tensor cores, from compute capability 8.0 on: operands
     are rounded to TF32 (ten bits of a mantissa), sums are in float32. On the CPU nothing is ever rounded.
     """
     if precision not in _PRECISIONS:

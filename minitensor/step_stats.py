@@ -82,7 +82,7 @@ def from_events(
 
 @dataclass
 class CardEvent:
-    """A kernel or a copy on a card. Times are nanoseconds of the host's clock."""
+    """A kernel or a copy on a GPU. Times are nanoseconds of the host's clock."""
 
     device: int
     stream: int
@@ -96,7 +96,7 @@ class CardEvent:
 
 
 def from_cards(events: Iterable[CardEvent]) -> list[DeviceStepStats]:
-    """Make a record of every stream of every card, and of the copies of each: lanes as TensorFlow has them."""
+    """Make a record of every stream of every GPU, and of the copies of each: lanes as TensorFlow has them."""
     lanes: dict[str, list[NodeExecStats]] = {}
     for event in sorted(events, key=lambda event: event.start):
         card = f"{CARD_DEVICE}:{event.device}"

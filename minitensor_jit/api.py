@@ -237,7 +237,7 @@ def _on_eager(op: str, source: _Place) -> None:
 
 
 def _on_lost(record: Any, source: _Place, recorded_ns: int, eager_ns: int) -> Any:
-    """What runs from one look at a value to the next isn't recorded any more."""
+    """What runs from one read of a value to the next isn't recorded any more."""
     figures = f"it took {recorded_ns / 1e3:,.1f} us, and eagerly {eager_ns / 1e3:,.1f} us"
     where = "" if source is None else f" from {source[0]}:{source[1]} on"
     log(current_options(), "xla_compiler", 1, "what is recorded%s runs eagerly from now on: %s", where, figures)

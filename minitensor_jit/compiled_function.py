@@ -256,11 +256,11 @@ def _unpickle(fn: Any, jit_compile: bool | None, code: Sequence[tuple[str, bytes
 def function(fn: Callable[..., Any] | None = None, *, jit_compile: bool | None = None) -> Any:
     """Compile a function's ops; also a decorator.
 
-    With `jit_compile=True` all of it: `InvalidArgumentError` names an op that can't be compiled, or a look at a value,
-    with the reason and the line. With None, what can be, and values may be looked at; with False, nothing. A program
+    With `jit_compile=True` all of it: `InvalidArgumentError` names an op that can't be compiled, or a read of a value,
+    with the reason and the line. With None, what can be, and values may be read; with False, nothing. A program
     is kept for each combination of shapes, dtypes and layouts of the tensors among the arguments, which may be in
     nested tuples, lists and dicts, and of the values of the others. A call that has one does not run `fn`, and gives
-    what `fn` would: what `fn` read of Python's state is compared first, and if it looks at values, changes Python's
+    what `fn` would: what `fn` read of Python's state is compared first, and if it reads values, changes Python's
     state, or reads what can't be compared, such as the clock, it is recorded at every call; docs/functions.md has the
     list. What it prints appears only when it is recorded. Random numbers are new in every call, as the default
     generator gives them. Results may require grad, or be views of arguments: the gradient graph behind them is made in

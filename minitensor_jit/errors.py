@@ -67,14 +67,14 @@ class LoweringError(JitError, RuntimeError):
 
 
 class CudaUnavailableError(JitError, RuntimeError, AssertionError):
-    """A card was asked for, and none can be used. The message says what is missing: package, driver or card.
+    """A GPU was asked for, and none can be used. The message says what is missing: package, driver or GPU.
 
     PyTorch raises AssertionError in a build without CUDA, and RuntimeError where the driver is missing: it is both.
     """
 
 
 class CudaError(JitError, RuntimeError):
-    """The driver refused something, or what runs on a card failed. After a failure there its context is lost."""
+    """The driver refused something, or what runs on a GPU failed. After a failure there its context is lost."""
 
 
 class NumericsError(JitError, FloatingPointError):

@@ -208,7 +208,7 @@ class Plugin:
             os.environ[FOLDER] = tempfile.mkdtemp(prefix="kernels-")
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Only what compiles for cards is patched, where tests do."""
+        """Only what compiles for GPUs is patched, where tests do."""
         if MODE == "all" or any({"cuda", "codegen"} & set(item.path.parts) for item in session.items):
             from minitensor_jit.codegen.nvptx import compiler
 

@@ -1,4 +1,4 @@
-"""What an op makes on a card against what it makes on the CPU: the same bits, and nothing left to the host."""
+"""What an op makes on a GPU against what it makes on the CPU: the same bits, and nothing left to the host."""
 
 from fuzz_programs import bits, describe
 

@@ -1,6 +1,6 @@
-"""Processes that run tests on a card, one test at a time, for `scripts/gpu_check`.
+"""Processes that run tests on a GPU, one test at a time, for `scripts/gpu_check`.
 
-A test that traps costs its process the card's context, and one that hangs never comes back: each is known by name, and
+A test that traps costs its process the GPU's context, and one that hangs never comes back: each is known by name, and
 a fresh process goes on with the next. What is said of a test is said as soon as it has run.
 """
 

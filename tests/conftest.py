@@ -21,7 +21,7 @@ CLUSTERED = "--auto_jit" in os.environ.get("MT_JIT_FLAGS", "")
 
 
 def pytest_configure(config):
-    """What tests emit for cards is assembled at the end. How long an example takes is the machine's affair."""
+    """What tests emit for GPUs is assembled at the end. How long an example takes is the machine's affair."""
     hypothesis.settings.register_profile("untimed", deadline=None)
     hypothesis.settings.load_profile("untimed")
     plugin = assembled_kernels.plugin()

@@ -134,7 +134,7 @@ def running(mode: str) -> Iterator[None]:
         try:
             yield
         finally:
-            # The values of a case that failed are not looked at.
+            # The values of a case that failed are not read.
             with contextlib.suppress(Exception):
                 mt._C.end_recording("the end of a case")
 

@@ -96,7 +96,7 @@ class Written:
 
 @dataclass
 class Box:
-    """A storage: what it held since the last look at a value."""
+    """A storage: what it held since the last read of a value."""
 
     log: list[Written] = field(default_factory=list)
 

@@ -279,7 +279,7 @@ def normal(value: Any) -> Any:
         assert len(value.stride()) == value.ndim <= 64
         assert all(size >= 0 for size in value.shape)
         if value.device.type != "meta":
-            mt._C.flush("a look at the result")  # NumPy would hide its error, and what is large is not read
+            mt._C.flush("a read of the result")  # NumPy would hide its error, and what is large is not read
         if value.device.type == "meta" or value.numel() > 1_000_000:
             return (value.device.type, str(value.dtype), tuple(value.shape))
         plain = value.detach().clone()

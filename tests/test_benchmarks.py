@@ -88,9 +88,9 @@ def test_no_such_case(capsys):
 def test_the_page_of_a_gpu_has_every_contender_and_says_what_failed():
     goals = (at_least(0.5, "copy"), within(2.0))
     measured = Case("x", "a case", goals, {OURS: None, "copy": None, "torch": None}, device="cuda")
-    about = {"date": "today", "card": "none"}
+    about = {"date": "today", "GPU": "none"}
     text = gpu_report.page(about, [(measured, {OURS: 1.0, "copy": 0.4}, {"torch": "not installed: torch"})])
-    assert "- Date: today\n- Card: none\n" in text
+    assert "- Date: today\n- GPU: none\n" in text
     assert "| a case | minitensor | 1 s |  | 2 s | yes |\n" in text
     assert "|  | copy | 400 ms | 2.500 | 2 | **no** |\n" in text
     assert "|  | torch | not installed: torch |  |  |  |\n" in text

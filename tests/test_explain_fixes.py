@@ -302,7 +302,7 @@ for _ in range(100):
         said = run(script, f"--auto_jit=2 --cpu_global_jit --min_cluster_size=1 --explain {flags}").stderr
         lost = "recording was slower than running eagerly: it took 2.0 us, and eagerly 1.0 us" in said
         assert lost == (not flags)
-        assert ("fix: look at values less often" in said) == lost
+        assert ("fix: read values less often" in said) == lost
         return {"mul": "recording-loss" if "mul" in said.partition("Left eager")[2] else "compiled"}
 
     return explained(""), explained("--measure_clusters=false")

@@ -95,13 +95,13 @@ def test_on_the_stand_in_it_works_is_taken_up_again_and_does_not_lose_what_there
 
     # What other sources have found counts no more.
     out.mkdir()
-    (out / "state.json").write_text(json.dumps({"card": {"sources": "others"}, "parts": {}}))
+    (out / "state.json").write_text(json.dumps({"gpu": {"sources": "others"}, "parts": {}}))
     (out / "tests.jsonl").write_text(json.dumps({"test": "::test_x", "outcome": "failed", "seconds": 1, "text": ""}))
     ran = check("--part", "tests", "--filter", "test_cards$")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "everything runs anew" in ran.stdout
     assert "== tests: ok: 1 passed or skipped, 0 not; ran now: 1" in ran.stdout
-    assert "card: Emulated GPU" in (out / "report.md").read_text()
+    assert "GPU: Emulated GPU" in (out / "report.md").read_text()
 
     # As if two more had run, one of which took its process along: that one runs again, and what passed does not.
     with (out / "tests.jsonl").open("a") as file:

@@ -51,7 +51,7 @@ def program(clock, **options):
 
 
 def steps(clock, count, state=None):
-    """Whether each of so many steps was recorded, and the values; a step is one stretch."""
+    """Whether each of so many steps was recorded, and the values; a step is one run."""
     x = mt.ones(5) if state is None else state
     modes, values = [], []
     for _ in range(count):
@@ -62,11 +62,11 @@ def steps(clock, count, state=None):
     return modes, values
 
 
-RECORDED = 64  # more than a stretch is recorded until it has been measured
+RECORDED = 64  # more than a run is recorded until it has been measured
 
 
 @pytest.mark.parametrize("faster", ["recorded", "eager"])
-def test_a_stretch_that_loses_runs_eagerly(faster):
+def test_a_run_that_loses_runs_eagerly(faster):
     clock = Clock(recorded=2000, eager=1000) if faster == "eager" else Clock(recorded=1000, eager=2000)
     with program(clock):
         modes, values = steps(clock, 200)
@@ -76,7 +76,7 @@ def test_a_stretch_that_loses_runs_eagerly(faster):
     assert values == steps(clock, 200)[1]
 
 
-def test_the_whole_stretch_counts():
+def test_the_whole_run_counts():
     """Not what the cluster alone takes, which its own trial finds to win."""
     clock = Clock(recorded=2000, eager=1999)
     with program(clock):
@@ -155,7 +155,7 @@ def test_a_scope_inside_is_recorded(scope):
         assert not any(steps(clock, 100)[0][RECORDED:])
         x = mt.ones(5)
         for _ in range(60):
-            y = x * 1.5  # of a stretch that may run eagerly
+            y = x * 1.5  # of a run that may go eagerly
             with scope():
                 z = mt.tanh(y) + 0.5
                 inside = z._is_pending
@@ -202,7 +202,7 @@ def test_gradients_have_the_same_bits():
 
 
 def test_backward_of_what_ran_eagerly_is_recorded():
-    """Forward and backward are two stretches, of which one loses."""
+    """Forward and backward are two runs, of which one loses."""
     clock = Clock(recorded=2000, eager=1000)
     w = mt.rand(5).requires_grad_()
     x = mt.rand(5)
@@ -228,7 +228,7 @@ def test_backward_of_what_ran_eagerly_is_recorded():
     assert w.grad.tolist() == gradients[-1]
 
 
-def test_ops_that_are_not_recorded_end_a_stretch():
+def test_ops_that_are_not_recorded_end_a_run():
     clock = Clock(recorded=2000, eager=1000)
     with program(clock):
         modes = []

@@ -56,7 +56,7 @@ def adam_by_hand(turns):
 
 @program(turns=220)
 def small_tensors(turns):
-    """Two hundred tensors updated again and again, which nobody looks at."""
+    """Two hundred tensors updated again and again, which nobody reads."""
     mt.manual_seed(3)
     tensors = [mt.randn(4 + i % 5) for i in range(200)]
     for _ in range(turns // 4):

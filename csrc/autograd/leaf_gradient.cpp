@@ -60,7 +60,7 @@ void store_gradient(GradNode& node, Ref<Tensor> gradient, bool create_graph) {
     if (!gradient || !meta.requires_grad) return run_post_accumulate_hooks(node, *leaf);
     note_gradient_use(*leaf, true);
     Ref<Tensor> before = meta.grad;
-    // Of a number on the CPU that was used on a card, or of what was compiled.
+    // Of a number on the CPU that was used on a GPU, or of what was compiled.
     if (home_of(*gradient) != home_of(*leaf) && home_of(*leaf).type != DeviceType::Meta)
         gradient = clone_to(*gradient, leaf->device());
     if (!before) {

@@ -219,7 +219,7 @@ inline void note_beyond_replay(const char* what) {
     if (own_nodes_from) beyond_replay = what;
 }
 
-// To be called before the .grad of a tensor is looked at (`read`) or replaced.
+// To be called before the .grad of a tensor is read (`read`) or replaced.
 void log_gradient_use(Tensor& owner, bool read);
 inline void note_gradient_use(Tensor& owner, bool read) {
     if (__builtin_expect(function_log != nullptr, 0)) log_gradient_use(owner, read);

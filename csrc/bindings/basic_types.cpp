@@ -302,7 +302,7 @@ PyObject* device_object(Device device) {
 
 Device device_from(PyObject* object) {
     if (Py_TYPE(object) == &DeviceType_) return device_of(object);
-    if (PyLong_Check(object) && !PyBool_Check(object)) {  // a card's number
+    if (PyLong_Check(object) && !PyBool_Check(object)) {  // a GPU's number
         int64_t index = to_int64(object);
         if (index < 0 || index > 127) fail("Device index must be from 0 to 127, got " + std::to_string(index));
         Device device = parse_device("cuda");

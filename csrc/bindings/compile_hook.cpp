@@ -139,7 +139,7 @@ DType dtype_of_hlo(const char* name) {
 }
 
 // ("op", node, group) or ("launch", entry, [(value, dtype)], [value], scratch bytes, work bytes, executable, name,
-//  nodes inside, whether it reports errors, whether it is guarded, observer, group, program or None, card)
+//  nodes inside, whether it reports errors, whether it is guarded, observer, group, program or None, GPU)
 Step step_from(const Trace& trace, PyObject* object) {
     Step step;
     if (!PyTuple_Check(object) || !PyTuple_GET_SIZE(object)) fail_type("a step of a plan must be a tuple");
@@ -271,7 +271,7 @@ std::shared_ptr<Plan> plan_from_disk(const Trace& trace, PyObject* found) {
 }
 
 // An exception from outside in the middle of the compiler, or of the imports that it begins with, would leave it in a
-// state that nobody foresaw. What drives cards belongs to its thread.
+// state that nobody foresaw. What drives GPUs belongs to its thread.
 PyRef ask(const Trace& trace, PyObject* callable, PyObject* args) {
     const bool apart = std::none_of(trace.nodes.begin(), trace.nodes.end(),
                                     [](const TraceNode& node) { return on_gpu(node.device); });

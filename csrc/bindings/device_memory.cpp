@@ -1,4 +1,4 @@
-// What drives the cards, in Python, as the core calls it; and the core's cache of their memory as Python sees it.
+// What drives the GPUs, in Python, as the core calls it; and the core's cache of their memory as Python sees it.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -229,7 +229,7 @@ PyObject* py_set_host_op_hook(PyObject*, PyObject* callable) {
     Py_RETURN_NONE;
 }
 
-// PyCUDA ends the process where a thread dies inside a card's context, and at the end of the process the interpreter
+// PyCUDA ends the process where a thread dies inside a GPU's context, and at the end of the process the interpreter
 // has daemon threads die wherever they are. Those wait here for the end; what the thread has of PyCUDA is taken apart
 // later.
 struct Inside {
@@ -247,22 +247,21 @@ PyObject* py_set_inside_card(PyObject*, PyObject* entered) {
 
 PyMethodDef functions[] = {
     {"set_inside_card", method<py_set_inside_card>(), METH_O,
-     "set_inside_card(entered): whether a card's context is current on this thread."},
+     "set_inside_card(entered): whether a GPU's context is current on this thread."},
     {"set_cuda_runtime", method<py_set_cuda_runtime>(), METH_O,
-     "set_cuda_runtime(object or None): what drives the cards."},
+     "set_cuda_runtime(object or None): what drives the GPUs."},
     {"set_host_op_hook", method<py_set_host_op_hook>(), METH_O,
-     "set_host_op_hook(f | None): f(op, bytes) for an op of a card that ran on the host, with what was copied."},
+     "set_host_op_hook(f | None): f(op, bytes) for an op of a GPU that ran on the host, with what was copied."},
     {"set_cuda_stream", method<py_set_cuda_stream>(), METH_VARARGS,
-     "set_cuda_stream(card, number): the stream that this thread gives its work to."},
-    {"cuda_stream", method<py_cuda_stream>(), METH_O, "cuda_stream(card): the number of this thread's stream."},
-    {"cuda_memory_stats", method<py_cuda_memory_stats>(), METH_O,
-     "Statistics of a card's memory, in bytes and counts."},
+     "set_cuda_stream(GPU, number): the stream that this thread gives its work to."},
+    {"cuda_stream", method<py_cuda_stream>(), METH_O, "cuda_stream(GPU): the number of this thread's stream."},
+    {"cuda_memory_stats", method<py_cuda_memory_stats>(), METH_O, "Statistics of a GPU's memory, in bytes and counts."},
     {"cuda_blocks", method<py_cuda_blocks>(), METH_O,
      "([(bytes, count)] of the blocks in use, [(bytes, count)] of cached ones)."},
-    {"cuda_empty_cache", method<py_cuda_empty_cache>(), METH_O, "Gives a card's cached memory back to the driver."},
+    {"cuda_empty_cache", method<py_cuda_empty_cache>(), METH_O, "Gives a GPU's cached memory back to the driver."},
     {"cuda_reset_peaks", method<py_cuda_reset_peaks>(), METH_O, "Starts the peaks anew from what is in use."},
     {"cuda_reuse", method<py_cuda_reuse>(), METH_VARARGS,
-     "cuda_reuse(card, stream, address, nbytes): a block that other streams are done with."},
+     "cuda_reuse(GPU, stream, address, nbytes): a block that other streams are done with."},
     {"note_other_stream", method<py_note_other_stream>(), METH_O,
      "The tensor's memory may be freed only once other streams are done: (address, stream)."},
     {"pinned", method<py_pinned>(), METH_VARARGS,

@@ -399,7 +399,7 @@ thread_local int recorded_calls = 0;  // how many calls of recorded functions th
 
 // call_recorded(function, args, kwargs, reason, tag, owner, close): calls the function, recorded, under a tag. With an
 // owner what is recorded is that function, of which a program may be made; if all ops must be compiled it is a whole,
-// with plans of its own. With `close` values may not be looked at. In the core,
+// with plans of its own. With `close` values may not be read. In the core,
 // where no exception of a signal's handler comes between a state that is set and what sets it back.
 PyObject* py_call_recorded(PyObject*, PyObject* arguments) {
     PyObject *function, *args, *kwargs, *reason, *tag;
@@ -474,7 +474,7 @@ PyMethodDef functions[] = {
      "Forgets what this thread has recorded, as if it had not been, and gradients that it stored."},
     {"call_recorded", method<py_call_recorded>(), METH_VARARGS,
      "call_recorded(function, args, kwargs, reason, tag | None, owner, close): its result; what it does is recorded "
-     "under a tag, as the function of that number if it is not 0; with `close` values may not be looked at."},
+     "under a tag, as the function of that number if it is not 0; with `close` values may not be read."},
     {"in_recorded_call", method<py_in_recorded_call>(), METH_NOARGS,
      "Whether this thread is in a call of call_recorded."},
     {"wrote_shared", method<py_wrote_shared>(), METH_NOARGS,

@@ -48,7 +48,7 @@ Tensor& concrete(PyObject* object) {
     return t;
 }
 
-// What a kernel of the CPU makes of tensors wherever they are: on a card's over copies.
+// What a kernel of the CPU makes of tensors wherever they are: on a GPU's over copies.
 template <class Kernel>
 PyObject* over_host(std::initializer_list<PyObject*> objects, Kernel&& kernel) {
     std::vector<Ref<Tensor>> here;

@@ -23,7 +23,7 @@ void* allocate(size_t nbytes);
 // Throws what `allocate` would if this machine's memory is too small altogether.
 void require_possible(size_t nbytes);
 void deallocate(void* data, size_t nbytes) noexcept;
-// Gives whole pages of the bytes [begin, end) of a block to the system: they are zero when they are next looked at.
+// Gives whole pages of the bytes [begin, end) of a block to the system: they are zero when they are next read.
 void discard(void* data, size_t begin, size_t end) noexcept;
 void empty_cache() noexcept;
 AllocatorStats allocator_stats() noexcept;

@@ -1,4 +1,4 @@
-// Memory of the GPUs: addresses that the host never dereferences. What a card does is done by functions that the
+// Memory of the GPUs: addresses that the host never dereferences. What a GPU does is done by functions that the
 // runtime installs when the first tensor is put there; here is the cache of freed blocks, with its statistics.
 //
 // Work on one stream runs in the order in which it was given, so a block that was freed is given out again at once to
@@ -14,14 +14,14 @@
 
 namespace mt {
 
-// Whether what lies on the device has an address of a card's instead of one of the host's.
+// Whether what lies on the device has an address of a GPU's instead of one of the host's.
 inline bool on_gpu(Device device) { return device.type == DeviceType::CUDA || device.type == DeviceType::JitGPU; }
 
-// What drives the cards. All are called with the GIL held, and throw what went wrong.
+// What drives the GPUs. All are called with the GIL held, and throw what went wrong.
 struct DeviceRuntime {
-    // The card with the index of a device that names none.
+    // The GPU with the index of a device that names none.
     int (*current)();
-    // Throws unless there is a card with that index.
+    // Throws unless there is a GPU with that index.
     void (*require)(int index);
     // New memory; 0 if there is none.
     uint64_t (*allocate)(int index, size_t nbytes);
@@ -41,7 +41,7 @@ extern void (*start_device_runtime)();
 
 // The device with the index that it names or means; throws if it is not there.
 Device existing_device(Device device);
-// The number of the stream that this thread gives its work to; 0 is a card's default stream.
+// The number of the stream that this thread gives its work to; 0 is a GPU's default stream.
 uint32_t current_stream(int index);
 void set_current_stream(int index, uint32_t stream);
 
@@ -78,7 +78,7 @@ BlockCounts device_blocks_cached(int index);
 struct Place {
     Device device;
     void* data = nullptr;    // of the host
-    uint64_t address = 0;    // of a card
+    uint64_t address = 0;    // of a GPU
     Place plus(int64_t bytes) const {
         Place place = *this;
         if (data) place.data = static_cast<char*>(data) + bytes;

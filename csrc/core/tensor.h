@@ -27,8 +27,8 @@ struct Storage {
     size_t nbytes = 0;
     size_t held = 0;  // bytes of memory where they are more: tensors may still reach what is behind a shorter storage
     Device device;
-    uint32_t stream = 0;  // of a card's memory: the one that it was allocated on
-    uint64_t address = 0;  // of a card's memory, where `data` is null
+    uint32_t stream = 0;  // of a GPU's memory: the one that it was allocated on
+    uint64_t address = 0;  // of a GPU's memory, where `data` is null
     // Set while the contents are a recorded value that has not been computed; see trace/.
     trace::Pending* pending = nullptr;
     // Frees memory that isn't the allocator's (NumPy, DLPack); null: the allocator owns `data`.
@@ -37,7 +37,7 @@ struct Storage {
     bool (*shared)(void* context) = nullptr;  // whether the lender can still reach the memory; null: assume so
     bool read_only = false;
     bool pinned = false;  // page-locked memory of the host
-    bool other_streams = false;  // of a card's memory: streams besides `stream` were given work with it
+    bool other_streams = false;  // of a GPU's memory: streams besides `stream` were given work with it
     bool reinterpreted = false;  // seen through views of several dtypes: its contents are never a recorded value
     uint32_t exports =
         0;  // live buffers of this memory outside the framework: its owner may read and write them unseen
@@ -68,7 +68,7 @@ struct Storage {
     }
 };
 
-// Throws: the host can't look into a card's memory.
+// Throws: the host can't look into a GPU's memory.
 [[noreturn]] void refuse_host_access(const Storage& storage);
 
 // Runs the recorded program that `storage` waits for; installed by trace/, which stands above core/.

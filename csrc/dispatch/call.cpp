@@ -347,7 +347,7 @@ void run_kernel(Call& call) {
     kernel(call);
 }
 
-// An op on a card whose results' shapes depend on the data, or that has a kernel in Python for cards.
+// An op on a GPU whose results' shapes depend on the data, or that has a kernel in Python for GPUs.
 static void run_apart(Call& call, Ref<Tensor>* results) {
     if (current_interpreter) current_interpreter->passing_by(call);
     if (need_operands(call) && call.op->infer) call.op->infer(call);

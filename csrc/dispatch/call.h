@@ -160,7 +160,7 @@ struct Generator {
     uint64_t seed = 0;
     uint64_t offset = 0;
 };
-// Each card has its own.
+// Each GPU has its own.
 Generator& default_generator(Device device = {});
 // What this thread draws from while an op is called with a generator of its own; null: the default one.
 extern thread_local Generator* active_generator;

@@ -6,12 +6,12 @@
 
 namespace mt {
 
-// Runs a call, or one in place, on a card; installed by trace/.
+// Runs a call, or one in place, on a GPU; installed by trace/.
 extern void (*run_on_gpu_hook)(Call& call, Ref<Tensor>* results, Tensor* destination);
 
 // Whether the host can read the elements where they are.
 inline bool on_host(const Tensor& tensor) { return !on_gpu(tensor.device()); }
-// A card's tensor in host memory with the same strides, where these don't leave it too sparse: what some libraries
+// A GPU's tensor in host memory with the same strides, where these don't leave it too sparse: what some libraries
 // compute depends on them.
 Ref<Tensor> copy_as_it_lies(const Tensor& tensor);
 // An op whose result's shape depends on the data, or whose kernel is a Python callable of the CPU: it runs over copies

@@ -13,7 +13,7 @@ thread_local const Device* clone_target = nullptr;
 
 namespace {
 
-// A card's tensor whose elements lie further apart than this is put together there before it is copied.
+// A GPU's tensor whose elements lie further apart than this is put together there before it is copied.
 constexpr int64_t kSparse = 4;
 
 // The elements in new memory of the host, row-major. The kernel is not a call on any device.
@@ -56,7 +56,7 @@ class Quietly {
     Interpreter* interpreter_;
 };
 
-// The elements in order in memory of the same card.
+// The elements in order in memory of the same GPU.
 Ref<Tensor> in_order_on_card(const Tensor& tensor) {
     static const OpDef* row_major = find_op("_row_major");
     Quietly quietly;
@@ -68,7 +68,7 @@ void copy_elements(const Tensor& to, const Tensor& from) {
     copy_bytes(to.place(), from.place(), static_cast<size_t>(to.numel) * itemsize(to.dtype));
 }
 
-// The elements from `low` to `high` of a card's storage in host memory, seen as the tensor sees them.
+// The elements from `low` to `high` of a GPU's storage in host memory, seen as the tensor sees them.
 Ref<Tensor> span_of(const Tensor& tensor, int64_t low, int64_t high) {
     auto size = static_cast<int64_t>(itemsize(tensor.dtype));
     Ref<Storage> span = Storage::allocate(static_cast<size_t>((high - low) * size));
@@ -77,7 +77,7 @@ Ref<Tensor> span_of(const Tensor& tensor, int64_t low, int64_t high) {
 }
 
 Ref<Tensor> from_card(const Tensor& tensor, Device device) {
-    // The copy for a kernel that has no code on the card ends here again; it has to do without this detour.
+    // The copy for a kernel that has no code on the GPU ends here again; it has to do without this detour.
     static thread_local bool putting_together = false;
     if (tensor.contiguous()) {
         Ref<Tensor> result = Tensor::empty(tensor.sizes, tensor.dtype, device);

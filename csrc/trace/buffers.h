@@ -62,9 +62,9 @@ class Buffers {
 // Other traces that have recorded reads of memory that this one writes get copies. True if it had to wait for one.
 bool release_readers(Trace& trace);
 
-// A launch on a card. False if an op inside a guarded one failed.
+// A launch on a GPU. False if an op inside a guarded one failed.
 bool run_on_gpu(Trace& trace, const Step& step, Buffers& buffers);
-// An op of a card that has no code for it: its CPU kernel, over copies of its operands.
+// An op of a GPU that has no code for it: its CPU kernel, over copies of its operands.
 void run_on_host(Trace& trace, const TraceNode& node, uint32_t index, Buffers& buffers);
 // The call that a node recorded, up to its operands and results.
 Call call_of(Trace& trace, const TraceNode& node, std::vector<Operand>& operands);

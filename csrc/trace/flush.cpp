@@ -168,7 +168,7 @@ static void refuse_look(const char* what) {
 void check_open(const char* what) {
     // What the recording itself does to memory, it does suspended.
     if (closed && current) refuse_look(what);
-    if (current) note_beyond_replay("a value is looked at on its way");
+    if (current) note_beyond_replay("a value is read on its way");
 }
 
 namespace {

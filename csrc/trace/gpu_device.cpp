@@ -1,4 +1,4 @@
-// Calls on cards: recorded where a program is, and otherwise a trace of one op that is run at once.
+// Calls on GPUs: recorded where a program is, and otherwise a trace of one op that is run at once.
 #include "core/error.h"
 #include "dispatch/gpu.h"
 #include "trace/plan.h"

@@ -1,4 +1,4 @@
-// Steps of a plan on a card: launches of compiled programs, and ops that run on the host for want of code.
+// Steps of a plan on a GPU: launches of compiled programs, and ops that run on the host for want of code.
 #include <cstring>
 #include <memory>
 
@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kAlignment = 16;
 constexpr size_t kHostInputBytes = 16, kScratchAlignment = 512;
 
-// A card's memory for the duration of a launch: what is given to the stream next may use it again.
+// A GPU's memory for the duration of a launch: what is given to the stream next may use it again.
 class Scratch {
   public:
     Scratch(Device device, size_t nbytes)
@@ -33,7 +33,7 @@ class Scratch {
     DeviceBlock block_;
 };
 
-// Host copies of arrays of a card, for those who look at a launch with the host's eyes.
+// Host copies of arrays of a GPU, for those who look at a launch with the host's eyes.
 class HostCopies {
   public:
     void add(const Place& place, size_t nbytes) {

@@ -109,7 +109,7 @@ PlanCache& plans() {
     return *cache;
 }
 
-// Which inputs of launches on cards the host knows.
+// Which inputs of launches on GPUs the host knows.
 void find_host_inputs(const Trace& trace, Plan& plan) {
     for (Step& step : plan.steps) {
         if (!step.program) continue;

@@ -45,7 +45,7 @@ struct Step {
     std::vector<uint32_t> inside;  // the nodes that it runs
     // Called with (whether it has run, addresses of the inputs and results) before and after it runs; None for nobody.
     PyRef observer;
-    // Launch on a card: called with (addresses of the inputs, results and scratch memory; the bytes of inputs that the
+    // Launch on a GPU: called with (addresses of the inputs, results and scratch memory; the bytes of inputs that the
     // host knows, 16 each). Null for code of the CPU.
     PyRef program;
     Device device;
@@ -116,7 +116,7 @@ extern void (*refuse_hook)(const char* op, const char* reason);
 extern void (*launch_profile_hook)(const Trace& trace, const Step& step, int64_t start_ns, int64_t end_ns);
 
 void replay(Trace& trace, Plan& plan);
-// Where an op on a card ran on the host instead, while an account is kept: the bytes that were copied for it.
+// Where an op on a GPU ran on the host instead, while an account is kept: the bytes that were copied for it.
 extern void (*host_op_hook)(const OpDef& op, int64_t bytes);
 // Runs a trace, whether its thread is recording or not.
 void flush_now(Trace& trace, const char* reason);
@@ -143,9 +143,9 @@ void forget_plans_of(uint64_t owner);
 
 // Why a value is needed, in the user's words: "item()", "numpy()". Set by bindings around an observation.
 extern MT_THREAD_LOCAL const char* observation;
-// Whether this thread refuses to look at values from here on, be they recorded or there; returns whether it did.
+// Whether this thread refuses to have values read from here on, be they recorded or there; returns whether it did.
 bool close_values(bool close);
-// Comes before every look at values by others than kernels: refuses it, where the thread does so.
+// Comes before every read of values by others than kernels: refuses it, where the thread does so.
 void check_open(const char* what);
 
 }  // namespace mt::trace

@@ -21,7 +21,7 @@ struct Plan;
 // Everything is on the account: the recording of each call, each flush, plans, compilations, runs of compiled code that
 // were slower than eager ones. Where the allowance is spent the program runs eagerly.
 //
-// A program is a row of *runs*: each from one look at a value to the next, or a part of a loop without looks. What will
+// A program is a row of *runs*: each from one read of a value to the next, or a part of a loop without reads. What will
 // be recorded is not known before, so a run is known by the call that it begins with: the op, its place in the program,
 // what its operands are. It is in one of these states:
 //

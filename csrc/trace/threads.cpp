@@ -1,4 +1,4 @@
-// Whose traces there are: one for each thread that records, more for calls on cards, and which is recorded now.
+// Whose traces there are: one for each thread that records, more for calls on GPUs, and which is recorded now.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -100,7 +100,7 @@ Trace& thread_own_trace() {
 }
 
 namespace {
-// As many as calls on cards ever ran within each other on the thread. Later threads take them over.
+// As many as calls on GPUs ever ran within each other on the thread. Later threads take them over.
 struct PrivateTraces {
     std::vector<Trace*> spare;
     ~PrivateTraces() {

@@ -125,7 +125,7 @@ class Trace final : public Interpreter {
     void take(Trace& other);
     // A result will never be computed, for the reason given.
     void give_up(ResultInfo& result, std::shared_ptr<const std::string> why);
-    // What an exception from outside has stopped; the next look at a value goes on with it.
+    // What an exception from outside has stopped; the next read of a value goes on with it.
     std::unique_ptr<Stopped> stopped;
     // Storages that only this trace holds are read by nobody afterwards: what it writes to them is not a result.
     void drop_unreachable();
@@ -135,7 +135,7 @@ class Trace final : public Interpreter {
     bool reads(const Storage* storage) const;
     // Returns when no other thread is running this trace; true if it had to wait, so that other threads ran.
     bool wait_until_idle() const;
-    // Runs what follows parts of a loop if the program looks at a value after all. The value may be in an earlier part;
+    // Runs what follows parts of a loop if the program reads a value after all. The value may be in an earlier part;
     // but each step of a program that looks once a step is then recorded from its beginning on, with the same parts.
     void look(const char* what);
     // Whether it is a part of a loop, or what follows its parts.
@@ -268,7 +268,7 @@ void set_internal_prefixes(std::vector<std::string> prefixes);
 
 constexpr size_t kMaxNodes = 8192;
 
-// A trace of its own, for a call on a card that is recorded and run at once.
+// A trace of its own, for a call on a GPU that is recorded and run at once.
 class PrivateTrace {
   public:
     PrivateTrace();

@@ -1,4 +1,4 @@
-"""Settings of cards."""
+"""Settings of GPUs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["is_built", "matmul"]
 
 
 def is_built() -> bool:
-    """Whether this is built for cards: it always is; `cuda.is_available` says whether there is one."""
+    """Whether this is built for GPUs: it always is; `cuda.is_available` says whether there is one."""
     return True
 
 
 class _Matmul:
-    """What products on cards may do."""
+    """What products on GPUs may do."""
 
     __slots__ = ()
 
@@ -22,7 +22,7 @@ class _Matmul:
         """Whether tensor cores may have the products of float32 matrices, rounded to TF32's ten bits. False at first.
 
         It is the same setting as `set_float32_matmul_precision`: "highest" is False, "high" and "medium" are True.
-        Cards before compute capability 8.0, products of vectors and convolutions stay exact, as does the CPU.
+        GPUs before compute capability 8.0, products of vectors and convolutions stay exact, as does the CPU.
         """
         return get_float32_matmul_precision() != "highest"
 

@@ -166,7 +166,7 @@ def is_set_to(input: Any, tensor: Any) -> bool:
 
 @composite(function=False)
 def is_shared(input: Any) -> bool:
-    """Whether the memory is shared with other processes; that of a card always is."""
+    """Whether the memory is shared with other processes; that of a GPU always is."""
     memory = sys.modules.get("minitensor.multiprocessing.shared_memory")
     return bool(memory.is_shared(input)) if memory else input.device.type == "cuda"
 

@@ -52,7 +52,7 @@ def const_data_ptr(input: Any) -> int:
 
 @composite(function=False)
 def pin_memory(input: Any, device: Any = None) -> Tensor:
-    """The tensor in page-locked memory of the host, which a card reads without the driver's help: it needs a card."""
+    """The tensor in page-locked memory of the host, which a GPU reads without the driver's help: it needs a GPU."""
     if input.device.type != "cpu":
         raise RuntimeError(f"cannot pin '{input.type()}' only dense CPU tensors can be pinned")
     if _C.is_pinned(input):

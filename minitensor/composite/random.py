@@ -203,7 +203,7 @@ def _uniform_dtype(p: Any) -> Any:
 
 def _check_probability(p: Any) -> None:
     if isinstance(p, Tensor):
-        # Below vmap no value can be looked at.
+        # Below vmap no value can be read.
         if p.device.type != "meta" and not _C.vmap_depth() and p.numel() and not bool(((p >= 0) & (p <= 1)).all()):
             raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
     elif not 0 <= p <= 1:

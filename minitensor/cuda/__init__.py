@@ -1,6 +1,6 @@
-"""Cards: which there are, what runs on them and what their memory holds. The names are `torch.cuda`'s.
+"""GPUs: which there are, what runs on them and what their memory holds. The names are `torch.cuda`'s.
 
-Nothing here needs a card to be imported. `is_available()` says whether tensors can be on one, and
+Nothing here needs a GPU to be imported. `is_available()` says whether tensors can be on one, and
 `unavailable_reason()` what is missing where they can't.
 """
 

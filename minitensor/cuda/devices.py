@@ -1,4 +1,4 @@
-"""Which cards there are, and which one is meant."""
+"""Which GPUs there are, and which one is meant."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from minitensor import _C, _hooks
 
 
 def is_available() -> bool:
-    """Whether tensors can be on a card; `unavailable_reason` says why not."""
+    """Whether tensors can be on a GPU; `unavailable_reason` says why not."""
     return device_count() > 0
 
 
 def unavailable_reason() -> str | None:
-    """What is missing - the package, the driver or the card - and what to do; None if cards can be used."""
+    """What is missing - the package, the driver or the GPU - and what to do; None if GPUs can be used."""
     reason: str | None = _hooks.cuda_module("driver").why_unavailable()
     return reason
 
 
 def is_initialized() -> bool:
-    """Whether a card is in use."""
+    """Whether a GPU is in use."""
     return _hooks.cuda_in_use()
 
 
 def init() -> None:
-    """Start to use cards, which the first tensor on one does too."""
+    """Start to use GPUs, which the first tensor on one does too."""
     _hooks.start_cuda()
 
 
 def device_count() -> int:
-    """How many cards there are; 0 where none can be used."""
+    """How many GPUs there are; 0 where none can be used."""
     return int(_hooks.cuda_module("driver").device_total())
 
 
 def index_of(device: Any) -> int:
-    """The number of a card, given as that, as a device, as its name, or as None for the current one."""
+    """The number of a GPU, given as that, as a device, as its name, or as None for the current one."""
     if isinstance(device, int) and not isinstance(device, bool):
         if device < 0:
             return current_device()
@@ -53,19 +53,19 @@ def index_of(device: Any) -> int:
 
 
 def current_device() -> int:
-    """The number of the card that `cuda` means on this thread; an error says what is missing where there is none."""
+    """The number of the GPU that `cuda` means on this thread; an error says what is missing where there is none."""
     _hooks.start_cuda()
     return int(_hooks.cuda_module("context").current_device())
 
 
 def set_device(device: Any) -> None:
-    """Have `cuda` mean that card on this thread."""
+    """Have `cuda` mean that GPU on this thread."""
     index = index_of(device)
     _hooks.cuda_module("context").set_device(index)
 
 
 class device:  # noqa: N801  (called like a function)
-    """Have `cuda` mean a card for as long as the context; a number below 0, or None, changes nothing."""
+    """Have `cuda` mean a GPU for as long as the context; a number below 0, or None, changes nothing."""
 
     def __init__(self, device: Any) -> None:
         nothing = device is None or (isinstance(device, int) and device < 0)
@@ -73,7 +73,7 @@ class device:  # noqa: N801  (called like a function)
         self.prev_idx = -1
 
     def __enter__(self) -> None:
-        """Change the current card."""
+        """Change the current GPU."""
         if self.idx >= 0:
             self.prev_idx = current_device()
             set_device(self.idx)
@@ -87,7 +87,7 @@ class device:  # noqa: N801  (called like a function)
 
 
 class device_of(device):  # noqa: N801  (called like a function)
-    """Have `cuda` mean the card that a tensor is on; a tensor of the CPU changes nothing."""
+    """Have `cuda` mean the GPU that a tensor is on; a tensor of the CPU changes nothing."""
 
     def __init__(self, obj: Any) -> None:
         super().__init__(obj.device.index if obj.device.type == "cuda" else -1)
@@ -95,7 +95,7 @@ class device_of(device):  # noqa: N801  (called like a function)
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """What a card is."""
+    """What a GPU is."""
 
     name: str
     major: int
@@ -156,7 +156,7 @@ _ATTRIBUTES = {
 
 
 def get_device_properties(device: Any = None) -> DeviceProperties:
-    """What a card is: its name, capability, memory, processors and more."""
+    """What a GPU is: its name, capability, memory, processors and more."""
     card = _card(device)
     major, minor = card.device.compute_capability()
     numbers = {field: _number(card, name) for field, name in _ATTRIBUTES.items()}
@@ -172,12 +172,12 @@ def _number(card: Any, name: str) -> int:
 
 
 def get_device_name(device: Any = None) -> str:
-    """A card's name."""
+    """A GPU's name."""
     return str(_card(device).device.name())
 
 
 def get_device_capability(device: Any = None) -> tuple[int, int]:
-    """The compute capability of a card: (major, minor)."""
+    """The compute capability of a GPU: (major, minor)."""
     major, minor = _card(device).device.compute_capability()
     return int(major), int(minor)
 
@@ -188,30 +188,30 @@ def _card(device: Any) -> Any:
 
 
 def get_arch_list() -> list[str]:
-    """The architectures that code is generated for; each newer card gets that of the newest one that is older."""
+    """The architectures that code is generated for; each newer GPU gets that of the newest one that is older."""
     return ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"] if is_available() else []
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Whether the current card computes with bfloat16; without emulation, whether its tensor cores do."""
+    """Whether the current GPU computes with bfloat16; without emulation, whether its tensor cores do."""
     return is_available() and (including_emulation or get_device_capability()[0] >= 8)
 
 
 def driver() -> Any:
-    """The module `pycuda.driver`, with the context of the current card current: for what is not here."""
+    """The module `pycuda.driver`, with the context of the current GPU current: for what is not here."""
     index = current_device()
     _hooks.cuda_module("context").enter(index)
     return _hooks.cuda_module("driver").driver()
 
 
 def can_device_access_peer(device: Any, peer_device: Any) -> bool:
-    """Whether a card can read another one's memory."""
+    """Whether a GPU can read another one's memory."""
     here, there = _card(device), _card(peer_device)
     return here.index != there.index and bool(here.device.can_access_peer(there.device))
 
 
 def synchronize(device: Any = None) -> None:
-    """Wait until a card has done all it was given; runs what is recorded first. An error names what failed there."""
+    """Wait until a GPU has done all it was given; runs what is recorded first. An error names what failed there."""
     index = index_of(device)
     _C.flush("cuda.synchronize()")
     _hooks.cuda_module("streams").synchronize(index)

@@ -1,4 +1,4 @@
-"""What a card's memory holds. Freed blocks are kept for the next tensor of their size, which is what is *cached*."""
+"""What a GPU's memory holds. Freed blocks are kept for the next tensor of their size, which is what is *cached*."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ max_memory_cached = max_memory_reserved
 
 
 def empty_cache() -> None:
-    """Give cached memory of all cards back to the driver, so that other programs can have it."""
+    """Give cached memory of all GPUs back to the driver, so that other programs can have it."""
     if is_initialized():
         _hooks.cuda_module("start").runtime().give_back_finished()
         for card in _hooks.cuda_module("context").all_cards():
@@ -60,7 +60,7 @@ def reset_accumulated_memory_stats(device: Any = None) -> None:
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
-    """(free bytes, all bytes) of a card, as its driver sees them."""
+    """(free bytes, all bytes) of a GPU, as its driver sees them."""
     index = index_of(device)
     with _hooks.cuda_module("context").using(index):
         free, total = _hooks.cuda_module("driver").driver().mem_get_info()
@@ -95,7 +95,7 @@ def memory_stats(device: Any = None) -> dict[str, int]:
 
 
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
-    """A table of what a card's memory holds, for people."""
+    """A table of what a GPU's memory holds, for people."""
     index = index_of(device)
     s = _stats(index)
     free, total = mem_get_info(index)

@@ -1,4 +1,4 @@
-"""The generators of random numbers of cards: each has its own, of the same numbers as the CPU's for the same seed."""
+"""The generators of random numbers of GPUs: each has its own, of the same numbers as the CPU's for the same seed."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from minitensor.cuda.devices import device_count, index_of
 
 
 def generator_of(device: Any = None) -> Any:
-    """The default generator of a card."""
+    """The default generator of a GPU."""
     return _random.card_generator(index_of(device))
 
 
 def manual_seed(seed: int) -> None:
-    """Seed the current card's generator; nothing where there is no card."""
+    """Seed the current GPU's generator; nothing where there is no GPU."""
     if device_count():
         generator_of().manual_seed(seed)
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seed the generators of all cards."""
+    """Seed the generators of all GPUs."""
     for index in range(device_count()):
         generator_of(index).manual_seed(seed)
 
 
 def seed() -> None:
-    """Seed the current card's generator from the system's entropy."""
+    """Seed the current GPU's generator from the system's entropy."""
     generator_of().seed()
 
 
 def seed_all() -> None:
-    """Seed the generators of all cards from the system's entropy, alike."""
+    """Seed the generators of all GPUs from the system's entropy, alike."""
     number = generator_of(0).seed()
     manual_seed_all(number)
 
 
 def initial_seed() -> int:
-    """The seed of the current card's generator."""
+    """The seed of the current GPU's generator."""
     return int(generator_of().initial_seed())
 
 
 def get_rng_state(device: Any = "cuda") -> Any:
-    """The state of a card's generator: a uint8 tensor of the CPU."""
+    """The state of a GPU's generator: a uint8 tensor of the CPU."""
     return generator_of(device).get_state()
 
 
 def get_rng_state_all() -> list[Any]:
-    """The states of all cards' generators."""
+    """The states of all GPUs' generators."""
     return [get_rng_state(index) for index in range(device_count())]
 
 

@@ -10,7 +10,7 @@ from minitensor.cuda.devices import index_of
 
 
 class Stream:
-    """A queue of work on a card: what is given to it runs in order, beside the work of other streams.
+    """A queue of work on a GPU: what is given to it runs in order, beside the work of other streams.
 
     `with mt.cuda.stream(s):` gives what is called inside to the stream. A tensor that another stream works with too has
     to be noted by `record_stream`, or its memory may be used again too early.
@@ -24,7 +24,7 @@ class Stream:
 
     @property
     def device(self) -> Any:
-        """The card that it belongs to."""
+        """The GPU that it belongs to."""
         return _C.device("cuda", self._queue.device_index)
 
     @property
@@ -34,12 +34,12 @@ class Stream:
 
     @property
     def stream_id(self) -> int:
-        """Its number on its card; 0 for the default one."""
+        """Its number on its GPU; 0 for the default one."""
         return int(self._queue.number)
 
     @property
     def device_index(self) -> int:
-        """The number of its card."""
+        """The number of its GPU."""
         return int(self._queue.device_index)
 
     def synchronize(self) -> None:
@@ -76,7 +76,7 @@ class Stream:
         return hash(self._queue)
 
     def __repr__(self) -> str:
-        """The card and the driver's handle."""
+        """The GPU and the driver's handle."""
         return f"<minitensor.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
 
 
@@ -91,7 +91,7 @@ class Event:
 
     @property
     def device(self) -> Any:
-        """The card on which it was recorded; None before that."""
+        """The GPU on which it was recorded; None before that."""
         index = self._moment.device_index
         return None if index is None else _C.device("cuda", index)
 
@@ -122,12 +122,12 @@ class Event:
 
 
 def current_stream(device: Any = None) -> Stream:
-    """The stream that this thread gives its work on a card to."""
+    """The stream that this thread gives its work on a GPU to."""
     return Stream(_queue=_hooks.cuda_module("streams").current_stream(index_of(device)))
 
 
 def default_stream(device: Any = None) -> Stream:
-    """The stream that a card has from the beginning."""
+    """The stream that a GPU has from the beginning."""
     return Stream(_queue=_hooks.cuda_module("streams").default_stream(index_of(device)))
 
 
@@ -138,13 +138,13 @@ def set_stream(stream: Stream | None) -> None:
 
 
 class StreamContext:
-    """Have this thread give its work to a stream, and `cuda` mean its card, for as long as the context."""
+    """Have this thread give its work to a stream, and `cuda` mean its GPU, for as long as the context."""
 
     def __init__(self, stream: Stream | None) -> None:
         self.stream = stream
 
     def __enter__(self) -> StreamContext:
-        """Change the stream, and the card."""
+        """Change the stream, and the GPU."""
         if self.stream is not None:
             context = _hooks.cuda_module("context")
             self._device = context.current_device()

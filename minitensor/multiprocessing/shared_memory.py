@@ -60,7 +60,7 @@ def memory_of(tensor: Any) -> Memory | None:
 
 
 def is_shared(tensor: Any) -> bool:
-    """Whether other processes may see the tensor's memory; that of a card they always may."""
+    """Whether other processes may see the tensor's memory; that of a GPU they always may."""
     return tensor.device.type == "cuda" or (tensor.device.type == "cpu" and memory_of(tensor) is not None)
 
 

@@ -37,7 +37,7 @@ class set_checkpoint_early_stop:  # noqa: N801  (PyTorch's name)
 
 
 class _Random:
-    """The states of the generators as they were, for the second run: the CPU's, and those of the arguments' cards."""
+    """The states of the generators as they were, for the second run: the CPU's, and those of the arguments' GPUs."""
 
     def __init__(self, preserve: bool, args: Sequence[Any]) -> None:
         self._state = get_rng_state() if preserve else None

@@ -102,7 +102,7 @@ class Reason(enum.Enum):
     RECORDING_LOSS = (
         "recording-loss",
         "recording was slower than running eagerly: {}",
-        "look at values less often, use function(jit_compile=True), or set --measure_clusters=false",
+        "read values less often, use function(jit_compile=True), or set --measure_clusters=false",
     )
     ARGUMENT = ("argument", "it is an argument, not an op", "")
     CONSTANT = ("constant", "it is a constant, of which every cluster that reads it has a copy", "")

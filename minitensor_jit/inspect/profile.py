@@ -50,7 +50,7 @@ def kernels_between(name: str, begin: int, end: int) -> list[KernelCounter]:
 
 
 class Roof(Protocol):
-    """What a machine, or a card, can do."""
+    """What a machine, or a GPU, can do."""
 
     def seconds(self, nbytes: int, flops: int, arithmetic: str, /) -> float:
         """The least time for so many bytes and operations."""

@@ -1,6 +1,6 @@
-"""Ops as HLO for cards that the CPU has kernels for: the same products and sums, in the order of those kernels.
+"""Ops as HLO for GPUs that the CPU has kernels for: the same products and sums, in the order of those kernels.
 
-On the CPU compiled code calls these kernels, which keep their blocks in caches. A card would have to wait for the
+On the CPU compiled code calls these kernels, which keep their blocks in caches. A GPU would have to wait for the
 host, so what they compute is written here.
 """
 

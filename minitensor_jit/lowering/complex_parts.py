@@ -1,4 +1,4 @@
-"""Ops on complex numbers as HLO for cards, by their real and imaginary parts (docs/numerics.md)."""
+"""Ops on complex numbers as HLO for GPUs, by their real and imaginary parts (docs/numerics.md)."""
 
 from __future__ import annotations
 

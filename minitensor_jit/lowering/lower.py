@@ -50,7 +50,7 @@ class LoweredCluster:
     fallible: bool = False
     """Whether an op inside can raise an error, in whichever way."""
     rounds_products: bool = False
-    """Whether products of float32 that don't ask for the highest precision may be rounded, on a card that can."""
+    """Whether products of float32 that don't ask for the highest precision may be rounded, on a GPU that can."""
 
 
 # The kinds of ops whose kernels compute with elements; others move them as they are.
@@ -258,7 +258,7 @@ def _metadata(node: Node) -> Metadata | None:
 
 
 def rounds_products(graph: Graph) -> bool:
-    """Whether products on a card may be rounded, as was set at one of the calls."""
+    """Whether products on a GPU may be rounded, as was set at one of the calls."""
     return any(isinstance(n.payload, RecordedCall) and n.payload.rounds_products and n.device != "cpu" for n in graph)
 
 

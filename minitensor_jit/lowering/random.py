@@ -1,6 +1,6 @@
-"""Random numbers as HLO, for cards: the same numbers as the CPU's kernels draw (docs/numerics.md).
+"""Random numbers as HLO, for GPUs: the same numbers as the CPU's kernels draw (docs/numerics.md).
 
-On the CPU compiled code calls these kernels. A card has none, so what they do is written here: the bits of a Philox
+On the CPU compiled code calls these kernels. A GPU has none, so what they do is written here: the bits of a Philox
 stream, and the arithmetic that makes numbers of them.
 """
 
@@ -18,7 +18,7 @@ _NARROW = 1 << 32
 
 
 def draws_on_cards(call: RecordedCall) -> bool:
-    """Whether the call has HLO of its own for cards."""
+    """Whether the call has HLO of its own for GPUs."""
     if call.row.name == "randint":
         low, high, *_ = call.params
         return 0 < high - low <= _NARROW

@@ -1,4 +1,4 @@
-"""Scans, which cards have kernels for, and the gradient of cumprod as HLO for cards (csrc/kernels/cpu/scan*.cpp)."""
+"""Scans, which GPUs have kernels for, and the gradient of cumprod as HLO for GPUs (csrc/kernels/cpu/scan*.cpp)."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def stages(
             Fusion(),
         ]
         if not gpu:
-            # Loops are what they will be. Kernels of cards have every array as a parameter, and no table.
+            # Loops are what they will be. Kernels of GPUs have every array as a parameter, and no table.
             found["fusion"].append(HorizontalLoopFusion())
     # Last: what is fused is in one place.
     found["scheduling"] = [MemoryScheduler()]

@@ -5,7 +5,7 @@ processor with its features, the versions of minitensor, its core and LLVM, the 
 entry repeats that key and has a checksum over all of it. So an entry that was cut short, changed, renamed, or is for
 another machine is not loaded: it is removed, and the cluster is compiled anew.
 
-How files are written, and whose folders are trusted: `runtime/disk_folder.py`. Programs for cards are kept the same
+How files are written, and whose folders are trusted: `runtime/disk_folder.py`. Programs for GPUs are kept the same
 way, with the driver's code of their PTX (`runtime/cuda/executable.py`).
 """
 

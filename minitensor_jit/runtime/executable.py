@@ -96,4 +96,4 @@ class Executable:
 
 
 AnyExecutable: TypeAlias = "Executable | GpuExecutable"
-"""Code for the CPU, or for cards."""
+"""Code for the CPU, or for GPUs."""

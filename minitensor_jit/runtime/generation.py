@@ -1,4 +1,4 @@
-"""From a cluster's lowered module to an executable: passes and code generation, for the CPU or a card."""
+"""From a cluster's lowered module to an executable: passes and code generation, for the CPU or a GPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["compiler_of", "generate", "pipeline_options", "place_of", "target_te
 
 
 def _target_of(device: str) -> Any:
-    """What code for a card is generated for."""
+    """What code for a GPU is generated for."""
     from minitensor_jit.runtime.cuda.context import card
 
     return card(int(device.partition(":")[2])).target
@@ -35,12 +35,12 @@ def _has_matrix_units(device: str) -> bool:
 
 
 def target_text(device: str, rounds_products: bool) -> str:
-    """What code for a card depends on beside its module."""
+    """What code for a GPU depends on beside its module."""
     return f"{_target_of(device)}{', TF32' if rounds_products else ''}"
 
 
 def place_of(device: str, rounds_products: bool) -> str:
-    """What code on disk depends on beside the compiler, for a card; empty for the CPU."""
+    """What code on disk depends on beside the compiler, for a GPU; empty for the CPU."""
     if device == "cpu":
         return ""
     from minitensor_jit.runtime.cuda.context import driver_version

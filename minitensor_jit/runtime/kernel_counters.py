@@ -33,7 +33,7 @@ class KernelCounter:
     """How many operations on elements one run does; a function such as exp counts as one."""
     ops: tuple[SourceOp, ...] = ()
     arithmetic: str = ""
-    """What a card does its operations with; empty on the host."""
+    """What a GPU does its operations with; empty on the host."""
     cells: Any = field(default_factory=_cells, repr=False)
     """Nanoseconds, runs, and nanoseconds of the fastest run; when the last run began, by the monotonic clock, and its
     nanoseconds. The code changes them, atomically."""
@@ -85,4 +85,4 @@ class ModuleCounters:
     device: str = "cpu"
     """What it runs on."""
     roof: Callable[[], Any] | None = field(default=None, repr=False)
-    """Measures what a card can do; None for the host."""
+    """Measures what a GPU can do; None for the host."""

@@ -172,7 +172,7 @@ class Launcher:
     def compile(self, node: Node, *, alone: bool = False) -> Ready | NotYet:
         """Compile the graph inside a cluster's node, unless an equal one was compiled before.
 
-        An op `alone` is what an eager op on a card is: it is compiled at once.
+        An op `alone` is what an eager op on a GPU is: it is compiled at once.
         """
         assert node.subgraph is not None
         _C._compiler_point()
@@ -272,7 +272,7 @@ class Launcher:
         sizes: Sizes = (),
     ) -> Ready:
         """How code is called, for some sizes if it is for all of them."""
-        # Code that measures itself has addresses of this process in it: no pickle takes it along, nor code for cards.
+        # Code that measures itself has addresses of this process in it: no pickle takes it along, nor code for GPUs.
         if not sizes and executable.counters is None and isinstance(executable, Executable):
             note_executable(module, executable)
         work = sum(value_of(s.nbytes, sizes) for s in (*executable.parameter_shapes, *executable.result_shapes))

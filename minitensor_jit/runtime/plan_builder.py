@@ -103,7 +103,7 @@ class PlanBuilder:
         return value
 
     def op(self, node: Node, index: int, reads: list[int], group: int) -> None:
-        """A step that runs the op of a recorded node by its kernel: on a card, that is its lowering compiled alone."""
+        """A step that runs the op of a recorded node by its kernel: on a GPU, that is its lowering compiled alone."""
         if node.device != "cpu" and self.alone(index, group):
             return
         self.steps.append(("op", index, group))
@@ -123,7 +123,7 @@ class PlanBuilder:
         )
 
     def alone(self, index: int, group: int) -> bool:
-        """A launch of one op on a card; False if the card has no code for it, and it runs on the host."""
+        """A launch of one op on a GPU; False if the GPU has no code for it, and it runs on the host."""
         graph = self.trace.graph
         node = graph.node(index)
         if node.by_kernel or not node.compilable:
@@ -272,7 +272,7 @@ class PlanBuilder:
             self.checks.append((operand.index, low, high, low if check.ignored is None else check.ignored))
 
     def host_inputs(self, refs: list[tuple[ValueRef, str]]) -> list[int]:
-        """The inputs of a launch on a card that the host knows: numbers, sizes, places in streams, what the CPU has."""
+        """The inputs of a launch on a GPU that the host knows: numbers, sizes, places in streams, what the CPU has."""
         found = []
         for place, ((kind, index, _), _) in enumerate(refs):
             there = (kind == "leaf" and self.trace.leaves[index].device != "cpu") or (

@@ -197,7 +197,7 @@ def _compilable(call: RecordedCall, ranks: int, by_kernel: bool, on_card: bool) 
         return Decision.refuse(f"it has {ranks} dimensions, and compiled code has at most {MAX_RANK}")
     if by_kernel and on_card:
         # A cluster would wait for the host in its middle.
-        return Decision.refuse(f"on cards it runs on the host, over copies: {why_not_lowered(call)}")
+        return Decision.refuse(f"on GPUs it runs on the host, over copies: {why_not_lowered(call)}")
     return Decision.when(not by_kernel or has_kernel(call), why_not_lowered(call) or "")
 
 

@@ -172,7 +172,7 @@ def test_refusals_have_their_reasons(monkeypatch):
     assert reasons(lambda b, y, bias, other: b.transpose(y, (0, 2, 3, 1))) == [
         "no: transpose does not work on single elements of the product"
     ]
-    assert reasons(relu, in_registers=True) == []  # cards have no such kernel
+    assert reasons(relu, in_registers=True) == []  # GPUs have no such kernel
     monkeypatch.setattr(output_fusion, "MIN_ELEMENTS", 16384)
     assert reasons(relu) == ["no: 8000 elements stay in the cache between two loops"]
 

@@ -1,6 +1,6 @@
-"""Tests of cards run on the stand-in for PyCUDA (`fake_cuda`), whose kernels an emulator executes.
+"""Tests of GPUs run on the stand-in for PyCUDA (`fake_cuda`), whose kernels an emulator executes.
 
-With `MT_TEST_CUDA=device` they run on the machine's card; those that plan failures are left out then. With
+With `MT_TEST_CUDA=device` they run on the machine's GPU; those that plan failures are left out then. With
 `MT_TEST_CUDA=all` the rows of ops run with all their samples, which takes long on the stand-in.
 """
 
@@ -17,7 +17,7 @@ _modules = {}
 
 
 def _stand_in():
-    """The stand-in, made once a process: what the runtime and the core know of its cards stays true."""
+    """The stand-in, made once a process: what the runtime and the core know of its GPUs stays true."""
     global _cuda
     if _cuda is None:
         import fake_cuda
@@ -32,7 +32,7 @@ def _stand_in():
 
 @pytest.fixture(scope="module", autouse=True)
 def cuda():
-    """The stand-in, in use for the tests of a module; None on a real card."""
+    """The stand-in, in use for the tests of a module; None on a real GPU."""
     from minitensor import _C
     from minitensor_jit.runtime.cuda import context, driver
 
@@ -56,8 +56,8 @@ def cuda():
 
 @pytest.fixture
 def planned(cuda):
-    """The stand-in, for tests of what a real card does only when something is wrong with it."""
+    """The stand-in, for tests of what a real GPU does only when something is wrong with it."""
     if cuda is None:
-        pytest.skip("a real card fails only when something is wrong with it")
+        pytest.skip("a real GPU fails only when something is wrong with it")
     yield cuda
     cuda.settings.failures.clear()

@@ -1,4 +1,4 @@
-"""Ops on complex numbers that have kernels on cards, with the bits of the CPU."""
+"""Ops on complex numbers that have kernels on GPUs, with the bits of the CPU."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What goes wrong on cards: no memory, lost contexts, damaged code, old drivers."""
+"""What goes wrong on GPUs: no memory, lost contexts, damaged code, old drivers."""
 
 import subprocess
 import sys
@@ -104,7 +104,7 @@ def test_a_lost_context_names_the_cluster_and_later_calls_say_so(planned):
         x = mt.ones(8, device="cuda")
         (x * 2.0).sum().item()
         cuda.fail("cuLaunchKernel", "ILLEGAL_ADDRESS")
-        with pytest.raises(RuntimeError, match="CUDA error: mul.* failed on cuda:0.*The card's context is lost"):
+        with pytest.raises(RuntimeError, match="CUDA error: mul.* failed on cuda:0.*The GPU's context is lost"):
             (x * 2.0).sum().item()
         with pytest.raises(RuntimeError, match="cuda:0 can't be used any more in this process: its context was lost"):
             mt.zeros(3, device="cuda")
@@ -152,8 +152,8 @@ def test_without_a_card(planned):
     in_another_process(
         """
         assert not mt.cuda.is_available()
-        assert "the driver finds no card" in mt.cuda.unavailable_reason()
-        with pytest.raises(RuntimeError, match="can't be used: the driver finds no card.*CUDA_VISIBLE_DEVICES"):
+        assert "the driver finds no GPU" in mt.cuda.unavailable_reason()
+        with pytest.raises(RuntimeError, match="can't be used: the driver finds no GPU.*CUDA_VISIBLE_DEVICES"):
             mt.ones(8, device="cuda")
         assert mt.ones(2).sum().item() == 2.0
         """,

@@ -1,4 +1,4 @@
-"""Clusters on a card: what is gathered, what is dumped and measured, and what is kept on disk."""
+"""Clusters on a GPU: what is gathered, what is dumped and measured, and what is kept on disk."""
 
 import gc
 import json

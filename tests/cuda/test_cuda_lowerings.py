@@ -1,4 +1,4 @@
-"""Ops whose kernels compiled code calls on the CPU have HLO of their own on cards, with the bits of those kernels."""
+"""Ops whose kernels compiled code calls on the CPU have HLO of their own on GPUs, with the bits of those kernels."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Elements of an order, places in sorted rows and planes of other sizes: in kernels of cards, with the CPU's bits."""
+"""Elements of an order, places in sorted rows and planes of other sizes: in kernels of GPUs, with the CPU's bits."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Every row of the op table on a card: forward and backward, op by op and in clusters, the bits of the CPU."""
+"""Every row of the op table on a GPU: forward and backward, op by op and in clusters, the bits of the CPU."""
 
 import os
 
@@ -49,7 +49,7 @@ def check(name, dtype, form, expected, result):
 
 def on_card(argument):
     if isinstance(argument, mt.Tensor):
-        # A view on the card too: its strides are part of what is tested.
+        # A view on the GPU too: its strides are part of what is tested.
         if argument.numel() and not argument.is_contiguous():
             base = argument.as_strided((argument.untyped_storage().nbytes() // argument.element_size(),), (1,), 0)
             return base.cuda().as_strided(tuple(argument.shape), argument.stride(), argument.storage_offset())
@@ -60,7 +60,7 @@ def on_card(argument):
 
 
 def placed(row, arguments):
-    """The arguments on a card; those that make tensors are told to make them there."""
+    """The arguments on a GPU; those that make tensors are told to make them there."""
     moved = [on_card(argument) for argument in arguments]
     has_tensor = any(isinstance(a, mt.Tensor) or (isinstance(a, list) and a) for a in arguments)
     return moved, {} if has_tensor else {"device": "cuda"}

@@ -1,4 +1,4 @@
-"""Scans and products on cards: kernels of their own, with the bits of the CPU."""
+"""Scans and products on GPUs: kernels of their own, with the bits of the CPU."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""`mt.cuda`: cards, memory, streams and events."""
+"""`mt.cuda`: GPUs, memory, streams and events."""
 
 import re
 

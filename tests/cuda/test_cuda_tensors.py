@@ -1,4 +1,4 @@
-"""Tensors on a card: making, moving, viewing, writing, showing and saving them."""
+"""Tensors on a GPU: making, moving, viewing, writing, showing and saving them."""
 
 import copy
 import io
@@ -105,7 +105,7 @@ def test_copy_between_devices():
 
 def test_two_cards():
     if mt.cuda.device_count() < 2:
-        pytest.skip("there is one card")
+        pytest.skip("there is one GPU")
     x = mt.arange(6.0).reshape(2, 3)
     here, there = x.cuda(0), x.cuda(1)
     assert (str(here.device), str(there.device)) == ("cuda:0", "cuda:1")

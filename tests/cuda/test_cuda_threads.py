@@ -1,4 +1,4 @@
-"""Which cards threads enter, what they leave behind, and how processes end: PyCUDA's contexts belong to threads."""
+"""Which GPUs threads enter, what they leave behind, and how processes end: PyCUDA's contexts belong to threads."""
 
 import subprocess
 import sys
@@ -60,7 +60,7 @@ def test_a_card_that_is_used_at_the_end_of_the_process_is_left_again(planned):
 
 
 def with_a_daemon(turns, more=""):
-    """What a program prints that has a daemon thread use a card; `turns` is what the thread does."""
+    """What a program prints that has a daemon thread use a GPU; `turns` is what the thread does."""
     return program(
         f"""
         import threading, time

@@ -1,4 +1,4 @@
-"""Averages and adaptive maxima of windows on cards, with their gradients: in kernels, and with the bits of the CPU."""
+"""Averages and adaptive maxima of windows on GPUs, with their gradients: in kernels, and with the bits of the CPU."""
 
 import numpy as np
 import pytest

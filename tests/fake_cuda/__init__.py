@@ -1,4 +1,4 @@
-"""A stand-in for PyCUDA with emulated cards: `with installed(devices=2) as cuda:` puts it in PyCUDA's place."""
+"""A stand-in for PyCUDA with emulated GPUs: `with installed(devices=2) as cuda:` puts it in PyCUDA's place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = ("pycuda", "pycuda.driver", "pycuda.tools", "pycuda._driver")
 
 
 class Cuda:
-    """What tests look at: the settings, in which failures are planned, and the cards."""
+    """What tests look at: the settings, in which failures are planned, and the GPUs."""
 
     def __init__(self, settings: Settings):
         self.settings = settings

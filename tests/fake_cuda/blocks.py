@@ -1,4 +1,4 @@
-"""Memory of cards, and copies."""
+"""Memory of GPUs, and copies."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _bytes(buffer, writable: bool = False) -> np.ndarray:
 
 
 def _owner(address: int) -> Card:
-    """The card that has an address; all share one space of addresses."""
+    """The GPU that has an address; all share one space of addresses."""
     for card in state.cards:
         if card.memory.base <= address < card.memory.base + (1 << 38):
             return card

@@ -1,4 +1,4 @@
-"""Cards that don't exist: memory, a queue for each stream, and what was done on them.
+"""GPUs that don't exist: memory, a queue for each stream, and what was done on them.
 
 Work is done as late as it may be: only when something waits for it. So a program that forgets to wait reads what was
 there before. The order is that of the streams and events alone, the default stream being the driver's legacy one,
@@ -70,7 +70,7 @@ RESULT_OF_FAULT = {
     "misaligned address": "MISALIGNED_ADDRESS",
     "trap": "LAUNCH_FAILED",
 }
-"""What a card notices itself. Other mistakes are raised as they are: no program shall mistake them for the driver's."""
+"""What a GPU notices itself. Other mistakes are raised as they are: no program shall mistake them for the driver's."""
 
 
 @dataclass(eq=False)
@@ -100,7 +100,7 @@ class Card:
     """One device. `log` has what was asked of it, in order."""
 
     watch: Callable[[Card, str, Callable[[], None], Queue], Callable[[], None]] | None = None
-    """What wraps all work that is given to any card, for those who record it."""
+    """What wraps all work that is given to any GPU, for those who record it."""
 
     def __init__(self, index: int, settings: Settings):
         self.index = index
@@ -200,7 +200,7 @@ class Settings:
 
     devices: int = 2
     memory: int = 256 << 20
-    """Bytes of each card."""
+    """Bytes of each GPU."""
     capability: tuple[int, int] = (9, 0)
     driver_version: int = 13000
     ptx_version: tuple[int, int] = (9, 0)

@@ -12,7 +12,7 @@ from .errors import failure
 
 
 class State:
-    """The cards that there are, for all threads."""
+    """The GPUs that there are, for all threads."""
 
     def __init__(self, settings: Settings):
         self.settings = settings
@@ -30,7 +30,7 @@ _thread = Thread()
 
 
 def reset(new: Settings) -> None:
-    """Begins anew, with other cards."""
+    """Begins anew, with other GPUs."""
     global _thread
     state.__init__(new)
     _thread = Thread()
@@ -216,7 +216,7 @@ def _need_init(call: str) -> None:
 
 
 def _card(call: str) -> Card:
-    """The card of the current context, for a call that may fail."""
+    """The GPU of the current context, for a call that may fail."""
     _need_init(call)
     if not _thread.stack:
         raise failure(call, "INVALID_CONTEXT")

@@ -1,6 +1,6 @@
-"""A stand-in for the part of `cupti-python` 13 that we call, for emulated cards: `with installed_cupti() as cupti:`.
+"""A stand-in for the part of `cupti-python` 13 that we call, for emulated GPUs: `with installed_cupti() as cupti:`.
 
-Names, arguments and the fields of records are those of the package's stubs (`cupti/cupti.pyi`). What an emulated card
+Names, arguments and the fields of records are those of the package's stubs (`cupti/cupti.pyi`). What an emulated GPU
 does is recorded when it's done; records wait in a buffer until they are flushed. As the driver does it, the records of
 correlations are those of calls of its interface: without these there are none.
 """
@@ -102,7 +102,7 @@ class Cupti(ModuleType):
         return id
 
     def watch(self, card: Card, what: str, run, queue):
-        """Notes a call of the driver, and what the card then does."""
+        """Notes a call of the driver, and what the GPU then does."""
         word = what.split()[0]
         kind = {"launch": ActivityKind.CONCURRENT_KERNEL, "memset": ActivityKind.MEMSET}.get(word, ActivityKind.MEMCPY)
         if word not in ("launch", "memset", "htod", "dtoh", "dtod") or not self.enabled:

@@ -220,7 +220,7 @@ def test_a_trap_loses_the_context(cuda):
     for call in (lambda: d.mem_alloc(4), lambda: d.memcpy_htod(block, bytes(4)), stream.is_done, d.Context.synchronize):
         with pytest.raises(d.LaunchError, match="unspecified launch failure"):
             call()
-    # The other card is well.
+    # The other GPU is well.
     d.Device(1).retain_primary_context().push()
     d.mem_alloc(4)
 

@@ -10,7 +10,7 @@ namespace mt::cpu {
 
 namespace {
 
-// Targets, and which of them are not looked at.
+// Targets, and which of them are not read.
 struct Targets {
     const int64_t* data;
     int64_t count, step, ignored;

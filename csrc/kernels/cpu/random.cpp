@@ -29,7 +29,7 @@ const RandomTable& select_random_table() {
 
 namespace {
 
-// Sine and cosine of 2 pi u for u in [0, 1], by name: what code for cards draws normal numbers with.
+// Sine and cosine of 2 pi u for u in [0, 1], by name: what code for GPUs draws normal numbers with.
 template <class T, bool sine> void turn_loop(void* out, const void* in, int64_t n) {
     for (int64_t i = 0; i < n; ++i) {
         const T u = static_cast<const T*>(in)[i];

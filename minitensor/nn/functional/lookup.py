@@ -262,7 +262,7 @@ def one_hot(tensor: mt.Tensor, num_classes: int = -1) -> mt.Tensor:
     """
     if tensor.dtype != mt.int64:
         raise RuntimeError(f"one_hot is only applicable to index tensor of type LongTensor, got {tensor.dtype}")
-    if mt._C.vmap_level(tensor):  # whose values nobody can look at
+    if mt._C.vmap_level(tensor):  # whose values nobody can read
         if num_classes < 1:
             raise RuntimeError("one_hot: num_classes must be given inside of vmap")
         return (tensor.unsqueeze(-1) == mt.arange(num_classes, device=tensor.device)).to(mt.int64)

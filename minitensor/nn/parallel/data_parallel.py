@@ -1,4 +1,4 @@
-"""The wrapper that programs put around a module to split its batches among cards; there is one card at most."""
+"""The wrapper that programs put around a module to split its batches among GPUs; there is one GPU at most."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["DataParallel", "data_parallel"]
 
 
 def _only_device(device_ids: Sequence[Any] | None, output_device: Any) -> list[int]:
-    """Return the number of the card in a list; nothing where there is none. NotImplementedError for several."""
+    """Return the number of the GPU in a list; nothing where there is none. NotImplementedError for several."""
     if not mt.cuda.is_available():
         return []
     given = [0] if device_ids is None else list(device_ids)
@@ -26,7 +26,7 @@ def _only_device(device_ids: Sequence[Any] | None, output_device: Any) -> list[i
 
 
 class DataParallel(Module):
-    """Calls ``module`` as it is: on the card that it is moved to, or on the CPU where there is none.
+    """Calls ``module`` as it is: on the GPU that it is moved to, or on the CPU where there is none.
 
     Names in its state dict begin with "module.", as in PyTorch.
     """

@@ -62,7 +62,7 @@ def get_total_norm(
     """Return the norm of all elements of tensors, as those of one vector: a tensor without dimensions.
 
     `norm_type` is the order, ``inf`` for the largest magnitude. Without tensors it is zero. With `error_if_nonfinite`
-    its value is looked at, and a RuntimeError raised if it is NaN or infinite.
+    its value is read, and a RuntimeError raised if it is NaN or infinite.
     """
     found = [tensors] if isinstance(tensors, mt.Tensor) else list(tensors)
     return _total(found, float(norm_type), error_if_nonfinite, foreach)
@@ -88,7 +88,7 @@ def clip_grad_norm_(
 
     The norm of order `norm_type` is that of all gradients as one vector (Pascanu, Mikolov and Bengio, 2013).
     Parameters without a gradient don't count. With `error_if_nonfinite` a RuntimeError is raised if the norm is NaN or
-    infinite, and no gradient is changed; that looks at its value.
+    infinite, and no gradient is changed; that reads its value.
     """
     gradients = _gradients(parameters)
     limit, order = float(max_norm), float(norm_type)

@@ -69,7 +69,7 @@ class PackedSequence(PackedSequence_):
         return type(self)(data, self.batch_sizes, *indices)
 
     def pin_memory(self) -> Self:
-        """Return the sequences in memory from which copies to a card are fast."""
+        """Return the sequences in memory from which copies to a GPU are fast."""
         indices = (t if t is None else t.pin_memory() for t in (self.sorted_indices, self.unsorted_indices))
         return type(self)(self.data.pin_memory(), self.batch_sizes, *indices)
 
@@ -119,7 +119,7 @@ class PackedSequence(PackedSequence_):
         return self.data.device.type == "cuda"
 
     def is_pinned(self) -> bool:
-        """Return whether the data is in memory from which copies to a card are fast."""
+        """Return whether the data is in memory from which copies to a GPU are fast."""
         return self.data.is_pinned()
 
 

@@ -46,7 +46,7 @@ class DataLoader(Generic[_T_co]):
     ``generator`` and its own number, and calls ``worker_init_fn`` with its number. With ``persistent_workers`` it lives
     as long as the loader. ``multiprocessing_context`` says how it is started. What a worker raises is raised here; one
     that dies is a RuntimeError, and so is waiting longer than ``timeout`` seconds (0: for ever). Without ``in_order``
-    batches come as they are ready. ``pin_memory`` is for cards.
+    batches come as they are ready. ``pin_memory`` is for GPUs.
     """
 
     _initialized = False

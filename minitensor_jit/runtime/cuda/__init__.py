@@ -1,1 +1,1 @@
-"""What drives the cards: memory, streams, modules and launches, through PyCUDA. Imported by the first use of a card."""
+"""What drives the GPUs: memory, streams, modules and launches, through PyCUDA. Imported by the first use of a GPU."""

@@ -1,4 +1,4 @@
-"""From an optimised module to a program for a card: PTX, the driver's code of it, and what is dumped of both."""
+"""From an optimised module to a program for a GPU: PTX, the driver's code of it, and what is dumped of both."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def compile_for_card(
     dump: Dump | None = None,
     host_values: Collection[int] = (),
 ) -> GpuExecutable:
-    """Code for a card of a module that has been through the passes; CompileError for what there is no code for.
+    """Code for a GPU of a module that has been through the passes; CompileError for what there is no code for.
 
     `host_values` are the numbers of parameters without dimensions whose values the host knows.
     """

@@ -1,4 +1,4 @@
-"""The cards, each with its primary context, and which of them a thread uses."""
+"""The GPUs, each with its primary context, and which of them a thread uses."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _PTX_OF_DRIVER = (
 
 @dataclass(slots=True)
 class Card:
-    """One card that is in use."""
+    """One GPU that is in use."""
 
     index: int
     device: Any
@@ -80,7 +80,7 @@ class Card:
 
 
 class _Leave:
-    """Held by a thread that has entered a card: at its end it leaves, since PyCUDA ends the process otherwise.
+    """Held by a thread that has entered a GPU: at its end it leaves, since PyCUDA ends the process otherwise.
 
     What else the thread had of its own is gone by then, and at the end of the process so are modules: all that is
     needed is kept here.
@@ -123,7 +123,7 @@ class _Leave:
 
 
 class _Thread(threading.local):
-    """What a thread uses: the card that `cuda` means, and the one whose context is current."""
+    """What a thread uses: the GPU that `cuda` means, and the one whose context is current."""
 
     device: int = 0
     entered: int = -1
@@ -134,11 +134,11 @@ _thread = _Thread()
 _lock = _forks.lock()
 _cards: dict[int, Card] = {}
 _entered: set[int] = set()
-"""The threads that a card's context is current on."""
+"""The threads that a GPU's context is current on."""
 _ending = False
-"""Whether the process ends: no thread but the main one may enter a card then."""
+"""Whether the process ends: no thread but the main one may enter a GPU then."""
 _PATIENCE = 0.5
-"""Seconds that the end of the process waits for daemon threads to leave their cards."""
+"""Seconds that the end of the process waits for daemon threads to leave their GPUs."""
 
 
 def driver_version() -> tuple[int, int]:
@@ -169,7 +169,7 @@ def _target(device: Any) -> GpuTarget:
 
 
 def require(index: int) -> None:
-    """Raise CudaError unless there is a card with that index."""
+    """Raise CudaError unless there is a GPU with that index."""
     driver()
     if not 0 <= index < device_total():
         there = "there is only cuda:0" if device_total() == 1 else f"there are cuda:0 to cuda:{device_total() - 1}"
@@ -177,7 +177,7 @@ def require(index: int) -> None:
 
 
 def card(index: int) -> Card:
-    """The card with that index, with its context made."""
+    """The GPU with that index, with its context made."""
     known = _cards.get(index)
     if known is None:
         require(index)
@@ -203,7 +203,7 @@ def keep_for_ever(what: Any) -> None:
 
 
 def let_go(index: int, *what: Any) -> None:
-    """Give PyCUDA's objects back where their card is current: elsewhere PyCUDA can't, and leaks them with a warning."""
+    """Give PyCUDA's objects back where their GPU is current: elsewhere PyCUDA can't, and leaks them with a warning."""
     known = _cards.get(index)
     if known is not None:
         known.dead.extend(what)
@@ -220,7 +220,7 @@ def _end() -> None:
 
 
 def _in_child() -> None:
-    """In a forked child the driver doesn't work: `driver` says so when a card is asked for."""
+    """In a forked child the driver doesn't work: `driver` says so when a GPU is asked for."""
     keep_for_ever(dict(_cards))
     _cards.clear()
     _entered.clear()
@@ -235,7 +235,7 @@ def all_cards() -> list[Card]:
 
 
 def initialized() -> bool:
-    """Whether any card is in use."""
+    """Whether any GPU is in use."""
     return bool(_cards)
 
 
@@ -246,18 +246,18 @@ def forget_cards() -> None:
 
 
 def current_device() -> int:
-    """The index of the card that `cuda` means on this thread."""
+    """The index of the GPU that `cuda` means on this thread."""
     return _thread.device
 
 
 def set_device(index: int) -> None:
-    """Have `cuda` mean that card on this thread."""
+    """Have `cuda` mean that GPU on this thread."""
     require(index)
     _thread.device = index
 
 
 def enter(index: int) -> Card:
-    """The card, its context current on this thread; CudaError if it is lost."""
+    """The GPU, its context current on this thread; CudaError if it is lost."""
     known = _cards.get(index) or card(index)
     if known.lost:
         raise CudaError(known.lost)
@@ -276,7 +276,7 @@ def enter(index: int) -> Card:
 
 
 def leave() -> None:
-    """No card's context is current on this thread any more."""
+    """No GPU's context is current on this thread any more."""
     _thread.entered = -1
     if _thread.at_end is not None:
         _thread.at_end.leave()
@@ -284,7 +284,7 @@ def leave() -> None:
 
 @contextmanager
 def using(index: int) -> Iterator[Card]:
-    """The card, current for as long as the context."""
+    """The GPU, current for as long as the context."""
     before = _thread.entered
     try:
         yield enter(index)
@@ -295,7 +295,7 @@ def using(index: int) -> Iterator[Card]:
 
 RECENT = 32
 _recent: dict[int, deque[str]] = {}
-"""By card: what was launched last, to say what may have failed where the driver only tells later."""
+"""By GPU: what was launched last, to say what may have failed where the driver only tells later."""
 
 
 def recent_launches(device: int) -> deque[str]:
@@ -307,14 +307,14 @@ def launched_last(device: int) -> str:
     """What may have failed, for a message."""
     recent = list(dict.fromkeys(reversed(_recent.get(device, ()))))
     if not recent:
-        return "waiting for the card"
+        return "waiting for the GPU"
     if len(recent) == 1:
         return recent[0]
     return f"one of the last launches ({', '.join(reversed(recent[:5]))})"
 
 
 def check(index: int, what: str | None, call: Callable[..., Any], *arguments: Any) -> Any:
-    """The call's result; what the driver raises says what was done, and that a card is lost if it is.
+    """The call's result; what the driver raises says what was done, and that a GPU is lost if it is.
 
     None for `what` stands for the last launches: the driver tells of a failure when somebody waits.
     """
@@ -331,7 +331,7 @@ _FATAL = ("illegal", "misaligned", "launch failed", "unspecified", "hardware", "
 
 
 def failure(index: int, what: str, error: Exception) -> CudaError:
-    """The error to raise for one of the driver's, noting that the card is lost if it is."""
+    """The error to raise for one of the driver's, noting that the GPU is lost if it is."""
     text = str(error)
     known = _cards.get(index)
     result = text.partition(" - ")[0].lower()  # the assembler's words come behind it
@@ -341,7 +341,7 @@ def failure(index: int, what: str, error: Exception) -> CudaError:
             f"({text}). Restart the program"
         )
         return CudaError(
-            f"CUDA error: {what} failed on cuda:{index}: {text}. The card's context is lost, so nothing can run there "
+            f"CUDA error: {what} failed on cuda:{index}: {text}. The GPU's context is lost, so nothing can run there "
             "any more in this process. With MT_CUDA_LAUNCH_BLOCKING=1 each launch is waited for, and the error names "
             "the one that fails"
         )

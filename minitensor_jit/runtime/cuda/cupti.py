@@ -61,7 +61,7 @@ class Activities:
 
     @contextmanager
     def number(self) -> Iterator[int]:
-        """A number for what this thread gives to a card within."""
+        """A number for what this thread gives to a GPU within."""
         number = next(self._numbers)
         kind = self._cupti.ExternalCorrelationKind.CUSTOM0
         self._cupti.activity_push_external_correlation_id(kind, number)
@@ -73,7 +73,7 @@ class Activities:
     def end(self) -> dict[int, tuple[int, int]]:
         """No more records: for each number from when to when it ran, in nanoseconds of the host's clock.
 
-        The cards have done everything.
+        The GPUs have done everything.
         """
         self._cupti.activity_flush_all(_FLUSH_FORCED)
         self._disable()

@@ -1,4 +1,4 @@
-"""PyCUDA's driver, imported when a card is first asked for; and what is missing where there is none."""
+"""PyCUDA's driver, imported when a GPU is first asked for; and what is missing where there is none."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _NO_PACKAGE = (
     "needs the headers of the CUDA toolkit and the driver's library (see README.md)"
 )
 _NO_DRIVER = (
-    "there is no NVIDIA driver, or one that is too old ({}). Install the driver of your card from "
+    "there is no NVIDIA driver, or one that is too old ({}). Install the driver of your GPU from "
     "https://www.nvidia.com/drivers and look with `nvidia-smi` whether it runs"
 )
 _NO_CARD = (
-    "the driver finds no card ({}). Look at the output of `nvidia-smi`, and at CUDA_VISIBLE_DEVICES, which may hide it"
+    "the driver finds no GPU ({}). Look at the output of `nvidia-smi`, and at CUDA_VISIBLE_DEVICES, which may hide it"
 )
 _FORKED = (
-    "this process was forked from one that uses cards, and the driver doesn't work in it. Start processes with the "
-    "method 'spawn' of multiprocessing, or use cards only in children"
+    "this process was forked from one that uses GPUs, and the driver doesn't work in it. Start processes with the "
+    "method 'spawn' of multiprocessing, or use GPUs only in children"
 )
 
 
@@ -58,7 +58,7 @@ def _look() -> str | None:
 
 
 def why_unavailable() -> str | None:
-    """What is missing, and what to do; None if cards can be used."""
+    """What is missing, and what to do; None if GPUs can be used."""
     global _asked, _missing
     if not _asked:
         with _lock:
@@ -83,12 +83,12 @@ def tools() -> Any:
 
 
 def device_total() -> int:
-    """How many cards there are; 0 where none can be used."""
+    """How many GPUs there are; 0 where none can be used."""
     return 0 if why_unavailable() is not None else _count
 
 
 def forget() -> None:
-    """Look anew when a card is next asked for."""
+    """Look anew when a GPU is next asked for."""
     global _driver, _tools, _asked, _missing, _count
     with _lock:
         _driver, _tools, _asked, _missing, _count = None, None, False, None, 0

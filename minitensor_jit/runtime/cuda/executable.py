@@ -1,4 +1,4 @@
-"""A module that was compiled for cards, and how it is run."""
+"""A module that was compiled for GPUs, and how it is run."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _PREPARED = 64
 
 @dataclass(eq=False)
 class GpuExecutable:
-    """A program, and its modules on the cards that have run it."""
+    """A program, and its modules on the GPUs that have run it."""
 
     program: GpuProgram
     cubin: bytes = b""
@@ -114,14 +114,14 @@ class GpuExecutable:
         return 2 * len(self.program.ptx) + len(self.cubin) + 4096
 
     def on(self, index: int) -> LoadedProgram:
-        """The program on a card, which must be one that it was compiled for."""
+        """The program on a GPU, which must be one that it was compiled for."""
         loaded = self.on_cards.get(index)
         if loaded is None:
             loaded = self.on_cards[index] = LoadedProgram(self, index)
         return loaded
 
     def run_on_arrays(self, args: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        """The results for these arguments, on the card that it was first loaded on, or the current one."""
+        """The results for these arguments, on the GPU that it was first loaded on, or the current one."""
         index = next(iter(self.on_cards), current_device())
         enter(index)
         d = driver()
@@ -153,7 +153,7 @@ class GpuExecutable:
 
 
 class LoadedProgram:
-    """A program on one card: its launches are prepared, and only addresses are filled in."""
+    """A program on one GPU: its launches are prepared, and only addresses are filled in."""
 
     def __init__(self, executable: GpuExecutable, index: int) -> None:
         self.program = program = executable.program
@@ -167,7 +167,7 @@ class LoadedProgram:
         if program.constants:
             self._constants = check(index, "allocating memory", driver().mem_alloc, len(program.constants))
             self._constants_address = int(self._constants)
-            check(index, "a copy to the card", driver().memcpy_htod, self._constants_address, program.constants)
+            check(index, "a copy to the GPU", driver().memcpy_htod, self._constants_address, program.constants)
         self._tail = -(-program.scratch_bytes // _ALIGNMENT) * _ALIGNMENT
         self._slot = program.scratch_slot
         # Values that are passed by value have places of their own behind those of the buffers.
@@ -402,4 +402,4 @@ class _HostStep:
                 raise TypeError(f"{self._module.entry.root.name} gave {array.dtype}{list(array.shape)}, not {shape}")
             if shape.nbytes:
                 flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-                check(self._index, "a copy to the card", driver().memcpy_htod_async, where(slots), flat, stream)
+                check(self._index, "a copy to the GPU", driver().memcpy_htod_async, where(slots), flat, stream)

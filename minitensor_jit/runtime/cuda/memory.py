@@ -1,4 +1,4 @@
-"""Memory of cards as the core asks for it: blocks, copies to and from the host, and what to say when there is none.
+"""Memory of GPUs as the core asks for it: blocks, copies to and from the host, and what to say when there is none.
 
 The core keeps freed blocks by stream and size (`csrc/core/device_memory.h`); what it can't serve comes from here: small
 blocks from PyCUDA's pool, which cuts them from larger ones, and large ones from the driver.
@@ -35,12 +35,12 @@ class Runtime:
 
     def __init__(self) -> None:
         self._pools: dict[int, Any] = {}
-        self._blocks: dict[tuple[int, int], Any] = {}  # (card, address) -> what keeps the memory
+        self._blocks: dict[tuple[int, int], Any] = {}  # (GPU, address) -> what keeps the memory
         self._waiting: deque[tuple[int, int, int, int, list[streams.Event]]] = deque()
         self._used_by: dict[tuple[int, int], set[streams.Stream]] = {}
         self._lock = _forks.lock()
 
-    # ---- cards
+    # ---- GPUs
 
     current_device = staticmethod(current_device)
     require = staticmethod(require)
@@ -116,13 +116,13 @@ class Runtime:
     def _copy_in(self, index: int, to: int, source: int, nbytes: int, stream: Any) -> None:
         block = pinned.block_of(source)
         if block is not None:
-            check(index, "a copy to the card", driver().memcpy_htod_async, to, view_of(source, nbytes), stream)
+            check(index, "a copy to the GPU", driver().memcpy_htod_async, to, view_of(source, nbytes), stream)
             if pinned.non_blocking():
                 block.used_by(streams.current_stream(index))
             else:
                 streams.synchronize(index, streams.number_of_current(index))
         elif nbytes <= _STAGED:
-            check(index, "a copy to the card", driver().memcpy_htod_async, to, view_of(source, nbytes), stream)
+            check(index, "a copy to the GPU", driver().memcpy_htod_async, to, view_of(source, nbytes), stream)
         else:
             pinned.stage_in(index, to, source, nbytes, stream)
 
@@ -144,18 +144,18 @@ class Runtime:
             check(index, None, driver().memcpy_dtoh, view_of(to, nbytes), source)
 
     def copy_within(self, index: int, to: int, source_index: int, source: int, nbytes: int) -> None:
-        """Copy on a card, or from another one."""
+        """Copy on a GPU, or from another one."""
         enter(index)
         d = driver()
         stream = streams.stream_object(index, streams.number_of_current(index))
         if index == source_index:
             with profile.copy(index, "MEMCPYDtoD", nbytes, stream):
-                check(index, "a copy on the card", d.memcpy_dtod_async, to, source, nbytes, stream)
+                check(index, "a copy on the GPU", d.memcpy_dtod_async, to, source, nbytes, stream)
             return
-        # Addresses tell cards apart. (PyCUDA 2026.1 takes the wrong contexts in memcpy_peer.)
+        # Addresses tell GPUs apart. (PyCUDA 2026.1 takes the wrong contexts in memcpy_peer.)
         streams.synchronize(source_index, streams.number_of_current(source_index))
         enter(index)
-        check(index, "a copy between cards", d.memcpy_dtod_async, to, source, nbytes, stream)
+        check(index, "a copy between GPUs", d.memcpy_dtod_async, to, source, nbytes, stream)
         streams.synchronize(index, streams.number_of_current(index))
 
 
@@ -181,7 +181,7 @@ def out_of_memory_text(index: int, nbytes: int) -> str:
 
 
 def memory_table(index: int, rows: int = 12) -> str:
-    """What holds a card's memory, the largest first."""
+    """What holds a GPU's memory, the largest first."""
     in_use, cached = _C.cuda_blocks(index)
     lines = [f"{'blocks':>8} {'each':>12} {'together':>12}"]
     for title, blocks in (("in tensors", in_use), ("cached", cached)):
@@ -192,4 +192,4 @@ def memory_table(index: int, rows: int = 12) -> str:
         if rest:
             together = sum(size * count for size, count in rest)
             lines.append(f"{sum(count for _, count in rest):>8,} {'':>12} {_size(together):>12}  {title}, smaller ones")
-    return "\n".join(lines) if len(lines) > 1 else "No tensor is on the card."
+    return "\n".join(lines) if len(lines) > 1 else "No tensor is on the GPU."

@@ -1,4 +1,4 @@
-"""From PTX to modules on a card. The driver's assembler makes the code, which may be kept on disk as a cubin."""
+"""From PTX to modules on a GPU. The driver's assembler makes the code, which may be kept on disk as a cubin."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PTX_INPUT = 1  # CU_JIT_INPUT_PTX of cuda.h
 def assemble(program: GpuProgram, index: int) -> bytes:
     """The cubin of a program's PTX, by the driver's linker; empty where that can't be reached.
 
-    PyCUDA of today gives no way to the linked image, so the driver's library is asked itself, in the card's context.
+    PyCUDA of today gives no way to the linked image, so the driver's library is asked itself, in the GPU's context.
     """
     if not program.ptx:
         return b""
@@ -58,7 +58,7 @@ def _library() -> Any:
 
 
 def load(index: int, executable: GpuExecutable) -> Any:
-    """The program's module on a card; CudaError with the assembler's words if it can't be loaded."""
+    """The program's module on a GPU; CudaError with the assembler's words if it can't be loaded."""
     enter(index)
     if executable.cubin:
         try:

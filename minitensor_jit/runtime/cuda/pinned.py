@@ -1,4 +1,4 @@
-"""Page-locked memory of the host, which cards read and write by themselves; and chunks of it for copies of the rest."""
+"""Page-locked memory of the host, which GPUs read and write by themselves; and chunks of it for copies of the rest."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def without_waiting() -> Iterator[None]:
 
 
 class _Chunks(threading.local):
-    """Two chunks a thread and card, and the events after which they are free. Others have them when the thread ends."""
+    """Two chunks a thread and GPU, and the events after which they are free. Others have them when the thread ends."""
 
     def __init__(self) -> None:
         self.by_card: dict[int, list[tuple[_Lease, Event]]] = {}
@@ -154,14 +154,14 @@ def _view(address: int, nbytes: int) -> Any:
 
 
 def stage_in(index: int, to: int, source: int, nbytes: int, stream: Any) -> None:
-    """Copy to the card: one chunk is filled while the other one is on its way."""
+    """Copy to the GPU: one chunk is filled while the other one is on its way."""
     chunks = _chunks_of(index)
     for turn, offset in enumerate(range(0, nbytes, CHUNK)):
         block, event = chunks[turn % 2]
         event.synchronize()
         size = min(CHUNK, nbytes - offset)
         ctypes.memmove(block.address, source + offset, size)
-        check(index, "a copy to the card", driver().memcpy_htod_async, to + offset, _view(block.address, size), stream)
+        check(index, "a copy to the GPU", driver().memcpy_htod_async, to + offset, _view(block.address, size), stream)
         _record(event, index, stream)
 
 

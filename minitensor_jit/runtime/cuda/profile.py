@@ -1,7 +1,7 @@
-"""When kernels and copies ran on cards: for profiles, timelines and `--hlo_profile`.
+"""When kernels and copies ran on GPUs: for profiles, timelines and `--hlo_profile`.
 
 By the driver's records where CUPTI is installed (`cupti.py`), otherwise by events around each, as for `--hlo_profile`.
-For events a card's clock is set to the host's by one event a card, which is waited for at the start of a profile.
+For events a GPU's clock is set to the host's by one event a GPU, which is waited for at the start of a profile.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["DeviceEvent", "active", "copy", "note_host_call", "program", "start"
 
 @dataclass
 class DeviceEvent(CardEvent):
-    """Something that ran on a card, with the driver's events around it until its times are known."""
+    """Something that ran on a GPU, with the driver's events around it until its times are known."""
 
     raw: tuple[Any, Any] = (None, None)
     number: int = 0
@@ -40,12 +40,12 @@ class DeviceEvent(CardEvent):
 _lock = _forks.lock()
 _events: list[DeviceEvent] | None = None
 _zero: dict[int, tuple[Any, int]] = {}
-"""By card: an event, and the host's time when it had happened."""
+"""By GPU: an event, and the host's time when it had happened."""
 _activities: cupti.Activities | None = None
 why_by_events = ""
 """Why the last profile was taken by events; empty if it was by the driver's records."""
 _counted: list[tuple[int, Any, Any, KernelCounter]] = []
-"""Cards and pairs of events that are still to be counted."""
+"""GPUs and pairs of events that are still to be counted."""
 _COUNT_AT = 512
 host_calls: dict[str, int] = {}
 """How often programs had the host compute an instruction, by the reason."""
@@ -88,7 +88,7 @@ def start() -> None:
 
 
 def stop() -> list[DeviceEvent]:
-    """End the profile: what ran, in the order of its start. Waits for the cards."""
+    """End the profile: what ran, in the order of its start. Waits for the GPUs."""
     global _events, _activities
     noted, _events = _events or [], None
     activities, _activities = _activities, None
@@ -187,7 +187,7 @@ def settle_counters() -> None:
 
 
 def counters_of(name: str, steps: Sequence[Any], index: int) -> ModuleCounters:
-    """What runs of a program on a card are counted in: one counter for each of its outermost steps."""
+    """What runs of a program on a GPU are counted in: one counter for each of its outermost steps."""
     kernels = [
         KernelCounter(
             step.source or step.kernel, step.kind, step.bytes_accessed, step.operations, step.ops, step.arithmetic

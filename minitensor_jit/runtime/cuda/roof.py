@@ -1,4 +1,4 @@
-"""What a card can do, for the roofline of `--hlo_profile`: bytes that copies move, and flops that it has units for."""
+"""What a GPU can do, for the roofline of `--hlo_profile`: bytes that copies move, and flops that it has units for."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from minitensor_jit.runtime.cuda.driver import driver
 __all__ = ["CardRoof", "measure_card"]
 
 _SIZES: Final = tuple(2**k for k in (20, 23, 26, 29))
-"""Bytes that copies move, read and written together: from what a card's caches hold to what none does."""
+"""Bytes that copies move, read and written together: from what a GPU's caches hold to what none does."""
 _IN_A_ROW: Final = 2**30
 """Bytes of copies between two events, if these are no more than `_MOST`."""
 _MOST: Final = 64
 _LANES: Final = (
     # From a compute capability on, the multiply-adds that a multiprocessor does in a cycle: float32, float64 (table
     # "Arithmetic Instructions" of the CUDA C++ programming guide), float16 and bfloat16 on tensor cores (NVIDIA's
-    # papers on the architectures; those of Ampere and newer workstation cards with sums in float32).
+    # papers on the architectures; those of Ampere and newer workstation GPUs with sums in float32).
     ((7, 0), 64, 32, 512),
     ((7, 2), 64, 32, 512),
     ((7, 5), 64, 2, 512),
@@ -36,7 +36,7 @@ _LANES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CardRoof:
-    """The roof over a kernel of a card: it can't be done before its bytes are moved, nor before its flops are done."""
+    """The roof over a kernel of a GPU: it can't be done before its bytes are moved, nor before its flops are done."""
 
     name: str
     bandwidth: tuple[float, ...]
@@ -73,7 +73,7 @@ class CardRoof:
 
 @cache
 def measure_card(index: int) -> CardRoof:
-    """Measure a card's copies, once a process, and ask the driver for the rest; takes some hundredths of a second."""
+    """Measure a GPU's copies, once a process, and ask the driver for the rest; takes some hundredths of a second."""
     one = card(index)
     clock = 1e3 * one.attribute("CLOCK_RATE")
     peak = 1e3 * one.attribute("MEMORY_CLOCK_RATE") * 2 * one.attribute("GLOBAL_MEMORY_BUS_WIDTH") / 8
@@ -104,7 +104,7 @@ def _copy(drv: Any, size: int) -> float:
     stream = drv.Stream()
     number = max(1, min(_IN_A_ROW // size, _MOST))
     best = float("inf")
-    for _ in range(4):  # the first one wakes the card up
+    for _ in range(4):  # the first one wakes the GPU up
         first, last = drv.Event(), drv.Event()
         first.record(stream)
         for _ in range(number):

@@ -1,4 +1,4 @@
-"""Connects the core with the cards: called when the first tensor is put on one."""
+"""Connects the core with the GPUs: called when the first tensor is put on one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["HostOp", "host_ops", "runtime", "start"]
 
 
 class HostOp:
-    """How often an op of a card ran on the host, for want of code, and the bytes that were copied for it."""
+    """How often an op of a GPU ran on the host, for want of code, and the bytes that were copied for it."""
 
     __slots__ = ("nbytes", "runs")
 
@@ -32,7 +32,7 @@ def _on_host_op(op: str, nbytes: int) -> None:
 
 
 def start() -> None:
-    """Give the core what drives the cards; CudaUnavailableError says what is missing."""
+    """Give the core what drives the GPUs; CudaUnavailableError says what is missing."""
     global _runtime
     driver()
     if _runtime is None:
@@ -52,7 +52,7 @@ def runtime() -> Runtime:
 
 
 def stop() -> None:
-    """Forget all cards, so that another driver can be used. No tensor may be on one."""
+    """Forget all GPUs, so that another driver can be used. No tensor may be on one."""
     global _runtime
     for card in context.all_cards():
         _C.cuda_empty_cache(card.index)

@@ -1,4 +1,4 @@
-"""Streams and events. A thread gives its work on a card to that card's current stream, at first the default one."""
+"""Streams and events. A thread gives its work on a GPU to that GPU's current stream, at first the default one."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ __all__ = [
 
 _lock = _forks.lock()
 _streams: dict[tuple[int, int], Any] = {}
-"""PyCUDA's streams by card and number; the number 0 stands for the default stream, which is None there."""
+"""PyCUDA's streams by GPU and number; the number 0 stands for the default stream, which is None there."""
 keep_for_ever(_streams)
 _numbers: dict[int, Iterator[int]] = {}
 
 
 class Stream:
-    """A queue of work on a card, which runs in the order in which it is given; streams run beside each other."""
+    """A queue of work on a GPU, which runs in the order in which it is given; streams run beside each other."""
 
     def __init__(self, device: int, number: int) -> None:
         self.device_index = device
@@ -46,7 +46,7 @@ class Stream:
 
     @staticmethod
     def make(device: int, priority: int = 0) -> Stream:
-        """A new stream of a card."""
+        """A new stream of a GPU."""
         enter(device)
         with _lock:
             number = next(_numbers.setdefault(device, itertools.count(1)))
@@ -108,7 +108,7 @@ class Stream:
 
 
 class Event:
-    """A moment of a stream. Which card the thread has entered stays as it is."""
+    """A moment of a stream. Which GPU the thread has entered stays as it is."""
 
     def __init__(self, device: int | None = None, timing: bool = False, blocking: bool = False) -> None:
         self.device_index = device
@@ -179,7 +179,7 @@ def default_stream(device: int | None = None) -> Stream:
 
 
 def set_stream(stream: Stream) -> None:
-    """Have this thread give its work on the stream's card to it."""
+    """Have this thread give its work on the stream's GPU to it."""
     _C.flush("a change of the stream")
     _C.set_cuda_stream(stream.device_index, stream.number)
 
@@ -196,7 +196,7 @@ def use_stream(stream: Stream) -> Iterator[Stream]:
 
 
 def synchronize(device: int, number: int | None = None) -> None:
-    """Wait until a stream, or all of a card, has done what it was given; CudaError names what failed."""
+    """Wait until a stream, or all of a GPU, has done what it was given; CudaError names what failed."""
     enter(device)
     d = driver()
     call = d.Context.synchronize if not number else stream_object(device, number).synchronize

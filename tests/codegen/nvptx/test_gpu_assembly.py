@@ -90,7 +90,7 @@ CASES: dict[str, tuple[Callable, list[Shape]]] = {
     "complex": (lambda b, x, y: b.emit("divide", (x, y)), [Shape("c64", (1 << 20,))] * 2),
 }
 
-# Kernels whose speed is that of the card's memory or arithmetic only as long as everything is in registers.
+# Kernels whose speed is that of the GPU's memory or arithmetic only as long as everything is in registers.
 HOT = set(CASES) - {"power", "sine", "sort"}
 
 
