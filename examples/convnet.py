@@ -1,11 +1,11 @@
-"""A small convolutional network on handwritten digits, written on tensors and autograd alone.
+"""A convolutional network that reads handwritten digits: modules, data loader, optimizer, schedule and checkpoints.
 
-Two convolutions with pooling and two dense layers, trained with momentum on the 8 x 8 digits in ``examples/data``, each
-of them shifted by up to a pixel at random. It prints how many of the images that it has not seen it reads right.
+It trains on the 8 x 8 digits in ``examples/data``, each of them shifted by up to a pixel at random, and prints how many
+of the images that it has not seen it reads right. With ``--checkpoint FILE`` it writes where it is after every epoch;
+``--resume FILE`` goes on from there, to the same bits as if it had never stopped.
 """
 
 import argparse
-import math
 import sys
 from pathlib import Path
 
@@ -13,91 +13,145 @@ import numpy as np
 from tqdm import tqdm
 
 import minitensor as mt
+from minitensor import nn
 from minitensor.nn import functional as F
+from minitensor.optim import SGD
+from minitensor.optim.lr_scheduler import ExponentialLR
+from minitensor.utils.data import DataLoader, Dataset, Subset
 
 DIGITS = Path(__file__).parent / "data" / "digits.csv.gz"
 HELD_BACK = 297
-SHAPES = {"first": (16, 1, 3, 3), "second": (32, 16, 3, 3), "hidden": (64, 32 * 2 * 2), "out": (10, 64)}
 
 
-def load_digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the training images and labels, then the held-back ones."""
-    table = np.loadtxt(DIGITS, delimiter=",", dtype=np.uint8)
-    images = table[:, :-1].reshape(-1, 1, 8, 8).astype(np.float32) / 16
-    labels, split = table[:, -1].astype(np.int64), len(table) - HELD_BACK
-    return images[:split], labels[:split], images[split:], labels[split:]
+class Digits(Dataset):
+    """The images, (1, 8, 8) from 0 to 1, with the digits that they show."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file: a line an image, its 64 pixels from 0 to 16 and the digit."""
+        table = mt.from_numpy(np.loadtxt(path, delimiter=",", dtype=np.int64))
+        self.images = table[:, :-1].reshape(-1, 1, 8, 8).float() / 16
+        self.labels = table[:, -1]
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[mt.Tensor, mt.Tensor]:
+        """An image and its digit."""
+        return self.images[index], self.labels[index]
 
 
-def initial_weights(seed: int) -> dict[str, np.ndarray]:
-    """Return weights by He et al. (2015), and biases of zero."""
-    generator = np.random.default_rng(seed)
-    made = {}
-    for name, shape in SHAPES.items():
-        deviation = math.sqrt(2 / math.prod(shape[1:]))
-        made[name] = (generator.standard_normal(shape) * deviation).astype(np.float32)
-        made[f"{name}_bias"] = np.zeros(shape[0], np.float32)
-    return made
+class Network(nn.Module):
+    """Three convolutions with normalized batches, two pools and two dense layers: a number for each digit."""
+
+    def __init__(self, dropout: float) -> None:
+        """Make the layers, with PyTorch's initial weights."""
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
+            nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(32, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(2),
+        )  # fmt: skip
+        self.classifier = nn.Sequential(
+            nn.Flatten(), nn.Linear(64 * 2 * 2, 64), nn.ReLU(), nn.Dropout(dropout), nn.Linear(64, 10)
+        )
+
+    def forward(self, images: mt.Tensor) -> mt.Tensor:
+        """Take images (N, 1, 8, 8) to scores (N, 10)."""
+        return self.classifier(self.features(images))
 
 
-def scores(w: dict[str, mt.Tensor], images: mt.Tensor) -> mt.Tensor:
-    """The network: a number for each image and digit."""
-    x = F.conv2d(images, w["first"], w["first_bias"], padding=1).relu()
-    x = F.max_pool2d(x, 2)
-    x = F.conv2d(x, w["second"], w["second_bias"], padding=1).relu()
-    x = F.max_pool2d(x, 2)
-    x = F.linear(x.flatten(1), w["hidden"], w["hidden_bias"]).relu()
-    return F.linear(x, w["out"], w["out_bias"])
-
-
-def shifted(images: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+def shifted(images: mt.Tensor) -> mt.Tensor:
     """Each image moved by at most a pixel in each direction."""
-    padded = np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1)))
-    moves = generator.integers(0, 3, (len(images), 2))
-    return np.stack([p[:, r : r + 8, c : c + 8] for p, (r, c) in zip(padded, moves, strict=True)])
+    count, _, height, width = images.shape
+    rows = mt.randint(0, 3, (count, 1, 1)) + mt.arange(height).unsqueeze(1)
+    columns = mt.randint(0, 3, (count, 1, 1)) + mt.arange(width)
+    which = mt.arange(count).view(-1, 1, 1)
+    return F.pad(images, (1, 1, 1, 1)).squeeze(1)[which, rows, columns].unsqueeze(1)
 
 
-def train(args: argparse.Namespace, images: np.ndarray, labels: np.ndarray) -> tuple[dict[str, mt.Tensor], list[float]]:
-    """Train by stochastic gradient descent with momentum; return the weights and the loss of every step."""
-    w = {name: mt.from_numpy(a).requires_grad_() for name, a in initial_weights(args.seed).items()}
-    velocity = {name: mt.zeros(tuple(t.shape)) for name, t in w.items()}
-    generator = np.random.default_rng(args.seed + 1)
+def train_epoch(model: nn.Module, loader: DataLoader, optimizer: SGD, title: str) -> list[float]:
+    """Show the model every batch once; return the loss of each."""
+    model.train()
     losses = []
-    progress = tqdm(range(args.steps), unit="step", disable=None)
-    for number in progress:
-        chosen = generator.integers(0, len(images), args.batch_size)
-        x, y = mt.from_numpy(shifted(images[chosen], generator)), mt.from_numpy(labels[chosen])
-        loss = F.cross_entropy(scores(w, x), y)
-        gradients = mt.autograd.grad(loss, list(w.values()))
-        rate = args.learning_rate * (1 - number / args.steps)
-        with mt.no_grad():
-            for name, g in zip(w, gradients, strict=True):
-                velocity[name].mul_(0.9).add_(g)
-                w[name].sub_(rate * velocity[name])
+    progress = tqdm(loader, desc=title, unit="step", leave=False, disable=None)
+    for images, labels in progress:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(shifted(images)), labels, label_smoothing=0.1)
+        loss.backward()
+        optimizer.step()
         losses.append(loss.item())
         progress.set_postfix(loss=f"{losses[-1]:.3f}", refresh=False)
-    return w, losses
+    return losses
+
+
+@mt.no_grad()
+def accuracy(model: nn.Module, loader: DataLoader) -> float:
+    """Return the part of the images that the model reads right."""
+    model.eval()
+    right = sum((model(images).argmax(dim=1) == labels).sum().item() for images, labels in loader)
+    return right / len(loader.dataset)
+
+
+def parse_args(argv: list[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--epochs", type=int, default=20, metavar="N", help="passes over the images (%(default)s)")
+    parser.add_argument("--images", type=int, default=1500, metavar="N", help="how many to train on (%(default)s)")
+    parser.add_argument("--batch_size", type=int, default=50, metavar="N", help="images a step (%(default)s)")
+    parser.add_argument("--learning_rate", type=float, default=0.05, metavar="RATE", help="at the start (%(default)s)")
+    parser.add_argument("--dropout", type=float, default=0.3, metavar="P", help="of the dense layer (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of weights, order, shifts and dropout (%(default)s)")
+    parser.add_argument("--checkpoint", type=Path, metavar="FILE", help="write the state after every epoch")
+    parser.add_argument("--resume", type=Path, metavar="FILE", help="go on from a checkpoint")
+    parser.add_argument("--print_losses", action="store_true", help="print the loss of every step, in hexadecimal")
+    args = parser.parse_args(argv)
+    if min(args.epochs, args.batch_size) < 1 or not 1 <= args.images <= 1500:
+        parser.error("--epochs and --batch_size must be at least 1, --images from 1 to 1500")
+    return args
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the example; return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--steps", type=int, default=400, metavar="N", help="training steps (%(default)s)")
-    parser.add_argument("--batch_size", type=int, default=64, metavar="N", help="images a step (%(default)s)")
-    parser.add_argument("--learning_rate", type=float, default=0.05, metavar="RATE", help="at the start (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the weights and the images (%(default)s)")
-    parser.add_argument("--print_losses", action="store_true", help="print the loss of every step, in hexadecimal")
-    args = parser.parse_args(argv)
-    if min(args.steps, args.batch_size) < 1:
-        parser.error("--steps and --batch_size must be at least 1")
-    images, labels, test_images, test_labels = load_digits()
-    w, losses = train(args, images, labels)
+    args = parse_args(argv)
+    mt.manual_seed(args.seed)
+    digits = Digits(DIGITS)
+    split = len(digits) - HELD_BACK
+    training = DataLoader(Subset(digits, range(min(args.images, split))), args.batch_size, shuffle=True)
+    held_back = DataLoader(Subset(digits, range(split, len(digits))), batch_size=HELD_BACK)
+
+    model = Network(args.dropout)
+    optimizer = SGD(model.parameters(), lr=args.learning_rate, momentum=0.9, nesterov=True, weight_decay=1e-4)
+    schedule = ExponentialLR(optimizer, gamma=0.87)
+    first = 0
+    if args.resume:
+        state = mt.load(args.resume)
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        schedule.load_state_dict(state["schedule"])
+        mt.set_rng_state(state["random"])
+        first = state["epochs"]
+
+    losses = []
+    for epoch in range(first, args.epochs):
+        losses += train_epoch(model, training, optimizer, f"epoch {epoch + 1}")
+        schedule.step()
+        if args.checkpoint:
+            state = {
+                "model": model.state_dict(),
+                "optimizer": optimizer.state_dict(),
+                "schedule": schedule.state_dict(),
+                "random": mt.get_rng_state(),
+                "epochs": epoch + 1,
+            }
+            mt.save(state, args.checkpoint)
+
     if args.print_losses:
         for loss in losses:
             print(loss.hex())
-    with mt.no_grad():
-        right = (scores(w, mt.from_numpy(test_images)).argmax(dim=1) == mt.from_numpy(test_labels)).sum().item()
-    print(f"loss after {len(losses)} steps: {losses[-1]!r}")
-    print(f"accuracy on {len(test_labels)} held-back images: {right / len(test_labels):.4f}")
+    if losses:
+        print(f"loss after {args.epochs} epochs: {losses[-1]!r}")
+    print(f"accuracy on {HELD_BACK} held-back images: {accuracy(model, held_back):.4f}")
     return 0
 
 
