@@ -1,6 +1,7 @@
 """What a user sees of the build: importing the package where it was not built."""
 
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import minitensor
+from minitensor import _C
 
 PACKAGE = Path(minitensor.__file__).parent
 
@@ -54,3 +56,13 @@ def test_import_of_an_installation_without_extension(source_folder):
         f"ImportError: {source_folder.resolve()}/minitensor has no extension module (minitensor._C). "
         "The installation is not whole; install minitensor again"
     )
+
+
+def test_threads_memory_leaves_room_for_other_libraries():
+    # The loader has some 1.6 kB for all libraries that come later than the process: more than that can't be imported.
+    header = struct.Struct("<16xHHIQQQIHHHHHH")
+    text = Path(_C.__file__).read_bytes()
+    fields = header.unpack_from(text)
+    start, size, count = fields[4], fields[8], fields[9]
+    segments = [struct.unpack_from("<IIQQQQQQ", text, start + k * size) for k in range(count)]
+    assert sum(memory for kind, *_, memory, _ in segments if kind == 7) <= 1344

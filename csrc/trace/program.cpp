@@ -15,7 +15,6 @@ namespace {
 
 thread_local Generator stream_at_begin;
 thread_local uint64_t settings_at_begin;
-thread_local FunctionLog log_of_function;
 
 bool differentiated(const Tensor& t) { return thread_settings.grad_enabled && requires_grad(t); }
 
@@ -85,8 +84,9 @@ bool find_random(const Trace& trace, std::vector<uint32_t>& found) {
 }  // namespace
 
 void begin_function() {
-    log_of_function.number = functions_begun.fetch_add(1, std::memory_order_relaxed) + 1;
-    function_log = &log_of_function;
+    if (function_log) end_function();
+    function_log = new FunctionLog();  // not a thread's own: static memory for such is scarce, and shared by libraries
+    function_log->number = functions_begun.fetch_add(1, std::memory_order_relaxed) + 1;
     own_nodes_from = next_sequence();
     ran_earlier_node = false;
     beyond_replay = nullptr;
@@ -96,9 +96,8 @@ void begin_function() {
 
 void end_function() {
     own_nodes_from = 0;
-    function_log = nullptr;
-    // Last, since tensors may run code when they die.
-    FunctionLog gone = std::exchange(log_of_function, {});
+    // It goes last, since tensors may run code when they die.
+    std::unique_ptr<FunctionLog> gone(std::exchange(function_log, nullptr));
 }
 
 std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> plan, const std::vector<Tensor*>& given,
@@ -117,11 +116,11 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
     std::vector<Tensor*> arguments = given, results = returned;
     program->given_count_ = given.size();
     program->result_count_ = returned.size();
-    if (!log_of_function.gradients.empty()) {
+    if (!function_log->gradients.empty()) {
         if (ran_earlier_node) return refuse("gradients run through the history of a tensor from outside");
         if (!gradients_are_plain()) return refuse("gradients are watched by hooks, or for anomalies");
     }
-    for (const FunctionLog::Gradient& one : log_of_function.gradients) {
+    for (const FunctionLog::Gradient& one : function_log->gradients) {
         Tensor& owner = *one.owner;
         auto argument = std::find(given.begin(), given.end(), &owner);
         if (!bare_leaf(owner)) return refuse("a tensor whose gradient it stores has hooks");
@@ -210,7 +209,7 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
         }
         program->results_.push_back(std::move(returned));
     }
-    for (const Ref<Tensor>& t : log_of_function.touched) {
+    for (const Ref<Tensor>& t : function_log->touched) {
         if (std::find(arguments.begin(), arguments.end(), t.get()) != arguments.end()) continue;
         if (find_storage(arguments, t->storage.get()) >= 0)
             return refuse("the function also reaches the memory of an argument by itself");
@@ -221,8 +220,7 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
         if (fresh.insert(value).second) program->fresh_.push_back(value);
     for (uint32_t value : program->fresh_) program->fresh_versions_.push_back(trace.results[value].storage->version);
     auto writes_counted = [&](const uint32_t& version) {
-        return static_cast<uint32_t>(
-            std::count(log_of_function.writes.begin(), log_of_function.writes.end(), &version));
+        return static_cast<uint32_t>(std::count(function_log->writes.begin(), function_log->writes.end(), &version));
     };
     auto note_writes = [&](const Storage* storage, int32_t argument) {
         const uint32_t writes = writes_counted(argument < 0 ? storage->version
@@ -236,7 +234,7 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
         note_writes(arguments[i]->storage.get(), static_cast<int32_t>(i));
         if (history.reads_geometry_of(static_cast<uint32_t>(i))) program->arguments_[i].whole_storage = true;
     }
-    for (const Ref<Tensor>& t : log_of_function.touched) {
+    for (const Ref<Tensor>& t : function_log->touched) {
         if (!counter_of(*t) || std::find(arguments.begin(), arguments.end(), t.get()) != arguments.end()) continue;
         auto of_this = [&](const Version& version) { return version.counter == t->autograd->counter; };
         if (std::any_of(program->versions_.begin(), program->versions_.end(), of_this)) continue;
@@ -255,20 +253,20 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
             return refuse("it keeps a tensor that it does not return");
         }
     }
-    std::vector<bool> landed(log_of_function.numbers.all().size());
+    std::vector<bool> landed(function_log->numbers.all().size());
     for (uint32_t i = 0; i < trace.scalars.size(); ++i)
         if (const uint32_t place = trace.scalars[i].scalar.place) {
             program->bound_scalars_.push_back({i, place});
             landed[place - 1] = true;
         }
-    if (const char* reason = log_of_function.lost_number(landed)) return refuse(reason);
-    for (const FunctionLog::Kept& kept : log_of_function.kept) {
-        if (log_of_function.known.contains(kept.keeper.get()))
+    if (const char* reason = function_log->lost_number(landed)) return refuse(reason);
+    for (const FunctionLog::Kept& kept : function_log->kept) {
+        if (function_log->known.contains(kept.keeper.get()))
             return refuse("it computes with a tensor in which an optimizer counts steps or keeps another number");
         program->kept_.push_back(kept);
         program->hold(kept.keeper);
     }
-    program->numbers_ = std::move(log_of_function.numbers);
+    program->numbers_ = std::move(function_log->numbers);
     program->plan_ = std::move(plan);
     Trace& own = program->trace_;
     own.counts_readers = false;
