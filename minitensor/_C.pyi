@@ -63,6 +63,37 @@ float32: dtype
 float64: dtype
 complex64: dtype
 complex128: dtype
+complex32: dtype
+float8_e4m3fn: dtype
+float8_e4m3fnuz: dtype
+float8_e5m2: dtype
+float8_e5m2fnuz: dtype
+float8_e8m0fnu: dtype
+float4_e2m1fn_x2: dtype
+int1: dtype
+int2: dtype
+int3: dtype
+int4: dtype
+int5: dtype
+int6: dtype
+int7: dtype
+uint1: dtype
+uint2: dtype
+uint3: dtype
+uint4: dtype
+uint5: dtype
+uint6: dtype
+uint7: dtype
+bits1x8: dtype
+bits2x4: dtype
+bits4x2: dtype
+bits8: dtype
+bits16: dtype
+quint8: dtype
+qint8: dtype
+qint32: dtype
+quint4x2: dtype
+quint2x4: dtype
 
 @final
 class device:
@@ -655,14 +686,32 @@ class Tensor:
     @property
     def is_cuda(self) -> Any: ...
     @property
+    def is_ipu(self) -> Any: ...
+    @property
+    def is_maia(self) -> Any: ...
+    @property
     def is_meta(self) -> Any: ...
+    @property
+    def is_mkldnn(self) -> Any: ...
+    @property
+    def is_mps(self) -> Any: ...
+    @property
+    def is_mtia(self) -> Any: ...
     def is_neg(self) -> builtins.bool: ...
     def is_nonzero(self) -> builtins.bool: ...
     def is_pinned(self, device: Any = None) -> builtins.bool: ...
+    @property
+    def is_quantized(self) -> Any: ...
     def is_same_size(self, other: Any) -> builtins.bool: ...
     def is_set_to(self, tensor: Any) -> builtins.bool: ...
     def is_shared(self) -> builtins.bool: ...
     def is_signed(self) -> builtins.bool: ...
+    @property
+    def is_vulkan(self) -> Any: ...
+    @property
+    def is_xla(self) -> Any: ...
+    @property
+    def is_xpu(self) -> Any: ...
     def isclose(
         self, other: Any, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False
     ) -> Tensor: ...

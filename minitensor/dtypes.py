@@ -15,6 +15,15 @@ _FLOATS = {
     _C.float32: (23, 127, 6),
     _C.float64: (52, 1023, 15),
 }
+# Of the floating-point types without tensors, which don't all follow the formulas: eps, max, min, the smallest normal.
+_NAMED_FLOATS = {
+    _C.float8_e4m3fn: (0.125, 448.0, -448.0, 2.0**-6),
+    _C.float8_e4m3fnuz: (0.125, 240.0, -240.0, 2.0**-7),
+    _C.float8_e5m2: (0.25, 57344.0, -57344.0, 2.0**-14),
+    _C.float8_e5m2fnuz: (0.125, 57344.0, -57344.0, 2.0**-15),
+    _C.float8_e8m0fnu: (1.0, 2.0**127, 2.0**-127, 2.0**-127),
+}
+_INTEGERS = {_C.uint8, _C.int8, _C.uint16, _C.int16, _C.uint32, _C.int32, _C.uint64, _C.int64}
 _DTYPE = _C.dtype
 
 
@@ -60,7 +69,7 @@ class finfo:  # noqa: N801  (PyTorch's name)
         type = _C.get_default_dtype() if type is None else _checked("finfo", type)
         if type.is_complex:
             type = type.to_real()
-        if type not in _FLOATS:
+        if type not in _FLOATS and type not in _NAMED_FLOATS:
             raise TypeError(
                 "minitensor.finfo() requires a floating point input type. Use minitensor.iinfo to handle "
                 "'minitensor.finfo'"
@@ -80,21 +89,29 @@ class finfo:  # noqa: N801  (PyTorch's name)
     @property
     def eps(self) -> float:
         """The distance from 1 to the next larger number."""
+        if self._type in _NAMED_FLOATS:
+            return _NAMED_FLOATS[self._type][0]
         return 2.0 ** -_FLOATS[self._type][0]
 
     @property
     def max(self) -> float:
         """The largest finite number."""
+        if self._type in _NAMED_FLOATS:
+            return _NAMED_FLOATS[self._type][1]
         return (2.0 - self.eps) * 2.0 ** _FLOATS[self._type][1]
 
     @property
     def min(self) -> float:
         """The smallest finite number."""
+        if self._type in _NAMED_FLOATS:
+            return _NAMED_FLOATS[self._type][2]
         return -self.max
 
     @property
     def smallest_normal(self) -> float:
         """The smallest positive number of full precision."""
+        if self._type in _NAMED_FLOATS:
+            return _NAMED_FLOATS[self._type][3]
         return 2.0 ** (1 - _FLOATS[self._type][1])
 
     @property
@@ -105,6 +122,8 @@ class finfo:  # noqa: N801  (PyTorch's name)
     @property
     def resolution(self) -> float:
         """10 to the power of minus the decimal digits that survive a conversion to the type and back."""
+        if self._type in _NAMED_FLOATS:
+            return 1.0
         return float(f"1e-{_FLOATS[self._type][2]}")
 
     def __eq__(self, other: object) -> bool:
@@ -125,7 +144,7 @@ class iinfo:  # noqa: N801  (PyTorch's name)
         type = _checked("iinfo", type)
         if type is _C.bool:
             raise TypeError("minitensor.bool is not supported by minitensor.iinfo")
-        if type.is_floating_point or type.is_complex:
+        if type not in _INTEGERS:
             raise TypeError(
                 "minitensor.iinfo() requires an integer input type. Use minitensor.finfo to handle 'minitensor.iinfo'"
             )

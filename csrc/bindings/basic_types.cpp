@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/named_dtypes.h"
 #include "bindings/py.h"
 #include "core/device_memory.h"
 
@@ -42,6 +43,7 @@ namespace {
 
 struct DTypeObject {
     PyObject_HEAD DType dtype;
+    const NamedDType* named;  // nullptr where there are tensors of it
 };
 
 struct DeviceObject {
@@ -49,8 +51,6 @@ struct DeviceObject {
 };
 
 PyObject* g_dtypes[static_cast<size_t>(DType::Count)];
-
-DType dtype_of(PyObject* self) { return reinterpret_cast<DTypeObject*>(self)->dtype; }
 
 // Whose name dtypes and sizes are shown with: PyTorch's, where a program imported this package under it.
 std::string g_shown_package = "minitensor";
@@ -64,18 +64,34 @@ PyObject* py_set_shown_package(PyObject*, PyObject* name) {
     });
 }
 
-PyObject* dtype_repr(PyObject* self) {
-    return PyUnicode_FromFormat("%s.%s", g_shown_package.c_str(), info(dtype_of(self)).name);
+const NamedDType* named_of(PyObject* self) { return reinterpret_cast<DTypeObject*>(self)->named; }
+DType dtype_of(PyObject* self) {
+    if (const NamedDType* named = named_of(self))
+        throw Error(ErrorKind::NotImplemented,
+                    g_shown_package + "." + named->info.name + " is a name only: there are no tensors of this dtype");
+    return reinterpret_cast<DTypeObject*>(self)->dtype;
 }
-PyObject* dtype_reduce(PyObject* self, PyObject*) { return PyUnicode_FromString(info(dtype_of(self)).name); }
-PyObject* dtype_itemsize(PyObject* self, void*) { return PyLong_FromSize_t(itemsize(dtype_of(self))); }
-PyObject* dtype_is_floating(PyObject* self, void*) { return PyBool_FromLong(is_floating(dtype_of(self))); }
-PyObject* dtype_is_complex(PyObject* self, void*) { return PyBool_FromLong(is_complex(dtype_of(self))); }
-PyObject* dtype_is_signed(PyObject* self, void*) { return PyBool_FromLong(info(dtype_of(self)).is_signed); }
-PyObject* dtype_compute(PyObject* self, void*) { return dtype_object(loop_dtype(dtype_of(self))); }
-PyObject* dtype_to_real(PyObject* self, PyObject*) { return dtype_object(real_dtype(dtype_of(self))); }
+const DTypeInfo& info_of(PyObject* self) { return named_of(self) ? named_of(self)->info : info(dtype_of(self)); }
+uint8_t category_of(PyObject* self) { return info_of(self).category; }
+
+PyObject* dtype_repr(PyObject* self) {
+    return PyUnicode_FromFormat("%s.%s", g_shown_package.c_str(), info_of(self).name);
+}
+PyObject* dtype_reduce(PyObject* self, PyObject*) { return PyUnicode_FromString(info_of(self).name); }
+PyObject* dtype_itemsize(PyObject* self, void*) { return PyLong_FromSize_t(info_of(self).itemsize); }
+PyObject* dtype_is_floating(PyObject* self, void*) { return PyBool_FromLong(category_of(self) == 2); }
+PyObject* dtype_is_complex(PyObject* self, void*) { return PyBool_FromLong(category_of(self) == 3); }
+PyObject* dtype_is_signed(PyObject* self, void*) { return PyBool_FromLong(info_of(self).is_signed); }
+PyObject* dtype_compute(PyObject* self, void*) {
+    return guarded([&] { return dtype_object(loop_dtype(dtype_of(self))); });
+}
+PyObject* dtype_to_real(PyObject* self, PyObject*) {
+    if (!named_of(self)) return dtype_object(real_dtype(dtype_of(self)));
+    return category_of(self) == 3 ? dtype_object(DType::F16) : Py_NewRef(self);
+}
 PyObject* dtype_to_complex(PyObject* self, PyObject*) {
     return guarded([&] {
+        if (named_of(self) && category_of(self) == 3) return Py_NewRef(self);
         DType dtype = dtype_of(self);
         if (info(dtype).category < 2) fail(std::string("Unknown Complex ScalarType for ") + torch_type_name(dtype));
         return dtype_object(complex_dtype(dtype));
@@ -84,10 +100,11 @@ PyObject* dtype_to_complex(PyObject* self, PyObject*) {
 PyObject* dtype_abbreviation(PyObject* self, void*) {
     static constexpr const char* names[] = {"b8",  "u8",  "i8",   "u16", "i16", "u32", "i32", "u64",
                                             "i64", "f16", "bf16", "f32", "f64", "c64", "c128"};
-    return PyUnicode_FromString(names[static_cast<size_t>(dtype_of(self))]);
+    return PyUnicode_FromString(named_of(self) ? named_of(self)->abbreviation
+                                               : names[static_cast<size_t>(dtype_of(self))]);
 }
-PyObject* dtype_name(PyObject* self, void*) { return PyUnicode_FromString(info(dtype_of(self)).name); }
-PyObject* dtype_hlo(PyObject* self, void*) { return PyUnicode_FromString(info(dtype_of(self)).hlo_name); }
+PyObject* dtype_name(PyObject* self, void*) { return PyUnicode_FromString(info_of(self).name); }
+PyObject* dtype_hlo(PyObject* self, void*) { return PyUnicode_FromString(info_of(self).hlo_name); }
 
 PyMethodDef dtype_methods[] = {
     {"__reduce__", method<dtype_reduce>(), METH_NOARGS, "Pickled by name."},
@@ -451,6 +468,12 @@ bool init_dtypes(PyObject* module) {
         reinterpret_cast<DTypeObject*>(object)->dtype = static_cast<DType>(i);
         g_dtypes[i] = object;
         if (PyModule_AddObjectRef(module, info(static_cast<DType>(i)).name, object) < 0) return false;
+    }
+    for (const NamedDType& named : kNamedDTypes) {
+        PyRef object(DTypeType.tp_alloc(&DTypeType, 0));
+        if (!object) return false;
+        reinterpret_cast<DTypeObject*>(object.get())->named = &named;
+        if (PyModule_AddObjectRef(module, named.info.name, object.get()) < 0) return false;
     }
     PyRef bases(PyTuple_Pack(2, PyExc_RuntimeError, PyExc_ZeroDivisionError));
     if (!bases) return false;
