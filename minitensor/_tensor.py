@@ -53,8 +53,10 @@ def _is_on(kind: str) -> property:
     return property(lambda self: self.device.type == kind, doc=f"Whether the tensor is on device {kind}.")
 
 
-for _device in ("cpu", "cuda", "meta"):
+for _device in ("cpu", "cuda", "meta", "ipu", "maia", "mps", "mtia", "vulkan", "xla", "xpu"):
     attach(f"is_{_device}", _is_on(_device))
+attach("is_mkldnn", property(lambda self: False, doc="False: no layout of another library is here."))
+attach("is_quantized", property(lambda self: False, doc="False: there are no quantised tensors."))
 
 
 def _never_volatile() -> bool:

@@ -7,7 +7,29 @@ from typing import Any
 from minitensor import _C
 
 __all__ = ["BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor"]
-__all__ += ["IntTensor", "LongTensor", "ShortTensor", "set_default_tensor_type"]
+__all__ += ["IntTensor", "LongTensor", "ShortTensor", "set_default_tensor_type", "tensor_of_default_type"]
+
+
+def _of_sizes_or_data(dtype: Any, args: tuple[Any, ...], device: Any = None) -> Any:
+    """A tensor whose memory is as it was if the arguments are sizes, or of the data, which is one argument."""
+    if len(args) == 1 and not isinstance(args[0], _C.Size):
+        data = args[0]
+        if hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, (str, bytes)):
+            return _C.tensor_from_data(data, dtype, device, True)
+        if not hasattr(data, "__index__") or isinstance(data, bool):
+            raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
+    size = tuple(args[0]) if len(args) == 1 and isinstance(args[0], _C.Size) else args or (0,)
+    return _C.empty(size, dtype, device)
+
+
+def tensor_of_default_type(*args: Any, device: Any = None) -> Any:
+    """What ``Tensor(...)`` makes: Tensor(2, 3) has these sizes, Tensor([1, 2]) these elements, in the default dtype.
+
+    TypeError for data that is no sequence.
+    """
+    if len(args) == 1 and isinstance(args[0], _C.Tensor):
+        return args[0]
+    return _of_sizes_or_data(_C.get_default_dtype(), args, device)
 
 
 class _TensorType(type):
@@ -22,10 +44,7 @@ class _TensorType(type):
             if args[0].dtype is not cls.dtype:
                 raise TypeError(f"expected {cls.__name__} (got {args[0].type()})")
             return args[0].alias().detach()
-        if len(args) == 1 and not isinstance(args[0], (int, _C.Size)):
-            return _C.tensor_from_data(args[0], cls.dtype, None, True)
-        size = tuple(args[0]) if len(args) == 1 and isinstance(args[0], _C.Size) else args or (0,)
-        return _C.empty(size, cls.dtype, None)
+        return _of_sizes_or_data(cls.dtype, args)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, _C.Tensor) and instance.dtype is cls.dtype and instance.device.type == "cpu"

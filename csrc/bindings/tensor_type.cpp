@@ -439,13 +439,17 @@ PyTypeObject make_tensor_type() {
 }
 
 // Tensor(): an empty one; Tensor(data): float32, as PyTorch's legacy constructor.
-PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject*) {
+PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     return guarded([&]() -> PyObject* {
-        if (PyTuple_GET_SIZE(args) == 1 && is_tensor(PyTuple_GET_ITEM(args, 0)))
+        if (!kwargs && PyTuple_GET_SIZE(args) == 1 && is_tensor(PyTuple_GET_ITEM(args, 0)))
             return wrap_as(type, detach(*tensor_of(PyTuple_GET_ITEM(args, 0))));
-        if (PyTuple_GET_SIZE(args) != 0)
-            fail_type("Tensor(data) takes a Tensor; use minitensor.tensor(data) for other data");
-        return wrap_as(type, Tensor::empty({0}, default_dtype()));
+        if (!kwargs && PyTuple_GET_SIZE(args) == 0) return wrap_as(type, Tensor::empty({0}, default_dtype()));
+        // PyTorch's old constructor: sizes, or data.
+        PyRef module(PyImport_ImportModule("minitensor.typed_tensors"));
+        PyRef call(module ? PyObject_GetAttrString(module.get(), "tensor_of_default_type") : nullptr);
+        PyRef made(call ? PyObject_Call(call.get(), args, kwargs) : nullptr);
+        if (!made) return nullptr;
+        return wrap_as(type, detach(*tensor_of(made.get())));
     });
 }
 

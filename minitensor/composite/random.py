@@ -82,12 +82,18 @@ def randn(
 
 @composite(method=False)
 def randint(
-    low: int, high: Any = None, size: Any = None, *, generator: Any = None, out: Any = None, dtype: Any = None,
+    low: Any = None, high: Any = None, size: Any = None, *, generator: Any = None, out: Any = None, dtype: Any = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Uniform integers from low (0 if only one bound is given) up to, not including, high; int64 by default."""
-    if size is None:
-        low, high, size = 0, low, high
+    if size is None:  # randint(high, size)
+        low, high, size = None, low, high
+    if high is None:  # randint(high, size=size)
+        low, high = None, low
+    if low is None:
+        low = 0
+    if high is None:
+        raise TypeError("randint() missing 1 required positional argument: 'high'")
     if not isinstance(size, (tuple, list)):
         raise TypeError(f"randint(): argument 'size' must be tuple of ints, not {type(size).__name__}")
     made = _draw(generator, _ops.randint, low, high, tuple(size), dtype=_dtype_of(dtype, out, _C.int64), device=device)
