@@ -483,3 +483,50 @@ def test_directories_that_say_something_else(at, form, change, message, tmp_path
     for mapped in (False, True):
         with pytest.raises((RuntimeError, pickle.UnpicklingError), match=message):
             mt.load(path, mmap=mapped)
+
+
+def test_a_dtype_and_a_function_that_occur_twice():
+    assert through_a_file([mt.float32, mt.float32, mt.int8]) == [mt.float32, mt.float32, mt.int8]
+    layers = mt.nn.ModuleList([mt.nn.TransformerEncoderLayer(4, 2, 8, activation=mt.nn.functional.gelu)] * 2)
+    layers.append(mt.nn.TransformerEncoderLayer(4, 2, 8, activation=mt.nn.functional.gelu))
+    layers.functions = [mt.tanh, mt.linalg.inv, mt.add, mt.special.entr]
+    loaded = through_a_file_whole(layers)
+    assert loaded[0] is loaded[1]
+    assert all(layer.activation is mt.nn.functional.gelu for layer in loaded)
+    assert all(found is function for found, function in zip(loaded.functions, layers.functions, strict=True))
+
+
+def through_a_file_whole(thing):
+    file = io.BytesIO()
+    mt.save(thing, file)
+    file.seek(0)
+    return mt.load(file, weights_only=False)
+
+
+def test_functions_that_are_allowed():
+    model = mt.nn.ModuleDict()
+    model.activation = mt.nn.functional.relu
+    file = io.BytesIO()
+    mt.save(model, file)
+    with serialization.safe_globals([mt.nn.ModuleDict, mt.nn.functional.relu]):
+        assert mt.load(io.BytesIO(file.getvalue())).activation is mt.nn.functional.relu
+    with serialization.safe_globals([mt.nn.ModuleDict]), pytest.raises(pickle.UnpicklingError, match="relu"):
+        mt.load(io.BytesIO(file.getvalue()))
+    with pytest.raises(pickle.PicklingError):
+        mt.save([mt.nn.functional.relu], io.BytesIO())
+
+
+def test_modules_of_pytorch_s_that_are_allowed():
+    torch = pytest.importorskip("torch")
+    theirs = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())
+    theirs.activation = torch.nn.functional.relu
+    file = io.BytesIO()
+    torch.save(theirs, file)
+    allowed = [mt.nn.Sequential, mt.nn.Linear, mt.nn.ReLU, mt.nn.functional.relu]
+    with serialization.safe_globals(allowed):
+        ours = mt.load(io.BytesIO(file.getvalue()))
+    assert type(ours) is mt.nn.Sequential
+    assert ours[0].weight.tolist() == theirs[0].weight.tolist()
+    assert ours.activation is mt.nn.functional.relu
+    with serialization.safe_globals(allowed[:2]), pytest.raises(pickle.UnpicklingError, match=r"torch\.nn\.modules"):
+        mt.load(io.BytesIO(file.getvalue()))

@@ -10,7 +10,7 @@ from typing import Any
 
 import minitensor as mt
 from minitensor import _C
-from minitensor.serialization.safe_globals import lookup
+from minitensor.serialization.safe_globals import get_safe_globals, lookup
 from minitensor.serialization.unpickler import Allowed, Unfinished
 from minitensor.storage import TypedStorage, UntypedStorage
 
@@ -279,6 +279,15 @@ def _factory(factory: Any) -> Any:
     raise UnpicklingError("a defaultdict makes its values by a function that is not allowed")
 
 
+def _allowed_here(module: str, name: str) -> Any:
+    """What a name of PyTorch's, or one of several names, stands for here, if that was allowed. Nothing is imported."""
+    package, dot, rest = module.partition(".")
+    found: Any = sys.modules.get("minitensor" + dot + rest) if package in ("torch", "minitensor") else None
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found if found is not None and any(found is allowed for allowed in get_safe_globals()) else None
+
+
 def find(module: str, name: str) -> Any:
     """What a name in a checkpoint stands for. UnpicklingError for any that is neither the format's nor allowed."""
     # What Python 2 and older NumPys wrote, and Python 3 writes by protocol 2.
@@ -297,8 +306,10 @@ def find(module: str, name: str) -> Any:
     if module == "builtins" and name in _FACTORIES:
         return _FACTORIES[name]
     allowed = lookup(full)
+    if allowed is None:
+        allowed = _allowed_here(module, name)
     if allowed is not None:
-        return Allowed(full, allowed, is_class=isinstance(allowed, type))
+        return Allowed(full, allowed, is_class=isinstance(allowed, type), is_value=True)
     raise UnpicklingError(
         f"the file names {full}, which is not data: nothing was run. If you trust the file and know that calling "
         f"{name} is harmless, allow it with minitensor.serialization.add_safe_globals([{name}])"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import sys
 from _codecs import encode  # what protocol 2 writes bytes by
 from collections import Counter, OrderedDict, defaultdict
 from typing import Any, ClassVar
@@ -162,15 +163,32 @@ class _Pickler(pickle._Pickler):
         location = str(data.device) if data.device.type == "cuda" else "cpu"
         return _StorageId("storage", kind, self.keys[identity][0], location, data.numel() // itemsize)
 
-    def save_name(self, name: _Global) -> None:
+    def save_name(self, name: _Global, thing: Any = None) -> None:
+        """Write a name; `thing` is what it stands for, which is written once."""
+        thing = name if thing is None else thing
         self.write(pickle.GLOBAL + f"{name.module}\n{name.name}\n".encode("ascii"))  # type: ignore[attr-defined]
-        self.memoize(name)  # type: ignore[attr-defined]
+        self.memoize(thing)  # type: ignore[attr-defined]
 
     def save_dtype(self, dtype: mt.dtype) -> None:
-        self.save_name(_torch(dtype.name))
+        self.save_name(_torch(dtype.name), dtype)
+
+    def save_function(self, function: Any) -> None:
+        self.save_name(_public(function), function)
 
     dispatch[_Global] = save_name
     dispatch[mt.dtype] = save_dtype
+    dispatch[type(mt.add)] = dispatch[type(mt.tanh)] = save_function  # functions that are composed, and ops
+
+
+def _public(function: Any) -> _Global:
+    """PyTorch's name of a function that users call. PicklingError for one that has none."""
+    for place in ("nn.functional", "", "linalg", "special", "fft"):
+        module = sys.modules.get(f"minitensor.{place}".rstrip("."))
+        for name in (function.__name__, function.__name__.removeprefix(f"{place}_")):
+            if getattr(module, name, None) is function:
+                full = f"torch.{place}".rstrip(".")
+                return _GLOBALS.setdefault(f"{full}.{name}", _Global(full, name))
+    raise pickle.PicklingError(f"can't save the function {function.__name__}: it has no public name")
 
 
 def _described(thing: Any) -> str:

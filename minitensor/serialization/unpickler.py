@@ -25,12 +25,20 @@ _MAXIMUM_PROTOCOL = 5
 class Allowed:
     """A callable that a pickle may call: a function of the format, or a class that the user has allowed."""
 
-    def __init__(self, name: str, call: Callable[..., Any], is_class: bool = False, rebuilds: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        call: Callable[..., Any],
+        is_class: bool = False,
+        rebuilds: bool = False,
+        is_value: bool = False,
+    ) -> None:
         """`is_class`: the pickle may make instances of it by NEWOBJ and set their state.
 
-        `rebuilds`: it makes tensors, and may be an argument of a call.
+        `rebuilds`: it makes tensors, and may be an argument of a call. `is_value`: it may be part of the object, as
+        the activation of a module is.
         """
-        self.name, self.call, self.is_class, self.rebuilds = name, call, is_class, rebuilds
+        self.name, self.call, self.is_class, self.rebuilds, self.is_value = name, call, is_class, rebuilds, is_value
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it, for an unpickler that calls what it finds."""
@@ -130,7 +138,7 @@ class _Machine:
     def value(self, thing: Any) -> Any:
         """What may become part of the result: data, and never a function."""
         if isinstance(thing, Allowed):
-            if thing.is_class:
+            if thing.is_class or thing.is_value:
                 return thing.call
             raise UnpicklingError(f"the function {thing.name} stands where data should")
         if isinstance(thing, _Arguments):
