@@ -233,3 +233,34 @@ assert not hasattr(torch.jit, "load")
 print(double(torch.ones(1)).item())
 """
     assert aliased(tmp_path, source).stdout == "2.0\n"
+
+
+NAMES = """
+import torch.distributed as dist
+import torch.onnx
+from torch.nn.parallel import DistributedDataParallel
+import torch.backends.cudnn as cudnn
+
+cudnn.benchmark = True
+print(torch.backends.cudnn.benchmark, dist.is_available(), torch.onnx.is_in_onnx_export(), torch.float8_e4m3fn)
+for refused in (
+    lambda: dist.init_process_group("gloo"),
+    lambda: dist.get_rank(),
+    lambda: torch.onnx.export(torch.nn.Linear(1, 1), torch.ones(1), "model.onnx"),
+):
+    try:
+        refused()
+    except (RuntimeError, ValueError) as error:
+        print(type(error).__name__, error)
+"""
+
+
+def test_names_that_scripts_import(tmp_path):
+    printed = aliased(tmp_path, NAMES).stdout.splitlines()
+    assert printed == [
+        "True False False torch.float8_e4m3fn",
+        "RuntimeError torch.distributed.init_process_group: minitensor runs a program in one process only",
+        "ValueError Default process group has not been initialized, please make sure to call init_process_group.",
+        "NotImplementedError torch.onnx.export: minitensor has no exporter to ONNX; save the state_dict and export it "
+        "with PyTorch",
+    ]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from minitensor.backends import cuda
+from minitensor.backends import cpu, cuda, cudnn, mkl, mkldnn, mps, openmp, opt_einsum
 
-__all__ = ["cuda"]
+__all__ = ["cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp", "opt_einsum"]

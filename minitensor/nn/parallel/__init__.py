@@ -1,8 +1,9 @@
 """Modules on several devices; here, on one."""
 
 from minitensor.nn.parallel.data_parallel import DataParallel, data_parallel
+from minitensor.nn.parallel.distributed import DistributedDataParallel
 
-__all__ = ["DataParallel", "data_parallel"]
+__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel"]
 
 
 def __getattr__(name: str) -> object:
