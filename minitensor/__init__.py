@@ -102,6 +102,7 @@ for _row in _ROWS.values():
 from minitensor import _hooks, autograd, random, return_types  # noqa: E402
 from minitensor import _tensor as _tensor_methods  # noqa: E402  (needs the rows)
 from minitensor._checked import checked_functions as _checked_functions  # noqa: E402
+from minitensor._checked import function_form as _function_form  # noqa: E402
 from minitensor._config import show_config  # noqa: E402
 from minitensor._tensor_str import set_printoptions  # noqa: E402
 from minitensor.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402
@@ -162,7 +163,7 @@ _checked_functions(globals())
 # In-place methods are functions too.
 for _name in vars(Tensor):
     if _name.endswith("_") and not _name.startswith("_"):
-        globals().setdefault(_name, getattr(Tensor, _name))
+        globals().setdefault(_name, _function_form(getattr(Tensor, _name)))
 
 from minitensor._foreach import *  # noqa: E402, F403  (needs the methods)
 
@@ -194,7 +195,8 @@ _C.set_internal_prefixes(
 # What is imported by the first use of it: submodules, and names with the submodule that has them.
 _LAZY_MODULES = {
     "accelerator", "array_api", "backends", "compiler", "cpu", "cuda", "distributions", "extend", "fft", "func",
-    "linalg", "multiprocessing", "nn", "optim", "serialization", "signal", "special", "testing", "timeline", "utils",
+    "linalg", "multiprocessing", "nn", "optim", "overrides", "serialization", "signal", "special", "testing",
+    "timeline", "utils",
 }  # fmt: skip
 _LAZY_NAMES = {
     "compile": "minitensor.compiler",

@@ -13,8 +13,9 @@ from typing import Any
 
 from minitensor import _C
 
-__all__ = ["checked", "checked_functions", "checked_method", "wrong_argument"]
+__all__ = ["checked", "checked_functions", "checked_method", "function_form", "overridable_property", "wrong_argument"]
 
+_FORM: type = type(_C.out_form(len, len))
 _FORMS: dict[Callable[..., Any], Callable[..., Any]] = {}  # so that a function keeps one checked form
 
 
@@ -68,16 +69,36 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def checked_method(function: Any) -> Any:
-    """The checked form for a method, if it takes more tensors than itself: the others cost nothing more."""
-    if type(function) is not FunctionType:
-        return function
-    code = function.__code__
-    if code.co_flags & inspect.CO_VARARGS or "_shortcuts" in function.__dict__:
-        return checked(function)
-    others = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-    annotated = function.__annotations__
-    tensors = any("Tensor" in str(kind := annotated.get(name, "Any")) or kind == "Any" for name in others)
-    return checked(function) if tensors else function
+    """The checked form for a method, an object of its own: who overrides calls tells methods from functions."""
+    if type(function) is FunctionType:
+        function = checked(function)
+    if type(function) is _FORM:
+        return _C.same_form(function)
+    return _C.method_form(function) if type(function) is _C.Op else function
+
+
+def function_form(method: Any) -> Any:
+    """What a method of Tensor does as a function."""
+    if type(method) is _C.Op:
+        return _C.function_form(method)
+    return _C.same_form(method) if type(method) is _FORM else method
+
+
+def overridable_property(made: Any) -> property:
+    """The property, whose reading an override sees as the call of its `__get__`."""
+    getter = _C.same_form(checked(made.fget))
+    setter = None if made.fset is None else _C.same_form(checked(made.fset))
+    found = property(getter, setter, doc=made.__doc__)
+    _C.set_form_api(getter, found.__get__)
+    if setter is not None:
+        _C.set_form_api(setter, found.__set__)
+    return found
+
+
+# Modules whose functions are about the process rather than about tensors: they are not overridden.
+_OF_THE_PROCESS = {
+    f"minitensor.{name}" for name in ("settings", "functional", "random", "typed_tensors", "_tensor_str", "_config")
+}
 
 
 def checked_functions(namespace: dict[str, Any]) -> None:
@@ -91,7 +112,9 @@ def checked_functions(namespace: dict[str, Any]) -> None:
             + value.__code__.co_kwonlyargcount
             + (value.__code__.co_flags & inspect.CO_VARARGS)
         ):
-            namespace[name] = checked(value)
+            form = namespace[name] = checked(value)
+            if value.__module__ in _OF_THE_PROCESS:
+                _C.set_form_api(form, None)
 
 
 _C.set_argument_error(wrong_argument, checked)

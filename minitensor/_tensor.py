@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from minitensor import _C, _hooks
-from minitensor._checked import checked, checked_method
+from minitensor._checked import checked, checked_method, overridable_property
 from minitensor._copying import copy_tensor, deepcopy_tensor
+from minitensor._torch_function import NOT_OVERRIDDEN, torch_function
 from minitensor._warning import users_level
 from minitensor.composite import COMPOSITES
 from minitensor.composite.complex import imag, real
@@ -23,8 +24,13 @@ Tensor = _C.Tensor
 
 
 def attach(name: str, function: Any) -> None:
-    """Make `function` a method of Tensor."""
-    _C.add_method(name, checked_method(function))
+    """Make `function` a method of Tensor, or a property one of its attributes."""
+    if name in NOT_OVERRIDDEN:
+        _C.add_method(name, function)
+    elif isinstance(function, property):
+        _C.add_method(name, overridable_property(function))
+    else:
+        _C.add_method(name, checked_method(function))
 
 
 def _method(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,8 +77,9 @@ def _set_volatile(_tensor: Tensor, _value: object) -> None:
 
 attach("volatile", property(lambda self: _never_volatile(), _set_volatile, doc="False: it was removed."))
 attach("name", property(lambda self: None, doc="PyTorch's name of a tensor, which nothing gives it: None."))
-attach("_view_sizes", view_)
-attach("_view_dtype", view_dtype)
+_C.add_method("_view_sizes", view_)
+_C.add_method("_view_dtype", view_dtype)
+_C.add_method("__torch_function__", classmethod(torch_function))
 
 
 def _set_real(self: Tensor, value: Any) -> None:

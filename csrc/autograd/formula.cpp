@@ -7,6 +7,7 @@
 #include "autograd/gradient_check.h"
 #include "core/error.h"
 #include "dispatch/jit_device.h"
+#include "dispatch/override_state.h"
 #include "dispatch/python.h"
 
 namespace mt {
@@ -167,6 +168,7 @@ Gradients apply_op(GradNode& node, Gradients& gradients) {
         raw.push_back(argument.get());
     }
     FormulaScope scope(node);
+    OverridesOff overrides_off;
     PyRef returned(PyObject_Vectorcall(op.vjp, raw.data(), raw.size(), nullptr));
     if (!returned) fail_python();
     Gradients result = collect(returned.get(), node, n);

@@ -1,6 +1,7 @@
 // Arguments of an op, parsed by its schema.
 #include <string>
 
+#include "bindings/overrides.h"
 #include "bindings/py.h"
 
 namespace mt::py {
@@ -61,6 +62,7 @@ bool scalar_from(PyObject* object, Scalar* out) {
         return true;
     }
     if (is_tensor(object) || !Py_TYPE(object)->tp_as_number) return false;
+    if (overrides == Overrides::On && class_overrides(Py_TYPE(object))) return false;
     // NumPy's scalars; arrays also have number slots, but are refused as sequences.
     if (PySequence_Check(object)) return false;
     const char* name = Py_TYPE(object)->tp_name;

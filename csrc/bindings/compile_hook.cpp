@@ -275,6 +275,7 @@ std::shared_ptr<Plan> plan_from_disk(const Trace& trace, PyObject* found) {
 PyRef ask(const Trace& trace, PyObject* callable, PyObject* args) {
     const bool apart = std::none_of(trace.nodes.begin(), trace.nodes.end(),
                                     [](const TraceNode& node) { return on_gpu(node.device); });
+    OverridesOff overrides_off;
     return apart ? call_apart(callable, args) : checked(PyObject_Call(callable, args, nullptr));
 }
 

@@ -5,6 +5,7 @@
 
 #include "autograd/engine.h"
 #include "bindings/guards.h"
+#include "bindings/overrides.h"
 #include "bindings/py.h"
 #include "bindings/trace_python.h"
 #include "trace/program.h"
@@ -108,6 +109,7 @@ PyObject* call_miss(PyObject* self, PyObject* const* args, size_t nargs, PyObjec
 PyObject* run_program(PyObject* self, PyObject* const* args, size_t nargs) {
     FunctionObject& f = *self_of(self);
     if (nargs > kMaxArguments || trace::recording()) return nullptr;
+    if (may_override() && mode_overrides()) return nullptr;  // who wants to see the calls
     Tensor* tensors[kMaxArguments];
     size_t count = 0;
     for (size_t i = 0; i < nargs; ++i)

@@ -1,4 +1,5 @@
 // Arithmetic and comparison operators of tensors: the type's number slots, straight to the call path.
+#include "bindings/overrides.h"
 #include "bindings/py.h"
 #include "bindings/shared_memory.h"
 #include "bindings/temporary.h"
@@ -20,6 +21,9 @@ const OpDef& op(const char* name) {
 // An op resolved once, by name: rows are registered when minitensor is imported, before any tensor exists.
 struct LazyOp {
     const char* name;
+    // The attributes of Tensor by which an override knows the operator, that with the tensor on the right, and that
+    // in place.
+    const char *forward, *reflected, *in_place;
     const OpDef* def = nullptr;
     const OpDef& get() {
         if (!def) def = &op(name);
@@ -36,10 +40,25 @@ bool operand_from(PyObject* object, Operand* operand) {
     return operand->is_scalar;
 }
 
-PyObject* binary(LazyOp& which, PyObject* a, PyObject* b) {
+bool binary_overridden(const LazyOp& which, PyObject* a, PyObject* b, PyObject** result) {
+    const bool forward = is_tensor(a);
+    PyObject* args[] = {forward ? a : b, forward ? b : a};
+    return method_overridden(forward ? which.forward : which.reflected, args, 2, nullptr, result);
+}
+
+// Where an operand is neither a tensor nor a number.
+[[gnu::noinline, gnu::cold]] PyObject* not_ours(const LazyOp& which, PyObject* a, PyObject* b) {
+    PyObject* result;
+    for (PyObject* object : {a, b})
+        if (!is_tensor(object) && class_overrides(Py_TYPE(object)) && binary_overridden(which, a, b, &result))
+            return result;
+    Py_RETURN_NOTIMPLEMENTED;
+}
+
+[[gnu::always_inline]] inline PyObject* run_binary(LazyOp& which, PyObject* a, PyObject* b) {
     return guarded([&]() -> PyObject* {
         Operand operands[2];
-        if (!operand_from(a, &operands[0]) || !operand_from(b, &operands[1])) Py_RETURN_NOTIMPLEMENTED;
+        if (!operand_from(a, &operands[0]) || !operand_from(b, &operands[1])) return not_ours(which, a, b);
         Call call(ambient());
         call.op = &which.get();
         call.operands = operands;
@@ -51,10 +70,26 @@ PyObject* binary(LazyOp& which, PyObject* a, PyObject* b) {
     });
 }
 
+[[gnu::noinline, gnu::cold]] PyObject* watched_binary(LazyOp& which, PyObject* a, PyObject* b) {
+    PyObject* result;
+    return binary_overridden(which, a, b, &result) ? result : run_binary(which, a, b);
+}
+
+PyObject* binary(LazyOp& which, PyObject* a, PyObject* b) {
+    return may_override() ? watched_binary(which, a, b) : run_binary(which, a, b);
+}
+
 PyObject* inplace(LazyOp& which, PyObject* a, PyObject* b) {
+    PyObject *args[] = {a, b}, *result;
+    if (may_override() && method_overridden(which.in_place, args, 2, nullptr, &result)) return result;
     return guarded([&]() -> PyObject* {
         Operand operands[2];
-        if (!operand_from(a, &operands[0]) || !operand_from(b, &operands[1])) Py_RETURN_NOTIMPLEMENTED;
+        if (!operand_from(a, &operands[0]) || !operand_from(b, &operands[1])) {
+            if (!is_tensor(b) && class_overrides(Py_TYPE(b)) &&
+                method_overridden(which.in_place, args, 2, nullptr, &result))
+                return result;
+            Py_RETURN_NOTIMPLEMENTED;
+        }
         Call call(ambient());
         call.op = &which.get();
         call.operands = operands;
@@ -65,6 +100,8 @@ PyObject* inplace(LazyOp& which, PyObject* a, PyObject* b) {
 }
 
 PyObject* unary(LazyOp& which, PyObject* a) {
+    PyObject* result;
+    if (may_override() && method_overridden(which.forward, &a, 1, nullptr, &result)) return result;
     return guarded([&]() -> PyObject* {
         Operand operand;
         operand.tensor = tensor_of(a);
@@ -79,48 +116,48 @@ PyObject* unary(LazyOp& which, PyObject* a) {
     });
 }
 
-#define MT_BINARY_SLOT(NAME) \
-    LazyOp op_##NAME{#NAME}; \
+#define MT_BINARY_SLOT(NAME, FORWARD, REFLECTED, INPLACE) \
+    LazyOp op_##NAME{#NAME, FORWARD, REFLECTED, INPLACE}; \
     PyObject* slot_##NAME(PyObject* a, PyObject* b) { return binary(op_##NAME, a, b); }
 #define MT_INPLACE_SLOT(NAME) \
     PyObject* slot_i##NAME(PyObject* a, PyObject* b) { return inplace(op_##NAME, a, b); }
-#define MT_UNARY_SLOT(NAME)  \
-    LazyOp op_##NAME{#NAME}; \
+#define MT_UNARY_SLOT(NAME, FORWARD)                    \
+    LazyOp op_##NAME{#NAME, FORWARD, nullptr, nullptr}; \
     PyObject* slot_##NAME(PyObject* a) { return unary(op_##NAME, a); }
 
-MT_BINARY_SLOT(add)
+MT_BINARY_SLOT(add, "add", "add", "add_")
 MT_INPLACE_SLOT(add)
-MT_BINARY_SLOT(sub)
+MT_BINARY_SLOT(sub, "sub", "__rsub__", "sub_")
 MT_INPLACE_SLOT(sub)
-MT_BINARY_SLOT(mul)
+MT_BINARY_SLOT(mul, "mul", "mul", "mul_")
 MT_INPLACE_SLOT(mul)
-MT_BINARY_SLOT(div)
+MT_BINARY_SLOT(div, "div", "__rtruediv__", "div_")
 MT_INPLACE_SLOT(div)
-MT_BINARY_SLOT(floor_divide)
+MT_BINARY_SLOT(floor_divide, "__floordiv__", "__rfloordiv__", "floor_divide_")
 MT_INPLACE_SLOT(floor_divide)
-MT_BINARY_SLOT(remainder)
+MT_BINARY_SLOT(remainder, "remainder", "__rmod__", "remainder_")
 MT_INPLACE_SLOT(remainder)
-MT_BINARY_SLOT(bitwise_and)
+MT_BINARY_SLOT(bitwise_and, "__and__", "bitwise_and", "__iand__")
 MT_INPLACE_SLOT(bitwise_and)
-MT_BINARY_SLOT(bitwise_or)
+MT_BINARY_SLOT(bitwise_or, "__or__", "bitwise_or", "__ior__")
 MT_INPLACE_SLOT(bitwise_or)
-MT_BINARY_SLOT(bitwise_xor)
+MT_BINARY_SLOT(bitwise_xor, "__xor__", "bitwise_xor", "__ixor__")
 MT_INPLACE_SLOT(bitwise_xor)
-MT_BINARY_SLOT(bitwise_left_shift)
+MT_BINARY_SLOT(bitwise_left_shift, "__lshift__", "__rlshift__", "__ilshift__")
 MT_INPLACE_SLOT(bitwise_left_shift)
-MT_BINARY_SLOT(bitwise_right_shift)
+MT_BINARY_SLOT(bitwise_right_shift, "__rshift__", "__rrshift__", "__irshift__")
 MT_INPLACE_SLOT(bitwise_right_shift)
-MT_BINARY_SLOT(matmul)
-MT_BINARY_SLOT(pow)
-MT_BINARY_SLOT(eq)
-MT_BINARY_SLOT(ne)
-MT_BINARY_SLOT(lt)
-MT_BINARY_SLOT(le)
-MT_BINARY_SLOT(gt)
-MT_BINARY_SLOT(ge)
-MT_UNARY_SLOT(neg)
-MT_UNARY_SLOT(abs)
-MT_UNARY_SLOT(bitwise_not)
+MT_BINARY_SLOT(matmul, "matmul", "__rmatmul__", nullptr)
+MT_BINARY_SLOT(pow, "__pow__", "__rpow__", "pow_")
+MT_BINARY_SLOT(eq, "eq", "eq", nullptr)
+MT_BINARY_SLOT(ne, "ne", "ne", nullptr)
+MT_BINARY_SLOT(lt, "lt", "gt", nullptr)
+MT_BINARY_SLOT(le, "le", "ge", nullptr)
+MT_BINARY_SLOT(gt, "gt", "lt", nullptr)
+MT_BINARY_SLOT(ge, "ge", "le", nullptr)
+MT_UNARY_SLOT(neg, "neg")
+MT_UNARY_SLOT(abs, "abs")
+MT_UNARY_SLOT(bitwise_not, "__invert__")
 
 PyObject* slot_power(PyObject* a, PyObject* b, PyObject* modulus) {
     if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
@@ -184,7 +221,7 @@ void fill_arithmetic(PyNumberMethods& n) {
     n.nb_power = slot<slot_power>;
     n.nb_inplace_power = slot<slot_ipower>;
     n.nb_negative = slot<slot_neg>;
-    n.nb_positive = slot<slot_positive>;
+    n.nb_positive = overridable<slot_positive, "positive">;
     n.nb_absolute = slot<slot_abs>;
     n.nb_invert = slot<slot_bitwise_not>;
 }

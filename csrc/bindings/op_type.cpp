@@ -3,6 +3,7 @@
 #include <string>
 
 #include "autograd/tape.h"
+#include "bindings/overrides.h"
 #include "bindings/py.h"
 
 namespace mt::py {
@@ -13,6 +14,7 @@ struct OpObject {
     PyObject_HEAD vectorcallfunc vectorcall;
     const OpDef* op;
     bool inplace;
+    bool method;  // the attribute of Tensor, which those who override calls tell from the function
     PyObject* doc;
 };
 
@@ -26,7 +28,10 @@ PyObject* call_inplace(Arguments& arguments) {
 }
 
 PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
-    return guarded([&]() -> PyObject* {
+    PyObject* result;
+    if (may_override() && overridden(self, args, static_cast<size_t>(PyVectorcall_NARGS(nargsf)), kwnames, &result))
+        return result;
+    result = guarded([&]() -> PyObject* {
         const OpDef& op = *cast(self)->op;
         bool inplace = cast(self)->inplace;
         Arguments arguments(op, !inplace && op.kind != Kind::View);
@@ -37,6 +42,9 @@ PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, Py
         dispatch(arguments.call, results);
         return results_to_python(arguments.call, results);
     });
+    if (__builtin_expect(!result, 0))
+        foreign_override(self, args, static_cast<size_t>(PyVectorcall_NARGS(nargsf)), kwnames, &result);
+    return result;
 }
 
 PyObject* op_descr_get(PyObject* self, PyObject* object, PyObject*) {
@@ -44,11 +52,19 @@ PyObject* op_descr_get(PyObject* self, PyObject* object, PyObject*) {
 }
 
 PyObject* op_repr(PyObject* self) {
+    if (cast(self)->method)
+        return PyUnicode_FromFormat("<method '%s%s' of 'minitensor.Tensor' objects>", cast(self)->op->name.c_str(),
+                                    cast(self)->inplace ? "_" : "");
     return PyUnicode_FromFormat("<minitensor op %s%s>", cast(self)->op->name.c_str(), cast(self)->inplace ? "_" : "");
 }
 
 PyObject* op_name(PyObject* self, void*) {
     return PyUnicode_FromFormat("%s%s", cast(self)->op->name.c_str(), cast(self)->inplace ? "_" : "");
+}
+
+PyObject* op_qualname(PyObject* self, void*) {
+    PyRef name(op_name(self, nullptr));
+    return cast(self)->method && name ? PyUnicode_FromFormat("Tensor.%U", name.get()) : name.release();
 }
 
 PyObject* op_doc(PyObject* self, void*) { return cast(self)->doc ? Py_NewRef(cast(self)->doc) : Py_NewRef(Py_None); }
@@ -83,6 +99,11 @@ PyObject* op_schema(PyObject* self, void*) { return PyUnicode_FromString(cast(se
 PyObject* op_row(PyObject* self, void*) { return Py_NewRef(cast(self)->op->row ? cast(self)->op->row : Py_None); }
 PyObject* op_module(PyObject*, void*) { return PyUnicode_FromString("minitensor"); }
 PyObject* op_reduce(PyObject* self, PyObject*) {
+    if (cast(self)->method) {
+        PyRef get(PyObject_GetAttrString(PyEval_GetBuiltins() ? PyImport_AddModule("builtins") : nullptr, "getattr"));
+        PyRef name(op_name(self, nullptr));
+        return get && name ? Py_BuildValue("O(OO)", get.get(), &TensorType, name.get()) : nullptr;
+    }
     return PyUnicode_FromFormat("%s%s", cast(self)->op->name.c_str(), cast(self)->inplace ? "_" : "");
 }
 
@@ -92,7 +113,7 @@ void op_dealloc(PyObject* self) {
 }
 
 PyGetSetDef getset[] = {{"__name__", slot<op_name>, nullptr, "The op's name.", nullptr},
-                        {"__qualname__", slot<op_name>, nullptr, "The op's name.", nullptr},
+                        {"__qualname__", slot<op_qualname>, nullptr, "The op's name.", nullptr},
                         {"__module__", slot<op_module>, nullptr, "minitensor", nullptr},
                         {"__doc__", slot<op_doc>, slot<op_set_doc>, "What the op computes.", nullptr},
                         {"__text_signature__", slot<op_text_signature>, nullptr, "The parameters.", nullptr},
@@ -169,6 +190,17 @@ PyObject* py_set_rules(PyObject*, PyObject* args) {
     });
 }
 
+// method_form(op), function_form(op): the same op as an object of its own, for Tensor and for the package.
+template <bool method>
+PyObject* py_form(PyObject*, PyObject* object) {
+    return guarded([&]() -> PyObject* {
+        PyRef made = checked(make_op_object(def_of(object), cast(object)->inplace));
+        cast(made.get())->doc = Py_XNewRef(cast(object)->doc);
+        cast(made.get())->method = method;
+        return made.release();
+    });
+}
+
 PyObject* py_inplace_form(PyObject*, PyObject* object) {
     return guarded([&]() -> PyObject* {
         PyRef made = checked(make_op_object(def_of(object), true));
@@ -226,6 +258,8 @@ PyMethodDef functions[] = {
     {"define_op", method<py_define_op>(), METH_VARARGS,
      "define_op(schema, kind): registers an op and returns its callable."},
     {"set_rules", method<py_set_rules>(), METH_VARARGS, "Attaches a row's rules to its op."},
+    {"method_form", method<py_form<true>>(), METH_O, "The callable of an op as a method of Tensor."},
+    {"function_form", method<py_form<false>>(), METH_O, "The callable of a method's op as a function."},
     {"inplace_form", method<py_inplace_form>(), METH_O, "The in-place callable of an op."},
     {"fill_random", method<py_fill_random>(), METH_FASTCALL, "The in-place form of a random op."},
     {"op_names", method<py_op_names>(), METH_NOARGS, "The names of all ops."},

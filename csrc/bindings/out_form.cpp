@@ -4,6 +4,7 @@
 // stand for do not run the function: see `shortcut` in minitensor/composite/registry.py.
 #include <cstddef>
 
+#include "bindings/overrides.h"
 #include "bindings/shortcut.h"
 
 namespace mt::py {
@@ -16,6 +17,7 @@ struct OutFormObject {
     PyObject* storing;
     PyObject* shortcuts;  // a tuple of Shortcuts, or null
     bool direct;          // a shortcut may write to `out`
+    PyObject* api;        // what those who override calls know it by; null: itself; None: they don't see it
 };
 
 OutFormObject* cast(PyObject* self) { return reinterpret_cast<OutFormObject*>(self); }
@@ -66,10 +68,37 @@ void explain_error(PyObject* function, PyObject* const* args, size_t nargsf, PyO
     Py_XDECREF(better);
 }
 
+bool out_form_overridden(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames, PyObject** result) {
+    PyObject* api = cast(self)->api ? cast(self)->api : self;
+    return api != Py_None && overridden(api, args, static_cast<size_t>(PyVectorcall_NARGS(nargsf)), kwnames, result);
+}
+
+// Whether an argument may be an object of somebody's that is no tensor.
+bool any_foreign(PyObject* const* args, size_t count) {
+    auto foreign = [](PyObject* object) { return !is_tensor(object) && class_overrides(Py_TYPE(object)); };
+    for (size_t i = 0; i < count; ++i) {
+        PyObject* object = args[i];
+        if (Py_TYPE(object) == &TensorType || PyLong_CheckExact(object) || PyFloat_CheckExact(object)) continue;
+        const bool list = PyList_CheckExact(object);
+        if (!list && !PyTuple_CheckExact(object)) {
+            if (foreign(object)) return true;
+            continue;
+        }
+        constexpr Py_ssize_t kLongest = 64;  // of sizes; in longer ones a number says that all are data
+        for (Py_ssize_t k = 0; k < Py_SIZE(object); ++k) {
+            PyObject* item = list ? PyList_GET_ITEM(object, k) : PyTuple_GET_ITEM(object, k);
+            if (Py_SIZE(object) > kLongest && (PyLong_CheckExact(item) || PyFloat_CheckExact(item))) break;
+            if (foreign(item)) return true;
+        }
+    }
+    return false;
+}
+
 PyObject* out_form_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+    PyObject* result;
+    if (may_override() && out_form_overridden(self, args, nargsf, kwnames, &result)) return result;
     if (PyObject* shortcuts = cast(self)->shortcuts) {
         auto count = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
-        PyObject* result;
         if (!kwnames) {
             if (take_shortcut(shortcuts, args, count, &result)) return result;
         } else if (cast(self)->direct && PyTuple_GET_SIZE(kwnames) == 1 && is_tensor(args[count]) &&
@@ -77,8 +106,11 @@ PyObject* out_form_vectorcall(PyObject* self, PyObject* const* args, size_t narg
             if (take_shortcut_out(shortcuts, args, count, args[count], &result)) return result;
         }
     }
+    const size_t given = static_cast<size_t>(PyVectorcall_NARGS(nargsf)) +
+                         (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
+    if (any_foreign(args, given) && out_form_overridden(self, args, nargsf, kwnames, &result)) return result;
     PyObject* function = names_out(kwnames) ? cast(self)->storing : cast(self)->plain;
-    PyObject* result = PyObject_Vectorcall(function, args, nargsf, kwnames);
+    result = PyObject_Vectorcall(function, args, nargsf, kwnames);
     if (!result && argument_error && PyErr_ExceptionMatches(PyExc_AttributeError)) {
         explain_error(cast(self)->plain, args, nargsf, kwnames);
     }
@@ -104,12 +136,14 @@ int out_form_traverse(PyObject* self, visitproc visit, void* arg) {
     Py_VISIT(cast(self)->plain);
     Py_VISIT(cast(self)->storing);
     Py_VISIT(cast(self)->shortcuts);
+    Py_VISIT(cast(self)->api);
     return 0;
 }
 int out_form_clear(PyObject* self) {
     Py_CLEAR(cast(self)->plain);
     Py_CLEAR(cast(self)->storing);
     Py_CLEAR(cast(self)->shortcuts);
+    Py_CLEAR(cast(self)->api);
     return 0;
 }
 void out_form_dealloc(PyObject* self) {
@@ -155,6 +189,37 @@ PyTypeObject make_out_form_type() {
 
 PyTypeObject OutFormType = make_out_form_type();
 
+PyObject* copied(OutFormObject* from) {
+    auto* made = PyObject_GC_New(OutFormObject, &OutFormType);
+    if (!made) return nullptr;
+    made->vectorcall = from->vectorcall;
+    made->plain = Py_NewRef(from->plain);
+    made->storing = Py_NewRef(from->storing);
+    made->shortcuts = Py_XNewRef(from->shortcuts);
+    made->direct = from->direct;
+    made->api = Py_XNewRef(from->api);
+    PyObject_GC_Track(made);
+    return reinterpret_cast<PyObject*>(made);
+}
+
+// same_form(form): another object, which those who override calls tell from the first.
+PyObject* py_same_form(PyObject*, PyObject* form) {
+    if (Py_TYPE(form) != &OutFormType) return PyErr_Format(PyExc_TypeError, "same_form takes what out_form made");
+    return copied(cast(form));
+}
+
+// set_form_api(form, api): what those who override calls know it by; None: they don't see it.
+PyObject* py_set_form_api(PyObject*, PyObject* args) {
+    PyObject *form, *api;
+    if (!PyArg_ParseTuple(args, "O!O:set_form_api", &OutFormType, &form, &api)) return nullptr;
+    Py_XSETREF(cast(form)->api, Py_NewRef(api));
+    Py_RETURN_NONE;
+}
+PyObject* py_form_api(PyObject*, PyObject* form) {
+    if (Py_TYPE(form) != &OutFormType) return PyErr_Format(PyExc_TypeError, "form_api takes what out_form made");
+    return Py_NewRef(cast(form)->api ? cast(form)->api : form);
+}
+
 // out_form(plain, storing, direct=False): the two as one callable.
 PyObject* py_out_form(PyObject*, PyObject* args) {
     PyObject *plain, *storing;
@@ -173,6 +238,7 @@ PyObject* py_out_form(PyObject*, PyObject* args) {
     made->storing = Py_NewRef(storing);
     made->shortcuts = shortcuts.release();
     made->direct = direct;
+    made->api = nullptr;
     PyObject_GC_Track(made);
     return reinterpret_cast<PyObject*>(made);
 }
@@ -189,6 +255,10 @@ PyObject* py_set_argument_error(PyObject*, PyObject* args) {
 PyMethodDef functions[] = {
     {"set_argument_error", method<py_set_argument_error>(), METH_VARARGS,
      "set_argument_error(argument_error, checked): explains calls with wrong arguments."},
+    {"same_form", method<py_same_form>(), METH_O, "Another object of the same function, for Tensor."},
+    {"set_form_api", method<py_set_form_api>(), METH_VARARGS,
+     "set_form_api(form, api): what those who override calls know it by; None: they don't see it."},
+    {"form_api", method<py_form_api>(), METH_O, "What those who override calls know a form by."},
     {"out_form", method<py_out_form>(), METH_VARARGS,
      "out_form(plain, storing, direct=False): a callable that is `storing` where `out` is given."},
     {}};

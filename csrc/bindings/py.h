@@ -222,6 +222,7 @@ bool init_composed(PyObject* module);
 bool init_observer(PyObject* module);
 bool init_guards(PyObject* module);
 bool init_bound_number(PyObject* module);
+bool init_overrides(PyObject* module);
 OpDef& op_of(PyObject* callable);  // TypeError if it isn't an op
 bool is_op(PyObject* object);      // and no in-place form of one
 

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "autograd/tape.h"
+#include "bindings/overrides.h"
 #include "bindings/py.h"
 #include "core/error.h"
 
@@ -179,26 +180,31 @@ int set_class(PyObject* self, PyObject* value, void*) {
 PyGetSetDef tensor_getset[] = {
     {"__class__", slot<get_class>, slot<set_class>, nullptr, nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
-    {"shape", slot<get_shape>, nullptr, "The sizes, a Size.", nullptr},
-    {"dtype", slot<get_dtype>, nullptr, "The type of the elements.", nullptr},
-    {"device", slot<get_device>, nullptr, "Where the elements are.", nullptr},
-    {"ndim", slot<get_ndim>, nullptr, "The number of dimensions.", nullptr},
-    {"requires_grad", slot<get_requires_grad>, slot<set_requires_grad_attribute>,
-     "Whether gradients are computed for this tensor.", nullptr},
-    {"grad", slot<get_grad>, slot<set_grad>, "The accumulated gradient, or None.", nullptr},
-    {"grad_fn", slot<get_grad_fn>, nullptr, "The node that computes this tensor's gradient, or None.", nullptr},
-    {"is_leaf", slot<get_is_leaf>, nullptr,
+    {"shape", overridable<get_shape, "shape">, nullptr, "The sizes, a Size.", nullptr},
+    {"dtype", overridable<get_dtype, "dtype">, nullptr, "The type of the elements.", nullptr},
+    {"device", overridable<get_device, "device">, nullptr, "Where the elements are.", nullptr},
+    {"ndim", overridable<get_ndim, "ndim">, nullptr, "The number of dimensions.", nullptr},
+    {"requires_grad", overridable<get_requires_grad, "requires_grad">,
+     overridable<set_requires_grad_attribute, "requires_grad">, "Whether gradients are computed for this tensor.",
+     nullptr},
+    {"grad", overridable<get_grad, "grad">, overridable<set_grad, "grad">, "The accumulated gradient, or None.",
+     nullptr},
+    {"grad_fn", overridable<get_grad_fn, "grad_fn">, nullptr, "The node that computes this tensor's gradient, or None.",
+     nullptr},
+    {"is_leaf", overridable<get_is_leaf, "is_leaf">, nullptr,
      "Whether the tensor was made by the user rather than by a differentiable op.", nullptr},
-    {"output_nr", slot<get_output_nr>, nullptr, "Which result of grad_fn this is.", nullptr},
-    {"data", slot<get_data>, slot<set_data>, "The same elements without gradient history.", nullptr},
-    {"T", slot<get_T>, nullptr, "The tensor with its dimensions reversed.", nullptr},
-    {"mT", slot<get_mT>, nullptr, "The tensor with its last two dimensions swapped.", nullptr},
-    {"itemsize", slot<get_itemsize>, nullptr, "Bytes of one element.", nullptr},
-    {"nbytes", slot<get_nbytes>, nullptr, "Bytes of all elements.", nullptr},
+    {"output_nr", overridable<get_output_nr, "output_nr">, nullptr, "Which result of grad_fn this is.", nullptr},
+    {"data", overridable<get_data, "data">, overridable<set_data, "data">,
+     "The same elements without gradient history.", nullptr},
+    {"T", overridable<get_T, "T">, nullptr, "The tensor with its dimensions reversed.", nullptr},
+    {"mT", overridable<get_mT, "mT">, nullptr, "The tensor with its last two dimensions swapped.", nullptr},
+    {"itemsize", overridable<get_itemsize, "itemsize">, nullptr, "Bytes of one element.", nullptr},
+    {"nbytes", overridable<get_nbytes, "nbytes">, nullptr, "Bytes of all elements.", nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
-    {"_version", slot<get_version>, nullptr, "Counts in-place writes to the storage.", nullptr},
+    {"_version", overridable<get_version, "_version">, nullptr, "Counts in-place writes to the storage.", nullptr},
     {"_is_pending", slot<get_pending>, nullptr, "Whether the value is recorded and not computed yet.", nullptr},
-    {"_base", slot<get_base>, nullptr, "The tensor this is a differentiable view of, or None.", nullptr},
+    {"_base", overridable<get_base, "_base">, nullptr, "The tensor this is a differentiable view of, or None.",
+     nullptr},
     {}};
 
 }  // namespace mt::py

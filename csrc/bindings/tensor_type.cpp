@@ -1,4 +1,5 @@
 // The Python type of tensors: slots go straight to the call path.
+#include "bindings/overrides.h"
 #include "bindings/py.h"
 #include "trace/plan.h"
 
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "autograd/tape.h"
 #include "core/error.h"
@@ -366,6 +368,14 @@ PyObject* method_view(PyObject* self, PyObject* const* args, Py_ssize_t nargs, P
     static PyObject *const as_sizes = Py_XNewRef(PyDict_GetItemString(TensorType.tp_dict, "_view_sizes")),
                            *const as_dtype = Py_XNewRef(PyDict_GetItemString(TensorType.tp_dict, "_view_dtype"));
     Py_ssize_t named = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+    for (Py_ssize_t i = 0; i < nargs + named; ++i)
+        if (!PyLong_CheckExact(args[i]) && !PyTuple_CheckExact(args[i]) && class_overrides(Py_TYPE(args[i]))) {
+            std::vector<PyObject*> given{self};
+            given.insert(given.end(), args, args + nargs + named);
+            PyObject* result;
+            if (method_overridden("view", given.data(), static_cast<size_t>(nargs) + 1, kwnames, &result))
+                return result;
+        }
     bool dtype = nargs == 1 && is_dtype(args[0]);
     for (Py_ssize_t k = 0; k < named; ++k)
         dtype |= PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, k), "dtype") == 0;
@@ -381,40 +391,48 @@ PyObject* method_view(PyObject* self, PyObject* const* args, Py_ssize_t nargs, P
 }
 
 PyMethodDef tensor_methods[] = {
-    {"size", method<method_size>(), METH_FASTCALL | METH_KEYWORDS, "size(dim=None)\n--\n\nThe sizes, or one of them."},
-    {"stride", method<method_stride>(), METH_FASTCALL | METH_KEYWORDS,
+    {"size", overridable_method<method_size, "size">(), METH_FASTCALL | METH_KEYWORDS,
+     "size(dim=None)\n--\n\nThe sizes, or one of them."},
+    {"stride", overridable_method<method_stride, "stride">(), METH_FASTCALL | METH_KEYWORDS,
      "stride(dim=None)\n--\n\nThe strides in elements."},
-    {"dim", method<method_dim>(), METH_NOARGS, "dim()\n--\n\nThe number of dimensions."},
-    {"ndimension", method<method_dim>(), METH_NOARGS, "ndimension()\n--\n\nThe number of dimensions."},
-    {"numel", method<method_numel>(), METH_NOARGS, "numel()\n--\n\nThe number of elements."},
-    {"nelement", method<method_numel>(), METH_NOARGS, "nelement()\n--\n\nThe number of elements."},
-    {"storage_offset", method<method_storage_offset>(), METH_NOARGS,
+    {"dim", overridable_method<method_dim, "dim">(), METH_NOARGS, "dim()\n--\n\nThe number of dimensions."},
+    {"ndimension", overridable_method<method_dim, "ndimension">(), METH_NOARGS,
+     "ndimension()\n--\n\nThe number of dimensions."},
+    {"numel", overridable_method<method_numel, "numel">(), METH_NOARGS, "numel()\n--\n\nThe number of elements."},
+    {"nelement", overridable_method<method_numel, "nelement">(), METH_NOARGS,
+     "nelement()\n--\n\nThe number of elements."},
+    {"storage_offset", overridable_method<method_storage_offset, "storage_offset">(), METH_NOARGS,
      "storage_offset()\n--\n\nThe first element's place in the storage."},
-    {"is_contiguous", method<method_is_contiguous>(), METH_NOARGS,
+    {"is_contiguous", overridable_method<method_is_contiguous, "is_contiguous">(), METH_NOARGS,
      "is_contiguous()\n--\n\nWhether the elements lie in row-major order."},
-    {"element_size", method<method_element_size>(), METH_NOARGS, "element_size()\n--\n\nBytes of one element."},
-    {"is_floating_point", method<method_is_floating_point>(), METH_NOARGS,
+    {"element_size", overridable_method<method_element_size, "element_size">(), METH_NOARGS,
+     "element_size()\n--\n\nBytes of one element."},
+    {"is_floating_point", overridable_method<method_is_floating_point, "is_floating_point">(), METH_NOARGS,
      "is_floating_point()\n--\n\nWhether the dtype is a floating-point type."},
-    {"is_complex", method<method_is_complex>(), METH_NOARGS, "is_complex()\n--\n\nWhether the dtype is complex."},
-    {"is_inference", method<method_is_inference>(), METH_NOARGS,
+    {"is_complex", overridable_method<method_is_complex, "is_complex">(), METH_NOARGS,
+     "is_complex()\n--\n\nWhether the dtype is complex."},
+    {"is_inference", overridable_method<method_is_inference, "is_inference">(), METH_NOARGS,
      "is_inference()\n--\n\nWhether it was made in inference mode."},
     {"_storage_id", method<method_storage_id>(), METH_NOARGS,
      "_storage_id()\n--\n\nIdentifies the storage: equal for views of it."},
-    {"data_ptr", method<method_data_ptr>(), METH_NOARGS,
+    {"data_ptr", overridable_method<method_data_ptr, "data_ptr">(), METH_NOARGS,
      "data_ptr()\n--\n\nThe address of the first element.\n\nFrom then on the memory may change unseen, as that of an "
      "array of NumPy's: recorded reads copy it,\nand a recorded write to it runs at once."},
     {"_address", method<method_address>(), METH_NOARGS, nullptr},
-    {"item", method<method_item>(), METH_NOARGS,
+    {"item", overridable_method<method_item, "item">(), METH_NOARGS,
      "item()\n--\n\nThe value of a tensor of one element as a Python number."},
-    {"tolist", method<method_tolist>(), METH_NOARGS, "tolist()\n--\n\nThe elements as nested lists."},
-    {"detach", method<method_detach>(), METH_NOARGS, "detach()\n--\n\nThe same elements without gradient history."},
-    {"detach_", method<method_detach_>(), METH_NOARGS, "detach_()\n--\n\nDrops this tensor's gradient history."},
-    {"requires_grad_", method<method_requires_grad_>(), METH_FASTCALL | METH_KEYWORDS,
+    {"tolist", overridable_method<method_tolist, "tolist">(), METH_NOARGS,
+     "tolist()\n--\n\nThe elements as nested lists."},
+    {"detach", overridable_method<method_detach, "detach">(), METH_NOARGS,
+     "detach()\n--\n\nThe same elements without gradient history."},
+    {"detach_", overridable_method<method_detach_, "detach_">(), METH_NOARGS,
+     "detach_()\n--\n\nDrops this tensor's gradient history."},
+    {"requires_grad_", overridable_method<method_requires_grad_, "requires_grad_">(), METH_FASTCALL | METH_KEYWORDS,
      "requires_grad_(requires_grad=True)\n--\n\nSets requires_grad and returns the tensor."},
-    {"view", method<method_view>(), METH_FASTCALL | METH_KEYWORDS,
+    {"view", overridable_method<method_view, "view">(), METH_FASTCALL | METH_KEYWORDS,
      "view(*size) or view(dtype)\n--\n\nThe same elements in another shape, or the same bytes as elements of another "
      "dtype, without a copy."},
-    {"__dlpack__", method<tensor_dlpack>(), METH_FASTCALL | METH_KEYWORDS,
+    {"__dlpack__", overridable_method<tensor_dlpack, "__dlpack__">(), METH_FASTCALL | METH_KEYWORDS,
      "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\nA DLPack capsule over the same "
      "memory."},
     {"_as_subclass", method<method_as_subclass>(), METH_VARARGS | METH_STATIC,
@@ -460,6 +478,7 @@ PyHeapTypeObject tensor_type_memory{.ht_type = make_tensor_type()};
 void prepare_class(PyTypeObject* type) {
     static const destructor common = common_dealloc();
     if (type->tp_dealloc == common) type->tp_dealloc = slot<tensor_dealloc>;
+    note_class(type);
 }
 
 PyObject* wrap_as(PyTypeObject* type, Ref<Tensor> tensor) {
@@ -518,13 +537,13 @@ PyMethodDef functions[] = {{"add_method", method<add_method>(), METH_VARARGS, "A
 bool init_tensor(PyObject* module) {
     PyNumberMethods& n = number_methods;
     fill_arithmetic(n);
-    n.nb_bool = slot<tensor_bool>;
-    n.nb_float = slot<tensor_float>;
-    n.nb_int = slot<tensor_int>;
-    n.nb_index = slot<tensor_index>;
-    mapping_methods.mp_length = slot<tensor_length>;
-    mapping_methods.mp_subscript = slot<tensor_getitem>;
-    mapping_methods.mp_ass_subscript = slot<tensor_setitem>;
+    n.nb_bool = slot<overridable_number<"__bool__", int, tensor_bool>>;
+    n.nb_float = overridable<tensor_float, "__float__">;
+    n.nb_int = overridable<tensor_int, "__int__">;
+    n.nb_index = overridable<tensor_index, "__index__">;
+    mapping_methods.mp_length = slot<overridable_number<"__len__", Py_ssize_t, tensor_length>>;
+    mapping_methods.mp_subscript = overridable<tensor_getitem, "__getitem__">;
+    mapping_methods.mp_ass_subscript = overridable<tensor_setitem, "__setitem__">;
     buffer_procs.bf_getbuffer = slot<tensor_getbuffer>;
     buffer_procs.bf_releasebuffer = slot<tensor_releasebuffer>;
     sequence_methods.sq_contains = slot<tensor_contains>;
@@ -538,8 +557,8 @@ bool init_tensor(PyObject* module) {
     TensorType.tp_clear = slot<tensor_clear>;
     TensorType.tp_richcompare = slot<tensor_richcompare>;
     TensorType.tp_hash = slot<tensor_hash>;
-    TensorType.tp_iter = slot<tensor_iter>;
-    TensorType.tp_repr = slot<tensor_repr>;
+    TensorType.tp_iter = overridable<tensor_iter, "__iter__">;
+    TensorType.tp_repr = overridable<tensor_repr, "__repr__">;
     TensorType.tp_getset = tensor_getset;
     TensorType.tp_methods = tensor_methods;
     tensor_type_memory.ht_name = tensor_type_memory.ht_qualname = PyUnicode_InternFromString("Tensor");

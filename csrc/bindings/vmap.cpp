@@ -116,6 +116,7 @@ void run_mapped(Call& call, Ref<Tensor>* results, Tensor* destination) {
         add(params, value_to_python(param));
     }
     PyRef compute = checked(dtype_object(op.infer ? call.compute : DType::F32));
+    OverridesOff overrides_off;
     PyRef returned(PyObject_CallFunction(g_rule, "OOOOLOO", op.row, operands.get(), flags.get(), params.get(),
                                          static_cast<long long>(size), compute.get(), written.get()));
     if (!returned) fail_python();

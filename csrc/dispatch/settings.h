@@ -8,6 +8,7 @@
 #include "core/ambient.h"
 #include "core/device.h"
 #include "core/ref.h"
+#include "dispatch/override_state.h"
 
 namespace mt {
 
@@ -55,6 +56,7 @@ class CarriedSettings {
     CarriedSettings(const CarriedSettings&) = delete;
 
   private:
+    OverridesOff overrides_off_;
     Ambient ambient_;
     Ambient* pinned_;
     ThreadSettings previous_;

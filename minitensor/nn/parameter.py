@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import minitensor as mt
+from minitensor import _C
 from minitensor._copying import deepcopy_parameter
 
 __all__ = [
@@ -23,6 +24,8 @@ class Parameter(mt.Tensor):
     It shares ``data``'s storage, and is a leaf: it has no history of how ``data`` was computed. The results of
     operations on it are ordinary tensors.
     """
+
+    __torch_function__: ClassVar[Any] = _C._disabled_torch_function_impl
 
     def __new__(cls, data: mt.Tensor | None = None, requires_grad: bool = True) -> Parameter:
         """Make a parameter of ``data``, by default an empty one."""
@@ -66,6 +69,7 @@ class Buffer(mt.Tensor, metaclass=_BufferType):
 class UninitializedTensorMixin:
     """What parameters and buffers without a shape share: :meth:`materialize` gives them one."""
 
+    __torch_function__: ClassVar[Any] = _C._disabled_torch_function_impl
     cls_to_become: Any
     _factory: dict[str, Any]
 
