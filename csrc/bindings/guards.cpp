@@ -160,20 +160,27 @@ struct TensorLayout {
     }
 };
 
-struct Guard {
-    Kind kind;
-    Known object;
-    uint64_t version = 0;
+// What a guard knows; apart, since a guard whose version is as it was doesn't read it.
+struct What {
     std::vector<Entry> entries;
     std::vector<Expected> items;  // Bytes: one, the bytes
     Known extra;  // Slot: the descriptor
     std::unique_ptr<TensorLayout> layout;
 
-    Guard(Kind of, PyObject* about) : kind(of), object(about, false) {}
-    Guard(Guard&&) = default;
-    ~Guard() {
+    What() = default;
+    What(const What&) = delete;
+    ~What() {
         for (Entry& entry : entries) Py_XDECREF(entry.key);
     }
+};
+
+struct Guard {
+    Kind kind;
+    Known object;
+    uint64_t version = 0;
+    std::unique_ptr<What> what = std::make_unique<What>();
+
+    Guard(Kind of, PyObject* about) : kind(of), object(about, false) {}
 };
 
 uint64_t version_of(PyObject* dict) {
@@ -192,7 +199,7 @@ PyObject* dict_of(PyObject* object) {
 }
 
 bool entries_hold(const Guard& guard, PyObject* dict) {
-    for (const Entry& entry : guard.entries) {
+    for (const Entry& entry : guard.what->entries) {
         PyObject* now = dict ? PyDict_GetItemWithError(dict, entry.key) : nullptr;
         if (!now && PyErr_Occurred()) return PyErr_Clear(), false;
         if (entry.absent ? now != nullptr : !entry.value.is(now)) return false;
@@ -204,11 +211,11 @@ bool dict_holds(Guard& guard, PyObject* dict) {
     const uint64_t version = dict ? version_of(dict) : 0;
     if (version && version == guard.version) return true;
     if (guard.kind == Kind::DictItems) {
-        if (static_cast<size_t>(dict ? PyDict_GET_SIZE(dict) : 0) != guard.entries.size()) return false;
+        if (static_cast<size_t>(dict ? PyDict_GET_SIZE(dict) : 0) != guard.what->entries.size()) return false;
         PyObject *key, *value;
         size_t i = 0;
         for (Py_ssize_t at = 0; dict && PyDict_Next(dict, &at, &key, &value); ++i)
-            if (!same(guard.entries[i].key, key) || !guard.entries[i].value.is(value)) return false;
+            if (!same(guard.what->entries[i].key, key) || !guard.what->entries[i].value.is(value)) return false;
     } else if (!entries_hold(guard, dict)) {
         return false;
     }
@@ -219,7 +226,7 @@ bool dict_holds(Guard& guard, PyObject* dict) {
 bool type_holds(Guard& guard, PyTypeObject* type) {
     const bool valid = type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG;
     if (valid && guard.version && type->tp_version_tag == guard.version) return true;
-    for (const Entry& entry : guard.entries) {
+    for (const Entry& entry : guard.what->entries) {
         PyObject* now = _PyType_Lookup(type, entry.key);
         if (entry.absent ? now != nullptr : !entry.value.is(now)) return false;
     }
@@ -229,16 +236,22 @@ bool type_holds(Guard& guard, PyTypeObject* type) {
 
 bool items_hold(const Guard& guard, PyObject* object) {
     PyRef fast;
-    if (PyAnySet_Check(object) && static_cast<size_t>(PySet_GET_SIZE(object)) != guard.items.size()) return false;
-    if (PyAnySet_Check(object) && guard.items.empty()) return true;
+    // Most of them are empty: hooks of modules. The order of the keys of an OrderedDict is its own.
+    if (PyODict_CheckExact(object) || PyDict_CheckExact(object)) {
+        if (static_cast<size_t>(PyDict_GET_SIZE(object)) != guard.what->items.size()) return false;
+        if (guard.what->items.empty()) return true;
+    } else if (!PyList_Check(object) && PyAnySet_Check(object)) {
+        if (static_cast<size_t>(PySet_GET_SIZE(object)) != guard.what->items.size()) return false;
+        if (guard.what->items.empty()) return true;
+    }
     if (!PyList_Check(object)) {
         fast = PyRef(PySequence_List(object));
         if (!fast) return PyErr_Clear(), false;
         object = fast.get();
     }
-    if (static_cast<size_t>(PyList_GET_SIZE(object)) != guard.items.size()) return false;
-    for (size_t i = 0; i < guard.items.size(); ++i)
-        if (!guard.items[i].is(PyList_GET_ITEM(object, static_cast<Py_ssize_t>(i)))) return false;
+    if (static_cast<size_t>(PyList_GET_SIZE(object)) != guard.what->items.size()) return false;
+    for (size_t i = 0; i < guard.what->items.size(); ++i)
+        if (!guard.what->items[i].is(PyList_GET_ITEM(object, static_cast<Py_ssize_t>(i)))) return false;
     return true;
 }
 
@@ -246,7 +259,7 @@ bool function_holds(const Guard& guard, PyObject* object) {
     auto* function = reinterpret_cast<PyFunctionObject*>(object);
     PyObject* now[] = {function->func_code, function->func_defaults, function->func_kwdefaults};
     for (size_t i = 0; i < 3; ++i)
-        if (!guard.items[i].is(now[i] ? now[i] : Py_None)) return false;
+        if (!guard.what->items[i].is(now[i] ? now[i] : Py_None)) return false;
     return true;
 }
 
@@ -259,31 +272,31 @@ bool holds(Guard& guard) {
         case Kind::DictItems: return dict_holds(guard, PyDict_Check(object) ? object : dict_of(object));
         case Kind::Cell: {
             PyObject* now = PyCell_GET(object);
-            return guard.items.empty() ? !now : guard.items[0].is(now);
+            return guard.what->items.empty() ? !now : guard.what->items[0].is(now);
         }
         case Kind::Result: {
             PyRef now(PyObject_CallNoArgs(object));
-            return now ? guard.items[0].is(now.get()) : (PyErr_Clear(), false);
+            return now ? guard.what->items[0].is(now.get()) : (PyErr_Clear(), false);
         }
         case Kind::TypeEntries: return type_holds(guard, reinterpret_cast<PyTypeObject*>(object));
-        case Kind::TypeOf: return guard.items[0].is(reinterpret_cast<PyObject*>(Py_TYPE(object)));
+        case Kind::TypeOf: return guard.what->items[0].is(reinterpret_cast<PyObject*>(Py_TYPE(object)));
         case Kind::Items: return items_hold(guard, object);
         case Kind::Function: return function_holds(guard, object);
-        case Kind::Layout: return is_tensor(object) && guard.layout->is_of(*tensor_of(object));
+        case Kind::Layout: return is_tensor(object) && guard.what->layout->is_of(*tensor_of(object));
         case Kind::Length: {
             int64_t length;
-            return length_of(object, &length) && length == to_int64(guard.items[0].get());
+            return length_of(object, &length) && length == to_int64(guard.what->items[0].get());
         }
         case Kind::Slot: {
-            PyObject* descriptor = guard.extra.get();
+            PyObject* descriptor = guard.what->extra.get();
             PyRef now(descriptor ? Py_TYPE(descriptor)
                                        ->tp_descr_get(descriptor, object, reinterpret_cast<PyObject*>(Py_TYPE(object)))
                                  : nullptr);
-            if (!now) return PyErr_Clear(), guard.items.empty();
-            return !guard.items.empty() && guard.items[0].is(now.get());
+            if (!now) return PyErr_Clear(), guard.what->items.empty();
+            return !guard.what->items.empty() && guard.what->items[0].is(now.get());
         }
         case Kind::Bytes: {
-            PyObject* then = guard.items[0].get();
+            PyObject* then = guard.what->items[0].get();
             Py_buffer view;
             if (PyObject_GetBuffer(object, &view, PyBUF_FULL_RO) < 0) return PyErr_Clear(), false;
             bool equal = view.len == PyBytes_GET_SIZE(then) && PyBuffer_IsContiguous(&view, 'A') &&
@@ -297,9 +310,9 @@ bool holds(Guard& guard) {
 
 bool is_dead(const Guard& guard) {
     if (guard.object.dead()) return true;
-    for (const Entry& entry : guard.entries)
+    for (const Entry& entry : guard.what->entries)
         if (!entry.absent && entry.value.dead()) return true;
-    for (const Expected& item : guard.items)
+    for (const Expected& item : guard.what->items)
         if (item.dead()) return true;
     return false;
 }
@@ -328,12 +341,13 @@ PyObject* guards_new(PyTypeObject* type, PyObject* args, PyObject*) {
                 for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(what); ++k) {
                     PyObject* pair = PyTuple_GET_ITEM(what, k);
                     PyObject* value = PyTuple_GET_ITEM(pair, 1);
-                    guard.entries.push_back({Py_NewRef(PyTuple_GET_ITEM(pair, 0)), value == absent, Expected(value)});
+                    guard.what->entries.push_back(
+                        {Py_NewRef(PyTuple_GET_ITEM(pair, 0)), value == absent, Expected(value)});
                 }
             };
             auto items = [&] {
                 for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(what); ++k)
-                    guard.items.emplace_back(PyTuple_GET_ITEM(what, k));
+                    guard.what->items.emplace_back(PyTuple_GET_ITEM(what, k));
             };
             switch (kind) {
                 case Kind::Entries:
@@ -351,11 +365,11 @@ PyObject* guards_new(PyTypeObject* type, PyObject* args, PyObject*) {
                 case Kind::Bytes: items(); break;
                 case Kind::Layout:
                     if (!is_tensor(object)) fail_type("Guards: not a tensor");
-                    guard.layout = std::make_unique<TensorLayout>(*tensor_of(object));
+                    guard.what->layout = std::make_unique<TensorLayout>(*tensor_of(object));
                     break;
                 case Kind::Slot:
-                    guard.extra = Known(PyTuple_GET_ITEM(what, 0), true);
-                    if (PyTuple_GET_ITEM(what, 1) != absent) guard.items.emplace_back(PyTuple_GET_ITEM(what, 1));
+                    guard.what->extra = Known(PyTuple_GET_ITEM(what, 0), true);
+                    if (PyTuple_GET_ITEM(what, 1) != absent) guard.what->items.emplace_back(PyTuple_GET_ITEM(what, 1));
                     break;
             }
             guards.push_back(std::move(guard));
@@ -377,12 +391,12 @@ int guards_traverse(PyObject* self, visitproc visit, void* arg) {
     if (!guards) return 0;
     for (const Guard& guard : *guards) {
         if (int r = guard.object.visit(visit, arg)) return r;
-        if (int r = guard.extra.visit(visit, arg)) return r;
-        for (const Entry& entry : guard.entries) {
+        if (int r = guard.what->extra.visit(visit, arg)) return r;
+        for (const Entry& entry : guard.what->entries) {
             Py_VISIT(entry.key);
             if (int r = entry.value.visit(visit, arg)) return r;
         }
-        for (const Expected& item : guard.items)
+        for (const Expected& item : guard.what->items)
             if (int r = item.visit(visit, arg)) return r;
     }
     return 0;
