@@ -59,7 +59,26 @@ const char* History::finish(const std::vector<Tensor*>& arguments, const HomeOf&
     plain_.clear();
     met_nodes_.clear();
     numbers_.clear();
+    reuses_nodes_ = keeps_nothing();
+    own_references_.assign(nodes_.size(), 1);
+    for (const NodeForm& form : nodes_) {
+        for (const EdgeForm& one : form.edges)
+            if (one.type == EdgeForm::Type::Own) ++own_references_[one.from];
+        if (form.inner != kNone) ++own_references_[static_cast<size_t>(form.inner)];
+    }
     return why_;
+}
+
+// Whether nodes have nothing of the call that made them: their backward pass has run, or needs no tensors, and they end
+// at leaves from outside.
+bool History::keeps_nothing() const {
+    auto none = [](const SavedForm& form) { return form.tensor == kNone; };
+    return std::all_of(nodes_.begin(), nodes_.end(), [&](const NodeForm& form) {
+        return !form.is_leaf && std::all_of(form.saved.begin(), form.saved.end(), none) &&
+               std::all_of(form.outputs.begin(), form.outputs.end(), none) &&
+               std::none_of(form.edges.begin(), form.edges.end(),
+                            [](const EdgeForm& edge) { return edge.type == EdgeForm::Type::Argument; });
+    });
 }
 
 // Whether new memory is seen by a tensor that was not met.
@@ -232,36 +251,45 @@ bool History::holds() const {
     });
 }
 
-std::vector<Ref<Tensor>> History::make(Tensor* const* arguments,
-                                       const std::function<Storage*(uint32_t)>& memory) const {
-    std::vector<Ref<Tensor>> tensors(tensors_.size());
-    // Each call has its own, as they are when the function ends.
-    std::vector<Ref<VersionCounter>> counters;
-    for (const Ref<VersionCounter>& counter : counters_) counters.push_back(VersionCounter::from(counter->value));
-    for (size_t i = 0; i < tensors_.size(); ++i) {
-        const TensorForm& form = tensors_[i];
-        if (form.is_argument) {
-            tensors[i] = Ref<Tensor>::borrow(arguments[form.home.index]);
-            continue;
-        }
-        if (form.outside) {
-            tensors[i] = form.outside;
-            continue;
-        }
-        Ref<Storage> storage = form.home.type == Home::Type::Argument ? arguments[form.home.index]->storage
-                               : form.home.type == Home::Type::Fresh  ? Ref<Storage>::borrow(memory(form.home.index))
-                                                                      : form.memory;
-        tensors[i] = Tensor::make(std::move(storage), form.dtype, form.sizes, form.strides, form.offset);
-        tensors[i]->wrapped_number = form.wrapped_number;
-        if (form.counts_as_argument) autograd_meta(*tensors[i]).counter = arguments[form.home.index]->autograd->counter;
-        else if (form.counter != kNone)
-            autograd_meta(*tensors[i]).counter = counters[static_cast<size_t>(form.counter)];
+History::Nodes History::make_nodes() const {
+    Nodes nodes(nodes_.size());
+    for (size_t n = 0; n < nodes_.size(); ++n) nodes[n] = common_part(*nodes_[n].same);
+    return nodes;
+}
+
+bool History::is_spare(const Nodes& nodes) const {
+    for (size_t n = 0; n < nodes.size(); ++n) {
+        const GradNode& node = *nodes[n];
+        if (node.refcount != own_references_[n] || !node.hooks.empty() || node.metadata || node.trace ||
+            node.released != nodes_[n].same->released)
+            return false;
+        // A leaf may have got another node since.
+        for (size_t i = 0; i < node.edges.size(); ++i)
+            if (const EdgeForm& form = nodes_[n].edges[i];
+                form.type == EdgeForm::Type::Outside &&
+                (!form.leaf->autograd || form.leaf->autograd->accumulator != node.edges[i].node))
+                return false;
     }
-    std::vector<Ref<GradNode>> nodes(nodes_.size());
-    for (uint32_t n : order_) {
-        nodes[n] = common_part(*nodes_[n].same);
-        nodes[n]->sequence = nodes_[n].is_leaf ? UINT64_MAX : next_sequence();
+    return true;
+}
+
+History::Nodes History::take_nodes() {
+    for (const Nodes& spare : spares_)
+        if (is_spare(spare)) return spare;
+    Nodes nodes = make_nodes();
+    connect(nodes, nullptr, {});
+    if (spares_.size() < kSpares) {
+        spares_.push_back(nodes);
+    } else {
+        // Nodes may run code when they die: last.
+        Nodes gone = std::exchange(spares_[next_spare_], nodes);
+        next_spare_ = (next_spare_ + 1) % kSpares;
     }
+    return nodes;
+}
+
+// Gives new nodes their edges, and what they keep.
+void History::connect(const Nodes& nodes, Tensor* const* arguments, const std::vector<Ref<Tensor>>& tensors) const {
     auto saved_of = [&](const SavedForm& form) {
         SavedTensor saved;
         if (form.tensor == kNone) return saved;
@@ -289,6 +317,36 @@ std::vector<Ref<Tensor>> History::make(Tensor* const* arguments,
         for (const SavedForm& one : form.outputs) node.outputs.push_back(saved_of(one));
         if (form.inner != kNone) node.inner = nodes[static_cast<size_t>(form.inner)];
     }
+}
+
+std::vector<Ref<Tensor>> History::make(Tensor* const* arguments, const std::function<Storage*(uint32_t)>& memory) {
+    std::vector<Ref<Tensor>> tensors(tensors_.size());
+    // Each call has its own, as they are when the function ends.
+    std::vector<Ref<VersionCounter>> counters;
+    for (const Ref<VersionCounter>& counter : counters_) counters.push_back(VersionCounter::from(counter->value));
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+        const TensorForm& form = tensors_[i];
+        if (form.is_argument) {
+            tensors[i] = Ref<Tensor>::borrow(arguments[form.home.index]);
+            continue;
+        }
+        if (form.outside) {
+            tensors[i] = form.outside;
+            continue;
+        }
+        Ref<Storage> storage = form.home.type == Home::Type::Argument ? arguments[form.home.index]->storage
+                               : form.home.type == Home::Type::Fresh  ? Ref<Storage>::borrow(memory(form.home.index))
+                                                                      : form.memory;
+        tensors[i] = Tensor::make(std::move(storage), form.dtype, form.sizes, form.strides, form.offset);
+        tensors[i]->wrapped_number = form.wrapped_number;
+        if (form.counts_as_argument) autograd_meta(*tensors[i]).counter = arguments[form.home.index]->autograd->counter;
+        else if (form.counter != kNone)
+            autograd_meta(*tensors[i]).counter = counters[static_cast<size_t>(form.counter)];
+    }
+    const bool reused = reuses_nodes_ && !nodes_.empty();
+    const Nodes nodes = reused ? take_nodes() : make_nodes();
+    for (uint32_t n : order_) nodes[n]->sequence = nodes_[n].is_leaf ? UINT64_MAX : next_sequence();
+    if (!reused) connect(nodes, arguments, tensors);
     for (size_t i = 0; i < tensors_.size(); ++i) {
         const TensorForm& form = tensors_[i];
         if (form.is_argument || form.outside) continue;

@@ -40,9 +40,9 @@ class History {
     // Whether it holds at this moment: tensors from outside still want gradients, and nobody watches what is saved.
     bool holds() const;
 
-    // The tensors of a call, by the numbers that `add` gave. `memory` has the storages of values.
-    std::vector<Ref<Tensor>> make(Tensor* const* arguments,
-                                  const std::function<Storage*(uint32_t value)>& memory) const;
+    // The tensors of a call, by the numbers that `add` gave. `memory` has the storages of values. Not to be called by
+    // two threads at once.
+    std::vector<Ref<Tensor>> make(Tensor* const* arguments, const std::function<Storage*(uint32_t value)>& memory);
 
   private:
     static constexpr int32_t kNone = -1;
@@ -89,6 +89,16 @@ class History {
         bool is_leaf = false;  // of a tensor that the function made
     };
 
+    // The nodes of a call that keep nothing of it, to be those of a later call once nobody has any of them.
+    using Nodes = std::vector<Ref<GradNode>>;
+    static constexpr size_t kSpares = 2;  // in `loss = step()` the last call's are still there while the next one runs
+
+    Nodes make_nodes() const;
+    // The nodes of an earlier call if nobody has them any more, else new ones.
+    Nodes take_nodes();
+    bool is_spare(const Nodes& nodes) const;
+    void connect(const Nodes& nodes, Tensor* const* arguments, const std::vector<Ref<Tensor>>& tensors) const;
+    bool keeps_nothing() const;
     uint32_t tensor(Tensor& tensor);
     int32_t node(GradNode& node);
     EdgeForm edge(const Edge& edge);
@@ -107,6 +117,10 @@ class History {
     std::vector<uint32_t> fresh_;
     std::vector<Ref<Tensor>> wanted_;  // leaves from outside
     std::vector<Ref<VersionCounter>> counters_;
+    bool reuses_nodes_ = false;
+    std::vector<uint32_t> own_references_;  // to each node, by other nodes, and by `spares_`
+    std::vector<Nodes> spares_;
+    size_t next_spare_ = 0;
 
     // While it is made: what was met, with its number, and where memory is.
     std::vector<Tensor*> met_;
