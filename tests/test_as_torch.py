@@ -264,3 +264,19 @@ def test_names_that_scripts_import(tmp_path):
         "NotImplementedError torch.onnx.export: minitensor has no exporter to ONNX; save the state_dict and export it "
         "with PyTorch",
     ]
+
+
+PRIVATE = """
+import torch._dynamo
+from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+
+table = torch.arange(4) * 10
+with TransformGetItemToIndex():
+    print(torch.vmap(lambda i: table[i])(torch.tensor([2, 0])).tolist(), torch._dynamo.is_compiling())
+"""
+
+
+def test_modules_in_modules_that_only_pytorch_has(tmp_path):
+    assert aliased(tmp_path, PRIVATE).stdout == "[20, 0] False\n"
+    failed = aliased(tmp_path, "import torch._dynamo.nothing", status=1)
+    assert "No module named 'torch._dynamo.nothing'" in failed.stderr

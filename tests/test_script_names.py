@@ -175,3 +175,10 @@ def test_a_program_is_one_process():
     with pytest.raises(RuntimeError, match="one process"):
         mt.nn.parallel.DistributedDataParallel(mt.nn.Linear(1, 1))
     assert not isinstance(mt.nn.Linear(1, 1), mt.nn.parallel.DistributedDataParallel)
+
+
+def test_graphs_of_gpus_are_refused():
+    assert not mt.cuda.is_current_stream_capturing()
+    for made in (mt.cuda.CUDAGraph, mt.cuda.graph, mt.cuda.graph_pool_handle, mt.cuda.make_graphed_callables):
+        with pytest.raises(NotImplementedError, match="jit_compile=True"):
+            made()

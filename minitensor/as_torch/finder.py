@@ -40,7 +40,9 @@ def target(name: str) -> str | None:
     """The name of the module that stands for PyTorch's of that name; None if there is none."""
     if name in _OWN:
         return _OWN[name]
-    ours = "minitensor" + name.removeprefix("torch")
+    package, _, rest = name.removeprefix("torch.").partition(".")
+    own = _OWN.get(f"torch.{package}")
+    ours = f"{own}.{rest}" if own is not None else "minitensor" + name.removeprefix("torch")
     try:
         return ours if importlib.util.find_spec(ours) is not None else None
     except (ImportError, ValueError):  # what it would be in is no package, or isn't there

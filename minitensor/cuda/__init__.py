@@ -27,6 +27,13 @@ from minitensor.cuda.devices import (
     synchronize,
     unavailable_reason,
 )
+from minitensor.cuda.graphs import (
+    CUDAGraph,
+    graph,
+    graph_pool_handle,
+    is_current_stream_capturing,
+    make_graphed_callables,
+)
 from minitensor.cuda.memory import (
     empty_cache,
     max_memory_allocated,
@@ -65,6 +72,7 @@ from minitensor.cuda.streams import (
 )
 
 __all__ = [
+    "CUDAGraph",
     "Event",
     "OutOfMemoryError",
     "Stream",
@@ -84,12 +92,16 @@ __all__ = [
     "get_device_properties",
     "get_rng_state",
     "get_rng_state_all",
+    "graph",
+    "graph_pool_handle",
     "init",
     "initial_seed",
     "ipc_collect",
     "is_available",
     "is_bf16_supported",
+    "is_current_stream_capturing",
     "is_initialized",
+    "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
