@@ -194,11 +194,27 @@ _C.set_internal_prefixes(
 
 # What is imported by the first use of it: submodules, and names with the submodule that has them.
 _LAZY_MODULES = {
-    "accelerator", "array_api", "backends", "compiler", "cpu", "cuda", "distributions", "extend", "fft", "func",
+    "accelerator", "amp", "array_api", "backends", "compiler", "cpu", "cuda", "distributions", "extend", "fft", "func",
     "linalg", "multiprocessing", "nn", "optim", "overrides", "serialization", "signal", "special", "testing",
     "timeline", "utils",
 }  # fmt: skip
 _LAZY_NAMES = {
+    "autocast": "minitensor.amp",
+    "autocast_decrement_nesting": "minitensor.amp.state",
+    "autocast_increment_nesting": "minitensor.amp.state",
+    "clear_autocast_cache": "minitensor.amp.state",
+    "get_autocast_cpu_dtype": "minitensor.amp.state",
+    "get_autocast_dtype": "minitensor.amp.state",
+    "get_autocast_gpu_dtype": "minitensor.amp.state",
+    "is_autocast_cache_enabled": "minitensor.amp.state",
+    "is_autocast_cpu_enabled": "minitensor.amp.state",
+    "is_autocast_enabled": "minitensor.amp.state",
+    "set_autocast_cache_enabled": "minitensor.amp.state",
+    "set_autocast_cpu_dtype": "minitensor.amp.state",
+    "set_autocast_cpu_enabled": "minitensor.amp.state",
+    "set_autocast_dtype": "minitensor.amp.state",
+    "set_autocast_enabled": "minitensor.amp.state",
+    "set_autocast_gpu_dtype": "minitensor.amp.state",
     "compile": "minitensor.compiler",
     "InvalidArgumentError": "minitensor_jit",
     "function": "minitensor_jit",

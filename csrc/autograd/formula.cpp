@@ -9,6 +9,7 @@
 #include "dispatch/jit_device.h"
 #include "dispatch/override_state.h"
 #include "dispatch/python.h"
+#include "dispatch/settings.h"
 
 namespace mt {
 
@@ -260,7 +261,10 @@ Gradients apply_formula(GradNode& node, Gradients& gradients) {
     switch (node.type) {
         case GradNode::Type::CopySlices: return apply_copy_slices(node, gradients);
         case GradNode::Type::Python: return apply_python(node, gradients);
-        default: return apply_op(node, gradients);
+        default: {
+            NoAutocast off;  // its operands have been cast
+            return apply_op(node, gradients);
+        }
     }
 }
 

@@ -301,7 +301,7 @@ PyMethodDef functions[] = {
 
 bool init_autograd(PyObject* module) {
     install_tape();
-    return init_grad_node(module) && init_grad_mode(module) && init_custom_function(module) &&
+    return init_grad_node(module) && init_grad_mode(module) && init_autocast(module) && init_custom_function(module) &&
            PyModule_AddFunctions(module, functions) == 0;
 }
 

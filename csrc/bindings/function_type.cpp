@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "autograd/autocast.h"
 #include "autograd/engine.h"
 #include "bindings/guards.h"
 #include "bindings/overrides.h"
@@ -185,6 +186,7 @@ PyObject* function_finish(PyObject* self, PyObject* arguments) {
         if (structure == Py_None) structure = nullptr;
         trace::Trace* trace = trace::current;
         if (!trace) fail("finish: nothing is being recorded");
+        forget_casts_of_function();
         const char* why = nullptr;
         std::vector<Tensor*> tensors, results;
         std::vector<PyRef> held;  // of a list that may change while this runs

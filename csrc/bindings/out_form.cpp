@@ -4,6 +4,7 @@
 // stand for do not run the function: see `shortcut` in minitensor/composite/registry.py.
 #include <cstddef>
 
+#include "bindings/autocast.h"
 #include "bindings/overrides.h"
 #include "bindings/shortcut.h"
 
@@ -18,6 +19,7 @@ struct OutFormObject {
     PyObject* shortcuts;  // a tuple of Shortcuts, or null
     bool direct;          // a shortcut may write to `out`
     PyObject* api;        // what those who override calls know it by; null: itself; None: they don't see it
+    AutocastPolicy autocast;
 };
 
 OutFormObject* cast(PyObject* self) { return reinterpret_cast<OutFormObject*>(self); }
@@ -97,6 +99,10 @@ bool any_foreign(PyObject* const* args, size_t count) {
 PyObject* out_form_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
     PyObject* result;
     if (may_override() && out_form_overridden(self, args, nargsf, kwnames, &result)) return result;
+    if (__builtin_expect(thread_settings.autocasts(), 0) && cast(self)->autocast.any() && !names_out(kwnames)) {
+        if (call_autocast(cast(self)->autocast, self, out_form_vectorcall, args, nargsf, kwnames, &result))
+            return result;
+    }
     if (PyObject* shortcuts = cast(self)->shortcuts) {
         auto count = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
         if (!kwnames) {
@@ -197,6 +203,7 @@ PyObject* copied(OutFormObject* from) {
     made->storing = Py_NewRef(from->storing);
     made->shortcuts = Py_XNewRef(from->shortcuts);
     made->direct = from->direct;
+    made->autocast = from->autocast;
     made->api = Py_XNewRef(from->api);
     PyObject_GC_Track(made);
     return reinterpret_cast<PyObject*>(made);
@@ -231,8 +238,13 @@ PyObject* py_out_form(PyObject*, PyObject* args) {
         PyErr_SetString(PyExc_TypeError, "out_form: _shortcuts must be a tuple of shortcuts");
         return nullptr;
     }
+    AutocastPolicy autocast;
+    PyRef rule(PyObject_GetAttrString(plain, "_autocast"));
+    if (!rule) PyErr_Clear();
+    else autocast = autocast_policy(rule.get());
     auto* made = PyObject_GC_New(OutFormObject, &OutFormType);
     if (!made) return nullptr;
+    made->autocast = autocast;
     made->vectorcall = slot<out_form_vectorcall>;
     made->plain = Py_NewRef(plain);
     made->storing = Py_NewRef(storing);

@@ -39,6 +39,7 @@ void (*tape_hook)(Call&, Ref<Tensor>*, Tensor*) = nullptr;
 void (*view_hook)(Tensor&, Tensor&) = nullptr;
 uint32_t& (*version_hook)(const Tensor&) = nullptr;
 TapedCall (*check_inplace_hook)(Call&, Tensor&) = nullptr;
+bool (*autocast_hook)(Call&, Ref<Tensor>*) = nullptr;
 void (*profile_hook)(const OpDef*, const Call&, int64_t, int64_t) = nullptr;
 
 void (*widen_hook)(Call&) = nullptr;
@@ -423,6 +424,11 @@ static void touch_operands(const Call& call) {
 }
 
 void dispatch(Call& call, Ref<Tensor>* results) {
+    if (__builtin_expect(thread_settings.autocasts(), 0) && autocast_hook(call, results)) return;
+    dispatch_as_given(call, results);
+}
+
+void dispatch_as_given(Call& call, Ref<Tensor>* results) {
     const OpDef& op = *call.op;
     if (__builtin_expect(function_log != nullptr, 0)) touch_operands(call);
     if (op.infer && !tells_itself(call)) op.infer(call);

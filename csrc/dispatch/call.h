@@ -51,6 +51,8 @@ struct TapedCall {
 };
 // Refuses what must not be written in place; says whether the tape will have a node for the call.
 extern TapedCall (*check_inplace_hook)(Call& call, Tensor& destination);
+// While autocast is on: runs the call on operands of other dtypes, if the op wants these; else false.
+extern bool (*autocast_hook)(Call& call, Ref<Tensor>* results);
 // What a function that is recorded as a whole does with what was there before it.
 struct FunctionLog {
     uint32_t number = 0;                  // of the function: its own tensors have it, or a later one's
@@ -99,6 +101,8 @@ extern void (*python_kernel_hook)(Call& call, Device device, Ref<Tensor>* result
 inline constexpr size_t kMaxResults = 3;
 
 void dispatch(Call& call, Ref<Tensor>* results);
+// The same without a look at autocast.
+void dispatch_as_given(Call& call, Ref<Tensor>* results);
 // result = op(operands) written into `destination`, which is one of the operands for arithmetic (x += y).
 void dispatch_inplace(Call& call, Tensor& destination);
 

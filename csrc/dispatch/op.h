@@ -168,6 +168,10 @@ enum class Takes : uint8_t {
     Any,      // everything that inference lets through
 };
 
+// What autocast makes of an op's operands: nothing, its dtype, float32, or the widest dtype among them. Same: nothing,
+// and autocast is off for the calls that a composed function makes.
+enum class CastTo : uint8_t { Nothing, Lower, Float32, Widest, Same };
+
 // Static registration of the C++ half of an op: one line beside each kernel.
 struct NativeOp {
     const char* name;

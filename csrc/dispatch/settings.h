@@ -17,12 +17,25 @@ struct ThreadSettings {
     bool grad_enabled = true;
     bool inference_mode = false;
     Device default_device;  // where this thread makes tensors that say nothing of it
+    // Of autocast, for the CPU and for cards: whether it is on (bits 0 and 1), and the dtypes that it lowers to (four
+    // bits each). Bit 2: casts of leaves are kept.
+    uint8_t autocast = kAutocastCache;
+    uint8_t autocast_dtypes = static_cast<uint8_t>(DType::BF16) | static_cast<uint8_t>(DType::F16) << 4;
+    uint16_t unused = 0;
 
+    static constexpr uint8_t kAutocastOn = 3, kAutocastCache = 4;
+    bool autocasts() const { return autocast & kAutocastOn; }
+    bool autocasts(bool card) const { return autocast >> int{card} & 1; }
+    DType autocast_dtype(bool card) const {
+        const int number = autocast_dtypes >> (card ? 4 : 0) & 15;
+        if (number >= static_cast<int>(DType::Count)) __builtin_unreachable();
+        return static_cast<DType>(number);
+    }
     // In inference mode nothing is recorded, whatever enable_grad says.
     bool records_gradients() const { return grad_enabled && !inference_mode; }
-    constexpr uint32_t word() const { return __builtin_bit_cast(uint32_t, *this); }
+    constexpr uint64_t word() const { return __builtin_bit_cast(uint64_t, *this); }
 };
-static_assert(sizeof(ThreadSettings) == sizeof(uint32_t));
+static_assert(sizeof(ThreadSettings) == sizeof(uint64_t) && static_cast<int>(DType::Count) <= 16);
 extern MT_THREAD_LOCAL ThreadSettings thread_settings;
 
 extern std::atomic<Ambient> process_ambient;
@@ -38,7 +51,8 @@ inline DType default_dtype() { return ambient().default_dtype(); }
 inline Device default_device() { return thread_settings.default_device; }
 
 // Everything that a function which runs now may see: what a program of it is for.
-inline uint64_t settings_word() { return uint64_t{ambient().word()} << 32 | thread_settings.word(); }
+// The ambient word has 16 bits, which the thread's leaves free.
+inline uint64_t settings_word() { return uint64_t{ambient().word()} << 48 | thread_settings.word(); }
 
 // For kernels and shape rules in Python, which make calls: nothing is set for its lifetime but what their call carries,
 // whatever the thread that runs them has set by now.
@@ -71,6 +85,18 @@ class GradMode {
 
   private:
     bool previous_;
+};
+
+// Autocast is off for its lifetime.
+class NoAutocast {
+  public:
+    NoAutocast()
+        : previous_(std::exchange(thread_settings.autocast, thread_settings.autocast & ~ThreadSettings::kAutocastOn)) {}
+    ~NoAutocast() { thread_settings.autocast = previous_; }
+    NoAutocast(const NoAutocast&) = delete;
+
+  private:
+    uint8_t previous_;
 };
 
 }  // namespace mt

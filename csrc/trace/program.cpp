@@ -1,8 +1,10 @@
 #include "trace/program.h"
+#include "autograd/autocast.h"
 
 #include <algorithm>
 #include <unordered_set>
 
+#include "autograd/autocast.h"
 #include "core/error.h"
 #include "dispatch/settings.h"
 #include "dispatch/tensor_object.h"
@@ -95,6 +97,7 @@ void begin_function() {
 }
 
 void end_function() {
+    forget_casts_of_function();
     own_nodes_from = 0;
     // It goes last, since tensors may run code when they die.
     std::unique_ptr<FunctionLog> gone(std::exchange(function_log, nullptr));

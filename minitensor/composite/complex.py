@@ -6,7 +6,7 @@ from typing import Any
 
 from minitensor._C import Tensor
 from minitensor.composite.dims import type_name
-from minitensor.composite.registry import composite
+from minitensor.composite.registry import autocast, composite
 from minitensor.ops import ROWS
 from minitensor.ops.complex import conj_physical, imag_part, real_part
 
@@ -32,6 +32,7 @@ def _complex(real: Any, imag: Any, *, out: Any = None) -> Tensor:
 
 
 @composite(method=False)
+@autocast("float32", "")
 def polar(abs: Any, angle: Any, *, out: Any = None) -> Any:
     """Complex numbers `abs * cos(angle) + abs * sin(angle) * i`. RuntimeError if out has not the result's dtype."""
     return _of_parts("polar", abs, angle, out)

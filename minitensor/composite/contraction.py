@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
-from minitensor.composite.registry import composite
+from minitensor.composite.registry import autocast, composite
 from minitensor.ops import ROWS
 
 __all__: list[str] = []
@@ -88,6 +88,7 @@ def _combined(input: Any, product: Any, beta: Any, alpha: Any, input_first: bool
 
 
 @composite(out=True)
+@autocast("lower", "lower")
 def mm(input: Any, mat2: Any) -> Tensor:
     """The product of two matrices."""
     if input.ndim != 2:
@@ -109,6 +110,7 @@ def _check_batches(batch1: Any, batch2: Any) -> None:
 
 
 @composite(out=True)
+@autocast("lower", "lower")
 def bmm(input: Any, mat2: Any) -> Tensor:
     """The products of two batches of matrices."""
     _check_batches(input, mat2)
@@ -127,6 +129,7 @@ def _check_vector_product(added: int, mat: Any, vec: Any) -> None:
 
 
 @composite(out=True)
+@autocast("same", "lower")
 def mv(input: Any, vec: Any) -> Tensor:
     """The product of a matrix and a vector."""
     _check_vector_product(1, input, vec)
@@ -151,6 +154,7 @@ def _check_dot(input: Any, other: Any) -> None:
 
 
 @composite(out=True)
+@autocast("same", "widest")
 def dot(input: Any, tensor: Any) -> Tensor:
     """The sum of the products of two vectors' elements."""
     _check_dot(input, tensor)
@@ -158,6 +162,7 @@ def dot(input: Any, tensor: Any) -> Tensor:
 
 
 @composite(out=True)
+@autocast("same", "widest")
 def vdot(input: Any, other: Any) -> Tensor:
     """The sum of the products of two vectors' elements, those of the first conjugated."""
     _check_dot(input, other)
@@ -205,6 +210,7 @@ def kron(input: Any, other: Any) -> Tensor:
 
 
 @composite(inplace=True, out=True)
+@autocast("lower", "lower")
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
     for name, t in (("mat1", mat1), ("mat2", mat2)):
@@ -227,6 +233,7 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
 
 
 @composite(inplace=True, out=True)
+@autocast("same", "lower")
 def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
     _check_vector_product(input.ndim, mat, vec)
@@ -243,6 +250,7 @@ def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> T
 
 
 @composite(inplace=True, out=True)
+@autocast("", "lower")
 def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)."""
     for name, t in (("vec1", vec1), ("vec2", vec2)):
@@ -261,6 +269,7 @@ def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> 
 
 
 @composite(inplace=True, out=True)
+@autocast("lower", "lower")
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * bmm(batch1, batch2)."""
     _check_batches(batch1, batch2)
@@ -274,6 +283,7 @@ def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any =
 
 
 @composite(inplace=True, out=True)
+@autocast("lower", "lower")
 def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * the sum of bmm(batch1, batch2) over the batch."""
     for name, t in (("batch1", batch1), ("batch2", batch2)):
@@ -319,6 +329,7 @@ def _check_dim(d: int, rank: int) -> None:
 
 
 @composite(method=False, out=True)
+@autocast("", "widest")
 def tensordot(a: Any, b: Any, dims: Any = 2) -> Tensor:
     """The sum of products over pairs of dimensions: the last `dims` of a with the first of b, or two lists of them."""
     of_a, of_b = _pairs(a, b, dims)
@@ -355,6 +366,7 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Tensor:
 
 
 @composite(method=False, out=True)
+@autocast("lower", "lower")
 def chain_matmul(*matrices: Any) -> Tensor:
     """The product of several matrices in the order that costs least."""
     if not matrices:
@@ -370,6 +382,7 @@ def chain_matmul(*matrices: Any) -> Tensor:
 
 
 @composite(method=False, namespaces=("nn.functional",))
+@autocast("same", "widest")
 def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Tensor:
     """x1^T W_k x2 + b_k for each output k, over the last dimensions."""
     if input1.ndim != input2.ndim:
@@ -399,6 +412,7 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Tensor:
 
 
 @composite(method=True, out=True)
+@autocast("float32", "")
 def trace(input: Any) -> Tensor:
     """The sum of the diagonal of a matrix."""
     if input.ndim != 2:
@@ -409,6 +423,7 @@ def trace(input: Any) -> Tensor:
 
 
 @composite(out=True)
+@autocast("", "widest")
 def cross(input: Any, other: Any, dim: int | None = None) -> Tensor:
     """The cross product of vectors of three elements along dim, or along the first dimension of that size."""
     from minitensor.linalg.products import cross as linalg_cross

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
-from minitensor.composite.registry import composite
+from minitensor.composite.registry import autocast, composite
 from minitensor.ops import ROWS
 
 __all__: list[str] = []
@@ -19,6 +19,7 @@ _OPTIMAL_UP_TO = 8
 
 
 @composite(method=False)
+@autocast("", "lower")
 def einsum(*args: Any) -> _C.Tensor:
     """Sums of products of the operands' elements by the subscripts of `equation`, such as "ij,jk->ik".
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.dims import normal_dim, type_name
-from minitensor.composite.registry import composite, shortcut
+from minitensor.composite.registry import autocast, composite, shortcut
 from minitensor.composite.shape import broadcast_shapes, broadcast_tensors, reshape
 from minitensor.ops import elementwise, index, mask, movement, scatter
 from minitensor.ops.creation import full
@@ -111,6 +111,7 @@ def scatter_(
 
 
 @composite(out="exact")
+@autocast("", "widest")
 def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Tensor:
     """input with src added at the places that index names along dim, in the order of index."""
     return scatter.scatter_add(input, index, src, dim)
@@ -271,6 +272,7 @@ def index_add_(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1)
 
 
 @composite(out=True)
+@autocast("widest", "")
 def index_copy(input: Any, dim: int, index: Any, source: Any) -> Tensor:
     """input with the slices along dim that index names replaced by those of source."""
     index, d, source = _slices("index_copy", input, dim, index, source)
@@ -414,6 +416,7 @@ def _key(input: Any, indices: Sequence[Any]) -> tuple[Any, ...]:
 
 
 @composite()
+@autocast("", "widest")
 def index_put(input: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor:
     """input with values, broadcast, written at input[indices] or added to it; an index may be None for all."""
     return index_put_(elementwise.clone(input), indices, values, accumulate)

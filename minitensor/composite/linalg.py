@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from minitensor import _C
 from minitensor import linalg as la
-from minitensor.composite.registry import composite
+from minitensor.composite.registry import autocast, composite
 from minitensor.linalg.checks import fail_where, kernel_dtype, not_implemented, result, square, type_name
 from minitensor.linalg.decompositions import not_positive, reflect, svd_row, unpack
 from minitensor.linalg.solvers import inverse_of, singular
@@ -45,12 +45,14 @@ def slogdet(input: Any) -> Any:
 
 
 @composite(out=True)
+@autocast("float32", "")
 def inverse(input: Any) -> _C.Tensor:
     """The inverse of square matrices. Raises LinAlgError for a singular one."""
     return inverse_of(input, "linalg.inv")
 
 
 @composite(out=True)
+@autocast("float32", "")
 def pinverse(input: Any, rcond: float = 1e-15) -> _C.Tensor:
     """The Moore-Penrose inverse, without singular values up to rcond times the largest."""
     return la.pinv(input, rcond)
@@ -72,6 +74,7 @@ def matrix_exp(input: Any) -> _C.Tensor:
 
 
 @composite(out=True)
+@autocast("float32", "")
 def cholesky(input: Any, upper: bool = False) -> _C.Tensor:
     """The Cholesky factor of positive-definite matrices. `linalg.cholesky` is the newer function."""
     square(input, "cholesky")
@@ -82,6 +85,7 @@ def cholesky(input: Any, upper: bool = False) -> _C.Tensor:
 
 
 @composite(out=True)
+@autocast("float32", "")
 def cholesky_solve(input: Any, input2: Any, upper: bool = False) -> _C.Tensor:
     """The X with A X = B (`input`) from A's Cholesky factor (`input2`)."""
     for name, t in (("b", input), ("u", input2)):
@@ -106,6 +110,7 @@ def cholesky_solve(input: Any, input2: Any, upper: bool = False) -> _C.Tensor:
 
 
 @composite(out=True)
+@autocast("float32", "")
 def cholesky_inverse(input: Any, upper: bool = False) -> _C.Tensor:
     """The inverse of A from its Cholesky factor."""
     square(input, "cholesky_inverse")
@@ -121,6 +126,7 @@ def cholesky_inverse(input: Any, upper: bool = False) -> _C.Tensor:
 
 
 @composite(out=True)
+@autocast("float32", "")
 def qr(input: Any, some: bool = True) -> Any:
     """Q and R; a square Q unless `some`. `linalg.qr` is the newer function."""
     q, r = la.qr(input, "reduced" if some else "complete")
@@ -128,6 +134,7 @@ def qr(input: Any, some: bool = True) -> Any:
 
 
 @composite(out=True)
+@autocast("float32", "")
 def svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
     """U, S and V (not its transpose). `linalg.svd` is the newer function."""
     if compute_uv:
@@ -139,6 +146,7 @@ def svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
 
 
 @composite(out=True)
+@autocast("float32", "")
 def geqrf(input: Any) -> Any:
     """R, and below it the Householder reflectors that Q is the product of; their factors tau."""
     if input.ndim < 2:
@@ -149,12 +157,14 @@ def geqrf(input: Any) -> Any:
 
 
 @composite(out=True)
+@autocast("float32", "")
 def orgqr(input: Any, input2: Any) -> _C.Tensor:
     """The first columns of the product of the Householder reflectors that `geqrf` gives."""
     return la.householder_product(input, input2)
 
 
 @composite(out=True)
+@autocast("float32", "")
 def ormqr(input: Any, input2: Any, input3: Any, left: bool = True, transpose: bool = False) -> _C.Tensor:
     """The product of Q, from the reflectors `input` and factors `input2`, and `input3`."""
     name = "torch.ormqr"
@@ -194,6 +204,7 @@ def lu(input: Any, pivot: bool = True, get_infos: bool = False, out: Any = None)
 
 
 @composite(out=True)
+@autocast("float32", "")
 def lu_solve(input: Any, LU_data: Any, LU_pivots: Any) -> _C.Tensor:
     """The X with A X = B (`input`) from A's LU factors."""
     return la.lu_solve(LU_data, LU_pivots, input)
@@ -216,6 +227,7 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_piv
 
 
 @composite(out=True)
+@autocast("float32", "")
 def triangular_solve(
     input: Any, A: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Any:

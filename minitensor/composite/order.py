@@ -8,7 +8,7 @@ from minitensor import _C
 from minitensor._return_types import named
 from minitensor.composite.dims import normal_dim
 from minitensor.composite.reduction import type_name
-from minitensor.composite.registry import composite, shortcut
+from minitensor.composite.registry import autocast, composite, shortcut
 from minitensor.ops import ROWS
 from minitensor.ops.elementwise import where
 
@@ -122,6 +122,7 @@ def _at_ranks(ordered: Any, q: Any, interpolation: str, with_nan: bool) -> Any:
 
 
 @composite(out=True)
+@autocast("float32", "")
 def quantile(
     input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
@@ -133,6 +134,7 @@ def quantile(
 
 
 @composite(out=True)
+@autocast("float32", "")
 def nanquantile(
     input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:

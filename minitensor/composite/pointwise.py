@@ -9,7 +9,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.dims import type_name
-from minitensor.composite.registry import COMPOSITES, composite, shortcut
+from minitensor.composite.registry import COMPOSITES, autocast, composite, shortcut
 from minitensor.ops import ROWS, pointwise, special
 
 Tensor = _C.Tensor
@@ -494,6 +494,7 @@ def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, eq
 
 
 @composite(out=True)
+@autocast("lower", "lower")
 def prelu(input: Any, weight: Any) -> Tensor:
     """input where it is positive, weight times it elsewhere; one weight for all, or one for each of dimension 1."""
     if weight.dim() > 1:

@@ -11,7 +11,7 @@ from minitensor import _C
 from minitensor._return_types import named
 from minitensor._warning import users_level
 from minitensor.composite.dims import normal_dim
-from minitensor.composite.registry import composite, shortcut
+from minitensor.composite.registry import autocast, composite, shortcut
 from minitensor.ops import ROWS
 from minitensor.ops.elementwise import where
 
@@ -238,6 +238,7 @@ def vector_norm(input: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, 
 
 
 @composite(out=True)
+@autocast("", "float32")
 def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """The norm of a matrix or vector.
 
@@ -259,12 +260,14 @@ def _nuclear(input: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
 
 
 @composite(out=True, method=False)
+@autocast("", "float32")
 def frobenius_norm(input: Any, dim: Any, keepdim: bool = False) -> Tensor:
     """The square root of the sum of the squares over dim."""
     return vector_norm(input, 2, dim, keepdim)
 
 
 @composite(out=True, method=False)
+@autocast("", "float32")
 def nuclear_norm(input: Any, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The sum of the singular values of the matrices in two dimensions."""
     return _nuclear(input, dim, keepdim, None)
@@ -279,6 +282,7 @@ def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Tensor:
 
 
 @composite(out=True, inplace=True)
+@autocast("", "float32")
 def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Tensor:
     """The slices along dim, those whose p-norm is above maxnorm scaled to it."""
     if p <= 0:
@@ -293,6 +297,7 @@ def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Tensor:
 
 
 @composite(out=True)
+@autocast("", "float32")
 def dist(input: Any, other: Any, p: float = 2) -> Tensor:
     """The p-norm of input - other."""
     difference = input - other
@@ -308,6 +313,7 @@ def dist(input: Any, other: Any, p: float = 2) -> Tensor:
 
 
 @composite(out=True, namespaces=("special",))
+@autocast("", "float32")
 def logsumexp(input: Any, dim: int | Sequence[int], keepdim: bool = False) -> Tensor:
     """The logarithm of the sum of exp(x) over dim, without overflow."""
     if not (input.is_floating_point() or input.is_complex()):

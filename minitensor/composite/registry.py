@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from minitensor import _C
 
-__all__ = ["COMPOSITES", "Composite", "LateSignature", "composite", "shortcut", "with_out"]
+__all__ = ["COMPOSITES", "Composite", "LateSignature", "autocast", "composite", "shortcut", "with_out"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -84,6 +84,21 @@ def composite(
             called, call, tuple(aliases), function, method, _in_place(made) if inplace else None, tuple(namespaces)
         )
         return call
+
+    return enter
+
+
+def autocast(cpu: str, cards: str) -> Callable[[_Function], _Function]:
+    """Say what autocast does with the tensors among a function's arguments, on the CPU and on cards.
+
+    "lower" casts them to its dtype, "float32" to that, "widest" to the widest dtype among them, "same" leaves them: the
+    function then runs with autocast off. With "" the calls inside are cast, each by its own rule. The public form of
+    the function looks at this, so it costs nothing otherwise.
+    """
+
+    def enter(made: _Function) -> _Function:
+        made.__dict__["_autocast"] = (cpu, cards)
+        return made
 
     return enter
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.padding import pad
-from minitensor.composite.registry import composite
+from minitensor.composite.registry import autocast, composite
 from minitensor.ops import ROWS
 from minitensor.ops import fft as rows
 
@@ -31,6 +31,7 @@ def _centred(window: Any, n_fft: int, win_length: int, like: Any) -> Any:
 
 
 @composite()
+@autocast("float32", "")
 def stft(
     input: Any,
     n_fft: int,

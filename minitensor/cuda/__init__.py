@@ -6,6 +6,8 @@ Nothing here needs a GPU to be imported. `is_available()` says whether tensors c
 
 from __future__ import annotations
 
+from typing import Any
+
 from minitensor._C import OutOfMemoryError
 from minitensor.cuda.devices import (
     can_device_access_peer,
@@ -77,6 +79,7 @@ __all__ = [
     "OutOfMemoryError",
     "Stream",
     "StreamContext",
+    "amp",
     "can_device_access_peer",
     "current_device",
     "current_stream",
@@ -127,3 +130,11 @@ __all__ = [
     "synchronize",
     "unavailable_reason",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "amp":
+        import importlib
+
+        return importlib.import_module("minitensor.cuda.amp")
+    raise AttributeError(f"module 'minitensor.cuda' has no attribute '{name}'")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minitensor._C import Tensor
-from minitensor.composite.registry import composite
+from minitensor.composite.registry import autocast, composite
 from minitensor.fft.arguments import check_size, dimensions, promoted, resized, scale_of, wrapped
 from minitensor.linalg.checks import type_name
 from minitensor.ops import fft as rows
@@ -56,36 +56,42 @@ def _c2r(input: Any, n: int | None, dim: int, norm: Any, forward: bool, name: st
 
 
 @_fft
+@autocast("float32", "")
 def fft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The discrete Fourier transform along a dimension."""
     return _c2c(input, n, dim, norm, True, "fft")
 
 
 @_fft
+@autocast("float32", "")
 def ifft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `fft`."""
     return _c2c(input, n, dim, norm, False, "ifft")
 
 
 @_fft
+@autocast("float32", "")
 def rfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """`fft` of real numbers: the half of the spectrum that tells the rest."""
     return _r2c(input, n, dim, norm, True, "rfft")
 
 
 @_fft
+@autocast("float32", "")
 def irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `rfft`: n real numbers, by default an even count."""
     return _c2r(input, n, dim, norm, False, "irfft")
 
 
 @_fft
+@autocast("float32", "")
 def hfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """`fft` of half of a Hermitian signal: n real numbers, by default an even count."""
     return _c2r(input, n, dim, norm, True, "hfft")
 
 
 @_fft
+@autocast("float32", "")
 def ihfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `hfft`: half of a Hermitian signal."""
     return _r2c(input, n, dim, norm, False, "ihfft")
@@ -118,6 +124,7 @@ def _half_sizes(input: Any, s: Any, dim: Any, name: str) -> tuple[list[int], lis
 
 
 @_fft
+@autocast("float32", "")
 def fftn(
     input: Any, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None
 ) -> Tensor:
@@ -126,6 +133,7 @@ def fftn(
 
 
 @_fft
+@autocast("float32", "")
 def ifftn(
     input: Any, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None
 ) -> Tensor:
@@ -134,6 +142,7 @@ def ifftn(
 
 
 @_fft
+@autocast("float32", "")
 def rfftn(
     input: Any, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None
 ) -> Tensor:
@@ -151,6 +160,7 @@ def rfftn(
 
 
 @_fft
+@autocast("float32", "")
 def irfftn(
     input: Any, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None
 ) -> Tensor:
@@ -202,7 +212,7 @@ def _two(made: str, doc: str, of: Callable[..., Any]) -> Callable[..., Any]:
     transform.__name__ = made
     transform.__doc__ = doc
     transform.__module__ = __name__
-    return _fft(transform)
+    return _fft(autocast("" if "hf" in made else "float32", "")(transform))
 
 
 fft2 = _two("fft2", "`fftn` of the last two dimensions.", fftn)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minitensor._C import Tensor
+from minitensor.composite.registry import autocast
 from minitensor.linalg.checks import (
     LinAlgError,
     fail_where,
@@ -34,6 +35,7 @@ def not_positive(code: int) -> str:
 
 
 @linalg
+@autocast("float32", "")
 def cholesky_ex(input: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
     """The Cholesky factor, and as `info` 0 or the order of the leading minor that is not positive-definite."""
     square(input, "linalg.cholesky")
@@ -45,6 +47,7 @@ def cholesky_ex(input: Any, *, upper: bool = False, check_errors: bool = False) 
 
 
 @linalg
+@autocast("float32", "")
 def cholesky(input: Any, *, upper: bool = False) -> Tensor:
     """The lower triangular L of A = L L^H for Hermitian positive-definite matrices; `upper`: U of A = U^H U.
 
@@ -56,6 +59,7 @@ def cholesky(input: Any, *, upper: bool = False) -> Tensor:
 
 
 @linalg
+@autocast("float32", "")
 def qr(A: Any, mode: str = "reduced") -> Any:
     """Q with orthonormal columns and upper triangular R of A = Q R; "r" gives only R, "complete" a square Q."""
     if mode not in ("reduced", "r", "complete"):
@@ -90,6 +94,7 @@ def _no_driver(driver: Any, name: str) -> None:
 
 
 @linalg
+@autocast("float32", "")
 def svd(A: Any, full_matrices: bool = True, *, driver: str | None = None) -> Any:
     """U, the singular values S in descending order, and Vh, of A = U diag(S) Vh."""
     _no_driver(driver, "torch.linalg.svd")
@@ -98,6 +103,7 @@ def svd(A: Any, full_matrices: bool = True, *, driver: str | None = None) -> Any
 
 
 @linalg
+@autocast("float32", "")
 def svdvals(A: Any, *, driver: str | None = None) -> Tensor:
     """The singular values in descending order."""
     _no_driver(driver, "torch.linalg.svd")
@@ -125,6 +131,7 @@ def _eigh(input: Any, UPLO: str, vectors: bool) -> Any:
 
 
 @linalg
+@autocast("float32", "")
 def eigh(input: Any, UPLO: str = "L") -> Any:
     """The eigenvalues, ascending, and eigenvectors of Hermitian matrices; only the triangle `UPLO` is read."""
     values, vectors = _eigh(input, UPLO, True)
@@ -132,6 +139,7 @@ def eigh(input: Any, UPLO: str = "L") -> Any:
 
 
 @linalg
+@autocast("float32", "")
 def eigvalsh(input: Any, UPLO: str = "L") -> Tensor:
     """The eigenvalues of Hermitian matrices, ascending; only the triangle `UPLO` is read."""
     return _eigh(input, UPLO, False)[0]
@@ -151,6 +159,7 @@ def _eig(input: Any, vectors: bool, name: str) -> Any:
 
 
 @linalg
+@autocast("float32", "")
 def eig(input: Any) -> Any:
     """The eigenvalues and eigenvectors, complex, in no particular order."""
     values, vectors = _eig(input, True, "linalg.eig")
@@ -158,6 +167,7 @@ def eig(input: Any) -> Any:
 
 
 @linalg
+@autocast("float32", "")
 def eigvals(input: Any) -> Tensor:
     """The eigenvalues, complex, in no particular order."""
     return _eig(input, False, "linalg.eigvals")[0]
@@ -277,6 +287,7 @@ def reflect(input: Any, tau: Any, x: Any, transposed: bool) -> Any:
 
 
 @linalg
+@autocast("float32", "")
 def householder_product(input: Any, tau: Any) -> Tensor:
     """The first columns of the product of the Householder reflectors that `torch.geqrf` gives."""
     check_reflectors(input, tau, "torch.linalg.householder_product")

@@ -8,6 +8,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.reduction import magnitude_norm
+from minitensor.composite.registry import autocast
 from minitensor.linalg.checks import linalg, matrices, type_name
 
 __all__ = ["matrix_norm", "norm", "vector_norm"]
@@ -65,6 +66,7 @@ def _shown(ord: float) -> str:
 
 
 @linalg
+@autocast("", "float32")
 def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> _C.Tensor:
     """(sum |x|^ord)^(1/ord) along dim, or of all elements; the largest or smallest |x| for infinity."""
     name = "linalg.vector_norm"
@@ -80,6 +82,7 @@ def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, 
 
 
 @linalg
+@autocast("", "float32")
 def matrix_norm(
     input: Any, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: Any = None
 ) -> _C.Tensor:

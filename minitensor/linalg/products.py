@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
+from minitensor.composite.registry import autocast
 from minitensor.linalg.checks import kernel_dtype, linalg, square, type_name
 from minitensor.ops import ROWS
 from minitensor.ops import linalg as rows
@@ -21,12 +22,14 @@ _CPP_NAMES = {
 
 
 @linalg
+@autocast("lower", "lower")
 def matmul(input: Any, other: Any) -> _C.Tensor:
     """The matrix product, batched over leading dimensions."""
     return ROWS["matmul"].call(input, other)
 
 
 @linalg
+@autocast("lower", "lower")
 def vecdot(x: Any, y: Any, *, dim: int = -1) -> _C.Tensor:
     """The dot product along dim, broadcast over the others; a complex x is conjugated."""
     name = "linalg.vecdot"
@@ -41,6 +44,7 @@ def vecdot(x: Any, y: Any, *, dim: int = -1) -> _C.Tensor:
 
 
 @linalg
+@autocast("", "widest")
 def cross(input: Any, other: Any, *, dim: int = -1) -> _C.Tensor:
     """The cross product of vectors of three elements along dim, broadcast over the others."""
     name = "linalg.cross"
@@ -99,6 +103,7 @@ def matrix_power(input: Any, n: int) -> _C.Tensor:
 
 
 @linalg
+@autocast("", "lower")
 def multi_dot(tensors: Sequence[Any]) -> _C.Tensor:
     """The product of several matrices, multiplied in the order that costs least; the ends may be vectors."""
     n = len(tensors)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
+from minitensor.composite.registry import autocast
 from minitensor.linalg.checks import (
     fail_where,
     kernel_dtype,
@@ -38,6 +39,7 @@ def singular(code: int) -> str:
 
 
 @linalg
+@autocast("float32", "")
 def inv_ex(A: Any, *, check_errors: bool = False) -> Any:
     """The inverse, and as `info` 0 or the first zero pivot (from 1) of a singular matrix."""
     square(A, "linalg.inv")
@@ -56,6 +58,7 @@ def inverse_of(A: Any, name: str) -> Any:
 
 
 @linalg
+@autocast("float32", "")
 def inv(A: Any) -> Tensor:
     """The inverse of square matrices. Raises LinAlgError for a singular one."""
     return inverse_of(A, "linalg.inv")
@@ -143,6 +146,7 @@ def solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -
 
 
 @linalg
+@autocast("float32", "")
 def solve(A: Any, B: Any, *, left: bool = True) -> Tensor:
     """The X with A X = B, or X A = B if not `left`. Raises LinAlgError for a singular A.
 
@@ -223,6 +227,7 @@ def ldl_solve(LD: Any, pivots: Any, B: Any, *, hermitian: bool = False) -> Tenso
 
 
 @linalg
+@autocast("float32", "")
 def lstsq(input: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> Any:
     """The X that minimizes ||A X - B||, the residuals, A's rank and its singular values.
 
@@ -323,6 +328,7 @@ def pinv(input: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = 
 
 
 @linalg
+@autocast("float32", "")
 def matrix_rank(input: Any, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
     """The number of singular values (absolute eigenvalues if `hermitian`) above max(atol, rtol * the largest)."""
     from minitensor.linalg.decompositions import eigvalsh, svdvals
@@ -345,6 +351,7 @@ def matrix_rank(input: Any, tol: Any = None, hermitian: bool = False, *, atol: A
 
 
 @linalg
+@autocast("float32", "")
 def cond(input: Any, p: Any = None) -> Tensor:
     """The condition number: the norm `p` times that of the inverse; None, 2, -2: the singular values' ratio."""
     from minitensor.linalg.decompositions import svdvals
@@ -378,6 +385,7 @@ def cond(input: Any, p: Any = None) -> Tensor:
 
 
 @linalg
+@autocast("float32", "")
 def tensorinv(input: Any, ind: int = 2) -> Tensor:
     """The inverse of the tensor as a map from its last dimensions to its first `ind`."""
     if ind <= 0:
@@ -394,6 +402,7 @@ def tensorinv(input: Any, ind: int = 2) -> Tensor:
 
 
 @linalg
+@autocast("float32", "")
 def tensorsolve(input: Any, other: Any, dims: Sequence[int] | None = None) -> Tensor:
     """The X with tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end first."""
     if dims is not None:

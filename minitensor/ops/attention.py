@@ -51,7 +51,7 @@ attention = contraction(
     f"attention({_OPERANDS}, float scale, bool causal)",
     "softmax(query key^T * scale + mask) value for [B, L, E], [B, S, E], [B, S, V] and a mask [B, L, S], which has no "
     "gradient. A query that sees no key gets zeros.",
-    vjp=_attention_vjp, function=False, method=False,
+    autocast=("lower", "lower"), vjp=_attention_vjp, function=False, method=False,
 )  # fmt: skip
 attention_backward: _C.Op = contraction(
     f"attention_backward(Tensor grad, {_OPERANDS}, float scale, bool causal)",

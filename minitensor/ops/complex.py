@@ -81,6 +81,7 @@ complex: Op = elementwise(
 polar: Op = elementwise(
     "polar(Tensor abs, Tensor angle)",
     "Complex numbers from their absolute values and angles: `abs * cos(angle) + abs * sin(angle) * i`.",
+    autocast=("float32", ""),
     vjp=lambda g, out, _abs, angle: (
         lambda: real_part(conj_of(g) * polar(angle * 0 + 1, angle)),
         lambda: real_part(conj_of(g) * (out * 1j)),
@@ -99,6 +100,7 @@ view_as_real: Op = view(
 view_as_complex: Op = view(
     "view_as_complex(Tensor input)",
     "The pairs along the last dimension as complex numbers, over the same memory.",
+    autocast=("float32", ""),
     vjp=lambda g, _out, _x: view_as_real(g),
     method=False,
 )

@@ -48,6 +48,7 @@ def _matmul_vjp(g: Any, _out: Any, x: Any, y: Any, first: int = 0) -> tuple[Any,
 matmul = contraction(
     "matmul(Tensor input, Tensor other)",
     "The matrix product, batched over leading dimensions.",
+    autocast=("lower", "lower"),
     lower=lambda b, x, y: b.matmul_broadcast(x, y),
     vjp=holomorphic(_matmul_vjp),
     reads=("y", "x"),

@@ -45,7 +45,7 @@ def _backward_weight_vjp(g: Any, _out: Any, grad: Any, x: Any, size: Any, *more:
 convolution = contraction(
     f"convolution(Tensor input, Tensor weight, Tensor? bias, {_PARAMETERS})",
     "The cross-correlation of images [N, C, ...] with filters [O, C / groups, ...], plus a bias for each filter.",
-    vjp=_convolution_vjp, reads=("w", "x", ""), function=False, method=False,
+    autocast=("lower", "lower"), vjp=_convolution_vjp, reads=("w", "x", ""), function=False, method=False,
 )  # fmt: skip
 convolution_backward_input = contraction(
     f"convolution_backward_input(Tensor grad, Tensor weight, int[] input_size, {_PARAMETERS})",

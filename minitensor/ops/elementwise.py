@@ -93,12 +93,14 @@ sign: Op = elementwise(
 exp = elementwise(
     "exp(Tensor input)",
     "e to the power of each element.",
+    autocast=("", "float32"),
     lower=lambda b, x: b.exponential(x),
     vjp=lambda g, out, _x: g * conj_of(out),
 )
 log = elementwise(
     "log(Tensor input)",
     "The natural logarithm of each element.",
+    autocast=("", "float32"),
     lower=lambda b, x: b.log(x),
     vjp=lambda g, _out, x: g / conj_of(x),
 )
@@ -111,12 +113,14 @@ sqrt = elementwise(
 rsqrt = elementwise(
     "rsqrt(Tensor input)",
     "One over the square root of each element.",
+    autocast=("", "float32"),
     lower=lambda b, x: b.divide(_one(b, x), b.sqrt(x)),
     vjp=lambda g, out, _x: g * conj_of(out * out * out) * -0.5,
 )
 reciprocal = elementwise(
     "reciprocal(Tensor input)",
     "One over each element.",
+    autocast=("", "float32"),
     lower=lambda b, x: b.divide(_one(b, x), x),
     vjp=lambda g, out, _x: -g * conj_of(out * out),
 )
@@ -164,6 +168,7 @@ round = elementwise(
 square = elementwise(
     "square(Tensor input)",
     "Each element times itself.",
+    autocast=("", "float32"),
     lower=lambda b, x: b.multiply(x, x),
     vjp=lambda g, _out, x: g * conj_of(2 * x),
 )
@@ -329,7 +334,7 @@ def _nothing_below(x: Any, y: Any) -> Any:
 
 pow = _binary(
     "pow", "input to the power of other.",
-    lower=_pow_lower, vjp=_pow_vjp, reads=("x y", "out x y"),
+    autocast=("", "float32"), lower=_pow_lower, vjp=_pow_vjp, reads=("x y", "out x y"),
 )  # fmt: skip
 
 eq = _relation("eq", "Whether the two are equal.", lower=lambda b, x, y: b.compare(x, y, "EQ"))

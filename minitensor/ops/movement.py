@@ -240,6 +240,7 @@ pad_around: Op = movement(
     "_pad_around(Tensor input, int[] counts, int mode)",
     "The input padded with elements of its own: mode 0 reflects, 1 repeats the edge, 2 continues at the other end. "
     "`counts` has pairs for at most three dimensions, the last one first.",
+    autocast=("float32", ""),
     vjp=lambda g, _out, _x, counts, mode: pad_around_backward(g, counts, mode), function=False, method=False,
 )  # fmt: skip
 pad_around_backward: Op = movement(

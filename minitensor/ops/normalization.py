@@ -62,7 +62,7 @@ _GROUPS = "int groups, float eps, bool centered=True"
 group_norm = reduction(
     f"group_norm(Tensor input, Tensor? weight, Tensor? bias, {_GROUPS})",
     "Channels normalised by the mean (if centered) and the deviation of their group; scaled and shifted by channel.",
-    vjp=_group_vjp, function=False, method=False,
+    autocast=("", "float32"), vjp=_group_vjp, function=False, method=False,
 )  # fmt: skip
 group_norm_backward: _C.Op = reduction(
     f"group_norm_backward(Tensor grad, Tensor input, Tensor? weight, {_GROUPS}, bool affine=True)",

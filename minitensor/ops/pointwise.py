@@ -42,18 +42,20 @@ def binary(name: str, doc: str, vjp: Callable[..., Any] | None, **rules: Any) ->
 
 sin: Op = unary("sin", "The sine of each element.", lambda g, _out, x: g * cos(x))
 cos: Op = unary("cos", "The cosine of each element.", lambda g, _out, x: -g * sin(x))
-tan = unary("tan", "The tangent of each element.", lambda g, out, _x: g * (1 + out * out))
+tan = unary("tan", "The tangent of each element.", lambda g, out, _x: g * (1 + out * out), autocast=("", "float32"))
 asin = unary(
     "asin",
     "The angle in [-pi/2, pi/2] whose sine is each element; NaN outside [-1, 1].",
     lambda g, _out, x: g * (1 - x * x).rsqrt(),
     aliases=("arcsin",),
+    autocast=("", "float32"),
 )
 acos = unary(
     "acos",
     "The angle in [0, pi] whose cosine is each element; NaN outside [-1, 1].",
     lambda g, _out, x: -g * (1 - x * x).rsqrt(),
     aliases=("arccos",),
+    autocast=("", "float32"),
 )
 atan = unary(
     "atan",
@@ -90,8 +92,12 @@ sinc = unary("sinc", "sin(pi x) / (pi x) of each element, 1 at zero.", _sinc_vjp
 
 # ---- hyperbolic
 
-sinh: Op = unary("sinh", "The hyperbolic sine of each element.", lambda g, _out, x: g * cosh(x))
-cosh: Op = unary("cosh", "The hyperbolic cosine of each element.", lambda g, _out, x: g * sinh(x))
+sinh: Op = unary(
+    "sinh", "The hyperbolic sine of each element.", lambda g, _out, x: g * cosh(x), autocast=("", "float32")
+)
+cosh: Op = unary(
+    "cosh", "The hyperbolic cosine of each element.", lambda g, _out, x: g * sinh(x), autocast=("", "float32")
+)
 asinh = unary(
     "asinh",
     "The number whose hyperbolic sine is each element.",
@@ -120,6 +126,7 @@ expm1 = unary(
     "expm1",
     "e to the power of each element, minus 1, also where that is small.",
     lambda g, out, _x: g * (out + 1),
+    autocast=("", "float32"),
     lower=lambda b, x: b.exponential_minus_one(x),
     namespaces=("special",),
 )
@@ -127,11 +134,22 @@ log1p = unary(
     "log1p",
     "The natural logarithm of 1 plus each element, also where that is small.",
     lambda g, _out, x: g / (x + 1),
+    autocast=("", "float32"),
     lower=lambda b, x: b.log_plus_one(x),
     namespaces=("special",),
 )
-log2 = unary("log2", "The logarithm to base 2 of each element.", lambda g, _out, x: g / (x * math.log(2)))
-log10 = unary("log10", "The logarithm to base 10 of each element.", lambda g, _out, x: g / (x * math.log(10)))
+log2 = unary(
+    "log2",
+    "The logarithm to base 2 of each element.",
+    lambda g, _out, x: g / (x * math.log(2)),
+    autocast=("", "float32"),
+)
+log10 = unary(
+    "log10",
+    "The logarithm to base 10 of each element.",
+    lambda g, _out, x: g / (x * math.log(10)),
+    autocast=("", "float32"),
+)
 _logit = unary("_logit", "log(x / (1 - x)) of each element.", lambda g, _out, x: g / (x * (1 - x)))
 
 
@@ -311,6 +329,7 @@ celu = elementwise(
 softplus = elementwise(
     "softplus(Tensor input, Scalar beta=1.0, Scalar threshold=20.0)",
     "log(1 + e^(beta x)) / beta, and x itself where beta x is above the threshold.",
+    autocast=("", "float32"),
     lower=called("softplus"),
     vjp=lambda g, _out, x, beta, threshold: g * where(x * beta > threshold, 1.0, (x * beta).sigmoid()),
     **_HIDDEN,

@@ -59,7 +59,7 @@ resample: _C.Op = reduction(
     "Planes in other sizes, from the last dimension to the first: along d, result i is the sum over k < counts[d] of "
     "element places[k, i] times weights[k, i]. `places` and `weights` have those of every dimension, one after the "
     "other; a dimension with the count 0 stays.",
-    vjp=lambda g, _out, _x, places, weights, counts, _sizes: (
+    autocast=("", "float32"), vjp=lambda g, _out, _x, places, weights, counts, _sizes: (
         lambda: resample_backward(g, places, weights, counts, tuple(_x.shape[2:])), None, None
     ), function=False, method=False,
 )  # fmt: skip

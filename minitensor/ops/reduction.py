@@ -162,12 +162,14 @@ def _logical_lower(b: Any, x: Any, kind: str, dim: Any, keepdim: bool) -> Any:
 
 sum = reduction(
     f"sum({_ARGS}, *, dtype? dtype=None)", "The sum over the given dimensions, or over all.",
+    autocast=("", "float32"),
     lower=lambda b, x, dim, keepdim, dtype: b.reduce_dims(b.to_dtype(x, b.result.dtype), "add", dim, keepdim),
     vjp=_sum_vjp,
 )  # fmt: skip
 prod = reduction(
     "prod(Tensor input, int? dim=None, bool keepdim=False, *, dtype? dtype=None)",
     "The product along dim, or of all elements.",
+    autocast=("float32", "float32"),
     vjp=_prod_vjp,
 )
 prod_backward: Op = reduction(
@@ -328,12 +330,12 @@ def _log_softmax_vjp(g: Any, out: Any, _x: Any, dim: int, dtype: Any) -> Any:
 
 softmax = reduction(
     "softmax(Tensor input, int dim, dtype? dtype=None)", "exp(x) divided by its sum along dim.",
-    lower=lambda b, x, dim, dtype: _softmax_lower(b, x, dim, dtype, log=False),
+    autocast=("", "float32"), lower=lambda b, x, dim, dtype: _softmax_lower(b, x, dim, dtype, log=False),
     vjp=_softmax_vjp,
 )  # fmt: skip
 log_softmax = reduction(
     "log_softmax(Tensor input, int dim, dtype? dtype=None)", "The logarithm of softmax along dim.",
-    lower=lambda b, x, dim, dtype: _softmax_lower(b, x, dim, dtype, log=True),
+    autocast=("", "float32"), lower=lambda b, x, dim, dtype: _softmax_lower(b, x, dim, dtype, log=True),
     vjp=_log_softmax_vjp,
 )  # fmt: skip
 

@@ -72,6 +72,9 @@ class Row:
     """Whether a user's `minitensor.extend.op` made it: what its rules do wrong is the user's to mend."""
     namespaces: tuple[str, ...] = ()
     """The submodules that offer it too: special, linalg, fft, nn.functional."""
+    autocast: tuple[str, str] = ("", "")
+    """What autocast makes of its operands on the CPU and on cards: "lower", "float32", the "widest" dtype among them,
+    or "", nothing."""
 
     @property
     def public(self) -> bool:
@@ -136,6 +139,8 @@ def _define(kind: str, schema: str, doc: str, **rules: Any) -> _C.Op:
     row = Row(name=op.__name__, kind=kind, schema=schema, call=op, **rules)
     saves_out, saves = _saved(row, len(row.operands))
     _C.set_rules(op, row, row.vjp, saves_out, saves, _masks(row), row.compilable, row.fallible, row.kernel)
+    if row.autocast != ("", ""):
+        _C.set_autocast(op, row.autocast)
     ROWS[row.name] = row
     return op
 

@@ -47,6 +47,7 @@ erfinv = unary(
     "The number whose error function is each element.",
     lambda g, out, _x: g * ((out * out).exp() * (math.sqrt(math.pi) / 2)),
     namespaces=_TOO,
+    autocast=("", "float32"),
 )
 ndtr = unary(
     "ndtr",

@@ -11,7 +11,7 @@ from minitensor import _C
 from minitensor._warning import users_level
 from minitensor.composite import composite
 from minitensor.composite.pointwise import prelu
-from minitensor.composite.registry import shortcut, with_out
+from minitensor.composite.registry import autocast, shortcut, with_out
 from minitensor.ops import ROWS
 
 __all__ = [
@@ -296,6 +296,7 @@ def _softmax_dim(name: str, rank: int) -> int:
 
 
 @shortcut("Ti", _softmax)
+@autocast("", "float32")
 def softmax(input: mt.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> mt.Tensor:
     """Return ``exp(input) / exp(input).sum(dim)``, computed in ``dtype`` if it is given."""
     if dim is None:
@@ -311,6 +312,7 @@ def softmin(input: mt.Tensor, dim: int | None = None, _stacklevel: int = 3, dtyp
 
 
 @shortcut("Ti", _log_softmax)
+@autocast("", "float32")
 def log_softmax(input: mt.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> mt.Tensor:
     """Return the logarithm of :func:`softmax`."""
     if dim is None:

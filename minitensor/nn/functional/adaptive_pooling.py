@@ -8,6 +8,7 @@ from typing import Any
 
 import minitensor as mt
 from minitensor.composite import composite
+from minitensor.composite.registry import autocast
 from minitensor.nn.functional.arguments import several, spatial
 from minitensor.ops import ROWS
 
@@ -73,6 +74,7 @@ def adaptive_avg_pool2d(input: mt.Tensor, output_size: Sizes) -> mt.Tensor:
     return _adaptive_average(2, input, output_size)
 
 
+@autocast("float32", "")
 def adaptive_avg_pool3d(input: mt.Tensor, output_size: Sizes) -> mt.Tensor:
     """Return the averages of windows that cover volumes; a size that is None stays."""
     return _adaptive_average(3, input, output_size)
@@ -106,6 +108,7 @@ def adaptive_max_pool2d_with_indices(
     return _adaptive_maximum(2, input, output_size)
 
 
+@autocast("float32", "")
 def adaptive_max_pool3d_with_indices(
     input: mt.Tensor, output_size: Sizes, return_indices: bool = False
 ) -> tuple[mt.Tensor, mt.Tensor]:
@@ -125,6 +128,7 @@ def adaptive_max_pool2d(input: mt.Tensor, output_size: Sizes, return_indices: bo
     return pair if return_indices else pair[0]
 
 
+@autocast("float32", "")
 def adaptive_max_pool3d(input: mt.Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
     """Return the largest elements of windows that cover volumes; with ``return_indices`` also where they lie."""
     pair = _adaptive_maximum(3, input, output_size)
@@ -196,6 +200,7 @@ def _fractional(
     return (result, indices) if batched else (result.squeeze(0), indices.squeeze(0))
 
 
+@autocast("float32", "")
 def fractional_max_pool2d_with_indices(
     input: mt.Tensor,
     kernel_size: int | Sequence[int],
@@ -208,6 +213,7 @@ def fractional_max_pool2d_with_indices(
     return _fractional(2, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
+@autocast("float32", "")
 def fractional_max_pool3d_with_indices(
     input: mt.Tensor,
     kernel_size: int | Sequence[int],
@@ -220,6 +226,7 @@ def fractional_max_pool3d_with_indices(
     return _fractional(3, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
+@autocast("float32", "")
 def fractional_max_pool2d(
     input: mt.Tensor,
     kernel_size: int | Sequence[int],
@@ -236,6 +243,7 @@ def fractional_max_pool2d(
     return pair if return_indices else pair[0]
 
 
+@autocast("float32", "")
 def fractional_max_pool3d(
     input: mt.Tensor,
     kernel_size: int | Sequence[int],

@@ -8,6 +8,7 @@ from typing import Any
 
 import minitensor as mt
 from minitensor._warning import users_level
+from minitensor.composite.registry import autocast
 from minitensor.ops import ROWS
 from minitensor.ops.attention import attention_scores, attention_weights
 
@@ -37,6 +38,7 @@ def _check(query: mt.Tensor, key: mt.Tensor, value: mt.Tensor, mask: Any, is_cau
             )
 
 
+@autocast("lower", "lower")
 def scaled_dot_product_attention(
     query: mt.Tensor,
     key: mt.Tensor,

@@ -8,7 +8,7 @@ from typing import Any
 import minitensor as mt
 from minitensor.composite import composite
 from minitensor.composite.padding import pad
-from minitensor.composite.registry import shortcut
+from minitensor.composite.registry import autocast, shortcut
 from minitensor.nn.functional.arguments import several, spatial
 from minitensor.ops import ROWS
 
@@ -96,6 +96,7 @@ def _by_parts(convolve: Callable[[mt.Tensor, mt.Tensor], mt.Tensor], input: mt.T
 
 @composite(method=False)
 @shortcut("33?~1wwwi", _forward, after=(None, 1, 0, 1, 1))
+@autocast("lower", "lower")
 def conv1d(
     input: mt.Tensor,
     weight: mt.Tensor,
@@ -114,6 +115,7 @@ def conv1d(
 
 @composite(method=False)
 @shortcut("44?~1wwwi", _forward, after=(None, 1, 0, 1, 1))
+@autocast("lower", "lower")
 def conv2d(
     input: mt.Tensor,
     weight: mt.Tensor,
@@ -132,6 +134,7 @@ def conv2d(
 
 @composite(method=False)
 @shortcut("55?~1wwwi", _forward, after=(None, 1, 0, 1, 1))
+@autocast("lower", "lower")
 def conv3d(
     input: mt.Tensor,
     weight: mt.Tensor,
@@ -231,6 +234,7 @@ def _transposed(
 
 
 @composite(method=False)
+@autocast("lower", "lower")
 def conv_transpose1d(
     input: mt.Tensor,
     weight: mt.Tensor,
@@ -250,6 +254,7 @@ def conv_transpose1d(
 
 
 @composite(method=False)
+@autocast("lower", "lower")
 def conv_transpose2d(
     input: mt.Tensor,
     weight: mt.Tensor,
@@ -265,6 +270,7 @@ def conv_transpose2d(
 
 
 @composite(method=False)
+@autocast("lower", "lower")
 def conv_transpose3d(
     input: mt.Tensor,
     weight: mt.Tensor,
@@ -280,6 +286,7 @@ def conv_transpose3d(
 
 
 @composite(method=False)
+@autocast("lower", "lower")
 def convolution(
     input: mt.Tensor,
     weight: mt.Tensor,
@@ -301,6 +308,7 @@ def convolution(
 
 
 @composite(method=False)
+@autocast("lower", "lower")
 def conv_tbc(input: mt.Tensor, weight: mt.Tensor, bias: mt.Tensor, pad: int = 0) -> mt.Tensor:
     """Return the convolution of sequences ``[T, N, C]`` with filters ``[K, C, O]``, as ``[T', N, O]``."""
     if input.dim() != 3:

@@ -7,6 +7,7 @@ from typing import Any
 
 import minitensor as mt
 from minitensor.composite import composite
+from minitensor.composite.registry import autocast
 from minitensor.nn.functional.arguments import REDUCTIONS
 from minitensor.ops import ROWS
 
@@ -25,6 +26,7 @@ def _lengths(value: Any, name: str) -> mt.Tensor:
     return value.to(mt.int64).reshape(-1)
 
 
+@autocast("float32", "")
 def ctc_loss(
     log_probs: mt.Tensor,
     targets: mt.Tensor,
@@ -70,6 +72,7 @@ def ctc_loss(
 
 
 @composite(method=False, name="ctc_loss")
+@autocast("float32", "")
 def _torch_ctc(
     log_probs: mt.Tensor,
     targets: mt.Tensor,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import minitensor as mt
 from minitensor.composite import composite
 from minitensor.composite.distance import pdist
+from minitensor.composite.registry import autocast
 
 __all__ = ["cosine_similarity", "pairwise_distance", "pdist"]
 
@@ -31,6 +32,7 @@ def vector_norm(x: mt.Tensor, p: float, dim: int | Sequence[int], keepdim: bool 
 
 
 @composite(method=False)
+@autocast("", "float32")
 def cosine_similarity(x1: mt.Tensor, x2: mt.Tensor, dim: int = 1, eps: float = 1e-08) -> mt.Tensor:
     """Return the cosine of the angle between vectors along ``dim``; norms count as ``eps`` at least."""
     if not x1.is_floating_point() or not x2.is_floating_point():

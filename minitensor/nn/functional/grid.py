@@ -10,6 +10,7 @@ from typing import Any
 import minitensor as mt
 from minitensor._warning import users_level
 from minitensor.composite import composite
+from minitensor.composite.registry import autocast
 from minitensor.ops import ROWS
 
 __all__ = ["affine_grid", "grid_sample"]
@@ -97,6 +98,7 @@ def _placed(x: mt.Tensor, size: int, padding_mode: str, align_corners: bool) -> 
     return x
 
 
+@autocast("float32", "widest")
 def grid_sample(
     input: mt.Tensor,
     grid: mt.Tensor,
@@ -227,6 +229,7 @@ def _bicubic(input: mt.Tensor, points: list[mt.Tensor], padding_mode: str, align
 
 
 @composite(method=False)
+@autocast("float32", "widest")
 def grid_sampler(
     input: mt.Tensor, grid: mt.Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> mt.Tensor:
@@ -235,6 +238,7 @@ def grid_sampler(
 
 
 @composite(method=False)
+@autocast("float32", "widest")
 def grid_sampler_2d(
     input: mt.Tensor, grid: mt.Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> mt.Tensor:
@@ -243,6 +247,7 @@ def grid_sampler_2d(
 
 
 @composite(method=False)
+@autocast("float32", "widest")
 def grid_sampler_3d(
     input: mt.Tensor, grid: mt.Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> mt.Tensor:

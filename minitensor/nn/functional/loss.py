@@ -10,6 +10,7 @@ from typing import Any
 import minitensor as mt
 from minitensor._warning import users_level
 from minitensor.composite import composite
+from minitensor.composite.registry import autocast
 from minitensor.nn.functional.arguments import REDUCTIONS, reduced, reduction_of
 from minitensor.ops.gradient import logits_loss, smooth_l1, squared_difference
 
@@ -52,6 +53,7 @@ def _weighted(losses: mt.Tensor, weight: mt.Tensor | None, reduction: str, input
     return losses.sum() / weight.sum() if reduction == "mean" else reduced(losses, reduction)
 
 
+@autocast("float32", "float32")
 def mse_loss(
     input: mt.Tensor,
     target: mt.Tensor,
@@ -67,6 +69,7 @@ def mse_loss(
     return _weighted(squared_difference(input, target), weight, reduction, input)
 
 
+@autocast("float32", "float32")
 def l1_loss(
     input: mt.Tensor,
     target: mt.Tensor,
@@ -82,6 +85,7 @@ def l1_loss(
     return _weighted((input - target).abs(), weight, reduction, input)
 
 
+@autocast("float32", "float32")
 def smooth_l1_loss(
     input: mt.Tensor,
     target: mt.Tensor,
@@ -101,6 +105,7 @@ def smooth_l1_loss(
     return reduced(smooth_l1(input, target, beta), reduction)
 
 
+@autocast("float32", "float32")
 def huber_loss(
     input: mt.Tensor,
     target: mt.Tensor,
@@ -122,6 +127,7 @@ def huber_loss(
     return reduced(losses, reduction)
 
 
+@autocast("float32", "float32")
 def binary_cross_entropy(
     input: mt.Tensor,
     target: mt.Tensor,
@@ -156,6 +162,7 @@ def _binary(p: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
 
 
 @composite(method=False, name="binary_cross_entropy_with_logits")
+@autocast("float32", "float32")
 def _torch_with_logits(
     input: mt.Tensor,
     target: mt.Tensor,
@@ -169,6 +176,7 @@ def _torch_with_logits(
     )
 
 
+@autocast("float32", "float32")
 def binary_cross_entropy_with_logits(
     input: mt.Tensor,
     target: mt.Tensor,
@@ -192,6 +200,7 @@ def binary_cross_entropy_with_logits(
     return reduced(losses if weight is None else losses * weight, reduction)
 
 
+@autocast("float32", "float32")
 def kl_div(
     input: mt.Tensor,
     target: mt.Tensor,
@@ -225,6 +234,7 @@ def kl_div(
     return reduced(losses, reduction)
 
 
+@autocast("float32", "float32")
 def poisson_nll_loss(
     input: mt.Tensor,
     target: mt.Tensor,
@@ -287,6 +297,7 @@ def gaussian_nll_loss(
     return reduced(losses, reduction)
 
 
+@autocast("float32", "float32")
 def margin_ranking_loss(
     input1: mt.Tensor,
     input2: mt.Tensor,
@@ -307,6 +318,7 @@ def margin_ranking_loss(
     return reduced((-target * (input1 - input2) + margin).clamp(min=0.0), reduction)
 
 
+@autocast("float32", "float32")
 def hinge_embedding_loss(
     input: mt.Tensor,
     target: mt.Tensor,
@@ -327,6 +339,7 @@ def hinge_embedding_loss(
     return reduced(near + far, reduction)
 
 
+@autocast("float32", "float32")
 def soft_margin_loss(
     input: mt.Tensor,
     target: mt.Tensor,
@@ -342,6 +355,7 @@ def soft_margin_loss(
     return reduced(-logsigmoid(target * input), reduction)
 
 
+@autocast("float32", "float32")
 def cosine_embedding_loss(
     input1: mt.Tensor,
     input2: mt.Tensor,
@@ -373,6 +387,7 @@ def cosine_embedding_loss(
 
 
 @composite(method=False, name="triplet_margin_loss")
+@autocast("float32", "float32")
 def _torch_triplet(
     anchor: mt.Tensor,
     positive: mt.Tensor,
@@ -387,6 +402,7 @@ def _torch_triplet(
     return triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction=REDUCTIONS[reduction])
 
 
+@autocast("float32", "float32")
 def triplet_margin_loss(
     anchor: mt.Tensor,
     positive: mt.Tensor,
@@ -469,7 +485,7 @@ def _offer(name: str, function: Callable[..., mt.Tensor]) -> None:
     margin_form.__doc__ = (
         f"Return ``nn.functional.{name}``. ``reduction`` is 0 for none, 1 for the mean, 2 for the sum."
     )
-    composite(method=False, name=name)(margin_form)
+    composite(method=False, name=name)(autocast("float32", "float32")(margin_form))
 
 
 _offer("cosine_embedding_loss", cosine_embedding_loss)
@@ -477,12 +493,14 @@ _offer("margin_ranking_loss", margin_ranking_loss)
 
 
 @composite(method=False, name="hinge_embedding_loss")
+@autocast("float32", "float32")
 def _torch_hinge(input: mt.Tensor, target: mt.Tensor, margin: float = 1.0, reduction: int = 1) -> mt.Tensor:
     """Return the hinge embedding loss. ``reduction`` is 0 for none, 1 for the mean, 2 for the sum."""
     return hinge_embedding_loss(input, target, margin, reduction=REDUCTIONS[reduction])
 
 
 @composite(method=False, name="kl_div")
+@autocast("float32", "float32")
 def _torch_kl_div(input: mt.Tensor, target: mt.Tensor, reduction: int = 1, *, log_target: bool = False) -> mt.Tensor:
     """Return the divergence's terms. ``reduction`` is 0 for none, 1 for the mean, 2 for the sum."""
     with warnings.catch_warnings():
@@ -491,6 +509,7 @@ def _torch_kl_div(input: mt.Tensor, target: mt.Tensor, reduction: int = 1, *, lo
 
 
 @composite(method=False, name="poisson_nll_loss")
+@autocast("float32", "float32")
 def _torch_poisson(
     input: mt.Tensor, target: mt.Tensor, log_input: bool, full: bool, eps: float, reduction: int
 ) -> mt.Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 
 import minitensor as mt
 from minitensor import _C
-from minitensor.composite.registry import shortcut
+from minitensor.composite.registry import autocast, shortcut
 from minitensor.nn.functional.arguments import REDUCTIONS, reduced, reduction_of
 from minitensor.ops import ROWS
 
@@ -24,6 +24,7 @@ _nll_mean = ROWS["nll_loss_mean"].call
 _log_softmax = ROWS["log_softmax"].call
 
 
+@autocast("float32", "float32")
 def nll_loss(
     input: mt.Tensor,
     target: mt.Tensor,
@@ -61,6 +62,7 @@ def _nll_loss(
 
 
 @shortcut("21", _C.cross_entropy)
+@autocast("float32", "float32")
 def cross_entropy(
     input: mt.Tensor,
     target: mt.Tensor,
@@ -247,6 +249,7 @@ def _examples(input: mt.Tensor, target: mt.Tensor, what: str) -> tuple[mt.Tensor
     return rows, target
 
 
+@autocast("float32", "float32")
 def multi_margin_loss(
     input: mt.Tensor,
     target: mt.Tensor,
@@ -289,6 +292,7 @@ def multi_margin_loss(
     return reduced(losses, reduction)
 
 
+@autocast("float32", "float32")
 def multilabel_margin_loss(
     input: mt.Tensor,
     target: mt.Tensor,

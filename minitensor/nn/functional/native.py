@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import minitensor as mt
 from minitensor.composite import composite
+from minitensor.composite.registry import autocast
 from minitensor.nn.functional.normalization import _torch_batch_norm, _torch_group_norm, layer_norm
 from minitensor.ops import ROWS
 
@@ -42,6 +43,7 @@ def native_batch_norm(
 
 
 @composite(method=False)
+@autocast("", "float32")
 def native_layer_norm(
     input: mt.Tensor, normalized_shape: Sequence[int], weight: mt.Tensor | None, bias: mt.Tensor | None, eps: float
 ) -> tuple[mt.Tensor, mt.Tensor, mt.Tensor]:

@@ -8,7 +8,7 @@ from typing import Any
 import minitensor as mt
 from minitensor import _C
 from minitensor.composite import composite
-from minitensor.composite.registry import shortcut
+from minitensor.composite.registry import autocast, shortcut
 from minitensor.ops import ROWS
 
 __all__ = [
@@ -210,6 +210,7 @@ def _rows(
 
 
 @shortcut("Tt?~T~Tn", _C.layer_norm)
+@autocast("", "float32")
 def layer_norm(
     input: mt.Tensor,
     normalized_shape: int | Sequence[int],
@@ -226,6 +227,7 @@ def layer_norm(
 
 
 @composite(name="layer_norm", method=False)
+@autocast("", "float32")
 def _torch_layer_norm(
     input: mt.Tensor,
     normalized_shape: Sequence[int],
@@ -239,6 +241,7 @@ def _torch_layer_norm(
 
 
 @composite(method=False)
+@autocast("", "float32")
 def rms_norm(
     input: mt.Tensor,
     normalized_shape: int | Sequence[int],
@@ -263,6 +266,7 @@ def rms_norm(
     return result if rows is input else result.reshape(input.shape)
 
 
+@autocast("", "float32")
 def group_norm(
     input: mt.Tensor,
     num_groups: int,
@@ -288,6 +292,7 @@ def _grouped(input: mt.Tensor, num_groups: int, weight: Any, bias: Any, eps: flo
 
 
 @composite(name="group_norm", method=False)
+@autocast("", "float32")
 def _torch_group_norm(
     input: mt.Tensor,
     num_groups: int,

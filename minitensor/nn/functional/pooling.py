@@ -8,7 +8,7 @@ from typing import Any
 import minitensor as mt
 from minitensor._C import Tensor
 from minitensor.composite import composite
-from minitensor.composite.registry import shortcut, with_out
+from minitensor.composite.registry import autocast, shortcut, with_out
 from minitensor.nn.functional.arguments import several, spatial
 from minitensor.ops import ROWS
 
@@ -122,6 +122,9 @@ def _define_max_pool(rank: int) -> tuple[Any, Any]:
     )
     with_indices.__name__ = with_indices.__qualname__ = f"max_pool{rank}d_with_indices"
     with_indices.__doc__ = f"Return what ``max_pool{rank}d`` does with ``return_indices``."
+    if rank == 3:
+        autocast("float32", "")(max_pool)
+        autocast("float32", "")(with_indices)
     return max_pool, with_indices
 
 
@@ -146,7 +149,7 @@ def _plain(rank: int) -> None:
         return result
 
     max_pool.__doc__ = f"Return the largest element of each window. See ``nn.functional.max_pool{rank}d``."
-    composite(name=f"max_pool{rank}d", method=False)(max_pool)
+    composite(name=f"max_pool{rank}d", method=False)(autocast("float32" if rank == 3 else "", "")(max_pool))
 
 
 for _rank in (1, 2, 3):
@@ -228,6 +231,7 @@ def avg_pool2d(
 
 @with_out
 @shortcut("5w?kwbb", _avg_pool, after=(None, 0, False, True, None))
+@autocast("float32", "")
 def avg_pool3d(
     input: mt.Tensor,
     kernel_size: Sizes,
@@ -321,6 +325,7 @@ def _unpool(
     return result if batched else result.squeeze(0)
 
 
+@autocast("float32", "")
 def max_unpool1d(
     input: mt.Tensor,
     indices: mt.Tensor,
@@ -333,6 +338,7 @@ def max_unpool1d(
     return _unpool(1, input, indices, kernel_size, stride, padding, output_size)
 
 
+@autocast("float32", "")
 def max_unpool2d(
     input: mt.Tensor,
     indices: mt.Tensor,
@@ -345,6 +351,7 @@ def max_unpool2d(
     return _unpool(2, input, indices, kernel_size, stride, padding, output_size)
 
 
+@autocast("float32", "")
 def max_unpool3d(
     input: mt.Tensor,
     indices: mt.Tensor,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import minitensor as mt
 from minitensor import _C
 from minitensor.composite.contraction import FUSED, bilinear, fused_addmm
-from minitensor.composite.registry import shortcut, with_out
+from minitensor.composite.registry import autocast, shortcut, with_out
 from minitensor.ops import ROWS
 
 __all__ = ["bilinear", "grouped_mm", "linear"]
@@ -15,6 +15,7 @@ _matmul, _transpose = ROWS["matmul"].call, ROWS["transpose"].call
 
 @with_out
 @shortcut("T2?~T", _C.linear)
+@autocast("lower", "lower")
 def linear(input: mt.Tensor, weight: mt.Tensor, bias: mt.Tensor | None = None) -> mt.Tensor:
     """Return ``input @ weight.T + bias``; ``weight`` is ``[out_features, in_features]`` or ``[in_features]``."""
     if weight.ndim == 1:

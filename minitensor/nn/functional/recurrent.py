@@ -11,6 +11,7 @@ from typing import Any
 
 import minitensor as mt
 from minitensor.composite import composite
+from minitensor.composite.registry import autocast
 from minitensor.nn.functional.dropout import dropout as _dropout
 from minitensor.ops.recurrent import MODES, recurrent
 
@@ -196,6 +197,7 @@ def _run(step: _Step, args: tuple[Any, ...], more: dict[str, Any], states: int) 
 
 
 @composite(method=False)
+@autocast("lower", "lower")
 def lstm(*args: Any, **kwargs: Any) -> tuple[mt.Tensor, mt.Tensor, mt.Tensor]:
     """Return the hidden states of LSTM layers, and the last hidden and cell states of all.
 
@@ -207,21 +209,22 @@ def lstm(*args: Any, **kwargs: Any) -> tuple[mt.Tensor, mt.Tensor, mt.Tensor]:
     return output, hidden, cell
 
 
-def _offer(name: str, step: _Step, what: str) -> None:
+def _offer(name: str, step: _Step, what: str, cpu: str = "lower") -> None:
     def call(*args: Any, **kwargs: Any) -> tuple[mt.Tensor, mt.Tensor]:
         output, hidden = _run(step, args, kwargs, 1)
         return output, hidden
 
     call.__doc__ = f"Return the hidden states of {what} layers, and the last of all. The forms are those of ``lstm``."
-    composite(name=name, method=False)(call)
+    composite(name=name, method=False)(autocast(cpu, "lower")(call))
 
 
-_offer("gru", _gru_step, "GRU")
+_offer("gru", _gru_step, "GRU", "")
 _offer("rnn_tanh", _tanh_step, "plain recurrent")
 _offer("rnn_relu", _relu_step, "plain recurrent, rectified")
 
 
 @composite(method=False)
+@autocast("", "lower")
 def lstm_cell(
     input: mt.Tensor,
     hx: Sequence[mt.Tensor],
@@ -235,7 +238,7 @@ def lstm_cell(
     return hidden, cell
 
 
-def _offer_cell(name: str, step: _Step, what: str) -> None:
+def _offer_cell(name: str, step: _Step, what: str, cpu: str = "lower") -> None:
     def call(
         input: mt.Tensor,
         hx: mt.Tensor,
@@ -247,9 +250,9 @@ def _offer_cell(name: str, step: _Step, what: str) -> None:
         return step(_linear(input, w_ih, b_ih), (hx,), w_hh, b_hh, None)[0]
 
     call.__doc__ = f"Return the hidden state ``[N, H]`` after one step of a {what} layer."
-    composite(name=name, method=False)(call)
+    composite(name=name, method=False)(autocast(cpu, "lower")(call))
 
 
-_offer_cell("gru_cell", _gru_step, "GRU")
+_offer_cell("gru_cell", _gru_step, "GRU", "")
 _offer_cell("rnn_tanh_cell", _tanh_step, "plain recurrent")
 _offer_cell("rnn_relu_cell", _relu_step, "rectified recurrent")

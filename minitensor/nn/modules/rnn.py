@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import minitensor as mt
+from minitensor import _C
 from minitensor._warning import users_level
 from minitensor.nn import init
 from minitensor.nn.modules.module import Module
@@ -129,7 +130,7 @@ class RNNBase(Module):
     def check_input(self, input: mt.Tensor, batch_sizes: mt.Tensor | None) -> None:
         """RuntimeError or ValueError for inputs of another rank, width or dtype."""
         dtype = self._flat_weights[0].dtype
-        if input.dtype != dtype:
+        if input.dtype != dtype and not _C.autocast_state() & 3:  # autocast casts both
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({dtype}). Convert input: "
                 f"input.to({dtype}), or convert model: model.to({input.dtype})"

@@ -6,6 +6,7 @@ import contextlib
 from typing import Any
 
 __all__ = [
+    "amp",
     "current_device",
     "current_stream",
     "device_count",
@@ -52,3 +53,11 @@ def current_stream(device: Any = None) -> None:
 def stream(stream: Any) -> contextlib.AbstractContextManager[Any]:
     """A context in which nothing is different."""
     return contextlib.nullcontext()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "amp":
+        import importlib
+
+        return importlib.import_module("minitensor.cpu.amp")
+    raise AttributeError(f"module 'minitensor.cpu' has no attribute '{name}'")
