@@ -2,6 +2,7 @@
 
 import builtins
 from collections.abc import Callable, Iterator, Sequence
+from types import CodeType
 from typing import Any, ClassVar, NamedTuple, Self, SupportsIndex, TypeAlias, final, overload
 
 from numpy.typing import NDArray
@@ -1431,10 +1432,10 @@ CAN_OBSERVE: builtins.int
 
 def young_objects() -> list[Any]: ...
 def begin_observing(
-    handler: Callable[..., None],
+    handler: Callable[..., Any],
+    steps: Callable[[CodeType], builtins.bytes],
     module_type: type | None,
     made: list[Any],
-    seen: dict[builtins.int, builtins.int],
     libraries: tuple[str, ...],
     internals: tuple[str, ...],
     /,

@@ -182,8 +182,7 @@ def test_what_is_raised_while_a_function_is_observed_reaches_the_program():
 
     previous = signal.signal(signal.SIGUSR1, handler)
 
-    noted, table = observer.Observer._loads_attribute, observer._HANDLERS
-    before = dict(table)
+    noted = observer.Observer._loads_attribute
     try:
 
         def told(self, *args):
@@ -191,17 +190,17 @@ def test_what_is_raised_while_a_function_is_observed_reaches_the_program():
             assert not came, "a handler ran while a function was observed"
             return noted(self, *args)
 
-        table.update({op: told for op, value in before.items() if value is noted})
+        observer.Observer._loads_attribute = told
         f = mt.function(lambda x: x.exp() * 2, jit_compile=True)
         with pytest.raises(InterruptionError):
             f(mt.ones(3))
         assert came
-        table.update(before)
+        observer.Observer._loads_attribute = noted
         came.clear()
         assert f(mt.zeros(3)).tolist() == [2, 2, 2]
         assert f(mt.zeros(3)).tolist() == [2, 2, 2]
         assert f.hits == 1
     finally:
-        table.update(before)
+        observer.Observer._loads_attribute = noted
         signal.signal(signal.SIGUSR1, previous)
     check_nothing_is_left("")

@@ -145,6 +145,12 @@ struct Entry {
     Expected value;
 };
 
+// Of a dict's items one: its key, owned, and the entry that it is, if it is one.
+struct Place {
+    PyObject* key;
+    const Entry* entry;
+};
+
 // What a tensor is, beside its values.
 struct TensorLayout {
     DType dtype;
@@ -163,6 +169,7 @@ struct TensorLayout {
 // What a guard knows; apart, since a guard whose version is as it was doesn't read it.
 struct What {
     std::vector<Entry> entries;
+    std::vector<Place> places;  // what a dict without a version had in it when the entries held
     std::vector<Expected> items;  // Bytes: one, the bytes
     Known extra;  // Slot: the descriptor
     std::unique_ptr<TensorLayout> layout;
@@ -171,6 +178,7 @@ struct What {
     What(const What&) = delete;
     ~What() {
         for (Entry& entry : entries) Py_XDECREF(entry.key);
+        for (Place& place : places) Py_DECREF(place.key);
     }
 };
 
@@ -183,9 +191,17 @@ struct Guard {
     Guard(Kind of, PyObject* about) : kind(of), object(about, false) {}
 };
 
+// Zero: not known.
 uint64_t version_of(PyObject* dict) {
-#if PY_VERSION_HEX < 0x030C0000
-    return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
+#if PY_VERSION_HEX < 0x030E0000
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    auto* known = reinterpret_cast<PyDictObject*>(dict);
+    // From 3.13 on an object's attributes may be set in its own memory, where its dict is a view of that: it stays as
+    // old as it was.
+    if (PY_VERSION_HEX >= 0x030D0000 && known->ma_values) return 0;
+    return known->ma_version_tag;
+#pragma GCC diagnostic pop
 #else
     (void)dict;
     return 0;
@@ -207,6 +223,36 @@ bool entries_hold(const Guard& guard, PyObject* dict) {
     return true;
 }
 
+// Most of what is asked for of an object may be absent: where its keys are those that were there, it still is.
+bool places_hold(const Guard& guard, PyObject* dict) {
+    if (guard.what->places.empty() || static_cast<size_t>(PyDict_GET_SIZE(dict)) != guard.what->places.size())
+        return false;
+    PyObject *key, *value;
+    auto place = guard.what->places.begin();
+    for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value); ++place)
+        if (key != place->key || (place->entry && !place->entry->value.is(value))) return false;
+    return true;
+}
+
+void note_places(Guard& guard, PyObject* dict) {
+    for (Place& place : guard.what->places) Py_DECREF(place.key);
+    guard.what->places.clear();
+    if (static_cast<size_t>(PyDict_GET_SIZE(dict)) >= guard.what->entries.size()) return;  // no less to compare
+    std::ptrdiff_t present = 0;
+    for (const Entry& entry : guard.what->entries) present += !entry.absent;
+    PyObject *key, *value;
+    for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value);) {
+        const Entry* is = nullptr;
+        for (const Entry& entry : guard.what->entries)
+            if (!entry.absent && same(entry.key, key)) is = &entry;
+        present -= is != nullptr;
+        guard.what->places.push_back({Py_NewRef(key), is});
+    }
+    if (present == 0) return;
+    for (Place& place : guard.what->places) Py_DECREF(place.key);  // a key is equal to another, of another type
+    guard.what->places.clear();
+}
+
 bool dict_holds(Guard& guard, PyObject* dict) {
     const uint64_t version = dict ? version_of(dict) : 0;
     if (version && version == guard.version) return true;
@@ -216,21 +262,29 @@ bool dict_holds(Guard& guard, PyObject* dict) {
         size_t i = 0;
         for (Py_ssize_t at = 0; dict && PyDict_Next(dict, &at, &key, &value); ++i)
             if (!same(guard.what->entries[i].key, key) || !guard.what->entries[i].value.is(value)) return false;
-    } else if (!entries_hold(guard, dict)) {
-        return false;
+    } else if (version || !dict || !places_hold(guard, dict)) {
+        if (!entries_hold(guard, dict)) return false;
+        if (!version && dict) note_places(guard, dict);
     }
     guard.version = version;
     return true;
 }
 
+// Zero: it has changed since its attributes were last looked up.
+uint64_t version_of(PyTypeObject* type) {
+#if PY_VERSION_HEX < 0x030D0000
+    if (!(type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG)) return 0;
+#endif
+    return type->tp_version_tag;
+}
+
 bool type_holds(Guard& guard, PyTypeObject* type) {
-    const bool valid = type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG;
-    if (valid && guard.version && type->tp_version_tag == guard.version) return true;
+    if (guard.version && version_of(type) == guard.version) return true;
     for (const Entry& entry : guard.what->entries) {
         PyObject* now = _PyType_Lookup(type, entry.key);
         if (entry.absent ? now != nullptr : !entry.value.is(now)) return false;
     }
-    guard.version = type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG ? type->tp_version_tag : 0;
+    guard.version = version_of(type);
     return true;
 }
 
@@ -396,6 +450,7 @@ int guards_traverse(PyObject* self, visitproc visit, void* arg) {
             Py_VISIT(entry.key);
             if (int r = entry.value.visit(visit, arg)) return r;
         }
+        for (const Place& place : guard.what->places) Py_VISIT(place.key);
         for (const Expected& item : guard.what->items)
             if (int r = item.visit(visit, arg)) return r;
     }

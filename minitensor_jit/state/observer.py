@@ -10,8 +10,6 @@ The framework's own frames are trusted to depend on their arguments and on setti
 
 from __future__ import annotations
 
-import functools
-import opcode
 import os
 import sys
 import sysconfig
@@ -25,26 +23,14 @@ from minitensor_jit.clustering.graph import Source
 from minitensor_jit.errors import InvalidArgumentError
 from minitensor_jit.state.callees import Callees
 from minitensor_jit.state.calls import CONTAINERS
+from minitensor_jit.state.instructions import CALLABLE_FIRST, HANDLED, steps
 from minitensor_jit.state.notes import ABSENT, Guard, has_python, in_python, is_plain, lookup
 
 __all__ = ["Observer"]
 
 _MOST = 10_000
-# How many operands the core is to hand over; below zero: see csrc/bindings/observer.cpp.
-_CALL, _CALL_EX, _A_CELL, _NAMES = -1, -2, -3, -4
-_OPERANDS = {
-    "LOAD_GLOBAL": _NAMES, "LOAD_NAME": _NAMES, "STORE_GLOBAL": _NAMES, "DELETE_GLOBAL": _NAMES,
-    "LOAD_DEREF": _A_CELL, "LOAD_CLASSDEREF": _A_CELL, "STORE_DEREF": _A_CELL, "DELETE_DEREF": _A_CELL,
-    "LOAD_ATTR": 1, "LOAD_METHOD": 1, "STORE_ATTR": 1, "DELETE_ATTR": 1,
-    "BINARY_SUBSCR": 2, "STORE_SUBSCR": 2, "DELETE_SUBSCR": 2, "CONTAINS_OP": 2, "COMPARE_OP": 2, "BINARY_OP": 2,
-    "GET_ITER": 1, "GET_YIELD_FROM_ITER": 1, "LIST_EXTEND": 1, "SET_UPDATE": 1, "DICT_UPDATE": 1, "DICT_MERGE": 1,
-    "UNPACK_SEQUENCE": 1, "UNPACK_EX": 1, "FORMAT_VALUE": 1, "GET_LEN": 1, "MATCH_KEYS": 2, "MATCH_CLASS": 3,
-    "UNARY_NOT": 1, "UNARY_NEGATIVE": 1, "UNARY_POSITIVE": 1, "UNARY_INVERT": 1, "IS_OP": 2, "CHECK_EXC_MATCH": 2,
-    "CHECK_EG_MATCH": 2, "POP_JUMP_FORWARD_IF_FALSE": 1, "POP_JUMP_FORWARD_IF_TRUE": 1, "POP_JUMP_BACKWARD_IF_FALSE": 1,
-    "POP_JUMP_BACKWARD_IF_TRUE": 1, "JUMP_IF_FALSE_OR_POP": 1, "JUMP_IF_TRUE_OR_POP": 1,
-    "PRECALL": _CALL, "CALL_FUNCTION_EX": _CALL_EX, "IMPORT_NAME": 2, "IMPORT_FROM": 1, "BEFORE_WITH": 1,
-}  # fmt: skip
-_SEEN = {opcode.opmap[name]: count for name, count in _OPERANDS.items() if name in opcode.opmap}
+# Arguments of CALL_INTRINSIC_1.
+_IMPORT_STAR, _UNARY_POSITIVE = 2, 5
 _PACKAGE = os.path.dirname(os.path.abspath(minitensor.__file__))
 _OURS = (_PACKAGE + os.sep, os.path.join(os.path.dirname(_PACKAGE), "minitensor_jit") + os.sep)
 _LIBRARY = tuple(
@@ -70,7 +56,7 @@ class Observer(Callees):
         self._grad = _C.is_grad_enabled()
         if not in_python(fn):
             self._guarded(self._call, fn, ())
-        if not _C.begin_observing(self._told, self._module_type, self._made, _SEEN, _LIBRARY, _OURS):
+        if not _C.begin_observing(self._told, steps, self._module_type, self._made, _LIBRARY, _OURS):
             self.reason = "this version of Python doesn't show what a function reads"
 
     def end(self, result: Any) -> Any:
@@ -109,7 +95,7 @@ class Observer(Callees):
             return None
         self._place = code, at
         if op >= 0:
-            self._guarded(_HANDLERS[op], self, argument, code, operands)
+            self._guarded(getattr(self, HANDLED[op]), argument, code, operands)
         elif op == -1:
             self._guarded(self._enters, *operands)
         else:
@@ -131,16 +117,23 @@ class Observer(Callees):
         if found is not ABSENT:
             self._type_entry(kind, function.__name__, found)
 
-    def _name(self, argument: int, code: types.CodeType, operands: tuple[Any, ...], *, shift: int) -> None:
-        name = code.co_names[argument >> shift]
-        space, builtin, local = operands
-        if not shift and local is not None and local is not space and name in local:
-            return
+    def _name(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        name = code.co_names[argument]
+        space, builtin, *_ = operands
         if name in space:
             self._entry(space, name, space[name])
             return
         self._entry(space, name, ABSENT)
         self._entry(builtin, name, builtin.get(name, ABSENT))
+
+    def _local_name(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        # Of a class's body; of a function in it that has its names, such as one for type parameters, on the stack.
+        space, _, *locals_ = operands
+        for local in locals_:
+            if local is not space and isinstance(local, dict) and code.co_names[argument] in local:
+                self._entry(local, code.co_names[argument], local[code.co_names[argument]])
+                return
+        self._name(argument, code, operands)
 
     def _sets_global(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
         self._write(operands[0], f"sets the global variable {code.co_names[argument]}")
@@ -159,6 +152,12 @@ class Observer(Callees):
 
     def _loads_attribute(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
         self._attribute(operands[0], code.co_names[argument])
+
+    def _loads_super(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        function, start, thing = operands
+        self._call(function, (start, thing) if function is not super else ())
+        if function is super and isinstance(start, type):
+            self._attribute(super(start, thing), code.co_names[argument])
 
     def _sets_attribute(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
         thing, name = operands[0], code.co_names[argument]
@@ -180,6 +179,10 @@ class Observer(Callees):
             self._operand(container)
             self._operand(key)
 
+    def _slice(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        for thing in operands:
+            self._operand(thing)
+
     def _sets_item(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
         container, key = operands
         if isinstance(container, _C.Tensor):
@@ -187,6 +190,12 @@ class Observer(Callees):
         if isinstance(container, (dict, list)) or not has_python(type(container), "__setitem__", "__delitem__"):
             self._write(container, f"changes a {type(container).__name__}")
         self._contents(key)
+
+    def _sets_slice(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        container, *ends = operands
+        self._sets_item(argument, code, (container, tuple(ends)))
+        for end in ends:
+            self._known(end)
 
     def _iterated(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
         self._contents(operands[0])
@@ -210,6 +219,12 @@ class Observer(Callees):
 
     def _unary(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
         self._operand(operands[0])
+
+    def _intrinsic(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        if argument == _IMPORT_STAR:
+            self._unwatched("it imports all names of a module")
+        elif argument == _UNARY_POSITIVE:
+            self._operand(operands[0])
 
     def _compared(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
         for thing in operands:
@@ -238,9 +253,6 @@ class Observer(Callees):
         else:
             self._unwatched(f"it imports {name} for the first time")
 
-    def _imports_from(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
-        self._attribute(operands[0], code.co_names[argument])
-
     def _matches(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
         subject, kind, names = operands
         positional = getattr(kind, "__match_args__", ()) if isinstance(kind, type) else ()
@@ -252,48 +264,18 @@ class Observer(Callees):
         self._known(operands[0])
 
     def _calls(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
-        method, first, *rest = operands
-        if method is None:
-            self._call(first, tuple(rest))
-        else:
-            self._call(method, (first, *rest))
+        function, first, *rest = operands
+        if not CALLABLE_FIRST:  # then what stands below it is the method, if it is one
+            function, first = (first, None) if function is None else (function, first)
+        self._call(function, tuple(rest) if first is None else (first, *rest))
+
+    def _calls_named(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        self._calls(argument, code, operands[:-1])  # without the names
 
     def _calls_with(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
-        function, args = operands[1], operands[2]
+        function, args = operands[0 if CALLABLE_FIRST else 1], operands[2]
         named = operands[3] if len(operands) > 3 else {}
         for part in (args, named):
             self._contents(part)
         given = tuple(args) if isinstance(args, (tuple, list)) else ()
         self._call(function, given + (tuple(named.values()) if isinstance(named, dict) else ()))
-
-
-_HANDLED: dict[Callable[..., None], str] = {
-    functools.partial(Observer._name, shift=1): "LOAD_GLOBAL",
-    functools.partial(Observer._name, shift=0): "LOAD_NAME",
-    Observer._sets_global: "STORE_GLOBAL DELETE_GLOBAL",
-    Observer._cell: "LOAD_DEREF LOAD_CLASSDEREF",
-    Observer._sets_cell: "STORE_DEREF DELETE_DEREF",
-    Observer._loads_attribute: "LOAD_ATTR LOAD_METHOD",
-    Observer._sets_attribute: "STORE_ATTR DELETE_ATTR",
-    Observer._item: "BINARY_SUBSCR",
-    Observer._sets_item: "STORE_SUBSCR DELETE_SUBSCR",
-    Observer._iterated: "GET_ITER GET_YIELD_FROM_ITER LIST_EXTEND SET_UPDATE DICT_UPDATE DICT_MERGE "
-    "UNPACK_SEQUENCE UNPACK_EX",
-    Observer._has: "CONTAINS_OP",
-    Observer._compared: "COMPARE_OP MATCH_KEYS FORMAT_VALUE",
-    Observer._binary: "BINARY_OP",
-    Observer._unary: "UNARY_NEGATIVE UNARY_POSITIVE UNARY_INVERT",
-    Observer._is: "IS_OP",
-    Observer._caught: "CHECK_EXC_MATCH CHECK_EG_MATCH",
-    Observer._truth: "UNARY_NOT POP_JUMP_FORWARD_IF_FALSE POP_JUMP_FORWARD_IF_TRUE POP_JUMP_BACKWARD_IF_FALSE "
-    "POP_JUMP_BACKWARD_IF_TRUE JUMP_IF_FALSE_OR_POP JUMP_IF_TRUE_OR_POP GET_LEN",
-    Observer._matches: "MATCH_CLASS",
-    Observer._calls: "PRECALL",
-    Observer._calls_with: "CALL_FUNCTION_EX",
-    Observer._imports: "IMPORT_NAME",
-    Observer._imports_from: "IMPORT_FROM",
-    Observer._enters_scope: "BEFORE_WITH",
-}
-_HANDLERS = {
-    opcode.opmap[name]: handler for handler, names in _HANDLED.items() for name in names.split() if name in opcode.opmap
-}

@@ -359,7 +359,7 @@ class Reads(Notes):
             if len(thing) > _MOST:
                 self._unwatched(f"it reads a {kind.__name__} of {len(thing):,} items")
                 return
-            if isinstance(thing, collections.OrderedDict):  # it has an order of its own
+            if isinstance(thing, collections.OrderedDict) and dict.__len__(thing) > 1:  # it has an order of its own
                 self._note(Guard.ITEMS, thing, tuple(thing))
             self._note(Guard.DICT_ITEMS, thing, tuple(dict.items(thing)))
             for item in tuple(dict.values(thing)):
