@@ -194,9 +194,9 @@ _C.set_internal_prefixes(
 
 # What is imported by the first use of it: submodules, and names with the submodule that has them.
 _LAZY_MODULES = {
-    "accelerator", "amp", "array_api", "backends", "compiler", "cpu", "cuda", "distributions", "extend", "fft", "func",
-    "linalg", "multiprocessing", "nn", "optim", "overrides", "serialization", "signal", "special", "testing",
-    "timeline", "utils",
+    "accelerator", "amp", "array_api", "backends", "compiler", "cpu", "cuda", "distributions", "extend", "fft",
+    "func", "linalg", "multiprocessing", "nn", "optim", "overrides", "profiler", "serialization", "signal", "special",
+    "testing", "timeline", "utils",
 }  # fmt: skip
 _LAZY_NAMES = {
     "autocast": "minitensor.amp",

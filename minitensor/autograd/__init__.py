@@ -29,7 +29,7 @@ __all__ = [
 _LAZY = {
     "anomaly_mode": "", "detect_anomaly": "anomaly_mode", "forward_ad": "", "functional": "",
     "gradcheck": "finite_differences", "gradgradcheck": "finite_differences", "graph": "",
-    "set_detect_anomaly": "anomaly_mode",
+    "profiler": "", "set_detect_anomaly": "anomaly_mode",
 }  # fmt: skip
 
 

@@ -50,6 +50,7 @@ matmul = contraction(
     "The matrix product, batched over leading dimensions.",
     autocast=("lower", "lower"),
     lower=lambda b, x, y: b.matmul_broadcast(x, y),
+    flops=lambda elements, x, _y: 2 * elements * x[-1],
     vjp=holomorphic(_matmul_vjp),
     reads=("y", "x"),
 )
@@ -74,6 +75,7 @@ addmm = contraction(
     "beta * input + alpha * (mat1 @ mat2) in float32 or float64, for mat2 [k, n] and mat1 [..., k]; input is a vector "
     "that is added to every row, or, if mat1 is a matrix, what broadcasts to the result.",
     lower=_lower_addmm,
+    flops=lambda elements, _added, x, _y: 2 * elements * x[-1],
     vjp=_addmm_vjp,
     reads=("", "y", "x"),
     function=False,

@@ -6,6 +6,7 @@ operands and the gradients of one another, so derivatives of any order are made 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from minitensor import _C
@@ -45,6 +46,7 @@ def _backward_weight_vjp(g: Any, _out: Any, grad: Any, x: Any, size: Any, *more:
 convolution = contraction(
     f"convolution(Tensor input, Tensor weight, Tensor? bias, {_PARAMETERS})",
     "The cross-correlation of images [N, C, ...] with filters [O, C / groups, ...], plus a bias for each filter.",
+    flops=lambda elements, _x, weight, *_bias: 2 * elements * math.prod(weight[1:]),
     autocast=("lower", "lower"), vjp=_convolution_vjp, reads=("w", "x", ""), function=False, method=False,
 )  # fmt: skip
 convolution_backward_input = contraction(

@@ -76,6 +76,10 @@ class Row:
     """What autocast makes of its operands on the CPU and on cards: "lower", "float32", the "widest" dtype among them,
     or "", nothing."""
 
+    flops: Callable[..., int] | None = None
+    """`flops(elements of the result, *shapes of the operands)`: the floating-point operations of a call. None: one for
+    each element of an op on elements; otherwise they are not counted."""
+
     @property
     def public(self) -> bool:
         """Whether users see it."""

@@ -1,0 +1,83 @@
+"""A recording: the core's events, and the ranges of the program's own."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from minitensor import _C
+
+__all__ = ["Range", "Recording", "record_function"]
+
+
+class Range(NamedTuple):
+    """A part of the program that has a name; times are nanoseconds of the monotonic clock, as the core's are."""
+
+    name: str
+    start: int
+    end: int
+    thread: int
+
+
+_ranges: list[Range] | None = None  # of the recording that is taken
+
+
+class record_function:  # noqa: N801  (PyTorch's name)
+    """A range of a profile, as a context or around each call of a function; costs next to nothing without one."""
+
+    def __init__(self, name: str, args: str | None = None) -> None:
+        """`name` is what the profile shows; `args` is kept beside it."""
+        self.name = name
+        self.args = args
+        self._starts: list[int] = []
+
+    def __enter__(self) -> record_function:
+        self._starts.append(time.monotonic_ns() if _ranges is not None else -1)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        start = self._starts.pop()
+        if start >= 0 and _ranges is not None:
+            _ranges.append(Range(self.name, start, time.monotonic_ns(), threading.get_ident()))
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function, each call of which is a range."""
+
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with record_function(self.name, self.args):
+                return function(*args, **kwargs)
+
+        return wrapped
+
+
+class Recording:
+    """What ran between `start` and `stop`. RuntimeError where another one is taken already."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+        self.ranges: list[Range] = []
+        self.cards: list[Any] = []
+        self._profile_of_cards: Any = None
+
+    def start(self) -> None:
+        """Begin to note kernels, launches and ranges."""
+        global _ranges
+        from minitensor import _hooks
+
+        _C.start_profile()
+        self._profile_of_cards = _hooks.cuda_module("profile") if _hooks.cuda_in_use() else None
+        if self._profile_of_cards is not None:
+            self._profile_of_cards.start()
+        _ranges = self.ranges
+
+    def stop(self) -> None:
+        """End it; what is still recorded and not run belongs to whoever looks at it."""
+        global _ranges
+        _ranges = None
+        self.events = _C.stop_profile()
+        if self._profile_of_cards is not None:
+            self.cards = list(self._profile_of_cards.stop())
