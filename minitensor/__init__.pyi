@@ -1244,8 +1244,8 @@ def polar(abs: Any, angle: Any, *, out: Any = None) -> Any: ...
 def polygamma(n: Any, input: Any, *, out: Any = None) -> Tensor: ...
 def polygamma_(n: Any, input: Any) -> Tensor: ...
 def positive(input: Any) -> Tensor: ...
-def pow(input: Tensor | _Number, other: Tensor | _Number, *, out: Any = None) -> Tensor: ...
-def pow_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor: ...
+def pow(input: Tensor | _Number, exponent: Tensor | _Number, *, out: Any = None) -> Tensor: ...
+def pow_(input: Tensor | _Number, exponent: Tensor | _Number) -> Tensor: ...
 def prelu(input: Any, weight: Any, *, out: Any = None) -> Tensor: ...
 
 preserve_format: Any
@@ -1283,7 +1283,8 @@ quint8: dtype
 def rad2deg(input: Any, *, out: Any = None) -> Tensor: ...
 def rad2deg_(input: Any) -> Tensor: ...
 def rand(
-    *size: Any,
+    *sizes: Any,
+    size: Any = None,
     generator: Any = None,
     out: Any = None,
     dtype: Any = None,
@@ -1301,6 +1302,7 @@ def rand_like(
     device: Any = None,
     requires_grad: builtins.bool = False,
     memory_format: Any = None,
+    pin_memory: builtins.bool = False,
 ) -> Tensor: ...
 def randint(
     low: Any = None,
@@ -1326,9 +1328,11 @@ def randint_like(
     device: Any = None,
     requires_grad: builtins.bool = False,
     memory_format: Any = None,
+    pin_memory: builtins.bool = False,
 ) -> Tensor: ...
 def randn(
-    *size: Any,
+    *sizes: Any,
+    size: Any = None,
     generator: Any = None,
     out: Any = None,
     dtype: Any = None,
@@ -1346,6 +1350,7 @@ def randn_like(
     device: Any = None,
     requires_grad: builtins.bool = False,
     memory_format: Any = None,
+    pin_memory: builtins.bool = False,
 ) -> Tensor: ...
 def random_(
     self: Any, from_: builtins.int | None = None, to: builtins.int | None = None, *, generator: Any = None, **more: Any

@@ -184,18 +184,23 @@ _TYPE_NAMES = {
     "complex128": "ComplexDouble",
     "bool": "Bool",
 }
-_DTYPE_OF_TYPE = {f"minitensor.{short}Tensor": getattr(_C, name) for name, short in _TYPE_NAMES.items()}
+_DTYPE_OF_TYPE = {f"{short}Tensor": getattr(_C, name) for name, short in _TYPE_NAMES.items()}
 
 
 @_method
 def _type(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
-    """The name of the tensor's type, or the tensor converted to a dtype, which may be given by such a name."""
+    """The name of the tensor's type, or the tensor converted to a dtype: one, such a name, or a class as LongTensor."""
     if dtype is None:
-        return f"minitensor.{_TYPE_NAMES[self.dtype.name]}Tensor"
+        package = repr(self.dtype).partition(".")[0]  # PyTorch's, where a program imported it under that name
+        return f"{package}.{'cuda.' if self.is_cuda else ''}{_TYPE_NAMES[self.dtype.name]}Tensor"
     if isinstance(dtype, str):
-        if dtype not in _DTYPE_OF_TYPE:
+        package, _, name = dtype.partition(".")
+        found = _DTYPE_OF_TYPE.get(name.removeprefix("cuda."))
+        if found is None or package not in ("minitensor", "torch"):
             raise ValueError(f"invalid type: '{dtype}'")
-        dtype = _DTYPE_OF_TYPE[dtype]
+        return self.to("cuda" if name.startswith("cuda.") else "cpu", found)
+    if isinstance(dtype, type) and isinstance(of_class := getattr(dtype, "dtype", None), _C.dtype):
+        dtype = of_class
     return self.to(dtype)
 
 

@@ -182,3 +182,44 @@ def test_graphs_of_gpus_are_refused():
     for made in (mt.cuda.CUDAGraph, mt.cuda.graph, mt.cuda.graph_pool_handle, mt.cuda.make_graphed_callables):
         with pytest.raises(NotImplementedError, match="jit_compile=True"):
             made()
+
+
+def test_sizes_and_exponents_by_name():
+    assert mt.rand(size=(2, 3)).shape == mt.randn(size=[2, 3]).shape == (2, 3)
+    with pytest.raises(TypeError, match="multiple values for argument 'size'"):
+        mt.randn(2, size=(2,))
+    assert mt.pow(mt.tensor([3.0]), exponent=2).tolist() == [9.0]
+    assert mt.pow(2.0, exponent=mt.tensor([3.0])).tolist() == [8.0]
+    x = mt.ones(2)
+    assert mt.rand_like(x, pin_memory=False).shape == mt.randn_like(x, pin_memory=False).shape == (2,)
+    assert mt.randint_like(x, 3, pin_memory=False).shape == (2,)
+
+
+def test_types_by_name_and_by_class():
+    x = mt.ones(2)
+    assert x.type() == "minitensor.FloatTensor"
+    for name in ("torch.LongTensor", "minitensor.LongTensor", mt.LongTensor, mt.int64):
+        assert x.type(name).dtype is mt.int64
+    assert x.type(mt.FloatTensor) is x
+    for wrong in ("torch.Long", "LongTensor", "numpy.LongTensor"):
+        with pytest.raises(ValueError, match="invalid type"):
+            x.type(wrong)
+
+
+def test_a_mixin_s_constructor_is_found_past_module():
+    class Marked:
+        def __new__(cls, *args):
+            made = super().__new__(cls)
+            made.mark = args
+            return made
+
+    class Layer(mt.nn.Module, Marked):
+        def __init__(self, width):
+            super().__init__()
+            self.width = width
+
+    layer = Layer(3)
+    assert (layer.mark, layer.width) == ((3,), 3)
+    assert repr(mt.nn.Module()) == "Module()"
+    with pytest.raises(TypeError):
+        mt.nn.Module(3)

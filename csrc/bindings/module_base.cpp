@@ -146,8 +146,11 @@ bool init_module_base(PyObject* module) {
     static PyMethodDef functions[] = {{"set_global_module_hooks", method<set_global_hooks>(), METH_O,
                                        "set_global_module_hooks(dicts, /)\n--\n\nThe hooks of all modules."},
                                       {}};
-    return PyType_Ready(&ModuleBaseType) == 0 && PyModule_AddType(module, &ModuleBaseType) == 0 &&
-           PyModule_AddFunctions(module, functions) == 0;
+    if (PyType_Ready(&ModuleBaseType) < 0) return false;
+    // A class whose `__new__` comes later among the bases, as those of mixins do, finds it past this one.
+    if (PyDict_DelItemString(ModuleBaseType.tp_dict, "__new__") < 0) return false;
+    PyType_Modified(&ModuleBaseType);
+    return PyModule_AddType(module, &ModuleBaseType) == 0 && PyModule_AddFunctions(module, functions) == 0;
 }
 
 }  // namespace mt::py

@@ -26,7 +26,7 @@ __all__ = ["install", "uninstall"]
 # Modules whose meaning differs, or that only PyTorch has.
 _OWN = {
     f"torch.{name}": f"minitensor.as_torch.{name}"
-    for name in ("jit", "_dynamo", "version", "types", "distributed", "onnx")
+    for name in ("jit", "_C", "_dynamo", "version", "types", "distributed", "onnx")
 }
 _EVERY = importlib.metadata.DistributionFinder.Context()
 _START = "import minitensor.as_torch; "

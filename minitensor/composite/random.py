@@ -25,6 +25,15 @@ def _size(size: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
 
 
+def _by_place_or_name(function: str, sizes: tuple[Any, ...], size: Any) -> Any:
+    """The size, which is given by place, as one tuple or number by number, or as `size=`."""
+    if size is None:
+        return sizes
+    if sizes:
+        raise TypeError(f"{function}() got multiple values for argument 'size'")
+    return tuple(size)
+
+
 def _placed(made: Any, requires_grad: bool, out: Any = None) -> Any:
     if out is not None:
         if tuple(out.shape) != tuple(made.shape):
@@ -62,20 +71,22 @@ def _normal(size: Any, dtype: Any, device: Any, generator: Any) -> Any:
 
 @composite(method=False)
 def rand(
-    *size: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
-    pin_memory: bool = False, requires_grad: bool = False,
+    *sizes: Any, size: Any = None, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Uniform numbers in [0, 1), in the default dtype unless another is given."""
+    size = _by_place_or_name("rand", sizes, size)
     made = _uniform(_size(size), _dtype_of(dtype, out, _C.get_default_dtype()), device, generator)
     return _placed(made, requires_grad, out)
 
 
 @composite(method=False)
 def randn(
-    *size: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
-    pin_memory: bool = False, requires_grad: bool = False,
+    *sizes: Any, size: Any = None, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Numbers from the normal distribution of mean 0 and variance 1; complex ones have variance 1 as a whole."""
+    size = _by_place_or_name("randn", sizes, size)
     made = _normal(_size(size), _dtype_of(dtype, out, _C.get_default_dtype()), device, generator)
     return _placed(made, requires_grad, out)
 
@@ -113,7 +124,7 @@ def randperm(
 @composite(method=False)
 def rand_like(
     input: Any, *, generator: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, memory_format: Any = None,
+    requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Uniform numbers in [0, 1) with input's shape and dtype."""
 
@@ -126,7 +137,7 @@ def rand_like(
 @composite(method=False)
 def randn_like(
     input: Any, *, generator: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, memory_format: Any = None,
+    requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Standard normal numbers with input's shape and dtype."""
 
@@ -139,7 +150,7 @@ def randn_like(
 @composite(method=False)
 def randint_like(
     input: Any, low: int, high: Any = None, *, generator: Any = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, memory_format: Any = None,
+    device: Any = None, requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Uniform integers from low (0 if only one bound is given) up to high, with input's shape and dtype."""
     if high is None:

@@ -332,8 +332,8 @@ def _nothing_below(x: Any, y: Any) -> Any:
     return (x == 0) & (y == y if y.is_complex() else y >= 0)
 
 
-pow = _binary(
-    "pow", "input to the power of other.",
+pow = elementwise(
+    "pow(Tensor|Scalar input, Tensor|Scalar exponent)", "input to the power of exponent.",
     autocast=("", "float32"), lower=_pow_lower, vjp=_pow_vjp, reads=("x y", "out x y"),
 )  # fmt: skip
 
