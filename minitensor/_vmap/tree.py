@@ -1,33 +1,19 @@
-"""Nested arguments: tuples, lists and dicts of values."""
+"""Nested arguments, by the trees of `minitensor.utils._pytree`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from minitensor.utils._pytree import tree_flatten
+
 __all__ = ["flatten", "map_leaves"]
 
 
 def flatten(value: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     """The leaves, and what puts others in their places."""
-    leaves: list[Any] = []
-
-    def take(node: Any) -> Callable[[list[Any]], Any]:
-        if isinstance(node, dict):
-            parts = {key: take(item) for key, item in node.items()}
-            return lambda values: type(node)({key: part(values) for key, part in parts.items()})
-        if isinstance(node, (tuple, list)):
-            items = [take(item) for item in node]
-            if isinstance(node, tuple) and hasattr(node, "_fields"):
-                return lambda values: type(node)(*(item(values) for item in items))
-            kind = tuple if isinstance(node, tuple) and type(node) is not tuple else type(node)
-            return lambda values: kind(item(values) for item in items)
-        place = len(leaves)
-        leaves.append(node)
-        return lambda values: values[place]
-
-    rebuild = take(value)
-    return leaves, rebuild
+    leaves, spec = tree_flatten(value)
+    return leaves, spec.unflatten
 
 
 def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:

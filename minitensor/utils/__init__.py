@@ -2,12 +2,12 @@
 
 from minitensor.utils import checkpoint, hooks
 
-__all__ = ["checkpoint", "data", "hooks"]
+__all__ = ["_pytree", "checkpoint", "data", "hooks"]
 
 
 def __getattr__(name: str) -> object:
-    if name == "data":
+    if name in ("_pytree", "data"):
         import importlib
 
-        return importlib.import_module("minitensor.utils.data")
+        return importlib.import_module(f"minitensor.utils.{name}")
     raise AttributeError(f"module 'minitensor.utils' has no attribute '{name}'")
