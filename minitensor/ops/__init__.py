@@ -56,3 +56,14 @@ __all__ = [
     "sort",
     "special",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """The namespaces of custom ops; see `minitensor.library`."""
+    import sys
+
+    library = sys.modules.get("minitensor.library.custom_ops")
+    found = library.namespace(name) if library and not name.startswith("_") else None
+    if found is None:
+        raise AttributeError(f"module 'minitensor.ops' has no attribute '{name}', nor is it a namespace of custom ops")
+    return found
