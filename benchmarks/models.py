@@ -96,7 +96,7 @@ def policy(xp: Any) -> Step:
     returns = xp.from_numpy(rng.random(PLAYED, np.float32))
     layers = [xp.nn.Linear(STATES, HIDDEN), xp.nn.Tanh(), xp.nn.Linear(HIDDEN, HIDDEN), xp.nn.Tanh()]
     model = xp.nn.Sequential(*layers, xp.nn.Linear(HIDDEN, ACTIONS))
-    optimizer = xp.optim.Adam(model.parameters(), lr=1e-3)
+    optimizer = xp.optim.Adam(model.parameters(), lr=RATE)
 
     def step() -> Any:
         optimizer.zero_grad()
