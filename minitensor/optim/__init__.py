@@ -16,6 +16,7 @@ from minitensor.optim.rmsprop import RMSprop
 from minitensor.optim.rprop import Rprop
 from minitensor.optim.sgd import SGD
 from minitensor.optim.sparse_adam import SparseAdam
+from minitensor.optim.swapping import swap_in_optimizer_params_and_state
 
 __all__ = [
     "ASGD",
@@ -36,4 +37,5 @@ __all__ = [
     "SparseAdam",
     "lr_scheduler",
     "swa_utils",
+    "swap_in_optimizer_params_and_state",
 ]

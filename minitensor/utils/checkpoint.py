@@ -4,16 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from enum import Enum
 from typing import Any
 
 from minitensor import _C, autograd
+from minitensor._warning import users_level
 from minitensor.autograd.function import Saved
 from minitensor.autograd.graph import saved_tensors_hooks
 from minitensor.random import get_rng_state, set_rng_state
 
-__all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "set_checkpoint_early_stop"]
+__all__ = [
+    "CheckpointError",
+    "CheckpointFunction",
+    "CheckpointPolicy",
+    "DefaultDeviceType",
+    "SelectiveCheckpointContext",
+    "check_backward_validity",
+    "checkpoint",
+    "checkpoint_sequential",
+    "create_selective_checkpoint_contexts",
+    "detach_variable",
+    "get_device_states",
+    "noop_context_fn",
+    "set_checkpoint_debug_enabled",
+    "set_checkpoint_early_stop",
+    "set_device_states",
+]
 
 Tensor = _C.Tensor
 _EARLY_STOP: list[bool] = [True]
@@ -36,24 +54,149 @@ class set_checkpoint_early_stop:  # noqa: N801  (PyTorch's name)
         _EARLY_STOP.pop()
 
 
+class DefaultDeviceType:
+    """The device whose random numbers are kept where no argument is on one that is not the CPU."""
+
+    _device_type = "cuda"
+
+    @staticmethod
+    def set_device_type(device: str = "cuda") -> None:
+        """Set it."""
+        DefaultDeviceType._device_type = device
+
+    @staticmethod
+    def get_device_type() -> str:
+        """Return it."""
+        return DefaultDeviceType._device_type
+
+
+def noop_context_fn() -> tuple[Any, Any]:
+    """Return the contexts that ``checkpoint`` has by default: none."""
+    return nullcontext(), nullcontext()
+
+
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the tensors of a tuple without their history, each wanting a gradient if it did.
+
+    RuntimeError for anything but a tuple.
+    """
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
+    return tuple(t.detach().requires_grad_(t.requires_grad) if isinstance(t, Tensor) else t for t in inputs)
+
+
+def check_backward_validity(inputs: Iterable[Any]) -> None:
+    """Warn if no tensor wants a gradient: then there is nothing to go back to."""
+    if not any(isinstance(t, Tensor) and t.requires_grad for t in inputs):
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=users_level())
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """Return the numbers of the cards that tensors among the arguments are on, and the states of their generators."""
+    cards = sorted({t.get_device() for t in _tensors(args) if t.device.type == "cuda"})
+    return cards, [_Random.of_cards().get_rng_state(f"cuda:{card}") for card in cards]
+
+
+def set_device_states(devices: Sequence[int], states: Sequence[Tensor], *, device_type: str | None = None) -> None:
+    """Set the states of cards' generators to what ``get_device_states`` gave."""
+    if (device_type or DefaultDeviceType.get_device_type()) == "meta":
+        return
+    for card, state in zip(devices, states, strict=True):
+        _Random.of_cards().set_rng_state(state, f"cuda:{card}")
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        yield from _tensors(list(value.values()))
+
+
+_DEBUG: list[bool | None] = [None]
+
+
+class set_checkpoint_debug_enabled:  # noqa: N801  (PyTorch's name)
+    """A context that says for all checkpoints whether ``debug`` is on; None leaves it to each."""
+
+    def __init__(self, enabled: bool | None) -> None:
+        self._enabled = enabled
+
+    def __enter__(self) -> None:
+        _DEBUG.append(self._enabled)
+
+    def __exit__(self, *exception: object) -> None:
+        _DEBUG.pop()
+
+
+class CheckpointPolicy(Enum):
+    """What a selective checkpoint does with the result of an op."""
+
+    MUST_SAVE = 0
+    PREFER_SAVE = 1
+    MUST_RECOMPUTE = 2
+    PREFER_RECOMPUTE = 3
+    MUST_CPU_OFFLOAD = 4
+    PREFER_CPU_OFFLOAD = 5
+
+
+class SelectiveCheckpointContext:
+    """What the policy of a selective checkpoint is told of the run: whether it is the second one."""
+
+    def __init__(self, *, is_recompute: bool, op_output: Any = None) -> None:
+        self.is_recompute = is_recompute
+        self.op_output = op_output
+
+
+def create_selective_checkpoint_contexts(policy_fn_or_list: Any, allow_cache_entry_mutation: bool = False) -> Any:
+    """NotImplementedError: which ops of a function are computed again can't be chosen.
+
+    A policy would see calls below the tape, where results of the first run could take the place of those of the second
+    without cutting its graph; calls are intercepted above it only. Checkpoint the parts that are to be computed again.
+    """
+    raise NotImplementedError(
+        "create_selective_checkpoint_contexts: the ops that are computed again can't be chosen one by one; checkpoint "
+        "the parts of the function that are to be computed again, and leave the others out"
+    )
+
+
+class _Autocast:
+    """Autocast as it was in the first run, for the second one."""
+
+    def __init__(self) -> None:
+        self._state = _C.autocast_state()
+        self._now: list[int] = []
+
+    def __enter__(self) -> None:
+        self._now.append(_C.autocast_state(self._state))
+        _C.enter_autocast()
+
+    def __exit__(self, *exception: object) -> None:
+        if _C.leave_autocast() == 0:
+            _C.clear_autocast_cache()
+        _C.autocast_state(self._now.pop())
+
+
 class _Random:
     """The states of the generators as they were, for the second run: the CPU's, and those of the arguments' GPUs."""
 
     def __init__(self, preserve: bool, args: Sequence[Any]) -> None:
         self._state = get_rng_state() if preserve else None
         cards = {str(a.device) for a in args if isinstance(a, Tensor) and a.device.type == "cuda"} if preserve else ()
-        self._cards = {card: self._of_cards().get_rng_state(card) for card in cards}
+        self._cards = {card: self.of_cards().get_rng_state(card) for card in cards}
         self._now: Any = None
 
     @staticmethod
-    def _of_cards() -> Any:
+    def of_cards() -> Any:
         from minitensor import cuda
 
         return cuda
 
     def __enter__(self) -> None:
         if self._state is not None:
-            self._now = get_rng_state(), {card: self._of_cards().get_rng_state(card) for card in self._cards}
+            self._now = get_rng_state(), {card: self.of_cards().get_rng_state(card) for card in self._cards}
             self._set(self._state, self._cards)
 
     def __exit__(self, *exception: object) -> None:
@@ -63,7 +206,7 @@ class _Random:
     def _set(self, state: Any, cards: dict[str, Any]) -> None:
         set_rng_state(state)
         for card, of_card in cards.items():
-            self._of_cards().set_rng_state(of_card, card)
+            self.of_cards().set_rng_state(of_card, card)
 
 
 class _Arguments:
@@ -82,7 +225,7 @@ class _Reentrant(autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, function: Any, preserve: bool, *args: Any) -> Any:
-        ctx.function, ctx.random = function, _Random(preserve, args)
+        ctx.function, ctx.random, ctx.autocast = function, _Random(preserve, args), _Autocast()
         ctx.others = [None if isinstance(a, Tensor) else a for a in args]
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.save_for_backward(*(args[i] for i in ctx.places))
@@ -98,7 +241,7 @@ class _Reentrant(autograd.Function):
         args = list(ctx.others)
         for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
             args[place] = tensor.detach().requires_grad_(tensor.requires_grad)
-        with ctx.random, autograd.enable_grad():
+        with ctx.random, ctx.autocast, autograd.enable_grad():
             results = ctx.function(*args)
         results = results if isinstance(results, (tuple, list)) else (results,)
         pairs = [(r, g) for r, g in zip(results, gradients, strict=True) if isinstance(r, Tensor) and r.requires_grad]
@@ -106,6 +249,9 @@ class _Reentrant(autograd.Function):
             raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
         autograd.backward([r for r, _ in pairs], [g for _, g in pairs])
         return (None, None, *(a.grad if isinstance(a, Tensor) else None for a in args))
+
+
+CheckpointFunction = _Reentrant
 
 
 class _Enough(Exception):  # noqa: N818  (not an error)
@@ -117,6 +263,7 @@ class _Frame:
 
     def __init__(self, run: Callable[[], Any], random: _Random, context: Callable[[], Any], checks: bool) -> None:
         self.run, self.random, self.context, self.checks = run, random, context, checks
+        self.autocast = _Autocast()
         self.metas: list[tuple[Any, ...]] = []
         self.again: dict[int, Any] = {}
         self.backward = 0  # the pass that they were computed for; another computes them anew
@@ -148,7 +295,10 @@ class _Frame:
             return tensor.detach()
 
         hooks = saved_tensors_hooks(pack, lambda tensor: tensor)
-        with self.random, self.context(), autograd.enable_grad(), hooks, contextlib.suppress(_Enough):
+        again = self.random, self.autocast, self.context(), autograd.enable_grad(), hooks, contextlib.suppress(_Enough)
+        with contextlib.ExitStack() as contexts:
+            for context in again:
+                contexts.enter_context(context)
             self.run()
         metas = [(tuple(t.shape), t.dtype, t.device) for t in found]
         if len(metas) != len(self.metas):
@@ -187,6 +337,8 @@ def checkpoint(
     preserve = kwargs.pop("preserve_rng_state", True)
     if determinism_check not in ("default", "none"):
         raise ValueError(f"determinism_check should be one of ['default', 'none'], got {determinism_check}")
+    if _DEBUG[-1] is not None:
+        debug = _DEBUG[-1]
     if use_reentrant is None:
         warnings.warn(
             "minitensor.utils.checkpoint: the use_reentrant parameter should be passed explicitly. Please pass "
