@@ -23,7 +23,8 @@ from minitensor.library.schema import infer_schema, parse
 
 __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_kernel", "impl", "impl_abstract",
-    "infer_schema", "opcheck", "register_autograd", "register_fake", "register_kernel", "register_vmap",
+    "infer_schema", "opcheck", "register_autograd", "register_fake", "register_kernel",
+    "register_torch_dispatch", "register_vmap",
 ]  # fmt: skip
 
 
@@ -171,6 +172,11 @@ def register_kernel(op: Any, device_types: Any, func: Any = None, /, *, lib: Any
 def register_vmap(op: Any, func: Any = None, /, *, lib: Any = None) -> Any:
     """Give an op a rule of vmap: `CustomOpDef.register_vmap`."""
     return _definition(op).register_vmap(func)
+
+
+def register_torch_dispatch(op: Any, torch_dispatch_class: Any, func: Any = None, /, *, lib: Any = None) -> Any:
+    """There is no `__torch_dispatch__`: NotImplementedError."""
+    return _definition(op).register_torch_dispatch(torch_dispatch_class, func)
 
 
 def get_kernel(op: Any, dispatch_key: str) -> Callable[..., Any]:
