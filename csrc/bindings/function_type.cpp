@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstring>
 #include <string>
+#include <unordered_set>
 
 #include "autograd/autocast.h"
 #include "autograd/engine.h"
@@ -31,6 +32,8 @@ struct Entry {
 };
 
 uint64_t g_owners = 0;
+// Those whose calls repeat themselves and are short all the same.
+std::unordered_set<uint64_t> g_short;
 
 struct FunctionObject {
     PyObject_HEAD vectorcallfunc vectorcall;
@@ -333,6 +336,7 @@ void function_dealloc(PyObject* self) {
     function_tp_clear(self);
     delete self_of(self)->entries;
     trace::forget_plans_of(self_of(self)->owner);
+    g_short.erase(self_of(self)->owner);
     Py_TYPE(self)->tp_free(self);
 }
 PyObject* function_get(PyObject* self, PyObject* object, PyObject*) {
@@ -392,11 +396,23 @@ PyTypeObject FunctionType = make_function_type();
 
 void set_function(uint64_t owner, bool whole) {
     if (!trace::current) return;
-    trace::current->whole_function = whole;
-    trace::current->owner = whole ? owner : 0;
-    trace::current->effects = trace::current->wrote_shared = false;
+    trace::Trace& trace = *trace::current;
+    trace.whole_function = whole;
+    trace.owner = whole ? owner : 0;
+    trace.effects = trace.wrote_shared = trace.was_cut = false;
+    trace.function_nodes = 0;
+    trace.uncut = owner && g_short.contains(owner);
     if (owner) trace::begin_function();
     else trace::end_function();
+}
+
+// A function whose loop was run in parts has one trace the next time, if its calls are short.
+void note_length(uint64_t owner) {
+    if (!owner || !trace::current) return;
+    const trace::Trace& trace = *trace::current;
+    const bool is_short = trace.function_nodes + trace.nodes.size() < trace::Trace::kShortCall;
+    if (trace.uncut && !is_short) g_short.erase(owner);
+    if (trace.was_cut && !trace.uncut && is_short) g_short.insert(owner);
 }
 
 thread_local int recorded_calls = 0;  // how many calls of recorded functions this thread is in
@@ -443,6 +459,7 @@ PyObject* py_call_recorded(PyObject*, PyObject* arguments) {
         }
         if (close) trace::close_values(closed);
         if (tag != Py_None) trace::set_tag(before);
+        note_length(owner);
         if (owner) set_function(0, false);
         const bool ended = guarded([&] {
             trace::end_recording(text);

@@ -91,7 +91,7 @@ Trace& thread_own_trace() {
         if (!own && trace->orphaned.load(std::memory_order_acquire) && trace->empty() && !trace->runner) {
             trace->orphaned.store(false, std::memory_order_relaxed);
             trace->clear();
-            trace->whole_function = trace->effects = trace->wrote_shared = false;
+            trace->whole_function = trace->effects = trace->wrote_shared = trace->uncut = false;
             trace->owner = 0;
             own = trace;
         }

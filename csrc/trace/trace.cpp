@@ -73,6 +73,7 @@ void Trace::clear() {
         delete r.storage->pending;
         r.storage->pending = nullptr;
     }
+    function_nodes += nodes.size();
     std::vector<TraceNode> dying_nodes = std::exchange(nodes, std::move(spare_nodes_));
     operands.clear();
     params.clear();
@@ -259,8 +260,10 @@ void Trace::bind(Storage* storage, ValueRef value, const Dims& sizes) {
     bound.storage = storage;
 }
 
-// Compiled functions are one trace, whatever they do. A pass of gradients is a part of a round.
+// Compiled functions are one trace, whatever they do, and so are calls of others that are known to be short: programs
+// can be kept of them. A pass of gradients is a part of a round.
 bool Trace::ends_before(const Call& call, const SourceRef& source) {
+    if (uncut && function_nodes + nodes.size() < kShortCall) return false;
     return owner == 0 && !whole_function && !current_tag.must && !backward_id() &&
            repetition_.ends(*this, *call.op, source);
 }
@@ -300,7 +303,7 @@ bool Trace::goes_by_policy() const {
 
 // A part of a loop is over: it runs now.
 void Trace::end_part() {
-    ended_as_part_ = true;
+    ended_as_part_ = was_cut = true;
     flush_now(*this, "the trace repeats itself");
     repetition_.begin_part();
 }

@@ -169,6 +169,11 @@ class Trace final : public Interpreter {
     bool whole_function = false;
     // The compiled function that is being recorded, 0 for none: its plans are its own, and go when it goes.
     uint64_t owner = 0;
+    // Of a function's call: how many nodes were run so far, whether parts were because they repeat themselves, and
+    // whether no such parts are made of it, since its calls are short.
+    size_t function_nodes = 0;
+    bool was_cut = false, uncut = false;
+    static constexpr size_t kShortCall = 2048;
     // Set when the program does what a replay of the trace would not: store gradients, flush on the way.
     bool effects = false;
     bool wrote_shared = false;  // to memory that others than tensors see, when it runs
