@@ -1,6 +1,7 @@
 """mt.function: classes that change between two calls, and the methods that Python finds by itself."""
 
 import abc
+import functools
 import types
 
 import pytest
@@ -37,6 +38,34 @@ def a_class_registered_asked_by_issubclass():
         pass
 
     return lambda x: x + 1 if issubclass(B, A) else x - 1, lambda: A.register(B)
+
+
+@row
+def a_class_assigned_to_a_module():
+    module = types.ModuleType("a")
+    module.value = 1.0
+
+    class WithProperty(types.ModuleType):
+        @property
+        def value(self):
+            return 7.0
+
+    return lambda x: x * module.value, lambda: setattr(module, "__class__", WithProperty)
+
+
+@row
+def a_generator_that_was_there_before_is_closed():
+    def values():
+        yield 1.0
+
+    generator = values()
+    return lambda x: x + 1 if generator.gi_frame is not None else x - 1, generator.close
+
+
+@row
+def keywords_of_a_partial_function():
+    made = functools.partial(dict, k=1.0)
+    return lambda x: x * made.keywords["k"], lambda: made.__setstate__((dict, (), {"k": 7.0}, None))
 
 
 @row

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copyreg
 import functools
 import inspect
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
@@ -55,9 +54,9 @@ class _Decorator(_C.GradMode):
                         with self._again():
                             generator.close()
                         raise
-                    except BaseException:
+                    except BaseException as error:
                         with self._again():
-                            value = generator.throw(*sys.exc_info())
+                            value = generator.throw(error)
                     else:
                         with self._again():
                             value = generator.send(request)

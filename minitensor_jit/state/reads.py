@@ -86,6 +86,7 @@ class Reads(Notes):
             return
         if isinstance(thing, types.ModuleType):
             space = vars(thing)
+            self._note(Guard.TYPE_OF, thing, (kind,))  # a class with properties may be assigned
             if kind is not types.ModuleType:
                 self._kind(thing)
                 self._type_entry(kind, name, lookup(kind, name))
@@ -167,8 +168,11 @@ class Reads(Notes):
             elif name != "__class__" and not (
                 ours or is_numpy(thing) or isinstance(thing, (*CONTAINERS, BaseException))
             ):
-                known = (types.GeneratorType, types.MappingProxyType, functools.partial)
-                if not isinstance(thing, known):
+                if isinstance(thing, types.GeneratorType):
+                    self._write(thing, f"reads {name} of a generator that was there before")
+                elif isinstance(thing, functools.partial):
+                    self._contents(thing)
+                elif not isinstance(thing, types.MappingProxyType):
                     self._unwatched(f"it reads {name} of a {kind.__name__}")
             elif isinstance(thing, BaseException):
                 self._note(Guard.SLOT, thing, (found, getattr(thing, name)), id(found))
