@@ -240,7 +240,8 @@ def __getattr__(name: str) -> _Any:
         _offer_functions_of_nn()
         if name in globals():
             return globals()[name]
-    raise AttributeError(f"module 'minitensor' has no attribute '{name}'")
+    where = "docs/coverage.md and docs/names.md say what of PyTorch is here"
+    raise AttributeError(f"module 'minitensor' has no attribute '{name}' ({where})", name=name)
 
 
 def _offer_functions_of_nn() -> None:

@@ -28,7 +28,7 @@ __all__ = [
     "TorchFunctionMode", "enable_reentrant_dispatch", "get_default_nowrap_functions", "get_ignored_functions",
     "get_overridable_functions", "get_testing_overrides", "handle_torch_function", "has_torch_function",
     "has_torch_function_unary", "has_torch_function_variadic", "is_tensor_like", "is_tensor_method_or_property",
-    "resolve_name", "wrap_torch_function",
+    "redispatch_function", "resolve_name", "wrap_torch_function",
 ]  # fmt: skip
 
 _PYTHON = frozenset({
@@ -67,6 +67,14 @@ def handle_torch_function(
     TypeError if all of them answer NotImplemented.
     """
     return _C._handle_torch_function(public_api, relevant_args, *args, **kwargs)
+
+
+def redispatch_function(func: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
+    """Run a call as it is, without asking who overrides it; calls within it are overridden.
+
+    A class of tensors whose `__torch_function__` ends so sees the calls inside of functions that are made of others.
+    """
+    return _C._redispatch_function(func, types, args, kwargs)
 
 
 def wrap_torch_function(dispatcher: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -339,3 +339,29 @@ def test_every_one_of_them_is_overridden():
             except Exception as error:
                 missed.append((function, error))
     assert missed == []
+
+
+def test_redispatch():
+    class Seen(mt.Tensor):
+        names: ClassVar[list] = []
+
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            cls.names.append(func.__name__)
+            return overrides.redispatch_function(func, types, args, kwargs)
+
+    def scaled(a, b):
+        if overrides.has_torch_function((a, b)):
+            return overrides.handle_torch_function(scaled, (a, b), a, b)
+        return a * b + 1
+
+    x, y = (mt.tensor([n]).as_subclass(Seen) for n in (3.0, 4.0))
+    result = scaled(x, y)
+    assert Seen.names == ["scaled", "mul"]  # what that gives is an ordinary tensor
+    assert type(result) is mt.Tensor
+    assert result.tolist() == [13.0]
+
+
+def test_names_that_are_not_here_say_where_to_look():
+    with pytest.raises(AttributeError, match=r"has no attribute 'no_such_name' \(docs/coverage\.md and docs/names\.md"):
+        getattr(mt, "no_such_name")  # noqa: B009

@@ -13,6 +13,7 @@ namespace {
 
 PyObject* protocol_name = nullptr;  // "__torch_function__"
 PyObject* disabled = nullptr;       // what a class has in its place that overrides nothing
+MT_THREAD_LOCAL bool skips_next = false;  // the next call that asks is not overridden
 bool noted = false;                 // there was an object of a class that overrides
 
 // This thread's modes, the innermost last; null: none.
@@ -177,7 +178,7 @@ void note_class(PyTypeObject* type) {
 }
 
 bool overridden(PyObject* function, PyObject* const* args, size_t nargs, PyObject* kwnames, PyObject** result) {
-    if (overrides == Overrides::Off) return false;
+    if (overrides == Overrides::Off || std::exchange(skips_next, false)) return false;
     const bool mode = modes != nullptr;
     if (!mode && overrides != Overrides::On) return false;
     return guarded(
@@ -276,6 +277,7 @@ PyObject* py_mode_at(PyObject*, PyObject* place) {
 }
 
 bool anyone(PyObject* const* args, size_t count) {
+    if (std::exchange(skips_next, false)) return false;
     if (mode_overrides()) return true;
     if (overrides != Overrides::On) return false;
     Overriding found;
@@ -335,6 +337,19 @@ PyObject* py_disabled(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObje
     });
 }
 
+// redispatch_function(func, types, args, kwargs): the function itself; what it calls is overridden again.
+PyObject* py_redispatch(PyObject*, PyObject* given) {
+    return guarded([&]() -> PyObject* {
+        PyObject *function, *types, *args, *kwargs = nullptr;
+        if (!PyArg_ParseTuple(given, "OOOO:redispatch_function", &function, &types, &args, &kwargs)) return nullptr;
+        PyRef positional = checked(PySequence_Tuple(args));
+        skips_next = true;
+        PyObject* result = PyObject_Call(function, positional.get(), kwargs == Py_None ? nullptr : kwargs);
+        skips_next = false;
+        return result;
+    });
+}
+
 PyObject* py_enabled(PyObject*, PyObject*) { return PyBool_FromLong(overrides == Overrides::On); }
 
 // Context managers that switch it off.
@@ -389,6 +404,8 @@ PyMethodDef functions[] = {
     {"_handle_torch_function", method<py_handle>(), METH_FASTCALL | METH_KEYWORDS,
      "_handle_torch_function(public_api, relevant_args, *args, **kwargs): what they give who override."},
     {"_get_overloaded_args", method<py_overloaded>(), METH_O, "Those that override, in the order they are asked."},
+    {"_redispatch_function", method<py_redispatch>(), METH_VARARGS,
+     "_redispatch_function(func, types, args, kwargs): the call, which is not overridden once more."},
     {"_is_torch_function_enabled", method<py_enabled>(), METH_NOARGS, "Whether objects are asked."},
     {}};
 

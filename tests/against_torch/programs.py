@@ -19,11 +19,12 @@ DOC = Path(__file__).resolve().parents[2] / "docs" / "names.md"
 
 MODULES = (
     "nn", "nn.init", "nn.utils", "nn.utils.rnn", "nn.utils.parametrize", "nn.utils.parametrizations", "nn.utils.prune",
-    "nn.utils.stateless", "nn.attention", "nn.parallel", "optim", "optim.lr_scheduler", "optim.swa_utils", "utils.data",
-    "utils.checkpoint", "utils._pytree", "multiprocessing", "autograd", "autograd.functional",
-    "autograd.graph", "autograd.forward_ad", "func", "random", "testing", "amp", "distributions", "distributions.constraints", "distributions.transforms",
-    "distributions.kl", "profiler", "utils.tensorboard", "masked", "signal.windows", "overrides", "library", "sparse",
-    "compiler", "jit", "fx", "export", "hub", "distributed",
+    "nn.utils.stateless", "nn.attention", "nn.parallel", "optim", "optim.lr_scheduler", "optim.swa_utils",
+    "utils.data", "utils.checkpoint", "utils._pytree", "multiprocessing", "autograd", "autograd.functional",
+    "autograd.graph", "autograd.forward_ad", "func", "random", "testing", "amp", "distributions",
+    "distributions.constraints", "distributions.transforms", "distributions.kl", "profiler", "utils.tensorboard",
+    "masked", "signal.windows", "overrides", "library", "sparse", "compiler", "jit", "fx", "export", "hub",
+    "distributed",
 )  # fmt: skip
 
 
