@@ -314,6 +314,7 @@ def test_as_a_decorator():
     assert product.__name__ == "product"
 
 
+@pytest.mark.at_once(reason="it counts programs")
 def test_recorded_and_compiled_calls_are_cast_alike():
     model = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 4))
     optimizer = mt.optim.SGD(model.parameters(), lr=0.1)
@@ -343,6 +344,7 @@ def test_recorded_and_compiled_calls_are_cast_alike():
     assert mt.equal(eager, recorded)
 
 
+@pytest.mark.at_once(reason="it counts programs")
 def test_programs_of_functions_are_of_one_autocast():
     w = mt.rand(3, 3, requires_grad=True)
     compiled = mt.function(lambda x: (x @ w) @ w, jit_compile=True)
