@@ -158,9 +158,9 @@ class BlockMask:
 
     def to(self, device: Any) -> BlockMask:
         """The same on another device."""
-        parts = (self.kv_num_blocks, self.kv_indices, self.full_kv_num_blocks, self.full_kv_indices)
-        moved = [part if part is None else part.to(device) for part in parts]
-        return BlockMask(self.seq_lengths, *moved, self.BLOCK_SIZE, self.mask_mod)  # type: ignore[arg-type]
+        numbers, indices = self.kv_num_blocks.to(device), self.kv_indices.to(device)
+        full = [None if part is None else part.to(device) for part in (self.full_kv_num_blocks, self.full_kv_indices)]
+        return BlockMask(self.seq_lengths, numbers, indices, full[0], full[1], self.BLOCK_SIZE, self.mask_mod)
 
     def allowed(self) -> Tensor:
         """Return a bool of the scores' shape: what the blocks and the mask allow."""
