@@ -1,8 +1,10 @@
 """Generators of random numbers, and the default one's state.
 
-A generator is a seed and a place in the stream of that seed. Numbers come from Philox-4x32-10 (Salmon et al., "Parallel
-Random Numbers: As Easy as 1, 2, 3", SC 2011), keyed by the seed and counted by the op's place and the element's: the
-same seed gives the same numbers with any number of threads, eager and compiled.
+A generator is a seed and a place in the stream of that seed. There are two kinds, and `use` chooses. Numbers come from
+Philox-4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011), keyed by the seed and counted by
+the op's place and the element's: the same seed gives the same numbers with any number of threads, eager and compiled.
+Or they are those of PyTorch 2.13 on the CPU, of MT19937 (Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8,
+1998): the same seed gives what PyTorch gives.
 """
 
 from __future__ import annotations
@@ -23,8 +25,11 @@ __all__ = [
     "manual_seed",
     "seed",
     "set_rng_state",
+    "use",
 ]
 
+_TORCH_BYTES = 5056
+_kind = "philox"  # of generators for the CPU
 _WORD = 0xFFFF_FFFF_FFFF_FFFF
 _DEFAULT_SEED = 67280421310721
 
@@ -44,6 +49,8 @@ class Generator(_C._Generator):
             context.require(index)
             made.device = _C.device("cuda", index)
         made._set(_DEFAULT_SEED, 0)
+        if _kind == "torch" and made.device.type == "cpu":
+            made._use_torch(True)
         return made
 
     device: Any
@@ -68,24 +75,41 @@ class Generator(_C._Generator):
         return self._state()[0]
 
     def get_state(self) -> Any:
-        """The seed and the place in the stream: a uint8 tensor of 16 bytes."""
-        words = b"".join(word.to_bytes(8, "little") for word in self._state())
-        return _C.tensor_from_data(list(words), _C.uint8, None, True)
+        """A uint8 tensor: the seed and the place in the stream, 16 bytes, or PyTorch's state of 5056 bytes."""
+        return _C.tensor_from_data(list(self._save()), _C.uint8, None, True)
+
+    def _save(self) -> bytes:
+        if self._draws_as_torch():
+            return self._torch_state()
+        return b"".join(word.to_bytes(8, "little") for word in self._state())
+
+    def _load(self, state: bytes) -> None:
+        if len(state) == _TORCH_BYTES:
+            self._set_torch_state(state)
+            return
+        self._use_torch(False)
+        self._set(int.from_bytes(state[:8], "little"), int.from_bytes(state[8:], "little"))
 
     def set_state(self, new_state: Any) -> Generator:
-        """Go back to a state from `get_state`. Returns the generator."""
+        """Go back to a state from `get_state`. Returns the generator.
+
+        A generator of PyTorch's numbers takes a state of PyTorch's, as PyTorch takes one of its.
+        """
         if not isinstance(new_state, _C.Tensor) or new_state.dtype is not _C.uint8:
-            raise TypeError(f"expected a torch.ByteTensor, but got {_kind(new_state)}")
-        if tuple(new_state.shape) != (16,):
-            raise RuntimeError(f"RNG state is wrong size: expected 16 bytes, got shape {list(new_state.shape)}")
-        words = bytes(new_state.tolist())
-        self._set(int.from_bytes(words[:8], "little"), int.from_bytes(words[8:], "little"))
+            raise TypeError(f"RNG state must be a torch.ByteTensor, but got {_described(new_state)}")
+        size = _TORCH_BYTES if self._draws_as_torch() else 16
+        if tuple(new_state.shape) != (size,):
+            raise RuntimeError(f"RNG state is wrong size: expected {size} bytes, got shape {list(new_state.shape)}")
+        state = bytes(new_state.tolist())
+        if size == 16 and state[15] & 0x80:
+            raise RuntimeError("RNG state is invalid: the place in the stream has 63 bits")
+        self._load(state)
         return self
 
     def clone_state(self) -> Generator:
         """A new generator at the same place of the same stream."""
         other = Generator(self.device)
-        other._set(*self._state())
+        other._load(self._save())
         return other
 
     def graphsafe_get_state(self) -> Generator:
@@ -96,26 +120,28 @@ class Generator(_C._Generator):
         """Take over another generator's state."""
         if not isinstance(state, Generator):
             raise TypeError(f"expected a Generator, but got {type(state).__name__}")
-        self._set(*state._state())
+        self._load(state._save())
         return self
 
     def __reduce__(self) -> Any:
         """Pickled with its state."""
-        return _rebuild, (str(self.device), *self._state())
+        return _rebuild, (str(self.device), self._save())
 
     def __repr__(self) -> str:
         """The device and the state."""
         seed, offset = self._state()
+        if self._draws_as_torch():
+            return f"<minitensor.Generator device={self.device} seed={seed}, of PyTorch's numbers>"
         return f"<minitensor.Generator device={self.device} seed={seed} offset={offset}>"
 
 
-def _rebuild(device: str, seed: int, offset: int) -> Generator:
+def _rebuild(device: str, state: bytes) -> Generator:
     made = Generator(device)
-    made._set(seed, offset)
+    made._load(state)
     return made
 
 
-def _kind(thing: Any) -> str:
+def _described(thing: Any) -> str:
     return f"a tensor of {thing.dtype}" if isinstance(thing, _C.Tensor) else type(thing).__name__
 
 
@@ -137,6 +163,27 @@ def card_generator(index: int) -> Generator:
         made.manual_seed(_seed_of_cards)
         _of_cards[index] = made
     return _of_cards[index]
+
+
+def use(kind: str) -> None:
+    """Choose the numbers of the CPU: "philox", or "torch" for those of PyTorch 2.13 from the same seeds.
+
+    The default generator begins the stream of its seed, and generators made from here on are of this kind; those that
+    are there stay as they are. Random numbers of other devices are Philox's.
+
+    With "torch" `rand`, `randint`, `randperm`, `bernoulli` and `dropout` give PyTorch's numbers bit by bit, and so does
+    `randn` of up to 32 bits from 16 elements on; others are computed by the same formulas in double precision.
+    `get_rng_state` and `set_rng_state` have PyTorch's 5056 bytes. Samples whose number of draws may depend on tensors
+    (`poisson`, `binomial`, gamma, Dirichlet, `multinomial` with replacement) are not recorded: they run at once.
+    `minitensor.as_torch` uses it.
+
+    Raises ValueError for another kind.
+    """
+    global _kind
+    if kind not in ("philox", "torch"):
+        raise ValueError(f'the kinds of random numbers are "philox" and "torch", not {kind!r}')
+    _kind = kind
+    default_generator._use_torch(kind == "torch")
 
 
 def manual_seed(seed: int) -> Generator:
@@ -179,9 +226,9 @@ def fork_rng(devices: Sequence[Any] | None = None, enabled: bool = True, device_
         yield
         return
     generators = [default_generator, *_of_cards.values()]
-    before = [generator._state() for generator in generators]
+    before = [generator._save() for generator in generators]
     try:
         yield
     finally:
         for generator, state in zip(generators, before, strict=True):
-            generator._set(*state)
+            generator._load(state)

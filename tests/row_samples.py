@@ -358,6 +358,18 @@ FORMS: dict[str, list[Form]] = {
     "normal": [((2, 3),), ((5,), 1.0, 2.0)],
     "randint": [(0, 10, (2, 3)), (-5, 5, (4,))],
     "randperm": [(5,), (0,)],
+    "_mt19937_uniform": [((2, 3),), ((5,), -1.0, 1.0), ((0,),)],
+    "_mt19937_normal": [((2, 3),), ((20,), 1.0, 2.0), ((20,), 1.0, 2.0, True)],
+    "_mt19937_log_normal": [((2, 3),), ((5,), 0.5, 0.25)],
+    "_mt19937_integers": [((2, 3), 0, 9), ((4,), -5, 2**40), ((4,), 0, 9, 64)],
+    "_mt19937_permutation": [(5,), (0,)],
+    "_mt19937_bernoulli": [((2, 3), 0.5), ((0,), 0.5)],
+    "_mt19937_exponential": [((2, 3),), ((5,), 2.0)],
+    "_mt19937_cauchy": [((2, 3),), ((5,), 1.0, 2.0)],
+    "_mt19937_geometric": [((2, 3), 0.5)],
+    "_mt19937_multinomial": [(op(4, 5), 3), (op(5), 7)],
+    "_mt19937_poisson": [(op(4, 5),), (op(0),)],
+    "_mt19937_binomial": [(op(4, 5), op(4, 5)), (op(0), op(0))],
     "sum": REDUCED + EMPTY_REDUCED,
     "mean": REDUCED + EMPTY_REDUCED[1:],
     "amax": REDUCED + EMPTY_REDUCED[3:],
@@ -415,6 +427,7 @@ DOMAINS = dict.fromkeys(
     "distinct",
 )
 
+DOMAINS |= dict.fromkeys(("_mt19937_multinomial", "_mt19937_poisson", "_mt19937_binomial"), "fraction")
 for _samples in (row_samples_linalg, row_samples_pointwise, row_samples_reduction):
     FORMS |= _samples.forms(op)
     DOMAINS |= _samples.DOMAINS

@@ -55,6 +55,7 @@ def test_a_script_written_for_torch(tmp_path):
     assert found[1] == "torch.Size([16, 4]) torch.float64 __main__ --lr x\n"
     plain = TRAIN.replace("import torch.nn.functional as F\nfrom torch", "from minitensor")
     plain = plain.replace("import torch\n", "import minitensor as torch\nimport minitensor.nn.functional as F\n")
+    plain = "import minitensor\nminitensor.random.use('torch')\n" + plain
     (tmp_path / "plain.py").write_text(plain)
     assert run(tmp_path / "plain.py").stdout.split()[0] == found[0]
 

@@ -1,6 +1,7 @@
 // Composed functions of a few ops without a Python frame between them, as the targets of shortcuts. Each knows the
 // usual calls and gives NotImplemented for the others, which are then left to the function's Python body.
 #include "bindings/py.h"
+#include "dispatch/generator.h"
 #include "dispatch/registry.h"
 
 namespace mt::py {
@@ -211,6 +212,14 @@ PyObject* py_dropout(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
         dtype.dtype = DType::F32;
         device.tag = Value::Dev;
         device.device = x.device();
+        if (x.device().type == DeviceType::CPU && default_generator().draws_as_torch) {
+            static const OpDef *bernoulli = find_op("_mt19937_bernoulli"), *div = find_op("div");
+            if (!x.contiguous()) return declined();
+            Ref<Tensor> noise = call_op(*bernoulli, {},
+                                        {value_of(x.sizes), Value::of(Scalar::of(1.0 - p)), dtype, device});
+            Ref<Tensor> scaled = binary(*div, operand(noise.get()), operand(1.0 - p));
+            return wrap(binary(*mul, operand(&x), operand(scaled.get())));
+        }
         Ref<Tensor> drawn = call_op(
             *uniform, {}, {value_of(x.sizes), Value::of(Scalar::of(0.0)), Value::of(Scalar::of(1.0)), dtype, device});
         Ref<Tensor> kept = binary(*ge, operand(drawn.get()), operand(p));

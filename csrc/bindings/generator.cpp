@@ -1,7 +1,10 @@
 // Generators of random numbers: the default one and the user's.
 #include <cstddef>
+#include <new>
 
 #include "bindings/py.h"
+#include "dispatch/generator.h"
+#include "dispatch/settings.h"
 
 namespace mt::py {
 
@@ -17,13 +20,14 @@ GeneratorObject* cast(PyObject* self) { return reinterpret_cast<GeneratorObject*
 PyObject* generator_new(PyTypeObject* type, PyObject*, PyObject*) {
     PyObject* self = type->tp_alloc(type, 0);
     if (self) {
-        cast(self)->own = Generator{};
+        new (&cast(self)->own) Generator;
         cast(self)->state = &cast(self)->own;
     }
     return self;
 }
 
 void generator_dealloc(PyObject* self) {
+    cast(self)->own.~Generator();
     Py_TYPE(self)->tp_free(self);  // a class made in Python drops its own count
 }
 
@@ -38,13 +42,55 @@ PyObject* generator_set(PyObject* self, PyObject* args) {
     unsigned long long seed, offset;
     if (!PyArg_ParseTuple(args, "KK:_set", &seed, &offset)) return nullptr;
     note_beyond_replay("it sets the state of a generator");
-    cast(self)->state->seed = seed;
-    cast(self)->state->offset = offset;
+    if (offset >> 63) return PyErr_Format(PyExc_RuntimeError, "a generator's offset has 63 bits, not %llu", offset);
+    cast(self)->state->begin(seed, offset);
+    Py_RETURN_NONE;
+}
+
+// Draw as PyTorch, or by Philox: from the beginning of the seed's stream.
+PyObject* generator_use_torch(PyObject* self, PyObject* value) {
+    const int torch = PyObject_IsTrue(value);
+    if (torch < 0) return nullptr;
+    note_beyond_replay("it changes how a generator draws");
+    cast(self)->state->draw_as_torch(torch);
+    Py_RETURN_NONE;
+}
+
+PyObject* generator_draws_as_torch(PyObject* self, PyObject*) {
+    return PyBool_FromLong(cast(self)->state->draws_as_torch);
+}
+
+PyObject* generator_torch_state(PyObject* self, PyObject*) {
+    const Generator& state = *cast(self)->state;
+    if (!state.draws_as_torch) return PyErr_Format(PyExc_RuntimeError, "this generator does not draw as PyTorch");
+    note_beyond_replay("it asks for the state of a generator");
+    unsigned char bytes[Twister::kStateBytes];
+    state.twister->save(bytes);
+    return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(bytes), sizeof bytes);
+}
+
+PyObject* generator_set_torch_state(PyObject* self, PyObject* state_bytes) {
+    char* bytes;
+    Py_ssize_t size;
+    if (PyBytes_AsStringAndSize(state_bytes, &bytes, &size) < 0) return nullptr;
+    Generator& state = *cast(self)->state;
+    Twister read(0);
+    if (size != static_cast<Py_ssize_t>(Twister::kStateBytes) ||
+        !read.load(reinterpret_cast<const unsigned char*>(bytes)))
+        return PyErr_Format(PyExc_RuntimeError, "Invalid mt19937 state");
+    note_beyond_replay("it sets the state of a generator");
+    state.draw_as_torch(true);
+    state.seed = read.seed();
+    *state.twister = read;
     Py_RETURN_NONE;
 }
 
 PyObject* generator_reserve(PyObject* self, PyObject*) {
     Generator& state = *cast(self)->state;
+    if (state.draws_as_torch) {  // a stream that is keyed by a number of this one
+        ++state.offset;
+        return Py_BuildValue("(KK)", static_cast<unsigned long long>(state.twister->word_64()), 0ULL);
+    }
     return Py_BuildValue("(KK)", static_cast<unsigned long long>(state.seed),
                          static_cast<unsigned long long>(state.offset++));
 }
@@ -52,6 +98,10 @@ PyObject* generator_reserve(PyObject* self, PyObject*) {
 PyMethodDef methods[] = {
     {"_state", method<generator_state>(), METH_NOARGS, "(seed, offset)."},
     {"_set", method<generator_set>(), METH_VARARGS, "_set(seed, offset)"},
+    {"_use_torch", method<generator_use_torch>(), METH_O, "_use_torch(whether)"},
+    {"_draws_as_torch", method<generator_draws_as_torch>(), METH_NOARGS, "Whether it draws PyTorch's numbers."},
+    {"_torch_state", method<generator_torch_state>(), METH_NOARGS, "The bytes of PyTorch's get_state."},
+    {"_set_torch_state", method<generator_set_torch_state>(), METH_O, "_set_torch_state(bytes)"},
     {"_reserve", method<generator_reserve>(), METH_NOARGS, "(seed, offset) for one op, which are then used up."},
     {}};
 
@@ -79,6 +129,20 @@ PyObject* py_use_as_default(PyObject*, PyObject* args) {
     });
 }
 
+// Whether what is drawn from the generator, None for the default one, on the device is PyTorch's numbers.
+PyObject* py_draws_as_torch(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+    return guarded([&]() -> PyObject* {
+        if (nargs != 2) fail_type("_draws_as_torch(generator or None, device or None)");
+        const Device device = args[1] == Py_None ? default_device() : device_from(args[1]);
+        const bool own = args[0] != Py_None;
+        if (own && !PyObject_TypeCheck(args[0], &GeneratorType))
+            fail_type(std::string("argument 'generator' must be Generator, not ") + Py_TYPE(args[0])->tp_name);
+        const Generator& generator = own ? *cast(args[0])->state : default_generator();
+        return PyBool_FromLong((device.type == DeviceType::CPU || device.type == DeviceType::Meta) &&
+                               generator.draws_as_torch);
+    });
+}
+
 // draw_from(generator or None, op, *args, **kwargs): calls the op; the numbers are drawn from the generator.
 PyObject* py_draw_from(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
     return guarded([&]() -> PyObject* {
@@ -99,6 +163,8 @@ PyObject* py_draw_from(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObj
 PyMethodDef functions[] = {
     {"_use_as_default", method<py_use_as_default>(), METH_VARARGS,
      "_use_as_default(generator, device): it stands for the device's default one."},
+    {"_draws_as_torch", method<py_draws_as_torch>(), METH_FASTCALL,
+     "_draws_as_torch(generator or None, device or None): whether PyTorch's numbers are drawn there."},
     {"_draw_from", method<py_draw_from>(), METH_FASTCALL | METH_KEYWORDS,
      "_draw_from(generator, op, *args, **kwargs): calls the op, which draws from the generator (None: the default "
      "one)."},

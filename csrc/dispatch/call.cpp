@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/faults.h"
+#include "dispatch/generator.h"
 #include "dispatch/gpu.h"
 #include "dispatch/infer_order.h"
 #include "dispatch/memory_order.h"
@@ -71,13 +72,6 @@ std::string device_text(Device device) {
     static const char* names[] = {"cpu", "cuda", "meta", "jit_cpu", "jit_gpu"};
     std::string text = names[static_cast<size_t>(device.type)];
     return device.index >= 0 ? text + ":" + std::to_string(device.index) : text;
-}
-
-thread_local Generator* active_generator = nullptr;
-
-Generator& default_generator(Device device) {
-    static Generator generator, cards[128];
-    return on_gpu(device) ? cards[std::max<int>(device.index, 0)] : generator;
 }
 
 namespace {
@@ -273,12 +267,6 @@ Ref<Tensor> in_dying_operand(const Call& call) {
     return {};
 }
 
-void reserve_random(Call& call) {
-    Generator& generator = active_generator ? *active_generator : default_generator(call.device);
-    call.seed = generator.seed;
-    call.philox_offset = generator.offset++;
-}
-
 }  // namespace
 
 // x[k] += y ends with x[k] = x[k].
@@ -339,7 +327,8 @@ void run_kernel(Call& call) {
         profile_hook(call.op, call, start, now_ns());
         return;
     }
-    if (work_of(call) < kReleaseGilElements) {
+    // Other threads may draw from the same generator.
+    if (call.twister || work_of(call) < kReleaseGilElements) {
         kernel(call);
         return;
     }
@@ -375,14 +364,15 @@ static void interpret(Call& call, Ref<Tensor>* results) {
     if (__builtin_expect(on_gpu(device), 0) && !is_jit_device(device) &&
         (!op.infer || op.python_kernel[static_cast<size_t>(device.type)]))
         return run_apart(call, results);
-    if (op.kind == Kind::Random) reserve_random(call);
+    const bool later = is_jit_device(device) || on_gpu(device);
+    const bool recordable = current_interpreter && op.infer && device.type == DeviceType::CPU && !draws_by_values(call);
+    const bool left = recordable && !later && current_interpreter->leaves(call);
+    if (op.kind == Kind::Random) reserve_random(call, later || (recordable && !left));
     if (is_jit_device(device)) return run_on_jit_device(call, results, nullptr);
     if (on_gpu(device)) {
         check_recordable(call);
         return run_on_gpu_hook(call, results, nullptr);
     }
-    const bool recordable = current_interpreter && op.infer && device.type == DeviceType::CPU;
-    const bool left = recordable && current_interpreter->leaves(call);
     if (recordable && !left) {
         check_recordable(call);
         current_interpreter->run(call, results);
@@ -508,7 +498,7 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     if (reads && !mapped && !jit && !same_device(result_device(call), device))
         fail("Expected all tensors to be on the same device, but found at least two devices, " + device_text(device) +
              " and " + device_text(result_device(call)) + "! (in-place " + call.op->name + ")");
-    if (call.op->kind == Kind::Random && !mapped) reserve_random(call);
+    if (call.op->kind == Kind::Random && !mapped) reserve_random(call, record || jit || gpu);
     // An operand that overlaps the destination is read from a copy, unless each element is read just before it's
     // written. What the gradient formula reads is kept too; that copy has the operand's history, for second
     // derivatives.

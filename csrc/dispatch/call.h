@@ -159,16 +159,6 @@ class HoldGil {
     bool previous_;
 };
 
-// Reserved by random ops: the default generator's seed and the next offset.
-struct Generator {
-    uint64_t seed = 0;
-    uint64_t offset = 0;
-};
-// Each GPU has its own.
-Generator& default_generator(Device device = {});
-// What this thread draws from while an op is called with a generator of its own; null: the default one.
-extern thread_local Generator* active_generator;
-
 // A convenience for C++ callers: ops by name on tensors.
 // The parameters of one call: copies, which inference may change. Room that isn't used is never touched.
 class ParamCopies {

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "dispatch/infer_elementwise.h"
+#include "dispatch/registry.h"
 
 namespace mt {
 
@@ -155,6 +156,16 @@ void infer_randperm(Call& call) {
         fail("n is too large for result tensor type: randperm(" + std::to_string(n) + ") does not fit " +
              std::string(info(dtype).name));
     set_result(call, dtype, Dims{n});
+}
+
+void infer_drawn_floats(Call& call) {
+    set_result(call, floating_or(call, call.param(call.param_count - 2), call.op->name.c_str()), call.param(0).ints);
+}
+
+void infer_drawn(Call& call) {
+    const DType dtype = dtype_or(call.param(call.param_count - 2), call.ambient.default_dtype());
+    if (is_complex(dtype)) not_implemented(call.op->name.c_str(), dtype);
+    set_result(call, dtype, call.param(0).ints);
 }
 
 }  // namespace mt

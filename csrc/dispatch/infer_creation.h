@@ -14,5 +14,8 @@ void infer_uniform(Call& call);   // size, low, high, dtype, device
 void infer_normal(Call& call);    // size, mean, std, dtype, device
 void infer_randint(Call& call);   // low, high, size, dtype, device
 void infer_randperm(Call& call);  // n, dtype, device
+// size, others, dtype, device; of floating types, or of any
+void infer_drawn_floats(Call& call);
+void infer_drawn(Call& call);
 
 }  // namespace mt

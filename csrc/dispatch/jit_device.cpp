@@ -1,6 +1,7 @@
 #include "dispatch/jit_device.h"
 
 #include "core/error.h"
+#include "dispatch/generator.h"
 #include "dispatch/gpu.h"
 #include "dispatch/settings.h"
 

@@ -10,6 +10,8 @@
 
 namespace mt {
 
+class Twister;
+
 // A Python number, with the dtype category it brings to promotion.
 struct Scalar {
     enum Tag : uint8_t { Bool, Int, Float, Complex } tag = Int;
@@ -137,6 +139,8 @@ struct Call {
     Ambient ambient;
     // For random ops: the stream position that was reserved for this call.
     uint64_t seed = 0, philox_offset = 0;
+    // If it draws from PyTorch's generator at once: that.
+    Twister* twister = nullptr;
     // Bit i: operand i is a tensor of the caller's that nothing can see after the call.
     uint32_t dying = 0;
 
@@ -146,6 +150,8 @@ struct Call {
 
 using InferFn = void (*)(Call& call);
 using KernelFn = void (*)(Call& call);
+// Of an op that draws as PyTorch does: brings a generator to where the call, whose results are inferred, leaves it.
+using AdvanceFn = void (*)(const Call& call, Twister& twister);
 
 enum class Kind : uint8_t {
     Elementwise,
@@ -178,6 +184,7 @@ struct NativeOp {
     InferFn infer;
     KernelFn cpu;  // null for views, whose result is metadata
     Takes takes = Takes::Loop;
+    AdvanceFn advance = nullptr;
 };
 void register_native(const NativeOp& op);
 const NativeOp* find_native(std::string_view name);

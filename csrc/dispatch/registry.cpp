@@ -138,6 +138,7 @@ OpDef& define_op(const std::string& schema, Kind kind) {
         op.infer = native->infer;
         op.cpu = native->cpu;
         op.takes = native->takes;
+        op.advance = native->advance;
     }
     op.id = static_cast<int>(definitions().size());
     OpDef& stored = definitions().emplace_back(std::move(op));

@@ -50,6 +50,7 @@ struct OpDef {
     std::string schema;
     InferFn infer = nullptr;   // null: the result's shape depends on data
     KernelFn cpu = nullptr;
+    AdvanceFn advance = nullptr;
     Takes takes = Takes::Loop;
     PyObject* python_kernel[static_cast<size_t>(DeviceType::Count)] = {};
     PyObject* python_infer = nullptr;  // set by extensions

@@ -6,8 +6,10 @@
 
 #include "autograd/autocast.h"
 #include "core/error.h"
+#include "dispatch/generator.h"
 #include "dispatch/settings.h"
 #include "dispatch/tensor_object.h"
+#include "trace/buffers.h"
 
 namespace mt::trace {
 
@@ -15,7 +17,16 @@ const char* const kUnsettled = "it is not settled yet what of it is compiled";
 
 namespace {
 
-thread_local Generator stream_at_begin;
+// Where the default generator is.
+struct StreamPosition {
+    bool torch;
+    uint64_t seed, offset;
+    static StreamPosition now() {
+        const Generator& generator = default_generator();
+        return {generator.draws_as_torch, generator.seed, generator.offset};
+    }
+};
+thread_local StreamPosition stream_at_begin;
 thread_local uint64_t settings_at_begin;
 
 bool differentiated(const Tensor& t) { return thread_settings.grad_enabled && requires_grad(t); }
@@ -70,17 +81,21 @@ const char* read_in_place(const std::vector<Trace::Snapshot>& snapshots, std::ve
 // The nodes that draw random numbers. False if what was drawn since the function began isn't just that, one place of
 // the default generator's stream after the other.
 bool find_random(const Trace& trace, std::vector<uint32_t>& found) {
-    Generator expected = stream_at_begin;
+    StreamPosition expected = stream_at_begin;
     for (uint32_t n = 0; n < trace.nodes.size(); ++n) {
         const TraceNode& node = trace.nodes[n];
         if (node.op->kind != Kind::Random) continue;
-        if (node.device.type != DeviceType::CPU || node.seed != expected.seed ||
-            node.philox_offset != expected.offset++)
+        if (node.device.type != DeviceType::CPU) return false;
+        if (expected.torch) {
+            const auto place = node.philox_offset == kStreamPlace ? find_place(node.seed) : nullptr;
+            if (!place || place->owner != &default_generator() || place->offset != expected.offset++) return false;
+        } else if (node.seed != expected.seed || node.philox_offset != expected.offset++) {
             return false;
+        }
         found.push_back(n);
     }
-    const Generator& now = default_generator();
-    return now.seed == expected.seed && now.offset == expected.offset;
+    const StreamPosition now = StreamPosition::now();
+    return now.torch == expected.torch && now.seed == expected.seed && now.offset == expected.offset;
 }
 
 }  // namespace
@@ -92,7 +107,7 @@ void begin_function() {
     own_nodes_from = next_sequence();
     ran_earlier_node = false;
     beyond_replay = nullptr;
-    stream_at_begin = default_generator();
+    stream_at_begin = StreamPosition::now();
     settings_at_begin = settings_word();
 }
 
@@ -116,6 +131,7 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
     if (settings_word() != settings_at_begin) return refuse("it changes a setting: the default dtype, device or modes");
     if (!find_random(trace, program->random_))
         return refuse("it draws random numbers from other generators than the CPU's default one");
+    program->draws_as_torch_ = stream_at_begin.torch;
     std::vector<Tensor*> arguments = given, results = returned;
     program->given_count_ = given.size();
     program->result_count_ = returned.size();
@@ -353,9 +369,24 @@ bool Program::accepts(Tensor* const* given, size_t given_count) const {
     return true;
 }
 
+// Has a node that draws random numbers take its place of the default generator's stream.
+void Program::draw_again(uint32_t n) {
+    TraceNode& node = trace_.nodes[n];
+    std::vector<Operand> operands(node.operand_count);
+    Call call = call_of(trace_, node, operands);
+    const ResultInfo& result = trace_.results[node.first_result];
+    call.compute = node.compute;
+    call.results[0].dtype = result.dtype;
+    call.results[0].sizes = result.sizes;
+    if (auto place = reserve_again(call)) trace_.places.push_back(std::move(place));
+    node.seed = call.seed;
+    node.philox_offset = call.philox_offset;
+}
+
 bool Program::run(Tensor* const* given, Ref<Tensor>* out) {
     Arguments all;
-    if (busy_ || !gather(given, all)) return false;
+    if (busy_ || (!random_.empty() && draws_as_torch_ != default_generator().draws_as_torch) || !gather(given, all))
+        return false;
     Tensor* const* arguments = all.begin();
     if (!numbers_.empty() && !numbers_.read(values_)) return false;
     for (const auto& [scalar, place] : bound_scalars_) trace_.scalars[scalar].scalar.f = values_[place - 1];
@@ -365,6 +396,7 @@ bool Program::run(Tensor* const* given, Ref<Tensor>* out) {
         ~Unbind() {
             for (const ArgumentLeaf& leaf : program.argument_leaves_) program.trace_.leaves[leaf.leaf].storage.reset();
             for (ResultInfo& result : program.trace_.results) result.storage = nullptr;
+            program.trace_.places.clear();
             program.busy_ = false;
         }
     } unbind{*this};
@@ -373,11 +405,7 @@ bool Program::run(Tensor* const* given, Ref<Tensor>* out) {
         trace_.leaves[leaf.leaf].storage = t.storage;
         trace_.leaves[leaf.leaf].offset = t.offset + leaf.offset;
     }
-    for (uint32_t n : random_) {
-        Generator& generator = default_generator();
-        trace_.nodes[n].seed = generator.seed;
-        trace_.nodes[n].philox_offset = generator.offset++;
-    }
+    for (uint32_t n : random_) draw_again(n);
     SmallVector<Storage*, 8> fresh;
     struct Release {
         SmallVector<Storage*, 8>& storages;

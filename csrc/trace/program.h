@@ -97,6 +97,7 @@ class Program {
     using Arguments = SmallVector<Tensor*, 64>;
 
     void hold(const Ref<Tensor>& t);
+    void draw_again(uint32_t node);
     // All arguments, the given ones first. False if a leaf has a gradient and should have none, or the reverse.
     bool gather(Tensor* const* given, Arguments& arguments) const;
 
@@ -119,6 +120,7 @@ class Program {
     std::vector<Held> held_;
     History history_;  // of results that are views or require grad
     std::vector<uint32_t> random_;  // nodes that take a place of the default generator's stream at every run
+    bool draws_as_torch_ = false;
     bool busy_ = false;
 };
 

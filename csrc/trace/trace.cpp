@@ -79,6 +79,7 @@ void Trace::clear() {
     params.clear();
     results.clear();
     scalars.clear();
+    places.clear();
     signature.clear();
     scopes = 0;
     calls_ = 0;
@@ -237,6 +238,7 @@ void Trace::record(Call& call, uint32_t* node_index) {
     node.called = backward_id() == 0;
     node.seed = call.seed;
     node.philox_offset = call.philox_offset;
+    if (call.op->advance && call.philox_offset == kStreamPlace) places.push_back(find_place(call.seed));
     for (size_t i = 0; i < call.result_count; ++i)
         add_result(call.results[i].dtype, call.device, call.results[i].sizes);
     sign_results(node);
@@ -539,6 +541,7 @@ void Trace::take(Trace& other) {
     std::swap(leaves, other.leaves);
     std::swap(leaf_table_, other.leaf_table_);
     std::swap(scalars, other.scalars);
+    std::swap(places, other.places);
     std::swap(signature, other.signature);
     std::swap(snapshots_, other.snapshots_);
     std::swap(stopped, other.stopped);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "autograd/tape.h"
+#include "dispatch/generator.h"
 #include "trace/policy.h"
 #include "trace/repetition.h"
 
@@ -161,6 +162,8 @@ class Trace final : public Interpreter {
     std::vector<ResultInfo> results;
     std::vector<Leaf> leaves;
     std::vector<ScalarInput> scalars;
+    // Where nodes draw from PyTorch's generator; their seeds are the numbers of these.
+    std::vector<std::shared_ptr<const StreamPlace>> places;
     // Everything that the plan of this trace depends on, in words; see finish_signature.
     std::vector<uint64_t> signature;
     // The scopes so far, to number them alike in every run of the program.

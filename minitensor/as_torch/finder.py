@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
-from minitensor import _C
+from minitensor import _C, random
 from minitensor.as_torch.version import __version__
 
 __all__ = ["install", "uninstall"]
@@ -164,6 +164,7 @@ def install() -> None:
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)  # type: ignore[arg-type]
         _C.set_shown_package("torch")
+        random.use("torch")
         multiprocessing.spawn.get_command_line = _aliased_command_line
         multiprocessing.forkserver.set_forkserver_preload(["minitensor.as_torch", "__main__"])
 
@@ -173,6 +174,7 @@ def uninstall() -> None:
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)  # type: ignore[arg-type]
         _C.set_shown_package("minitensor")
+        random.use("philox")
         multiprocessing.spawn.get_command_line = _command_line
         multiprocessing.forkserver.set_forkserver_preload(["__main__"])
     if isinstance(sys.modules.get("torch"), Torch):

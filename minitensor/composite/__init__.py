@@ -23,6 +23,7 @@ from minitensor.composite import (
     padding,
     pointwise,
     random,
+    random_in_place,
     reduction,
     shape,
     spectral,

@@ -1,4 +1,4 @@
-"""Random numbers: tensors of them, samples by given parameters, and in-place forms."""
+"""Random numbers: tensors of them, and samples by given parameters."""
 
 from __future__ import annotations
 
@@ -8,17 +8,26 @@ from typing import Any
 
 import minitensor as mt
 from minitensor import _C
+from minitensor.composite import random_torch as torch_
 from minitensor.composite.layout import made_like
 from minitensor.composite.reduction import type_name
 from minitensor.composite.registry import composite
 from minitensor.ops import random as _ops
 
-__all__: list[str] = []
+__all__ = [
+    "TINY",
+    "check_probability",
+    "exponential_numbers",
+    "normal_numbers",
+    "uniform_dtype",
+    "with_history",
+]
 
 Tensor = _C.Tensor
 _draw = _C._draw_from
-# The place of the smallest number above zero that uniform(0, 1) of float32 could give between its steps.
-_TINY = 2.0**-25
+_as_torch = torch_.as_torch
+TINY = 2.0**-25
+"""The place of the smallest number above zero that uniform(0, 1) of float32 could give between its steps."""
 
 
 def _size(size: tuple[Any, ...]) -> tuple[int, ...]:
@@ -49,13 +58,18 @@ def _dtype_of(dtype: Any, out: Any, default: Any) -> Any:
 
 
 def _uniform(size: Any, dtype: Any, device: Any, generator: Any) -> Any:
+    if _as_torch(generator, device):
+        return torch_.uniform(size, dtype, device, generator)
     if dtype is not None and dtype.is_complex:
         parts = [_draw(generator, _ops.uniform, size, dtype=dtype.to_real(), device=device) for _ in range(2)]
         return mt.complex(*parts)
     return _draw(generator, _ops.uniform, size, dtype=dtype, device=device)
 
 
-def _normal(size: Any, dtype: Any, device: Any, generator: Any) -> Any:
+def normal_numbers(size: Any, dtype: Any, device: Any, generator: Any) -> Any:
+    """Standard normal numbers; complex ones have variance 1 as a whole."""
+    if _as_torch(generator, device):
+        return torch_.normal(size, 0.0, 1.0, dtype, device, generator)
     if dtype is not None and dtype.is_complex:
         # Of variance 1 as a whole: 1/2 for each part.
         parts = [
@@ -87,7 +101,7 @@ def randn(
 ) -> Tensor:  # fmt: skip
     """Numbers from the normal distribution of mean 0 and variance 1; complex ones have variance 1 as a whole."""
     size = _by_place_or_name("randn", sizes, size)
-    made = _normal(_size(size), _dtype_of(dtype, out, _C.get_default_dtype()), device, generator)
+    made = normal_numbers(_size(size), _dtype_of(dtype, out, _C.get_default_dtype()), device, generator)
     return _placed(made, requires_grad, out)
 
 
@@ -107,8 +121,14 @@ def randint(
         raise TypeError("randint() missing 1 required positional argument: 'high'")
     if not isinstance(size, (tuple, list)):
         raise TypeError(f"randint(): argument 'size' must be tuple of ints, not {type(size).__name__}")
-    made = _draw(generator, _ops.randint, low, high, tuple(size), dtype=_dtype_of(dtype, out, _C.int64), device=device)
+    made = _integers(low, high, size, _dtype_of(dtype, out, _C.int64), device, generator)
     return _placed(made, requires_grad, out)
+
+
+def _integers(low: int, high: int, size: Any, dtype: Any, device: Any, generator: Any) -> Any:
+    if _as_torch(generator, device):
+        return torch_.integers(low, high, size, dtype, device, generator)
+    return _draw(generator, _ops.randint, low, high, tuple(size), dtype=dtype, device=device)
 
 
 @composite(method=False)
@@ -117,7 +137,11 @@ def randperm(
     pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """A random permutation of 0 to n - 1; int64 by default."""
-    made = _draw(generator, _ops.randperm, n, dtype=_dtype_of(dtype, out, _C.int64), device=device)
+    dtype = _dtype_of(dtype, out, _C.int64)
+    if _as_torch(generator, device):
+        made = torch_.shuffled(n, dtype, device, generator)
+    else:
+        made = _draw(generator, _ops.randperm, n, dtype=dtype, device=device)
     return _placed(made, requires_grad, out)
 
 
@@ -142,8 +166,11 @@ def randn_like(
     """Standard normal numbers with input's shape and dtype."""
 
     def make(size: tuple[int, ...]) -> Any:
-        return _normal(size, dtype or input.dtype, device or input.device, generator)
+        return normal_numbers(size, dtype or input.dtype, device or input.device, generator)
 
+    if _as_torch(generator, device or input.device):
+        made = mt.empty_like(input, dtype=dtype, device=device, memory_format=memory_format or mt.preserve_format)
+        return _placed(torch_.normal_(made, 0.0, 1.0, generator), requires_grad)
     return _placed(made_like(input, memory_format, make), requires_grad)
 
 
@@ -157,9 +184,7 @@ def randint_like(
         low, high = 0, low
 
     def make(size: tuple[int, ...]) -> Any:
-        return _draw(
-            generator, _ops.randint, low, high, size, dtype=dtype or input.dtype, device=device or input.device
-        )
+        return _integers(low, high, size, dtype or input.dtype, device or input.device, generator)
 
     return _placed(made_like(input, memory_format, make), requires_grad)
 
@@ -177,8 +202,12 @@ def normal(
         if size is None:
             raise TypeError("normal() of two numbers needs a size")
         dtype = _dtype_of(dtype, out, _C.get_default_dtype())
-        if dtype.is_complex:
-            made = _normal(tuple(size), dtype, device, generator) * std + mean
+        if _as_torch(generator, device):
+            if std < 0:
+                raise RuntimeError(f"normal expects std >= 0.0, but found std {float(std)}")
+            made = torch_.normal(size, mean, std, dtype, device, generator)
+        elif dtype.is_complex:
+            made = normal_numbers(tuple(size), dtype, device, generator) * std + mean
         else:
             made = _draw(generator, _ops.normal, tuple(size), float(mean), float(std), dtype=dtype, device=device)
         return _placed(made, requires_grad, out)
@@ -191,7 +220,10 @@ def normal(
         raise RuntimeError(f"normal expects std >= 0.0, but found std {float(std)}")
     like = mean if isinstance(mean, Tensor) else std
     shape = mt.broadcast_shapes(*(tuple(t.shape) for t in (mean, std) if isinstance(t, Tensor)))
-    noise = _normal(tuple(shape), like.dtype, like.device, generator)
+    if not isinstance(std, Tensor) and _as_torch(generator, like.device):
+        made = torch_.normal(shape, 0.0, std, like.dtype, like.device, generator)
+        return _placed(made + mean, False, out)
+    noise = normal_numbers(tuple(shape), like.dtype, like.device, generator)
     return _placed(noise * std + mean, False, out)
 
 
@@ -201,24 +233,31 @@ def bernoulli(input: Any, p: Any = None, *, generator: Any = None, out: Any = No
     if p is None:
         if not input.is_floating_point():
             raise RuntimeError(f"Expected tensor for argument #1 'p' to have a floating dtype, got {input.dtype}")
-        _check_probability(input)
+        check_probability(input)
         p = input
     else:
-        _check_probability(p)
-    u = _draw(generator, _ops.uniform, tuple(input.shape), dtype=_uniform_dtype(p), device=input.device)
+        check_probability(p)
+    if _as_torch(generator, input.device):
+        made = torch_.bernoulli(input, p, generator)
+    else:
+        u = _draw(generator, _ops.uniform, tuple(input.shape), dtype=uniform_dtype(p), device=input.device)
+        made = (u < p).to(input.dtype)
     # The history of what says the probabilities: their gradient is zero.
-    return _placed(_with_history((u < p).to(input.dtype), input), False, out)
+    return _placed(with_history(made, input), False, out)
 
 
-def _with_history(drawn: Any, p: Any) -> Any:
+def with_history(drawn: Any, p: Any) -> Any:
+    """What was drawn, with the history of its probabilities, whose gradient is zero."""
     return drawn + p * 0 if isinstance(p, Tensor) and p.requires_grad and _C.is_grad_enabled() else drawn
 
 
-def _uniform_dtype(p: Any) -> Any:
+def uniform_dtype(p: Any) -> Any:
+    """The dtype of the uniform numbers that are compared with probabilities."""
     return _C.float64 if isinstance(p, Tensor) and p.dtype is _C.float64 else _C.float32
 
 
-def _check_probability(p: Any) -> None:
+def check_probability(p: Any) -> None:
+    """Raise RuntimeError unless probabilities are in [0, 1]."""
     if isinstance(p, Tensor):
         # Below vmap no value can be read.
         if p.device.type != "meta" and not _C.vmap_depth() and p.numel() and not bool(((p >= 0) & (p <= 1)).all()):
@@ -257,20 +296,23 @@ def multinomial(
         raise RuntimeError(
             "invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)"
         )
-    if replacement:
+    if _as_torch(generator, input.device):
+        made = torch_.multinomial(weights, num_samples, replacement, generator)
+    elif replacement:
         sums = weights.cumsum(-1)
         u = _draw(generator, _ops.uniform, (*sums.shape[:-1], num_samples), dtype=sums.dtype, device=sums.device)
         chosen = mt.searchsorted(sums, u * sums[..., -1:], right=True)
         last = categories - 1 - mt.argmax((weights > 0).flip(-1).to(_C.uint8), -1, True)
         made = mt.minimum(chosen, last)
     else:
-        race = _exponential(tuple(weights.shape), 1.0, weights.dtype, weights.device, generator)
+        race = exponential_numbers(tuple(weights.shape), 1.0, weights.dtype, weights.device, generator)
         made = mt.topk(weights / race, num_samples, -1)[1]
     return _placed(made, False, out)
 
 
-def _exponential(size: Any, rate: float, dtype: Any, device: Any, generator: Any) -> Any:
-    u = _draw(generator, _ops.uniform, size, dtype=dtype, device=device).clamp(min=_TINY)
+def exponential_numbers(size: Any, rate: float, dtype: Any, device: Any, generator: Any) -> Any:
+    """Numbers of the exponential distribution, above zero."""
+    u = _draw(generator, _ops.uniform, size, dtype=dtype, device=device).clamp(min=TINY)
     return mt.log1p(-u) * (-1 / rate)
 
 
@@ -292,6 +334,8 @@ def poisson(input: Any, generator: Any = None) -> Tensor:
         raise RuntimeError(f"\"poisson_cpu\" not implemented for '{input.dtype}'")
     if input.numel() and not bool((input >= 0).all()):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    if _as_torch(generator, input.device):
+        return torch_.poisson(input, generator)
     return _by_numpy("poisson", generator, input.shape, input).to(input)
 
 
@@ -300,6 +344,8 @@ def binomial(count: Any, prob: Any, generator: Any = None) -> Tensor:
     """How many of `count` trials of probability `prob` succeed, for each element; in count's dtype."""
     if not count.is_floating_point() or not prob.is_floating_point():
         raise ValueError("binomial only supports floating-point dtypes for count and prob")
+    if _as_torch(generator, count.device):
+        return torch_.binomial(count, prob, generator)
     shape = mt.broadcast_shapes(tuple(count.shape), tuple(prob.shape))
     drawn = _by_numpy("binomial", generator, shape, count.to(_C.int64).clamp(min=0), prob)
     return drawn.to(count)
@@ -308,134 +354,10 @@ def binomial(count: Any, prob: Any, generator: Any = None) -> Tensor:
 @composite(name="_standard_gamma", method=False)
 def standard_gamma(input: Any, generator: Any = None) -> Tensor:
     """Samples of the gamma distribution of the shapes in input and scale 1, with a gradient."""
-    return _draw(generator, _ops.standard_gamma, input)
+    return _draw(generator, _ops.standard_gamma, input.contiguous())
 
 
 @composite(name="_sample_dirichlet", method=False)
 def sample_dirichlet(input: Any, generator: Any = None) -> Tensor:
     """Samples of the Dirichlet distribution of the concentrations in input's last dimension, with a gradient."""
-    return _draw(generator, _ops.sample_dirichlet, input)
-
-
-# ---- in place
-
-
-def _fill(self: Any, generator: Any, op: Any, *parameters: Any) -> Any:
-    return _draw(generator, _C.fill_random, op, self, *parameters)
-
-
-def _needs_float(self: Any, name: str) -> None:
-    if not self.is_floating_point():
-        raise NotImplementedError(f"\"{name}\" not implemented for '{self.dtype}'")
-
-
-@composite(function=False)
-def uniform_(self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **more: float) -> Tensor:
-    """Fill with uniform numbers in [from, to); of complex numbers both parts."""
-    low = more.pop("from", from_)
-    if more:
-        raise TypeError(f"uniform_() got an unexpected keyword argument '{next(iter(more))}'")
-    if self.is_complex():
-        _fill(mt.view_as_real(self), generator, _ops.uniform, float(low), float(to))
-        return self
-    return _fill(self, generator, _ops.uniform, float(low), float(to))
-
-
-@composite(function=False)
-def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
-    """Fill with normally distributed numbers."""
-    if std < 0:
-        raise RuntimeError(f"normal expects std >= 0.0, but found std {float(std)}")
-    if self.is_complex():
-        return self.copy_(_normal(tuple(self.shape), self.dtype, self.device, generator) * std + mean)
-    return _fill(self, generator, _ops.normal, float(mean), float(std))
-
-
-@composite(function=False)
-def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Tensor:
-    """Fill with 1 with probability p (a number, or a tensor of them), else 0."""
-    _check_probability(p)
-    u = _draw(generator, _ops.uniform, tuple(self.shape), dtype=_uniform_dtype(p), device=self.device)
-    return self.copy_(_with_history((u < p).to(self.dtype), p))
-
-
-@composite(function=False)
-def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
-    """Fill with numbers of the exponential distribution of rate lambd; they are above zero."""
-    _needs_float(self, "exponential")
-    if lambd <= 0:
-        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={float(lambd)}")
-    return self.copy_(_exponential(tuple(self.shape), lambd, _work_dtype(self), self.device, generator))
-
-
-def _work_dtype(self: Any) -> Any:
-    return _C.float64 if self.dtype is _C.float64 else _C.float32
-
-
-@composite(function=False)
-def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Tensor:
-    """Fill with numbers of the Cauchy distribution."""
-    _needs_float(self, "cauchy")
-    if sigma <= 0:
-        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={float(sigma)}")
-    u = _draw(generator, _ops.uniform, tuple(self.shape), dtype=_work_dtype(self), device=self.device)
-    u = u.clamp(min=_TINY)
-    return self.copy_(mt.tan((u - 0.5) * math.pi) * sigma + median)
-
-
-@composite(function=False)
-def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Tensor:
-    """Fill with numbers whose logarithms are normally distributed."""
-    _needs_float(self, "log_normal")
-    if std <= 0:
-        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={float(std)}")
-    made = _draw(
-        generator, _ops.normal, tuple(self.shape), float(mean), float(std), dtype=_work_dtype(self), device=self.device
-    )
-    return self.copy_(mt.exp(made))
-
-
-@composite(function=False)
-def geometric_(self: Any, p: float, *, generator: Any = None) -> Tensor:
-    """Fill with the number of trials of probability p up to and including the first success."""
-    if self.dtype is _C.bool or self.is_complex():
-        raise NotImplementedError(f"\"geometric\" not implemented for '{self.dtype}'")
-    if not 0 < p < 1:
-        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={float(p)}")
-    u = _draw(generator, _ops.uniform, tuple(self.shape), dtype=_C.float64, device=self.device).clamp(min=_TINY)
-    return self.copy_(mt.ceil(mt.log1p(-u) / math.log1p(-p)))
-
-
-_SIGNIFICANT = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
-
-
-@composite(function=False)
-def random_(
-    self: Any, from_: int | None = None, to: int | None = None, *, generator: Any = None, **more: Any
-) -> Tensor:
-    """Fill with uniform integers: in [from, to), in [0, to), or over all that the dtype holds exactly."""
-    low = more.pop("from", from_)
-    if more:
-        raise TypeError(f"random_() got an unexpected keyword argument '{next(iter(more))}'")
-    if low is not None and to is None and "from" not in more:
-        low, to = 0, low  # random_(to)
-    top = _largest(self.dtype)
-    low = 0 if low is None else low
-    high = top + 1 if to is None else to
-    if low >= high:
-        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
-    floor = -top if self.is_floating_point() else 0 if not self.dtype.is_signed else -top - 1
-    for name, bound in (("from", low), ("to - 1", high - 1)):
-        if not floor <= bound <= top:
-            raise RuntimeError(f"{name} is out of bounds for {self.dtype}")
-    shape, high = tuple(self.shape), min(high, 2**63 - 1)
-    made = _draw(generator, _ops.randint, low, high, shape, dtype=_C.int64, device=self.device)
-    return self.copy_(made)
-
-
-def _largest(dtype: Any) -> int:
-    if dtype is _C.bool:
-        return 1
-    if dtype.name in _SIGNIFICANT:
-        return 1 << _SIGNIFICANT[dtype.name]
-    return min((1 << (8 * dtype.itemsize - (1 if dtype.is_signed else 0))) - 1, 2**63 - 1)
+    return _draw(generator, _ops.sample_dirichlet, input.contiguous())

@@ -10,6 +10,7 @@ from typing import Any
 import minitensor as mt
 from minitensor._checked import checked_functions
 from minitensor._warning import users_level
+from minitensor.composite.random_torch import as_torch
 
 __all__ = [
     "calculate_gain",
@@ -84,12 +85,40 @@ def trunc_normal_(
             "The distribution of values may be incorrect.",
             stacklevel=users_level(),
         )
+    if as_torch(generator, tensor.device):
+        with mt.no_grad():
+            return _rejected(tensor, mean, std, a, b, below((b - mean) / std) - below((a - mean) / std), generator)
     with mt.no_grad():
         # The inverse of the distribution function, of numbers uniform between its values at the ends.
         low, high = below((a - mean) / std), below((b - mean) / std)
         tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)  # type: ignore[call-arg]
         tensor.erfinv_().mul_(std * math.sqrt(2.0)).add_(mean)
         return tensor.clamp_(min=a, max=b)
+
+
+def _rejected(
+    tensor: mt.Tensor, mean: float, std: float, a: float, b: float, inside: float, generator: Any
+) -> mt.Tensor:
+    """Fill with the cut normal distribution as PyTorch draws it: all elements again while one is to be replaced.
+
+    Where more than 0.3 of the distribution is inside the bounds, what is outside is replaced; else uniform numbers are
+    accepted as often as the density says.
+    """
+    if inside > 0.3:
+        low, high = (float(mt.tensor(bound, dtype=tensor.dtype)) for bound in (a, b))
+        tensor.normal_(mean, std, generator=generator)
+        while bool((outside := (tensor < low) | (tensor > high)).any()):
+            tensor.copy_(mt.where(outside, mt.empty_like(tensor).normal_(mean, std, generator=generator), tensor))
+        return tensor
+    highest = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
+    waiting = mt.ones(tuple(tensor.shape), dtype=mt.bool, device=tensor.device)
+    while True:
+        drawn = mt.empty_like(tensor).uniform_(a, b, generator=generator)  # type: ignore[call-arg]
+        tensor.copy_(mt.where(waiting, drawn, tensor))
+        density = drawn.sub_(mean).div_(std).pow_(2).mul_(-0.5).sub_(highest)
+        waiting &= mt.empty_like(tensor).uniform_(generator=generator).log_() > density
+        if not bool(waiting.any()):
+            return tensor
 
 
 def constant_(tensor: mt.Tensor, val: float) -> mt.Tensor:

@@ -31,6 +31,67 @@ randperm = random(
     "randperm(int n, *, dtype? dtype=None, device? device=None)", "A random permutation of 0..n-1.", why=_PLACE
 )
 
+# ---- PyTorch's numbers for the CPU: words of MT19937, in order
+
+_SEQUENCE = "its numbers are words of one sequence, which its kernel draws in order"
+_MADE = "*, dtype? dtype=None, device? device=None)"
+torch_uniform = random(
+    f"_mt19937_uniform(int[] size, float low=0.0, float high=1.0, {_MADE}",
+    "Uniform numbers in [low, high), as PyTorch draws them.",
+    why=_SEQUENCE,
+)
+torch_normal = random(
+    f"_mt19937_normal(int[] size, float mean=0.0, float std=1.0, bool one_by_one=False, {_MADE}",
+    "Normally distributed numbers, as PyTorch draws them: in groups of 16, or one by one.",
+    why=_SEQUENCE,
+)
+torch_integers = random(
+    f"_mt19937_integers(int[] size, int low, int last, int bits=0, {_MADE}",
+    "Integers from low to last, as PyTorch draws them: of words of so many bits, 0: by the range.",
+    why=_SEQUENCE,
+)
+torch_permutation = random(
+    f"_mt19937_permutation(int n, {_MADE}", "A permutation of 0 to n - 1, as PyTorch draws it.", why=_SEQUENCE
+)
+torch_bernoulli = random(
+    f"_mt19937_bernoulli(int[] size, float p, {_MADE}", "1 with probability p, as PyTorch draws it.", why=_SEQUENCE
+)
+torch_exponential = random(
+    f"_mt19937_exponential(int[] size, float lambd=1.0, {_MADE}",
+    "Numbers of the exponential distribution, as PyTorch draws them.",
+    why=_SEQUENCE,
+)
+torch_cauchy = random(
+    f"_mt19937_cauchy(int[] size, float median=0.0, float sigma=1.0, {_MADE}",
+    "Numbers of the Cauchy distribution, as PyTorch draws them.",
+    why=_SEQUENCE,
+)
+torch_geometric = random(
+    f"_mt19937_geometric(int[] size, float p, {_MADE}",
+    "Numbers of the geometric distribution, as PyTorch draws them.",
+    why=_SEQUENCE,
+)
+torch_log_normal = random(
+    f"_mt19937_log_normal(int[] size, float mean=1.0, float std=2.0, {_MADE}",
+    "Numbers of the log-normal distribution, as PyTorch draws them.",
+    why=_SEQUENCE,
+)
+torch_multinomial = random(
+    "_mt19937_multinomial(Tensor input, int num_samples)",
+    "Indices into each row of input by its weights, with replacement, as PyTorch draws them.",
+    why=_SEQUENCE,
+)
+torch_poisson = random(
+    "_mt19937_poisson(Tensor input)",
+    "Samples of the Poisson distribution of the rates in input, as PyTorch draws them.",
+    why=_SEQUENCE,
+)
+torch_binomial = random(
+    "_mt19937_binomial(Tensor count, Tensor prob)",
+    "Samples of the binomial distribution, as PyTorch draws them.",
+    why=_SEQUENCE,
+)
+
 # ---- samples of parameters that are tensors: their gradients are those of the sample at its place among all samples
 # (Figurnov, Mohamed and Mnih, "Implicit reparameterization gradients", NeurIPS 2018)
 

@@ -17,6 +17,10 @@ struct RandomTable {
     // low + floor(word * range / 2^32), or with 2^64.
     void (*integer_32)(const uint32_t* words, int64_t n, int64_t low, uint64_t range, int64_t* out);
     void (*integer_64)(const uint32_t* words, int64_t n, int64_t low, uint64_t range, int64_t* out);
+    // PyTorch's: the lowest 24 bits of words as numbers of [low, low + range), and uniform numbers, in place, made
+    // normal in groups of 16.
+    void (*torch_uniform)(const uint32_t* words, int64_t n, float low, float range, float* out);
+    void (*torch_normal)(float* data, int64_t groups, float mean, float std_dev);
 };
 
 namespace baseline {

@@ -10,6 +10,7 @@
 #include "dispatch/op.h"
 #include "kernels/cpu/index_strided.h"
 #include "kernels/cpu/random.h"
+#include "kernels/cpu/random_samples.h"
 
 namespace mt::cpu {
 namespace {
@@ -55,6 +56,7 @@ double smallest(DType dtype) {
 }
 
 void standard_gamma(Call& call) {
+    if (call.twister) return torch_standard_gamma(call);
     Packed shapes(call.in(0), DType::F64);
     ContiguousOut out(*call.outputs[0], DType::F64);
     const auto* a = static_cast<const double*>(shapes.data());
@@ -71,6 +73,7 @@ void standard_gamma(Call& call) {
 
 // Gamma samples over their sum; their logarithms, so that small ones don't vanish all at once.
 void sample_dirichlet(Call& call) {
+    if (call.twister) return torch_sample_dirichlet(call);
     const Tensor& input = call.in(0);
     Packed shapes(input, DType::F64);
     ContiguousOut out(*call.outputs[0], DType::F64);

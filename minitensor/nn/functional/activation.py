@@ -11,6 +11,7 @@ from minitensor import _C
 from minitensor._warning import users_level
 from minitensor.composite import composite
 from minitensor.composite.pointwise import prelu
+from minitensor.composite.random_torch import as_torch
 from minitensor.composite.registry import autocast, shortcut, with_out
 from minitensor.ops import ROWS
 
@@ -168,8 +169,20 @@ def rrelu(
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
+    if as_torch(None, input.device):
+        return _stored(lambda x: x * _torch_slopes(x.detach(), lower, upper), input, inplace)
     slope = mt.rand(tuple(input.shape), dtype=input.dtype, device=input.device) * (upper - lower) + lower
     return _stored(lambda x: mt.where(x > 0, x, x * slope), input, inplace)
+
+
+def _torch_slopes(x: mt.Tensor, lower: float, upper: float) -> mt.Tensor:
+    """Return 1 for positive elements, and for the others numbers that are drawn for them alone, of double precision."""
+    negative = x <= 0
+    slopes = mt.ones(tuple(x.shape), dtype=x.dtype, device=x.device)
+    drawn = mt.rand(int(negative.sum()), dtype=mt.float64, device=x.device)
+    lower, upper = (float(mt.tensor(bound, dtype=x.dtype)) for bound in (lower, upper))
+    slopes[negative] = (drawn * (upper - lower) + lower).to(x.dtype)
+    return slopes
 
 
 @composite(method=False)
@@ -329,8 +342,11 @@ def gumbel_softmax(
     """
     if eps != 1e-10:
         warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=users_level())
-    uniform = mt.rand(tuple(logits.shape), dtype=logits.dtype, device=logits.device)
-    gumbels = -mt.log(-mt.log(1 - uniform))
+    if as_torch(None, logits.device):
+        gumbels = -mt.empty(tuple(logits.shape), dtype=logits.dtype, device=logits.device).exponential_().log()
+    else:
+        uniform = mt.rand(tuple(logits.shape), dtype=logits.dtype, device=logits.device)
+        gumbels = -mt.log(-mt.log(1 - uniform))
     soft = mt.softmax((logits + gumbels) / tau, dim)
     if not hard:
         return soft

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -9,6 +10,7 @@ import minitensor as mt
 from minitensor import _C
 from minitensor._warning import users_level
 from minitensor.composite import composite
+from minitensor.composite import random_torch as torch_
 from minitensor.composite.registry import shortcut
 
 __all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
@@ -41,7 +43,10 @@ def _dropped(input: mt.Tensor, p: float, training: bool, inplace: bool, channels
         return input
     if p == 1.0:
         return _stored(input, input * 0.0, inplace)
-    mask = _kept(input, p, channels) * (1.0 / (1.0 - p))
+    if torch_.as_torch(None, input.device):
+        mask = torch_.noise_like(input, 1.0 - p, channels) / (1.0 - p)
+    else:
+        mask = _kept(input, p, channels) * (1.0 / (1.0 - p))
     return input.mul_(mask) if inplace else input * mask
 
 
@@ -124,6 +129,10 @@ def _alpha(input: mt.Tensor, p: float, training: bool, inplace: bool, channels: 
         return input
     if p == 1.0:
         return _stored(input, input * 0.0, inplace)
+    if torch_.as_torch(None, input.device):
+        a = 1.0 / math.sqrt((_ALPHA * _ALPHA * p + 1.0) * (1.0 - p))
+        noise = torch_.noise_like(input, 1.0 - p, channels)
+        return _stored(input, input * (noise * a) + ((noise - 1.0) * (-_ALPHA * a) - _ALPHA * a * p), inplace)
     # Affine, so that mean 0 and variance 1 stay: Klambauer and others, "Self-Normalizing Neural Networks" (2017).
     scale = ((1 - p) * (1 + p * _ALPHA * _ALPHA)) ** -0.5
     mask = _kept(input, p, channels)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import minitensor as mt
 from minitensor.composite import composite
+from minitensor.composite import random_torch as torch_
 from minitensor.composite.registry import autocast
 from minitensor.nn.functional.normalization import _torch_batch_norm, _torch_group_norm, layer_norm
 from minitensor.ops import ROWS
@@ -105,6 +106,9 @@ def native_dropout(input: mt.Tensor, p: float, train: bool | None) -> tuple[mt.T
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
     if input.numel() == 0 or train is False:
         return input.clone(), mt.ones(tuple(input.shape), dtype=mt.bool, device=input.device)
-    kept = mt.rand(tuple(input.shape), device=input.device) >= p
+    if torch_.as_torch(None, input.device):
+        kept = torch_.noise_like(input, 1.0 - p, False) != 0
+    else:
+        kept = mt.rand(tuple(input.shape), device=input.device) >= p
     scale = 0.0 if p == 1.0 else 1.0 / (1.0 - p)
     return input * kept * scale, kept
