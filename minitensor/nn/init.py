@@ -116,7 +116,8 @@ def _rejected(
         drawn = mt.empty_like(tensor).uniform_(a, b, generator=generator)  # type: ignore[call-arg]
         tensor.copy_(mt.where(waiting, drawn, tensor))
         density = drawn.sub_(mean).div_(std).pow_(2).mul_(-0.5).sub_(highest)
-        waiting &= mt.empty_like(tensor).uniform_(generator=generator).log_() > density
+        u = mt.empty_like(tensor).uniform_(generator=generator)  # type: ignore[call-arg]
+        waiting &= u.log_() > density
         if not bool(waiting.any()):
             return tensor
 
