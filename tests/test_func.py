@@ -305,3 +305,15 @@ def test_a_transformed_function_writes_to_its_arguments_and_to_what_it_makes():
 
     with pytest.raises(RuntimeError, match="captured"):
         mt.func.grad(outer)(x)
+
+
+def test_no_grad_around_a_forward_derivative_leaves_nothing_to_go_back():
+    x = mt.tensor(5.0, requires_grad=True)
+    with mt.no_grad():
+        value, derivative = mt.func.jvp(lambda x: x * x, (x,), (mt.tensor(1.0),))
+    assert (value.item(), derivative.item()) == (25, 10)
+    assert not value.requires_grad
+    assert not derivative.requires_grad
+    value, derivative = mt.func.jvp(lambda x: x * x, (x,), (mt.tensor(1.0),))
+    assert value.requires_grad
+    assert derivative.requires_grad

@@ -246,6 +246,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         raise RuntimeError(
             "jvp(f, primals, tangents): Expected primals and tangents to have the same python structure."
         )
+    enabled = _C.is_grad_enabled()
     with _Level(primals, tangents) as nested:
         inputs, variables = _variables(primals)
         directions = _directions(primals, tangents)
@@ -255,7 +256,8 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
             result, aux = result
         outputs = _tensors(result)
         outer = nested or any(d.requires_grad for d in directions)
-        graph = outer or _needs_graph(nested, outputs, variables)
+        # `no_grad` around it switches off what goes backward, and no derivative that goes forward.
+        graph = (nested or enabled) and (outer or _needs_graph(nested, outputs, variables))
         dummies = [o.detach().new_zeros(tuple(o.shape)).requires_grad_(True) for o in outputs]
         first = _gradients(outputs, variables, dummies, True)
         pairs = [(f, d) for f, d in zip(first, directions, strict=True) if f is not None]
