@@ -21,6 +21,13 @@ class UntypedStorage:
     def __init__(self, size: int = 0, *, device: Any = None, _bytes: Any = None) -> None:
         self._bytes = _C.empty((int(size),), _C.uint8, device) if _bytes is None else _bytes
 
+    @staticmethod
+    def from_file(filename: Any, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
+        """A storage over a memory-mapped file: its first `nbytes` bytes. With `shared`, writes reach the file."""
+        import minitensor as mt
+
+        return mt.from_file(filename, shared, nbytes, dtype=mt.uint8).untyped_storage()
+
     def untyped(self) -> UntypedStorage:
         """The storage itself: it has bytes."""
         return self

@@ -276,11 +276,17 @@ with TransformGetItemToIndex():
     print(torch.vmap(lambda i: table[i])(torch.tensor([2, 0])).tolist(), torch._dynamo.is_compiling())
 print(torch._C._log_api_usage_once("name"), torch._C._get_tracing_state(), torch._C.dtype is torch.dtype)
 print(torch.ones(1).type(), hasattr(torch._C, "nothing"))
+print(isinstance(3, torch.SymInt), torch.nn.modules.module._EXTRA_STATE_KEY_SUFFIX, torch.SymInt)
 """
 
 
 def test_modules_in_modules_that_only_pytorch_has(tmp_path):
     printed = aliased(tmp_path, PRIVATE).stdout.splitlines()
-    assert printed == ["[20, 0] False", "None None True", "torch.FloatTensor False"]
+    assert printed == [
+        "[20, 0] False",
+        "None None True",
+        "torch.FloatTensor False",
+        "False _extra_state <class 'torch.SymInt'>",
+    ]
     failed = aliased(tmp_path, "import torch._dynamo.nothing", status=1)
     assert "No module named 'torch._dynamo.nothing'" in failed.stderr

@@ -223,3 +223,28 @@ def test_a_mixin_s_constructor_is_found_past_module():
     assert repr(mt.nn.Module()) == "Module()"
     with pytest.raises(TypeError):
         mt.nn.Module(3)
+
+
+def test_memory_maps(tmp_path):
+    place = tmp_path / "numbers"
+    np.arange(6, dtype=np.int16).tofile(place)
+    mapped = np.memmap(place, np.int16, mode="r+")
+    assert mt.from_numpy(mapped).tolist() == [0, 1, 2, 3, 4, 5]
+    assert mt.from_numpy(mapped[2:4].astype(np.int64)).tolist() == [2, 3]
+    storage = mt.UntypedStorage.from_file(str(place), shared=True, nbytes=12)
+    assert storage.nbytes() == 12
+    assert storage.tolist()[:4] == [0, 0, 1, 0]
+    storage[0] = 7
+    assert np.fromfile(place, np.int16)[0] == 7
+    with pytest.raises(TypeError, match="expected np.ndarray"):
+        mt.from_numpy([1])
+
+
+def test_what_libraries_call_of_trees_of_containers():
+    from minitensor.utils import _pytree
+
+    assert _pytree._get_node_type(3) not in _pytree.SUPPORTED_NODES
+    assert _pytree._get_node_type([3]) is list
+    children, keys = _pytree._dict_flatten({"a": 1, "b": 2})
+    assert _pytree._dict_unflatten(children, keys) == {"a": 1, "b": 2}
+    assert _pytree._dict_flatten_with_keys({"a": 1})[0] == [(_pytree.MappingKey("a"), 1)]

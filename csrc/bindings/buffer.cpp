@@ -208,8 +208,10 @@ namespace {
 
 PyObject* from_numpy(PyObject*, PyObject* array) {
     return guarded([&]() -> PyObject* {
-        if (std::string_view(Py_TYPE(array)->tp_name) != "numpy.ndarray")
-            fail_type(std::string("expected np.ndarray (got ") + Py_TYPE(array)->tp_name + ")");
+        // Subclasses, such as a memory map, are arrays too. NumPy itself need not be imported to tell.
+        const PyTypeObject* type = Py_TYPE(array);
+        while (type && std::string_view(type->tp_name) != "numpy.ndarray") type = type->tp_base;
+        if (!type) fail_type(std::string("expected np.ndarray (got ") + Py_TYPE(array)->tp_name + ")");
         return wrap(from_buffer(array, true));
     });
 }

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from minitensor import _C, random
+from minitensor.as_torch.symbolic import SymBool, SymFloat, SymInt
 from minitensor.as_torch.version import __version__
 
 __all__ = ["install", "uninstall"]
@@ -124,7 +125,7 @@ class Finder:
         """Put minitensor's module in the place of a new one."""
         name = module.__name__
         if name == "torch":
-            module.__version__ = __version__  # type: ignore[attr-defined]
+            vars(module).update(__version__=__version__, SymInt=SymInt, SymFloat=SymFloat, SymBool=SymBool)
             return
         found = target(name)
         assert found is not None

@@ -222,3 +222,10 @@ def tree_map_with_path(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf
     pairs, spec = tree_flatten_with_path(tree, is_leaf)
     others = map(spec.flatten_up_to, rests)
     return spec.unflatten([func(*pair, *rest) for pair, *rest in zip(pairs, *others, strict=True)])
+
+
+# What libraries call that PyTorch does not document.
+_get_node_type = node_type
+_dict_flatten, _dict_unflatten = SUPPORTED_NODES[dict].flatten_fn, SUPPORTED_NODES[dict].unflatten_fn
+_dict_flatten_with_keys = SUPPORTED_NODES[dict].flatten_with_keys_fn
+_register_pytree_node = register_pytree_node
