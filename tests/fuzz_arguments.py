@@ -36,6 +36,9 @@ MEMORY = 8 << 30
 
 # What changes the state of the whole process, writes files, starts something, or gives other results each time.
 SKIPPED = {
+    "autocast_increment_nesting", "autocast_decrement_nesting", "set_autocast_enabled", "set_autocast_dtype",
+    "set_autocast_cpu_enabled", "set_autocast_cpu_dtype", "set_autocast_gpu_dtype", "set_autocast_cache_enabled",
+    "clear_autocast_cache",
     "jit", "function", "jit_scope", "Session", "annotations", "Any", "save", "load", "from_file", "share_memory_",
     "set_num_threads", "set_num_interop_threads", "set_default_dtype", "set_default_device", "set_default_tensor_type",
     "set_printoptions", "set_rng_state", "set_grad_enabled", "set_warn_always", "set_flush_denormal", "set_state",
