@@ -50,7 +50,6 @@ PyObject* generator_set(PyObject* self, PyObject* args) {
 // Draw as PyTorch, or by Philox: from the beginning of the seed's stream.
 PyObject* generator_use_torch(PyObject* self, PyObject* value) {
     const bool torch = to_bool(value);
-    if (torch < 0) return nullptr;
     note_beyond_replay("it changes how a generator draws");
     cast(self)->state->draw_as_torch(torch);
     Py_RETURN_NONE;
