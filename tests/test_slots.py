@@ -28,7 +28,8 @@ def test_only_guarded_functions_stand_in_tables() -> None:
         for table in re.findall(r"PyMethodDef \w+(?:\[\])? = \{(.*?)\};", text, re.DOTALL):
             for function in re.findall(r'\{?"\w+",\s*([^,]+),\s*METH_', table):
                 rows += 1
-                assert re.fullmatch(r"(mt::py::)?method<\w+>\(\)", function), f"{path}: {function}"
+                guarded = r'(mt::py::)?method<[\w<>]+>\(\)|overridable_method<\w+, "\w+">\(\)'
+                assert re.fullmatch(guarded, function), f"{path}: {function}"
         for table in re.findall(r"PyGetSetDef \w+\[\] = \{(.*?)\{\}\};", text, re.DOTALL):
             for getter, setter in re.findall(r'\{"\w+",\s*([^,]+),\s*([^,]+),', table):
                 rows += 1
@@ -43,7 +44,8 @@ def test_only_guarded_functions_stand_in_tables() -> None:
                         "tp_as_number", "tp_as_sequence", "tp_as_mapping", "tp_as_buffer"}:  # fmt: skip
                 continue
             slots += 1
-            assert re.fullmatch(r"slot<[\w:<>]+>|Py[\w.]+|overridable<\w+, \"\w+\">", function), f"{path}: {name} = {function}"
+            guarded = r'slot<[\w:<>]+>|Py[\w.]+|overridable<\w+, "\w+">|from->\w+'  # the last: another object's
+            assert re.fullmatch(guarded, function), f"{path}: {name} = {function}"
         for function in re.findall(r"PyCapsule_New\([^;]*,\s*([^,;]+)\);", text):
             callbacks += 1
             assert function.startswith("slot<") or function == "nullptr", f"{path}: {function}"
