@@ -236,7 +236,7 @@ def test_memory_maps(tmp_path):
     assert storage.tolist()[:4] == [0, 0, 1, 0]
     storage[0] = 7
     assert np.fromfile(place, np.int16)[0] == 7
-    with pytest.raises(TypeError, match="expected np.ndarray"):
+    with pytest.raises(TypeError, match=r"expected np\.ndarray"):
         mt.from_numpy([1])
 
 

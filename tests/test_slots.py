@@ -30,11 +30,13 @@ def test_only_guarded_functions_stand_in_tables() -> None:
                 rows += 1
                 guarded = r'(mt::py::)?method<[\w<>]+>\(\)|overridable_method<\w+, "\w+">\(\)'
                 assert re.fullmatch(guarded, function), f"{path}: {function}"
+        entry = r'overridable<\w+, "\w+">|[^,]+'
         for table in re.findall(r"PyGetSetDef \w+\[\] = \{(.*?)\{\}\};", text, re.DOTALL):
-            for getter, setter in re.findall(r'\{"\w+",\s*([^,]+),\s*([^,]+),', table):
+            for getter, setter in re.findall(rf'\{{"\w+",\s*({entry}),\s*({entry}),', table):
                 rows += 1
                 for function in (getter, setter):
-                    assert re.fullmatch(r"slot<\w+>|nullptr|PyObject_\w+", function), f"{path}: {function}"
+                    guarded = r'slot<\w+>|nullptr|PyObject_\w+|overridable<\w+, "\w+">'
+                    assert re.fullmatch(guarded, function), f"{path}: {function}"
         assigned = r"\b(?:(?:tp|nb|sq|mp|bf|am)_\w+|vectorcall) = ([^;=]+);"
         for name, function in re.findall(
             assigned.replace("(?:(?:tp", "((?:tp").replace("|vectorcall)", "|vectorcall)"), text
