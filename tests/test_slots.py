@@ -46,7 +46,7 @@ def test_only_guarded_functions_stand_in_tables() -> None:
                         "tp_as_number", "tp_as_sequence", "tp_as_mapping", "tp_as_buffer"}:  # fmt: skip
                 continue
             slots += 1
-            guarded = r'slot<[\w:<>]+>|Py[\w.]+|overridable<\w+, "\w+">|from->\w+'  # the last: another object's
+            guarded = r'slot<[\w:<>", ]+>|Py[\w.]+|overridable<\w+, "\w+">|from->\w+'  # the last: another object's
             assert re.fullmatch(guarded, function), f"{path}: {name} = {function}"
         for function in re.findall(r"PyCapsule_New\([^;]*,\s*([^,;]+)\);", text):
             callbacks += 1
