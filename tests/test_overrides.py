@@ -365,3 +365,13 @@ def test_redispatch():
 def test_names_that_are_not_here_say_where_to_look():
     with pytest.raises(AttributeError, match=r"has no attribute 'no_such_name' \(docs/coverage\.md and docs/names\.md"):
         getattr(mt, "no_such_name")  # noqa: B009
+
+
+@pytest.mark.torch
+def test_tensors_of_pytorch_take_no_call_over():
+    torch = pytest.importorskip("torch")
+    theirs = torch.tensor([1.0, 2.0])
+    for given in (theirs, torch.nn.Parameter(theirs)):
+        assert mt.from_dlpack(given.detach()).tolist() == [1.0, 2.0]
+        with pytest.raises(TypeError):
+            mt.add(mt.ones(2), given)

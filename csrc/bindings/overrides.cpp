@@ -2,6 +2,7 @@
 #include "bindings/overrides.h"
 
 #include <cstddef>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -165,10 +166,16 @@ PyObject* of_tensor(const char* name) { return PyDict_GetItemString(TensorType.t
 
 bool mode_overrides() { return overrides != Overrides::Off && modes; }
 
+// PyTorch's own tensors call what they are asked about, which would ask them again, for ever.
+static bool of_pytorch(PyTypeObject* type) {
+    while (type && std::strcmp(type->tp_name, "torch._C.TensorBase") != 0) type = type->tp_base;
+    return type != nullptr;
+}
+
 bool class_overrides(PyTypeObject* type) {
     if (plain_type(type)) return false;
     PyObject* protocol = protocol_of(type);
-    return protocol && protocol != disabled;
+    return protocol && protocol != disabled && !of_pytorch(type);
 }
 
 void note_class(PyTypeObject* type) {
