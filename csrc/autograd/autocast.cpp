@@ -52,11 +52,11 @@ Ref<Tensor> cast_of_leaf(Tensor& leaf, DType dtype) {
 bool autocast(Call& call, Ref<Tensor>* results) {
     const OpDef& op = *call.op;
     if (op.operand_list || (op.autocast[0] == CastTo::Nothing && op.autocast[1] == CastTo::Nothing)) return false;
-    bool card = false, any = false;
+    bool gpu = false, any = false;
     for (size_t i = 0; i < call.operand_count && !any; ++i)
-        any = call.operands[i].tensor && autocast_takes(*call.operands[i].tensor, &card);
-    if (!any || op.autocast[card] == CastTo::Nothing) return false;
-    CastTarget target(op.autocast[card], card);
+        any = call.operands[i].tensor && autocast_takes(*call.operands[i].tensor, &gpu);
+    if (!any || op.autocast[gpu] == CastTo::Nothing) return false;
+    CastTarget target(op.autocast[gpu], gpu);
     for (size_t i = 0; i < call.operand_count; ++i)
         if (call.operands[i].tensor) target.see(*call.operands[i].tensor);
     std::vector<Operand> operands(call.operands, call.operands + call.operand_count);
@@ -83,28 +83,28 @@ bool autocast(Call& call, Ref<Tensor>* results) {
 
 }  // namespace
 
-bool autocast_takes(const Tensor& tensor, bool* card) {
+bool autocast_takes(const Tensor& tensor, bool* gpu) {
     if (!is_floating(tensor.dtype) || tensor.dtype == DType::F64) return false;
     const Device device = home_of(tensor);
     if (device.type == DeviceType::Meta) return false;
-    *card = on_gpu(device);
-    return thread_settings.autocasts(*card);
+    *gpu = on_gpu(device);
+    return thread_settings.autocasts(*gpu);
 }
 
-CastTarget::CastTarget(CastTo rule, bool card)
+CastTarget::CastTarget(CastTo rule, bool gpu)
     : fixed_(rule != CastTo::Widest), off_(rule == CastTo::Same),
-      dtype_(rule == CastTo::Float32 ? DType::F32 : thread_settings.autocast_dtype(card)) {}
+      dtype_(rule == CastTo::Float32 ? DType::F32 : thread_settings.autocast_dtype(gpu)) {}
 
 void CastTarget::see(const Tensor& tensor) {
-    bool card;
+    bool gpu;
     if (fixed_) return;
     if (tensor.dtype == DType::F64) off_ = true;  // the op's own promotion
-    else if (autocast_takes(tensor, &card) && tensor.dtype != dtype_) dtype_ = DType::F32;
+    else if (autocast_takes(tensor, &gpu) && tensor.dtype != dtype_) dtype_ = DType::F32;
 }
 
 Ref<Tensor> CastTarget::operator()(Tensor& tensor) const {
-    bool card;
-    if (off_ || tensor.dtype == dtype_ || !autocast_takes(tensor, &card)) return Ref<Tensor>::borrow(&tensor);
+    bool gpu;
+    if (off_ || tensor.dtype == dtype_ || !autocast_takes(tensor, &gpu)) return Ref<Tensor>::borrow(&tensor);
     const bool keeps = (thread_settings.autocast & ThreadSettings::kAutocastCache) && tensor.dtype == DType::F32 &&
                        begins_history(tensor) && !tensor.base && !vmap_depth && nesting;
     return keeps ? cast_of_leaf(tensor, dtype_) : cast(tensor, dtype_);

@@ -11,13 +11,13 @@ namespace mt {
 // Puts autocast's rule into dispatch.
 void install_autocast();
 
-// Whether an autocast on this tensor's device would cast it, and whether that is a card's. Only real floating-point
+// Whether an autocast on this tensor's device would cast it, and whether that is a GPU's. Only real floating-point
 // tensors are cast, and none of float64.
-bool autocast_takes(const Tensor& tensor, bool* card);
+bool autocast_takes(const Tensor& tensor, bool* gpu);
 // The dtype that a tensor of a call goes to; what CastTo::Widest means is asked for all of its tensors, one by one.
 class CastTarget {
   public:
-    CastTarget(CastTo rule, bool card);
+    CastTarget(CastTo rule, bool gpu);
     void see(const Tensor& tensor);
     // `tensor` as the call gets it: itself, or cast.
     Ref<Tensor> operator()(Tensor& tensor) const;

@@ -89,14 +89,14 @@ PyObject* py_set_autocast(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
 PyMethodDef functions[] = {
     {"autocast_state", method<py_autocast_state>(), METH_FASTCALL,
      "autocast_state([state]): this thread's state of autocast, which becomes `state`. Bits 0 and 1: it is on for the "
-     "CPU and for cards; 2: casts are kept; 8 to 11 and 12 to 15: the numbers of their dtypes."},
+     "CPU and for GPUs; 2: casts are kept; 8 to 11 and 12 to 15: the numbers of their dtypes."},
     {"autocast_dtype_number", method<py_autocast_dtype_number>(), METH_O, "The number of a dtype in a state."},
     {"autocast_dtype", method<py_autocast_dtype>(), METH_O, "The dtype of a number in a state."},
     {"enter_autocast", method<py_enter_autocast>(), METH_NOARGS, "Counts a context of autocast; how many there are."},
     {"leave_autocast", method<py_leave_autocast>(), METH_NOARGS, "Counts one that ends; how many are left."},
     {"clear_autocast_cache", method<py_clear_autocast_cache>(), METH_NOARGS, "Drops the casts that are kept."},
     {"set_autocast", method<py_set_autocast>(), METH_FASTCALL,
-     "set_autocast(op, policy): what autocast does with operands, (on the CPU, on cards), each one of '', 'lower', "
+     "set_autocast(op, policy): what autocast does with operands, (on the CPU, on GPUs), each one of '', 'lower', "
      "'float32', 'widest' and 'same'."},
     {}};
 
@@ -105,7 +105,7 @@ PyMethodDef functions[] = {
 AutocastPolicy autocast_policy(PyObject* object) {
     AutocastPolicy policy;
     if (!object || !PyTuple_Check(object) || PyTuple_GET_SIZE(object) != 2)
-        fail_type("autocast must be a tuple of two str, for the CPU and for cards");
+        fail_type("autocast must be a tuple of two str, for the CPU and for GPUs");
     static constexpr std::string_view names[] = {"", "lower", "float32", "widest", "same"};
     for (size_t k = 0; k < 2; ++k) {
         const char* text = PyUnicode_AsUTF8(PyTuple_GET_ITEM(object, static_cast<Py_ssize_t>(k)));
@@ -122,13 +122,13 @@ bool call_autocast(const AutocastPolicy& policy, PyObject* callable, vectorcallf
                    size_t nargsf, PyObject* kwnames, PyObject** result) {
     const auto positional = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
     const size_t count = positional + (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
-    bool card = false, any = false;
+    bool gpu = false, any = false;
     for (size_t i = 0; i < count; ++i)
-        each_tensor(args[i], [&](const Tensor& t) { any |= !any && autocast_takes(t, &card); });
-    const CastTo rule = policy.on[card];
+        each_tensor(args[i], [&](const Tensor& t) { any |= !any && autocast_takes(t, &gpu); });
+    const CastTo rule = policy.on[gpu];
     if (!any || rule == CastTo::Nothing) return false;
     *result = guarded([&]() -> PyObject* {
-        CastTarget target(rule, card);
+        CastTarget target(rule, gpu);
         for (size_t i = 0; i < count; ++i) each_tensor(args[i], [&](const Tensor& t) { target.see(t); });
         std::vector<PyRef> owned;
         std::vector<PyObject*> cast;

@@ -6,10 +6,10 @@
 namespace mt::py {
 
 struct AutocastPolicy {
-    CastTo on[2] = {};  // on the CPU, and on a card
+    CastTo on[2] = {};  // on the CPU, and on a GPU
     bool any() const { return on[0] != CastTo::Nothing || on[1] != CastTo::Nothing; }
 };
-// From (on the CPU, on a card); throws.
+// From (on the CPU, on a GPU); throws.
 AutocastPolicy autocast_policy(PyObject* object);
 
 // Calls with the tensors among the arguments, and in lists and tuples, cast, and with autocast off. False: nothing

@@ -63,7 +63,7 @@ struct OpDef {
     // Per operand, what its gradient is computed from: bit 0 the result, bit 1 + i operand i. Empty: from all that's
     // read.
     std::vector<uint32_t> vjp_reads;
-    CastTo autocast[2] = {};  // on the CPU, and on a card
+    CastTo autocast[2] = {};  // on the CPU, and on a GPU
     bool compilable = false;
     bool fallible = false;  // a call may fail by the values of its operands; of an elementwise op, one on integers
     bool differentiable() const { return vjp != nullptr; }

@@ -17,7 +17,7 @@ struct ThreadSettings {
     bool grad_enabled = true;
     bool inference_mode = false;
     Device default_device;  // where this thread makes tensors that say nothing of it
-    // Of autocast, for the CPU and for cards: whether it is on (bits 0 and 1), and the dtypes that it lowers to (four
+    // Of autocast, for the CPU and for GPUs: whether it is on (bits 0 and 1), and the dtypes that it lowers to (four
     // bits each). Bit 2: casts of leaves are kept.
     uint8_t autocast = kAutocastCache;
     uint8_t autocast_dtypes = static_cast<uint8_t>(DType::BF16) | static_cast<uint8_t>(DType::F16) << 4;
@@ -25,9 +25,9 @@ struct ThreadSettings {
 
     static constexpr uint8_t kAutocastOn = 3, kAutocastCache = 4;
     bool autocasts() const { return autocast & kAutocastOn; }
-    bool autocasts(bool card) const { return autocast >> int{card} & 1; }
-    DType autocast_dtype(bool card) const {
-        const int number = autocast_dtypes >> (card ? 4 : 0) & 15;
+    bool autocasts(bool gpu) const { return autocast >> int{gpu} & 1; }
+    DType autocast_dtype(bool gpu) const {
+        const int number = autocast_dtypes >> (gpu ? 4 : 0) & 15;
         if (number >= static_cast<int>(DType::Count)) __builtin_unreachable();
         return static_cast<DType>(number);
     }

@@ -19,8 +19,8 @@ class autocast:  # noqa: N801  (PyTorch's name)
     """Matrix products and convolutions inside run in a lower precision; ops that lose too much by it run in float32.
 
     ``device_type`` is "cpu" or "cuda". ``dtype`` is bfloat16 or float16; by default what ``get_autocast_dtype`` says,
-    bfloat16 on the CPU and float16 on cards. What an op does is a part of its definition and is what PyTorch does on
-    that device: products lower their operands, losses and ``prod``, on cards also sums, exponentials and
+    bfloat16 on the CPU and float16 on GPUs. What an op does is a part of its definition and is what PyTorch does on
+    that device: products lower their operands, losses and ``prod``, on GPUs also sums, exponentials and
     normalisation, want float32, ops of several operands that must agree want the widest. Operands of float64, integers
     and calls in place or with ``out=`` stay as they are.
 
@@ -50,11 +50,11 @@ class autocast:  # noqa: N801  (PyTorch's name)
         """Whether there is the device, and the dtype is one that it lowers to; warns otherwise."""
         import minitensor as mt
 
-        cards = self.device in ("cuda", "jit_gpu")
-        if cards and not mt.cuda.is_available():
+        gpu = self.device in ("cuda", "jit_gpu")
+        if gpu and not mt.cuda.is_available():
             reason = "User provided device_type of 'cuda', but CUDA is not available. Disabling autocast."
         elif self.fast_dtype not in (_C.bfloat16, _C.float16):
-            name = "CUDA" if cards else "CPU"
+            name = "CUDA" if gpu else "CPU"
             reason = (
                 f"In {name} autocast, but the target dtype is not supported. Disabling autocast.\n"
                 f"{name} Autocast only supports dtypes of minitensor.bfloat16, minitensor.float16 currently."

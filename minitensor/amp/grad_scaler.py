@@ -28,7 +28,7 @@ class GradScaler:
     The scale begins at ``init_scale``. After a step whose gradients were not all finite, which is skipped, it is
     multiplied by ``backoff_factor``; after ``growth_interval`` steps in a row that were, by ``growth_factor``. Where it
     is not ``enabled`` nothing is scaled and ``step`` is the optimizer's. ``device`` is where the scale is: "cuda" or
-    "cpu"; without a card a scaler for "cuda" warns and is not enabled.
+    "cpu"; without a GPU a scaler for "cuda" warns and is not enabled.
     """
 
     def __init__(

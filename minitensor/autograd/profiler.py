@@ -92,7 +92,7 @@ class emit_nvtx:  # noqa: N801  (PyTorch's name)
 
     def __enter__(self) -> emit_nvtx:
         if self.enabled:
-            raise NotImplementedError("emit_nvtx: ranges for NVTX are not made; minitensor.profiler has cards' kernels")
+            raise NotImplementedError("emit_nvtx: ranges for NVTX are not made; minitensor.profiler has GPUs' kernels")
         return self
 
     def __exit__(self, *_error: object) -> None:

@@ -88,8 +88,8 @@ def composite(
     return enter
 
 
-def autocast(cpu: str, cards: str) -> Callable[[_Function], _Function]:
-    """Say what autocast does with the tensors among a function's arguments, on the CPU and on cards.
+def autocast(cpu: str, gpu: str) -> Callable[[_Function], _Function]:
+    """Say what autocast does with the tensors among a function's arguments, on the CPU and on GPUs.
 
     "lower" casts them to its dtype, "float32" to that, "widest" to the widest dtype among them, "same" leaves them: the
     function then runs with autocast off. With "" the calls inside are cast, each by its own rule. The public form of
@@ -97,7 +97,7 @@ def autocast(cpu: str, cards: str) -> Callable[[_Function], _Function]:
     """
 
     def enter(made: _Function) -> _Function:
-        made.__dict__["_autocast"] = (cpu, cards)
+        made.__dict__["_autocast"] = (cpu, gpu)
         return made
 
     return enter

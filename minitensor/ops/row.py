@@ -73,7 +73,7 @@ class Row:
     namespaces: tuple[str, ...] = ()
     """The submodules that offer it too: special, linalg, fft, nn.functional."""
     autocast: tuple[str, str] = ("", "")
-    """What autocast makes of its operands on the CPU and on cards: "lower", "float32", the "widest" dtype among them,
+    """What autocast makes of its operands on the CPU and on GPUs: "lower", "float32", the "widest" dtype among them,
     or "", nothing."""
 
     flops: Callable[..., int] | None = None

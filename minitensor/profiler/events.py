@@ -39,7 +39,7 @@ class Interval:
 
 
 class _Times:
-    """What events and their sums say of times; those of cards are `device`'s."""
+    """What events and their sums say of times; those of GPUs are `device`'s."""
 
     key: str
     count: int
@@ -55,7 +55,7 @@ class _Times:
 
     @property
     def device_time(self) -> float:
-        """Microseconds of one call on a card."""
+        """Microseconds of one call on a GPU."""
         return self.device_time_total / self.count if self.count else 0.0
 
     @property
@@ -70,7 +70,7 @@ class _Times:
 
 
 class FunctionEvent(_Times):
-    """A call of an op, a launch of compiled code, a kernel on a card, or a range of `record_function`."""
+    """A call of an op, a launch of compiled code, a kernel on a GPU, or a range of `record_function`."""
 
     def __init__(
         self,
@@ -112,12 +112,12 @@ class FunctionEvent(_Times):
 
     @property
     def device_time_total(self) -> float:  # type: ignore[override]
-        """Microseconds on a card."""
+        """Microseconds on a GPU."""
         return self.time_range.elapsed_us() if self.device_type is DeviceType.CUDA else 0.0
 
     @property
     def self_device_time_total(self) -> float:  # type: ignore[override]
-        """`device_time_total`: nothing on a card calls."""
+        """`device_time_total`: nothing on a GPU calls."""
         return self.device_time_total
 
     @property
@@ -313,10 +313,10 @@ def events_of(recording: Recording, *, record_shapes: bool, with_stack: bool, wi
             event.cpu_parent = stack[-1]
             stack[-1].cpu_children.append(event)
         stack.append(event)
-    for card in recording.cards:
-        place = [card.source] if with_stack and card.source else []
+    for event in recording.gpu_events:
+        place = [event.source] if with_stack and event.source else []
         made = FunctionEvent(
-            len(found) + 1, card.name, card.stream, card.start / 1000, card.end / 1000, DeviceType.CUDA, stack=place
+            len(found) + 1, event.name, event.stream, event.start / 1000, event.end / 1000, DeviceType.CUDA, stack=place
         )
         found.append(made)
     return found

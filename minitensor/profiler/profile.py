@@ -56,7 +56,7 @@ def kineto_available() -> bool:
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """Return what can be profiled here: the CPU, and cards where there are any."""
+    """Return what can be profiled here: the CPU, and GPUs where there are any."""
     from minitensor import cuda
 
     return {ProfilerActivity.CPU, ProfilerActivity.CUDA} if cuda.is_available() else {ProfilerActivity.CPU}
@@ -195,7 +195,7 @@ class profile:  # noqa: N801  (PyTorch's name)
         if ProfilerActivity.CPU not in self.activities:
             recording.events = []
         if ProfilerActivity.CUDA not in self.activities:
-            recording.cards = []
+            recording.gpu_events = []
         self._done = [*self._done, recording] if self.acc_events else [recording]
 
     def _enter_step(self) -> None:
@@ -295,10 +295,10 @@ class profile:  # noqa: N801  (PyTorch's name)
         from minitensor.timeline import Timeline
 
         events = [event for recording in self._done for event in recording.events]
-        cards = [event for recording in self._done for event in recording.cards]
+        kernels = [event for recording in self._done for event in recording.gpu_events]
         host = from_events(events).dev_stats
         trace: dict[str, Any] = json.loads(
-            Timeline(StepStats([*host, *from_cards(cards)])).generate_chrome_trace_format(
+            Timeline(StepStats([*host, *from_cards(kernels)])).generate_chrome_trace_format(
                 show_memory=self.profile_memory
             )
         )

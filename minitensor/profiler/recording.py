@@ -60,8 +60,8 @@ class Recording:
     def __init__(self) -> None:
         self.events: list[Any] = []
         self.ranges: list[Range] = []
-        self.cards: list[Any] = []
-        self._profile_of_cards: Any = None
+        self.gpu_events: list[Any] = []
+        self._gpu_profile: Any = None
 
     def start(self) -> None:
         """Begin to note kernels, launches and ranges."""
@@ -69,9 +69,9 @@ class Recording:
         from minitensor import _hooks
 
         _C.start_profile()
-        self._profile_of_cards = _hooks.cuda_module("profile") if _hooks.cuda_in_use() else None
-        if self._profile_of_cards is not None:
-            self._profile_of_cards.start()
+        self._gpu_profile = _hooks.cuda_module("profile") if _hooks.cuda_in_use() else None
+        if self._gpu_profile is not None:
+            self._gpu_profile.start()
         _ranges = self.ranges
 
     def stop(self) -> None:
@@ -79,5 +79,5 @@ class Recording:
         global _ranges
         _ranges = None
         self.events = _C.stop_profile()
-        if self._profile_of_cards is not None:
-            self.cards = list(self._profile_of_cards.stop())
+        if self._gpu_profile is not None:
+            self.gpu_events = list(self._gpu_profile.stop())

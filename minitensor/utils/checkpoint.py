@@ -92,17 +92,17 @@ def check_backward_validity(inputs: Iterable[Any]) -> None:
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
-    """Return the numbers of the cards that tensors among the arguments are on, and the states of their generators."""
-    cards = sorted({t.get_device() for t in _tensors(args) if t.device.type == "cuda"})
-    return cards, [_Random.of_cards().get_rng_state(f"cuda:{card}") for card in cards]
+    """Return the numbers of the GPUs that tensors among the arguments are on, and the states of their generators."""
+    gpus = sorted({t.get_device() for t in _tensors(args) if t.device.type == "cuda"})
+    return gpus, [_Random.of_gpus().get_rng_state(f"cuda:{gpu}") for gpu in gpus]
 
 
 def set_device_states(devices: Sequence[int], states: Sequence[Tensor], *, device_type: str | None = None) -> None:
-    """Set the states of cards' generators to what ``get_device_states`` gave."""
+    """Set the states of GPUs' generators to what ``get_device_states`` gave."""
     if (device_type or DefaultDeviceType.get_device_type()) == "meta":
         return
-    for card, state in zip(devices, states, strict=True):
-        _Random.of_cards().set_rng_state(state, f"cuda:{card}")
+    for gpu, state in zip(devices, states, strict=True):
+        _Random.of_gpus().set_rng_state(state, f"cuda:{gpu}")
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
@@ -184,29 +184,29 @@ class _Random:
 
     def __init__(self, preserve: bool, args: Sequence[Any]) -> None:
         self._state = get_rng_state() if preserve else None
-        cards = {str(a.device) for a in args if isinstance(a, Tensor) and a.device.type == "cuda"} if preserve else ()
-        self._cards = {card: self.of_cards().get_rng_state(card) for card in cards}
+        gpus = {str(a.device) for a in args if isinstance(a, Tensor) and a.device.type == "cuda"} if preserve else ()
+        self._gpus = {gpu: self.of_gpus().get_rng_state(gpu) for gpu in gpus}
         self._now: Any = None
 
     @staticmethod
-    def of_cards() -> Any:
+    def of_gpus() -> Any:
         from minitensor import cuda
 
         return cuda
 
     def __enter__(self) -> None:
         if self._state is not None:
-            self._now = get_rng_state(), {card: self.of_cards().get_rng_state(card) for card in self._cards}
-            self._set(self._state, self._cards)
+            self._now = get_rng_state(), {gpu: self.of_gpus().get_rng_state(gpu) for gpu in self._gpus}
+            self._set(self._state, self._gpus)
 
     def __exit__(self, *exception: object) -> None:
         if self._state is not None:
             self._set(*self._now)
 
-    def _set(self, state: Any, cards: dict[str, Any]) -> None:
+    def _set(self, state: Any, gpus: dict[str, Any]) -> None:
         set_rng_state(state)
-        for card, of_card in cards.items():
-            self.of_cards().set_rng_state(of_card, card)
+        for gpu, of_gpu in gpus.items():
+            self.of_gpus().set_rng_state(of_gpu, gpu)
 
 
 class _Arguments:

@@ -22,7 +22,7 @@ class Language(Enum):
 
 
 def timer() -> float:
-    """Return the time in seconds, after all that cards were given has run."""
+    """Return the time in seconds, after all that GPUs were given has run."""
     if mt.cuda.is_available() and mt.cuda.is_initialized():
         mt.cuda.synchronize()
     return timeit.default_timer()

@@ -1,0 +1,46 @@
+"""The classes of `minitensor.amp` for one type of device, which PyTorch deprecates."""
+
+from __future__ import annotations
+
+import warnings
+
+from minitensor import _C, amp
+from minitensor._warning import users_level
+
+__all__ = ["classes_for", "deprecated"]
+
+
+def deprecated(device: str, name: str) -> None:
+    """Warn that `name` has a form that takes the device."""
+    warnings.warn(
+        f"`minitensor.{device}.amp.{name}(args...)` is deprecated. "
+        f"Please use `minitensor.amp.{name}('{device}', args...)` instead.",
+        FutureWarning,
+        stacklevel=users_level(),
+    )
+
+
+def classes_for(device: str, lower: _C.dtype) -> tuple[type[amp.autocast], type[amp.GradScaler]]:
+    """Return `autocast`, whose dtype is `lower` by default, and `GradScaler` of a type of device."""
+
+    class autocast(amp.autocast):  # noqa: N801  (PyTorch's name)
+        def __init__(self, enabled: bool = True, dtype: _C.dtype = lower, cache_enabled: bool = True) -> None:
+            deprecated(device, "autocast")
+            super().__init__(device, enabled=enabled, dtype=dtype, cache_enabled=cache_enabled)
+
+    class GradScaler(amp.GradScaler):
+        def __init__(
+            self,
+            init_scale: float = 2.0**16,
+            growth_factor: float = 2.0,
+            backoff_factor: float = 0.5,
+            growth_interval: int = 2000,
+            enabled: bool = True,
+        ) -> None:
+            deprecated(device, "GradScaler")
+            super().__init__(device, init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+
+    for one in (autocast, GradScaler):
+        one.__module__, one.__qualname__ = f"minitensor.{device}.amp", one.__name__
+        one.__doc__ = f'``minitensor.amp.{one.__name__}("{device}")``.'
+    return autocast, GradScaler
