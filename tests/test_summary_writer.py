@@ -154,6 +154,7 @@ def test_without_the_package(monkeypatch):
         mt.utils.tensorboard.SummaryWriter("logs")
 
 
+@pytest.mark.torch  # which is run where the package is, too
 def test_with_the_package(tmp_path):
     pytest.importorskip("tensorboard.compat.proto.event_pb2")
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
