@@ -284,11 +284,12 @@ Ref<Tensor> seed_for(const Root& root, Ref<Tensor> given, size_t position) {
 
 std::vector<Ref<Tensor>> run_backward(const std::vector<Root>& roots, std::vector<Ref<Tensor>> gradients,
                                       const std::vector<Edge>& inputs, const BackwardOptions& options) {
+    // What the caller gave is cast where the caller is; whether that is recorded isn't up to create_graph.
+    for (size_t i = 0; i < roots.size(); ++i) gradients[i] = seed_for(roots[i], std::move(gradients[i]), i);
     GradMode mode(options.create_graph);
     Run run(inputs, options);
     RunScope scope(run);
-    for (size_t i = 0; i < roots.size(); ++i)
-        run.seed(roots[i].edge, seed_for(roots[i], std::move(gradients[i]), i), i);
+    for (size_t i = 0; i < roots.size(); ++i) run.seed(roots[i].edge, std::move(gradients[i]), i);
     std::vector<Ref<Tensor>> result = run.run();
     if (!inputs.empty() && !options.allow_unused)
         for (size_t i = 0; i < result.size(); ++i)
