@@ -723,3 +723,36 @@ def test_grad_takes_what_pytorch_does(lib):
         assert lib.autograd.grad(x * y, y, only_inputs=False)[0].tolist() == [2.0]
     with pytest.raises(RuntimeError, match="cannot be empty"):
         lib.autograd.grad(x * y, {})
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_seeds_are_cast_in_the_callers_mode(lib, recorded):
+    x = leaf(lib, 2, 3)
+    seed = lib.tensor([1.0, 4.0], requires_grad=True)  # of another dtype than x
+    with lib.set_grad_enabled(recorded):
+        x.backward(seed, create_graph=True)
+        (found,) = lib.autograd.grad(x, x, seed)
+    assert (x.grad.dtype, x.grad.tolist(), found.tolist()) == (lib.float64, [1, 4], [1, 4])
+    assert (x.grad.requires_grad, found.requires_grad) == (recorded, recorded)
+    if recorded:
+        (x.grad + found).sum().backward()
+        assert seed.grad.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("key", [0, slice(1), None, (Ellipsis, 0)])
+def test_an_assigned_number_is_an_operand(lib, key):
+    x = leaf(lib, 1, 2)
+    y = x * 1
+    y[0].fill_(2)
+    assert len(y.grad_fn.next_functions) == 1
+    with lib.no_grad():
+        y[0] = 3
+    assert len(y.grad_fn.next_functions) == 1
+    y[key] = 5
+    product, number = y.grad_fn.next_functions
+    assert (type(product[0]).__name__, number) == ("CopySlices", (None, 0))
+    seen = []
+    y.grad_fn.register_hook(lambda after, before: seen.append([g if g is None else g.tolist() for g in after]))
+    y.sum().backward()
+    expected = [0, 0] if key is None else [0, 1]
+    assert (seen, x.grad.tolist()) == ([[expected, None]], expected)

@@ -87,6 +87,26 @@ def test_retain_grad_follows_writes_in_place():
         y.register_post_accumulate_grad_hook(print)
 
 
+def test_retained_gradients_of_several_results_stay_apart():
+    # PyTorch 2.13 takes the first result's hook for that of the one that is written.
+    class Two(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2, x * 3
+
+        @staticmethod
+        def backward(ctx, first, second):
+            return first * 2 + second * 3
+
+    x = leaf(1.0, 2.0)
+    first, second = Two.apply(x)
+    first.retain_grad()
+    second.retain_grad()
+    second.mul_(5)
+    second.sum().backward()
+    assert lists([x.grad, first.grad, second.grad]) == [[15, 15], None, [1, 1]]
+
+
 def test_edges():
     x = leaf(1.0, 2.0)
     y = x.exp()

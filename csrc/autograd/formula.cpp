@@ -238,6 +238,7 @@ Gradients apply_copy_slices(GradNode& node, Gradients& gradients) {
     if (gradient_wanted(node, 0)) result[0] = std::move(base_gradient);
     for (size_t i = 0; i < inner.size(); ++i)
         if (i != old) result.push_back(std::move(inner[i]));
+    result.resize(node.edges.size());  // of a number that was assigned there is none
     return result;
 }
 

@@ -108,6 +108,11 @@ Ref<Tensor> rows_at(Tensor& source, PyObject* key) {
     return call_op(*index_at, {&source, &index}, {value_of(Dims{int64_t{0}}), Value::of(Scalar::of(false))});
 }
 
+// The node that wrote what `view` is a part of, as far as it is known.
+Ref<GradNode> history_of_base(const Tensor& view) {
+    return view.base && view.base->autograd ? view.base->autograd->grad_fn : Ref<GradNode>();
+}
+
 }  // namespace
 
 PyObject* tensor_getitem(PyObject* self, PyObject* key) {
@@ -150,7 +155,11 @@ int tensor_setitem(PyObject* self, PyObject* key, PyObject* value) {
                 call_op_inplace(*copy, *view, {destination, source});
             } else if (scalar_from(value, &scalar)) {
                 check_written_once(*view);  // which an assignment needs to be, unlike fill_()
+                const Ref<GradNode> before = history_of_base(*view);
                 call_op_inplace(*fill, *view, {destination}, {Value::of(scalar)});
+                // The number is an operand to PyTorch, unlike that of fill_().
+                const Ref<GradNode> node = history_of_base(*view);
+                if (node && node.get() != before.get() && node->edges.size() == 1) node->edges.emplace_back();
             } else {
                 PyRef done = checked(advanced("setitem", self, key, value));
             }
