@@ -3,6 +3,8 @@
 import copy
 import operator
 import pickle
+import subprocess
+import sys
 import threading
 from typing import ClassVar
 
@@ -375,3 +377,50 @@ def test_tensors_of_pytorch_take_no_call_over():
         assert mt.from_dlpack(given.detach()).tolist() == [1.0, 2.0]
         with pytest.raises(TypeError):
             mt.add(mt.ones(2), given)
+
+
+GIVEN_BACK = """
+import minitensor as mt
+from minitensor import overrides
+
+class Back:
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return overrides.redispatch_function(func, types, args, kwargs)
+
+F, x, f = mt.nn.functional, mt.ones(2), Back()
+calls = ["mt.exp(f)", "mt.Tensor.exp(f)", "x + f", "f - x", "x @ f", "x[f]", "x.view(f)", "x.__iadd__(f)"]
+calls.append("F.linear(f, x)")
+for _ in range(2):  # before and after there is a class of tensors that overrides
+    for call in calls:
+        try:
+            assert eval(call) is NotImplemented, call
+        except (TypeError, IndexError) as error:
+            assert "maximum recursion" not in str(error), call
+        try:
+            overrides.redispatch_function(eval("lambda: " + call), (), (), None)
+        except (TypeError, IndexError):
+            pass
+    x.as_subclass(type("Sub", (mt.Tensor,), {}))
+"""
+
+
+def test_calls_given_back_end_in_the_error_of_their_arguments():
+    """Whoever gave a call back is not asked again. The process has no class of tensors of its own at first."""
+    run = subprocess.run([sys.executable, "-c", GIVEN_BACK], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+
+
+def test_what_no_call_can_be_made_of():
+    class Negative(mt.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return -5
+
+    with pytest.raises(ValueError, match=r"__len__\(\) should return >= 0"):
+        len(X.as_subclass(Negative))
+    for call in (overrides.redispatch_function, mt._C._disabled_torch_function_impl):
+        with pytest.raises(TypeError, match="expected a dict of keyword arguments or None, got list"):
+            call(mt.add, (), (X,), [("other", 1)])
+    assert (sub() + 1).tolist() == [2.0, 3.0]
+    assert type(sub() + 1) is Sub

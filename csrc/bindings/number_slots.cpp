@@ -47,18 +47,18 @@ bool binary_overridden(const LazyOp& which, PyObject* a, PyObject* b, PyObject**
 }
 
 // Where an operand is neither a tensor nor a number.
-[[gnu::noinline, gnu::cold]] PyObject* not_ours(const LazyOp& which, PyObject* a, PyObject* b) {
+[[gnu::noinline, gnu::cold]] PyObject* not_ours(const LazyOp& which, PyObject* a, PyObject* b, bool asked) {
     PyObject* result;
     for (PyObject* object : {a, b})
-        if (!is_tensor(object) && class_overrides(Py_TYPE(object)) && binary_overridden(which, a, b, &result))
+        if (!asked && !is_tensor(object) && class_overrides(Py_TYPE(object)) && binary_overridden(which, a, b, &result))
             return result;
     Py_RETURN_NOTIMPLEMENTED;
 }
 
-[[gnu::always_inline]] inline PyObject* run_binary(LazyOp& which, PyObject* a, PyObject* b) {
+[[gnu::always_inline]] inline PyObject* run_binary(LazyOp& which, PyObject* a, PyObject* b, bool asked) {
     return guarded([&]() -> PyObject* {
         Operand operands[2];
-        if (!operand_from(a, &operands[0]) || !operand_from(b, &operands[1])) return not_ours(which, a, b);
+        if (!operand_from(a, &operands[0]) || !operand_from(b, &operands[1])) return not_ours(which, a, b, asked);
         Call call(ambient());
         call.op = &which.get();
         call.operands = operands;
@@ -72,20 +72,21 @@ bool binary_overridden(const LazyOp& which, PyObject* a, PyObject* b, PyObject**
 
 [[gnu::noinline, gnu::cold]] PyObject* watched_binary(LazyOp& which, PyObject* a, PyObject* b) {
     PyObject* result;
-    return binary_overridden(which, a, b, &result) ? result : run_binary(which, a, b);
+    return binary_overridden(which, a, b, &result) ? result : run_binary(which, a, b, true);
 }
 
 PyObject* binary(LazyOp& which, PyObject* a, PyObject* b) {
-    return may_override() ? watched_binary(which, a, b) : run_binary(which, a, b);
+    return may_override() ? watched_binary(which, a, b) : run_binary(which, a, b, false);
 }
 
 PyObject* inplace(LazyOp& which, PyObject* a, PyObject* b) {
     PyObject *args[] = {a, b}, *result;
-    if (may_override() && method_overridden(which.in_place, args, 2, nullptr, &result)) return result;
+    const bool asked = may_override();
+    if (asked && method_overridden(which.in_place, args, 2, nullptr, &result)) return result;
     return guarded([&]() -> PyObject* {
         Operand operands[2];
         if (!operand_from(a, &operands[0]) || !operand_from(b, &operands[1])) {
-            if (!is_tensor(b) && class_overrides(Py_TYPE(b)) &&
+            if (!asked && !is_tensor(b) && class_overrides(Py_TYPE(b)) &&
                 method_overridden(which.in_place, args, 2, nullptr, &result))
                 return result;
             Py_RETURN_NOTIMPLEMENTED;

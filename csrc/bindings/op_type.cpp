@@ -29,7 +29,8 @@ PyObject* call_inplace(Arguments& arguments) {
 
 PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
     PyObject* result;
-    if (may_override() && overridden(self, args, static_cast<size_t>(PyVectorcall_NARGS(nargsf)), kwnames, &result))
+    const bool asked = may_override();
+    if (asked && overridden(self, args, static_cast<size_t>(PyVectorcall_NARGS(nargsf)), kwnames, &result))
         return result;
     result = guarded([&]() -> PyObject* {
         const OpDef& op = *cast(self)->op;
@@ -42,7 +43,7 @@ PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, Py
         dispatch(arguments.call, results);
         return results_to_python(arguments.call, results);
     });
-    if (__builtin_expect(!result, 0))
+    if (__builtin_expect(!result && !asked, 0))
         foreign_override(self, args, static_cast<size_t>(PyVectorcall_NARGS(nargsf)), kwnames, &result);
     return result;
 }

@@ -98,7 +98,8 @@ bool any_foreign(PyObject* const* args, size_t count) {
 
 PyObject* out_form_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
     PyObject* result;
-    if (may_override() && out_form_overridden(self, args, nargsf, kwnames, &result)) return result;
+    const bool asked = may_override();
+    if (asked && out_form_overridden(self, args, nargsf, kwnames, &result)) return result;
     if (__builtin_expect(thread_settings.autocasts(), 0) && cast(self)->autocast.any() && !names_out(kwnames)) {
         if (call_autocast(cast(self)->autocast, self, out_form_vectorcall, args, nargsf, kwnames, &result))
             return result;
@@ -114,7 +115,7 @@ PyObject* out_form_vectorcall(PyObject* self, PyObject* const* args, size_t narg
     }
     const size_t given = static_cast<size_t>(PyVectorcall_NARGS(nargsf)) +
                          (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
-    if (any_foreign(args, given) && out_form_overridden(self, args, nargsf, kwnames, &result)) return result;
+    if (!asked && any_foreign(args, given) && out_form_overridden(self, args, nargsf, kwnames, &result)) return result;
     PyObject* function = names_out(kwnames) ? cast(self)->storing : cast(self)->plain;
     result = PyObject_Vectorcall(function, args, nargsf, kwnames);
     if (!result && argument_error && PyErr_ExceptionMatches(PyExc_AttributeError)) {

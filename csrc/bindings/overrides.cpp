@@ -141,10 +141,10 @@ PyRef ask_object(PyObject* object, const Taken& call) {
 }
 
 PyObject* run(PyObject* function, const Overriding& found, PyObject* const* args, size_t nargs, PyObject* kwnames) {
+    std::vector<PyRef> held;  // a handler may change the list that an argument is in, or a finalizer
+    for (PyObject* object : found) held.push_back(PyRef::borrow(object));
     note_beyond_replay("__torch_function__ takes over a call on its way");
     const Taken call = taken(function, found, args, nargs, kwnames);
-    std::vector<PyRef> held;  // a handler may change the list that an argument is in
-    for (PyObject* object : found) held.push_back(PyRef::borrow(object));
     PyRef mode;
     if (mode_overrides()) {
         mode = PyRef::borrow(modes->back().get());
@@ -224,16 +224,15 @@ bool foreign_override(PyObject* function, PyObject* const* args, size_t nargs, P
     Overriding found;
     find(found, args, nargs + (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0));
     if (std::all_of(found.begin(), found.end(), is_tensor)) return false;  // those have been asked before
-    error.forget();
-    return overridden(function, args, nargs, kwnames, result);
+    *result = guarded([&] { return run(function, found, args, nargs, kwnames); });
+    error.forget();  // after the call: its finalizers may run anything
+    return true;
 }
 
 void foreign_argument(const char* name, PyObject* const* args, PyObject** result) {
     if (overrides != Overrides::On) return;
     SetAside error;
-    if (is_tensor(args[1]) || !class_overrides(Py_TYPE(args[1]))) return;
-    error.forget();
-    method_overridden(name, args, 2, nullptr, result);
+    if (!is_tensor(args[1]) && method_overridden(name, args, 2, nullptr, result)) error.forget();
 }
 
 bool method_overridden(const char* name, PyObject* const* args, size_t nargs, PyObject* kwnames, PyObject** result) {
@@ -329,18 +328,26 @@ PyObject* py_overloaded(PyObject*, PyObject* args) {
     });
 }
 
+// What a handler was given is called with; null: an exception.
+PyObject* call_given(PyObject* function, PyObject* args, PyObject* kwargs) {
+    PyRef positional = args ? checked(PySequence_Tuple(args)) : checked(PyTuple_New(0));
+    if (kwargs == Py_None) kwargs = nullptr;
+    if (kwargs && !PyDict_Check(kwargs))
+        fail_type(std::string("expected a dict of keyword arguments or None, got ") + Py_TYPE(kwargs)->tp_name);
+    return PyObject_Call(function, positional.get(), kwargs);
+}
+
 // The value of `__torch_function__` for classes whose objects are ordinary arguments.
 PyObject* py_disabled(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
     return guarded([&]() -> PyObject* {
         const Py_ssize_t named = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
         if (named || nargs < 2 || nargs > 4) fail_type("__torch_function__(func, types, args=(), kwargs=None)");
-        PyRef positional = nargs > 2 ? checked(PySequence_Tuple(args[2])) : checked(PyTuple_New(0));
-        const Overrides before = overrides;
-        if (before == Overrides::On) overrides = Overrides::ModesOnly;
-        PyObject* result = PyObject_Call(args[0], positional.get(),
-                                         nargs > 3 && args[3] != Py_None ? args[3] : nullptr);
-        overrides = before;
-        return result;
+        struct Apart {
+            Overrides before = overrides;
+            ~Apart() { overrides = before; }
+        } apart;
+        if (apart.before == Overrides::On) overrides = Overrides::ModesOnly;
+        return call_given(args[0], nargs > 2 ? args[2] : nullptr, nargs > 3 ? args[3] : nullptr);
     });
 }
 
@@ -349,11 +356,14 @@ PyObject* py_redispatch(PyObject*, PyObject* given) {
     return guarded([&]() -> PyObject* {
         PyObject *function, *types, *args, *kwargs = nullptr;
         if (!PyArg_ParseTuple(given, "OOOO:redispatch_function", &function, &types, &args, &kwargs)) return nullptr;
-        PyRef positional = checked(PySequence_Tuple(args));
-        skips_next = true;
-        PyObject* result = PyObject_Call(function, positional.get(), kwargs == Py_None ? nullptr : kwargs);
-        skips_next = false;
-        return result;
+        PyRef positional = checked(PySequence_Tuple(args));  // which may itself call
+        struct Skipping {
+            Skipping() {
+                ++overriders, skips_next = true;
+            }  // the function asks, and so it is this call that is skipped
+            ~Skipping() { --overriders, skips_next = false; }
+        } skipping;
+        return call_given(function, positional.get(), kwargs);
     });
 }
 

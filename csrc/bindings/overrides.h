@@ -24,14 +24,15 @@ void note_class(PyTypeObject* type);
 // Calls `function` by whoever overrides it; false: nobody does. A null result is an exception that is set. Arguments
 // are given as to vectorcall.
 bool overridden(PyObject* function, PyObject* const* args, size_t nargs, PyObject* kwnames, PyObject** result);
-// The same after the call has failed: with a TypeError, the arguments may have been no tensors but override it.
+// The same after a call has failed before which nobody was asked: with a TypeError, the arguments may have been no
+// tensors but override it.
 bool foreign_override(PyObject* function, PyObject* const* args, size_t nargs, PyObject* kwnames, PyObject** result);
 
 // The same for what is in the dictionary of Tensor.
 bool method_overridden(const char* name, PyObject* const* args, size_t nargs, PyObject* kwnames, PyObject** result);
 bool attribute_overridden(const char* name, const char* access, PyObject* const* args, size_t nargs, PyObject** result);
 
-// After a method of one argument has failed, which may be no tensor but override it.
+// The same after a method of one argument has failed.
 void foreign_argument(const char* name, PyObject* const* args, PyObject** result);
 
 template <size_t N>
@@ -48,9 +49,10 @@ template <Name name, PyObject* (*Function)(PyObject*, PyObject*)>
 struct Overridable<Function, name> {  // of one argument or none, which is null
     static PyObject* call(PyObject* self, PyObject* argument) {
         PyObject *args[] = {self, argument}, *result;
-        if (may_override() && method_overridden(name.text, args, argument ? 2 : 1, nullptr, &result)) return result;
+        const bool asked = may_override();
+        if (asked && method_overridden(name.text, args, argument ? 2 : 1, nullptr, &result)) return result;
         result = Function(self, argument);
-        if (!result && argument) foreign_argument(name.text, args, &result);
+        if (!result && argument && !asked) foreign_argument(name.text, args, &result);
         return result;
     }
 };
@@ -114,7 +116,10 @@ Number overridable_number(PyObject* self) {
     PyObject* result;
     if (may_override() && method_overridden(name.text, &self, 1, nullptr, &result)) {
         PyRef owned = checked(result);
-        return static_cast<Number>(std::is_same_v<Number, int> ? to_bool(result) : to_int64(result));
+        if constexpr (std::is_same_v<Number, int>) return to_bool(result);
+        const int64_t length = to_int64(result);
+        if (length < 0) fail_value("__len__() should return >= 0");
+        return length;
     }
     return Function(self);
 }

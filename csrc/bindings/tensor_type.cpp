@@ -368,7 +368,7 @@ PyObject* method_view(PyObject* self, PyObject* const* args, Py_ssize_t nargs, P
     static PyObject *const as_sizes = Py_XNewRef(PyDict_GetItemString(TensorType.tp_dict, "_view_sizes")),
                            *const as_dtype = Py_XNewRef(PyDict_GetItemString(TensorType.tp_dict, "_view_dtype"));
     Py_ssize_t named = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
-    for (Py_ssize_t i = 0; i < nargs + named; ++i)
+    for (Py_ssize_t i = 0; i < nargs + named && !may_override(); ++i)  // else they have been asked
         if (!PyLong_CheckExact(args[i]) && !PyTuple_CheckExact(args[i]) && class_overrides(Py_TYPE(args[i]))) {
             std::vector<PyObject*> given{self};
             given.insert(given.end(), args, args + nargs + named);
