@@ -117,4 +117,4 @@ def checked_functions(namespace: dict[str, Any]) -> None:
                 _C.set_form_api(form, None)
 
 
-_C.set_argument_error(wrong_argument, checked)
+_C.set_argument_error(wrong_argument)

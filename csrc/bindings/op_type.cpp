@@ -99,15 +99,6 @@ PyObject* op_text_signature(PyObject* self, void*) {
 PyObject* op_schema(PyObject* self, void*) { return PyUnicode_FromString(cast(self)->op->schema.c_str()); }
 PyObject* op_row(PyObject* self, void*) { return Py_NewRef(cast(self)->op->row ? cast(self)->op->row : Py_None); }
 PyObject* op_module(PyObject*, void*) { return PyUnicode_FromString("minitensor"); }
-PyObject* op_reduce(PyObject* self, PyObject*) {
-    if (cast(self)->method) {
-        PyRef get(PyObject_GetAttrString(PyEval_GetBuiltins() ? PyImport_AddModule("builtins") : nullptr, "getattr"));
-        PyRef name(op_name(self, nullptr));
-        return get && name ? Py_BuildValue("O(OO)", get.get(), &TensorType, name.get()) : nullptr;
-    }
-    return PyUnicode_FromFormat("%s%s", cast(self)->op->name.c_str(), cast(self)->inplace ? "_" : "");
-}
-
 void op_dealloc(PyObject* self) {
     Py_XDECREF(cast(self)->doc);
     Py_TYPE(self)->tp_free(self);
@@ -121,7 +112,7 @@ PyGetSetDef getset[] = {{"__name__", slot<op_name>, nullptr, "The op's name.", n
                         {"schema", slot<op_schema>, nullptr, "The op's schema.", nullptr},
                         {"row", slot<op_row>, nullptr, "The op's rules.", nullptr},
                         {}};
-PyMethodDef methods[] = {{"__reduce__", method<op_reduce>(), METH_NOARGS, "Pickled by name."}, {}};
+PyMethodDef methods[] = {{"__reduce__", method<reduce_by_name>(), METH_NOARGS, "Pickled by name."}, {}};
 
 PyTypeObject make_op_type() {
     PyTypeObject type = blank_type();

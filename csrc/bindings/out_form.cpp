@@ -39,7 +39,6 @@ bool names_out(PyObject* kwnames) {
 // `argument_error(function, args, kwargs, error)` gives the TypeError for an argument that lacked an attribute, or
 // None.
 PyObject* argument_error = nullptr;
-PyObject* checked_form = nullptr;
 
 // An AttributeError of a composed function means that an argument is no tensor: say so, as PyTorch does. Looking at the
 // arguments after the failure costs the calls that succeed nothing.
@@ -159,20 +158,12 @@ void out_form_dealloc(PyObject* self) {
     PyObject_GC_Del(self);
 }
 
-PyObject* out_form_reduce(PyObject* self, PyObject*) {
-    // The checked form of a function is made anew from it: in the function's own module the name is its own.
-    if (cast(self)->plain == cast(self)->storing && checked_form) {
-        return Py_BuildValue("O(O)", checked_form, cast(self)->plain);
-    }
-    return PyObject_GetAttrString(cast(self)->storing, "__name__");
-}
-
 // pydoc asks the object itself, past `getattro`.
 PyObject* out_form_doc(PyObject* self, void*) { return PyObject_GetAttrString(cast(self)->storing, "__doc__"); }
 
 PyGetSetDef getset[] = {{"__doc__", slot<out_form_doc>, nullptr, "What the function computes.", nullptr}, {}};
 
-PyMethodDef methods[] = {{"__reduce__", method<out_form_reduce>(), METH_NOARGS, "Pickled by name."}, {}};
+PyMethodDef methods[] = {{"__reduce__", method<reduce_by_name>(), METH_NOARGS, "Pickled by name."}, {}};
 
 PyTypeObject make_out_form_type() {
     PyTypeObject type = blank_type();
@@ -256,18 +247,15 @@ PyObject* py_out_form(PyObject*, PyObject* args) {
     return reinterpret_cast<PyObject*>(made);
 }
 
-// set_argument_error(argument_error, checked): what explains an error of a call, and what makes a checked function.
-PyObject* py_set_argument_error(PyObject*, PyObject* args) {
-    PyObject *explain, *checked;
-    if (!PyArg_ParseTuple(args, "OO:set_argument_error", &explain, &checked)) return nullptr;
+// set_argument_error(argument_error): what explains an error of a call.
+PyObject* py_set_argument_error(PyObject*, PyObject* explain) {
     Py_XSETREF(argument_error, Py_NewRef(explain));
-    Py_XSETREF(checked_form, Py_NewRef(checked));
     Py_RETURN_NONE;
 }
 
 PyMethodDef functions[] = {
-    {"set_argument_error", method<py_set_argument_error>(), METH_VARARGS,
-     "set_argument_error(argument_error, checked): explains calls with wrong arguments."},
+    {"set_argument_error", method<py_set_argument_error>(), METH_O,
+     "set_argument_error(argument_error): explains calls with wrong arguments."},
     {"same_form", method<py_same_form>(), METH_O, "Another object of the same function, for Tensor."},
     {"set_form_api", method<py_set_form_api>(), METH_VARARGS,
      "set_form_api(form, api): what those who override calls know it by; None: they don't see it."},
@@ -277,6 +265,11 @@ PyMethodDef functions[] = {
     {}};
 
 }  // namespace
+
+PyObject* reduce_by_name(PyObject* function, PyObject*) {
+    PyRef module(PyImport_ImportModule("minitensor._public_names"));
+    return module ? PyObject_CallMethod(module.get(), "reduce_by_name", "O", function) : nullptr;
+}
 
 bool init_out_form(PyObject* module) {
     out_name = PyUnicode_InternFromString("out");

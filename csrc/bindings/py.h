@@ -184,6 +184,8 @@ PyObject* result_type_of(const OpDef& op);
 // Runs the call with its results in `out`, and returns that.
 PyObject* call_out(Arguments& arguments);
 PyObject* make_op_object(const OpDef& op, bool inplace);
+// Pickles an op or a composed function by the name under which users find it.
+PyObject* reduce_by_name(PyObject* function, PyObject*);
 
 // Raised as minitensor.OutOfMemoryError.
 extern PyObject* OutOfMemoryError;

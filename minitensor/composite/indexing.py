@@ -497,7 +497,8 @@ def _where_method(self: Any, condition: Any, other: Any) -> Any:
     return where(condition, self, other)
 
 
-_where_method.__name__ = _where_method.__qualname__ = "where"
+_where_method.__name__, _where_method.__qualname__ = "where", "Tensor.where"
+_where_method.__module__ = "minitensor"
 _C.add_method("where", _where_method)
 
 

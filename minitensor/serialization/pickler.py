@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import pickle
-import sys
 from _codecs import encode  # what protocol 2 writes bytes by
 from collections import Counter, OrderedDict, defaultdict
 from typing import Any, ClassVar
 
 import minitensor as mt
 from minitensor import _C
+from minitensor._public_names import PLACES, public_name
 from minitensor.serialization.names import STORAGE_NAMES
 from minitensor.serialization.safe_globals import lookup
 from minitensor.storage import TypedStorage, UntypedStorage
@@ -182,13 +182,12 @@ class _Pickler(pickle._Pickler):
 
 def _public(function: Any) -> _Global:
     """PyTorch's name of a function that users call. PicklingError for one that has none."""
-    for place in ("nn.functional", "", "linalg", "special", "fft"):
-        module = sys.modules.get(f"minitensor.{place}".rstrip("."))
-        for name in (function.__name__, function.__name__.removeprefix(f"{place}_")):
-            if getattr(module, name, None) is function:
-                full = f"torch.{place}".rstrip(".")
-                return _GLOBALS.setdefault(f"{full}.{name}", _Global(full, name))
-    raise pickle.PicklingError(f"can't save the function {function.__name__}: it has no public name")
+    module, name = public_name(function)
+    _, dot, place = module.partition(".")
+    if place not in PLACES or "." in name:
+        raise pickle.PicklingError(f"can't save the function {name}: PyTorch has none of its name")
+    full = f"torch{dot}{place}"
+    return _GLOBALS.setdefault(f"{full}.{name}", _Global(full, name))
 
 
 def _described(thing: Any) -> str:

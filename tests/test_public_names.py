@@ -1,0 +1,116 @@
+"""Every public function is pickled by the name under which users find it, whatever it is made of."""
+
+import contextlib
+import copy
+import multiprocessing
+import pickle
+import sys
+from types import ModuleType
+
+import pytest
+
+import minitensor as mt
+from minitensor._public_names import public_name
+from minitensor.utils.data import DataLoader, Dataset
+
+FORMS = (type(mt.tanh), type(mt.add))
+
+
+def modules():
+    """All public modules that are reached from the package; what a module needs may not be installed."""
+    found, wanted = {}, [mt]
+    while wanted:
+        module = wanted.pop()
+        if module.__name__ in found or module.__name__.partition(".")[0] != "minitensor":
+            continue
+        found[module.__name__] = module
+        for name in getattr(module, "__all__", None) or dir(module):
+            with contextlib.suppress(ImportError):
+                if not name.startswith("_") and isinstance(thing := getattr(module, name), ModuleType):
+                    wanted.append(thing)
+    return [found[name] for name in sorted(found)]
+
+
+def functions(module):
+    """Of what users call, functions in C++ or Python."""
+    for name in getattr(module, "__all__", None) or [name for name in dir(module) if not name.startswith("_")]:
+        thing = getattr(module, name)
+        if isinstance(thing, (*FORMS, type(modules))):
+            yield name, thing
+
+
+def not_the_same(owner):
+    def comes_back(function, protocol):
+        try:
+            return pickle.loads(pickle.dumps(function, protocol)) is function
+        except (pickle.PicklingError, AttributeError, ImportError):
+            return False
+
+    return [name for name, function in functions(owner) for protocol in (2, 5) if not comes_back(function, protocol)]
+
+
+def test_every_public_function_comes_back_as_itself():
+    assert len(walked := modules()) > 100
+    assert {module.__name__: names for module in walked if (names := not_the_same(module))} == {}
+
+
+def test_every_method_comes_back_as_itself():
+    assert sum(1 for _ in functions(mt.Tensor)) > 500
+    assert not_the_same(mt.Tensor) == []
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (mt.linalg.cholesky, ("minitensor.linalg", "cholesky")),
+        (mt.special.i1, ("minitensor.special", "i1")),
+        (mt.absolute_, ("minitensor", "absolute_")),
+        (mt.nn.init.eye_, ("minitensor.nn.init", "eye_")),
+        (mt.nn.functional.relu, ("minitensor.nn.functional", "relu")),
+        (mt.Tensor.add_, ("minitensor", "Tensor.add_")),
+    ],
+)
+def test_the_name_is_the_public_one(function, name):
+    assert public_name(function) == name
+    assert copy.copy(function) is function
+    assert copy.deepcopy([function])[0] is function
+
+
+def test_a_function_that_nobody_finds_is_an_error():
+    hidden = mt._C.out_form(len, len)
+    with pytest.raises(pickle.PicklingError, match="can't pickle the function len: it has no public name"):
+        pickle.dumps(hidden)
+
+
+def test_a_function_that_left_its_place_is_found_in_another(monkeypatch):
+    place = ModuleType("minitensor.a_place_of_its_own")
+    place.length = mt._C.out_form(len, len)
+    monkeypatch.setitem(sys.modules, place.__name__, place)
+    assert pickle.loads(pickle.dumps(place.length)) is place.length
+    place.size = place.length
+    del place.length
+    assert pickle.loads(pickle.dumps(place.size)) is place.size
+
+
+class Transformed(Dataset):
+    """Samples made by functions that a spawned worker has to find."""
+
+    steps = (mt.linalg.vector_norm, mt.special.expit, mt.absolute, mt.Tensor.exp)
+
+    def __init__(self):
+        self.functions = self.steps
+
+    def __len__(self):
+        return len(self.functions)
+
+    def __getitem__(self, index):
+        assert self.functions[index] is self.steps[index]
+        return self.functions[index](mt.tensor([3.0, -4.0])).sum()
+
+
+@pytest.mark.at_once(reason="processes have recordings of their own")
+def test_spawned_workers_find_the_functions():
+    context = multiprocessing.get_context("spawn")
+    loader = DataLoader(Transformed(), num_workers=1, multiprocessing_context=context)
+    expected = [Transformed()[i].item() for i in range(len(Transformed()))]
+    assert [batch.item() for batch in loader] == expected
