@@ -21,6 +21,42 @@ if (
 from .ir.library import Library, install
 
 if TYPE_CHECKING:
+    from minitensor.scripting import (
+        Attribute,
+        CompilationUnit,
+        Error,
+        Final,
+        Future,
+        RecursiveScriptModule,
+        ScriptFunction,
+        ScriptModule,
+        TopLevelTracedModule,
+        TracedModule,
+        annotate,
+        enable_onednn_fusion,
+        export,
+        fork,
+        freeze,
+        ignore,
+        interface,
+        is_scripting,
+        is_tracing,
+        isinstance,
+        load,
+        onednn_fusion_enabled,
+        optimize_for_inference,
+        optimized_execution,
+        save,
+        script,
+        script_if_tracing,
+        script_method,
+        set_fusion_strategy,
+        strict_fusion,
+        trace,
+        trace_module,
+        unused,
+        wait,
+    )
     from minitensor_jit.api import (
         cache_clear,
         cache_info,
@@ -46,27 +82,61 @@ if TYPE_CHECKING:
     from minitensor_jit.scopes import attr_scope, jit_scope
 
 __all__ = [
+    "Attribute",
     "CacheDirectoryError",
+    "CompilationUnit",
     "CompileError",
     "DumpError",
+    "Error",
+    "Final",
     "FlagError",
+    "Future",
     "InvalidArgumentError",
     "JitOptions",
     "LoweringError",
     "MismatchError",
     "NumericsError",
+    "RecursiveScriptModule",
+    "ScriptFunction",
+    "ScriptModule",
+    "TopLevelTracedModule",
+    "TracedModule",
+    "annotate",
     "attr_scope",
     "cache_clear",
     "cache_info",
     "current_options",
+    "enable_onednn_fusion",
     "explain",
+    "export",
+    "fork",
+    "freeze",
     "function",
     "hlo_profile",
+    "ignore",
+    "interface",
+    "is_scripting",
+    "is_tracing",
+    "isinstance",
     "jit_scope",
+    "load",
+    "onednn_fusion_enabled",
+    "optimize_for_inference",
+    "optimized_execution",
     "options",
+    "save",
+    "script",
+    "script_if_tracing",
+    "script_method",
     "session_scope",
+    "set_fusion_strategy",
     "start_from_environment",
+    "strict_fusion",
+    "trace",
+    "trace_module",
+    "unused",
     "verify",
+    "wait",
 ]
 
 # By module. Imported when they are asked for: the IR, the passes and their tools need no tensors.
@@ -87,13 +157,22 @@ _HOMES = {
     "function": "compiled_function",
     **dict.fromkeys(("attr_scope", "jit_scope"), "scopes"),
 }
+# What PyTorch's module of the name `jit` has.
+_SCRIPTING = frozenset({
+    "Attribute", "CompilationUnit", "Error", "Final", "Future", "RecursiveScriptModule",
+    "ScriptFunction", "ScriptModule", "TopLevelTracedModule", "TracedModule", "annotate", "enable_onednn_fusion",
+    "export", "fork", "freeze", "ignore", "interface", "is_scripting",
+    "is_tracing", "isinstance", "load", "onednn_fusion_enabled", "optimize_for_inference", "optimized_execution",
+    "save", "script", "script_if_tracing", "script_method", "set_fusion_strategy", "strict_fusion",
+    "trace", "trace_module", "unused", "wait",
+})  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'minitensor_jit' has no attribute '{name}'")
-    value = getattr(import_module(f"minitensor_jit.{_HOMES.get(name, 'api')}"), name)
-    globals()[name] = value
+    home = "minitensor.scripting" if name in _SCRIPTING else f"minitensor_jit.{_HOMES.get(name, 'api')}"
+    value = globals()[name] = getattr(import_module(home), name)
     return value
 
 

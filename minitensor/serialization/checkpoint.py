@@ -18,7 +18,7 @@ from minitensor.serialization.unpickler import unpickle
 from minitensor.serialization.whole_objects import unpickle_whole
 from minitensor.storage import TypedStorage, UntypedStorage
 
-__all__ = ["load", "save"]
+__all__ = ["load", "read_checkpoint", "save", "write_entries"]
 
 _Path = str | os.PathLike[str]
 _MapLocation = str | mt.device | dict[str, str] | Callable[..., Any] | None
@@ -55,10 +55,21 @@ def save(
 
 def _writer(name: str, obj: Any, protocol: int) -> Callable[[Any], None]:
     """What writes the object to a file; PicklingError before any file is touched."""
-    pickled, storages = pickle_object(obj, protocol)
+    entries = write_entries(obj, protocol)
 
     def write(file: Any) -> None:
         writer = Writer(file, name)
+        entries(writer)
+        writer.close()
+
+    return write
+
+
+def write_entries(obj: Any, protocol: int) -> Callable[[Writer], None]:
+    """What adds the entries of an object to an archive; PicklingError at once."""
+    pickled, storages = pickle_object(obj, protocol)
+
+    def write(writer: Writer) -> None:
         writer.write("data.pkl", pickled)
         writer.write(".format_version", b"1")
         writer.write(".storage_alignment", b"64")
@@ -66,7 +77,6 @@ def _writer(name: str, obj: Any, protocol: int) -> Callable[[Any], None]:
         for key, data in enumerate(storages):
             writer.write(f"data/{key}", data.cpu().numpy().data if data.numel() else b"")
         writer.write("version", b"3\n")
-        writer.close()
 
     return write
 
@@ -110,7 +120,11 @@ def load(
 def _read(file: Any, shown: str, map_location: _MapLocation, mapped_path: str | None, whole: bool) -> Any:
     if map_location is not None and not (isinstance(map_location, (str, mt.device, dict)) or callable(map_location)):
         raise TypeError(f"map_location must be a device, a dict or a function, got {type(map_location).__name__}")
-    reader = Reader(file, str(shown))
+    return read_checkpoint(Reader(file, str(shown)), map_location, mapped_path, whole)
+
+
+def read_checkpoint(reader: Reader, map_location: _MapLocation, mapped_path: str | None, whole: bool) -> Any:
+    """The object in an archive."""
     storages: dict[str, mt.Tensor] = {}
 
     def persistent_load(identity: Any) -> TypedStorage | UntypedStorage:

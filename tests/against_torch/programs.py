@@ -13,6 +13,8 @@ from types import ModuleType
 
 import torch
 
+import minitensor
+
 __all__ = ["MODULES", "document", "public"]
 
 DOC = Path(__file__).resolve().parents[2] / "docs" / "names.md"
@@ -26,6 +28,11 @@ MODULES = (
     "masked", "signal.windows", "overrides", "library", "sparse", "compiler", "jit", "fx", "export", "hub",
     "distributed",
 )  # fmt: skip
+
+# Why names are missing: a reason, and names by module.
+REASONS: tuple[tuple[str, dict[str, str]], ...] = (
+    ("TorchScript's own graphs: scripted functions run Python", {"jit": "export_opnames"}),
+)
 
 
 def _module(package: str, name: str) -> ModuleType | None:
@@ -55,7 +62,7 @@ def public(name: str) -> list[str]:
 
 def missing(name: str) -> list[str]:
     """Those of them that are not here."""
-    ours = _module("minitensor", name)
+    ours = getattr(minitensor, name) if name == "jit" else _module("minitensor", name)  # the compiler's package
     return [one for one in public(name) if not hasattr(ours, one)]
 
 
@@ -77,10 +84,18 @@ def document() -> str:
         if names:
             lines.append(f"| `{name}` | {len(names)} | {len(names) - len(absent[name])} |")
     lines += ["", "## Not here", ""]
+    given = {f"{module}.{one}" for _, names in REASONS for module, listed in names.items() for one in listed.split()}
+    wrong = given - {f"{module}.{one}" for module, names in absent.items() for one in names}
+    if wrong:
+        raise ValueError(f"these are here, or are no names of PyTorch's: {', '.join(sorted(wrong))}")
+    for reason, names in REASONS:
+        listed = [f"`{module}.{one}`" for module, text in names.items() for one in text.split()]
+        lines.append(f"- {reason}: {', '.join(listed)}")
     for name, names in absent.items():
-        if names:
-            whole = len(names) == len(public(name))
-            lines.append(f"- `{name}`: " + ("all" if whole else ", ".join(f"`{one}`" for one in names)))
+        left = [one for one in names if f"{name}.{one}" not in given]
+        if left:
+            whole = len(left) == len(public(name))
+            lines.append(f"- Not yet, of `{name}`: " + ("all" if whole else ", ".join(f"`{one}`" for one in left)))
     return "\n".join(lines) + "\n"
 
 
