@@ -74,6 +74,9 @@ SETTINGS = {
     "no_grad": mt.no_grad,
     "inference": mt.inference_mode,
     "device": lambda: mt.device("cpu"),
+    "autocast": lambda: mt.autocast("cpu"),
+    "autocast_half": lambda: mt.autocast("cpu", mt.float16),
+    "generator": lambda: undone(lambda: mt.random.use("torch"), lambda: mt.random.use("philox")),
 }
 
 
