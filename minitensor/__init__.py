@@ -197,7 +197,7 @@ _LAZY_MODULES = {
     "accelerator", "amp", "array_api", "backends", "compiler", "cpu", "cuda", "distributions", "extend", "fft",
     "func", "linalg", "multiprocessing", "nn", "optim", "overrides", "profiler", "serialization", "signal", "special",
     "testing", "timeline", "utils",
-    "fx", "hub", "library", "masked",
+    "export", "fx", "hub", "library", "masked",
 }  # fmt: skip
 _LAZY_NAMES = {
     "autocast": "minitensor.amp",

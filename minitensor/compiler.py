@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, overload
 
 import minitensor
@@ -136,9 +137,22 @@ def is_compiling() -> bool:
 is_dynamo_compiling = is_compiling
 
 
+_exports: list[None] = []
+
+
+@contextlib.contextmanager
+def exporting() -> Iterator[None]:
+    """A program is being exported, as long as it lasts."""
+    _exports.append(None)
+    try:
+        yield
+    finally:
+        _exports.pop()
+
+
 def is_exporting() -> bool:
-    """Return whether a program is being exported."""
-    return False
+    """Return whether a program is being exported, by :func:`minitensor.export.export`."""
+    return bool(_exports)
 
 
 @overload
