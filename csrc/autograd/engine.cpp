@@ -44,6 +44,11 @@ void check_for_nan(const GradNode& node, const Gradients& gradients) {
 
 void release(GradNode& node) {
     node.released = true;
+    // A derivative forward may yet come by.
+    if ((node.kept = thread_settings.forward_mode)) {
+        if (node.inner) release(*node.inner);
+        return;
+    }
     node.saved.clear();
     node.saved.resize(node.operand_kind.size());
     node.outputs.clear();
@@ -72,6 +77,7 @@ class Run {
     bool will_execute(const GradNode* node) const { return useful_.contains(const_cast<GradNode*>(node)); }
     uint64_t id() const { return id_; }
     bool accumulates() const { return inputs_.empty(); }
+    bool forward() const { return options_.forward; }
 
     Gradients run() {
         count_dependencies();
@@ -138,12 +144,14 @@ class Run {
             while (!stack.empty()) {
                 auto& [node, next] = stack.back();
                 if (next < node->edges.size()) {
+                    const bool leads = leads_on(*node, next);
                     GradNode* child = node->edges[next++].node.get();
-                    if (child && seen.insert(child).second) stack.push_back({child, 0});
+                    if (child && leads && seen.insert(child).second) stack.push_back({child, 0});
                 } else {
                     bool of_use = inputs_.empty() || inputs_.contains(node);
-                    for (const Edge& edge : node->edges) {
-                        if (!edge.node) continue;
+                    for (size_t i = 0; i < node->edges.size(); ++i) {
+                        const Edge& edge = node->edges[i];
+                        if (!edge.node || !leads_on(*node, i)) continue;
                         ++dependencies_[edge.node.get()];
                         of_use |= useful_.contains(edge.node.get());
                     }
@@ -161,10 +169,10 @@ class Run {
         bool any = false;
         for (auto& g : gradients) any |= static_cast<bool>(g);
         // As in PyTorch: what is on the way to another input is taken as it comes, before its hooks.
-        const bool leads_on = !inputs_.empty() && !options_.accumulate && wants_run(node);
-        if (leads_on) capture(node, gradients);
-        if (any) run_tensor_hooks(node, gradients);
-        if (!leads_on) capture(node, gradients);
+        const bool on_the_way = !inputs_.empty() && !options_.accumulate && wants_run(node);
+        if (on_the_way) capture(node, gradients);
+        if (any && !options_.forward) run_tensor_hooks(node, gradients);
+        if (!on_the_way) capture(node, gradients);
         Gradients sent(node.edges.size());
         // Also where no gradient has come: hooks are told, and custom functions get zeros.
         if (useful_.contains(&node)) {
@@ -175,9 +183,11 @@ class Run {
                                    options_.create_graph);
                     run_posthooks(node, sent, gradients);
                 }
+            } else if (__builtin_expect(node.forward_only && !options_.forward, 0)) {
+                if (node.passes) sent.back() = gradients[0];
             } else if (wants_run(node)) {
                 if (__builtin_expect(node.sequence < own_nodes_from, 0)) ran_earlier_node = true;
-                run_prehooks(node, gradients);
+                if (!options_.forward) run_prehooks(node, gradients);
                 if (node.type == GradNode::Type::Python) {
                     any = true;
                 } else {
@@ -185,22 +195,33 @@ class Run {
                     for (size_t i = 0; any && i < gradients.size(); ++i)
                         if (!gradients[i]) gradients[i] = full_of(node.result_meta[i], 0);
                 }
-                if (!any) {
-                    run_posthooks(node, sent, gradients);
-                } else if (!add_to_part(node, gradients)) {
+                if (any && !add_to_part(node, gradients)) {
+                    // What is computed of what was made under no_grad is as if it were made there too.
+                    RecordingScope scope(
+                        {thread_settings.grad_enabled, thread_settings.forward_only || node.forward_only});
                     sent = apply(node, gradients);
-                    run_posthooks(node, sent, gradients);
+                    sent.resize(node.edges.size());
+                    if (__builtin_expect(node.forward_only, 0)) mark(sent, gradients);
                 }
+                if (!options_.forward) run_posthooks(node, sent, gradients);
                 if (!options_.retain_graph) release(node);
             }
         }
         gradients.clear();
         for (size_t i = 0; i < node.edges.size(); ++i) {
             const Edge& edge = node.edges[i];
-            if (!edge.node) continue;
+            if (!edge.node || !leads_on(node, i)) continue;
             if (sent[i] && useful_.contains(edge.node.get())) deliver(edge, std::move(sent[i]), &node, i);
             if (--dependencies_[edge.node.get()] == 0) ready_.push(edge.node);
         }
+    }
+
+    // What a formula gave back as it came is to be marked too.
+    static void mark(Gradients& sent, const Gradients& came) {
+        for (Ref<Tensor>& one : sent)
+            if (one &&
+                std::any_of(came.begin(), came.end(), [&](const Ref<Tensor>& g) { return g.get() == one.get(); }))
+                one = call_op(op_named("alias"), {one.get()});
     }
 
     void capture(GradNode& node, const Gradients& gradients) {
@@ -227,9 +248,16 @@ class Run {
     // False for a node that only leads to dead ends of other inputs.
     bool wants_run(const GradNode& node) const {
         if (inputs_.empty() || (options_.accumulate && inputs_.contains(const_cast<GradNode*>(&node)))) return true;
-        for (const Edge& edge : node.edges)
-            if (edge.node && useful_.contains(edge.node.get())) return true;
+        for (size_t i = 0; i < node.edges.size(); ++i)
+            if (const Edge& edge = node.edges[i]; edge.node && leads_on(node, i) && useful_.contains(edge.node.get()))
+                return true;
         return false;
+    }
+
+    // Whether this pass takes the node's edge.
+    bool leads_on(const GradNode& node, size_t edge) const {
+        if (__builtin_expect(!node.forward_only, 1)) return true;
+        return (node.passes && edge + 1 == node.edges.size()) != options_.forward;
     }
 
     BackwardOptions options_;
@@ -286,7 +314,7 @@ std::vector<Ref<Tensor>> run_backward(const std::vector<Root>& roots, std::vecto
                                       const std::vector<Edge>& inputs, const BackwardOptions& options) {
     // What the caller gave is cast where the caller is; whether that is recorded isn't up to create_graph.
     for (size_t i = 0; i < roots.size(); ++i) gradients[i] = seed_for(roots[i], std::move(gradients[i]), i);
-    GradMode mode(options.create_graph);
+    RecordingScope mode(options.create_graph ? Recording{true, false} : Recording::as(false));
     Run run(inputs, options);
     RunScope scope(run);
     for (size_t i = 0; i < roots.size(); ++i) run.seed(roots[i].edge, std::move(gradients[i]), i);
@@ -301,6 +329,7 @@ std::vector<Ref<Tensor>> run_backward(const std::vector<Root>& roots, std::vecto
 }
 
 uint64_t backward_id() { return current_run ? current_run->id() : 0; }
+bool goes_forward() { return current_run && current_run->forward(); }
 bool backward_accumulates() { return current_run && current_run->accumulates(); }
 bool will_execute(const GradNode& node) { return current_run && current_run->will_execute(&node); }
 bool gradient_wanted(const GradNode& node, size_t position) {

@@ -10,6 +10,7 @@ struct BackwardOptions {
     bool create_graph = false;
     bool allow_unused = false;
     bool accumulate = false;  // the gradients of `inputs` go where they do without: to the leaves' .grad
+    bool forward = false;     // one of the two passes that a derivative forward is made of: no_grad doesn't end it
 };
 
 // What is differentiated: a result of a node, and what is known of it.
@@ -26,6 +27,8 @@ std::vector<Ref<Tensor>> run_backward(const std::vector<Root>& roots, std::vecto
 
 // The number of the pass that is running on this thread, 0 if none is, and whether a gradient will arrive at a node.
 uint64_t backward_id();
+// Whether it is one of the two that a derivative forward is made of.
+bool goes_forward();
 // Whether that pass adds to all leaves, not to some that were asked for.
 bool backward_accumulates();
 bool will_execute(const GradNode& node);

@@ -135,7 +135,7 @@ PyRef saved_outputs(GradNode& node) {
 }
 
 Gradients apply_op(GradNode& node, Gradients& gradients) {
-    if (node.released && node.saves)
+    if (node.released && node.saves && !(node.kept && goes_forward()))
         fail("Trying to backward through the graph a second time (or directly access saved tensors after they have "
              "already "
              "been freed). Saved intermediate values of the graph are freed when you call .backward() or "

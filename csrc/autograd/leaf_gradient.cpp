@@ -56,7 +56,7 @@ void store_gradient(GradNode& node, Ref<Tensor> gradient, bool create_graph) {
     if (!leaf) return;
     AutogradMeta& meta = autograd_meta(*leaf);
     // None where a hook put it in the gradient's place; and the leaf may not want one any more. Hooks are told.
-    if (gradient && grad_fn(*leaf)) fail("leaf variable has been moved into the graph interior");
+    if (gradient && !is_leaf(*leaf)) fail("leaf variable has been moved into the graph interior");
     if (!gradient || !meta.requires_grad) return run_post_accumulate_hooks(node, *leaf);
     note_gradient_use(*leaf, true);
     Ref<Tensor> before = meta.grad;

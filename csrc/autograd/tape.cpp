@@ -81,6 +81,7 @@ Ref<GradNode> make_node(const Call& call, std::vector<Edge> edges, const Ref<Ten
     Ref<GradNode> node(new GradNode);
     node->sequence = next_sequence();
     node->op = &op;
+    if (__builtin_expect(thread_settings.forward_only, 0)) node->forward_only = true;
     node->edges = std::move(edges);
     uint32_t reads = formula_reads(op, [&](size_t k) { return static_cast<bool>(node->edges[k].node); });
     size_t n = call.operand_count;
@@ -133,21 +134,31 @@ void save_outputs(GradNode& node, const Ref<Tensor>* results, size_t count) {
     node.saves = true;
 }
 
-// Where the gradients of a call's operands go: of one in place as they were before the write, which has been counted.
+// As before a write in place, which has been counted.
+struct Before {
+    uint32_t* version;
+    explicit Before(Tensor* written) : version(written ? &version_of(*written) : nullptr) {
+        if (version) --*version;
+    }
+    ~Before() {
+        if (version) ++*version;
+    }
+    Before(const Before&) = delete;
+};
+
+// Where the gradients of a call's operands go: of one in place as they were before the write.
 std::vector<Edge> edges_of(const Call& call, Tensor* written) {
-    struct Before {
-        uint32_t* version;
-        explicit Before(Tensor* written) : version(written ? &version_of(*written) : nullptr) {
-            if (version) --*version;
-        }
-        ~Before() {
-            if (version) ++*version;
-        }
-    } before(written);
+    Before before(written);
     std::vector<Edge> edges(call.operand_count);
     for (size_t i = 0; i < call.operand_count; ++i)
         if (edge_wanted(call.operands[i].tensor)) edges[i] = grad_edge(*call.operands[i].tensor);
     return edges;
+}
+
+// Where a gradient goes that passes by the write.
+[[gnu::cold]] Edge edge_past(Tensor& written) {
+    Before before(&written);
+    return edge_wanted(&written) ? grad_edge(written) : Edge{};
 }
 
 // x += y where x is a view: the history of the base is rewritten, x's is made anew from it.
@@ -162,6 +173,7 @@ void record_on_view(Call& call, Tensor& view, const Ref<Tensor>* before) {
     Ref<GradNode> node = copy_slices(view, base, inner);
     // Operand 0 is the old content of the view, whose history is the base's.
     for (size_t i = 1; i < inner->edges.size(); ++i) node->edges.push_back(inner->edges[i]);
+    if ((node->passes = node->forward_only)) node->edges.push_back(Edge(node->edges[0]));
     set_history(base, node, 0);
     (void)grad_edge(view);
 }
@@ -215,8 +227,10 @@ void record(Call& call, Ref<Tensor>* results, Tensor* inplace) {
         return;
     }
     std::vector<Edge> edges = edges_of(call, inplace);
+    if (__builtin_expect(inplace && thread_settings.forward_only, 0)) edges.push_back(edge_past(*inplace));
     Ref<GradNode> node = make_node(call, std::move(edges), inplace ? results : nullptr);
     if (inplace) {
+        node->passes = node->forward_only;
         node->result_meta.push_back({inplace->sizes, inplace->dtype, home_of(*inplace)});
         Ref<Tensor> written = Ref<Tensor>::borrow(inplace);
         save_outputs(*node, &written, 1);
@@ -282,8 +296,9 @@ TapedCall check_inplace(Call& call, Tensor& destination) {
     if (!thread_settings.records_gradients()) return {};
     bool wanted = edge_wanted(&destination);
     for (size_t i = 0; i < call.operand_count; ++i) wanted |= edge_wanted(call.operands[i].tensor);
-    if (wanted) check_written(destination);
+    if (wanted && !thread_settings.forward_only) check_written(destination);
     if (!wanted || (!is_floating(destination.dtype) && !is_complex(destination.dtype))) return {};
+    if (!call.op->differentiable() && thread_settings.forward_only) return {};
     if (!call.op->differentiable())
         fail("in-place " + call.op->name + " on a tensor that requires grad: the op has no derivative");
     TapedCall result{true, 0};
@@ -319,7 +334,12 @@ bool requires_grad(const Tensor& t) {
     return t.base && t.base->autograd && requires_grad(*t.base);
 }
 
-bool is_leaf(const Tensor& t) { return !grad_fn(const_cast<Tensor&>(t)); }
+bool is_leaf(const Tensor& t) {
+    const Ref<GradNode>& node = grad_fn(const_cast<Tensor&>(t));
+    if (!node || !node->forward_only) return !node;
+    const Edge edge = backward_edge({node, 0});
+    return !edge.node || edge.node->type == GradNode::Type::Accumulate;
+}
 
 Ref<Tensor> leaf_of(GradNode& node) {
     if (!node.kept_leaf) return node.leaf ? Ref<Tensor>::borrow(node.leaf) : Ref<Tensor>();
@@ -366,6 +386,20 @@ Edge grad_edge(Tensor& tensor) {
     return {meta.accumulator, 0};
 }
 
+Edge backward_edge(Edge edge) {
+    while (edge.node && edge.node->forward_only) {
+        Edge next = edge.node->passes ? edge.node->edges.back() : Edge{};
+        edge = std::move(next);
+    }
+    return edge;
+}
+
+bool requires_backward(Tensor& tensor) {
+    if (!requires_grad(tensor)) return false;
+    const bool marked = tensor.autograd && tensor.autograd->grad_fn && tensor.autograd->grad_fn->forward_only;
+    return !(marked || thread_settings.forward_mode) || backward_edge(grad_edge(tensor)).node;
+}
+
 void set_requires_grad(Tensor& tensor, bool value) {
     if (value && !is_floating(tensor.dtype) && !is_complex(tensor.dtype))
         fail("only Tensors of floating point and complex dtype can require gradients");
@@ -391,9 +425,9 @@ void set_history(Tensor& tensor, Ref<GradNode> node, uint32_t index) {
         });
         node->hooks.push_back({Hook::Kind::Retain, index, Py_NewRef(meta.retain_hook)});
     }
+    meta.requires_grad &= node->passes;  // still a leaf to what goes backward
     meta.grad_fn = std::move(node);
     meta.output_index = index;
-    meta.requires_grad = false;
     note_history_made(tensor, version_of(tensor), is_unrecorded(tensor));
 }
 

@@ -62,14 +62,18 @@ struct GradNode {
     uint32_t refcount = 1;
     Type type = Type::Op;
     bool released = false;
-    bool saves = false;     // something that is freed with the graph
+    bool saves = false;  // something that is freed with the graph
+    // Made under no_grad while a derivative was taken that goes forward. One that goes backward ends here or, after a
+    // write in place, goes on along the last edge, as if there had been no write.
+    bool forward_only : 1 = false, passes : 1 = false;
+    bool kept : 1 = false;  // released by a pass that goes backward; what it saved is there for those that go forward
     uint64_t sequence = 0;  // creation order: the engine runs the latest first
     const OpDef* op = nullptr;
     std::vector<Edge> edges;  // one per operand; null node: no gradient wanted
-    std::vector<SavedTensor> saved;        // per operand
-    std::vector<OperandMeta> operand_meta; // per operand
-    std::vector<Scalar> scalars;           // per operand, where it was a number
-    std::vector<uint8_t> operand_kind;     // 0 tensor, 1 number, 2 none
+    std::vector<SavedTensor> saved;  // per operand
+    std::vector<OperandMeta> operand_meta;  // per operand
+    std::vector<Scalar> scalars;  // per operand, where it was a number
+    std::vector<uint8_t> operand_kind;  // 0 tensor, 1 number, 2 none
     std::vector<Value> params;
     std::vector<SavedTensor> outputs;  // all results, if the formula reads them
     std::vector<OperandMeta> result_meta;
@@ -89,7 +93,7 @@ struct GradNode {
     uint64_t mark = 0;  // what the recorder had to say of the forward call; 0 for nothing
     PyObject* metadata = nullptr;  // the user's dict, made on first use
     PyObject* pyobject = nullptr;  // the Python object of this node while it lives; borrowed
-    PyObject* trace = nullptr;     // in anomaly mode: the text of the stack of the forward call
+    PyObject* trace = nullptr;  // in anomaly mode: the text of the stack of the forward call
 
     static void destroy(GradNode* node);
 };
@@ -149,6 +153,10 @@ bool is_leaf(const Tensor& tensor);
 // date.
 Edge grad_edge(Tensor& tensor);
 const Ref<GradNode>& grad_fn(Tensor& tensor);
+// Where a pass that goes backward begins that arrives at `edge`; null where there is none.
+Edge backward_edge(Edge edge);
+// requires_grad as users see it: whether a gradient goes backward from the tensor.
+bool requires_backward(Tensor& tensor);
 void set_requires_grad(Tensor& tensor, bool value);
 // Makes `tensor` the output `index` of `node`.
 void set_history(Tensor& tensor, Ref<GradNode> node, uint32_t index);

@@ -43,6 +43,7 @@ Ref<GradNode> view_node(const OpDef& op, Tensor& operand, const Tensor& result, 
     call.params = params;
     call.param_count = op.param_args.size();
     Ref<GradNode> node = make_node(call, {std::move(edge)});
+    node->forward_only = false;  // whether its base has a gradient is up to the base
     node->result_meta.push_back({result.sizes, result.dtype, home_of(result)});
     return node;
 }
@@ -106,6 +107,7 @@ Ref<GradNode> copy_slices(Tensor& view, Tensor& base, const Ref<GradNode>& inner
     node->op = inner->op;
     node->edges.push_back(grad_edge(base));
     node->inner = inner;
+    node->forward_only = inner->forward_only;
     node->view_sizes = view.sizes;
     node->view_strides = view.strides;
     node->view_offset = view.offset - start_of_base(view, base);
@@ -132,6 +134,11 @@ static void follow_base(Tensor& view) {
     while (view.base->base && !begins_history(*view.base)) view.base = view.base->base;
 }
 
+// A leaf that was written to under no_grad while a derivative was taken that goes forward: its history ends with that.
+[[gnu::cold]] static void leave_forward_mode(AutogradMeta& meta) {
+    if (!thread_settings.forward_mode) meta.grad_fn.reset();
+}
+
 const Ref<GradNode>& grad_fn(Tensor& tensor) {
     static const Ref<GradNode> none;
     if (tensor.base && tensor.base->base) follow_base(tensor);
@@ -140,7 +147,10 @@ const Ref<GradNode>& grad_fn(Tensor& tensor) {
         if (hides_gradients(tensor)) refuse_view(tensor, false);
         set_history(tensor, history_of_view(tensor, *tensor.base), 0);
     }
-    return tensor.autograd ? tensor.autograd->grad_fn : none;
+    if (!tensor.autograd) return none;
+    AutogradMeta& meta = *tensor.autograd;
+    if (__builtin_expect(meta.requires_grad && meta.grad_fn, 0)) leave_forward_mode(meta);
+    return meta.grad_fn;
 }
 
 void rebase_history(Tensor& tensor, const Ref<GradNode>& node, uint32_t index, size_t operand) {
@@ -150,6 +160,7 @@ void rebase_history(Tensor& tensor, const Ref<GradNode>& node, uint32_t index, s
     written->view_operand = static_cast<uint32_t>(operand);
     for (size_t i = 0; i < node->edges.size(); ++i)
         if (i != operand) written->edges.push_back(node->edges[i]);
+    if ((written->passes = written->forward_only)) written->edges.push_back(Edge(written->edges[0]));
     set_history(base, written, 0);
     (void)grad_edge(tensor);
 }

@@ -29,7 +29,7 @@ Root root_from(PyObject* object, const char* what) {
 
 // The edge of a view of what wants a gradient that was made while nothing was recorded: none ever arrives.
 Edge unreachable(PyObject* object) {
-    if (!is_tensor(object) || !requires_grad(*tensor_of(object)))
+    if (!is_tensor(object) || !requires_backward(*tensor_of(object)))
         fail("One of the differentiated Tensors does not require grad");
     const Tensor& t = *tensor_of(object);
     Ref<GradNode> node(new GradNode);
@@ -44,13 +44,14 @@ void keep_gradient(PyObject* tensor) {
     PyRef done = checked(PyObject_CallMethod(module.get(), "retain_grad", "O", tensor));
 }
 
-// run_backward(roots, gradients, inputs | None, retain_graph, create_graph, allow_unused, accumulate=False)
+// run_backward(roots, gradients, inputs | None, retain_graph, create_graph, allow_unused, accumulate=False,
+// forward=False)
 PyObject* py_run_backward(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         PyObject *tensors, *gradients, *inputs;
-        int retain, create, unused, accumulate = 0;
-        if (!PyArg_ParseTuple(args, "OOOppp|p:run_backward", &tensors, &gradients, &inputs, &retain, &create, &unused,
-                              &accumulate))
+        int retain, create, unused, accumulate = 0, forward = 0;
+        if (!PyArg_ParseTuple(args, "OOOppp|pp:run_backward", &tensors, &gradients, &inputs, &retain, &create, &unused,
+                              &accumulate, &forward))
             return nullptr;
         PyRef root_items = checked(PySequence_Tuple(tensors)), fast = checked(PySequence_Tuple(gradients));
         std::vector<Root> roots;
@@ -58,6 +59,7 @@ PyObject* py_run_backward(PyObject*, PyObject* args) {
         for (size_t i = 0; i < seeds.size(); ++i) {
             auto at = static_cast<Py_ssize_t>(i);
             roots.push_back(root_from(PyTuple_GET_ITEM(root_items.get(), at), "the tensors to differentiate"));
+            if (!forward) roots[i].edge = backward_edge(roots[i].edge);
             if (!roots[i].edge.node)
                 fail("element " + std::to_string(i) + " of tensors does not require grad and does not have a grad_fn");
             PyObject* item = at < PyTuple_GET_SIZE(fast.get()) ? PyTuple_GET_ITEM(fast.get(), at) : Py_None;
@@ -66,7 +68,7 @@ PyObject* py_run_backward(PyObject*, PyObject* args) {
                 fail_type(std::string("gradients can be either Tensors or None, but got ") + Py_TYPE(item)->tp_name);
             seeds[i] = Ref<Tensor>::borrow(tensor_of(item));
         }
-        BackwardOptions options{retain != 0, create != 0, unused != 0, accumulate != 0};
+        BackwardOptions options{retain != 0, create != 0, unused != 0, accumulate != 0, forward != 0};
         std::vector<Edge> wanted;
         if (inputs != Py_None) {
             PyRef items = checked(PySequence_Tuple(inputs));
@@ -74,6 +76,7 @@ PyObject* py_run_backward(PyObject*, PyObject* args) {
                 if (accumulate && is_tensor(PyTuple_GET_ITEM(items.get(), i)))
                     keep_gradient(PyTuple_GET_ITEM(items.get(), i));
                 wanted.push_back(root_from(PyTuple_GET_ITEM(items.get(), i), "inputs").edge);
+                if (!forward) wanted.back() = backward_edge(wanted.back());
                 if (!wanted.back().node) wanted.back() = unreachable(PyTuple_GET_ITEM(items.get(), i));
             }
         }
@@ -86,15 +89,46 @@ PyObject* py_run_backward(PyObject*, PyObject* args) {
     });
 }
 
-PyObject* py_grad_enabled(PyObject*, PyObject*) { return PyBool_FromLong(thread_settings.grad_enabled); }
+PyObject* py_grad_enabled(PyObject*, PyObject*) { return PyBool_FromLong(thread_settings.records_backward()); }
 PyObject* py_set_grad_enabled(PyObject*, PyObject* value) {
-    const bool enabled = to_bool(value);
-    return PyBool_FromLong(std::exchange(thread_settings.grad_enabled, enabled));
+    const bool enabled = to_bool(value), before = thread_settings.records_backward();
+    Recording::as(enabled).set();
+    return PyBool_FromLong(before);
+}
+// recording() -> what set_recording() takes: 0 nothing is recorded, 1 for all derivatives, 2 for those that go forward
+PyObject* py_recording(PyObject*, PyObject*) {
+    return PyLong_FromLong(!thread_settings.grad_enabled ? 0 : thread_settings.forward_only ? 2 : 1);
+}
+PyObject* py_set_recording(PyObject*, PyObject* value) {
+    return guarded([&]() -> PyObject* {
+        const int64_t number = to_int64(value);
+        if (number < 0 || number > 2) fail_value("set_recording() takes 0, 1 or 2");
+        PyObject* before = py_recording(nullptr, nullptr);
+        Recording{number != 0, number == 2}.set();
+        return before;
+    });
+}
+PyObject* py_set_forward_mode(PyObject*, PyObject* value) {
+    const bool on = to_bool(value), before = thread_settings.forward_mode;
+    thread_settings.forward_mode = on;
+    return PyBool_FromLong(before);
+}
+PyObject* py_is_forward_mode(PyObject*, PyObject*) { return PyBool_FromLong(thread_settings.forward_mode); }
+PyObject* py_goes_forward(PyObject*, PyObject*) { return PyBool_FromLong(goes_forward()); }
+// is_recorded(*tensors): whether a call of them is recorded now
+PyObject* py_is_recorded(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+    return guarded([&]() -> PyObject* {
+        bool any = false;
+        for (Py_ssize_t i = 0; i < nargs && thread_settings.records_gradients(); ++i)
+            any |= is_tensor(args[i]) && requires_grad(*tensor_of(args[i]));
+        return PyBool_FromLong(any);
+    });
 }
 PyObject* py_inference_mode(PyObject*, PyObject*) { return PyBool_FromLong(thread_settings.inference_mode); }
 PyObject* py_set_inference_mode(PyObject*, PyObject* value) {
-    const bool enabled = to_bool(value);
-    return PyBool_FromLong(std::exchange(thread_settings.inference_mode, enabled));
+    const bool enabled = to_bool(value), before = thread_settings.inference_mode;
+    thread_settings.inference_mode = enabled;
+    return PyBool_FromLong(before);
 }
 
 // register_hook(tensor | node, callable, kind) -> node, for remove_hook
@@ -266,10 +300,22 @@ PyObject* py_as_result(PyObject*, PyObject* args) {
 
 PyMethodDef functions[] = {
     {"run_backward", method<py_run_backward>(), METH_VARARGS,
-     "run_backward(tensors, gradients, inputs, retain_graph, create_graph, allow_unused, accumulate=False)"},
+     "run_backward(tensors, gradients, inputs, retain_graph, create_graph, allow_unused, accumulate=False, "
+     "forward=False)"},
     {"is_grad_enabled", method<py_grad_enabled>(), METH_NOARGS,
      "is_grad_enabled()\n--\n\nWhether operations are recorded for differentiation."},
     {"set_grad_enabled", method<py_set_grad_enabled>(), METH_O, "Sets the mode and returns the previous one."},
+    {"recording", method<py_recording>(), METH_NOARGS,
+     "recording() -> 0 where nothing is recorded, 1 for all derivatives, 2 only for those that go forward"},
+    {"set_recording", method<py_set_recording>(), METH_O, "set_recording(number) -> the previous one"},
+    {"set_forward_mode", method<py_set_forward_mode>(), METH_O,
+     "set_forward_mode(on) -> the previous: whether no_grad leaves what goes forward"},
+    {"is_forward_mode", method<py_is_forward_mode>(), METH_NOARGS,
+     "is_forward_mode()\n--\n\nWhether a derivative is being taken that goes forward."},
+    {"goes_forward", method<py_goes_forward>(), METH_NOARGS,
+     "goes_forward()\n--\n\nWhether the pass that is running is one of the two of a derivative that goes forward."},
+    {"is_recorded", method<py_is_recorded>(), METH_FASTCALL,
+     "is_recorded(*tensors): whether a call of one of them is recorded now, for any derivative"},
     {"is_inference_mode_enabled", method<py_inference_mode>(), METH_NOARGS,
      "is_inference_mode_enabled()\n--\n\nWhether inference mode is on."},
     {"set_inference_mode", method<py_set_inference_mode>(), METH_O, "Sets the mode and returns the previous one."},

@@ -149,7 +149,7 @@ int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags) {
         [&]() -> int {
             Tensor& t = *tensor_of(self);
             view->obj = nullptr;
-            if (thread_settings.grad_enabled && requires_grad(t))
+            if (thread_settings.records_backward() && requires_grad(t))
                 fail("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.");
             no_meta(t, "share memory");
             if (!on_host(t))

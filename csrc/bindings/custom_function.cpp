@@ -104,6 +104,7 @@ PyObject* py_begin_function(PyObject*, PyObject* args) {
         Ref<GradNode> node(new GradNode);
         node->type = GradNode::Type::Python;
         node->sequence = next_sequence();
+        node->forward_only = thread_settings.forward_only;
         node->callable = Py_NewRef(callable);
         if (anomaly.enabled) note_stack(*node);
         for (const Ref<Tensor>& t : tensors_from(inputs, "inputs"))

@@ -20,7 +20,7 @@ void settle(Tensor& t) {
 
 void check_geometry_change(const Tensor& t) {
     check_inference(t);
-    if (thread_settings.grad_enabled && requires_grad(t)) check_written(t);
+    if (thread_settings.records_backward() && requires_grad(t)) check_written(t);
 }
 
 // take_view(tensor, view, name): the tensor becomes what `view`, a view of it, is: transpose_, squeeze_ and so on.

@@ -10,7 +10,8 @@ namespace mt::py {
 namespace {
 
 struct Modes {
-    bool grad, inference;
+    Recording recording;
+    bool inference;
 };
 
 struct GradModeObject {
@@ -76,7 +77,7 @@ void mode_dealloc(PyObject* self) {
 PyObject* mode_enter(PyObject* self, PyObject*) {
     return guarded([&]() -> PyObject* {
         GradModeObject& mode = *cast(self);
-        const Modes before{thread_settings.grad_enabled, thread_settings.inference_mode};
+        const Modes before{Recording::now(), thread_settings.inference_mode};
         if (mode.depth == 0) {
             mode.around = before;
         } else {
@@ -84,7 +85,8 @@ PyObject* mode_enter(PyObject* self, PyObject*) {
             mode.within->push_back(before);
         }
         ++mode.depth;
-        thread_settings.grad_enabled = mode.grad;
+        if (mode.sets_inference) Recording{mode.grad, false}.set();
+        else Recording::as(mode.grad).set();
         if (mode.sets_inference) thread_settings.inference_mode = mode.inference;
         Py_RETURN_NONE;
     });
@@ -101,7 +103,7 @@ PyObject* mode_exit(PyObject* self, PyObject* const*, Py_ssize_t) {
         before = mode.within->back();
         mode.within->pop_back();
     }
-    thread_settings.grad_enabled = before.grad;
+    before.recording.set();
     if (mode.sets_inference) thread_settings.inference_mode = before.inference;
     Py_RETURN_NONE;
 }

@@ -28,7 +28,7 @@ MT_GETTER(shape, size_object(t.sizes))
 MT_GETTER(dtype, dtype_object(t.dtype))
 MT_GETTER(device, device_object(home_of(t)))
 MT_GETTER(ndim, PyLong_FromSize_t(t.ndim()))
-MT_GETTER(requires_grad, PyBool_FromLong(requires_grad(t)))
+MT_GETTER(requires_grad, PyBool_FromLong(requires_backward(t)))
 MT_GETTER(is_leaf, PyBool_FromLong(is_leaf(t)))
 MT_GETTER(itemsize, PyLong_FromSize_t(itemsize(t.dtype)))
 MT_GETTER(nbytes, PyLong_FromLongLong(t.numel* static_cast<int64_t>(itemsize(t.dtype))))
@@ -80,6 +80,11 @@ PyObject* get_grad_fn(PyObject* self, void*) {
     return guarded([&]() -> PyObject* {
         const Ref<GradNode>& node = grad_fn(*tensor_of(self));
         if (!node) Py_RETURN_NONE;
+        if (node->forward_only) {
+            const Edge edge = backward_edge({node, 0});
+            if (!edge.node || edge.node->type == GradNode::Type::Accumulate) Py_RETURN_NONE;
+            return wrap_grad_node(edge.node);
+        }
         return wrap_grad_node(node);
     });
 }

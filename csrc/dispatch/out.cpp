@@ -84,7 +84,7 @@ void check_castable(DType from, DType to) {
 }
 
 void check_out_needs_no_gradient(const char* op, const Tensor* const* tensors, size_t count) {
-    if (!thread_settings.grad_enabled) return;
+    if (!thread_settings.records_backward()) return;
     for (size_t i = 0; i < count; ++i)
         if (tensors[i] && requires_grad_hook(*tensors[i]))
             fail(std::string(op) +

@@ -15,7 +15,12 @@ namespace mt {
 // A member that changes what a function does has to be in its words, which is all that guards compare.
 struct ThreadSettings {
     bool grad_enabled = true;
-    bool inference_mode = false;
+    bool inference_mode : 1 = false;
+    // A derivative that goes forward is being taken, which no_grad doesn't stop: it only has what is recorded marked,
+    // as `forward_only`, for passes that go backward end there.
+    bool forward_mode : 1 = false;
+    bool forward_only : 1 = false;
+    uint8_t none : 5 = 0;
     Device default_device;  // where this thread makes tensors that say nothing of it
     // Of autocast, for the CPU and for GPUs: whether it is on (bits 0 and 1), and the dtypes that it lowers to (four
     // bits each). Bit 2: casts of leaves are kept.
@@ -33,6 +38,8 @@ struct ThreadSettings {
     }
     // In inference mode nothing is recorded, whatever enable_grad says.
     bool records_gradients() const { return grad_enabled && !inference_mode; }
+    // What is_grad_enabled says.
+    bool records_backward() const { return grad_enabled && !forward_only; }
     constexpr uint64_t word() const { return __builtin_bit_cast(uint64_t, *this); }
 };
 static_assert(sizeof(ThreadSettings) == sizeof(uint64_t) && static_cast<int>(DType::Count) <= 16);
@@ -76,7 +83,34 @@ class CarriedSettings {
     ThreadSettings previous_;
 };
 
-// Whether gradients are on, for its lifetime.
+// What no_grad and enable_grad set, together.
+struct Recording {
+    bool grad_enabled, forward_only;
+
+    static Recording now() { return {thread_settings.grad_enabled, thread_settings.forward_only}; }
+    // What is not recorded at all stays so.
+    static Recording as(bool backward) {
+        const bool forward = thread_settings.forward_mode && thread_settings.grad_enabled;
+        return {backward || forward, !backward && forward};
+    }
+    void set() const {
+        thread_settings.grad_enabled = grad_enabled;
+        thread_settings.forward_only = forward_only;
+    }
+};
+
+// What is recorded, for its lifetime.
+class RecordingScope {
+  public:
+    explicit RecordingScope(Recording recording) : previous_(Recording::now()) { recording.set(); }
+    ~RecordingScope() { previous_.set(); }
+    RecordingScope(const RecordingScope&) = delete;
+
+  private:
+    Recording previous_;
+};
+
+// Whether anything is recorded, for its lifetime.
 class GradMode {
   public:
     explicit GradMode(bool enabled) : previous_(std::exchange(thread_settings.grad_enabled, enabled)) {}

@@ -175,6 +175,7 @@ int32_t History::node(GradNode& node) {
 void History::look_into(size_t number) {
     GradNode& met = *met_nodes_[number];
     if (met.type == GradNode::Type::Python) return refuse("a function of the user's own is in the history of a result");
+    if (met.forward_only || met.kept) return refuse("a derivative that goes forward is taken under no_grad");
     if (!met.hooks.empty()) return refuse("a node in the history of a result has hooks");
     for (const Scalar& scalar : met.scalars)
         if (scalar.place) return refuse("a gradient depends on a number that an optimizer reads at each call");

@@ -8,12 +8,23 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from minitensor.autograd.gradients import grad
+from minitensor import _C
+from minitensor.autograd.gradients import passed, reaches_others
 from minitensor.autograd.modes import enable_grad
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 
-_LEVELS: list[list[tuple[Any, Any]]] = []
+
+class _Dual(NamedTuple):
+    """What `make_dual` gave, and the variable behind it."""
+
+    given: Any
+    version: int  # what it had: `given` may be written to
+    variable: Any
+    tangent: Any
+
+
+_LEVELS: list[list[_Dual]] = []
 
 
 class UnpackedDualTensor(NamedTuple):
@@ -28,6 +39,7 @@ def enter_dual_level() -> int:
     if _LEVELS:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
     _LEVELS.append([])
+    _C.set_forward_mode(True)
     return len(_LEVELS) - 1
 
 
@@ -36,6 +48,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
     if not _LEVELS or (level is not None and level != len(_LEVELS) - 1):
         raise RuntimeError("Trying to exit a forward AD level that was not the last one that was created.")
     _LEVELS.pop()
+    _C.set_forward_mode(bool(_LEVELS))
 
 
 class dual_level:  # noqa: N801  (PyTorch's name)
@@ -63,31 +76,44 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
             f"Expected tangent to have the same size as primal, got {list(tangent.shape)} and {list(tensor.shape)}"
         )
     with enable_grad():
-        dual = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_(True)
-    _LEVELS[-1].append((dual, tangent))
+        if tensor.requires_grad:
+            dual = variable = tensor.view_as(tensor)
+        else:
+            variable = tensor.detach().requires_grad_(True)
+            dual = _C.take_history(tensor.detach(), variable.alias())  # which may be written to
+    _LEVELS[-1].append(_Dual(dual, _version(dual), variable, tangent))
     return dual
 
 
 def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
     """The value of a dual tensor and its derivative; (tensor, None) for others."""
-    if not _LEVELS or not tensor.requires_grad:
+    if not _LEVELS or not _C.is_recorded(tensor):
         return UnpackedDualTensor(tensor, None)
-    for dual, tangent in _LEVELS[-1]:
-        if tensor is dual:
-            return UnpackedDualTensor(tensor.detach(), tangent)
-    pairs = _LEVELS[-1]
-    if not pairs:
+    duals = _LEVELS[-1]
+    for dual in duals:
+        if tensor is dual.given and _version(tensor) == dual.version:
+            primal = tensor.view_as(tensor) if dual.given is dual.variable else tensor.detach()
+            return UnpackedDualTensor(primal, dual.tangent)
+    if not duals:
         return UnpackedDualTensor(tensor, None)
+    variables = [dual.variable for dual in duals]
+    outer = any(v is d.given for v, d in zip(variables, duals, strict=True)) or reaches_others([tensor], variables)
+    primal = tensor.view_as(tensor) if outer else tensor.detach()
     with enable_grad():
         vector = tensor.detach().new_zeros(tuple(tensor.shape)).requires_grad_(True)
-        pulled = grad(tensor, [dual for dual, _ in pairs], vector, create_graph=True, allow_unused=True)
-        used = [(p, tangent) for p, (_, tangent) in zip(pulled, pairs, strict=True) if p is not None]
+        pulled = passed([tensor], variables, [vector], True, True)
+        used = [(p, dual.tangent) for p, dual in zip(pulled, duals, strict=True) if p is not None]
         if not used:
             return UnpackedDualTensor(tensor, None)
-        outer = any(t.requires_grad for _, t in used)
-        found = [p for p, _ in used if p.requires_grad]
-        if not found:
-            return UnpackedDualTensor(tensor.detach(), tensor.detach().new_zeros(tuple(tensor.shape)))
-        given = [t for p, t in used if p.requires_grad]
-        (derivative,) = grad(found, [vector], given, create_graph=outer, retain_graph=True, materialize_grads=True)
-    return UnpackedDualTensor(tensor.detach(), derivative)
+        outer = outer or any(t.requires_grad for _, t in used)
+        found = [(p, t) for p, t in used if _C.is_recorded(p)]
+        derivative = None
+        if found:
+            (derivative,) = passed([p for p, _ in found], [vector], [t for _, t in found], outer, True)
+        if derivative is None:
+            derivative = tensor.detach().new_zeros(tuple(tensor.shape))
+    return UnpackedDualTensor(primal, derivative if outer else derivative.detach())
+
+
+def _version(tensor: Any) -> int:
+    return 0 if tensor.is_inference() else int(tensor._version)

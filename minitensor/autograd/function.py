@@ -45,7 +45,7 @@ class Saved:
 
     def __init__(self, tensor: Any, place: int | None) -> None:
         # A result is kept without its history, which leads back here; `place` says which result it is.
-        if tensor is not None and tensor.is_inference() and _C.is_grad_enabled():
+        if tensor is not None and tensor.is_inference() and _C.recording():
             raise RuntimeError(_INFERENCE)
         self.place, self.unpack = place, None
         hooks = None if tensor is None else _C.saved_tensor_hooks()
@@ -53,7 +53,7 @@ class Saved:
         self.tensor = tensor if tensor is None or place is None else _C.detach_handle(tensor)
         if hooks is not None:
             pack, self.unpack = hooks
-            self.history = _history(tensor) if place is None and tensor.requires_grad else None
+            self.history = _history(tensor) if place is None and _C.is_recorded(tensor) else None
             with no_grad():
                 self.packed = pack(self.tensor)
             self.tensor = None
@@ -92,8 +92,11 @@ class FunctionContext:
 
     def __init__(self) -> None:
         self._given: tuple[Any, ...] = ()
+        self._given_forward: tuple[Any, ...] = ()
         self._saved: list[Saved] | None = None
+        self._saved_forward: list[Saved] | None = None
         self._released = False
+        self._forward = False  # while jvp runs
         self._non_differentiable: tuple[Any, ...] = ()
         self._dirty: tuple[Any, ...] = ()
         self._materialize = True
@@ -107,11 +110,17 @@ class FunctionContext:
         self._given = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
-        """Accepted for PyTorch's sake: forward mode runs through backward here, and `jvp` is not called."""
+        """Keep tensors, or None, for `jvp`, to which they are `saved_tensors`."""
+        for tensor in tensors:
+            if tensor is not None and not isinstance(tensor, Tensor):
+                raise TypeError(f"save_for_forward can only save variables, but argument is of type {type(tensor)}")
+        self._given_forward = tensors
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """The tensors that were saved."""
+        if self._forward:
+            return tuple(saved.get() for saved in self._saved_forward or ())
         if self._released:
             raise RuntimeError(_FREED)
         if self._saved is None:
@@ -127,17 +136,20 @@ class FunctionContext:
             if not (tensor.is_inference() and _C.is_inference_mode_enabled()):
                 _C.increment_version(tensor)
 
-    def _attach(self, results: list[Any], node: Any) -> None:
+    def _attach(self, results: list[Any], node: Any, forward: bool) -> None:
         def place(tensor: Any) -> int | None:
             # One that was returned twice is the last of them; one without a gradient is not the node's.
             at = next((i for i in reversed(range(len(results))) if results[i] is tensor), None)
             return None if at is None or tensor.grad_fn != node else at
 
         self._saved = [Saved(t, None if t is None else place(t)) for t in self._given]
-        self._given = self._dirty = self._non_differentiable = ()
+        if forward:
+            given = self._given_forward or self._given
+            self._saved_forward = [Saved(t, None if t is None else place(t)) for t in given]
+        self._given_forward = self._given = self._dirty = self._non_differentiable = ()
 
     def _release(self) -> None:
-        self._saved, self._released = None, bool(self._saved)
+        self._saved, self._saved_forward, self._released = None, None, bool(self._saved)
 
     def mark_dirty(self, *tensors: Any) -> None:
         """Say which inputs forward has changed in place; they must be results as well."""
@@ -155,12 +167,13 @@ class FunctionContext:
 class _Backward:
     """What the engine calls with the gradients of a function's differentiable results."""
 
-    __slots__ = ("__name__", "context", "function", "metas", "positions", "total")
+    __slots__ = ("__name__", "context", "function", "inputs", "metas", "positions", "total")
 
     def __init__(self, function: Any, context: FunctionContext, args: Any) -> None:
         self.__name__ = f"{function.__name__}Backward"
         self.function, self.context, self.total = function, context, len(args)
         self.positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        self.inputs = [(tuple(a.shape), a.dtype, a.device) for a in args if isinstance(a, Tensor)]
         self.metas: list[Any] = []
 
     def set_outputs(self, outputs: list[Any]) -> None:
@@ -178,6 +191,9 @@ class _Backward:
 
     def __call__(self, *given: Any) -> tuple[Any, ...]:
         gradients = [self._gradient(*both) for both in zip(given, self.metas, strict=True)]
+        forward = _C.goes_forward() and _C.is_recorded(*gradients)
+        if forward and self.function.jvp is not Function.jvp:
+            return tuple(_Along.apply(self, *gradients)[i] for i in range(len(self.positions)))
         returned = gradients_of(self.function, self.context, gradients, self.total)
         for i in set(range(self.total)) - set(self.positions):
             if returned[i] is not None:
@@ -185,7 +201,25 @@ class _Backward:
                     f"function {self.__name__} returned a gradient different than None at position {i + 1}, but the "
                     "corresponding forward input was not a Tensor"
                 )
+        if forward and any(g is not None and _has_gradient(g) and not _C.is_recorded(g) for g in returned):
+            raise NotImplementedError(
+                "You must implement the jvp function for custom autograd.Function to use it with forward mode AD: what "
+                f"the backward of {self.function.__name__} gives can't be differentiated"
+            )
         return tuple(returned[i] for i in self.positions)
+
+    def push(self, tangents: Sequence[Any]) -> tuple[Any, ...]:
+        """The derivatives of the results along tangents of the tensors among the arguments, by `jvp`."""
+        context = self.context
+        given: list[Any] = [None] * self.total
+        for position, tangent, meta in zip(self.positions, tangents, self.inputs, strict=True):
+            given[position] = self._gradient(tangent, meta)
+        context._forward = True
+        try:
+            results = self.function.jvp(context, *given)
+        finally:
+            context._forward = False
+        return results if isinstance(results, tuple) else (results,)
 
 
 def gradients_of(function: Any, context: Any, gradients: Sequence[Any], total: int) -> tuple[Any, ...]:
@@ -216,7 +250,8 @@ class Function:
     """A function with a gradient of its own: static methods `forward(ctx, *args)` and `backward(ctx, *gradients)`.
 
     `forward` may also take only the arguments, with a `setup_context(ctx, inputs, output)` beside it. `vjp` is another
-    name for `backward`. A `jvp` is accepted; forward mode differentiates `backward` instead.
+    name for `backward`. `jvp(ctx, *tangents)` gives the derivatives of the results along tangents of the arguments,
+    which are None for those that are no tensors; without it forward mode differentiates `backward`.
     """
 
     generate_vmap_rule = False
@@ -253,7 +288,7 @@ class Function:
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        """The derivative in a direction; accepted, not called."""
+        """Give the derivative of every result of forward along the tangents of its arguments."""
         raise NotImplementedError("You must implement the jvp function for custom autograd.Function.")
 
     @staticmethod
@@ -269,10 +304,11 @@ class Function:
             args, kwargs = _bound(cls.forward, args, kwargs)
         ctx = FunctionContext()
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
-        wanted = _C.is_grad_enabled() and any(ctx.needs_input_grad)
+        wanted = _C.is_recorded(*args)
         level = max(map(_C.vmap_level, args), default=0) if _C.vmap_depth() else 0
         tensors = [a for a in args if isinstance(a, Tensor)]
         run = _Backward(cls, ctx, args) if wanted else None
+        forward = wanted and cls.jvp is not Function.jvp and _C.is_forward_mode()
         node = None if run is None else _C.begin_function(run, tensors)
 
         def compute() -> Any:
@@ -288,8 +324,11 @@ class Function:
             ctx.needs_input_grad = tuple(map(needs_gradient, args))
             result = forward_mapped(cls, ctx, args, level, compute)
         else:
-            with no_grad():
+            recording = _C.set_recording(0)
+            try:
                 result = compute()
+            finally:
+                _C.set_recording(recording)
         single = not isinstance(result, (tuple, list))
         outputs = [result] if single else list(result)
         if ctx._dirty or ctx._non_differentiable:
@@ -305,7 +344,7 @@ class Function:
         results = _C.finish_function(node, tensors, outputs, ctx._dirty, ctx._non_differentiable, saved)
         if run is not None:
             run.set_outputs(results)
-            ctx._attach(results, node)
+            ctx._attach(results, node, forward)
         return results[0] if single else tuple(results)
 
 
@@ -320,13 +359,38 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(ctx: Any, *args: Any) -> Any:
         with no_grad():
             outputs = fn(ctx, *args)
-        if not _C.is_grad_enabled() or not any(isinstance(a, Tensor) and a.requires_grad for a in args):
+        if not _C.is_recorded(*args):
             return outputs
         single = not isinstance(outputs, tuple)
         attached = [_refusing(o) for o in ((outputs,) if single else outputs)]
         return attached[0] if single else tuple(attached)
 
     return wrapper
+
+
+class _Along(Function):
+    """The first of the two passes that a derivative forward is made of: its own gradient is what `jvp` gives.
+
+    What it gives itself is not read: only how it depends on the gradients is.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, run: _Backward, *gradients: Any) -> tuple[Any, ...]:
+        from minitensor.ops.creation import full
+
+        ctx.run, ctx.wanted = run, [g is not None for g in gradients]
+        ctx.set_materialize_grads(False)
+        return tuple(full(size, 0, dtype=dtype, device=device) for size, dtype, device in run.inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
+        results = ctx.run.push(tangents)
+        if len(results) != len(ctx.wanted):
+            raise RuntimeError(
+                f"{ctx.run.function.__name__}.jvp must give as many tangents as forward gives results: "
+                f"{len(ctx.wanted)}, got {len(results)}"
+            )
+        return (None, *(r if wanted else None for r, wanted in zip(results, ctx.wanted, strict=True)))
 
 
 class _Refusal:

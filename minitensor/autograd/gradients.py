@@ -94,6 +94,31 @@ def backward(
     _run(roots, _seeds(roots, grad_tensors), wanted, retain, create_graph, True, accumulate=True)
 
 
+def passed(
+    outputs: Sequence[Any], inputs: Sequence[Any], seeds: Sequence[Any], create: bool, retain: bool
+) -> tuple[Any, ...]:
+    """One of the two passes that a derivative forward is made of: no_grad doesn't end it, and no hook is called."""
+    return _C.run_backward(tuple(outputs), tuple(seeds), tuple(inputs), retain, create, True, False, True)
+
+
+def reaches_others(outputs: Sequence[Any], variables: Sequence[Any]) -> bool:
+    """Whether gradients of the outputs arrive at leaves other than the variables."""
+    own = {id(v) for v in variables}
+    seen: set[Any] = set()
+    waiting = [o.grad_fn for o in outputs if o.grad_fn is not None]
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.name() == "AccumulateGrad":
+            if id(node.variable) not in own:
+                return True
+            continue
+        waiting += [child for child, _ in node.next_functions if child is not None]
+    return False
+
+
 def grad(
     outputs: Any,
     inputs: Any,

@@ -46,11 +46,11 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
 
 @contextmanager
 def _grad_mode(enabled: bool) -> Any:
-    previous = _C.set_grad_enabled(enabled)
+    previous = _C.set_recording(int(enabled))
     try:
         yield
     finally:
-        _C.set_grad_enabled(previous)
+        _C.set_recording(previous)
 
 
 def increment_version(tensor: Any) -> None:

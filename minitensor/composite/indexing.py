@@ -316,7 +316,9 @@ def _named(input: Any, places: Any, dims: tuple[int, ...]) -> Any:
 def index_fill(input: Any, dim: int, index: Any, value: Any) -> Tensor:
     """input with `value`, a number or a tensor of one, in the slices along dim that index names."""
     places, value, dims = _filling(input, dim, index, value)
-    if value.requires_grad:  # by a mask: the gradient counts a place once, however often it's named
+    if value.requires_grad or _C.is_recorded(
+        value
+    ):  # by a mask: the gradient counts a place once, however often it's named
         return _mask.masked_fill(input, _named(input, places, dims), value)
     if input.ndim == 0:
         return reshape(_index.index_put_at(reshape(input, 1), places, value, (0,), False, False), ())
@@ -327,7 +329,7 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Tensor:
 def index_fill_(input: Any, dim: int, index: Any, value: Any) -> Tensor:
     """`index_fill` in place."""
     places, value, dims = _filling(input, dim, index, value)
-    if value.requires_grad:
+    if value.requires_grad or _C.is_recorded(value):
         return _C.write_as("index_fill_", _in_place["masked_fill"], input, _named(input, places, dims), value)
     if input.ndim == 0:
         _in_place["index_put"](movement.view_(input, (1,)), places, value, (0,), False, False)

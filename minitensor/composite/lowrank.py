@@ -117,7 +117,7 @@ def lobpcg(
             A.detach(), B, start.detach(), iK, steps if steps >= 0 else 1000, bound, wanted, tracker
         )
     values, vectors = values[..., :k], vectors[..., :k]
-    if _C.is_grad_enabled() and (A.requires_grad or (B is not None and B.requires_grad)):
+    if _C.is_recorded(A, B):
         return _differentiable(A, B, k, wanted)
     return values, vectors
 

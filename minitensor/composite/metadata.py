@@ -104,7 +104,7 @@ def map2_(input: Any, x: Any, y: Any, callable: Callable[[Any, Any, Any], Any]) 
 
 
 def _rewrite(input: Any, function: Callable[..., Any], *others: Any) -> Any:
-    if input.requires_grad or any(t.requires_grad for t in others):
+    if any(t.requires_grad or _C.is_recorded(t) for t in (input, *others)):
         raise RuntimeError("a function of Python can't be differentiated: call detach() first")
     columns = [input.reshape(-1).tolist(), *(t.expand(input.shape).reshape(-1).tolist() for t in others)]
     values = [function(*row) for row in zip(*columns, strict=True)]

@@ -248,7 +248,7 @@ def bernoulli(input: Any, p: Any = None, *, generator: Any = None, out: Any = No
 
 def with_history(drawn: Any, p: Any) -> Any:
     """What was drawn, with the history of its probabilities, whose gradient is zero."""
-    return drawn + p * 0 if isinstance(p, Tensor) and p.requires_grad and _C.is_grad_enabled() else drawn
+    return drawn + p * 0 if _C.is_recorded(p) else drawn
 
 
 def uniform_dtype(p: Any) -> Any:

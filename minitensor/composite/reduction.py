@@ -204,7 +204,7 @@ def magnitude_norm(x: Any, p: float, dim: Any, keepdim: bool, dtype: Any = None)
         total = powers.sum(dim, keepdim)
     else:
         flat: Any = 0.0
-        if p < 2 and x.requires_grad and _C.is_grad_enabled():
+        if p < 2 and _C.is_recorded(x):
             # Zero, with the derivative zero and none of second order, like the norm there.
             flat = x.abs() ** 1.5
         total = where(zero, flat, powers).sum(dim, keepdim)

@@ -58,7 +58,7 @@ def _variable(leaf: Any) -> Any:
         raise RuntimeError(f"only Tensors of floating point and complex dtype can require gradients, got {leaf.dtype}")
     if leaf.is_inference():
         leaf = leaf.clone()  # the mode is off here
-    if leaf.requires_grad:
+    if _C.is_recorded(leaf):
         return leaf.alias()
     # What is behind a mapped tensor keeps its history: an outer transform may differentiate it.
     return (leaf.alias() if _C.vmap_level(leaf) else leaf.detach()).requires_grad_(True)
@@ -75,20 +75,7 @@ def _needs_graph(nested: bool, outputs: list[Any], variables: list[Any]) -> bool
     """Whether anything but this level's variables wants gradients of the outputs."""
     if nested or any(not v.is_leaf or _behind_requires_grad(v) for v in variables):
         return True
-    own = {id(v) for v in variables}
-    seen: set[Any] = set()
-    waiting = [o.grad_fn for o in outputs if o.grad_fn is not None]
-    while waiting:
-        node = waiting.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if node.name() == "AccumulateGrad":
-            if id(node.variable) not in own:
-                return True
-            continue
-        waiting += [child for child, _ in node.next_functions if child is not None]
-    return False
+    return gradients.reaches_others(outputs, variables)
 
 
 def _behind_requires_grad(tensor: Any) -> bool:
@@ -113,15 +100,51 @@ def _gradients(outputs: list[Any], inputs: list[Any], seeds: list[Any], graph: b
     )
 
 
+def _passed(outputs: list[Any], inputs: list[Any], seeds: list[Any], graph: bool) -> list[Any]:
+    pairs = [(o, s) for o, s in zip(outputs, seeds, strict=True) if _C.is_recorded(o)]
+    if not pairs or not inputs:
+        return [None] * len(inputs)
+    return list(gradients.passed([o for o, _ in pairs], inputs, [s for _, s in pairs], graph, graph))
+
+
+def _duals(value: Any) -> tuple[Any, list[Any]]:
+    """The structure with results of variables of this level in it, which may be written to, and the variables."""
+    leaves, rebuild = flatten(value)
+    made = [_variable(leaf) for leaf in leaves]
+    return rebuild([_writable(m) for m in made]), [m for m in made if isinstance(m, Tensor) and m.requires_grad]
+
+
+def _writable(variable: Any) -> Any:
+    if not isinstance(variable, Tensor) or _C.vmap_level(variable) or not variable.is_leaf:
+        return variable
+    return _C.take_history(_C.detach_handle(variable), variable.alias())
+
+
 def _zeros_for_none(found: list[Any], like: list[Any]) -> list[Any]:
     return [x.detach().new_zeros(tuple(x.shape)) if g is None else g for g, x in zip(found, like, strict=True)]
 
 
 def _release(value: Any, graph: bool) -> Any:
-    """Results without the history of this level, where nobody outside has a part in it."""
-    if graph:
+    """Results without the history of this level, where nobody outside has a part in it.
+
+    To be called where the results go: under no_grad only what goes forward has a part in them.
+    """
+    recording = _C.recording() if graph else 0
+    if recording == 1:
         return value
+    if recording == 2:
+        return map_leaves(lambda leaf: leaf.alias() if isinstance(leaf, Tensor) else leaf, value)
     return map_leaves(lambda leaf: _C.detach_handle(leaf) if isinstance(leaf, Tensor) else leaf, value)
+
+
+class _Forward:
+    """A derivative that goes forward is being taken: no_grad doesn't stop it."""
+
+    def __enter__(self) -> None:
+        self._before = _C.set_forward_mode(True)
+
+    def __exit__(self, *exception: object) -> None:
+        _C.set_forward_mode(self._before)
 
 
 def _chosen(argnums: int | tuple[int, ...], args: tuple[Any, ...], what: str) -> tuple[int, ...]:
@@ -179,7 +202,7 @@ def grad_and_value(
             taken = map_leaves(lambda leaf: next(found) if _is_variable(leaf) else leaf, inputs)
             value = (result, aux) if has_aux else result
             gradient = taken[0] if isinstance(argnums, int) else taken
-            return _release(gradient, graph), _release(value, graph)
+        return _release(gradient, graph), _release(value, graph)
 
     return wrapped
 
@@ -237,7 +260,8 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
     """(func(*primals), its derivative along the tangents); with `has_aux` (.., .., aux).
 
-    It is the gradient of the gradient: the vjp is linear in its cotangent, and its own vjp is the jvp.
+    It is the gradient of the gradient: the vjp is linear in its cotangent, and its own vjp is the jvp. `no_grad` in
+    `func` ends what goes backward, and not this.
     """
     if not isinstance(primals, tuple):
         raise RuntimeError("jvp(f, primals, tangents): Expected primals to be a tuple. E.g. it should be valid to call "
@@ -246,22 +270,22 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         raise RuntimeError(
             "jvp(f, primals, tangents): Expected primals and tangents to have the same python structure."
         )
-    enabled = _C.is_grad_enabled()
+    recorded = _C.recording() != 0
     with _Level(primals, tangents) as nested:
-        inputs, variables = _variables(primals)
-        directions = _directions(primals, tangents)
-        result = func(*inputs)
-        aux = None
-        if has_aux:
-            result, aux = result
-        outputs = _tensors(result)
-        outer = nested or any(d.requires_grad for d in directions)
-        # `no_grad` around it switches off what goes backward, and no derivative that goes forward.
-        graph = (nested or enabled) and (outer or _needs_graph(nested, outputs, variables))
-        dummies = [o.detach().new_zeros(tuple(o.shape)).requires_grad_(True) for o in outputs]
-        first = _gradients(outputs, variables, dummies, True)
+        with _Forward():
+            inputs, variables = _duals(primals)
+            directions = _directions(primals, tangents)
+            result = func(*inputs)
+            aux = None
+            if has_aux:
+                result, aux = result
+            outputs = _tensors(result)
+            outer = nested or any(d.requires_grad for d in directions)
+            graph = recorded and (outer or _needs_graph(nested, outputs, variables))
+            dummies = [o.detach().new_zeros(tuple(o.shape)).requires_grad_(True) for o in outputs]
+            first = _passed(outputs, variables, dummies, True)
         pairs = [(f, d) for f, d in zip(first, directions, strict=True) if f is not None]
-        found = _gradients([f for f, _ in pairs], dummies, [d for _, d in pairs], graph)
+        found = _passed([f for f, _ in pairs], dummies, [d for _, d in pairs], graph)
         if strict and any(g is None for g in found):
             raise RuntimeError("jvp(f, primals, tangents, strict=True): an output of f does not depend on the primals")
         derivatives = iter(_zeros_for_none(found, outputs))

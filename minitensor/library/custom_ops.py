@@ -60,7 +60,7 @@ class CustomOp:
         if self.autograd_kernel is not None:
             return self.autograd_kernel(*given)
         mapped = self.vmap is not None and any(_C.vmap_level(t) for t in tensors)
-        if mapped or (mt.is_grad_enabled() and any(t.requires_grad for t in tensors)):
+        if mapped or _C.is_recorded(*tensors):
             if mapped or not any(p.written for p in self.schema.parameters):
                 return _function(self).apply(*given)
             if self.backward is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import minitensor as mt
+from minitensor import _C
 from minitensor.nn import functional as F
 
 __all__ = ["conv1d_input", "conv1d_weight", "conv2d_input", "conv2d_weight", "conv3d_input", "conv3d_weight"]
@@ -13,7 +14,7 @@ __all__ = ["conv1d_input", "conv1d_weight", "conv2d_input", "conv2d_weight", "co
 
 def _gradient(compute: Callable[[Any], mt.Tensor], shape: Any, grad_output: mt.Tensor) -> mt.Tensor:
     """Return the gradient of a linear function, whose argument's values don't matter."""
-    create = mt.is_grad_enabled()
+    create = _C.recording() != 0
     with mt.enable_grad():
         argument = mt.zeros(tuple(shape), dtype=grad_output.dtype, device=grad_output.device, requires_grad=True)
         (gradient,) = mt.autograd.grad(compute(argument), argument, grad_output, create_graph=create)

@@ -16,12 +16,12 @@ def differentiate(formula: Callable[..., Any], operands: Sequence[Any], cotangen
     `formula` is made of ops and gives as many tensors as there are cotangents. An operand may be None. If gradients are
     on, the result has a history, so that it can be differentiated again.
     """
-    again = _C.is_grad_enabled()
-    before = _C.set_grad_enabled(True)
+    before = _C.set_recording(1)
+    again = before != 0
     try:
         # Aliases: an operand that depends on another one must not bring that one its gradient as well.
         given = [
-            None if t is None else t.alias() if again and t.requires_grad else t.detach().requires_grad_()
+            None if t is None else t.alias() if again and _C.is_recorded(t) else t.detach().requires_grad_()
             for t in operands
         ]
         outputs = formula(*given)
@@ -31,6 +31,8 @@ def differentiate(formula: Callable[..., Any], operands: Sequence[Any], cotangen
         roots, seeds = tuple(o for o, _ in pairs), tuple(c for _, c in pairs)
         gradients = _C.run_backward(roots, seeds, wanted, again, again, True)
     finally:
-        _C.set_grad_enabled(before)
+        _C.set_recording(before)
+    if before == 2:  # nothing goes backward from them
+        gradients = tuple(g if g is None else g.alias() for g in gradients)
     found = iter(gradients)
     return tuple(None if t is None else next(found) for t in given)

@@ -82,7 +82,7 @@ def _vjp(gs: Any, outs: Any, given: Any, hidden: Any, cell: Any, weight: Any, bi
     mode, reverse = how
     output, last, kept = outs
     grads = [t.new_full(tuple(t.shape), 0.0) if g is None else g for g, t in zip(gs, (output, last), strict=False)]
-    if _C.is_grad_enabled():
+    if _C.recording():
         operands = (given, hidden, cell, weight, bias)
         hidden_sizes = None if sizes is None else sizes.detach()
         found = differentiate(lambda x, h, c, w, b: scan(x, h, c, w, b, hidden_sizes, mode, reverse), operands, grads)

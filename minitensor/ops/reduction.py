@@ -126,7 +126,7 @@ def _var_lower(b: Any, x: Any, dim: Any, correction: float, keepdim: bool) -> An
 
 def _norm2_vjp(g: Any, out: Any, x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     x = x if dtype is None else x.to(dtype)
-    if not _C.is_grad_enabled():
+    if not _C.recording():
         return x * _spread(where(out == 0, 0.0, g / out), x, dim, keepdim)
     # The same numbers; but at zero, where there is no second derivative, that is NaN.
     return where(_spread(out, x, dim, keepdim) == 0, 0.0, x * _spread(g / out, x, dim, keepdim))

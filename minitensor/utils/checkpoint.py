@@ -355,7 +355,7 @@ def checkpoint(
             warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
         return _Reentrant.apply(function, preserve, *args)
     first, second = context_fn() if context_fn is not None else (nullcontext(), nullcontext())
-    if not _C.is_grad_enabled():
+    if not _C.recording():
         with first:
             return function(*args, **kwargs)
     given = _Arguments(args)

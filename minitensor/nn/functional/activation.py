@@ -73,7 +73,7 @@ def _stored(function: Callable[..., Any], input: mt.Tensor, inplace: bool, *more
         result: mt.Tensor = function(input, *more)
         return result
     # From a copy where a gradient formula will read what is overwritten.
-    source = input.clone() if mt.is_grad_enabled() and input.requires_grad else input
+    source = input.clone() if _C.is_recorded(input) else input
     return input.copy_(function(source, *more))
 
 

@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import minitensor as mt
+from minitensor import _C
 from minitensor._warning import users_level
 from minitensor.composite.registry import autocast
 from minitensor.ops import ROWS
@@ -66,7 +67,7 @@ def scaled_dot_product_attention(
     mask = attn_mask
     if mask is not None and mask.dtype == mt.bool:
         mask = mt.where(mask, 0.0, mt.full((), float("-inf"), dtype=query.dtype))
-    if dropout_p > 0.0 or (mask is not None and mask.requires_grad):
+    if dropout_p > 0.0 or (mask is not None and (mask.requires_grad or _C.is_recorded(mask))):
         return mt.matmul(_weights(query, key, mask, dropout_p, is_causal, scale), value)
     lead = tuple(query.shape[:-2])
     if not tuple(key.shape[:-2]) == tuple(value.shape[:-2]) == lead:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import minitensor as mt
+from minitensor import _C
 from minitensor.composite import composite
 from minitensor.composite.distance import pdist
 from minitensor.composite.registry import autocast
@@ -25,7 +26,7 @@ def vector_norm(x: mt.Tensor, p: float, dim: int | Sequence[int], keepdim: bool 
     if p == 1:
         return x.abs().sum(dim, keepdim)
     total = (x * x if p == 2 else x.abs().pow(p)).sum(dim, keepdim)
-    if not (mt.is_grad_enabled() and x.requires_grad):
+    if not _C.is_recorded(x):
         return total.sqrt() if p == 2 else total.pow(1.0 / p)
     safe = mt.where(total == 0, 1.0, total)
     return mt.where(total == 0, 0.0, safe.sqrt() if p == 2 else safe.pow(1.0 / p))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import minitensor as mt
+from minitensor import _C
 from minitensor._C import Tensor
 from minitensor.composite import composite
 from minitensor.composite.registry import autocast, shortcut, with_out
@@ -70,7 +71,7 @@ def _maximum(
     kernel = several(kernel_size, rank, "kernel_size", what)
     steps = kernel if stride is None else _strides(stride, kernel, rank, what)
     edges, spread = several(padding, rank, "padding", what), several(dilation, rank, "dilation", what)
-    if not (return_indices or (input.requires_grad and mt.is_grad_enabled())):
+    if not (return_indices or _C.is_recorded(input)):
         result = _max_pool(image, kernel, steps, edges, spread, ceil_mode)
         return result if batched else result.squeeze(0)
     indices = _max_pool_indices(image, kernel, steps, edges, spread, ceil_mode)

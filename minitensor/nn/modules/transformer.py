@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import minitensor as mt
+from minitensor import _C
 from minitensor._warning import users_level
 from minitensor.nn import functional as F
 from minitensor.nn import init
@@ -276,7 +277,7 @@ class TransformerEncoder(Module):
         if not getattr(self, "use_nested_tensor", False) or first.training or src.dim() != 3:
             return False
         tensors = (src, *first.parameters())
-        return not (mt.is_grad_enabled() and any(t.requires_grad for t in tensors))
+        return not _C.is_recorded(*tensors)
 
 
 class TransformerDecoder(Module):
