@@ -85,8 +85,10 @@ void run(void* argument) {
 
 // For the end of the process: a library that computes while its memory is taken away crashes.
 PyObject* wait_for_calls(PyObject*, PyObject*) {
-    ReleaseGil gil;
-    while (g_running) std::this_thread::sleep_for(kSignals);
+    {
+        ReleaseGil gil;
+        while (g_running) std::this_thread::sleep_for(kSignals);
+    }
     Py_RETURN_NONE;
 }
 
