@@ -2,6 +2,15 @@
 
 from minitensor.utils.data.collate import default_collate, default_convert
 from minitensor.utils.data.dataloader import DataLoader, _DatasetKind
+from minitensor.utils.data.datapipes.datapipe import DataChunk, DFIterDataPipe, IterDataPipe, MapDataPipe
+from minitensor.utils.data.datapipes.decorators import (
+    argument_validation,
+    functional_datapipe,
+    guaranteed_datapipes_determinism,
+    non_deterministic,
+    runtime_validation,
+    runtime_validation_disabled,
+)
 from minitensor.utils.data.dataset import (
     ChainDataset,
     ConcatDataset,
@@ -27,10 +36,14 @@ __all__ = [
     "BatchSampler",
     "ChainDataset",
     "ConcatDataset",
+    "DFIterDataPipe",
+    "DataChunk",
     "DataLoader",
     "Dataset",
     "DistributedSampler",
+    "IterDataPipe",
     "IterableDataset",
+    "MapDataPipe",
     "RandomSampler",
     "Sampler",
     "SequentialSampler",
@@ -40,8 +53,14 @@ __all__ = [
     "TensorDataset",
     "WeightedRandomSampler",
     "_DatasetKind",
+    "argument_validation",
     "default_collate",
     "default_convert",
+    "functional_datapipe",
     "get_worker_info",
+    "guaranteed_datapipes_determinism",
+    "non_deterministic",
     "random_split",
+    "runtime_validation",
+    "runtime_validation_disabled",
 ]

@@ -10,9 +10,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
+import minitensor as mt
 from minitensor import accelerator
 from minitensor.utils.data.collate import default_collate, default_convert
+from minitensor.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 from minitensor.utils.data.dataset import IterableDataset
+from minitensor.utils.data.graph_settings import apply_random_seed, apply_sharding, apply_shuffle_settings
 from minitensor.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, drawn_seed
 from minitensor.utils.data.worker import Fetcher, Task, get_worker_info
 from minitensor.utils.data.workers import Workers
@@ -87,6 +90,8 @@ class DataLoader(Generic[_T_co]):
             raise ValueError("prefetch_factor option should be non-negative")
         if persistent_workers and num_workers == 0:
             raise ValueError("persistent_workers option needs num_workers > 0")
+        if isinstance(dataset, IterDataPipe):
+            dataset, shuffle = apply_shuffle_settings(dataset, shuffle), None
         self.dataset = dataset
         self.num_workers = num_workers
         self.prefetch_factor = prefetch_factor
@@ -229,6 +234,7 @@ class _Iterator:
                 "used.",
                 stacklevel=3,
             )
+        shared_seed = self._shared_seed(loader)
         self._workers: Workers | None = None
         self._fetcher: Fetcher | None = None
         self._sampler_iter = iter(self._sampler)
@@ -239,16 +245,27 @@ class _Iterator:
             loader.check_worker_number_rationality()
             task = Task(
                 loader.dataset, self._iterable, batched, collate_fn, loader.drop_last, loader.worker_init_fn,
-                base_seed, loader.num_workers,
+                base_seed, loader.num_workers, shared_seed,
             )  # fmt: skip
             prefetch = loader.prefetch_factor or 1
             self._persistent = loader.persistent_workers
             self._workers = Workers(task, loader.multiprocessing_context, loader.timeout, prefetch, loader.in_order)
-            self._batches = self._workers.epoch(self._sampler_iter, False)
+            self._shared_seed(loader)  # as PyTorch draws one more here
+            self._batches = self._workers.epoch(self._sampler_iter, False, None)
         else:
+            if isinstance(loader.dataset, (IterDataPipe, MapDataPipe)):
+                apply_sharding(loader.dataset, 1, 0)
             self._fetcher = Fetcher(loader.dataset, self._iterable, batched, collate_fn, loader.drop_last)
         self._num_yielded = 0
         self._told = loader._IterableDataset_len_called
+
+    def _shared_seed(self, loader: DataLoader[Any]) -> int | None:
+        """Seed what shuffles among the pipes of a dataset; the number, for workers to do the same."""
+        if not isinstance(loader.dataset, IterDataPipe):
+            return None
+        seed = drawn_seed(loader.generator)
+        apply_random_seed(loader.dataset, mt.Generator().manual_seed(seed))
+        return seed
 
     def _begin(self, loader: DataLoader[Any]) -> None:
         """Another pass with the same workers."""
@@ -256,7 +273,7 @@ class _Iterator:
         self._sampler_iter = iter(self._sampler)
         self._num_yielded = 0
         self._told = loader._IterableDataset_len_called
-        self._batches = self._workers.epoch(self._sampler_iter, True)
+        self._batches = self._workers.epoch(self._sampler_iter, True, self._shared_seed(loader))
 
     def __iter__(self) -> _Iterator:
         return self

@@ -9,6 +9,8 @@ from typing import Any
 
 import minitensor as mt
 from minitensor.multiprocessing.messages import Channel
+from minitensor.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
+from minitensor.utils.data.graph_settings import apply_random_seed, apply_sharding
 
 __all__ = ["Fetcher", "Raised", "Task", "WorkerInfo", "get_worker_info"]
 
@@ -108,6 +110,18 @@ class Task:
     init_fn: Any
     base_seed: int
     num_workers: int
+    shared_seed: int | None = None
+
+    def seed_pipes(self, seed: int | None) -> None:
+        """Seed what shuffles among the pipes of the dataset: alike in all workers."""
+        if isinstance(self.dataset, IterDataPipe):
+            assert seed is not None
+            apply_random_seed(self.dataset, mt.Generator().manual_seed(seed))
+
+    def divide(self, number: int) -> None:
+        """Give a worker its part of pipes that can be divided."""
+        if isinstance(self.dataset, (IterDataPipe, MapDataPipe)):
+            apply_sharding(self.dataset, self.num_workers, number)
 
     def fetcher(self) -> Fetcher:
         """Begin with the dataset anew."""
@@ -137,14 +151,17 @@ def work(channel: Channel, task: Task, number: int) -> None:
         seed = _seed(task.base_seed, number)
         _info.append(WorkerInfo(number, task.num_workers, seed, task.dataset))
         try:
+            task.seed_pipes(task.shared_seed)
             if task.init_fn is not None:
                 task.init_fn(number)
+            task.divide(number)
             fetcher = task.fetcher()
         except Exception as error:
             failed = Raised(error, where)
         while True:
             epoch, place, index = channel.get()
             if place is None:
+                task.seed_pipes(index)
                 fetcher = task.fetcher()
                 continue
             data: Any = failed

@@ -58,8 +58,8 @@ class Workers:
         """End the processes."""
         self._stop()
 
-    def epoch(self, indices: Iterator[Any], anew: bool) -> Iterator[Any]:
-        """The batches with these numbers; ``anew`` if the workers have worked before."""
+    def epoch(self, indices: Iterator[Any], anew: bool, shared_seed: int | None) -> Iterator[Any]:
+        """The batches with these numbers; ``anew`` if the workers have worked before. The seed is for pipes."""
         self._epoch += 1
         epoch = self._epoch
         count = len(self.channels)
@@ -71,7 +71,7 @@ class Workers:
         wanted = 0
         if anew:
             for worker in range(count):
-                self._put(worker, (epoch, None, None))
+                self._put(worker, (epoch, None, shared_seed))
 
         def ask() -> None:
             for _ in range(count):
