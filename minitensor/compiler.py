@@ -16,11 +16,15 @@ __all__ = [
     "compile",
     "cudagraph_mark_step_begin",
     "disable",
+    "get_default_backend",
     "is_compiling",
     "is_dynamo_compiling",
     "is_exporting",
     "list_backends",
+    "nested_compile_region",
     "reset",
+    "set_default_backend",
+    "wrap_numpy",
 ]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -70,7 +74,7 @@ def compile(
     *,
     fullgraph: bool = ...,
     dynamic: bool | None = ...,
-    backend: str | Callable[..., Any] = ...,
+    backend: str | Callable[..., Any] | None = ...,
     mode: str | None = ...,
     options: dict[str, Any] | None = ...,
     disable: bool = ...,
@@ -81,7 +85,7 @@ def compile(
     *,
     fullgraph: bool = ...,
     dynamic: bool | None = ...,
-    backend: str | Callable[..., Any] = ...,
+    backend: str | Callable[..., Any] | None = ...,
     mode: str | None = ...,
     options: dict[str, Any] | None = ...,
     disable: bool = ...,
@@ -91,7 +95,7 @@ def compile(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: str | Callable[..., Any] = "inductor",
+    backend: str | Callable[..., Any] | None = None,
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     disable: bool = False,
@@ -101,7 +105,8 @@ def compile(
     With `fullgraph=True` all of it has to be compiled (`jit_compile=True`), and what can't be raises
     `InvalidArgumentError`. Sizes that vary are followed by themselves, whatever `dynamic` says; `mode` and `options`
     choose among another compiler's settings and change nothing here. Of backends there are `"inductor"`, which is this
-    compiler, and `"eager"`, which runs the function as it is; others raise `RuntimeError`.
+    compiler, and `"eager"`, which runs the function as it is; others raise `RuntimeError`. Without one it is that of
+    :func:`set_default_backend`.
     """
     if mode is not None and options is not None:
         raise RuntimeError("compile: expected mode or options, got both")
@@ -117,8 +122,7 @@ def compile(
         )
     if not callable(model):
         raise RuntimeError(f"compile: expected something callable, got {type(model).__name__}")
-    if backend not in _COMPILES and backend not in _RUNS:
-        raise RuntimeError(f"compile: unknown backend {backend!r}; there are {', '.join(map(repr, list_backends()))}")
+    backend = _known(get_default_backend() if backend is None else backend)
     if disable or backend in _RUNS:
         return model
     return (OptimizedModule if isinstance(model, nn.Module) else _compiled)(model, fullgraph)
@@ -181,3 +185,49 @@ def reset() -> None:
 
 def cudagraph_mark_step_begin() -> None:
     """Do nothing: no recorded graph of a device has memory that a new step would take."""
+
+
+_default: list[Any] = ["inductor"]
+
+
+def _known(backend: Any) -> Any:
+    if backend not in _COMPILES and backend not in _RUNS:
+        raise RuntimeError(f"compile: unknown backend {backend!r}; there are {', '.join(map(repr, list_backends()))}")
+    return backend
+
+
+def get_default_backend() -> str | Callable[..., Any]:
+    """Return the backend of :func:`compile` where none is said: "inductor" at first."""
+    return _default[0]  # type: ignore[no-any-return]
+
+
+def set_default_backend(backend: str | Callable[..., Any] | None) -> None:
+    """Set it; None for the first one again. RuntimeError for one that is not there."""
+    _default[0] = "inductor" if backend is None else _known(backend)
+
+
+def nested_compile_region(
+    fn: Any = None, *, options: Any = None, max_reuse_entries: int = 8, reuse_hash_fn: Any = None
+) -> Any:
+    """Return the function: equal parts of a program are compiled once wherever they are; a decorator without `fn`."""
+    return (lambda function: function) if fn is None else fn
+
+
+def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of tensors for one of NumPy's arrays. It runs in NumPy, without gradients."""
+    from minitensor.utils import _pytree
+
+    @functools.wraps(fn)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        def array(x: Any) -> Any:
+            return x.numpy() if isinstance(x, minitensor.Tensor) else x
+
+        def tensor(x: Any) -> Any:
+            import numpy as np
+
+            return minitensor.as_tensor(x) if isinstance(x, (np.ndarray, np.generic)) else x
+
+        given = _pytree.tree_map(array, (args, kwargs))
+        return _pytree.tree_map(tensor, fn(*given[0], **given[1]))
+
+    return wrapped

@@ -25,6 +25,7 @@ __all__ = [
     "manual_seed",
     "seed",
     "set_rng_state",
+    "thread_safe_generator",
     "use",
 ]
 
@@ -232,3 +233,8 @@ def fork_rng(devices: Sequence[Any] | None = None, enabled: bool = True, device_
     finally:
         for generator, state in zip(generators, before, strict=True):
             generator._load(state)
+
+
+def thread_safe_generator() -> Generator | None:
+    """The generator of a loader's worker that is a thread: None, since workers are processes, with default ones."""
+    return None

@@ -5,6 +5,8 @@ import copy
 import multiprocessing
 import pickle
 import sys
+import types
+from multiprocessing.reduction import ForkingPickler
 from types import ModuleType
 
 import pytest
@@ -114,3 +116,25 @@ def test_spawned_workers_find_the_functions():
     loader = DataLoader(Transformed(), num_workers=1, multiprocessing_context=context)
     expected = [Transformed()[i].item() for i in range(len(Transformed()))]
     assert [batch.item() for batch in loader] == expected
+
+
+def test_pickling_looks_into_no_other_modules(monkeypatch):
+    # As pickle does for a function without a module: modules that warn of themselves then end a loader's worker.
+    class Warns(types.ModuleType):
+        def __getattr__(self, name):
+            if not name.startswith("__"):
+                raise AssertionError(f"asked for {name}")
+            raise AttributeError(name)
+
+    monkeypatch.setitem(sys.modules, "a_module_that_warns", Warns("a_module_that_warns"))
+    for thing in (
+        mt.ones(3),
+        mt.add,
+        mt.nn.functional.relu,
+        mt.float32,
+        mt.nn.Linear(1, 1),
+        mt.Generator(),
+        mt.strided,
+    ):
+        for dumps in (pickle.dumps, ForkingPickler.dumps):
+            assert dumps(thing)

@@ -4,11 +4,18 @@ import importlib
 from typing import Any
 
 from minitensor.autograd.function import Function
+from minitensor.autograd.grad_mode import (
+    enable_grad,
+    inference_mode,
+    no_grad,
+    set_grad_enabled,
+    set_multithreading_enabled,
+)
 from minitensor.autograd.gradients import backward, grad
-from minitensor.autograd.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
 
 __all__ = [
     "Function",
+    "Variable",
     "anomaly_mode",
     "backward",
     "detect_anomaly",
@@ -16,6 +23,7 @@ __all__ = [
     "forward_ad",
     "functional",
     "grad",
+    "grad_mode",
     "gradcheck",
     "gradgradcheck",
     "graph",
@@ -23,13 +31,15 @@ __all__ = [
     "no_grad",
     "set_detect_anomaly",
     "set_grad_enabled",
+    "set_multithreading_enabled",
+    "variable",
 ]
 
 # What is imported by the first use of it, and where it is.
 _LAZY = {
     "anomaly_mode": "", "detect_anomaly": "anomaly_mode", "forward_ad": "", "functional": "",
     "gradcheck": "finite_differences", "gradgradcheck": "finite_differences", "graph": "",
-    "profiler": "", "set_detect_anomaly": "anomaly_mode",
+    "Variable": "variable", "profiler": "", "variable": "variable", "set_detect_anomaly": "anomaly_mode",
 }  # fmt: skip
 
 

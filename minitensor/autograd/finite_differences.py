@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from minitensor import _C
+from minitensor.autograd.grad_mode import enable_grad, no_grad
 from minitensor.autograd.gradients import grad
-from minitensor.autograd.modes import enable_grad, no_grad
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 

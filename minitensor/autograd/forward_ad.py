@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from minitensor import _C
+from minitensor.autograd.grad_mode import enable_grad
 from minitensor.autograd.gradients import passed, reaches_others
-from minitensor.autograd.modes import enable_grad
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 

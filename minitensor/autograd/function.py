@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minitensor import _C
-from minitensor.autograd.modes import enable_grad, no_grad
+from minitensor.autograd.grad_mode import enable_grad, no_grad
 
 __all__ = ["Function", "FunctionContext", "NestedIOFunction", "once_differentiable"]
 

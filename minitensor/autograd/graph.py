@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
@@ -18,9 +18,12 @@ __all__ = [
     "disable_saved_tensors_hooks",
     "get_gradient_edge",
     "increment_version",
+    "region_activation_memory_budget",
     "register_multi_grad_hook",
     "save_on_cpu",
     "saved_tensors_hooks",
+    "set_override_stale_capture_stream",
+    "set_warn_on_accumulate_grad_stream_mismatch",
 ]
 
 Node = _C.GradNode
@@ -184,3 +187,22 @@ class _Handles:
 
     def __exit__(self, *exception: object) -> None:
         self.remove()
+
+
+@contextmanager
+def region_activation_memory_budget(budget: float) -> Iterator[None]:
+    """Say how much of what a backward pass needs may be kept, from 0 to 1. All of it is, whatever is said.
+
+    :func:`minitensor.utils.checkpoint.checkpoint` has parts computed again. ValueError for other numbers.
+    """
+    if not 0 <= budget <= 1:
+        raise ValueError(f"budget must be in [0, 1], got {budget}")
+    yield
+
+
+def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
+    """Do nothing: gradients are computed and added up on one stream."""
+
+
+def set_override_stale_capture_stream(enabled: bool) -> None:
+    """Do nothing: no stream is captured."""

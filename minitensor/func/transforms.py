@@ -15,7 +15,7 @@ from minitensor._vmap import vmap
 from minitensor._vmap.tree import flatten, map_leaves
 from minitensor.autograd import gradients
 from minitensor.autograd.function import Function
-from minitensor.autograd.modes import inference_mode
+from minitensor.autograd.grad_mode import inference_mode
 
 __all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "vjp"]
 

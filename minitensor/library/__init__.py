@@ -17,13 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import minitensor as mt
 from minitensor.library.checking import opcheck
 from minitensor.library.custom_ops import CustomOp, find, forget, is_defined, register
 from minitensor.library.schema import infer_schema, parse
 
 __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_kernel", "impl", "impl_abstract",
-    "infer_schema", "opcheck", "register_autograd", "register_fake", "register_kernel",
+    "infer_schema", "opcheck", "register_autocast", "register_autograd", "register_fake", "register_kernel",
     "register_torch_dispatch", "register_vmap",
 ]  # fmt: skip
 
@@ -177,6 +178,18 @@ def register_vmap(op: Any, func: Any = None, /, *, lib: Any = None) -> Any:
 def register_torch_dispatch(op: Any, torch_dispatch_class: Any, func: Any = None, /, *, lib: Any = None) -> Any:
     """There is no `__torch_dispatch__`: NotImplementedError."""
     return _definition(op).register_torch_dispatch(torch_dispatch_class, func)
+
+
+def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *, lib: Library | None = None) -> None:
+    """Cast the floating-point tensors among an op's arguments while autocast is on for a device; the op runs without.
+
+    ValueError for another device than "cpu" and "cuda", AssertionError for what is no dtype.
+    """
+    if not isinstance(cast_inputs, mt.dtype):
+        raise AssertionError(f"cast_inputs must be a dtype, got {type(cast_inputs).__name__}")
+    if device_type not in ("cpu", "cuda"):
+        raise ValueError(f"Unknown device type: {device_type}")
+    _definition(op)._op.autocast[device_type] = cast_inputs
 
 
 def get_kernel(op: Any, dispatch_key: str) -> Callable[..., Any]:

@@ -28,6 +28,7 @@ class CustomOp:
         self.setup_context: Callable[..., Any] | None = None
         self.vmap: Callable[..., Any] | None = None
         self.autograd_kernel: Callable[..., Any] | None = None
+        self.autocast: dict[str, Any] = {}  # by device: the dtype that tensors are cast to
         self.__name__ = self.__qualname__ = schema.name
         self.__module__ = f"minitensor.ops.{namespace}"
 
@@ -57,6 +58,8 @@ class CustomOp:
         tensors = _tensors(given)
         if _C._has_torch_function(_overriding(given)):
             return _C._handle_torch_function(self, _overriding(given), *args, **kwargs)
+        if self.autocast and (device := self._autocast_on(tensors)) is not None:
+            return self._called_in(device, given)
         if self.autograd_kernel is not None:
             return self.autograd_kernel(*given)
         mapped = self.vmap is not None and any(_C.vmap_level(t) for t in tensors)
@@ -66,6 +69,21 @@ class CustomOp:
             if self.backward is not None:
                 raise RuntimeError(f"{self.qualname}: an op that writes to its arguments has no gradient")
         return self.run(given)
+
+    def _autocast_on(self, tensors: list[Any]) -> str | None:
+        """The device whose autocast is on and that the op has a rule for."""
+        device = tensors[0].device.type if tensors else "cpu"
+        return device if device in self.autocast and mt.is_autocast_enabled(device) else None
+
+    def _called_in(self, device: str, given: list[Any]) -> Any:
+        def cast(value: Any) -> Any:
+            if isinstance(value, (list, tuple)):
+                return type(value)(map(cast, value))
+            wanted = isinstance(value, mt.Tensor) and value.is_floating_point() and value.dtype != mt.float64
+            return value.to(self.autocast[device]) if wanted and value.device.type == device else value
+
+        with mt.autocast(device, enabled=False):
+            return self(*map(cast, given))
 
     def run(self, given: list[Any]) -> Any:
         """The kernel's result, without gradients."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import numbers
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import minitensor as mt
 
-__all__ = ["assert_close"]
+__all__ = ["assert_allclose", "assert_close"]
 
 # Relative and absolute tolerances by dtype, as PyTorch's documentation lists them; any other dtype must be equal.
 _TOLERANCES = {
@@ -74,6 +75,28 @@ def assert_close(
     except AssertionError as error:
         text = str(error)
         raise AssertionError(msg(text) if callable(msg) else msg if msg is not None else text) from None
+
+
+_OLD_TOLERANCES = {"float16": (1e-3, 1e-3), "float32": (1e-4, 1e-5), "float64": (1e-5, 1e-8)}
+
+
+def assert_allclose(
+    actual: Any, expected: Any, rtol: float | None = None, atol: float | None = None, equal_nan: bool = True,
+    msg: str = "",
+) -> None:  # fmt: skip
+    """Compare as :func:`assert_close` does, in whatever dtypes and with wider tolerances; an older name."""
+    warnings.warn(
+        "`torch.testing.assert_allclose()` is deprecated since 1.12 and will be removed in a future release. Please "
+        "use `torch.testing.assert_close()` instead.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    actual = actual if isinstance(actual, mt.Tensor) else mt.tensor(actual)
+    expected = expected if isinstance(expected, mt.Tensor) else mt.tensor(expected, dtype=actual.dtype)
+    if rtol is None and atol is None:
+        pairs = [_OLD_TOLERANCES.get(t.dtype.name, (0.0, 0.0)) for t in (actual, expected)]
+        rtol, atol = (max(values) for values in zip(*pairs, strict=True))
+    assert_close(actual, expected, rtol=rtol, atol=atol, equal_nan=equal_nan, check_dtype=False, msg=msg or None)
 
 
 def _compare(actual: Any, expected: Any, options: _Options, path: list[Any]) -> None:

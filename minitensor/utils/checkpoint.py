@@ -20,6 +20,7 @@ __all__ = [
     "CheckpointFunction",
     "CheckpointPolicy",
     "DefaultDeviceType",
+    "GraphExecGroup",
     "SelectiveCheckpointContext",
     "check_backward_validity",
     "checkpoint",
@@ -52,6 +53,26 @@ class set_checkpoint_early_stop:  # noqa: N801  (PyTorch's name)
 
     def __exit__(self, *exception: object) -> None:
         _EARLY_STOP.pop()
+
+
+class GraphExecGroup:
+    """Backward passes within one of these compute what is checkpointed again once, for all of them.
+
+    For checkpoints without `use_reentrant`, and passes that ask for different parts of it. RuntimeError within another.
+    """
+
+    _current: GraphExecGroup | None = None
+
+    def __enter__(self) -> GraphExecGroup:
+        if GraphExecGroup._current is not None:
+            raise RuntimeError(
+                f"GraphExecGroup contexts cannot be nested. Already inside group {GraphExecGroup._current}"
+            )
+        GraphExecGroup._current = self
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        GraphExecGroup._current = None
 
 
 class DefaultDeviceType:
@@ -266,14 +287,14 @@ class _Frame:
         self.autocast = _Autocast()
         self.metas: list[tuple[Any, ...]] = []
         self.again: dict[int, Any] = {}
-        self.backward = 0  # the pass that they were computed for; another computes them anew
+        self.backward: Any = 0  # the pass, or group, that they were computed for; another computes them anew
 
     def pack(self, tensor: Any) -> int:
         self.metas.append((tuple(tensor.shape), tensor.dtype, tensor.device))
         return len(self.metas) - 1
 
     def unpack(self, place: int) -> Any:
-        backward = _C.backward_id()
+        backward = GraphExecGroup._current or _C.backward_id()
         if not backward or backward != self.backward:
             self.again = dict(enumerate(self._compute()))
             self.backward = backward

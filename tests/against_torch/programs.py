@@ -32,6 +32,24 @@ MODULES = (
 # Why names are missing: a reason, and names by module.
 REASONS: tuple[tuple[str, dict[str, str]], ...] = (
     ("TorchScript's own graphs: scripted functions run Python", {"jit": "export_opnames"}),
+    ("classes that PyTorch itself no longer runs", {"autograd": "NestedIOFunction"}),
+    ("gradients always have the layout of their parameters", {"autograd": "enforce_grad_layout_policy"}),
+    ("which ops are computed again can't be chosen one by one", {"utils.checkpoint": "SAC_IGNORED_OPS"}),
+    ("Triton: kernels are made by this compiler", {"library": "triton_op wrap_triton"}),
+    ("sizes that depend on data have no symbols here", {"library": "get_ctx"}),
+    (
+        "guards of PyTorch's compiler, and what chooses among them",
+        {
+            "compiler": "keep_portable_guards_unsafe keep_tensor_guards_unsafe skip_all_guards_unsafe "
+            "skip_guard_on_all_nn_modules_unsafe skip_guard_on_globals_unsafe "
+            "skip_guard_on_inbuilt_nn_modules_unsafe set_enable_guard_collectives"
+        },
+    ),
+    (
+        "files and settings of PyTorch's compiler; `--persistent_cache_directory` keeps what was compiled",
+        {"compiler": "config load_cache_artifacts load_compiled_function save_cache_artifacts"},
+    ),
+    ("Python is not compiled, but the ops that it calls", {"compiler": "substitute_in_graph"}),
 )
 
 

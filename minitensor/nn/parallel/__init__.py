@@ -2,8 +2,11 @@
 
 from minitensor.nn.parallel.data_parallel import DataParallel, data_parallel
 from minitensor.nn.parallel.distributed import DistributedDataParallel
+from minitensor.nn.parallel.parts import gather, parallel_apply, replicate, scatter
 
-__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel"]
+__all__ = [
+    "DataParallel", "DistributedDataParallel", "data_parallel", "gather", "parallel_apply", "replicate", "scatter",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

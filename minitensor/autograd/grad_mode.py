@@ -144,3 +144,35 @@ class inference_mode(_Decorator):  # noqa: N801  (PyTorch's name)
 
     def _again(self) -> inference_mode:
         return inference_mode(self._mode)  # type: ignore[no-any-return]  # without a function
+
+
+class set_multithreading_enabled:  # noqa: N801  (PyTorch's name)
+    """Says whether a backward pass may use several threads: at once, and as a context until its end.
+
+    A pass goes through the graph in the thread that called it, whatever is said here; kernels have the threads of
+    `set_num_threads`.
+    """
+
+    _wanted = True
+
+    def __init__(self, mode: bool) -> None:
+        """`mode`: whether it may."""
+        self.prev, self.mode = set_multithreading_enabled._wanted, bool(mode)
+        set_multithreading_enabled._wanted = self.mode
+
+    def __enter__(self) -> None:
+        """It is set already."""
+
+    def __exit__(self, *exception: object) -> None:
+        set_multithreading_enabled._wanted = self.prev
+
+    def __call__(self, function: F) -> F:
+        """The function with the mode while it runs; as a decorator it is not set at once."""
+        set_multithreading_enabled._wanted = self.prev
+
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with set_multithreading_enabled(self.mode):
+                return function(*args, **kwargs)
+
+        return wrapped  # type: ignore[return-value]  # same signature
