@@ -49,6 +49,7 @@ REASONS: tuple[tuple[str, dict[str, str]], ...] = (
         "files and settings of PyTorch's compiler; `--persistent_cache_directory` keeps what was compiled",
         {"compiler": "config load_cache_artifacts load_compiled_function save_cache_artifacts"},
     ),
+    ("TensorBoard's package has it", {"utils.tensorboard": "RecordWriter"}),
     ("Python is not compiled, but the ops that it calls", {"compiler": "substitute_in_graph"}),
 )
 
