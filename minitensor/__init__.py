@@ -114,6 +114,11 @@ from minitensor.composite.layout import (  # noqa: E402
     layout,
     memory_format,
     preserve_format,
+    sparse_bsc,
+    sparse_bsr,
+    sparse_coo,
+    sparse_csc,
+    sparse_csr,
     strided,
 )
 from minitensor.creation import *  # noqa: E402, F403
@@ -197,7 +202,7 @@ _LAZY_MODULES = {
     "accelerator", "amp", "array_api", "backends", "compiler", "cpu", "cuda", "distributions", "extend", "fft",
     "func", "linalg", "multiprocessing", "nn", "optim", "overrides", "profiler", "serialization", "signal", "special",
     "testing", "timeline", "utils",
-    "export", "fx", "hub", "library", "masked",
+    "export", "fx", "hub", "library", "masked", "sparse",
 }  # fmt: skip
 _LAZY_NAMES = {
     "autocast": "minitensor.amp",
@@ -222,6 +227,12 @@ _LAZY_NAMES = {
     "jit_scope": "minitensor_jit",
     "load": "minitensor.serialization",
     "save": "minitensor.serialization",
+    "sparse_bsc_tensor": "minitensor.sparse.creation",
+    "sparse_bsr_tensor": "minitensor.sparse.creation",
+    "sparse_compressed_tensor": "minitensor.sparse.creation",
+    "sparse_coo_tensor": "minitensor.sparse.creation",
+    "sparse_csc_tensor": "minitensor.sparse.creation",
+    "sparse_csr_tensor": "minitensor.sparse.creation",
     "vmap": "minitensor._vmap",
 }
 

@@ -94,13 +94,14 @@ def tensor_text(tensor: Any) -> str:
     return f"Parameter({text})" if isinstance(tensor, Parameter) and not plain else text
 
 
-def _with_suffixes(text: str, suffixes: list[str], indent: int) -> str:
+def _with_suffixes(text: str, suffixes: list[str], indent: int, own_line: bool = False) -> str:
     # PyTorch counts one column too many for the first line, and breaks lines accordingly.
     column = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
-        if column + len(suffix) + 2 > _options.linewidth:
+        if own_line or column + len(suffix) + 2 > _options.linewidth:
             text += ",\n" + " " * indent + suffix
             column = indent + len(suffix)
+            own_line = False
         else:
             text += ", " + suffix
             column += len(suffix) + 2

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import minitensor as mt
+
 Form = tuple[Any, ...]
 
 # Between equal elements a maximum has no derivative.
@@ -16,7 +18,15 @@ OTHER_GRADIENT = (
     "_resample", "_resample_backward", "_recurrent",
 )  # fmt: skip
 # What has none at all: places, and statistics that are constants for the tape.
-WITHOUT_GRADIENT = ("max_pool_indices", "adaptive_max_pool_indices", "batch_norm_stats", "_recurrent_backward")
+WITHOUT_GRADIENT = (
+    "max_pool_indices", "adaptive_max_pool_indices", "batch_norm_stats", "_recurrent_backward", "_csr_matmul",
+    "_csr_sampled",
+)  # fmt: skip
+
+
+def crow(*indices: int) -> Any:
+    """Indices that must be what they are."""
+    return mt.tensor(indices, dtype=mt.int64)
 
 
 def nn_forms(op: Callable[..., Any], index: Callable[..., Any]) -> dict[str, list[Form]]:
@@ -139,6 +149,17 @@ def nn_forms(op: Callable[..., Any], index: Callable[..., Any]) -> dict[str, lis
         ],
         "_ctc_loss_backward": [
             (op(2), op(5, 2, 4), index(2, 2, below=4), index(2, below=6), index(2, below=3), 0, True),
+        ],
+        "_csr_matmul": [
+            (crow(0, 2, 2, 5), crow(1, 3, 0, 1, 2), op(5), op(4, 6)),
+            (crow(0, 1), crow(0), op(1), op(2, 1)),
+            (crow(0, 3), crow(2, 0, 2), op(3, layout="strided"), op(3, 70, layout="transposed")),
+            (crow(0), crow(), op(0), op(3, 2)),
+        ],
+        "_csr_sampled": [
+            (crow(0, 2, 2, 5), crow(1, 3, 0, 1, 2), op(3, 6), op(4, 6)),
+            (crow(0, 3), crow(2, 0, 2), op(1, 70, layout="transposed"), op(3, 70, layout="strided")),
+            (crow(0), crow(), op(0, 2), op(3, 2)),
         ],
         "embedding": [
             (op(5, 4), index(3, 2, below=5)),

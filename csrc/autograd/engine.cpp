@@ -116,7 +116,7 @@ class Run {
         if (!whole || !owned_once(*whole) || whole->storage->external() || whole->storage->read_only ||
             !whole->contiguous() || whole->dtype != part_of_gradient.dtype ||
             !(whole->sizes == node.operand_meta[0].sizes) || home_of(*whole) != home_of(part_of_gradient) ||
-            batch_level(*whole) || batch_level(part_of_gradient))
+            batch_level(*whole) || batch_level(part_of_gradient) || is_sparse(*whole) || is_sparse(part_of_gradient))
             return false;
         Operand self, other;
         Ref<Tensor> part = call_op(*node.op, {whole.get()}, node.params);

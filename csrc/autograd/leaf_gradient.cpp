@@ -11,6 +11,7 @@
 namespace mt {
 
 void (*grad_stored_hook)(Tensor&) = nullptr;
+Ref<Tensor> (*add_sparse_gradient_hook)(Ref<Tensor>, Ref<Tensor>) = nullptr;
 
 namespace {
 
@@ -63,7 +64,9 @@ void store_gradient(GradNode& node, Ref<Tensor> gradient, bool create_graph) {
     // Of a number on the CPU that was used on a GPU, or of what was compiled.
     if (home_of(*gradient) != home_of(*leaf) && home_of(*leaf).type != DeviceType::Meta)
         gradient = clone_to(*gradient, leaf->device());
-    if (!before) {
+    if (!create_graph && (is_sparse(*gradient) || (before && is_sparse(*before)))) {
+        meta.grad = add_sparse_gradient_hook(before, gradient);
+    } else if (!before) {
         // The engine's own tensor is handed over unless somebody else holds its storage.
         Dims order;
         const bool fits = (gradient->contiguous() && leaf->contiguous()) ||

@@ -143,7 +143,7 @@ inline int batch_level(const Tensor& tensor) { return tensor.autograd ? tensor.a
 
 // Where the elements are, also of what vmap maps: its handles have no memory.
 inline Device home_of(const Tensor& tensor) {
-    return batch_level(tensor) ? home_of(*tensor.autograd->batch_value) : tensor.device();
+    return batch_level(tensor) ? home_of(*tensor.autograd->batch_value) : place_of_components(tensor.device());
 }
 
 AutogradMeta& autograd_meta(Tensor& tensor);  // made on first use

@@ -159,7 +159,7 @@ Device parse_device(const char* given) {
     size_t length = colon ? static_cast<size_t>(colon - text) : std::strlen(text);
     Device device;
     bool known = false, in_range = true;
-    for (size_t i = 0; i < static_cast<size_t>(DeviceType::Count); ++i)
+    for (size_t i = 0; i < std::size(kDeviceNames); ++i)
         if (std::strlen(kDeviceNames[i]) == length && std::strncmp(kDeviceNames[i], text, length) == 0) {
             device.type = static_cast<DeviceType>(i);
             known = true;

@@ -135,6 +135,9 @@ int set_data(PyObject* self, PyObject* value, void*) {
         [&]() -> int {
             if (!value || !is_tensor(value)) fail_type("data must be a Tensor");
             Tensor &t = *tensor_of(self), &source = *tensor_of(value);
+            if (is_sparse(t) != is_sparse(source))
+                fail("Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible "
+                     "tensor type.");
             // `x.data -= y` has written there already.
             if (t.storage == source.storage && t.dtype == source.dtype && t.sizes == source.sizes &&
                 t.strides == source.strides && t.offset == source.offset)

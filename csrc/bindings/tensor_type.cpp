@@ -347,6 +347,11 @@ PyObject* method_requires_grad_(PyObject* self, PyObject* const* args, Py_ssize_
     });
 }
 
+const Tensor& checked_dense(const Tensor& tensor) {
+    if (is_sparse(tensor)) fail_type("a tensor in a sparse layout can't be one of another class");
+    return tensor;
+}
+
 // Makes a tensor of this class over the contents of `data`: what Parameter is.
 PyObject* method_as_subclass(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
@@ -356,6 +361,7 @@ PyObject* method_as_subclass(PyObject*, PyObject* args) {
         if (!PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), &TensorType) ||
             !is_tensor(data))
             fail_type("_as_subclass(cls, data, requires_grad) takes a subclass of Tensor and a Tensor");
+        checked_dense(*tensor_of(data));
         static const OpDef* alias = find_op("alias");
         Ref<Tensor> fresh = keeps_history ? call_op(*alias, {tensor_of(data)}) : detach(*tensor_of(data));
         if (!keeps_history) set_requires_grad(*fresh, wants_grad != 0);
@@ -460,7 +466,7 @@ PyTypeObject make_tensor_type() {
 PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     return guarded([&]() -> PyObject* {
         if (!kwargs && PyTuple_GET_SIZE(args) == 1 && is_tensor(PyTuple_GET_ITEM(args, 0)))
-            return wrap_as(type, detach(*tensor_of(PyTuple_GET_ITEM(args, 0))));
+            return wrap_as(type, detach(checked_dense(*tensor_of(PyTuple_GET_ITEM(args, 0)))));
         if (!kwargs && PyTuple_GET_SIZE(args) == 0) return wrap_as(type, Tensor::empty({0}, default_dtype()));
         // PyTorch's old constructor: sizes, or data.
         PyRef module(PyImport_ImportModule("minitensor.typed_tensors"));

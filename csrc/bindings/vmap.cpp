@@ -153,6 +153,7 @@ PyObject* py_wrap(PyObject*, PyObject* args) {
         PyObject* tensor;
         int level;
         if (!PyArg_ParseTuple(args, "O!i:vmap_wrap", &TensorType, &tensor, &level)) return nullptr;
+        if (is_sparse(*tensor_of(tensor))) fail("vmap doesn't map tensors in a sparse layout");
         if (tensor_of(tensor)->ndim() == 0 || level < 1) fail_value("vmap_wrap: needs a dimension and a level");
         return wrap(mapped(Ref<Tensor>::borrow(tensor_of(tensor)), level));
     });

@@ -17,6 +17,9 @@ namespace mt {
 // Whether what lies on the device has an address of a GPU's instead of one of the host's.
 inline bool on_gpu(Device device) { return device.type == DeviceType::CUDA || device.type == DeviceType::JitGPU; }
 
+// Whether the host finds no elements at a storage's `data`.
+inline bool beyond_host(Device device) { return device.type == DeviceType::CUDA || device.type >= DeviceType::JitGPU; }
+
 // What drives the GPUs. All are called with the GIL held, and throw what went wrong.
 struct DeviceRuntime {
     // The GPU with the index of a device that names none.

@@ -31,6 +31,7 @@ Ref<Storage> Storage::allocate(size_t nbytes, Device device) {
 
 void Storage::ensure_memory() {
     if (data || address || device.type == DeviceType::Meta) return;
+    if (device.type == DeviceType::Sparse) refuse_host_access(*this);
     if (on_gpu(device)) {
         DeviceBlock block = device_allocate(device, nbytes);
         address = block.address;
@@ -41,6 +42,7 @@ void Storage::ensure_memory() {
 }
 
 void Storage::resize(size_t wanted) {
+    if (device.type == DeviceType::Sparse) refuse_host_access(*this);
     if (device.type == DeviceType::Meta) {
         nbytes = wanted;
         return;
@@ -63,6 +65,7 @@ void Storage::resize(size_t wanted) {
 }
 
 void refuse_host_access(const Storage& storage) {
+    if (storage.device.type == DeviceType::Sparse) fail("Cannot access the storage of a tensor in a sparse layout");
     fail("a tensor's elements are in the memory of cuda:" + std::to_string(storage.device.index) +
          ", which the host can't read. Use Tensor.cpu() to copy the tensor to host memory first.");
 }

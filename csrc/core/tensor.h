@@ -68,7 +68,7 @@ struct Storage {
     }
 };
 
-// Throws: the host can't look into a GPU's memory.
+// Throws: the host can't look into a GPU's memory, and a sparse layout has none.
 [[noreturn]] void refuse_host_access(const Storage& storage);
 
 // Runs the recorded program that `storage` waits for; installed by trace/, which stands above core/.
@@ -105,7 +105,7 @@ struct Tensor {
     // The first element; computes a recorded value first.
     void* data() const {
         if (storage->pending) materialize_hook(storage.get());
-        if (__builtin_expect(on_gpu(storage->device), 0)) refuse_host_access(*storage);
+        if (__builtin_expect(beyond_host(storage->device), 0)) refuse_host_access(*storage);
         // As a number: the offset of a tensor without elements may lie anywhere.
         return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(storage->data) +
                                        static_cast<uintptr_t>(offset) * itemsize(dtype));
@@ -113,6 +113,7 @@ struct Tensor {
     // Where the first element is, on whichever device.
     Place place() const {
         if (storage->pending) materialize_hook(storage.get());
+        if (__builtin_expect(storage->device.type == DeviceType::Sparse, 0)) refuse_host_access(*storage);
         return storage->place().plus(offset * static_cast<int64_t>(itemsize(dtype)));
     }
     template <class T>
@@ -123,6 +124,9 @@ struct Tensor {
 
 // Counts functions that are recorded as a whole: what is made in one has its number, or that of a later one.
 extern std::atomic<uint32_t> functions_begun;
+
+// Whether its elements are kept by other tensors, which its Python object knows.
+inline bool is_sparse(const Tensor& tensor) { return tensor.storage->device.type == DeviceType::Sparse; }
 
 // Frees `meta`; installed by autograd/.
 extern void (*autograd_meta_destroy_hook)(AutogradMeta* meta);

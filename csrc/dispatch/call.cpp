@@ -46,6 +46,7 @@ void (*profile_hook)(const OpDef*, const Call&, int64_t, int64_t) = nullptr;
 void (*widen_hook)(Call&) = nullptr;
 void (*python_kernel_hook)(Call&, Device, Ref<Tensor>*) = nullptr;
 void (*python_step_hook)(Call&) = nullptr;
+void (*sparse_hook)(Call&, Ref<Tensor>*) = nullptr;
 
 void ReleaseGil::take_back(PyThreadState* state) noexcept {
     try {
@@ -69,7 +70,7 @@ int64_t now_ns() {
 }
 
 std::string device_text(Device device) {
-    static const char* names[] = {"cpu", "cuda", "meta", "jit_cpu", "jit_gpu"};
+    static const char* names[] = {"cpu", "cuda", "meta", "jit_cpu", "jit_gpu", "sparse"};
     std::string text = names[static_cast<size_t>(device.type)];
     return device.index >= 0 ? text + ":" + std::to_string(device.index) : text;
 }
@@ -90,10 +91,13 @@ Device result_device(const Call& call) {
         if (!t) continue;
         if (on_jit_device(*t)) return t->device();
         if (!decides || (goes_anywhere(*decides) && !goes_anywhere(*t))) decides = t;
-        else if (!same_device(t->device(), decides->device()) && !goes_anywhere(*t))
+        else if (!same_device(t->device(), decides->device()) && !goes_anywhere(*t)) {
+            if (is_sparse(*decides)) return decides->device();
+            if (is_sparse(*t)) return t->device();
             fail("Expected all tensors to be on the same device, but found at least two devices, " +
                  device_text(decides->device()) + " and " + device_text(t->device()) + "! (when calling " +
                  call.op->name + ")");
+        }
     }
     if (decides && decides->device().type == DeviceType::CPU) {
         Device device = default_device();
@@ -361,6 +365,7 @@ static void interpret(Call& call, Ref<Tensor>* results) {
         }
     }
     call.device = device;
+    if (__builtin_expect(device.type == DeviceType::Sparse, 0)) return sparse_hook(call, results);
     if (__builtin_expect(on_gpu(device), 0) && !is_jit_device(device) &&
         (!op.infer || op.python_kernel[static_cast<size_t>(device.type)]))
         return run_apart(call, results);
@@ -427,8 +432,11 @@ void dispatch_as_given(Call& call, Ref<Tensor>* results) {
     } else if (op.kind == Kind::View) {
         // A view is metadata: made at once under every interpreter.
         const ResultMeta& meta = call.results[0];
-        if (call.in(0).device().type == DeviceType::Meta) refuse_escaped_hook(call, nullptr);
-        if (meta.dtype == call.in(0).dtype) {
+        const DeviceType device = call.in(0).device().type;
+        if (device == DeviceType::Meta) refuse_escaped_hook(call, nullptr);
+        if (__builtin_expect(device == DeviceType::Sparse, 0)) {
+            sparse_hook(call, results);
+        } else if (meta.dtype == call.in(0).dtype) {
             results[0] = Tensor::view(call.in(0), meta.sizes, meta.strides, meta.offset);
         } else {
             results[0] = reinterpreted(call);

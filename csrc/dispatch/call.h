@@ -97,6 +97,8 @@ int64_t now_ns();
 extern void (*python_step_hook)(Call& call);
 // Runs `op`'s Python kernel for `device`; installed by bindings/, which knows how to wrap tensors.
 extern void (*python_kernel_hook)(Call& call, Device device, Ref<Tensor>* results);
+// Runs a call with an operand in a sparse layout, in Python, or throws that the op doesn't know it.
+extern void (*sparse_hook)(Call& call, Ref<Tensor>* results);
 
 inline constexpr size_t kMaxResults = 3;
 

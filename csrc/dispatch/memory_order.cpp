@@ -49,6 +49,8 @@ RegisterOrder::RegisterOrder(Order order, std::initializer_list<const char*> nam
 
 bool keeps_order(const Call& call) {
     const OpDef& op = *call.op;
+    for (size_t i = 0; i < call.operand_count; ++i)
+        if (const Tensor* t = call.operands[i].tensor; t && is_sparse(*t)) return false;
     auto found = orders().find(op.name);
     if (found == orders().end()) return op.kind == Kind::Elementwise;
     if (found->second == Order::KeptOfReal) return !is_complex(call.in(0).dtype);

@@ -66,6 +66,9 @@ def retain_grad(tensor: Any) -> None:
         kept = reference()
         if kept is not None:
             # A copy: the gradient may be the seed, another tensor's gradient too, or one number expanded.
-            kept.grad = gradient.clone().contiguous() if kept.grad is None else kept.grad + gradient
+            if kept.grad is not None:
+                kept.grad = kept.grad + gradient
+            else:
+                kept.grad = gradient.clone() if _C.is_sparse_storage(gradient) else gradient.clone().contiguous()
 
     _C.retain_grad(tensor, keep)

@@ -26,6 +26,7 @@ from minitensor.composite import (
     random_in_place,
     reduction,
     shape,
+    sparse,
     spectral,
     statistics,
 )

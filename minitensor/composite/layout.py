@@ -46,7 +46,7 @@ _CHANNELS_LAST = {channels_last: 4, channels_last_3d: 5}
 
 
 class layout:  # noqa: N801  (PyTorch's name)
-    """How elements are kept; `strided` is the only one."""
+    """How elements are kept: `strided`, `sparse_coo`, `sparse_csr`, `sparse_csc`, `sparse_bsr` or `sparse_bsc`."""
 
     __slots__ = ("_name",)
 
@@ -61,6 +61,11 @@ class layout:  # noqa: N801  (PyTorch's name)
 
 
 strided = layout("strided")
+sparse_coo = layout("sparse_coo")
+sparse_csr = layout("sparse_csr")
+sparse_csc = layout("sparse_csc")
+sparse_bsr = layout("sparse_bsr")
+sparse_bsc = layout("sparse_bsc")
 
 
 def _channels_outside(x: Any) -> Any:

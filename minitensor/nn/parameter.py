@@ -33,6 +33,10 @@ class Parameter(mt.Tensor):
             data = mt.empty(0)
         if not isinstance(data, mt.Tensor):
             raise TypeError(f"Parameter(): data must be a Tensor, not {type(data).__name__}")
+        if _C.is_sparse_storage(data):
+            from minitensor.sparse.parameter import sparse_parameter
+
+            return sparse_parameter(data, requires_grad)  # type: ignore[no-any-return]
         return mt.Tensor._as_subclass(cls, data, requires_grad)
 
     __deepcopy__ = deepcopy_parameter

@@ -24,6 +24,7 @@ from minitensor.ops import (
     scan,
     scatter,
     sort,
+    sparse,
     special,
 )
 from minitensor.ops.row import ROWS, Row
@@ -54,6 +55,7 @@ __all__ = [
     "scan",
     "scatter",
     "sort",
+    "sparse",
     "special",
 ]
 

@@ -143,6 +143,37 @@ def _finish(tensor: mt.Tensor, requires_grad: Any, metadata: Any) -> mt.Tensor:
     return tensor.requires_grad_() if requires_grad else tensor
 
 
+def _layout(name: Any) -> Any:
+    found = (
+        getattr(mt, name.removeprefix("torch.").removeprefix("minitensor."), None) if isinstance(name, str) else None
+    )
+    if not isinstance(found, mt.layout):
+        raise UnpicklingError(f"there is no layout {name!r}")
+    return found
+
+
+def _rebuild_sparse(layout: Any, parts: Any) -> mt.Tensor:
+    """A sparse tensor of its components, whose indices are looked at: a file may say anything."""
+    if not isinstance(layout, mt.layout) or layout is mt.strided or not isinstance(parts, tuple) or len(parts) < 3:
+        raise UnpicklingError("a sparse tensor is made of what is not a layout and components")
+    coo = layout is mt.sparse_coo
+    *tensors, size = parts[: 3 if coo else 4]
+    if not all(type(t) is mt.Tensor for t in tensors):
+        raise UnpicklingError("a sparse tensor is made of what are not strided tensors")
+    size = _numbers("size", tuple(size))
+    try:
+        if coo:
+            coalesced = bool(parts[3]) if len(parts) > 3 else False
+            indices, values = tensors
+            made = mt.sparse_coo_tensor(indices, values, size, check_invariants=True, is_coalesced=coalesced)
+        else:
+            first, second, values = tensors
+            made = mt.sparse_compressed_tensor(first, second, values, size, layout=layout, check_invariants=True)
+    except (RuntimeError, TypeError) as error:
+        raise UnpicklingError(f"the components of a sparse tensor don't fit: {error}") from None
+    return made  # type: ignore[no-any-return]
+
+
 def _size(sizes: Any = ()) -> mt.Size:
     return mt.Size(_numbers("size", tuple(sizes)))
 
@@ -243,7 +274,8 @@ _VALUES: dict[str, Any] = {
     "torch.Tensor": mt.Tensor,
     "torch.Size": _function("Size", _size),
     "torch.device": _function("device", _device),
-    "torch.serialization._get_layout": _function("_get_layout", lambda name: str(name)),
+    "torch.serialization._get_layout": _function("_get_layout", _layout),
+    "torch._utils._rebuild_sparse_tensor": _function("_rebuild_sparse_tensor", _rebuild_sparse),
     "collections.OrderedDict": Allowed("OrderedDict", OrderedDict, is_class=True),
     "collections.Counter": Allowed("Counter", Counter, is_class=True),
     "collections.defaultdict": Allowed("defaultdict", lambda factory=None, *a: defaultdict(_factory(factory), *a)),

@@ -60,6 +60,8 @@ _REBUILD_META = _Global("torch._utils", "_rebuild_meta_tensor_no_storage")
 _REBUILD_PARAMETER = _Global("torch._utils", "_rebuild_parameter")
 _REBUILD_PARAMETER_WITH_STATE = _Global("torch._utils", "_rebuild_parameter_with_state")
 _REBUILD_FROM_TYPE = _Global("torch._tensor", "_rebuild_from_type_v2")
+_REBUILD_SPARSE = _Global("torch._utils", "_rebuild_sparse_tensor")
+_LAYOUT = _Global("torch.serialization", "_get_layout")
 _TENSOR = _Global("torch", "Tensor")
 _SIZE, _DEVICE = _Global("torch", "Size"), _Global("torch", "device")
 _UNTYPED = _Global("torch.storage", "UntypedStorage")
@@ -96,7 +98,9 @@ class _Pickler(pickle._Pickler):
 
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, mt.Tensor):
-            return self.reduce_tensor(thing)
+            return self.reduce_sparse(thing) if _C.is_sparse_storage(thing) else self.reduce_tensor(thing)
+        if isinstance(thing, mt.layout):
+            return _LAYOUT, (f"torch.{thing._name}",)
         if isinstance(thing, mt.Size):
             return _SIZE, (tuple(thing),)
         if isinstance(thing, mt.device):
@@ -139,6 +143,14 @@ class _Pickler(pickle._Pickler):
         if state is None and not allowed:
             return rebuild, arguments
         return _REBUILD_FROM_TYPE, (rebuild, cls if allowed else _TENSOR, arguments, state)
+
+    def reduce_sparse(self, tensor: Any) -> Any:
+        """As PyTorch writes them: whether a gradient is wanted is not kept, but of parameters."""
+        if isinstance(tensor, mt.nn.Parameter):
+            return _REBUILD_PARAMETER, (tensor.detach(), tensor.requires_grad, OrderedDict())
+        pattern = tensor._pattern
+        parts = (*pattern.indices, tensor._elements, mt.Size(pattern.size))
+        return _REBUILD_SPARSE, (pattern.layout, (*parts, pattern.coalesced) if pattern.is_coo else parts)
 
     def reduce_plain(self, tensor: mt.Tensor, hooks: Any) -> Any:
         if tensor.device.type == "meta":

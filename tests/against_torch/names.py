@@ -24,9 +24,7 @@ _REASONS = [
     (r"(cudnn|miopen|mkldnn|fbgemm|nnpack)_.*|is_mkldnn|to_mkldnn|.*_mkldnn", "another library's kernels"),
     (r"(q_|qint|quint|qscheme|quantize|dequantize|quantized_|int_repr|fake_quantize|per_tensor_|per_channel_|empty_quant|"
      r"fused_moving|choose_qparams).*|QInt.*|QUInt.*|is_quantized|.*observer.*", "quantised tensors"),
-    (r"(sparse_|to_sparse|hspmm|smm|dsmm|spmm|sspaddmm|saddmm|hsmm|coalesce|is_coalesced|crow_|ccol_|col_indices|"
-     r"row_indices|resize_as_sparse|values|indices(_copy)?$|to_dense|to_padded|dense_dim|is_sparse).*|sparse_mask|jagged|"
-     r"is_nested", "sparse and nested layouts"),
+    (r"to_padded.*|jagged|is_nested", "nested layouts"),
     (r"Script.*|.*Type$|.*Storage|Aliasdb|AliasDb|Argument.*|Block|Call.*|Code|Compil.*|Concrete.*|Deserial.*|Error.*|"
      r"Exec.*|FileCheck|FunctionSchema|Future|Graph.*|IODesc.*|JITEx.*|Lite.*|Lock.*|Noop.*|Node|Operator.*|PyTorch.*|"
      r"Static.*|Tracing.*|Use|Value|Serial.*|Throughput.*|BufferDict|ParameterDict|ModuleDict|Dict.*|Await.*|Bench.*|"
@@ -40,7 +38,6 @@ _REASONS = [
     (r".*(xla|ipu|xpu|mtia|hpu|vulkan|maia|mps|metal).*", "devices that are not here"),
     (r"batch_norm_(stats|elemt|backward_reduce|backward_elemt|gather_stats|gather_stats_with_counts)",
      "steps of batch norm over several GPUs, which PyTorch has for CUDA only"),
-    (r"native_norm", "a norm of sparse tensors only: PyTorch has no dense kernel"),
     (r"scaled_(grouped_)?mm", "products of 8-bit and 4-bit floating-point numbers"),
     (r"grad_dtype", "a gradient has its tensor's dtype"),
     (r"AcceleratorError|Event|Stream", "streams come with the GPU"),

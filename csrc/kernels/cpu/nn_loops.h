@@ -58,6 +58,8 @@ struct NnLoops {
     // h: in the product.
     void (*rnn_step)(T* h, const T* x, const T* bias, bool relu, int64_t n);
     void (*rnn_back)(T* d_x, const T* h, const T* dh, bool relu, int64_t n);
+    // y[j] = the sum of w[e] * x[row[e] * n + j] over e < count, in that order.
+    void (*add_rows)(T* y, const T* w, const int64_t* row, int64_t count, const T* x, int64_t n);
 };
 
 struct NnTable {

@@ -445,12 +445,50 @@ void rnn_back(T* __restrict d_x, const T* __restrict h, const T* __restrict dh, 
         for (int64_t j = 0; j < n; ++j) d_x[j] = dh[j] * (T(1) - h[j] * h[j]);
 }
 
+// `Count` vectors of sums abreast, which stay in registers; the last has `last` elements.
+template <class T, int Count>
+MT_INLINE void add_rows_abreast(T* y, const T* w, const int64_t* row, int64_t count, const T* x, int64_t n, int last) {
+    constexpr int W = kWidth<T>;
+    Vec<T> sums[Count];
+#pragma GCC unroll 8
+    for (int k = 0; k < Count; ++k) sums[k] = splat<T>(T(0));
+    for (int64_t e = 0; e < count; ++e) {
+        const T* from = x + row[e] * n;
+        const Vec<T> weight = splat<T>(w[e]);
+#pragma GCC unroll 8
+        for (int k = 0; k < Count; ++k) {
+            const Vec<T> v = k + 1 < Count ? load<T>(from + k * W) : load_some<T>(from + k * W, last, T(0));
+            sums[k] = sums[k] + weight * v;
+        }
+    }
+#pragma GCC unroll 8
+    for (int k = 0; k + 1 < Count; ++k) store<T>(y + k * W, sums[k]);
+    store_some<T>(y + (Count - 1) * W, sums[Count - 1], last);
+}
+
+template <class T>
+void add_rows(T* y, const T* w, const int64_t* row, int64_t count, const T* x, int64_t n) {
+    constexpr int W = kWidth<T>;
+    int64_t j = 0;
+    for (; j + 8 * W <= n; j += 8 * W) add_rows_abreast<T, 8>(y + j, w, row, count, x + j, n, W);
+    if (j + 4 * W <= n) {
+        add_rows_abreast<T, 4>(y + j, w, row, count, x + j, n, W);
+        j += 4 * W;
+    }
+    if (j + 2 * W <= n) {
+        add_rows_abreast<T, 2>(y + j, w, row, count, x + j, n, W);
+        j += 2 * W;
+    }
+    for (; j < n; j += W)
+        add_rows_abreast<T, 1>(y + j, w, row, count, x + j, n, static_cast<int>(n - j < W ? n - j : W));
+}
+
 template <class T>
 constexpr NnLoops<T> make_loops() {
     return {
         axpy<T>,       spread<T>,    stencil<T>,  dot<T>,       max_row<T>,    copy_runs<T>,   sum<T>,
         square_sum<T>, normalize<T>, affine<T>,   grad_sums<T>, grad_input<T>, grad_params<T>, short_rows_backward<T>,
-        lstm_step<T>,  lstm_back<T>, gru_step<T>, gru_back<T>,  rnn_step<T>,   rnn_back<T>};
+        lstm_step<T>,  lstm_back<T>, gru_step<T>, gru_back<T>,  rnn_step<T>,   rnn_back<T>,    add_rows<T>};
 }
 
 }  // namespace
