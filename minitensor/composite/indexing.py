@@ -42,8 +42,12 @@ def gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Te
     """input[i][index[i][j]] for dim 1, and so on: the result has index's shape.
 
     index has as many dimensions as input, is nowhere larger except along dim, and counts from the beginning. The
-    gradient is dense, whatever `sparse_grad` says.
+    gradient is a sparse tensor of the elements that were named if `sparse_grad`.
     """
+    if sparse_grad and _C.is_grad_enabled() and input.requires_grad:
+        from minitensor.sparse import lookups
+
+        return lookups.gather(input, dim, index)  # type: ignore[no-any-return]
     return scatter.gather(input, index, dim)
 
 

@@ -89,3 +89,9 @@ class Adagrad(ListOptimizer):
             lists.add_(scale, option(group, "eps"))
         rates = lists.numbers(lambda step: -(lr / (1 + (step - 1) * decay)), steps)
         lists.addcdiv_(params, grads, scale, rates)
+
+    def _update_sparse(self, group: dict[str, Any], param: Any, grad: Any, state: dict[str, Any]) -> None:
+        from minitensor.optim import sparse_updates
+
+        (step,) = lists.count_steps([state["step"]])
+        sparse_updates.adagrad(group, param, grad, state, step)

@@ -83,6 +83,9 @@ class Adam(ListOptimizer):
         names = ["exp_avg", "exp_avg_sq"] + ["max_exp_avg_sq"] * bool(group["amsgrad"])
         return {"step": kept(0.0), **{name: mt.zeros_like(param) for name in names}}
 
+    def _update_sparse(self, group: dict[str, Any], param: Any, grad: Any, state: dict[str, Any]) -> None:
+        raise RuntimeError("Adam does not support sparse gradients, please consider SparseAdam instead")
+
     def _update(self, group: dict[str, Any], params: Sequence[Any], grads: Sequence[Any], state: Any) -> None:
         lr, eps = option(group, "lr"), option(group, "eps")
         beta1, beta2 = option(group, "betas", 0), option(group, "betas", 1)

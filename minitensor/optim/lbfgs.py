@@ -151,7 +151,7 @@ class LBFGS(Optimizer):
         return direction
 
     def _flat_grad(self) -> Any:
-        grads = [mt.zeros_like(p) if p.grad is None else p.grad for p in self._params]
+        grads = [mt.zeros_like(p) if p.grad is None else p.grad.to_dense() for p in self._params]
         return mt.cat([(ROWS["view_as_real"].call(g) if g.is_complex() else g).reshape(-1) for g in grads])
 
     def _move(self, t: Any, direction: Any) -> None:

@@ -56,6 +56,11 @@ class ListOptimizer(Optimizer):
 
     def _step_group(self, group: dict[str, Any], params: list[Any]) -> None:
         grads: Sequence[Any] = [param.grad for param in params]
+        if any(type(grad) is not mt.Tensor and _C.is_sparse_storage(grad) for grad in grads):
+            params = self._step_sparse(group, params)
+            if not params:
+                return
+            grads = [param.grad for param in params]
         states = [self.state[param] for param in params]
         for param, state in zip(params, states, strict=True):
             if not state:
@@ -67,6 +72,24 @@ class ListOptimizer(Optimizer):
                 self._update(group, lists.real(params), lists.real(grads), _Columns(states, lists.real))
                 return
         self._update(group, params, grads, _Columns(states, None))
+
+    def _step_sparse(self, group: dict[str, Any], params: list[Any]) -> list[Any]:
+        """Update what has a sparse gradient; return the other parameters."""
+        if group.get("fused"):
+            raise RuntimeError("`fused` does not support sparse grad or complex param")
+        others = []
+        for param in params:
+            if not _C.is_sparse_storage(param.grad):
+                others.append(param)
+                continue
+            state = self.state[param]
+            if not state:
+                state.update(self._first_state(group, param))
+            self._update_sparse(group, param, param.grad, state)
+        return others
+
+    def _update_sparse(self, group: dict[str, Any], param: Any, grad: Any, state: dict[str, Any]) -> None:
+        raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
 
     def _first_state(self, group: dict[str, Any], param: Any) -> dict[str, Any]:
         return {}

@@ -59,6 +59,11 @@ class SGD(ListOptimizer):
                 grads = lists.clone(grads)
         lists.sub_(params, lists.mul(grads, option(group, "lr")))
 
+    def _update_sparse(self, group: dict[str, Any], param: Any, grad: Any, state: dict[str, Any]) -> None:
+        from minitensor.optim import sparse_updates
+
+        sparse_updates.sgd(group, param, grad, state)
+
     def _averaged(self, group: dict[str, Any], grads: Sequence[Any], states: list[dict[str, Any]]) -> Sequence[Any]:
         old = [at for at, state in enumerate(states) if state.get("momentum_buffer") is not None]
         momentum = option(group, "momentum")

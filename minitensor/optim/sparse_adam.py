@@ -11,7 +11,10 @@ from minitensor.optim.optimizer import ParamsT
 
 
 class SparseAdam(ListOptimizer):
-    """Adam for gradients in a sparse layout. There are none here: a step with another gradient is refused."""
+    """Adam for sparse gradients: moments and parameters change only where a gradient has elements.
+
+    The formulas are those of :class:`Adam`, with `step` counting all steps. RuntimeError for a dense gradient.
+    """
 
     _later_options: ClassVar[dict[str, Any]] = {}
     _kept_numbers = ()
@@ -43,6 +46,15 @@ class SparseAdam(ListOptimizer):
             raise ValueError(
                 f"Complex params at indices {complex_params}: SparseAdam does not support complex parameters"
             )
+
+    def _first_state(self, group: dict[str, Any], param: Any) -> dict[str, Any]:
+        return {"step": 0, "exp_avg": mt.zeros_like(param.detach()), "exp_avg_sq": mt.zeros_like(param.detach())}
+
+    def _update_sparse(self, group: dict[str, Any], param: Any, grad: Any, state: dict[str, Any]) -> None:
+        from minitensor.optim import sparse_updates
+
+        state["step"] += 1
+        sparse_updates.adam(group, param, grad, state)
 
     def _update(self, group: dict[str, Any], params: Sequence[Any], grads: Sequence[Any], state: Any) -> None:
         raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")

@@ -153,6 +153,6 @@ def replace(target: Any, made: Any) -> None:
 
 
 def _no_grad() -> Any:
-    from minitensor.autograd.modes import no_grad
+    from minitensor.autograd import no_grad
 
     return no_grad()

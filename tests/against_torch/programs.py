@@ -50,6 +50,13 @@ REASONS: tuple[tuple[str, dict[str, str]], ...] = (
         {"compiler": "config load_cache_artifacts load_compiled_function save_cache_artifacts"},
     ),
     ("TensorBoard's package has it", {"utils.tensorboard": "RecordWriter"}),
+    (
+        "two of four elements zero, for the tensor cores of GPUs: PyTorch has it on CUDA only",
+        {
+            "sparse": "SparseSemiStructuredTensor SparseSemiStructuredTensorCUSPARSELT "
+            "SparseSemiStructuredTensorCUTLASS to_sparse_semi_structured"
+        },
+    ),
     ("Python is not compiled, but the ops that it calls", {"compiler": "substitute_in_graph"}),
 )
 

@@ -47,7 +47,7 @@ def embedding(
 
     The row ``padding_idx`` gets no gradient. With ``max_norm`` the rows that are used are first scaled down, in place,
     to that ``norm_type``-norm at most. With ``scale_grad_by_freq`` a row's gradient is divided by how often it was
-    named. Gradients are dense; ``sparse`` says that the caller would take others too.
+    named. With ``sparse`` the gradient of ``weight`` is a sparse tensor of the rows that were named.
     """
     if weight.dim() != 2:
         raise RuntimeError("'weight' must be 2-D")
@@ -57,7 +57,17 @@ def embedding(
             _renormalize(weight.detach(), input, max_norm, norm_type)
         else:
             _renormalize(weight, input, max_norm, norm_type)
-    return _embedding(weight, input, padding, scale_grad_by_freq)
+    return _looked_up(weight, input, padding, scale_grad_by_freq, sparse)
+
+
+def _looked_up(
+    weight: mt.Tensor, indices: mt.Tensor, padding: int, scale_grad_by_freq: bool, sparse: bool
+) -> mt.Tensor:
+    if sparse and weight.requires_grad and mt.is_grad_enabled():
+        from minitensor.sparse import lookups
+
+        return lookups.embedding(weight, indices, padding, scale_grad_by_freq)  # type: ignore[no-any-return]
+    return _embedding(weight, indices, padding, scale_grad_by_freq)
 
 
 @composite(name="embedding", method=False)
@@ -69,7 +79,7 @@ def _torch_embedding(
     sparse: bool = False,
 ) -> mt.Tensor:
     """Return the rows of ``weight`` that ``indices`` name. See ``nn.functional.embedding``."""
-    return _embedding(weight, indices, padding_idx, scale_grad_by_freq)
+    return _looked_up(weight, indices, padding_idx, scale_grad_by_freq, sparse)
 
 
 def embedding_bag(
@@ -89,7 +99,7 @@ def embedding_bag(
 
     ``input`` has a bag in each row, or is a vector of which ``offsets`` has the first index of each bag (with
     ``include_last_offset`` also the end of the last). ``per_sample_weights`` multiplies the rows of a sum. Indices
-    equal to ``padding_idx`` are left out.
+    equal to ``padding_idx`` are left out. With ``sparse`` the gradient of ``weight`` is a sparse tensor.
     """
     if mode not in ("sum", "mean", "max"):
         raise ValueError("mode has to be one of sum, mean or max")
@@ -131,7 +141,7 @@ def embedding_bag(
     padding = _padding(padding_idx, weight.shape[0])
     if max_norm is not None:
         _renormalize(weight.detach(), input, max_norm, norm_type)
-    rows = _embedding(weight, input, padding, scale_grad_by_freq)
+    rows = _looked_up(weight, input, padding, scale_grad_by_freq, sparse)
     count = starts.numel()
     bags = _bag_of_each(starts, input.numel())
     counted = input != padding if padding >= 0 else None
