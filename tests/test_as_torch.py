@@ -163,6 +163,22 @@ if __name__ == "__main__":
     assert aliased(tmp_path, source).stdout == "[(12, '2.13.0+minitensor')]\n"
 
 
+CHILD = """
+import importlib.util, subprocess, sys
+import torch
+code = "import torch.nn as nn, torch; from torch.nn import ReLU; print(torch.__version__, ReLU()(torch.ones(1)))"
+done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd="/")
+print(done.stdout or done.stderr.splitlines()[-1])
+"""
+
+
+def test_programs_that_a_program_starts(tmp_path):
+    assert aliased(tmp_path, CHILD, "--children").stdout == "2.13.0+minitensor tensor([1.])\n\n"
+    # Without the option they find what is installed.
+    found = aliased(tmp_path, CHILD.replace("import torch.nn as nn, torch;", "import torch;")).stdout
+    assert "minitensor" not in found
+
+
 def test_a_report_of_what_was_used(tmp_path):
     source = """
 import torch

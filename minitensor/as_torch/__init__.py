@@ -5,7 +5,8 @@ has the same effect. `torch` is then a package made of minitensor's modules; wha
 as `torch.jit`, is PyTorch's. `torch.__version__` and the version in the package's metadata are the release whose API is
 meant, with `+minitensor` after it. What is not there raises `AttributeError` or `ModuleNotFoundError`.
 
-Processes that `multiprocessing` starts have it too.
+Processes that `multiprocessing` starts have it too. Programs that are started otherwise, with `subprocess`, find what
+is installed as `torch`, unless the option `--children` says that they are to find minitensor.
 """
 
 from __future__ import annotations

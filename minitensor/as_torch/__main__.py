@@ -1,4 +1,4 @@
-"""`python -m minitensor.as_torch [--report] SCRIPT ARGS...`, or `-m MODULE ARGS...`: with minitensor as `torch`."""
+"""`python -m minitensor.as_torch SCRIPT ARGS...`, or `-m MODULE ARGS...`: with minitensor as `torch`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import sys
 from types import CodeType, ModuleType
 
 USAGE = """\
-usage: python -m minitensor.as_torch [--report] SCRIPT [ARGUMENT ...]
-       python -m minitensor.as_torch [--report] -m MODULE [ARGUMENT ...]
+usage: python -m minitensor.as_torch [--report] [--children] SCRIPT [ARGUMENT ...]
+       python -m minitensor.as_torch [--report] [--children] -m MODULE [ARGUMENT ...]
 
 Runs a program written for PyTorch on minitensor: `import torch` finds minitensor under PyTorch's names.
 
-  --report  print at the end which names of torch the program used, from which files, and which were missing
+  --report    print at the end which names of torch the program used, from which files, and which were missing
+  --children  programs that it starts, with its PYTHONPATH, find minitensor as torch too; without, only the processes
+              of multiprocessing do
 """
 
 
@@ -66,12 +68,17 @@ def main() -> None:
     """Run what the command line says."""
     arguments = sys.argv[1:]
     report = None
-    while arguments and arguments[0] in ("--report", "--help", "-h"):
+    while arguments and arguments[0] in ("--report", "--children", "--help", "-h"):
         option = arguments.pop(0)
-        if option != "--report":
+        if option == "--report":
+            report = option
+        elif option == "--children":
+            from minitensor.as_torch.children import pass_on
+
+            pass_on()
+        else:
             sys.stdout.write(USAGE)
             return
-        report = option
     if not arguments:
         _fail("expected a script, or -m and a module")
     if arguments[0] == "-m":
