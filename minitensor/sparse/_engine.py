@@ -16,7 +16,7 @@ __all__ = ["add_gradient", "run_op"]
 _OPS: dict[str, Callable[..., Any]] = {
     "alias": lambda x: raw(x._pattern, x._elements),
     "cast": lambda x, dtype: handlers()["to"](x, dtype),
-    "copy": lambda x, source: handlers()["clone"](source),
+    "copy": lambda x, source: handlers()["copy_"](handlers()["clone"](x) if is_sparse(x) else x, source),
     "_row_major": lambda x: handlers()["clone"](x),
     "cat": lambda *given: handlers()["cat"](given[:-1], given[-1]),
     "sum": lambda x, dims, keepdim, dtype: handlers()["sum"](x, dims or None, keepdim, dtype=dtype),
@@ -25,15 +25,11 @@ _OPS: dict[str, Callable[..., Any]] = {
 
 def run_op(name: str, operands: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
     """An op on operands of which one is sparse."""
-    sparse = next(x for x in operands if isinstance(x, _C.Tensor) and (is_sparse(x) or _is_bare(x)))
+    sparse = next((x for x in operands if _C.is_sparse_storage(x)), None)
     known = _OPS.get(name) or handlers().get(name)
     if known is None or not hasattr(sparse, "_pattern"):
         raise refuse(name, sparse)
     return known(*operands, *params)
-
-
-def _is_bare(tensor: Any) -> bool:
-    return bool(_C.is_sparse_storage(tensor))
 
 
 def add_gradient(before: Any, gradient: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -77,6 +78,27 @@ def _attribute(access: Any) -> str:
     return str(found)
 
 
+def _checked(known: Callable[..., Any], name: str, args: Any, kwargs: Any) -> Any:
+    try:
+        return known(*args, **kwargs)
+    except AttributeError as error:
+        wrong = _wrong_argument(name, args, kwargs, error)
+        if wrong is None:
+            raise
+        raise wrong from None
+
+
+def _wrong_argument(name: str, args: Any, kwargs: Any, error: AttributeError) -> Exception | None:
+    """What to say of an argument that lacks an attribute; None if none does: then it is our mistake."""
+    for given in (*args, *kwargs.values()):
+        for one in (given, *(given if isinstance(given, (tuple, list)) else ())):
+            if one is error.obj and not is_sparse(one):
+                if isinstance(one, Tensor):
+                    return refuse(f"{name} of strided and sparse tensors", _first_sparse((*args, *kwargs.values())))
+                return TypeError(f"{name}(): an argument is a {type(one).__name__}, which it doesn't take")
+    return None
+
+
 def call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """`func(*args, **kwargs)`, of which an argument is sparse."""
     for kind in types:
@@ -93,15 +115,13 @@ def call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
             name = f"set {name}" if f"set {name}" in handlers() else name
         known = handlers().get(name)
         if known is not None:
-            if access == "__set__":
-                return known(*args)
-            return known(args[0]) if access else known(*args, **kwargs)
+            return _checked(known, name, args[:1] if access and access != "__set__" else args, kwargs)
         if name in _PASSED:
             return func(*args, **kwargs)
         if name.endswith("_") and not name.endswith("__") and name[:-1] in IN_PLACE:
-            return _in_place(name, *args, **kwargs)
+            return _checked(functools.partial(_in_place, name), name, args, kwargs)
         if name.startswith("__i") and name[3:-2] in IN_PLACE:
-            return _in_place(f"{name[3:-2]}_", *args, **kwargs)
+            return _checked(functools.partial(_in_place, f"{name[3:-2]}_"), name, args, kwargs)
         raise refuse(name, _first_sparse((*args, *kwargs.values())))
 
 
@@ -110,7 +130,7 @@ IN_PLACE = frozenset((
     "deg2rad", "div", "divide", "erf", "erfinv", "expm1", "floor", "floor_divide", "log1p", "mul", "multiply",
     "nan_to_num", "neg", "negative", "pow", "rad2deg", "relu", "round", "sgn", "sign", "sin", "sinh", "sqrt", "square",
     "sub", "subtract", "t", "tan", "tanh", "transpose", "true_divide", "trunc", "unsqueeze", "fix", "conj_physical",
-    "truediv", "floordiv", "sspaddmm", "addmm", "threshold",
+    "truediv", "floordiv", "sspaddmm", "addmm",
 ))  # fmt: skip
 
 

@@ -252,6 +252,37 @@ def test_what_doesnt_know_sparse_tensors_says_so(layout):
         mt.vmap(mt.sin)(s)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_every_function_takes_sparse_tensors_or_refuses_them():
+    s, dense = coo(), mt.rand(2, 3)
+    csr, blocks = s.to_sparse_csr(), mt.eye(4).to_sparse_bsr((2, 2))
+    functions = [f for several in mt.overrides.get_overridable_functions().values() for f in several]
+    functions += [row.call for row in mt.ops.ROWS.values()]
+    given = (
+        (s,), (csr,), (blocks,), (s, s), (dense, s), (s, dense), (s, 1), ([s, s],), ([dense, s],), (s, 0, 1),
+        (s, 0, mt.tensor([0, 1])), (dense, 0, s), (dense, dense, s), (csr, dense.t()), (s, (0,)),
+    )  # fmt: skip
+    refusals = (TypeError, RuntimeError, ValueError, IndexError, BufferError)
+    taken = 0
+    for function in functions:
+        for args in given:
+            fresh = [x.clone() if isinstance(x, mt.Tensor) else x for x in args]
+            for nobody_asked in (False, True):
+                try:
+                    if nobody_asked:
+                        with mt._C.DisableTorchFunctionSubclass():
+                            made = function(*fresh)
+                    else:
+                        made = function(*fresh)
+                    repr(made)
+                    taken += 1
+                except refusals:
+                    continue
+                except AttributeError as error:
+                    assert isinstance(error.obj, list), (function, args)  # noqa: PT017  (an attribute of a list)
+    assert taken > 500
+
+
 def test_threads_and_instruction_sets_give_the_same_bits():
     dense, b = random(500, 300, part=0.1, dtype="float32"), random(300, 37, seed=1, part=1, dtype="float32")
     s = dense.to_sparse_csr()
