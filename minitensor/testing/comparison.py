@@ -174,11 +174,21 @@ def _ratio(difference: float, magnitude: float) -> float:
 
 
 def _compare_tensors(actual: Any, expected: Any, options: _Options, path: list[Any]) -> None:
+    if mt.sparse_coo is actual.layout is expected.layout and actual.is_coalesced() != expected.is_coalesced():
+        actual, expected = actual.coalesce(), expected.coalesce()
+
     def differ(what: str, a: Any, b: Any) -> None:
         if a != b:
             _fail(f"The values for attribute '{what}' do not match: {a} != {b}.", path)
 
     differ("shape", actual.shape, expected.shape)
+    if actual.layout is not mt.strided or expected.layout is not mt.strided:
+        if options.check_layout:
+            differ("layout", actual.layout, expected.layout)
+        if actual.layout is expected.layout:
+            _compare_components(actual, expected, options, path)
+            return
+        actual, expected = actual.to_dense(), expected.to_dense()
     if options.check_device:
         differ("device", actual.device, expected.device)
     if options.check_dtype:
@@ -197,6 +207,26 @@ def _compare_tensors(actual: Any, expected: Any, options: _Options, path: list[A
     wrong = ~mt.isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=options.equal_nan)
     if actual.numel() and bool(wrong.any()):
         _fail(_described(actual, expected, wrong, rtol, atol), path)
+
+
+def _compare_components(actual: Any, expected: Any, options: _Options, path: list[Any]) -> None:
+    """Sparse tensors of one layout: where elements are, exactly, and the elements."""
+    kind = "COO" if actual.layout is mt.sparse_coo else actual.layout._name[-3:].upper()
+    if actual._nnz() != expected._nnz():
+        _fail(
+            f"The number of specified values in sparse {kind} tensors does not match: {actual._nnz()} != "
+            f"{expected._nnz()}",
+            path,
+        )
+    names = ("indices",) if kind == "COO" else ("crow_indices", "col_indices")
+    names = ("ccol_indices", "row_indices") if kind in ("CSC", "BSC") else names
+    for name in (*names, "values"):
+        # As they are: `values()` and `indices()` are those of coalesced tensors.
+        method = f"_{name}" if kind == "COO" else name
+        try:
+            _compare_tensors(getattr(actual, method)(), getattr(expected, method)(), options, [])
+        except AssertionError as error:
+            _fail(str(error).replace("Tensor-likes", f"Sparse {kind} {name}"), path)
 
 
 def _described(actual: Any, expected: Any, wrong: Any, rtol: float, atol: float) -> str:

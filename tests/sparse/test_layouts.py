@@ -324,3 +324,24 @@ def test_sizes_change_in_place():
     s = coo()
     s.copy_(mt.eye(2, 3).to_sparse())
     assert s.to_dense().tolist() == mt.eye(2, 3).tolist()
+
+
+def test_assert_close_compares_components():
+    s, same = coo(), coo()
+    close = mt.testing.assert_close
+    close(s, same)
+    close(s, s.coalesce())
+    close(s.to_sparse_csr(), s.to_sparse_csr())
+    close(s, s.to_dense(), check_layout=False)
+    for other, message in (
+        (s * 2, "Sparse COO values are not close!\n\nMismatched elements: 4 / 4"),
+        (mt.ones(2, 3).to_sparse(), "The number of specified values in sparse COO tensors does not match: 3 != 6"),
+        (s.to_dense(), "The values for attribute 'layout' do not match"),
+        (s.to_sparse_csr(), "The values for attribute 'layout' do not match"),
+        (s.double(), "The values for attribute 'dtype' do not match"),
+    ):
+        with pytest.raises(AssertionError, match=message):
+            close(s, other)
+    moved = mt.tensor([[3.0, 0, 9], [4, 0, 0]]).to_sparse_csr()
+    with pytest.raises(AssertionError, match="Sparse CSR crow_indices are not equal"):
+        close(s.to_sparse_csr(), moved)
