@@ -67,7 +67,9 @@ def deepcopy_parameter(self: Any, memo: dict[Any, Any]) -> Any:
 def copy_tensor(self: Any) -> Any:
     """Another leaf over the same memory, without the gradient."""
     data = self.data
-    if self.is_inference():  # which another handle of the memory is only if it is made in that mode
+    if (
+        self.is_inference() or _C.is_inference_mode_enabled()
+    ):  # which another handle of the memory is only if it is made in that mode
         size, stride = tuple(self.shape), self.stride()
         data = _C.over_storage(_C.storage_bytes(data), self.dtype, self.storage_offset(), size, stride)
     made = Tensor._as_subclass(type(self), data, self.requires_grad)

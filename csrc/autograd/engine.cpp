@@ -192,6 +192,9 @@ class Run {
                     any = true;
                 } else {
                     any = std::any_of(gradients.begin(), gradients.end(), [](auto& g) { return static_cast<bool>(g); });
+                    // Of a view that a Function marked as not differentiable: nothing was saved, as nobody would get
+                    // it.
+                    any &= std::any_of(node.edges.begin(), node.edges.end(), [](auto& e) { return bool(e.node); });
                     for (size_t i = 0; any && i < gradients.size(); ++i)
                         if (!gradients[i]) gradients[i] = full_of(node.result_meta[i], 0);
                 }

@@ -203,6 +203,8 @@ void note_base(Tensor& source, Tensor& view) {
 // Whether all tensors are of inference mode, about which autograd isn't asked, even where one wants a gradient. Those
 // that numbers are made to are not.
 bool only_inference(const Call& call) {
+    static const OpDef *clone = find_op("clone"), *cast = find_op("cast");
+    if (call.op == clone || call.op == cast) return false;  // that make a normal tensor of it
     bool any = false;
     for (size_t i = 0; i < call.operand_count; ++i) {
         const Operand& operand = call.operands[i];

@@ -137,7 +137,7 @@ Ref<Tensor> from_buffer(PyObject* object, bool strict) {
             auto* held = static_cast<LentBuffer*>(context);
             return !held->sole_owner || Py_REFCNT(held->view.obj) > 1;
         };
-        return Tensor::make(std::move(storage), dtype, sizes, strides, -low);
+        return made_now(Tensor::make(std::move(storage), dtype, sizes, strides, -low));
     } catch (...) {
         release(lent);
         throw;

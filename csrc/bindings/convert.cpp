@@ -220,8 +220,7 @@ PyObject* tensor_from_data(PyObject*, PyObject* args) {
         if (device.type == DeviceType::Meta) result = Tensor::empty(result->sizes, result->dtype, device);
         else if (device.type != result->device().type || (on_gpu(device) && device != result->device()))
             result = copy_across(*result, device);
-        if (thread_settings.inference_mode) result->is_inference = true;
-        return wrap(std::move(result));
+        return wrap(made_now(std::move(result)));
     });
 }
 
@@ -240,8 +239,8 @@ PyObject* make_empty(PyObject*, PyObject* args) {
         PyObject *size, *dtype, *device;
         if (!PyArg_ParseTuple(args, "OOO:empty", &size, &dtype, &device)) return nullptr;
         Device place = existing_device(device == Py_None ? default_device() : device_from(device));
-        return wrap(
-            Tensor::empty(dims_from(size, "size"), dtype == Py_None ? default_dtype() : dtype_from(dtype), place));
+        return wrap(made_now(
+            Tensor::empty(dims_from(size, "size"), dtype == Py_None ? default_dtype() : dtype_from(dtype), place)));
     });
 }
 

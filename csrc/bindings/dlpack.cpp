@@ -126,7 +126,7 @@ Ref<Tensor> import_capsule(PyObject* capsule, const char* name, const char* used
     const Place place{device, on_gpu(device) ? nullptr : data, on_gpu(device) ? reinterpret_cast<uint64_t>(data) : 0};
     Ref<Storage> storage = Storage::wrap(place, static_cast<size_t>((high - low) * size), release, managed);
     storage->read_only = read_only;
-    return Tensor::make(std::move(storage), dtype, sizes, strides, 0);
+    return made_now(Tensor::make(std::move(storage), dtype, sizes, strides, 0));
 }
 
 PyObject* from_dlpack_capsule(PyObject*, PyObject* capsule) {

@@ -49,16 +49,46 @@ PyObject* py_take_view(PyObject*, PyObject* args) {
     });
 }
 
-// set_contents(tensor, source, name): `tensor.data = source`, counted and refused as a write.
+// Graphs of a leaf that had another shape end where they are; those from now on have an end of their own.
+void forget_other_shape(Tensor& leaf) {
+    Ref<GradNode>& accumulator = leaf.autograd->accumulator;
+    if (accumulator->result_meta[0].sizes == leaf.sizes || !accumulator->hooks.empty() ||
+        leaf.autograd->stands_for_leaf)
+        return;
+    accumulator->leaf = nullptr;
+    accumulator.reset();
+}
+
+// set_contents(tensor, contents, source, without_derivative): `tensor.data = contents`, counted and refused as a write.
+// Where the tensor or the source wants a gradient the write is one of a node that calls `without_derivative`.
 PyObject* py_set_contents(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
-        PyObject *object, *source;
-        const char* name;
-        if (!PyArg_ParseTuple(args, "O!O!s:set_contents", &TensorType, &object, &TensorType, &source, &name))
+        PyObject *object, *source, *given, *without_derivative;
+        if (!PyArg_ParseTuple(args, "O!O!OO:set_contents", &TensorType, &object, &TensorType, &source, &given,
+                              &without_derivative))
             return nullptr;
-        check_geometry_change(*tensor_of(object));
+        Tensor& t = *tensor_of(object);
+        check_geometry_change(t);
+        if (const bool from = is_tensor(given) && requires_grad(*tensor_of(given));
+            thread_settings.records_backward() && !thread_settings.inference_mode && (from || requires_grad(t))) {
+            check_written(t);
+            Ref<GradNode> node(new GradNode);
+            node->type = GradNode::Type::Python;
+            node->sequence = next_sequence();
+            node->callable = Py_NewRef(without_derivative);
+            node->edges.push_back(requires_grad(t) ? grad_edge(t) : Edge{});
+            node->edges.push_back(from ? grad_edge(*tensor_of(given)) : Edge{});
+            const Tensor& contents = *tensor_of(source);
+            if (t.base) node->result_meta.push_back({t.sizes, t.dtype, home_of(t)});
+            else node->result_meta.push_back({contents.sizes, contents.dtype, home_of(contents)});
+            rebase_history(t, node, 0, 0);
+        }
+        const bool is_inference = t.is_inference;
         if (PyObject_SetAttrString(object, "data", source) < 0) fail_python();
-        ++version_of(*tensor_of(object));
+        t.is_inference = is_inference;
+        if (t.autograd && t.autograd->accumulator) forget_other_shape(t);
+        ++version_of(t);
+        if (t.autograd && t.autograd->grad_fn && !t.base) note_history_made(t, version_of(t), is_unrecorded(t));
         return Py_NewRef(object);
     });
 }
@@ -126,7 +156,7 @@ PyObject* py_over_storage(PyObject*, PyObject* args) {
                      std::to_string(offset) + ", and itemsize " + std::to_string(itemsize(dtype)) +
                      " are out of bounds for storage of size " + std::to_string(bytes.storage->nbytes));
         }
-        return wrap(Tensor::make(bytes.storage, dtype, sizes, strides, offset));
+        return wrap(made_now(Tensor::make(bytes.storage, dtype, sizes, strides, offset)));
     });
 }
 
@@ -167,7 +197,7 @@ PyMethodDef functions[] = {
     {"take_view", method<py_take_view>(), METH_VARARGS,
      "take_view(tensor, view, name): the tensor becomes a view of itself."},
     {"set_contents", method<py_set_contents>(), METH_VARARGS,
-     "set_contents(tensor, source, name): the tensor shows what the other one does."},
+     "set_contents(tensor, contents, source, without_derivative): the tensor shows what the other one does."},
     {"storage_bytes", method<py_storage_bytes>(), METH_O, "storage_bytes(tensor): the whole storage as uint8."},
     {"resize_storage", method<py_resize_storage>(), METH_VARARGS, "resize_storage(bytes, nbytes): another length."},
     {"over_storage", method<py_over_storage>(), METH_VARARGS,

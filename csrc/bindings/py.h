@@ -34,6 +34,11 @@ inline bool is_tensor(PyObject* o) { return Py_TYPE(o) == &TensorType || PyType_
 inline Tensor* tensor_of(PyObject* o) { return reinterpret_cast<TensorObject*>(o)->tensor; }
 
 PyObject* wrap(Ref<Tensor> tensor);                              // None for null
+// What was made otherwise than by a call of an op.
+inline Ref<Tensor> made_now(Ref<Tensor> tensor) {
+    tensor->is_inference = thread_settings.inference_mode;
+    return tensor;
+}
 PyObject* wrap_as(PyTypeObject* type, Ref<Tensor> tensor);       // a new object of a subclass
 
 // Sets the Python exception that `error` stands for.

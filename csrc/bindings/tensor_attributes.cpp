@@ -44,7 +44,8 @@ MT_GETTER(grad, (note_gradient_use(t, true), wrap(t.autograd ? t.autograd->grad 
 // Writes to it don't count as those to the tensor.
 Ref<Tensor> data_of(const Tensor& tensor) {
     Ref<Tensor> data = detach(tensor);
-    autograd_meta(*data).counter = VersionCounter::from(0);
+    if (!(tensor.is_inference && thread_settings.inference_mode))
+        autograd_meta(*data).counter = VersionCounter::from(0);
     return data;
 }
 MT_GETTER(data, wrap(data_of(t)))
@@ -148,7 +149,8 @@ int set_data(PyObject* self, PyObject* value, void*) {
                 fail("a tensor's data can't be set to what vmap maps: it would outlive the vmap");
             note_beyond_replay("it sets the data of a tensor");
             // What writes to it were counted stays its own.
-            if (!counter_of(t)) autograd_meta(t).counter = VersionCounter::from(t.storage->version);
+            if (!counter_of(t) && !(t.is_inference && thread_settings.inference_mode))
+                autograd_meta(t).counter = VersionCounter::from(t.storage->version);
             t.storage = source.storage;
             t.dtype = source.dtype;
             t.is_inference = source.is_inference;

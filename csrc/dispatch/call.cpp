@@ -433,15 +433,20 @@ void dispatch_as_given(Call& call, Ref<Tensor>* results) {
         // A view is metadata: made at once under every interpreter.
         const ResultMeta& meta = call.results[0];
         const DeviceType device = call.in(0).device().type;
+        const bool is_inference = call.in(0).is_inference;
         if (device == DeviceType::Meta) refuse_escaped_hook(call, nullptr);
         if (__builtin_expect(device == DeviceType::Sparse, 0)) {
             sparse_hook(call, results);
+            if (is_inference) results[0]->is_inference = true;
         } else if (meta.dtype == call.in(0).dtype) {
             results[0] = Tensor::view(call.in(0), meta.sizes, meta.strides, meta.offset);
+            if (is_inference) results[0]->is_inference = true;
         } else {
             results[0] = reinterpreted(call);
+            // No gradient goes through the bits of another type: they are a tensor of their own.
+            static const OpDef* as_dtype = find_op("_view_dtype");
+            results[0]->is_inference = &op == as_dtype ? thread_settings.inference_mode : is_inference;
         }
-        if (call.in(0).is_inference) results[0]->is_inference = true;
     } else {
         if (op.infer && has_strided_operand(call) && keeps_order(call)) {
             InMemoryOrder ordered(call);

@@ -199,15 +199,17 @@ def set_(
     stride: Sequence[int] | None = None,
 ) -> Tensor:
     """Has the tensor show another tensor's memory, or part of a storage; without a source, nothing."""
+    refusal = _NoDerivative()
     if source is None:
-        return _C.set_contents(input, _C.empty((0,), input.dtype, input.device), "set_")
+        return _C.set_contents(input, _C.empty((0,), input.dtype, input.device), None, refusal)
     if isinstance(source, Tensor):
-        if source.dtype is not input.dtype:
-            raise RuntimeError(
-                f"Could not set tensor of type {source.dtype.name} to a tensor of type {input.dtype.name}"
-            )
         if size is None:
-            return _C.set_contents(input, source.detach(), "set_")
+            if source.dtype is not input.dtype:
+                raise RuntimeError(
+                    f"Could not set tensor of type {source.dtype.name} to a tensor of type {input.dtype.name}"
+                )
+            return _C.set_contents(input, source.detach(), source, refusal)
+        storage_offset += source.storage_offset()
         source = untyped_storage(source)
     if isinstance(source, TypedStorage):
         if source.dtype is not input.dtype:
@@ -220,8 +222,33 @@ def set_(
     if size is None:
         size = (len(source) // input.dtype.itemsize - storage_offset,)
     size = (size,) if isinstance(size, int) else tuple(size)
+    _grow(source, input.dtype.itemsize, storage_offset, size, stride)
     shown = _C.over_storage(source._bytes, input.dtype, storage_offset, size, stride)
-    return _C.set_contents(input, shown, "set_")
+    return _C.set_contents(input, shown, None, refusal)
+
+
+class _NoDerivative:
+    """What goes back by `set_`: nothing."""
+
+    __name__ = "NotImplemented"
+
+    def __call__(self, *gradients: Any) -> Any:
+        raise RuntimeError("derivative for set_ is not implemented")
+
+
+def _grow(storage: Any, itemsize: int, offset: int, size: tuple[int, ...], stride: Any) -> None:
+    """Make room in the storage for what is to be shown of it."""
+    if offset < 0 or 0 in size or any(n < 0 for n in size):
+        return
+    strides = [1] * len(size) if stride is None else list(stride)
+    if stride is None:
+        for d in reversed(range(len(size) - 1)):
+            strides[d] = strides[d + 1] * size[d + 1]
+    if len(strides) != len(size) or any(s < 0 for s in strides):
+        return
+    needed = (offset + 1 + sum((n - 1) * s for n, s in zip(size, strides, strict=True))) * itemsize
+    if needed > len(storage):
+        storage.resize_(needed)
 
 
 @composite(function=False)

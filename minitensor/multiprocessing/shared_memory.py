@@ -80,5 +80,6 @@ def share_memory_(tensor: Any) -> Any:
     if content.numel():
         shared.copy_(content)
     size, stride = tuple(data.shape), data.stride()
-    tensor.data = _C.over_storage(shared, data.dtype, data.storage_offset(), size, stride)
+    with mt.inference_mode(tensor.is_inference()):
+        tensor.data = _C.over_storage(shared, data.dtype, data.storage_offset(), size, stride)
     return tensor
