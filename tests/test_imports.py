@@ -51,7 +51,7 @@ MINITENSOR_JIT = [
     ["function_arguments", "state"],
     ["scopes", "lowered_function"],
     ["compiled_function"],
-    ["session_runs"],
+    ["session_runs", "step_programs"],
     ["tools"],
 ]
 UNWANTED_NAMES = {"utils", "util", "helpers", "manager", "common", "misc"}

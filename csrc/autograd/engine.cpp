@@ -42,23 +42,29 @@ void check_for_nan(const GradNode& node, const Gradients& gradients) {
     }
 }
 
-void release(GradNode& node) {
+}  // namespace
+
+bool (*whole_backward_hook)(const std::vector<Root>&, std::vector<Ref<Tensor>>&, const BackwardOptions&) = nullptr;
+
+void release_saved(GradNode& node) {
     node.released = true;
     // A derivative forward may yet come by.
     if ((node.kept = thread_settings.forward_mode)) {
-        if (node.inner) release(*node.inner);
+        if (node.inner) release_saved(*node.inner);
         return;
     }
     node.saved.clear();
     node.saved.resize(node.operand_kind.size());
     node.outputs.clear();
-    if (node.inner) release(*node.inner);
+    if (node.inner) release_saved(*node.inner);
     if (node.callable) {
         PyRef callable = PyRef::borrow(node.callable);
         PyRef done(PyObject_CallMethod(callable.get(), "release", nullptr));
         if (!done) PyErr_Clear();  // a callable without anything to release
     }
 }
+
+namespace {
 
 uint64_t g_runs = 0;
 
@@ -207,7 +213,7 @@ class Run {
                     if (__builtin_expect(node.forward_only, 0)) mark(sent, gradients);
                 }
                 if (!options_.forward) run_posthooks(node, sent, gradients);
-                if (!options_.retain_graph) release(node);
+                if (!options_.retain_graph) release_saved(node);
             }
         }
         gradients.clear();
@@ -315,6 +321,14 @@ Ref<Tensor> seed_for(const Root& root, Ref<Tensor> given, size_t position) {
 
 std::vector<Ref<Tensor>> run_backward(const std::vector<Root>& roots, std::vector<Ref<Tensor>> gradients,
                                       const std::vector<Edge>& inputs, const BackwardOptions& options) {
+    if (whole_backward_hook && inputs.empty() && !options.create_graph &&
+        whole_backward_hook(roots, gradients, options))
+        return {};
+    return run_backward_by_engine(roots, std::move(gradients), inputs, options);
+}
+
+std::vector<Ref<Tensor>> run_backward_by_engine(const std::vector<Root>& roots, std::vector<Ref<Tensor>> gradients,
+                                                const std::vector<Edge>& inputs, const BackwardOptions& options) {
     // What the caller gave is cast where the caller is; whether that is recorded isn't up to create_graph.
     for (size_t i = 0; i < roots.size(); ++i) gradients[i] = seed_for(roots[i], std::move(gradients[i]), i);
     RecordingScope mode(options.create_graph ? Recording{true, false} : Recording::as(false));

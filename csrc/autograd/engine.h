@@ -25,6 +25,16 @@ struct Root {
 std::vector<Ref<Tensor>> run_backward(const std::vector<Root>& roots, std::vector<Ref<Tensor>> gradients,
                                       const std::vector<Edge>& inputs, const BackwardOptions& options);
 
+// The same, always node by node.
+std::vector<Ref<Tensor>> run_backward_by_engine(const std::vector<Root>& roots, std::vector<Ref<Tensor>> gradients,
+                                                const std::vector<Edge>& inputs, const BackwardOptions& options);
+// Asked before a pass that adds to the leaves' .grad, to first order only: whether it has been done otherwise. May take
+// over `gradients` then.
+extern bool (*whole_backward_hook)(const std::vector<Root>& roots, std::vector<Ref<Tensor>>& gradients,
+                                   const BackwardOptions& options);
+// Frees what a node keeps for its formula.
+void release_saved(GradNode& node);
+
 // The number of the pass that is running on this thread, 0 if none is, and whether a gradient will arrive at a node.
 uint64_t backward_id();
 // Whether it is one of the two that a derivative forward is made of.

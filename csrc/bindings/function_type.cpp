@@ -530,6 +530,9 @@ PyObject* py_discard_recording(PyObject*, PyObject*) {
 
 }  // namespace
 
+void record_function(uint64_t owner) { set_function(owner, false); }
+uint64_t next_owner() { return ++g_owners; }
+
 bool init_function(PyObject* module) {
     PyRef unsettled(PyUnicode_FromString(trace::kUnsettled));
     if (!unsettled || PyModule_AddObjectRef(module, "UNSETTLED", unsettled.get()) < 0) return false;

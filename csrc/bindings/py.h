@@ -208,6 +208,7 @@ bool init_autocast(PyObject* module);
 bool init_custom_function(PyObject* module);
 bool init_vmap(PyObject* module);
 bool init_foreach(PyObject* module);
+bool init_whole_step(PyObject* module);
 bool init_functions(PyObject* module);
 bool init_results(PyObject* module);
 bool init_geometry(PyObject* module);

@@ -120,6 +120,11 @@ PyObject* py_end_step(PyObject*, PyObject*) {
         Py_RETURN_NONE;
     });
 }
+PyObject* py_whole_calls(PyObject*, PyObject*) {
+    return Py_BuildValue("(KKK)", static_cast<unsigned long long>(call_counts.recorded),
+                         static_cast<unsigned long long>(call_counts.eager),
+                         static_cast<unsigned long long>(call_counts.programs));
+}
 PyObject* py_is_recording(PyObject*, PyObject*) { return PyBool_FromLong(recording()); }
 
 PyObject* py_options_id(PyObject*, PyObject*) { return PyLong_FromUnsignedLongLong(options_id()); }
@@ -269,6 +274,8 @@ PyMethodDef functions[] = {
     {"end_recording", method<py_end_recording>(), METH_O,
      "Ends what begin_recording began; the outermost end runs the recording."},
     {"flush", method<py_flush>(), METH_O, "flush(reason): runs what is recorded."},
+    {"whole_calls", method<py_whole_calls>(), METH_NOARGS,
+     "How many backward passes and steps of optimizers were recorded, ran eagerly, and as programs, each by itself."},
     {"end_step", method<py_end_step>(), METH_NOARGS, "The end of an optimizer's step: runs what is recorded."},
     {"is_recording", method<py_is_recording>(), METH_NOARGS, "Whether ops are being recorded."},
     {"options_id", method<py_options_id>(), METH_NOARGS,

@@ -12,6 +12,10 @@ PyObject* source_tuple(const SourceRef& source);
 // (nodes, leaves, scalars) of a trace, as the compiler reads it.
 PyRef describe(const trace::Trace& trace);
 
+// From here on what is recorded is a function of that number, of which a program may be made; 0: no function.
+void record_function(uint64_t owner);
+uint64_t next_owner();
+
 // The number of the next scope in what is being recorded; scopes of a program get the same numbers in every run of it.
 int next_scope();
 

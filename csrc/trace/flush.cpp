@@ -94,7 +94,7 @@ void flush_trace(Trace& trace, const char* reason, const Keep* keep = nullptr) {
     const int64_t began = by_policy ? policy_clock() : 0;
     Failure failure;  // of no op
     if (!at->plan) {
-        if (keep) trace.policy().forget();
+        if (keep && !by_policy) trace.policy().forget();
         const size_t recorded = trace.signature.size();
         try {
             std::shared_ptr<Plan> plan = plan_of(trace, &hit);
@@ -207,6 +207,7 @@ void install() {
     capture_source_hook = capture_source;
     install_jit_device();
     install_gpu();
+    install_whole_backward();
 }
 
 }  // namespace mt::trace

@@ -350,9 +350,11 @@ uint32_t Policy::rest(bool timed) {
     return limit_;
 }
 
-uint32_t Policy::begin(const Call& call, const SourceRef& at) {
-    Place& place = place_of({call.op, at.code, at.lasti, options_id()});
-    Run& run = run_of(place, operands_of(call));
+uint32_t Policy::begin(const Call& call, const SourceRef& at) { return begin_call(*call.op, operands_of(call), at); }
+
+uint32_t Policy::begin_call(const OpDef& kind, uint64_t work, const SourceRef& at) {
+    Place& place = place_of({&kind, at.code, at.lasti, options_id()});
+    Run& run = run_of(place, work);
     place_ = &place;
     now_ = &run;
     const bool at_once = compiles_at_once();
@@ -430,7 +432,7 @@ uint32_t Policy::outlast() {
         ns_per_call_ = std::max(1.0, dozed / limit_);
         weight_ = 1 + dozed / static_cast<double>(std::max<int64_t>(awake_, 1));
         now_ = nullptr;
-        limit_ = 256;  // a look is to come, after which a run begins
+        limit_ = kAwait;  // a look is to come, or a call of the framework's own, after which a run begins
         return limit_;
     }
     if (counts_calls()) end_eager(limit_);
@@ -507,6 +509,15 @@ void Policy::end_recorded(const Plan& plan, bool hit, size_t calls, int64_t flus
             }
         }
     }
+    forget();
+}
+
+void Policy::end_program() {
+    idle_ = 0;
+    if (!now_) return;
+    place_->changes = now_->misses = 0;
+    if (now_->state == State::Compiled) now_->won_ns += std::max<int64_t>(now_->eager_ns - now_->recorded_ns, 0);
+    if (now_->state == State::Contest) enter(policy_clock() - started_, now_->calls, true);
     forget();
 }
 

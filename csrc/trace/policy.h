@@ -16,6 +16,11 @@ namespace mt::trace {
 class Trace;
 struct Plan;
 
+// What a call of the framework's own, which is a run by itself, runs as when it is compiled.
+struct KeptCall {
+    virtual ~KeptCall() = default;
+};
+
 // Recording, planning and compiling take time, which may or may not be won back. The principle: what a program has lost
 // by being recorded is at no time more than a constant and a small share of the time that it has run (`Allowance`).
 // Everything is on the account: the recording of each call, each flush, plans, compilations, runs of compiled code that
@@ -39,6 +44,22 @@ class Policy {
     // Whether the call at `at`, which begins a run, and what follows are to run eagerly: up to how many calls; 0 for
     // no.
     uint32_t begin(const Call& call, const SourceRef& at);
+    // The same of a call of the framework's own, which is all of the run: its kind, and a number for what it works on.
+    uint32_t begin_call(const OpDef& kind, uint64_t work, const SourceRef& at);
+    // What was kept of the call that has begun, and what is to be.
+    std::shared_ptr<KeptCall> kept() const { return now_ ? now_->kept : nullptr; }
+    void keep(std::shared_ptr<KeptCall> call) {
+        if (now_ && call) std::swap(now_->kept, call);
+    }
+    // Whether a plan for it is expected to be there.
+    bool expects_plan() const { return now_ && now_->state >= State::Contest; }
+    // Such a call has run as its program,
+    void end_program();
+    // or eagerly.
+    void end_call() {
+        if (now_) end_eager(now_->calls);
+    }
+    bool dozes() const { return dozes_; }
     // The code that the next run is expected to begin in, held; null if nothing is expected.
     const PyObject* expected_code() const;
     // Whether the eager run is a part of a loop, which is over after as many calls as it has.
@@ -95,6 +116,7 @@ class Policy {
         int64_t won_ns = 0;    // since it is compiled
         int64_t until = 0, again_ns = kAgainNs;  // when there is another contest, and how long after that the next
         PyRef record;  // what an account knows it by
+        std::shared_ptr<KeptCall> kept;
     };
     struct Key {
         const OpDef* op;
@@ -137,6 +159,7 @@ class Policy {
     static constexpr uint32_t kChanges = 2;    // signatures that are new, in a row: the next is left out,
     static constexpr uint32_t kMostPaused = 12;  // then 2, 4, ... up to two to the power of this
     static constexpr uint32_t kIdle = 16;      // runs in a row that there was nothing to do about: it dozes
+    static constexpr uint32_t kAwait = 2048;  // calls, from a doze to where a run begins
     static constexpr int64_t kFirstDozeNs = 500'000,
                              kLastDozeNs = 32'000'000;  // the asking is below a hundredth of that
 

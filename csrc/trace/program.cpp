@@ -59,8 +59,8 @@ int32_t find_storage(const std::vector<Tensor*>& tensors, const Storage* storage
     return -1;
 }
 
-// A recording reads copies of memory that NumPy or another framework may change before it runs. A program runs when it
-// is called, and reads the memory itself. Returns why it can't.
+}  // namespace
+
 const char* read_in_place(const std::vector<Trace::Snapshot>& snapshots, std::vector<Leaf>& leaves) {
     for (const Trace::Snapshot& snapshot : snapshots) {
         const Leaf& source = snapshot.source;
@@ -77,6 +77,8 @@ const char* read_in_place(const std::vector<Trace::Snapshot>& snapshots, std::ve
     }
     return nullptr;
 }
+
+namespace {
 
 // The nodes that draw random numbers. False if what was drawn since the function began isn't just that, one place of
 // the default generator's stream after the other.
@@ -287,17 +289,8 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
     }
     program->numbers_ = std::move(function_log->numbers);
     program->plan_ = std::move(plan);
-    Trace& own = program->trace_;
-    own.counts_readers = false;
-    own.nodes = trace.nodes;
-    for (TraceNode& node : own.nodes) Py_XINCREF(node.source.code);
-    own.operands = trace.operands;
-    own.params = trace.params;
-    own.results = trace.results;
-    for (ResultInfo& result : own.results) result.storage = nullptr;
-    own.leaves = std::move(leaves);
-    own.scalars = trace.scalars;
-    for (const ArgumentLeaf& leaf : program->argument_leaves_) own.leaves[leaf.leaf].storage.reset();
+    for (const ArgumentLeaf& leaf : program->argument_leaves_) leaves[leaf.leaf].storage.reset();
+    program->trace_.copy_recording(trace, std::move(leaves));
     return program;
 }
 

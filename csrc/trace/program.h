@@ -17,6 +17,10 @@ void end_function();
 // Why no program is kept of a function whose clusters wait to be compiled, or are on trial: a later call may be.
 extern const char* const kUnsettled;
 
+// A recording reads copies of memory that NumPy or another framework may change before it runs. A program runs when it
+// is called, and reads the memory itself: its leaves become those. Returns why it can't.
+const char* read_in_place(const std::vector<Trace::Snapshot>& snapshots, std::vector<Leaf>& leaves);
+
 class Program {
   public:
     // Takes over a recorded trace after `plan` is known. `arguments` are the tensors that the function was called with,

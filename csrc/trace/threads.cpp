@@ -8,6 +8,7 @@
 namespace mt::trace {
 
 MT_THREAD_LOCAL Trace* current = nullptr;
+CallCounts call_counts;
 
 namespace {
 

@@ -12,6 +12,7 @@
 #include "autograd/engine.h"
 #include "core/allocator.h"
 #include "core/error.h"
+#include "dispatch/settings.h"
 #include "trace/plan.h"
 #include "trace/stopped.h"
 
@@ -317,10 +318,40 @@ bool Trace::asks_policy(Call& call, const SourceRef& at) {
     return resting_;
 }
 
+bool Trace::may_begin_call() const {
+    return goes_by_policy() && !runner && !(resting_ && policy_.dozes()) && current_tag.compile == -1 &&
+           !current_tag.must && !current_tag.scope && !flush_hook && !launch_profile_hook && !profile_hook &&
+           !function_log && !vmap_depth && !thread_settings.inference_mode;
+}
+
+bool Trace::end_run(const char* why) {
+    if (resting_ && !end_rest()) return false;
+    if (!nodes.empty() || repetition_.after_part()) flush_now(*this, why);
+    return current == this && nodes.empty() && !resting_ && !runner;
+}
+
+Trace::CallRuns Trace::begin_call(const OpDef& kind, uint64_t work) {
+    SourceRef at;
+    capture_source(&at);  // makes Python objects
+    const PyRef code(at.code);
+    if (!code || runner || resting_ || !nodes.empty()) return CallRuns::AsEver;
+    const uint32_t count = policy_.begin_call(kind, work, at);
+    if (!count) {
+        choosy = false;  // what is recorded is this run
+        return CallRuns::Recorded;
+    }
+    if (!policy_.dozes()) return CallRuns::Eagerly;
+    rest = count;
+    resting_ = choosy = true;
+    capture_sources = false;
+    return CallRuns::AsEver;
+}
+
 bool Trace::declines(Call& call) {
     const bool part_ran = resting_ && policy_.counts_calls();
     if (resting_) {
         rest = policy_.outlast();
+        if (!rest && backward_id()) rest = Repetition::kNodes;  // no run begins in the midst of a pass
         if (rest) return true;
         wake();
     }
@@ -383,6 +414,10 @@ void Trace::settle(Call& call, Tensor* destination) {
     if (others_ran && destination && !(call.results[0].sizes == destination->sizes))
         fail("in-place " + call.op->name + ": another thread changed the tensor's shape meanwhile");
     std::swap(source_, position.source);
+}
+
+void Trace::end_call() {
+    if (nodes.empty()) choosy = is_program_;
 }
 
 // The bytes of a result, if there can be memory for it.
@@ -549,6 +584,18 @@ void Trace::take(Trace& other) {
     owner = other.owner;
     for (ResultInfo& result : results)
         if (result.storage) result.storage->pending->trace = this;
+}
+
+void Trace::copy_recording(const Trace& other, std::vector<Leaf> its_leaves) {
+    counts_readers = false;
+    nodes = other.nodes;
+    for (TraceNode& node : nodes) Py_XINCREF(node.source.code);
+    operands = other.operands;
+    params = other.params;
+    results = other.results;
+    for (ResultInfo& result : results) result.storage = nullptr;
+    leaves = std::move(its_leaves);
+    scalars = other.scalars;
 }
 
 void Trace::discard() {

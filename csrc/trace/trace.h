@@ -146,6 +146,14 @@ class Trace final : public Interpreter {
     bool resting() const { return resting_; }
     // Where something begins that is to be recorded whatever the policy says.
     void wake();
+    // Calls of the framework's own that are a run each, such as a backward pass. Whether one may begin,
+    bool may_begin_call() const;
+    // the end of the run before it: false if the program goes on as it was,
+    bool end_run(const char* why);
+    // and how it runs. Recorded: what was kept of it may run instead.
+    enum class CallRuns : uint8_t { AsEver, Eagerly, Recorded };
+    CallRuns begin_call(const OpDef& kind, uint64_t work);
+    void end_call();  // of a recorded one
     // Whether the policy decides what becomes of it.
     bool goes_by_policy() const;
     Policy& policy() { return policy_; }
@@ -191,6 +199,8 @@ class Trace final : public Interpreter {
         SourceRef place;  // of the call that read it; owned
     };
     const std::vector<Snapshot>& snapshots() const { return snapshots_; }
+    // Has what another recorded, with these leaves, for a program of it: nobody waits for its results.
+    void copy_recording(const Trace& other, std::vector<Leaf> its_leaves);
     // Whether anything that was recorded matters: a result that lives, or an error that may come of it.
     bool matters() const;
     // Whether a node may fail by the values of its operands: it runs although nobody reads its results.
@@ -233,6 +243,12 @@ class Trace final : public Interpreter {
     std::vector<int32_t> leaf_table_;
     std::vector<Snapshot> snapshots_;
 };
+
+// How often calls of the framework's own that are runs by themselves have run in which way, in this process.
+struct CallCounts {
+    uint64_t recorded = 0, eager = 0, programs = 0;
+};
+extern CallCounts call_counts;
 
 // Per thread: the trace being recorded, the tag of what is recorded now.
 extern MT_THREAD_LOCAL Trace* current;
@@ -295,5 +311,6 @@ Trace& thread_own_trace();
 void install();
 void install_jit_device();
 void install_gpu();
+void install_whole_backward();
 
 }  // namespace mt::trace

@@ -161,7 +161,7 @@ class Optimizer:
                         f"{func} must return None or a tuple of (new_args, new_kwargs), but got {changed}."
                     )
                 args, kwargs = changed
-            out = func(*args, **kwargs)
+            out = _C.call_step(func, args, kwargs)
             for post in chain(self._optimizer_step_post_hooks.values(), _global_optimizer_post_hooks.values()):
                 post(self, args, kwargs)
             _C.end_step()
