@@ -1,6 +1,7 @@
 """Programs that import torch run on minitensor: `python -m minitensor.as_torch`."""
 
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -307,3 +308,37 @@ def test_modules_in_modules_that_only_pytorch_has(tmp_path):
     ]
     failed = aliased(tmp_path, "import torch._dynamo.nothing", status=1)
     assert "No module named 'torch._dynamo.nothing'" in failed.stderr
+
+
+GRAPHS = """
+import io, pickle
+import torch
+
+class M(torch.nn.Module):
+    def forward(self, x):
+        return torch.zeros(2, dtype=torch.float64) + x.to(torch.float32).sum()
+
+traced = torch.fx.symbolic_trace(M())
+assert "minitensor" not in traced.code + str(traced.graph) + traced.print_readable(print_output=False), traced.code
+for module in (traced, pickle.loads(pickle.dumps(traced))):
+    print(module(torch.ones(2)).tolist())
+program = torch.export.export(M(), (torch.ones(2),))
+file = io.BytesIO()
+torch.export.save(program, file)
+file.seek(0)
+for made in (program, torch.export.load(file)):
+    print(made.module()(torch.ones(2)).tolist())
+with open("graph.pkl", "wb") as stream:
+    pickle.dump(traced, stream)
+with open("program.pt2", "wb") as stream:
+    stream.write(file.getvalue())
+"""
+
+
+def test_graphs_are_written_with_the_programs_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert aliased(tmp_path, GRAPHS).stdout == "[2.0, 2.0]\n" * 4
+    # What was written under that name is read without it.
+    assert mt.export.load("program.pt2").module()(mt.ones(2)).tolist() == [2.0, 2.0]
+    with open("graph.pkl", "rb") as stream:
+        assert pickle.load(stream)(mt.ones(2)).tolist() == [2.0, 2.0]

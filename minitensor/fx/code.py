@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import minitensor
-from minitensor.fx.node import Node, map_arg, qualified_name
+from minitensor.fx.node import Node, map_arg, package, qualified_name, shown_name
 
 if TYPE_CHECKING:
     from minitensor.fx.graph import Graph
@@ -46,7 +46,7 @@ class _Globals(dict[str, Any]):
         if name.startswith("builtins."):
             return name.removeprefix("builtins.")
         if name.startswith("minitensor.") and _found(name) is function:
-            return name
+            return shown_name(function)
         short = "".join(c if c.isalnum() else "_" for c in name)
         base, n = short, 0
         while short in self and self[short] is not function:
@@ -141,7 +141,7 @@ def _last_uses(graph: Graph) -> dict[Node, list[Node]]:
 
 def generate(graph: Graph, root: str = "self") -> PythonCode:
     """The text of `forward(root, *placeholders)`."""
-    names = _Globals(minitensor=minitensor)
+    names = _Globals({package(): minitensor})
     last = _last_uses(graph)
     parameters, body = [root], []
     result = "None"

@@ -10,6 +10,7 @@ from typing import Any
 import minitensor as mt
 from minitensor.fx.code import PythonCode
 from minitensor.fx.graph import Graph
+from minitensor.fx.node import package
 
 __all__ = ["GraphModule"]
 
@@ -117,7 +118,7 @@ class GraphModule(mt.nn.Module):
     def print_readable(self, print_output: bool = True, **_: Any) -> str:
         """The code as a class; printed, and returned."""
         body = "\n".join(f"    {line}" for line in self._code.strip().splitlines())
-        text = f"class {type(self).__name__}(minitensor.nn.Module):\n{body}\n"
+        text = f"class {type(self).__name__}({package()}.nn.Module):\n{body}\n"
         if print_output:
             print(text)
         return text
@@ -158,7 +159,7 @@ def _rebuild(name: str, code: PythonCode, parts: dict[str, Any]) -> GraphModule:
         def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
             return True
 
-    space = {"minitensor": mt, **code.globals}
+    space = {"minitensor": mt, "torch": mt, **code.globals}
     exec(code.src, space)
     holder = type("Traced", (mt.nn.Module,), {"forward": space["forward"]})()
     holder.__dict__.update(parts)

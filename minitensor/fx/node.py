@@ -7,10 +7,12 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from minitensor import float32
+
 if TYPE_CHECKING:
     from minitensor.fx.graph import Graph
 
-__all__ = ["Node", "has_side_effect", "map_aggregate", "map_arg", "qualified_name"]
+__all__ = ["Node", "has_side_effect", "map_aggregate", "map_arg", "package", "qualified_name", "shown_name"]
 
 _IMPURE: set[Any] = set()
 
@@ -54,6 +56,17 @@ def qualified_name(function: Any) -> str:
     home = getattr(function, "__module__", None)
     name: str = getattr(function, "__qualname__", None) or own or repr(function)
     return f"{home}.{name}" if home else name
+
+
+def package() -> str:
+    """What programs call minitensor: its name, or `torch` where it stands for that."""
+    return repr(float32).partition(".")[0]
+
+
+def shown_name(function: Any) -> str:
+    """The qualified name as a program would write it."""
+    name = qualified_name(function)
+    return package() + name.removeprefix("minitensor") if name.startswith("minitensor.") else name
 
 
 class Node:
@@ -213,7 +226,7 @@ class Node:
         return self.name
 
     def _target_text(self) -> str:
-        return self.target if isinstance(self.target, str) else qualified_name(self.target)
+        return self.target if isinstance(self.target, str) else shown_name(self.target)
 
     def format_node(self, *_: Any, **__: Any) -> str:
         """The node as it is printed in its graph."""
