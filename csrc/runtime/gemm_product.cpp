@@ -102,7 +102,13 @@ void Product<T>::plan() {
     }
 
     const int64_t vectors = ceil_div(n, lanes);
-    const int width = vectors >= 4 && m <= kernels->max_rows[2] ? 2 : vectors >= 2 ? 1 : 0;
+    // Large rows of B are read in place by few rows of A, in panels as wide as can be, since each row of a panel is
+    // on a page of its own: if tiles of four vectors have four rows, so that each load serves two multiply-adds.
+    const bool wide_tiles = kernels->max_rows[2] >= 4;
+    const int64_t packed_from = wide_tiles ? 192 : 48;
+    const bool large = k * n * static_cast<int64_t>(sizeof(T)) > kernels->direct_b_bytes;
+    const bool wide = m <= kernels->max_rows[2] || (wide_tiles && large && b.cs == 1 && m < packed_from);
+    const int width = vectors >= 4 && wide ? 2 : vectors >= 2 ? 1 : 0;
     panel_cols = lanes << width;
     // Panels at the end are narrower; the tile must suit them as well.
     tile_rows = kernels->max_rows[width];
@@ -126,8 +132,7 @@ void Product<T>::plan() {
     tile_rows = balanced(m, tile_rows, 1);
 
     if (b.cs == 1 || n == 1) {
-        const bool large = k * n * static_cast<int64_t>(sizeof(T)) > kernels->direct_b_bytes;
-        pack_b = large && m >= 48 ? PackB::Shared : PackB::None;
+        pack_b = large && m >= packed_from ? PackB::Shared : PackB::None;
     } else {
         const bool dots = m == 1 && b.rs == 1 && c.cs == 1 && kernels->dots != nullptr;
         const bool local = m <= tile_rows || (m <= 64 && n >= 8 * panel_cols);
