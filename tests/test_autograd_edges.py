@@ -256,6 +256,17 @@ def test_data_of_another_dtype(lib):
     del held
 
 
+def test_data_of_another_shape_while_its_node_is_held():
+    """PyTorch refuses the gradient then, but not where nobody holds the node."""
+    x = leaf(minitensor, 1.0, 2.0)
+    edge = minitensor.autograd.graph.get_gradient_edge(x)
+    x.data = x.data.new_ones(3)
+    (x * 3).sum().backward()
+    minitensor.autograd.backward(edge, x.data * 2)
+    assert x.grad.tolist() == [5, 5, 5]
+    assert minitensor.autograd.graph.get_gradient_edge(x).node is edge.node
+
+
 def test_double_after_a_function_used_the_parameter(lib):
     layer = lib.nn.Linear(2, 1)
     held = double(lib, lambda x: x * 2).apply(layer.weight.view(2))

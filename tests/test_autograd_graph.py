@@ -3,6 +3,7 @@
 import copy
 import pickle
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -125,6 +126,21 @@ def test_hooks_of_several_tensors():
     (a + b).sum().backward()
     assert seen == [[[1, 1], [1, 1], None]]
     assert first == [[1, 1]]
+
+
+@pytest.mark.parametrize("mode", ["all", "any"])
+def test_hooks_of_several_tensors_keep_no_gradients(mode):
+    x = leaf(1.0, 2.0)
+    a, b = x * 2, x * 3
+    held = []
+    graph.register_multi_grad_hook(
+        (a, b), lambda gs: held.extend(weakref.ref(g) for g in (gs if mode == "all" else [gs])), mode=mode
+    )
+    for runs in (1, 2):
+        (a.square() + b).sum().backward(retain_graph=True)
+        assert len(held) == runs * (2 if mode == "all" else 1)
+        if mode == "all":
+            assert [ref() for ref in held] == [None] * len(held)
 
 
 def test_saved_tensors_hooks():

@@ -652,3 +652,22 @@ def test_what_hooks_pack_for_a_function_is_not_held_elsewhere(lib):
     assert held() is None
     result.sum().backward()
     assert x.grad.tolist() == [4.0, 8.0]
+
+
+def test_only_tensors_and_none_are_saved(lib):
+    class Saves(lib.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, other):
+            ctx.save_for_backward(x, other)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            assert ctx.saved_tensors[1] is None
+            return g * 2, None
+
+    x = lib.ones(2, requires_grad=True)
+    with pytest.raises(TypeError, match=r"save_for_backward can only save variables, but argument .*int"):
+        Saves.apply(x, 3)
+    Saves.apply(x, None).sum().backward()
+    assert x.grad.tolist() == [2, 2]

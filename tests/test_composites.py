@@ -226,6 +226,9 @@ CASES = {
     "nonzero": (lambda: mt.nonzero(t(M), as_tuple=True), np.nonzero(M)),
     "nonzero_static": (lambda: mt.nonzero_static(t(I), size=8, fill_value=-1),
                        [[0], [2], [3], [4], [5], [6], [-1], [-1]]),
+    "nonzero_static of few": (lambda: mt.nonzero_static(t([0, 3, 0]), size=4), [[1], [-1], [-1], [-1]]),
+    "nonzero_static of none": (lambda: mt.nonzero_static(t([[0, 0]]), size=2, fill_value=7), [[7, 7], [7, 7]]),
+    "nonzero_static of more": (lambda: mt.nonzero_static(t([1, 0, 3]), size=1), [[0]]),
     "where": (lambda: mt.where(t(M), t(A), t(0.5)), np.where(M, A, 0.5)),
     "isin": (lambda: mt.isin(t(I), t([3, 5]), invert=True), np.isin(I, [3, 5], invert=True)),
     # reduction

@@ -16,6 +16,8 @@ def test_show_config(capsys):
     used, _, built = lines["instruction set"].partition("; built: ")
     assert built.split(", ") == mt._C.build_config()["built_isas"]
     assert used.split()[0] in built.split(", ")
+    if not mt._C.build_config()["sanitizer"]:
+        assert lines["build"].split(",")[0].strip() == "optimized"
     assert {"Python", "NumPy", "compiler", "build", "llvmlite", "JIT", "JIT flags"} <= set(lines)
 
 

@@ -1,6 +1,7 @@
 """Compiled code on disk: loaded again, never trusted more than its checksum and its folder's permissions."""
 
 import contextlib
+import importlib.machinery
 import io
 import os
 import stat
@@ -484,3 +485,33 @@ def test_a_folder_in_the_place_of_an_entry_is_a_miss(cache):
     handles = len(os.listdir("/proc/self/fd"))
     assert cache.run() == MISS
     assert len(os.listdir("/proc/self/fd")) == handles
+
+
+def test_code_for_all_sizes_is_loaded_from_disk(cache):
+    """What is compiled for one size, and then for all, is found by another process as it stands there."""
+
+    given = [mt.linspace(-0.9, 0.9, 4 * n).reshape(n, 4) for n in (3, 5, 6)]
+
+    def calls():
+        return [program(x).tolist() for x in given]
+
+    expected = calls()
+    options = {"auto_jit": 2, "cpu_global_jit": True, "min_cluster_size": 1, "enable_lazy_compilation": False}
+    whys = []
+    for _ in range(2):
+        mt.jit.cache_clear()
+        with mt.jit.options(persistent_cache_directory=str(cache.folder), **options):
+            report = mt.jit.explain(calls)().to_json()
+            whys.append([entry["why"] for entry in report["compiles"] if "all sizes" in entry["why"]])
+            assert calls() == expected
+    first, second = whys
+    assert first
+    assert not any("disk" in why for why in first)
+    assert second == [f"{why}, loaded from disk" for why in first]
+
+
+def test_stamps_without_llvm(monkeypatch):
+    """Where LLVM isn't installed there is nothing of it to tell apart."""
+    for found in (None, importlib.machinery.ModuleSpec("llvmlite", None)):
+        monkeypatch.setattr(disk_cache, "find_spec", lambda name, found=found: found)
+        assert _C.file_stamps(disk_cache._sources.__wrapped__())

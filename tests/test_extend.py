@@ -148,6 +148,27 @@ def test_what_a_kernel_raises_reaches_the_caller():
         recorded()
 
 
+def test_kernels_results_are_taken_as_they_are_unless_they_are_read_only():
+    made = []
+
+    @extend.op(f"{fresh('twice')}(Tensor input)")
+    def twice(x):
+        made.append(x * 2)
+        return made[-1]
+
+    @extend.op(f"{fresh('spread')}(Tensor input)")
+    def spread(x):
+        made.append(np.broadcast_to(x, (2, *x.shape)))
+        return made[-1]
+
+    x = mt.tensor([1.0, 2.0])
+    assert np.shares_memory(twice(x).numpy(), made[-1])
+    wide = spread(x)
+    wide[0, 0] = 5.0
+    assert wide.tolist() == [[5, 2], [1, 2]]
+    assert x.tolist() == [1, 2]
+
+
 def test_errors_of_definitions():
     with pytest.raises(ValueError, match="already"):
         extend.op("exp(Tensor input)")(soft_clip_kernel)

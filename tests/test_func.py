@@ -317,3 +317,29 @@ def test_no_grad_around_a_forward_derivative_leaves_nothing_to_go_back():
     value, derivative = mt.func.jvp(lambda x: x * x, (x,), (mt.tensor(1.0),))
     assert value.requires_grad
     assert derivative.requires_grad
+
+
+def test_parameters_of_functional_calls_by_all_their_names():
+    class Tied(mt.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = mt.nn.Linear(2, 2, bias=False), mt.nn.Linear(2, 2, bias=False)
+            self.second.weight = self.first.weight
+            self.register_buffer("shift", mt.zeros(2))
+
+        def forward(self, x):
+            return self.second(self.first(x)) + self.shift
+
+    model, x, double = Tied(), mt.tensor([[1.0, 3.0]]), mt.eye(2) * 2
+    before = model(x).tolist()
+    assert func.functional_call(model, {"first.weight": double}, x).tolist() == [[4, 12]]
+    assert func.functional_call(model, {"second.weight": double}, x).tolist() == [[4, 12]]
+    given = ({"first.weight": double, "second.weight": double * 2}, {"shift": mt.ones(2)})
+    assert func.functional_call(model, given, (x,), strict=True).tolist() == [[9, 25]]
+    alone = func.functional_call(model, {"first.weight": double}, x, tie_weights=False)
+    np.testing.assert_allclose(alone.tolist(), (x * 2 @ model.second.weight.T).tolist(), rtol=1e-6)
+    with pytest.raises(RuntimeError, match=r"missing key\(s\) \['second.weight', 'shift'\].*unexpected.*\['third'\]"):
+        func.functional_call(model, {"first.weight": double, "third": x}, x, strict=True)
+    with pytest.raises(ValueError, match=r"'shift'.*multiple"):
+        func.functional_call(model, ({"shift": x[0]}, {"shift": x[0]}), x)
+    assert model(x).tolist() == before

@@ -137,6 +137,24 @@ def test_parameters_that_are_replaced_are_seen():
     assert len(runs) == 3
 
 
+def test_programs_of_what_is_gone_go():
+    class Model:
+        def __init__(self, scale):
+            self.scale = scale
+
+    held = {}
+    f, _ = counted(lambda x: x * held["model"].scale + 1)
+    x = mt.ones(3)
+    for k in range(4):
+        held["model"] = Model(float(k))
+        assert f(x).tolist() == f(x).tolist() == [k + 1] * 3
+        assert f.programs == 1
+    kept = [Model(float(k)) for k in range(3)]
+    for held["model"] in kept:
+        f(x)
+    assert f.programs == 3
+
+
 def test_closures_and_in_place_updates_of_captured_tensors():
     counter, history = mt.zeros((), dtype=mt.int64), mt.zeros(3, 4)
 

@@ -305,3 +305,27 @@ def test_gradients_have_the_operands_dtype():
     x, y = mt.ones(2, requires_grad=True), mt.ones(2, dtype=mt.float64, requires_grad=True)
     (x * y).sum().backward()
     assert (x.grad.dtype, y.grad.dtype) == (mt.float32, mt.float64)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize(
+    "name", ["sum", "prod", "mean", "nansum", "norm1", "norm2", "softmax", "log_softmax", "cumsum", "cumprod"]
+)
+def test_the_dtype_of_a_reduction_is_that_of_its_gradient(name, dtype):
+    """Computed in the wider type, the gradient overflows no more than the result."""
+    takes = {n for n, row in ROWS.items() if "input, int" in row.schema and "dtype? dtype" in row.schema and row.vjp}
+    assert name in takes, takes
+    large = {"float16": 3e4, "float32": 3e37, "float64": 3e37}[dtype]
+    x = mt.tensor([[1.0, -0.5, large], [large, 1.5, -large]], dtype=getattr(mt, dtype))
+    weights = mt.tensor([[0.5, -1.0, 2.0], [1.0, 4.0, 0.25]], dtype=mt.float64) * 1e-75
+
+    def gradient(x, **options):
+        x = x.clone().requires_grad_()
+        made = ROWS[name].call(x, 1, **options)
+        assert made.dtype == mt.float64
+        loss = (made * (weights if made.ndim == 2 else weights[:, 0])).sum()
+        return mt.autograd.grad(loss * 1e75, x)[0]
+
+    got = gradient(x, dtype=mt.float64)
+    assert got.dtype == x.dtype
+    assert got.tolist() == gradient(x.double()).to(x.dtype).tolist()

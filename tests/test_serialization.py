@@ -268,6 +268,14 @@ def test_code_is_refused(protocol, monkeypatch):
         (b"}]K\x01s.", "unhashable"),
         (b"\x80\x09N.", "protocol 9"),
         (b"X\x01\x00\x00\x00xQ.", "not a storage's"),
+        (
+            b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\nK\x00X\x03\x00\x00\x00cpuK\x04tQ.",
+            "storage's id is malformed",
+        ),
+        (
+            b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000K\x00K\x04tQ.",
+            "storage's id is malformed",
+        ),
         (b"NN.", "1 more objects are left"),
         (b"cminitensor\nTensor\n.", "names minitensor.Tensor"),
         (b"cnumpy\ndtype\n(X\x01\x00\x00\x00Otq\x00R.", "NumPy dtype 'O' is refused"),

@@ -77,6 +77,22 @@ def test_a_training_step_is_replayed_with_the_same_bits(level, kind, calls):
     assert calls.count < 25  # until trials are over
 
 
+@pytest.mark.parametrize("level", [mt.OptimizerOptions.OFF, mt.OptimizerOptions.DEFAULT])
+def test_without_clustering_python_runs_the_function_every_time(level, calls):
+    runs = []
+    x = mt.tensor([0.1, -0.4])
+
+    def step(x):
+        runs.append(x)
+        return x.exp() * 2
+
+    with session(level) as s:
+        for _ in range(30):
+            assert s.run(step, x).tolist() == (x.exp() * 2).tolist()
+    assert len(runs) == 30
+    assert calls.count == 0
+
+
 def test_the_timeline_of_a_replayed_step_is_one_launch():
     _, _, step = training(mt.optim.SGD, lr=0.1)
     x, y = mt.rand(4, 6), mt.tensor([0, 2, 1, 1])

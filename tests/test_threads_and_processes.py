@@ -629,8 +629,9 @@ def test_sleeping_threads_are_woken_up_where_it_pays():
         MT_WAKE_THREADS="demand",
     )
     long_one = """
+        x = mt.empty(1 << 22)
         before = len(os.listdir("/proc/self/task"))
-        x = mt.ones(1 << 22) + 1
+        x.fill_(1)
         assert len(os.listdir("/proc/self/task")) == before + 1
     """
     ends(long_one, MT_WAKE_THREADS="")

@@ -71,6 +71,17 @@ def test_out_dims_and_structures():
     assert vmap(lambda a: mt.ones(2))(x).shape == (5, 2)
 
 
+def test_out_dims_count_from_both_ends():
+    x = example(5, 3, 2)
+    for place in range(-3, 3):
+        made = vmap(lambda a: a * 2, out_dims=place)(x)
+        assert made.tolist() == (x * 2).movedim(0, place).tolist()
+    for place in (-4, 3):
+        with pytest.raises(IndexError, match=rf"expected to be in range of \[-3, 2\], but got {place}"):
+            vmap(lambda a: a * 2, out_dims=place)(x)
+    assert mt._C.vmap_depth() == 0
+
+
 def test_nested():
     x, y = example(3, 4), example(5, 4, seed=1)
     outer = vmap(lambda a: vmap(lambda b: a @ b)(y))(x)

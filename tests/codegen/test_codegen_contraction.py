@@ -1,7 +1,10 @@
+import ctypes
+
 import numpy as np
 import pytest
-from runtime_table import check
+from runtime_table import GEMM, Gemm, check
 
+from minitensor import _C
 from minitensor_jit.ir.shape import Shape
 
 DOTS = {
@@ -91,3 +94,43 @@ def test_scatter_of_windows_into_a_constant():
 
     args = [rng.integers(0, 11, 6), rng.normal(size=(3, 6, 20)).astype(np.float32)]
     check(build, Shape("s64", (6,)), Shape("f32", (3, 6, 20)), args=args)
+
+
+SLOTS = {"float32": 2, "float64": 3, "int32": 4, "int64": 5, "uint8": 6}
+
+
+@pytest.mark.parametrize("dtype", SLOTS)
+@pytest.mark.parametrize("size", [(1, 1, 1), (3, 4, 5), (5, 37, 7), (33, 70, 9), (130, 45, 300), (4, 3, 0)], ids=str)
+@pytest.mark.parametrize("form", ["one B", "one A", "apart", "rows apart", "reversed"])
+@pytest.mark.parametrize("batch", [0, 1, 2, 5])
+def test_products_of_the_runtime_write_what_is_theirs(dtype, size, form, batch):
+    """What compiled code calls: batches that lie anyhow, with nothing written between and behind the results."""
+    m, n, k = size
+    gap = 3 if form in ("apart", "rows apart") else 0
+    rng = np.random.default_rng(m)
+
+    def made(count, rows, cols):
+        return rng.integers(-4 * (dtype != "uint8"), 5, (count, rows, cols + gap * (form == "rows apart"))).astype(
+            dtype
+        )
+
+    a, b = made(1 if form == "one A" else batch, m, k), made(1 if form == "one B" else batch, k, n)
+    c = np.full((batch + 2, m + gap, n + gap * (form == "rows apart")), 77, dtype)
+    a_step = 0 if form == "one A" else a.strides[0] // a.itemsize
+    b_step = 0 if form == "one B" else b.strides[0] // b.itemsize
+    g = Gemm(
+        m, n, k, batch, a.ctypes.data, a.shape[2], 1, a_step, b.ctypes.data, b.shape[2], 1, b_step,
+        c[1].ctypes.data, c.shape[2], 1, c.strides[0] // c.itemsize, 0, 0,
+    )  # fmt: skip
+    if form == "reversed" and batch:
+        # The last matrix first, and rows from below.
+        g.a, g.abs, g.ars = a[-1, -1].ctypes.data if k else a.ctypes.data, -a_step, -a.shape[2]
+        g.b, g.bbs = b[-1].ctypes.data, -b_step
+        g.c, g.cbs = c[batch].ctypes.data, -g.cbs
+    real = ctypes.cast(_C.runtime_address(), ctypes.POINTER(ctypes.c_int64))
+    GEMM(real[SLOTS[dtype]])(ctypes.addressof(g))
+    want = np.full_like(c, 77)
+    with np.errstate(over="ignore"):
+        rows = a[:, ::-1] if form == "reversed" else a
+        want[1 : batch + 1, :m, :n] = np.matmul(rows[..., :k], b[..., :n])[:batch]
+    np.testing.assert_array_equal(c, want)

@@ -1,6 +1,7 @@
 """LLVM can't end the process."""
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -83,3 +84,61 @@ def test_a_program_whose_code_llvm_ends_at_goes_on(at):
     assert done.stderr.count("failed") == 1
     assert "its ops run eagerly" in done.stderr
     assert "SIGABRT" in done.stderr
+
+
+def test_signals_of_other_threads_go_where_they_went_before():
+    """While LLVM runs, this thread's signals are as ever, and LLVM's are still caught after them."""
+    run("""
+        import ctypes, signal, subprocess, threading
+        from minitensor import _C
+        libc = ctypes.CDLL(None)
+        rises = ctypes.cast(libc["raise"], ctypes.c_void_p).value
+        began, go_on = threading.Event(), threading.Event()
+
+        @ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+        def waits(context, text, error):
+            began.set()
+            go_on.wait()
+
+        address = ctypes.cast(waits, ctypes.c_void_p).value
+        other = threading.Thread(target=_C._llvm_emit, args=(address, 0, 0, 0, b"", 0), daemon=True)
+        seen = []
+        signal.signal(signal.SIGFPE, lambda number, frame: seen.append(number))
+        signal.signal(signal.SIGILL, signal.SIG_IGN)
+        other.start()
+        assert began.wait(60)
+        for _ in range(3):
+            signal.raise_signal(signal.SIGFPE)
+            signal.raise_signal(signal.SIGILL)
+        assert seen == [signal.SIGFPE] * 3, seen
+        for number in (signal.SIGFPE, signal.SIGILL, signal.SIGABRT):
+            assert _C._llvm_emit(rises, 0, int(number), 0, b"", 0) == number
+        assert seen == [signal.SIGFPE] * 3, seen
+        go_on.set()
+        other.join()
+        assert signal.getsignal(signal.SIGILL) == signal.SIG_IGN
+        signal.raise_signal(signal.SIGFPE)
+        assert len(seen) == 4
+    """)
+
+
+def test_a_signal_without_a_handler_ends_the_process_while_llvm_runs():
+    program = """
+        import ctypes, signal, threading
+        from minitensor import _C
+        began = threading.Event()
+
+        @ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+        def waits(context, text, error):
+            began.set()
+            threading.Event().wait()
+
+        address = ctypes.cast(waits, ctypes.c_void_p).value
+        threading.Thread(target=_C._llvm_emit, args=(address, 0, 0, 0, b"", 0), daemon=True).start()
+        assert began.wait(60)
+        signal.raise_signal(signal.SIGFPE)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=60
+    )
+    assert done.returncode == -signal.SIGFPE

@@ -337,3 +337,13 @@ ENTRY e {
     assert abs(float(z.std()) - 3) < 0.15
     for got, want in zip(compile_and_run(run_pipeline(module), given), (x, y, z), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_without_loops_the_tolerance_is_the_one_given() -> None:
+    def run(module: Module, args: Sequence[Any]) -> list[Any]:
+        return [r * (1 + 1.2e-4) for r in compile_and_run(module, args)]
+
+    finding = isolate(parse_module(TEXT), arguments(), run=run, rtol=1e-4, atol=0)
+    assert finding is not None
+    assert finding.instruction
+    assert isolate(parse_module(TEXT), arguments(), run=run, rtol=1.3e-4, atol=0) is None

@@ -461,3 +461,12 @@ def test_a_global_hook_is_seen_by_compiled_functions():
         assert run(mt.ones(1)).tolist() == [20.0]
     assert run(mt.ones(1)).tolist() == [2.0]
     assert log == []
+
+
+def test_global_hooks_are_of_one_kind_at_a_time():
+    hooks = mt.nn.modules.module
+    kinds = hooks.register_module_full_backward_hook, hooks.register_module_backward_hook
+    for one, other in (kinds, kinds[::-1]):
+        with one(lambda *_: None), one(lambda *_: None), pytest.raises(RuntimeError, match="Cannot use both"):
+            other(print)
+        other(print).remove()

@@ -293,6 +293,19 @@ class TestTheRest:
             with pytest.raises(AssertionError, match="eval"):
                 lib.nn.utils.fuse_conv_bn_eval(layer.train(), bn)
 
+    def test_memory_format_of_convolutions(self, lib):
+        for rank, names, last in ((2, "Conv2d ConvTranspose2d", "channels_last"),
+                                  (3, "Conv3d ConvTranspose3d", "channels_last_3d")):  # fmt: skip
+            layers = [getattr(lib.nn, name)(2, 3, 2) for name in names.split()]
+            model = lib.nn.Sequential(*layers, lib.nn.Conv1d(2, 3, 2))
+            before = [p.detach().clone() for p in model.parameters()]
+            convert = getattr(lib.nn.utils, f"convert_conv{rank}d_weight_memory_format")
+            assert convert(model, getattr(lib, last)) is model
+            assert [layer.weight.is_contiguous(memory_format=getattr(lib, last)) for layer in layers] == [True] * 2
+            assert [layer.weight.stride()[1] for layer in layers] == [1, 1]
+            assert model[2].weight.is_contiguous()
+            assert all((p == b).all() for p, b in zip(model.parameters(), before, strict=True))
+
     def test_skip_init(self, lib):
         layer = lib.nn.utils.skip_init(lib.nn.Linear, 3, 2, bias=False)
         assert tuple(layer.weight.shape) == (2, 3)

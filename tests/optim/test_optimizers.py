@@ -456,6 +456,8 @@ def test_a_tensor_as_rate(name):
 
 LBFGS = [
     {}, {"lr": 0.5, "max_iter": 5}, {"line_search_fn": "strong_wolfe"},
+    # The first step goes too far, and is searched for between two points.
+    {"lr": 3.0, "line_search_fn": "strong_wolfe"}, {"lr": 30.0, "max_iter": 4, "line_search_fn": "strong_wolfe"},
     {"history_size": 2, "line_search_fn": "strong_wolfe"},
     {"max_iter": 3, "line_search_fn": "strong_wolfe", "tolerance_change": 1e-3},
 ]  # fmt: skip

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from minitensor_jit.ir.equal import difference
+from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.parser import parse_module
+from minitensor_jit.ir.shape import Shape
 from minitensor_jit.passes.pipeline import PASSES
 from minitensor_jit.tools.opt import main
 
@@ -71,6 +73,25 @@ ENTRY main {
 """)
     assert main(["--passes=fusion", "--decisions", str(path)]) == 0
     assert "fusion: l into r: no: it is expensive" in capsys.readouterr().err
+
+
+def test_each_pass_is_verified_unless_told_otherwise(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Narrower:
+        """A wrong pass: says that the result has another shape."""
+
+        name = "dce"
+
+        def run(self, module: Module) -> bool:
+            module.entry.root.shape = Shape("f32", (3,))
+            return True
+
+    monkeypatch.setitem(PASSES, "dce", Narrower)
+    assert main(["--passes=dce", str(file)]) == 1
+    assert "f32[3]" in capsys.readouterr().err
+    assert main(["--passes=dce", "--no-verify", str(file)]) == 0
+    assert "ROOT r = f32[3]" in capsys.readouterr().out
 
 
 def test_an_unknown_pass_is_an_error_with_a_hint(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
