@@ -47,7 +47,6 @@ void run_sparse(Call& call, Ref<Tensor>* results) {
     PyRef params = checked(PyTuple_New(static_cast<Py_ssize_t>(call.param_count)));
     for (size_t i = 0; i < call.param_count; ++i)
         PyTuple_SET_ITEM(params.get(), static_cast<Py_ssize_t>(i), checked(value_to_python(call.params[i])).release());
-    GradMode off(false);  // the op's row has the gradient
     OverridesOff overrides_off;
     PyRef run = function_of_sparse("run_op");
     PyRef returned = checked(

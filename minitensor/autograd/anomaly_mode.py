@@ -39,7 +39,8 @@ def _report(name: str, trace: str | None) -> None:
 
 
 def _has_nan(tensor: Any) -> bool:
-    return bool((tensor != tensor).any())
+    values = tensor._elements if _C.is_sparse_storage(tensor) else tensor
+    return bool((values != values).any())
 
 
 class set_detect_anomaly:  # noqa: N801  (PyTorch's name)

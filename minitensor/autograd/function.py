@@ -38,6 +38,15 @@ def _history(tensor: Any) -> Any:
     return _C.take_history(full((0,), 0, dtype=tensor.dtype), tensor)
 
 
+def _handle(tensor: Any) -> Any:
+    """Another object of the same contents, without history."""
+    if not _C.is_sparse_storage(tensor):
+        return _C.detach_handle(tensor)
+    from minitensor.sparse.tensor import raw
+
+    return raw(tensor._pattern, tensor._elements)
+
+
 class Saved:
     """One tensor kept for backward."""
 
@@ -50,7 +59,7 @@ class Saved:
         self.place, self.unpack = place, None
         hooks = None if tensor is None else _C.saved_tensor_hooks()
         self.version = None if tensor is None or tensor.is_inference() else tensor._version
-        self.tensor = tensor if tensor is None or place is None else _C.detach_handle(tensor)
+        self.tensor = tensor if tensor is None or place is None else _handle(tensor)
         if hooks is not None:
             pack, self.unpack = hooks
             self.history = _history(tensor) if place is None and _C.is_recorded(tensor) else None
@@ -68,7 +77,7 @@ class Saved:
                 )
             if self.history is None and self.place is None and not tensor.requires_grad:
                 return tensor
-            tensor = _C.detach_handle(tensor)
+            tensor = _handle(tensor)
             if self.history is not None:
                 return _C.take_history(tensor, self.history)
         else:

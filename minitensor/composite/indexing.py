@@ -44,7 +44,7 @@ def gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Te
     index has as many dimensions as input, is nowhere larger except along dim, and counts from the beginning. The
     gradient is a sparse tensor of the elements that were named if `sparse_grad`.
     """
-    if sparse_grad and _C.is_grad_enabled() and input.requires_grad:
+    if sparse_grad and _C.is_recorded(input):
         from minitensor.sparse import lookups
 
         return lookups.gather(input, dim, index)  # type: ignore[no-any-return]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minitensor import _C
+from minitensor.autograd import no_grad
 from minitensor.sparse.dispatch import handlers, refuse
 from minitensor.sparse.elementwise import add, add_to_dense_
 from minitensor.sparse.tensor import is_sparse, put, raw
@@ -29,13 +30,19 @@ def run_op(name: str, operands: tuple[Any, ...], params: tuple[Any, ...]) -> Any
     known = _OPS.get(name) or handlers().get(name)
     if known is None or not hasattr(sparse, "_pattern"):
         raise refuse(name, sparse)
-    return known(*operands, *params)
+    if any(_C.vmap_level(x._elements) for x in operands if is_sparse(x)):
+        return known(*operands, *params)
+    with no_grad():  # the op's row has the gradient
+        return known(*operands, *params)
 
 
 def add_gradient(before: Any, gradient: Any) -> Any:
     """What a leaf's `.grad` is after a gradient came, where one of them is sparse; `before` may be None."""
     if before is None:
-        return raw(gradient._pattern, gradient._elements) if is_sparse(gradient) else gradient.detach()
+        # A copy: the elements may be another tensor's, or one number expanded.
+        return (
+            raw(gradient._pattern, gradient._elements.clone().contiguous()) if is_sparse(gradient) else gradient.clone()
+        )
     if is_sparse(before):
         total = add(gradient, before) if not is_sparse(gradient) else add(before, gradient)
         if not is_sparse(total):

@@ -144,7 +144,7 @@ def _to_sparse_coo(input: Any) -> Any:
 
 @handler("detach", "get data")
 def _detach(input: Any) -> Any:
-    return raw(input._pattern, input._elements)
+    return raw(input._pattern, input._elements.detach())
 
 
 @handler("set data")

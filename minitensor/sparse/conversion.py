@@ -109,7 +109,7 @@ def to_dense(tensor: Any, dtype: Any = None, *, masked_grad: bool | None = None)
         return tensor if dtype is None else tensor.to(dtype)
     if dtype is not None:
         raise RuntimeError("dtype argument is not supported by sparse_to_dense")
-    if masked_grad is False and _C.is_grad_enabled() and tensor.requires_grad:
+    if masked_grad is False and _C.is_recorded(tensor):
         return SparseToDense.apply(tensor)
     return _filled(tensor._pattern, elements_of(tensor))
 

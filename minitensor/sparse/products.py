@@ -164,7 +164,7 @@ def _adjoint(matrix: Any) -> Any:
 def _unmasked(a: Any, b: Any, name: str = "mm") -> Any:
     """`mm` as PyTorch differentiates it: unmasked where the other matrix is dense."""
     sparse = [m for m in (a, b) if is_sparse(m)]
-    if len(sparse) == 1 and _C.is_grad_enabled() and sparse[0].requires_grad:
+    if len(sparse) == 1 and _C.is_recorded(sparse[0]):
         _check(name, a, b)
         return SparseMm.apply(a, b, name)
     return matrix_product(a, b, name)

@@ -49,7 +49,7 @@ def _sum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
     if dtype is not None:
         input = build(input._pattern, elements_of(input).to(dtype))
     if (dim is None and not keepdim) or (isinstance(dim, (tuple, list)) and not dim and not keepdim):
-        if _C.is_grad_enabled() and input.requires_grad:
+        if _C.is_recorded(input):
             return SparseTotal.apply(input)
         return input._elements.sum()
     dims = (

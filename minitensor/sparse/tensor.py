@@ -118,6 +118,10 @@ class SparseTensor(Tensor):
     H = property(lambda self: self.adjoint(), doc="The transpose, of complex numbers the conjugate one.")
     mH = H  # noqa: N815  (PyTorch's name)
 
+    def detach(self) -> Any:
+        """The same components without history."""
+        return raw(self._pattern, self._elements.detach())
+
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         from minitensor.sparse.text import text
 
@@ -180,7 +184,8 @@ def layout_of(tensor: Any) -> str:
 def raw(pattern: Pattern, values: Any, cls: type = SparseTensor) -> Any:
     """A sparse tensor over these elements, without history."""
     made = _C.make_sparse(cls, pattern.size, values.dtype, values.device)
-    made._pattern, made._elements = pattern, values.detach()
+    # What vmap maps keeps its history itself: that of what is behind has no place at an object that isn't mapped.
+    made._pattern, made._elements = pattern, values if _C.vmap_level(values) else values.detach()
     return made
 
 
@@ -221,13 +226,13 @@ class SparseBuild(Function):
 
 def elements_of(tensor: Any) -> Any:
     """The elements of a sparse tensor, with its history."""
-    if _C.is_grad_enabled() and tensor.requires_grad:
+    if _C.is_recorded(tensor):
         return SparseElements.apply(tensor)
     return tensor._elements
 
 
 def build(pattern: Pattern, values: Any) -> Any:
     """A sparse tensor of these elements, with their history."""
-    if _C.is_grad_enabled() and values.requires_grad:
+    if _C.is_recorded(values) and not _C.vmap_level(values):
         return SparseBuild.apply(values, pattern)
     return raw(pattern, values)

@@ -252,3 +252,65 @@ def test_a_graph_network_learns():
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.9 * losses[0]
+
+
+def test_transforms():
+    s = random(4, 6).to_sparse()
+    values, dense = s.values().clone(), B.clone()
+
+    def loss(values):
+        return (mt.sparse.mm(mt.sparse_coo_tensor(s.indices(), values, s.shape), dense) ** 3).sum()
+
+    def dense_loss(values):
+        places = tuple(s.indices())
+        return ((mt.zeros(4, 6).double().index_put(places, values) @ dense) ** 3).sum()
+
+    for transform in (mt.func.grad, mt.func.hessian, lambda f: mt.func.jacfwd(mt.func.grad(f)), mt.func.jacrev):
+        mt.testing.assert_close(transform(loss)(values), transform(dense_loss)(values))
+    tangent = mt.ones_like(values)
+    mt.testing.assert_close(mt.func.jvp(loss, (values,), (tangent,)), mt.func.jvp(dense_loss, (values,), (tangent,)))
+    several = mt.stack([values, 2 * values])
+    mt.testing.assert_close(mt.vmap(mt.func.grad(loss))(several), mt.stack([*map(mt.func.grad(dense_loss), several)]))
+
+
+def _differentiate_to_nan(s):
+    with pytest.raises(RuntimeError, match="returned nan values"):
+        mt.sparse.sum((s * 0).sqrt() * 0).backward()
+
+
+def test_modes_of_autograd():
+    b = mt.rand(3, 2)
+    wanted = None
+    for context in (
+        mt.enable_grad, lambda: mt.autograd.set_detect_anomaly(True),
+        lambda: mt.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x), mt.autograd.graph.save_on_cpu,
+    ):  # fmt: skip
+        with context():
+            s = coo(requires_grad=True)
+            (mt.sparse.mm(s * 2, b).sum() + (s @ b).sum()).backward()
+        wanted = s.grad.to_dense() if wanted is None else wanted
+        assert s.grad.to_dense().tolist() == wanted.tolist()
+    s = coo(requires_grad=True)
+    with mt.autograd.set_detect_anomaly(True), pytest.warns(UserWarning, match="Error detected"):
+        _differentiate_to_nan(s)
+    with mt.inference_mode():
+        made = coo()
+        assert (made * 2).is_inference()
+    assert mt.sparse.mm(made, b).shape == (2, 2)
+
+
+def test_gradients_own_their_memory():
+    embedding = mt.nn.Embedding(4, 2, sparse=True)
+    made = embedding(mt.tensor([1, 2]))
+    seed = mt.ones(2, 2)
+    made.backward(seed)
+    embedding.weight.grad._values().mul_(3)
+    assert seed.tolist() == mt.ones(2, 2).tolist()
+    embedding.weight.grad = None
+    scaler = mt.amp.GradScaler("cpu")
+    optimizer = mt.optim.SGD(embedding.parameters(), 0.5)
+    before = embedding.weight.detach().clone()
+    scaler.scale(embedding(mt.tensor([1, 2])).sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    mt.testing.assert_close(embedding.weight.detach(), before - mt.tensor([[0.0], [0.5], [0.5], [0.0]]))

@@ -63,7 +63,7 @@ def embedding(
 def _looked_up(
     weight: mt.Tensor, indices: mt.Tensor, padding: int, scale_grad_by_freq: bool, sparse: bool
 ) -> mt.Tensor:
-    if sparse and weight.requires_grad and mt.is_grad_enabled():
+    if sparse and mt._C.is_recorded(weight):
         from minitensor.sparse import lookups
 
         return lookups.embedding(weight, indices, padding, scale_grad_by_freq)  # type: ignore[no-any-return]
