@@ -34,6 +34,8 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
 
 def replace_all_batch_norm_modules_(root: Module) -> Module:
     """Take the running statistics from every batch normalisation in a module, and return the module."""
+    if not isinstance(root, Module):
+        raise TypeError(f"replace_all_batch_norm_modules_() takes a Module, not a {type(root).__name__}")
     for module in root.modules():
         if isinstance(module, _BatchNorm) and module.track_running_stats:
             module.running_mean = module.running_var = module.num_batches_tracked = None
