@@ -433,8 +433,10 @@ def test_the_gradient_of_a_complex_quotient():
 
 
 # Without an oracle here: what the memory or the kind of a tensor is, random draws, decompositions and solvers (held
-# against NumPy and their own definitions in tests/linalg), and the forms of those above under another name.
-ELSEWHERE = {"decompositions", "solvers", "products", "norms", "random", "layout", "metadata", "copies", "lowrank"}
+# against NumPy and their own definitions in tests/linalg), sparse tensors (tests/sparse), and the forms of those above
+# under another name.
+ELSEWHERE = {"decompositions", "solvers", "products", "norms", "random", "layout", "metadata", "copies", "lowrank",
+             "sparse"}  # fmt: skip
 
 
 def test_most_have_an_oracle():

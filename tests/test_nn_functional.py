@@ -620,3 +620,23 @@ def test_a_sample_of_functions_is_pytorchs():
         if got.requires_grad:
             (g,), (e,) = mt.autograd.grad(got.sum(), mine[0]), torch.autograd.grad(expected.sum(), theirs[0])
             np.testing.assert_allclose(g.numpy(), e.numpy(), atol=1e-9, err_msg=name)
+
+
+def test_products_of_groups():
+    t, offs, ranges = mt.tensor, mt.tensor([2, 2, 7]), [(0, 2), (2, 2), (2, 7)]
+    x, many = normal(7, 4), normal(3, 4, 5)
+    got = F.grouped_mm(t(x), t(many), offs=offs)
+    want = np.concatenate([x[i:j] @ many[g] for g, (i, j) in enumerate(ranges)])
+    np.testing.assert_allclose(got.numpy(), want, atol=1e-12)
+    x, y = normal(4, 7), normal(7, 5)
+    got = F.grouped_mm(t(x), t(y), offs=offs)
+    np.testing.assert_allclose(got.numpy(), np.stack([x[:, i:j] @ y[i:j] for i, j in ranges]), atol=1e-12)
+    x, y = normal(3, 2, 4), normal(4, 7)
+    got = F.grouped_mm(t(x), t(y), offs=offs, out_dtype=mt.float32)
+    assert got.dtype == mt.float32
+    want = np.concatenate([x[g] @ y[:, i:j] for g, (i, j) in enumerate(ranges)], 1)
+    np.testing.assert_allclose(got.numpy(), want, atol=1e-5)
+    np.testing.assert_allclose(F.grouped_mm(t(x), t(many)).numpy(), x @ many, atol=1e-12)
+    for one, other, more in ((x[0], many, {}), (x, many, {"offs": offs}), (x[0, 0], y, {"offs": offs})):
+        with pytest.raises(RuntimeError, match=r"offset|2d or 3d"):
+            F.grouped_mm(t(one), t(other), **more)

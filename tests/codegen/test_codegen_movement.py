@@ -40,6 +40,18 @@ def test_transpose_in_tiles(dims, dtype, monkeypatch):
     check(build, Shape(dtype, dims), flipped)
 
 
+def test_tiles_are_for_inner_loops_of_a_vector_and_more(monkeypatch):
+    """Inner loops of a few vectors and of one are in tiles; what the rest of a vector would be is not."""
+    made = []
+    units = loop_kernel.tile_units
+    monkeypatch.setattr(loop_kernel, "TILED", 1)
+    monkeypatch.setattr(loop_kernel, "tile_units", lambda *a: made.append(a) or units(*a))
+    for dims, tiles in (((48, 64), True), ((64, 50), True), ((64, 16), True), ((3, 640), False)):
+        made.clear()
+        check(lambda b, x: b.add(b.transpose(x, (1, 0)), b.transpose(x, (1, 0))), f32(*reversed(dims)))
+        assert bool(made) is tiles, dims
+
+
 def test_reshape_that_does_not_follow_dimensions():
     check(lambda b, x, y: b.add(b.reshape(b.broadcast(y, (6, 35), (1,)), (15, 14)), x), f32(15, 14), f32(35))
     check(lambda b, x, y: b.add(b.reshape(b.transpose(y, (1, 0)), (15, 14)), x), f32(15, 14), f32(6, 35))
