@@ -19,6 +19,8 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
     What records it, the compiler, has no views and no writes whatever the function does. RuntimeError for another
     `remove` than `"mutations"` and `"mutations_and_views"`.
     """
+    if not callable(func):
+        raise TypeError(f"functionalize: expected a function, got {type(func).__name__}")
     if remove not in ("mutations", "mutations_and_views"):
         raise RuntimeError(
             f"functionalize(f, remove='mutations'): received invalid argument for remove={remove}. Valid options are: "
@@ -33,9 +35,12 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
 
 
 def replace_all_batch_norm_modules_(root: Module) -> Module:
-    """Take the running statistics from every batch normalisation in a module, and return the module."""
+    """Take the running statistics from every batch normalisation in a module, and return the module.
+
+    TypeError for what is no module.
+    """
     if not isinstance(root, Module):
-        raise TypeError(f"replace_all_batch_norm_modules_() takes a Module, not a {type(root).__name__}")
+        raise TypeError(f"replace_all_batch_norm_modules_: expected a module, got {type(root).__name__}")
     for module in root.modules():
         if isinstance(module, _BatchNorm) and module.track_running_stats:
             module.running_mean = module.running_var = module.num_batches_tracked = None
@@ -46,8 +51,10 @@ def replace_all_batch_norm_modules_(root: Module) -> Module:
 def debug_unwrap(tensor: Any, *, recurse: bool = True) -> Any:
     """Return what is behind a tensor that :func:`vmap` maps over: all of its elements. Others as they are.
 
-    With `recurse` behind those of outer transforms too. For looking at values only.
+    With `recurse` behind those of outer transforms too. For looking at values only. TypeError for what is no tensor.
     """
+    if not isinstance(tensor, _C.Tensor):
+        raise TypeError(f"debug_unwrap: expected a tensor, got {type(tensor).__name__}")
     level = _C.vmap_level(tensor)
     while level:
         tensor, _ = _C.vmap_unwrap(tensor, level)

@@ -23,8 +23,10 @@ def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> mt.Tensor:
     """
     if not isinstance(pattern, str):
         raise TypeError(f"rearrange: expected a pattern, got {type(pattern).__name__}")
-    if isinstance(tensor, Sequence):
+    if isinstance(tensor, Sequence) and not isinstance(tensor, str):
         tensor = mt.stack(list(tensor))
+    if not isinstance(tensor, mt.Tensor):
+        raise TypeError(f"rearrange: expected a tensor, or a list of tensors, got {type(tensor).__name__}")
     sides = pattern.split("->")
     if len(sides) != 2:
         raise ValueError(f"rearrange: expected one '->' in the pattern {pattern!r}")
