@@ -343,3 +343,49 @@ def test_parameters_of_functional_calls_by_all_their_names():
     with pytest.raises(ValueError, match=r"'shift'.*multiple"):
         func.functional_call(model, ({"shift": x[0]}, {"shift": x[0]}), x)
     assert model(x).tolist() == before
+
+
+@pytest.mark.parametrize("create", [False, True])
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("name", ["vjp", "jvp", "vhp", "hvp", "jacobian", "hessian"])
+def test_functional_derivatives_of_what_does_not_depend(name, strict, create):
+    """Zeros, or an error with `strict`, for an input that plays no part, a part in a line only, and a constant."""
+    torch = pytest.importorskip("torch")
+    second = name in ("vhp", "hvp", "hessian")
+    functions = {
+        "both": lambda lib: lambda x, y: (x**3).sum() * y.sum() ** 2,
+        "line": lambda lib: lambda x, y: (x * y).sum(),
+        "one": lambda lib: lambda x, y: (x**2).sum(),
+        "none": lambda lib: lambda x, y: lib.ones((), dtype=lib.float64),
+        "constant": lambda lib: lambda x, y: lib.ones((), dtype=lib.float64, requires_grad=True) * 2,
+        "wide": lambda lib: lambda x, y: x * y if not second else (x * x * y).sum(),
+        "pair": lambda lib: lambda x, y: (x.sum(), y * 2),
+        "half": lambda lib: lambda x, y: ((x * y).sum(), lib.ones((), dtype=lib.float64)),
+        "number": lambda lib: lambda x, y: 3.0,
+    }
+    for what, make in functions.items():
+        seen = []
+        for lib in (mt, torch):
+            x, y = (lib.tensor(v, dtype=lib.float64, requires_grad=True) for v in ([1.0, 2.0], [3.0, -4.0]))
+            given = () if name in ("jacobian", "hessian") else ((x * 2, y * 3),)
+            if name == "vjp":
+                one = lib.ones((), dtype=lib.float64)
+                given = {"wide": (x.detach(),), "pair": ((one, y.detach()),), "half": ((one, one),)}.get(what, (None,))
+            try:
+                made = getattr(lib.autograd.functional, name)(
+                    make(lib), (x, y), *given, strict=strict, create_graph=create
+                )
+            except Exception as error:
+                seen.append(type(error))
+                continue
+            flat = []
+
+            def add(thing, flat=flat):
+                if isinstance(thing, tuple):
+                    [add(one) for one in thing]
+                else:
+                    flat.append((thing.tolist(), thing.requires_grad))
+
+            add(made)
+            seen.append(flat)
+        assert seen[0] == seen[1], (what, seen)
