@@ -130,7 +130,7 @@ def test_memory_that_numpy_changes_is_read_when_the_pass_runs():
     def run():
         data = np.arange(24, dtype=np.float32).reshape(4, 6) / 10
         w, out = mt.ones(6, 4).mul(0.25).requires_grad_(), []
-        for i in range(60):
+        for _ in range(60):
             w.grad = None
             loss = mt.tanh(mt.from_numpy(data) @ w).sum()
             data += 0.01
@@ -424,7 +424,7 @@ OPTIMIZERS = {
 
 
 def optimized(change, kind="Adam", count=60, **options):
-    """Training of a small model; `change(i, model, optimizer)` comes before each step and may return more to compare."""
+    """Training of a small model; `change(i, model, optimizer)` comes before each step and may return more."""
 
     def run():
         model = mt.nn.Sequential(mt.nn.Linear(5, 7), mt.nn.Tanh(), mt.nn.Linear(7, 3))
