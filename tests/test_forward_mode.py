@@ -294,6 +294,22 @@ def test_a_view_of_a_leaf_written_under_no_grad(lib):
         assert view.requires_grad
 
 
+def test_what_has_a_tangent_is_made_dual_once(lib):
+    with lib.autograd.forward_ad.dual_level():
+        dual = lib.autograd.forward_ad.make_dual(at(lib), along(lib))
+        with pytest.raises(RuntimeError, match="already has a forward gradient"):
+            lib.autograd.forward_ad.make_dual(dual * 2, along(lib))
+        assert unpacked(lib, lib.autograd.forward_ad.make_dual(at(lib), at(lib))) == [[2.0, 3.0], [2.0, 3.0]]
+
+
+def test_jvp_refuses_what_is_no_number(lib):
+    with pytest.raises(RuntimeError, match="to return only tensors"):
+        jvp(lib, lambda x: 3)
+    whole = lib.tensor([1])
+    with pytest.raises(ValueError, match="Expected primal to be floating point or complex"):
+        lib.func.jvp(lambda x: x * 2, (whole,), (whole,))
+
+
 # ---- Functions
 
 

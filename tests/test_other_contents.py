@@ -239,3 +239,31 @@ def test_a_view_that_a_function_says_has_no_gradient(lib):
     x = numbers(lib, True)
     (Same.apply(x) ** 2).sum().backward()
     assert x.grad is None
+
+
+def test_a_refused_write_writes_nothing(lib):
+    class Same(lib.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient
+
+    x = numbers(lib, True)
+    shown, written = Same.apply(x), x.relu()
+    x.detach().mul_(2)
+    with pytest.raises(RuntimeError, match="view"):
+        written.mul_(shown)
+    assert written._version == 0
+    assert written.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+def test_a_kept_gradient_of_a_result_that_got_another_shape_unseen(lib):
+    y = numbers(lib, True) * 2
+    y.retain_grad()
+    with lib.no_grad():
+        y.unsqueeze_(0)
+    y.sum().backward()
+    assert y.grad.tolist() == [1.0] * 6

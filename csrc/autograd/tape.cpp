@@ -299,6 +299,9 @@ TapedCall check_inplace(Call& call, Tensor& destination) {
     bool wanted = edge_wanted(&destination);
     for (size_t i = 0; i < call.operand_count; ++i) wanted |= edge_wanted(call.operands[i].tensor);
     if (wanted && !thread_settings.forward_only) check_written(destination);
+    // What refuses to be differentiated does so before anything is written.
+    for (size_t i = 0; wanted && i < call.operand_count; ++i)
+        if (Tensor* t = call.operands[i].tensor; t && t->base && is_outdated(*t)) (void)grad_fn(*t);
     if (!wanted || (!is_floating(destination.dtype) && !is_complex(destination.dtype))) return {};
     if (!call.op->differentiable() && thread_settings.forward_only) return {};
     if (!call.op->differentiable())

@@ -187,6 +187,18 @@ PyObject* py_retain_grad(PyObject*, PyObject* args) {
     });
 }
 
+// put_gradient(tensor, gradient): as `.grad`, whatever shape the tensor has by now.
+PyObject* py_put_gradient(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject *object, *gradient;
+        if (!PyArg_ParseTuple(args, "O!O!:put_gradient", &TensorType, &object, &TensorType, &gradient)) return nullptr;
+        Tensor& t = *tensor_of(object);
+        note_gradient_use(t, false);
+        autograd_meta(t).grad = Ref<Tensor>::borrow(tensor_of(gradient));
+        Py_RETURN_NONE;
+    });
+}
+
 PyObject* py_retains_grad(PyObject*, PyObject* object) {
     return PyBool_FromLong(is_tensor(object) && tensor_of(object)->autograd &&
                            tensor_of(object)->autograd->retain_hook);
@@ -321,6 +333,8 @@ PyMethodDef functions[] = {
     {"set_inference_mode", method<py_set_inference_mode>(), METH_O, "Sets the mode and returns the previous one."},
     {"register_hook", method<py_register_hook>(), METH_VARARGS, "register_hook(tensor | node, callable, kind)"},
     {"retain_grad", method<py_retain_grad>(), METH_VARARGS, "retain_grad(tensor, callable)"},
+    {"put_gradient", method<py_put_gradient>(), METH_VARARGS,
+     "put_gradient(tensor, gradient): as .grad, without a look at shapes"},
     {"retains_grad", method<py_retains_grad>(), METH_O, "Whether retain_grad was called on the tensor."},
     {"set_saved_tensor_hooks", method<py_set_saved_tensor_hooks>(), METH_O,
      "Sets (pack, unpack) and returns the previous."},

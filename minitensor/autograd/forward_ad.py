@@ -75,6 +75,11 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
         raise RuntimeError(
             f"Expected tangent to have the same size as primal, got {list(tangent.shape)} and {list(tensor.shape)}"
         )
+    if unpack_dual(tensor).tangent is not None:
+        raise RuntimeError(
+            "Making a dual Tensor based on a Tensor that already has a forward gradient at the same level "
+            f"{len(_LEVELS) - 1} is not supported."
+        )
     with enable_grad():
         if tensor.requires_grad:
             dual = variable = tensor.view_as(tensor)

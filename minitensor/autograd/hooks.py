@@ -67,8 +67,9 @@ def retain_grad(tensor: Any) -> None:
         if kept is not None:
             # A copy: the gradient may be the seed, another tensor's gradient too, or one number expanded.
             if kept.grad is not None:
-                kept.grad = kept.grad + gradient
+                gradient = kept.grad + gradient
             else:
-                kept.grad = gradient.clone() if _C.is_sparse_storage(gradient) else gradient.clone().contiguous()
+                gradient = gradient.clone() if _C.is_sparse_storage(gradient) else gradient.clone().contiguous()
+            _C.put_gradient(kept, gradient)  # of the shape that the tensor had when it was computed
 
     _C.retain_grad(tensor, keep)

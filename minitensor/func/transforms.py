@@ -110,6 +110,9 @@ def _passed(outputs: list[Any], inputs: list[Any], seeds: list[Any], graph: bool
 def _duals(value: Any) -> tuple[Any, list[Any]]:
     """The structure with results of variables of this level in it, which may be written to, and the variables."""
     leaves, rebuild = flatten(value)
+    for leaf in leaves:
+        if isinstance(leaf, Tensor) and not (leaf.is_floating_point() or leaf.is_complex()):
+            raise ValueError(f"Expected primal to be floating point or complex, but got: {leaf.dtype}")
     made = [_variable(leaf) for leaf in leaves]
     return rebuild([_writable(m) for m in made]), [m for m in made if isinstance(m, Tensor) and m.requires_grad]
 
@@ -279,6 +282,10 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
             aux = None
             if has_aux:
                 result, aux = result
+            if not all(isinstance(leaf, Tensor) for leaf in flatten(result)[0]):
+                raise RuntimeError(
+                    f"jvp(f, primals, tangents): expected f(*primals) to return only tensors, got {type(result)}"
+                )
             outputs = _tensors(result)
             outer = nested or any(d.requires_grad for d in directions)
             graph = recorded and (outer or _needs_graph(nested, outputs, variables))
