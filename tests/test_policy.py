@@ -50,6 +50,13 @@ def program(clock, **options):
             mt._C.set_policy_clock(None)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def compiled():
+    """One plan, from which the policy learns what compiling costs: no test depends on the tests before it."""
+    with program(Clock(recorded=2000, eager=1000)):
+        assert mt.tanh(mt.ones(3)).sum().item() > 0
+
+
 def steps(clock, count, state=None):
     """Whether each of so many steps was recorded, and the values; a step is one run."""
     x = mt.ones(5) if state is None else state
