@@ -118,13 +118,20 @@ def on(library, name):
 
 
 def without_chance(module, weights):
-    """Give the example these initial weights, its data in the order of the file, and images as they are."""
+    """Give the example these initial weights, its data in the order of the file, and images as they are.
+
+    It computes in float64: in float32 a rounding that moves one activation across a ReLU's kink changes what is learned
+    from there on, by a hundredth of the loss after thirty steps.
+    """
 
     def loaded(made, *arguments):
         model = made(*arguments)
         arrays = weights.setdefault(made.__name__, {k: t.numpy().copy() for k, t in model.state_dict().items()})
         model.load_state_dict({k: module.mt.from_numpy(a.copy()) for k, a in arrays.items()})
-        return model
+        model.register_forward_pre_hook(
+            lambda _, given: tuple(x.double() if x.is_floating_point() else x for x in given)
+        )
+        return model.double()
 
     for name in ("Network", "Transformer"):
         if hasattr(module, name):
@@ -154,5 +161,4 @@ def test_pytorch_s_losses(name, arguments, count):
         losses.append([float.fromhex(line) for line in module.shown if line.lstrip("-").startswith("0x")])
     ours, theirs = losses
     assert len(ours) == len(theirs) == count
-    tolerance = 1e-8 if name == "curve_fit" else 2e-4
-    assert np.allclose(ours, theirs, rtol=tolerance, atol=0), np.abs(np.array(ours) / theirs - 1).max()
+    assert np.allclose(ours, theirs, rtol=1e-8, atol=0), np.abs(np.array(ours) / theirs - 1).max()
