@@ -430,8 +430,12 @@ def test_settings_are_read_by_those_who_make_calls():
     readers = {
         "dispatch": {"call.cpp", "call_op.cpp", "jit_device.cpp", "out.cpp"},
         "autograd": {"autocast.h", "formula.cpp", "tape.cpp", "engine.cpp", "saved_tensor.cpp", "view_history.cpp"},
-        "trace": {"program.cpp", "policy.cpp"},
-    }
+        # Programs and what stands for a backward pass are kept for the settings that they were made under.
+        "trace": {
+            "program.cpp", "policy.cpp", "trace.cpp",
+            "gradient_graph.cpp", "backward_program.cpp", "whole_backward.cpp",
+        },
+    }  # fmt: skip
     for room, allowed in readers.items():
         found = {p.name for p in (ROOT / "csrc" / room).glob("*.*") if "dispatch/settings.h" in includes(p)}
         assert found - allowed == set(), room

@@ -339,7 +339,7 @@ def test_compiled_functions_take_and_give_sparse_tensors():
 @pytest.mark.torch
 @pytest.mark.filterwarnings("ignore:Sparse")
 def test_results_are_pytorchs():
-    import torch
+    torch = pytest.importorskip("torch")
 
     array = random(4, 6, dtype="float32").numpy()
     right = random(6, 3, seed=1, part=1, dtype="float32").numpy()

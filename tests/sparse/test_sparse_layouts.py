@@ -209,7 +209,7 @@ def test_text():
 @pytest.mark.torch
 @pytest.mark.filterwarnings("ignore:Sparse")
 def test_text_and_components_are_pytorchs():
-    import torch
+    torch = pytest.importorskip("torch")
 
     for lib in (mt, torch):
         lib.manual_seed(0)
@@ -255,7 +255,7 @@ def test_copies_and_files(layout):
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_bsc"])
 def test_pytorch_reads_what_was_saved_and_the_other_way(layout):
-    import torch
+    torch = pytest.importorskip("torch")
 
     array = random(4, 6, dtype="float32").numpy()
     blocks = {"blocksize": (2, 3)} if layout == "sparse_bsc" else {}

@@ -204,7 +204,7 @@ OPTIMIZERS = {
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizers_are_pytorchs(name):
-    import torch
+    torch = pytest.importorskip("torch")
 
     for ours, theirs in zip(train(mt, OPTIMIZERS[name]), train(torch, OPTIMIZERS[name]), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
