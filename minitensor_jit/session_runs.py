@@ -34,6 +34,19 @@ class SessionRuns:
         with session_scope(level, cpu_global_jit):
             return fn(*args)
 
+    def replay(self, fn: Callable[..., R], args: tuple[Any, ...], level: int | None) -> R:
+        """As `run`, of what is known to be repeated: a program is kept at every level, clustered or not.
+
+        None is what the options in force say; a level holds for the CPU too.
+        """
+        options: Any = contextlib.nullcontext() if level is None else session_options(level, True)
+        if _C.is_recording():
+            with options if level is None else session_scope(level, True):
+                return fn(*args)
+        program = self._program(fn)
+        with options:
+            return fn(*args) if program is None else program(*args)
+
     def _program(self, fn: Any) -> Any:
         """What has the function's programs; None in its first run, of which nobody knows whether there are more."""
         owner: Any = fn.__self__ if isinstance(fn, MethodType) else fn

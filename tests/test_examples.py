@@ -1,6 +1,7 @@
 """The examples: what they find, the same bits clustered and resumed, and PyTorch's losses at every step."""
 
 import functools
+import json
 import os
 import re
 import subprocess
@@ -80,6 +81,43 @@ def test_the_fit_finds_the_curve():
     assert [name for name, *_ in found] == ["amplitude", "decay", "frequency", "phase", "offset"]
     for name, value, error, true in found:
         assert abs(float(value) - float(true)) < 4 * float(error), name
+
+
+def test_the_graph_gives_the_same_losses_in_four_ways(tmp_path):
+    def losses(*arguments, **environment):
+        trace = tmp_path / "trace.json"
+        text = run(
+            "mnist_softmax_graph", "--steps", "60", "--print_losses", "--timeline", trace, *arguments, **environment
+        )
+        boxes = {event["name"] for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"}
+        assert ("MatMul" in boxes) == (not arguments and not environment["MT_JIT_FLAGS"])
+        assert ("_JitLaunch" in boxes) == ("MatMul" not in boxes)
+        return text
+
+    plain = losses(MT_JIT_FLAGS="")
+    assert len(re.findall(r"^0x", plain, re.MULTILINE)) == 60
+    assert float(plain.splitlines()[-1]) > 0.8
+    assert losses("--xla", MT_JIT_FLAGS="") == plain
+    assert losses("--jit_scope", MT_JIT_FLAGS="") == plain
+    everything = f"{FLAGS} --enable_lazy_compilation=false --measure_clusters=false"  # whatever it gains
+    assert losses(MT_JIT_FLAGS=everything) == plain
+
+
+def test_batches_of_digits():
+    sys.path.insert(0, str(EXAMPLES))
+    try:
+        import input_data
+    finally:
+        sys.path.remove(str(EXAMPLES))
+    data = input_data.read_data_sets(EXAMPLES / "data", one_hot=True, validation_size=300, seed=1)
+    assert [part.num_examples for part in data] == [1200, 300, 297]
+    rows = [data.train.next_batch(500) for _ in range(5)]
+    assert data.train.epochs_completed == 2
+    assert {(images.shape, labels.shape) for images, labels in rows} == {((500, 64), (500, 10))}
+    seen = np.concatenate([images for images, _ in rows])[:1200]
+    assert sorted(map(bytes, seen)) == sorted(map(bytes, data.train.images))
+    with pytest.raises(ValueError, match="batch_size"):
+        data.train.next_batch(1201)
 
 
 def test_ops_of_the_user_s():

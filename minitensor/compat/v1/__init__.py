@@ -1,0 +1,105 @@
+"""Scripts of TensorFlow's first style: `import minitensor.compat.v1 as tf`.
+
+A script makes a graph of ops and runs parts of it in sessions. What is here are minitensor's functions under
+TensorFlow's names; docs/graphs.md has the list, and what differs. Names that aren't here are AttributeErrors that say
+what to use.
+"""
+
+from __future__ import annotations
+
+import minitensor as _mt
+from minitensor import ConfigProto, GraphOptions, OptimizerOptions, RunMetadata, RunOptions
+from minitensor.compat.v1 import (
+    app,
+    contrib,
+    errors,
+    flags,
+    initializers,
+    logging,
+    losses,
+    nn,
+    train,
+)
+from minitensor.compat.v1 import (
+    operators as _operators,
+)
+from minitensor.compat.v1.array_ops import *  # noqa: F403
+from minitensor.compat.v1.array_ops import getitem as _getitem
+from minitensor.compat.v1.constants import (
+    constant,
+    convert_to_tensor,
+    identity,
+    placeholder,
+    placeholder_with_default,
+)
+from minitensor.compat.v1.gradients import gradients
+from minitensor.compat.v1.graph import (
+    Graph,
+    GraphKeys,
+    Operation,
+    Tensor,
+    add_to_collection,
+    control_dependencies,
+    device,
+    get_collection,
+    get_default_graph,
+    name_scope,
+    reset_default_graph,
+    set_random_seed,
+)
+from minitensor.compat.v1.initializers import *  # noqa: F403
+from minitensor.compat.v1.math_ops import *  # noqa: F403
+from minitensor.compat.v1.random_ops import random_normal, random_uniform, truncated_normal
+from minitensor.compat.v1.session import InteractiveSession, Session, get_default_session
+from minitensor.compat.v1.shapes import Dimension, TensorShape
+from minitensor.compat.v1.variables import (
+    AUTO_REUSE,
+    Variable,
+    assign,
+    assign_add,
+    assign_sub,
+    get_variable,
+    get_variable_scope,
+    global_variables,
+    global_variables_initializer,
+    group,
+    initialize_all_variables,
+    local_variables_initializer,
+    no_op,
+    trainable_variables,
+    variable_scope,
+    variables_initializer,
+)
+
+del getitem  # noqa: F821  (tensor[key])
+
+float16, float32, float64 = _mt.float16, _mt.float32, _mt.float64
+int8, int16, int32, int64, uint8 = _mt.int8, _mt.int16, _mt.int32, _mt.int64, _mt.uint8
+complex64, complex128 = _mt.complex64, _mt.complex128
+bool = _mt.bool
+DType = _mt.dtype
+newaxis = None
+
+_EAGER = "write it with minitensor's own functions, which run at once (docs/graphs.md)"
+_INSTEAD = {
+    "cond": "tf.where chooses by values; Python's `if` in minitensor's eager code chooses what runs",
+    "while_loop": "loop in Python: over session runs, or in minitensor's eager code",
+    "layers": "tf.get_variable with tf.matmul or tf.nn.conv2d here, or minitensor.nn",
+    "keras": "minitensor.nn has layers, minitensor.optim optimizers",
+    "summary": "minitensor.utils.tensorboard.SummaryWriter writes summaries of what session runs return",
+    "estimator": "a loop over session runs",
+    "data": "feed_dict, with batches from minitensor.utils.data",
+    "gfile": "Python's own files",
+    "string": "tensors hold numbers; keep texts in Python",
+    "py_func": "minitensor.extend makes ops of your own for eager code",
+    "enable_eager_execution": "import minitensor itself: it is eager",
+    "initializers": "tf.zeros_initializer, tf.random_normal_initializer and so on",
+    "bfloat16": "minitensor's eager code has bfloat16, and minitensor.autocast",
+}
+
+__all__ = [name for name in dir() if not name.startswith("_") and name not in ("annotations", "initializers")]
+
+
+def __getattr__(name: str) -> object:
+    use = _INSTEAD.get(name, _EAGER)
+    raise AttributeError(f"module 'minitensor.compat.v1' has no attribute '{name}': {use}", name=name)

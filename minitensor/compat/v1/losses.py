@@ -1,0 +1,178 @@
+"""Costs of a batch: weighted means over its elements, kept in the collection of losses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import minitensor as mt
+from minitensor.compat.v1 import math_ops as m
+from minitensor.compat.v1 import nn
+from minitensor.compat.v1.constants import convert_to_tensor, node
+from minitensor.compat.v1.graph import GraphKeys, Tensor, add_to_collection, get_collection, name_scope
+
+__all__ = [
+    "Reduction", "absolute_difference", "compute_weighted_loss", "get_losses", "get_regularization_loss",
+    "get_total_loss", "mean_squared_error", "sigmoid_cross_entropy", "softmax_cross_entropy",
+    "sparse_softmax_cross_entropy",
+]  # fmt: skip
+
+
+class Reduction:
+    """How the costs of a batch's elements become one."""
+
+    NONE = "none"
+    SUM = "weighted_sum"
+    MEAN = "weighted_mean"
+    SUM_OVER_BATCH_SIZE = "weighted_sum_over_batch_size"
+    SUM_BY_NONZERO_WEIGHTS = "weighted_sum_by_nonzero_weights"
+
+
+_DEFAULT = Reduction.SUM_BY_NONZERO_WEIGHTS
+
+
+def compute_weighted_loss(
+    losses: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = _DEFAULT,
+) -> Tensor:
+    """`losses` times `weights`, which broadcast, reduced: summed, and divided by how many weights aren't zero."""
+    cost = convert_to_tensor(losses)
+    scale = convert_to_tensor(weights, cost.dtype)
+    plain = scale.op.type == "Const" and scale.shape.ndims == 0 and float(scale.op.held) == 1.0
+
+    def reduced(a: mt.Tensor, w: mt.Tensor) -> mt.Tensor:
+        if plain and reduction in (_DEFAULT, Reduction.MEAN, Reduction.SUM_OVER_BATCH_SIZE):
+            return a.mean()
+        weighted = a if plain else a * w
+        if reduction == Reduction.NONE:
+            return weighted
+        if reduction == Reduction.SUM:
+            return weighted.sum()
+        if reduction == Reduction.SUM_OVER_BATCH_SIZE:
+            return weighted.mean()
+        all_weights = w.expand(a.shape)
+        total = all_weights.sum() if reduction == Reduction.MEAN else (all_weights != 0).sum().to(a.dtype)
+        return mt.where(total == 0, 0.0, weighted.sum() / mt.where(total == 0, 1.0, total))
+
+    known = {value for name, value in vars(Reduction).items() if name.isupper()}
+    if reduction not in known:
+        raise ValueError(f"Invalid Reduction Key {reduction}; there are {', '.join(sorted(known))}")
+    with name_scope(scope, "weighted_loss"):
+        found = node("value", reduced, [cost, scale])
+    if loss_collection and reduction != Reduction.NONE:
+        add_to_collection(loss_collection, found)
+    return found
+
+
+def sparse_softmax_cross_entropy(
+    labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = _DEFAULT,
+) -> Tensor:
+    """The cross entropy of integer labels [...] and logits [..., classes]."""
+    with name_scope(scope, "sparse_softmax_cross_entropy_loss"):
+        costs = nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits, name="xentropy")
+        return compute_weighted_loss(costs, weights, None, loss_collection, reduction)
+
+
+def softmax_cross_entropy(
+    onehot_labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    label_smoothing: float = 0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = _DEFAULT,
+) -> Tensor:
+    """The cross entropy of labels that are probabilities and logits, both [..., classes]."""
+    with name_scope(scope, "softmax_cross_entropy_loss"):
+        x = convert_to_tensor(logits)
+        target = m.cast(onehot_labels, x.dtype)
+        if label_smoothing:
+            classes = x.shape[-1].value
+            if classes is None:
+                raise ValueError("label_smoothing needs logits whose number of classes is known")
+            target = m.add(m.multiply(target, 1 - label_smoothing), label_smoothing / classes)
+        costs = nn.softmax_cross_entropy_with_logits(labels=target, logits=x, name="xentropy")
+        return compute_weighted_loss(costs, weights, None, loss_collection, reduction)
+
+
+def sigmoid_cross_entropy(
+    multi_class_labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    label_smoothing: float = 0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = _DEFAULT,
+) -> Tensor:
+    """The cross entropy of labels that are probabilities, each for itself, and logits."""
+    with name_scope(scope, "sigmoid_cross_entropy_loss"):
+        x = convert_to_tensor(logits)
+        target = m.cast(multi_class_labels, x.dtype)
+        if label_smoothing:
+            target = m.add(m.multiply(target, 1 - label_smoothing), 0.5 * label_smoothing)
+        costs = nn.sigmoid_cross_entropy_with_logits(labels=target, logits=x, name="xentropy")
+        return compute_weighted_loss(costs, weights, None, loss_collection, reduction)
+
+
+def mean_squared_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = _DEFAULT,
+) -> Tensor:
+    """The squares of the differences."""
+    with name_scope(scope, "mean_squared_error"):
+        guess, target = _alike(predictions, labels)
+        return compute_weighted_loss(m.squared_difference(guess, target), weights, None, loss_collection, reduction)
+
+
+def absolute_difference(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = _DEFAULT,
+) -> Tensor:
+    """The absolute differences."""
+    with name_scope(scope, "absolute_difference"):
+        guess, target = _alike(predictions, labels)
+        return compute_weighted_loss(m.abs(m.subtract(guess, target)), weights, None, loss_collection, reduction)
+
+
+def _alike(predictions: Any, labels: Any) -> tuple[Tensor, Tensor]:
+    guess = m.cast(predictions, mt.float32)
+    target = m.cast(labels, mt.float32)
+    if not guess.shape.is_compatible_with(target.shape):
+        raise ValueError(f"Shapes {guess.shape} and {target.shape} are incompatible")
+    return guess, target
+
+
+def get_losses(scope: str | None = None, loss_collection: Any = GraphKeys.LOSSES) -> list[Tensor]:
+    """The costs in the collection."""
+    return get_collection(loss_collection, scope)
+
+
+def get_regularization_loss(scope: str | None = None, name: str = "total_regularization_loss") -> Tensor:
+    """The sum of the costs of regularizers, 0 if there are none."""
+    found = get_collection(GraphKeys.REGULARIZATION_LOSSES, scope)
+    return m.add_n(found, name=name) if found else convert_to_tensor(0.0)
+
+
+def get_total_loss(add_regularization_losses: bool = True, name: str = "total_loss") -> Tensor:
+    """The sum of all costs in the collections."""
+    found = get_losses()
+    if add_regularization_losses:
+        found += get_collection(GraphKeys.REGULARIZATION_LOSSES)
+    if not found:
+        raise ValueError("there are no losses")
+    return m.add_n(found, name=name)
