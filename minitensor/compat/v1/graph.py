@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import minitensor as mt
-from minitensor import _C
+from minitensor import _C, _forks
 from minitensor.compat.v1.inference import REFUSALS, Found, as_tensor, infer, probes
 from minitensor.compat.v1.shapes import TensorShape
 
@@ -188,7 +188,7 @@ class Graph:
     """Ops with their names, and collections of what belongs together."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = _forks.lock()
         self._operations: dict[str, Operation] = {}
         self._names: dict[str, int] = {}
         self._collections: dict[Any, list[Any]] = {}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import minitensor as mt
-from minitensor import _C, _hooks
+from minitensor import _C, _forks, _hooks
 from minitensor import session as _session
 from minitensor.compat.v1.errors import FailedPreconditionError, InvalidArgumentError, OpError, ResourceExhaustedError
 from minitensor.compat.v1.graph import Graph, Operation, Tensor, _brackets, get_default_graph, sessions
@@ -39,7 +38,7 @@ class Session(_session.Session):
         self.store = Store()
         self._programs: dict[Any, Program] = {}
         self._fetched: dict[Any, Any] = {}
-        self._lock = threading.Lock()
+        self._lock = _forks.lock()
         self._entered: list[Any] = []
         self._seeded = False
 
