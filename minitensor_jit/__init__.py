@@ -6,17 +6,8 @@ It is turned on by `MT_JIT_FLAGS`, a session's configuration, `jit_scope` or `fu
 from __future__ import annotations
 
 import os
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-# What is imported from here on takes as long as a thread needs for touching memory.
-if (
-    "--persistent_cache_directory" in os.environ.get("MT_JIT_FLAGS", "")
-    and "minitensor._C" in sys.modules
-    and getattr(sys.modules.get("minitensor._programs"), "begun", None) is None  # which may launch nothing at all
-):
-    import_module("minitensor_jit.runtime.forecast").foretell_from_environment()
 
 from .ir.library import Library, install
 

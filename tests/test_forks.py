@@ -352,12 +352,11 @@ def test_a_module_may_fork_while_it_is_imported(tmp_path, monkeypatch):
 
 
 def test_forks_while_everything_goes_on():
-    """Threads allocate, launch, compile, look ops up and touch memory ahead."""
+    """Threads allocate, launch, compile and look ops up."""
     from test_threads_and_processes import ends
 
     ends("""
         import warnings
-        from minitensor import _C
         warnings.simplefilter("ignore", DeprecationWarning)
         mt.set_num_threads(2)
         stop = threading.Event()
@@ -374,20 +373,15 @@ def test_forks_while_everything_goes_on():
             while not stop.wait(0.002):
                 n += 1
                 mt.function(lambda x: (x * n).exp() + n, jit_compile=True)(mt.ones(n))
-        def touches():
-            while not stop.wait(0.002):
-                _C.touch_ahead(64 << 20)
-                mt.empty_cache()
         def solves():
             a = mt.eye(20) * 3
             while not stop.wait(0.002): mt.linalg.solve(a, mt.ones(20))
-        threads = [threading.Thread(target=f, daemon=True) for f in (allocates, launches, compiles, touches, solves)]
+        threads = [threading.Thread(target=f, daemon=True) for f in (allocates, launches, compiles, solves)]
         for thread in threads: thread.start()
         for round in range(10):
             time.sleep(0.01)
             child = os.fork()
             if child == 0:
-                _C.touch_ahead(8 << 20)
                 f = mt.function(lambda x: (x + round).relu().sum(), jit_compile=True)
                 assert f(mt.zeros(400_000)).item() == round * 400_000
                 assert mt.linalg.solve(mt.eye(3) * 2, mt.ones(3)).tolist() == [0.5] * 3

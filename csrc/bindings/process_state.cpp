@@ -2,10 +2,8 @@
 #include <string>
 
 #include "bindings/py.h"
-#include "core/ahead.h"
 #include "core/allocator.h"
 #include "core/parallel.h"
-#include "trace/launch_scratch.h"
 
 namespace mt::py {
 
@@ -20,18 +18,9 @@ PyObject* py_allocator_stats(PyObject*, PyObject*) {
 }
 PyObject* py_rounded_size(PyObject*, PyObject* nbytes) { return PyLong_FromSize_t(rounded_size(to_uint64(nbytes))); }
 PyObject* py_empty_cache(PyObject*, PyObject*) {
-    drop_ahead();
     empty_cache();
     Py_RETURN_NONE;
 }
-PyObject* py_touch_ahead(PyObject*, PyObject* nbytes) {
-    return guarded([&]() -> PyObject* {
-        touch_ahead(to_uint64(nbytes));
-        Py_RETURN_NONE;
-    });
-}
-PyObject* py_bytes_ahead(PyObject*, PyObject*) { return PyLong_FromSize_t(bytes_ahead()); }
-PyObject* py_largest_launch_scratch(PyObject*, PyObject*) { return PyLong_FromSize_t(trace::largest_launch_scratch()); }
 PyObject* py_reset_peak(PyObject*, PyObject*) {
     reset_peak_stats();
     Py_RETURN_NONE;
@@ -80,12 +69,6 @@ PyMethodDef functions[] = {
      "rounded_size(nbytes): bytes that the allocator takes for a request."},
     {"empty_cache", method<py_empty_cache>(), METH_NOARGS,
      "empty_cache()\n--\n\nGives cached free memory back to the system."},
-    {"touch_ahead", method<py_touch_ahead>(), METH_O,
-     "touch_ahead(nbytes): has a thread touch memory that the first launch that needs as much, or less, takes."},
-    {"bytes_ahead", method<py_bytes_ahead>(), METH_NOARGS,
-     "The bytes that were touched ahead and that nothing took yet."},
-    {"largest_launch_scratch", method<py_largest_launch_scratch>(), METH_NOARGS,
-     "The most bytes of scratch memory that a launch on the CPU has asked for."},
     {"reset_peak_memory_stats", method<py_reset_peak>(), METH_NOARGS,
      "reset_peak_memory_stats()\n--\n\nStarts the peak anew from what is in use."},
     {"get_num_threads", method<py_num_threads>(), METH_NOARGS,

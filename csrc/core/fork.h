@@ -10,7 +10,7 @@ namespace mt {
 
 // The locks of the whole process. A fork waits until it has them all, so each is held for moments only, and never by
 // one that waits for the GIL.
-enum class ProcessLock : uint8_t { OpNames, CodeMemory, MemoryAhead, MemoryCache, Signals, Streams, Count };
+enum class ProcessLock : uint8_t { OpNames, CodeMemory, MemoryCache, Signals, Streams, Count };
 extern std::mutex process_locks[static_cast<size_t>(ProcessLock::Count)];
 inline std::mutex& process_lock(ProcessLock which) noexcept { return process_locks[static_cast<size_t>(which)]; }
 

@@ -25,7 +25,6 @@ from minitensor_jit.log import log
 from minitensor_jit.runtime.disk_entry import OtherSizes, decode, encode
 from minitensor_jit.runtime.disk_folder import DiskFolder, read_file
 from minitensor_jit.runtime.executable import AnyExecutable
-from minitensor_jit.runtime.forecast import foretell
 from minitensor_jit.runtime.processor import processor
 
 __all__ = ["DiskCache", "cache_at", "decode", "encode", "key_of"]
@@ -94,7 +93,6 @@ class DiskCache(DiskFolder):
     def __init__(self, folder: str, limit: int) -> None:
         super().__init__(folder, limit)
         _sources()  # read by the time that a program is recorded
-        foretell(self)
 
     def load(self, key: str, name: str, options: JitOptions, *, only_sound: bool = False) -> AnyExecutable | None:
         """The executable of that key, with its code in memory; None if there is none that is sound.
