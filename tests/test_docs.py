@@ -3,6 +3,7 @@
 A fenced block says what it is by its first line:
 
     ```python               is run; the blocks of one document share their names
+    ```python skip="why"    is not run, for the reason given
     ```text                 is what the block before printed, to stdout and then to stderr
     ```cpp file=csrc/a.h    stands in that file, in any language and up to indentation
     ```sh                   is run where it runs an example, or reads and runs what an example left in /tmp, which
@@ -13,6 +14,7 @@ block limits its comparison to machines with these instructions.
 """
 
 import contextlib
+import importlib
 import io
 import os
 import re
@@ -102,7 +104,7 @@ def test_document(document, tmp_path, monkeypatch):
             source = (ROOT / block.attributes["file"]).read_text()
             missing = unmatched(block.text, source, anywhere=True)
             assert missing is None, f"{where}: {block.attributes['file']} does not have\n{missing}"
-        elif block.language == "python":
+        elif block.language == "python" and "skip" not in block.attributes:
             # With the lines of the document, so that messages and dumps name it.
             code = compile("\n" * block.line + block.text, str(ROOT / document), "exec")
             out = io.StringIO()
@@ -117,14 +119,56 @@ def test_document(document, tmp_path, monkeypatch):
             printed = run_shell(block, document, tmp_path)
 
 
+def prose(path):
+    """A document without its blocks of code."""
+    return FENCE.sub("", path.read_text())
+
+
+def anchors(path):
+    """What a link may name in a document: its headings, as GitHub and the site write them."""
+    headings = re.findall(r"^#+ +(.+)$", prose(path), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(document, root=ROOT):
+    """The links of a document to files and headings that aren't there."""
+    path = root / document
+    broken = []
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", re.sub(r"`[^`\n]*`", "", prose(path))):
+        if ":" in target:
+            continue
+        linked = path.parent / target if target else path
+        if not linked.exists() or (anchor and anchor not in anchors(linked)):
+            broken.append(f"{document}: {target}#{anchor}")
+    return broken
+
+
 def test_links():
-    missing = []
+    assert [link for document in DOCUMENTS for link in broken_links(document)] == []
+
+
+def test_every_block_says_what_it_is():
+    found = []
     for document in DOCUMENTS:
-        text = re.sub(r"`[^`\n]*`", "", FENCE.sub("", (ROOT / document).read_text()))
-        for target in re.findall(r"\]\(([^)#\s]+)", text):
-            if "://" not in target and not (ROOT / document).parent.joinpath(target).exists():
-                missing.append(f"{document}: {target}")
-    assert missing == []
+        fences = re.findall(r"^```(.*)$", (ROOT / document).read_text(), re.MULTILINE)
+        found += [f"{document}: a block without a language" for fence in fences[::2] if not re.match(r"\w", fence)]
+        # Indented code would not be run.
+        found += [f"{document}: {line}" for line in re.findall(r"(?<=\n\n)    .*", prose(ROOT / document))]
+    assert found == []
+
+
+def test_the_site(tmp_path, monkeypatch):
+    """The pages of the site are there, each in its contents, and so is what they link to."""
+    monkeypatch.syspath_prepend(ROOT / "docs" / "site")
+    site = importlib.import_module("site_pages")
+    site.lay_out(tmp_path)
+    pages = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.md")}
+    assert len([page for page in pages if page.startswith("reference/minitensor")]) > 50
+    assert [link for page in sorted(pages) for link in broken_links(page, tmp_path)] == []
+    listed = [name for names in site.CONTENTS.values() for name in names]
+    unlisted = {page for page in pages if not any(page.removesuffix(".md").startswith(name) for name in listed)}
+    assert {page for page in unlisted if not page.startswith("reference/")} == {"index.md"}
+    assert [name for name in listed if not name.endswith("/") and f"{name}.md" not in pages] == []
 
 
 def test_paths():
