@@ -16,6 +16,7 @@ from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.refusal import Refused
 from minitensor_jit.ir.shape import Shape
+from minitensor_jit.passes.all_reduce_combiner import AllReduceCombiner
 from minitensor_jit.passes.fusion import Fusion
 from minitensor_jit.passes.layout_assignment import LayoutAssignment
 from minitensor_jit.passes.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
@@ -238,6 +239,35 @@ def effects():
     kept = EFFECT.format(inside=top, outside="", given="x")
     moved = EFFECT.format(inside="used = f32[8]{0} tanh(x)", outside=top, given="used")
     return tuple(of_pass(WhileLoopInvariantCodeMotion(), parse_module(text)) for text in (kept, moved))
+
+
+EXCHANGES = """HloModule m
+
+ADD {{
+  a = {dtype}[] parameter(0)
+  b = {dtype}[] parameter(1)
+  ROOT c = {dtype}[] add(a, b)
+}}
+
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}}
+
+ENTRY main {{
+  x = f32[8] parameter(0)
+  y = {dtype}[8] parameter(1)
+  a = f32[8] all-reduce(x), channel_id=1, to_apply=add
+  b = {dtype}[8] all-reduce(y), channel_id=1, to_apply=ADD
+  ROOT r = (f32[8], {dtype}[8]) tuple(a, b)
+}}
+"""
+
+
+@case("other-exchange", "all-reduce", "all-reduce-combiner")
+def other_exchange():
+    return tuple(of_pass(AllReduceCombiner(), parse_module(EXCHANGES.format(dtype=t))) for t in ("f64", "f32"))
 
 
 @case("not-rounded", "matmul", "reduce-precision")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from .collective import Groups
 from .combiners import combiner
 from .infer import ShapeError
 from .module import Attrs, Computation, Instruction, Literal
@@ -29,6 +30,13 @@ class _Emits(Protocol):
         name: str | None = None,
     ) -> Instruction:
         """Appends any instruction."""
+
+
+def _exchange(channel_id: int, groups: Groups, flat: bool = False) -> Attrs:
+    attrs: Attrs = {"channel_id": channel_id, "replica_groups": groups}
+    if flat:
+        attrs["use_global_device_ids"] = True
+    return attrs
 
 
 class WholeArrays:
@@ -116,6 +124,53 @@ class WholeArrays:
         """The tuple of the next state and an array of random bits."""
         shape = TupleShape((state.shape, bits))
         return self.emit("rng-bit-generator", (state,), {"algorithm": algorithm}, shape=shape)
+
+    # ---- collectives
+
+    def all_reduce(
+        self: _Emits, x: Instruction, kind: str | Computation, groups: Groups, *, channel_id: int = 1
+    ) -> Instruction:
+        """x combined with that of the other devices of the group, in the group's order; `kind` is as for reduce.
+
+        `groups` number devices. `channel_id` is theirs who exchange it, as in XLA.
+        """
+        to_apply = kind if isinstance(kind, Computation) else combiner(kind, x.dtype)
+        return self.emit("all-reduce", (x,), {**_exchange(channel_id, groups, True), "to_apply": to_apply})
+
+    def all_gather(self: _Emits, x: Instruction, dimension: int, groups: Groups, *, channel_id: int = 1) -> Instruction:
+        """The group's arrays one after the other along a dimension."""
+        attrs = _exchange(channel_id, groups, True)
+        return self.emit("all-gather", (x,), {**attrs, "dimensions": (dimension,)})
+
+    def reduce_scatter(
+        self: _Emits,
+        x: Instruction,
+        kind: str | Computation,
+        dimension: int,
+        groups: Groups,
+        *,
+        channel_id: int = 1,
+    ) -> Instruction:
+        """The device's part, along a dimension, of what `all_reduce` gives."""
+        to_apply = kind if isinstance(kind, Computation) else combiner(kind, x.dtype)
+        attrs = {**_exchange(channel_id, groups, True), "dimensions": (dimension,), "to_apply": to_apply}
+        return self.emit("reduce-scatter", (x,), attrs)
+
+    def all_to_all(self: _Emits, x: Instruction, dimension: int, groups: Groups, *, channel_id: int = 1) -> Instruction:
+        """The device's part, along a dimension, of each array of the group, one after the other."""
+        return self.emit("all-to-all", (x,), {**_exchange(channel_id, groups), "dimensions": (dimension,)})
+
+    def collective_permute(self: _Emits, x: Instruction, pairs: Groups, *, channel_id: int = 1) -> Instruction:
+        """What the device that is paired with this one as its target has; zeros where none is."""
+        return self.emit("collective-permute", (x,), {"channel_id": channel_id, "source_target_pairs": pairs})
+
+    def collective_broadcast(self: _Emits, x: Instruction, groups: Groups, *, channel_id: int = 1) -> Instruction:
+        """What the first device of the group has."""
+        return self.emit("collective-broadcast", (x,), _exchange(channel_id, groups))
+
+    def partition_id(self: _Emits) -> Instruction:
+        """The number of the partition that runs the module, u32."""
+        return self.emit("partition-id")
 
     # ---- control flow and calls
 

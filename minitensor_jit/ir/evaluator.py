@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .evaluate_collective import COLLECTIVE_RULES, evaluate_devices
 from .evaluate_common import RULES, evaluate_computation, evaluate_instruction, scalar_function
 from .evaluate_control import CONTROL_RULES
 from .evaluate_elementwise import ELEMENTWISE_RULES, Array, Value
@@ -25,7 +26,7 @@ from .module import Computation, Instruction, Module
 from .narrow import array_of
 from .reduction import reduce_ordered, reduction_kind
 
-__all__ = ["RULES", "evaluate", "evaluate_computation", "evaluate_instruction", "flat"]
+__all__ = ["RULES", "evaluate", "evaluate_computation", "evaluate_devices", "evaluate_instruction", "flat"]
 
 
 def evaluate(module: Module, args: Sequence[ArrayLike]) -> list[Array]:
@@ -157,6 +158,7 @@ RULES.update(
         **LINALG_RULES,
         **RANDOM_RULES,
         **CONTROL_RULES,
+        **COLLECTIVE_RULES,
         "constant": _constant,
         "iota": _iota,
         "broadcast": _broadcast,

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
+from .collective import COLLECTIVE_RULES
 from .infer_common import (
     Attrs,
     Rule,
@@ -397,4 +398,5 @@ RULES: Final[dict[str, Rule]] = {
     **INDEX_RULES,
     **WINDOW_RULES,
     **LINALG_RULES,
+    **COLLECTIVE_RULES,
 }

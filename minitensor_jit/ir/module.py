@@ -12,6 +12,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from .opcode import COLLECTIVES
 from .shape import AnyShape, Shape, TupleShape
 
 __all__ = ["Attrs", "Computation", "Instruction", "Literal", "Metadata", "Module"]
@@ -100,7 +101,12 @@ class Instruction:
 
     @property
     def has_side_effect(self) -> bool:
-        """Whether it, or what it calls, does more than to give a value: it stays although nobody reads that."""
+        """Whether it, or what it calls, does more than to give a value: it stays although nobody reads that.
+
+        A collective does: other devices wait for this one.
+        """
+        if self.opcode in COLLECTIVES:
+            return True
         if not self.attrs:
             return False
         if self.attrs.get("custom_call_has_side_effect", False) is True:

@@ -31,6 +31,8 @@ _ANY_TYPE: Final = frozenset(
     | {"bitcast-convert", "broadcast", "reshape", "bitcast", "transpose", "slice", "concatenate", "pad", "reverse"}
     | {"dynamic-slice", "dynamic-update-slice", "gather", "kernel-call", "custom-call", "while", "conditional"}
     | {"bitcast-reinterpret", "opt-barrier", "rng", "rng-bit-generator"}
+    # Between devices an element has its own size; what combines them knows how it is computed in.
+    | {"all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute", "reduce-scatter"}
 )
 
 

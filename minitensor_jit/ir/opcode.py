@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 __all__ = [
+    "COLLECTIVES",
     "CUSTOM_CALLS",
     "FALLIBLE",
     "HOST_CALLS",
@@ -29,7 +30,7 @@ class Opcode:
 
     name: str
     # Elementwise are unary, binary, ternary and elementwise; the others: source, movement, reduction, contraction,
-    # index, linalg, kernel, tuple, call.
+    # index, linalg, kernel, collective, tuple, call.
     kind: str
     arity: int | None
     required: tuple[str, ...] = ()
@@ -173,6 +174,20 @@ _ROWS: Final = (
     Opcode("rng-bit-generator", "linalg", 1, ("algorithm",)),
     # a function outside of the module on whole arrays; in the text it is a custom-call
     Opcode("kernel-call", "kernel", None, ("custom_call_target", "backend_config"), ("custom_call_has_side_effect",)),
+    # collectives: what several devices compute together
+    *(
+        Opcode(name, "collective", None, required, ("channel_id", *optional, "constrain_layout"))
+        for name, required, optional in (
+            ("all-reduce", ("to_apply",), ("replica_groups", "use_global_device_ids")),
+            ("all-gather", ("dimensions",), ("replica_groups", "use_global_device_ids")),
+            ("reduce-scatter", ("dimensions", "to_apply"), ("replica_groups", "use_global_device_ids")),
+            ("all-to-all", (), ("replica_groups", "dimensions")),
+            ("collective-permute", ("source_target_pairs",), ()),
+            ("collective-broadcast", (), ("replica_groups",)),
+        )
+    ),
+    Opcode("partition-id", "source", 0),
+    Opcode("replica-id", "source", 0),
     # tuples and calls
     # any other function outside of the module: custom_calls.py has a registry of them
     Opcode(
@@ -201,9 +216,14 @@ _ROWS: Final = (
 
 OPCODES: Final[dict[str, Opcode]] = {row.name: row for row in _ROWS}
 
+# Those in which other devices wait for this one: each has them all, in one order.
+COLLECTIVES: Final = frozenset(row.name for row in _ROWS if row.kind == "collective")
+
 # Opcodes that are a custom-call in the text, by what the name of its target begins with.
 # What Python computes for compiled code.
-HOST_CALLS: Final = frozenset({"custom-call", "fft", "cholesky", "triangular-solve", "rng-bit-generator"})
+HOST_CALLS: Final = COLLECTIVES | {
+    "custom-call", "fft", "cholesky", "triangular-solve", "rng-bit-generator", "partition-id", "replica-id",
+}  # fmt: skip
 
 # What compiled code may fail in, for want of memory if not for its operands. Products never do.
 FALLIBLE: Final = HOST_CALLS | {"kernel-call", "sort", "topk"}

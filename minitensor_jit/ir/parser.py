@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from .collective import parse_groups
 from .draw import stream_of, with_stream
 from .module import Attrs, Computation, Instruction, Literal, Metadata, Module
 from .opcode import CUSTOM_CALLS, OPCODES, Opcode, opcode_of
@@ -44,7 +45,7 @@ _TOKEN: Final = re.compile(
       | (?P<nan>-?nan\(0x[0-9a-fA-F]+\)|-(?:inf|nan)\b)
       | (?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)
       | (?P<name>%?[A-Za-z_][A-Za-z0-9_.\-]*)
-      | (?P<punctuation>->|\.\.\.|[=,(){}\[\]:<>*?])
+      | (?P<punctuation>->|\.\.\.|[=,(){}\[\]:<>*?#])
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -449,6 +450,12 @@ class _Parser:
                 return Window.parse(self.raw()) if form == "window" else ConvolutionDims.parse(self.labels())
             except ValueError as error:
                 raise ParseError(str(error), line) from None
+        if form == "groups":
+            line = self.token.line
+            try:
+                return parse_groups(self.groups())
+            except ValueError as error:
+                raise ParseError(str(error), line) from None
         if form == "padding":
             token = self.take()
             if token.kind != "padding":
@@ -457,6 +464,17 @@ class _Parser:
             return tuple((p[0], p[1], p[2] if len(p) > 2 else 0) for p in parts)
         text = self.raw()
         return unescape(text[1:-1]) if text.startswith('"') else text
+
+    def groups(self) -> str:
+        """Lists in braces, or XLA's short form `[2,4]<=[4,2]T(1,0)`."""
+        if not self.at("["):
+            return self.raw()
+        match = re.compile(r"\[[\d, ]*\]<=\[[\d, ]*\](?:T\([\d, ]*\))?").match(self.text, self.token.start)
+        if match is None:
+            raise self.fail(f"expected groups like [2,2]<=[4], found {self.token.text!r}")
+        while self.token.kind != "end" and self.token.start < match.end():
+            self.take()
+        return match[0]
 
     def labels(self) -> str:
         """A word like `b01f_01io->b01f`, which may begin with digits."""

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from .collective import print_groups
 from .module import Computation, Instruction, Metadata, Module
 from .opcode import CUSTOM_CALLS
 from .shape import AnyShape, TupleShape
@@ -93,6 +94,8 @@ def _attribute(key: str, value: Any) -> str:
         return "{" + ", ".join(c.name for c in value) + "}"
     if form == "ranges":
         return "{" + ", ".join(f"[{a}:{b}]" if s == 1 else f"[{a}:{b}:{s}]" for a, b, s in value) + "}"
+    if form == "groups":
+        return print_groups(value)
     if form == "padding":
         return "x".join(f"{low}_{high}" if not inner else f"{low}_{high}_{inner}" for low, high, inner in value)
     if key == "backend_config" and not str(value).startswith("{"):

@@ -74,6 +74,10 @@ class Refused(enum.Enum):
         "effects",
         "take it out of the loop: it may be another in every turn",
     )
+    OTHER_EXCHANGE = (
+        "other-exchange",
+        "let collectives that follow each other have one group, one reduction and one dtype",
+    )
     NOT_ROUNDED = (
         "not-rounded",
         "convert the operands of the product to float32 or float64",

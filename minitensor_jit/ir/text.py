@@ -14,11 +14,11 @@ from .small_types import SMALL_FLOATS, SMALL_INTEGERS, integer_limits
 
 __all__ = ["ATTRIBUTES", "RAW", "as_identifier", "escape", "is_identifier", "number", "parse_number", "unescape"]
 
-# How an attribute's value is written: {1,2} | 3 | true | a name | %computation | {[0:2], [1:3:2]} | 0_1x2_0 | "text" |
-# text.
-DIMS, INT, BOOL, NAME, NAMES, COMPUTATION, COMPUTATIONS, RANGES, PADDING, WINDOW, LABELS, STRING, RAW = (
+# How an attribute's value is written: {1,2} | 3 | true | a name | %computation | {[0:2], [1:3:2]} | 0_1x2_0 |
+# {{0,1},{2,3}} | "text" | text.
+DIMS, INT, BOOL, NAME, NAMES, COMPUTATION, COMPUTATIONS, RANGES, PADDING, WINDOW, LABELS, GROUPS, STRING, RAW = (
     "dims", "int", "bool", "name", "names", "computation", "computations", "ranges", "padding", "window", "labels",
-    "string", "raw",
+    "groups", "string", "raw",
 )  # fmt: skip
 
 ATTRIBUTES: Final[dict[str, str]] = {
@@ -77,6 +77,11 @@ ATTRIBUTES: Final[dict[str, str]] = {
     "largest": BOOL,
     "exponent_bits": INT,
     "mantissa_bits": INT,
+    "channel_id": INT,
+    "constrain_layout": BOOL,
+    "replica_groups": GROUPS,
+    "source_target_pairs": GROUPS,
+    "use_global_device_ids": BOOL,
     "custom_call_target": STRING,
     "custom_call_has_side_effect": BOOL,
     "api_version": NAME,

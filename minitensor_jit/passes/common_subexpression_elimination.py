@@ -46,7 +46,7 @@ def _merge(computation: Computation, keys: StructureKeys) -> bool:
             shape = i.operands[0].shape
             if isinstance(shape, Shape) and not shape.is_floating:
                 operands = (operands[1], operands[0])
-        if i.attrs and i.opcode != "kernel-call" and i.has_side_effect:
+        if i.opcode != "kernel-call" and i.has_side_effect:
             number[i] = len(number)
             kept.append(i)
             continue

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ir.evaluator import evaluate_instruction
 from ..ir.module import Instruction, Module
-from ..ir.opcode import OPCODES
+from ..ir.opcode import COLLECTIVES, OPCODES
 from ..ir.shape import Shape
 from ..ir.size import Size
 
@@ -30,6 +30,8 @@ NOT_EXACT: Final = frozenset(
         "select-and-scatter",
         "map",
     }
+    # Others wait for them.
+    | COLLECTIVES
 )
 
 

@@ -10,7 +10,9 @@ from ..ir.module import Module
 from ..ir.refusal import Refusal
 from ..ir.verifier import check
 from .algebraic_simplifier import AlgebraicSimplifier
+from .all_reduce_combiner import AllReduceCombiner
 from .call_inliner import CallInliner
+from .collective_order import CollectiveOrder
 from .common_subexpression_elimination import CommonSubexpressionElimination
 from .conditional_simplifier import ConditionalSimplifier
 from .constant_folding import ConstantFolding
@@ -53,6 +55,8 @@ PASSES: dict[str, type[Pass]] = {
         WhileLoopUnroller,
         WhileLoopInvariantCodeMotion,
         RowGatherRewriter,
+        AllReduceCombiner,
+        CollectiveOrder,
         LayoutAssignment,
         ReducePrecision,
         TensorFloat32,
@@ -155,6 +159,10 @@ def stages(
         AlgebraicSimplifier(rules, strict=strict),
         CommonSubexpressionElimination(),
         DeadCodeElimination(),
+        # Operands are what they will be. Collectives have kept their order, since nothing moved them; what comes now
+        # makes orders of its own.
+        AllReduceCombiner(),
+        CollectiveOrder(),
     ]
     # Rules have moved transposes as far as they go, and would move these too. What is made here is fused.
     found["layout"] = [LayoutAssignment()]

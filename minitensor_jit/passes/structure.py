@@ -23,13 +23,14 @@ class StructureKeys:
             i.opcode,
             i.shape,
             operands,
-            self._attrs(i) if i.attrs else None,
+            self.attributes(i) if i.attrs else None,
             # Bytes, not values: 0.0 and -0.0 differ, NaN equals itself.
             None if literal is None else literal.tobytes(),
             i.parameter_number,
         )
 
-    def _attrs(self, i: Instruction) -> Hashable:
+    def attributes(self, i: Instruction) -> Hashable:
+        """The key of what an instruction says beside its operands."""
         return tuple(sorted((k, self.computation(v) if isinstance(v, Computation) else v) for k, v in i.attrs.items()))
 
     def computation(self, computation: Computation) -> int:
