@@ -38,6 +38,9 @@ CONTENTS = {
     "How it works": [
         "docs/architecture",
         "docs/tanh",
+        "docs/dispatch",
+        "docs/recording",
+        "docs/compiler",
         "docs/codegen",
         "docs/codegen-gpu",
         "docs/math",
