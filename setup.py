@@ -36,7 +36,18 @@ SANITIZE_FLAGS = ["-O1", "-g1", "-fno-omit-frame-pointer", "-fno-sanitize-recove
 PRECOMPILED = Path("csrc/precompiled.h")
 
 # What takes longest to compile is started first, so that no core is left with it at the end.
-LONGEST = ("reduce_", "elementwise_", "pointwise_", "gemm_", "index_gather", "softmax_", "nn_loops_")
+LONGEST = (
+    "reduce/loops",
+    "elementwise/loops",
+    "pointwise/vector",
+    "runtime/gemm_",
+    "index/gather",
+    "nn/softmax_loops",
+    "nn/loops",
+)
+
+# What a file includes that is compiled once for each instruction set (csrc/kernels/cpu).
+FOR_EACH_ISA = '#include "kernels/cpu/loops/target.h"'
 
 # Instruction sets beside the baseline, best last, and how /proc/cpuinfo knows a CPU that has them (csrc/core/isa.cpp).
 ISAS = {
@@ -66,11 +77,11 @@ class BuildExt(build_ext):
         base = Precompiled([*cxx, *FLAGS, *mode, "-isystem", sysconfig.get_path("include"), *extra])
         units = []
         for source in map(Path, ext.sources):
-            if not is_for(source, machine, isas):
-                continue
-            # On a machine that has better the baseline runs only when MT_ISA asks for it.
-            spare = len(isas) == 1 and source.stem.endswith("_baseline") and not sanitize
-            units.append(Unit(source, base, [*defines_for(source, defines), *(["-O1"] if spare else [])]))
+            for isa in targets(source, machine, isas):
+                # On a machine that has better the baseline runs only when MT_ISA asks for it.
+                spare = len(isas) == 1 and isa == "baseline" and not sanitize
+                flags = [*defines_for(source, defines), *([f"-DMT_TARGET_{isa.upper()}"] if isa else [])]
+                units.append(Unit(source, isa, base, [*flags, *(["-O1"] if spare else [])]))
         compile_all(base, units, self.force)
 
         output = Path(self.get_ext_fullpath(ext.name))
@@ -115,8 +126,9 @@ class Precompiled:
 class Unit:
     """A source, how it is compiled and where its object is."""
 
-    def __init__(self, source: Path, base: Precompiled, flags: list[str]) -> None:
+    def __init__(self, source: Path, isa: str, base: Precompiled, flags: list[str]) -> None:
         self.source = source
+        self.isa = isa
         self.base = base
         self.flags = flags
         # One directory of objects for each set of flags: changing them and back again loses nothing. Not below
@@ -130,8 +142,8 @@ class Unit:
 
     def precedence(self) -> tuple[int, int]:
         """The key by which the longest come first."""
-        stem = self.source.stem
-        rank = next((i for i, prefix in enumerate(LONGEST) if stem.startswith(prefix)), len(LONGEST))
+        name = f"{self.source.parent.name}/{self.source.stem}"
+        rank = next((i for i, part in enumerate(LONGEST) if part in name), len(LONGEST))
         return rank, -self.source.stat().st_size
 
 
@@ -158,10 +170,11 @@ class Progress:
             with contextlib.suppress(OSError):
                 print(f"\n  minitensor: {text}", end="", file=self.terminal, flush=True)
 
-    def report(self, source: Path, ok: bool) -> None:
+    def report(self, unit: "Unit", ok: bool) -> None:
         """Say that one more file is done."""
         self.done += 1
-        print(f"[{self.done}/{self.total}] {source}{'' if ok else ': failed'}", flush=True)
+        isa = f" ({unit.isa})" if unit.isa else ""
+        print(f"[{self.done}/{self.total}] {unit.source}{isa}{'' if ok else ': failed'}", flush=True)
         now = time.monotonic()
         if now >= self.next_line or self.done == self.total:
             self.next_line = now + self.INTERVAL
@@ -176,7 +189,7 @@ def compile_all(base: Precompiled, units: list[Unit], force: bool) -> None:
 
     def compile_one(unit: Unit) -> bool:
         ok = unit.compile()
-        progress.report(unit.source, ok)
+        progress.report(unit, ok)
         return ok
 
     if stale and not base.prepare():
@@ -222,12 +235,16 @@ def isas_to_build(wanted: str, machine: str) -> list[str]:
     return [isa for isa in isas if isa in names]
 
 
-def is_for(source: Path, machine: str, isas: list[str]) -> bool:
-    """Whether ``source`` belongs to a build for these, by the end of its name."""
+def targets(source: Path, machine: str, isas: list[str]) -> list[str]:
+    """The instruction sets that ``source`` is compiled for, one by one; an empty name stands for no particular one."""
+    if FOR_EACH_ISA in source.read_text(encoding="utf-8"):
+        return ["baseline", *isas]
     suffix = source.stem.rpartition("_")[2]
     if suffix == "x86":
-        return machine == "x86_64"
-    return suffix in isas or not any(suffix in of_machine for of_machine in ISAS.values())
+        return [""] if machine == "x86_64" else []
+    if suffix == "baseline" or any(suffix in of_machine for of_machine in ISAS.values()):
+        return [suffix] if suffix in ("baseline", *isas) else []
+    return [""]
 
 
 def objects_folder(command: list[str]) -> Path:

@@ -1,11 +1,11 @@
-"""Derive ``csrc/kernels/cpu/special_tables.h``: Chebyshev series of what the special functions are made of.
+"""Derive ``csrc/kernels/cpu/special/tables.h``: Chebyshev series of what the special functions are made of.
 
 Each is expanded in u = -1 .. 1, which stands for an interval of the function's argument, with 60-digit arithmetic
 (mpmath), and cut where the terms are below 2^-57 of the largest. The forms are classical: erfc as in Shepherd and
 Laframboise (Math. Comp. 36, 1981), Bessel functions and Airy's with the leading behaviour divided out (DLMF 9.7, 10.17,
 10.25, 10.40)::
 
-    python scripts/fit_special.py > csrc/kernels/cpu/special_tables.h
+    python scripts/fit_special.py > csrc/kernels/cpu/special/tables.h
 """
 
 from collections.abc import Callable

@@ -18,19 +18,22 @@ def build(monkeypatch):
     return runpy.run_path(str(ROOT / "setup.py"))
 
 
-def test_files_of_an_instruction_set_are_compiled_only_for_it(build):
+def test_files_are_compiled_for_each_instruction_set_or_for_one(build):
     sources = [Path(name) for name in build["sources"]]
 
-    def named(machine, isas):
-        return {source.stem for source in sources if build["is_for"](source, machine, isas)}
+    def units(machine, isas):
+        return {(str(source), isa) for source in sources for isa in build["targets"](source, machine, isas)}
 
-    everything = named("x86_64", ["avx2", "avx512"])
-    assert everything == {source.stem for source in sources}
-    host = named("x86_64", ["avx2"])
-    assert everything - host == {stem for stem in everything if stem.endswith("_avx512")} != set()
-    arm = named("aarch64", [])
-    assert host - arm == {stem for stem in host if stem.endswith(("_avx2", "_x86"))} != set()
-    assert "reduce_baseline" in arm
+    loops = {source for source, isa in units("x86_64", ["avx2"]) if isa == "avx2" and "gemm" not in source}
+    assert {"csrc/kernels/cpu/reduce/loops.cpp", "csrc/kernels/cpu/elementwise/loops.cpp"} <= loops
+    everything = units("x86_64", ["avx2", "avx512"])
+    assert {source for source, _ in everything} == {str(source) for source in sources}
+    assert {source for source, isa in everything if isa == "baseline"} >= loops
+    host = units("x86_64", ["avx2"])
+    assert everything - host == {unit for unit in everything if unit[1] == "avx512"} != set()
+    arm = units("aarch64", [])
+    assert host - arm == {unit for unit in host if unit[1] == "avx2" or unit[0].endswith("_x86.cpp")} != set()
+    assert ("csrc/kernels/cpu/reduce/loops.cpp", "baseline") in arm
 
 
 def test_which_instruction_sets_are_built(build):

@@ -43,7 +43,7 @@ def test_locks_of_the_process_are_known_to_forks():
         "minitensor/ops/interruptible.py: threading.Lock",  # a call's own, let go in the child
     ]
     own = {  # of one call or one pool, which a child makes anew
-        "bindings/apart.cpp", "bindings/file_stamps.cpp", "core/parallel.cpp",
+        "bindings/jit/apart.cpp", "bindings/jit/file_stamps.cpp", "core/parallel.cpp",
     }  # fmt: skip
     for path in sorted((ROOT / "csrc").rglob("*.cpp")) + sorted((ROOT / "csrc").rglob("*.h")):
         name = str(path.relative_to(ROOT / "csrc"))

@@ -229,7 +229,7 @@ def test_values_may_be_read_before_and_after():
 def test_every_look_in_the_bindings_is_asked_for():
     """Each file of the bindings that takes a tensor's address asks whether it may; kernels are no bindings."""
     folder = pathlib.Path(__file__).parent.parent / "csrc" / "bindings"
-    for path in folder.glob("*.cpp"):
+    for path in folder.rglob("*.cpp"):
         text = path.read_text()
         looks = re.search(r"\b(held|here|t|tensor)(\.|->)(data|place)\(\)|#include \"kernels/cpu/(?!loop)", text)
         assert not looks or "check_open(" in text, path.name

@@ -36,7 +36,7 @@ SOURCE = """
 #pragma GCC target(TARGET)
 #endif
 #define MT_ISA_NS test_isa
-#include "kernels/cpu/math.h"
+#include "kernels/cpu/math/functions.h"
 #define LOOP(name, type)                                                                     \\
     extern "C" void name##_##type(const type* x, type* __restrict__ y, std::size_t n) {      \\
         for (std::size_t i = 0; i < n; ++i) y[i] = mt::test_isa::math::name<type>(x[i]);     \\

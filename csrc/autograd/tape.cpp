@@ -6,7 +6,7 @@
 #include "autograd/saved_tensor.h"
 #include "autograd/view_history.h"
 #include "core/error.h"
-#include "dispatch/infer_elementwise.h"
+#include "dispatch/infer/elementwise.h"
 #include "dispatch/out.h"
 #include "dispatch/settings.h"
 

@@ -1,7 +1,7 @@
 #include "autograd/view_history.h"
 
 #include "core/error.h"
-#include "dispatch/infer_elementwise.h"
+#include "dispatch/infer/elementwise.h"
 #include "dispatch/settings.h"
 
 namespace mt {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "bindings/apart.h"
+#include "bindings/jit/apart.h"
 #include "core/faults.h"
 #include "core/interrupt.h"
 #include "core/isa.h"

@@ -39,7 +39,7 @@ struct DeviceRuntime {
     void (*release_later)(int index, uint32_t stream, uint64_t address, size_t nbytes);
 };
 extern const DeviceRuntime* device_runtime;
-// Installs `device_runtime`, or throws what is missing; see bindings/device_memory.cpp.
+// Installs `device_runtime`, or throws what is missing; see bindings/tensor/device_memory.cpp.
 extern void (*start_device_runtime)();
 
 // The device with the index that it names or means; throws if it is not there.

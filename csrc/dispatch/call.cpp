@@ -11,7 +11,7 @@
 #include "core/faults.h"
 #include "dispatch/generator.h"
 #include "dispatch/gpu.h"
-#include "dispatch/infer_order.h"
+#include "dispatch/infer/order.h"
 #include "dispatch/memory_order.h"
 #include "dispatch/out.h"
 #include "dispatch/overlap.h"

@@ -108,7 +108,7 @@ void dispatch_as_given(Call& call, Ref<Tensor>* results);
 // result = op(operands) written into `destination`, which is one of the operands for arithmetic (x += y).
 void dispatch_inplace(Call& call, Tensor& destination);
 
-// Runs a kernel that takes fewer dtypes than the call has; installed by kernels/cpu/widen.cpp.
+// Runs a kernel that takes fewer dtypes than the call has; installed by kernels/cpu/loops/widen.cpp.
 extern void (*widen_hook)(Call& call);
 
 // NotImplementedError: the op has no kernel for the dtype.

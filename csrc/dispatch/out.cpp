@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "dispatch/infer_elementwise.h"
+#include "dispatch/infer/elementwise.h"
 #include "dispatch/overlap.h"
 #include "dispatch/python.h"
 #include "dispatch/settings.h"

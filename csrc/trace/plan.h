@@ -99,7 +99,7 @@ bool may_measure();
 bool is_careful();
 
 // Python's compiler: called with the trace's description on a miss, returns the plan's; see
-// bindings/trace_bindings.cpp.
+// bindings/jit/trace_bindings.cpp.
 extern std::shared_ptr<Plan> (*compile_hook)(Trace& trace);  // null: it isn't loaded
 // Loads it where it isn't: the first op is placed on a device that compiles.
 void load_compiler();

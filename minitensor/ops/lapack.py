@@ -2,7 +2,7 @@
 
 What `numpy.linalg` has comes from there. LU factors and triangular solves, which it lacks, are blocked so that nearly
 all of the work is in matrix products; solves that are ops of their own have a kernel in C++
-(`kernels/cpu/triangular.cpp`). LDL factors come from SciPy, which is imported when one is asked for.
+(`kernels/cpu/linalg/triangular.cpp`). LDL factors come from SciPy, which is imported when one is asked for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Averages of windows, and adaptive maxima, as HLO for GPUs, in the order of csrc/kernels/cpu/pool.cpp.
+"""Averages of windows, and adaptive maxima, as HLO for GPUs, in the order of csrc/kernels/cpu/nn/pool.cpp.
 
 Where windows lie is known when a program is made: along each dimension there is a table of what each of them has, or of
 the windows that have each element. The elements are read through these tables, and added up one after the other.

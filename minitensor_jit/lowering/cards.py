@@ -152,7 +152,7 @@ def _attention_backward(
 
 
 def _block_rows(queries: int, keys: int, itemsize: int, causal: bool) -> int:
-    """How many queries csrc/kernels/cpu/attention.cpp takes at a time."""
+    """How many queries csrc/kernels/cpu/nn/attention.cpp takes at a time."""
     most = min(max(32, queries // 128 * 16), 256) if causal else 256
     return min(max(32, min((512 << 10) // itemsize // keys // 16 * 16, most)), queries)
 

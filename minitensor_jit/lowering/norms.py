@@ -1,4 +1,4 @@
-"""Normalisation as HLO for GPUs, in the order of csrc/kernels/cpu/norm.cpp.
+"""Normalisation as HLO for GPUs, in the order of csrc/kernels/cpu/nn/norm.cpp.
 
 Its sums have 64 lanes, as rows have (docs/numerics.md), but no blocks.
 """

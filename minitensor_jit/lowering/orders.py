@@ -1,4 +1,4 @@
-"""Orders, elements of an order, and places in sorted rows as HLO for GPUs, as csrc/kernels/cpu/sort*.cpp have them."""
+"""Orders, elements of an order, and places in sorted rows as HLO for GPUs, as csrc/kernels/cpu/sort has them."""
 
 from __future__ import annotations
 

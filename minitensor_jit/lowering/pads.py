@@ -1,4 +1,4 @@
-"""Padding with elements of the input itself as HLO for GPUs, as csrc/kernels/cpu/pad_around.cpp has it."""
+"""Padding with elements of the input itself as HLO for GPUs, as csrc/kernels/cpu/movement/pad_around.cpp has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planes in other sizes as HLO for GPUs, in the order of csrc/kernels/cpu/resample.cpp."""
+"""Planes in other sizes as HLO for GPUs, in the order of csrc/kernels/cpu/nn/resample.cpp."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scans, which GPUs have kernels for, and the gradient of cumprod as HLO for GPUs (csrc/kernels/cpu/scan*.cpp)."""
+"""Scans, which GPUs have kernels for, and the gradient of cumprod as HLO for GPUs (csrc/kernels/cpu/scan)."""
 
 from __future__ import annotations
 

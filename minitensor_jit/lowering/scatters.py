@@ -1,4 +1,4 @@
-"""Values combined into places as HLO for GPUs, as csrc/kernels/cpu/index_gather.cpp has it."""
+"""Values combined into places as HLO for GPUs, as csrc/kernels/cpu/index/gather_scatter.cpp has it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _HEAP_TYPE = 1 << 9
 
 
 class Guard(enum.IntEnum):
-    """Kinds of guards, as csrc/bindings/guards.cpp knows them."""
+    """Kinds of guards, as csrc/bindings/jit/guards.cpp knows them."""
 
     ENTRIES = 0
     OWN = 1

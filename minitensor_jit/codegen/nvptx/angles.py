@@ -1,4 +1,4 @@
-"""Sine, cosine and tangent of any angle: those of `math_trigonometric.h`."""
+"""Sine, cosine and tangent of any angle: those of `math/trigonometric.h`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The constants of the functions in `functions.py`: those of `csrc/kernels/cpu/math_constants.h`, by the same names.
+"""The constants of the functions in `functions.py`: those of `csrc/kernels/cpu/math/constants.h`, by the same names.
 
 A test compares the two.
 """

@@ -1,7 +1,7 @@
 """Functions that the CPU calls and a GPU has no library for: the operations of `csrc/kernels/cpu`, one after the other.
 
-The names of files, functions and constants are those of `math_trigonometric.h`, `math_logarithm.h`, `math_erf.h` and
-`pointwise_impl.h`; `docs/math.md` says how they work. What is not here is computed by the host.
+The names of files, functions and constants are those of `math/trigonometric.h`, `math/logarithm.h`, `math/erf.h` and
+`pointwise/vector_functions.cpp`; `docs/math.md` says how they work. What is not here is computed by the host.
 """
 
 from __future__ import annotations

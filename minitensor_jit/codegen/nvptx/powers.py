@@ -1,4 +1,4 @@
-"""Powers of floating-point numbers: `pow` of `math_logarithm.h`."""
+"""Powers of floating-point numbers: `pow` of `math/logarithm.h`."""
 
 from __future__ import annotations
 

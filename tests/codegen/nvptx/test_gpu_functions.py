@@ -54,7 +54,7 @@ def test_the_same_bits(name: str, dtype: str):
 
 
 def test_the_constants_are_those_of_the_core():
-    text = (SOURCES / "math_constants.h").read_text()
+    text = (SOURCES / "math/constants.h").read_text()
     for type_, table in (("float", function_constants.FLOAT), ("double", function_constants.DOUBLE)):
         body = text.split(f"struct More<{type_}> {{")[1].split("\n};")[0]
         found = dict(re.findall(r"static constexpr \w+ (\w+)(?:\[\])? = ([^;]+);", body))
@@ -63,7 +63,7 @@ def test_the_constants_are_those_of_the_core():
             listed = [x.rstrip("f") if "p" in x or "." in x else x for x in re.sub(r"[{},\s]+", " ", value).split()]
             expected = [float.fromhex(x) if "x" in x else float(x) for x in listed]
             assert np.ravel(table[name]).tolist() == expected, name
-    words = re.findall(r"0x[0-9a-f]{16}", (SOURCES / "math_trigonometric.h").read_text())
+    words = re.findall(r"0x[0-9a-f]{16}", (SOURCES / "math/trigonometric.h").read_text())
     assert list(function_constants.TWO_OVER_PI) == [int(w, 16) for w in words[:20]]
 
 

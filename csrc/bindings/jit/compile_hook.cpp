@@ -1,0 +1,387 @@
+// A trace as Python's compiler sees it, and the plan that it gives back.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bindings/jit/apart.h"
+#include "bindings/jit/trace_python.h"
+#include "trace/plan_format.h"
+
+namespace mt::py {
+
+using namespace mt::trace;
+
+namespace {
+
+PyObject* g_compile = nullptr;
+PyObject* g_recall = nullptr;
+PyObject* g_submit = nullptr;
+
+PyObject* value_ref(ValueRef value) {
+    static const char* kinds[] = {"none", "node", "leaf", "scalar"};
+    return Py_BuildValue("(sII)", kinds[static_cast<size_t>(value.kind)], value.index,
+                         static_cast<unsigned>(value.result));
+}
+
+// Where code for the device runs: the JIT's devices are a way to use the others.
+const char* place_of(Device device, char (&text)[16]) {
+    if (!on_gpu(device)) return "cpu";
+    std::snprintf(text, sizeof text, "cuda:%d", device.index);
+    return text;
+}
+
+// (op, operands, params, results, compute dtype, (compile, must, scope), source, device, default dtype, whether
+// products of float32 may be rounded) for every node.
+PyObject* describe_node(const Trace& trace, const TraceNode& node) {
+    PyRef operands = checked(PyList_New(0)), params = checked(PyList_New(0)), results = checked(PyList_New(0));
+    for (uint32_t i = 0; i < node.operand_count; ++i) {
+        PyRef item = checked(value_ref(trace.operands[node.first_operand + i]));
+        PyList_Append(operands.get(), item.get());
+    }
+    for (uint32_t i = 0; i < node.param_count; ++i) {
+        PyRef item = checked(value_to_python(trace.params[node.first_param + i]));
+        PyList_Append(params.get(), item.get());
+    }
+    for (uint32_t i = 0; i < node.result_count; ++i) {
+        const ResultInfo& result = trace.results[node.first_result + i];
+        int home = -1;
+        for (size_t leaf = 0; result.storage && result.storage->has_memory() && leaf < trace.leaves.size(); ++leaf)
+            if (trace.leaves[leaf].storage.get() == result.storage) {
+                home = static_cast<int>(leaf);
+                break;
+            }
+        PyRef item = checked(Py_BuildValue("(sNOi)", info(result.dtype).hlo_name, dims_to_tuple(result.sizes),
+                                           result.storage ? Py_True : Py_False, home));
+        PyList_Append(results.get(), item.get());
+    }
+    char device[16];
+    return Py_BuildValue("(sOOOs(iii)NssO)", node.op->name.c_str(), operands.get(), params.get(), results.get(),
+                         info(node.compute).hlo_name, static_cast<int>(node.tag.compile),
+                         static_cast<int>(node.tag.must), static_cast<int>(node.tag.scope), source_tuple(node.source),
+                         place_of(node.device, device), info(node.ambient.default_dtype()).hlo_name,
+                         node.ambient.matmul_precision() == MatmulPrecision::Highest ? Py_False : Py_True);
+}
+
+}  // namespace
+
+PyObject* source_tuple(const SourceRef& source) {
+    if (!source.code) Py_RETURN_NONE;
+    auto* code = reinterpret_cast<PyCodeObject*>(source.code);
+    return Py_BuildValue("(OiO)", code->co_filename, PyCode_Addr2Line(code, source.lasti), code->co_name);
+}
+
+PyRef describe(const Trace& trace) {
+    PyRef nodes = list_of(trace.nodes, [&](const TraceNode& node) { return describe_node(trace, node); });
+    size_t index = 0;
+    PyRef leaves = list_of(trace.leaves, [&](const Leaf& leaf) {
+        size_t same = index;
+        for (size_t j = 0; j < index; ++j)
+            if (trace.leaves[j].storage == leaf.storage) {
+                same = j;
+                break;
+            }
+        ++index;
+        char device[16];
+        return Py_BuildValue("(sNNLns)", info(leaf.dtype).hlo_name, dims_to_tuple(leaf.sizes),
+                             dims_to_tuple(leaf.strides), static_cast<long long>(leaf.offset),
+                             static_cast<Py_ssize_t>(same), place_of(leaf.storage->device, device));
+    });
+    PyRef scalars = list_of(trace.scalars, [](const ScalarInput& s) {
+        return Py_BuildValue("(NO)", scalar_to_python(s.scalar), s.baked ? Py_True : Py_False);
+    });
+    return checked(Py_BuildValue("(OOO)", nodes.get(), leaves.get(), scalars.get()));
+}
+
+namespace {
+
+// As PyArg_ParseTuple, for parts of plans, which may be no tuples.
+template <class... Targets>
+void parse(PyObject* object, const char* what, const char* format, Targets... targets) {
+    if (!PyTuple_Check(object))
+        fail_type(std::string(what) + " of a plan must be a tuple, not " + Py_TYPE(object)->tp_name);
+    if (!PyArg_ParseTuple(object, format, targets...)) fail_python();
+}
+
+void check_below(size_t index, size_t count, const char* what) {
+    if (index >= count)
+        fail_value("a plan names " + std::string(what) + " " + std::to_string(index) + " of " + std::to_string(count));
+}
+
+ValueRef value_from(const Trace& trace, PyObject* object) {
+    const char* text;
+    unsigned index, result;
+    parse(object, "a value", "sII", &text, &index, &result);
+    const std::string_view kind = text;
+    ValueRef value;
+    if (kind == "node") {
+        value.kind = RefKind::Node;
+        check_below(index, trace.nodes.size(), "node");
+        check_below(result, trace.nodes[index].result_count, "result");
+    } else if (kind == "leaf") {
+        value.kind = RefKind::Leaf;
+        check_below(index, trace.leaves.size(), "leaf");
+    } else if (kind == "scalar") {
+        value.kind = RefKind::Scalar;
+        check_below(index, trace.scalars.size(), "scalar");
+    } else if (kind != "none") {
+        fail_value("a plan has a value of kind '" + std::string(kind) + "'");
+    }
+    value.index = index;
+    value.result = static_cast<uint8_t>(result);
+    return value;
+}
+
+DType dtype_of_hlo(const char* name) {
+    for (size_t i = 0; i < static_cast<size_t>(DType::Count); ++i)
+        if (std::string_view(info(static_cast<DType>(i)).hlo_name) == name) return static_cast<DType>(i);
+    fail_value(std::string("unknown HLO type ") + name);
+}
+
+// ("op", node, group) or ("launch", entry, [(value, dtype)], [value], scratch bytes, work bytes, executable, name,
+//  nodes inside, whether it reports errors, whether it is guarded, observer, group, program or None, GPU)
+Step step_from(const Trace& trace, PyObject* object) {
+    Step step;
+    if (!PyTuple_Check(object) || !PyTuple_GET_SIZE(object)) fail_type("a step of a plan must be a tuple");
+    const char* type = PyUnicode_AsUTF8(PyTuple_GET_ITEM(object, 0));
+    if (!type) fail_python();
+    if (type[0] == 'o') {
+        unsigned node;
+        parse(object, "a step", "sIi", &type, &node, &step.group);
+        check_below(node, trace.nodes.size(), "node");
+        step.node = node;
+        return step;
+    }
+    step.type = Step::Type::Launch;
+    unsigned long long entry, scratch;
+    long long work;
+    PyObject *inputs, *outputs, *executable, *inside, *observer, *program;
+    const char* name;
+    int reports_errors, guarded, card;
+    parse(object, "a step", "sKOOKLOsOppOiOi", &type, &entry, &inputs, &outputs, &scratch, &work, &executable, &name,
+          &inside, &reports_errors, &guarded, &observer, &step.group, &program, &card);
+    if (program != Py_None) {
+        step.program = PyRef::borrow(program);
+        step.device = {DeviceType::CUDA, static_cast<int8_t>(card)};
+    }
+    step.entry = reinterpret_cast<EntryFn>(entry);
+    each(inputs, [&](PyObject* item) {
+        PyObject* value;
+        const char* dtype;
+        parse(item, "an input", "Os", &value, &dtype);
+        if (!PyTuple_Check(value) || PyTuple_GET_SIZE(value) < 2) fail_type("a value of a plan must be a tuple");
+        const char* kind = PyUnicode_AsUTF8(PyTuple_GET_ITEM(value, 0));
+        if (!kind) fail_python();
+        InputSlot slot;
+        if (kind == std::string_view("random")) {
+            slot.random = true;
+            slot.value = {RefKind::None, 0, static_cast<uint32_t>(to_uint64(PyTuple_GET_ITEM(value, 1)))};
+        } else if (kind == std::string_view("size")) {
+            slot.is_size = true;
+            slot.size = to_int64(PyTuple_GET_ITEM(value, 1));
+        } else {
+            slot.value = value_from(trace, value);
+            slot.dtype = dtype_of_hlo(dtype);
+        }
+        step.inputs.push_back(slot);
+    });
+    each(outputs, [&](PyObject* item) { step.outputs.push_back(value_from(trace, item)); });
+    step.scratch_bytes = scratch;
+    step.work_bytes = work;
+    step.executable = PyRef::borrow(executable);
+    step.name = name;
+    each(inside, [&](PyObject* number) {
+        size_t index = to_uint64(number);
+        check_below(index, trace.nodes.size(), "node");
+        step.inside.push_back(static_cast<uint32_t>(index));
+    });
+    step.reports_errors = reports_errors;
+    step.guarded = guarded;
+    step.observer = PyRef::borrow(observer);
+    return step;
+}
+
+std::shared_ptr<Plan> plan_from(const Trace& trace, PyObject* returned, PyObject* signature) {
+    auto plan = std::make_shared<Plan>();
+    PyObject *steps, *deferred, *checks, *record, *next, *counters, *held, *keep;
+    long long revisit;
+    int measured;
+    parse(returned, "what the compiler gave", "OOOOOLiOOO", &steps, &deferred, &checks, &record, &next, &revisit,
+          &measured, &counters, &held, &keep);
+    each(counters, [&](PyObject* item) { plan->counters.push_back(reinterpret_cast<int64_t*>(to_uint64(item))); });
+    plan->held = PyRef::borrow(held);
+    plan->record = PyRef::borrow(record);
+    plan->policy = PyRef::borrow(next);
+    if (next != Py_None && revisit >= 0) plan->revisit = static_cast<uint64_t>(revisit);
+    each(steps, [&](PyObject* item) { plan->steps.push_back(step_from(trace, item)); });
+    if (measured < 0) fail_value("a plan measures " + std::to_string(measured) + " clusters");
+    plan->fastest.assign(static_cast<size_t>(measured), INT64_MAX);
+    for (const Step& step : plan->steps)
+        if (measured && step.group >= measured)
+            fail_value("a plan has a step of cluster " + std::to_string(step.group) + " of " +
+                       std::to_string(measured));
+    each(deferred, [&](PyObject* item) {
+        plan->deferred.push_back(value_from(trace, item));
+        if (plan->deferred.back().kind != RefKind::Node) fail_value("a plan defers what no node gives");
+    });
+    each(checks, [&](PyObject* item) {
+        BoundsCheck check;
+        long long low, high, ignored;
+        parse(item, "a check", "ILLL", &check.leaf, &low, &high, &ignored);
+        check_below(check.leaf, trace.leaves.size(), "leaf");
+        check.low = low;
+        check.high = high;
+        check.ignored = ignored;
+        plan->checks.push_back(check);
+    });
+    plan->complete(trace);
+    if (keep != Py_None && signature) {
+        std::string text = plan_to_bytes(*plan);
+        PyRef bytes = checked(PyBytes_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size())));
+        checked(PyObject_CallFunctionObjArgs(keep, signature, bytes.get(), nullptr));
+    }
+    return plan;
+}
+
+// What an earlier process kept: (plan, [(entry, executable)], name). Null if it is no plan for the trace.
+std::shared_ptr<Plan> plan_from_disk(const Trace& trace, PyObject* found) {
+    Py_buffer bytes;
+    PyObject* code;
+    const char* name;
+    parse(found, "what was recalled", "y*O!s", &bytes, &PyList_Type, &code, &name);
+    std::shared_ptr<Plan> plan = plan_from_bytes(trace,
+                                                 {static_cast<const char*>(bytes.buf), static_cast<size_t>(bytes.len)});
+    PyBuffer_Release(&bytes);
+    if (!plan) return nullptr;
+    Py_ssize_t next = 0;
+    for (Step& step : plan->steps) {
+        if (step.type != Step::Type::Launch) continue;
+        if (next == PyList_GET_SIZE(code)) return nullptr;
+        unsigned long long entry;
+        PyObject* executable;
+        parse(PyList_GET_ITEM(code, next++), "what was recalled", "KO", &entry, &executable);
+        step.entry = reinterpret_cast<EntryFn>(entry);
+        step.executable = PyRef::borrow(executable);
+        step.observer = PyRef::borrow(Py_None);
+        step.name = name;
+    }
+    plan->record = PyRef::borrow(Py_None);
+    plan->policy = PyRef::borrow(Py_None);
+    return next == PyList_GET_SIZE(code) ? plan : nullptr;
+}
+
+// An exception from outside in the middle of the compiler, or of the imports that it begins with, would leave it in a
+// state that nobody foresaw. What drives GPUs belongs to its thread.
+PyRef ask(const Trace& trace, PyObject* callable, PyObject* args) {
+    const bool apart = std::none_of(trace.nodes.begin(), trace.nodes.end(),
+                                    [](const TraceNode& node) { return on_gpu(node.device); });
+    OverridesOff overrides_off;
+    return apart ? call_apart(callable, args) : checked(PyObject_Call(callable, args, nullptr));
+}
+
+// Without its last two words, which are for this process only: the options' number and the owner.
+PyRef lasting_signature(const Trace& trace) {
+    return checked(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(trace.signature.data()),
+                                             static_cast<Py_ssize_t>((trace.signature.size() - 2) * sizeof(uint64_t))));
+}
+
+std::shared_ptr<Plan> recall(Trace& trace) {
+    PyRef recaller = PyRef::borrow(g_recall), signature = lasting_signature(trace);
+    PyRef question = checked(PyTuple_Pack(1, signature.get()));
+    PyRef found = ask(trace, recaller.get(), question.get());
+    return found.get() == Py_None ? nullptr : plan_from_disk(trace, found.get());
+}
+
+bool submit(const Trace& trace, uint64_t number) {
+    PyRef submitter = PyRef::borrow(g_submit), signature = lasting_signature(trace), described = describe(trace);
+    PyRef question = checked(
+        Py_BuildValue("(KOO)", static_cast<unsigned long long>(number), signature.get(), described.get()));
+    return ask(trace, submitter.get(), question.get()).get() == Py_True;
+}
+
+std::shared_ptr<Plan> compile(Trace& trace) {
+    PyRef compiler = PyRef::borrow(g_compile);
+    if (std::shared_ptr<Plan> plan = recall(trace)) return plan;
+    PyRef signature = lasting_signature(trace);
+    PyRef returned = ask(trace, compiler.get(), describe(trace).get());
+    return plan_from(trace, returned.get(), signature.get());
+}
+
+// A plan that follows another is made of what the policy knows.
+std::shared_ptr<Plan> compile_after(Trace& trace, PyObject* policy) {
+    PyRef compiler = PyRef::borrow(g_compile);
+    PyRef question = checked(PyTuple_Pack(4, Py_None, Py_None, Py_None, policy));
+    PyRef returned = ask(trace, compiler.get(), question.get());
+    return plan_from(trace, returned.get(), nullptr);
+}
+
+// policy.ask(nanoseconds of each cluster or None) -> after how many more runs to ask again, or None for another plan.
+std::shared_ptr<Plan> revise(Trace& trace, Plan& plan) {
+    PyRef times = list_of(plan.fastest, [](int64_t t) {
+        return t == INT64_MAX ? Py_NewRef(Py_None) : PyLong_FromLongLong(static_cast<long long>(t));
+    });
+    PyRef policy = PyRef::borrow(plan.policy.get());
+    PyRef answer = checked(PyObject_CallMethod(policy.get(), "ask", "O", times.get()));
+    if (answer.get() == Py_None) return compile_after(trace, policy.get());
+    plan.revisit = plan.replays + to_uint64(answer.get());
+    return nullptr;
+}
+
+PyObject* py_set_compile_hook(PyObject*, PyObject* args) {
+    PyObject *compiler, *recaller;
+    if (!PyArg_ParseTuple(args, "OO:set_compile_hook", &compiler, &recaller)) return nullptr;
+    Py_XSETREF(g_compile, Py_NewRef(compiler));
+    Py_XSETREF(g_recall, Py_NewRef(recaller));
+    compile_hook = compile;
+    recall_hook = recall;
+    revise_hook = revise;
+    Py_RETURN_NONE;
+}
+
+PyObject* py_set_submit_hook(PyObject*, PyObject* submitter) {
+    Py_XSETREF(g_submit, submitter == Py_None ? nullptr : Py_NewRef(submitter));
+    submit_hook = g_submit ? submit : nullptr;
+    Py_RETURN_NONE;
+}
+
+// A plan as bytes, in a process that has not recorded its trace.
+PyObject* py_plan_bytes(PyObject*, PyObject* args) {
+    PyObject *results, *returned;
+    Py_ssize_t leaves, scalars;
+    if (!PyArg_ParseTuple(args, "OnnO:plan_bytes", &results, &leaves, &scalars, &returned)) return nullptr;
+    return guarded([&]() -> PyObject* {
+        if (leaves < 0 || scalars < 0) fail_value("plan_bytes: expected how many leaves and scalars there are");
+        Trace form;
+        each(results, [&](PyObject* count) {
+            const uint64_t some = to_uint64(count);
+            if (some > kMaxResults) fail_value("plan_bytes: an op has " + std::to_string(some) + " results");
+            TraceNode& node = form.nodes.emplace_back();
+            node = {};
+            node.first_result = static_cast<uint32_t>(form.results.size());
+            node.result_count = static_cast<uint32_t>(some);
+            form.results.resize(form.results.size() + some);
+        });
+        form.leaves.resize(static_cast<size_t>(leaves));
+        form.scalars.resize(static_cast<size_t>(scalars));
+        const std::string text = plan_to_bytes(*plan_from(form, returned, nullptr));
+        return PyBytes_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
+    });
+}
+
+PyMethodDef functions[] = {
+    {"set_submit_hook", method<py_set_submit_hook>(), METH_O,
+     "set_submit_hook(f | None): f(number, signature, (nodes, leaves, scalars)) has another process compile a trace, "
+     "and returns whether it will."},
+    {"plan_bytes", method<py_plan_bytes>(), METH_VARARGS,
+     "plan_bytes(results of each node, leaves, scalars, plan) -> the plan as bytes that a recalled one is made of."},
+    {"set_compile_hook", method<py_set_compile_hook>(), METH_VARARGS,
+     "set_compile_hook(f, recall): f(nodes, leaves, scalars, policy=None) -> (steps, deferred, checks, record, "
+     "policy, revisit, measured, counters, held, keep), where keep(signature, plan) gets the plan as bytes; "
+     "recall(signature) -> (plan, [(entry, executable)], name) or None."},
+    {}};
+
+}  // namespace
+
+bool init_compile_hook(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+
+}  // namespace mt::py

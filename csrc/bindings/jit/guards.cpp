@@ -1,0 +1,515 @@
+// What a program was recorded with, of Python's state: whether it is all as it was. A check runs no code of anybody's
+// and makes no objects; what is unchanged since the last one is told by the version of a dict or a type.
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "bindings/jit/guards.h"
+#include "bindings/py.h"
+
+namespace mt::py {
+
+namespace {
+
+enum class Kind : long {
+    Entries,
+    OwnEntries,
+    Cell,
+    TypeEntries,
+    TypeOf,
+    Items,
+    DictItems,
+    Slot,
+    Function,
+    Bytes,
+    Length,
+    Layout,
+    Result
+};
+
+// An object by identity. It is let die where it can be seen to.
+class Known {
+  public:
+    Known() = default;
+    explicit Known(PyObject* object, bool strong) {
+        if (!strong && PyType_SUPPORTS_WEAKREFS(Py_TYPE(object)) && !PyType_Check(object)) {
+            weak_ = PyWeakref_NewRef(object, nullptr);
+            if (!weak_) PyErr_Clear();
+        }
+        if (!weak_) strong_ = Py_NewRef(object);
+    }
+    Known(Known&& other) noexcept
+        : strong_(std::exchange(other.strong_, nullptr)), weak_(std::exchange(other.weak_, nullptr)) {}
+    Known& operator=(Known&& other) noexcept {
+        std::swap(strong_, other.strong_);
+        std::swap(weak_, other.weak_);
+        return *this;
+    }
+    ~Known() {
+        Py_XDECREF(strong_);
+        Py_XDECREF(weak_);
+    }
+    PyObject* get() const {  // borrowed; null if it is dead
+        if (strong_) return strong_;
+        PyObject* object = weak_ ? PyWeakref_GET_OBJECT(weak_) : nullptr;
+        return object == Py_None ? nullptr : object;
+    }
+    bool dead() const { return !get(); }
+    int visit(visitproc visit, void* arg) const {
+        Py_VISIT(strong_);
+        Py_VISIT(weak_);
+        return 0;
+    }
+
+  private:
+    PyObject *strong_ = nullptr, *weak_ = nullptr;
+};
+
+bool numpy_scalar(PyObject* object);
+
+// Whether a value of such a type is known by what it is, and not by which object it is.
+bool plain(PyObject* object) {
+    return PyLong_CheckExact(object) || PyFloat_CheckExact(object) || PyUnicode_CheckExact(object) ||
+           PyBytes_CheckExact(object) || PyComplex_CheckExact(object) || PyTuple_CheckExact(object) ||
+           PyFrozenSet_CheckExact(object) || numpy_scalar(object);
+}
+
+bool same(PyObject* then, PyObject* now);
+
+bool same_bytes(PyObject* a, PyObject* b) {
+    Py_buffer one, other;
+    if (PyObject_GetBuffer(a, &one, PyBUF_FULL_RO) < 0) return PyErr_Clear(), false;
+    bool equal = false;
+    if (PyObject_GetBuffer(b, &other, PyBUF_FULL_RO) < 0) {
+        PyErr_Clear();
+    } else {
+        equal = one.len == other.len && std::memcmp(one.buf, other.buf, static_cast<size_t>(one.len)) == 0;
+        PyBuffer_Release(&other);
+    }
+    PyBuffer_Release(&one);
+    return equal;
+}
+
+// NumPy's scalars are immutable.
+bool numpy_scalar(PyObject* object) {
+    const char* name = Py_TYPE(object)->tp_name;
+    return std::strncmp(name, "numpy.", 6) == 0 && std::strcmp(name, "numpy.ndarray") != 0 &&
+           Py_TYPE(object)->tp_as_buffer && Py_TYPE(object)->tp_as_buffer->bf_getbuffer &&
+           !(Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE);
+}
+
+bool same(PyObject* then, PyObject* now) {
+    if (then == now) return true;
+    if (Py_TYPE(then) != Py_TYPE(now)) return false;
+    if (PyFloat_CheckExact(then)) {
+        double a = PyFloat_AS_DOUBLE(then), b = PyFloat_AS_DOUBLE(now);
+        return std::memcmp(&a, &b, sizeof a) == 0;
+    }
+    if (PyComplex_CheckExact(then)) {
+        const Py_complex a = to_complex(then), b = to_complex(now);
+        return std::memcmp(&a, &b, sizeof a) == 0;
+    }
+    if (PyTuple_CheckExact(then)) {
+        if (PyTuple_GET_SIZE(then) != PyTuple_GET_SIZE(now)) return false;
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(then); ++i)
+            if (!same(PyTuple_GET_ITEM(then, i), PyTuple_GET_ITEM(now, i))) return false;
+        return true;
+    }
+    if (PyLong_CheckExact(then) || PyUnicode_CheckExact(then) || PyBytes_CheckExact(then)) {
+        int equal = PyObject_RichCompareBool(then, now, Py_EQ);
+        if (equal < 0) PyErr_Clear();
+        return equal == 1;
+    }
+    return numpy_scalar(then) && same_bytes(then, now);
+}
+
+class Expected {
+  public:
+    explicit Expected(PyObject* value) : plain_(plain(value)), known_(value, plain_) {}
+    bool is(PyObject* now) const {
+        PyObject* then = known_.get();
+        return then == now ? then != nullptr : then && now && plain_ && same(then, now);
+    }
+    PyObject* get() const { return known_.get(); }
+    bool dead() const { return known_.dead(); }
+    int visit(visitproc visit, void* arg) const { return known_.visit(visit, arg); }
+
+  private:
+    bool plain_;
+    Known known_;
+};
+
+struct Entry {
+    PyObject* key;  // owned
+    bool absent;
+    Expected value;
+};
+
+// Of a dict's items one: its key, owned, and the entry that it is, if it is one.
+struct Place {
+    PyObject* key;
+    const Entry* entry;
+};
+
+// What a tensor is, beside its values.
+struct TensorLayout {
+    DType dtype;
+    Device device;
+    Dims sizes, strides;
+    bool requires_grad, is_leaf;
+    explicit TensorLayout(Tensor& t)
+        : dtype(t.dtype), device(t.device()), sizes(t.sizes), strides(t.strides), requires_grad(mt::requires_grad(t)),
+          is_leaf(mt::is_leaf(t)) {}
+    bool is_of(Tensor& t) const {
+        return t.dtype == dtype && t.device() == device && t.sizes == sizes && t.strides == strides &&
+               mt::requires_grad(t) == requires_grad && mt::is_leaf(t) == is_leaf;
+    }
+};
+
+// What a guard knows; apart, since a guard whose version is as it was doesn't read it.
+struct What {
+    std::vector<Entry> entries;
+    std::vector<Place> places;  // what a dict without a version had in it when the entries held
+    std::vector<Expected> items;  // Bytes: one, the bytes
+    Known extra;  // Slot: the descriptor
+    std::unique_ptr<TensorLayout> layout;
+
+    What() = default;
+    What(const What&) = delete;
+    ~What() {
+        for (Entry& entry : entries) Py_XDECREF(entry.key);
+        for (Place& place : places) Py_DECREF(place.key);
+    }
+};
+
+struct Guard {
+    Kind kind;
+    Known object;
+    uint64_t version = 0;
+    std::unique_ptr<What> what = std::make_unique<What>();
+
+    Guard(Kind of, PyObject* about) : kind(of), object(about, false) {}
+};
+
+// Zero: not known.
+uint64_t version_of(PyObject* dict) {
+#if PY_VERSION_HEX < 0x030E0000
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    auto* known = reinterpret_cast<PyDictObject*>(dict);
+    // From 3.13 on an object's attributes may be set in its own memory, where its dict is a view of that: it stays as
+    // old as it was.
+    if (PY_VERSION_HEX >= 0x030D0000 && known->ma_values) return 0;
+    return known->ma_version_tag;
+#pragma GCC diagnostic pop
+#else
+    (void)dict;
+    return 0;
+#endif
+}
+
+// The dict of an object's attributes, borrowed; null if it has none.
+PyObject* dict_of(PyObject* object) {
+    PyObject** place = _PyObject_GetDictPtr(object);
+    return place ? *place : nullptr;
+}
+
+bool entries_hold(const Guard& guard, PyObject* dict) {
+    for (const Entry& entry : guard.what->entries) {
+        PyObject* now = dict ? PyDict_GetItemWithError(dict, entry.key) : nullptr;
+        if (!now && PyErr_Occurred()) return PyErr_Clear(), false;
+        if (entry.absent ? now != nullptr : !entry.value.is(now)) return false;
+    }
+    return true;
+}
+
+// Most of what is asked for of an object may be absent: where its keys are those that were there, it still is.
+bool places_hold(const Guard& guard, PyObject* dict) {
+    if (guard.what->places.empty() || static_cast<size_t>(PyDict_GET_SIZE(dict)) != guard.what->places.size())
+        return false;
+    PyObject *key, *value;
+    auto place = guard.what->places.begin();
+    for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value); ++place)
+        if (key != place->key || (place->entry && !place->entry->value.is(value))) return false;
+    return true;
+}
+
+void note_places(Guard& guard, PyObject* dict) {
+    for (Place& place : guard.what->places) Py_DECREF(place.key);
+    guard.what->places.clear();
+    if (static_cast<size_t>(PyDict_GET_SIZE(dict)) >= guard.what->entries.size()) return;  // no less to compare
+    std::ptrdiff_t present = 0;
+    for (const Entry& entry : guard.what->entries) present += !entry.absent;
+    PyObject *key, *value;
+    for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value);) {
+        const Entry* is = nullptr;
+        for (const Entry& entry : guard.what->entries)
+            if (!entry.absent && same(entry.key, key)) is = &entry;
+        present -= is != nullptr;
+        guard.what->places.push_back({Py_NewRef(key), is});
+    }
+    if (present == 0) return;
+    for (Place& place : guard.what->places) Py_DECREF(place.key);  // a key is equal to another, of another type
+    guard.what->places.clear();
+}
+
+bool dict_holds(Guard& guard, PyObject* dict) {
+    const uint64_t version = dict ? version_of(dict) : 0;
+    if (version && version == guard.version) return true;
+    if (guard.kind == Kind::DictItems) {
+        if (static_cast<size_t>(dict ? PyDict_GET_SIZE(dict) : 0) != guard.what->entries.size()) return false;
+        PyObject *key, *value;
+        size_t i = 0;
+        for (Py_ssize_t at = 0; dict && PyDict_Next(dict, &at, &key, &value); ++i)
+            if (!same(guard.what->entries[i].key, key) || !guard.what->entries[i].value.is(value)) return false;
+    } else if (version || !dict || !places_hold(guard, dict)) {
+        if (!entries_hold(guard, dict)) return false;
+        if (!version && dict) note_places(guard, dict);
+    }
+    guard.version = version;
+    return true;
+}
+
+// Zero: it has changed since its attributes were last looked up.
+uint64_t version_of(PyTypeObject* type) {
+#if PY_VERSION_HEX < 0x030D0000
+    if (!(type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG)) return 0;
+#endif
+    return type->tp_version_tag;
+}
+
+bool type_holds(Guard& guard, PyTypeObject* type) {
+    if (guard.version && version_of(type) == guard.version) return true;
+    for (const Entry& entry : guard.what->entries) {
+        PyObject* now = _PyType_Lookup(type, entry.key);
+        if (entry.absent ? now != nullptr : !entry.value.is(now)) return false;
+    }
+    guard.version = version_of(type);
+    return true;
+}
+
+bool items_hold(const Guard& guard, PyObject* object) {
+    PyRef fast;
+    // Most of them are empty: hooks of modules. The order of the keys of an OrderedDict is its own.
+    if (PyODict_CheckExact(object) || PyDict_CheckExact(object)) {
+        if (static_cast<size_t>(PyDict_GET_SIZE(object)) != guard.what->items.size()) return false;
+        if (guard.what->items.empty()) return true;
+    } else if (!PyList_Check(object) && PyAnySet_Check(object)) {
+        if (static_cast<size_t>(PySet_GET_SIZE(object)) != guard.what->items.size()) return false;
+        if (guard.what->items.empty()) return true;
+    }
+    if (!PyList_Check(object)) {
+        fast = PyRef(PySequence_List(object));
+        if (!fast) return PyErr_Clear(), false;
+        object = fast.get();
+    }
+    if (static_cast<size_t>(PyList_GET_SIZE(object)) != guard.what->items.size()) return false;
+    for (size_t i = 0; i < guard.what->items.size(); ++i)
+        if (!guard.what->items[i].is(PyList_GET_ITEM(object, static_cast<Py_ssize_t>(i)))) return false;
+    return true;
+}
+
+bool function_holds(const Guard& guard, PyObject* object) {
+    auto* function = reinterpret_cast<PyFunctionObject*>(object);
+    PyObject* now[] = {function->func_code, function->func_defaults, function->func_kwdefaults};
+    for (size_t i = 0; i < 3; ++i)
+        if (!guard.what->items[i].is(now[i] ? now[i] : Py_None)) return false;
+    return true;
+}
+
+bool holds(Guard& guard) {
+    PyObject* object = guard.object.get();
+    if (!object) return false;
+    switch (guard.kind) {
+        case Kind::Entries: return dict_holds(guard, object);
+        case Kind::OwnEntries: return dict_holds(guard, dict_of(object));
+        case Kind::DictItems: return dict_holds(guard, PyDict_Check(object) ? object : dict_of(object));
+        case Kind::Cell: {
+            PyObject* now = PyCell_GET(object);
+            return guard.what->items.empty() ? !now : guard.what->items[0].is(now);
+        }
+        case Kind::Result: {
+            PyRef now(PyObject_CallNoArgs(object));
+            return now ? guard.what->items[0].is(now.get()) : (PyErr_Clear(), false);
+        }
+        case Kind::TypeEntries: return type_holds(guard, reinterpret_cast<PyTypeObject*>(object));
+        case Kind::TypeOf: return guard.what->items[0].is(reinterpret_cast<PyObject*>(Py_TYPE(object)));
+        case Kind::Items: return items_hold(guard, object);
+        case Kind::Function: return function_holds(guard, object);
+        case Kind::Layout: return is_tensor(object) && guard.what->layout->is_of(*tensor_of(object));
+        case Kind::Length: {
+            int64_t length;
+            return length_of(object, &length) && length == to_int64(guard.what->items[0].get());
+        }
+        case Kind::Slot: {
+            PyObject* descriptor = guard.what->extra.get();
+            PyRef now(descriptor ? Py_TYPE(descriptor)
+                                       ->tp_descr_get(descriptor, object, reinterpret_cast<PyObject*>(Py_TYPE(object)))
+                                 : nullptr);
+            if (!now) return PyErr_Clear(), guard.what->items.empty();
+            return !guard.what->items.empty() && guard.what->items[0].is(now.get());
+        }
+        case Kind::Bytes: {
+            PyObject* then = guard.what->items[0].get();
+            Py_buffer view;
+            if (PyObject_GetBuffer(object, &view, PyBUF_FULL_RO) < 0) return PyErr_Clear(), false;
+            bool equal = view.len == PyBytes_GET_SIZE(then) && PyBuffer_IsContiguous(&view, 'A') &&
+                         std::memcmp(view.buf, PyBytes_AS_STRING(then), static_cast<size_t>(view.len)) == 0;
+            PyBuffer_Release(&view);
+            return equal;
+        }
+    }
+    return false;
+}
+
+bool is_dead(const Guard& guard) {
+    if (guard.object.dead()) return true;
+    for (const Entry& entry : guard.what->entries)
+        if (!entry.absent && entry.value.dead()) return true;
+    for (const Expected& item : guard.what->items)
+        if (item.dead()) return true;
+    return false;
+}
+
+struct GuardsObject {
+    PyObject_HEAD std::vector<Guard>* guards;
+};
+std::vector<Guard>& guards_of(PyObject* self) { return *reinterpret_cast<GuardsObject*>(self)->guards; }
+
+// Guards(list of (kind, object, what)); `absent` stands for what isn't there.
+PyObject* guards_new(PyTypeObject* type, PyObject* args, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        PyObject *list, *absent;
+        if (!PyArg_ParseTuple(args, "O!O:Guards", &PyList_Type, &list, &absent)) return nullptr;
+        PyRef self = checked(type->tp_alloc(type, 0));
+        reinterpret_cast<GuardsObject*>(self.get())->guards = new std::vector<Guard>;
+        std::vector<Guard>& guards = guards_of(self.get());
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+            long number;
+            PyObject *object, *what;
+            if (!PyTuple_Check(PyList_GET_ITEM(list, i))) fail_type("Guards: expected a list of tuples");
+            if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "lOO", &number, &object, &what)) return nullptr;
+            const auto kind = static_cast<Kind>(number);
+            Guard guard(kind, object);
+            auto entries = [&] {  // a tuple of pairs
+                for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(what); ++k) {
+                    PyObject* pair = PyTuple_GET_ITEM(what, k);
+                    PyObject* value = PyTuple_GET_ITEM(pair, 1);
+                    guard.what->entries.push_back(
+                        {Py_NewRef(PyTuple_GET_ITEM(pair, 0)), value == absent, Expected(value)});
+                }
+            };
+            auto items = [&] {
+                for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(what); ++k)
+                    guard.what->items.emplace_back(PyTuple_GET_ITEM(what, k));
+            };
+            switch (kind) {
+                case Kind::Entries:
+                case Kind::OwnEntries:
+                case Kind::TypeEntries:
+                case Kind::DictItems: entries(); break;
+                case Kind::Cell:
+                    if (PyTuple_GET_ITEM(what, 0) != absent) items();
+                    break;
+                case Kind::Result:
+                case Kind::TypeOf:
+                case Kind::Items:
+                case Kind::Function:
+                case Kind::Length:
+                case Kind::Bytes: items(); break;
+                case Kind::Layout:
+                    if (!is_tensor(object)) fail_type("Guards: not a tensor");
+                    guard.what->layout = std::make_unique<TensorLayout>(*tensor_of(object));
+                    break;
+                case Kind::Slot:
+                    guard.what->extra = Known(PyTuple_GET_ITEM(what, 0), true);
+                    if (PyTuple_GET_ITEM(what, 1) != absent) guard.what->items.emplace_back(PyTuple_GET_ITEM(what, 1));
+                    break;
+            }
+            guards.push_back(std::move(guard));
+        }
+        return self.release();
+    });
+}
+
+// check(): -1 if all is as it was, else the number of a guard that doesn't hold.
+PyObject* guards_check(PyObject* self, PyObject*) {
+    std::vector<Guard>& guards = guards_of(self);
+    for (size_t i = 0; i < guards.size(); ++i)
+        if (!holds(guards[i])) return PyLong_FromSize_t(i);
+    return PyLong_FromLong(-1);
+}
+
+int guards_traverse(PyObject* self, visitproc visit, void* arg) {
+    auto* guards = reinterpret_cast<GuardsObject*>(self)->guards;
+    if (!guards) return 0;
+    for (const Guard& guard : *guards) {
+        if (int r = guard.object.visit(visit, arg)) return r;
+        if (int r = guard.what->extra.visit(visit, arg)) return r;
+        for (const Entry& entry : guard.what->entries) {
+            Py_VISIT(entry.key);
+            if (int r = entry.value.visit(visit, arg)) return r;
+        }
+        for (const Place& place : guard.what->places) Py_VISIT(place.key);
+        for (const Expected& item : guard.what->items)
+            if (int r = item.visit(visit, arg)) return r;
+    }
+    return 0;
+}
+int guards_clear(PyObject* self) {
+    if (auto* guards = reinterpret_cast<GuardsObject*>(self)->guards) std::vector<Guard>().swap(*guards);
+    return 0;
+}
+void guards_dealloc(PyObject* self) {
+    PyObject_GC_UnTrack(self);
+    delete std::exchange(reinterpret_cast<GuardsObject*>(self)->guards, nullptr);
+    Py_TYPE(self)->tp_free(self);
+}
+Py_ssize_t guards_length(PyObject* self) { return static_cast<Py_ssize_t>(guards_of(self).size()); }
+
+PyMethodDef methods[] = {{"check", method<guards_check>(), METH_NOARGS,
+                          "check(): -1 if all is as it was, else the number of a guard that fails."},
+                         {}};
+PySequenceMethods sequence = {};
+
+PyTypeObject make_guards_type() {
+    PyTypeObject type = blank_type();
+    sequence.sq_length = slot<guards_length>;
+    type.tp_name = "minitensor._C.Guards";
+    type.tp_doc = "What a program was recorded with, of Python's state.";
+    type.tp_basicsize = sizeof(GuardsObject);
+    type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
+    type.tp_new = slot<guards_new>;
+    type.tp_dealloc = slot<guards_dealloc>;
+    type.tp_traverse = slot<guards_traverse>;
+    type.tp_clear = slot<guards_clear>;
+    type.tp_methods = methods;
+    type.tp_as_sequence = &sequence;
+    return type;
+}
+PyTypeObject GuardsType = make_guards_type();
+
+}  // namespace
+
+bool same_value(PyObject* then, PyObject* now) { return same(then, now); }
+
+bool is_guards(PyObject* object) { return Py_TYPE(object) == &GuardsType; }
+
+bool guards_hold(PyObject* self) {
+    // Of a cleared one nothing is known.
+    for (Guard& guard : guards_of(self))
+        if (!holds(guard)) return false;
+    return true;
+}
+
+bool guards_dead(PyObject* self) {
+    for (const Guard& guard : guards_of(self))
+        if (is_dead(guard)) return true;
+    return false;
+}
+
+bool init_guards(PyObject* module) {
+    return PyType_Ready(&GuardsType) == 0 && PyModule_AddType(module, &GuardsType) == 0;
+}
+
+}  // namespace mt::py

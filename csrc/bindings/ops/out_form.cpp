@@ -1,0 +1,279 @@
+// The callable of a composed function that takes `out=`: calls without it go straight to the function, others to the
+// form that stores the result. A wrapper in Python would take longer than a small op does. The same callable without a
+// second form is a function whose mistaken arguments are explained. Plain calls of functions that say which op these
+// stand for do not run the function: see `shortcut` in minitensor/composite/registry.py.
+#include <cstddef>
+
+#include "bindings/autograd/autocast.h"
+#include "bindings/ops/overrides.h"
+#include "bindings/ops/shortcut.h"
+
+namespace mt::py {
+
+namespace {
+
+struct OutFormObject {
+    PyObject_HEAD vectorcallfunc vectorcall;
+    PyObject* plain;
+    PyObject* storing;
+    PyObject* shortcuts;  // a tuple of Shortcuts, or null
+    bool direct;          // a shortcut may write to `out`
+    PyObject* api;        // what those who override calls know it by; null: itself; None: they don't see it
+    AutocastPolicy autocast;
+};
+
+OutFormObject* cast(PyObject* self) { return reinterpret_cast<OutFormObject*>(self); }
+
+PyObject* out_name = nullptr;
+
+bool names_out(PyObject* kwnames) {
+    if (!kwnames) return false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); ++i) {
+        PyObject* name = PyTuple_GET_ITEM(kwnames, i);
+        // Names in calls are interned, except those of a dict that was read from somewhere.
+        if (name == out_name || PyUnicode_CompareWithASCIIString(name, "out") == 0) return true;
+    }
+    return false;
+}
+
+// `argument_error(function, args, kwargs, error)` gives the TypeError for an argument that lacked an attribute, or
+// None.
+PyObject* argument_error = nullptr;
+
+// An AttributeError of a composed function means that an argument is no tensor: say so, as PyTorch does. Looking at the
+// arguments after the failure costs the calls that succeed nothing.
+void explain_error(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+    PyObject *kind, *error, *trace;
+    PyErr_Fetch(&kind, &error, &trace);
+    PyErr_NormalizeException(&kind, &error, &trace);
+    if (trace) PyException_SetTraceback(error, trace);
+    Py_ssize_t count = PyVectorcall_NARGS(nargsf);
+    PyObject *places = PyTuple_New(count), *names = PyDict_New();
+    bool ready = places && names;
+    for (Py_ssize_t i = 0; ready && i < count; ++i) PyTuple_SET_ITEM(places, i, Py_NewRef(args[i]));
+    for (Py_ssize_t i = 0; ready && kwnames && i < PyTuple_GET_SIZE(kwnames); ++i) {
+        ready = PyDict_SetItem(names, PyTuple_GET_ITEM(kwnames, i), args[count + i]) == 0;
+    }
+    PyObject* better = ready ? PyObject_CallFunctionObjArgs(argument_error, function, places, names, error, nullptr)
+                             : nullptr;
+    Py_XDECREF(places);
+    Py_XDECREF(names);
+    if (better && better != Py_None) {
+        PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(better)), better);
+        Py_XDECREF(kind);
+        Py_XDECREF(error);
+        Py_XDECREF(trace);
+    } else {
+        PyErr_Restore(kind, error, trace);  // instead of what went wrong with the explanation
+    }
+    Py_XDECREF(better);
+}
+
+bool out_form_overridden(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames, PyObject** result) {
+    PyObject* api = cast(self)->api ? cast(self)->api : self;
+    return api != Py_None && overridden(api, args, static_cast<size_t>(PyVectorcall_NARGS(nargsf)), kwnames, result);
+}
+
+// Whether an argument may be an object of somebody's that is no tensor.
+bool any_foreign(PyObject* const* args, size_t count) {
+    auto foreign = [](PyObject* object) { return !is_tensor(object) && class_overrides(Py_TYPE(object)); };
+    for (size_t i = 0; i < count; ++i) {
+        PyObject* object = args[i];
+        if (Py_TYPE(object) == &TensorType || PyLong_CheckExact(object) || PyFloat_CheckExact(object)) continue;
+        const bool list = PyList_CheckExact(object);
+        if (!list && !PyTuple_CheckExact(object)) {
+            if (foreign(object)) return true;
+            continue;
+        }
+        constexpr Py_ssize_t kLongest = 64;  // of sizes; in longer ones a number says that all are data
+        for (Py_ssize_t k = 0; k < Py_SIZE(object); ++k) {
+            PyObject* item = list ? PyList_GET_ITEM(object, k) : PyTuple_GET_ITEM(object, k);
+            if (Py_SIZE(object) > kLongest && (PyLong_CheckExact(item) || PyFloat_CheckExact(item))) break;
+            if (foreign(item)) return true;
+        }
+    }
+    return false;
+}
+
+PyObject* out_form_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+    PyObject* result;
+    const bool asked = may_override();
+    if (asked && out_form_overridden(self, args, nargsf, kwnames, &result)) return result;
+    if (__builtin_expect(thread_settings.autocasts(), 0) && cast(self)->autocast.any() && !names_out(kwnames)) {
+        if (call_autocast(cast(self)->autocast, self, out_form_vectorcall, args, nargsf, kwnames, &result))
+            return result;
+    }
+    if (PyObject* shortcuts = cast(self)->shortcuts) {
+        auto count = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
+        if (!kwnames) {
+            if (take_shortcut(shortcuts, args, count, &result)) return result;
+        } else if (cast(self)->direct && PyTuple_GET_SIZE(kwnames) == 1 && is_tensor(args[count]) &&
+                   names_out(kwnames)) {
+            if (take_shortcut_out(shortcuts, args, count, args[count], &result)) return result;
+        }
+    }
+    const size_t given = static_cast<size_t>(PyVectorcall_NARGS(nargsf)) +
+                         (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
+    if (!asked && any_foreign(args, given) && out_form_overridden(self, args, nargsf, kwnames, &result)) return result;
+    PyObject* function = names_out(kwnames) ? cast(self)->storing : cast(self)->plain;
+    result = PyObject_Vectorcall(function, args, nargsf, kwnames);
+    if (!result && argument_error && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        explain_error(cast(self)->plain, args, nargsf, kwnames);
+    }
+    return result;
+}
+
+PyObject* out_form_get(PyObject* self, PyObject* object, PyObject*) {
+    return object && object != Py_None ? PyMethod_New(self, object) : Py_NewRef(self);
+}
+
+// Everything but pickling is as it is of the function that stores: name, documentation, signature, class.
+PyObject* out_form_getattro(PyObject* self, PyObject* name) {
+    if (PyUnicode_CompareWithASCIIString(name, "__reduce_ex__") == 0) return PyObject_GenericGetAttr(self, name);
+    if (PyUnicode_CompareWithASCIIString(name, "__reduce__") == 0) return PyObject_GenericGetAttr(self, name);
+    return PyObject_GetAttr(cast(self)->storing, name);
+}
+int out_form_setattro(PyObject* self, PyObject* name, PyObject* value) {
+    return value ? PyObject_SetAttr(cast(self)->storing, name, value) : PyObject_DelAttr(cast(self)->storing, name);
+}
+PyObject* out_form_repr(PyObject* self) { return PyObject_Repr(cast(self)->storing); }
+
+int out_form_traverse(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(cast(self)->plain);
+    Py_VISIT(cast(self)->storing);
+    Py_VISIT(cast(self)->shortcuts);
+    Py_VISIT(cast(self)->api);
+    return 0;
+}
+int out_form_clear(PyObject* self) {
+    Py_CLEAR(cast(self)->plain);
+    Py_CLEAR(cast(self)->storing);
+    Py_CLEAR(cast(self)->shortcuts);
+    Py_CLEAR(cast(self)->api);
+    return 0;
+}
+void out_form_dealloc(PyObject* self) {
+    PyObject_GC_UnTrack(self);
+    out_form_clear(self);
+    PyObject_GC_Del(self);
+}
+
+// pydoc asks the object itself, past `getattro`.
+PyObject* out_form_doc(PyObject* self, void*) { return PyObject_GetAttrString(cast(self)->storing, "__doc__"); }
+
+PyGetSetDef getset[] = {{"__doc__", slot<out_form_doc>, nullptr, "What the function computes.", nullptr}, {}};
+
+PyMethodDef methods[] = {{"__reduce__", method<reduce_by_name>(), METH_NOARGS, "Pickled by name."}, {}};
+
+PyTypeObject make_out_form_type() {
+    PyTypeObject type = blank_type();
+    type.tp_name = "minitensor.OutForm";
+    type.tp_doc = "A function that takes `out=`.";
+    type.tp_basicsize = sizeof(OutFormObject);
+    type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
+    type.tp_vectorcall_offset = offsetof(OutFormObject, vectorcall);
+    type.tp_call = PyVectorcall_Call;
+    type.tp_descr_get = slot<out_form_get>;
+    type.tp_getset = getset;
+    type.tp_getattro = slot<out_form_getattro>;
+    type.tp_setattro = slot<out_form_setattro>;
+    type.tp_repr = slot<out_form_repr>;
+    type.tp_traverse = slot<out_form_traverse>;
+    type.tp_clear = slot<out_form_clear>;
+    type.tp_dealloc = slot<out_form_dealloc>;
+    type.tp_methods = methods;
+    return type;
+}
+
+PyTypeObject OutFormType = make_out_form_type();
+
+PyObject* copied(OutFormObject* from) {
+    auto* made = PyObject_GC_New(OutFormObject, &OutFormType);
+    if (!made) return nullptr;
+    made->vectorcall = from->vectorcall;
+    made->plain = Py_NewRef(from->plain);
+    made->storing = Py_NewRef(from->storing);
+    made->shortcuts = Py_XNewRef(from->shortcuts);
+    made->direct = from->direct;
+    made->autocast = from->autocast;
+    made->api = Py_XNewRef(from->api);
+    PyObject_GC_Track(made);
+    return reinterpret_cast<PyObject*>(made);
+}
+
+// same_form(form): another object, which those who override calls tell from the first.
+PyObject* py_same_form(PyObject*, PyObject* form) {
+    if (Py_TYPE(form) != &OutFormType) return PyErr_Format(PyExc_TypeError, "same_form takes what out_form made");
+    return copied(cast(form));
+}
+
+// set_form_api(form, api): what those who override calls know it by; None: they don't see it.
+PyObject* py_set_form_api(PyObject*, PyObject* args) {
+    PyObject *form, *api;
+    if (!PyArg_ParseTuple(args, "O!O:set_form_api", &OutFormType, &form, &api)) return nullptr;
+    Py_XSETREF(cast(form)->api, Py_NewRef(api));
+    Py_RETURN_NONE;
+}
+PyObject* py_form_api(PyObject*, PyObject* form) {
+    if (Py_TYPE(form) != &OutFormType) return PyErr_Format(PyExc_TypeError, "form_api takes what out_form made");
+    return Py_NewRef(cast(form)->api ? cast(form)->api : form);
+}
+
+// out_form(plain, storing, direct=False): the two as one callable.
+PyObject* py_out_form(PyObject*, PyObject* args) {
+    PyObject *plain, *storing;
+    int direct = 0;
+    if (!PyArg_ParseTuple(args, "OO|p:out_form", &plain, &storing, &direct)) return nullptr;
+    PyRef shortcuts(PyObject_GetAttrString(plain, "_shortcuts"));
+    if (!shortcuts) PyErr_Clear();
+    if (shortcuts && !are_shortcuts(shortcuts.get())) {
+        PyErr_SetString(PyExc_TypeError, "out_form: _shortcuts must be a tuple of shortcuts");
+        return nullptr;
+    }
+    AutocastPolicy autocast;
+    PyRef rule(PyObject_GetAttrString(plain, "_autocast"));
+    if (!rule) PyErr_Clear();
+    else autocast = autocast_policy(rule.get());
+    auto* made = PyObject_GC_New(OutFormObject, &OutFormType);
+    if (!made) return nullptr;
+    made->autocast = autocast;
+    made->vectorcall = slot<out_form_vectorcall>;
+    made->plain = Py_NewRef(plain);
+    made->storing = Py_NewRef(storing);
+    made->shortcuts = shortcuts.release();
+    made->direct = direct;
+    made->api = nullptr;
+    PyObject_GC_Track(made);
+    return reinterpret_cast<PyObject*>(made);
+}
+
+// set_argument_error(argument_error): what explains an error of a call.
+PyObject* py_set_argument_error(PyObject*, PyObject* explain) {
+    Py_XSETREF(argument_error, Py_NewRef(explain));
+    Py_RETURN_NONE;
+}
+
+PyMethodDef functions[] = {
+    {"set_argument_error", method<py_set_argument_error>(), METH_O,
+     "set_argument_error(argument_error): explains calls with wrong arguments."},
+    {"same_form", method<py_same_form>(), METH_O, "Another object of the same function, for Tensor."},
+    {"set_form_api", method<py_set_form_api>(), METH_VARARGS,
+     "set_form_api(form, api): what those who override calls know it by; None: they don't see it."},
+    {"form_api", method<py_form_api>(), METH_O, "What those who override calls know a form by."},
+    {"out_form", method<py_out_form>(), METH_VARARGS,
+     "out_form(plain, storing, direct=False): a callable that is `storing` where `out` is given."},
+    {}};
+
+}  // namespace
+
+PyObject* reduce_by_name(PyObject* function, PyObject*) {
+    PyRef module(PyImport_ImportModule("minitensor._public_names"));
+    return module ? PyObject_CallMethod(module.get(), "reduce_by_name", "O", function) : nullptr;
+}
+
+bool init_out_form(PyObject* module) {
+    out_name = PyUnicode_InternFromString("out");
+    return out_name && PyType_Ready(&OutFormType) == 0 && PyModule_AddFunctions(module, functions) == 0;
+}
+
+}  // namespace mt::py

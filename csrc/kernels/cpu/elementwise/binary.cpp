@@ -1,0 +1,162 @@
+// Kernels with two operands, tensors or numbers.
+#include <atomic>
+#include <cmath>
+
+#include "core/error.h"
+#include "dispatch/infer/elementwise.h"
+#include "kernels/cpu/elementwise/complex_loops.h"
+#include "kernels/cpu/elementwise/kernels.h"
+#include "kernels/cpu/loops/strided_loop.h"
+#include "kernels/cpu/pointwise/pointwise.h"
+
+namespace mt::cpu {
+namespace {
+
+[[noreturn]] void divided_by_zero() { throw Error(ErrorKind::ZeroDivision, "integer division or modulo by zero"); }
+
+BinaryFn loop_of(BinaryOp op, DType compute) {
+    BinaryFn fn = elementwise().get(op, compute);
+    return fn || !is_complex(compute) ? fn : complex_binary(op, compute);
+}
+
+// Whether two tensors of float16 or bfloat16 give a third: nothing is converted outside of the loop. A single number as
+// second operand keeps its precision, and goes another way.
+bool runs_narrow(DType result, const Call& call) {
+    if (call.outputs[0]->dtype != result || result != call.compute) return false;
+    for (size_t i = 0; i < 2; ++i)
+        if (!call.operands[i].tensor || call.in(i).dtype != result) return false;
+    return call.in(1).numel != 1;
+}
+
+// Any operands, any size.
+__attribute__((noinline)) void general_binary(BinaryOp op, DType result, Call& call) {
+    DType compute = call.compute, loop = loop_dtype(compute);
+    if (BinaryFn narrow = elementwise().get_narrow(op, compute); narrow && runs_narrow(result, call)) {
+        LoopOperand operands[] = {operand_of(call.in(0), compute, true), operand_of(call.in(1), compute, true)};
+        return run_elementwise(
+            operand_of(*call.outputs[0], compute, true), operands, 2,
+            [](void* fn, void* to, const void* const* from, int64_t n, unsigned scalars) {
+                reinterpret_cast<BinaryFn>(fn)(to, from[0], from[1], n, scalars);
+            },
+            reinterpret_cast<void*>(narrow));
+    }
+    Number numbers[2];
+    LoopOperand operands[2];
+    for (size_t i = 0; i < 2; ++i) {
+        // As in PyTorch, the second operand of float16 arithmetic keeps its precision if it is a single number.
+        bool wide = i == 1 && op <= BinaryOp::FloorDivide && is_floating(compute);
+        if (call.operands[i].tensor) {
+            operands[i] = operand_of(call.in(i), wide && call.in(i).numel == 1 ? loop : compute);
+        } else {
+            operands[i] = scalar_operand(numbers[i].bytes, wide ? loop : compute);
+            store_scalar(call.operands[i].scalar, operands[i].stored, numbers[i].bytes);
+        }
+    }
+    struct Context {
+        BinaryFn fn, stream;
+        std::atomic<bool> failed;
+    } context{loop_of(op, compute), elementwise().get_stream(op, compute), false};
+    BlockFn stream = [](void* opaque, void* to, const void* const* from, int64_t n, unsigned scalars) {
+        static_cast<Context*>(opaque)->stream(to, from[0], from[1], n, scalars);
+    };
+    run_elementwise(
+        operand_of(*call.outputs[0], result), operands, 2,
+        [](void* opaque, void* to, const void* const* from, int64_t n, unsigned scalars) {
+            auto& c = *static_cast<Context*>(opaque);
+            if (!c.fn(to, from[0], from[1], n, scalars)) c.failed.store(true, std::memory_order_relaxed);
+        },
+        &context, context.stream ? stream : nullptr);
+    if (context.failed) divided_by_zero();
+}
+
+template <BinaryOp op> void binary(Call& call) {
+    constexpr bool to_bool = gives_bool(op);
+    DType compute = call.compute;
+    DType result = to_bool ? DType::Bool : compute;
+    BinaryFn fn = loop_of(op, compute);
+    check_loop(fn, call);
+    Tensor& out = *call.outputs[0];
+    if (out.numel == 0) return;  // loops look at an input that is one number, which may not be there
+    // Small and plain: straight to the loop.
+    if (out.numel <= kElementwiseGrain && out.dtype == result && loop_dtype(compute) == compute && is_flat(out)) {
+        const void* in[2];
+        Number numbers[2];
+        unsigned scalars = 0;
+        bool plain = true;
+        size_t item = itemsize(compute);
+        for (size_t i = 0; i < 2; ++i) {
+            const Operand& operand = call.operands[i];
+            if (const Tensor* t = operand.tensor) {
+                in[i] = first_element(*t, item);
+                plain &= t->dtype == compute;
+                if (t->numel == out.numel && is_flat(*t)) continue;
+                plain &= t->numel == 1;
+            } else {
+                store_scalar(operand.scalar, compute, numbers[i].bytes);
+                in[i] = numbers[i].bytes;
+            }
+            scalars |= 1u << i;
+        }
+        if (plain) {
+            if (!fn(first_element(out, to_bool ? 1 : item), in[0], in[1], out.numel, scalars)) divided_by_zero();
+            return;
+        }
+    }
+    general_binary(op, result, call);
+}
+
+// A number as exponent for which the power is a short product, root or quotient.
+void pow(Call& call) {
+    const Operand& exponent = call.operands[1];
+    if (exponent.is_scalar && call.operands[0].tensor) {
+        double e = exponent.scalar.imag == 0.0 ? exponent.scalar.as_double() : NAN;
+        bool floating = is_floating(call.compute) || is_complex(call.compute);
+        if (e == 0.0) return run_fill(*call.outputs[0], Scalar::of(int64_t(1)));
+        if (e == 1.0) return run_copy(call.in(0), *call.outputs[0]);
+        if (e == 2.0) return run_unary(UnaryOp::Square, call);
+        if (floating) {
+            if (e == 3.0) return run_unary(UnaryOp::Cube, call);
+            if (e == 0.5) return run_unary(UnaryOp::Sqrt, call);
+            if (e == -0.5) return run_unary(UnaryOp::Rsqrt, call);
+            if (e == -1.0) return run_unary(UnaryOp::Reciprocal, call);
+            if (e == -2.0) return run_unary(UnaryOp::InverseSquare, call);
+        }
+    }
+    static const NamedLoop& powers = *find_loop("pow");
+    run_loop(powers, call);
+}
+
+// Of floats in vectors, of integers by elementwise.h's loops.
+template <BinaryOp op> void division(Call& call) {
+    if (!is_floating(call.compute)) return binary<op>(call);
+    static const NamedLoop& loop = *find_loop(op == BinaryOp::Remainder ? "remainder" : "floor_divide");
+    run_loop(loop, call);
+}
+
+const RegisterNative registered{Takes::Any,
+                                {
+                                    {"add", infer_binary, binary<BinaryOp::Add>},
+                                    {"sub", infer_sub, binary<BinaryOp::Sub>},
+                                    {"mul", infer_binary, binary<BinaryOp::Mul>},
+                                    {"div", infer_div, binary<BinaryOp::Div>},
+                                    {"floor_divide", infer_floor_divide, division<BinaryOp::FloorDivide>},
+                                    {"remainder", infer_remainder, division<BinaryOp::Remainder>},
+                                    {"pow", infer_pow, pow},
+                                    {"maximum", infer_extreme_of_two, binary<BinaryOp::Maximum>},
+                                    {"minimum", infer_extreme_of_two, binary<BinaryOp::Minimum>},
+                                    {"eq", infer_compare, binary<BinaryOp::Eq>},
+                                    {"ne", infer_compare, binary<BinaryOp::Ne>},
+                                    {"lt", infer_compare, binary<BinaryOp::Lt>},
+                                    {"le", infer_compare, binary<BinaryOp::Le>},
+                                    {"gt", infer_compare, binary<BinaryOp::Gt>},
+                                    {"ge", infer_compare, binary<BinaryOp::Ge>},
+                                    {"logical_and", infer_logical, binary<BinaryOp::LogicalAnd>},
+                                    {"logical_or", infer_logical, binary<BinaryOp::LogicalOr>},
+                                    {"logical_xor", infer_logical, binary<BinaryOp::LogicalXor>},
+                                    {"bitwise_and", infer_bitwise_and, binary<BinaryOp::BitwiseAnd>},
+                                    {"bitwise_or", infer_bitwise_or, binary<BinaryOp::BitwiseOr>},
+                                    {"bitwise_xor", infer_bitwise_xor, binary<BinaryOp::BitwiseXor>},
+                                }};
+
+}  // namespace
+}  // namespace mt::cpu

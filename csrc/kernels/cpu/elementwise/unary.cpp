@@ -1,0 +1,95 @@
+// Kernels with one tensor operand.
+#include "core/error.h"
+#include "dispatch/infer/elementwise.h"
+#include "dispatch/registry.h"
+#include "kernels/cpu/elementwise/complex_loops.h"
+#include "kernels/cpu/elementwise/kernels.h"
+#include "kernels/cpu/loops/strided_loop.h"
+
+namespace mt::cpu {
+
+void check_loop(bool exists, const Call& call) {
+    if (__builtin_expect(exists, 1)) return;
+    throw Error(ErrorKind::NotImplemented,
+                "\"" + call.op->name + "_cpu\" not implemented for '" + torch_type_name(call.compute) + "'");
+}
+
+void run_unary(UnaryOp op, Call& call) {
+    const Tensor& in = call.in(0);
+    Tensor& out = *call.outputs[0];
+    DType compute = call.compute;
+    DType result = loop_result(op, compute);
+    UnaryFn fn = elementwise().get(op, compute);
+    if (!fn && is_complex(compute)) fn = complex_unary(op, compute);
+    check_loop(fn, call);
+    DType loop = loop_dtype(compute);
+    if (in.dtype == loop && compute == loop && out.dtype == result && out.numel <= kElementwiseGrain && is_flat(in) &&
+        is_flat(out)) {
+        fn(first_element(out, itemsize(result)), first_element(in, itemsize(compute)), out.numel);
+        return;
+    }
+    struct Context {
+        UnaryFn fn;
+        int64_t item;
+    } context{fn, static_cast<int64_t>(itemsize(loop_dtype(result)))};
+    LoopOperand operand = operand_of(in, compute);
+    run_elementwise(
+        operand_of(out, result), &operand, 1,
+        [](void* opaque, void* to, const void* const* from, int64_t n, unsigned scalars) {
+            auto [loop, item] = *static_cast<Context*>(opaque);
+            if (!(scalars & 1)) return loop(to, from[0], n);
+            Number value;
+            loop(value.bytes, from[0], 1);
+            gather_row(value.bytes, 0, item, n, to);
+        },
+        &context);
+}
+
+namespace {
+
+template <UnaryOp op> void unary(Call& call) { run_unary(op, call); }
+
+void copy_result(Call& call) { run_copy(call.in(0), *call.outputs[0]); }
+
+// Integers are whole already.
+template <UnaryOp op> void rounding(Call& call) {
+    if (is_floating(call.compute)) run_unary(op, call);
+    else copy_result(call);
+}
+
+void sign(Call& call) {
+    if (call.compute == DType::Bool) copy_result(call);
+    else run_unary(UnaryOp::Sign, call);
+}
+
+void bitwise_not(Call& call) {
+    run_unary(call.compute == DType::Bool ? UnaryOp::LogicalNot : UnaryOp::BitwiseNot, call);
+}
+
+const RegisterNative registered{Takes::Any,
+                                {
+                                    {"neg", infer_neg, unary<UnaryOp::Neg>},
+                                    {"abs", infer_abs, unary<UnaryOp::Abs>},
+                                    {"sign", infer_sign, sign},
+                                    {"square", infer_square, unary<UnaryOp::Square>},
+                                    {"exp", infer_float_unary, unary<UnaryOp::Exp>},
+                                    {"log", infer_float_unary, unary<UnaryOp::Log>},
+                                    {"sqrt", infer_float_unary, unary<UnaryOp::Sqrt>},
+                                    {"rsqrt", infer_float_unary, unary<UnaryOp::Rsqrt>},
+                                    {"reciprocal", infer_float_unary, unary<UnaryOp::Reciprocal>},
+                                    {"tanh", infer_float_unary, unary<UnaryOp::Tanh>},
+                                    {"sigmoid", infer_float_unary, unary<UnaryOp::Sigmoid>},
+                                    {"relu", infer_relu, unary<UnaryOp::Relu>},
+                                    {"floor", infer_rounding, rounding<UnaryOp::Floor>},
+                                    {"ceil", infer_rounding, rounding<UnaryOp::Ceil>},
+                                    {"trunc", infer_rounding, rounding<UnaryOp::Trunc>},
+                                    {"round", infer_rounding, rounding<UnaryOp::Round>},
+                                    {"logical_not", infer_logical_not, unary<UnaryOp::LogicalNot>},
+                                    {"bitwise_not", infer_bitwise_not, bitwise_not},
+                                    {"isnan", infer_float_test, unary<UnaryOp::IsNan>},
+                                    {"isinf", infer_float_test, unary<UnaryOp::IsInf>},
+                                    {"isfinite", infer_float_test, unary<UnaryOp::IsFinite>},
+                                }};
+
+}  // namespace
+}  // namespace mt::cpu
