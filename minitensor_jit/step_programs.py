@@ -1,4 +1,4 @@
-"""Steps of optimizers as programs, where `MT_JIT_FLAGS` has a whole program recorded (csrc/bindings/jit/whole_step.cpp)."""
+"""Steps of optimizers as programs, where `MT_JIT_FLAGS` records a whole program (csrc/bindings/jit/whole_step.cpp)."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ A fenced block says what it is by its first line:
     ```python               is run; the blocks of one document share their names
     ```python skip="why"    is not run, for the reason given
     ```text                 is what the block before printed, to stdout and then to stderr
+    ```diff add=FILE        is added to a copy of the sources, and ```python in=copy run there (tests/test_adding.py)
     ```cpp file=csrc/a.h    stands in that file, in any language and up to indentation
     ```sh                   is run where it runs an example, or reads and runs what an example left in /tmp, which
                             stands for a folder of the test's own
@@ -104,6 +105,8 @@ def test_document(document, tmp_path, monkeypatch):
             source = (ROOT / block.attributes["file"]).read_text()
             missing = unmatched(block.text, source, anywhere=True)
             assert missing is None, f"{where}: {block.attributes['file']} does not have\n{missing}"
+        elif block.attributes.keys() & {"add", "in"}:
+            printed = None  # tests/test_adding.py runs these
         elif block.language == "python" and "skip" not in block.attributes:
             # With the lines of the document, so that messages and dumps name it.
             code = compile("\n" * block.line + block.text, str(ROOT / document), "exec")
@@ -155,6 +158,16 @@ def test_every_block_says_what_it_is():
         # Indented code would not be run.
         found += [f"{document}: {line}" for line in re.findall(r"(?<=\n\n)    .*", prose(ROOT / document))]
     assert found == []
+
+
+def test_the_map_has_every_folder():
+    shown = subprocess.run(
+        [sys.executable, "scripts/map", "csrc"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    folders = shown.stdout.splitlines()[1:]
+    assert len(folders) > 20
+    # What is in a folder stands in csrc/README.md.
+    assert [line for line in folders if not re.search(r"  \S.*\.$", line)] == []
 
 
 def test_the_site(tmp_path, monkeypatch):

@@ -44,6 +44,7 @@ CONTENTS = {
         "docs/codegen",
         "docs/codegen-gpu",
         "docs/math",
+        "docs/adding",
         "CONTRIBUTING",
     ],
     "Figures": ["docs/benchmarks", "docs/gpu-results", "CHANGELOG"],

@@ -1,4 +1,4 @@
-"""Maxima of windows as HLO for GPUs, and what goes to and from their places, as csrc/kernels/cpu/nn/pool.cpp has them."""
+"""Maxima of windows as HLO for GPUs, and what goes to and from their places, as in csrc/kernels/cpu/nn/pool.cpp."""
 
 from __future__ import annotations
 
