@@ -1,7 +1,8 @@
 """Transcendental functions, emitted operation by operation.
 
 `csrc/kernels/cpu/math/functions.h` has the same operations in the same order, so compiled and eager code agree to the
-last bit: change both together. The coefficients come from `scripts/fit_polynomials.py`; `docs/math.md` has the measured errors.
+last bit: change both together. The coefficients come from `scripts/fit_polynomials.py`; `docs/math.md` has the
+measured errors.
 
 Each function takes a builder and a float or double, or a vector of them of any width, and returns the value. There are
 no branches, no calls (where the target has a fused multiply-add), and nothing that is undefined for any operand.

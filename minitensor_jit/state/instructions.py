@@ -160,7 +160,7 @@ def depths(code: types.CodeType) -> list[int]:
 
 
 def steps(code: types.CodeType) -> bytes:
-    """Five numbers of each code unit: instruction, argument, operands, depth, flags (csrc/bindings/jit/observer.cpp)."""
+    """Five numbers a code unit: instruction, argument, operands, depth, flags (csrc/bindings/jit/observer.cpp)."""
     found = depths(code)
     table = array.array("i", [0, 0, 0, -1, 0] * len(found))
     for first, at, _, number, argument in _instructions(code):
