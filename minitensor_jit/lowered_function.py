@@ -15,7 +15,7 @@ from minitensor_jit.clustering.pipeline import ClusteringResult, cluster
 from minitensor_jit.clustering.state import ClusteringState
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.ir.cost_analysis import Cost, cost_of
-from minitensor_jit.ir.dot import print_dot
+from minitensor_jit.ir.graphviz import print_dot
 from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.printer import print_module
 from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster

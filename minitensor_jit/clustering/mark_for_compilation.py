@@ -16,7 +16,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from minitensor_jit.clustering.contraction import ContractedGraph
+from minitensor_jit.clustering.acyclic_groups import ContractedGraph
 from minitensor_jit.clustering.cost_model import predict
 from minitensor_jit.clustering.graph import CLUSTER_ATTRIBUTE, Graph, Node
 from minitensor_jit.clustering.state import PROCESS_STATE, ClusteringState

@@ -12,7 +12,7 @@ import re
 
 from minitensor_jit.flags import STANDARD_OUTPUT, JitOptions
 from minitensor_jit.inspect.dump import Dumper, ModuleDump
-from minitensor_jit.ir.dot import print_dot
+from minitensor_jit.ir.graphviz import print_dot
 from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.printer import print_module
 

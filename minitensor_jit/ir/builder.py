@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .builder_wholes import WholeArrays
+from .builder_structured import WholeArrays
 from .combiners import combiner, highest, lowest
 from .infer import ShapeError, infer_shape
 from .kernel_call import KERNEL_PREFIX, KernelCall, Param

@@ -15,9 +15,9 @@ from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.size import is_one
 from minitensor_jit.ir.text import as_identifier
 from minitensor_jit.lowering.call import RecordedCall, can_fail, loop_dtype, why_not_lowered
-from minitensor_jit.lowering.cards import lower_for_cards, lowers_on_cards
 from minitensor_jit.lowering.context import BoundsCheck, Lowering, number_of
 from minitensor_jit.lowering.extension import lower_extension
+from minitensor_jit.lowering.gpu import lower_for_gpus, lowers_on_gpus
 from minitensor_jit.lowering.random import draw, draws_on_cards
 
 
@@ -108,7 +108,7 @@ class _ClusterLowering:
                     results = self.lower(node, call)
                 elif node.device != "cpu" and draws_on_cards(call):
                     results = [draw(self.builder, call, self.stream_position(call))]
-                elif node.device != "cpu" and lowers_on_cards(call):
+                elif node.device != "cpu" and lowers_on_gpus(call):
                     results = self.lower(node, call, for_cards=True)
                 else:
                     results = self.call_kernel(node, call)
@@ -154,7 +154,7 @@ class _ClusterLowering:
             operands.append(b.broadcast_to(x, dims) if elementwise else x)
         b.inputs = operands
         if for_cards:
-            lowered = lower_for_cards(b, call, operands)
+            lowered = lower_for_gpus(b, call, operands)
         elif call.row.extension:
             return lower_extension(b, call, operands)
         else:

@@ -18,7 +18,7 @@ __all__ = ["batch_norm", "batch_norm_backward", "batch_norm_stats", "group_norm"
 
 _COLUMN_BLOCK = 256
 _GRAIN = 1 << 15
-_MOST_SHORT, _ABREAST = 32, 16
+_MOST_SHORT, _AT_ONCE = 32, 16
 _MOST_PARTS = 64
 
 
@@ -122,28 +122,28 @@ def group_norm_backward(
         inner = b.subtract(v, b.broadcast(_over(b, plain, n), shape, (0,)))
     gx = b.multiply(r, b.subtract(inner, b.multiply(xhat, b.broadcast(_over(b, product, n), shape, (0,)))))
     if affine:
-        abreast = _ABREAST if plane == 1 and groups == 1 and n <= _MOST_SHORT else 1
-        made = [_parameter_gradient(b, one, prod(dims), abreast) for one in parts]
+        at_once = _AT_ONCE if plane == 1 and groups == 1 and n <= _MOST_SHORT else 1
+        made = [_parameter_gradient(b, one, prod(dims), at_once) for one in parts]
     else:
         made = [b.full(Shape(x.dtype, (dims[1],)), 0.0)] * 2
     return [b.reshape(gx, dims), *made]
 
 
-def _parameter_gradient(b: Lowering, x: Instruction, elements: int, abreast: int) -> Instruction:
-    """The sums of columns: of parts of the rows, with some abreast, then of these."""
+def _parameter_gradient(b: Lowering, x: Instruction, elements: int, at_once: int) -> Instruction:
+    """The sums of columns: of parts of the rows, with some at once, then of these."""
     batch, n = x.dims
     rows = _rows_of_part(batch, elements)
     parts = -(-batch // rows)
-    turns = -(-rows // abreast)
+    turns = -(-rows // at_once)
     zero = b.constant(0, x.dtype)
     if parts * rows != batch:
         x = b.pad(x, zero, [(0, parts * rows - batch, 0), (0, 0, 0)])
     x = b.reshape(x, (parts, rows, n))
-    if turns * abreast != rows:
-        x = b.pad(x, zero, [(0, 0, 0), (0, turns * abreast - rows, 0), (0, 0, 0)])
-    x = b.transpose(b.reshape(x, (parts, turns, abreast, n)), (1, 2, 0, 3))
+    if turns * at_once != rows:
+        x = b.pad(x, zero, [(0, 0, 0), (0, turns * at_once - rows, 0), (0, 0, 0)])
+    x = b.transpose(b.reshape(x, (parts, turns, at_once, n)), (1, 2, 0, 3))
     x = ordered_sum(b, x)
-    x = ordered_sum(b, x) if abreast > 1 else b.reshape(x, (parts, n))
+    x = ordered_sum(b, x) if at_once > 1 else b.reshape(x, (parts, n))
     return ordered_sum(b, x)
 
 

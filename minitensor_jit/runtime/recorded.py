@@ -11,7 +11,7 @@ from minitensor_jit.clustering.graph import ARG, Graph, Node, Source, TensorMeta
 from minitensor_jit.clustering.scope_predicate import MAX_PREDICATES, NodeDef, decide
 from minitensor_jit.ir.decision import Decision
 from minitensor_jit.lowering.call import Operand, RecordedCall, can_fail, has_kernel, why_not_lowered
-from minitensor_jit.lowering.cards import lowers_on_cards
+from minitensor_jit.lowering.gpu import lowers_on_gpus
 from minitensor_jit.lowering.lower import StridedArgument, number_dtype
 from minitensor_jit.lowering.random import draws_on_cards
 from minitensor_jit.lowering.views import MAX_RANK
@@ -136,7 +136,7 @@ class RecordedTrace:
             rounds_products=carried[1],
         )
         by_kernel = why_not_lowered(call) is not None and (
-            device == "cpu" or not (draws_on_cards(call) or lowers_on_cards(call))
+            device == "cpu" or not (draws_on_cards(call) or lowers_on_gpus(call))
         )
         params_by_name = {n: value for n, value in zip(row.parameters, params, strict=True) if value is not None}
         asks = scope >> 16 & MAX_PREDICATES

@@ -14,7 +14,7 @@ from typing import Final
 
 from ..codegen.cpu.compiler import compile_module
 from ..codegen.errors import CompileError
-from ..ir.dot import print_dot
+from ..ir.graphviz import print_dot
 from ..ir.module import Module
 from ..ir.parser import ParseError, parse_module
 from ..ir.printer import print_module

@@ -7,7 +7,7 @@ from clustering_graphs import random_graph, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minitensor_jit.clustering.contraction import ContractedGraph
+from minitensor_jit.clustering.acyclic_groups import ContractedGraph
 from minitensor_jit.clustering.mark_for_compilation import mark_for_compilation
 from minitensor_jit.clustering.pipeline import cluster
 from minitensor_jit.clustering.state import ClusteringState

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from runtime_table import agree, compile_and_run, values
 
-from minitensor_jit.codegen.cpu import rows_abreast
+from minitensor_jit.codegen.cpu import row_per_lane
 from minitensor_jit.ir.evaluator import evaluate
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import Shape
@@ -56,10 +56,10 @@ OTHERWISE = {
 
 @pytest.mark.parametrize("length", [7, 16, 33, 64, 300, 1000])
 @pytest.mark.parametrize("otherwise", OTHERWISE)
-@pytest.mark.parametrize("abreast", [True, False])
-def test_values_that_are_read_elsewhere_are_computed_there(otherwise, length, abreast, monkeypatch):
-    monkeypatch.setattr(rows_abreast, "LEAST_LANES", 2)
-    monkeypatch.setattr(rows_abreast, "_gain", lambda *_: math.inf if abreast else -math.inf)
+@pytest.mark.parametrize("per_lane", [True, False])
+def test_values_that_are_read_elsewhere_are_computed_there(otherwise, length, per_lane, monkeypatch):
+    monkeypatch.setattr(row_per_lane, "LEAST_LANES", 2)
+    monkeypatch.setattr(row_per_lane, "_gain", lambda *_: math.inf if per_lane else -math.inf)
     text = MODULE.replace("OTHERWISE", OTHERWISE[otherwise])
     module = parse_module(text.replace("[N", "[40").replace(":N", ":40").replace("L]", f"{length}]"))
     args = [values(Shape("f32", (40, length)))]

@@ -9,8 +9,8 @@ from minitensor.ops import ROWS
 from minitensor_jit.codegen.cpu.compiler import compile_module
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.lowering import convolutions, norms
-from minitensor_jit.lowering.cards import _attention, _attention_backward
 from minitensor_jit.lowering.context import Lowering
+from minitensor_jit.lowering.gpu import _attention, _attention_backward
 from minitensor_jit.passes.pipeline import run_pipeline
 from minitensor_jit.runtime.cuda.start import host_ops
 from minitensor_jit.runtime.run_arrays import run_on_arrays

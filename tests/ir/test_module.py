@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from minitensor_jit.ir.builder import Builder, combiner
-from minitensor_jit.ir.dot import print_dot
 from minitensor_jit.ir.equal import difference, equal
 from minitensor_jit.ir.evaluator import RULES as EVALUATION
+from minitensor_jit.ir.graphviz import print_dot
 from minitensor_jit.ir.infer import RULES as INFERENCE
 from minitensor_jit.ir.infer import ShapeError
 from minitensor_jit.ir.infer_structured import STRUCTURED

@@ -12,7 +12,7 @@ from minitensor._warning import users_level
 from minitensor.composite import composite
 from minitensor.composite.registry import autocast
 from minitensor.nn.functional.arguments import REDUCTIONS, reduced, reduction_of
-from minitensor.ops.gradient import logits_loss, smooth_l1, squared_difference
+from minitensor.ops.fused_gradients import logits_loss, smooth_l1, squared_difference
 
 __all__ = [
     "binary_cross_entropy",

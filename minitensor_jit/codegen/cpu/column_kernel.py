@@ -21,8 +21,8 @@ from ..task import Root, Task
 from ..types import MEMORY
 from .column_panel import ColumnPanel
 from .loop_kernel import copies_for, fewer_lanes
-from .loops import lane_mask, tail_mask, vector_variables
 from .unit import Unit
+from .vector_loops import lane_mask, tail_mask, vector_variables
 
 __all__ = ["ColumnKernel"]
 

@@ -18,7 +18,7 @@ from ..loops import counted_loop, i64
 from ..reduction import Reduction
 from ..space import delinearize_rows
 from ..types import MEMORY
-from .loops import vector_loop
+from .vector_loops import vector_loop
 
 if TYPE_CHECKING:
     from .column_kernel import ColumnKernel

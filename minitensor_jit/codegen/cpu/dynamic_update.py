@@ -13,9 +13,9 @@ from ..space import delinearize_rows
 from ..task import Task
 from ..window_update import WindowUpdate
 from .loop_kernel import fewer_lanes
-from .loops import vector_loop
 from .scatter import emit_copy
 from .unit import Unit
+from .vector_loops import vector_loop
 
 __all__ = ["DynamicUpdate"]
 

@@ -9,8 +9,8 @@ from ..llvm import I64, PTR, VOID, Function, Value
 from ..loops import counted_loop, i64
 from ..task import Task, element_cost, reachable
 from .loop_kernel import copies_for
-from .loops import vector_loop
 from .unit import Unit
+from .vector_loops import vector_loop
 
 __all__ = ["emit_epilogue"]
 

@@ -11,9 +11,9 @@ from ..llvm import I64, PTR, Function, Value
 from ..loops import i64
 from ..task import Binding, Task, element_cost, reachable
 from .loop_kernel import LoopKernels, copies_for
-from .loops import vector_loop
 from .tables import emit_table
 from .unit import FlatKernel, Unit
+from .vector_loops import vector_loop
 
 __all__ = ["FlatLoop", "flat_kernel", "in_table", "launch_elements"]
 

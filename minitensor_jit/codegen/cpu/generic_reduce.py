@@ -15,8 +15,8 @@ from ..scalar_computation import apply_scalar, check_scalar
 from ..space import delinearize_rows, refine
 from ..task import Task, element_cost, reachable
 from .loop_kernel import fewer_lanes
-from .loops import vector_loop
 from .unit import Unit
+from .vector_loops import vector_loop
 
 __all__ = ["GenericReduce"]
 

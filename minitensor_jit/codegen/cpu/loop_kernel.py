@@ -11,9 +11,9 @@ from ..llvm import I64, VOID, Builder, Function, Value
 from ..loops import counted_loop, i64
 from ..space import delinearize_rows, refine
 from ..task import Root, Task, element_cost, reachable
-from .loops import vector_loop
 from .tiles import emit_tiles, tile_units
 from .unit import Unit
+from .vector_loops import vector_loop
 
 __all__ = ["LoopKernels", "copies_for", "fewer_lanes"]
 

@@ -24,9 +24,9 @@ from ..task import Root, Task
 from ..types import MEMORY
 from .kept_values import kept_values
 from .loop_kernel import copies_for, fewer_lanes
-from .loops import static_masks, tail_mask, vector_loop, vector_variables
-from .rows_abreast import emit_abreast, fits_abreast
+from .row_per_lane import emit_row_per_lane, fits_row_per_lane
 from .unit import Unit
+from .vector_loops import static_masks, tail_mask, vector_loop, vector_variables
 
 __all__ = ["RowKernel"]
 
@@ -61,8 +61,8 @@ class RowKernel(Rows):
         if single and few and hint(self.blocks) > 1 and hint(work) > options.parallel_threshold:
             self._emit_blocks(work)
             return
-        if fits_abreast(self.unit, self):
-            emit_abreast(self.unit, self)
+        if fits_row_per_lane(self.unit, self):
+            emit_row_per_lane(self.unit, self)
             return
         e = self._begin()
 

@@ -18,8 +18,8 @@ from ..space import delinearize_rows, refine
 from ..task import Task
 from ..types import MEMORY, PARTS
 from .loop_kernel import LoopKernels, fewer_lanes
-from .loops import vector_loop
 from .unit import Unit
+from .vector_loops import vector_loop
 
 __all__ = ["Scatter"]
 

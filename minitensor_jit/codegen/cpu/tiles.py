@@ -15,7 +15,7 @@ from ..llvm import F32, F64, I8, I32, I64, PTR, VOID, Builder, Function, Module,
 from ..loops import counted_loop, i64
 from ..space import Nest, delinearize_rows
 from ..types import MEMORY
-from .loops import tail_mask
+from .vector_loops import tail_mask
 
 __all__ = ["emit_tiles", "tile_units", "transpose_function"]
 

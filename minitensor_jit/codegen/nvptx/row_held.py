@@ -11,7 +11,7 @@ from ..loops import counted_loop
 from ..reduction import LANES, Reduction, fold_lanes
 from ..task import Root
 from .loop_kernel import BLOCK, threads_for
-from .row_team import RowForm, StepOfLanes, row_width, warp_total
+from .row_form import RowForm, StepOfLanes, row_width, warp_total
 
 __all__ = ["HeldRows", "TinyRows", "WarpRows", "fits_block", "fits_warp"]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from ..reduction import Reduction
 from ..task import Task
+from .row_form import RowForm
 from .row_held import HeldRows, TinyRows, WarpRows, fits_block, fits_warp
-from .row_kernel_long import WARPS, LongRows, SplitRows
+from .row_long import WARPS, LongRows, SplitRows
 from .row_split import StagedRows, fits_staging
-from .row_team import RowForm
 from .unit import GpuUnit
 
 __all__ = ["RowKernel"]

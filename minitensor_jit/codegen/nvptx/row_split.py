@@ -13,9 +13,9 @@ from ..llvm import I32, Value, constant
 from ..loops import counted_loop
 from ..reduction import LANES, Reduction
 from ..types import MEMORY
+from .row_form import RowForm, row_width, warp_total
 from .row_held import STAGING_BYTES, is_ordered
-from .row_kernel_long import SplitRows
-from .row_team import RowForm, row_width, warp_total
+from .row_long import SplitRows
 
 __all__ = ["StagedRows", "fits_staging"]
 

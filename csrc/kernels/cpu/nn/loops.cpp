@@ -84,7 +84,7 @@ template <class T>
 void stencil(T* y, const T* x, const T* w, const int64_t* offset, int64_t taps, T start, int64_t n) {
     constexpr int W = kWidth<T>;
     int64_t j = 0;
-    for (; j + 4 * W <= n; j += 4 * W) {  // four sums abreast hide the latency of the additions
+    for (; j + 4 * W <= n; j += 4 * W) {  // four sums at once hide the latency of the additions
         Vec<T> a = splat<T>(start), b = a, c = a, d = a;
         for (int64_t t = 0; t < taps; ++t) {
             const T* from = x + j + offset[t];
@@ -298,20 +298,20 @@ void grad_params(T* gw, T* gb, const T* g, const T* x, T mean, T rstd, int64_t n
 MT_INLINE float root(float x) { return __builtin_sqrtf(x); }
 MT_INLINE double root(double x) { return __builtin_sqrt(x); }
 
-// lanes[0] = the sum of n lanes, of so many rows abreast; in the order of combine_lanes.
+// lanes[0] = the sum of n lanes, of so many rows at once; in the order of combine_lanes.
 template <class T>
-MT_INLINE void sum_rows(T (*lanes)[kRowsAbreast], int64_t n, int64_t count) {
+MT_INLINE void sum_rows(T (*lanes)[kRowsAtOnce], int64_t n, int64_t count) {
     for (int64_t w = kMostShort / 2; w > 0; w /= 2)
         for (int64_t l = 0; l < w && l + w < n; ++l)
             for (int64_t r = 0; r < count; ++r) lanes[l][r] += lanes[l + w][r];
 }
 
-// At most kRowsAbreast rows. `sums` are the gradients of weight and bias, of each place among them.
+// At most kRowsAtOnce rows. `sums` are the gradients of weight and bias, of each place among them.
 template <class T>
-MT_INLINE void few_rows_backward(T* gx, T (*sums)[2][kRowsAbreast], const T* g, const T* x, const T* w, T eps,
+MT_INLINE void few_rows_backward(T* gx, T (*sums)[2][kRowsAtOnce], const T* g, const T* x, const T* w, T eps,
                                  bool centered, int64_t n, int64_t count) {
-    alignas(64) T xhat[kMostShort][kRowsAbreast], grad[kMostShort][kRowsAbreast], lanes[kMostShort][kRowsAbreast];
-    alignas(64) T mean[kRowsAbreast], rstd[kRowsAbreast], plain[kRowsAbreast];
+    alignas(64) T xhat[kMostShort][kRowsAtOnce], grad[kMostShort][kRowsAtOnce], lanes[kMostShort][kRowsAtOnce];
+    alignas(64) T mean[kRowsAtOnce], rstd[kRowsAtOnce], plain[kRowsAtOnce];
     const T size = static_cast<T>(n);
     for (int64_t j = 0; j < n; ++j)
         for (int64_t r = 0; r < count; ++r) {
@@ -351,14 +351,14 @@ MT_INLINE void few_rows_backward(T* gx, T (*sums)[2][kRowsAbreast], const T* g, 
 template <class T>
 void short_rows_backward(T* gx, T* gw, T* gb, const T* g, const T* x, const T* w, T eps, bool centered, int64_t rows,
                          int64_t n) {
-    alignas(64) T sums[kMostShort][2][kRowsAbreast] = {};
+    alignas(64) T sums[kMostShort][2][kRowsAtOnce] = {};
     auto* wanted = gw ? sums : nullptr;
     int64_t i = 0;
-    for (; i + kRowsAbreast <= rows; i += kRowsAbreast)
-        few_rows_backward<T>(gx + i * n, wanted, g + i * n, x + i * n, w, eps, centered, n, kRowsAbreast);
+    for (; i + kRowsAtOnce <= rows; i += kRowsAtOnce)
+        few_rows_backward<T>(gx + i * n, wanted, g + i * n, x + i * n, w, eps, centered, n, kRowsAtOnce);
     if (i < rows) few_rows_backward<T>(gx + i * n, wanted, g + i * n, x + i * n, w, eps, centered, n, rows - i);
     for (int64_t j = 0; j < n && gw; ++j)
-        for (int64_t r = 0; r < kRowsAbreast; ++r) {
+        for (int64_t r = 0; r < kRowsAtOnce; ++r) {
             gw[j] += sums[j][0][r];
             gb[j] += sums[j][1][r];
         }
@@ -459,9 +459,9 @@ void rnn_back(T* __restrict d_x, const T* __restrict h, const T* __restrict dh, 
         for (int64_t j = 0; j < n; ++j) d_x[j] = dh[j] * (T(1) - h[j] * h[j]);
 }
 
-// `Count` vectors of sums abreast, which stay in registers; the last has `last` elements.
+// `Count` vectors of sums at once, which stay in registers; the last has `last` elements.
 template <class T, int Count>
-MT_INLINE void add_rows_abreast(T* y, const T* w, const int64_t* row, int64_t count, const T* x, int64_t n, int last) {
+MT_INLINE void add_rows_at_once(T* y, const T* w, const int64_t* row, int64_t count, const T* x, int64_t n, int last) {
     constexpr int W = kWidth<T>;
     Vec<T> sums[Count];
 #pragma GCC unroll 8
@@ -484,17 +484,17 @@ template <class T>
 void add_rows(T* y, const T* w, const int64_t* row, int64_t count, const T* x, int64_t n) {
     constexpr int W = kWidth<T>;
     int64_t j = 0;
-    for (; j + 8 * W <= n; j += 8 * W) add_rows_abreast<T, 8>(y + j, w, row, count, x + j, n, W);
+    for (; j + 8 * W <= n; j += 8 * W) add_rows_at_once<T, 8>(y + j, w, row, count, x + j, n, W);
     if (j + 4 * W <= n) {
-        add_rows_abreast<T, 4>(y + j, w, row, count, x + j, n, W);
+        add_rows_at_once<T, 4>(y + j, w, row, count, x + j, n, W);
         j += 4 * W;
     }
     if (j + 2 * W <= n) {
-        add_rows_abreast<T, 2>(y + j, w, row, count, x + j, n, W);
+        add_rows_at_once<T, 2>(y + j, w, row, count, x + j, n, W);
         j += 2 * W;
     }
     for (; j < n; j += W)
-        add_rows_abreast<T, 1>(y + j, w, row, count, x + j, n, static_cast<int>(n - j < W ? n - j : W));
+        add_rows_at_once<T, 1>(y + j, w, row, count, x + j, n, static_cast<int>(n - j < W ? n - j : W));
 }
 
 template <class T>

@@ -6,7 +6,7 @@
 
 namespace mt::cpu {
 
-inline constexpr int64_t kMostShort = 32, kRowsAbreast = 16;
+inline constexpr int64_t kMostShort = 32, kRowsAtOnce = 16;
 
 // An element of each window of a row of windows; some windows, at the ends, lack it.
 struct MaxTap {

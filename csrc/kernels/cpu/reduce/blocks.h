@@ -132,7 +132,7 @@ void adjacent_rows(typename Op::Acc* acc, const typename Op::In* p, int64_t n, i
     if constexpr (Tail) store_partial<Acc>(acc + N * W, lanes[0][N], tail);
 }
 
-// Columns of one block, N whole vectors and a partial one of `tail` elements, for narrow matrices: B blocks abreast
+// Columns of one block, N whole vectors and a partial one of `tail` elements, for narrow matrices: B blocks at once
 // hide the latency of one chain of additions.
 template <class Op, int N, int B>
 void narrow_columns(typename Op::Acc* acc, const typename Op::In* p, int64_t rows, int64_t row_stride, int64_t cols,

@@ -66,7 +66,8 @@ struct CumprodBackward {
         for (int64_t j = first + 1; j < n; ++j) dx[j * stride] = store(Acc(0));
     }
 
-    // Rows without zeros: abreast, to hide the latency of each one's chain, and divided where that takes vectors.
+    // Rows without zeros: several at once, to hide the latency of each one's chain, and divided where that takes
+    // vectors.
     template <int Rows>
     static void rows(T* dx, const T* g, const T* x, int64_t n) {
         Acc acc[Rows];
@@ -128,13 +129,13 @@ struct CumprodBackward {
         Along shape(result.sizes, static_cast<size_t>(normalize_dim(call.param(0).as_int(), result.ndim())));
         int64_t n = shape.n, inner = shape.inner;
         if (inner == 1) {
-            constexpr int abreast = 4;
+            constexpr int at_once = 4;
             parallel_for(shape.outer, grain_of(2 * n), [&](int64_t begin, int64_t end) {
                 for (int64_t o = begin; o < end;) {
                     int64_t at = o * n;
-                    if (o + abreast <= end && !any_zero(x + at, abreast * n)) {
-                        rows<abreast>(dx + at, g + at, x + at, n);
-                        o += abreast;
+                    if (o + at_once <= end && !any_zero(x + at, at_once * n)) {
+                        rows<at_once>(dx + at, g + at, x + at, n);
+                        o += at_once;
                     } else {
                         row(dx + at, g + at, x + at, n, 1);
                         ++o;

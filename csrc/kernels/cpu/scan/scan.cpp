@@ -56,7 +56,7 @@ template <class T, class Op, class Acc>
 struct Scan {
     using Convert = Element<T>;
 
-    // Several rows abreast hide the latency of each one's chain.
+    // Several rows at once hide the latency of each one's chain.
     template <int Rows>
     static void rows(T* out, const T* in, int64_t n) {
         Acc acc[Rows];

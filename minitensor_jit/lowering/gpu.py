@@ -20,7 +20,7 @@ from minitensor_jit.lowering.complex_parts import COMPLEX_LOWERINGS
 from minitensor_jit.lowering.context import Lowering
 from minitensor_jit.lowering.sums import lane_sum, matrix_product
 
-__all__ = ["lower_for_cards", "lowers_on_cards"]
+__all__ = ["lower_for_gpus", "lowers_on_gpus"]
 
 _Rule: TypeAlias = tuple[Callable[[RecordedCall], bool], Callable[..., Any]]
 """Whether a call has HLO, and its results."""
@@ -32,7 +32,7 @@ _OF_ALL_TYPES = frozenset(
 )
 
 
-def lowers_on_cards(call: RecordedCall) -> bool:
+def lowers_on_gpus(call: RecordedCall) -> bool:
     """Whether the call has HLO here."""
     known = _lowering(call)
     if known is None or not (call.complex or call.result_floating or call.row.name in _OF_ALL_TYPES):
@@ -52,7 +52,7 @@ def _always(_: RecordedCall) -> bool:
     return True
 
 
-def lower_for_cards(b: Lowering, call: RecordedCall, operands: Sequence[Any]) -> Any:
+def lower_for_gpus(b: Lowering, call: RecordedCall, operands: Sequence[Any]) -> Any:
     """The results."""
     known = _lowering(call)
     assert known is not None

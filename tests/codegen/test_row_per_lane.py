@@ -12,7 +12,7 @@ from runtime_table import agree, compile_and_run, values
 
 import minitensor as mt
 from minitensor import _C
-from minitensor_jit.codegen.cpu import rows_abreast
+from minitensor_jit.codegen.cpu import row_per_lane
 from minitensor_jit.codegen.cpu.compiler import Options, compile_module
 from minitensor_jit.codegen.cpu.target import host_target
 from minitensor_jit.ir.builder import Builder
@@ -31,9 +31,9 @@ ISAS = ("", "avx2", "baseline")
 def choose(monkeypatch):
     """Has all rows that can be computed side by side be so, or none."""
 
-    def set_(abreast):
-        monkeypatch.setattr(rows_abreast, "LEAST_LANES", 2)
-        monkeypatch.setattr(rows_abreast, "_gain", lambda *_: math.inf if abreast else -math.inf)
+    def set_(per_lane):
+        monkeypatch.setattr(row_per_lane, "LEAST_LANES", 2)
+        monkeypatch.setattr(row_per_lane, "_gain", lambda *_: math.inf if per_lane else -math.inf)
 
     return set_
 
@@ -45,7 +45,7 @@ def code(module):
     return next(text for kind, text in texts.items() if kind.endswith("no-opt.ll"))
 
 
-def is_abreast(module):
+def is_row_per_lane(module):
     return "@mt.elementwise.transpose_plane." in code(module)
 
 
@@ -88,8 +88,8 @@ def first_largest(b, x, y):
 
 def both_ways(module, args, choose):
     results = []
-    for abreast in (True, False):
-        choose(abreast)
+    for per_lane in (True, False):
+        choose(per_lane)
         results.append(compile_and_run(module, args))
     return results
 
@@ -118,7 +118,7 @@ def test_cross_entropy_of_every_length(isa, dtype, choose, monkeypatch):
         same(module, args, choose)
         choose(True)
         lanes = {"": 16, "avx2": 8, "baseline": 4}[isa] // (2 if dtype == "f64" else 1)
-        assert is_abreast(module) == (2 <= length <= 64 and lanes > 1), (length, module)
+        assert is_row_per_lane(module) == (2 <= length <= 64 and lanes > 1), (length, module)
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -159,7 +159,7 @@ def test_operands_that_lie_otherwise(choose):
     args = [values(s, k) for k, s in enumerate(shapes)]
     same(module, args, choose)
     choose(True)
-    assert is_abreast(module)
+    assert is_row_per_lane(module)
 
 
 BACKWARDS = """HloModule backwards
@@ -191,9 +191,9 @@ def test_rows_that_are_read_backwards_stay_row_by_row(choose):
     """Elements of a row that aren't next to each other would have to be gathered."""
     module = parse_module(BACKWARDS)
     choose(True)
-    assert not is_abreast(module)
+    assert not is_row_per_lane(module)
     module = parse_module(BACKWARDS.replace("reverse(p), dimensions={1}", "negate(p)"))
-    assert is_abreast(module)
+    assert is_row_per_lane(module)
     same(module, [values(Shape("f32", (40, 11)))], choose)
 
 
@@ -219,14 +219,14 @@ def test_what_is_worth_it(isa, lanes, monkeypatch):
         return functools.reduce(b.add, [b.reduce_sum(b.multiply(y, y), (1,)) for y in parts])
 
     def chosen(build, *dims, inputs=1):
-        return is_abreast(built(build, *[Shape("f32", dims)] * inputs))
+        return is_row_per_lane(built(build, *[Shape("f32", dims)] * inputs))
 
     assert host_target().vector_bytes == 4 * lanes
-    enough = lanes >= rows_abreast.LEAST_LANES
+    enough = lanes >= row_per_lane.LEAST_LANES
     assert chosen(build, 100, 10) == enough
     assert chosen(build, 100, 3) == enough
     # The stack has at least an array for each input: 60 columns of as many floats as there are lanes.
-    most = rows_abreast.MOST_STACK // (60 * lanes * 4)
+    most = row_per_lane.MOST_STACK // (60 * lanes * 4)
     assert chosen(many, 100, 60, inputs=most // 8) == enough
     assert not chosen(many, 100, 60, inputs=most)
     assert not chosen(gradient, 100, 10, inputs=2)  # two arrays to copy

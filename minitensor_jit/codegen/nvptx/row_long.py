@@ -9,7 +9,7 @@ from ..llvm import I32, Value, constant
 from ..loops import counted_loop
 from ..reduction import LANES, Reduction
 from ..task import Root
-from .row_team import RowForm, warp_total
+from .row_form import RowForm, warp_total
 from .unit import Symbol
 
 __all__ = ["WARPS", "LongRows", "SplitRows"]

@@ -1,4 +1,4 @@
-"""Short rows side by side: every lane has a row of its own.
+"""Row-per-lane reduction: short rows side by side, a row in each lane of a vector.
 
 In a row that is no longer than a few vectors, most of the time would go into combining the lanes of a vector with each
 other, and into what is done with one number a row, each step waiting for the one before. With as many rows as there are
@@ -25,11 +25,11 @@ from ..space import delinearize_rows
 from ..types import MEMORY, PARTS
 from .kept_values import COSTLY, kept_values
 from .loop_kernel import fewer_lanes
-from .loops import tail_mask
 from .transposition import transpose
 from .unit import Unit
+from .vector_loops import tail_mask
 
-__all__ = ["emit_abreast", "fits_abreast"]
+__all__ = ["emit_row_per_lane", "fits_row_per_lane"]
 
 # Longer rows spend their time on elements, and have more of them than the order of summation has lanes.
 LONGEST = 64
@@ -52,7 +52,7 @@ def _lanes(unit: Unit, rows: Rows) -> int:
     return min(MOST_LANES, unit.lanes(list(rows.instructions)))
 
 
-def fits_abreast(unit: Unit, rows: Rows) -> bool:
+def fits_row_per_lane(unit: Unit, rows: Rows) -> bool:
     """Whether rows can be computed side by side, and are then done sooner."""
     if isinstance(rows.length, Size) or not 2 <= rows.length <= LONGEST:
         return False
@@ -163,7 +163,7 @@ class _Columns:
         transpose(b, dtype, (buffer, lanes), (target, self.length), self.count, i64(self.length))
 
 
-class _RowsAbreast:
+class _RowPerLane:
     def __init__(self, unit: Unit, rows: Rows) -> None:
         self.unit, self.rows, self.length = unit, rows, rows.length
         self.space = Space()
@@ -253,6 +253,6 @@ class _RowsAbreast:
         return fold_vectors(e.inner, r, [read(i64(k)) for k in range(left)])
 
 
-def emit_abreast(unit: Unit, rows: Rows) -> None:
+def emit_row_per_lane(unit: Unit, rows: Rows) -> None:
     """Emits and launches the kernel."""
-    _RowsAbreast(unit, rows).emit()
+    _RowPerLane(unit, rows).emit()
