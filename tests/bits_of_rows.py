@@ -12,7 +12,7 @@ import sys
 import warnings
 
 import numpy as np
-from fuzz_programs import bits
+from fuzz.programs import bits
 from row_samples import build, forms
 
 import minitensor as mt

@@ -1,6 +1,6 @@
 """What an op makes on a GPU against what it makes on the CPU: the same bits, and nothing left to the host."""
 
-from fuzz_programs import bits, describe
+from fuzz.programs import bits, describe
 
 import minitensor as mt
 from minitensor_jit.runtime.cuda.start import host_ops

@@ -12,7 +12,7 @@ Form = tuple[Any, ...]
 # Between equal elements a maximum has no derivative.
 DISTINCT = ("max_pool",)
 # The gradient is not the formula's derivative: statistics are constants, rows of a table are left out or scaled.
-# tests/test_nn_functional.py has those.
+# tests/nn/test_nn_functional.py has those.
 OTHER_GRADIENT = (
     "batch_norm", "batch_norm_backward", "embedding", "embedding_backward", "_ctc_loss", "_ctc_loss_backward",
     "_resample", "_resample_backward", "_recurrent",

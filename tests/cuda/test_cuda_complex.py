@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from card_agrees import card_agrees
-from fuzz_programs import bits
+from fuzz.programs import bits
 
 import minitensor as mt
 from minitensor_jit.runtime.cuda.start import host_ops

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fuzz_programs import bits, describe
+from fuzz.programs import bits, describe
 
 import minitensor as mt
 from minitensor.ops import ROWS

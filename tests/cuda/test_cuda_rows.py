@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from fuzz_programs import bits, describe
+from fuzz.programs import bits, describe
 from row_samples import build, calls, forms
 
 import minitensor as mt

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from fuzz_hlo import MORE, corpus, examine, mutate  # noqa: E402
+from fuzz.hlo import MORE, corpus, examine, mutate  # noqa: E402
 
 
 def test_mutated_text_is_read_or_refused_in_words() -> None:

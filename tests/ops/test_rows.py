@@ -1,0 +1,162 @@
+"""The table of ops is complete: every row has samples, and what can be compiled gives the same bits compiled."""
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+from fuzz.programs import bits, compiler_failures, describe
+from row_samples import DTYPES, FORMS, OTHER_DTYPES, build, calls, forms
+
+import minitensor as mt
+from minitensor.ops import ROWS
+
+IN_PLACE_ONLY = {"fill", "copy"}
+# What no call of a program refers to by itself: recording puts them in.
+RECORDED_ONLY = {"_view_read", "_view_write", "_assign"}
+
+
+def tensors(result):
+    return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+def array(t):
+    """The elements as NumPy has them; of bfloat16, the bits."""
+    return (t.view(mt.int16) if t.dtype is mt.bfloat16 else t).numpy()
+
+
+def accepted(row, dtypes=DTYPES):
+    """The calls that the op takes, with their eager results."""
+    for dtype, form, arguments in calls(row, dtypes=dtypes):
+        try:
+            yield dtype, form, arguments, tensors(row.call(*arguments))
+        except (RuntimeError, TypeError, NotImplementedError, ZeroDivisionError, IndexError):
+            continue  # not for this dtype
+
+
+def test_every_row_has_samples():
+    missing = [
+        row.name for row in ROWS.values() if forms(row) is None or (not forms(row) and row.name not in IN_PLACE_ONLY)
+    ]
+    assert missing == []
+    assert set(FORMS) <= set(ROWS), "samples of ops that are not there"
+
+
+@pytest.mark.parametrize("name", [n for n in ROWS if n not in IN_PLACE_ONLY])
+def test_some_dtype_takes_every_form(name):
+    row = ROWS[name]
+    seen = {str(form) for _, form, _, _ in accepted(row)}
+    assert [str(f) for f in forms(row) if str(f) not in seen] == []
+
+
+def test_every_row_has_a_reason_or_a_lowering():
+    for row in ROWS.values():
+        assert row.kind == "view" or row.compilable or row.reason
+
+
+@pytest.mark.parametrize("name", [n for n, row in ROWS.items() if row.compilable])
+def test_compiled_is_eager(name):
+    row = ROWS[name]
+    # What only makes or moves elements is compiled together with something that computes.
+    alone = row.kind not in ("creation", "movement") and name not in ("cast", "clone", "_row_major")
+
+    def more(results):
+        return results if alone else [*results, *(t + t for t in results)]
+
+    made = [
+        (dtype, form, arguments, [t.numpy().copy() for t in more(results)])
+        for dtype, form, arguments, results in accepted(row)
+    ]
+    got = []
+
+    def program():
+        with mt.jit_scope():
+            for _, _, arguments, _ in made:
+                got.append(more(tensors(row.call(*arguments))))
+
+    with compiler_failures() as failures:
+        report = mt.jit.explain(program)()
+    assert failures == []
+    for (dtype, form, _, expected), results in zip(made, got, strict=True):
+        for a, t in zip(expected, results, strict=True):
+            b = t.numpy()
+            assert bits(a) == bits(b), f"{name}, {dtype}, {form}: {describe(a, b)}"
+    counts = report.to_json()["ops"]
+    if name not in RECORDED_ONLY:
+        assert counts["compiled"] > 0, report.text()
+
+
+@pytest.mark.parametrize("name", [n for n in ROWS if n not in IN_PLACE_ONLY])
+def test_recorded_is_eager(name):
+    """Also what is not compiled: it's recorded between the clusters, or runs at once."""
+    row = ROWS[name]
+    dtype = "float32"
+    for seed, form in enumerate(forms(row)):
+        if name in RECORDED_ONLY:
+            continue
+        arguments = build(form, dtype, "special", seed)
+        mt.manual_seed(3)
+        try:
+            expected = [array(t).copy() for t in tensors(row.call(*arguments))]
+        except (RuntimeError, TypeError, NotImplementedError):
+            continue
+        mt.manual_seed(3)
+        with mt.jit_scope():
+            results = tensors(row.call(*arguments))
+        for a, t in zip(expected, results, strict=True):
+            assert bits(a) == bits(array(t)), f"{name}, {form}: {describe(a, array(t))}"
+
+
+@pytest.mark.parametrize("name", [n for n, row in ROWS.items() if n not in IN_PLACE_ONLY | RECORDED_ONLY])
+def test_other_dtypes_recorded_are_eager(name):
+    """Ops on dtypes without a code generator are recorded between the clusters, and say so."""
+    row = ROWS[name]
+    if row.kind == "random":
+        return
+    made = [(d, f, a, [array(t).copy() for t in results]) for d, f, a, results in accepted(row, OTHER_DTYPES)]
+    with mt.jit_scope():
+        got = [tensors(row.call(*arguments)) for _, _, arguments, _ in made]
+    for (dtype, form, _, expected), results in zip(made, got, strict=True):
+        for a, t in zip(expected, results, strict=True):
+            assert bits(a) == bits(array(t)), f"{name}, {dtype}, {form}: {describe(a, array(t))}"
+
+
+def test_results_have_the_dtypes_that_inference_says():
+    for name in ("add", "div", "sum", "mean", "exp", "eq"):
+        for dtype in DTYPES:
+            x = mt.ones(2, dtype=getattr(mt, dtype))
+            meta = mt.empty(2, dtype=getattr(mt, dtype), device="meta")
+            arguments = (x, x) if len(ROWS[name].operands) == 2 else (x,)
+            try:
+                real = ROWS[name].call(*arguments)
+            except (RuntimeError, NotImplementedError):
+                continue
+            imagined = ROWS[name].call(*(meta for _ in arguments))
+            assert (real.dtype, real.shape) == (imagined.dtype, imagined.shape), name
+            assert np.dtype(real.dtype.name) == real.numpy().dtype
+
+
+@pytest.mark.parametrize("name", [n for n in ROWS if n not in IN_PLACE_ONLY | RECORDED_ONLY])
+def test_refused_calls_are_refused_when_they_are_recorded(name):
+    """At the caller's line, not when the recording runs; only what depends on values is found then."""
+    row = ROWS[name]
+
+    def error(arguments, recorded):
+        mt.manual_seed(3)
+        with mt.jit_scope() if recorded else nullcontext():
+            try:
+                row.call(*arguments)
+            except (ZeroDivisionError, IndexError):
+                return None
+            except (RuntimeError, TypeError, ValueError) as error:
+                return f"{type(error).__name__}: {error}"
+        return None
+
+    for dtype in ("bool", "int16", "int64", "float16", "float32", "complex64"):
+        for seed, form in enumerate(forms(row)):
+            arguments = build(form, dtype, "positive", seed)
+            eager = error(arguments, False)
+            try:
+                recorded = error(arguments, True)
+            except (ZeroDivisionError, IndexError):
+                continue
+            assert eager == recorded, f"{name}, {dtype}, {form}"

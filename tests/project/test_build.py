@@ -1,0 +1,88 @@
+"""What setup.py compiles, for which instruction sets, and what it says."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.skipif(not (ROOT / "setup.py").is_file(), reason="not in a checkout")
+
+
+@pytest.fixture
+def build(monkeypatch):
+    setuptools = pytest.importorskip("setuptools")
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(setuptools, "setup", lambda **arguments: None)
+    return runpy.run_path(str(ROOT / "setup.py"))
+
+
+def test_files_are_compiled_for_each_instruction_set_or_for_one(build):
+    sources = [Path(name) for name in build["sources"]]
+
+    def units(machine, isas):
+        return {(str(source), isa) for source in sources for isa in build["targets"](source, machine, isas)}
+
+    loops = {source for source, isa in units("x86_64", ["avx2"]) if isa == "avx2" and "gemm" not in source}
+    assert {"csrc/kernels/cpu/reduce/loops.cpp", "csrc/kernels/cpu/elementwise/loops.cpp"} <= loops
+    everything = units("x86_64", ["avx2", "avx512"])
+    assert {source for source, _ in everything} == {str(source) for source in sources}
+    assert {source for source, isa in everything if isa == "baseline"} >= loops
+    host = units("x86_64", ["avx2"])
+    assert everything - host == {unit for unit in everything if unit[1] == "avx512"} != set()
+    arm = units("aarch64", [])
+    assert host - arm == {unit for unit in host if unit[1] == "avx2" or unit[0].endswith("_x86.cpp")} != set()
+    assert ("csrc/kernels/cpu/reduce/loops.cpp", "baseline") in arm
+
+
+def test_which_instruction_sets_are_built(build):
+    isas = build["isas_to_build"]
+    assert isas("all", "x86_64") == ["avx2", "avx512"]
+    assert isas("baseline", "x86_64") == []
+    assert isas("avx512,baseline", "x86_64") == ["avx512"]
+    assert isas("all", "aarch64") == []
+    with pytest.raises(build["CompileError"], match="MT_ISA_BUILD=avx2,sse9: sse9 is not known for x86_64; there are "):
+        isas("avx2,sse9", "x86_64")
+    with pytest.raises(build["CompileError"], match=r"avx2 is not known for aarch64; there are host, all, baseline$"):
+        isas("avx2", "aarch64")
+
+
+@pytest.mark.parametrize(
+    ("flags", "best"),
+    [
+        ("fpu avx2 fma f16c", ["avx2"]),
+        ("fpu avx2 fma f16c avx512f avx512vl avx512dq avx512bw", ["avx512"]),
+        ("fpu avx2 fma f16c avx512f avx512vl", ["avx2"]),
+        ("fpu avx2 fma", []),
+    ],
+)
+def test_the_best_instruction_set_of_the_host(build, monkeypatch, flags, best):
+    monkeypatch.setattr(Path, "read_text", lambda path: f"processor : 0\nflags\t\t: {flags}\nbugs : none\n")
+    machine = build["isas_to_build"].__globals__["os"].uname().machine
+    assert build["isas_to_build"]("host", machine) == (best if machine == "x86_64" else [])
+    # Another machine's compiler knows nothing of this one.
+    assert build["isas_to_build"]("host", "riscv64") == []
+
+
+def test_a_new_version_compiles_one_file(build):
+    defines = {"MT_VERSION": '"1.2"', "MT_BUILT_AVX2": "1"}
+    flags = {name: build["defines_for"](Path(name), defines) for name in build["sources"]}
+    assert {name for name, found in flags.items() if '-DMT_VERSION="1.2"' in found} == {"csrc/bindings/module.cpp"}
+    assert "-DMT_BUILT_AVX2=1" in flags["csrc/core/isa.cpp"]
+    # A header that mentioned one would be seen without it.
+    assert not [path for path in (ROOT / "csrc").rglob("*.h") if "ifdef MT_BUILT" in path.read_text()]
+
+
+def test_commands_name_no_folder(build):
+    assert str(ROOT) not in " ".join(build["FLAGS"])
+    assert not any(Path(name).is_absolute() for name in build["sources"])
+
+
+def test_a_compiler_that_is_not_there(build):
+    with pytest.raises(build["CompileError"], match=r"with no-such-compiler, and that cannot be run: .*CXX chooses"):
+        build["target_machine"](["no-such-compiler"])
+
+
+def test_the_machine_of_a_compiler(build):
+    assert build["target_machine"]([sys.executable, "-c", "print('riscv64-unknown-linux-gnu')"]) == "riscv64"

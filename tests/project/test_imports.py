@@ -1,0 +1,202 @@
+"""Imports only go down: the layers of docs/architecture.md, read from the sources."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Each line is a layer; what stands on a line may import from the lines above it and from itself, not from its
+# neighbours.
+CSRC = [
+    ["core"],
+    ["dispatch", "runtime"],
+    ["autograd", "kernels"],
+    ["trace"],
+    ["bindings"],
+]
+MINITENSOR = [
+    ["_C", "_forks", "step_stats"],
+    ["_hooks"],
+    ["ops"],
+    ["autograd"],
+    ["nn", "data", "session", "timeline"],
+    ["optim"],
+]
+MINITENSOR_JIT = [
+    ["errors", "flags"],
+    # What every stage may say, and where it may write.
+    ["inspect.dump_index"],
+    ["log", "inspect.dump"],
+    ["ir"],
+    ["passes", "clustering"],
+    # A cluster, which is a graph of ops, becomes an HLO module.
+    ["lowering"],
+    # What code generation fills: where values lie, and the unit that it makes. The rest of the runtime drives it.
+    ["runtime.buffer_assignment", "runtime.kernel_counters"],
+    ["runtime.executable"],
+    ["runtime.llvm_linker"],
+    ["runtime.loaded_code"],
+    ["codegen"],
+    # Dumps and reports are written by the runtime while it compiles.
+    ["inspect"],
+    ["runtime"],
+    ["ops_reason"],
+    ["api"],
+    ["function_arguments", "state"],
+    ["scopes", "lowered_function"],
+    ["compiled_function"],
+    ["session_runs", "step_programs"],
+    ["tools"],
+]
+UNWANTED_NAMES = {"utils", "util", "helpers", "manager", "common", "misc"}
+
+
+def ranks(layers: list[list[str]]) -> dict[str, int]:
+    return {name: rank for rank, names in enumerate(layers) for name in names}
+
+
+def may_import(layers: list[list[str]], importer: str, imported: str) -> bool:
+    rank = ranks(layers)
+    return importer == imported or rank[imported] < rank[importer]
+
+
+def python_files(package: str) -> list[Path]:
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def room(parts: list[str], rank: dict[str, int]) -> str:
+    """The part of a package that a module belongs to: its longest prefix that has a layer, else its first name."""
+    for length in range(len(parts), 0, -1):
+        if ".".join(parts[:length]) in rank:
+            return ".".join(parts[:length])
+    return parts[0] if parts else ""
+
+
+def module_parts(path: Path, package: str) -> list[str]:
+    """The names below the package of the module in a file; none for the package's own ``__init__``."""
+    parts = path.relative_to(ROOT / package).with_suffix("").parts
+    return list(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path: Path, top_level_only: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield the line and the dotted name of everything that a file imports; imports for type checkers don't count."""
+
+    def visit(node: ast.AST) -> Iterator[tuple[int, str]]:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            return
+        if top_level_only and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = path.relative_to(ROOT).parent.parts
+                base = ".".join([*package[: len(package) - node.level + 1], *([base] if base else [])])
+            for alias in node.names:
+                yield node.lineno, f"{base}.{alias.name}"
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child)
+
+    yield from visit(ast.parse(path.read_text()))
+
+
+def violations(package: str, layers: list[list[str]]) -> list[str]:
+    found = []
+    rank = ranks(layers)
+    for path in python_files(package):
+        importer = room(module_parts(path, package), rank)
+        if importer not in rank:
+            continue
+        for line, name in imports(path):
+            top, *parts = name.split(".")
+            imported = room(parts, rank)
+            if top == package and imported in rank and not may_import(layers, importer, imported):
+                found.append(f"{path.relative_to(ROOT)}:{line}: {importer} imports {name}")
+    return found
+
+
+def test_minitensor_imports_go_down():
+    assert violations("minitensor", MINITENSOR) == []
+
+
+def test_minitensor_jit_imports_go_down():
+    assert violations("minitensor_jit", MINITENSOR_JIT) == []
+
+
+def test_every_room_of_the_compiler_has_a_layer():
+    rank = ranks(MINITENSOR_JIT)
+    rooms = {room(module_parts(path, "minitensor_jit"), rank) for path in python_files("minitensor_jit")}
+    assert rooms - {"", *rank} == set()
+
+
+def test_minitensor_finds_the_compiler_lazily():
+    found = []
+    for path in python_files("minitensor"):
+        for line, name in imports(path, top_level_only=True):
+            if name.split(".")[0] in ("minitensor_jit", "llvmlite"):
+                found.append(f"{path.relative_to(ROOT)}:{line}: {name}")
+    assert found == []
+
+
+def test_the_ir_knows_neither_tensors_nor_llvm():
+    found = []
+    for folder in ("ir", "passes"):
+        for path in python_files(f"minitensor_jit/{folder}"):
+            for line, name in imports(path):
+                if name.split(".")[0] in ("minitensor", "llvmlite"):
+                    found.append(f"{path.relative_to(ROOT)}:{line}: {name}")
+    assert found == []
+
+
+def test_includes_go_down():
+    found = []
+    rank = ranks(CSRC)
+    for path in sorted((ROOT / "csrc").rglob("*")):
+        if path.suffix not in (".h", ".cpp"):
+            continue
+        importer = path.relative_to(ROOT / "csrc").parts[0]
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            match = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
+            if match is None:
+                continue
+            included = match[1].split("/")[0]
+            where = f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+            # Every include names its folder, so that the reader and this test know the layer.
+            if included not in rank or not may_import(CSRC, importer, included):
+                found.append(where)
+    assert found == []
+
+
+def test_every_folder_with_code_is_a_package():
+    # setuptools leaves the others out of an installation.
+    folders = {path.parent for package in ("minitensor", "minitensor_jit") for path in python_files(package)}
+    assert [str(folder.relative_to(ROOT)) for folder in sorted(folders) if not (folder / "__init__.py").is_file()] == []
+
+
+def test_no_drawers():
+    found = []
+    for folder in ("csrc", "minitensor", "minitensor_jit", "benchmarks", "examples"):
+        found += [str(p.relative_to(ROOT)) for p in (ROOT / folder).rglob("*") if p.stem in UNWANTED_NAMES]
+    # Those that have their names from PyTorch.
+    assert set(found) <= {"minitensor/nn/modules/utils.py", "minitensor/nn/utils", "minitensor/utils"}
+
+
+@pytest.mark.parametrize("module", ["llvmlite", "minitensor_jit", "tqdm", "pycuda"])
+def test_importing_minitensor_does_not_load(module):
+    code = f"import sys, minitensor; sys.exit({module!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+def test_the_rules_can_fail():
+    assert not may_import(CSRC, "core", "dispatch")
+    assert not may_import(CSRC, "autograd", "kernels")
+    assert may_import(MINITENSOR_JIT, "tools", "ir")
+    assert [name for _, name in imports(Path(__file__))][:3] == ["ast", "re", "subprocess"]

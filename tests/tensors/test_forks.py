@@ -1,0 +1,399 @@
+"""A forked child has one thread: no lock of ours is held there by another, and nothing waits for what another did."""
+
+import _imp as imp
+import ast
+import gc
+import importlib
+import os
+import re
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import forks
+import pytest
+from sanitizers import TSAN
+
+import minitensor as mt
+from minitensor import _forks
+from minitensor.ops.interruptible import interruptible
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork"),
+    pytest.mark.skipif(TSAN, reason="ThreadSanitizer doesn't follow forks of processes with threads"),
+]
+
+
+def test_locks_of_the_process_are_known_to_forks():
+    """Each kind of lock is made in one place, which has a handler of forks."""
+    found = []
+    for folder in ("minitensor", "minitensor_jit"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                name = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+                lock = re.fullmatch(r"(threading|_thread)\.(Lock|RLock|Condition|Semaphore|allocate_lock)", name)
+                if lock or name.endswith("register_at_fork"):
+                    found.append(f"{path.relative_to(ROOT)}: {name}")
+    assert sorted(set(found)) == [
+        "minitensor/_forks.py: os.register_at_fork",
+        "minitensor/_forks.py: threading.RLock",
+        "minitensor/ops/interruptible.py: threading.Lock",  # a call's own, let go in the child
+    ]
+    own = {  # of one call or one pool, which a child makes anew
+        "bindings/jit/apart.cpp", "bindings/jit/file_stamps.cpp", "core/parallel.cpp",
+    }  # fmt: skip
+    for path in sorted((ROOT / "csrc").rglob("*.cpp")) + sorted((ROOT / "csrc").rglob("*.h")):
+        name = str(path.relative_to(ROOT / "csrc"))
+        if name in ("core/fork.cpp", "core/fork.h"):
+            continue
+        text = path.read_text()
+        assert "pthread_atfork" not in text, name
+        if name not in own:
+            assert not re.search(r"std::(recursive_|shared_)?mutex +\w+;|condition_variable", text), name
+
+
+def held_by_another(*locks):
+    """A thread that takes the locks, and lets go of them when the event is set."""
+    taken, done = threading.Event(), threading.Event()
+
+    def work():
+        for lock in locks:
+            lock.acquire()
+        taken.set()
+        done.wait()
+        for lock in locks:
+            lock.release()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    taken.wait()
+    return thread, done
+
+
+def test_a_fork_waits_for_locks():
+    lock = _forks.lock()
+    state = []
+    thread, done = held_by_another(lock)
+    timer = threading.Timer(0.05, lambda: (state.append("whole"), done.set()))
+    timer.start()
+
+    def work():
+        assert state == ["whole"]
+        assert lock.acquire(blocking=False)
+
+    forks.ends_well(work)
+    thread.join()
+    assert lock.acquire(blocking=False)
+    lock.release()
+
+
+def test_a_fork_waits_for_locks_in_whatever_order_others_take_them():
+    locks = [_forks.lock() for _ in range(4)]
+    stop = threading.Event()
+
+    def work(order):
+        while not stop.is_set():
+            for lock in order:
+                lock.acquire()
+            for lock in order:
+                lock.release()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    # Two threads each, with locks that nobody else takes in the other order.
+    threads = [threading.Thread(target=work, args=(order,)) for order in (locks[:2], locks[2:][::-1]) * 2]
+    try:
+        for thread in threads:
+            thread.start()
+
+        def child():
+            for lock in locks:
+                assert lock.acquire(blocking=False)
+
+        for _ in range(20):
+            forks.ends_well(child)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+        sys.setswitchinterval(interval)
+
+
+def test_a_handler_forks_where_its_thread_holds_a_lock_and_another_wants_it():
+    mine, other = _forks.lock(), _forks.lock()
+    mine.acquire()
+    wants = threading.Event()
+
+    def work():
+        with other:
+            wants.set()
+            with mine:
+                pass
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    wants.wait()
+
+    def child():
+        mine.release()
+        for lock in (mine, other):
+            assert lock.acquire(blocking=False)
+
+    forks.ends_well(child)
+    mine.release()
+    thread.join()
+
+
+def test_a_handler_forks_in_the_middle_of_a_fork():
+    lock = _forks.lock()
+
+    def child():
+        assert lock._is_owned()  # for the fork that the handler has interrupted
+
+    _forks._hold()
+    try:
+        forks.ends_well(child)
+        assert lock._is_owned()
+    finally:
+        _forks._release()
+    assert not lock._is_owned()
+    assert not _forks._mine.forks
+
+
+def test_locks_that_are_gone_are_not_waited_for():
+    gc.collect()
+    before = len(_forks._all())
+    locks = [_forks.lock() for _ in range(10)]
+    assert len(_forks._all()) == before + 10
+    locks.clear()
+    gc.collect()
+    assert len(_forks._all()) == before
+    for _ in range(1000):
+        _forks.lock()
+    assert len(_forks._locks) <= 2 * max(before, 64)
+
+
+def test_a_lock_that_is_made_while_a_fork_waits():
+    first, made = _forks.lock(), []
+    thread, done = held_by_another(first)
+
+    def later():
+        made.append(_forks.lock())
+        other, finish = held_by_another(made[0])
+        done.set()
+        thread.join()
+        threading.Timer(0.05, finish.set).start()
+        other.join()
+
+    timer = threading.Timer(0.05, later)
+    timer.start()
+
+    def child():
+        assert first.acquire(blocking=False)
+        assert not made or made[0].acquire(blocking=False)
+
+    forks.ends_well(child)
+    timer.join()
+
+
+# ---- threads of ours
+
+
+def test_a_handler_forks_while_a_library_computes():
+    """In a process of its own, since the child comes back here."""
+    told, seen = threading.Event(), []
+
+    def child_of_handler(*_):
+        seen.append(os.fork())
+        told.set()
+
+    def function(x):
+        if not seen:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            told.wait(60)
+        return x + 1
+
+    def work():
+        signal.signal(signal.SIGUSR1, child_of_handler)
+        assert interruptible(function, 1) == 2
+        if seen == [0]:
+            os._exit(0)
+        forks.wait_for(seen[0])
+
+    forks.ends_well(work)
+
+
+def test_a_handler_forks_while_a_thread_compiles(monkeypatch):
+    from minitensor_jit.runtime.compiler import Compiler
+
+    told, seen = threading.Event(), []
+    plan = Compiler.plan
+
+    def child_of_handler(*_):
+        seen.append(os.fork())
+        told.set()
+
+    def slowly(*args):
+        if not seen:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            told.wait(60)
+        return plan(*args)
+
+    def work():
+        signal.signal(signal.SIGUSR1, child_of_handler)
+        monkeypatch.setattr(Compiler, "plan", slowly)
+        f = mt.function(lambda x: (x * 3).tanh().sum(), jit_compile=True)
+        assert f(mt.zeros(77)).item() == 0
+        assert seen
+        if seen == [0]:
+            os._exit(0)
+        forks.wait_for(seen[0])
+
+    forks.ends_well(work)
+
+
+def test_a_handler_forks_in_the_middle_of_a_loop():
+    """The child's result is right, or it is told that the other threads are not there."""
+    began, seen = [], []
+    x = mt.rand(1 << 20)
+    expected = x.erfinv().sum().item()
+
+    def child_of_handler(*_):
+        if not began:
+            began.append(True)
+            seen.append(os.fork())
+
+    def work():
+        signal.signal(signal.SIGALRM, child_of_handler)
+        mt.set_num_threads(4)
+        signal.setitimer(signal.ITIMER_REAL, 0.15, 0.05)
+        while not seen:
+            try:
+                for _ in range(10):
+                    assert x.erfinv().sum().item() == expected
+            except RuntimeError as error:
+                if seen != [0] or "forked by the handler of a signal" not in str(error):
+                    raise
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        assert x.erfinv().sum().item() == expected
+        if seen == [0]:
+            os._exit(0)
+        forks.wait_for(seen[0])
+
+    forks.ends_well(work)
+
+
+def test_a_child_ends_though_its_parent_was_compiling():
+    """What is waited for at the end of a process is this process's own."""
+    from test_threads_and_processes import ends
+
+    ends("""
+        import minitensor_jit.runtime.compiler as c
+        import warnings
+        warnings.simplefilter("ignore", DeprecationWarning)
+        begun, finish = threading.Event(), threading.Event()
+        plan = c.Compiler.plan
+        def slowly(*args):
+            begun.set()
+            finish.wait()
+            return plan(*args)
+        c.Compiler.plan = slowly
+        function = mt.function(lambda x: x * 2 + 1, jit_compile=True)
+        thread = threading.Thread(target=lambda: function(mt.ones(3)))
+        thread.start()
+        begun.wait()
+        child = os.fork()
+        if child == 0:
+            c.Compiler.plan = plan
+            assert function(mt.ones(3)).tolist() == [3.0] * 3
+            sys.exit(7)
+        finish.set()
+        thread.join()
+        deadline = time.monotonic() + 60
+        while (done := os.waitpid(child, os.WNOHANG)) == (0, 0):
+            if time.monotonic() > deadline:
+                os.kill(child, 6)
+                sys.exit("the child hangs")
+            time.sleep(0.002)
+        assert os.waitstatus_to_exitcode(done[1]) == 7, done
+    """)
+
+
+def test_a_fork_waits_for_modules_that_others_import(tmp_path, monkeypatch):
+    begun, done = threading.Event(), threading.Event()
+    monkeypatch.setitem(sys.modules, "events_of_this_test", type("Events", (), {"begun": begun, "done": done}))
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "imported_slowly.py").write_text(
+        "from events_of_this_test import begun, done\nbegun.set()\ndone.wait()\nvalue = 7\n"
+    )
+    thread = threading.Thread(target=importlib.import_module, args=("imported_slowly",))
+    thread.start()
+    begun.wait()
+    timer = threading.Timer(0.05, done.set)
+    timer.start()
+
+    def work():
+        assert importlib.import_module("imported_slowly").value == 7
+
+    forks.ends_well(work)
+    thread.join()
+    del sys.modules["imported_slowly"]
+
+
+def test_a_module_may_fork_while_it_is_imported(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "forks_itself.py").write_text("import forks\nforks.ends_well(lambda: __import__('colorsys'))\n")
+    importlib.import_module("forks_itself")
+    assert not imp.lock_held()
+    del sys.modules["forks_itself"]
+
+
+def test_forks_while_everything_goes_on():
+    """Threads allocate, launch, compile and look ops up."""
+    from test_threads_and_processes import ends
+
+    ends("""
+        import warnings
+        warnings.simplefilter("ignore", DeprecationWarning)
+        mt.set_num_threads(2)
+        stop = threading.Event()
+        def allocates():
+            while not stop.wait(0.002):
+                [mt.empty(n * 1000) for n in range(1, 50)]
+                mt.empty_cache()
+        def launches():
+            f = mt.function(lambda x: (x * 2 + 1).tanh().sum(), jit_compile=True)
+            x = mt.ones(300_000)
+            while not stop.wait(0.002): f(x)
+        def compiles():
+            n = 5
+            while not stop.wait(0.002):
+                n += 1
+                mt.function(lambda x: (x * n).exp() + n, jit_compile=True)(mt.ones(n))
+        def solves():
+            a = mt.eye(20) * 3
+            while not stop.wait(0.002): mt.linalg.solve(a, mt.ones(20))
+        threads = [threading.Thread(target=f, daemon=True) for f in (allocates, launches, compiles, solves)]
+        for thread in threads: thread.start()
+        for round in range(10):
+            time.sleep(0.01)
+            child = os.fork()
+            if child == 0:
+                f = mt.function(lambda x: (x + round).relu().sum(), jit_compile=True)
+                assert f(mt.zeros(400_000)).item() == round * 400_000
+                assert mt.linalg.solve(mt.eye(3) * 2, mt.ones(3)).tolist() == [0.5] * 3
+                mt.empty_cache()
+                sys.exit(7)
+            deadline = time.monotonic() + 60
+            while (done := os.waitpid(child, os.WNOHANG)) == (0, 0):
+                if time.monotonic() > deadline:
+                    os.kill(child, 6)
+                    sys.exit("the child hangs")
+                time.sleep(0.002)
+            assert os.waitstatus_to_exitcode(done[1]) == 7, done
+        stop.set()
+        for thread in threads: thread.join(60)
+    """)
