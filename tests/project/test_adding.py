@@ -10,7 +10,8 @@ import subprocess
 import sys
 
 import pytest
-from tests.test_docs import ROOT, Block, blocks, unmatched
+
+from tests.project.test_docs import ROOT, Block, blocks, unmatched
 
 DOCUMENT = "docs/adding.md"
 END = "---- the end of a block ----"

@@ -5,7 +5,7 @@ A fenced block says what it is by its first line:
     ```python               is run; the blocks of one document share their names
     ```python skip="why"    is not run, for the reason given
     ```text                 is what the block before printed, to stdout and then to stderr
-    ```diff add=FILE        is added to a copy of the sources, and ```python in=copy run there (tests/project/test_adding.py)
+    ```diff add=FILE        is added to a copy of the sources, and ```python in=copy run there (test_adding.py)
     ```cpp file=csrc/a.h    stands in that file, in any language and up to indentation
     ```sh                   is run where it runs an example, or reads and runs what an example left in /tmp, which
                             stands for a folder of the test's own
