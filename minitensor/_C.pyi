@@ -1633,6 +1633,69 @@ def reset_peak_memory_stats() -> None: ...
 def get_num_threads() -> builtins.int: ...
 def set_num_threads(count: builtins.int, /) -> None: ...
 
+class _CommunicatorCall:
+    done: builtins.bool
+    error: str | None
+    source: builtins.int
+    def wait(self, seconds: builtins.float | None, /) -> builtins.bool: ...
+
+class _Communicator:
+    failure: str | None
+    @staticmethod
+    def shared_memory(size: builtins.int, /) -> builtins.int: ...
+    @staticmethod
+    def from_shared_memory(descriptor: builtins.int, rank: builtins.int, size: builtins.int, /) -> _Communicator: ...
+    @staticmethod
+    def from_sockets(
+        rank: builtins.int, size: builtins.int, collectives: Sequence[builtins.int], messages: Sequence[builtins.int], /
+    ) -> _Communicator: ...
+    def exchange(
+        self, text: str, sends: Any, recvs: Any, timeout: builtins.float, alone: builtins.bool, /
+    ) -> _CommunicatorCall: ...
+    def reduce(
+        self,
+        text: str,
+        tensor: Tensor,
+        kind: builtins.int,
+        root: builtins.int,
+        timeout: builtins.float,
+        alone: builtins.bool,
+        /,
+    ) -> _CommunicatorCall: ...
+    def reduce_by_rank(
+        self,
+        text: str,
+        operands: Sequence[Tensor],
+        result: Tensor,
+        kind: builtins.int,
+        timeout: builtins.float,
+        alone: builtins.bool,
+        /,
+    ) -> _CommunicatorCall: ...
+    def send(
+        self,
+        text: str,
+        tensor: Tensor,
+        rank: builtins.int,
+        tag: builtins.int,
+        timeout: builtins.float,
+        alone: builtins.bool,
+        /,
+    ) -> _CommunicatorCall: ...
+    def receive(
+        self,
+        text: str,
+        tensor: Tensor,
+        rank: builtins.int,
+        tag: builtins.int,
+        timeout: builtins.float,
+        alone: builtins.bool,
+        /,
+    ) -> _CommunicatorCall: ...
+    def abort(self, why: str, /) -> None: ...
+    def leave(self) -> None: ...
+    def forget(self) -> None: ...
+
 class _Generator:
     """The seed of a random stream and the next place in it."""
 

@@ -202,7 +202,7 @@ _LAZY_MODULES = {
     "accelerator", "amp", "array_api", "backends", "compiler", "cpu", "cuda", "distributions", "extend", "fft",
     "func", "linalg", "multiprocessing", "nn", "optim", "overrides", "profiler", "serialization", "signal", "special",
     "testing", "timeline", "utils",
-    "export", "fx", "hub", "library", "masked", "sparse",
+    "distributed", "export", "futures", "fx", "hub", "library", "masked", "sparse",
 }  # fmt: skip
 _LAZY_NAMES = {
     "autocast": "minitensor.amp",

@@ -25,10 +25,9 @@ from minitensor.as_torch.version import __version__
 __all__ = ["install", "uninstall"]
 
 # Modules whose meaning differs, or that only PyTorch has.
-_OWN = {
-    f"torch.{name}": f"minitensor.as_torch.{name}"
-    for name in ("_C", "_dynamo", "version", "types", "distributed", "onnx")
-} | {"torch.jit": "minitensor.scripting"}
+_OWN = {f"torch.{name}": f"minitensor.as_torch.{name}" for name in ("_C", "_dynamo", "version", "types", "onnx")} | {
+    "torch.jit": "minitensor.scripting"
+}
 _EVERY = importlib.metadata.DistributionFinder.Context()
 _START = "import minitensor.as_torch; "
 

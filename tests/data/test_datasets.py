@@ -243,5 +243,5 @@ def test_parts_of_processes():
     assert sorted(found[0] + found[1]) == list(range(10))
     samplers[0].set_epoch(1)
     assert list(samplers[0]) != found[0]
-    with pytest.raises(RuntimeError, match="Requires distributed package"):
+    with pytest.raises(ValueError, match="Default process group has not been initialized"):
         data.DistributedSampler(range(3))

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # neighbours.
 CSRC = [
     ["core"],
-    ["dispatch", "runtime"],
+    ["dispatch", "runtime", "distributed"],
     ["autograd", "kernels"],
     ["trace"],
     ["bindings"],

@@ -102,7 +102,7 @@ assert torch.Tensor is minitensor.Tensor and torch.optim.SGD is minitensor.optim
 assert minitensor.nn.__name__ == minitensor.nn.__spec__.name == "minitensor.nn"
 assert torch.linalg.norm and torch.fft.fft and torch.special.gamma if hasattr(torch.special, "gamma") else True
 assert torch.jit is not minitensor.jit and torch.jit.script is minitensor.jit.script and not torch.jit.is_scripting()
-assert not torch.distributed.is_available() and not torch.cuda.is_available()
+assert torch.distributed.is_available() and not torch.distributed.is_initialized() and not torch.cuda.is_available()
 assert torch.__version__ == importlib.metadata.version("torch") == "2.13.0+minitensor"
 assert torch.version.__version__ == torch.__version__ and torch.version.cuda is None
 assert importlib.metadata.metadata("Torch")["Name"] == "torch"
@@ -263,7 +263,7 @@ import torch.backends.cudnn as cudnn
 cudnn.benchmark = True
 print(torch.backends.cudnn.benchmark, dist.is_available(), torch.onnx.is_in_onnx_export(), torch.float8_e4m3fn)
 for refused in (
-    lambda: dist.init_process_group("gloo"),
+    lambda: dist.init_process_group("nccl"),
     lambda: dist.get_rank(),
     lambda: torch.onnx.export(torch.nn.Linear(1, 1), torch.ones(1), "model.onnx"),
 ):
@@ -277,8 +277,9 @@ for refused in (
 def test_names_that_scripts_import(tmp_path):
     printed = aliased(tmp_path, NAMES).stdout.splitlines()
     assert printed == [
-        "True False False torch.float8_e4m3fn",
-        "RuntimeError torch.distributed.init_process_group: minitensor runs a program in one process only",
+        "True True False torch.float8_e4m3fn",
+        "RuntimeError Distributed package doesn't have NCCL built in: there are gloo and mpi; gloo takes tensors of "
+        "GPUs too, through the CPU's memory",
         "ValueError Default process group has not been initialized, please make sure to call init_process_group.",
         "NotImplementedError torch.onnx.export: minitensor has no exporter to ONNX; save the state_dict and export it "
         "with PyTorch",

@@ -12,5 +12,6 @@ namespace mt::py {
 PyRef call_apart(PyObject* callable, PyObject* args);
 bool init_apart();
 bool init_llvm_calls(PyObject* module);
+bool init_process_group(PyObject* module);
 
 }  // namespace mt::py

@@ -17,8 +17,8 @@ _T_co = TypeVar("_T_co", covariant=True)
 class DistributedSampler(Sampler[_T_co]):
     """Every ``num_replicas``-th number, from ``rank`` on, of all samples, which are shuffled by ``seed + epoch``.
 
-    All processes get as many: some numbers come twice, or with ``drop_last`` the last ones not at all. Both
-    ``num_replicas`` and ``rank`` must be given: there are no groups of processes that know them.
+    All processes get as many: some numbers come twice, or with ``drop_last`` the last ones not at all. Where
+    ``num_replicas`` or ``rank`` isn't given it is that of the default group. ValueError if there is none.
     """
 
     def __init__(
@@ -31,7 +31,10 @@ class DistributedSampler(Sampler[_T_co]):
         drop_last: bool = False,
     ) -> None:
         if num_replicas is None or rank is None:
-            raise RuntimeError("Requires distributed package to be available")
+            from minitensor import distributed as group
+
+            num_replicas = group.get_world_size() if num_replicas is None else num_replicas
+            rank = group.get_rank() if rank is None else rank
         if not 0 <= rank < num_replicas:
             raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
         self.dataset = dataset

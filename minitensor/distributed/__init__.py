@@ -1,0 +1,94 @@
+"""Programs of several processes, by PyTorch's names (`torch.distributed`).
+
+Each process is a rank of a group. They find one another in a store, and then make collective calls: on one machine over
+memory that they share, between machines over TCP (backend "gloo"), or by MPI (backend "mpi").
+``python -m minitensor.distributed.run --nproc-per-node 2 train.py`` starts them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minitensor.distributed.backends import (
+    Backend,
+    BackendConfig,
+    get_default_backend_for_device,
+    is_backend_available,
+    is_gloo_available,
+    is_mpi_available,
+    is_nccl_available,
+    is_torchelastic_launched,
+    is_ucc_available,
+    is_xccl_available,
+)
+from minitensor.distributed.collectives import (
+    all_gather,
+    all_gather_coalesced,
+    all_gather_into_tensor,
+    all_gather_single,
+    all_reduce,
+    all_reduce_coalesced,
+    all_to_all,
+    all_to_all_single,
+    barrier,
+    broadcast,
+    gather,
+    monitored_barrier,
+    reduce,
+    reduce_scatter,
+    reduce_scatter_single,
+    reduce_scatter_tensor,
+    scatter,
+)
+from minitensor.distributed.errors import (
+    DistBackendError,
+    DistError,
+    DistNetworkError,
+    DistStoreError,
+    QueueEmptyError,
+)
+from minitensor.distributed.messages import P2POp, batch_isend_irecv, irecv, isend, recv, send
+from minitensor.distributed.objects import (
+    all_gather_object,
+    broadcast_object_list,
+    gather_object,
+    recv_object_list,
+    scatter_object_list,
+    send_object_list,
+)
+from minitensor.distributed.process_group import ProcessGroup
+from minitensor.distributed.reduce_op import ReduceOp, reduce_op, supports_complex
+from minitensor.distributed.rendezvous import register_rendezvous_handler, rendezvous
+from minitensor.distributed.stores import FileStore, HashStore, PrefixStore, Store, TCPStore
+from minitensor.distributed.work import Work
+from minitensor.distributed.world import (
+    GroupMember,
+    default_pg_timeout,
+    destroy_process_group,
+    get_backend,
+    get_backend_config,
+    get_global_rank,
+    get_group_rank,
+    get_node_local_rank,
+    get_pg_count,
+    get_process_group_ranks,
+    get_rank,
+    get_world_size,
+    group,
+    init_process_group,
+    is_initialized,
+    new_group,
+    new_subgroups,
+    new_subgroups_by_enumeration,
+    split_group,
+)
+
+__all__ = [name for name in dir() if not name.startswith("_") and name not in ("annotations", "Any")]
+
+
+def is_available() -> bool:
+    """Return True: processes can work together."""
+    return True
+
+
+__all__ += ["is_available"]
