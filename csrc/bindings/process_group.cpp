@@ -2,7 +2,7 @@
 #include <list>
 #include <string>
 
-#include "bindings/shared_memory.h"
+#include "bindings/tensor/shared_memory.h"
 #include "core/fork.h"
 #include "dispatch/gpu.h"
 #include "dispatch/jit_device.h"
