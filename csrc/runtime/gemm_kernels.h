@@ -48,6 +48,24 @@ using DotKernel = void (*)(int64_t kc, int64_t cols, const T* a, int64_t a_cs, c
 template <class T>
 using PatchKernel = void (*)(int64_t kc, const T* x, const int32_t* offsets, const T* b, T* c, bool accumulate);
 
+/// Part of a convolution's result for some filters, whose number is fixed in each kernel, and two vectors of
+/// neighbouring results, `x_step` apart in the image and y_step in the result: y[f * y_rs + i] = the sum of w[f * w_rs
+/// + p] * x[offsets[p] + i] over p < kc, in order of p, and then + bias[f] unless that is null.
+template <class T>
+using PlaneKernel = void (*)(int64_t kc, const T* w, int64_t w_rs, const T* x, int64_t x_step, const int32_t* offsets,
+                             T* y, int64_t y_rs, int64_t y_step, const T* bias);
+
+/// Part of the gradient of a convolution's filters, over one block of positions: C[(l * taps + t), f] = (accumulate ? C
+/// : 0) + the sum of x[offsets[p] + l * line + t] * b[p, f] over p < kc, each in order of p. The numbers of lines, of
+/// taps, and of vectors in a row of B and C are fixed in each kernel.
+template <class T>
+using TapKernel = void (*)(int64_t kc, const T* x, int64_t line, const int32_t* offsets, const T* b, T* c,
+                           bool accumulate);
+inline constexpr int kMostTaps = 5, kMostTapLines = 3, kMostTapVectors = 2;
+/// Sums that a kernel keeps in registers.
+inline constexpr int kMostTapSums = 12;
+inline constexpr int kMostPlaneFilters = 6;
+
 /// The kernels of one element type for one instruction set.
 template <class T>
 struct Kernels {
@@ -60,6 +78,10 @@ struct Kernels {
     DotKernel<T> dots;  ///< null where packing is as good
     int64_t direct_b_bytes;  ///< contiguous rows of B up to this size are read better in place than packed
     const PatchKernel<T>* patches;  ///< [results - 1], up to max_rows[0]; null where they are not better than `micro`
+    const PlaneKernel<T>* planes;  ///< [filters - 1], up to kMostPlaneFilters; null as `patches`
+    /// [((vectors - 1) * kMostTapLines + lines - 1) * kMostTaps + taps - 1], null beyond kMostTapSums; null as
+    /// `patches`
+    const TapKernel<T>* taps;
 };
 
 /// The kernels of this machine's instruction set.

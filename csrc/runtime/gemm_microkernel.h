@@ -141,6 +141,102 @@ struct PatchTable<S, std::integer_sequence<int, kRowsLess1...>> {
     static constexpr PatchKernel<typename S::T> table[] = {patches<S, kRowsLess1 + 1>...};
 };
 
+template <class S, int kFilters>
+void planes(int64_t kc, const typename S::T* w, int64_t w_rs, const typename S::T* x, int64_t x_step,
+            const int32_t* offsets, typename S::T* y, int64_t y_rs, int64_t y_step, const typename S::T* bias) {
+    using T = typename S::T;
+    using V = typename S::V;
+    V acc[kFilters][2];
+#pragma GCC unroll 16
+    for (int i = 0; i < kFilters; ++i) acc[i][0] = acc[i][1] = S::zero();
+    constexpr int kGroups = (kFilters + 2) / 3;  // as in `tile`
+    const T* rows[kGroups];
+#pragma GCC unroll 8
+    for (int g = 0; g < kGroups; ++g) rows[g] = w + 3 * g * w_rs;
+    for (int64_t p = 0; p < kc; ++p) {
+        const T* at = x + offsets[p];
+        const V first = S::load(at), second = S::load(at + x_step);
+#pragma GCC unroll 16
+        for (int i = 0; i < kFilters; ++i) {
+            const V weight = S::broadcast(rows[i / 3] + (i % 3) * w_rs);
+            acc[i][0] = S::muladd(weight, first, acc[i][0]);
+            acc[i][1] = S::muladd(weight, second, acc[i][1]);
+        }
+#pragma GCC unroll 8
+        for (int g = 0; g < kGroups; ++g) {
+            ++rows[g];
+            asm("" : "+r"(rows[g]));
+        }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kFilters; ++i, y += y_rs) {
+        if (bias != nullptr) {
+            const V added = S::broadcast(bias + i);
+            acc[i][0] = S::add(acc[i][0], added);
+            acc[i][1] = S::add(acc[i][1], added);
+        }
+        S::store(y, acc[i][0]);
+        S::store(y + y_step, acc[i][1]);
+    }
+}
+
+template <class S, class Filters>
+struct PlaneTable;
+template <class S, int... kFiltersLess1>
+struct PlaneTable<S, std::integer_sequence<int, kFiltersLess1...>> {
+    static constexpr PlaneKernel<typename S::T> table[] = {planes<S, kFiltersLess1 + 1>...};
+};
+
+template <class S, int kTaps, int kLines, int kVectors>
+void taps(int64_t kc, const typename S::T* x, int64_t line, const int32_t* offsets, const typename S::T* b,
+          typename S::T* c, bool accumulate) {
+    using T = typename S::T;
+    using V = typename S::V;
+    V acc[kLines * kTaps][kVectors];
+#pragma GCC unroll 16
+    for (int i = 0; i < kLines * kTaps; ++i) {
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) acc[i][v] = S::zero();
+    }
+    for (int64_t p = 0; p < kc; ++p, b += kVectors * S::kLanes) {
+        V bv[kVectors];
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) bv[v] = S::load(b + v * S::kLanes);
+        const T* at = x + offsets[p];
+#pragma GCC unroll 4
+        for (int l = 0; l < kLines; ++l, at += line) {
+#pragma GCC unroll 8
+            for (int t = 0; t < kTaps; ++t) {
+                const V element = S::broadcast(at + t);
+#pragma GCC unroll 2
+                for (int v = 0; v < kVectors; ++v)
+                    acc[l * kTaps + t][v] = S::muladd(element, bv[v], acc[l * kTaps + t][v]);
+            }
+        }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kLines * kTaps; ++i) {
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v, c += S::kLanes)
+            S::store(c, accumulate ? S::add(S::load(c), acc[i][v]) : acc[i][v]);
+    }
+}
+
+template <class S, int kAt>
+constexpr TapKernel<typename S::T> tap_kernel() {
+    constexpr int kTaps = kAt % kMostTaps + 1, kLines = kAt / kMostTaps % kMostTapLines + 1;
+    constexpr int kVectors = kAt / kMostTaps / kMostTapLines + 1;
+    if constexpr (kTaps * kLines * kVectors <= kMostTapSums) return taps<S, kTaps, kLines, kVectors>;
+    else return nullptr;
+}
+
+template <class S, class At>
+struct TapTable;
+template <class S, int... kAt>
+struct TapTable<S, std::integer_sequence<int, kAt...>> {
+    static constexpr TapKernel<typename S::T> table[] = {tap_kernel<S, kAt>()...};
+};
+
 /// The kernel table with tiles of up to kRows1 x 1, kRows2 x 2 and kRows4 x 4 vectors.
 template <class S, int kRows1, int kRows2, int kRows4>
 constexpr Kernels<typename S::T> make_kernels(DotKernel<typename S::T> dots = nullptr) {
@@ -154,6 +250,8 @@ constexpr Kernels<typename S::T> make_kernels(DotKernel<typename S::T> dots = nu
             S::pack_transposed,
             dots,
             kDirectBytes,
+            nullptr,
+            nullptr,
             nullptr};
 }
 
@@ -162,6 +260,8 @@ template <class S, int kRows1, int kRows2, int kRows4>
 constexpr Kernels<typename S::T> make_float_kernels(DotKernel<typename S::T> dots) {
     Kernels<typename S::T> kernels = make_kernels<S, kRows1, kRows2, kRows4>(dots);
     kernels.patches = PatchTable<S, std::make_integer_sequence<int, kRows1>>::table;
+    kernels.planes = PlaneTable<S, std::make_integer_sequence<int, kMostPlaneFilters>>::table;
+    kernels.taps = TapTable<S, std::make_integer_sequence<int, kMostTaps * kMostTapLines * kMostTapVectors>>::table;
     return kernels;
 }
 

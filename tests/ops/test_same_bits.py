@@ -12,6 +12,7 @@ import pytest
 from minitensor.ops import ROWS
 
 PROGRAM = Path(__file__).parents[1] / "bits_of_rows.py"
+CONVOLUTIONS = Path(__file__).parents[1] / "bits_of_convolutions.py"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "numerics.md"
 # What runs in LAPACK and BLAS, as NumPy and SciPy come with them.
 LAPACK = {
@@ -20,10 +21,10 @@ LAPACK = {
 
 
 @functools.cache
-def run(*arguments, **environment):
+def run(*arguments, program=PROGRAM, **environment):
     """What the program says, or why this machine or build can't run it."""
     made = subprocess.run(
-        [sys.executable, str(PROGRAM), *arguments],
+        [sys.executable, str(program), *arguments],
         env={**os.environ, "PYTHONPATH": str(PROGRAM.parent.parent), **environment},
         capture_output=True,
         text=True,
@@ -35,9 +36,9 @@ def run(*arguments, **environment):
     return json.loads(made.stdout)
 
 
-def levels(*arguments):
+def levels(*arguments, **options):
     """What the instruction sets give that are here; the baseline is everywhere."""
-    found = {isa: run(*arguments, MT_ISA=isa) for isa in ("baseline", "avx2", "avx512")}
+    found = {isa: run(*arguments, MT_ISA=isa, **options) for isa in ("baseline", "avx2", "avx512")}
     assert isinstance(found["baseline"], dict), found["baseline"]
     return {isa: rows for isa, rows in found.items() if isinstance(rows, dict)}
 
@@ -57,6 +58,14 @@ def test_eager():
 def test_eager_with_one_thread_and_with_two():
     one, two = (run("--eager", "--every", "3", MT_NUM_THREADS=count, MT_WAKE_THREADS="always") for count in "12")
     assert different(one, two) == []
+
+
+def test_convolutions():
+    """Which of their kernels runs depends on the instruction set and the shape."""
+    found = levels(program=CONVOLUTIONS, MT_NUM_THREADS="1")
+    found["two threads"] = run(program=CONVOLUTIONS, MT_NUM_THREADS="2", MT_WAKE_THREADS="always")
+    for isa, rows in found.items():
+        assert different(found["baseline"], rows) == [], isa
 
 
 @pytest.mark.parametrize("first", [0, *(pytest.param(k, marks=pytest.mark.exhaustive) for k in range(1, 10))])

@@ -1,5 +1,6 @@
 // Convolution and its two gradients as matrix products with blocks of patches that stay in the cache. How the work is
 // cut depends on shapes only, so results do not depend on the number of threads.
+#include <optional>
 #include <type_traits>
 
 #include "dispatch/infer/convolution.h"
@@ -190,10 +191,13 @@ void backward_weight(const ConvGeometry& g, const T* grad, const T* x, T* gw) {
                              std::max<int64_t>(kBlockBytes / static_cast<int64_t>(sizeof(T)) / length / taps, 1), 1);
     int64_t parts = ceil_div(g.channels, across), rows = across * taps;
     int64_t chunks = std::clamp<int64_t>(kTasks / (g.groups * parts), 1, runs);
+    WeightRuns cut{images, block, blocks};
+    std::optional<DirectWeight<T>> direct;
+    if (DirectWeight<T>::suits(g, cut)) direct.emplace(g, cut);
     cpu::Scratch memory;
     T* partial = chunks > 1 ? static_cast<T*>(memory.reserve(static_cast<size_t>(chunks * total) * sizeof(T))) : gw;
     parallel_for(g.groups * parts * chunks, 1, [&](int64_t begin, int64_t end) {
-        T* col = scratch<T>(t_patches, rows * length);
+        T* col = direct ? nullptr : scratch<T>(t_patches, rows * length);
         T* product = scratch<T>(t_product, g.filters * rows);
         T* gathered = images > 1 ? scratch<T>(t_gathered, g.filters * length) : nullptr;
         for (int64_t i = begin; i < end; ++i) {
@@ -201,6 +205,10 @@ void backward_weight(const ConvGeometry& g, const T* grad, const T* x, T* gw) {
             int64_t c1 = std::min(g.channels, c0 + across), width = (c1 - c0) * taps;
             T* to = partial + chunk * total + group * g.filters * k + c0 * taps;
             int64_t first = runs * chunk / chunks, last = runs * (chunk + 1) / chunks;
+            if (direct) {
+                direct->add(grad, x, group, c0, c1, first, last, to, k);
+                continue;
+            }
             for (int64_t run = first; run < last; ++run) {
                 int64_t n0 = run / blocks * images, p = run % blocks * block;
                 int64_t count = std::min(images, g.batch - n0), cols = std::min(block, pixels - p);
@@ -273,6 +281,11 @@ void convolve(Call& call, const Finish& finish) {
             }
         }
         if constexpr (!std::is_integral_v<T>) {
+            if (suits_plane_forward<T>(g)) {
+                plane_forward<T>(g, image.as<T>(), weight.as<T>(), bias, target.as<T>(), finish);
+                target.store();
+                return;
+            }
             if (suits_direct_forward<T>(g)) {
                 direct_forward<T>(g, image.as<T>(), weight.as<T>(), bias, target.as<T>(), finish);
                 target.store();
@@ -337,61 +350,10 @@ void convolution_backward_weight_kernel(Call& call) {
     });
 }
 
-// The geometry that belongs to an unfolding of `image` [N, C, H, W].
-ConvGeometry unfolding(const Dims& image, const Dims& kernel, const Dims& dilation, const Dims& padding,
-                       const Dims& stride) {
-    Dims weight{1, image[1], kernel[0], kernel[1]}, out{image[0], 1, 0, 0};
-    for (size_t d = 0; d < 2; ++d)
-        out[2 + d] = conv_output_size(image[2 + d], kernel[d], stride[d], padding[d], dilation[d]);
-    return {image, weight, out, stride, padding, dilation, 1};
-}
-
-void im2col_kernel(Call& call) {
-    const Tensor& x = call.in(0);
-    Tensor& out = *call.outputs[0];
-    if (out.numel == 0) return;
-    ConvGeometry g = unfolding(x.sizes, call.param(0).ints, call.param(1).ints, call.param(2).ints, call.param(3).ints);
-    with_float(x.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        constexpr DType type = DTypeOf<T>::value;
-        Packed image(x, type);
-        ContiguousOut target(out, type);
-        int64_t rows = g.taps(), pixels = g.out_plane();
-        parallel_for(g.batch * g.channels, grain_of(rows * pixels), [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i)
-                g.gather(target.as<T>() + i * rows * pixels, pixels, image.as<T>() + i * g.in_plane(), 0, 1, 0, pixels);
-        });
-        target.store();
-    });
-}
-
-void col2im_kernel(Call& call) {
-    const Tensor& x = call.in(0);
-    Tensor& out = *call.outputs[0];
-    if (out.numel == 0) return;
-    ConvGeometry g = unfolding(out.sizes, call.param(1).ints, call.param(2).ints, call.param(3).ints,
-                               call.param(4).ints);
-    with_float(x.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        constexpr DType type = DTypeOf<T>::value;
-        Packed columns(x, type);
-        ContiguousOut target(out, type);
-        int64_t rows = g.taps(), pixels = g.out_plane(), plane = g.in_plane();
-        parallel_for(g.batch * g.channels, grain_of(rows * pixels), [&](int64_t begin, int64_t end) {
-            std::fill_n(target.as<T>() + begin * plane, (end - begin) * plane, T(0));
-            for (int64_t i = begin; i < end; ++i)
-                g.scatter(target.as<T>() + i * plane, columns.as<T>() + i * rows * pixels, pixels, 0, 1, 0, pixels);
-        });
-        target.store();
-    });
-}
-
 const RegisterNative registered{
     {"convolution", infer_convolution, convolution_kernel},
     {"convolution_backward_input", infer_convolution_backward_input, convolution_backward_input_kernel},
     {"convolution_backward_weight", infer_convolution_backward_weight, convolution_backward_weight_kernel},
-    {"im2col", infer_im2col, im2col_kernel},
-    {"col2im", infer_col2im, col2im_kernel},
 };
 
 }  // namespace

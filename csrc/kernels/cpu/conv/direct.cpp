@@ -32,24 +32,6 @@ const Kernels<T>& kernels() {
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Rows [h0, h1) of the image with its padding.
-template <class T>
-void copy_padded(const ConvGeometry& g, T* to, const T* image, int64_t h0, int64_t h1) {
-    int64_t width = g.in[2] + 2 * g.padding[2], plane = (g.in[1] + 2 * g.padding[1]) * width;
-    for (int64_t c = 0; c < g.channels; ++c)
-        for (int64_t h = h0; h < h1; ++h) {
-            T* row = to + c * plane + h * width;
-            int64_t from = h - g.padding[1];
-            if (from < 0 || from >= g.in[1]) {
-                std::fill_n(row, width, T(0));
-                continue;
-            }
-            std::fill_n(row, g.padding[2], T(0));
-            copy_run(row + g.padding[2], image + (c * g.in[1] + from) * g.in[2], g.in[2]);
-            std::fill_n(row + width - g.padding[2], g.padding[2], T(0));
-        }
-}
-
 }  // namespace
 
 template <class T>
@@ -68,12 +50,8 @@ void direct_forward(const ConvGeometry& g, const T* x, const T* w, const T* bias
     int64_t k = g.patch(), lanes = with.lanes, vectors = ceil_div(g.filters, lanes), pixels = g.out_plane();
     int64_t height = g.in[1] + 2 * g.padding[1], width = g.in[2] + 2 * g.padding[2], plane = height * width;
     bool padded = g.padding[1] || g.padding[2];
-    // Where the elements of a patch lie, from its first on, and for each vector of filters their weights.
-    std::vector<int32_t> offsets;
-    for (int64_t c = 0; c < g.channels; ++c)
-        for (int64_t kh = 0; kh < g.kernel[1]; ++kh)
-            for (int64_t kw = 0; kw < g.kernel[2]; ++kw)
-                offsets.push_back(static_cast<int32_t>(c * plane + kh * g.dilation[1] * width + kw * g.dilation[2]));
+    // For each vector of filters their weights.
+    std::vector<int32_t> offsets = patch_offsets(g);
     cpu::Scratch memory;
     T* weights = static_cast<T*>(memory.reserve(static_cast<size_t>(g.groups * vectors * lanes * k) * sizeof(T)));
     for (int64_t group = 0; group < g.groups; ++group)
@@ -100,7 +78,7 @@ void direct_forward(const ConvGeometry& g, const T* x, const T* w, const T* bias
             if (padded) {
                 int64_t first = first_step / vectors * at_once;
                 int64_t last = std::min(((last_step - 1) / vectors + 1) * at_once, g.out[1]) - 1;
-                copy_padded(g, copy, image, first * g.stride[1],
+                copy_padded(g, copy, image, g.channels, first * g.stride[1],
                             last * g.stride[1] + (g.kernel[1] - 1) * g.dilation[1] + 1);
                 image = copy;
             }

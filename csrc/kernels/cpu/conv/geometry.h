@@ -111,12 +111,24 @@ struct ConvGeometry {
                     }
     }
 
+    // Whether rows of output positions read, and are made of, runs of the image's elements.
+    bool in_runs() const { return stride[2] == 1 && in[0] == 1 && kernel[0] == 1 && out[0] == 1; }
+
     // col[row * ld + p - p0]: the patches of output positions [p0, p1), for channels [c0, c1) of the image x.
     template <class T>
     void gather(T* col, int64_t ld, const T* x, int64_t c0, int64_t c1, int64_t p0, int64_t p1) const {
+        int64_t width = out[2];
+        if (!in_runs() || p0 == p1) return gather_segments(col, ld, x, c0, c1, p0, p1);
+        // Whole rows, and what is before and behind them.
+        int64_t from = std::min((p0 + width - 1) / width * width, p1), to = std::max(p1 / width * width, from);
+        if (p0 < from) gather_segments(col, ld, x, c0, c1, p0, from);
+        if (from < to) gather_rows(col + (from - p0), ld, x, c0, c1, from / width, to / width);
+        if (to < p1) gather_segments(col + (to - p0), ld, x, c0, c1, to, p1);
+    }
+
+    template <class T>
+    void gather_segments(T* col, int64_t ld, const T* x, int64_t c0, int64_t c1, int64_t p0, int64_t p1) const {
         int64_t plane = in_plane(), step = stride[2];
-        if (step == 1 && p0 == 0 && p1 == out_plane() && in[0] == 1 && kernel[0] == 1 && out[0] == 1)
-            return gather_plane(col, ld, x, c0, c1);
         segments(c0, c1, p0, p1,
                  [&](int64_t row, int64_t c, int64_t at, int64_t low, int64_t high, int64_t length, int64_t from) {
                      T* to = col + row * ld + at;
@@ -131,21 +143,23 @@ struct ConvGeometry {
                  });
     }
 
-    // The same for all output positions of images of two dimensions with a stride of 1 along the last.
+    // The same for rows [h0, h1) of output positions, in runs.
     template <class T>
-    void gather_plane(T* col, int64_t ld, const T* x, int64_t c0, int64_t c1) const {
+    void gather_rows(T* col, int64_t ld, const T* x, int64_t c0, int64_t c1, int64_t h0, int64_t h1) const {
         int64_t low, high, top, bottom, width = out[2];
         for (int64_t c = c0; c < c1; ++c)
             for (int64_t kh = 0; kh < kernel[1]; ++kh)
                 for (int64_t kw = 0; kw < kernel[2]; ++kw, col += ld) {
                     inside(1, kh, &top, &bottom);
                     inside(2, kw, &low, &high);
+                    top = std::clamp(top, h0, h1);
+                    bottom = std::clamp(bottom, top, h1);
                     T* to = col;
                     const T* from = x + (c * in[1] + top * stride[1] - padding[1] + kh * dilation[1]) * in[2] + low -
                                     padding[2] + kw * dilation[2];
-                    if (top) std::fill_n(to, top * width, T(0));
-                    to += top * width;
-                    int64_t rows = std::max<int64_t>(bottom - top, 0), step = stride[1] * in[2];
+                    if (top > h0) std::fill_n(to, (top - h0) * width, T(0));
+                    to += (top - h0) * width;
+                    int64_t rows = bottom - top, step = stride[1] * in[2];
                     if constexpr (std::is_floating_point_v<T>)
                         nn_loops<T>().copy_runs(to + low, width, from, step, high - low, rows);
                     else
@@ -155,7 +169,7 @@ struct ConvGeometry {
                         std::fill_n(to + r * width + high, width - high, T(0));
                     }
                     to += rows * width;
-                    if (bottom < out[1]) std::fill_n(to, (out[1] - bottom) * width, T(0));
+                    if (bottom < h1) std::fill_n(to, (h1 - bottom) * width, T(0));
                 }
     }
 
@@ -163,16 +177,48 @@ struct ConvGeometry {
     template <class T>
     void scatter(T* x, const T* col, int64_t ld, int64_t c0, int64_t c1, int64_t p0, int64_t p1) const {
         int64_t plane = in_plane(), step = stride[2];
+        if constexpr (std::is_floating_point_v<T>) {
+            if (in_runs() && p0 < p1) return scatter_runs(x, col, ld, c0, c1, p0, p1);
+        }
         segments(c0, c1, p0, p1,
                  [&](int64_t row, int64_t c, int64_t at, int64_t low, int64_t high, int64_t, int64_t from) {
                      const T* source = col + row * ld + at;
                      T* to = x + c * plane + from;
-                     if (step == 1)
-                         for (int64_t j = low; j < high; ++j) to[j - low] = sum_of(to[j - low], source[j]);
-                     else
-                         for (int64_t j = low; j < high; ++j)
-                             to[(j - low) * step] = sum_of(to[(j - low) * step], source[j]);
+                     for (int64_t j = low; j < high; ++j)
+                         to[(j - low) * step] = sum_of(to[(j - low) * step], source[j]);
                  });
+    }
+
+    // The same, row of patches by row of patches, since each adds to an element once.
+    template <class T>
+    void scatter_runs(T* x, const T* col, int64_t ld, int64_t c0, int64_t c1, int64_t p0, int64_t p1) const {
+        const auto add = nn_loops<T>().add_runs;
+        int64_t width = out[2], h0 = p0 / width, h1 = (p1 + width - 1) / width, step = stride[1] * in[2];
+        int64_t low, high, top, bottom;
+        for (int64_t c = c0; c < c1; ++c)
+            for (int64_t kh = 0; kh < kernel[1]; ++kh)
+                for (int64_t kw = 0; kw < kernel[2]; ++kw, col += ld) {
+                    inside(1, kh, &top, &bottom);
+                    inside(2, kw, &low, &high);
+                    const T* from = col - p0;  // of position 0
+                    T* to = x + (c * in[1] - padding[1] + kh * dilation[1]) * in[2] - padding[2] + kw * dilation[2];
+                    // Rows of output positions [first, last), of which [start, end).
+                    const auto rows = [&](int64_t first, int64_t last, int64_t start, int64_t end) {
+                        first = std::max(first, top);
+                        last = std::min(last, bottom);
+                        if (first < last && start < end)
+                            add(to + first * step + start, step, from + first * width + start, width, end - start,
+                                last - first);
+                    };
+                    int64_t start = p0 - h0 * width, end = p1 - (h1 - 1) * width;
+                    if (h1 - h0 == 1) {
+                        rows(h0, h1, std::max(low, start), std::min(high, end));
+                        continue;
+                    }
+                    rows(h0, h0 + 1, std::max(low, start), high);
+                    rows(h0 + 1, h1 - 1, low, high);
+                    rows(h1 - 1, h1, low, std::min(high, end));
+                }
     }
 };
 

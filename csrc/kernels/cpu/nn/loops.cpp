@@ -223,6 +223,59 @@ void copy_runs(T* to, int64_t to_step, const T* from, int64_t from_step, int64_t
 }
 
 template <class T>
+void add_runs(T* to, int64_t to_step, const T* from, int64_t from_step, int64_t length, int64_t count) {
+    constexpr int W = kWidth<T>;
+    const int rest = static_cast<int>(length % W);
+    for (; count > 0; --count, to += to_step, from += from_step) {
+        int64_t j = 0;
+        for (; j + W <= length; j += W) store<T>(to + j, load<T>(to + j) + load<T>(from + j));
+        if (rest)
+            store_partial<T>(to + j, load_partial<T>(to + j, rest, T(0)) + load_partial<T>(from + j, rest, T(0)), rest);
+    }
+}
+
+// Small vectors, of 16 bytes whatever the instruction set: rows of windows are short.
+template <class T>
+void max_pairs(T* values, int64_t* index, const T* x, int64_t width, int64_t rows, int64_t n) {
+    constexpr int W = kMaxPairs<T>;
+    typedef T V __attribute__((vector_size(16)));
+    typedef Int<T> I __attribute__((vector_size(16)));
+    typedef int64_t Wide __attribute__((vector_size(8 * W)));
+    I even, odd, steps;
+    for (int i = 0; i < W; ++i) {
+        even[i] = static_cast<Int<T>>(2 * i);
+        odd[i] = even[i] + 1;
+        steps[i] = even[i];
+    }
+    for (int64_t row = 0; row < rows; ++row)
+        for (int64_t j = 0; j < n; j += W) {
+            if (j > n - W) j = n - W;  // what is left over is done with what is before it, once more
+            const int64_t at = row * 2 * width + 2 * j;
+            V a, b, c, d;
+            __builtin_memcpy(&a, x + at, 16);
+            __builtin_memcpy(&b, x + at + W, 16);
+            __builtin_memcpy(&c, x + at + width, 16);
+            __builtin_memcpy(&d, x + at + width + W, 16);
+            V best = __builtin_shuffle(a, b, even);
+            I where = steps + static_cast<Int<T>>(at);
+            const auto next = [&](V v, int64_t offset) MT_LAMBDA {
+                const I take = (v > best) | (v != v);
+                best = take ? v : best;
+                where = take ? steps + static_cast<Int<T>>(at + offset) : where;
+            };
+            next(__builtin_shuffle(a, b, odd), 1);
+            next(__builtin_shuffle(c, d, even), width);
+            next(__builtin_shuffle(c, d, odd), width + 1);
+            const int64_t to = row * n + j;
+            if (values) __builtin_memcpy(values + to, &best, 16);
+            if (index) {
+                const Wide wide = __builtin_convertvector(where, Wide);
+                __builtin_memcpy(index + to, &wide, sizeof wide);
+            }
+        }
+}
+
+template <class T>
 T sum(const T* x, int64_t n) {
     Vec<T> lanes[kVecs<Add<T>>];
     lane_sums<T>(lanes, n, [&](int64_t j, int count, int) MT_LAMBDA { return load_some<T>(x + j, count, T(0)); });
@@ -499,10 +552,12 @@ void add_rows(T* y, const T* w, const int64_t* row, int64_t count, const T* x, i
 
 template <class T>
 constexpr NnLoops<T> make_loops() {
-    return {
-        axpy<T>,       spread<T>,    stencil<T>,  dot<T>,       max_row<T>,    copy_runs<T>,   sum<T>,
-        square_sum<T>, normalize<T>, affine<T>,   grad_sums<T>, grad_input<T>, grad_params<T>, short_rows_backward<T>,
-        lstm_step<T>,  lstm_back<T>, gru_step<T>, gru_back<T>,  rnn_step<T>,   rnn_back<T>,    add_rows<T>};
+    return {axpy<T>,      spread<T>,     stencil<T>,     dot<T>,
+            max_row<T>,   copy_runs<T>,  add_runs<T>,    max_pairs<T>,
+            sum<T>,       square_sum<T>, normalize<T>,   affine<T>,
+            grad_sums<T>, grad_input<T>, grad_params<T>, short_rows_backward<T>,
+            lstm_step<T>, lstm_back<T>,  gru_step<T>,    gru_back<T>,
+            rnn_step<T>,  rnn_back<T>,   add_rows<T>};
 }
 
 }  // namespace
