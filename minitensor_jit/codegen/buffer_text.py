@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..ir.shape import Shape
 from ..runtime.buffer_assignment import Location
-from .task import Binding
+from .kernel_spec import Binding
 
 __all__ = ["BufferUse", "buffer_text"]
 

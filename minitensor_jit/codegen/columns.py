@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from .errors import CompileError
-from .index import Lin, Space
+from .index import AffineExpr, Space
 from .indexing import accesses
+from .kernel_spec import KernelSpec, Root, element_cost, reachable
 from .reduction import Reduction, column_blocks
-from .task import Root, Task, element_cost, reachable
 
 __all__ = ["Columns"]
 
@@ -17,14 +17,14 @@ class Columns:
     The constructor raises `CompileError` if the fusion has another form.
     """
 
-    def __init__(self, task: Task, found: list[Reduction]) -> None:
-        self.task = task
+    def __init__(self, spec: KernelSpec, found: list[Reduction]) -> None:
+        self.spec = spec
         self.reductions = found
         self.outer, self.length, self.inner = found[0].shape
         self.kept = self.outer * self.inner
         self.element_roots: list[Root] = []
         self.kept_roots: list[Root] = []
-        for root in task.roots:
+        for root in spec.roots:
             n = root[0].array_shape.size
             if n == self.kept:
                 self.kept_roots.append(root)
@@ -36,16 +36,16 @@ class Columns:
         for start in (*(r.input for r in found), *(r for r, _ in self.element_roots)):
             if reduces & reachable([start]).keys():
                 raise CompileError("fusion", "a column reduction depends on another one")
-        self.instructions = reachable([r for r, _ in task.roots])
+        self.instructions = reachable([r for r, _ in spec.roots])
         self.cost = element_cost(self.instructions, self.kept * self.length)
         self.block, self.blocks = column_blocks(self.length)
 
-    def element(self, space: Space, kept: Lin, r: Lin) -> Lin:
+    def element(self, space: Space, kept: AffineExpr, r: AffineExpr) -> AffineExpr:
         """The number of an element of the input."""
         outer = space.div(kept, self.inner)
         return outer * (self.length * self.inner) + r * self.inner + (kept - outer * self.inner)
 
-    def forms(self, space: Space, kept: Lin) -> set[Lin]:
+    def forms(self, space: Space, kept: AffineExpr) -> set[AffineExpr]:
         """Every form that is evaluated. Every use of a reduction must be of the columns at hand."""
         reduces = {r.instruction for r in self.reductions}
         r = space.var("r", self.length)

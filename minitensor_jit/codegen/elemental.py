@@ -15,7 +15,7 @@ from ..ir.module import Instruction
 from ..ir.opcode import is_elementwise
 from .elementwise import ELEMENTWISE, convert
 from .errors import CompileError
-from .index import Index, Lin, Space
+from .index import AffineExpr, Index, Space
 from .indexing import Condition, concatenate_offsets, operand_indices, pad_conditions, update_conditions
 from .llvm import I32, Function, Value, vector
 from .memory_emitter import MemoryEmitter
@@ -38,7 +38,7 @@ class Emitter(MemoryEmitter):
         super().__init__(function, space, lanes)
         self.pointers: dict[Instruction, Value] = {}
         # Instructions that were computed by other means (the results of reductions), with the element they are.
-        self.results: dict[Instruction, tuple[Lin, Value]] = {}
+        self.results: dict[Instruction, tuple[AffineExpr, Value]] = {}
         # Parameters that are known to be constants.
         self.constants: dict[Instruction, Instruction] = {}
 

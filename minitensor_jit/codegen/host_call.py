@@ -7,7 +7,7 @@ from ..ir.module import Instruction, Module
 from ..ir.printer import print_module
 from ..ir.shape import Shape
 from .errors import CompileError
-from .task import Task
+from .kernel_spec import KernelSpec
 
 __all__ = ["HostCallPlan"]
 
@@ -17,7 +17,7 @@ class HostCallPlan:
 
     in_place: set[tuple[int, int]] = set()  # noqa: RUF012 - never changed
 
-    def __init__(self, task: Task, call: Instruction) -> None:
+    def __init__(self, spec: KernelSpec, call: Instruction) -> None:
         if call.opcode == "custom-call":
             try:
                 find_custom_call(call)
@@ -25,7 +25,7 @@ class HostCallPlan:
                 raise CompileError(call.opcode, str(error)) from None
         if not all(isinstance(o.shape, Shape) for o in call.operands):
             raise CompileError(call.opcode, "a tuple as an operand")
-        self.task, self.call = task, call
+        self.spec, self.call = spec, call
 
     @property
     def text(self) -> str:

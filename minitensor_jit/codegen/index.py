@@ -15,7 +15,7 @@ from typing import TypeAlias
 from ..ir.module import Instruction
 from ..ir.shape import strides_of
 
-__all__ = ["Atom", "Div", "Dyn", "Index", "Lin", "Space", "Var"]
+__all__ = ["AffineExpr", "Atom", "DynamicIndex", "FloorDiv", "Index", "Space", "Var"]
 
 
 class Var:
@@ -32,12 +32,12 @@ class Var:
         return self.name
 
 
-class Div:
+class FloorDiv:
     """`lin // divisor`, where it could not be simplified."""
 
     __slots__ = ("divisor", "id", "lin")
 
-    def __init__(self, lin: Lin, divisor: int, id_: int) -> None:
+    def __init__(self, lin: AffineExpr, divisor: int, id_: int) -> None:
         self.lin = lin
         self.divisor = divisor
         self.id = id_
@@ -46,7 +46,7 @@ class Div:
         return f"({self.lin} / {self.divisor})"
 
 
-class Dyn:
+class DynamicIndex:
     """The integer that `source` has at `index`, clamped to `0 <= x <= high`."""
 
     __slots__ = ("high", "id", "index", "source")
@@ -61,34 +61,34 @@ class Dyn:
         return f"clamp({self.source.name}{list(self.index)}, 0, {self.high})"
 
 
-Atom: TypeAlias = Var | Div | Dyn
+Atom: TypeAlias = Var | FloorDiv | DynamicIndex
 
 
 @dataclass(frozen=True, slots=True)
-class Lin:
+class AffineExpr:
     """An affine form; `terms` are sorted by the atom's number and have no zero coefficient."""
 
     const: int = 0
     terms: tuple[tuple[Atom, int], ...] = ()
 
-    def __add__(self, other: Lin | int) -> Lin:
-        if not isinstance(other, Lin):
-            return Lin(self.const + other, self.terms) if other else self
+    def __add__(self, other: AffineExpr | int) -> AffineExpr:
+        if not isinstance(other, AffineExpr):
+            return AffineExpr(self.const + other, self.terms) if other else self
         if not other.terms:
             return self + other.const
         if not self.terms:
             return other + self.const
         return _combine(self.const + other.const, (*self.terms, *other.terms))
 
-    def __sub__(self, other: Lin | int) -> Lin:
+    def __sub__(self, other: AffineExpr | int) -> AffineExpr:
         return self + (other * -1)
 
-    def __mul__(self, factor: int) -> Lin:
+    def __mul__(self, factor: int) -> AffineExpr:
         if factor == 1:
             return self
         if factor == 0:
             return ZERO
-        return Lin(self.const * factor, tuple((a, c * factor) for a, c in self.terms))
+        return AffineExpr(self.const * factor, tuple((a, c * factor) for a, c in self.terms))
 
     def coefficient(self, atom: Atom) -> int:
         """The factor of an atom; 0 if it does not occur."""
@@ -104,16 +104,16 @@ class Lin:
         return " + ".join(parts)
 
 
-Index: TypeAlias = tuple[Lin, ...]
+Index: TypeAlias = tuple[AffineExpr, ...]
 
-ZERO = Lin()
+ZERO = AffineExpr()
 
 
-def _combine(const: int, terms: Iterable[tuple[Atom, int]]) -> Lin:
+def _combine(const: int, terms: Iterable[tuple[Atom, int]]) -> AffineExpr:
     total: dict[Atom, int] = {}
     for atom, c in terms:
         total[atom] = total.get(atom, 0) + c
-    return Lin(const, tuple(sorted(((a, c) for a, c in total.items() if c), key=lambda t: t[0].id)))
+    return AffineExpr(const, tuple(sorted(((a, c) for a, c in total.items() if c), key=lambda t: t[0].id)))
 
 
 class Space:
@@ -121,37 +121,37 @@ class Space:
 
     def __init__(self) -> None:
         self._count = 0
-        self._divs: dict[tuple[Lin, int], Div] = {}
-        self._dyns: dict[tuple[int, Index, int], Dyn] = {}
-        self._ranges: dict[Lin, tuple[int, int]] = {}
-        self._atom_ranges: dict[Div, tuple[int, int]] = {}
+        self._divs: dict[tuple[AffineExpr, int], FloorDiv] = {}
+        self._dyns: dict[tuple[int, Index, int], DynamicIndex] = {}
+        self._ranges: dict[AffineExpr, tuple[int, int]] = {}
+        self._atom_ranges: dict[FloorDiv, tuple[int, int]] = {}
         self._conditional = 0
 
     def _id(self) -> int:
         self._count += 1
         return self._count
 
-    def var(self, name: str, extent: int) -> Lin:
+    def var(self, name: str, extent: int) -> AffineExpr:
         """A new variable, as a form. One that can only be 0 is the constant 0."""
-        return ZERO if extent <= 1 else Lin(0, ((Var(name, extent, self._id()), 1),))
+        return ZERO if extent <= 1 else AffineExpr(0, ((Var(name, extent, self._id()), 1),))
 
-    def dyn(self, source: Instruction, index: Index, high: int) -> Lin:
+    def dyn(self, source: Instruction, index: Index, high: int) -> AffineExpr:
         """A position read at run time."""
         if high <= 0:
             return ZERO
         key = (id(source), index, high)
         atom = self._dyns.get(key)
         if atom is None:
-            atom = self._dyns[key] = Dyn(source, index, high, self._id())
-        return Lin(0, ((atom, 1),))
+            atom = self._dyns[key] = DynamicIndex(source, index, high, self._id())
+        return AffineExpr(0, ((atom, 1),))
 
-    def bounded(self, lin: Lin, extent: int) -> Lin:
+    def bounded(self, lin: AffineExpr, extent: int) -> AffineExpr:
         """Notes that `0 <= lin < extent` (true by construction), and returns the form."""
         if extent == 1:
             return ZERO
         if len(lin.terms) > 1 and not self._conditional:
             # Another constant beside the same terms may have said more.
-            base = Lin(0, lin.terms)
+            base = AffineExpr(0, lin.terms)
             low, high = self.range(base)
             self._ranges[base] = (max(low, -lin.const), min(high, extent - 1 - lin.const))
         return lin
@@ -165,9 +165,9 @@ class Space:
         finally:
             self._conditional -= 1
 
-    def range(self, lin: Lin) -> tuple[int, int]:
+    def range(self, lin: AffineExpr) -> tuple[int, int]:
         """Bounds of a form, both inclusive."""
-        known = self._ranges.get(Lin(0, lin.terms)) if len(lin.terms) > 1 else None
+        known = self._ranges.get(AffineExpr(0, lin.terms)) if len(lin.terms) > 1 else None
         if known is not None:
             return known[0] + lin.const, known[1] + lin.const
         low = high = lin.const
@@ -183,7 +183,7 @@ class Space:
         """Bounds of an atom, both inclusive."""
         if isinstance(atom, Var):
             return 0, atom.extent - 1
-        if isinstance(atom, Dyn):
+        if isinstance(atom, DynamicIndex):
             return 0, atom.high
         # Kept: quotients of quotients would be looked at again and again.
         known = self._atom_ranges.get(atom)
@@ -192,7 +192,7 @@ class Space:
             known = self._atom_ranges[atom] = low // atom.divisor, high // atom.divisor
         return known
 
-    def div(self, lin: Lin, divisor: int) -> Lin:
+    def div(self, lin: AffineExpr, divisor: int) -> AffineExpr:
         """`lin // divisor` for a form that is never negative."""
         if divisor == 1:
             return lin
@@ -200,30 +200,30 @@ class Space:
         rest: list[tuple[Atom, int]] = []
         for atom, c in lin.terms:
             (rest if c % divisor else whole).append((atom, c))
-        quotient = Lin(lin.const // divisor, tuple((a, c // divisor) for a, c in whole))
-        remainder = Lin(lin.const % divisor, tuple(rest))
+        quotient = AffineExpr(lin.const // divisor, tuple((a, c // divisor) for a, c in whole))
+        remainder = AffineExpr(lin.const % divisor, tuple(rest))
         low, high = self.range(remainder)
         if low >= 0 and high < divisor:
             return quotient
         # A multiple of the divisor within a coefficient is whole, too, if nothing but the rest is then left over.
-        parts = Lin(remainder.const, tuple((a, c % divisor) for a, c in rest))
+        parts = AffineExpr(remainder.const, tuple((a, c % divisor) for a, c in rest))
         if parts != remainder and self.range(parts)[1] < divisor:
-            return quotient + Lin(0, tuple((a, c // divisor) for a, c in rest if c // divisor))
+            return quotient + AffineExpr(0, tuple((a, c // divisor) for a, c in rest if c // divisor))
         if low < 0:  # rounding towards zero would be wrong for the rest alone: divide the whole form
             quotient, remainder = ZERO, lin
         if not remainder.const and len(remainder.terms) == 1:
             atom, c = remainder.terms[0]
-            if c == 1 and isinstance(atom, Div):  # (e / a) / b
+            if c == 1 and isinstance(atom, FloorDiv):  # (e / a) / b
                 return quotient + self.div(atom.lin, atom.divisor * divisor)
         key = (remainder, divisor)
         known = self._divs.get(key)
         if known is None:
-            known = self._divs[key] = Div(remainder, divisor, self._id())
-        return quotient + Lin(0, ((known, 1),))
+            known = self._divs[key] = FloorDiv(remainder, divisor, self._id())
+        return quotient + AffineExpr(0, ((known, 1),))
 
-    def delinearize(self, lin: Lin, dims: Sequence[int]) -> Index:
+    def delinearize(self, lin: AffineExpr, dims: Sequence[int]) -> Index:
         """The index of element number `lin` of an array with these dimensions."""
-        index: list[Lin] = []
+        index: list[AffineExpr] = []
         above = ZERO  # lin // (stride of the dimension before)
         for k, (dim, stride) in enumerate(zip(dims, strides_of(dims), strict=True)):
             quotient = self.div(lin, stride)
@@ -232,7 +232,7 @@ class Space:
         return tuple(index)
 
     @staticmethod
-    def linearize(index: Index, dims: Sequence[int]) -> Lin:
+    def linearize(index: Index, dims: Sequence[int]) -> AffineExpr:
         """The number of the element at `index`, in row-major order."""
         lin = ZERO
         for i, stride in zip(index, strides_of(dims), strict=True):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..ir.module import Instruction
 from ..ir.shape import DTYPES
-from .index import Atom, Div, Dyn, Index, Lin, Var
+from .index import AffineExpr, Atom, DynamicIndex, FloorDiv, Index, Var
 from .indexing import Condition
 from .llvm import I32, I64, Type, Value, constant, vector
 from .scope import Scope
@@ -23,7 +23,7 @@ class IndexEmitter(Scope):
         """The value of an instruction at an index: for positions that are read at run time."""
         raise NotImplementedError
 
-    def varies(self, lin: Lin) -> bool:
+    def varies(self, lin: AffineExpr) -> bool:
         """Whether the form differs between the lanes of a vector."""
         if self.vector_var is None or not lin.terms:
             return False
@@ -35,12 +35,12 @@ class IndexEmitter(Scope):
     def _atom_varies(self, atom: Atom) -> bool:
         if isinstance(atom, Var):
             return atom is self.vector_var
-        if isinstance(atom, Div):
+        if isinstance(atom, FloorDiv):
             return self.varies(atom.lin)
         return self._dynamic(atom).lanes > 1
 
-    def _dynamic(self, atom: Dyn) -> Value:
-        """The position that a `Dyn` stands for, clamped, in the integer type it is stored in."""
+    def _dynamic(self, atom: DynamicIndex) -> Value:
+        """The position that a `DynamicIndex` stands for, clamped, in the integer type it is stored in."""
         key = ("dyn", atom, self.guards())
         known = self._find(key)
         if known is not None:
@@ -61,7 +61,7 @@ class IndexEmitter(Scope):
         """The value of an atom that is the same in all lanes (or, for the vector variable, in lane 0)."""
         if isinstance(atom, Var):
             return self.variables[atom]
-        if isinstance(atom, Div):
+        if isinstance(atom, FloorDiv):
             lin = self.scalar(atom.lin)
             return self.at(lin).udiv(lin, constant(self.index_type, atom.divisor))
         value = self._dynamic(atom)
@@ -69,7 +69,7 @@ class IndexEmitter(Scope):
         # Clamped: what is cut off is zero.
         return (b.zext if value.type.width < self.index_type.width else b.trunc)(value, self.index_type)
 
-    def scalar(self, lin: Lin) -> Value:
+    def scalar(self, lin: AffineExpr) -> Value:
         """The form as an integer; the vector variable stands for its value in lane 0."""
         if not lin.terms:
             return constant(self.index_type, lin.const)
@@ -87,7 +87,7 @@ class IndexEmitter(Scope):
             total = self.at(total).add(total, constant(self.index_type, lin.const))
         return self._keep(key, total)
 
-    def lanes_of(self, lin: Lin) -> Value:
+    def lanes_of(self, lin: AffineExpr) -> Value:
         """The form in every lane, as a vector of i32 where its range allows, else of i64."""
         key = ("lanes", lin, self.guards())
         known = self._find(key)
@@ -97,10 +97,10 @@ class IndexEmitter(Scope):
         type_ = I32 if reach < 2**31 - self.vector_lanes else I64
         return self._keep(key, self._lanes_of(lin, type_))
 
-    def _lanes_of(self, lin: Lin, type_: Type) -> Value:
+    def _lanes_of(self, lin: AffineExpr, type_: Type) -> Value:
         n = self.vector_lanes
         vector_type = vector(type_, n)
-        uniform = Lin(
+        uniform = AffineExpr(
             lin.const, tuple((a, c) for a, c in lin.terms if a is self.vector_var or not self._atom_varies(a))
         )
         base = self.scalar(uniform)
@@ -111,7 +111,7 @@ class IndexEmitter(Scope):
                 term = constant(vector_type, [c * k for k in range(n)])
             elif not self._atom_varies(atom):
                 continue
-            elif isinstance(atom, Div):
+            elif isinstance(atom, FloorDiv):
                 term = self._times(self._quotients(atom, type_), c)
             else:
                 term = self._dynamic(atom)  # type: ignore[arg-type]
@@ -127,7 +127,7 @@ class IndexEmitter(Scope):
             total = self.at(total, term).add(total, term)
         return total
 
-    def _quotients(self, atom: Div, type_: Type) -> Value:
+    def _quotients(self, atom: FloorDiv, type_: Type) -> Value:
         vector_type = vector(type_, self.vector_lanes)
         wrap = self._wrap(atom)
         if wrap is None:
@@ -138,7 +138,7 @@ class IndexEmitter(Scope):
         quotient = b.splat(b.trunc(first, type_), self.vector_lanes)
         return b.add(quotient, b.zext(b.not_(below), vector_type))
 
-    def _wrap(self, atom: Div) -> tuple[Value, Value] | None:
+    def _wrap(self, atom: FloorDiv) -> tuple[Value, Value] | None:
         """Of a quotient that changes at most once within a vector: its value in lane 0, and the lanes that have it."""
         n = self.vector_lanes
         # Lane 0 may lie before the range that is read, where an unsigned quotient says nothing about the next lanes.

@@ -13,7 +13,7 @@ from typing import Final
 from ..ir.module import Instruction
 from ..ir.opcode import is_elementwise
 from .errors import CompileError
-from .index import ZERO, Div, Dyn, Index, Lin, Space
+from .index import ZERO, AffineExpr, DynamicIndex, FloorDiv, Index, Space
 
 __all__ = ["Accesses", "Condition", "accesses", "concatenate_offsets", "operand_indices", "pad_conditions"]
 
@@ -22,7 +22,7 @@ __all__ = ["Accesses", "Condition", "accesses", "concatenate_offsets", "operand_
 class Condition:
     """`low <= lin < high`, and, with a step, that `lin - low` is a multiple of it."""
 
-    lin: Lin
+    lin: AffineExpr
     low: int
     high: int
     step: int = 1
@@ -45,7 +45,7 @@ def _reshape(space: Space, i: Instruction, index: Index) -> list[Index]:
 
 
 def _transpose(space: Space, i: Instruction, index: Index) -> list[Index]:
-    at: list[Lin] = [ZERO] * len(index)
+    at: list[AffineExpr] = [ZERO] * len(index)
     for k, d in enumerate(i.attrs["dimensions"]):
         at[d] = index[k]
     return [tuple(at)]
@@ -75,7 +75,7 @@ def _gather(space: Space, i: Instruction, index: Index) -> list[Index]:
     for k, d in enumerate(attrs["start_index_map"]):
         at = list(batch)
         if vector_dim < len(indices.dims):
-            at.insert(vector_dim, Lin(k))
+            at.insert(vector_dim, AffineExpr(k))
         starts[d] = space.dyn(indices, tuple(at), source[d] - attrs["slice_sizes"][d])
     within = [ZERO if d in attrs["collapsed_slice_dims"] else next(window) for d in range(len(source))]
     return [tuple(x + starts.get(d, ZERO) for d, x in enumerate(within))]
@@ -111,7 +111,7 @@ def concatenate_offsets(i: Instruction) -> list[int]:
     return offsets
 
 
-def pad_conditions(i: Instruction, index: Index) -> tuple[list[Condition], list[Lin], list[int]]:
+def pad_conditions(i: Instruction, index: Index) -> tuple[list[Condition], list[AffineExpr], list[int]]:
     """When an element of a pad comes from the operand; the index before and the divisor for interior padding."""
     conditions, shifted, steps = [], [], []
     for x, n, (low, high, interior) in zip(index, i.operands[0].dims, i.attrs["padding"], strict=True):
@@ -138,12 +138,12 @@ def update_conditions(space: Space, i: Instruction, index: Index) -> tuple[list[
 class Accesses:
     """How a computation reads: for each leaf the forms of the element numbers, and all other forms it evaluates."""
 
-    leaves: dict[Instruction, set[Lin]] = field(default_factory=dict)
-    forms: set[Lin] = field(default_factory=set)
+    leaves: dict[Instruction, set[AffineExpr]] = field(default_factory=dict)
+    forms: set[AffineExpr] = field(default_factory=set)
     conditional: set[Instruction] = field(default_factory=set)
     """The leaves that some elements are read of, or not, as a condition says."""
 
-    def all_forms(self) -> set[Lin]:
+    def all_forms(self) -> set[AffineExpr]:
         """Every form that will be evaluated."""
         return self.forms.union(*self.leaves.values())
 
@@ -157,14 +157,14 @@ def accesses(
     # The third entry: whether the element is only read under a condition.
     stack = [(i, index, False) for i, index in roots]
 
-    def note(lin: Lin, under: bool) -> None:
+    def note(lin: AffineExpr, under: bool) -> None:
         if lin in found.forms:
             return
         found.forms.add(lin)
         for atom, _ in lin.terms:
-            if isinstance(atom, Dyn):
+            if isinstance(atom, DynamicIndex):
                 stack.append((atom.source, atom.index, under))
-            elif isinstance(atom, Div):
+            elif isinstance(atom, FloorDiv):
                 note(atom.lin, under)
 
     def visit(i: Instruction, index: Index, under: bool) -> None:

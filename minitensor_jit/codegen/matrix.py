@@ -6,29 +6,29 @@ from ..ir.matrix import product_sizes
 from ..ir.module import Instruction
 from ..ir.opcode import is_elementwise
 from .errors import CompileError
-from .task import Task
+from .kernel_spec import KernelSpec
 
 __all__ = ["check_chain", "check_epilogue", "check_registers_epilogue"]
 
 
-def check_epilogue(task: Task, dot: Instruction) -> None:
-    """Raises `CompileError` unless the task makes each of its elements of that of a product with tiles in memory."""
+def check_epilogue(spec: KernelSpec, dot: Instruction) -> None:
+    """Raises `CompileError` unless the spec makes each of its elements of that of a product with tiles in memory."""
     _check_tiles(dot)
-    check_chain(task, dot)
+    check_chain(spec, dot)
 
 
-def check_registers_epilogue(task: Task, dot: Instruction) -> None:
+def check_registers_epilogue(spec: KernelSpec, dot: Instruction) -> None:
     """The same for tiles in registers: operands may be computed, and the result may have any type."""
     _check_tiles(dot)
-    _check_elementwise(task, dot)
+    _check_elementwise(spec, dot)
 
 
-def check_chain(task: Task, product: Instruction) -> None:
+def check_chain(spec: KernelSpec, product: Instruction) -> None:
     """Raises `CompileError` unless each element is made of that of a product or convolution, and can overwrite it."""
     if any(o.opcode != "parameter" for o in product.operands):
         raise CompileError("fusion", f"a {product.opcode} of what is computed inside a fusion")
-    _check_elementwise(task, product)
-    if task.computation.root.dtype != product.dtype:
+    _check_elementwise(spec, product)
+    if spec.computation.root.dtype != product.dtype:
         raise CompileError("fusion", f"a {product.opcode} with results of another type")
 
 
@@ -37,8 +37,8 @@ def _check_tiles(dot: Instruction) -> None:
         raise CompileError("fusion", "a product without tiles inside a fusion")
 
 
-def _check_elementwise(task: Task, product: Instruction) -> None:
-    (root, _), *others = task.roots
+def _check_elementwise(spec: KernelSpec, product: Instruction) -> None:
+    (root, _), *others = spec.roots
     if others or root.dims != product.dims:
         raise CompileError("fusion", f"a {product.opcode} with other results than one of its own form")
     pending, seen = [root], {root}

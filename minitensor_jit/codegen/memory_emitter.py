@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ..ir.shape import DTYPES
-from .index import Atom, Div, Lin
+from .index import AffineExpr, Atom, FloorDiv
 from .index_emitter import IndexEmitter
 from .llvm import I1, I8, I32, PTR, VOID, Builder, Pair, Type, Value, constant, integer, type_text, vector
 from .types import MEMORY, PARTS
@@ -20,7 +20,7 @@ class Tile(Protocol):
     def mask(self) -> Value | None:
         """The lanes that exist. It is asked only if all of them are wanted."""
 
-    def load(self, base: Value, dtype: str, lin: Lin, stride: int) -> Value | None:
+    def load(self, base: Value, dtype: str, lin: AffineExpr, stride: int) -> Value | None:
         """The lanes, as they lie in memory; None to load them one by one."""
 
 
@@ -30,7 +30,7 @@ class MemoryEmitter(IndexEmitter):
     tile: Tile | None = None
     prefetch: int = 0  # contiguous loads announce what lies so many bytes ahead; 0 for not
 
-    def address(self, base: Value, dtype: str, lin: Lin) -> Value:
+    def address(self, base: Value, dtype: str, lin: AffineExpr) -> Value:
         """The address of element `lin` (in lane 0)."""
         element = MEMORY[dtype]
         pointer = base
@@ -40,21 +40,21 @@ class MemoryEmitter(IndexEmitter):
             if known is None:
                 levels: dict[int, list[tuple[Atom, int]]] = {}
                 for atom, c in lin.terms:
-                    level = self.scalar(Lin(0, ((atom, 1),))).level
+                    level = self.scalar(AffineExpr(0, ((atom, 1),))).level
                     levels.setdefault(level, []).append((atom, c))
                 for level in sorted(levels):
-                    offset = self.scalar(Lin(0, tuple(levels[level])))
+                    offset = self.scalar(AffineExpr(0, tuple(levels[level])))
                     pointer = self.at(pointer, offset).gep(pointer, offset, element)
                 known = self._keep(key, pointer)
             pointer = known
         return self.at(pointer).gep(pointer, lin.const, element)
 
-    def element_address(self, base: Value, dtype: str, lin: Lin, more: Value) -> Value:
+    def element_address(self, base: Value, dtype: str, lin: AffineExpr, more: Value) -> Value:
         """The address of element `lin + more` (in lane 0)."""
         address = self.address(base, dtype, lin)
         return self.at(address, more).gep(address, more, MEMORY[dtype])
 
-    def load(self, base: Value, dtype: str, lin: Lin, *, mutable: bool = False) -> Value:
+    def load(self, base: Value, dtype: str, lin: AffineExpr, *, mutable: bool = False) -> Value:
         """Element `lin` of an array, in all lanes; guarded as the state says.
 
         The load moves out of loops that it does not depend on, unless the memory is `mutable`: the kernel writes it.
@@ -73,7 +73,7 @@ class MemoryEmitter(IndexEmitter):
             value = self.at(address, base).load(address, MEMORY[dtype], DTYPES[dtype].itemsize)
         return self._from_memory(value, dtype)
 
-    def _load_complex(self, base: Value, part: str, lin: Lin, mutable: bool) -> Value:
+    def _load_complex(self, base: Value, part: str, lin: AffineExpr, mutable: bool) -> Value:
         """Both parts, which lie next to each other."""
         if not self._is_contiguous(lin):
             tile, self.tile = self.tile, None  # made for whole elements
@@ -102,7 +102,7 @@ class MemoryEmitter(IndexEmitter):
             both = b.call(callee, [_aligned(address, align), _doubled(b, mask), constant(type_, None)])
         return Pair(b.shuffle(both, both, range(0, 2 * n, 2)), b.shuffle(both, both, range(1, 2 * n, 2)))
 
-    def _is_contiguous(self, lin: Lin) -> bool:
+    def _is_contiguous(self, lin: AffineExpr) -> bool:
         """Whether the lanes are neighbours in memory."""
         direct = [c for a, c in lin.terms if a is self.vector_var]
         return direct == [1] and not any(self._atom_varies(a) for a, _ in lin.terms if a is not self.vector_var)
@@ -133,7 +133,7 @@ class MemoryEmitter(IndexEmitter):
         lanes = self.splat(predicate, self.vector_lanes)
         return lanes if mask is None else self.at(mask, lanes).and_(mask, lanes)
 
-    def _load_lanes(self, base: Value, dtype: str, lin: Lin) -> Value:
+    def _load_lanes(self, base: Value, dtype: str, lin: AffineExpr) -> Value:
         n, element, align = self.vector_lanes, MEMORY[dtype], DTYPES[dtype].itemsize
         type_ = vector(element, n)
         mask = self._load_mask()
@@ -177,7 +177,7 @@ class MemoryEmitter(IndexEmitter):
         for_reading, near, data = constant(I32, 0), constant(I32, 2), constant(I32, 1)
         b.call(callee, [address, for_reading, near, data])
 
-    def _load_wrapped(self, base: Value, dtype: str, lin: Lin, mask: Value | None) -> Value | None:
+    def _load_wrapped(self, base: Value, dtype: str, lin: AffineExpr, mask: Value | None) -> Value | None:
         """A load whose lanes are in two pieces, as for a bias that is repeated row after row. None if it is not so."""
         n, element, align = self.vector_lanes, MEMORY[dtype], DTYPES[dtype].itemsize
         varying = [(a, c) for a, c in lin.terms if a is not self.vector_var and self._atom_varies(a)]
@@ -185,11 +185,11 @@ class MemoryEmitter(IndexEmitter):
         if len(varying) != 1 or stride not in (0, 1):
             return None
         atom, jump = varying[0]
-        wrap = self._wrap(atom) if isinstance(atom, Div) else None
+        wrap = self._wrap(atom) if isinstance(atom, FloorDiv) else None
         if wrap is None:
             return None
         first, below = wrap
-        start = self.scalar(Lin(lin.const, tuple((a, c) for a, c in lin.terms if a is not atom)))
+        start = self.scalar(AffineExpr(lin.const, tuple((a, c) for a, c in lin.terms if a is not atom)))
         offset = self._times(first, jump)
         b = self.at(start, offset, below, base, mask)
         low = b.gep(base, b.add(start, offset), element)
@@ -211,7 +211,7 @@ class MemoryEmitter(IndexEmitter):
             pieces.append(b.splat(b.load(b.select(wanted, address, base), element, align), n))
         return b.select(below, pieces[0], pieces[1])
 
-    def store(self, base: Value, dtype: str, lin: Lin, value: Value, *, streaming: bool = False) -> None:
+    def store(self, base: Value, dtype: str, lin: AffineExpr, value: Value, *, streaming: bool = False) -> None:
         """Writes element `lin` (contiguous lanes) in the innermost loop, under the lane mask."""
         b = self.inner
         align = DTYPES[dtype].itemsize

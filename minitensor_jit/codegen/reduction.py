@@ -18,7 +18,7 @@ from ..ir.reduction import (
 )
 from ..ir.size import NotSymbolic, Size
 from .elementwise import combine
-from .index import Index, Lin, Space
+from .index import AffineExpr, Index, Space
 from .llvm import Builder, Value, vector
 from .types import MEMORY, dtype_constant
 
@@ -72,7 +72,7 @@ class Reduction:
         """Combines two values, or two vectors lane by lane."""
         return combine(b, self.kind, self.dtype, x, y)
 
-    def input_index(self, space: Space, kept: Lin, reduced: Lin) -> Index:
+    def input_index(self, space: Space, kept: AffineExpr, reduced: AffineExpr) -> Index:
         """The index of the input for flat positions among the kept and among the reduced dimensions."""
         dims, dimensions = self.input.dims, self.instruction.attrs["dimensions"]
         outside = iter(space.delinearize(kept, [n for d, n in enumerate(dims) if d not in dimensions]))

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from ..ir.module import Instruction
 from .errors import CompileError
-from .index import Index, Lin, Space
+from .index import AffineExpr, Index, Space
 from .indexing import accesses, operand_indices
+from .kernel_spec import KernelSpec, Root, element_cost, reachable
 from .reduction import Reduction, row_blocks
 from .space import refine
-from .task import Root, Task, element_cost, reachable
 
 __all__ = ["Rows"]
 
@@ -22,14 +22,14 @@ class Rows:
     constructor raises `CompileError` if the fusion has another form.
     """
 
-    def __init__(self, task: Task, found: list[Reduction]) -> None:
-        self.task = task
+    def __init__(self, spec: KernelSpec, found: list[Reduction]) -> None:
+        self.spec = spec
         self.reductions = found
         self.outer, self.length = found[0].outer, found[0].length
         size = self.outer * self.length
         self.element_roots: list[Root] = []
         self.row_roots: list[Root] = []
-        for root in task.roots:
+        for root in spec.roots:
             n = root[0].array_shape.size
             if n == self.outer:
                 self.row_roots.append(root)
@@ -37,7 +37,7 @@ class Rows:
                 self.element_roots.append(root)
             else:
                 raise CompileError("fusion", f"a result of {n} elements beside reductions of {self.outer} rows")
-        self.instructions = reachable([r for r, _ in task.roots])
+        self.instructions = reachable([r for r, _ in spec.roots])
         self.stage_of = self._stages()
         self.stages = 1 + max(
             [self.stage_of[r.input] for r in found] + [self.stage_of[r] for r, _ in self.element_roots]
@@ -51,17 +51,17 @@ class Rows:
         """How many reductions of the row must be known before each value."""
         stage: dict[Instruction, int] = {}
         reduces = {r.instruction for r in self.reductions}
-        for i in self.task.computation.instructions:
+        for i in self.spec.computation.instructions:
             if i in self.instructions:
                 below = max([stage[o] for o in i.operands], default=0)
                 stage[i] = below + 1 if i in reduces else below
         return stage
 
-    def element_index(self, space: Space, i: Instruction, row: Lin, at: Lin) -> tuple[Lin, ...]:
+    def element_index(self, space: Space, i: Instruction, row: AffineExpr, at: AffineExpr) -> tuple[AffineExpr, ...]:
         """Where element `at` of a row is in an array of the rows' shape."""
         return space.delinearize(row * self.length + at, i.dims)
 
-    def _starts(self, space: Space, row: Lin, at: Lin) -> list[tuple[Instruction, Index]]:
+    def _starts(self, space: Space, row: AffineExpr, at: AffineExpr) -> list[tuple[Instruction, Index]]:
         """What is evaluated for one element, and where."""
         starts = [(r.input, r.input_index(space, row, at)) for r in self.reductions]
         starts += [(r, self.element_index(space, r, row, at)) for r, _ in self.element_roots]
@@ -84,7 +84,7 @@ class Rows:
             rest -= elsewhere
         return rest
 
-    def _forms(self, space: Space, row: Lin) -> set[Lin]:
+    def _forms(self, space: Space, row: AffineExpr) -> set[AffineExpr]:
         """Every form that is evaluated. Every use of a reduction must be of the row at hand."""
         at = space.var("r", self.length)
         reduces = {r.instruction for r in self.reductions}

@@ -21,7 +21,7 @@ from ..ir.shape import AnyShape, Shape, TupleShape, leaves
 from ..ir.size import active
 from .decompose import decompose_reduces
 from .errors import CompileError
-from .task import Plan, Task
+from .kernel_spec import KernelSpec, Plan
 
 __all__ = ["AnyStep", "Choice", "Loop", "Planner", "Region", "Schedule", "Step", "Value", "leaf"]
 
@@ -37,7 +37,7 @@ _FORWARDED = frozenset({"reshape", "bitcast", "bitcast-reinterpret", "copy", "op
 class Step:
     """One kernel, or one call of the runtime."""
 
-    task: Task
+    spec: KernelSpec
     plan: Plan
     operands: list[Value]
     outputs: list[Value]
@@ -126,13 +126,13 @@ class Planner(Protocol):
     def is_by_value(self, i: Instruction) -> bool:
         """Whether an operand is passed by value, not by its address: another code."""
 
-    def plan(self, task: Task) -> Plan:
+    def plan(self, spec: KernelSpec) -> Plan:
         """The kernel that fits; raises `CompileError` if none does."""
 
     def flat(self, computation: Computation) -> FlatPart | None:
         """The computation as a loop over any number of elements, if it has such code."""
 
-    def flat_plan(self, part: FlatPart, flat: Task, alone: Task) -> Plan:
+    def flat_plan(self, part: FlatPart, flat: KernelSpec, alone: KernelSpec) -> Plan:
         """The kernel for any number of elements; `alone` is that of the only step that has it."""
 
 
@@ -292,19 +292,19 @@ class Schedule:
         if flat is not None:
             values = [values[number] for number in flat.parameters]
 
-        def make() -> tuple[Task, Plan]:
+        def make() -> tuple[KernelSpec, Plan]:
             if flat is None:
-                task = Task(name, computation)
-                return task, self.planner.plan(task)
-            task = Task(name, flat.flattened(computation))
-            return task, self.planner.flat_plan(flat, task, Task(name, computation))
+                spec = KernelSpec(name, computation)
+                return spec, self.planner.plan(spec)
+            spec = KernelSpec(name, flat.flattened(computation))
+            return spec, self.planner.flat_plan(flat, spec, KernelSpec(name, computation))
 
         # A shared step sees a table of its own, in which the size of a dimension that is a symbol isn't.
         if unknown or not self.planner.share:
-            task, plan = make()
+            spec, plan = make()
         else:
-            task, plan = self.plans.get(fingerprint(computation) if flat is None else flat.key, values, make)
-        self.steps.append(Step(task, plan, values, list(outputs)))
+            spec, plan = self.plans.get(fingerprint(computation) if flat is None else flat.key, values, make)
+        self.steps.append(Step(spec, plan, values, list(outputs)))
 
 
 class Plans:
@@ -315,12 +315,12 @@ class Plans:
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
-        self._known: dict[Hashable, tuple[Task, Plan]] = {}
+        self._known: dict[Hashable, tuple[KernelSpec, Plan]] = {}
         self._uses: Counter[Plan] = Counter()
 
     def get(
-        self, computation: Hashable, operands: Sequence[Value], make: Callable[[], tuple[Task, Plan]]
-    ) -> tuple[Task, Plan]:
+        self, computation: Hashable, operands: Sequence[Value], make: Callable[[], tuple[KernelSpec, Plan]]
+    ) -> tuple[KernelSpec, Plan]:
         """The plan of such a step, whose computation has this key."""
         constants = tuple([_literal(i) for i, _ in operands])
         by_value = tuple([self._planner.is_by_value(i) for i, _ in operands])
@@ -362,7 +362,7 @@ def _remove_dead(region: Region) -> None:
 def _has_effect(step: AnyStep) -> bool:
     """Whether it runs although nobody reads what it gives."""
     if isinstance(step, Step):
-        return any(i.has_side_effect for i in step.task.computation.instructions)
+        return any(i.has_side_effect for i in step.spec.computation.instructions)
     regions = [step.condition, step.body] if isinstance(step, Loop) else step.regions
     return any(_has_effect(inner) for region in regions for inner in region.steps)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from .index import Atom, Lin, Space
+from .index import AffineExpr, Atom, Space
 from .llvm import Builder, Function, Value
 
 __all__ = ["UNGUARDED", "Guards", "Scope"]
@@ -34,7 +34,7 @@ class Scope:
         self.lane_mask: Value | None = None  # lanes that exist and whose condition holds; None for all
         self.lane_condition: Value | None = None  # of these, those whose condition holds, whether they exist or not
         self.predicate: Value | None = None  # a scalar condition that guards loads; None for none
-        self._varying: dict[Lin, bool] = {}
+        self._varying: dict[AffineExpr, bool] = {}
 
     @property
     def inner(self) -> Builder:
@@ -67,7 +67,7 @@ class Scope:
         return value
 
     @contextmanager
-    def vectorized(self, var: Lin | None) -> Iterator[None]:
+    def vectorized(self, var: AffineExpr | None) -> Iterator[None]:
         """Within, the values of `var` (a single variable) are the lanes of vectors."""
         outer = self.vector_var
         self.vector_var = var.terms[0][0] if var is not None and var.terms and self.vector_lanes > 1 else None
@@ -107,7 +107,7 @@ class Scope:
     def _both(self, a: Value | None, b: Value) -> Value:
         return b if a is None else self.at(a, b).and_(a, b)
 
-    def set_variable(self, var: Lin, value: Value) -> None:
+    def set_variable(self, var: AffineExpr, value: Value) -> None:
         """Declares the current value of a loop variable."""
         if var.terms:
             self.variables[var.terms[0][0]] = value

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from .elemental import Emitter
-from .index import ZERO, Atom, Div, Lin, Space
+from .index import ZERO, AffineExpr, Atom, FloorDiv, Space
 from .llvm import Value, constant
 
 __all__ = ["Nest", "delinearize_rows", "refine"]
@@ -48,11 +48,11 @@ class Nest:
         extents.append(size // below)
         return Nest(size, tuple(reversed(extents)))
 
-    def variables(self, space: Space, name: str) -> list[Lin]:
+    def variables(self, space: Space, name: str) -> list[AffineExpr]:
         """A variable for each loop."""
         return [space.var(f"{name}{k}", n) for k, n in enumerate(self.extents)]
 
-    def flat(self, variables: Sequence[Lin]) -> Lin:
+    def flat(self, variables: Sequence[AffineExpr]) -> AffineExpr:
         """The number of the element at these values of the variables."""
         total = ZERO
         for v, stride in zip(variables, self.strides(), strict=True):
@@ -60,12 +60,12 @@ class Nest:
         return total
 
 
-def _divisions(forms: Iterable[Lin]) -> list[Div]:
+def _divisions(forms: Iterable[AffineExpr]) -> list[FloorDiv]:
     found: dict[Atom, None] = {}
     stack = list(forms)
     while stack:
         for atom, _ in stack.pop().terms:
-            if isinstance(atom, Div) and atom not in found:
+            if isinstance(atom, FloorDiv) and atom not in found:
                 found[atom] = None
                 stack.append(atom.lin)
     return list(found)  # type: ignore[arg-type]
@@ -76,7 +76,7 @@ MAX_QUOTIENTS = 3
 
 
 def refine(
-    size: int, forms_of: Callable[[Space, Lin], Iterable[Lin]], least: int = 1, cuts: Iterable[int] = ()
+    size: int, forms_of: Callable[[Space, AffineExpr], Iterable[AffineExpr]], least: int = 1, cuts: Iterable[int] = ()
 ) -> Nest:
     """The coarsest nest over `size` elements for the forms that `forms_of(space, flat index)` gives.
 
@@ -87,7 +87,9 @@ def refine(
     return nest if least <= 1 or quotients <= MAX_QUOTIENTS else _refine(size, forms_of, 1, set(cuts))[0]
 
 
-def _refine(size: int, forms_of: Callable[[Space, Lin], Iterable[Lin]], least: int, cuts: set[int]) -> tuple[Nest, int]:
+def _refine(
+    size: int, forms_of: Callable[[Space, AffineExpr], Iterable[AffineExpr]], least: int, cuts: set[int]
+) -> tuple[Nest, int]:
     """The nest, and how many quotients are left in it."""
     for _ in range(4):  # a cut may bring a new quotient to light; what is left then stays a division
         nest = Nest.from_cuts(size, cuts)
@@ -110,7 +112,7 @@ def _refine(size: int, forms_of: Callable[[Space, Lin], Iterable[Lin]], least: i
     return nest, len(divisions)
 
 
-def delinearize_rows(e: Emitter, row: Value, variables: list[Lin], extents: tuple[int, ...]) -> None:
+def delinearize_rows(e: Emitter, row: Value, variables: list[AffineExpr], extents: tuple[int, ...]) -> None:
     """Sets the variables of the outer loops for row number `row`."""
     rest, b = row, e.at(row)
     for k in range(len(variables) - 1, -1, -1):

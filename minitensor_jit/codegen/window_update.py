@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from ..ir.module import Instruction
-from .index import Lin, Space
+from .index import AffineExpr, Space
 from .indexing import accesses
+from .kernel_spec import KernelSpec, element_cost, reachable
 from .space import Nest, refine
-from .task import Task, element_cost, reachable
 
 __all__ = ["WindowUpdate", "updates_a_window"]
 
 
-def updates_a_window(task: Task) -> Instruction | None:
-    """The dynamic-update-slice that the task is, if its array is a parameter that nothing else here reads."""
-    roots = task.computation.roots
+def updates_a_window(spec: KernelSpec) -> Instruction | None:
+    """The dynamic-update-slice that the spec is, if its array is a parameter that nothing else here reads."""
+    roots = spec.computation.roots
     root = roots[0]
     if len(roots) != 1 or root.opcode != "dynamic-update-slice" or root.operands[0].opcode != "parameter":
         return None
@@ -27,15 +27,15 @@ def updates_a_window(task: Task) -> Instruction | None:
 class WindowUpdate:
     """What is written where; targets have the loops. The array is copied first, unless the result lies over it."""
 
-    def __init__(self, task: Task, update: Instruction) -> None:
-        self.task, self.update = task, update
+    def __init__(self, spec: KernelSpec, update: Instruction) -> None:
+        self.spec, self.update = spec, update
         self.source, self.window, *self.starts = update.operands
         assert self.source.parameter_number is not None
         self.in_place = {(0, self.source.parameter_number)}
         self.size = self.window.array_shape.size
         self.instructions = reachable([self.window])
 
-    def place(self, space: Space, flat: Lin) -> Lin:
+    def place(self, space: Space, flat: AffineExpr) -> AffineExpr:
         """Where an element of the window goes to in the array."""
         dims = self.window.dims
         at = [space.dyn(o, (), n - k) for o, n, k in zip(self.starts, self.update.dims, dims, strict=True)]
@@ -45,7 +45,7 @@ class WindowUpdate:
     def nest(self) -> Nest:
         """The loops over the window."""
 
-        def forms(space: Space, flat: Lin) -> set[Lin]:
+        def forms(space: Space, flat: AffineExpr) -> set[AffineExpr]:
             reads = accesses(space, [(self.window, space.delinearize(flat, self.window.dims))]).all_forms()
             return {*reads, self.place(space, flat)}
 

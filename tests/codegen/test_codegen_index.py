@@ -3,7 +3,7 @@ import random
 import numpy as np
 
 from minitensor_jit.codegen.cpu.compiler import compile_module
-from minitensor_jit.codegen.index import Div, Lin, Space, Var
+from minitensor_jit.codegen.index import AffineExpr, FloorDiv, Space, Var
 from minitensor_jit.codegen.indexing import accesses
 from minitensor_jit.codegen.space import Nest, refine
 from minitensor_jit.ir.builder import Builder
@@ -13,7 +13,7 @@ from minitensor_jit.passes.pipeline import run_pipeline
 from minitensor_jit.runtime.run_arrays import run_on_arrays
 
 
-def value(lin: Lin, at: dict) -> int:
+def value(lin: AffineExpr, at: dict) -> int:
     def atom(a) -> int:
         return at[a] if isinstance(a, Var) else value(a.lin, at) // a.divisor
 
@@ -88,7 +88,7 @@ def test_a_division_that_is_left_is_a_division():
     v = space.var("v", 24)
     (lin, _) = space.delinearize(v, (4, 6))
     ((atom, c),) = lin.terms
-    assert isinstance(atom, Div)
+    assert isinstance(atom, FloorDiv)
     assert (atom.divisor, c) == (6, 1)
 
 

@@ -12,12 +12,12 @@ from ...ir.size import Size, hint
 from ...runtime.buffer_assignment import Location
 from ..columns import Columns
 from ..elemental import Emitter
-from ..index import Lin, Space
+from ..index import AffineExpr, Space
+from ..kernel_spec import KernelSpec, Root
 from ..llvm import Value
 from ..loops import counted_loop, i64
 from ..reduction import Reduction
 from ..space import delinearize_rows, refine
-from ..task import Root, Task
 from ..types import MEMORY
 from .column_panel import ColumnPanel
 from .loop_kernel import copies_for, fewer_lanes
@@ -40,8 +40,8 @@ class ColumnKernel(Columns):
 
     in_place: set[tuple[int, int]] = set()  # noqa: RUF012 - never changed
 
-    def __init__(self, unit: Unit, task: Task, found: list[Reduction]) -> None:
-        super().__init__(task, found)
+    def __init__(self, unit: Unit, spec: KernelSpec, found: list[Reduction]) -> None:
+        super().__init__(spec, found)
         self.unit = unit
         lanes = unit.lanes(list(self.instructions))
         self.nest = refine(self.kept, self.forms, max(1, lanes // 4), {self.inner})
@@ -83,7 +83,7 @@ class ColumnKernel(Columns):
 
     def _kernel(self, suffix: str) -> Emitter:
         self.space = Space()
-        return self.unit.kernel(self.task, self.lanes, self.space, suffix=suffix)
+        return self.unit.kernel(self.spec, self.lanes, self.space, suffix=suffix)
 
     def _emit(self, units: int, work: int, parts: list[Location] | None, *, writes_parts: bool) -> None:
         e = self.e = self._kernel("" if parts is None else ".blocks" if writes_parts else ".combine")
@@ -91,7 +91,7 @@ class ColumnKernel(Columns):
         self.outer_variables = self.nest.variables(space, "o")[:-1]
         self.variables = vector_variables(space, self.nest.inner, self.lanes, self.copies)
         self.r = space.var("r", self.length)
-        self.targets = [self.unit.result_pointer(e, at) for at in self.task.results]
+        self.targets = [self.unit.result_pointer(e, at) for at in self.spec.results]
         self.parts = None if parts is None else [self.unit.result_pointer(e, p) for p in parts]
 
         def one(p: Value, _: Sequence[Value]) -> list[Value]:
@@ -138,7 +138,7 @@ class ColumnKernel(Columns):
                 masks.append(None if whole else tail_mask(b, self.lanes, b.sub(i64(width), start)))
         return masks
 
-    def kept_at(self, k: int) -> Lin:
+    def kept_at(self, k: int) -> AffineExpr:
         """The flat number of the kept elements in vector k."""
         return self.nest.flat([*self.outer_variables, self.variables[k]])
 
@@ -184,11 +184,13 @@ class ColumnKernel(Columns):
 
         return counted_loop(e, begin, end, 1, row, self._identities(masks))
 
-    def store_elements(self, e: Emitter, space: Space, at: Lin, targets: list[Value]) -> None:
+    def store_elements(self, e: Emitter, space: Space, at: AffineExpr, targets: list[Value]) -> None:
         """Stores what has the input's shape, at element `at`."""
         self._store(e, space, self.element_roots, at, targets)
 
-    def store_kept(self, e: Emitter, space: Space, kept: Lin, totals: Sequence[Value], targets: list[Value]) -> None:
+    def store_kept(
+        self, e: Emitter, space: Space, kept: AffineExpr, totals: Sequence[Value], targets: list[Value]
+    ) -> None:
         """Combines one vector of totals with the initial values, and stores what has one element a column."""
         for reduction, total in zip(self.reductions, totals, strict=True):
             initial = e.splat(e.value(reduction.instruction.operands[1], ()), self.lanes)
@@ -197,7 +199,7 @@ class ColumnKernel(Columns):
         self._store(e, space, self.kept_roots, kept, targets)
 
     @staticmethod
-    def _store(e: Emitter, space: Space, roots: list[Root], at: Lin, targets: list[Value]) -> None:
+    def _store(e: Emitter, space: Space, roots: list[Root], at: AffineExpr, targets: list[Value]) -> None:
         values = [e.value(i, space.delinearize(at, i.dims)) for i, _ in roots]
         for (i, n), value in zip(roots, values, strict=True):
             e.store(targets[n], i.dtype, at, value)

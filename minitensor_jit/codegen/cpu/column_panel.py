@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from minitensor_jit.ir.size import Size
 
 from ..elemental import Emitter
-from ..index import Lin, Space
+from ..index import AffineExpr, Space
 from ..llvm import Value
 from ..loops import counted_loop, i64
 from ..reduction import Reduction
@@ -49,7 +49,7 @@ class ColumnPanel:
         self.e, self.space = e, space
         kernel = self.kernel
         self.outer_variables = kernel.nest.variables(space, "o")[:-1]
-        self.targets = [] if parts is not None else [kernel.unit.result_pointer(e, at) for at in kernel.task.results]
+        self.targets = [] if parts is not None else [kernel.unit.result_pointer(e, at) for at in kernel.spec.results]
         self.buffers = [e.function.alloca(MEMORY[r.dtype], self.panel) for r in kernel.reductions]
         several = kernel.blocks != 1 and parts is None
         self.totals = [e.function.alloca(MEMORY[r.dtype], self.panel) for r in kernel.reductions] if several else []
@@ -139,10 +139,10 @@ class ColumnPanel:
 
     # ---- one vector of columns
 
-    def _columns(self, body: Callable[[Lin], None]) -> None:
+    def _columns(self, body: Callable[[AffineExpr], None]) -> None:
         vector_loop(self.e, self.kernel.nest.inner, 1, self.begin, self.end, lambda v, _: body(v))
 
-    def _kept(self, v: Lin) -> Lin:
+    def _kept(self, v: AffineExpr) -> AffineExpr:
         return self.kernel.nest.flat([*self.outer_variables, v])
 
     def _base(self, buffer: Value, r: Reduction) -> Value:
@@ -152,7 +152,7 @@ class ColumnPanel:
         b = self.e.at(self.begin)
         return b.gep(buffer, b.sub(i64(0), self.begin), MEMORY[r.dtype])
 
-    def _take(self, v: Lin, rows: list[Lin]) -> None:
+    def _take(self, v: AffineExpr, rows: list[AffineExpr]) -> None:
         e, kernel, space = self.e, self.kernel, self.space
         kept = self._kept(v)
         inputs = [
@@ -168,20 +168,20 @@ class ColumnPanel:
                 total = r.combine(e.at(total, value), total, value)
             e.store(base, r.dtype, v, total)
 
-    def _add_to_totals(self, v: Lin) -> None:
+    def _add_to_totals(self, v: AffineExpr) -> None:
         e = self.e
         for r, total, part in zip(self.kernel.reductions, self.totals, self.buffers, strict=True):
             base = self._base(total, r)
             a, x = e.load(base, r.dtype, v, mutable=True), e.load(self._base(part, r), r.dtype, v, mutable=True)
             e.store(base, r.dtype, v, r.combine(e.at(a, x), a, x))
 
-    def _store_part(self, v: Lin, parts: list[Value], offset: Value) -> None:
+    def _store_part(self, v: AffineExpr, parts: list[Value], offset: Value) -> None:
         e = self.e
         for r, part, buffer in zip(self.kernel.reductions, parts, self.buffers, strict=True):
             base = e.at(offset).gep(part, offset, MEMORY[r.dtype])
             e.store(base, r.dtype, self._kept(v), e.load(self._base(buffer, r), r.dtype, v, mutable=True))
 
-    def _finish(self, v: Lin, totals: list[Value]) -> None:
+    def _finish(self, v: AffineExpr, totals: list[Value]) -> None:
         e = self.e
         loaded = [
             e.load(self._base(t, r), r.dtype, v, mutable=True)

@@ -16,10 +16,10 @@ from ...runtime.executable import Executable, Interface
 from ...runtime.kernel_counters import ModuleCounters
 from ...runtime.loaded_code import LoadedCode
 from ..check import check_module
+from ..kernel_spec import Binding, KernelSpec, Plan
 from ..llvm import Module as LlvmModule
-from ..placement import Dump, Placement
+from ..module_emitter import Dump, ModuleEmitter
 from ..schedule import Choice, Loop, Step, leaf
-from ..task import Binding, Plan, Task
 from .control import Control
 from .loop_kernel import LoopKernels
 from .planner import CpuPlanner
@@ -78,7 +78,7 @@ def compile_module(
     )
 
 
-def place_module(module: Module, *, name: str, fast_math: bool = False, num_threads_hint: int = 2) -> Placement:
+def place_module(module: Module, *, name: str, fast_math: bool = False, num_threads_hint: int = 2) -> ModuleEmitter:
     """Where the arrays of a module would lie: all of `compile_module` but LLVM's part."""
     options = Options(fast_math=fast_math, threads=num_threads_hint, profile=False)
     return _emitted(module, name, host_target(), options)[0]
@@ -93,7 +93,7 @@ def _emitted(module: Module, name: str, target: CpuTarget, options: Options) -> 
     return program, program.emit()
 
 
-class _Program(Placement):
+class _Program(ModuleEmitter):
     """One module on its way to LLVM text."""
 
     def __init__(self, module: Module, name: str, target: CpuTarget, options: Options) -> None:
@@ -127,16 +127,16 @@ class _Program(Placement):
 
     def launch(self, step: Step, operands: list[Binding], results: list[Location]) -> None:
         """Emits a step, or a call of the code that it shares with others."""
-        task = step.task
+        spec = step.spec
         if self.schedule.plans.is_shared(step.plan):
-            self._shared.launch(step.plan, task, operands, results, leaf(step.outputs[0]).size)
+            self._shared.launch(step.plan, spec, operands, results, leaf(step.outputs[0]).size)
         else:
-            task.operands, task.results = operands, results
-            self._kernel(task, step.plan)
+            spec.operands, spec.results = operands, results
+            self._kernel(spec, step.plan)
 
-    def copy(self, task: Task) -> None:
+    def copy(self, spec: KernelSpec) -> None:
         """Emits a loop that copies."""
-        self._kernel(task, LoopKernels(self.unit, task))
+        self._kernel(spec, LoopKernels(self.unit, spec))
 
     def loop(self, loop: Loop) -> None:
         """Emits blocks of the entry."""
@@ -146,9 +146,9 @@ class _Program(Placement):
         """Emits blocks of the entry."""
         self._control.choice(choice)
 
-    def _kernel(self, task: Task, plan: Plan) -> None:
+    def _kernel(self, spec: KernelSpec, plan: Plan) -> None:
         if self._stopwatch is None:
             plan.emit()
             return
-        with self._stopwatch.kernel(task, type(plan).__name__):
+        with self._stopwatch.kernel(spec, type(plan).__name__):
             plan.emit()

@@ -11,9 +11,9 @@ from ...ir.size import is_one
 from ...runtime.buffer_assignment import Location
 from ..abi import GEMM, GEMV
 from ..errors import CompileError
+from ..kernel_spec import Binding, KernelSpec, location_of
 from ..llvm import I64, PTR, Function, Value
 from ..loops import i64
-from ..task import Binding, Task, location_of
 from .loop_kernel import LoopKernels
 from .unit import Unit
 
@@ -28,15 +28,15 @@ class Dot:
 
     in_place: set[tuple[int, int]] = set()  # noqa: RUF012 - never changed
 
-    def __init__(self, unit: Unit, task: Task, dot: Instruction) -> None:
+    def __init__(self, unit: Unit, spec: KernelSpec, dot: Instruction) -> None:
         if dot.dtype not in _ROUTINE:
             raise CompileError("dot", f"no matrix product for {dot.dtype}")
-        self.unit, self.task, self.dot = unit, task, dot
+        self.unit, self.spec, self.dot = unit, spec, dot
 
     def emit(self) -> None:
         """Emits the call."""
-        bindings = [self.task.operands[o.parameter_number or 0] for o in self.dot.operands]
-        emit_product(self.unit, self.dot, bindings, self.task.results[0])
+        bindings = [self.spec.operands[o.parameter_number or 0] for o in self.dot.operands]
+        emit_product(self.unit, self.dot, bindings, self.spec.results[0])
 
 
 def emit_product(
@@ -87,8 +87,8 @@ def _operand(
     copy = unit.temporary(shape.nbytes)
     parameter = Instruction("x", "parameter", i.shape, parameter_number=0)
     root = Instruction("copy", "transpose", shape, (parameter,), {"dimensions": tuple(order)})
-    task = Task("dot_operand", Computation("copy", [parameter, root], root), [binding], [copy])
-    LoopKernels(unit, task).emit()
+    spec = KernelSpec("dot_operand", Computation("copy", [parameter, root], root), [binding], [copy])
+    LoopKernels(unit, spec).emit()
     matrix = matrix_of(
         shape,
         range(len(batch)),

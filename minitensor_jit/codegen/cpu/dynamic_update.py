@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from math import prod
 
 from ...ir.module import Instruction
-from ..index import Lin, Space
+from ..index import AffineExpr, Space
+from ..kernel_spec import KernelSpec
 from ..llvm import Value
 from ..loops import counted_loop, i64
 from ..space import delinearize_rows
-from ..task import Task
 from ..window_update import WindowUpdate
 from .loop_kernel import fewer_lanes
 from .scatter import emit_copy
@@ -23,14 +23,14 @@ __all__ = ["DynamicUpdate"]
 class DynamicUpdate(WindowUpdate):
     """The copy and the window's kernel."""
 
-    def __init__(self, unit: Unit, task: Task, update: Instruction) -> None:
-        super().__init__(task, update)
+    def __init__(self, unit: Unit, spec: KernelSpec, update: Instruction) -> None:
+        super().__init__(spec, update)
         self.unit = unit
 
     def emit(self) -> None:
         """Emits and launches them."""
-        unit, task, root, window = self.unit, self.task, self.update, self.window
-        emit_copy(unit, task, self.source, task.results[0])
+        unit, spec, root, window = self.unit, self.spec, self.update, self.window
+        emit_copy(unit, spec, self.source, spec.results[0])
         if not self.size:
             return
         nest = self.nest()
@@ -41,11 +41,11 @@ class DynamicUpdate(WindowUpdate):
         if not inner.terms or self.place(probe, nest.flat(variables)).coefficient(inner.terms[0][0]) != 1:
             lanes = 1  # neighbours of the window are no neighbours in the array
         space = Space()
-        e = unit.kernel(task, lanes, space)
+        e = unit.kernel(spec, lanes, space)
         outer = nest.variables(space, "v")[:-1]
-        target = unit.result_pointer(e, task.results[0])
+        target = unit.result_pointer(e, spec.results[0])
 
-        def body(v: Lin, _: int) -> None:
+        def body(v: AffineExpr, _: int) -> None:
             flat = nest.flat([*outer, v])
             value = e.value(window, space.delinearize(flat, window.dims))
             e.store(target, root.dtype, self.place(space, flat), value)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ...ir.module import Computation, Instruction
 from ..elemental import Emitter
-from ..index import Lin, Space
+from ..index import AffineExpr, Space
+from ..kernel_spec import KernelSpec, element_cost, reachable
 from ..llvm import I64, PTR, VOID, Function, Value
 from ..loops import counted_loop, i64
-from ..task import Task, element_cost, reachable
 from .loop_kernel import copies_for
 from .unit import Unit
 from .vector_loops import vector_loop
@@ -15,16 +15,16 @@ from .vector_loops import vector_loop
 __all__ = ["emit_epilogue"]
 
 
-def emit_epilogue(unit: Unit, whole: Task, product: Instruction, sizes: tuple[int, int, int]) -> Function:
+def emit_epilogue(unit: Unit, whole: KernelSpec, product: Instruction, sizes: tuple[int, int, int]) -> Function:
     """Emits `epilogue(buffers, batch, row0, rows, col0, cols)` for a batch of matrices: how many, rows, columns.
 
-    It overwrites a tile of the product, which lies where the result will, with what the task makes of its elements.
+    It overwrites a tile of the product, which lies where the result will, with what the spec makes of its elements.
     """
-    task = _behind(whole, product)
+    spec = _behind(whole, product)
     batch, rows, columns = sizes
-    root = task.computation.root
+    root = spec.computation.root
     unit.kernels += 1
-    name = f'"{task.name}.{unit.kernels}.epilogue"'
+    name = f'"{spec.name}.{unit.kernels}.epilogue"'
     numbers = ("batch", "row0", "rows", "col0", "cols")
     function = Function(unit.module, name, VOID, [(PTR, "ctx"), *((I64, n) for n in numbers)])
     instructions = reachable([root])
@@ -33,14 +33,14 @@ def emit_epilogue(unit: Unit, whole: Task, product: Instruction, sizes: tuple[in
         lanes //= 2
     space = Space()
     e = Emitter(function, space, lanes)
-    unit.bind(e, task, function.arguments[0])
-    target = unit.result_pointer(e, task.results[0])
+    unit.bind(e, spec, function.arguments[0])
+    target = unit.result_pointer(e, spec.results[0])
     cost = element_cost(instructions, root.array_shape.size)
     copies = min(copies_for(cost), max(1, columns // lanes))
     copies = 1 << (copies.bit_length() - 1)
     row = space.var("row", batch * rows)
 
-    def element(v: Lin, copy: int) -> None:
+    def element(v: AffineExpr, copy: int) -> None:
         flat = row * columns + v
         value = e.value(root, space.delinearize(flat, root.dims))
         e.store(target, root.dtype, flat, value)
@@ -60,7 +60,7 @@ def emit_epilogue(unit: Unit, whole: Task, product: Instruction, sizes: tuple[in
     return function
 
 
-def _behind(whole: Task, product: Instruction) -> Task:
+def _behind(whole: KernelSpec, product: Instruction) -> KernelSpec:
     """The computation with the product as one more parameter, which lies where the result will."""
     old = whole.computation
     number = len(old.parameters)
@@ -72,4 +72,4 @@ def _behind(whole: Task, product: Instruction) -> Task:
     others = [m for i, m in mapping.items() if i not in old.parameters and i is not product]
     computation = Computation(old.name, [*parameters, stand_in, *others], mapping[old.root])
     operands = [*whole.operands, whole.results[0]]
-    return Task(whole.name, computation, operands, whole.results)
+    return KernelSpec(whole.name, computation, operands, whole.results)

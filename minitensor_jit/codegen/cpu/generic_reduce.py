@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from ...ir.module import Computation, Instruction
 from ...runtime.buffer_assignment import Location
 from ..elemental import Emitter
-from ..index import Index, Lin, Space
+from ..index import AffineExpr, Index, Space
 from ..indexing import accesses
+from ..kernel_spec import KernelSpec, element_cost, reachable
 from ..llvm import Value
 from ..loops import counted_loop, i64
 from ..scalar_computation import apply_scalar, check_scalar
 from ..space import delinearize_rows, refine
-from ..task import Task, element_cost, reachable
 from .loop_kernel import fewer_lanes
 from .unit import Unit
 from .vector_loops import vector_loop
@@ -26,19 +26,19 @@ class GenericReduce:
 
     in_place: set[tuple[int, int]] = set()  # noqa: RUF012 - never changed
 
-    def __init__(self, unit: Unit, task: Task, reduce: Instruction) -> None:
+    def __init__(self, unit: Unit, spec: KernelSpec, reduce: Instruction) -> None:
         check_scalar("reduce", reduce.attrs["to_apply"])
-        self.unit, self.task, self.reduce = unit, task, reduce
+        self.unit, self.spec, self.reduce = unit, spec, reduce
 
     def emit(self) -> None:
         """Emits and launches it."""
         numbers: list[Location | None] = [None] * (len(self.reduce.operands) // 2)
-        for root, n in self.task.roots:
-            numbers[root.attrs["index"] if root.opcode == "get-tuple-element" else 0] = self.task.results[n]
-        _emit(self.unit, self.task, self.reduce, numbers)
+        for root, n in self.spec.roots:
+            numbers[root.attrs["index"] if root.opcode == "get-tuple-element" else 0] = self.spec.results[n]
+        _emit(self.unit, self.spec, self.reduce, numbers)
 
 
-def _emit(unit: Unit, task: Task, reduce: Instruction, results: list[Location | None]) -> None:
+def _emit(unit: Unit, spec: KernelSpec, reduce: Instruction, results: list[Location | None]) -> None:
     n = len(reduce.operands) // 2
     inputs, initials = reduce.operands[:n], reduce.operands[n:]
     combiner: Computation = reduce.attrs["to_apply"]
@@ -49,12 +49,12 @@ def _emit(unit: Unit, task: Task, reduce: Instruction, results: list[Location | 
     if size == 0:
         return
 
-    def input_index(space: Space, kept: Lin, reduced: Lin) -> Index:
+    def input_index(space: Space, kept: AffineExpr, reduced: AffineExpr) -> Index:
         outside = iter(space.delinearize(kept, kept_dims))
         inside = iter(space.delinearize(reduced, reduced_dims))
         return tuple(next(inside) if k in dimensions else next(outside) for k in range(len(dims)))
 
-    def forms(space: Space, kept: Lin) -> set[Lin]:
+    def forms(space: Space, kept: AffineExpr) -> set[AffineExpr]:
         if not length:
             return set()
         index = input_index(space, kept, space.var("r", length))
@@ -67,12 +67,12 @@ def _emit(unit: Unit, task: Task, reduce: Instruction, results: list[Location | 
     nest = refine(size, forms, max(1, lanes // 4))
     lanes = fewer_lanes(lanes, nest.inner)
     space = Space()
-    e = unit.kernel(task, lanes, space)
+    e = unit.kernel(spec, lanes, space)
     outer = nest.variables(space, "o")[:-1]
     reduced = space.var("r", length)
     targets = [None if r is None else unit.result_pointer(e, r) for r in results]
 
-    def body(v: Lin, _: int) -> None:
+    def body(v: AffineExpr, _: int) -> None:
         kept = nest.flat([*outer, v])
 
         def one(r: Value, totals: Sequence[Value]) -> list[Value]:

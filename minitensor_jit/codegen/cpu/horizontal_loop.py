@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ...ir.flat import FlatPart
+from ..kernel_spec import KernelSpec, location_of
 from ..llvm import I64, PTR, VOID, Builder, Function, Value
 from ..loops import i64
-from ..task import Task, location_of
 from .flat_loop import flat_kernel, in_table, launch_elements
 from .tables import emit_table
 from .unit import FlatKernel, Unit
@@ -24,10 +24,10 @@ class HorizontalLoops:
     addresses of each part's arrays.
     """
 
-    def __init__(self, unit: Unit, task: Task, parts: Sequence[FlatPart]) -> None:
-        self.unit, self.task, self.parts = unit, task, parts
+    def __init__(self, unit: Unit, spec: KernelSpec, parts: Sequence[FlatPart]) -> None:
+        self.unit, self.spec, self.parts = unit, spec, parts
         unit.horizontal.add(parts[0].key)
-        parameters, roots = task.computation.parameters, task.computation.roots
+        parameters, roots = spec.computation.parameters, spec.computation.roots
         readers = Counter(number for part in parts for number in part.parameters)
         # What another part reads as well may not be overwritten: nobody knows which of them comes first.
         self.in_place = {
@@ -40,13 +40,13 @@ class HorizontalLoops:
 
     def emit(self) -> None:
         """Emits the loop, the function that goes through the parts, and its launch."""
-        unit, task, parts = self.unit, self.task, self.parts
-        first = Task(task.name, parts[0].flattened(task.computation))
+        unit, spec, parts = self.unit, self.spec, self.parts
+        first = KernelSpec(spec.name, parts[0].flattened(spec.computation))
         flat = flat_kernel(unit, parts[0], in_table(first))
         places = []
         for part in parts:
-            places += [location_of(task.operands[number]) for number in part.parameters]
-            places += [task.results[number] for number in part.results]
+            places += [location_of(spec.operands[number]) for number in part.parameters]
+            places += [spec.results[number] for number in part.results]
         table = emit_table(unit, places)
         starts, total = [], 0
         for part in parts:
@@ -58,7 +58,7 @@ class HorizontalLoops:
     def _driver(self, flat: FlatKernel, starts: Sequence[tuple[int, int]], width: int) -> Function:
         """`(table, begin, end)`: the loop for what each part has of these elements; `starts` are (first, number)."""
         unit = self.unit
-        name = f'"{self.task.name}.{unit.kernels}.parts"'
+        name = f'"{self.spec.name}.{unit.kernels}.parts"'
         function = Function(unit.module, name, VOID, [(PTR, "table"), (I64, "begin"), (I64, "end")])
         table, begin, end = function.arguments
         data = unit.module.data(b"".join(struct.pack("<qq", *start) for start in starts))

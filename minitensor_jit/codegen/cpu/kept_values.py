@@ -43,7 +43,7 @@ def kept_values(rows: Rows) -> dict[Instruction, int]:
     in_place = rows.read_in_place(costly)  # the others are asked for elements of other rows, too
     kept: dict[Instruction, int] = {}
     taken = 0
-    for i in rows.task.computation.instructions:
+    for i in rows.spec.computation.instructions:
         if i in in_place:
             nbytes = rows.length * i.array_shape.itemsize
             if nbytes <= KEPT_BYTES and taken + nbytes <= KEPT_TOTAL_BYTES:

@@ -11,9 +11,9 @@ from ...ir.module import Instruction
 from ...ir.size import Size
 from ..abi import CALL_KERNEL, CONVOLVE
 from ..errors import CompileError
+from ..kernel_spec import KernelSpec, location_of
 from ..llvm import I64, PTR, Function, Value, constant
 from ..matrix import check_chain
-from ..task import Task, location_of
 from .epilogue import emit_epilogue
 from .unit import Unit
 
@@ -25,14 +25,14 @@ class KernelCallPlan:
 
     in_place: set[tuple[int, int]] = set()  # noqa: RUF012 - never changed
 
-    def __init__(self, unit: Unit, task: Task, call: Instruction) -> None:
+    def __init__(self, unit: Unit, spec: KernelSpec, call: Instruction) -> None:
         try:
             self.words = words_of(call)
         except ValueError as error:
             raise CompileError("kernel-call", str(error)) from None
         if not library().has_kernel(call.attrs["custom_call_target"]):
             raise CompileError("kernel-call", f"there is no kernel {call.attrs['custom_call_target']}")
-        self.unit, self.task, self.call = unit, task, call
+        self.unit, self.spec, self.call = unit, spec, call
 
     def _words(self) -> Value:
         """The description in memory: constant, or with sizes that are not known yet."""
@@ -52,8 +52,8 @@ class KernelCallPlan:
         """Emits the call, of a convolution if it has an epilogue."""
         unit, entry = self.unit, self.unit.builder
         buffers, runtime = unit.entry.arguments
-        operands = [self.task.operands[o.parameter_number or 0] for o in self.call.operands]
-        pointers = unit.pointers([*map(location_of, operands), *self.task.results])
+        operands = [self.spec.operands[o.parameter_number or 0] for o in self.call.operands]
+        pointers = unit.pointers([*map(location_of, operands), *self.spec.results])
         words = self._words()
         field, rest = CALL_KERNEL, ""
         if epilogue is not None:
@@ -65,16 +65,16 @@ class KernelCallPlan:
 class ConvolutionWithEpilogue(KernelCallPlan):
     """A convolution whose result is overwritten, element by element, with what a fusion makes of it."""
 
-    def __init__(self, unit: Unit, task: Task, call: Instruction) -> None:
+    def __init__(self, unit: Unit, spec: KernelSpec, call: Instruction) -> None:
         if not is_convolution(call):
             raise CompileError("fusion", f"{call.attrs['custom_call_target']} inside a fusion")
-        check_chain(task, call)
-        super().__init__(unit, task, call)
+        check_chain(spec, call)
+        super().__init__(unit, spec, call)
 
     def emit(self) -> None:
         """Emits the epilogue and the call."""
         images, filters, *places = self.call.dims
         function = None
         if 0 not in self.call.dims:
-            function = emit_epilogue(self.unit, self.task, self.call, (images, filters, prod(places)))
+            function = emit_epilogue(self.unit, self.spec, self.call, (images, filters, prod(places)))
         self.emit_call(function)

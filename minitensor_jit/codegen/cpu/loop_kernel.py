@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.size import Size, hint
-from ..index import Lin, Space
+from ..index import AffineExpr, Space
 from ..indexing import accesses
+from ..kernel_spec import KernelSpec, Root, element_cost, reachable
 from ..llvm import I64, VOID, Builder, Function, Value
 from ..loops import counted_loop, i64
 from ..space import delinearize_rows, refine
-from ..task import Root, Task, element_cost, reachable
 from .tiles import emit_tiles, tile_units
 from .unit import Unit
 from .vector_loops import vector_loop
@@ -26,16 +26,16 @@ SMALL = 8192
 
 
 class LoopKernels:
-    """One kernel for each size that occurs among the roots of a task."""
+    """One kernel for each size that occurs among the roots of a spec."""
 
-    def __init__(self, unit: Unit, task: Task) -> None:
+    def __init__(self, unit: Unit, spec: KernelSpec) -> None:
         self.unit = unit
-        self.task = task
+        self.spec = spec
         self.in_place: set[tuple[int, int]] = set()
         by_size: dict[int, list[Root]] = {}
-        for root in task.roots:
+        for root in spec.roots:
             by_size.setdefault(root[0].array_shape.size, []).append(root)
-        self.kernels = [_Loop(unit, task, size, roots) for size, roots in by_size.items() if size]
+        self.kernels = [_Loop(unit, spec, size, roots) for size, roots in by_size.items() if size]
         if len(self.kernels) == 1:
             self.in_place = self.kernels[0].in_place
 
@@ -58,8 +58,8 @@ def fewer_lanes(lanes: int, inner: int) -> int:
 
 
 class _Loop:
-    def __init__(self, unit: Unit, task: Task, size: int, roots: list[Root]) -> None:
-        self.unit, self.task, self.size, self.roots = unit, task, size, roots
+    def __init__(self, unit: Unit, spec: KernelSpec, size: int, roots: list[Root]) -> None:
+        self.unit, self.spec, self.size, self.roots = unit, spec, size, roots
         instructions = reachable([r for r, _ in roots])
         lanes = unit.lanes(list(instructions))
         self.nest = refine(size, self._forms, max(1, lanes // 4))
@@ -77,7 +77,7 @@ class _Loop:
         if self.across is not None:
             self.units = tile_units(self.nest, self.across)
 
-    def _forms(self, space: Space, flat: Lin) -> set[Lin]:
+    def _forms(self, space: Space, flat: AffineExpr) -> set[AffineExpr]:
         found = accesses(space, [(r, space.delinearize(flat, r.dims)) for r, _ in self.roots])
         self.flat, self.leaves = flat, found.leaves
         # The operands that are read at the place that is written, and nowhere else.
@@ -98,7 +98,7 @@ class _Loop:
         inner = next((a for a, c in self.flat.terms if c == 1), None)
         if inner is None or self.nest.inner < self.lanes:
             return None
-        for lin in set[Lin]().union(*self.leaves.values()):
+        for lin in set[AffineExpr]().union(*self.leaves.values()):
             if abs(lin.coefficient(inner)) > 1:
                 for atom, c in lin.terms:
                     if c == 1 and atom in loop_of and self.nest.extents[loop_of[atom]] >= self.lanes:
@@ -115,7 +115,7 @@ class _Loop:
         b = unit.builder
         address: Value | None = None
         for _, n in self.roots:
-            pointer = unit.pointer(b, unit.entry.arguments[0], self.task.results[n])
+            pointer = unit.pointer(b, unit.entry.arguments[0], self.spec.results[n])
             bits = b.emit(I64, "i64", f"ptrtoint ptr {pointer.ref} to i64")
             address = bits if address is None else b.or_(address, bits)
         assert address is not None
@@ -138,7 +138,7 @@ class _Loop:
     def _function(self, *, streaming: bool) -> Function:
         nest, inner, chunk = self.nest, self.nest.inner, self.chunk
         space = Space()
-        e = self.unit.kernel(self.task, self.lanes, space, suffix=".stream" if streaming else "")
+        e = self.unit.kernel(self.spec, self.lanes, space, suffix=".stream" if streaming else "")
         outer = nest.variables(space, "o")[:-1]
         # What fits in the first-level cache gains little from unrolling, and compiles faster without.
         small = hint(self.size) <= SMALL
@@ -146,16 +146,16 @@ class _Loop:
             2 if small else 4, copies_for(self.cost * max(1, len(self.roots) - 1)), max(1, hint(inner) // self.lanes)
         )
         copies = max(1, (1 << (copies.bit_length() - 1)) >> self.conditions)
-        targets = [self.unit.result_pointer(e, self.task.results[n]) for _, n in self.roots]
+        targets = [self.unit.result_pointer(e, self.spec.results[n]) for _, n in self.roots]
 
-        def element(variables: Sequence[Lin]) -> None:
+        def element(variables: Sequence[AffineExpr]) -> None:
             flat = nest.flat(variables)
             # Read everything before anything is written: a result may lie where an operand was.
             values = [e.value(r, space.delinearize(flat, r.dims)) for r, _ in self.roots]
             for (r, _), target, value in zip(self.roots, targets, values, strict=True):
                 e.store(target, r.dtype, flat, value, streaming=streaming)
 
-        def body(v: Lin, copy: int) -> None:
+        def body(v: AffineExpr, copy: int) -> None:
             element([*outer, v])
 
         begin, end = e.function.arguments[1:]

@@ -8,8 +8,8 @@ from ...ir.flat import FlatPart, flat_part, flat_parts
 from ...ir.module import Computation, Instruction
 from ...ir.opcode import HOST_CALLS
 from ...ir.size import active, hint
+from ..kernel_spec import KernelSpec, Plan
 from ..planner import KernelChoice
-from ..task import Plan, Task
 from .column_kernel import ColumnKernel
 from .dot import Dot
 from .dot_epilogue import DotWithEpilogue
@@ -63,15 +63,15 @@ class CpuPlanner(KernelChoice):
         nbytes = hint(sum(r.array_shape.nbytes for r in computation.roots))
         return part if nbytes < self.unit.options.streaming_store_bytes else None
 
-    def flat_plan(self, part: FlatPart, flat: Task, alone: Task) -> Plan:
+    def flat_plan(self, part: FlatPart, flat: KernelSpec, alone: KernelSpec) -> Plan:
         """The kernel for any number of elements."""
         return FlatLoop(self.unit, part, flat, alone)
 
-    def _elements(self, task: Task) -> Plan:
-        """Loops side by side, or those of a task."""
-        parts = self._horizontal(task.computation) if active.get() is None else []
-        return HorizontalLoops(self.unit, task, parts) if parts else LoopKernels(self.unit, task)
+    def _elements(self, spec: KernelSpec) -> Plan:
+        """Loops side by side, or those of a spec."""
+        parts = self._horizontal(spec.computation) if active.get() is None else []
+        return HorizontalLoops(self.unit, spec, parts) if parts else LoopKernels(self.unit, spec)
 
-    def convolution(self, task: Task, call: Instruction) -> Plan:
+    def convolution(self, spec: KernelSpec, call: Instruction) -> Plan:
         """A convolution, and what is done with its elements."""
-        return ConvolutionWithEpilogue(self.unit, task, call)
+        return ConvolutionWithEpilogue(self.unit, spec, call)

@@ -14,13 +14,13 @@ from ...ir.module import Instruction
 from ...ir.size import Size, hint
 from ...runtime.buffer_assignment import Location
 from ..elemental import Emitter
-from ..index import Lin, Space
+from ..index import AffineExpr, Space
+from ..kernel_spec import KernelSpec, Root
 from ..llvm import Value
 from ..loops import counted_loop, i64, is_constant
 from ..reduction import LANES, Reduction, fold_lanes
 from ..rows import Rows
 from ..space import delinearize_rows
-from ..task import Root, Task
 from ..types import MEMORY
 from .kept_values import kept_values
 from .loop_kernel import copies_for, fewer_lanes
@@ -45,8 +45,8 @@ class RowKernel(Rows):
     The constructor raises `CompileError` if the fusion has another form.
     """
 
-    def __init__(self, unit: Unit, task: Task, found: list[Reduction]) -> None:
-        super().__init__(task, found)
+    def __init__(self, unit: Unit, spec: KernelSpec, found: list[Reduction]) -> None:
+        super().__init__(spec, found)
         self.unit = unit
         self.lanes = fewer_lanes(unit.lanes(list(self.instructions)), self.length)
 
@@ -81,7 +81,7 @@ class RowKernel(Rows):
     def _begin(self, suffix: str = "") -> Emitter:
         space = Space()
         self.space = space
-        e = self.e = self.unit.kernel(self.task, self.lanes, space, suffix=suffix)
+        e = self.e = self.unit.kernel(self.spec, self.lanes, space, suffix=suffix)
         self.outer_variables = self.nest.variables(space, "o")
         self.row = self.nest.flat(self.outer_variables)
         per_round = max(1, LANES // self.lanes)
@@ -95,11 +95,11 @@ class RowKernel(Rows):
         self.copies = vectors if self.straight else per_round
         # Short rows use the same variables in all passes, so that later passes find the values of earlier ones.
         self.variables = self._fresh() if self.straight else []
-        self.targets = [self.unit.result_pointer(e, location) for location in self.task.results]
+        self.targets = [self.unit.result_pointer(e, location) for location in self.spec.results]
         self.stash = self._plan_stash() if self.stages > 1 and not self.straight else {}
         return e
 
-    def _fresh(self) -> list[Lin]:
+    def _fresh(self) -> list[AffineExpr]:
         return vector_variables(self.space, self.length, self.lanes, self.copies)
 
     def _row(self) -> None:
@@ -135,7 +135,7 @@ class RowKernel(Rows):
 
     # ---- passes
 
-    def _visit(self, at: Lin, roots: list[Root], kept: list[Instruction]) -> None:
+    def _visit(self, at: AffineExpr, roots: list[Root], kept: list[Instruction]) -> None:
         """Stores the elementwise results of one vector."""
         e = self.e
         values = [e.value(root, self.element_index(self.space, root, self.row, at)) for root, _ in roots]

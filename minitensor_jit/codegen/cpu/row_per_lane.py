@@ -16,7 +16,7 @@ from ...ir.shape import DTYPES
 from ...ir.size import Size, hint
 from ..elemental import Emitter
 from ..elementwise import COST
-from ..index import Lin, Space, Var
+from ..index import AffineExpr, Space, Var
 from ..llvm import Value, constant, vector
 from ..loops import counted_loop, i64
 from ..reduction import Reduction, fold_vectors
@@ -108,10 +108,10 @@ class _Columns:
     The first read of an array has all its columns copied, ahead of the pass.
     """
 
-    def __init__(self, e: Emitter, length: int, row: Lin, count: Value, mask: Value) -> None:
+    def __init__(self, e: Emitter, length: int, row: AffineExpr, count: Value, mask: Value) -> None:
         self.e, self.length, self.row, self.count, self.mask = e, length, row, count, mask
         self.level = len(e.builders) - 1
-        self.column = Lin()
+        self.column = AffineExpr()
         self._copies: dict[tuple[str, str, int, int], Value] = {}
 
     def buffer(self, dtype: str) -> Value:
@@ -124,7 +124,7 @@ class _Columns:
         self._copies[buffer.ref, i.dtype, self.length, 0] = buffer
         return buffer
 
-    def load(self, base: Value, dtype: str, lin: Lin, stride: int) -> Value | None:
+    def load(self, base: Value, dtype: str, lin: AffineExpr, stride: int) -> Value | None:
         """The lanes of `lin`; None if columns aren't next to each other."""
         corner = lin - self.column
         rest = corner - self.row * stride
@@ -167,10 +167,10 @@ class _RowPerLane:
     def __init__(self, unit: Unit, rows: Rows) -> None:
         self.unit, self.rows, self.length = unit, rows, rows.length
         self.space = Space()
-        self.e = unit.kernel(rows.task, _lanes(unit, rows), self.space)
+        self.e = unit.kernel(rows.spec, _lanes(unit, rows), self.space)
         self.outer_variables = rows.nest.variables(self.space, "o")
         self.row = rows.nest.flat(self.outer_variables)
-        self.targets = [unit.result_pointer(self.e, location) for location in rows.task.results]
+        self.targets = [unit.result_pointer(self.e, location) for location in rows.spec.results]
 
     def emit(self) -> None:
         e, (_, begin, end) = self.e, self.e.function.arguments

@@ -10,12 +10,12 @@ from ...ir.reduction import reduction_kind
 from ...ir.shape import DTYPES, strides_of
 from ...runtime.buffer_assignment import Location
 from ..elementwise import combine
-from ..index import ZERO, Index, Lin, Space, Var
+from ..index import ZERO, AffineExpr, Index, Space, Var
+from ..kernel_spec import KernelSpec
 from ..llvm import I1, I64, Builder, Value
 from ..loops import counted_loop, i64
 from ..scalar_computation import apply_scalar, check_scalar
 from ..space import delinearize_rows, refine
-from ..task import Task
 from ..types import MEMORY, PARTS
 from .loop_kernel import LoopKernels, fewer_lanes
 from .unit import Unit
@@ -27,31 +27,31 @@ __all__ = ["Scatter"]
 class Scatter:
     """The kernels of one scatter, of one or several operands."""
 
-    def __init__(self, unit: Unit, task: Task, scatter: Instruction) -> None:
+    def __init__(self, unit: Unit, spec: KernelSpec, scatter: Instruction) -> None:
         check_scalar("scatter", scatter.attrs["to_apply"])
-        self.unit, self.task, self.scatter = unit, task, scatter
+        self.unit, self.spec, self.scatter = unit, spec, scatter
         numbers = [o.parameter_number for o in scatter.operands]
         self.in_place: set[tuple[int, int]] = set()
-        for result, (root, _) in enumerate(task.roots):
+        for result, (root, _) in enumerate(spec.roots):
             source = numbers[root.attrs["index"] if root.opcode == "get-tuple-element" else 0]
             if source is not None and numbers.count(source) == 1:
                 self.in_place.add((result, source))
 
     def emit(self) -> None:
         """Emits and launches the copies and the updates."""
-        numbers = [r.attrs["index"] if r.opcode == "get-tuple-element" else 0 for r, _ in self.task.roots]
+        numbers = [r.attrs["index"] if r.opcode == "get-tuple-element" else 0 for r, _ in self.spec.roots]
         count = len(self.scatter.operands) // 2
-        _emit(self.unit, self.task, self.scatter, [self.task.results[numbers.index(k)] for k in range(count)])
+        _emit(self.unit, self.spec, self.scatter, [self.spec.results[numbers.index(k)] for k in range(count)])
 
 
-def _emit(unit: Unit, task: Task, scatter: Instruction, results: Sequence[Location]) -> None:
+def _emit(unit: Unit, spec: KernelSpec, scatter: Instruction, results: Sequence[Location]) -> None:
     n = len(results)
     sources, indices, updates = scatter.operands[:n], scatter.operands[n], scatter.operands[n + 1 :]
     source, update = sources[0], updates[0]
     attrs = scatter.attrs
     combiner: Computation = attrs["to_apply"]
     for one, result in zip(sources, results, strict=True):
-        emit_copy(unit, task, one, result)
+        emit_copy(unit, spec, one, result)
     window_dims, inserted = attrs["update_window_dims"], attrs["inserted_window_dims"]
     windows = [update.dims[d] for d in window_dims]
     batches = [n for d, n in enumerate(update.dims) if d not in window_dims]
@@ -60,17 +60,17 @@ def _emit(unit: Unit, task: Task, scatter: Instruction, results: Sequence[Locati
     strides = strides_of(source.dims)
     window_strides = [s for d, s in enumerate(strides) if d not in inserted]
 
-    def update_index(space: Space, batch: Lin, window: Lin) -> Index:
+    def update_index(space: Space, batch: AffineExpr, window: AffineExpr) -> Index:
         outside, inside = iter(space.delinearize(batch, batches)), iter(space.delinearize(window, windows))
         return tuple(next(inside) if d in window_dims else next(outside) for d in range(len(update.dims)))
 
-    def within(space: Space, window: Lin) -> Lin:
+    def within(space: Space, window: AffineExpr) -> AffineExpr:
         total = ZERO
         for x, stride in zip(space.delinearize(window, windows), window_strides, strict=True):
             total = total + x * stride
         return total
 
-    def forms(space: Space, window: Lin) -> list[Lin]:
+    def forms(space: Space, window: AffineExpr) -> list[AffineExpr]:
         index = update_index(space, space.var("batch", prod(batches)), window)
         return [Space.linearize(index, update.dims), within(space, window)]
 
@@ -84,7 +84,7 @@ def _emit(unit: Unit, task: Task, scatter: Instruction, results: Sequence[Locati
     if not affine or not variables[-1].terms or place.coefficient(variables[-1].terms[0][0]) != 1:
         lanes = 1  # neighbouring updates do not go to neighbouring elements
     space = Space()
-    e = unit.kernel(task, lanes, space)
+    e = unit.kernel(spec, lanes, space)
     batch = space.var("batch", prod(batches))
     outer = nest.variables(space, "w")[:-1]
     targets = [unit.result_pointer(e, result) for result in results]
@@ -102,7 +102,7 @@ def _emit(unit: Unit, task: Task, scatter: Instruction, results: Sequence[Locati
         for k, d in enumerate(attrs["scatter_dims_to_operand_dims"]):
             index = list(at)
             if vector_dim < len(indices.dims):
-                index.insert(vector_dim, Lin(k))
+                index.insert(vector_dim, AffineExpr(k))
             raw = e.value(indices, tuple(index))
             b = e.at(raw)
             start = b.sext(raw, I64) if DTYPES[indices.dtype].kind == "i" else b.zext(raw, I64)
@@ -112,7 +112,7 @@ def _emit(unit: Unit, task: Task, scatter: Instruction, results: Sequence[Locati
             offset = e.at(offset, term).add(offset, term)
         return offset, inside
 
-    def body(bases: Sequence[Value], v: Lin) -> None:
+    def body(bases: Sequence[Value], v: AffineExpr) -> None:
         window = nest.flat([*outer, v])
         index = update_index(space, batch, window)
         values = [e.value(u, index) for u in updates]
@@ -160,13 +160,13 @@ def _emit(unit: Unit, task: Task, scatter: Instruction, results: Sequence[Locati
     unit.launch(e.function, 1, 0)
 
 
-def emit_copy(unit: Unit, task: Task, source: Instruction, result: Location) -> None:
-    """Copies an operand of the task into the result, unless they are the same memory."""
+def emit_copy(unit: Unit, spec: KernelSpec, source: Instruction, result: Location) -> None:
+    """Copies an operand of the spec into the result, unless they are the same memory."""
     number = source.parameter_number
     assert number is not None
-    binding = task.operands[number]
+    binding = spec.operands[number]
     parameter = Instruction("x", "parameter", source.shape, parameter_number=0)
-    copy = Task(task.name + ".copy", Computation("copy", [parameter], parameter), [binding], [result])
+    copy = KernelSpec(spec.name + ".copy", Computation("copy", [parameter], parameter), [binding], [result])
     if isinstance(binding, Instruction) or binding.kind == "constant" or source.array_shape.size == 0:
         LoopKernels(unit, copy).emit()
         return

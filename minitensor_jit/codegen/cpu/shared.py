@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...runtime.buffer_assignment import Location
+from ..kernel_spec import Binding, KernelSpec, Plan
 from ..llvm import I64, PTR, VOID, Function
 from ..loops import i64
-from ..task import Binding, Plan, Task
 from .flat_loop import FlatLoop
 from .tables import emit_table
 from .unit import Unit
@@ -37,15 +37,15 @@ class SharedSteps:
         self._functions: dict[Plan, _Shared] = {}
 
     def launch(
-        self, plan: Plan, task: Task, operands: Sequence[Binding], results: Sequence[Location], size: int
+        self, plan: Plan, spec: KernelSpec, operands: Sequence[Binding], results: Sequence[Location], size: int
     ) -> None:
         """Emits a call of the step, and the step's function if this is its first call.
 
-        `task` is the plan's, `size` the number of elements of the step's first result.
+        `spec` is the plan's, `size` the number of elements of the step's first result.
         """
         shared = self._functions.get(plan)
         if shared is None:
-            shared = self._functions[plan] = self._define(plan, task, operands, results)
+            shared = self._functions[plan] = self._define(plan, spec, operands, results)
         unit = self._unit
         places = [b for b in (*operands, *results) if isinstance(b, Location)]
         places += [unit.temporary(nbytes) for nbytes in shared.temporaries]
@@ -55,16 +55,18 @@ class SharedSteps:
             unit.builder.store(i64(size), unit.builder.gep(table, len(places), I64), 8)
         unit.builder.raw(f"call void @{shared.function.name}(ptr {table.ref}, ptr {runtime.ref})")
 
-    def _define(self, plan: Plan, task: Task, operands: Sequence[Binding], results: Sequence[Location]) -> _Shared:
+    def _define(
+        self, plan: Plan, spec: KernelSpec, operands: Sequence[Binding], results: Sequence[Location]
+    ) -> _Shared:
         unit = self._unit
-        name = f'"step.{task.name}.{len(self._functions)}"'
+        name = f'"step.{spec.name}.{len(self._functions)}"'
         shared = _Shared(Function(unit.module, name, VOID, [(PTR, "buffers"), (PTR, "runtime")]))
         slots = 0
-        task.operands = []
+        spec.operands = []
         for binding in operands:
-            task.operands.append(Location("parameter", slots) if isinstance(binding, Location) else binding)
+            spec.operands.append(Location("parameter", slots) if isinstance(binding, Location) else binding)
             slots += isinstance(binding, Location)
-        task.results = [Location("result", slots + n) for n in range(len(results))]
+        spec.results = [Location("result", slots + n) for n in range(len(results))]
         slots += len(results)
 
         def allocate(nbytes: int) -> Location:

@@ -10,9 +10,9 @@ from ...runtime.buffer_assignment import Location
 from ..abi import SORT
 from ..elemental import Emitter
 from ..index import Space
+from ..kernel_spec import KernelSpec, location_of
 from ..llvm import I8, I64, PTR, Function
 from ..scalar_computation import apply_scalar, before, check_scalar
-from ..task import Task, location_of
 from .unit import Unit
 
 __all__ = ["Sort"]
@@ -23,16 +23,16 @@ class Sort:
 
     in_place: set[tuple[int, int]] = set()  # noqa: RUF012 - never changed
 
-    def __init__(self, unit: Unit, task: Task, sort: Instruction) -> None:
+    def __init__(self, unit: Unit, spec: KernelSpec, sort: Instruction) -> None:
         self.top = sort.opcode == "topk"
         x = sort.operands[0]
         self.comparator = before(x.dtype, largest=sort.attrs["largest"]) if self.top else sort.attrs["to_apply"]
         check_scalar(sort.opcode, self.comparator)
-        self.unit, self.task, self.sort = unit, task, sort
+        self.unit, self.spec, self.sort = unit, spec, sort
 
     def emit(self) -> None:
         """Emits the comparator and the call."""
-        unit, task, sort = self.unit, self.task, self.sort
+        unit, spec, sort = self.unit, self.spec, self.sort
         dims = sort.operands[0].dims
         axis = len(dims) - 1 if self.top else sort.attrs["dimensions"][0]
         kept = sort.attrs["k"] if self.top else dims[axis]
@@ -42,7 +42,7 @@ class Sort:
         less = self._comparator(dims[axis], inner)
         sizes = [o.array_shape.itemsize for o in sort.operands]
         words = [prod(dims[:axis]), dims[axis], inner, len(sizes), kept, int(self.top), *sizes]
-        operands = [location_of(task.operands[o.parameter_number or 0]) for o in sort.operands]
+        operands = [location_of(spec.operands[o.parameter_number or 0]) for o in sort.operands]
         pointers = unit.pointers([*operands, *self._results()])
         entry, runtime = unit.builder, unit.entry.arguments[1]
         description = unit.module.data(struct.pack(f"<{len(words)}q", *words))
@@ -50,14 +50,14 @@ class Sort:
         entry.raw(f"call void {function.ref}(ptr {description.ref}, ptr {pointers.ref}, ptr {less.reference.ref})")
 
     def _results(self) -> list[Location]:
-        numbers = [r.attrs["index"] if r.opcode == "get-tuple-element" else 0 for r, _ in self.task.roots]
-        return [self.task.results[numbers.index(k)] for k in range(len(self.sort.operands) + self.top)]
+        numbers = [r.attrs["index"] if r.opcode == "get-tuple-element" else 0 for r, _ in self.spec.roots]
+        return [self.spec.results[numbers.index(k)] for k in range(len(self.sort.operands) + self.top)]
 
     def _comparator(self, length: int, inner: int) -> Function:
         """`(lane, i, j)`: whether element i of the lane goes before element j."""
         unit = self.unit
         unit.kernels += 1
-        name = f'"{self.task.name}.{unit.kernels}.less"'
+        name = f'"{self.spec.name}.{unit.kernels}.less"'
         function = Function(unit.module, name, I8, [(PTR, "lane"), (I64, "i"), (I64, "j")])
         lane, first, second = function.arguments
         space = Space()

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ...runtime.kernel_counters import KernelCounter, ModuleCounters
+from ..kernel_spec import KernelSpec, flops_of, source_ops
 from ..llvm import I64, Builder, Function, Value
 from ..loops import i64
-from ..task import Task, flops_of, source_ops
 from .unit import Location, Unit
 
 __all__ = ["Stopwatch"]
@@ -41,13 +41,13 @@ class Stopwatch:
             yield
 
     @contextmanager
-    def kernel(self, task: Task, form: str) -> Iterator[None]:
+    def kernel(self, spec: KernelSpec, form: str) -> Iterator[None]:
         """Around one kernel; `form` is the class that emits it."""
-        counter = KernelCounter(task.name, _kind(form), flops=flops_of(task), ops=source_ops(task))
+        counter = KernelCounter(spec.name, _kind(form), flops=flops_of(spec), ops=source_ops(spec))
         self.counters.kernels.append(counter)
         with self._measure(counter):
             yield
-        counter.nbytes = _traffic(task)
+        counter.nbytes = _traffic(spec)
 
     @contextmanager
     def _measure(self, counter: KernelCounter) -> Iterator[None]:
@@ -79,11 +79,11 @@ def _clock(unit: Unit) -> Function:
     return function
 
 
-def _traffic(task: Task) -> int:
+def _traffic(spec: KernelSpec) -> int:
     """The bytes of all that a kernel reads and writes, each array once."""
-    shapes = [parameter.array_shape for parameter in task.computation.parameters]
+    shapes = [parameter.array_shape for parameter in spec.computation.parameters]
     places: dict[object, int] = {}
-    for binding, shape in zip(task.operands, shapes, strict=False):
+    for binding, shape in zip(spec.operands, shapes, strict=False):
         if isinstance(binding, Location):
             places[binding] = max(places.get(binding, 0), shape.nbytes)
-    return sum(places.values()) + sum(root.array_shape.nbytes for root in task.computation.roots)
+    return sum(places.values()) + sum(root.array_shape.nbytes for root in spec.computation.roots)

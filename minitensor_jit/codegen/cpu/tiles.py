@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ...ir.shape import DTYPES
 from ..elemental import Emitter
-from ..index import Lin
+from ..index import AffineExpr
 from ..llvm import F32, F64, I8, I32, I64, PTR, VOID, Builder, Function, Module, Value, constant, integer, vector
 from ..loops import counted_loop, i64
 from ..space import Nest, delinearize_rows
@@ -24,7 +24,7 @@ BLOCK = 64
 PIECE = 256
 
 # Emits the stores for these values of all loop variables.
-Body = Callable[[Sequence[Lin]], None]
+Body = Callable[[Sequence[AffineExpr]], None]
 
 
 # Squares are moved as floating-point numbers where there are some of their size: those can be fenced.
@@ -76,15 +76,15 @@ class TileLoads:
     The first load of an operand in a square has the square transposed into a buffer, in the loop around the rounds.
     """
 
-    def __init__(self, e: Emitter, variable: Lin, start: Value, round_: Value) -> None:
+    def __init__(self, e: Emitter, variable: AffineExpr, start: Value, round_: Value) -> None:
         self.e = e
         self.variable = variable
         self.start = start  # the first value of the tile's outer variable
         self.round = round_
         self.mask: Value | None = None
-        self._buffers: dict[tuple[str, str, Lin], Value] = {}
+        self._buffers: dict[tuple[str, str, AffineExpr], Value] = {}
 
-    def load(self, base: Value, dtype: str, lin: Lin, stride: int) -> Value | None:
+    def load(self, base: Value, dtype: str, lin: AffineExpr, stride: int) -> Value | None:
         """The lanes of `lin`, `stride` apart; None if memory is not contiguous along the tile's outer variable."""
         atom = self.variable.terms[0][0]
         if lin.coefficient(atom) != 1:
@@ -115,7 +115,9 @@ def tile_units(nest: Nest, across: int) -> int:
     return nest.size // nest.inner // extent * -(-extent // BLOCK) * -(-nest.inner // PIECE)
 
 
-def emit_tiles(e: Emitter, nest: Nest, across: int, outer: Sequence[Lin], begin: Value, end: Value, body: Body) -> None:
+def emit_tiles(
+    e: Emitter, nest: Nest, across: int, outer: Sequence[AffineExpr], begin: Value, end: Value, body: Body
+) -> None:
     """The loops of a kernel over units `begin <= p < end` of `tile_units`.
 
     A unit is a block of rounds of the outer loop number `across` and a piece of the innermost loop. It is done in
@@ -148,7 +150,7 @@ def emit_tiles(e: Emitter, nest: Nest, across: int, outer: Sequence[Lin], begin:
         counted_loop(e, start, stop, 1, lambda w, _: row(w, squares, last))
         return []
 
-    def variables(w: Lin, v: Lin) -> list[Lin]:
+    def variables(w: AffineExpr, v: AffineExpr) -> list[AffineExpr]:
         return [*(w if k == across else o for k, o in enumerate(outer)), v]
 
     def square(at: Value, start: Value) -> list[Value]:

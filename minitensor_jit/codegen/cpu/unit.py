@@ -12,8 +12,8 @@ from ...runtime.buffer_assignment import Location
 from ..abi import PARALLEL_FOR
 from ..elemental import Emitter
 from ..index import Space
+from ..kernel_spec import KernelSpec, reachable
 from ..llvm import I8, I32, I64, PTR, VOID, Block, Builder, Function, Module, Value, constant
-from ..task import Task, reachable
 from .target import CpuTarget
 
 __all__ = ["FlatKernel", "Options", "Unit"]
@@ -101,7 +101,7 @@ class Unit:
     # ---- memory
 
     def temporary(self, nbytes: int) -> Location:
-        """Scratch memory that is free again after the current task."""
+        """Scratch memory that is free again after the current spec."""
         return self.allocate(nbytes)
 
     def pointer(self, b: Builder, buffers: Value, location: Location) -> Value:
@@ -135,19 +135,19 @@ class Unit:
         wide = [s for s in sizes if s >= 4]
         return self.target.vector_bytes // (min(wide) if wide else max(sizes, default=4))
 
-    def kernel(self, task: Task, lanes: int, space: Space, *, suffix: str = "") -> Emitter:
-        """A new kernel function `(buffers, begin, end)`, with the task's parameters bound."""
+    def kernel(self, spec: KernelSpec, lanes: int, space: Space, *, suffix: str = "") -> Emitter:
+        """A new kernel function `(buffers, begin, end)`, with the spec's parameters bound."""
         self.kernels += 1
-        name = f"{task.name}.{self.kernels}{suffix}"
+        name = f"{spec.name}.{self.kernels}{suffix}"
         function = Function(self.module, f'"{name}"', VOID, [(PTR, "ctx"), (I64, "begin"), (I64, "end")])
         e = Emitter(function, space, lanes)
-        self.bind(e, task, function.arguments[0])
+        self.bind(e, spec, function.arguments[0])
         return e
 
-    def bind(self, e: Emitter, task: Task, buffers: Value) -> None:
-        """Tells the emitter where the task's parameters are."""
-        used = reachable(task.computation.roots)
-        for parameter, binding in zip(task.computation.parameters, task.operands, strict=True):
+    def bind(self, e: Emitter, spec: KernelSpec, buffers: Value) -> None:
+        """Tells the emitter where the spec's parameters are."""
+        used = reachable(spec.computation.roots)
+        for parameter, binding in zip(spec.computation.parameters, spec.operands, strict=True):
             if parameter not in used:
                 continue
             if isinstance(binding, Instruction):

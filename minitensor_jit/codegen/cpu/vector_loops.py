@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..elemental import Emitter
-from ..index import Lin, Space
+from ..index import AffineExpr, Space
 from ..llvm import I1, I64, Builder, Value, constant, vector
 from ..loops import counted_loop, i64, is_constant
 
 __all__ = ["lane_mask", "tail_mask", "vector_loop", "vector_variables"]
 
 # Body of a vector loop: (variable of the vector's first element, number of the copy).
-VectorBody = Callable[[Lin, int], None]
+VectorBody = Callable[[AffineExpr, int], None]
 
 
 def lane_mask(lanes: int, count: int) -> Value:
@@ -29,13 +29,15 @@ def tail_mask(b: Builder, lanes: int, count: Value) -> Value:
     return b.icmp_signed("<", numbers, b.splat(count, lanes))
 
 
-def vector_variables(space: Space, extent: int, lanes: int, copies: int) -> list[Lin]:
+def vector_variables(space: Space, extent: int, lanes: int, copies: int) -> list[AffineExpr]:
     """A loop variable for each unrolled copy of a body."""
     # A variable of extent 1 is the constant 0; an unrolled copy must stay a variable to have lanes at all.
     return [space.var(f"v{k}", max(extent, 2) if lanes > 1 else extent) for k in range(copies)]
 
 
-def _run(e: Emitter, variables: Sequence[Lin], at: Value, body: VectorBody, masks: Sequence[Value | None]) -> None:
+def _run(
+    e: Emitter, variables: Sequence[AffineExpr], at: Value, body: VectorBody, masks: Sequence[Value | None]
+) -> None:
     """The body for consecutive vectors that begin at `at`, one copy for each mask."""
     lanes = e.vector_lanes
     for k, mask in enumerate(masks):

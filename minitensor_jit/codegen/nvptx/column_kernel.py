@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..columns import Columns
-from ..index import Lin, Space
+from ..index import AffineExpr, Space
+from ..kernel_spec import KernelSpec, Root
 from ..llvm import Value
 from ..loops import counted_loop
 from ..reduction import Reduction
 from ..space import delinearize_rows, refine
-from ..task import Root, Task
 from ..types import MEMORY
 from .emitter import ACCESS_BYTES, GpuEmitter
 from .loop_kernel import largest_index, threads_for
@@ -34,8 +34,8 @@ class ColumnKernel(Columns):
 
     in_place: set[tuple[int, int]] = set()  # noqa: RUF012 - never changed
 
-    def __init__(self, unit: GpuUnit, task: Task, found: list[Reduction]) -> None:
-        super().__init__(task, found)
+    def __init__(self, unit: GpuUnit, spec: KernelSpec, found: list[Reduction]) -> None:
+        super().__init__(spec, found)
         self.unit = unit
         self.nest = refine(self.kept, self.forms, 1, {self.inner})
 
@@ -67,10 +67,10 @@ class ColumnKernel(Columns):
 
     def _begin(self, suffix: str) -> GpuEmitter:
         self.space = Space()
-        roots = [r for r, _ in self.task.roots]
+        roots = [r for r, _ in self.spec.roots]
         largest = max(largest_index([*self.instructions, *roots]), 2 * self.blocks * self.kept)
         units = self.kept // self.width
-        self.kernel = Kernel(self.unit, self.task, self.space, threads_for(units), largest, suffix)
+        self.kernel = Kernel(self.unit, self.spec, self.space, threads_for(units), largest, suffix)
         self.e = self.kernel.e
         self.kernel.bind(roots, (), self.conditional)
         outer = self.nest.variables(self.space, "o")[:-1]
@@ -93,7 +93,7 @@ class ColumnKernel(Columns):
 
     def _finish(self, kind: str, blocks: int, rows: int = 1) -> None:
         operations = self.kept * self.length * self.cost
-        self.kernel.launch(blocks, kind, self.kernel.traffic(self.task.roots), operations, rows)
+        self.kernel.launch(blocks, kind, self.kernel.traffic(self.spec.roots), operations, rows)
 
     def _emit_whole(self) -> None:
         e = self._begin("")
@@ -186,14 +186,14 @@ class ColumnKernel(Columns):
             totals = counted_loop(e, first, last, 1, round_, totals)
         if rest:
             mine = None if j is None else e.inner.icmp_unsigned("==", j, e.index(self.blocks - 1))
-            totals = self._take([Lin(rounds * ROWS + k) for k in range(rest)], totals, mine)
+            totals = self._take([AffineExpr(rounds * ROWS + k) for k in range(rest)], totals, mine)
         return totals
 
-    def _take(self, rows: Sequence[Lin], totals: Sequence[Value], guard: Value | None) -> list[Value]:
+    def _take(self, rows: Sequence[AffineExpr], totals: Sequence[Value], guard: Value | None) -> list[Value]:
         """Takes in rows one after the other, after all of their loads; stores what has their shape."""
         e, width = self.e, self.width
         seen: list[list[Value]] = []
-        stored: list[tuple[Root, Lin, list[Value]]] = []
+        stored: list[tuple[Root, AffineExpr, list[Value]]] = []
         for r in rows:
             values: list[list[Value]] = [[] for _ in self.reductions]
             kept: list[list[Value]] = [[] for _ in self.element_roots]

@@ -18,10 +18,10 @@ from ...runtime.buffer_assignment import Location
 from ..check import check_module
 from ..control import ControlFlow
 from ..errors import CompileError
+from ..kernel_spec import Binding, KernelSpec, flops_of, source_ops
 from ..llvm import Module as LlvmModule
-from ..placement import Dump, Placement
+from ..module_emitter import Dump, ModuleEmitter
 from ..schedule import Choice, Loop, Step, leaf
-from ..task import Binding, Task, flops_of, source_ops
 from ..types import PARTS
 from .functions import FUNCTIONS
 from .loop_kernel import LoopKernels
@@ -90,7 +90,7 @@ def compile_module(
     )
 
 
-class _Program(Placement):
+class _Program(ModuleEmitter):
     """One module on its way to LLVM text and steps."""
 
     def __init__(
@@ -113,26 +113,26 @@ class _Program(Placement):
 
     def launch(self, step: Step, operands: list[Binding], results: list[Location]) -> None:
         """The steps of a plan; its kernels are emitted when it is met first."""
-        step.task.operands, step.task.results = operands, results
-        code = self.unit.emit(step.plan, step.task)
+        step.spec.operands, step.spec.results = operands, results
+        code = self.unit.emit(step.plan, step.spec)
         temporaries = [self.temporary(nbytes) for nbytes in code.temporaries]
-        made = self.unit.steps(code, step.task.name, operands, results, temporaries)
+        made = self.unit.steps(code, step.spec.name, operands, results, temporaries)
         if self.unit.options.profile:
-            about: dict[str, Any] = {"ops": source_ops(step.task)}
+            about: dict[str, Any] = {"ops": source_ops(step.spec)}
             if len(made) == 1:  # of the kernels of several steps it is known what they do themselves only
-                about["operations"] = flops_of(step.task)
+                about["operations"] = flops_of(step.spec)
             made = [replace(one, **about) if isinstance(one, KernelLaunch) else one for one in made]
         self.steps += made
 
-    def copy(self, task: Task) -> None:
+    def copy(self, spec: KernelSpec) -> None:
         """A copy of memory, or, of a constant, a kernel that writes it."""
-        binding, (target,) = task.operands[0], task.results
-        nbytes = task.computation.root.array_shape.nbytes
+        binding, (target,) = spec.operands[0], spec.results
+        nbytes = spec.computation.root.array_shape.nbytes
         if isinstance(binding, Location):
             self.copy_memory(binding, target, nbytes)
             return
-        code = self.unit.emit(LoopKernels(self.unit, task), task)
-        self.steps += self.unit.steps(code, "copy", task.operands, task.results, [])
+        code = self.unit.emit(LoopKernels(self.unit, spec), spec)
+        self.steps += self.unit.steps(code, "copy", spec.operands, spec.results, [])
 
     def copy_memory(self, source: Location, target: Location, nbytes: int) -> None:
         """A copy, unless the places are the same."""

@@ -19,11 +19,11 @@ from ...ir.matrix import Matrix, matrix_of, product_sizes
 from ...ir.module import Computation, Instruction
 from ...ir.shape import DTYPES, Shape
 from ..errors import CompileError
-from ..index import ZERO, Lin, Space
+from ..index import ZERO, AffineExpr, Space
+from ..kernel_spec import KernelSpec
 from ..llvm import Value, constant
 from ..loops import counted_loop
 from ..matrix import check_registers_epilogue
-from ..task import Task
 from ..types import MEMORY
 from .loop_kernel import LoopKernels
 from .tensor_core import TF32, chunk_of, emit_tensor_product
@@ -65,7 +65,7 @@ class Dot:
 
     in_place: set[tuple[int, int]] = set()  # noqa: RUF012 - never changed
 
-    def __init__(self, unit: GpuUnit, task: Task, dot: Instruction) -> None:
+    def __init__(self, unit: GpuUnit, spec: KernelSpec, dot: Instruction) -> None:
         if dot.dtype not in _DTYPES:
             raise CompileError("dot", f"no matrix product for {dot.dtype}")
         narrow = dot.operands[0].dtype in ("bf16", "f16")
@@ -73,11 +73,11 @@ class Dot:
         if narrow and (dot.dtype != "f32" or not newer):
             raise CompileError("dot", f"no product of {dot.operands[0].dtype} in {dot.dtype} for {unit.target.name}")
         computed = [o for o in dot.operands if o.opcode != "parameter"]
-        if task.computation.roots != [dot] or computed:
-            check_registers_epilogue(task, dot)
+        if spec.computation.roots != [dot] or computed:
+            check_registers_epilogue(spec, dot)
         if computed and narrow:
             raise CompileError("dot", "a product on tensor cores of what is computed inside a fusion")
-        self.unit, self.task, self.dot = unit, task, dot
+        self.unit, self.spec, self.dot = unit, spec, dot
         _, m, _, n = product_sizes(dot)
         rounds = (
             dot.attrs.get("algorithm") == TF32 and dot.dtype == "f32" and newer and not computed and 1 not in (m, n)
@@ -98,17 +98,17 @@ class Dot:
             groups.append(self._operand(i, of_batch, free, contracted))
         left, right = groups
         if self.on_tensor_cores:
-            emit_tensor_product(self.unit, self.task, dot, left, right)
+            emit_tensor_product(self.unit, self.spec, dot, left, right)
             return
         if (m == 1 or n == 1) and DTYPES[dot.dtype].kind == "f":
-            emit_vector_product(self.unit, self.task, dot, left, right, BLOCK_K)
+            emit_vector_product(self.unit, self.spec, dot, left, right, BLOCK_K)
             return
-        _Tiles(self.unit, self.task, dot, left, right).emit()
+        _Tiles(self.unit, self.spec, dot, left, right).emit()
 
     def _operand(self, i: Instruction, batch: Sequence[int], free: Sequence[int], contracted: Sequence[int]) -> Operand:
         if i.opcode != "parameter":
             return Operand(None, Matrix(0, 0, 0), Computed(i, tuple(batch), tuple(free), tuple(contracted)))
-        symbol = self.unit.symbol(self.task, i)
+        symbol = self.unit.symbol(self.spec, i)
         matrix = matrix_of(i.array_shape, batch, free, contracted)
         if matrix is not None and (not self.on_tensor_cores or _is_in_chunks(matrix, i, free, contracted)):
             return Operand(symbol, matrix)
@@ -129,11 +129,11 @@ class Dot:
             made += [matrices, zero, root]
             batch, free, contracted = (0,), (1,), (2,)
         copy = self.unit.temporary(shape.nbytes)
-        task = Task(f"{self.task.name}_operand", Computation("copy", made, root))
+        spec = KernelSpec(f"{self.spec.name}_operand", Computation("copy", made, root))
         assert i.parameter_number is not None
-        task.operands = [self.task.operands[i.parameter_number]]
+        spec.operands = [self.spec.operands[i.parameter_number]]
         with self.unit.renamed({("operand", 0): symbol, ("result", 0): copy}):
-            LoopKernels(self.unit, task).emit()
+            LoopKernels(self.unit, spec).emit()
         ends = len(batch), len(batch) + len(free), len(shape.dims)
         matrix = matrix_of(shape, range(ends[0]), range(ends[0], ends[1]), range(ends[1], ends[2]))
         assert matrix is not None
@@ -177,8 +177,8 @@ def _is_in_chunks(matrix: Matrix, i: Instruction, free: Sequence[int], contracte
 class _Tiles:
     """The kernel of a product with tiles."""
 
-    def __init__(self, unit: GpuUnit, task: Task, dot: Instruction, left: Operand, right: Operand) -> None:
-        self.unit, self.task, self.dot, self.left, self.right = unit, task, dot, left, right
+    def __init__(self, unit: GpuUnit, spec: KernelSpec, dot: Instruction, left: Operand, right: Operand) -> None:
+        self.unit, self.spec, self.dot, self.left, self.right = unit, spec, dot, left, right
         self.batch, self.m, self.k, self.n = product_sizes(dot)
         self.dtype, self.element = dot.dtype, MEMORY[dot.dtype]
         self.itemsize = DTYPES[dot.dtype].itemsize
@@ -198,7 +198,7 @@ class _Tiles:
             self.left.matrix.free, self.right.matrix.free, self.left.matrix.contracted, self.right.matrix.contracted, 1
         )
         self.space = space
-        self.kernel = Kernel(self.unit, self.task, space, THREADS, largest)
+        self.kernel = Kernel(self.unit, self.spec, space, THREADS, largest)
         e = self.e = self.kernel.e
         b = e.builders[0]
         tiles_across = -(-self.n // self.side)
@@ -272,7 +272,7 @@ class _Tiles:
             operand.instruction, (operand.batch, operand.free, operand.contracted)
         )
         self.kernel.bind([i])
-        index: list[Lin] = [ZERO] * len(i.dims)
+        index: list[AffineExpr] = [ZERO] * len(i.dims)
 
         def place(name: str, dims: Sequence[int], number: Value) -> None:
             """Number `number` of these dimensions: a variable of each has its own value, since it has a range too."""
@@ -431,7 +431,7 @@ class _Tiles:
     def _store(self, totals: Sequence[Value]) -> None:
         """Stores the square, or what the fusion makes of it."""
         e, space, square = self.e, self.space, self.square
-        root = self.task.computation.root
+        root = self.spec.computation.root
         self.kernel.bind([root], {self.dot})
         target = self.kernel.result(0)
         b = e.builders[0]

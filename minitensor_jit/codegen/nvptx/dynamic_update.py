@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ...ir.module import Instruction
 from ..index import Space
+from ..kernel_spec import KernelSpec
 from ..llvm import Value
 from ..space import delinearize_rows
-from ..task import Task
 from ..window_update import WindowUpdate
 from .loop_kernel import blocks_for, for_each_unit, largest_index, threads_for
 from .unit import GpuUnit, Kernel
@@ -17,19 +17,19 @@ __all__ = ["DynamicUpdate"]
 class DynamicUpdate(WindowUpdate):
     """The copy, which is none in place, and the window's kernel."""
 
-    def __init__(self, unit: GpuUnit, task: Task, update: Instruction) -> None:
-        super().__init__(task, update)
+    def __init__(self, unit: GpuUnit, spec: KernelSpec, update: Instruction) -> None:
+        super().__init__(spec, update)
         self.unit = unit
 
     def emit(self) -> None:
         """Emits and launches them."""
-        unit, task, root, size = self.unit, self.task, self.update, self.size
-        unit.copy(("result", 0), unit.symbol(task, self.source), root.array_shape.nbytes)
+        unit, spec, root, size = self.unit, self.spec, self.update, self.size
+        unit.copy(("result", 0), unit.symbol(spec, self.source), root.array_shape.nbytes)
         if not size:
             return
         nest = self.nest()
         space = Space()
-        kernel = Kernel(unit, task, space, threads_for(size), largest_index([root, *self.instructions]))
+        kernel = Kernel(unit, spec, space, threads_for(size), largest_index([root, *self.instructions]))
         e = kernel.e
         kernel.bind([self.window, *self.starts])
         variables = nest.variables(space, "v")

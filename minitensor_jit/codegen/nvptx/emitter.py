@@ -8,7 +8,7 @@ from typing import Final
 
 from ...ir.shape import DTYPES
 from ..elemental import Emitter
-from ..index import Atom, Lin, Space
+from ..index import AffineExpr, Atom, Space
 from ..llvm import F32, I1, I8, I16, I32, I64, PTR, VOID, Builder, Function, Pair, Type, Value, constant, vector
 from ..types import MEMORY, PARTS
 
@@ -41,7 +41,7 @@ class GpuEmitter(Emitter):
         # Arrays that results may lie over: threads read their own elements only, so loads stay where these are known.
         self.changing: set[str] = set()
         # Loads that come from elsewhere: by the address of the array, the type and the form.
-        self.staged: dict[tuple[str, str, Lin], Callable[[], Value]] = {}
+        self.staged: dict[tuple[str, str, AffineExpr], Callable[[], Value]] = {}
 
     def literal(self, raw: bytes) -> Value:
         """Constant bytes in memory."""
@@ -54,7 +54,7 @@ class GpuEmitter(Emitter):
         return self._from_memory(value, dtype)
 
     @contextmanager
-    def unit(self, variable: Lin, width: int, copy: int) -> Iterator[None]:
+    def unit(self, variable: AffineExpr, width: int, copy: int) -> Iterator[None]:
         """Within, element number `copy` of the unit is emitted."""
         before = self._unit, self._width, self._copy
         self._unit = variable.terms[0][0] if variable.terms and width > 1 else None
@@ -75,7 +75,7 @@ class GpuEmitter(Emitter):
         finally:
             self.predicate, self._unit_guard = before
 
-    def load(self, base: Value, dtype: str, lin: Lin, *, mutable: bool = False) -> Value:
+    def load(self, base: Value, dtype: str, lin: AffineExpr, *, mutable: bool = False) -> Value:
         """Element `lin` of an array: by itself, or with its neighbours."""
         staged = self.staged.get((base.ref, dtype, lin))
         if staged is not None:
@@ -96,7 +96,7 @@ class GpuEmitter(Emitter):
                 return self._from_memory(wide, dtype)
         return super().load(base, dtype, lin, mutable=mutable)
 
-    def _load_wide(self, base: Value, dtype: str, lin: Lin) -> Value | None:
+    def _load_wide(self, base: Value, dtype: str, lin: AffineExpr) -> Value | None:
         """The element from a load of several; None if its neighbours in memory are not those of the unit."""
         unit, parts = self._unit, self._parts
         guard = self.predicate
@@ -125,7 +125,7 @@ class GpuEmitter(Emitter):
         known = self._find(part)
         return known if known is not None else self._keep(part, self.at(whole).extract_element(whole, lane))
 
-    def store_unit(self, base: Value, dtype: str, lin: Lin, values: Sequence[Value]) -> None:
+    def store_unit(self, base: Value, dtype: str, lin: AffineExpr, values: Sequence[Value]) -> None:
         """Writes elements `lin`, `lin + 1`, ...; `lin` is a multiple of their number, a power of two."""
         b = self.inner
         if dtype in PARTS:

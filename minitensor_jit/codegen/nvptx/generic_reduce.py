@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from math import prod
 
 from ...ir.module import Computation, Instruction
-from ..index import Index, Lin, Space
+from ..index import AffineExpr, Index, Space
 from ..indexing import accesses
+from ..kernel_spec import KernelSpec, element_cost, reachable
 from ..llvm import Value
 from ..loops import counted_loop
 from ..scalar_computation import apply_scalar, check_scalar
 from ..space import delinearize_rows, refine
-from ..task import Task, element_cost, reachable
 from .loop_kernel import BLOCK, largest_index, threads_for
 from .unit import GpuUnit, Kernel
 
@@ -30,20 +30,20 @@ class GenericReduce:
 
     in_place: set[tuple[int, int]] = set()  # noqa: RUF012 - never changed
 
-    def __init__(self, unit: GpuUnit, task: Task, reduce: Instruction) -> None:
+    def __init__(self, unit: GpuUnit, spec: KernelSpec, reduce: Instruction) -> None:
         check_scalar("reduce", reduce.attrs["to_apply"])
-        self.unit, self.task, self.reduce = unit, task, reduce
+        self.unit, self.spec, self.reduce = unit, spec, reduce
         self.inputs = reduce.operands[: len(reduce.operands) // 2]
         self.dims, self.dimensions = self.inputs[0].dims, reduce.attrs["dimensions"]
         self.kept = [n for d, n in enumerate(self.dims) if d not in self.dimensions]
         self.reduced = [n for d, n in enumerate(self.dims) if d in self.dimensions]
 
-    def _index(self, space: Space, kept: Lin, reduced: Lin) -> Index:
+    def _index(self, space: Space, kept: AffineExpr, reduced: AffineExpr) -> Index:
         outside = iter(space.delinearize(kept, self.kept))
         inside = iter(space.delinearize(reduced, self.reduced))
         return tuple(next(inside) if d in self.dimensions else next(outside) for d in range(len(self.dims)))
 
-    def _forms(self, space: Space, kept: Lin) -> set[Lin]:
+    def _forms(self, space: Space, kept: AffineExpr) -> set[AffineExpr]:
         length = prod(self.reduced)
         if not length:
             return set()
@@ -59,7 +59,7 @@ class GenericReduce:
 
     def emit(self) -> None:
         """Emits and launches it."""
-        reduce, task = self.reduce, self.task
+        reduce, spec = self.reduce, self.spec
         size, length = prod(self.kept), prod(self.reduced)
         if not size:
             return
@@ -69,7 +69,7 @@ class GenericReduce:
         space = Space()
         self.shared = self._is_shared(size, length)
         threads = BLOCK if self.shared else threads_for(size)
-        kernel = Kernel(self.unit, task, space, threads, largest_index(list(instructions)))
+        kernel = Kernel(self.unit, spec, space, threads, largest_index(list(instructions)))
         e = kernel.e
         kernel.bind(reduce.operands)
         variables = nest.variables(space, "o")
@@ -101,11 +101,11 @@ class GenericReduce:
                     others = [e.shuffle(x, width) for x in totals]
                     totals = apply_scalar(e, combiner, [*totals, *others])
             with e.when(e.inner.icmp_unsigned("==", lane, e.index(0)) if self.shared else None):
-                for root, n in task.roots:
+                for root, n in spec.roots:
                     k = root.attrs["index"] if root.opcode == "get-tuple-element" else 0
                     e.store(kernel.result(n), self.inputs[k].dtype, kept, totals[k])
         cost = size * length * (element_cost(instructions, size * length) + 4)
-        kernel.launch(blocks, "generic-reduce", kernel.traffic(task.roots), cost)
+        kernel.launch(blocks, "generic-reduce", kernel.traffic(spec.roots), cost)
 
 
 def _chooses(combiner: Computation) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...ir.module import Instruction
-from ..index import Lin, Space
+from ..index import AffineExpr, Space
 from ..indexing import accesses
+from ..kernel_spec import KernelSpec, Root, element_cost, reachable
 from ..llvm import I32, Value, constant
 from ..loops import counted_loop
 from ..space import delinearize_rows, refine
-from ..task import Root, Task, element_cost, reachable
 from .emitter import ACCESS_BYTES, GpuEmitter
 from .tile_loop import TileLoop, find_across
 from .unit import GpuUnit, Kernel
@@ -28,13 +28,13 @@ LONGEST = 384
 
 
 class LoopKernels:
-    """One kernel for each size that occurs among the roots of a task."""
+    """One kernel for each size that occurs among the roots of a spec."""
 
-    def __init__(self, unit: GpuUnit, task: Task) -> None:
+    def __init__(self, unit: GpuUnit, spec: KernelSpec) -> None:
         by_size: dict[int, list[Root]] = {}
-        for root in task.roots:
+        for root in spec.roots:
             by_size.setdefault(root[0].array_shape.size, []).append(root)
-        self.kernels = [Loop(unit, task, size, roots) for size, roots in by_size.items() if size]
+        self.kernels = [Loop(unit, spec, size, roots) for size, roots in by_size.items() if size]
         self.in_place = self.kernels[0].in_place if len(self.kernels) == 1 else set[tuple[int, int]]()
 
     def emit(self) -> None:
@@ -80,8 +80,8 @@ def for_each_unit(kernel: Kernel, units: int, blocks: int, body: Callable[[Value
 class Loop:
     """The kernel of the roots of one size."""
 
-    def __init__(self, unit: GpuUnit, task: Task, size: int, roots: list[Root]) -> None:
-        self.unit, self.task, self.size, self.roots = unit, task, size, roots
+    def __init__(self, unit: GpuUnit, spec: KernelSpec, size: int, roots: list[Root]) -> None:
+        self.unit, self.spec, self.size, self.roots = unit, spec, size, roots
         self.instructions = reachable([r for r, _ in roots])
         self.nest = refine(size, self._forms)
         self.cost = element_cost(self.instructions, size)
@@ -89,7 +89,7 @@ class Loop:
         large = size >= min(TILED, unit.options.least_vector_elements)
         self.across = find_across(self.nest, self.flat, self.leaves) if large else None
 
-    def _forms(self, space: Space, flat: Lin) -> set[Lin]:
+    def _forms(self, space: Space, flat: AffineExpr) -> set[AffineExpr]:
         found = accesses(space, [(r, space.delinearize(flat, r.dims)) for r, _ in self.roots])
         self.flat, self.leaves, self.conditional = flat, found.leaves, found.conditional
         # The operands that are read at the place that is written, and nowhere else: where a condition doesn't hold,
@@ -122,12 +122,12 @@ class Loop:
         width, nest = self.width, self.nest
         largest = largest_index([*self.instructions, *(r for r, _ in self.roots)])
         if self.across is not None:
-            TileLoop(self.unit, self.task, nest, self.roots, self.across, self.cost).emit(largest)
+            TileLoop(self.unit, self.spec, nest, self.roots, self.across, self.cost).emit(largest)
             return
         units, rest = divmod(self.size, width)
         threads = threads_for(units + rest)
         space = Space()
-        kernel = Kernel(self.unit, self.task, space, threads, largest)
+        kernel = Kernel(self.unit, self.spec, space, threads, largest)
         e = kernel.e
         kernel.bind([r for r, _ in self.roots], (), self.conditional)
         targets = [kernel.result(n) for _, n in self.roots]
@@ -153,7 +153,7 @@ class Loop:
         kernel.launch(blocks, "loop", kernel.traffic(self.roots), self.size * self.cost)
 
     def _elements(
-        self, e: GpuEmitter, space: Space, flat: Lin, inner: Lin, width: int, targets: Sequence[Value]
+        self, e: GpuEmitter, space: Space, flat: AffineExpr, inner: AffineExpr, width: int, targets: Sequence[Value]
     ) -> None:
         # Everything is read before anything is written: a result may lie where an operand was.
         values: list[list[Value]] = [[] for _ in self.roots]

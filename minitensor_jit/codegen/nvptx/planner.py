@@ -10,8 +10,8 @@ from ...ir.library import loop_of
 from ...ir.module import Computation, Instruction
 from ...ir.opcode import HOST_CALLS
 from ..errors import CompileError
+from ..kernel_spec import KernelSpec, Plan, reachable
 from ..planner import KernelChoice
-from ..task import Plan, Task, reachable
 from .column_kernel import ColumnKernel
 from .dot import Dot
 from .dynamic_update import DynamicUpdate
@@ -47,9 +47,9 @@ class GpuPlanner(KernelChoice):
         self.rows, self.columns = partial(RowKernel, unit), partial(ColumnKernel, unit)
         self.generic, self.product = partial(GenericReduce, unit), partial(Dot, unit)
 
-    def _kernel_call(self, task: Task, call: Instruction) -> Plan:
+    def _kernel_call(self, spec: KernelSpec, call: Instruction) -> Plan:
         """A scan, or a call of the host."""
-        return Scan(self.unit, task, call) if scans(call) else HostCall(self.unit, task, call)
+        return Scan(self.unit, spec, call) if scans(call) else HostCall(self.unit, spec, call)
 
     def is_by_value(self, i: Instruction) -> bool:
         """Whether launches pass the value of an operand."""
@@ -59,19 +59,19 @@ class GpuPlanner(KernelChoice):
         """None: each size has a kernel."""
         return None
 
-    def flat_plan(self, part: FlatPart, flat: Task, alone: Task) -> Plan:
+    def flat_plan(self, part: FlatPart, flat: KernelSpec, alone: KernelSpec) -> Plan:
         """Never asked for."""
         raise NotImplementedError
 
-    def plan(self, task: Task) -> Plan:
+    def plan(self, spec: KernelSpec) -> Plan:
         """The kernel that fits, or a call of the host for an instruction without code."""
-        for i in reachable(task.computation.roots):
+        for i in reachable(spec.computation.roots):
             if i.opcode == "elementwise-call" and not self._has_code(i):
                 reason = f"no code for the function {i.attrs['custom_call_target']} of {i.operands[0].dtype}"
-                if task.computation.roots != [i] or any(o.opcode != "parameter" for o in i.operands):
+                if spec.computation.roots != [i] or any(o.opcode != "parameter" for o in i.operands):
                     raise CompileError("fusion", reason)
-                return HostCall(self.unit, task, i, reason)
-        return super().plan(task)
+                return HostCall(self.unit, spec, i, reason)
+        return super().plan(spec)
 
     def _has_code(self, i: Instruction) -> bool:
         loop = loop_of(i)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from ...ir.shape import DTYPES
-from ..index import Lin, Space
+from ..index import AffineExpr, Space
+from ..kernel_spec import KernelSpec, Root
 from ..llvm import I32, Value, constant
 from ..loops import counted_loop
 from ..reduction import Reduction
 from ..rows import Rows
 from ..space import delinearize_rows
-from ..task import Root, Task
 from ..types import MEMORY
 from .emitter import ACCESS_BYTES, GpuEmitter
 from .loop_kernel import WIDEST, largest_index
@@ -21,7 +21,7 @@ from .unit import GpuUnit, Kernel
 __all__ = ["RowForm", "StepOfLanes", "row_width", "warp_total"]
 
 # 64 consecutive elements: where they begin, the variables of the thread's lanes, and when they are there at all.
-StepOfLanes: TypeAlias = tuple[Lin, "LaneVariables", Value | None]
+StepOfLanes: TypeAlias = tuple[AffineExpr, "LaneVariables", Value | None]
 
 # Block results that are combined at a time, so that their loads overlap.
 COMBINED = 8
@@ -30,15 +30,15 @@ COMBINED = 8
 class LaneVariables:
     """Two lanes of a thread: neighbours (one variable, of the pair) or 32 apart (a variable each)."""
 
-    def __init__(self, variables: list[Lin], guards: list[Value | None], counts: list[int]) -> None:
+    def __init__(self, variables: list[AffineExpr], guards: list[Value | None], counts: list[int]) -> None:
         self.variables, self.guards, self.counts = variables, guards, counts
 
 
 class RowForm(Rows):
     """A row kernel under construction."""
 
-    def __init__(self, unit: GpuUnit, task: Task, found: list[Reduction]) -> None:
-        super().__init__(task, found)
+    def __init__(self, unit: GpuUnit, spec: KernelSpec, found: list[Reduction]) -> None:
+        super().__init__(spec, found)
         self.unit = unit
 
     def emit(self) -> None:
@@ -53,10 +53,10 @@ class RowForm(Rows):
 
     def begin(self, threads: int, suffix: str = "") -> GpuEmitter:
         """A new kernel."""
-        roots = [r for r, _ in self.task.roots]
+        roots = [r for r, _ in self.spec.roots]
         self.space = Space()
         largest = max(largest_index([*self.instructions, *roots]), 2 * self.outer * self.length)
-        self.kernel = Kernel(self.unit, self.task, self.space, threads, largest, suffix)
+        self.kernel = Kernel(self.unit, self.spec, self.space, threads, largest, suffix)
         self.e = self.kernel.e
         self.kernel.bind(roots, (), self.conditional)
         self.outer_variables = self.nest.variables(self.space, "o")
@@ -70,7 +70,7 @@ class RowForm(Rows):
     def finish(self, kind: str, blocks: int) -> None:
         """Ends the kernel and launches it."""
         size = self.outer * self.length
-        self.kernel.launch(blocks, kind, self.kernel.traffic(self.task.roots), size * self.cost)
+        self.kernel.launch(blocks, kind, self.kernel.traffic(self.spec.roots), size * self.cost)
 
     def store_rows(self) -> None:
         """Stores what has one element a row; for one thread."""
@@ -110,7 +110,7 @@ class RowForm(Rows):
         totals = list(accumulators)
         # All loads first, then all arithmetic: elements of several steps are on their way together.
         seen: list[tuple[int, Value | None, list[Value]]] = []
-        stored: list[tuple[Lin, Value | None, list[list[Value]]]] = []
+        stored: list[tuple[AffineExpr, Value | None, list[list[Value]]]] = []
         for start, lanes, condition in steps:
             paired = len(lanes.variables) == 1
             kept: list[list[Value]] = [[] for _ in roots]

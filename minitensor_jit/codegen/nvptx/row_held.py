@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.shape import DTYPES
-from ..index import Lin
+from ..index import AffineExpr
+from ..kernel_spec import Root
 from ..llvm import I8, I32, Value, constant
 from ..loops import counted_loop
 from ..reduction import LANES, Reduction, fold_lanes
-from ..task import Root
 from .loop_kernel import BLOCK, threads_for
 from .row_form import RowForm, StepOfLanes, row_width, warp_total
 
@@ -73,12 +73,12 @@ class TinyRows(RowForm):
         for r in group:
             lanes = []
             for at in range(self.length):
-                x = e.value(r.input, r.input_index(self.space, self.row, Lin(at)))
+                x = e.value(r.input, r.input_index(self.space, self.row, AffineExpr(at)))
                 lanes.append(r.combine(e.at(x), r.identity(), x))
             totals.append(fold_lanes(e.inner, r, lanes))
         self.bind_totals(group, totals)
         values = [
-            [e.value(root, self.element_index(self.space, root, self.row, Lin(at))) for at in range(self.length)]
+            [e.value(root, self.element_index(self.space, root, self.row, AffineExpr(at))) for at in range(self.length)]
             for root, _ in roots
         ]
         for (root, n), some in zip(roots, values, strict=True):
@@ -119,7 +119,7 @@ class WarpRows(RowForm):
     def _step(self, lane: Value, at: int) -> StepOfLanes:
         count = min(LANES, self.length - at)
         counts = [-(-count // 2)] if self.paired else [min(32, count), max(0, count - 32)]
-        return Lin(at), self.lane_variables(lane, counts), None
+        return AffineExpr(at), self.lane_variables(lane, counts), None
 
     def _stage(self, group: list[Reduction], roots: list[Root]) -> None:
         e = self.e
@@ -154,7 +154,9 @@ class HeldRows(RowForm):
         thread = e.register("tid.x")
         self.lane = e.inner.and_(thread, constant(I32, 31))
         self.warp = e.inner.lshr(thread, constant(I32, 5))
-        self.steps: list[tuple[Lin, Lin, Value | None]] = []  # of each round: its first element, variable and guard
+        self.steps: list[
+            tuple[AffineExpr, AffineExpr, Value | None]
+        ] = []  # of each round: its first element, variable and guard
         for at in range(0, self.length, self.threads * width):
             count = min(self.threads, (self.length - at) // width)
             variable = self.space.var("u", count)

@@ -7,8 +7,8 @@ combined by shuffles; block results are combined in shared memory, or by a secon
 
 from __future__ import annotations
 
+from ..kernel_spec import KernelSpec
 from ..reduction import Reduction
-from ..task import Task
 from .row_form import RowForm
 from .row_held import HeldRows, TinyRows, WarpRows, fits_block, fits_warp
 from .row_long import WARPS, LongRows, SplitRows
@@ -26,8 +26,8 @@ FEW_WARPS = 16
 class RowKernel:
     """The kernel of a fusion whose reductions are row steps of one shape."""
 
-    def __init__(self, unit: GpuUnit, task: Task, found: list[Reduction]) -> None:
-        rows = RowForm(unit, task, found)
+    def __init__(self, unit: GpuUnit, spec: KernelSpec, found: list[Reduction]) -> None:
+        rows = RowForm(unit, spec, found)
         form: type[RowForm] = LongRows
         if rows.length <= TINY:
             form = TinyRows
@@ -37,7 +37,7 @@ class RowKernel:
             form = StagedRows if fits_staging(rows) else SplitRows
         elif fits_block(rows):
             form = HeldRows
-        self.form = form(unit, task, found)
+        self.form = form(unit, spec, found)
         # Threads beyond a row's end read what others may have written over.
         self.in_place = set() if self.form.has_guards() else self.form.in_place
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..index import Lin
+from ..index import AffineExpr
+from ..kernel_spec import Root
 from ..llvm import I32, Value, constant
 from ..loops import counted_loop
 from ..reduction import LANES, Reduction
-from ..task import Root
 from .row_form import RowForm, warp_total
 from .unit import Symbol
 
@@ -99,7 +99,7 @@ class LongRows(RowForm):
             for at in range(chunks * CHUNK, self.length, LANES):
                 count = min(LANES, self.length - at)
                 counts = [-(-count // 2)] if paired else [min(32, count), max(0, count - 32)]
-                steps.append((Lin(at), self.lane_variables(lane, counts), mine))
+                steps.append((AffineExpr(at), self.lane_variables(lane, counts), mine))
             accumulators = self.take(group, steps, accumulators, roots)
         return [
             warp_total(e, r, accumulators[2 * k], accumulators[2 * k + 1], paired=paired) for k, r in enumerate(group)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..index import Lin
+from ..index import AffineExpr
 from ..llvm import I32, Value, constant
 from ..loops import counted_loop
 from ..reduction import LANES, Reduction
@@ -67,7 +67,7 @@ class StagedRows(SplitRows):
         counted_loop(e, first, last, 1, one)
         if rest:
             with e.when(e.inner.icmp_unsigned("==", j, e.index(self.blocks - 1))):
-                self._chunk(Lin(chunks * CHUNK), rest)
+                self._chunk(AffineExpr(chunks * CHUNK), rest)
         e.barrier()
         with e.when(e.inner.icmp_unsigned("<", self.thread, constant(I32, 32))):
             for r, sums, base in zip(self.reductions, self.sums, parts, strict=True):
@@ -82,7 +82,7 @@ class StagedRows(SplitRows):
         lane = self.e.wide(self.lane)
         return [self.get_part(r, sums, self.e.inner.add(lane, self.e.index(32 * p))) for p in range(2)]
 
-    def _chunk(self, start: Lin, count: int) -> None:
+    def _chunk(self, start: AffineExpr, count: int) -> None:
         """Adds up the `count` elements from `start` on. What is missing to a chunk changes no lane."""
         e, width = self.e, self.width
         steps: list[tuple[int, Value | None, list[list[Value]]]] = []

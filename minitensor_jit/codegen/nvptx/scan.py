@@ -16,10 +16,10 @@ from ...ir.kernel_call import KernelCall
 from ...ir.module import Computation, Instruction
 from ...ir.shape import DTYPES, Shape
 from ..index import Space
+from ..kernel_spec import KernelSpec
 from ..llvm import Value
 from ..loops import counted_loop
 from ..scalar_computation import apply_scalar
-from ..task import Task
 from ..types import MEMORY, dtype_constant
 from .loop_kernel import largest_index, threads_for
 from .unit import GpuUnit, Kernel
@@ -76,13 +76,13 @@ class Scan:
 
     in_place: set[tuple[int, int]] = set()  # noqa: RUF012 - never changed
 
-    def __init__(self, unit: GpuUnit, task: Task, call: Instruction) -> None:
+    def __init__(self, unit: GpuUnit, spec: KernelSpec, call: Instruction) -> None:
         found = KernelCall.of(call)
         x = call.operands[0]
         dim = found.params[0]
         assert isinstance(dim, int)
         axis = dim % len(x.dims)
-        self.unit, self.task, self.call = unit, task, call
+        self.unit, self.spec, self.call = unit, spec, call
         self.dtype = x.dtype
         self.length = x.dims[axis]
         self.inner = prod(x.dims[axis + 1 :])
@@ -90,7 +90,7 @@ class Scan:
         self.places = found.op in _EXTREMES
         self.step, self.starts = (_extreme_step if self.places else _sum_step)(found.op, x.dtype)
         self.dtypes = [x.dtype, "s64"] if self.places else [x.dtype]
-        self.results = {(r.attrs["index"] if r.opcode == "get-tuple-element" else 0): n for r, n in task.roots}
+        self.results = {(r.attrs["index"] if r.opcode == "get-tuple-element" else 0): n for r, n in spec.roots}
 
     def emit(self) -> None:
         """Emits and launches it."""
@@ -103,9 +103,9 @@ class Scan:
 
     def _begin(self, threads: int) -> None:
         x = self.call.operands[0]
-        self.kernel = Kernel(self.unit, self.task, Space(), threads, 2 * largest_index([x]) + threads * _EACH)
+        self.kernel = Kernel(self.unit, self.spec, Space(), threads, 2 * largest_index([x]) + threads * _EACH)
         self.e = self.kernel.e
-        self.source = self.kernel.argument(self.unit.symbol(self.task, x))
+        self.source = self.kernel.argument(self.unit.symbol(self.spec, x))
         self.targets = {k: self.kernel.result(n) for k, n in self.results.items()}
 
     def _launch(self, blocks: int) -> None:

@@ -15,11 +15,11 @@ from ...ir.reduction import reduction_kind
 from ...ir.shape import DTYPES
 from ..elementwise import combine
 from ..errors import CompileError
-from ..index import ZERO, Index, Lin, Space, strides_of
+from ..index import ZERO, AffineExpr, Index, Space, strides_of
+from ..kernel_spec import KernelSpec
 from ..llvm import I32, I64, Value, constant
 from ..loops import counted_loop, while_loop
 from ..scalar_computation import apply_scalar, check_scalar
-from ..task import Task
 from ..types import MEMORY, PARTS
 from .loop_kernel import BLOCK, blocks_for, for_each_unit, largest_index, threads_for
 from .unit import Fill, GpuUnit, Kernel, Symbol
@@ -30,10 +30,10 @@ __all__ = ["Scatter"]
 class Scatter:
     """The kernels of one scatter, of one or several operands."""
 
-    def __init__(self, unit: GpuUnit, task: Task, scatter: Instruction) -> None:
+    def __init__(self, unit: GpuUnit, spec: KernelSpec, scatter: Instruction) -> None:
         check_scalar("scatter", scatter.attrs["to_apply"])
-        self.unit, self.task, self.scatter = unit, task, scatter
-        self.numbers = [r.attrs["index"] if r.opcode == "get-tuple-element" else 0 for r, _ in task.roots]
+        self.unit, self.spec, self.scatter = unit, spec, scatter
+        self.numbers = [r.attrs["index"] if r.opcode == "get-tuple-element" else 0 for r, _ in spec.roots]
         parameters = [o.parameter_number for o in scatter.operands]
         self.in_place: set[tuple[int, int]] = set()
         for result, number in enumerate(self.numbers):
@@ -61,10 +61,10 @@ class Scatter:
 
     def emit(self) -> None:
         """Emits and launches the copies and the updates."""
-        unit, task = self.unit, self.task
+        unit, spec = self.unit, self.spec
         for k, source in enumerate(self.sources):
             target = ("result", self.numbers.index(k))
-            unit.copy(target, unit.symbol(task, source), source.array_shape.nbytes)
+            unit.copy(target, unit.symbol(spec, source), source.array_shape.nbytes)
         if 0 in self.updates[0].dims or 0 in self.sources[0].dims or any(n <= 0 for n in self.places):
             return
         count = prod(self.batches)
@@ -80,16 +80,16 @@ class Scatter:
     def _begin(self, threads: int, suffix: str) -> None:
         self.space = Space()
         operands = self.scatter.operands
-        self.kernel = Kernel(self.unit, self.task, self.space, threads, largest_index(operands), suffix)
+        self.kernel = Kernel(self.unit, self.spec, self.space, threads, largest_index(operands), suffix)
         self.e = self.kernel.e
         self.kernel.bind([self.indices, *self.updates])
 
-    def _batch(self, name: str, number: Value) -> Lin:
+    def _batch(self, name: str, number: Value) -> AffineExpr:
         variable = self.space.var(name, prod(self.batches))
         self.e.set_variable(variable, number)
         return variable
 
-    def _starts(self, batch: Lin) -> tuple[Value, Value, Value | None]:
+    def _starts(self, batch: AffineExpr) -> tuple[Value, Value, Value | None]:
         """Of a window: its first element, the number of its place, and whether all of it is inside."""
         e = self.e
         at = list(self.space.delinearize(batch, self.batches))
@@ -100,7 +100,7 @@ class Scatter:
         for k, (d, extent) in enumerate(zip(self.scattered, self.places, strict=True)):
             index = list(at)
             if vector_dim < len(self.indices.dims):
-                index.insert(vector_dim, Lin(k))
+                index.insert(vector_dim, AffineExpr(k))
             raw = e.value(self.indices, tuple(index))
             b = e.inner
             start = b.sext(raw, I64) if DTYPES[self.indices.dtype].kind == "i" else b.zext(raw, I64)
@@ -111,13 +111,13 @@ class Scatter:
             place = b.add(b.mul(place, e.index(extent)), start)
         return offset, place, inside
 
-    def _update_index(self, batch: Lin, window: Lin) -> Index:
+    def _update_index(self, batch: AffineExpr, window: AffineExpr) -> Index:
         outside = iter(self.space.delinearize(batch, self.batches))
         inside = iter(self.space.delinearize(window, self.windows))
         dims = range(len(self.updates[0].dims))
         return tuple(next(inside) if d in self.window_dims else next(outside) for d in dims)
 
-    def _element(self, offset: Value, batch: Lin, window: Lin) -> None:
+    def _element(self, offset: Value, batch: AffineExpr, window: AffineExpr) -> None:
         """Applies one element of a window that begins at `offset`."""
         e = self.e
         strides = [s for d, s in enumerate(strides_of(self.sources[0].dims)) if d not in self.inserted]
@@ -141,7 +141,7 @@ class Scatter:
         for base, dtype, value in zip(bases, dtypes, new, strict=True):
             e.store(base, dtype, within, value)
 
-    def _window(self, offset: Value, batch: Lin, name: str, first: Value, step: int) -> None:
+    def _window(self, offset: Value, batch: AffineExpr, name: str, first: Value, step: int) -> None:
         """Applies the elements `first`, `first + step`, ... of a window."""
         e, size = self.e, prod(self.windows)
 

@@ -11,10 +11,10 @@ from math import prod
 
 from ...ir.module import Instruction
 from ..index import Space
+from ..kernel_spec import KernelSpec
 from ..llvm import I32, Value, constant
 from ..loops import counted_loop, while_loop
 from ..scalar_computation import apply_scalar, before, check_scalar
-from ..task import Task
 from .loop_kernel import BLOCK, largest_index
 from .program import Scalar
 from .unit import GpuUnit, Kernel, Symbol
@@ -30,12 +30,12 @@ class Sort:
 
     in_place: set[tuple[int, int]] = set()  # noqa: RUF012 - never changed
 
-    def __init__(self, unit: GpuUnit, task: Task, sort: Instruction) -> None:
+    def __init__(self, unit: GpuUnit, spec: KernelSpec, sort: Instruction) -> None:
         self.top = sort.opcode == "topk"
         x = sort.operands[0]
         self.comparator = before(x.dtype, largest=sort.attrs["largest"]) if self.top else sort.attrs["to_apply"]
         check_scalar(sort.opcode, self.comparator)
-        self.unit, self.task, self.sort = unit, task, sort
+        self.unit, self.spec, self.sort = unit, spec, sort
         dims = x.dims
         axis = len(dims) - 1 if self.top else sort.attrs["dimensions"][0]
         self.length = dims[axis]
@@ -44,7 +44,7 @@ class Sort:
         self.lanes = prod(dims[:axis]) * self.inner
         self.padded = 1 << max(1, (self.length - 1).bit_length())  # with numbers of elements that go last
         self.piece = min(PIECE, self.padded)
-        numbers = [r.attrs["index"] if r.opcode == "get-tuple-element" else 0 for r, _ in task.roots]
+        numbers = [r.attrs["index"] if r.opcode == "get-tuple-element" else 0 for r, _ in spec.roots]
         self.results: list[Symbol] = [("result", numbers.index(k)) for k in range(len(sort.operands) + self.top)]
 
     def emit(self) -> None:
@@ -71,9 +71,9 @@ class Sort:
 
     def _begin(self, threads: int, suffix: str) -> None:
         largest = max(largest_index(self.sort.operands), 2 * self.lanes * self.padded)
-        self.kernel = Kernel(self.unit, self.task, Space(), threads, largest, suffix)
+        self.kernel = Kernel(self.unit, self.spec, Space(), threads, largest, suffix)
         self.e = self.kernel.e
-        self.sources = [self.kernel.argument(self.unit.symbol(self.task, o)) for o in self.sort.operands]
+        self.sources = [self.kernel.argument(self.unit.symbol(self.spec, o)) for o in self.sort.operands]
 
     def _launch(self, blocks: int, kind: str, numbers: tuple[Scalar, ...] = ()) -> None:
         nbytes = sum(o.array_shape.nbytes for o in self.sort.operands) + 8 * self.lanes * self.padded

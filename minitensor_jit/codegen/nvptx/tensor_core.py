@@ -23,9 +23,9 @@ from ...ir.matrix import product_sizes
 from ...ir.module import Instruction
 from ...ir.shape import DTYPES
 from ..index import Space
+from ..kernel_spec import KernelSpec
 from ..llvm import F32, I32, I64, Value, constant
 from ..loops import counted_loop
-from ..task import Task
 from .unit import GpuUnit, Kernel
 
 if TYPE_CHECKING:
@@ -86,13 +86,13 @@ def tiling_for(batch: int, m: int, n: int, multiprocessors: int) -> Tiling:
     return TILINGS[-1]
 
 
-def emit_tensor_product(unit: GpuUnit, task: Task, dot: Instruction, left: Operand, right: Operand) -> None:
-    """Emits and launches the kernel, and what the task makes of the product's elements.
+def emit_tensor_product(unit: GpuUnit, spec: KernelSpec, dot: Instruction, left: Operand, right: Operand) -> None:
+    """Emits and launches the kernel, and what the spec makes of the product's elements.
 
     Of each operand either the contracted or the free dimension has the stride 1; all others are multiples of a chunk,
     as is the size of that dimension in memory.
     """
-    _Product(unit, task, dot, left, right).emit()
+    _Product(unit, spec, dot, left, right).emit()
 
 
 class _Side:
@@ -238,8 +238,8 @@ class _Side:
 
 
 class _Product:
-    def __init__(self, unit: GpuUnit, task: Task, dot: Instruction, left: Operand, right: Operand) -> None:
-        self.unit, self.task, self.dot, self.operands = unit, task, dot, (left, right)
+    def __init__(self, unit: GpuUnit, spec: KernelSpec, dot: Instruction, left: Operand, right: Operand) -> None:
+        self.unit, self.spec, self.dot, self.operands = unit, spec, dot, (left, right)
         self.batch, self.m, self.k, self.n = product_sizes(dot)
         self.dtype = dot.operands[0].dtype
         self.element, self.chunk = _ELEMENT[self.dtype], chunk_of(self.dtype)
@@ -251,7 +251,7 @@ class _Product:
         tiling = self.tiling
         largest = 2 * max(prod(o.dims) for o in (*self.dot.operands, self.dot)) + 2 * tiling.rows * tiling.columns
         self.space = Space()
-        self.kernel = Kernel(self.unit, self.task, self.space, tiling.threads, largest, resident=tiling.resident)
+        self.kernel = Kernel(self.unit, self.spec, self.space, tiling.threads, largest, resident=tiling.resident)
         e = self.e = self.kernel.e
         b = self.b = e.builders[0]
         self.thread = e.register("tid.x")
@@ -394,7 +394,7 @@ class _Product:
         neighbouring elements each.
         """
         e, b, space = self.e, self.e.inner, self.space
-        root = self.task.computation.root
+        root = self.spec.computation.root
         self.kernel.bind([root], {self.dot})
         target = self.kernel.result(0)
         across, pitch = self.warp_columns // 8, self.warp_columns + 8

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from ...ir.module import Instruction
-from ..index import Atom, Div, Dyn, Lin, Space
+from ..index import AffineExpr, Atom, DynamicIndex, FloorDiv, Space
 from ..indexing import accesses
+from ..kernel_spec import KernelSpec, Root
 from ..llvm import I32, Value, constant
 from ..space import Nest, delinearize_rows
-from ..task import Root, Task
 from ..types import MEMORY, PARTS
 from .unit import GpuUnit, Kernel
 
@@ -40,7 +40,7 @@ class Across:
     inner: int
 
 
-def find_across(nest: Nest, flat: Lin, leaves: dict[Instruction, set[Lin]]) -> Across | None:
+def find_across(nest: Nest, flat: AffineExpr, leaves: dict[Instruction, set[AffineExpr]]) -> Across | None:
     """The outer loop along which operands are contiguous that the innermost loop reads in strides, if there is one."""
     loops = {s: k for k, (s, n) in enumerate(zip(nest.strides(), nest.extents, strict=True)) if n > 1}
     loop_of = {a: loops[c] for a, c in flat.terms if c in loops}
@@ -57,9 +57,9 @@ def find_across(nest: Nest, flat: Lin, leaves: dict[Instruction, set[Lin]]) -> A
     return None
 
 
-def _contiguous(lin: Lin, inner: Atom) -> Atom | None:
+def _contiguous(lin: AffineExpr, inner: Atom) -> Atom | None:
     """The variable along which the form is contiguous, if the inner one goes in strides."""
-    if lin.coefficient(inner) <= 1 or any(isinstance(a, (Div, Dyn)) for a, _ in lin.terms):
+    if lin.coefficient(inner) <= 1 or any(isinstance(a, (FloorDiv, DynamicIndex)) for a, _ in lin.terms):
         return None
     return next((a for a, c in lin.terms if c == 1 and a is not inner), None)
 
@@ -67,14 +67,16 @@ def _contiguous(lin: Lin, inner: Atom) -> Atom | None:
 class TileLoop:
     """The kernel of roots of one size, over squares."""
 
-    def __init__(self, unit: GpuUnit, task: Task, nest: Nest, roots: list[Root], across: Across, cost: int) -> None:
-        self.unit, self.task, self.nest, self.roots, self.across, self.cost = unit, task, nest, roots, across, cost
+    def __init__(
+        self, unit: GpuUnit, spec: KernelSpec, nest: Nest, roots: list[Root], across: Across, cost: int
+    ) -> None:
+        self.unit, self.spec, self.nest, self.roots, self.across, self.cost = unit, spec, nest, roots, across, cost
 
     def emit(self, largest: int) -> None:
         """Emits and launches it."""
         nest, across = self.nest, self.across
         space = Space()
-        kernel = Kernel(self.unit, self.task, space, SIDE * ROWS, largest)
+        kernel = Kernel(self.unit, self.spec, space, SIDE * ROWS, largest)
         e = self.e = kernel.e
         kernel.bind([r for r, _ in self.roots])
         targets = [kernel.result(n) for _, n in self.roots]
@@ -92,7 +94,7 @@ class TileLoop:
         outer = [space.var(f"o{k}", nest.extents[k]) for k in others]
         delinearize_rows(e, rest, outer, tuple(nest.extents[k] for k in others))
 
-        def variables(name: str) -> tuple[Lin, Lin, Lin]:
+        def variables(name: str) -> tuple[AffineExpr, AffineExpr, AffineExpr]:
             """Variables of the two loops, and the element's number."""
             i, j = space.var(f"{name}i", tall), space.var(f"{name}j", wide)
             found = iter(outer)
@@ -147,8 +149,8 @@ class TileLoop:
         return found
 
     def _squares(
-        self, leaves: dict[Instruction, set[Lin]], conditional: set[Instruction], i: Lin, j: Lin
-    ) -> list[tuple[Instruction, Lin]]:
+        self, leaves: dict[Instruction, set[AffineExpr]], conditional: set[Instruction], i: AffineExpr, j: AffineExpr
+    ) -> list[tuple[Instruction, AffineExpr]]:
         """The operands' forms that go through shared memory."""
         down, along = i.terms[0][0], j.terms[0][0]
         found = []
@@ -159,10 +161,10 @@ class TileLoop:
         return found[:MOST]
 
 
-def _renamed(lin: Lin, names: dict[Lin, Lin]) -> Lin:
+def _renamed(lin: AffineExpr, names: dict[AffineExpr, AffineExpr]) -> AffineExpr:
     """The form in other variables."""
-    total = Lin(lin.const)
+    total = AffineExpr(lin.const)
     known = {a.terms[0][0]: z for a, z in names.items()}
     for atom, c in lin.terms:
-        total = total + known.get(atom, Lin(0, ((atom, 1),))) * c
+        total = total + known.get(atom, AffineExpr(0, ((atom, 1),))) * c
     return total

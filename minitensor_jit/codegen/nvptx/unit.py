@@ -12,8 +12,8 @@ from typing import TypeAlias
 from ...ir.module import Instruction
 from ...runtime.buffer_assignment import Location
 from ..index import ZERO, Space
+from ..kernel_spec import Binding, KernelSpec, Plan, Root, reachable
 from ..llvm import I32, I64, PTR, VOID, Function, Module, Value, type_text
-from ..task import Binding, Plan, Root, Task, reachable
 from ..types import MEMORY
 from .emitter import GpuEmitter
 from .program import (
@@ -148,7 +148,7 @@ class GpuUnit:
 
     # ---- plans
 
-    def emit(self, plan: Plan, task: Task) -> PlanCode:
+    def emit(self, plan: Plan, spec: KernelSpec) -> PlanCode:
         """The plan's code; emitted once, however many steps have it."""
         known = self._codes.get(plan)
         if known is None:
@@ -162,10 +162,10 @@ class GpuUnit:
         self.code.temporaries.append(nbytes)
         return "temporary", len(self.code.temporaries) - 1
 
-    def symbol(self, task: Task, i: Instruction) -> Symbol:
-        """The array of a parameter of the task; a constant is put in memory."""
+    def symbol(self, spec: KernelSpec, i: Instruction) -> Symbol:
+        """The array of a parameter of the spec; a constant is put in memory."""
         assert i.parameter_number is not None
-        binding = task.operands[i.parameter_number]
+        binding = spec.operands[i.parameter_number]
         if isinstance(binding, Instruction):
             assert binding.literal is not None
             return "constant", self.constants.offset(binding.literal.tobytes())
@@ -173,7 +173,7 @@ class GpuUnit:
 
     @contextmanager
     def renamed(self, symbols: dict[Symbol, Symbol]) -> Iterator[None]:
-        """Within, kernels for another task are emitted, whose arrays are those of the current one."""
+        """Within, kernels for another spec are emitted, whose arrays are those of the current one."""
         before, self.renaming = self.renaming, symbols
         try:
             yield
@@ -257,12 +257,12 @@ class Kernel:
     """
 
     def __init__(
-        self, unit: GpuUnit, task: Task, space: Space, threads: int, largest: int, suffix: str = "",
+        self, unit: GpuUnit, spec: KernelSpec, space: Space, threads: int, largest: int, suffix: str = "",
         resident: int = 0,
     ) -> None:  # fmt: skip
         unit.kernels += 1
-        self.unit, self.task, self.space, self.threads = unit, task, space, threads
-        self.name = f"{re.sub(r'[^A-Za-z0-9_]', '_', task.name)}_{unit.kernels}{suffix}"
+        self.unit, self.spec, self.space, self.threads = unit, spec, space, threads
+        self.name = f"{re.sub(r'[^A-Za-z0-9_]', '_', spec.name)}_{unit.kernels}{suffix}"
         if self.name[0].isdigit():
             self.name = "_" + self.name
         attributes = f'nounwind "nvvm.maxntid"="{threads}"'
@@ -306,7 +306,7 @@ class Kernel:
         for i in needed:
             if i.parameter_number is None or i.is_tuple:
                 continue
-            binding = self.task.operands[i.parameter_number]
+            binding = self.spec.operands[i.parameter_number]
             if isinstance(binding, Instruction):
                 self.e.constants[i] = binding
             elif binding.kind == "parameter" and binding.slot in self.unit.host_values and not i.dims:
@@ -370,7 +370,7 @@ class Kernel:
         self.end()
         arguments = tuple(numbers[k] if name == "number" else (name, k) for name, k in self._arguments)
         if not arithmetic:
-            wide = any(i.dtype == "f64" for i in self.task.computation.instructions if not i.is_tuple)
+            wide = any(i.dtype == "f64" for i in self.spec.computation.instructions if not i.is_tuple)
             arithmetic = "f64" if wide else "f32"
         grid = blocks, rows, 1
         self.unit.code.items.append(

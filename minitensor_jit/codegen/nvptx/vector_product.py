@@ -13,9 +13,9 @@ from ...ir.matrix import product_sizes
 from ...ir.module import Instruction
 from ...ir.shape import DTYPES
 from ..index import Space
+from ..kernel_spec import KernelSpec
 from ..llvm import Value, constant
 from ..loops import counted_loop
-from ..task import Task
 from ..types import MEMORY
 from .unit import GpuUnit, Kernel
 
@@ -31,17 +31,17 @@ STEPS: Final = 4
 
 
 def emit_vector_product(
-    unit: GpuUnit, task: Task, dot: Instruction, left: Operand, right: Operand, block_k: int
+    unit: GpuUnit, spec: KernelSpec, dot: Instruction, left: Operand, right: Operand, block_k: int
 ) -> None:
     """Emits and launches the kernel."""
-    _VectorProduct(unit, task, dot, left, right, block_k).emit()
+    _VectorProduct(unit, spec, dot, left, right, block_k).emit()
 
 
 class _VectorProduct:
     def __init__(
-        self, unit: GpuUnit, task: Task, dot: Instruction, left: Operand, right: Operand, block_k: int
+        self, unit: GpuUnit, spec: KernelSpec, dot: Instruction, left: Operand, right: Operand, block_k: int
     ) -> None:
-        self.unit, self.task, self.dot, self.block_k = unit, task, dot, block_k
+        self.unit, self.spec, self.dot, self.block_k = unit, spec, dot, block_k
         self.operands = (left, right)
         self.batch, self.m, self.k, self.n = product_sizes(dot)
         self.element, self.itemsize = MEMORY[dot.dtype], DTYPES[dot.dtype].itemsize
@@ -53,7 +53,7 @@ class _VectorProduct:
         """Emits and launches it."""
         count = self.batch * self.m * self.n
         largest = 2 * LANES * max(count, *(o.array_shape.size for o in self.dot.operands))
-        kernel = Kernel(self.unit, self.task, Space(), THREADS, largest)
+        kernel = Kernel(self.unit, self.spec, Space(), THREADS, largest)
         e = self.e = kernel.e
         b = e.builders[0]
         at, ways = kernel.thread(), LANES if self.shared else 1

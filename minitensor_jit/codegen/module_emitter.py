@@ -12,16 +12,16 @@ from ..ir.refusal import Refusal, Refused
 from ..ir.shape import Shape, leaves
 from ..runtime.buffer_assignment import BufferAssignment, Location
 from .buffer_text import BufferUse, buffer_text
+from .kernel_spec import Binding, KernelSpec, location_of
 from .schedule import AnyStep, Choice, Loop, Planner, Region, Schedule, Step, Value, leaf
-from .task import Binding, Task, location_of
 
-__all__ = ["Dump", "Placement"]
+__all__ = ["Dump", "ModuleEmitter"]
 
 # Gets a kind and a text.
 Dump = Callable[[str, str], None]
 
 
-class Placement:
+class ModuleEmitter:
     """One module on its way to code. A target says how a step, a loop, a choice and a copy are emitted."""
 
     aliases: frozenset[tuple[int, int]]
@@ -49,8 +49,8 @@ class Placement:
         """A step whose arrays are there."""
         raise NotImplementedError
 
-    def copy(self, task: Task) -> None:
-        """A task of one operand and one result, which is the same."""
+    def copy(self, spec: KernelSpec) -> None:
+        """A spec of one operand and one result, which is the same."""
         raise NotImplementedError
 
     def loop(self, loop: Loop) -> None:
@@ -166,16 +166,16 @@ class Placement:
             self.refusals.append(Refusal(value[0], dying[0][0], decision))
 
     def _launch(self, step: Step) -> None:
-        task = step.task
-        task.name = _symbol(task.name)
+        spec = step.spec
+        spec.name = _symbol(spec.name)
         operands = [
-            self.binding(v, p.array_shape) for v, p in zip(step.operands, task.computation.parameters, strict=True)
+            self.binding(v, p.array_shape) for v, p in zip(step.operands, spec.computation.parameters, strict=True)
         ]
         results = [self.locations[o] for o in step.outputs]
-        # Not the shapes of the task: a step of many sizes stands there with another one.
+        # Not the shapes of the spec: a step of many sizes stands there with another one.
         read, written = map(leaf, step.operands), map(leaf, step.outputs)
         self._uses.append(
-            BufferUse(task.name, [*zip(operands, read, strict=True)], [*zip(results, written, strict=True)])
+            BufferUse(spec.name, [*zip(operands, read, strict=True)], [*zip(results, written, strict=True)])
         )
         self.launch(step, operands, results)
 
@@ -183,14 +183,14 @@ class Placement:
         """A result that is a parameter, a constant, or the same as another result."""
         shape = self.result_shapes[n]
         parameter = Instruction("x", "parameter", shape, parameter_number=0)
-        task = Task(
+        spec = KernelSpec(
             "copy",
             Computation("copy", [parameter], parameter),
             [self.binding(value, shape)],
             [Location("result", len(self.parameter_shapes) + n)],
         )
-        self._uses.append(BufferUse(task.name, [(task.operands[0], shape)], [(task.results[0], shape)]))
-        self.copy(task)
+        self._uses.append(BufferUse(spec.name, [(spec.operands[0], shape)], [(spec.results[0], shape)]))
+        self.copy(spec)
 
     def buffers(self) -> str:
         """The buffer assignment, for people; after `place`."""

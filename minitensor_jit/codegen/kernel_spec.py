@@ -13,7 +13,17 @@ from ..ir.size import hint
 from ..runtime.buffer_assignment import Location
 from .elementwise import COST
 
-__all__ = ["Binding", "Plan", "Root", "Task", "element_cost", "flops_of", "location_of", "reachable", "source_ops"]
+__all__ = [
+    "Binding",
+    "KernelSpec",
+    "Plan",
+    "Root",
+    "element_cost",
+    "flops_of",
+    "location_of",
+    "reachable",
+    "source_ops",
+]
 
 # What a kernel's parameter is bound to: memory, or a constant instruction that is folded into the kernel.
 Binding: TypeAlias = Location | Instruction
@@ -23,7 +33,7 @@ Root: TypeAlias = tuple[Instruction, int]
 
 
 @dataclass
-class Task:
+class KernelSpec:
     """One kernel to make: a computation and, once buffers are assigned, where its parameters and results are."""
 
     name: str
@@ -85,16 +95,16 @@ def element_cost(instructions: Mapping[Instruction, None], size: int) -> int:
     return max(1, round(total))
 
 
-def flops_of(task: Task) -> int:
-    """The operations on elements that a task does; a function such as exp counts as one."""
-    cost = cost_of(Module.from_entry("kernel", task.computation.clone()))
+def flops_of(spec: KernelSpec) -> int:
+    """The operations on elements that a spec does; a function such as exp counts as one."""
+    cost = cost_of(Module.from_entry("kernel", spec.computation.clone()))
     return cost.flops + cost.transcendentals
 
 
-def source_ops(task: Task) -> tuple[tuple[str, str, int], ...]:
-    """The ops of the user's program that a task stands for, their files and lines."""
+def source_ops(spec: KernelSpec) -> tuple[tuple[str, str, int], ...]:
+    """The ops of the user's program that a spec stands for, their files and lines."""
     found: dict[tuple[str, str, int], None] = {}
-    for instruction in task.computation.instructions:
+    for instruction in spec.computation.instructions:
         about = instruction.metadata
         if about is not None and about.op_type:
             found[about.op_type, about.source_file, about.source_line] = None
