@@ -136,7 +136,7 @@ bool need_operands(Call& call) {
 }
 
 // Leaves `destination` with memory that may be written, and the operands computed.
-void settle(Call& call, Tensor& destination) {
+void materialize(Call& call, Tensor& destination) {
     for (;;) {
         // Each of these may let other threads run, which may undo what the one before did.
         if (need_operands(call)) continue;
@@ -289,7 +289,7 @@ void check_writable(const Call& call, const Tensor& destination) {
 // Whether the call writes a tensor that shows an element twice, and must care.
 bool writes_shared(const Call& call, const Tensor& destination) {
     static const OpDef* fill = find_op("fill");
-    if (call.op == fill || !shows_an_element_twice(destination)) return false;
+    if (call.op == fill || !has_internal_overlap(destination)) return false;
     if (!may_write_shared(*call.op)) refuse_shared();
     return true;
 }
@@ -495,8 +495,8 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     bool record = current_interpreter && (device.type == DeviceType::CPU || gpu) && !destination.storage->reinterpreted;
     if (current_interpreter && !record && !jit && !gpu) current_interpreter->passing_by(call);
     if (record && !jit && !gpu && current_interpreter->leaves(call)) record = false;
-    const bool settles = !record && !jit && device.type != DeviceType::Meta;
-    if (settles) settle(call, destination);
+    const bool materializes = !record && !jit && device.type != DeviceType::Meta;
+    if (materializes) materialize(call, destination);
     infer(call);
     check_writable(call, destination);
     const bool shared = !copies_itself(call, destination) && writes_shared(call, destination);
@@ -532,7 +532,7 @@ void dispatch_inplace(Call& call, Tensor& destination) {
         copies[i] = call_op(*clone, {t});
         if (saved) before[i] = copies[i];
         if (read_apart || !in_step) call.operands[i].tensor = copies[i].get();
-        if (settles) settle(call, destination);  // the copy may have been recorded
+        if (materializes) materialize(call, destination);  // the copy may have been recorded
     }
     // Counted first: what an exception leaves half written is another content all the same. What is recorded is
     // written by the run of the recording; memory that is shared outside has it run at once.

@@ -25,7 +25,7 @@ bool same_view(const Tensor& a, const Tensor& b) {
            a.dtype == b.dtype;
 }
 
-bool shows_an_element_twice(const Tensor& t) {
+bool has_internal_overlap(const Tensor& t) {
     if (t.numel < 2 || t.contiguous()) return false;
     std::vector<std::pair<int64_t, int64_t>> steps;  // (stride, size), inner first
     for (size_t i = 0; i < t.ndim(); ++i)
@@ -62,7 +62,7 @@ void refuse_shared() {
 }
 
 void check_written_once(const Tensor& destination) {
-    if (shows_an_element_twice(destination)) refuse_shared();
+    if (has_internal_overlap(destination)) refuse_shared();
 }
 
 }  // namespace mt

@@ -10,7 +10,7 @@ bool may_overlap(const Tensor& a, const Tensor& b);
 // Whether they show the same elements at the same indices.
 bool same_view(const Tensor& a, const Tensor& b);
 // Whether a view has an element twice.
-bool shows_an_element_twice(const Tensor& t);
+bool has_internal_overlap(const Tensor& t);
 // Throws PyTorch's error if it has.
 void check_written_once(const Tensor& destination);
 [[noreturn]] void refuse_shared();

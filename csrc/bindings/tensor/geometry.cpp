@@ -9,7 +9,7 @@ namespace mt::py {
 namespace {
 
 // Has the contents in memory: nothing recorded is pending, and nobody's recorded reads see what comes.
-void settle(Tensor& t) {
+void materialize(Tensor& t) {
     while (t.storage->pending || t.storage->readers) {
         Ref<Storage> storage = t.storage;
         if (storage->pending) materialize_hook(storage.get());
@@ -99,7 +99,7 @@ PyObject* py_storage_bytes(PyObject*, PyObject* object) {
         if (!is_tensor(object)) fail_type("storage_bytes() takes a Tensor");
         Tensor& t = *tensor_of(object);
         if (batch_level(t)) fail("a tensor inside of vmap stands for any one of its slices and has no storage");
-        if (t.device().type != DeviceType::Meta) settle(t);
+        if (t.device().type != DeviceType::Meta) materialize(t);
         return wrap(
             Tensor::make(t.storage, DType::U8, Dims{static_cast<int64_t>(t.storage->nbytes)}, Dims{int64_t{1}}, 0));
     });
@@ -116,7 +116,7 @@ PyObject* py_resize_storage(PyObject*, PyObject* args) {
         if (t.dtype != DType::U8 || t.ndim() != 1 || t.offset || !t.contiguous())
             fail("resize_storage() takes what storage_bytes() gave");
         note_other_geometry(t);
-        if (t.device().type != DeviceType::Meta) settle(t);
+        if (t.device().type != DeviceType::Meta) materialize(t);
         t.storage->resize(static_cast<size_t>(nbytes));
         t.sizes = Dims{static_cast<int64_t>(nbytes)};
         t.numel = nbytes;
@@ -132,7 +132,7 @@ PyObject* py_over_storage(PyObject*, PyObject* args) {
         if (!PyArg_ParseTuple(args, "O!OLOO:over_storage", &TensorType, &object, &dtype_of, &offset, &size, &stride))
             return nullptr;
         Tensor& bytes = *tensor_of(object);
-        if (bytes.device().type != DeviceType::Meta) settle(bytes);
+        if (bytes.device().type != DeviceType::Meta) materialize(bytes);
         DType dtype = dtype_from(dtype_of);
         Dims sizes = dims_from(size, "size");
         Dims strides = stride == Py_None ? contiguous_strides(sizes) : dims_from(stride, "stride");

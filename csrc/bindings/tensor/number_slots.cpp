@@ -63,7 +63,7 @@ bool binary_overridden(const LazyOp& which, PyObject* a, PyObject* b, PyObject**
         call.op = &which.get();
         call.operands = operands;
         call.operand_count = 2;
-        call.dying = dying_temporaries(call, {a, b});
+        call.dying = elidable_temporaries(call, {a, b});
         Ref<Tensor> results[kMaxResults];
         dispatch(call, results);
         return wrap(std::move(results[0]));
@@ -110,7 +110,7 @@ PyObject* unary(LazyOp& which, PyObject* a) {
         call.op = &which.get();
         call.operands = &operand;
         call.operand_count = 1;
-        call.dying = dying_temporaries(call, {a});
+        call.dying = elidable_temporaries(call, {a});
         Ref<Tensor> results[kMaxResults];
         dispatch(call, results);
         return wrap(std::move(results[0]));

@@ -52,7 +52,7 @@ struct Images {
 
     Images() {
         Dl_info info;
-        if (dladdr(fn(dying_temporaries), &info)) ours = info.dli_fbase;
+        if (dladdr(fn(elidable_temporaries), &info)) ours = info.dli_fbase;
         if (dladdr(fn(PyNumber_Add), &info)) python = info.dli_fbase;
         loop = dlsym(RTLD_DEFAULT, "_PyEval_EvalFrameDefault");
     }
@@ -92,7 +92,7 @@ bool on_the_stack_only(PyObject*) { return false; }
 
 }  // namespace
 
-uint32_t dying_temporaries(const Call& call, std::initializer_list<PyObject*> objects) {
+uint32_t elidable_temporaries(const Call& call, std::initializer_list<PyObject*> objects) {
     uint32_t dying = 0, bit = 1;
     if (records_calls() || vmap_depth || call.op->kind != Kind::Elementwise) return 0;
     for (PyObject* object : objects) {

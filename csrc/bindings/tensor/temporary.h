@@ -9,6 +9,6 @@ namespace mt::py {
 
 // Bit i: `objects[i]` is a temporary of the running expression, as `a * x` is in `a * x + y`; the interpreter's stack
 // has the only reference to it, and drops it when the operator returns. Looked for where memory counts: large tensors.
-uint32_t dying_temporaries(const Call& call, std::initializer_list<PyObject*> objects);
+uint32_t elidable_temporaries(const Call& call, std::initializer_list<PyObject*> objects);
 
 }  // namespace mt::py

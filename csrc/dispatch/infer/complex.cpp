@@ -42,12 +42,12 @@ ResultMeta& start(Call& call, DType dtype) {
 }
 
 // Elements of `factor` times the size; strides and offset are multiples of that.
-void coarser(ResultMeta& meta, int64_t factor) {
+void in_larger_elements(ResultMeta& meta, int64_t factor) {
     for (size_t d = 0; d + 1 < meta.strides.size(); ++d) meta.strides[d] /= factor;
     meta.offset /= factor;
 }
 
-void finer(ResultMeta& meta, int64_t factor) {
+void in_smaller_elements(ResultMeta& meta, int64_t factor) {
     for (int64_t& stride : meta.strides) stride = wrapping_mul(stride, factor);
     meta.offset = wrapping_mul(meta.offset, factor);
 }
@@ -74,7 +74,7 @@ void infer_view_as_real(Call& call) {
     DType dtype = call.in(0).dtype;
     if (!is_complex(dtype)) fail("view_as_real is only supported for complex tensors");
     ResultMeta& meta = start(call, real_dtype(dtype));
-    finer(meta, 2);
+    in_smaller_elements(meta, 2);
     meta.sizes.push_back(2);
     meta.strides.push_back(1);
 }
@@ -92,7 +92,7 @@ void infer_view_as_complex(Call& call) {
     for (size_t d = 0; d + 1 < t.ndim(); ++d)
         if (t.strides[d] % 2) fail("Tensor must have a stride divisible by 2 for all but last dimension");
     if (t.offset % 2) fail("Tensor must have a storage_offset divisible by 2");
-    coarser(meta, 2);
+    in_larger_elements(meta, 2);
     meta.sizes.pop_back();
     meta.strides.pop_back();
 }
@@ -110,7 +110,7 @@ void infer_view_dtype(Call& call) {
     if (t.strides[last] != 1)
         fail("self.stride(-1) must be 1 to " + names + ", but got " + std::to_string(t.strides[last]));
     if (from > to) {
-        finer(meta, from / to);
+        in_smaller_elements(meta, from / to);
         meta.sizes[last] = t.sizes[last] * (from / to);
         meta.strides[last] = 1;
         return;
@@ -126,7 +126,7 @@ void infer_view_dtype(Call& call) {
         if (t.strides[d] % factor)
             fail("self.stride(" + std::to_string(d) + ") must be divisible by " + std::to_string(factor) + " to " +
                  names + ", but got " + std::to_string(t.strides[d]));
-    coarser(meta, factor);
+    in_larger_elements(meta, factor);
     meta.sizes[last] = t.sizes[last] / factor;
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 import minitensor as mt
 from minitensor.composite import composite
 from minitensor.composite.registry import autocast
-from minitensor.nn.functional.arguments import several, spatial
+from minitensor.nn.functional.arguments import ntuple, spatial
 from minitensor.ops import ROWS
 
 __all__ = [
@@ -162,14 +162,14 @@ def _fractional(
     what = f"fractional_max_pool{rank}d"
     if output_size is None and output_ratio is None:
         raise ValueError(f"{what} requires specifying either an output_size or an output_ratio")
-    kernel = several(kernel_size, rank, "kernel_size", what)
+    kernel = ntuple(kernel_size, rank, "kernel_size", what)
     image, batched = spatial(input, rank, what)
     if output_size is None:
         ratios = (output_ratio,) * rank if isinstance(output_ratio, (int, float)) else tuple(output_ratio)
         if len(ratios) != rank:
             raise ValueError(f"{what} requires output_ratio to either be a single Int or tuple of Ints.")
         output_size = tuple(int(n * r) for n, r in zip(image.shape[2:], ratios, strict=True))
-    size = several(output_size, rank, "output_size", what)
+    size = ntuple(output_size, rank, "output_size", what)
     for d, n in enumerate(image.shape[1:], 1):
         if n == 0:
             raise RuntimeError(

@@ -9,12 +9,12 @@ from typing import Any
 import minitensor as mt
 from minitensor._warning import users_level
 
-__all__ = ["REDUCTIONS", "reduced", "reduction_of", "several", "spatial"]
+__all__ = ["REDUCTIONS", "ntuple", "reduced", "reduction_of", "spatial"]
 
 REDUCTIONS = ("none", "mean", "sum")
 
 
-def several(value: Any, count: int, name: str, what: str = "") -> tuple[int, ...]:
+def ntuple(value: Any, count: int, name: str, what: str = "") -> tuple[int, ...]:
     """Return `value` as `count` ints: one for all, or as many."""
     if isinstance(value, int):
         return (value,) * count

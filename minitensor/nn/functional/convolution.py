@@ -9,7 +9,7 @@ import minitensor as mt
 from minitensor.composite import composite
 from minitensor.composite.padding import pad
 from minitensor.composite.registry import autocast, shortcut
-from minitensor.nn.functional.arguments import several, spatial
+from minitensor.nn.functional.arguments import ntuple, spatial
 from minitensor.ops import ROWS
 
 __all__ = [
@@ -67,8 +67,8 @@ def _convolve(
     what = f"conv{rank}d"
     _check(input, weight, rank, what)
     batch, batched = spatial(input, rank, what)
-    steps = several(stride, rank, "stride", what)
-    spread = steps if dilation is stride else several(dilation, rank, "dilation", what)
+    steps = ntuple(stride, rank, "stride", what)
+    spread = steps if dilation is stride else ntuple(dilation, rank, "dilation", what)
     if isinstance(padding, str):
         if padding not in ("same", "valid"):
             raise RuntimeError(f"Invalid padding string: '{padding}'")
@@ -76,7 +76,7 @@ def _convolve(
         if padding == "same":
             edges, batch = _same(batch, weight, steps, spread)
     else:
-        edges = several(padding, rank, "padding", what)
+        edges = ntuple(padding, rank, "padding", what)
     if batch.is_complex():
         result = _by_parts(lambda x, w: _forward(x, w, None, steps, edges, spread, groups), batch, weight)
         result = result if bias is None else result + bias.reshape((-1, *(1 for _ in range(rank))))
@@ -177,9 +177,9 @@ def _transposed(
         result = _transposed(rank, x, w, b, stride, padding, output_padding, groups, dilation, what)
         return result.to(input.dtype)
     batch, batched = spatial(input, rank, what)
-    steps, edges = several(stride, rank, "stride", what), several(padding, rank, "padding", what)
-    extra = several(output_padding, rank, "output_padding", what)
-    spread = several(dilation, rank, "dilation", what)
+    steps, edges = ntuple(stride, rank, "stride", what), ntuple(padding, rank, "padding", what)
+    extra = ntuple(output_padding, rank, "output_padding", what)
+    spread = ntuple(dilation, rank, "dilation", what)
     if any(s <= 0 for s in steps):
         raise RuntimeError("non-positive stride is not supported")
     if any(p < 0 for p in edges):
@@ -370,7 +370,7 @@ def fold(
     stride: int | Sequence[int] = 1,
 ) -> mt.Tensor:
     """Return images in which columns ``[N, C * kH * kW, L]``, as of :func:`unfold`, are added up where they lie."""
-    size = several(output_size, 2, "output_size", "fold")
+    size = ntuple(output_size, 2, "output_size", "fold")
     kernel, spread, edges, steps = _window(kernel_size, dilation, padding, stride, "fold")
     if input.dim() not in (2, 3) or 0 in input.shape[-2:]:
         raise RuntimeError(
@@ -397,8 +397,8 @@ def fold(
 
 
 def _window(kernel_size: Any, dilation: Any, padding: Any, stride: Any, what: str) -> tuple[Any, Any, Any, Any]:
-    kernel, spread = several(kernel_size, 2, "kernel_size", what), several(dilation, 2, "dilation", what)
-    edges, steps = several(padding, 2, "padding", what), several(stride, 2, "stride", what)
+    kernel, spread = ntuple(kernel_size, 2, "kernel_size", what), ntuple(dilation, 2, "dilation", what)
+    edges, steps = ntuple(padding, 2, "padding", what), ntuple(stride, 2, "stride", what)
     if min(kernel) <= 0:
         raise RuntimeError(
             f"kernel size should be greater than zero, but got kernel_height: {kernel[0]} kernel_width: {kernel[1]}"

@@ -10,7 +10,7 @@ from minitensor import _C
 from minitensor._C import Tensor
 from minitensor.composite import composite
 from minitensor.composite.registry import autocast, shortcut, with_out
-from minitensor.nn.functional.arguments import several, spatial
+from minitensor.nn.functional.arguments import ntuple, spatial
 from minitensor.ops import ROWS
 
 __all__ = [
@@ -53,7 +53,7 @@ def _image(input: mt.Tensor, rank: int, what: str) -> tuple[mt.Tensor, bool]:
 def _strides(stride: Any, kernel: tuple[int, ...], rank: int, what: str) -> tuple[int, ...]:
     if stride is None or (not isinstance(stride, int) and len(stride) == 0):
         return kernel
-    return several(stride, rank, "stride", what)
+    return ntuple(stride, rank, "stride", what)
 
 
 def _maximum(
@@ -68,9 +68,9 @@ def _maximum(
 ) -> Any:
     what = f"max_pool{rank}d"
     image, batched = _image(input, rank, what)
-    kernel = several(kernel_size, rank, "kernel_size", what)
+    kernel = ntuple(kernel_size, rank, "kernel_size", what)
     steps = kernel if stride is None else _strides(stride, kernel, rank, what)
-    edges, spread = several(padding, rank, "padding", what), several(dilation, rank, "dilation", what)
+    edges, spread = ntuple(padding, rank, "padding", what), ntuple(dilation, rank, "dilation", what)
     if not (return_indices or _C.is_recorded(input)):
         result = _max_pool(image, kernel, steps, edges, spread, ceil_mode)
         return result if batched else result.squeeze(0)
@@ -182,12 +182,12 @@ def _average(
 ) -> mt.Tensor:
     what = f"avg_pool{rank}d"
     image, batched = _image(input, rank, what)
-    kernel = several(kernel_size, rank, "kernel_size", what)
+    kernel = ntuple(kernel_size, rank, "kernel_size", what)
     result = _avg_pool(
         image,
         kernel,
         _strides(stride, kernel, rank, what),
-        several(padding, rank, "padding", what),
+        ntuple(padding, rank, "padding", what),
         ceil_mode,
         count_include_pad,
         divisor_override,
@@ -249,7 +249,7 @@ def avg_pool3d(
 def _power(
     rank: int, input: mt.Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None, ceil_mode: bool
 ) -> mt.Tensor:
-    kernel = several(kernel_size, rank, "kernel_size", f"lp_pool{rank}d")
+    kernel = ntuple(kernel_size, rank, "kernel_size", f"lp_pool{rank}d")
     count = 1
     for n in kernel:
         count *= n
@@ -311,8 +311,8 @@ def _unpool(
     rank: int, input: mt.Tensor, indices: mt.Tensor, kernel_size: Any, stride: Any, padding: Any, output_size: Any
 ) -> mt.Tensor:
     what = f"max_unpool{rank}d"
-    kernel = several(kernel_size, rank, "kernel_size", what)
-    steps, edges = _strides(stride, kernel, rank, what), several(padding, rank, "padding", what)
+    kernel = ntuple(kernel_size, rank, "kernel_size", what)
+    steps, edges = _strides(stride, kernel, rank, what), ntuple(padding, rank, "padding", what)
     size = _unpool_size(input, rank, kernel, steps, edges, output_size)
     if indices.dtype != mt.int64:
         raise RuntimeError(f"elements in indices should be type int64 but got: {indices.dtype}")

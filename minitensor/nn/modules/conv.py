@@ -156,16 +156,16 @@ class _Conv(_ConvNd):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        several = _ntuple(self._rank)
+        ntuple = _ntuple(self._rank)
         super().__init__(
             in_channels,
             out_channels,
-            several(kernel_size),
-            several(stride),
-            padding if isinstance(padding, str) else several(padding),
-            several(dilation),
+            ntuple(kernel_size),
+            ntuple(stride),
+            padding if isinstance(padding, str) else ntuple(padding),
+            ntuple(dilation),
             False,
-            several(0),
+            ntuple(0),
             groups,
             bias,
             padding_mode,
@@ -218,16 +218,16 @@ class _ConvTransposeNd(_ConvNd):
     ) -> None:
         if padding_mode != "zeros":
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
-        several = _ntuple(self._rank)
+        ntuple = _ntuple(self._rank)
         super().__init__(
             in_channels,
             out_channels,
-            several(kernel_size),
-            several(stride),
-            several(padding),
-            several(dilation),
+            ntuple(kernel_size),
+            ntuple(stride),
+            ntuple(padding),
+            ntuple(dilation),
             True,
-            several(output_padding),
+            ntuple(output_padding),
             groups,
             bias,
             padding_mode,

@@ -100,10 +100,10 @@ class _MaxUnpoolNd(Module):
 
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
         super().__init__()
-        several = _ntuple(self._rank)
-        self.kernel_size = several(kernel_size)
-        self.stride = several(stride if stride is not None else kernel_size)
-        self.padding = several(padding)
+        ntuple = _ntuple(self._rank)
+        self.kernel_size = ntuple(kernel_size)
+        self.stride = ntuple(stride if stride is not None else kernel_size)
+        self.padding = ntuple(padding)
 
     def extra_repr(self) -> str:
         """Return sizes."""
@@ -160,10 +160,10 @@ class AvgPool1d(_AvgPoolNd):
         count_include_pad: bool = True,
     ) -> None:
         super().__init__()
-        several = _ntuple(1)
-        self.kernel_size = several(kernel_size)
-        self.stride = several(stride if stride is not None else kernel_size)
-        self.padding = several(padding)
+        ntuple = _ntuple(1)
+        self.kernel_size = ntuple(kernel_size)
+        self.stride = ntuple(stride if stride is not None else kernel_size)
+        self.padding = ntuple(padding)
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
 
@@ -242,14 +242,14 @@ class _FractionalMaxPool(Module):
         _random_samples: mt.Tensor | None = None,
     ) -> None:
         super().__init__()
-        name, several = type(self).__name__, _ntuple(self._rank)
-        if any(k <= 0 for k in several(kernel_size)):
+        name, ntuple = type(self).__name__, _ntuple(self._rank)
+        if any(k <= 0 for k in ntuple(kernel_size)):
             raise ValueError(f"kernel_size must be greater than 0, but got {kernel_size}")
-        self.kernel_size = several(kernel_size)
+        self.kernel_size = ntuple(kernel_size)
         self.return_indices = return_indices
         self.register_buffer("_random_samples", _random_samples)
-        self.output_size = None if output_size is None else several(output_size)
-        self.output_ratio = None if output_ratio is None else several(output_ratio)
+        self.output_size = None if output_size is None else ntuple(output_size)
+        self.output_ratio = None if output_ratio is None else ntuple(output_ratio)
         if output_size is None and output_ratio is None:
             raise ValueError(f"{name} requires specifying either an output size, or a pooling ratio")
         if output_size is not None and output_ratio is not None:

@@ -96,7 +96,7 @@ class RowKernel(Rows):
         # Short rows use the same variables in all passes, so that later passes find the values of earlier ones.
         self.variables = self._fresh() if self.straight else []
         self.targets = [self.unit.result_pointer(e, location) for location in self.spec.results]
-        self.stash = self._plan_stash() if self.stages > 1 and not self.straight else {}
+        self.cached = self._plan_cached() if self.stages > 1 and not self.straight else {}
         return e
 
     def _fresh(self) -> list[AffineExpr]:
@@ -106,18 +106,18 @@ class RowKernel(Rows):
         """Everything of one row: the passes, then what has one element a row."""
         e = self.e
         e.results.clear()
-        for i in self.stash:
+        for i in self.cached:
             e.pointers.pop(i, None)
         for stage in range(self.stages):
             group = [r for r in self.reductions if self.stage_of[r.input] == stage]
             roots = [(r, at) for r, at in self.element_roots if self.stage_of[r] == stage]
-            kept = [i for i in self.stash if self.stash[i][0] == stage]
+            kept = [i for i in self.cached if self.cached[i][0] == stage]
             if group:
                 self._bind(group, self._reduce_row(group, roots, kept))
             elif roots:
                 self._map_row(roots)
             for i in kept:
-                self._use_stash(i)
+                self._use_cached(i)
         self._store_rows()
 
     def _store_rows(self) -> None:
@@ -143,7 +143,7 @@ class RowKernel(Rows):
             e.store(self.targets[n], root.dtype, self.row * self.length + at, value)
         for i in kept:
             value = e.value(i, self.element_index(self.space, i, self.row, at))
-            e.store(self.stash[i][1], i.dtype, at, value)
+            e.store(self.cached[i][1], i.dtype, at, value)
 
     def _map_row(self, roots: list[Root]) -> None:
         if self.straight:
@@ -297,16 +297,16 @@ class RowKernel(Rows):
 
     # ---- costly values, kept from pass to pass
 
-    def _plan_stash(self) -> dict[Instruction, tuple[int, Value]]:
+    def _plan_cached(self) -> dict[Instruction, tuple[int, Value]]:
         """Values that are kept: the first pass that computes them, and a buffer."""
         memory = self.e.function.alloca
         return {i: (stage, memory(MEMORY[i.dtype], self.length)) for i, stage in kept_values(self).items()}
 
-    def _use_stash(self, i: Instruction) -> None:
+    def _use_cached(self, i: Instruction) -> None:
         """From here on the value is read from its buffer, which holds the current row only."""
         e = self.e
         start = e.scalar(self.row * -self.length)
-        e.pointers[i] = e.at(start).gep(self.stash[i][1], start, MEMORY[i.dtype])
+        e.pointers[i] = e.at(start).gep(self.cached[i][1], start, MEMORY[i.dtype])
 
     # ---- few long rows: blocks in parallel
 
