@@ -16,7 +16,7 @@ import minitensor as mt
 import minitensor_jit
 from minitensor_jit.clustering.verdict import Reason
 from minitensor_jit.flags import FLAGS
-from minitensor_jit.ir.custom_calls import custom_call_targets
+from minitensor_jit.ir.evaluate.custom_calls import custom_call_targets
 from minitensor_jit.ir.opcode import OPCODES
 from minitensor_jit.ir.refusal import Refused
 from minitensor_jit.passes.pipeline import PASSES, stages
@@ -175,7 +175,7 @@ def opcodes_page() -> str:
     return (
         "# HLO opcodes\n\nThe intermediate representation is HLO in XLA's text format. What an instruction means is "
         "XLA's definition, with sums in the order of [the numerics page](../docs/numerics.md); "
-        "`minitensor_jit/ir/evaluator.py` computes it in NumPy.\n\n"
+        "`minitensor_jit/ir/evaluate/evaluator.py` computes it in NumPy.\n\n"
         + table(["opcode", "kind", "operands", "attributes", "optional", "types of elements"], rows)
         + f"\n## Targets of custom-call\n\n{calls}"
     )

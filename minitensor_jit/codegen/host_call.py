@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ir.custom_calls import find_custom_call
+from ..ir.evaluate.custom_calls import find_custom_call
 from ..ir.module import Instruction, Module
 from ..ir.printer import print_module
 from ..ir.shape import Shape

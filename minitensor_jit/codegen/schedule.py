@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias
 
 from ..ir.fingerprint import fingerprint
 from ..ir.flat import FlatPart
-from ..ir.infer_structured import branches
+from ..ir.infer.structured import branches
 from ..ir.module import Computation, Instruction, Module
 from ..ir.shape import AnyShape, Shape, TupleShape, leaves
 from ..ir.size import active

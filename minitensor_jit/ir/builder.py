@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from .builder_structured import WholeArrays
 from .combiners import combiner, highest, lowest
-from .infer import ShapeError, infer_shape
+from .infer.infer_shape import ShapeError, infer_shape
 from .kernel_call import KERNEL_PREFIX, KernelCall, Param
 from .library import ELEMENTWISE_PREFIX, find_loop
 from .module import Attrs, Computation, Instruction, Literal, Metadata, Module

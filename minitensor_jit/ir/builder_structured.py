@@ -7,7 +7,7 @@ from typing import Protocol
 
 from .collective import Groups
 from .combiners import combiner
-from .infer import ShapeError
+from .infer.infer_shape import ShapeError
 from .module import Attrs, Computation, Instruction, Literal
 from .shape import AnyShape, Shape, TupleShape
 from .window import ConvolutionDims, Window, WindowDim

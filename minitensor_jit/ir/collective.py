@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from .infer_common import Attrs, Rule, ShapeError, check_combiner, distinct, same, wrong
+from .infer.checks import Attrs, Rule, ShapeError, check_combiner, distinct, same, wrong
 from .shape import AnyShape, Shape, TupleShape
 
 if TYPE_CHECKING:

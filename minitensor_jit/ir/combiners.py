@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .infer import ShapeError, infer_shape
+from .infer.infer_shape import ShapeError, infer_shape
 from .module import Computation, Instruction
 from .shape import DTYPES, Shape
 from .small_types import float_limits, integer_limits

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from .infer import dot_dims
+from .infer.infer_shape import dot_dims
 from .module import Instruction
 from .shape import Shape, strides_of
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .builder import Builder
-from .infer import ShapeError
+from .infer.infer_shape import ShapeError
 from .module import Instruction, Metadata, Module
 from .narrow import WIDER, array_of, wide_array
 from .opcode import OPCODES

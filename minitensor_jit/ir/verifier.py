@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .draw import runs_more_than_once
-from .infer import broken_rules
+from .infer.infer_shape import broken_rules
 from .module import CALLED, Computation, Instruction, Module
 from .opcode import ANYWHERE, OPCODES
 from .shape import Shape

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ir.infer_structured import branches
+from ..ir.infer.structured import branches
 from ..ir.module import Computation, Instruction, Module
 from .simplify.rewriter import scalar_value
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from ..ir.evaluator import evaluate_instruction
+from ..ir.evaluate.evaluator import evaluate_instruction
 from ..ir.module import Instruction, Module
 from ..ir.opcode import COLLECTIVES, OPCODES
 from ..ir.shape import Shape

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir.infer import dot_dims, infer_shape
+from ..ir.infer.infer_shape import dot_dims, infer_shape
 from ..ir.matrix import matrix_of
 from ..ir.module import Computation, Instruction, Module
 from ..ir.refusal import Refusal, Refused

@@ -6,7 +6,7 @@ from math import prod
 from typing import Final
 
 from ..ir.decision import Decision
-from ..ir.infer import dot_dims
+from ..ir.infer.infer_shape import dot_dims
 from ..ir.kernel_call import is_convolution
 from ..ir.module import Computation, Instruction
 from ..ir.opcode import is_elementwise

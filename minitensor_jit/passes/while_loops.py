@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from ..ir.evaluator import evaluate_computation
+from ..ir.evaluate.evaluator import evaluate_computation
 from ..ir.module import Computation, Instruction
 from ..ir.shape import Shape, TupleShape
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from minitensor import _C
 
-from ..ir.evaluator import evaluate
+from ..ir.evaluate.evaluator import evaluate
 from ..ir.module import Module
 from ..ir.parser import parse_module
 from ..ir.shape import Shape, leaves

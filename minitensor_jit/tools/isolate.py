@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..codegen.errors import CompileError
-from ..ir.evaluate_common import evaluate_computation
-from ..ir.evaluate_control import chosen_branch, turns_of_loops
-from ..ir.evaluator import evaluate, evaluate_instruction, flat
-from ..ir.infer_structured import branches
+from ..ir.evaluate.computation import evaluate_computation
+from ..ir.evaluate.control import chosen_branch, turns_of_loops
+from ..ir.evaluate.evaluator import evaluate, evaluate_instruction, flat
+from ..ir.infer.structured import branches
 from ..ir.module import Computation, Instruction, Module
 from ..ir.printer import print_module
 from ..ir.shape import Shape

@@ -16,8 +16,8 @@ import numpy as np
 
 from ..codegen.cpu.compiler import compile_module
 from ..codegen.errors import CompileError
-from ..ir.evaluate_control import turns_of_loops
-from ..ir.evaluator import evaluate
+from ..ir.evaluate.control import turns_of_loops
+from ..ir.evaluate.evaluator import evaluate
 from ..ir.module import Module
 from ..passes.pipeline import PipelineOptions, run_pipeline
 from ..runtime.run_arrays import run_on_arrays

@@ -18,7 +18,7 @@ import runtime_table  # noqa: E402
 from test_codegen_random_modules import Generator  # noqa: E402
 
 from minitensor_jit.ir.builder import Builder  # noqa: E402
-from minitensor_jit.ir.evaluator import evaluate  # noqa: E402
+from minitensor_jit.ir.evaluate.evaluator import evaluate  # noqa: E402
 from minitensor_jit.ir.shape import Shape  # noqa: E402
 from minitensor_jit.passes.pipeline import run_pipeline  # noqa: E402
 

@@ -12,7 +12,7 @@ from minitensor import _C
 from minitensor_jit.codegen.abi import CALL_HOST, CALL_KERNEL, CONVOLVE, SORT
 from minitensor_jit.codegen.cpu.compiler import Options, compile_module
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.module import Instruction, Module
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.passes.pipeline import run_pipeline

@@ -7,7 +7,7 @@ import pytest
 from runtime_table import agree, compile_and_run, values
 
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.passes.pipeline import run_pipeline
 

@@ -11,8 +11,8 @@ from runtime_table import agree, compile_and_run
 
 from minitensor_jit.codegen.errors import CompileError
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.custom_calls import register_custom_call
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.custom_calls import register_custom_call
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.module import Computation, Instruction
 from minitensor_jit.ir.narrow import array_of, wide_array
 from minitensor_jit.ir.shape import Shape

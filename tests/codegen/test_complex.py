@@ -6,8 +6,8 @@ from runtime_table import compile_and_run
 
 from minitensor_jit.codegen.errors import CompileError
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.evaluator import evaluate
-from minitensor_jit.ir.infer import ShapeError
+from minitensor_jit.ir.evaluate.evaluator import evaluate
+from minitensor_jit.ir.infer.infer_shape import ShapeError
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.testing import random_arguments, random_array, random_module, same_bits

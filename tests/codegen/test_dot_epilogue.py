@@ -6,7 +6,7 @@ from runtime_table import Runtime, agree, run
 
 from minitensor_jit.codegen.cpu.compiler import Options, compile_module
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.passes.fusion import Fusion
 from minitensor_jit.passes.output_fusion import OutputFusion

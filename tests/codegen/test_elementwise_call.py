@@ -7,8 +7,8 @@ from runtime_table import Runtime, check, compile_and_run, run, values
 from minitensor_jit.codegen.cpu.compiler import compile_module
 from minitensor_jit.codegen.errors import CompileError
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.evaluator import evaluate
-from minitensor_jit.ir.infer import ShapeError
+from minitensor_jit.ir.evaluate.evaluator import evaluate
+from minitensor_jit.ir.infer.infer_shape import ShapeError
 from minitensor_jit.ir.library import find_loop
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import Shape

@@ -8,7 +8,7 @@ from minitensor import _C
 from minitensor_jit.codegen.cpu.compiler import Options, compile_module
 from minitensor_jit.codegen.errors import CompileError
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.shape import Shape, TupleShape
 from minitensor_jit.passes.pipeline import run_pipeline
 from minitensor_jit.runtime.loaded_code import LoadedCode

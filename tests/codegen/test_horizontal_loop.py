@@ -8,7 +8,7 @@ import minitensor as mt
 from minitensor_jit.codegen.cpu.compiler import Options, compile_module
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.equal import difference
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.flat import flat_part, flat_parts
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.printer import print_module

@@ -8,7 +8,7 @@ from test_tensor_core import TARGET, run
 import minitensor as mt
 from minitensor_jit.codegen.nvptx.compiler import compile_module
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.window import Window, WindowDim
 from minitensor_jit.passes.expander import Expander

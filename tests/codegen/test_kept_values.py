@@ -7,7 +7,7 @@ import pytest
 from runtime_table import agree, compile_and_run, values
 
 from minitensor_jit.codegen.cpu import row_per_lane
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import Shape
 

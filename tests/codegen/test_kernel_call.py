@@ -7,7 +7,7 @@ from runtime_table import Runtime, compile_and_run, run
 from minitensor_jit.codegen.cpu.compiler import compile_module
 from minitensor_jit.codegen.errors import CompileError
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.kernel_call import DTypeParam, KernelCall, words_of
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import Shape

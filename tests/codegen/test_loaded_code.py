@@ -7,7 +7,7 @@ from runtime_table import Runtime, agree, run, values
 from minitensor import _C
 from minitensor_jit.codegen.cpu.compiler import compile_module
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.runtime import llvm_linker
 from minitensor_jit.runtime.loaded_code import LoadedCode

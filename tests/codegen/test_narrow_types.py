@@ -6,7 +6,7 @@ from runtime_table import check, compile_and_run
 
 from minitensor_jit.codegen.cpu.target import host_target
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.narrow import array_of, wide_array
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import BFLOAT16, Shape

@@ -16,7 +16,7 @@ from minitensor_jit.codegen.cpu import row_per_lane
 from minitensor_jit.codegen.cpu.compiler import Options, compile_module
 from minitensor_jit.codegen.cpu.target import host_target
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.narrow import array_of
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import Shape

@@ -11,7 +11,7 @@ import numpy as np
 
 from minitensor_jit.codegen.errors import CompileError
 from minitensor_jit.ir.equal import difference
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.narrow import wide_array
 from minitensor_jit.ir.parser import ParseError, parse_module

@@ -15,9 +15,9 @@ from minitensor_jit.codegen.cpu.compiler import compile_module
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.collective import Devices, groups_of, parse_groups
 from minitensor_jit.ir.equal import difference
-from minitensor_jit.ir.evaluate_collective import evaluate_devices, on_devices
-from minitensor_jit.ir.evaluator import evaluate
-from minitensor_jit.ir.infer import ShapeError
+from minitensor_jit.ir.evaluate.collective import evaluate_devices, on_devices
+from minitensor_jit.ir.evaluate.evaluator import evaluate
+from minitensor_jit.ir.infer.infer_shape import ShapeError
 from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.parser import ParseError, parse_module
 from minitensor_jit.ir.printer import print_module

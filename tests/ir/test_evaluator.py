@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.module import Instruction
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.reduction import collapse

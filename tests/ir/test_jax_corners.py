@@ -14,7 +14,7 @@ from jax_corners import CORNERS
 from jax_programs import hlo_text
 
 from minitensor_jit.ir.equal import difference
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.printer import print_module
 from minitensor_jit.ir.verifier import check

@@ -13,7 +13,7 @@ import jax
 from jax_programs import FAMILIES, hlo_text
 
 from minitensor_jit.ir.equal import difference
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.printer import print_module
 from minitensor_jit.ir.verifier import check

@@ -7,11 +7,11 @@ import pytest
 
 from minitensor_jit.ir.builder import Builder, combiner
 from minitensor_jit.ir.equal import difference, equal
-from minitensor_jit.ir.evaluator import RULES as EVALUATION
+from minitensor_jit.ir.evaluate.evaluator import RULES as EVALUATION
 from minitensor_jit.ir.graphviz import print_dot
-from minitensor_jit.ir.infer import RULES as INFERENCE
-from minitensor_jit.ir.infer import ShapeError
-from minitensor_jit.ir.infer_structured import STRUCTURED
+from minitensor_jit.ir.infer.infer_shape import RULES as INFERENCE
+from minitensor_jit.ir.infer.infer_shape import ShapeError
+from minitensor_jit.ir.infer.structured import STRUCTURED
 from minitensor_jit.ir.module import Computation, Instruction, Metadata, Module
 from minitensor_jit.ir.opcode import OPCODES
 from minitensor_jit.ir.parser import parse_module

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minitensor_jit.ir.custom_calls import register_custom_call
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.custom_calls import register_custom_call
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.opcode import OPCODES
 from minitensor_jit.ir.parser import parse_module

@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.narrow import array_of, wide_array
 from minitensor_jit.ir.parser import ParseError, parse_module
 from minitensor_jit.ir.printer import print_module

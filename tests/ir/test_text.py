@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.equal import difference
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.module import Metadata
 from minitensor_jit.ir.parser import ParseError, parse_module
 from minitensor_jit.ir.printer import print_module

@@ -20,7 +20,7 @@ from xla_run import xla_text  # noqa: E402
 
 from minitensor_jit.ir.builder import Builder  # noqa: E402
 from minitensor_jit.ir.equal import difference  # noqa: E402
-from minitensor_jit.ir.evaluator import evaluate  # noqa: E402
+from minitensor_jit.ir.evaluate.evaluator import evaluate  # noqa: E402
 from minitensor_jit.ir.kernel_call import DTypeParam  # noqa: E402
 from minitensor_jit.ir.parser import parse_module  # noqa: E402
 from minitensor_jit.ir.printer import print_module  # noqa: E402

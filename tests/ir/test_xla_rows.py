@@ -18,7 +18,7 @@ from xla_run import run_in_xla, xla_text
 import minitensor as mt
 from minitensor.ops import ROWS
 from minitensor_jit.ir.equal import difference
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.printer import print_module

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from minitensor_jit.ir.equal import difference
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.printer import print_module
 from minitensor_jit.ir.testing import random_arguments, same_bits

@@ -5,7 +5,7 @@ import pytest
 
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.equal import difference
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.passes.algebraic_simplifier import AlgebraicSimplifier
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline

@@ -2,7 +2,7 @@
 
 import pytest
 
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.verifier import check
 from minitensor_jit.passes.expander import Expander

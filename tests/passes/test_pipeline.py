@@ -9,7 +9,7 @@ import pytest
 
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.equal import difference
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.flat import flat_parts
 from minitensor_jit.ir.module import Instruction, Module
 from minitensor_jit.ir.parser import parse_module

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minitensor_jit.ir.equal import difference
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.verifier import check
 from minitensor_jit.passes.pipeline import PipelineOptions, pipeline, run_pipeline

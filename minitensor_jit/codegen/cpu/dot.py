@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ir.infer import dot_dims
+from ...ir.infer.infer_shape import dot_dims
 from ...ir.matrix import Matrix, matrix_of, product_sizes
 from ...ir.module import Computation, Instruction
 from ...ir.size import is_one

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from ...ir.infer import dot_dims
+from ...ir.infer.infer_shape import dot_dims
 from ...ir.matrix import Matrix, matrix_of, product_sizes
 from ...ir.module import Computation, Instruction
 from ...ir.shape import DTYPES, Shape

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...ir.builder import Builder
-from ...ir.custom_calls_lapack import flag, trsm_attributes
+from ...ir.evaluate.custom_calls_lapack import flag, trsm_attributes
 from ...ir.library import library
 from ...ir.module import Instruction
 from .rule import Rule

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ir.infer import dot_dims
+from ...ir.infer.infer_shape import dot_dims
 from ...ir.module import Instruction
 from ...ir.reduction import identity, reduction_kind
 from .rewriter import Rewriter, Rule, scalar_value

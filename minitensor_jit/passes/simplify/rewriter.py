@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from ...ir.infer import infer_shape
+from ...ir.infer.infer_shape import infer_shape
 from ...ir.module import Attrs, Instruction, Metadata
 from ...ir.narrow import array_of, wide_array
 from ...ir.opcode import OPCODES

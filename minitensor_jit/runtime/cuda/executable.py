@@ -24,7 +24,7 @@ from minitensor_jit.codegen.nvptx.program import (
     MemoryFill,
     WhileLoop,
 )
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.runtime.cuda import modules, profile, streams

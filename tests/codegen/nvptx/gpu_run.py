@@ -26,7 +26,7 @@ from minitensor_jit.codegen.nvptx.program import (
     WhileLoop,
 )
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.evaluator import evaluate
+from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import Shape

@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from .evaluate_elementwise import Rule, Value
-from .module import Computation, Instruction
-from .narrow import is_narrow, narrowed, wide_array, widened
-from .opcode import is_elementwise
-from .shape import Shape
+from ..module import Computation, Instruction
+from ..narrow import is_narrow, narrowed, wide_array, widened
+from ..opcode import is_elementwise
+from ..shape import Shape
+from .elementwise import Rule, Value
 
 __all__ = ["RULES", "evaluate_computation", "evaluate_instruction", "scalar_function"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from .evaluate_elementwise import Rule, Value
-from .module import Instruction
+from ..module import Instruction
+from .elementwise import Rule, Value
 
 __all__ = ["custom_call", "custom_call_targets", "find_custom_call", "register_custom_call"]
 

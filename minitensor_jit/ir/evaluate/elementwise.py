@@ -10,13 +10,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .library import loop_of
-from .module import Instruction
-from .narrow import array_of, wide_array
-from .opcode import has_native_range
-from .reduction import maximum, minimum
-from .shape import Shape
-from .small_types import SMALL_INTEGERS, integer_limits
+from ..library import loop_of
+from ..module import Instruction
+from ..narrow import array_of, wide_array
+from ..opcode import has_native_range
+from ..reduction import maximum, minimum
+from ..shape import Shape
+from ..small_types import SMALL_INTEGERS, integer_limits
 
 __all__ = ["ELEMENTWISE_RULES", "Array", "Rule", "Value", "convert", "total_order"]
 

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from .collective import COLLECTIVE_RULES
-from .infer_common import (
+from ..collective import COLLECTIVE_RULES
+from ..opcode import OPCODES, opcode_of
+from ..shape import AnyShape, Shape, TupleShape
+from .checks import (
     Attrs,
     Rule,
     ShapeError,
@@ -26,12 +28,10 @@ from .infer_common import (
     same_dims,
     wrong,
 )
-from .infer_index import INDEX_RULES
-from .infer_linalg import LINALG_RULES
-from .infer_structured import STRUCTURED
-from .infer_window import WINDOW_RULES, accumulated
-from .opcode import OPCODES, opcode_of
-from .shape import AnyShape, Shape, TupleShape
+from .index import INDEX_RULES
+from .linalg import LINALG_RULES
+from .structured import STRUCTURED
+from .window import WINDOW_RULES, accumulated
 
 __all__ = ["RULES", "ShapeError", "broken_rules", "infer_shape"]
 

@@ -15,12 +15,12 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .collective import Devices, groups_of
-from .evaluate_common import scalar_function
-from .evaluate_elementwise import Array, Rule, Value
-from .module import Computation, Instruction, Module
-from .narrow import WIDER, array_of, wide_array, widened
-from .shape import TupleShape, leaves
+from ..collective import Devices, groups_of
+from ..module import Computation, Instruction, Module
+from ..narrow import WIDER, array_of, wide_array, widened
+from ..shape import TupleShape, leaves
+from .computation import scalar_function
+from .elementwise import Array, Rule, Value
 
 __all__ = ["COLLECTIVE_RULES", "combined", "evaluate_devices", "on_devices"]
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from .evaluate_elementwise import Array, Rule, Value
-from .module import Instruction
+from ..module import Instruction
+from .elementwise import Array, Rule, Value
 
 __all__ = ["LINALG_RULES", "cholesky", "solve_triangular"]
 

@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from .evaluate_common import scalar_function
-from .evaluate_elementwise import Array, Rule, Value
-from .module import Instruction
-from .window import ConvolutionDims, Window
+from ..module import Instruction
+from ..window import ConvolutionDims, Window
+from .computation import scalar_function
+from .elementwise import Array, Rule, Value
 
 __all__ = ["WINDOW_RULES"]
 

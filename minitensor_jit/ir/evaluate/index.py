@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from .evaluate_common import scalar_function
-from .evaluate_elementwise import Array, Rule, Value
-from .module import Instruction
-from .reduction import reduction_kind
+from ..module import Instruction
+from ..reduction import reduction_kind
+from .computation import scalar_function
+from .elementwise import Array, Rule, Value
 
 __all__ = ["INDEX_RULES"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from .infer_common import Attrs, Rule, ShapeError, check_combiner, distinct, same_dims, wrong
-from .shape import AnyShape, Shape, TupleShape
+from ..shape import AnyShape, Shape, TupleShape
+from .checks import Attrs, Rule, ShapeError, check_combiner, distinct, same_dims, wrong
 
 __all__ = ["INDEX_RULES"]
 

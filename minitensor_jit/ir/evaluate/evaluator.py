@@ -11,20 +11,20 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .evaluate_collective import COLLECTIVE_RULES, evaluate_devices
-from .evaluate_common import RULES, evaluate_computation, evaluate_instruction, scalar_function
-from .evaluate_control import CONTROL_RULES
-from .evaluate_elementwise import ELEMENTWISE_RULES, Array, Value
-from .evaluate_index import INDEX_RULES
-from .evaluate_linalg import LINALG_RULES
-from .evaluate_order import ORDER_RULES
-from .evaluate_random import RANDOM_RULES
-from .evaluate_window import WINDOW_RULES
-from .infer import dot_dims
-from .library import library
-from .module import Computation, Instruction, Module
-from .narrow import array_of
-from .reduction import reduce_ordered, reduction_kind
+from ..infer.infer_shape import dot_dims
+from ..library import library
+from ..module import Computation, Instruction, Module
+from ..narrow import array_of
+from ..reduction import reduce_ordered, reduction_kind
+from .collective import COLLECTIVE_RULES, evaluate_devices
+from .computation import RULES, evaluate_computation, evaluate_instruction, scalar_function
+from .control import CONTROL_RULES
+from .elementwise import ELEMENTWISE_RULES, Array, Value
+from .index import INDEX_RULES
+from .linalg import LINALG_RULES
+from .order import ORDER_RULES
+from .random import RANDOM_RULES
+from .window import WINDOW_RULES
 
 __all__ = ["RULES", "evaluate", "evaluate_computation", "evaluate_devices", "evaluate_instruction", "flat"]
 

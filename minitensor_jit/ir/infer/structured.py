@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from .infer_common import Attrs, ShapeError, wrong
-from .shape import AnyShape, Shape, TupleShape
+from ..shape import AnyShape, Shape, TupleShape
+from .checks import Attrs, ShapeError, wrong
 
 if TYPE_CHECKING:
-    from .module import Computation
+    from ..module import Computation
 
 __all__ = ["STRUCTURED", "branches"]
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from ..module import Instruction
+from ..narrow import array_of
+from ..shape import Shape, TupleShape
 from .custom_calls import custom_call
-from .evaluate_elementwise import Value
-from .evaluate_linalg import cholesky, solve_triangular
-from .module import Instruction
-from .narrow import array_of
+from .elementwise import Value
+from .linalg import cholesky, solve_triangular
 from .schur import reflector, schur, tridiagonal
-from .shape import Shape, TupleShape
 
 __all__ = ["flag", "trsm_attributes"]
 

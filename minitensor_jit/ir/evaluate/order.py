@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from .evaluate_common import scalar_function
-from .evaluate_elementwise import Array, Rule, Value, total_order
-from .module import Instruction
-from .narrow import array_of, wide_array
+from ..module import Instruction
+from ..narrow import array_of, wide_array
+from .computation import scalar_function
+from .elementwise import Array, Rule, Value, total_order
 
 __all__ = ["ORDER_RULES"]
 

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .shape import AnyShape, Shape, TupleShape
+from ..shape import AnyShape, Shape, TupleShape
 
 if TYPE_CHECKING:
-    from .module import Computation
+    from ..module import Computation
 
 __all__ = [
     "Attrs",

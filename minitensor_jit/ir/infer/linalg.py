@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from .infer_common import Attrs, Rule, ShapeError, wrong
-from .shape import AnyShape, Shape, TupleShape
-from .small_types import SMALL_INTEGERS
+from ..shape import AnyShape, Shape, TupleShape
+from ..small_types import SMALL_INTEGERS
+from .checks import Attrs, Rule, ShapeError, wrong
 
 __all__ = ["LINALG_RULES"]
 

@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from .builder import Builder
-from .draw import draw
-from .evaluate_common import evaluate_computation
-from .evaluate_elementwise import Array, Rule, Value
-from .module import Instruction
-from .shape import Shape, TupleShape
+from ..builder import Builder
+from ..draw import draw
+from ..module import Instruction
+from ..shape import Shape, TupleShape
+from .computation import evaluate_computation
+from .elementwise import Array, Rule, Value
 
 __all__ = ["RANDOM_RULES", "philox4x32", "threefry2x32"]
 

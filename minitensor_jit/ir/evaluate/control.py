@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
+from ..infer.structured import branches
+from ..module import Instruction
+from .computation import evaluate_computation, scalar_function
 from .custom_calls import find_custom_call
-from .evaluate_common import evaluate_computation, scalar_function
-from .evaluate_elementwise import Rule, Value
-from .infer_structured import branches
-from .module import Instruction
+from .elementwise import Rule, Value
 
 __all__ = ["CONTROL_RULES", "chosen_branch", "turns_of_loops"]
 

@@ -1,0 +1,1 @@
+"""The shape of an instruction's result: a rule for each opcode, and `infer_shape` that calls them."""
