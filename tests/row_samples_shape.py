@@ -46,6 +46,13 @@ def shape_forms(op: Any, index: Any) -> dict[str, list[tuple[Any, ...]]]:
             ([once(-1, 2), once(0), once(-2, 1)], (3, 4, 5), (0, 1, 3)),
             ([index(0, below=4), index(1, below=5)], (4, 5), (0, 1)),
         ],
+        # Of the group of this process alone.
+        "_all_reduce": [(op(4, 3), 0, 0), (op(2, 3, layout="transposed"), 4, 0), (op(), 0, 0), (op(0, 3), 3, 0)],
+        "_all_gather": [(op(4, 3), 0), (op(3, 2, layout="strided"), 0)],
+        "_reduce_scatter": [(op(4, 3), 0, 0), (op(4, layout="expanded"), 0, 0)],
+        "_all_to_all": [(op(4, 3), (4,), (4,), 0), (op(0, 3), (0,), (0,), 0)],
+        "_collective_broadcast": [(op(4, 3), 0, 0), (op(), 0, 0)],
+        "_collective_permute": [(op(4, 3), (0, 0), 0), (op(4, 3), (), 0)],
         "scatter": [
             (op(4, 5), once([0, 2], [3, 1], [4, 0], [1, 2]), op(4, 2), 1),
             (op(4, 5), once([0, 1, 2, 3, 0]), op(2, 5), 0),

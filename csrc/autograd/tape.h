@@ -40,6 +40,8 @@ struct Hook {
     Kind kind;
     uint32_t index;      // Tensor, Retain: which result
     PyObject* callable;  // owned
+    // The framework's own, of a leaf: it does nothing but call ops, which a program has; a replay is without it.
+    bool in_programs = false;
 };
 
 struct OperandMeta {

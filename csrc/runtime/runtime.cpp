@@ -50,8 +50,7 @@ void sort(const int64_t* words, void** pointers, uint8_t (*less)(void**, int64_t
 
 void call_host(const char* text, int64_t length, void** pointers) {
     mt::keeping_errors([&] {
-        if (!mt::host_call_hook)
-            mt::fail("compiled code calls Python, and minitensor_jit.runtime.host_call is not there");
+        if (!mt::host_call_hook) mt::fail("compiled code calls Python, which is not there");
         mt::host_call_hook(text, length, pointers);
     });
 }

@@ -46,8 +46,11 @@ bool bare(const Tensor& t) {
 
 // Whether no Python code is told of a leaf's gradient.
 bool bare_leaf(const Tensor& t) {
-    return !t.autograd ||
-           (!t.autograd->grad_fn && (!t.autograd->accumulator || t.autograd->accumulator->hooks.empty()));
+    if (!t.autograd) return true;
+    if (t.autograd->grad_fn) return false;
+    const GradNode* accumulator = t.autograd->accumulator.get();
+    return !accumulator || std::all_of(accumulator->hooks.begin(), accumulator->hooks.end(),
+                                       [](const Hook& hook) { return hook.in_programs; });
 }
 
 // Whether a backward pass calls formulas, and nothing else.

@@ -40,7 +40,11 @@ class _Once:
 
 
 def register(target: Any, hook: Callable[..., Any], kind: str) -> RemovableHandle:
-    """Put a hook of a kind, "tensor", "pre", "post" or "post_accumulate", on a tensor's node or on a node."""
+    """Put a hook of a kind, "tensor", "pre", "post" or "post_accumulate", on a tensor's node or on a node.
+
+    One of kind "post_accumulate_in_programs" does nothing but call ops, as far as a compiled function is concerned: it
+    is recorded, and a replay is without it.
+    """
     own = _Once(hook)
     return RemovableHandle(_C.register_hook(target, own, kind), own)
 

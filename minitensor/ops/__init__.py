@@ -2,6 +2,7 @@
 
 from minitensor.ops import (
     attention,
+    collective,
     complex,
     contraction,
     convolution,
@@ -33,6 +34,7 @@ __all__ = [
     "ROWS",
     "Row",
     "attention",
+    "collective",
     "complex",
     "contraction",
     "convolution",

@@ -56,6 +56,8 @@ class Row:
     raises: bool | None = None
     """Whether the values of its operands may be an error, so that it has to run although nobody reads its result. None:
     if it takes indices or is opaque. Of elementwise ops it's their integer form that may raise."""
+    ordered: bool = False
+    """Whether other processes make the same calls: those of such rows run in the order in which they were made."""
     within: Callable[..., tuple[int, Any, Any]] | None = None
     """`within(*operands, *params)`, of an op that compiled code leaves to its kernel: the one operand whose values may
     be an error, an index, and the bounds low <= index < high. If it was there before, it is checked before anything
@@ -194,9 +196,12 @@ def view(schema: str, doc: str, **rules: Any) -> _C.Op:
     return _define("view", schema, doc, **rules)
 
 
-def movement(schema: str, doc: str, **rules: Any) -> _C.Op:
-    """An op that only moves elements."""
-    return _define("movement", schema, doc, **rules)
+def movement(schema: str, doc: str, *, shape: Callable[..., Any] | None = None, **rules: Any) -> _C.Op:
+    """An op that only moves elements; one whose kernel is a Python callable has a rule `shape`, as opaque ones."""
+    op = _define("movement", schema, doc, **rules)
+    if shape is not None:
+        _C.set_shape_rule(op, shape)
+    return op
 
 
 def contraction(schema: str, doc: str, **rules: Any) -> _C.Op:

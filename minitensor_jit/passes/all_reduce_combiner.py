@@ -15,8 +15,8 @@ from .structure import StructureKeys
 
 __all__ = ["AllReduceCombiner"]
 
-# An exchange takes some 20 us however little it moves, and to copy operands together and results apart 0.2 us a KiB. So
-# a larger operand is worth an exchange of its own, which can begin as soon as it is there.
+# Those of a combined one are on their way together, so that they wait for other devices once: some 20 us each. A larger
+# operand takes longer than that itself, and can begin as soon as it is there.
 MAX_BYTES: Final = 128 << 10
 # What is combined waits for the last operand: no longer than some operands take to be computed.
 MAX_TOGETHER: Final = 1 << 20

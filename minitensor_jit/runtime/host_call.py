@@ -1,12 +1,14 @@
 """What compiled code has Python compute: custom-calls, and linear algebra and transforms that NumPy has.
 
-The text of a call is a module of the one instruction, whose operands are parameters: the evaluator computes it.
+The text of a call is a module of the one instruction, whose operands are parameters: the evaluator computes it, but for
+what processes exchange (`exchange.py`).
 """
 
 from __future__ import annotations
 
 import ctypes
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -18,21 +20,29 @@ from ..ir.evaluate.evaluator import evaluate
 from ..ir.module import Module
 from ..ir.parser import parse_module
 from ..ir.shape import Shape, leaves
+from .exchange import exchange_of
 
 __all__ = ["run"]
 
 
 @lru_cache(maxsize=256)
-def _module(text: str) -> Module:
-    return parse_module(text)
+def _prepared(text: str) -> tuple[Any, Callable[[Any], object]]:
+    """The type of the array of addresses, and what is called with it."""
+    module = parse_module(text)
+    inputs = [p.array_shape for p in module.entry.parameters]
+    outputs = leaves(module.entry.root.shape)
+    exchange = exchange_of(module.entry.root)
+    evaluated = partial(_evaluate, module, inputs, outputs)
+    return ctypes.c_void_p * (len(inputs) + len(outputs)), evaluated if exchange is None else exchange
 
 
 def run(text: str, address: int) -> None:
     """Computes the module from the arrays whose addresses are at `address`, and writes its results to what follows."""
-    module = _module(text)
-    inputs = [p.array_shape for p in module.entry.parameters]
-    outputs = leaves(module.entry.root.shape)
-    pointers = (ctypes.c_void_p * (len(inputs) + len(outputs))).from_address(address)
+    pointers, compute = _prepared(text)
+    compute(pointers.from_address(address))
+
+
+def _evaluate(module: Module, inputs: list[Shape], outputs: list[Shape], pointers: Any) -> None:
     arrays = [_array(at, shape) for at, shape in zip(pointers, [*inputs, *outputs], strict=True)]
     results = evaluate(module, [a.copy() for a in arrays[: len(inputs)]])
     for target, result, shape in zip(arrays[len(inputs) :], results, outputs, strict=True):

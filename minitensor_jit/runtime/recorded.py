@@ -57,6 +57,7 @@ class RecordedTrace:
         # Written results: (node, result) -> the leaf whose memory the result goes to, -1 for new memory.
         self.live: dict[Value, int] = {}
         self.graph = Graph(name=name)
+        self._ordered: tuple[int, ...] = ()  # the last node whose row says that it runs in its place
         self._build()
 
     def _build(self) -> None:
@@ -135,6 +136,8 @@ class RecordedTrace:
             default_dtype=carried[0],
             rounds_products=carried[1],
         )
+        after = self._ordered if row.ordered else ()
+        self._ordered = (index,) if row.ordered else self._ordered
         by_kernel = why_not_lowered(call) is not None and (
             device == "cpu" or not (draws_on_cards(call) or lowers_on_gpus(call))
         )
@@ -158,6 +161,7 @@ class RecordedTrace:
                 source=None if source is None else Source(*source),
                 compilable=_compilable(call, self._ranks(operands, results), by_kernel, device != "cpu" and not must),
                 by_kernel=by_kernel,
+                control_inputs=after,
                 payload=call,
             )
         )

@@ -141,7 +141,8 @@ PyObject* py_register_hook(PyObject*, PyObject* args) {
             {"tensor", Hook::Kind::Tensor},
             {"pre", Hook::Kind::Pre},
             {"post", Hook::Kind::Post},
-            {"post_accumulate", Hook::Kind::PostAccumulate}};
+            {"post_accumulate", Hook::Kind::PostAccumulate},
+            {"post_accumulate_in_programs", Hook::Kind::PostAccumulate}};
         const auto* known = std::find_if(std::begin(kinds), std::end(kinds), [&](auto& k) { return k.first == kind; });
         if (known == std::end(kinds)) fail_value("unknown kind of hook");
         Edge edge;
@@ -153,7 +154,8 @@ PyObject* py_register_hook(PyObject*, PyObject* args) {
             if (!edge.node && requires_grad(*tensor_of(target))) edge = unreachable(target);
             if (!edge.node) fail("cannot register a hook on a tensor that doesn't require gradient");
         }
-        edge.node->hooks.push_back({known->second, edge.index, Py_NewRef(callable)});
+        const bool in_programs = known == std::end(kinds) - 1;
+        edge.node->hooks.push_back({known->second, edge.index, Py_NewRef(callable), in_programs});
         return wrap_grad_node(edge.node);
     });
 }

@@ -28,6 +28,13 @@ std::string take_error() {
 void call_host(const char* text, int64_t length, void** pointers) {
     PyGILState_STATE state = PyGILState_Ensure();
     std::string problem;
+    // Code of an earlier process may be the first to call.
+    if (!g_host_call) Py_XDECREF(PyImport_ImportModule("minitensor_jit.runtime.host_call"));
+    if (!g_host_call) {
+        problem = take_error();
+        PyGILState_Release(state);
+        fail("compiled code calls Python, and minitensor_jit.runtime.host_call can't be imported: " + problem);
+    }
     PyObject* address = PyLong_FromVoidPtr(pointers);
     PyObject* source = PyUnicode_FromStringAndSize(text, static_cast<Py_ssize_t>(length));
     PyObject* returned = address && source ? PyObject_CallFunctionObjArgs(g_host_call, source, address, nullptr)
@@ -40,11 +47,12 @@ void call_host(const char* text, int64_t length, void** pointers) {
     if (!problem.empty()) fail("a call from compiled code to Python failed: " + problem);
 }
 
+[[maybe_unused]] const bool g_hooked = (host_call_hook = call_host) != nullptr;
+
 }  // namespace
 
 PyObject* py_set_host_call(PyObject*, PyObject* callable) {
     Py_XSETREF(g_host_call, Py_NewRef(callable));
-    host_call_hook = call_host;
     Py_RETURN_NONE;
 }
 

@@ -1,0 +1,112 @@
+"""Collectives of compiled code between processes: straight from its memory, and into it, by the process group's engine.
+
+The calls are the very ones that the ops make eagerly, in the same order, so that a process may run compiled what
+another one still runs op by op.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+import minitensor as mt
+from minitensor.ops.collective import GROUPS, REDUCTIONS
+
+from ..ir.module import Instruction
+from ..ir.opcode import COLLECTIVES
+from ..ir.shape import BFLOAT16, Shape, leaves
+
+__all__ = ["exchange_of"]
+
+_NUMBERS: Final = {opcode: number for number, opcode in REDUCTIONS.items()}
+# Addresses repeat, since memory does.
+_KEPT: Final = 64
+
+
+def exchange_of(i: Instruction) -> Callable[[Any], None] | None:
+    """What makes an exchange, of an array of the addresses of operands and results; None for what is no process's."""
+    match = re.search(r'process_group="([^"]*)"', i.attrs.get("frontend_attributes", ""))
+    if i.opcode not in COLLECTIVES or match is None:
+        return None
+    name = match[1]
+    inputs, outputs = [o.array_shape for o in i.operands], leaves(i.shape)
+    given, made = [_Arrays(s) for s in inputs], [_Arrays(s) for s in outputs]
+    count = len(given)
+    members: tuple[int, ...] = next(iter(i.attrs.get("replica_groups", ())), ())
+
+    def group() -> Any:
+        found = next((one for one in GROUPS.values() if one.name == name), None)
+        if found is None:
+            raise ValueError(f"{i.name}: the process group {name!r} was destroyed")
+        return found
+
+    def copy(pointers: Any) -> list[Any]:
+        """The results, with what the operands have."""
+        for k, shape in enumerate(inputs):
+            if pointers[k] != pointers[count + k] and shape.nbytes:
+                ctypes.memmove(pointers[count + k], pointers[k], shape.nbytes)
+        return [one.at(pointers[count + k]) for k, one in enumerate(made)]
+
+    if i.opcode == "all-reduce":
+        op = _number(i)
+        return lambda pointers: group().all_reduce_into(copy(pointers), op)
+    if i.opcode == "collective-broadcast":
+        return lambda pointers: group().broadcast_into(copy(pointers)[0], group().ranks.index(members[0]))
+    if count != 1 or i.attrs.get("dimensions", (0,)) != (0,):
+        raise ValueError(f"{i.name}: a process group exchanges one array, along its first dimension")
+    if i.opcode == "all-gather":
+        return lambda p: group().all_gather_into(made[0].at(p[1]), given[0].at(p[0]))
+    if i.opcode == "reduce-scatter":
+        op = _number(i)
+        return lambda p: group().reduce_scatter_into(made[0].at(p[1]), given[0].at(p[0]), op)
+    if i.opcode == "all-to-all":
+        return lambda p: group().all_to_all_into(made[0].at(p[1]), given[0].at(p[0]))
+
+    def permute(pointers: Any) -> None:
+        ranks = group().ranks
+        result = made[0].at(pointers[1])
+        result.zero_()
+        pairs = [ranks.index(n) for pair in i.attrs["source_target_pairs"] for n in pair]
+        group().permute_into(result, given[0].at(pointers[0]), pairs)
+
+    return permute
+
+
+def _number(i: Instruction) -> int:
+    root = i.attrs["to_apply"].root
+    if root.opcode not in _NUMBERS or any(o.opcode != "parameter" for o in root.operands):
+        raise ValueError(f"{i.name}: a process group combines by {', '.join(_NUMBERS)}, not by {root.opcode}")
+    return _NUMBERS[root.opcode]
+
+
+class _Arrays:
+    """Arrays of one shape in compiled code's memory, as tensors."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.tensors: dict[int, Any] = {}
+
+    def at(self, address: int | None) -> Any:
+        """The tensor at an address, which is valid as long as the call that it is for goes on."""
+        known = self.tensors.get(address or 0)
+        if known is None:
+            if len(self.tensors) >= _KEPT:
+                self.tensors.clear()
+            known = self.tensors[address or 0] = self._made(address)
+        return known
+
+    def _made(self, address: int | None) -> Any:
+        shape = self.shape
+        narrow = shape.numpy_dtype == BFLOAT16
+        dtype = np.uint16 if narrow else shape.numpy_dtype
+        if not shape.nbytes or address is None:
+            array = np.empty(shape.dims, dtype)
+        else:
+            memory = memoryview((ctypes.c_char * shape.nbytes).from_address(address)).cast("B")
+            array = np.frombuffer(memory, np.uint8).view(dtype).reshape(shape.dims)
+        tensor = mt.from_numpy(array)
+        return tensor.view(mt.bfloat16) if narrow else tensor
