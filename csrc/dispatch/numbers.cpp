@@ -38,6 +38,9 @@ bool float_in(PyObject* dict, PyObject* key, Py_ssize_t part, double* value) {
     }
     if (part >= 0) {
         if (!PyTuple_CheckExact(found) || part >= PyTuple_GET_SIZE(found)) return false;
+        // Of what is no float nothing is read anew, and a tuple is guarded as a whole or not at all.
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(found); ++i)
+            if (!PyFloat_CheckExact(PyTuple_GET_ITEM(found, i))) return false;
         found = PyTuple_GET_ITEM(found, part);
     }
     if (!PyFloat_CheckExact(found)) return false;

@@ -61,7 +61,7 @@ class ListOptimizer(Optimizer):
             if not params:
                 return
             grads = [param.grad for param in params]
-        states = [self.state[param] for param in params]
+        states: list[dict[str, Any]] = [self.state[param] if self._has_state(group) else {} for param in params]
         for param, state in zip(params, states, strict=True):
             if not state:
                 state.update(self._first_state(group, param))
@@ -90,6 +90,9 @@ class ListOptimizer(Optimizer):
 
     def _update_sparse(self, group: dict[str, Any], param: Any, grad: Any, state: dict[str, Any]) -> None:
         raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
+
+    def _has_state(self, group: dict[str, Any]) -> bool:
+        return True
 
     def _first_state(self, group: dict[str, Any], param: Any) -> dict[str, Any]:
         return {}

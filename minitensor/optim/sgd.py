@@ -51,6 +51,9 @@ class SGD(ListOptimizer):
         super().__init__(params, defaults)
         check_fused(fused, foreach, differentiable)
 
+    def _has_state(self, group: dict[str, Any]) -> bool:
+        return bool(group["momentum"] != 0)
+
     def _update(self, group: dict[str, Any], params: Sequence[Any], grads: Sequence[Any], state: Any) -> None:
         grads = descent(group, params, grads)
         if group["momentum"] != 0:

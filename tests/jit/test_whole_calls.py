@@ -4,6 +4,7 @@ Whatever way they run, everything that can be seen is that of eager code, bit fo
 """
 
 from contextlib import contextmanager
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -626,6 +627,41 @@ def test_inference_mode_around_a_pass():
             with mt.inference_mode():
                 loss.backward()
             out.append((w.grad.tolist(), w.grad.is_inference()))
+        return out
+
+    same_as_eager(run, least=0)
+
+
+class Rate(float):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "before", "after"),
+    [
+        ("Adam", "lr", True, 0.05),
+        ("Adam", "lr", np.float32(0.05), np.float32(0.01)),
+        ("Adam", "lr", Rate(0.05), Rate(0.01)),
+        ("Adam", "lr", Fraction(1, 20), Fraction(1, 10)),
+        ("Adam", "lr", "fast", 0.05),
+        ("Adam", "lr", None, 0.05),
+        ("Adam", "betas", (np.float32(0.5), 0.9), (np.float32(0.6), 0.9)),
+        ("SGD", "momentum", 0.9, 0.0),
+    ],
+)
+def test_numbers_that_are_no_floats(kind, key, before, after):
+    def run():
+        w, out = mt.rand(4).requires_grad_(), []
+        optimizer = getattr(mt.optim, kind)([w], lr=0.01)
+        for i in range(24):
+            optimizer.param_groups[0][key] = {0: optimizer.defaults[key], 1: before, 2: after}[i // 8]
+            optimizer.zero_grad()
+            (w * w).sin().sum().backward()
+            try:
+                optimizer.step()
+            except TypeError as error:
+                out.append(str(error))
+            out.append(seen(w))
         return out
 
     same_as_eager(run, least=0)

@@ -275,3 +275,15 @@ def test_what_nesterov_needs(lib, momentum, dampening, allowed):
         with pytest.raises(ValueError, match="Nesterov momentum requires a momentum and zero dampening"):
             made()
     lib.optim.SGD([lib.ones(1)], lr=0.1, momentum=momentum, dampening=dampening)
+
+
+def test_descent_without_momentum_has_no_state():
+    w = mt.ones(2, requires_grad=True)
+    optimizer = mt.optim.SGD([w], lr=0.1)
+    w.grad = mt.ones(2)
+    optimizer.step()
+    assert not optimizer.state
+    assert optimizer.state_dict()["state"] == {}
+    optimizer.param_groups[0]["momentum"] = 0.5
+    optimizer.step()
+    assert list(optimizer.state_dict()["state"][0]) == ["momentum_buffer"]

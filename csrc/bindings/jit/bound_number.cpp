@@ -45,17 +45,35 @@ uint32_t place_of(PyObject* object, FunctionLog& log) {
     return log.numbers.constant(to_double(object));
 }
 
+// What an operand is now.
+PyRef number_of(PyObject* object, FunctionLog& log) {
+    if (!is_bound(object)) return PyRef::borrow(object);
+    return checked(PyFloat_FromDouble(log.numbers.value(reinterpret_cast<BoundNumber*>(object)->place)));
+}
+
+PyObject* plain(Numbers::Kind kind, PyObject* a, PyObject* b) {
+    switch (kind) {
+        case Numbers::Kind::Add: return PyNumber_Add(a, b);
+        case Numbers::Kind::Sub: return PyNumber_Subtract(a, b);
+        case Numbers::Kind::Mul: return PyNumber_Multiply(a, b);
+        case Numbers::Kind::Pow: return PyNumber_Power(a, b, Py_None);
+        default: return PyNumber_TrueDivide(a, b);
+    }
+}
+
+constexpr const char* kOtherNumbers = "a number that it reads at each call is computed with something else than floats";
+
 PyObject* combine(Numbers::Kind kind, PyObject* a, PyObject* b) {
     return guarded([&]() -> PyObject* {
         FunctionLog& log = log_of(*reinterpret_cast<BoundNumber*>(is_bound(a) ? a : b));
         const uint32_t first = place_of(a, log), second = first ? place_of(b, log) : 0;
-        if (!second) Py_RETURN_NOTIMPLEMENTED;
-        if (const uint32_t place = log.numbers.combine(kind, first, second)) return make(place);
-        log.unclear = "a number that it reads at each call is computed with where floats have exceptions";
-        PyRef x = checked(PyFloat_FromDouble(log.numbers.value(first))),
-              y = checked(PyFloat_FromDouble(log.numbers.value(second)));
-        return kind == Numbers::Kind::Pow ? PyNumber_Power(x.get(), y.get(), Py_None)
-                                          : PyNumber_TrueDivide(x.get(), y.get());
+        if (second) {
+            if (const uint32_t place = log.numbers.combine(kind, first, second)) return make(place);
+            log.unclear = "a number that it reads at each call is computed with where floats have exceptions";
+        } else {
+            log.unclear = kOtherNumbers;
+        }
+        return plain(kind, number_of(a, log).get(), number_of(b, log).get());
     });
 }
 
@@ -256,13 +274,18 @@ PyObject* of_two(Numbers::Kind kind, const char* name, PyObject* const* args, Py
     return guarded([&]() -> PyObject* {
         if (nargs != 2) fail_type(std::string(name) + " takes two numbers");
         PyObject *a = args[0], *b = args[1];
+        PyRef x, y;
         if (is_bound(a) || is_bound(b)) {
             FunctionLog& log = log_of(*reinterpret_cast<BoundNumber*>(is_bound(a) ? a : b));
             const uint32_t first = place_of(a, log), second = first ? place_of(b, log) : 0;
-            if (!second) fail_type(std::string(name) + " takes two numbers");
-            const uint32_t place = log.numbers.combine(kind, first, second);
-            if (kind == Numbers::Kind::Exceeds) return PyBool_FromLong(log.numbers.value(place) != 0.0);
-            return make(place);
+            if (second) {
+                const uint32_t place = log.numbers.combine(kind, first, second);
+                if (kind == Numbers::Kind::Exceeds) return PyBool_FromLong(log.numbers.value(place) != 0.0);
+                return make(place);
+            }
+            log.unclear = kOtherNumbers;
+            x = number_of(a, log), y = number_of(b, log);
+            a = x.get(), b = y.get();
         }
         const int second = PyObject_RichCompareBool(b, a, kind == Numbers::Kind::Max ? Py_GT : Py_LT);
         if (second < 0) return nullptr;
@@ -314,7 +337,10 @@ bool operand_number(PyObject* object, Scalar* out) {
 }
 
 bool init_bound_number(PyObject* module) {
-    return PyType_Ready(&BoundNumberType) == 0 && PyModule_AddFunctions(module, functions) == 0;
+    // NumPy's numbers would else take it for an array of one object.
+    return PyType_Ready(&BoundNumberType) == 0 &&
+           PyDict_SetItemString(BoundNumberType.tp_dict, "__array_ufunc__", Py_None) == 0 &&
+           PyModule_AddFunctions(module, functions) == 0;
 }
 
 }  // namespace mt::py
