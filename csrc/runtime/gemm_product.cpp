@@ -25,6 +25,8 @@ constexpr int64_t kBytesOfCache = 2 << 20;
 constexpr int64_t kCachePeriod = 4096;
 constexpr int64_t kCacheWays = 8;
 constexpr int64_t kCacheLine = 64;
+// So many cache lines take half of a first-level cache, and their pages are more than it finds at once.
+constexpr int64_t kManyLines = 256;
 // The widest vector there is.
 constexpr int64_t kBytesOfVector = 64;
 // Elements of C that an epilogue gets at once, about.
@@ -123,7 +125,7 @@ void Product<T>::plan() {
     if (a.cs == 1 || a.rs == 1) {
         const bool rows_crowded = a.cs == 1 && crowded(a.rs);
         const bool shared_lines = a.cs != 1 && 2 * tile_rows * static_cast<int64_t>(sizeof(T)) <= kCacheLine;
-        const bool often = shared_lines && n >= 32 * panel_cols;
+        const bool often = shared_lines && n >= (k >= kManyLines ? 3 : 32) * panel_cols;
         pack_a = (often || ((rows_crowded || crowded(a.cs)) && n > 2 * panel_cols)) && m > tile_rows;
         if (rows_crowded && !pack_a) tile_rows = std::min(tile_rows, kCacheWays - 1);
     } else {

@@ -8,6 +8,8 @@
 
 #include "dispatch/infer/attention.h"
 #include "kernels/cpu/movement/strided_copy.h"
+#include "kernels/cpu/movement/transpose.h"
+#include "kernels/cpu/nn/loops.h"
 #include "kernels/cpu/nn/softmax.h"
 #include "runtime/gemm.h"
 #include "runtime/scratch.h"
@@ -17,8 +19,11 @@ namespace mt::cpu {
 namespace {
 
 constexpr int64_t kScoreBytes = 512 << 10;  // of a block: about half a second-level cache
+constexpr int64_t kRows = 24;               // of queries: so many are whole tiles of products
+constexpr int64_t kTransposedBytes = 64 << 10;  // of keys or values that several blocks of queries read transposed
+constexpr int64_t kPadding = 16;                // keeps rows of those out of each other's cache sets
 
-thread_local mt::Scratch t_scores, t_query, t_slopes, t_sums;
+thread_local mt::Scratch t_scores, t_query, t_slopes, t_sums, t_keys, t_values;
 
 template <class T>
 T* scratch(mt::Scratch& memory, int64_t count) {
@@ -83,17 +88,27 @@ struct Attention {
         int64_t rows = kScoreBytes / static_cast<int64_t>(sizeof(T)) / std::max<int64_t>(keys, 1);
         // What a block computes of scores that only its last query sees is in vain: shorter blocks, if queries hide
         // keys.
-        const int64_t most = causal ? std::clamp<int64_t>(queries / 128 * 16, 32, 256) : 256;
-        return std::min(std::clamp<int64_t>(rows / 16 * 16, 32, most), queries);
+        const int64_t most = causal ? std::clamp<int64_t>(queries / 8 / kRows * kRows, kRows, 10 * kRows) : 10 * kRows;
+        return std::min(std::clamp<int64_t>(rows / kRows * kRows, kRows, most), queries);
+    }
+
+    // The transpose of one batch's keys or values [keys, columns], as it is read by so many blocks.
+    Matrix<T> transposed(mt::Scratch& memory, const T* from, int64_t columns, int64_t blocks) const {
+        if (blocks == 1 || keys * columns * static_cast<int64_t>(sizeof(T)) > kTransposedBytes)
+            return {from, 1, columns};
+        T* to = scratch<T>(memory, columns * (keys + kPadding));
+        transpose_plane(to, keys + kPadding, from, columns, columns, keys);
+        return {to, keys + kPadding, 1};
     }
     // How many keys the rows [.., end) of queries see.
     int64_t seen(int64_t end) const { return causal ? std::min(end, keys) : keys; }
 
-    // p[rows, n]: the weights of the keys for the queries [first, first + rows) of batch b; scaled query in `scaled`.
-    void weights(int64_t b, int64_t first, int64_t rows, int64_t n, const T* q, const T* k, T* scaled, T* p) const {
+    // p[rows, n]: the weights of the transposed keys for the queries [first, first + rows) of batch b; scaled query in
+    // `scaled`.
+    void weights(int64_t b, int64_t first, int64_t rows, int64_t n, const T* q, Matrix<T> k, T* scaled, T* p) const {
         const T* from = q + (b * queries + first) * width;
         for (int64_t i = 0; i < rows * width; ++i) scaled[i] = from[i] * scale;
-        multiply<T>(rows, n, width, {scaled, width, 1}, {k + b * keys * width, 1, width}, p, n);
+        multiply<T>(rows, n, width, {scaled, width, 1}, k, p, n);
         constexpr T kNone = -std::numeric_limits<T>::infinity();
         if (mask)
             for (int64_t i = 0; i < rows; ++i) {
@@ -146,6 +161,8 @@ void attention_kernel(Call& call) {
         parallel_for(a.batch * blocks, grain_of(block * a.keys * a.width), [&](int64_t begin, int64_t end) {
             T* p = scratch<T>(t_scores, block * a.keys);
             T* scaled = scratch<T>(t_query, block * a.width + block);
+            Matrix<T> keys{};
+            int64_t of = -1;
             for (int64_t i = begin; i < end; ++i) {
                 int64_t b = i / blocks, first = i % blocks * block, rows = std::min(block, a.queries - first);
                 int64_t n = a.seen(first + rows);
@@ -154,18 +171,15 @@ void attention_kernel(Call& call) {
                     std::fill_n(to, rows * a.depth, T(0));
                     continue;
                 }
-                a.weights(b, first, rows, n, query.as<T>(), key.as<T>(), scaled, p);
+                if (of != b) keys = a.transposed(t_keys, key.as<T>() + b * a.keys * a.width, a.width, blocks);
+                of = b;
+                a.weights(b, first, rows, n, query.as<T>(), keys, scaled, p);
                 multiply<T>(rows, a.depth, n, {p, n, 1}, {value.as<T>() + b * a.keys * a.depth, a.depth, 1}, to,
                             a.depth);
             }
         });
         target.store();
     });
-}
-
-template <class T>
-void add(T* to, const T* from, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) to[i] += from[i];
 }
 
 void attention_backward_kernel(Call& call) {
@@ -175,7 +189,8 @@ void attention_backward_kernel(Call& call) {
         Attention<T> a(call, 1);
         Packed grad(call.in(0), type), query(call.in(1), type), key(call.in(2), type), value(call.in(3), type);
         ContiguousOut gq(*call.outputs[0], type), gk(*call.outputs[1], type), gv(*call.outputs[2], type);
-        int64_t block = a.block_rows(), of_keys = a.keys * a.width, of_values = a.keys * a.depth;
+        int64_t block = a.block_rows(), blocks = block ? (a.queries + block - 1) / block : 0;
+        int64_t of_keys = a.keys * a.width, of_values = a.keys * a.depth;
         parallel_for(a.batch, 1, [&](int64_t begin, int64_t end) {
             T* p = scratch<T>(t_scores, block * a.keys);
             T* slopes = scratch<T>(t_slopes, block * a.keys);
@@ -183,37 +198,33 @@ void attention_backward_kernel(Call& call) {
             T* sums = scratch<T>(t_sums, a.keys * std::max(a.width, a.depth));
             for (int64_t b = begin; b < end; ++b) {
                 T *to_keys = gk.as<T>() + b * of_keys, *to_values = gv.as<T>() + b * of_values;
-                std::fill_n(to_keys, of_keys, T(0));
-                std::fill_n(to_values, of_values, T(0));
-                for (int64_t first = 0; first < a.queries; first += block) {
-                    int64_t rows = std::min(block, a.queries - first), n = a.seen(first + rows);
+                Matrix<T> keys = a.transposed(t_keys, key.as<T>() + b * of_keys, a.width, blocks);
+                Matrix<T> values = a.transposed(t_values, value.as<T>() + b * of_values, a.depth, blocks);
+                // The last block sees most keys: their gradients begin with its share.
+                const int64_t all = blocks ? a.seen(a.queries) : 0;
+                std::fill(to_keys + all * a.width, to_keys + of_keys, T(0));
+                std::fill(to_values + all * a.depth, to_values + of_values, T(0));
+                for (int64_t i = blocks - 1; i >= 0; --i) {
+                    int64_t first = i * block, rows = std::min(block, a.queries - first), n = a.seen(first + rows);
                     const T* g = grad.as<T>() + (b * a.queries + first) * a.depth;
                     T* to_queries = gq.as<T>() + (b * a.queries + first) * a.width;
                     if (n == 0) {
                         std::fill_n(to_queries, rows * a.width, T(0));
                         continue;
                     }
-                    a.weights(b, first, rows, n, query.as<T>(), key.as<T>(), scaled, p);
-                    multiply<T>(n, a.depth, rows, {p, 1, n}, {g, a.depth, 1}, sums, a.depth);
-                    add(to_values, sums, n * a.depth);
-                    multiply<T>(rows, n, a.depth, {g, a.depth, 1}, {value.as<T>() + b * of_values, 1, a.depth}, slopes,
-                                n);
-                    for (int64_t i = 0; i < rows; ++i) {
-                        T *row = slopes + i * n, *weight = p + i * n;
-                        T lanes[16] = {};
-                        int64_t j = 0;
-                        for (; j + 16 <= n; j += 16)
-                            for (int64_t l = 0; l < 16; ++l) lanes[l] += row[j + l] * weight[j + l];
-                        for (int64_t l = 0; j < n; ++j, ++l) lanes[l] += row[j] * weight[j];
-                        for (int64_t w = 8; w > 0; w /= 2)
-                            for (int64_t l = 0; l < w; ++l) lanes[l] += lanes[l + w];
-                        for (j = 0; j < n; ++j) row[j] = weight[j] * (row[j] - lanes[0]) * a.scale;
-                    }
+                    const auto share = [&](T* to, const T* of_scores, const T* of_rows, int64_t columns) {
+                        const bool start = i == blocks - 1;
+                        multiply<T>(n, columns, rows, {of_scores, 1, n}, {of_rows, columns, 1}, start ? to : sums,
+                                    columns);
+                        if (!start) nn_loops<T>().add_runs(to, 0, sums, 0, n * columns, 1);
+                    };
+                    a.weights(b, first, rows, n, query.as<T>(), keys, scaled, p);
+                    share(to_values, p, g, a.depth);
+                    multiply<T>(rows, n, a.depth, {g, a.depth, 1}, values, slopes, n);
+                    softmax_loops(sizeof(T) == 8).slopes(slopes, p, a.scale, rows, n);
                     multiply<T>(rows, a.width, n, {slopes, n, 1}, {key.as<T>() + b * of_keys, a.width, 1}, to_queries,
                                 a.width);
-                    multiply<T>(n, a.width, rows, {slopes, 1, n},
-                                {query.as<T>() + (b * a.queries + first) * a.width, a.width, 1}, sums, a.width);
-                    add(to_keys, sums, n * a.width);
+                    share(to_keys, slopes, query.as<T>() + (b * a.queries + first) * a.width, a.width);
                 }
             }
         });

@@ -16,6 +16,8 @@ struct SoftmaxLoops {
     void (*sum_columns)(void* out, const void* in, int64_t n, int64_t stride, int64_t cols);
     // The gradient of `count` rows of n elements, from that of the results and the results.
     void (*gradient_rows)(void* out, const void* grad, const void* result, int64_t count, int64_t n, bool log);
+    // Attention's: grad = weight * (grad - the sum of grad * weight) * scale for `count` rows; sums have 16 lanes.
+    void (*slopes)(void* grad, const void* weight, double scale, int64_t count, int64_t n);
 };
 
 struct SoftmaxTable {

@@ -224,6 +224,32 @@ void softmax_gradient_rows(void* out, const void* grad, const void* result, int6
 }
 
 template <class T>
+void slopes(void* grad, const void* weight, double scale, int64_t count, int64_t n) {
+    constexpr int W = kWidth<T>, N = W < 16 ? 16 / W : 1;
+    static_assert(W <= 16);
+    const Vec<T> by = splat<T>(static_cast<T>(scale));
+    for (int64_t i = 0; i < count; ++i) {
+        T* g = static_cast<T*>(grad) + i * n;
+        const T* w = static_cast<const T*>(weight) + i * n;
+        Vec<T> sums[N];
+#pragma GCC unroll 8
+        for (int v = 0; v < N; ++v) sums[v] = splat<T>(T(0));
+        int64_t j = 0;
+        for (; j + 16 <= n; j += 16)
+#pragma GCC unroll 8
+            for (int v = 0; v < N; ++v) sums[v] = sums[v] + load<T>(g + j + v * W) * load<T>(w + j + v * W);
+        T lanes[16];
+        for (int v = 0; v < N; ++v) store<T>(lanes + v * W, sums[v]);
+        for (int64_t l = 0; j < n; ++j, ++l) lanes[l] += g[j] * w[j];
+        for (int64_t half = 8; half > 0; half /= 2)
+            for (int64_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
+        const Vec<T> total = splat<T>(lanes[0]);
+        for (j = 0; j + W <= n; j += W) store<T>(g + j, load<T>(w + j) * (load<T>(g + j) - total) * by);
+        for (; j < n; ++j) g[j] = w[j] * (g[j] - lanes[0]) * static_cast<T>(scale);
+    }
+}
+
+template <class T>
 void logsumexp_columns(void* out, const void* in, int64_t n, int64_t stride, int64_t cols) {
     using Max = Extreme<T, true>;
     auto* x = static_cast<const T*>(in);
@@ -251,8 +277,9 @@ void logsumexp_columns(void* out, const void* in, int64_t n, int64_t stride, int
 }  // namespace
 
 constinit const SoftmaxTable softmax_table = {{softmax_rows<float>, softmax_columns<float>, logsumexp_rows<float>,
-                                               logsumexp_columns<float>, softmax_gradient_rows<float>},
+                                               logsumexp_columns<float>, softmax_gradient_rows<float>, slopes<float>},
                                               {softmax_rows<double>, softmax_columns<double>, logsumexp_rows<double>,
-                                               logsumexp_columns<double>, softmax_gradient_rows<double>}};
+                                               logsumexp_columns<double>, softmax_gradient_rows<double>,
+                                               slopes<double>}};
 
 }  // namespace mt::cpu::MT_ISA_NS
