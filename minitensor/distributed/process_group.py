@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import minitensor as mt
-from minitensor import _forks
+from minitensor import _C, _forks
 from minitensor.distributed.errors import DistBackendError
 from minitensor.distributed.reduce_op import RedOpType
 from minitensor.distributed.stores.store import Store
@@ -117,6 +117,8 @@ class ProcessGroup:
     def _engine(self) -> Any:
         if self._communicator is None:
             raise ValueError(f"Invalid process group specified: {self!r} was destroyed")
+        # Collective ops that are recorded come before this call.
+        _C.flush("a call to other processes")
         return self._communicator
 
     def _started(
