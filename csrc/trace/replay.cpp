@@ -7,7 +7,7 @@
 #include "core/interrupt.h"
 #include "dispatch/gpu.h"
 #include "runtime/errors.h"
-#include "runtime/scratch.h"
+#include "trace/launch_scratch.h"
 #include "trace/stopped.h"
 
 namespace mt::trace {
@@ -121,8 +121,7 @@ bool run_launch(Trace& trace, const Step& step, Progress& run) {
     for (ValueRef value : step.outputs) pointers.push_back(buffers.output(value).data);
     uint8_t failed = 0;
     if (step.reports_errors) pointers.push_back(&failed);
-    thread_local Scratch scratch;  // what the largest launch needed is kept
-    pointers.push_back(step.scratch_bytes ? scratch.get(step.scratch_bytes) : nullptr);
+    pointers.push_back(step.scratch_bytes ? launch_scratch(step.scratch_bytes) : nullptr);
     const bool observed = step.observer.get() != Py_None;
     const size_t arrays = step.inputs.size() + step.outputs.size();
     if (observed) observe(step, false, pointers.data(), arrays);

@@ -307,7 +307,7 @@ def test_a_shape_rule_that_reads_something_else_is_part_of_the_signature():
 
 DISK = """
 import sys, pickle
-sys.path.insert(0, {tests!r})
+sys.path[:0] = {tests!r}
 import minitensor as mt
 from row_samples import build, forms
 from minitensor.ops import ROWS
@@ -350,7 +350,12 @@ print(info["disk_hits"])
 def run_from_disk(folder, names, order, most, dtypes):
     """(what differs from eager code, entries found) in a process that keeps its code in the folder."""
     code = DISK.format(
-        tests=str(Path(__file__).parents[1]), names=names, order=order, most=most, dtypes=dtypes, folder=str(folder)
+        tests=[str(Path(__file__).parent), str(Path(__file__).parents[1])],
+        names=names,
+        order=order,
+        most=most,
+        dtypes=dtypes,
+        folder=str(folder),
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=os.environ)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -1,6 +1,7 @@
 """The programs that are timed as whole processes: each runs, and clustering changes none of its results."""
 
 import math
+import time
 
 import pytest
 
@@ -58,14 +59,14 @@ def test_what_a_run_leaves_behind_is_waited_for(monkeypatch, tmp_path):
     script.chmod(0o700)
     monkeypatch.setattr("sys.executable", str(script))
     monkeypatch.setenv("MT_JIT_FLAGS", "--of-this-process")
-    seconds, printed = runner.timed("branches.newton", 7, "--flags")
+    seconds, printed = runner.timed("branches.newton", 7, "--flags", time.perf_counter)
     assert printed == "--flags 7\n"
     assert seconds > 0
     assert (tmp_path / "program.done").exists()
-    assert runner.timed("branches.newton", 7, None)[1] == " 7\n"
+    assert runner.timed("branches.newton", 7, None, time.perf_counter)[1] == " 7\n"
     script.write_text("#!/bin/sh\necho wrong >&2; exit 3\n")
     with pytest.raises(RuntimeError, match="ended with 3:\nwrong"):
-        runner.timed("branches.newton", 7, None)
+        runner.timed("branches.newton", 7, None, time.perf_counter)
 
 
 def test_the_runner_names_what_is_printed_otherwise(monkeypatch, capsys):
@@ -74,7 +75,7 @@ def test_the_runner_names_what_is_printed_otherwise(monkeypatch, capsys):
         monkeypatch.setenv(name, "2")  # undone at the end, whatever it sets
     seen = []
 
-    def timed(name, turns, flags):
+    def timed(name, turns, flags, clock):
         seen.append((turns, flags))
         return (1.0, "1\n") if flags is None else (0.5, "2\n" if len(seen) == 3 else "1\n")
 
@@ -86,6 +87,6 @@ def test_the_runner_names_what_is_printed_otherwise(monkeypatch, capsys):
     assert [bool(flags) for _, flags in seen] == [False, True, True] * 2
     folders = [flags.partition("--persistent_cache_directory=")[2] for _, flags in seen if flags]
     assert folders[0] == folders[1] != folders[2] == folders[3]
-    monkeypatch.setattr(runner, "timed", lambda name, turns, flags: (1.0, ""))
+    monkeypatch.setattr(runner, "timed", lambda name, turns, flags, clock: (1.0, ""))
     assert runner.main(["--filter", "newton", "--rounds", "1"]) == 0
     assert runner.main(["--filter", "no such program"]) == 2
