@@ -1,4 +1,5 @@
 // Groups of processes: how minitensor.distributed begins calls and waits for them.
+#include <algorithm>
 #include <list>
 #include <string>
 
@@ -8,6 +9,7 @@
 #include "dispatch/jit_device.h"
 #include "dispatch/version.h"
 #include "distributed/group.h"
+#include "distributed/mpi_channel.h"
 #include "distributed/shared_channel.h"
 #include "distributed/socket_channel.h"
 
@@ -243,6 +245,46 @@ PyObject* from_sockets(PyObject*, PyObject* args) {
                                         socket_channel(descriptors(second, size))));
 }
 
+PyObject* start_mpi(PyObject*, PyObject* path) {
+    const std::string name = text_of(path);
+    MpiLibrary* library;
+    {
+        ReleaseGil gil;
+        library = &MpiLibrary::load(name);
+    }
+    return Py_BuildValue("(ii)", library->rank, library->size);
+}
+
+PyObject* end_mpi(PyObject*, PyObject*) {
+    MpiLibrary* library = MpiLibrary::loaded();
+    if (library) {
+        ReleaseGil gil;
+        library->end();
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject* from_mpi(PyObject*, PyObject* args) {
+    PyObject* list;
+    int tag;
+    if (!PyArg_ParseTuple(args, "Oi:from_mpi", &list, &tag)) return nullptr;
+    MpiLibrary* library = MpiLibrary::loaded();
+    if (!library) fail("MPI was not started");
+    PyRef fast = checked(PySequence_Fast(list, "expected a list of ranks"));
+    std::vector<int> ranks;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i)
+        ranks.push_back(static_cast<int>(to_int64(PySequence_Fast_GET_ITEM(fast.get(), i))));
+    const auto own = std::find(ranks.begin(), ranks.end(), library->rank);
+    if (own == ranks.end()) fail_value("this process's rank is not among them");
+    std::shared_ptr<MpiGroup> group;
+    {
+        ReleaseGil gil;
+        group = std::make_shared<MpiGroup>(*library, ranks, tag);
+    }
+    return made(std::make_shared<Group>(static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()),
+                                        mpi_channel(group, 0), mpi_channel(group, 1)));
+}
+
 PyObject* py_exchange(PyObject* self, PyObject* args) {
     PyObject *text, *sends, *recvs;
     double timeout;
@@ -396,6 +438,11 @@ PyMethodDef communicator_methods[] = {
     {"from_sockets", method<from_sockets>(), METH_VARARGS | METH_STATIC,
      "from_sockets(rank, size, descriptors, descriptors): takes them over; the first are for collective calls, the "
      "second for messages, one a rank, -1 for the own."},
+    {"start_mpi", method<start_mpi>(), METH_O | METH_STATIC,
+     "start_mpi(path) -> (rank, size): loads an MPI library with the standard binary interface, and begins."},
+    {"end_mpi", method<end_mpi>(), METH_NOARGS | METH_STATIC, "Ends MPI; all processes wait for each other."},
+    {"from_mpi", method<from_mpi>(), METH_VARARGS | METH_STATIC,
+     "from_mpi(ranks, tag): the world's ranks that are in the group; all of them call this."},
     {"exchange", method<py_exchange>(), METH_VARARGS,
      "exchange(text, sends, recvs, timeout, alone) -> call. Lists of tensors, or None, for each rank."},
     {"reduce", method<py_reduce>(), METH_VARARGS,

@@ -181,7 +181,9 @@ void CollectiveLane::add(const std::shared_ptr<Pending>& given) {
     ++sequence_;
     for (int peer = 0; peer < size_; ++peer) {
         call->headers[peer].sequence = sequence_;
-        if (peer != rank_) call->headers[peer].bytes = bytes_behind_header(call->out[peer]);
+        if (peer == rank_) continue;
+        call->headers[peer].bytes = bytes_behind_header(call->out[peer]);
+        call->headers[peer].expected = bytes_behind_header(call->in[peer]);
     }
     last_ = call->text;
     queue_.push_back(std::move(call));
@@ -228,8 +230,8 @@ bool CollectiveLane::read(Collective& call, int peer) {
         if (stream.at++ == 0) {
             call.come[peer] = true;
             const Header &theirs = call.theirs[peer], &own = call.headers[peer];
-            if (theirs.key != own.key || theirs.sequence != own.sequence ||
-                theirs.bytes != bytes_behind_header(stream)) {
+            if (theirs.key != own.key || theirs.sequence != own.sequence || theirs.bytes != own.expected ||
+                theirs.expected != own.bytes) {
                 call.mismatch = true;
                 break;
             }
@@ -320,10 +322,14 @@ std::string CollectiveLane::mismatch_text(const Collective& call) const {
         }
         text += " called " + std::string(theirs.text, strnlen(theirs.text, sizeof theirs.text));
         if (theirs.sequence != sequence_of(call)) text += " (call " + std::to_string(theirs.sequence) + ")";
-        if (const size_t expected = bytes_behind_header(call.in[peer]);
-            theirs.key == call.headers[peer].key && theirs.bytes != expected)
+        const Header& own = call.headers[peer];
+        if (theirs.key != own.key) continue;
+        if (theirs.bytes != own.expected)
             text += " and sends " + std::to_string(theirs.bytes) + " bytes where rank " + std::to_string(rank_) +
-                    " expects " + std::to_string(expected);
+                    " expects " + std::to_string(own.expected);
+        if (theirs.expected != own.bytes)
+            text += " and expects " + std::to_string(theirs.expected) + " bytes where rank " + std::to_string(rank_) +
+                    " sends " + std::to_string(own.bytes);
     }
     return text;
 }

@@ -21,7 +21,8 @@ struct Header {
     uint64_t sequence;  // the how manieth call of the group
     uint64_t key;  // of the whole text
     uint64_t bytes;  // that follow to this process
-    char text[104];
+    uint64_t expected;  // from it
+    char text[96];
 };
 
 struct Item {

@@ -74,6 +74,8 @@ void Lane::finish(Pending& call, const std::string& error) {
 void Lane::post(const std::shared_ptr<Pending>& call, bool alone) {
     if (made_in_ != forks()) fail("a process group that was made before a fork can't be used in the child");
     std::unique_lock lock(mutex_);
+    if (!failure_->is_set())
+        if (std::string told = channel_->announced(); !told.empty()) failure_->set(told);
     if (failure_->is_set()) {
         finish(*call, failure_->text());
         return;

@@ -7,6 +7,7 @@ memory that they share, between machines over TCP (backend "gloo"), or by MPI (b
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from minitensor.distributed.backends import (
@@ -40,6 +41,7 @@ from minitensor.distributed.collectives import (
     reduce_scatter_tensor,
     scatter,
 )
+from minitensor.distributed.device_mesh import DeviceMesh, init_device_mesh
 from minitensor.distributed.errors import (
     DistBackendError,
     DistError,
@@ -55,6 +57,24 @@ from minitensor.distributed.objects import (
     recv_object_list,
     scatter_object_list,
     send_object_list,
+)
+from minitensor.distributed.options import (
+    AllgatherOptions,
+    AllreduceCoalescedOptions,
+    AllreduceOptions,
+    AllToAllOptions,
+    BarrierOptions,
+    BroadcastOptions,
+    DebugLevel,
+    GatherOptions,
+    GroupName,
+    ReduceOptions,
+    ReduceScatterOptions,
+    ScatterOptions,
+    get_debug_level,
+    record_comm,
+    set_debug_level,
+    set_debug_level_from_env,
 )
 from minitensor.distributed.process_group import ProcessGroup
 from minitensor.distributed.reduce_op import ReduceOp, reduce_op, supports_complex
@@ -83,7 +103,7 @@ from minitensor.distributed.world import (
     split_group,
 )
 
-__all__ = [name for name in dir() if not name.startswith("_") and name not in ("annotations", "Any")]
+__all__ = [name for name in dir() if not name.startswith("_") and name not in ("annotations", "Any", "timedelta")]
 
 
 def is_available() -> bool:
@@ -91,4 +111,26 @@ def is_available() -> bool:
     return True
 
 
-__all__ += ["is_available"]
+def breakpoint(rank: int = 0, skip: int = 0, timeout_s: float | None = 3600) -> None:
+    """Stop in a debugger on one rank; the others wait for it, as long as `timeout_s` says."""
+    import pdb
+    import sys
+
+    key = sys._getframe(1).f_code, sys._getframe(1).f_lineno
+    _skipped[key] = _skipped.get(key, 0) + 1
+    if _skipped[key] <= skip:
+        return
+    if get_rank() == rank:
+        debugger = pdb.Pdb()
+        debugger.message(f"distributed.breakpoint: rank {rank}; 'up' goes to where it was called")
+        old, sys.stdin = sys.stdin, open("/dev/stdin")  # noqa: SIM115  (a child's own is closed)
+        try:
+            debugger.set_trace()
+        finally:
+            sys.stdin = old
+    barrier(timeout=None if timeout_s is None else timedelta(seconds=timeout_s))
+
+
+_skipped: dict[Any, int] = {}
+
+__all__ += ["breakpoint", "is_available"]

@@ -93,8 +93,10 @@ def is_gloo_available() -> bool:
 
 
 def is_mpi_available() -> bool:
-    """Return whether an MPI library with the standard ABI is found."""
-    return False
+    """Return whether an MPI library with the standard's binary interface is found."""
+    from minitensor.distributed.mpi import library
+
+    return library() is not None
 
 
 def is_nccl_available() -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import minitensor as mt
 from minitensor import _C, _forks
 from minitensor.distributed.errors import DistBackendError
+from minitensor.distributed.group_calls import GroupCalls
 from minitensor.distributed.reduce_op import RedOpType
 from minitensor.distributed.stores.store import Store
 from minitensor.distributed.work import Work
@@ -27,7 +28,7 @@ class BackendType(enum.IntEnum):
     UNDEFINED, GLOO, NCCL, UCC, MPI, CUSTOM, XCCL = range(7)
 
 
-class ProcessGroup:
+class ProcessGroup(GroupCalls):
     """Processes that make calls together, each of them the same calls in the same order.
 
     `ranks` are their ranks in the default group; the place in it is the rank in this group.
@@ -199,7 +200,7 @@ def writable(tensor: Any, after: list[Callable[[], object]]) -> Any:
     return there
 
 
-def _leave_all() -> None:
+def leave_all() -> None:
     """At the end of a program that did not destroy its groups: nothing may touch the memory of tensors any more."""
     while _live:
         group = _live.pop()
@@ -214,5 +215,5 @@ def _in_child() -> None:
     _live.clear()
 
 
-atexit.register(_leave_all)
+atexit.register(leave_all)
 _forks.in_child(_in_child)

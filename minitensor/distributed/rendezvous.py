@@ -58,7 +58,8 @@ def _number(kind: str, query: dict[str, str], name: str) -> int:
             raise _wrong(
                 kind,
                 f"environment variable {name.upper()} expected, but not set; "
-                "python -m minitensor.distributed.run sets it for the processes that it starts",
+                "python -m minitensor.distributed.run sets it for the processes that it starts"
+                + ('; under mpiexec the backend is "mpi"' if "PMI_RANK" in os.environ else ""),
             )
     if text is None:
         raise _wrong(kind, f"{name.replace('_', ' ')} parameter missing")

@@ -121,7 +121,7 @@ def _made(store: Store | None, rank: int, size: int, backend: str, timeout: time
     if kind == Backend.MPI:
         from minitensor.distributed.mpi import communicator
 
-        made = communicator(named.get("ranks"), timeout)
+        made = communicator(named.get("ranks"), named["name"])
     else:
         assert store is not None
         made = connections.connect(store, rank, size, timeout)
@@ -195,6 +195,8 @@ def _show_rank_in_tracebacks(rank: int) -> None:
     def hook(kind: Any, value: Any, trace: Any) -> None:
         write_error_file("".join(traceback.format_exception(kind, value, trace)))
         # The others learn why, and need not find out that this process is gone.
+        if "minitensor.distributed.mpi" in sys.modules:
+            sys.modules["minitensor.distributed.mpi"].failed()
         for one in _world.groups:
             one._tell_of_end(f"it ended with {kind.__name__}: {value}")
         if old is not sys.__excepthook__:
@@ -286,8 +288,9 @@ def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
     """Return the rank among this machine's processes: ``LOCAL_RANK``, or else ``fallback_rank``. RuntimeError."""
-    if "LOCAL_RANK" in os.environ:
-        return int(os.environ["LOCAL_RANK"])
+    for name in ("LOCAL_RANK", "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK"):
+        if name in os.environ:
+            return int(os.environ[name])
     if fallback_rank is not None:
         return int(fallback_rank)
     raise RuntimeError(

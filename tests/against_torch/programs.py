@@ -57,6 +57,11 @@ REASONS: tuple[tuple[str, dict[str, str]], ...] = (
             "SparseSemiStructuredTensorCUTLASS to_sparse_semi_structured"
         },
     ),
+    ("groups of all backends are of one class, `ProcessGroup`", {"distributed": "ProcessGroupGloo"}),
+    (
+        "NCCL's, which goes on without ranks that died; here the launcher starts all again",
+        {"distributed": "shrink_group"},
+    ),
     ("Python is not compiled, but the ops that it calls", {"compiler": "substitute_in_graph"}),
 )
 
