@@ -347,14 +347,19 @@ std::string CollectiveLane::waited_for(const Collective& call) {
     return text;
 }
 
+std::string CollectiveLane::conflict(int64_t now) {
+    if (queue_.empty() || !queue_.front()->mismatch) return {};
+    const Collective& call = *queue_.front();
+    bool all = true;
+    for (int peer = 0; peer < size_; ++peer) all &= peer == rank_ || call.come[peer];
+    // All are named that have come, and who is late is not waited for.
+    if (all || now - call.mismatch_since > std::min<int64_t>(call.limit, 2'000'000'000)) return mismatch_text(call);
+    return {};
+}
+
 std::string CollectiveLane::trouble(int64_t now) {
     if (queue_.empty()) return {};
     Collective& call = *queue_.front();
-    if (call.mismatch) {
-        bool all = true;
-        for (int peer = 0; peer < size_; ++peer) all &= peer == rank_ || call.come[peer];
-        if (all || now - call.mismatch_since > std::min<int64_t>(call.limit, 2'000'000'000)) return mismatch_text(call);
-    }
     const std::string which = call.text + " (call " + std::to_string(sequence_of(call)) + " of the group)";
     for (int peer = 0; peer < size_; ++peer) {
         if (peer == rank_ || (call.in[peer].finished() && call.out[peer].finished()) || !channel_->gone(peer)) continue;

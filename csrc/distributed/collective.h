@@ -86,6 +86,7 @@ class CollectiveLane final : public Lane {
     bool progress() override;
     bool idle() override { return queue_.empty(); }
     void wanted(std::vector<uint8_t>& wants) override;
+    std::string conflict(int64_t now) override;
     std::string trouble(int64_t now) override;
     void end_all(const std::string& error) override;
 

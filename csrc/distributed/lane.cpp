@@ -126,9 +126,9 @@ void Lane::drive(std::unique_lock<std::mutex>& lock, bool spin, int64_t rest) {
 void Lane::examine(int64_t now) {
     examined_ = now;
     if (!failure_->is_set()) {
-        if (std::string told = channel_->announced(); !told.empty()) {
-            failure_->set(told);
-        } else if (std::string text = trouble(now); !text.empty()) {
+        std::string text = conflict(now);
+        if (std::string told; text.empty() && !(told = channel_->announced()).empty()) failure_->set(told);
+        else if (!text.empty() || !(text = trouble(now)).empty()) {
             failure_->set(text);
             channel_->announce("rank " + std::to_string(rank_) + ": " + text);
         }

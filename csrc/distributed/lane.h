@@ -61,6 +61,8 @@ class Lane {
     virtual bool progress() = 0;  // whether anything moved
     virtual bool idle() = 0;
     virtual void wanted(std::vector<uint8_t>& wants) = 0;
+    // The text of an error if the ranks' calls don't go together, as far as this one knows.
+    virtual std::string conflict(int64_t now) = 0;
     // The text of an error if a call has taken too long or waits for a process that is gone.
     virtual std::string trouble(int64_t now) = 0;
     virtual void end_all(const std::string& error) = 0;

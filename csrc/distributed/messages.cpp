@@ -148,7 +148,6 @@ void MessageLane::wanted(std::vector<uint8_t>& wants) {
 }
 
 std::string MessageLane::trouble(int64_t now) {
-    if (!refused_.empty()) return refused_;
     auto late = [&](Pending& call, const std::string& text) -> std::string {
         if (!call.begun) call.begun = now;
         if (now - call.begun <= call.limit) return {};

@@ -54,6 +54,7 @@ class MessageLane final : public Lane {
     bool progress() override;
     bool idle() override { return sends_ == 0 && receives_.empty() && arriving_ == 0; }
     void wanted(std::vector<uint8_t>& wants) override;
+    std::string conflict(int64_t) override { return refused_; }
     std::string trouble(int64_t now) override;
     void end_all(const std::string& error) override;
 

@@ -13,7 +13,7 @@ import minitensor.distributed as dist
 
 __all__ = ["Died", "init", "run"]
 
-PATIENCE = 90
+PATIENCE = 150
 
 
 class Died:
