@@ -59,12 +59,13 @@ class GroupCalls:
             (output_tensors,), (input_tensors,) = output_tensors, input_tensors
         return collectives.all_gather(output_tensors, input_tensors, self, True)
 
-    def _allgather_base(self, output: Any, input: Any, opts: Any = None) -> Any:
+    def all_gather_single(self, output: Any, input: Any, opts: Any = None) -> Any:
+        """`all_gather_into_tensor`."""
         from minitensor.distributed import collectives
 
         return collectives.all_gather_into_tensor(output, input, self, True)
 
-    all_gather_single = _allgather_base
+    _allgather_base = all_gather_single
 
     def gather(self, output_tensors: Any, input_tensors: Any, opts: Any = 0) -> Any:
         """`gather`, of one tensor in a list."""
@@ -94,14 +95,15 @@ class GroupCalls:
         op = ReduceOp.SUM if opts is None else _op(opts)
         return collectives.reduce_scatter(output_tensors, input_tensors, op, self, True)
 
-    def _reduce_scatter_base(self, output: Any, input: Any, opts: Any = None) -> Any:
+    def reduce_scatter_single(self, output: Any, input: Any, opts: Any = None) -> Any:
+        """`reduce_scatter_tensor`."""
         from minitensor.distributed import collectives
         from minitensor.distributed.reduce_op import ReduceOp
 
         op = ReduceOp.SUM if opts is None else _op(opts)
         return collectives.reduce_scatter_tensor(output, input, op, self, True)
 
-    reduce_scatter_single = _reduce_scatter_base
+    _reduce_scatter_base = reduce_scatter_single
 
     def alltoall(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Any:
         """`all_to_all`."""
