@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from minitensor import _C
-from minitensor.step_stats import NodeExecStats, StepStats, from_cards, from_events, source_of
+from minitensor.step_stats import NodeExecStats, StepStats, from_events, from_gpus, source_of
 
 __all__ = [
     "collect_step_stats",
@@ -116,12 +116,12 @@ def _kernels_of(name: str, begin: int, end: int) -> list[NodeExecStats]:
 def collect_step_stats() -> Iterator[StepStats]:
     """Note every kernel and launch that runs inside; the statistics are filled in at the end."""
     stats = StepStats()
-    cards = cuda_module("profile") if cuda_in_use() else None
-    if cards is not None:
-        cards.start()
+    gpus = cuda_module("profile") if cuda_in_use() else None
+    if gpus is not None:
+        gpus.start()
     _C.start_profile()
     try:
         yield stats
     finally:
         host = from_events(_C.stop_profile(), kernels=_kernels_of).dev_stats
-        stats.dev_stats[:] = host if cards is None else [*host, *from_cards(cards.stop())]
+        stats.dev_stats[:] = host if gpus is None else [*host, *from_gpus(gpus.stop())]

@@ -151,19 +151,19 @@ default_generator = Generator()
 _C._use_as_default(default_generator, _C.device("cpu"))
 
 
-_of_cards: dict[int, Generator] = {}
-_seed_of_cards = _DEFAULT_SEED
+_of_gpus: dict[int, Generator] = {}
+_seed_of_gpus = _DEFAULT_SEED
 
 
-def card_generator(index: int) -> Generator:
+def gpu_generator(index: int) -> Generator:
     """What ops on a GPU draw from when no generator is given."""
-    if index not in _of_cards:
+    if index not in _of_gpus:
         device = _C.device("cuda", index)
         made = Generator(device)
         _C._use_as_default(made, device)
-        made.manual_seed(_seed_of_cards)
-        _of_cards[index] = made
-    return _of_cards[index]
+        made.manual_seed(_seed_of_gpus)
+        _of_gpus[index] = made
+    return _of_gpus[index]
 
 
 def use(kind: str) -> None:
@@ -192,11 +192,11 @@ def manual_seed(seed: int) -> Generator:
 
     Returns the CPU's. The program then draws the same numbers, eager or compiled.
     """
-    global _seed_of_cards
+    global _seed_of_gpus
     default_generator.manual_seed(seed)
-    _seed_of_cards = default_generator.initial_seed()
-    for generator in _of_cards.values():
-        generator.manual_seed(_seed_of_cards)
+    _seed_of_gpus = default_generator.initial_seed()
+    for generator in _of_gpus.values():
+        generator.manual_seed(_seed_of_gpus)
     return default_generator
 
 
@@ -226,7 +226,7 @@ def fork_rng(devices: Sequence[Any] | None = None, enabled: bool = True, device_
     if not enabled:
         yield
         return
-    generators = [default_generator, *_of_cards.values()]
+    generators = [default_generator, *_of_gpus.values()]
     before = [generator._save() for generator in generators]
     try:
         yield

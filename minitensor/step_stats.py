@@ -9,7 +9,7 @@ from operator import itemgetter
 
 CPU_DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
 
-CARD_DEVICE = "/job:localhost/replica:0/task:0/device:GPU"
+GPU_DEVICE = "/job:localhost/replica:0/task:0/device:GPU"
 
 # name, op, start in ns, end in ns, thread, file, line, source ops (name, op, file, line) of a launch, inputs, bytes
 Event = tuple[
@@ -81,7 +81,7 @@ def from_events(
 
 
 @dataclass
-class CardEvent:
+class GpuEvent:
     """A kernel or a copy on a GPU. Times are nanoseconds of the host's clock."""
 
     device: int
@@ -95,12 +95,12 @@ class CardEvent:
     source: str = ""
 
 
-def from_cards(events: Iterable[CardEvent]) -> list[DeviceStepStats]:
+def from_gpus(events: Iterable[GpuEvent]) -> list[DeviceStepStats]:
     """Make a record of every stream of every GPU, and of the copies of each: lanes as TensorFlow has them."""
     lanes: dict[str, list[NodeExecStats]] = {}
     for event in sorted(events, key=lambda event: event.start):
-        card = f"{CARD_DEVICE}:{event.device}"
-        lane = f"{card}/memcpy" if event.kind == "memcpy" else f"{card}/stream:{event.stream}"
+        gpu = f"{GPU_DEVICE}:{event.device}"
+        lane = f"{gpu}/memcpy" if event.kind == "memcpy" else f"{gpu}/stream:{event.stream}"
         node = NodeExecStats(
             event.name,
             "_Copy" if event.kind == "memcpy" else event.kind or "kernel",

@@ -18,16 +18,16 @@ namespace {
 constexpr size_t kSmallest = 512;
 
 // All with the GIL held: no lock.
-struct Card {
+struct Gpu {
     DeviceMemoryStats stats;
     // Free blocks by stream and size.
     std::map<std::pair<uint32_t, size_t>, std::vector<uint64_t>> free;
     std::map<size_t, int64_t> in_use;
 };
 
-Card& card(int index) {
-    static auto* cards = new std::map<int, Card>;  // leaked: tensors may outlive static destruction
-    return (*cards)[index];
+Gpu& gpu(int index) {
+    static auto* gpus = new std::map<int, Gpu>;  // leaked: tensors may outlive static destruction
+    return (*gpus)[index];
 }
 
 // Few, and mostly one: a thread's streams that are not the default one.
@@ -37,7 +37,7 @@ void raise(int64_t& peak, int64_t value) {
     if (value > peak) peak = value;
 }
 
-void note_use(Card& c, size_t size, size_t nbytes) {
+void note_use(Gpu& c, size_t size, size_t nbytes) {
     DeviceMemoryStats& s = c.stats;
     s.requested += static_cast<int64_t>(nbytes);
     s.allocated += static_cast<int64_t>(size);
@@ -49,7 +49,7 @@ void note_use(Card& c, size_t size, size_t nbytes) {
     ++c.in_use[size];
 }
 
-uint64_t from_driver(int index, Card& c, size_t size) {
+uint64_t from_driver(int index, Gpu& c, size_t size) {
     uint64_t address = device_runtime->allocate(index, size);
     if (!address) return 0;
     DeviceMemoryStats& s = c.stats;
@@ -72,14 +72,14 @@ Device existing_device(Device device) {
 }
 
 uint32_t current_stream(int index) {
-    for (const auto& [card, stream] : t_streams)
-        if (card == index) return stream;
+    for (const auto& [gpu, stream] : t_streams)
+        if (gpu == index) return stream;
     return 0;
 }
 
 void set_current_stream(int index, uint32_t stream) {
-    for (auto& [card, known] : t_streams)
-        if (card == index) {
+    for (auto& [gpu, known] : t_streams)
+        if (gpu == index) {
             known = stream;
             return;
         }
@@ -92,7 +92,7 @@ DeviceBlock device_allocate(Device device, size_t nbytes) {
     if (!device_runtime) start_device_runtime();
     const int index = device.index;
     if (nbytes > SIZE_MAX / 2) device_runtime->out_of_memory(index, nbytes);
-    Card& c = card(index);
+    Gpu& c = gpu(index);
     const size_t size = device_rounded_size(nbytes);
     const uint32_t stream = current_stream(index);
     ++c.stats.allocations;
@@ -120,7 +120,7 @@ DeviceBlock device_allocate(Device device, size_t nbytes) {
 
 void device_free(Device device, DeviceBlock block, size_t nbytes, bool shared) noexcept {
     if (!block.address) return;
-    Card& c = card(device.index);
+    Gpu& c = gpu(device.index);
     const size_t size = device_rounded_size(nbytes);
     DeviceMemoryStats& s = c.stats;
     s.requested -= static_cast<int64_t>(nbytes);
@@ -134,12 +134,12 @@ void device_free(Device device, DeviceBlock block, size_t nbytes, bool shared) n
 }
 
 void device_reuse(int index, DeviceBlock block, size_t nbytes) noexcept {
-    card(index).free[{block.stream, device_rounded_size(nbytes)}].push_back(block.address);
+    gpu(index).free[{block.stream, device_rounded_size(nbytes)}].push_back(block.address);
 }
 
 void device_empty_cache(int index) {
     if (!device_runtime) return;
-    Card& c = card(index);
+    Gpu& c = gpu(index);
     auto free = std::exchange(c.free, {});
     for (const auto& [key, addresses] : free)
         for (uint64_t address : addresses) {
@@ -150,10 +150,10 @@ void device_empty_cache(int index) {
         }
 }
 
-DeviceMemoryStats& device_memory_stats(int index) { return card(index).stats; }
+DeviceMemoryStats& device_memory_stats(int index) { return gpu(index).stats; }
 
 void device_reset_peaks(int index) {
-    DeviceMemoryStats& s = card(index).stats;
+    DeviceMemoryStats& s = gpu(index).stats;
     s.peak_requested = s.requested;
     s.peak_allocated = s.allocated;
     s.peak_reserved = s.reserved;
@@ -162,23 +162,23 @@ void device_reset_peaks(int index) {
 }
 
 BlockCounts device_blocks_in_use(int index) {
-    const Card& c = card(index);
+    const Gpu& c = gpu(index);
     return {c.in_use.begin(), c.in_use.end()};
 }
 
 BlockCounts device_blocks_cached(int index) {
     std::map<size_t, int64_t> counts;
-    for (const auto& [key, addresses] : card(index).free)
+    for (const auto& [key, addresses] : gpu(index).free)
         if (!addresses.empty()) counts[key.second] += static_cast<int64_t>(addresses.size());
     return {counts.begin(), counts.end()};
 }
 
 void copy_bytes(const Place& to, const Place& from, size_t nbytes) {
     if (!nbytes) return;
-    const bool to_card = on_gpu(to.device), from_card = on_gpu(from.device);
-    if (!to_card && !from_card) std::memcpy(to.data, from.data, nbytes);
-    else if (!from_card) device_runtime->copy_in(to.device.index, to.address, from.data, nbytes);
-    else if (!to_card) device_runtime->copy_out(from.device.index, to.data, from.address, nbytes);
+    const bool to_gpu = on_gpu(to.device), from_gpu = on_gpu(from.device);
+    if (!to_gpu && !from_gpu) std::memcpy(to.data, from.data, nbytes);
+    else if (!from_gpu) device_runtime->copy_in(to.device.index, to.address, from.data, nbytes);
+    else if (!to_gpu) device_runtime->copy_out(from.device.index, to.data, from.address, nbytes);
     else device_runtime->copy_within(to.device.index, to.address, from.device.index, from.address, nbytes);
 }
 

@@ -60,8 +60,8 @@ void Generator::draw_as_torch(bool torch) {
 }
 
 Generator& default_generator(Device device) {
-    static Generator generator, cards[128];
-    return on_gpu(device) ? cards[std::max<int>(device.index, 0)] : generator;
+    static Generator generator, gpus[128];
+    return on_gpu(device) ? gpus[std::max<int>(device.index, 0)] : generator;
 }
 
 thread_local Generator* active_generator = nullptr;

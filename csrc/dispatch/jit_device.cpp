@@ -58,7 +58,7 @@ class Quietly {
 };
 
 // The elements in order in memory of the same GPU.
-Ref<Tensor> in_order_on_card(const Tensor& tensor) {
+Ref<Tensor> in_order_on_gpu(const Tensor& tensor) {
     static const OpDef* row_major = find_op("_row_major");
     Quietly quietly;
     Ref<Tensor> handle = Tensor::make(tensor.storage, tensor.dtype, tensor.sizes, tensor.strides, tensor.offset);
@@ -77,7 +77,7 @@ Ref<Tensor> span_of(const Tensor& tensor, int64_t low, int64_t high) {
     return Tensor::make(span, tensor.dtype, tensor.sizes, tensor.strides, tensor.offset - low);
 }
 
-Ref<Tensor> from_card(const Tensor& tensor, Device device) {
+Ref<Tensor> from_gpu(const Tensor& tensor, Device device) {
     // The copy for a kernel that has no code on the GPU ends here again; it has to do without this detour.
     static thread_local bool putting_together = false;
     if (tensor.contiguous()) {
@@ -91,13 +91,13 @@ Ref<Tensor> from_card(const Tensor& tensor, Device device) {
             Flag() { putting_together = true; }
             ~Flag() { putting_together = false; }
         } flag;
-        return from_card(*in_order_on_card(tensor), device);
+        return from_gpu(*in_order_on_gpu(tensor), device);
     }
     return host_clone(*span_of(tensor, low, high), device);
 }
 
-Ref<Tensor> to_card(const Tensor& tensor, Device device) {
-    if (!tensor.contiguous()) return to_card(*host_clone(tensor, Device{}), device);
+Ref<Tensor> to_gpu(const Tensor& tensor, Device device) {
+    if (!tensor.contiguous()) return to_gpu(*host_clone(tensor, Device{}), device);
     Ref<Tensor> result = Tensor::empty(tensor.sizes, tensor.dtype, device);
     copy_elements(*result, tensor);
     return result;
@@ -113,8 +113,8 @@ Ref<Tensor> copy_across(const Tensor& tensor, Device device) {
     int64_t start = copy_profile_hook ? now_ns() : 0;
     Ref<Storage> keep = tensor.storage;
     keep->ensure_memory();
-    Ref<Tensor> result = on_gpu(tensor.device()) ? from_card(tensor, device)
-                         : on_gpu(device)        ? to_card(tensor, device)
+    Ref<Tensor> result = on_gpu(tensor.device()) ? from_gpu(tensor, device)
+                         : on_gpu(device)        ? to_gpu(tensor, device)
                                                  : host_clone(tensor, device);
     if (copy_profile_hook)
         copy_profile_hook(tensor.device(), device, tensor.numel * static_cast<int64_t>(itemsize(tensor.dtype)), start,

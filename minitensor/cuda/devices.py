@@ -157,34 +157,34 @@ _ATTRIBUTES = {
 
 def get_device_properties(device: Any = None) -> DeviceProperties:
     """What a GPU is: its name, capability, memory, processors and more."""
-    card = _card(device)
-    major, minor = card.device.compute_capability()
-    numbers = {field: _number(card, name) for field, name in _ATTRIBUTES.items()}
-    return DeviceProperties(card.device.name(), major, minor, int(card.device.total_memory()), **numbers)
+    gpu = _gpu(device)
+    major, minor = gpu.device.compute_capability()
+    numbers = {field: _number(gpu, name) for field, name in _ATTRIBUTES.items()}
+    return DeviceProperties(gpu.device.name(), major, minor, int(gpu.device.total_memory()), **numbers)
 
 
-def _number(card: Any, name: str) -> int:
+def _number(gpu: Any, name: str) -> int:
     """One of the driver's numbers; 0 where this driver, or PyCUDA, doesn't know it."""
     try:
-        return int(card.attribute(name))
+        return int(gpu.attribute(name))
     except (AttributeError, _hooks.cuda_module("driver").driver().Error):
         return 0
 
 
 def get_device_name(device: Any = None) -> str:
     """A GPU's name."""
-    return str(_card(device).device.name())
+    return str(_gpu(device).device.name())
 
 
 def get_device_capability(device: Any = None) -> tuple[int, int]:
     """The compute capability of a GPU: (major, minor)."""
-    major, minor = _card(device).device.compute_capability()
+    major, minor = _gpu(device).device.compute_capability()
     return int(major), int(minor)
 
 
-def _card(device: Any) -> Any:
+def _gpu(device: Any) -> Any:
     index = index_of(device)
-    return _hooks.cuda_module("context").card(index)
+    return _hooks.cuda_module("context").gpu(index)
 
 
 def get_arch_list() -> list[str]:
@@ -206,7 +206,7 @@ def driver() -> Any:
 
 def can_device_access_peer(device: Any, peer_device: Any) -> bool:
     """Whether a GPU can read another one's memory."""
-    here, there = _card(device), _card(peer_device)
+    here, there = _gpu(device), _gpu(peer_device)
     return here.index != there.index and bool(here.device.can_access_peer(there.device))
 
 

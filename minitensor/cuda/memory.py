@@ -41,8 +41,8 @@ def empty_cache() -> None:
     """Give cached memory of all GPUs back to the driver, so that other programs can have it."""
     if is_initialized():
         _hooks.cuda_module("start").runtime().give_back_finished()
-        for card in _hooks.cuda_module("context").all_cards():
-            _C.cuda_empty_cache(card.index)
+        for gpu in _hooks.cuda_module("context").all_gpus():
+            _C.cuda_empty_cache(gpu.index)
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:

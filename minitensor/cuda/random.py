@@ -11,7 +11,7 @@ from minitensor.cuda.devices import device_count, index_of
 
 def generator_of(device: Any = None) -> Any:
     """The default generator of a GPU."""
-    return _random.card_generator(index_of(device))
+    return _random.gpu_generator(index_of(device))
 
 
 def manual_seed(seed: int) -> None:

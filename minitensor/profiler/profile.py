@@ -291,14 +291,14 @@ class profile:  # noqa: N801  (PyTorch's name)
             file.write(text)
 
     def _chrome_trace(self) -> dict[str, Any]:
-        from minitensor.step_stats import StepStats, from_cards, from_events
+        from minitensor.step_stats import StepStats, from_events, from_gpus
         from minitensor.timeline import Timeline
 
         events = [event for recording in self._done for event in recording.events]
         kernels = [event for recording in self._done for event in recording.gpu_events]
         host = from_events(events).dev_stats
         trace: dict[str, Any] = json.loads(
-            Timeline(StepStats([*host, *from_cards(kernels)])).generate_chrome_trace_format(
+            Timeline(StepStats([*host, *from_gpus(kernels)])).generate_chrome_trace_format(
                 show_memory=self.profile_memory
             )
         )

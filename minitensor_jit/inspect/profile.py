@@ -114,9 +114,9 @@ class HloProfile:
     """What compiled code has counted so far. Prints as a table; `to_json()` for programs."""
 
     def __init__(self, machine: Callable[[], Machine] = measure) -> None:
-        cards = sys.modules.get("minitensor_jit.runtime.cuda.profile")
-        if cards is not None:
-            cards.settle_counters()
+        gpus = sys.modules.get("minitensor_jit.runtime.cuda.profile")
+        if gpus is not None:
+            gpus.settle_counters()
         with _lock:
             found = [
                 _Cluster(
@@ -150,7 +150,7 @@ class HloProfile:
             "version": 1,
             "seconds": self.seconds,
             "machine": roofs["cpu"].to_json() if "cpu" in roofs else None,
-            "cards": {name: roof.to_json() for name, roof in roofs.items() if name != "cpu"},
+            "gpus": {name: roof.to_json() for name, roof in roofs.items() if name != "cpu"},
             "clusters": [
                 {
                     "name": cluster.name,

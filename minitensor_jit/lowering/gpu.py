@@ -272,7 +272,7 @@ _LOWERINGS: Final[dict[str, _Rule]] = {
     "_median": (_always, orders.median_of_all),
     "_nanmedian": (_always, orders.nanmedian_of_all),
     "mode": (_always, orders.mode),
-    "_scatter_reduce": (scatters.reduces_on_cards, scatters.scatter_reduce),
+    "_scatter_reduce": (scatters.reduces_on_gpus, scatters.scatter_reduce),
     "linspace": (_always, _linspace),
     "angle": (_always, _real_angle),
     "sgn": (lambda call: call.compute != "pred", lambda b, x: b.elementwise_call("sign", x)),

@@ -18,7 +18,7 @@ from minitensor_jit.lowering.call import RecordedCall, can_fail, loop_dtype, why
 from minitensor_jit.lowering.context import BoundsCheck, Lowering, number_of
 from minitensor_jit.lowering.extension import lower_extension
 from minitensor_jit.lowering.gpu import lower_for_gpus, lowers_on_gpus
-from minitensor_jit.lowering.random import draw, draws_on_cards
+from minitensor_jit.lowering.random import draw, draws_on_gpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +106,10 @@ class _ClusterLowering:
             with self.builder.source(_metadata(node)):
                 if why_not_lowered(call) is None:
                     results = self.lower(node, call)
-                elif node.device != "cpu" and draws_on_cards(call):
+                elif node.device != "cpu" and draws_on_gpus(call):
                     results = [draw(self.builder, call, self.stream_position(call))]
                 elif node.device != "cpu" and lowers_on_gpus(call):
-                    results = self.lower(node, call, for_cards=True)
+                    results = self.lower(node, call, for_gpus=True)
                 else:
                     results = self.call_kernel(node, call)
             for index, result in enumerate(results):
@@ -123,7 +123,7 @@ class _ClusterLowering:
         numbers = tuple(self.numbers)
         return LoweredCluster(module, self.parameters, self.builder.checks, bool(failures), numbers, fallible, rounds)
 
-    def lower(self, node: Node, call: RecordedCall, *, for_cards: bool = False) -> list[Instruction]:
+    def lower(self, node: Node, call: RecordedCall, *, for_gpus: bool = False) -> list[Instruction]:
         """Rows see the types that kernels compute in; what is stored in others is converted before and after."""
         b = self.builder
         operands: list[Any] = []
@@ -153,7 +153,7 @@ class _ClusterLowering:
                 x = b.to_dtype(x, loop_dtype(x.dtype))
             operands.append(b.broadcast_to(x, dims) if elementwise else x)
         b.inputs = operands
-        if for_cards:
+        if for_gpus:
             lowered = lower_for_gpus(b, call, operands)
         elif call.row.extension:
             return lower_extension(b, call, operands)

@@ -11,13 +11,13 @@ from minitensor_jit.ir.shape import Shape
 from minitensor_jit.lowering.call import RecordedCall
 from minitensor_jit.lowering.context import Lowering
 
-__all__ = ["draw", "draws_on_cards"]
+__all__ = ["draw", "draws_on_gpus"]
 
 _NARROW = 1 << 32
 """Up to such a range, an integer takes one word of 32 bits."""
 
 
-def draws_on_cards(call: RecordedCall) -> bool:
+def draws_on_gpus(call: RecordedCall) -> bool:
     """Whether the call has HLO of its own for GPUs."""
     if call.row.name == "randint":
         low, high, *_ = call.params

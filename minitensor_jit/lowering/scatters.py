@@ -13,13 +13,13 @@ from minitensor_jit.lowering.call import FLOATING, RecordedCall
 from minitensor_jit.lowering.context import Lowering
 from minitensor_jit.lowering.scans import counted_up
 
-__all__ = ["masked_scatter", "reduces_on_cards", "scatter_reduce"]
+__all__ = ["masked_scatter", "reduces_on_gpus", "scatter_reduce"]
 
 _SUM, _PROD, _MEAN, _AMAX = range(4)
 _KINDS: Final = {_SUM: "add", _PROD: "multiply", _MEAN: "add"}
 
 
-def reduces_on_cards(call: RecordedCall) -> bool:
+def reduces_on_gpus(call: RecordedCall) -> bool:
     """Whether it is lowered: not the truth of anything, and no means of integers, which are rounded down."""
     dtype = call.results[0][0]
     return dtype != "pred" and (call.params[1] != _MEAN or dtype in FLOATING)

@@ -58,13 +58,13 @@ def _codegen_text(options: JitOptions) -> str:
     return options.codegen.text()
 
 
-def key_of(module: str, options: JitOptions, card: str = "") -> str:
+def key_of(module: str, options: JitOptions, gpu: str = "") -> str:
     """Everything that the machine code of a module depends on, as text. `module` is its `module_id`."""
     return json.dumps(
         {
             "hlo": module,
             "options": _codegen_text(options),
-            "processor": card or processor(),
+            "processor": gpu or processor(),
             "compiler": _compiler_fingerprint(),
         }
     )

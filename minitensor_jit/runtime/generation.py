@@ -24,9 +24,9 @@ __all__ = ["compiler_of", "generate", "pipeline_options", "place_of", "target_te
 
 def _target_of(device: str) -> Any:
     """What code for a GPU is generated for."""
-    from minitensor_jit.runtime.cuda.context import card
+    from minitensor_jit.runtime.cuda.context import gpu
 
-    return card(int(device.partition(":")[2])).target
+    return gpu(int(device.partition(":")[2])).target
 
 
 def _has_matrix_units(device: str) -> bool:
@@ -54,9 +54,9 @@ def compiler_of(device: str, numbers: Collection[int] = ()) -> Callable[..., Any
         from minitensor_jit.codegen.cpu.compiler import compile_module
 
         return compile_module
-    from minitensor_jit.runtime.cuda.compile import compile_for_card
+    from minitensor_jit.runtime.cuda.compile import compile_for_gpu
 
-    return partial(compile_for_card, int(device.partition(":")[2]), host_values=numbers)
+    return partial(compile_for_gpu, int(device.partition(":")[2]), host_values=numbers)
 
 
 def pipeline_options(

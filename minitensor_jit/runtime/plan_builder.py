@@ -217,7 +217,7 @@ class PlanBuilder:
         outputs = [self.trace.value_ref(value) for value in fetches]
         inside = [n.payload for n in node.subgraph if n.payload is not None and n.kind != "argument"]
         observer = self.observer(name, node.subgraph, ready, node.device)
-        card = int(node.device.partition(":")[2]) if node.device != "cpu" else -1
+        gpu = int(node.device.partition(":")[2]) if node.device != "cpu" else -1
         self.steps.append(
             (
                 "launch",
@@ -233,16 +233,16 @@ class PlanBuilder:
                 lowered.fallible,
                 observer,
                 group,
-                None if isinstance(executable, Executable) else executable.on(card).bound(self.host_inputs(refs)),
-                card,
+                None if isinstance(executable, Executable) else executable.on(gpu).bound(self.host_inputs(refs)),
+                gpu,
             )
         )
-        if not node.must_compile and observer is None and card < 0:
+        if not node.must_compile and observer is None and gpu < 0:
             self.launched[name] = node
         # A lowering of the user's may be another one next time.
         ours = "minitensor."
         known = all(str(getattr(call.row.lower, "__module__", ours)).startswith(ours) for call in inside)
-        if not ready.module or not known or observer is not None or card >= 0:
+        if not ready.module or not known or observer is not None or gpu >= 0:
             self.modules = None
         if self.modules is not None:
             self.modules.append(ready.module)

@@ -13,7 +13,7 @@ from minitensor_jit.ir.decision import Decision
 from minitensor_jit.lowering.call import Operand, RecordedCall, can_fail, has_kernel, why_not_lowered
 from minitensor_jit.lowering.gpu import lowers_on_gpus
 from minitensor_jit.lowering.lower import StridedArgument, number_dtype
-from minitensor_jit.lowering.random import draws_on_cards
+from minitensor_jit.lowering.random import draws_on_gpus
 from minitensor_jit.lowering.views import MAX_RANK
 
 ValueRef = tuple[str, int, int]
@@ -139,7 +139,7 @@ class RecordedTrace:
         after = self._ordered if row.ordered else ()
         self._ordered = (index,) if row.ordered else self._ordered
         by_kernel = why_not_lowered(call) is not None and (
-            device == "cpu" or not (draws_on_cards(call) or lowers_on_gpus(call))
+            device == "cpu" or not (draws_on_gpus(call) or lowers_on_gpus(call))
         )
         params_by_name = {n: value for n, value in zip(row.parameters, params, strict=True) if value is not None}
         asks = scope >> 16 & MAX_PREDICATES
@@ -196,10 +196,10 @@ class RecordedTrace:
         return Operand(kind, index, result, number, baked)
 
 
-def _compilable(call: RecordedCall, ranks: int, by_kernel: bool, on_card: bool) -> Decision:
+def _compilable(call: RecordedCall, ranks: int, by_kernel: bool, on_gpu: bool) -> Decision:
     if ranks > MAX_RANK:
         return Decision.refuse(f"it has {ranks} dimensions, and compiled code has at most {MAX_RANK}")
-    if by_kernel and on_card:
+    if by_kernel and on_gpu:
         # A cluster would wait for the host in its middle.
         return Decision.refuse(f"on GPUs it runs on the host, over copies: {why_not_lowered(call)}")
     return Decision.when(not by_kernel or has_kernel(call), why_not_lowered(call) or "")

@@ -42,15 +42,15 @@ def cuda():
     stand_in = _stand_in()
     sys.modules.update(_modules["pycuda"])
     driver.forget()
-    context._cards.update(_modules.get("cards", {}))
+    context._gpus.update(_modules.get("gpus", {}))
     yield stand_in
     gc.collect()
     stand_in.settings.failures.clear()
     for name in _modules["pycuda"]:
         sys.modules.pop(name, None)
     driver.forget()
-    _modules["cards"] = dict(context._cards)
-    context._cards.clear()
+    _modules["gpus"] = dict(context._gpus)
+    context._gpus.clear()
     _C.set_cuda_runtime(None)
 
 

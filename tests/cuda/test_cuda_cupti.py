@@ -10,7 +10,7 @@ import minitensor as mt
 from minitensor._hooks import collect_step_stats
 from minitensor_jit.runtime.cuda import profile
 
-CARD = "/job:localhost/replica:0/task:0/device:GPU:0"
+GPU = "/job:localhost/replica:0/task:0/device:GPU:0"
 
 
 @pytest.fixture
@@ -36,11 +36,11 @@ def test_kernels_and_copies_are_in_the_lanes(cupti):
     lanes = taken(lambda: values.append((x.cuda() * 2.0).sum().item()))
     np.testing.assert_allclose(values[0], x.sum().item() * 2, rtol=1e-5)
     assert profile.why_by_events == ""
-    assert list(lanes) == [f"{CARD}/memcpy", f"{CARD}/stream:0"]
-    assert [name for name, *_ in lanes[f"{CARD}/memcpy"]][:: len(lanes[f"{CARD}/memcpy"]) - 1] == [
+    assert list(lanes) == [f"{GPU}/memcpy", f"{GPU}/stream:0"]
+    assert [name for name, *_ in lanes[f"{GPU}/memcpy"]][:: len(lanes[f"{GPU}/memcpy"]) - 1] == [
         "MEMCPYHtoD", "MEMCPYDtoH"
     ]  # fmt: skip
-    assert len(lanes[f"{CARD}/stream:0"]) >= 2
+    assert len(lanes[f"{GPU}/stream:0"]) >= 2
     assert not cupti.enabled
     assert cupti.requests >= 1
 
@@ -52,7 +52,7 @@ def test_times_are_those_of_the_hosts_clock(cupti):
     before = time.monotonic_ns() / 1000
     lanes = taken(lambda: (x @ x).sum().item())
     after = time.monotonic_ns() / 1000
-    kernels = lanes[f"{CARD}/stream:0"]
+    kernels = lanes[f"{GPU}/stream:0"]
     assert kernels
     for _, start, duration in kernels:
         assert before <= start <= start + duration <= after
@@ -62,16 +62,16 @@ def test_times_are_those_of_the_hosts_clock(cupti):
 def test_no_events_are_made(cupti, planned):
     x = mt.randn(8, 8).cuda()
     (x + 1).cpu()
-    before = planned.cards[0].log.count("event")
+    before = planned.gpus[0].log.count("event")
     with collect_step_stats():
         (x + 1).sum().item()
-    by_records = planned.cards[0].log.count("event") - before
+    by_records = planned.gpus[0].log.count("event") - before
     sys.modules["cupti.cupti"] = sys.modules["cupti"] = None  # as where the package is missing
-    before = planned.cards[0].log.count("event")
+    before = planned.gpus[0].log.count("event")
     lanes = taken(lambda: (x + 1).sum().item())
-    assert planned.cards[0].log.count("event") - before > by_records
+    assert planned.gpus[0].log.count("event") - before > by_records
     assert "cupti-python can't be used" in profile.why_by_events
-    assert f"{CARD}/stream:0" in lanes
+    assert f"{GPU}/stream:0" in lanes
 
 
 @pytest.mark.parametrize("kind", [ActivityKind.CONCURRENT_KERNEL, ActivityKind.EXTERNAL_CORRELATION])
@@ -79,7 +79,7 @@ def test_a_refusal_leaves_events(cupti, kind):
     cupti.refused.add(kind)
     x = mt.randn(8, 8).cuda()
     lanes = taken(lambda: (x + 1).sum().item())
-    assert f"{CARD}/stream:0" in lanes
+    assert f"{GPU}/stream:0" in lanes
     assert "INSUFFICIENT_PRIVILEGES" in profile.why_by_events
     assert not cupti.enabled
 
@@ -90,7 +90,7 @@ def test_a_package_that_does_not_fit_the_driver_leaves_events(cupti, monkeypatch
 
     monkeypatch.setattr(cupti, "activity_register_callbacks", refuse)
     x = mt.randn(8, 8).cuda()
-    assert f"{CARD}/stream:0" in taken(lambda: (x + 1).sum().item())
+    assert f"{GPU}/stream:0" in taken(lambda: (x + 1).sum().item())
     assert "driver is not found" in profile.why_by_events
 
 
@@ -104,4 +104,4 @@ def test_counters_count_meanwhile(cupti):
         found = mt.jit.hlo_profile().to_json()
     kernels = [kernel for cluster in found["clusters"] for kernel in cluster["kernels"]]
     assert any(kernel["runs"] >= 3 for kernel in kernels)
-    assert any(device.device == f"{CARD}/stream:0" for device in stats.dev_stats)
+    assert any(device.device == f"{GPU}/stream:0" for device in stats.dev_stats)

@@ -61,18 +61,18 @@ def test_code_that_cannot_be_loaded_is_an_error_with_the_assemblers_words(planne
     assert (x * 3.0).sum().item() == 171.0
 
 
-def test_words_of_the_assembler_do_not_make_a_card_lost(planned):
+def test_words_of_the_assembler_do_not_make_a_gpu_lost(planned):
     from minitensor_jit.runtime.cuda import context
 
     mt.ones(3).cuda()
     words = "cuModuleLoadDataEx failed: a PTX JIT compilation failed - ptxas: Illegal operand type to instruction 'add'"
     error = context.failure(0, "loading add", planned.driver.LogicError(words))
     assert str(error) == f"CUDA error: loading add failed on cuda:0: {words}"
-    assert not context.card(0).lost
+    assert not context.gpu(0).lost
     assert "is lost" in str(
         context.failure(0, "add", planned.driver.LogicError("cuLaunchKernel failed: misaligned address"))
     )
-    context.card(0).lost = ""
+    context.gpu(0).lost = ""
 
 
 OTHER_PROCESS = """
@@ -120,8 +120,8 @@ def test_older_drivers_get_older_code(planned):
         """
         x = mt.ones(8, device="cuda")
         print((x * 2.0).sum().item())
-        from minitensor_jit.runtime.cuda.context import card
-        print(card(0).target.name, card(0).target.ptx_version)
+        from minitensor_jit.runtime.cuda.context import GPU
+        print(gpu(0).target.name, gpu(0).target.ptx_version)
         """,
         "devices=1, capability=(9, 0), driver_version=11040, ptx_version=(7, 4)",
     )
@@ -138,7 +138,7 @@ def test_a_driver_that_is_too_old_says_so(planned):
     )
 
 
-def test_a_card_that_is_too_old_says_so(planned):
+def test_a_gpu_that_is_too_old_says_so(planned):
     in_another_process(
         """
         with pytest.raises(RuntimeError, match="sm_61 is older than sm_75"):
@@ -148,7 +148,7 @@ def test_a_card_that_is_too_old_says_so(planned):
     )
 
 
-def test_without_a_card(planned):
+def test_without_a_gpu(planned):
     in_another_process(
         """
         assert not mt.cuda.is_available()
@@ -200,7 +200,7 @@ def test_nothing_of_it_is_imported_by_programs_for_the_cpu():
     assert ran.stdout.strip() == "[]"
 
 
-def test_threads_leave_the_card_when_they_end(planned):
+def test_threads_leave_the_gpu_when_they_end(planned):
     out = in_another_process(
         """
         import threading

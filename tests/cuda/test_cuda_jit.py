@@ -12,7 +12,7 @@ import minitensor as mt
 from minitensor._hooks import collect_step_stats
 from minitensor.timeline import Timeline
 from minitensor_jit.runtime.cuda.executable import LoadedProgram
-from minitensor_jit.runtime.cuda.roof import measure_card
+from minitensor_jit.runtime.cuda.roof import measure_gpu
 
 pytestmark = pytest.mark.sampled(6)
 
@@ -25,7 +25,7 @@ def program(x, y):
     return mt.softmax(mt.tanh(x @ y) * 3.0 + x.sum(1, keepdim=True), dim=1).mean(0)
 
 
-def test_the_global_level_alone_clusters_what_is_on_cards(cuda):
+def test_the_global_level_alone_clusters_what_is_on_gpus(cuda):
     x, y = mt.randn(5, 7), mt.randn(7, 3)
     expected = program(x, y)
     a, b = x.cuda(), y.cuda()
@@ -172,7 +172,7 @@ def test_profiles_time_kernels_by_events(cuda):
     assert any(kernel["runs"] == 3 and kernel["seconds"] >= 0 for kernel in kernels)
 
 
-def test_rooflines_are_those_of_the_card():
+def test_rooflines_are_those_of_the_gpu():
     x = mt.rand(64, 100).cuda()
     w = mt.rand(100, 48).cuda()
     v = mt.rand(3000, dtype=mt.float64).cuda()
@@ -185,7 +185,7 @@ def test_rooflines_are_those_of_the_card():
         profile = mt.jit.hlo_profile()
     found = profile.to_json()
     assert found["machine"] is None
-    ((device, roof),) = found["cards"].items()
+    ((device, roof),) = found["gpus"].items()
     assert device == "cuda:0"
     assert roof["name"] == mt.cuda.get_device_properties(0).name
     clusters = [cluster for cluster in found["clusters"] if cluster["device"] == device]
@@ -196,7 +196,7 @@ def test_rooflines_are_those_of_the_card():
     assert by_op["matmul"]["flops_per_run"] == 2 * 64 * 100 * 48
     assert by_op["exp"]["bytes_per_run"] >= 2 * 4 * 6400
     assert by_op["exp"]["flops_per_run"] == 3 * 6400
-    measured = measure_card(0)
+    measured = measure_gpu(0)
     for op, arithmetic in (("matmul", "f32"), ("exp", "f32"), ("sqrt", "f64")):
         kernel = by_op[op]
         least = kernel["bytes_per_run"] / measured.bandwidth_for(kernel["bytes_per_run"])
@@ -205,9 +205,9 @@ def test_rooflines_are_those_of_the_card():
     assert "The roof of cuda:0: " in profile.text()
 
 
-def test_the_roof_is_what_the_driver_says_of_the_card(planned):
+def test_the_roof_is_what_the_driver_says_of_the_gpu(planned):
     # 4 multiprocessors of capability 9.0 at 1 GHz, and memory at 1 GHz, both edges, on 1024 lines.
-    roof = measure_card(0)
+    roof = measure_gpu(0)
     assert roof.peak == 2 * 1e9 * 1024 / 8
     assert roof.flops == {"f32": 2 * 4e9 * 128, "f64": 2 * 4e9 * 64, "f16": 2 * 4e9 * 2048, "tf32": 2 * 4e9 * 1024}
     assert 1 <= len(roof.bandwidth) <= 4
@@ -215,7 +215,7 @@ def test_the_roof_is_what_the_driver_says_of_the_card(planned):
     assert roof.seconds(0, 10**9, "f64") == 2 * roof.seconds(0, 10**9, "f32")
     # Without room for copies the clock has to do.
     planned.fail("cuMemAlloc", times=100)
-    roof = measure_card.__wrapped__(0)
+    roof = measure_gpu.__wrapped__(0)
     assert roof.bandwidth == (roof.peak,)
 
 
@@ -226,8 +226,8 @@ def test_timelines_have_lanes_for_streams_and_copies(cuda):
         y = (x.cuda() * 2.0).sum()
         y.item()
     names = [device.device for device in stats.dev_stats]
-    card = "/job:localhost/replica:0/task:0/device:GPU:0"
-    assert names[1:] == [f"{card}/memcpy", f"{card}/stream:0"]
+    gpu = "/job:localhost/replica:0/task:0/device:GPU:0"
+    assert names[1:] == [f"{gpu}/memcpy", f"{gpu}/stream:0"]
     copies = [node.node_name for node in stats.dev_stats[1].node_stats]
     assert copies[0] == "MEMCPYHtoD"
     assert copies[-1] == "MEMCPYDtoH"
@@ -235,7 +235,7 @@ def test_timelines_have_lanes_for_streams_and_copies(cuda):
     assert len(stats.dev_stats[2].node_stats) >= 2
     trace = json.loads(Timeline(stats).generate_chrome_trace_format())
     lanes = {e["args"]["name"] for e in trace["traceEvents"] if e.get("name") == "process_name"}
-    assert f"{card}/stream:0 Compute" in lanes
+    assert f"{gpu}/stream:0 Compute" in lanes
 
 
 def test_verification_holds_clusters_against_the_kernels(cuda):
@@ -320,7 +320,7 @@ def test_products_of_narrow_types_run_on_tensor_cores(cuda, dtype):
     x, w, b = (mt.randn(*shape).clamp(-2, 2).round().to(getattr(mt, dtype)) for shape in ((33, 40), (24, 40), (24,)))
     expected = mt.nn.functional.relu(mt.nn.functional.linear(x, w, b))
     x, w, b = x.cuda(), w.cuda(), b.cuda()
-    counts = None if cuda is None else cuda.cards[0].counts.instructions
+    counts = None if cuda is None else cuda.gpus[0].counts.instructions
     before = 0 if counts is None else sum(n for opcode, n in counts.items() if opcode.startswith("mma.sync"))
     eager = mt.nn.functional.relu(mt.nn.functional.linear(x, w, b))
     with mt.jit_scope():

@@ -119,7 +119,7 @@ def test_a_convolution_adds_in_the_order_of_the_cpu(form):
     agree(form, expected, compiled(lambda b, *t: convolutions.backward_weight(b, *t, weight, *more), [grad, x]))
 
 
-def test_layers_of_networks_stay_on_the_card(cuda):
+def test_layers_of_networks_stay_on_the_gpu(cuda):
     host_ops.clear()
     tokens = mt.tensor([[1, 4, 2, 4], [0, 2, 2, 3]]).cuda()
     table = mt.randn(6, 8, device="cuda").requires_grad_()

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from card_agrees import card_agrees
 from fuzz.programs import bits
+from gpu_agrees import gpu_agrees
 
 import minitensor as mt
 from minitensor_jit.runtime.cuda.start import host_ops
@@ -29,33 +29,33 @@ SHAPES = [((3, 41), 1), ((41, 3), 0), ((2, 30, 2), -2), ((2, 1), 1)]
 def test_elements_of_an_order(dims, dim, dtype):
     x = values(*dims, dtype=dtype)
     n = dims[dim]
-    card_agrees(lambda t: tuple(t.median(dim)), x)
-    card_agrees(lambda t: tuple(t.nanmedian(dim, keepdim=True)), x)
-    card_agrees(lambda t: tuple(t.kthvalue(n // 3 + 1, dim)), x)
-    card_agrees(lambda t: tuple(t.mode(dim)), x)
-    card_agrees(lambda t: tuple(t.mode(dim, keepdim=True)), values(*dims, dtype=dtype, nan=False))
-    card_agrees(lambda t: t.median(), x)
-    card_agrees(lambda t: t.nanmedian(), x)
+    gpu_agrees(lambda t: tuple(t.median(dim)), x)
+    gpu_agrees(lambda t: tuple(t.nanmedian(dim, keepdim=True)), x)
+    gpu_agrees(lambda t: tuple(t.kthvalue(n // 3 + 1, dim)), x)
+    gpu_agrees(lambda t: tuple(t.mode(dim)), x)
+    gpu_agrees(lambda t: tuple(t.mode(dim, keepdim=True)), values(*dims, dtype=dtype, nan=False))
+    gpu_agrees(lambda t: t.median(), x)
+    gpu_agrees(lambda t: t.nanmedian(), x)
 
 
 def test_elements_of_the_order_of_a_long_row():
     x = values(1, 2500)
-    card_agrees(lambda t: tuple(t.median(1)), x)
-    card_agrees(lambda t: tuple(t.mode(1)), x)
+    gpu_agrees(lambda t: tuple(t.median(1)), x)
+    gpu_agrees(lambda t: tuple(t.mode(1)), x)
 
 
 def test_medians_where_all_are_nan_or_none():
-    card_agrees(lambda t: tuple(t.median(1)), np.full((2, 6), np.nan, np.float32))
-    card_agrees(lambda t: tuple(t.nanmedian(1)), np.full((2, 6), np.nan, np.float32))
-    card_agrees(lambda t: tuple(t.mode(1)), np.full((2, 6), np.nan, np.float32))
-    card_agrees(lambda t: tuple(t.nanmedian(1)), values(2, 6, nan=False))
-    card_agrees(lambda t: t.median(), np.array(3, np.float32))
+    gpu_agrees(lambda t: tuple(t.median(1)), np.full((2, 6), np.nan, np.float32))
+    gpu_agrees(lambda t: tuple(t.nanmedian(1)), np.full((2, 6), np.nan, np.float32))
+    gpu_agrees(lambda t: tuple(t.mode(1)), np.full((2, 6), np.nan, np.float32))
+    gpu_agrees(lambda t: tuple(t.nanmedian(1)), values(2, 6, nan=False))
+    gpu_agrees(lambda t: t.median(), np.array(3, np.float32))
 
 
-def test_quantiles_are_made_on_the_card():
+def test_quantiles_are_made_on_the_gpu():
     x = values(4, 33, nan=False)
-    card_agrees(lambda t: t.quantile(0.3, dim=1), x)
-    card_agrees(lambda t: t.nanquantile(0.5, dim=0), values(4, 33))
+    gpu_agrees(lambda t: t.quantile(0.3, dim=1), x)
+    gpu_agrees(lambda t: t.nanquantile(0.5, dim=0), values(4, 33))
 
 
 @pytest.mark.parametrize("right", [False, True])
@@ -63,14 +63,14 @@ def test_quantiles_are_made_on_the_card():
 def test_places_in_sorted_rows(n, m, right):
     row = np.sort(values(n, nan=False))
     wanted = values(m)
-    card_agrees(lambda s, v: mt.searchsorted(s, v, right=right), row, wanted)
-    card_agrees(lambda s, v: mt.searchsorted(s, v, right=right, out_int32=True), row, wanted)
-    card_agrees(lambda s, v: mt.bucketize(v, s, right=right), row, wanted.reshape(m, 1))
+    gpu_agrees(lambda s, v: mt.searchsorted(s, v, right=right), row, wanted)
+    gpu_agrees(lambda s, v: mt.searchsorted(s, v, right=right, out_int32=True), row, wanted)
+    gpu_agrees(lambda s, v: mt.bucketize(v, s, right=right), row, wanted.reshape(m, 1))
     rows = np.sort(values(3, n, nan=False), axis=1)
-    card_agrees(lambda s, v: mt.searchsorted(s, v, right=right), rows, values(3, m))
+    gpu_agrees(lambda s, v: mt.searchsorted(s, v, right=right), rows, values(3, m))
     whole = np.arange(n) * 3
-    card_agrees(lambda s, v: mt.searchsorted(s, v, right=right), whole, values(m, dtype="int32"))
-    card_agrees(lambda s, v: mt.searchsorted(s, v, right=right), whole, wanted)
+    gpu_agrees(lambda s, v: mt.searchsorted(s, v, right=right), whole, values(m, dtype="int32"))
+    gpu_agrees(lambda s, v: mt.searchsorted(s, v, right=right), whole, wanted)
 
 
 @pytest.mark.parametrize("antialias", [False, True])
@@ -87,7 +87,7 @@ def test_planes_of_other_sizes(size, mode, align, antialias):
         made = mt.nn.functional.interpolate(t, size=size, mode=mode, align_corners=align, antialias=antialias)
         return made.detach(), mt.autograd.grad(made, t, weights)[0]
 
-    card_agrees(with_gradient, x, g)
+    gpu_agrees(with_gradient, x, g)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_planes_by_a_factor(sizes, mode, factor):
         made = mt.nn.functional.interpolate(t, scale_factor=factor, mode=mode)
         return made.detach(), mt.autograd.grad((made * made).sum(), t)[0]
 
-    card_agrees(with_gradient, x)
+    gpu_agrees(with_gradient, x)
 
 
 @pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin"])
@@ -116,7 +116,7 @@ def test_values_combined_into_places(reduce, itself, dtype):
         pytest.skip("the host divides integers and rounds down")
     x, src = values(5, 6, dtype=dtype), values(9, 6, dtype=dtype)
     index = rng.integers(0, 5, (9, 6))
-    card_agrees(lambda t, i, s: t.scatter_reduce(0, i, s, reduce, include_self=itself), x, index, src)
+    gpu_agrees(lambda t, i, s: t.scatter_reduce(0, i, s, reduce, include_self=itself), x, index, src)
 
 
 def test_numbers_at_equal_distances():
@@ -132,8 +132,8 @@ def test_numbers_at_equal_distances():
 @pytest.mark.parametrize(("dims", "dim"), [((2500,), 0), ((2, 1100), 1), ((1500, 2), 0)], ids=str)
 def test_integers_are_counted_up_in_pieces(dims, dim):
     x = np.random.default_rng(3).integers(-(1 << 62), 1 << 62, dims)
-    card_agrees(lambda t: t.cumsum(dim), x)
-    card_agrees(lambda t: t.cumsum(dim), (x % 7 == 0))
+    gpu_agrees(lambda t: t.cumsum(dim), x)
+    gpu_agrees(lambda t: t.cumsum(dim), (x % 7 == 0))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -149,16 +149,16 @@ def test_gradients_of_products_up_to_each_place(dims, dim, dtype):
         t = t.detach().requires_grad_()
         return mt.autograd.grad(t.cumprod(dim), t, weights)[0]
 
-    card_agrees(gradient, x, g)
-    card_agrees(gradient, np.abs(x) + 0.5, g)
+    gpu_agrees(gradient, x, g)
+    gpu_agrees(gradient, np.abs(x) + 0.5, g)
 
 
 def test_elements_go_where_a_mask_holds():
     rng = np.random.default_rng(9)
     for dims in ((7,), (3, 5), (40, 60)):
         x, mask = rng.standard_normal(dims).astype(np.float32), rng.random(dims) < 0.4
-        card_agrees(mt.masked_scatter, x, mask, rng.standard_normal(mask.size).astype(np.float32))
-        card_agrees(mt.masked_scatter, x, mask[-1:], rng.standard_normal(x.size).astype(np.float32))
+        gpu_agrees(mt.masked_scatter, x, mask, rng.standard_normal(mask.size).astype(np.float32))
+        gpu_agrees(mt.masked_scatter, x, mask[-1:], rng.standard_normal(x.size).astype(np.float32))
     x = mt.zeros(5, device="cuda")
     with pytest.raises(RuntimeError) as said:
         x.masked_scatter(mt.ones(5, dtype=mt.bool, device="cuda"), mt.ones(4, device="cuda"))

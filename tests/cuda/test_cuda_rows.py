@@ -47,7 +47,7 @@ def check(name, dtype, form, expected, result):
     assert bits(expected) == bits(got), f"{name}, {dtype}, {form}: {describe(expected, got)}"
 
 
-def on_card(argument):
+def on_gpu(argument):
     if isinstance(argument, mt.Tensor):
         # A view on the GPU too: its strides are part of what is tested.
         if argument.numel() and not argument.is_contiguous():
@@ -55,13 +55,13 @@ def on_card(argument):
             return base.cuda().as_strided(tuple(argument.shape), argument.stride(), argument.storage_offset())
         return argument.cuda()
     if isinstance(argument, list):
-        return [on_card(item) for item in argument]
+        return [on_gpu(item) for item in argument]
     return argument
 
 
 def placed(row, arguments):
     """The arguments on a GPU; those that make tensors are told to make them there."""
-    moved = [on_card(argument) for argument in arguments]
+    moved = [on_gpu(argument) for argument in arguments]
     has_tensor = any(isinstance(a, mt.Tensor) or (isinstance(a, list) and a) for a in arguments)
     return moved, {} if has_tensor else {"device": "cuda"}
 

@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from card_agrees import card_agrees
+from gpu_agrees import gpu_agrees
 
 import minitensor as mt
 from minitensor.ops import ROWS
@@ -48,7 +48,7 @@ def values(dims, dtype):
 
 
 def agree(name, x, *params, **more):
-    card_agrees(lambda t: ROWS[name].call(t, *params, **more), x, clustered=False)
+    gpu_agrees(lambda t: ROWS[name].call(t, *params, **more), x, clustered=False)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_products(dims, dim, dtype):
     agree("prod", values(dims, dtype), dim)
 
 
-def test_a_scan_has_its_gradient_on_the_card(cuda):
+def test_a_scan_has_its_gradient_on_the_gpu(cuda):
     x = mt.randn(6, 50, device="cuda").requires_grad_()
     host_ops.clear()
     (x.cumsum(1) * x.cummax(0)[0]).sum().backward()

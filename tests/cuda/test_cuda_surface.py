@@ -8,7 +8,7 @@ import pytest
 import minitensor as mt
 
 
-def test_cards():
+def test_gpus():
     assert mt.cuda.is_available()
     assert mt.cuda.unavailable_reason() is None
     assert mt.cuda.device_count() >= 1

@@ -16,7 +16,7 @@ def same(a, b):
     np.testing.assert_array_equal(a.detach().cpu().numpy(), b.detach().cpu().numpy())
 
 
-def test_creation_on_a_card():
+def test_creation_on_a_gpu():
     for made in (
         mt.zeros(2, 3, device="cuda"),
         mt.empty(2, 3, device="cuda:0"),
@@ -86,13 +86,13 @@ def test_views_share_memory_and_writes_go_through():
 
 
 def test_copy_between_devices():
-    host, card = mt.zeros(3), mt.arange(3.0).cuda()
-    host.copy_(card)
+    host, gpu = mt.zeros(3), mt.arange(3.0).cuda()
+    host.copy_(gpu)
     assert host.tolist() == [0.0, 1.0, 2.0]
-    card.copy_(mt.tensor([5, 6, 7]))
-    assert card.tolist() == [5.0, 6.0, 7.0]
-    card.t().copy_(host)
-    same(card, host)
+    gpu.copy_(mt.tensor([5, 6, 7]))
+    assert gpu.tolist() == [5.0, 6.0, 7.0]
+    gpu.t().copy_(host)
+    same(gpu, host)
     grid = mt.zeros(2, 3, device="cuda")
     grid.copy_(host)
     assert grid.tolist() == [host.tolist()] * 2
@@ -103,7 +103,7 @@ def test_copy_between_devices():
     assert leaf.grad.tolist() == [1.0] * 3
 
 
-def test_two_cards():
+def test_two_gpus():
     if mt.cuda.device_count() < 2:
         pytest.skip("there is one GPU")
     x = mt.arange(6.0).reshape(2, 3)
@@ -181,7 +181,7 @@ def test_pickles_and_checkpoints(tmp_path):
     assert mt.load(stream, map_location="cuda").is_cuda
 
 
-def test_dlpack_stays_on_the_card():
+def test_dlpack_stays_on_the_gpu():
     x = mt.arange(6.0).reshape(2, 3).cuda()
     assert x.__dlpack_device__() == (2, 0)
     y = mt.from_dlpack(x)
@@ -310,6 +310,6 @@ def test_samples_are_where_their_parameters_are_and_those_of_the_cpu(cuda):
         np.testing.assert_array_equal(got[1].cpu().numpy(), got[0].numpy(), err_msg=name)
 
 
-def test_a_number_is_a_card():
+def test_a_number_is_a_gpu():
     assert mt.device(1) == mt.device("cuda", 1)
     assert mt.ones(2, device=0).device == mt.device("cuda", 0)

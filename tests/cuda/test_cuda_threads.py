@@ -42,7 +42,7 @@ def program(text):
     return ran.stdout
 
 
-def test_a_card_that_is_used_at_the_end_of_the_process_is_left_again(planned):
+def test_a_gpu_that_is_used_at_the_end_of_the_process_is_left_again(planned):
     out = program(
         """
         import atexit
@@ -76,19 +76,19 @@ def with_a_daemon(turns, more=""):
     )
 
 
-def test_daemon_threads_leave_the_card_before_the_interpreter_ends_them(planned):
+def test_daemon_threads_leave_the_gpu_before_the_interpreter_ends_them(planned):
     out = with_a_daemon("while True: (x + 1).cpu(); began.set()")
     assert "True" in out
     assert out.count("+") == out.count("-") == 2
 
 
-def test_daemon_threads_that_sleep_inside_a_card_wait_for_the_end(planned):
+def test_daemon_threads_that_sleep_inside_a_gpu_wait_for_the_end(planned):
     # They wake while the interpreter is taken apart, and it ends them where they are.
     slow = 'sys.modules["slow"] = type("Slow", (), {"__del__": lambda self, sleep=time.sleep: sleep(0.8)})()'
     assert "True" in with_a_daemon("(x + 1).cpu(); began.set(); time.sleep(0.9)", slow)
 
 
-def test_a_forked_child_says_that_cards_cannot_be_used(planned):
+def test_a_forked_child_says_that_gpus_cannot_be_used(planned):
     out = program(
         """
         import minitensor as mt
@@ -110,7 +110,7 @@ def test_a_forked_child_says_that_cards_cannot_be_used(planned):
     assert "0 [3.0, 3.0, 3.0]" in out
 
 
-def test_what_threads_leave_behind_is_given_back_where_the_card_is_current(planned):
+def test_what_threads_leave_behind_is_given_back_where_the_gpu_is_current(planned):
     out = program(
         """
         import gc, threading
@@ -132,16 +132,16 @@ def test_what_threads_leave_behind_is_given_back_where_the_card_is_current(plann
         left.clear()
         gc.collect()
         from minitensor_jit.runtime.cuda import context
-        print(len(context.card(0).dead) > 0)
+        print(len(context.gpu(0).dead) > 0)
         mt.zeros(3, device="cuda:0")
-        print(len(context.card(0).dead))
+        print(len(context.gpu(0).dead))
         mt.cuda.empty_cache()
         """
     )
     assert [line.strip("+-") for line in out.split("\n")[:2]] == ["True", "0"]
 
 
-def test_events_of_another_card_leave_the_thread_where_it_is(planned):
+def test_events_of_another_gpu_leave_the_thread_where_it_is(planned):
     stream = mt.cuda.Stream("cuda:1")
     x = mt.ones(5, device="cuda:1")
     with mt.cuda.stream(stream):
@@ -149,7 +149,7 @@ def test_events_of_another_card_leave_the_thread_where_it_is(planned):
     x.record_stream(stream)
     del x  # its memory is given back once the stream is done with it, which the next allocation asks
     z = mt.zeros(3 << 20, device="cuda:0")
-    base = planned.cards[0].memory.base
+    base = planned.gpus[0].memory.base
     assert base <= z.data_ptr() < base + (1 << 38)
     assert y.tolist() == [2.0] * 5
 
@@ -171,7 +171,7 @@ def test_threads_that_end_leave_their_chunks_to_others(planned):
     assert counts[0] == counts[1] == counts[2]
 
 
-def test_counters_of_both_cards_are_read_on_a_thread_that_made_neither_context(planned):
+def test_counters_of_both_gpus_are_read_on_a_thread_that_made_neither_context(planned):
     out = program(
         """
         import threading

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from card_agrees import card_agrees
+from gpu_agrees import gpu_agrees
 
 import minitensor as mt
 from minitensor.ops import ROWS
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.sampled(6)
 
 
 def both(name, arrays, *params):
-    return card_agrees(lambda *tensors: ROWS[name].call(*tensors, *params), *arrays, clustered=False).numpy()
+    return gpu_agrees(lambda *tensors: ROWS[name].call(*tensors, *params), *arrays, clustered=False).numpy()
 
 
 def image(*dims):
@@ -67,7 +67,7 @@ def test_adaptive_windows(form):
     both("adaptive_max_pool_indices", [values], windows)
 
 
-def test_networks_average_on_the_card(cuda):
+def test_networks_average_on_the_gpu(cuda):
     x = mt.randn(2, 3, 9, 9, device="cuda").requires_grad_()
     f = mt.nn.functional
     host_ops.clear()

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from types import ModuleType
 
 from . import driver, tools
-from .cards import Card, Settings
+from .gpus import Gpu, Settings
 
-__all__ = ["Card", "Cuda", "Settings", "installed"]
+__all__ = ["Cuda", "Gpu", "Settings", "installed"]
 
 NAMES = ("pycuda", "pycuda.driver", "pycuda.tools", "pycuda._driver")
 
@@ -24,8 +24,8 @@ class Cuda:
         self.tools = tools
 
     @property
-    def cards(self) -> list[Card]:
-        return driver.state.cards
+    def gpus(self) -> list[Gpu]:
+        return driver.state.gpus
 
     def fail(self, call: str, result: str = "OUT_OF_MEMORY", *, skip: int = 0, times: int = 1):
         """Has a call of the driver, such as `cuMemAlloc`, give a result."""

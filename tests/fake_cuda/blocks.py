@@ -10,21 +10,21 @@ import numpy as np
 from ptx import PtxFault
 from ptx.memory import OutOfMemoryError
 
-from .cards import Card, alone, when_alone
-from .contexts import Context, _card, state
+from .contexts import Context, _gpu, state
 from .errors import failure
+from .gpus import Gpu, alone, when_alone
 from .streams import Stream, _queue
 
 
 class DeviceAllocation:
-    def __init__(self, card: Card, address: int):
-        self._card, self._address = card, address
+    def __init__(self, gpu: Gpu, address: int):
+        self._gpu, self._address = gpu, address
 
     def free(self) -> None:
         if self._address is None:
             raise failure("device_allocation::free", "INVALID_HANDLE")
         address, self._address = self._address, None
-        _free(self._card, address)
+        _free(self._gpu, address)
 
     def __int__(self) -> int:
         return self._address
@@ -32,40 +32,40 @@ class DeviceAllocation:
     __index__ = __int__
 
     def __del__(self, at_end=sys.is_finalizing) -> None:
-        if getattr(self, "_address", None) is not None and self._card.lost is None and not at_end():
+        if getattr(self, "_address", None) is not None and self._gpu.lost is None and not at_end():
             address, self._address = self._address, None
-            when_alone(partial(_free, self._card, address))
+            when_alone(partial(_free, self._gpu, address))
 
 
 @alone
-def _free(card: Card, address: int) -> None:
-    card.check_alive("cuMemFree")
-    card.finish_all("cuMemFree")  # the driver waits for what may still use it
-    card.memory.free(address)
+def _free(gpu: Gpu, address: int) -> None:
+    gpu.check_alive("cuMemFree")
+    gpu.finish_all("cuMemFree")  # the driver waits for what may still use it
+    gpu.memory.free(address)
 
 
 @alone
-def _allocate(card: Card, nbytes: int) -> int:
+def _allocate(gpu: Gpu, nbytes: int) -> int:
     if nbytes <= 0:
         raise failure("cuMemAlloc", "INVALID_VALUE")
     try:
-        return card.memory.allocate(nbytes)
+        return gpu.memory.allocate(nbytes)
     except OutOfMemoryError:
         raise failure("cuMemAlloc", "OUT_OF_MEMORY") from None
 
 
 def mem_alloc(nbytes: int) -> DeviceAllocation:
-    card = _card("cuMemAlloc")
-    return DeviceAllocation(card, _allocate(card, int(nbytes)))
+    gpu = _gpu("cuMemAlloc")
+    return DeviceAllocation(gpu, _allocate(gpu, int(nbytes)))
 
 
 def mem_get_info() -> tuple[int, int]:
-    card = _card("cuMemGetInfo")
-    return card.memory.capacity - card.memory.used, card.memory.capacity
+    gpu = _gpu("cuMemGetInfo")
+    return gpu.memory.capacity - gpu.memory.used, gpu.memory.capacity
 
 
 def pagelocked_empty(shape, dtype, order: str = "C", mem_flags: int = 0) -> np.ndarray:
-    _card("cuMemHostAlloc")
+    _gpu("cuMemHostAlloc")
     array = np.empty(shape, dtype, order)
     _locked[array.ctypes.data] = array.nbytes
     weakref.finalize(array, _locked.pop, array.ctypes.data, None)
@@ -91,11 +91,11 @@ def _bytes(buffer, writable: bool = False) -> np.ndarray:
     return np.frombuffer(buffer, np.uint8) if view.nbytes else np.empty(0, np.uint8)
 
 
-def _owner(address: int) -> Card:
+def _owner(address: int) -> Gpu:
     """The GPU that has an address; all share one space of addresses."""
-    for card in state.cards:
-        if card.memory.base <= address < card.memory.base + (1 << 38):
-            return card
+    for gpu in state.gpus:
+        if gpu.memory.base <= address < gpu.memory.base + (1 << 38):
+            return gpu
     raise failure("cuMemcpy", "INVALID_VALUE", f"{address:#x} is no device memory")
 
 
@@ -109,13 +109,13 @@ def _check_range(call: str, address: int, size: int) -> None:
 
 
 def _htod(call: str, dest: int, src, stream: Stream | None, wait: bool) -> None:
-    card, dest, source = _card(call), int(dest), _bytes(src)
+    gpu, dest, source = _gpu(call), int(dest), _bytes(src)
     _check_range(call, dest, len(source))
     # Other memory than page-locked is read before the call returns.
     data = source if _is_locked(source) else source.copy()
-    work = card.give(f"htod {len(source)}", lambda: _owner(dest).memory.write(dest, data), _queue(card, stream))
+    work = gpu.give(f"htod {len(source)}", lambda: _owner(dest).memory.write(dest, data), _queue(gpu, stream))
     if wait:
-        card.finish(work, call)
+        gpu.finish(work, call)
 
 
 def memcpy_htod(dest: int, src) -> None:
@@ -127,15 +127,15 @@ def memcpy_htod_async(dest: int, src, stream: Stream | None = None) -> None:
 
 
 def _dtoh(call: str, dest, src: int, stream: Stream | None, wait: bool) -> None:
-    card, src, target = _card(call), int(src), _bytes(dest, writable=True)
+    gpu, src, target = _gpu(call), int(src), _bytes(dest, writable=True)
     _check_range(call, src, len(target))
 
     def run() -> None:
         target[:] = np.frombuffer(_owner(src).memory.read(src, len(target)), np.uint8)
 
-    work = card.give(f"dtoh {len(target)}", run, _queue(card, stream))
+    work = gpu.give(f"dtoh {len(target)}", run, _queue(gpu, stream))
     if wait or not _is_locked(target):
-        card.finish(work, call)
+        gpu.finish(work, call)
 
 
 def memcpy_dtoh(dest, src: int) -> None:
@@ -147,7 +147,7 @@ def memcpy_dtoh_async(dest, src: int, stream: Stream | None = None) -> None:
 
 
 def _dtod(call: str, dest: int, src: int, size: int, stream: Stream | None) -> None:
-    card, dest, src, size = _card(call), int(dest), int(src), int(size)
+    gpu, dest, src, size = _gpu(call), int(dest), int(src), int(size)
     _check_range(call, src, size)
     _check_range(call, dest, size)
 
@@ -158,7 +158,7 @@ def _dtod(call: str, dest: int, src: int, size: int, stream: Stream | None) -> N
         else:
             here.memory.write(dest, there.memory.read(src, size))
 
-    card.give(f"dtod {size}", run, _queue(card, stream))
+    gpu.give(f"dtod {size}", run, _queue(gpu, stream))
 
 
 def memcpy_dtod(dest: int, src: int, size: int) -> None:
@@ -181,12 +181,12 @@ def memcpy_peer_async(dest, src, size, dest_context=None, src_context=None, stre
 
 
 def _memset(call: str, dest: int, value: int, count: int, width: int, stream: Stream | None) -> None:
-    card, dest = _card(call), int(dest)
+    gpu, dest = _gpu(call), int(dest)
     _check_range(call, dest, count * width)
     if dest % width:
         raise failure(call, "INVALID_VALUE")
     data = np.full(count, value, f"u{width}")
-    card.give(f"memset {count * width}", lambda: card.memory.write(dest, data), _queue(card, stream))
+    gpu.give(f"memset {count * width}", lambda: gpu.memory.write(dest, data), _queue(gpu, stream))
 
 
 def memset_d8(dest: int, data: int, size: int) -> None:

@@ -9,10 +9,10 @@ from ptx import PtxError
 from ptx.machine import three
 
 from .blocks import _bytes
-from .cards import Card, alone, machine_of
-from .contexts import Owned, _card, state
+from .contexts import Owned, _gpu, state
 from .enums import function_attribute
 from .errors import Error, failure
+from .gpus import Gpu, alone, machine_of
 from .streams import _queue
 
 CUBIN = b"\x7fELF emulated "
@@ -41,12 +41,12 @@ def _load_ptx(call: str, text: bytes):
 
 
 class Module(Owned):
-    def __init__(self, card: Card, machine):
+    def __init__(self, gpu: Gpu, machine):
         super().__init__()
-        self._card, self._machine = card, machine
+        self._gpu, self._machine = gpu, machine
 
     def get_function(self, name: str) -> Function:
-        self._card.check_alive("cuModuleGetFunction")
+        self._gpu.check_alive("cuModuleGetFunction")
         if name not in self._machine.kernel_names:
             raise failure("cuModuleGetFunction", "NOT_FOUND")
         return Function(self, name)
@@ -56,16 +56,16 @@ class Module(Owned):
         variable = self._machine.module.variables.get(name)
         if variable is None or variable.space != "global":
             raise failure("cuModuleGetGlobal", "NOT_FOUND")
-        known = self._card.memory.globals.setdefault(id(self._machine), {})
+        known = self._gpu.memory.globals.setdefault(id(self._machine), {})
         if name not in known:
-            known[name] = self._card.memory.allocate(variable.size)
-            self._card.memory.write(known[name], (variable.data or b"").ljust(variable.size, b"\0"))
+            known[name] = self._gpu.memory.allocate(variable.size)
+            self._gpu.memory.write(known[name], (variable.data or b"").ljust(variable.size, b"\0"))
         return known[name], variable.size
 
 
 def module_from_buffer(buffer, options=(), message_handler=None) -> Module:
     try:
-        card = _card("cuModuleLoadDataEx")
+        gpu = _gpu("cuModuleLoadDataEx")
     except Error:
         b"\xb0".decode()  # PyCUDA makes text of a buffer for words that the driver hasn't written
         raise
@@ -83,7 +83,7 @@ def module_from_buffer(buffer, options=(), message_handler=None) -> Module:
         raise
     if message_handler is not None:
         message_handler(True, "", "")
-    return Module(card, machine)
+    return Module(gpu, machine)
 
 
 def module_from_file(filename: str) -> Module:
@@ -94,7 +94,7 @@ def module_from_file(filename: str) -> Module:
 class Function:
     def __init__(self, module: Module, name: str):
         self._module = module  # PyCUDA's keeps it alive too
-        self._card, self._machine, self._name = module._card, module._machine, name
+        self._gpu, self._machine, self._name = module._gpu, module._machine, name
         self._dynamic_limit = 49152
         self._kernel = None
 
@@ -116,14 +116,14 @@ class Function:
         }.get(function_attribute(attribute).name, 0)
 
     def set_attribute(self, attribute: int, value: int) -> None:
-        self._card.check_alive("cuFuncSetAttribute")
+        self._gpu.check_alive("cuFuncSetAttribute")
         if function_attribute(attribute) == function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES:
             if value + self._translated().layouts["shared"].size > state.settings.shared_per_block:
                 raise failure("cuFuncSetAttribute", "INVALID_VALUE")
             self._dynamic_limit = value
 
     def set_cache_config(self, config: int) -> None:
-        self._card.check_alive("cuFuncSetCacheConfig")
+        self._gpu.check_alive("cuFuncSetCacheConfig")
 
     def __getattr__(self, name: str) -> int:
         if name.upper() not in function_attribute.__members__:
@@ -131,8 +131,8 @@ class Function:
         return self.get_attribute(function_attribute[name.upper()])
 
     def _launch_kernel(self, grid, block, parameters, shared_bytes: int, stream) -> None:
-        card = _card("cuLaunchKernel")
-        if card is not self._card:
+        gpu = _gpu("cuLaunchKernel")
+        if gpu is not self._gpu:
             raise failure("cuLaunchKernel", "INVALID_HANDLE", "the function belongs to another context")
         sizes, threads = three(grid), three(block)
         kernel = self._translated()
@@ -146,10 +146,10 @@ class Function:
         machine, name = self._machine, self._name
 
         def run() -> None:
-            machine.counts = card.counts
-            machine.launch(name, sizes, threads, shared_bytes, arguments, card.memory)
+            machine.counts = gpu.counts
+            machine.launch(name, sizes, threads, shared_bytes, arguments, gpu.memory)
 
-        card.launch(name, run, _queue(card, stream))
+        gpu.launch(name, run, _queue(gpu, stream))
 
     def prepare(self, formats, shared=None, texrefs=()) -> Function:
         self.arg_format = "".join(f if isinstance(f, str) else np.dtype(f).char for f in formats)

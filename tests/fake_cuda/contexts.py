@@ -6,9 +6,9 @@ import ctypes
 import threading
 import warnings
 
-from .cards import Card, Settings
 from .enums import device_attribute
 from .errors import failure
+from .gpus import Gpu, Settings
 
 
 class State:
@@ -16,7 +16,7 @@ class State:
 
     def __init__(self, settings: Settings):
         self.settings = settings
-        self.cards: list[Card] = []
+        self.gpus: list[Gpu] = []
         self.started = False
 
 
@@ -41,7 +41,7 @@ def init(flags: int = 0) -> None:
     if not state.settings.devices:
         raise failure("cuInit", "NO_DEVICE")
     if not state.started:
-        state.cards.extend(Card(k, state.settings) for k in range(state.settings.devices))
+        state.gpus.extend(Gpu(k, state.settings) for k in range(state.settings.devices))
     state.started = True
 
 
@@ -56,14 +56,14 @@ def get_driver_version() -> int:
 class Device:
     def __init__(self, number: int):
         _need_init("cuDeviceGet")
-        if not 0 <= number < len(state.cards):
+        if not 0 <= number < len(state.gpus):
             raise failure("cuDeviceGet", "INVALID_DEVICE")
         self._number = number
 
     @staticmethod
     def count() -> int:
         _need_init("cuDeviceGetCount")
-        return len(state.cards)
+        return len(state.gpus)
 
     def name(self) -> str:
         return "Emulated GPU"
@@ -120,13 +120,13 @@ class Device:
         return self._number != other._number
 
     def make_context(self, flags: int = 0) -> Context:
-        made = Context(state.cards[self._number])
+        made = Context(state.gpus[self._number])
         made.push()
         return made
 
     def retain_primary_context(self) -> Context:
         """It isn't pushed."""
-        return Context(state.cards[self._number])
+        return Context(state.gpus[self._number])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Device) and other._number == self._number
@@ -151,13 +151,13 @@ def abort_at_end_of_thread(inside: bool) -> None:
 
 
 class Context:
-    def __init__(self, card: Card):
-        self._card = card
+    def __init__(self, gpu: Gpu):
+        self._gpu = gpu
         self._thread = threading.get_ident()
-        self.handle = 0xC0000 + card.index
+        self.handle = 0xC0000 + gpu.index
 
     def push(self) -> None:
-        self._card.check_alive("cuCtxPushCurrent")
+        self._gpu.check_alive("cuCtxPushCurrent")
         _thread.stack.append(self)
         abort_at_end_of_thread(bool(_thread.stack))
 
@@ -179,17 +179,17 @@ class Context:
 
     @staticmethod
     def get_device() -> Device:
-        return Device(_card("cuCtxGetDevice").index)
+        return Device(_gpu("cuCtxGetDevice").index)
 
     @staticmethod
     def synchronize() -> None:
-        _card("cuCtxSynchronize").finish_all("cuCtxSynchronize")
+        _gpu("cuCtxSynchronize").finish_all("cuCtxSynchronize")
 
     def enable_peer_access(self, peer: Context, flags: int = 0) -> None:
-        _card("cuCtxEnablePeerAccess")
+        _gpu("cuCtxEnablePeerAccess")
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Context) and other._card is self._card
+        return isinstance(other, Context) and other._gpu is self._gpu
 
     def __hash__(self) -> int:
         return self.handle
@@ -215,12 +215,12 @@ def _need_init(call: str) -> None:
         raise failure(call, "NOT_INITIALIZED")
 
 
-def _card(call: str) -> Card:
+def _gpu(call: str) -> Gpu:
     """The GPU of the current context, for a call that may fail."""
     _need_init(call)
     if not _thread.stack:
         raise failure(call, "INVALID_CONTEXT")
-    card = _thread.stack[-1]._card
-    card.check_alive(call)
+    gpu = _thread.stack[-1]._gpu
+    gpu.check_alive(call)
     state.settings.meet(call)
-    return card
+    return gpu

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
 
-from .cards import Card
+from .gpus import Gpu
 
 
 class ActivityKind(enum.IntEnum):
@@ -101,7 +101,7 @@ class Cupti(ModuleType):
         assert found == kind
         return id
 
-    def watch(self, card: Card, what: str, run, queue):
+    def watch(self, gpu: Gpu, what: str, run, queue):
         """Notes a call of the driver, and what the GPU then does."""
         word = what.split()[0]
         kind = {"launch": ActivityKind.CONCURRENT_KERNEL, "memset": ActivityKind.MEMSET}.get(word, ActivityKind.MEMCPY)
@@ -130,7 +130,7 @@ class Cupti(ModuleType):
                 self._buffer.append(
                     SimpleNamespace(
                         kind=int(kind), correlation_id=correlation, start=start, end=self.get_timestamp(),
-                        device_id=card.index, stream_id=queue.number, name=what.split()[-1],
+                        device_id=gpu.index, stream_id=queue.number, name=what.split()[-1],
                     )
                 )  # fmt: skip
 
@@ -145,11 +145,11 @@ def installed_cupti() -> Iterator[Cupti]:
     package, module = ModuleType("cupti"), Cupti()
     package.__path__, package.cupti = [], module
     sys.modules.update({"cupti": package, "cupti.cupti": module})
-    Card.watch = module.watch
+    Gpu.watch = module.watch
     try:
         yield module
     finally:
-        Card.watch = None
+        Gpu.watch = None
         for name, old in before.items():
             if old is None:
                 sys.modules.pop(name, None)

@@ -37,11 +37,11 @@ def cuda():
         context = d.Device(0).retain_primary_context()
         context.push()
         yield cuda
-        if cuda.cards and not cuda.cards[0].lost:
+        if cuda.gpus and not cuda.gpus[0].lost:
             d.Context.pop()
 
 
-def array_on_card(d, array):
+def array_on_gpu(d, array):
     block = d.mem_alloc(array.nbytes)
     d.memcpy_htod(block, array)
     return block
@@ -67,17 +67,17 @@ def test_it_is_only_there_while_installed(cuda):
 def test_kernels_run_on_memory(cuda):
     d = cuda.driver
     x = np.arange(100, dtype=np.float32)
-    block = array_on_card(d, x)
+    block = array_on_gpu(d, x)
     launch(d.module_from_buffer(PTX.encode()).get_function("add"), block, 100, 2.5)
     np.testing.assert_array_equal(back(d, block, x), x + 2.5)
-    assert cuda.cards[0].launches["add"] == 1
-    assert cuda.cards[0].counts.global_bytes_read == 400
+    assert cuda.gpus[0].launches["add"] == 1
+    assert cuda.gpus[0].counts.global_bytes_read == 400
 
 
 def test_prepared_calls(cuda):
     d = cuda.driver
     x = np.zeros(64, np.float32)
-    block = array_on_card(d, x)
+    block = array_on_gpu(d, x)
     function = d.module_from_buffer(PTX.encode()).get_function("add").prepare([np.uint64, "I", "f"])
     function.prepared_async_call((1, 1), (64, 1, 1), None, block, 64, 1.0)
     assert back(d, block, x).tolist() == [1] * 64
@@ -116,7 +116,7 @@ def test_other_memory_is_read_before_the_call_returns(cuda):
 
 def test_events_order_streams(cuda):
     d = cuda.driver
-    block = array_on_card(d, np.zeros(64, np.float32))
+    block = array_on_gpu(d, np.zeros(64, np.float32))
     first, second, event = d.Stream(), d.Stream(), d.Event()
     d.memset_d32_async(block, 1, 64, first)
     event.record(first)
@@ -138,7 +138,7 @@ def test_events_order_streams(cuda):
 
 def test_the_default_stream_comes_after_the_others_and_before(cuda):
     d = cuda.driver
-    block = array_on_card(d, np.zeros(64, np.uint32))
+    block = array_on_gpu(d, np.zeros(64, np.uint32))
     stream = d.Stream()
     d.memset_d32_async(block, 3, 64, stream)
     assert back(d, block, np.zeros(64, np.uint32))[0] == 3
@@ -227,7 +227,7 @@ def test_a_trap_loses_the_context(cuda):
 
 def test_addresses_that_are_nobodys_lose_it_too(cuda):
     d = cuda.driver
-    block = array_on_card(d, np.zeros(64, np.float32))
+    block = array_on_gpu(d, np.zeros(64, np.float32))
     function = d.module_from_buffer(PTX.encode()).get_function("add")
     launch(function, int(block), 65, 1.0)
     with pytest.raises(d.LogicError, match=r"an illegal memory access was encountered.*PTX line"):
@@ -236,13 +236,13 @@ def test_addresses_that_are_nobodys_lose_it_too(cuda):
 
 def test_a_misaligned_address(cuda):
     d = cuda.driver
-    block = array_on_card(d, np.zeros(64, np.float32))
+    block = array_on_gpu(d, np.zeros(64, np.float32))
     launch(d.module_from_buffer(PTX.encode()).get_function("add"), int(block) + 2, 1, 1.0)
     with pytest.raises(d.LogicError, match="misaligned address"):
         d.Context.synchronize()
 
 
-def test_what_no_card_would_notice_is_no_error_of_the_driver(cuda):
+def test_what_no_gpu_would_notice_is_no_error_of_the_driver(cuda):
     d = cuda.driver
     block = d.mem_alloc(64)
     launch(d.module_from_buffer(PTX.encode()).get_function("add"), block, 1, 1.0)
@@ -259,10 +259,10 @@ def test_copies_are_checked(cuda):
         d.memcpy_dtoh(bytearray(4), 0x1000)
 
 
-def test_copies_between_cards(cuda):
+def test_copies_between_gpus(cuda):
     d = cuda.driver
     x = np.arange(8, dtype=np.float32)
-    here = array_on_card(d, x)
+    here = array_on_gpu(d, x)
     d.Device(1).retain_primary_context().push()
     there = d.mem_alloc(32)
     d.memcpy_dtod_async(there, here, 32)
@@ -320,7 +320,7 @@ def test_devices(cuda):
     d.Device(0).retain_primary_context().push()
 
 
-def test_no_card_and_no_driver():
+def test_no_gpu_and_no_driver():
     with installed(devices=0):
         d = importlib.import_module("pycuda.driver")
         with pytest.raises(d.LogicError, match="initialization error"):
@@ -339,7 +339,7 @@ def test_threads_launch_at_once(cuda):
         context.push()
         try:
             stream, array = d.Stream(), np.zeros(100, np.float32)
-            block = array_on_card(d, array)
+            block = array_on_gpu(d, array)
             for k in range(10):
                 launch(function, block, 100, number, stream)
                 if k % 3 == 0:
@@ -365,31 +365,31 @@ def test_threads_launch_at_once(cuda):
     finally:
         sys.setswitchinterval(interval)
     assert not wrong
-    assert cuda.cards[0].launches["add"] == 40
+    assert cuda.gpus[0].launches["add"] == 40
 
 
 @pytest.mark.parametrize("made", ["stream", "block"])
 def test_what_is_collected_in_the_middle_of_a_call_waits_for_its_end(cuda, made):
     d = cuda.driver
     kept = [d.Stream() if made == "stream" else d.mem_alloc(8)]
-    card = cuda.cards[0]
-    before = len(card.queues), card.memory.used
+    gpu = cuda.gpus[0]
+    before = len(gpu.queues), gpu.memory.used
 
     def run():
         kept.clear()
-        seen.append((len(card.queues), card.memory.used))
+        seen.append((len(gpu.queues), gpu.memory.used))
 
     seen = []
-    card.finish(card.give("work", run, card.queues[0]), "work")
+    gpu.finish(gpu.give("work", run, gpu.queues[0]), "work")
     assert seen == [before]
-    assert (len(card.queues), card.memory.used) == (before[0] - (made == "stream"), before[1] - 512 * (made == "block"))
+    assert (len(gpu.queues), gpu.memory.used) == (before[0] - (made == "stream"), before[1] - 512 * (made == "block"))
 
 
 def test_threads_make_streams_while_others_give_work(cuda):
-    d, card = cuda.driver, cuda.cards[0]
+    d, gpu = cuda.driver, cuda.gpus[0]
     context = d.Context.get_current()
     wrong = []
-    queue = card.queues[0]
+    queue = gpu.queues[0]
 
     class Waiting(list):
         """In whose comprehension another thread makes a stream."""
@@ -413,7 +413,7 @@ def test_threads_make_streams_while_others_give_work(cuda):
     threads = []
     first = d.Stream()
     first._queue.pending = Waiting()
-    card.give("work", lambda: None, queue)
+    gpu.give("work", lambda: None, queue)
     for thread in threads:
         thread.join()
     assert threads

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from .blocks import _allocate, _free, pagelocked_empty
-from .contexts import _card
+from .contexts import _gpu
 from .errors import MemoryError, failure
 
 LEADING_BITS = 4
@@ -53,7 +53,7 @@ class PooledDeviceAllocation:
 class DeviceMemoryPool:
     def __init__(self):
         self._bins: dict[int, list[int]] = {}
-        self._card = None
+        self._gpu = None
         self._holding = True
         self.held_blocks = self.active_blocks = self.managed_bytes = self.active_bytes = 0
 
@@ -61,21 +61,21 @@ class DeviceMemoryPool:
     alloc_size = staticmethod(alloc_size)
 
     def allocate(self, size: int) -> PooledDeviceAllocation:
-        card = _card("cuMemAlloc")
-        if self._card is None:
-            self._card = card
+        gpu = _gpu("cuMemAlloc")
+        if self._gpu is None:
+            self._gpu = gpu
         number = bin_number(size)
         held = self._bins.setdefault(number, [])
         if held:
             # Work in queues may still use what was given back; its shadow must stay until then.
-            card.finish_all("cuMemAlloc")
+            gpu.finish_all("cuMemAlloc")
             address = held.pop()
             self.held_blocks -= 1
         else:
             address = self._fresh(alloc_size(number))
             self.managed_bytes += alloc_size(number)
         # Of the block only what was asked for counts as memory, and nothing of it as written.
-        memory = card.memory
+        memory = gpu.memory
         place = address - memory.base
         memory.storage.shadow[place : place + alloc_size(number)] = 0
         memory.storage.shadow[place : place + size] = 1
@@ -86,7 +86,7 @@ class DeviceMemoryPool:
     def _fresh(self, size: int) -> int:
         while True:
             try:
-                return _allocate(self._card, size)
+                return _allocate(self._gpu, size)
             except MemoryError:
                 if not self._release_largest():
                     raise failure(
@@ -101,7 +101,7 @@ class DeviceMemoryPool:
         return False
 
     def _release(self, number: int) -> None:
-        _free(self._card, self._bins[number].pop())
+        _free(self._gpu, self._bins[number].pop())
         self.managed_bytes -= alloc_size(number)
         self.held_blocks -= 1
 
@@ -112,8 +112,8 @@ class DeviceMemoryPool:
         if self._holding:
             self._bins.setdefault(number, []).append(address)
             self.held_blocks += 1
-        elif self._card.lost is None:
-            _free(self._card, address)
+        elif self._gpu.lost is None:
+            _free(self._gpu, address)
             self.managed_bytes -= alloc_size(number)
 
     def free_held(self) -> None:

@@ -87,7 +87,7 @@ def test_threads_count_together(empty):
 
 def test_nothing_is_counted_without_the_flag(empty):
     mt.function(program, jit_compile=True)(mt.rand(N), mt.rand(N), mt.rand(8, 8))
-    assert mt.jit.hlo_profile().to_json() == {"version": 1, "seconds": 0, "machine": None, "cards": {}, "clusters": []}
+    assert mt.jit.hlo_profile().to_json() == {"version": 1, "seconds": 0, "machine": None, "gpus": {}, "clusters": []}
     assert mt.jit.hlo_profile().text().startswith("HLO profile: no compiled code has run")
 
 

@@ -96,7 +96,7 @@ def test_the_page_of_a_gpu_has_every_contender_and_says_what_failed():
     assert "|  | torch | not installed: torch |  |  |  |\n" in text
 
 
-def test_without_a_card_nothing_is_measured_and_nothing_written(capsys, monkeypatch):
+def test_without_a_gpu_nothing_is_measured_and_nothing_written(capsys, monkeypatch):
     monkeypatch.setattr(gpu_report, "why_not", lambda: "there is no driver")
     monkeypatch.setattr(gpu_report, "write", lambda *_: pytest.fail("written"))
     assert run.main(["--device", "cuda"]) == 2

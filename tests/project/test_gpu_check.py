@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-import card_worker
+import gpu_worker
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,7 +50,7 @@ def test_a_test_that_dies_or_hangs_costs_no_other_result(tmp_path):
         records[record["test"]] = record
 
     arguments = ["--rootdir", str(tmp_path), "-c", str(tmp_path / "pytest.ini"), str(tmp_path)]
-    left = card_worker.run(
+    left = gpu_worker.run(
         arguments, chosen=lambda name: "not_chosen" not in name, tell=tell, processes=2,
         until=time.monotonic() + 100, patience=8.0,
     )  # fmt: skip
@@ -71,7 +71,7 @@ def test_when_time_is_up_it_says_how_many_are_left(tmp_path):
     (tmp_path / "test_x.py").write_text("import time\ndef test_a():\n    time.sleep(9)\ndef test_b():\n    pass\n")
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     arguments = ["--rootdir", str(tmp_path), "-c", str(tmp_path / "pytest.ini"), str(tmp_path)]
-    left = card_worker.run(
+    left = gpu_worker.run(
         arguments, chosen=lambda name: True, tell=lambda record: None, processes=1, until=time.monotonic() + 0.1
     )
     assert left >= 1
@@ -97,7 +97,7 @@ def test_on_the_stand_in_it_works_is_taken_up_again_and_does_not_lose_what_there
     out.mkdir()
     (out / "state.json").write_text(json.dumps({"gpu": {"sources": "others"}, "parts": {}}))
     (out / "tests.jsonl").write_text(json.dumps({"test": "::test_x", "outcome": "failed", "seconds": 1, "text": ""}))
-    ran = check("--part", "tests", "--filter", "test_cards$")
+    ran = check("--part", "tests", "--filter", "test_gpus$")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "everything runs anew" in ran.stdout
     assert "== tests: ok: 1 passed or skipped, 0 not; ran now: 1" in ran.stdout
@@ -105,10 +105,10 @@ def test_on_the_stand_in_it_works_is_taken_up_again_and_does_not_lose_what_there
 
     # As if two more had run, one of which took its process along: that one runs again, and what passed does not.
     with (out / "tests.jsonl").open("a") as file:
-        for name, outcome in (("test_other", "passed"), ("test_cards", "died")):
+        for name, outcome in (("test_other", "passed"), ("test_gpus", "died")):
             test = f"tests/cuda/test_cuda_surface.py::{name}"
             file.write(json.dumps({"test": test, "outcome": outcome, "seconds": 1.0, "text": ""}) + "\n")
-    ran = check("--part", "tests", "--part", "profile", "--filter", "test_cards$|test_other$|cuda_launch$")
+    ran = check("--part", "tests", "--part", "profile", "--filter", "test_gpus$|test_other$|cuda_launch$")
     assert "== tests: ok: 2 passed or skipped, 0 not; ran now: 1" in ran.stdout, ran.stdout
     assert "== profile: ok" in ran.stdout
     assert "The roof of cuda:0: " in (out / "profile.txt").read_text()

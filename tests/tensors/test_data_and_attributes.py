@@ -200,7 +200,7 @@ def test_copies_to_and_from_meta(lib):
     assert y.tolist() == [1.0, 1.0]
 
 
-def test_a_number_is_a_card(lib):
+def test_a_number_is_a_gpu(lib):
     for wrong in (-1, 1000):
         with pytest.raises(RuntimeError):
             lib.device(wrong)

@@ -152,12 +152,12 @@ def test_dtypes_against_torch(name):
     assert found[0] == found[1]
 
 
-def test_the_lists_of_cards_are_there_too():
-    cards = {name: row.autocast[1] for name, row in ROWS.items() if row.autocast[1]}
-    assert {cards[n] for n in ("exp", "log", "pow", "sum", "softmax", "prod", "nll_loss", "tan", "acos")} == {"float32"}
-    assert {cards[n] for n in ("matmul", "convolution", "attention")} == {"lower"}
-    assert "mean" not in cards
-    assert "sin" not in cards
+def test_the_lists_of_gpus_are_there_too():
+    gpus = {name: row.autocast[1] for name, row in ROWS.items() if row.autocast[1]}
+    assert {gpus[n] for n in ("exp", "log", "pow", "sum", "softmax", "prod", "nll_loss", "tan", "acos")} == {"float32"}
+    assert {gpus[n] for n in ("matmul", "convolution", "attention")} == {"lower"}
+    assert "mean" not in gpus
+    assert "sin" not in gpus
     of_functions = {name: getattr(c.call, "_autocast", ("", ""))[1] for name, c in COMPOSITES.items()}
     assert of_functions["layer_norm"] == of_functions["logsumexp"] == "float32"
     assert of_functions["dot"] == of_functions["scatter_add"] == "widest"

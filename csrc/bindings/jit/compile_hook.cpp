@@ -157,12 +157,12 @@ Step step_from(const Trace& trace, PyObject* object) {
     long long work;
     PyObject *inputs, *outputs, *executable, *inside, *observer, *program;
     const char* name;
-    int reports_errors, guarded, card;
+    int reports_errors, guarded, gpu;
     parse(object, "a step", "sKOOKLOsOppOiOi", &type, &entry, &inputs, &outputs, &scratch, &work, &executable, &name,
-          &inside, &reports_errors, &guarded, &observer, &step.group, &program, &card);
+          &inside, &reports_errors, &guarded, &observer, &step.group, &program, &gpu);
     if (program != Py_None) {
         step.program = PyRef::borrow(program);
-        step.device = {DeviceType::CUDA, static_cast<int8_t>(card)};
+        step.device = {DeviceType::CUDA, static_cast<int8_t>(gpu)};
     }
     step.entry = reinterpret_cast<EntryFn>(entry);
     each(inputs, [&](PyObject* item) {

@@ -233,21 +233,21 @@ PyObject* py_set_host_op_hook(PyObject*, PyObject* callable) {
 // has daemon threads die wherever they are. Those wait here for the end; what the thread has of PyCUDA is taken apart
 // later.
 struct Inside {
-    bool a_card = false;
+    bool a_gpu = false;
     ~Inside() {
-        while (a_card && syscall(SYS_gettid) != getpid()) pause();
+        while (a_gpu && syscall(SYS_gettid) != getpid()) pause();
     }
 };
 thread_local Inside inside;
 
-PyObject* py_set_inside_card(PyObject*, PyObject* entered) {
-    inside.a_card = entered == Py_True;
+PyObject* py_set_inside_gpu(PyObject*, PyObject* entered) {
+    inside.a_gpu = entered == Py_True;
     Py_RETURN_NONE;
 }
 
 PyMethodDef functions[] = {
-    {"set_inside_card", method<py_set_inside_card>(), METH_O,
-     "set_inside_card(entered): whether a GPU's context is current on this thread."},
+    {"set_inside_gpu", method<py_set_inside_gpu>(), METH_O,
+     "set_inside_gpu(entered): whether a GPU's context is current on this thread."},
     {"set_cuda_runtime", method<py_set_cuda_runtime>(), METH_O,
      "set_cuda_runtime(object or None): what drives the GPUs."},
     {"set_host_op_hook", method<py_set_host_op_hook>(), METH_O,

@@ -64,15 +64,15 @@ void drop_capsule(PyObject* capsule) {
 template <class Managed>
 PyObject* make_capsule(Ref<Tensor> tensor, const char* name, bool copied) {
     const Place place = reachable_place(*tensor);
-    const bool card = on_gpu(place.device);
-    void* data = card ? reinterpret_cast<void*>(place.address) : place.data;
+    const bool gpu = on_gpu(place.device);
+    void* data = gpu ? reinterpret_cast<void*>(place.address) : place.data;
     auto* exported = new Exported<Managed>{};
     exported->sizes = tensor->sizes;
     exported->strides = tensor->strides;
     exported->storage = tensor->storage;
     ++exported->storage->exports;
     exported->managed.dl_tensor = {data,
-                                   {card ? dlpack::kCUDA : dlpack::kCPU, card ? place.device.index : 0},
+                                   {gpu ? dlpack::kCUDA : dlpack::kCPU, gpu ? place.device.index : 0},
                                    static_cast<int32_t>(tensor->ndim()),
                                    dlpack_type(tensor->dtype),
                                    exported->sizes.data(),

@@ -12,16 +12,16 @@ from pathlib import Path
 from minitensor_jit.codegen.nvptx.program import GpuProgram
 from minitensor_jit.ir.module import Module
 from minitensor_jit.runtime.cuda import modules
-from minitensor_jit.runtime.cuda.context import card
+from minitensor_jit.runtime.cuda.context import gpu
 from minitensor_jit.runtime.cuda.executable import GpuExecutable
 from minitensor_jit.runtime.cuda.profile import counters_of
 
-__all__ = ["compile_for_card"]
+__all__ = ["compile_for_gpu"]
 
 Dump = Callable[[str, str], None]
 
 
-def compile_for_card(
+def compile_for_gpu(
     index: int,
     module: Module,
     *,
@@ -38,7 +38,7 @@ def compile_for_card(
     # Imported here: kept programs are run without LLVM.
     from minitensor_jit.codegen.nvptx.compiler import compile_module
 
-    target = card(index).target
+    target = gpu(index).target
     program = compile_module(
         module, name=name, target=target, dump=dump, fast_math=fast_math, profile=profile, host_values=host_values
     )

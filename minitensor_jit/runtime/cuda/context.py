@@ -18,12 +18,12 @@ from minitensor_jit.errors import CudaError
 from minitensor_jit.runtime.cuda.driver import device_total, driver
 
 __all__ = [
-    "Card",
-    "all_cards",
-    "card",
+    "Gpu",
+    "all_gpus",
     "check",
     "current_device",
     "enter",
+    "gpu",
     "initialized",
     "keep_for_ever",
     "let_go",
@@ -60,7 +60,7 @@ _PTX_OF_DRIVER = (
 
 
 @dataclass(slots=True)
-class Card:
+class Gpu:
     """One GPU that is in use."""
 
     index: int
@@ -91,7 +91,7 @@ class _Leave:
     def __init__(self) -> None:
         self.context: Any = None
         self._pop = driver().Context.pop
-        self._note = _C.set_inside_card
+        self._note = _C.set_inside_gpu
         self._thread = threading.get_ident()
         self._entered = _entered
 
@@ -132,7 +132,7 @@ class _Thread(threading.local):
 
 _thread = _Thread()
 _lock = _forks.lock()
-_cards: dict[int, Card] = {}
+_gpus: dict[int, Gpu] = {}
 _entered: set[int] = set()
 """The threads that a GPU's context is current on."""
 _ending = False
@@ -176,21 +176,21 @@ def require(index: int) -> None:
         raise CudaError(f"CUDA error: invalid device ordinal: there is no cuda:{index}; {there}")
 
 
-def card(index: int) -> Card:
+def gpu(index: int) -> Gpu:
     """The GPU with that index, with its context made."""
-    known = _cards.get(index)
+    known = _gpus.get(index)
     if known is None:
         require(index)
         with _lock:
-            known = _cards.get(index)
+            known = _gpus.get(index)
             if known is None:
                 device = driver().Device(index)
-                if not _cards:
+                if not _gpus:
                     atexit.register(_end)
                 target = _target(device)  # before there is a context, which PyCUDA doesn't give back cleanly
-                known = Card(index, device, device.retain_primary_context(), target)
+                known = Gpu(index, device, device.retain_primary_context(), target)
                 keep_for_ever(known)
-                _cards[index] = known
+                _gpus[index] = known
     return known
 
 
@@ -204,7 +204,7 @@ def keep_for_ever(what: Any) -> None:
 
 def let_go(index: int, *what: Any) -> None:
     """Give PyCUDA's objects back where their GPU is current: elsewhere PyCUDA can't, and leaks them with a warning."""
-    known = _cards.get(index)
+    known = _gpus.get(index)
     if known is not None:
         known.dead.extend(what)
 
@@ -221,27 +221,27 @@ def _end() -> None:
 
 def _in_child() -> None:
     """In a forked child the driver doesn't work: `driver` says so when a GPU is asked for."""
-    keep_for_ever(dict(_cards))
-    _cards.clear()
+    keep_for_ever(dict(_gpus))
+    _gpus.clear()
     _entered.clear()
 
 
 _forks.in_child(_in_child)
 
 
-def all_cards() -> list[Card]:
+def all_gpus() -> list[Gpu]:
     """Those that are in use."""
-    return list(_cards.values())
+    return list(_gpus.values())
 
 
 def initialized() -> bool:
     """Whether any GPU is in use."""
-    return bool(_cards)
+    return bool(_gpus)
 
 
-def forget_cards() -> None:
+def forget_gpus() -> None:
     """Begin anew, for another driver."""
-    _cards.clear()
+    _gpus.clear()
     _thread.entered, _thread.device = -1, 0
 
 
@@ -256,9 +256,9 @@ def set_device(index: int) -> None:
     _thread.device = index
 
 
-def enter(index: int) -> Card:
+def enter(index: int) -> Gpu:
     """The GPU, its context current on this thread; CudaError if it is lost."""
-    known = _cards.get(index) or card(index)
+    known = _gpus.get(index) or gpu(index)
     if known.lost:
         raise CudaError(known.lost)
     if _ending and threading.get_ident() != threading.main_thread().ident:
@@ -283,7 +283,7 @@ def leave() -> None:
 
 
 @contextmanager
-def using(index: int) -> Iterator[Card]:
+def using(index: int) -> Iterator[Gpu]:
     """The GPU, current for as long as the context."""
     before = _thread.entered
     try:
@@ -333,7 +333,7 @@ _FATAL = ("illegal", "misaligned", "launch failed", "unspecified", "hardware", "
 def failure(index: int, what: str, error: Exception) -> CudaError:
     """The error to raise for one of the driver's, noting that the GPU is lost if it is."""
     text = str(error)
-    known = _cards.get(index)
+    known = _gpus.get(index)
     result = text.partition(" - ")[0].lower()  # the assembler's words come behind it
     if known is not None and not known.lost and any(word in result for word in _FATAL):
         known.lost = (

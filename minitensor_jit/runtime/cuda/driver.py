@@ -25,7 +25,7 @@ _NO_DRIVER = (
     "there is no NVIDIA driver, or one that is too old ({}). Install the driver of your GPU from "
     "https://www.nvidia.com/drivers and look with `nvidia-smi` whether it runs"
 )
-_NO_CARD = (
+_NO_GPU = (
     "the driver finds no GPU ({}). Look at the output of `nvidia-smi`, and at CUDA_VISIBLE_DEVICES, which may hide it"
 )
 _FORKED = (
@@ -53,8 +53,8 @@ def _look() -> str | None:
         _count = int(_driver.Device.count())
     except _driver.Error as error:
         text = str(error)
-        return (_NO_CARD if "no device" in text or "no CUDA-capable" in text else _NO_DRIVER).format(text)
-    return None if _count else _NO_CARD.format("it counts 0")
+        return (_NO_GPU if "no device" in text or "no CUDA-capable" in text else _NO_DRIVER).format(text)
+    return None if _count else _NO_GPU.format("it counts 0")
 
 
 def why_unavailable() -> str | None:

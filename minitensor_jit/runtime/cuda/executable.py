@@ -63,7 +63,7 @@ class GpuExecutable:
     counters: ModuleCounters | None = None
     """What runs are counted in, with `--hlo_profile`."""
     compile_seconds: Mapping[str, float] = field(default_factory=dict)
-    on_cards: dict[int, LoadedProgram] = field(default_factory=dict, repr=False)
+    on_gpus: dict[int, LoadedProgram] = field(default_factory=dict, repr=False)
 
     entry_address = 0
     imports = ()
@@ -115,14 +115,14 @@ class GpuExecutable:
 
     def on(self, index: int) -> LoadedProgram:
         """The program on a GPU, which must be one that it was compiled for."""
-        loaded = self.on_cards.get(index)
+        loaded = self.on_gpus.get(index)
         if loaded is None:
-            loaded = self.on_cards[index] = LoadedProgram(self, index)
+            loaded = self.on_gpus[index] = LoadedProgram(self, index)
         return loaded
 
     def run_on_arrays(self, args: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         """The results for these arguments, on the GPU that it was first loaded on, or the current one."""
-        index = next(iter(self.on_cards), current_device())
+        index = next(iter(self.on_gpus), current_device())
         enter(index)
         d = driver()
         tail = -(-self.scratch_bytes // _ALIGNMENT) * _ALIGNMENT
@@ -149,7 +149,7 @@ class GpuExecutable:
 
     def close(self) -> None:
         """Forget the loaded modules."""
-        self.on_cards.clear()
+        self.on_gpus.clear()
 
 
 class LoadedProgram:
@@ -255,14 +255,14 @@ class LoadedProgram:
         condition = [self._prepare(one) for one in step.condition]
         body = [self._prepare(one) for one in step.body]
         where = _resolve(step.predicate)
-        card = self.index
+        gpu = self.index
 
         def run(slots: Sequence[int], stream: Any) -> None:
             again, turn, predicate = [bind(slots) for bind in condition], [bind(slots) for bind in body], where(slots)
             while True:
                 for call, arguments in again:
                     call(*arguments, stream)
-                if not _read(card, predicate, 1, stream)[0]:
+                if not _read(gpu, predicate, 1, stream)[0]:
                     return
                 for call, arguments in turn:
                     call(*arguments, stream)
@@ -272,13 +272,13 @@ class LoadedProgram:
     def _branch(self, step: Branch) -> Bind:
         branches = [[self._prepare(one) for one in branch] for branch in step.branches]
         where = _resolve(step.index)
-        card = self.index
+        gpu = self.index
 
         def run(slots: Sequence[int], stream: Any) -> None:
             if step.is_pred:
-                taken = 0 if _read(card, where(slots), 1, stream)[0] else 1
+                taken = 0 if _read(gpu, where(slots), 1, stream)[0] else 1
             else:
-                taken = int.from_bytes(_read(card, where(slots), 4, stream), "little", signed=True)
+                taken = int.from_bytes(_read(gpu, where(slots), 4, stream), "little", signed=True)
                 taken = taken if 0 <= taken < len(branches) else len(branches) - 1
             for bind in branches[taken]:
                 call, arguments = bind(slots)

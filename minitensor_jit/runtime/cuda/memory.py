@@ -70,7 +70,7 @@ class Runtime:
     def release(self, index: int, address: int) -> None:
         """Give a block back to the driver."""
         block = self._blocks.pop((index, address))
-        if context.card(index).lost:
+        if context.gpu(index).lost:
             return
         with using(index):
             block.free()

@@ -130,7 +130,7 @@ class _Chunks(threading.local):
     """Two chunks a thread and GPU, and the events after which they are free. Others have them when the thread ends."""
 
     def __init__(self) -> None:
-        self.by_card: dict[int, list[tuple[_Lease, Event]]] = {}
+        self.by_gpu: dict[int, list[tuple[_Lease, Event]]] = {}
 
 
 _chunks = _Chunks()
@@ -143,9 +143,9 @@ def _chunk(index: int) -> tuple[_Lease, Event]:
 
 
 def _chunks_of(index: int) -> list[tuple[Block, Event]]:
-    chunks = _chunks.by_card.get(index)
+    chunks = _chunks.by_gpu.get(index)
     if chunks is None:
-        chunks = _chunks.by_card[index] = [_chunk(index) for _ in range(2)]
+        chunks = _chunks.by_gpu[index] = [_chunk(index) for _ in range(2)]
     return [(lease.block, event) for lease, event in chunks]
 
 

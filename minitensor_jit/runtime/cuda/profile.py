@@ -14,12 +14,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from minitensor import _forks
-from minitensor.step_stats import CardEvent
+from minitensor.step_stats import GpuEvent
 from minitensor_jit.codegen.nvptx.program import HostCall, KernelLaunch
 from minitensor_jit.runtime.cuda import cupti, streams
-from minitensor_jit.runtime.cuda.context import all_cards, enter, let_go, using
+from minitensor_jit.runtime.cuda.context import all_gpus, enter, let_go, using
 from minitensor_jit.runtime.cuda.driver import driver
-from minitensor_jit.runtime.cuda.roof import measure_card
+from minitensor_jit.runtime.cuda.roof import measure_gpu
 from minitensor_jit.runtime.kernel_counters import KernelCounter, ModuleCounters
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ __all__ = ["DeviceEvent", "active", "copy", "note_host_call", "program", "start"
 
 
 @dataclass
-class DeviceEvent(CardEvent):
+class DeviceEvent(GpuEvent):
     """Something that ran on a GPU, with the driver's events around it until its times are known."""
 
     raw: tuple[Any, Any] = (None, None)
@@ -82,8 +82,8 @@ def start() -> None:
     global _events, _activities, why_by_events
     _activities, why_by_events = cupti.begin()
     if _activities is None:
-        for card in all_cards():
-            _set_clock(card.index)
+        for gpu in all_gpus():
+            _set_clock(gpu.index)
     _events = []
 
 
@@ -196,7 +196,7 @@ def counters_of(name: str, steps: Sequence[Any], index: int) -> ModuleCounters:
         else KernelCounter(type(step).__name__, "step", arithmetic="f32")
         for step in steps
     ]
-    return ModuleCounters(name, KernelCounter(name, "cluster"), kernels, f"cuda:{index}", partial(measure_card, index))
+    return ModuleCounters(name, KernelCounter(name, "cluster"), kernels, f"cuda:{index}", partial(measure_gpu, index))
 
 
 @contextmanager

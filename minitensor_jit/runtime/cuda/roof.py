@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from minitensor_jit.runtime.cuda.context import card, using
+from minitensor_jit.runtime.cuda.context import gpu, using
 from minitensor_jit.runtime.cuda.driver import driver
 
-__all__ = ["CardRoof", "measure_card"]
+__all__ = ["GpuRoof", "measure_gpu"]
 
 _SIZES: Final = tuple(2**k for k in (20, 23, 26, 29))
 """Bytes that copies move, read and written together: from what a GPU's caches hold to what none does."""
@@ -35,7 +35,7 @@ _LANES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class CardRoof:
+class GpuRoof:
     """The roof over a kernel of a GPU: it can't be done before its bytes are moved, nor before its flops are done."""
 
     name: str
@@ -72,9 +72,9 @@ class CardRoof:
 
 
 @cache
-def measure_card(index: int) -> CardRoof:
+def measure_gpu(index: int) -> GpuRoof:
     """Measure a GPU's copies, once a process, and ask the driver for the rest; takes some hundredths of a second."""
-    one = card(index)
+    one = gpu(index)
     clock = 1e3 * one.attribute("CLOCK_RATE")
     peak = 1e3 * one.attribute("MEMORY_CLOCK_RATE") * 2 * one.attribute("GLOBAL_MEMORY_BUS_WIDTH") / 8
     capability = one.device.compute_capability()
@@ -83,7 +83,7 @@ def measure_card(index: int) -> CardRoof:
     flops = {"f32": f32, "f64": f64, "f16": f16, "tf32": f16 / 2}
     with using(index):
         measured = tuple(_copies())
-    return CardRoof(str(one.device.name()), measured or (peak,), peak, flops)
+    return GpuRoof(str(one.device.name()), measured or (peak,), peak, flops)
 
 
 def _copies() -> list[float]:

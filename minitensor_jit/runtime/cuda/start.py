@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minitensor import _C
-from minitensor.random import card_generator
+from minitensor.random import gpu_generator
 from minitensor_jit.runtime.cuda import context
 from minitensor_jit.runtime.cuda.driver import device_total, driver
 from minitensor_jit.runtime.cuda.memory import Runtime
@@ -39,7 +39,7 @@ def start() -> None:
         _runtime = Runtime()
     _C.set_cuda_runtime(_runtime)
     for index in range(device_total()):
-        card_generator(index)
+        gpu_generator(index)
     _C.set_host_op_hook(_on_host_op)
 
 
@@ -54,8 +54,8 @@ def runtime() -> Runtime:
 def stop() -> None:
     """Forget all GPUs, so that another driver can be used. No tensor may be on one."""
     global _runtime
-    for card in context.all_cards():
-        _C.cuda_empty_cache(card.index)
+    for gpu in context.all_gpus():
+        _C.cuda_empty_cache(gpu.index)
     _C.set_cuda_runtime(None)
     _runtime = None
-    context.forget_cards()
+    context.forget_gpus()

@@ -1,4 +1,4 @@
-"""Where the time of the cases for GPUs goes, kernel by kernel: ``python -m benchmarks.card_profile FILE``.
+"""Where the time of the cases for GPUs goes, kernel by kernel: ``python -m benchmarks.gpu_profile FILE``.
 
 Each case of ours runs some twenty times with ``hlo_profile``; FILE has its table, with the share of the GPU's
 roofline that every kernel reaches, as soon as the case has run.
@@ -37,7 +37,7 @@ def profile(case: Case) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """The exit status: 3 if time was up."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.card_profile", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_profile", description=__doc__.partition("\n")[0])
     parser.add_argument("file", type=Path, help="where the tables go")
     parser.add_argument("--filter", type=re.compile, default=re.compile(""), metavar="RE", help="only cases that match")
     parser.add_argument(

@@ -74,7 +74,7 @@ def _record(name: str, outcome: str, seconds: float, text: str) -> Record:
 def _lost() -> bool:
     from minitensor_jit.runtime.cuda import context
 
-    return any(card.lost for card in context._cards.values())
+    return any(gpu.lost for gpu in context._gpus.values())
 
 
 def _serve(pipe: Connection, arguments: list[str], log: str) -> None:

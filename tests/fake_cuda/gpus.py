@@ -96,10 +96,10 @@ class Queue:
         return self.pending
 
 
-class Card:
+class Gpu:
     """One device. `log` has what was asked of it, in order."""
 
-    watch: Callable[[Card, str, Callable[[], None], Queue], Callable[[], None]] | None = None
+    watch: Callable[[Gpu, str, Callable[[], None], Queue], Callable[[], None]] | None = None
     """What wraps all work that is given to any GPU, for those who record it."""
 
     def __init__(self, index: int, settings: Settings):
@@ -142,8 +142,8 @@ class Card:
             after += [q.pending[-1] for q in self.queues.values() if q.waiting()]
         else:
             after += default.waiting()[-1:]
-        if Card.watch is not None:
-            run = Card.watch(self, what, run, queue)
+        if Gpu.watch is not None:
+            run = Gpu.watch(self, what, run, queue)
         work = Work(what, run, after)
         queue.pending.append(work)
         self.log.append(what)

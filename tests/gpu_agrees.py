@@ -6,7 +6,7 @@ import minitensor as mt
 from minitensor_jit.runtime.cuda.start import host_ops
 
 
-def card_agrees(op, *operands, clustered=True):
+def gpu_agrees(op, *operands, clustered=True):
     """Hold `op` of `operands` (tensors and arrays) op by op, and in a cluster unless told, against the CPU's bits.
 
     Returns what the CPU made.
