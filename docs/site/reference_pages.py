@@ -28,8 +28,8 @@ MODULES = [
     "optim.lr_scheduler", "optim.swa_utils", "autograd", "autograd.functional", "autograd.forward_ad",
     "autograd.graph", "func", "linalg", "fft", "special", "signal.windows", "sparse", "masked", "distributions",
     "random", "amp", "utils.data", "utils.checkpoint", "utils.benchmark", "serialization",
-    "serialization.safetensors", "multiprocessing", "session", "timeline", "profiler", "testing", "export", "fx",
-    "library", "extend", "hub", "overrides", "array_api", "compat.v1", "compiler", "backends", "cuda"
+    "serialization.safetensors", "multiprocessing", "distributed", "session", "timeline", "profiler", "testing",
+    "export", "fx", "library", "extend", "hub", "overrides", "array_api", "compat.v1", "compiler", "backends", "cuda"
 ]  # fmt: skip
 FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, mt._C.Op, type(mt.add))
 CODE = re.compile(r"(``.+?``|`[^`\n]+`)", re.DOTALL)
