@@ -9,6 +9,8 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.registry import autocast, composite
+from minitensor.linalg.products import cross as linalg_cross
+from minitensor.linalg.products import multi_dot
 from minitensor.ops import ROWS
 
 __all__: list[str] = []
@@ -376,8 +378,6 @@ def chain_matmul(*matrices: Any) -> Tensor:
             raise RuntimeError(f"Tensor dimension is {t.ndim}, expected 2 instead.")
     if len(matrices) == 1:
         return matrices[0]
-    from minitensor.linalg.products import multi_dot
-
     return multi_dot(list(matrices))
 
 
@@ -426,8 +426,6 @@ def trace(input: Any) -> Tensor:
 @autocast("", "widest")
 def cross(input: Any, other: Any, dim: int | None = None) -> Tensor:
     """The cross product of vectors of three elements along dim, or along the first dimension of that size."""
-    from minitensor.linalg.products import cross as linalg_cross
-
     if dim is None:
         for d, size in enumerate(input.shape):
             if size == 3:

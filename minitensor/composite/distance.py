@@ -7,6 +7,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.registry import autocast, composite
+from minitensor.linalg.solvers import broadcast_batches
 from minitensor.ops import ROWS
 
 __all__: list[str] = []
@@ -49,8 +50,6 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = _MODES[0]
     if x1.dtype != x2.dtype:
         kinds = {"float32": "Float", "float64": "Double"}
         raise RuntimeError(f"expected scalar type {kinds[x1.dtype.name]} but found {kinds.get(x2.dtype.name, 'Half')}")
-    from minitensor.linalg.solvers import broadcast_batches
-
     batch = broadcast_batches(x1, x2)
     n, m, k = x1.shape[-2], x2.shape[-2], x1.shape[-1]
     count = math.prod(batch)

@@ -12,6 +12,7 @@ from minitensor._return_types import named
 from minitensor._warning import users_level
 from minitensor.composite.dims import normal_dim
 from minitensor.composite.registry import autocast, composite, shortcut
+from minitensor.linalg.norms import magnitude_norm, matrix_norm
 from minitensor.ops import ROWS
 from minitensor.ops.elementwise import where
 
@@ -182,38 +183,6 @@ def nanmean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 # ---- norms
 
 
-def magnitude_norm(x: Any, p: float, dim: Any, keepdim: bool, dtype: Any = None) -> Any:
-    """The p-norm over dims of a tensor of real numbers."""
-    if p == 2:
-        return ROWS["norm2"].call(x, dim, keepdim, dtype=dtype)
-    if p == 1:
-        return ROWS["norm1"].call(x, dim, keepdim, dtype=dtype)
-    x = x if dtype is None else x.to(dtype)
-    if x.dtype is _C.float16 or x.dtype is _C.bfloat16:
-        # The powers of numbers of 16 bits overflow long before their roots do.
-        return magnitude_norm(x.to(_C.float32), p, dim, keepdim).to(x.dtype)
-    if math.isinf(p):
-        return ROWS["amax" if p > 0 else "amin"].call(x.abs(), dim, keepdim)
-    if p == 0:
-        return where(x == 0, x * 0.0, 1.0).sum(dim, keepdim)
-    # Zeros apart: the derivatives of the powers are not finite there, that of the norm is.
-    zero = x == 0
-    powers = where(zero, 1.0, x.abs()) ** p
-    if p < 0:
-        nothing = zero.any(dim, keepdim)
-        total = powers.sum(dim, keepdim)
-    else:
-        flat: Any = 0.0
-        if p < 2 and _C.is_recorded(x):
-            # Zero, with the derivative zero and none of second order, like the norm there.
-            flat = x.abs() ** 1.5
-        total = where(zero, flat, powers).sum(dim, keepdim)
-        nothing = total == 0
-        if not isinstance(flat, float):
-            return where(nothing, total**1.5, where(nothing, 1.0, total) ** (1.0 / p))
-    return where(nothing, 0.0, where(nothing, 1.0, total) ** (1.0 / p))
-
-
 def vector_norm(input: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """The p-norm of the elements over dim, or over all of them."""
     if not (input.is_floating_point() or input.is_complex()):
@@ -254,9 +223,7 @@ def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dty
 
 
 def _nuclear(input: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
-    from minitensor import linalg
-
-    return linalg.matrix_norm(input, "nuc", (-2, -1) if dim is None else tuple(dim), keepdim, dtype=dtype)
+    return matrix_norm(input, "nuc", (-2, -1) if dim is None else tuple(dim), keepdim, dtype=dtype)
 
 
 @composite(out=True, method=False)

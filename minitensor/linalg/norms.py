@@ -7,11 +7,44 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
-from minitensor.composite.reduction import magnitude_norm
 from minitensor.composite.registry import autocast
 from minitensor.linalg.checks import linalg, matrices, type_name
+from minitensor.ops import ROWS
+from minitensor.ops.elementwise import where
 
 __all__ = ["matrix_norm", "norm", "vector_norm"]
+
+
+def magnitude_norm(x: Any, p: float, dim: Any, keepdim: bool, dtype: Any = None) -> Any:
+    """The p-norm over dims of a tensor of real numbers."""
+    if p == 2:
+        return ROWS["norm2"].call(x, dim, keepdim, dtype=dtype)
+    if p == 1:
+        return ROWS["norm1"].call(x, dim, keepdim, dtype=dtype)
+    x = x if dtype is None else x.to(dtype)
+    if x.dtype is _C.float16 or x.dtype is _C.bfloat16:
+        # The powers of numbers of 16 bits overflow long before their roots do.
+        return magnitude_norm(x.to(_C.float32), p, dim, keepdim).to(x.dtype)
+    if math.isinf(p):
+        return ROWS["amax" if p > 0 else "amin"].call(x.abs(), dim, keepdim)
+    if p == 0:
+        return where(x == 0, x * 0.0, 1.0).sum(dim, keepdim)
+    # Zeros apart: the derivatives of the powers are not finite there, that of the norm is.
+    zero = x == 0
+    powers = where(zero, 1.0, x.abs()) ** p
+    if p < 0:
+        nothing = zero.any(dim, keepdim)
+        total = powers.sum(dim, keepdim)
+    else:
+        flat: Any = 0.0
+        if p < 2 and _C.is_recorded(x):
+            # Zero, with the derivative zero and none of second order, like the norm there.
+            flat = x.abs() ** 1.5
+        total = where(zero, flat, powers).sum(dim, keepdim)
+        nothing = total == 0
+        if not isinstance(flat, float):
+            return where(nothing, total**1.5, where(nothing, 1.0, total) ** (1.0 / p))
+    return where(nothing, 0.0, where(nothing, 1.0, total) ** (1.0 / p))
 
 
 def _check_dtype(x: Any, dtype: Any, name: str) -> None:
