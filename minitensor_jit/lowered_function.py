@@ -23,7 +23,7 @@ from minitensor_jit.runtime.executable import AnyExecutable
 from minitensor_jit.runtime.generation import compiler_of, pipeline_options
 from minitensor_jit.runtime.plan_builder import PlanBuilder
 from minitensor_jit.runtime.ready import Ready
-from minitensor_jit.runtime.recorded import RecordedTrace
+from minitensor_jit.runtime.trace_to_graph import RecordedTrace
 
 __all__ = ["Compiled", "Lowered", "MemoryAnalysis", "lower"]
 

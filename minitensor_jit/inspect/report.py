@@ -24,7 +24,7 @@ from minitensor_jit.inspect.account import (
     TraceRecord,
     place_order,
 )
-from minitensor_jit.inspect.account_page import Page
+from minitensor_jit.inspect.explain_text import Page
 from minitensor_jit.inspect.refusal_row import RefusalRow, told_of
 
 _FALLBACK_FIX = "it is a defect of the compiler: run with --dump_to=DIR, and report it with what is in the folder"

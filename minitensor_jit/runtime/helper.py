@@ -19,7 +19,7 @@ from minitensor_jit.runtime.elsewhere import JOBS, REPLIES
 from minitensor_jit.runtime.launcher import Launcher
 from minitensor_jit.runtime.plan_builder import PlanBuilder
 from minitensor_jit.runtime.plan_store import PlanStore
-from minitensor_jit.runtime.recorded import RecordedTrace
+from minitensor_jit.runtime.trace_to_graph import RecordedTrace
 
 __all__ = ["compile_job", "serve"]
 

@@ -37,7 +37,7 @@ from minitensor_jit.runtime.executable_cache import module_id
 from minitensor_jit.runtime.generation import generate, pipeline_options, place_of, target_text
 from minitensor_jit.runtime.plan_builder import PlanBuilder
 from minitensor_jit.runtime.ready import NotYet, Ready
-from minitensor_jit.runtime.recorded import RecordedTrace
+from minitensor_jit.runtime.trace_to_graph import RecordedTrace
 from minitensor_jit.runtime.trial import COMPILED_RUNS, EAGER_RUNS, Draft, Trial, Waiting
 
 _MAX_PROFILES = 4096

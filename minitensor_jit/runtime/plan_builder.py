@@ -24,7 +24,7 @@ from minitensor_jit.lowering.lower import LoweredCluster, SizeArgument, StreamPo
 from minitensor_jit.runtime.executable import AnyExecutable, Executable
 from minitensor_jit.runtime.observer import Observer, observer_for, together
 from minitensor_jit.runtime.ready import NotYet, Ready
-from minitensor_jit.runtime.recorded import RecordedTrace, ValueRef
+from minitensor_jit.runtime.trace_to_graph import RecordedTrace, ValueRef
 
 __all__ = ["PlanBuilder"]
 

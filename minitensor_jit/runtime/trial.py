@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from minitensor_jit.clustering.pipeline import ClusteringResult
-from minitensor_jit.runtime.recorded import RecordedTrace
+from minitensor_jit.runtime.trace_to_graph import RecordedTrace
 
 __all__ = ["Draft", "Trial", "Waiting"]
 
