@@ -26,7 +26,7 @@ from minitensor.sparse.tensor import (
 )
 
 __all__ = [
-    "as_coo", "coalesce", "coalesced_parts", "to_compressed", "to_dense", "to_sparse", "unflatten",
+    "as_coo", "coalesce", "coalesced_parts", "each_place_once", "to_compressed", "to_dense", "to_sparse", "unflatten",
 ]  # fmt: skip
 
 
@@ -62,6 +62,30 @@ def coalesced_parts(tensor: Any) -> tuple[Any, Any]:
     return places, _sums(values, inverse, int(places.shape[0]))
 
 
+def each_place_once(pattern: Pattern, values: Any) -> tuple[Pattern, Any]:
+    """The coalesced pattern, and of what there is at each place the first; both as they are if no place repeats."""
+    if not pattern.is_coo or pattern.coalesced:
+        return pattern, values
+
+    def first_of_each() -> Any:
+        places, inverse = mt.unique(flat_places(pattern), return_inverse=True)
+        order = inverse.argsort(stable=True)
+        return places, order.index_select(0, mt.searchsorted(inverse[order], mt.arange(places.shape[0])))
+
+    places, first = pattern.known("first", first_of_each)
+    if places.shape[0] == pattern.nnz:
+        return pattern, values
+    return _coalesced(pattern, places), values.index_select(0, first)
+
+
+def _coalesced(pattern: Pattern, places: Any) -> Pattern:
+    def work_out() -> Pattern:
+        size = pattern.size[: pattern.sparse_dim]
+        return Pattern(sparse_coo, pattern.size, (unflatten(places, size),), True)
+
+    return pattern.known("coalesced", work_out)  # type: ignore[no-any-return]
+
+
 def coalesce(tensor: Any) -> Any:
     """A sparse_coo tensor with each place once, in row-major order; itself if it is so."""
     pattern = tensor._pattern
@@ -70,12 +94,7 @@ def coalesce(tensor: Any) -> Any:
     if pattern.coalesced:
         return tensor
     places, values = coalesced_parts(tensor)
-
-    def work_out() -> Pattern:
-        size = pattern.size[: pattern.sparse_dim]
-        return Pattern(sparse_coo, pattern.size, (unflatten(places, size),), True)
-
-    return build(pattern.known("coalesced", work_out), values)
+    return build(_coalesced(pattern, places), values)
 
 
 class SparseToDense(Function):

@@ -206,7 +206,10 @@ class SparseElements(Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
-        return build(ctx.pattern, gradient)
+        from minitensor.sparse.conversion import each_place_once
+
+        # Several elements at one place are one element of the tensor, and each of them got its gradient.
+        return build(*each_place_once(ctx.pattern, gradient))
 
 
 class SparseBuild(Function):
