@@ -10,6 +10,8 @@ import os
 import sys
 from types import CodeType, ModuleType
 
+from minitensor.as_torch import finder
+
 USAGE = """\
 usage: python -m minitensor.as_torch [--report] [--children] SCRIPT [ARGUMENT ...]
        python -m minitensor.as_torch [--report] [--children] -m MODULE [ARGUMENT ...]
@@ -45,6 +47,8 @@ def _script(path: str) -> tuple[CodeType, ModuleType]:
 def _module(name: str) -> tuple[CodeType, ModuleType]:
     """The same of a module, of a package's `__main__` if it is a package."""
     sys.path[0] = os.getcwd()
+    if name.startswith("torch."):  # such as torch.distributed.run
+        name = finder.target(name) or name
     try:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:

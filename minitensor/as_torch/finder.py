@@ -22,7 +22,7 @@ from minitensor import _C, random
 from minitensor.as_torch.symbolic import SymBool, SymFloat, SymInt
 from minitensor.as_torch.version import __version__
 
-__all__ = ["install", "uninstall"]
+__all__ = ["install", "is_installed", "uninstall"]
 
 # Modules whose meaning differs, or that only PyTorch has.
 _OWN = {f"torch.{name}": f"minitensor.as_torch.{name}" for name in ("_C", "_dynamo", "version", "types", "onnx")} | {
@@ -167,6 +167,11 @@ def install() -> None:
         random.use("torch")
         multiprocessing.spawn.get_command_line = _aliased_command_line
         multiprocessing.forkserver.set_forkserver_preload(["minitensor.as_torch", "__main__"])
+
+
+def is_installed() -> bool:
+    """Whether an import of `torch` finds minitensor."""
+    return _finder in sys.meta_path
 
 
 def uninstall() -> None:

@@ -91,6 +91,11 @@ def test_a_wrong_command_line(arguments, message):
     assert "usage: python -m minitensor.as_torch" in done.stderr
 
 
+def test_a_module_of_pytorchs_name():
+    done = run("-m", "minitensor.as_torch", "-m", "torch.distributed.run", "--help")
+    assert done.stdout.startswith("usage: python -m minitensor.distributed.run")
+
+
 def test_the_modules_are_ours(tmp_path):
     source = """
 import importlib.metadata, importlib.util, sys

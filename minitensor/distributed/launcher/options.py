@@ -74,8 +74,8 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         options.shown = {int(one) for one in options.local_ranks_filter.split(",") if one}
     except ValueError:
         parser.error(f"--local-ranks-filter: expected numbers, not {options.local_ranks_filter}")
-    torch = sys.modules.get("torch")
-    options.as_torch |= torch is not None and "minitensor" in getattr(torch, "__version__", "")
+    alias = sys.modules.get("minitensor.as_torch.finder")
+    options.as_torch |= alias is not None and alias.is_installed()
     return options
 
 
