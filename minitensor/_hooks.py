@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from minitensor import _C
+from minitensor import _C, profile_events
 from minitensor.step_stats import NodeExecStats, StepStats, from_events, from_gpus, source_of
 
 __all__ = [
@@ -119,9 +119,9 @@ def collect_step_stats() -> Iterator[StepStats]:
     gpus = cuda_module("profile") if cuda_in_use() else None
     if gpus is not None:
         gpus.start()
-    _C.start_profile()
+    profile_events.start()
     try:
         yield stats
     finally:
-        host = from_events(_C.stop_profile(), kernels=_kernels_of).dev_stats
+        host = from_events(profile_events.stop(), kernels=_kernels_of).dev_stats
         stats.dev_stats[:] = host if gpus is None else [*host, *from_gpus(gpus.stop())]

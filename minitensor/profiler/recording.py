@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from minitensor import _C
+from minitensor import profile_events
 
 __all__ = ["Range", "Recording", "record_function"]
 
@@ -68,7 +68,7 @@ class Recording:
         global _ranges
         from minitensor import _hooks
 
-        _C.start_profile()
+        profile_events.start()
         self._gpu_profile = _hooks.cuda_module("profile") if _hooks.cuda_in_use() else None
         if self._gpu_profile is not None:
             self._gpu_profile.start()
@@ -78,6 +78,6 @@ class Recording:
         """End it; what is still recorded and not run belongs to whoever looks at it."""
         global _ranges
         _ranges = None
-        self.events = _C.stop_profile()
+        self.events = profile_events.stop()
         if self._gpu_profile is not None:
             self.gpu_events = list(self._gpu_profile.stop())

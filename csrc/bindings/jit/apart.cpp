@@ -24,6 +24,7 @@ struct Call {
     trace::Failure failure;
     bool left = false;  // nobody waits for it
     uint64_t options = 0;
+    unsigned long caller = 0;
     // Without:
     std::mutex mutex;
     std::condition_variable ended;
@@ -31,6 +32,7 @@ struct Call {
 };
 
 thread_local bool t_apart = false;
+thread_local unsigned long t_caller = 0;
 std::atomic<int> g_running{0};
 
 // A child has none of the calls, or the one that forked.
@@ -70,6 +72,7 @@ void run(void* argument) {
     std::unique_ptr<std::shared_ptr<Call>> held(static_cast<std::shared_ptr<Call>*>(argument));
     Call& call = **held;
     t_apart = true;
+    t_caller = call.caller;
     PyGILState_STATE state = PyGILState_Ensure();
     work(call);
     for (PyRef* object : {&call.callable, &call.args, &call.context})
@@ -92,6 +95,14 @@ PyObject* wait_for_calls(PyObject*, PyObject*) {
     Py_RETURN_NONE;
 }
 
+PyObject* calling_thread(PyObject*, PyObject*) {
+    return PyLong_FromUnsignedLong(t_caller ? t_caller : PyThread_get_thread_ident());
+}
+
+PyMethodDef functions[] = {{"_calling_thread", method<calling_thread>(), METH_NOARGS,
+                            "The thread that waits for what this one does, or this one."},
+                           {}};
+
 }  // namespace
 
 PyRef call_apart(PyObject* callable, PyObject* args) {
@@ -101,6 +112,7 @@ PyRef call_apart(PyObject* callable, PyObject* args) {
     call->args = PyRef::borrow(args);
     call->context = checked(PyContext_CopyCurrent());
     call->options = trace::options_id();
+    call->caller = PyThread_get_thread_ident();
     ++g_running;
     auto held = std::make_unique<std::shared_ptr<Call>>(call);
     if (PyThread_start_new_thread(run, held.get()) == PYTHREAD_INVALID_THREAD_ID) {
@@ -133,7 +145,8 @@ PyRef call_apart(PyObject* callable, PyObject* args) {
     return result;
 }
 
-bool init_apart() {
+bool init_apart(PyObject* module) {
+    if (PyModule_AddFunctions(module, functions) != 0) return false;
     static PyMethodDef wait = {"_wait_for_calls", method<wait_for_calls>(), METH_NOARGS, nullptr};
     PyRef atexit(PyImport_ImportModule("atexit")), function(PyCFunction_New(&wait, nullptr));
     PyRef done(atexit && function ? PyObject_CallMethod(atexit.get(), "register", "O", function.get()) : nullptr);

@@ -10,7 +10,7 @@ namespace mt::py {
 // handler raises ends that, and the call goes on for nobody. The callee has this thread's options and context
 // variables. If this thread is in the middle of an import, which the callee might wait for, it calls by itself.
 PyRef call_apart(PyObject* callable, PyObject* args);
-bool init_apart();
+bool init_apart(PyObject* module);
 bool init_llvm_calls(PyObject* module);
 bool init_process_group(PyObject* module);
 

@@ -103,6 +103,31 @@ PyObject* py_start_profile(PyObject*, PyObject*) {
 }
 
 // [(name, op, start_ns, end_ns, thread, file, line, children, inputs, bytes)]
+PyObject* list_of_events(std::vector<Event> events) {
+    PyRef list = list_of(events, [](const Event& e) {
+        PyRef inputs = list_of(e.inputs, [](const std::string& text) { return PyUnicode_FromString(text.c_str()); });
+        PyRef where(source_tuple(e.source));
+        bool known = where.get() != Py_None;
+        return Py_BuildValue("(ssLLkOOOOL)", e.name.c_str(), e.op.c_str(), static_cast<long long>(e.start),
+                             static_cast<long long>(e.end), e.thread,
+                             known ? PyTuple_GET_ITEM(where.get(), 0) : Py_None,
+                             known ? PyTuple_GET_ITEM(where.get(), 1) : Py_None, e.children ? e.children : Py_None,
+                             inputs.get(), static_cast<long long>(e.bytes));
+    });
+    for (Event& e : events) {
+        Py_XDECREF(e.source.code);
+        Py_XDECREF(e.children);
+    }
+    return list.release();
+}
+
+PyObject* py_take_profile(PyObject*, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        if (!g_events) fail("no profile is being taken");
+        return list_of_events(std::exchange(*g_events, {}));
+    });
+}
+
 PyObject* py_stop_profile(PyObject*, PyObject*) {
     return guarded([&]() -> PyObject* {
         if (!g_events) fail("no profile is being taken");
@@ -111,28 +136,14 @@ PyObject* py_stop_profile(PyObject*, PyObject*) {
         copy_profile_hook = nullptr;
         std::vector<Event> events = std::move(*g_events);
         delete std::exchange(g_events, nullptr);
-        PyRef list = list_of(events, [](const Event& e) {
-            PyRef inputs = list_of(e.inputs,
-                                   [](const std::string& text) { return PyUnicode_FromString(text.c_str()); });
-            PyRef where(source_tuple(e.source));
-            bool known = where.get() != Py_None;
-            return Py_BuildValue("(ssLLkOOOOL)", e.name.c_str(), e.op.c_str(), static_cast<long long>(e.start),
-                                 static_cast<long long>(e.end), e.thread,
-                                 known ? PyTuple_GET_ITEM(where.get(), 0) : Py_None,
-                                 known ? PyTuple_GET_ITEM(where.get(), 1) : Py_None, e.children ? e.children : Py_None,
-                                 inputs.get(), static_cast<long long>(e.bytes));
-        });
-        for (Event& e : events) {
-            Py_XDECREF(e.source.code);
-            Py_XDECREF(e.children);
-        }
-        return list.release();
+        return list_of_events(std::move(events));
     });
 }
 
 PyMethodDef functions[] = {
     {"start_profile", method<py_start_profile>(), METH_NOARGS, "Starts to note every kernel and launch."},
-    {"stop_profile", method<py_stop_profile>(), METH_NOARGS, "The events since start_profile."},
+    {"take_profile", method<py_take_profile>(), METH_NOARGS, "The events so far; the profile goes on."},
+    {"stop_profile", method<py_stop_profile>(), METH_NOARGS, "The events since start_profile or take_profile."},
     {}};
 
 }  // namespace
