@@ -57,7 +57,10 @@ class Emitter(MemoryEmitter):
                 continue
             stack.pop()
             if self._known(node, at) is None:
+                module = self.function.module
+                note = module.annotate(node.name)
                 self._remember(node, at, self._emit(node, at))
+                module.note = note
         result = self._known(i, index)
         assert result is not None
         return result

@@ -159,6 +159,9 @@ def constant(type_: Type, value: Any) -> Value:
     return Value(type_, type_text(type_), constant_text(type_, value))
 
 
+NOTE = "  ; "
+"""What stands between an instruction and the name of what it is emitted for."""
+
 _LABEL = re.compile(r"label %(\w+)")
 
 
@@ -296,9 +299,19 @@ class Module:
         # Code for functions that the CPU calls, by the name of the function: the same operations.
         self.inline: Mapping[str, Callable[..., Value]] = {}
         self.float_flags = ""  # what LLVM may do to floating-point arithmetic, such as " contract"
+        # With `annotated`, what lines are emitted for stands behind them as a comment: `note`.
+        self.annotated = False
+        self.note = ""
         self.foreign: dict[str, str] = {}  # declarations of functions whose types have no objects here
         self._declared: dict[str, _Declared] = {}
         self._data: dict[bytes, Value] = {}
+
+    def annotate(self, name: str) -> str:
+        """Say what the lines from here on are emitted for; returns the note that was in force."""
+        before = self.note
+        if self.annotated:
+            self.note = f"{NOTE}{name}"
+        return before
 
     def declare(self, name: str, result: Type, arguments: Sequence[Type]) -> _Declared:
         """Declares an external function or intrinsic."""
@@ -392,12 +405,12 @@ class Builder:
     def emit(self, type_: Type, text: str, line: str) -> Value:
         """Appends `name = line`, a value of the type."""
         name = self.function.fresh()
-        self.block.lines.append(f"  {name} = {line}")
+        self.block.lines.append(f"  {name} = {line}{self.module.note}")
         return Value(type_, text, name, self.level)
 
     def raw(self, line: str) -> None:
         """Appends an instruction without a result."""
-        self.block.lines.append("  " + line)
+        self.block.lines.append(f"  {line}{self.module.note}")
 
     def _binary(self, opcode: str, a: Any, b: Any) -> Value:
         a, b = self.value(a), self.value(b)

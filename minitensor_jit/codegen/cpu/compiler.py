@@ -41,25 +41,32 @@ def compile_module(
     fast_math: bool = False,
     profile: bool = False,
     dump: Dump | None = None,
+    annotated: bool = False,
     options: Options | None = None,
     target: CpuTarget | None = None,
 ) -> Executable:
     """Compiles a module for this machine; raises `CompileError` if it has something without code.
 
     `dump(kind, text)` gets the LLVM IR before and after the passes (`ir-no-opt.ll`, `ir-with-opt.ll`), the assembly
-    (`s`), and where every array lies (`buffer-assignment.txt`).
+    (`s`), and where every array lies (`buffer-assignment.txt`). `annotated`: with the HLO instruction behind each line.
     """
     started = time.perf_counter()
     target = target or host_target()
-    options = options or Options(fast_math=fast_math, threads=num_threads_hint, profile=profile)
+    options = options or Options(
+        fast_math=fast_math, threads=num_threads_hint, profile=profile, annotated=annotated and dump is not None
+    )
     program, text = _emitted(module, name, target, options)
     emitted = time.perf_counter()
     if dump is not None:
         dump("buffer-assignment.txt", program.buffers())
         dump("ir-no-opt.ll", text)
-    code = target.compile(text, dump=dump)
+    code = target.compile(text)
     compiled = time.perf_counter()
     loaded = LoadedCode(code, ENTRY, program.unit.module.imports)
+    seconds = {"emit": emitted - started, "llvm": compiled - emitted, "load": time.perf_counter() - compiled}
+    if dump is not None:
+        target.dump(text, dump)
+        seconds["dump"] = time.perf_counter() - started - sum(seconds.values())
     return Executable(
         name=name,
         interface=Interface(program.parameter_shapes, program.result_shapes, program.aliases),
@@ -70,11 +77,7 @@ def compile_module(
         kernels=program.unit.kernels,
         counters=program.counters,
         instructions=dict(Counter(i.opcode for c in module.computations for i in c.instructions)),
-        compile_seconds={
-            "emit": emitted - started,
-            "llvm": compiled - emitted,
-            "load": time.perf_counter() - compiled,
-        },
+        compile_seconds=seconds,
     )
 
 
@@ -147,8 +150,7 @@ class _Program(ModuleEmitter):
         self._control.choice(choice)
 
     def _kernel(self, spec: KernelSpec, plan: Plan) -> None:
-        if self._stopwatch is None:
+        note = self.unit.module.annotate(spec.name)
+        with self._stopwatch.kernel(spec, type(plan).__name__) if self._stopwatch is not None else nullcontext():
             plan.emit()
-            return
-        with self._stopwatch.kernel(spec, type(plan).__name__):
-            plan.emit()
+        self.unit.module.note = note

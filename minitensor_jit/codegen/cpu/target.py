@@ -13,6 +13,8 @@ import llvmlite.binding as llvm
 from minitensor import _forks
 
 from ..emission import Machine, emit
+from ..llvm import NOTE
+from .provenance import with_locations, with_notes
 from .verify import verify
 
 __all__ = ["CpuTarget", "host_target"]
@@ -47,20 +49,25 @@ class CpuTarget:
         """What a cache of object code must compare."""
         return self.triple, self.cpu, self.features
 
-    def compile(self, text: str, *, dump: Callable[[str, str], None] | None = None) -> bytes:
-        """The object code of a module. `dump` gets the module as the passes left it, and the assembly."""
+    def compile(self, text: str) -> bytes:
+        """The object code of a module."""
         verify(text)
         with _lock, _no_loop_strength_reduction():
-            code = emit(self.machine, text)
-            if dump is None:
-                return code
-            texts = {
-                "ir-with-opt.ll": str(llvm.parse_assembly(text)),
-                "s": emit(self.machine, text, assembly=True).decode(),
-            }
+            return emit(self.machine, text)
+
+    def dump(self, text: str, write: Callable[[str, str], None]) -> None:
+        """Write a module that has been compiled as LLVM read it, and its assembly."""
+        with _lock, _no_loop_strength_reduction():
+            texts = {"ir-with-opt.ll": str(llvm.parse_assembly(text)), "s": self._assembly(text)}
         for kind, form in texts.items():
-            dump(kind, form)
-        return code
+            write(kind, form)
+
+    def _assembly(self, text: str) -> str:
+        """The assembly; with the notes of the text, if it has any."""
+        if NOTE not in text:
+            return emit(self.machine, text, assembly=True).decode()
+        located, names = with_locations(text)
+        return with_notes(emit(self.machine, located, assembly=True).decode(), names)
 
 
 @contextmanager

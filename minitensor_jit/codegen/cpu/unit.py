@@ -44,6 +44,8 @@ class Options:
     streaming_store_bytes: int = 32 << 20
     # Whether the code measures itself; then it has addresses of this process in it.
     profile: bool = False
+    # Whether lines of LLVM text say which HLO instruction they are for.
+    annotated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class Unit:
     def __post_init__(self) -> None:
         self.module.attributes.extend(self.target.attributes)
         self.module.has_half_conversion = self.target.half_conversion
+        self.module.annotated = self.options.annotated
         self.module.metadata["!0"] = "!{i32 1}"
         self.entry = Function(self.module, "entry", I32, [(PTR, "buffers"), (PTR, "runtime")], linkage="")
         self.builder = Builder(self.entry, self.entry.block("entry"))
