@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         NumericsError,
     )
     from minitensor_jit.flags import FlagError, JitOptions
+    from minitensor_jit.reports import report
     from minitensor_jit.scopes import attr_scope, jit_scope
 
 __all__ = [
@@ -115,6 +116,7 @@ __all__ = [
     "optimize_for_inference",
     "optimized_execution",
     "options",
+    "report",
     "save",
     "script",
     "script_if_tracing",
@@ -146,6 +148,7 @@ _HOMES = {
     ),
     **dict.fromkeys(("FlagError", "JitOptions"), "flags"),
     "function": "compiled_function",
+    "report": "reports",
     **dict.fromkeys(("attr_scope", "jit_scope"), "scopes"),
 }
 # What PyTorch's module of the name `jit` has.

@@ -263,6 +263,20 @@ def _keep_account(report: Report | None) -> None:
     _C.set_eager_hook(None if report is None else _on_eager)
 
 
+def swap_account(report: Report | None) -> Report | None:
+    """Make `report` the account that is written to; returns the one before."""
+    before = _report
+    _keep_account(report)
+    return before
+
+
+def recorded_scope(wanted: JitOptions, reason: str) -> AbstractContextManager[None]:
+    """Records everything inside under these options, with nothing compiled before; `reason` is why it ends to."""
+    number = _number_of(wanted)
+    _compilers[number].clear()
+    return _C.OptionsScope(number, reason)
+
+
 _EXPLAINED = "the end of the explained call"
 
 
@@ -358,6 +372,7 @@ def start_from_environment() -> None:
         _default_options = read_environment()
     except FlagError as error:
         raise FlagError(f"MT_JIT_FLAGS: {error}") if not str(error).count("MT_JIT_FLAGS") else error from None
+    asked = _default_options.text()
     _keep_programs()
     _C.set_options_id(0)
     if _default_options.explain:
@@ -367,6 +382,13 @@ def start_from_environment() -> None:
         atexit.register(_print_account)
     if _default_options.hlo_profile:
         atexit.register(_print_profile)
+    if _default_options.report is not None:
+        from minitensor_jit.inspect.program_report import write_at_exit
+
+        if (record := write_at_exit(_default_options.report, asked)) is not None:
+            _keep_account(record.account)
+            # Nothing of it is kept on disk, and all of it is compiled.
+            _default_options = _default_options.replace(hlo_profile=True)
     current_compiler()
     if _default_options.auto_jit:
         # What is looked at is compiled here.

@@ -106,7 +106,7 @@ class MismatchError(JitError, RuntimeError):
 
 
 class DumpError(JitError, OSError):
-    """The folder of `--dump_to` can't be written to."""
+    """The folder of `--dump_to`, or the file of `--report`, can't be written."""
 
 
 class CacheDirectoryError(JitError, OSError):

@@ -30,7 +30,7 @@ class Flag:
 
     name: str
     type: str
-    """bool, int, word, fraction, path, regex, names or levels."""
+    """bool, int, word, fraction, path, file, regex, names or levels."""
     default: Any
     help: str
     bare: str | None = None
@@ -47,6 +47,8 @@ class Flag:
             return "true or false"
         if self.type == "path":
             return "the path of a folder"
+        if self.type == "file":
+            return "the path of a file"
         if self.type == "regex":
             return "a regular expression"
         if self.type == "fraction":
@@ -66,6 +68,8 @@ class Flag:
             return f"--{self.name}[=true|false]"
         if self.type == "path":
             return f"--{self.name}=DIR" if self.bare is None else f"--{self.name}[=DIR]"
+        if self.type == "file":
+            return f"--{self.name}=FILE"
         if self.type == "regex":
             return f"--{self.name}=REGEX"
         if self.type == "fraction":
@@ -93,7 +97,7 @@ class Flag:
             return
         if self.type == "bool":
             good = isinstance(value, bool)
-        elif self.type in ("path", "regex"):
+        elif self.type in ("path", "file", "regex"):
             good = isinstance(value, str) and _PARSERS[self.type](self, value) is not None
         elif self.type == "fraction":
             good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1
@@ -173,6 +177,7 @@ _PARSERS: dict[str, Callable[[Flag, str], Any]] = {
     "word": Flag._word,
     "fraction": Flag._fraction,
     "path": Flag._path,
+    "file": Flag._path,
     "regex": Flag._regex,
     "names": Flag._names,
     "levels": Flag._names,
@@ -249,6 +254,13 @@ class JitOptions:
     )
     explain: bool = _flag(
         "bool", False, "Report at exit which ops were compiled, which were not and why, and what was recompiled."
+    )
+    report: str | None = _flag(
+        "file",
+        None,
+        "Write a report of the whole program to this file at exit, however the program ends: one HTML page with all "
+        "that was compiled, stage by stage, what was not and why, times, memory and a timeline. Compiled code measures "
+        "itself for it, as with --hlo_profile.",
     )
     clustering_debug: bool = _flag(
         "bool",

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from minitensor_jit.clustering.build_launch_ops import build_launch_ops
@@ -37,8 +38,15 @@ class ClusteringResult:
     """The graph after each phase, by the phase's name. Empty unless debugging or dumping."""
 
 
-def cluster(graph: Graph, options: JitOptions, state: ClusteringState = PROCESS_STATE) -> ClusteringResult:
+def cluster(
+    graph: Graph,
+    options: JitOptions,
+    state: ClusteringState = PROCESS_STATE,
+    watch: Callable[[str, Graph], None] | None = None,
+) -> ClusteringResult:
     """Cluster a recorded graph. Its nodes get their `_MtCluster` attributes; other than that it stays as it is.
+
+    `watch` is called with `recorded` and the graph, and after each phase with its name.
 
     Raises InvalidArgumentError for an op that must be compiled and can't be.
     """
@@ -49,7 +57,12 @@ def cluster(graph: Graph, options: JitOptions, state: ClusteringState = PROCESS_
     if dump is not None:
         dump.write("before_mark_for_compilation", graph.text(), graph.dot())
 
+    if watch is not None:
+        watch("recorded", graph)
+
     def after(phase: str, graph: Graph) -> None:
+        if watch is not None:
+            watch(phase, graph)
         if wants_texts:
             texts[phase] = graph.text()
         if dump is not None:

@@ -50,6 +50,7 @@ class Machine:
         """What `json` can write of it."""
         return {
             "bytes_per_second": self.bandwidth[-1],
+            "bytes_per_second_of_caches": list(self.bandwidth[:-1]),
             "flops_per_second": self.flops,
             "threads": self.threads,
         }

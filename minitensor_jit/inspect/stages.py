@@ -9,9 +9,11 @@ from __future__ import annotations
 import itertools
 import os
 import re
+from collections.abc import Mapping
 
 from minitensor_jit.flags import STANDARD_OUTPUT, JitOptions
 from minitensor_jit.inspect.dump import Dumper, ModuleDump
+from minitensor_jit.inspect.module_record import ModuleRecord
 from minitensor_jit.ir.graphviz import print_dot
 from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.printer import print_module
@@ -53,8 +55,16 @@ def pictures_for(options: JitOptions) -> HloPictures | None:
 class Stages:
     """Writes what a module is at each stage, in every way that was asked for."""
 
-    def __init__(self, module: Module, constants: int, dump: ModuleDump | None, pictures: HloPictures | None) -> None:
+    def __init__(
+        self,
+        module: Module,
+        constants: int,
+        dump: ModuleDump | None,
+        pictures: HloPictures | None,
+        record: ModuleRecord | None = None,
+    ) -> None:
         self.dump = dump
+        self.record = record
         self._pictures = pictures
         # As a cluster's function is called in its graph, and a version: how many instructions it was lowered to.
         count = sum(len(computation.instructions) for computation in module.computations)
@@ -67,6 +77,8 @@ class Stages:
 
     def before(self, module: Module) -> None:
         """The module as it was lowered."""
+        if self.record is not None:
+            self.record.before(module)
         if self.dump is not None:
             dumper = self.dump.dumper
             # The program that runs the module alone reads the text.
@@ -75,8 +87,10 @@ class Stages:
         if self._pictures is not None:
             self._waiting = print_dot(module)
 
-    def on_pass(self, name: str, module: Module, changed: bool) -> None:
-        """The module after a pass."""
+    def on_pass(self, name: str, module: Module, changed: bool, rules: Mapping[str, int]) -> None:
+        """The module after a pass, which applied its `rules` so often."""
+        if self.record is not None:
+            self.record.on_pass(name, module, changed, rules)
         if self._pictures is not None:
             if self._waiting is not None:
                 self._pictures.draw(self._title, f"{self._since}, before {name}", self._waiting)
@@ -97,6 +111,8 @@ class Stages:
 
     def code(self, kind: str, text: str) -> None:
         """What code generation made: see `ModuleDump.code`."""
+        if self.record is not None:
+            self.record.code(kind, text)
         if self.dump is not None:
             self.dump.code(kind, text)
 
@@ -107,9 +123,15 @@ class Stages:
         self.dump.hlo(stage, print_module(module) if wants_text else None, print_dot(module) if dumper.dot else None)
 
 
-def stages_for(module: Module, constants: int, dumper: Dumper | None, pictures: HloPictures | None) -> Stages | None:
+def stages_for(
+    module: Module,
+    constants: int,
+    dumper: Dumper | None,
+    pictures: HloPictures | None,
+    record: ModuleRecord | None = None,
+) -> Stages | None:
     """What is to be told of this module's compilation, if anything is; `constants`: how many arguments are constant."""
     dump = None if dumper is None else dumper.module(module.name)
-    if dump is None and pictures is None:
+    if dump is None and pictures is None and record is None:
         return None
-    return Stages(module, constants, dump, pictures)
+    return Stages(module, constants, dump, pictures, record)

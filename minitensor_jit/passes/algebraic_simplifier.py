@@ -39,6 +39,8 @@ class AlgebraicSimplifier:
 
     def __init__(self, rules: Sequence[Rule] = ALL_RULES, *, strict: bool = True) -> None:
         self.strict = strict
+        self.applied: Counter[str] = Counter()
+        """How often each rule was applied in the last run."""
         self._rules: dict[str, list[Rule]] = {}
         for rule in rules:
             for opcode in rule.opcodes:
@@ -48,6 +50,7 @@ class AlgebraicSimplifier:
         """Simplify every computation but the combiners, which have their form."""
         combiners = {i.attrs["to_apply"] for c in module.computations for i in c if "to_apply" in i.attrs}
         changed = False
+        self.applied = Counter()
         for computation in module.computations:
             if computation not in combiners:
                 changed |= self._computation(computation)
@@ -64,6 +67,7 @@ class AlgebraicSimplifier:
             if not self._sweep(computation, rewriter, applied):
                 return changed
             changed = True
+            self.applied.update(applied)
             computation.remove_dead()
             computation.make_names_unique()
         self._fight(applied)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from ..ir.module import Module
@@ -13,8 +13,9 @@ __all__ = ["Pass", "PassHook", "PassManager"]
 
 _FOR_SPEED = frozenset({"fusion", "row-fusion", "output-fusion", "horizontal-loop-fusion", "schedule"})
 
-# Called after every pass with its name, the module and whether the pass changed it.
-PassHook = Callable[[str, Module, bool], None]
+# Called after every pass with its name, the module, whether the pass changed it, and how often it applied which of its
+# rules, if it has rules.
+PassHook = Callable[[str, Module, bool, Mapping[str, int]], None]
 
 
 class Pass(Protocol):
@@ -52,5 +53,5 @@ class PassManager:
             if changed and self.verify:
                 check(module, f"after {one.name}")
             if self.on_pass is not None:
-                self.on_pass(one.name, module, changed)
+                self.on_pass(one.name, module, changed, getattr(one, "applied", {}))
         return any_changed

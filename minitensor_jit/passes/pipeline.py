@@ -86,7 +86,7 @@ STAGES: tuple[str, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class PipelineOptions:
-    """How to run the pipeline. `on_pass(name, module, changed)` is called after every pass, for dumps.
+    """How to run the pipeline. `on_pass(name, module, changed, rules)` is called after every pass, for dumps.
 
     `on_refusal(name, refusal)` is called at the end, for all that a pass left as it was.
 

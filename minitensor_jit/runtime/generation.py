@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -65,7 +65,7 @@ def pipeline_options(
     rounds_products: bool,
     *,
     verify: bool,
-    on_pass: Callable[[str, Module, bool], None] | None = None,
+    on_pass: Callable[[str, Module, bool, Mapping[str, int]], None] | None = None,
 ) -> PipelineOptions:
     """How the passes run for code of a device; whether products may be rounded is what was set at the calls."""
     # Imported here: cached plans run no passes.
@@ -108,9 +108,9 @@ def generate(
     if talks(options, "pass_manager", 1):
         hooks.append(partial(_log_pass, options))
 
-    def on_pass(name: str, module: Module, changed: bool) -> None:
+    def on_pass(name: str, module: Module, changed: bool, rules: Mapping[str, int]) -> None:
         for hook in hooks:
-            hook(name, module, changed)
+            hook(name, module, changed, rules)
 
     pipeline = pipeline_options(
         options, device, lowered.rounds_products, verify=stages is not None, on_pass=on_pass if hooks else None
@@ -128,7 +128,8 @@ def generate(
         log(options, "xla_compiler", 2, "%s: after the passes\n%s", name, print_module(module))
     if stages is not None:
         stages.after(module)
-    writers = [stages.code] if stages is not None and stages.dump is not None else []
+    record = stages.record if stages is not None else None
+    writers = [stages.code] if stages is not None and (stages.dump is not None or record is not None) else []
     if talks(options, "codegen", 2):
         writers.append(partial(_log_buffers, options))
 
@@ -144,7 +145,10 @@ def generate(
         fast_math=options.fast_math,
         profile=options.hlo_profile,
         dump=dump if writers else None,
+        **({"annotated": True} if record is not None and device == "cpu" else {}),
     )
+    if record is not None:
+        record.compiled(executable.kernels, executable.scratch_bytes, executable.compile_seconds)
     if stages is not None and stages.dump is not None:
         took = ", ".join(f"{stage} {1e3 * taken:.1f} ms" for stage, taken in executable.compile_seconds.items())
         stages.dump.end(f"Kernels: {executable.kernels}. Scratch memory: {executable.scratch_bytes:,} bytes. {took}")
@@ -166,7 +170,7 @@ def _log_buffers(options: JitOptions, kind: str, text: str) -> None:
         log(options, "codegen", 2, "%s", text.rstrip())
 
 
-def _log_pass(options: JitOptions, name: str, module: Module, changed: bool) -> None:
+def _log_pass(options: JitOptions, name: str, module: Module, changed: bool, _: Mapping[str, int]) -> None:
     count = sum(len(computation.instructions) for computation in module.computations)
     verb = "changed" if changed else "left"
     log(

@@ -7,6 +7,7 @@ import os
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -20,6 +21,7 @@ from minitensor_jit.inspect.dump import ModuleDump, dumper_for
 from minitensor_jit.inspect.filing import describe_failure, how_to_file
 from minitensor_jit.inspect.refusal_row import RefusalRow
 from minitensor_jit.inspect.report import Report
+from minitensor_jit.inspect.run_record import Predicted, recording
 from minitensor_jit.inspect.stages import Stages, pictures_for, stages_for
 from minitensor_jit.ir.decision import Decision
 from minitensor_jit.ir.printer import print_module
@@ -29,6 +31,7 @@ from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster, rounds_
 from minitensor_jit.runtime.all_sizes import AllSizes
 from minitensor_jit.runtime.background import compile_later
 from minitensor_jit.runtime.compilation_profile import ClusterProfile
+from minitensor_jit.runtime.compile_reason import CompileReasons
 from minitensor_jit.runtime.compiler import Compiler, no_collections, note_executable
 from minitensor_jit.runtime.disk_cache import key_of
 from minitensor_jit.runtime.dynamic_shapes import Template
@@ -68,7 +71,7 @@ class Launcher:
         self.disk = compiler.disk
         self.executables = compiler.executables
         self._compiler = compiler
-        self._seen: OrderedDict[tuple[Any, ...], tuple[Any, ...]] = OrderedDict()
+        self._reasons = CompileReasons(_MAX_PROFILES)
         self._profiles: OrderedDict[Hashable, ClusterProfile] = OrderedDict()
         self._all_sizes = AllSizes(self)
         self._jobs: dict[str, _Job] = {}
@@ -81,7 +84,7 @@ class Launcher:
 
     def clear(self) -> None:
         """Forget what was compiled, but for the executables."""
-        self._seen.clear()
+        self._reasons.clear()
         self._profiles.clear()
         self._all_sizes.clear()
         self._jobs = {name: job for name, job in self._jobs.items() if not job.done}
@@ -105,13 +108,15 @@ class Launcher:
             return self._after_trial(policy)
         if policy is None:
             trace = RecordedTrace(nodes, leaves, scalars, f"trace_{next(self._traces)}")
-            result = cluster(trace.graph, self.options)
+            record = recording()
+            result = cluster(trace.graph, self.options) if record is None else record.cluster(trace.graph, self.options)
             if self.dumper is not None:
                 self.dumper.graphs(trace.graph.name, result.texts, trace.graph.dot())
             draft = Draft(trace, result)
         else:
             draft = policy.draft
-        return self._plan(draft)
+        with _span(f"plan of {draft.trace.graph.name}"):
+            return self._plan(draft)
 
     def _plan(self, draft: Draft) -> tuple[Any, ...]:
         builder = self._builder(draft, {})
@@ -186,7 +191,8 @@ class Launcher:
                 self._tell(node, name, template)
                 return ready
         try:
-            lowered = lower_cluster(node.subgraph, name)
+            with _span("lowering"):
+                lowered = lower_cluster(node.subgraph, name)
         except Exception as error:
             dump = self.dumper.module(name) if self.dumper is not None else None
             self._describe(error, dump, node.subgraph.text())
@@ -222,7 +228,7 @@ class Launcher:
                     self._start(node, lowered, text, module, profile)
                 return NotYet("a thread is compiling it", profile, job=module)
         stages = self._stages(node, lowered)
-        why = self._why(node, lowered)
+        why = self._reasons.why(node.subgraph, lowered, in_detail=self.report is not None)
         graph = node.subgraph.text
         keep = profile is not None or alone
         executable = self._make(lowered, text, module, started, why, stages, graph, node.device, keep=keep)
@@ -252,13 +258,16 @@ class Launcher:
         self.report.record_refusals(name, (lines, template is not None), find)
 
     def _stages(self, node: Node, lowered: LoweredCluster) -> Stages | None:
-        return stages_for(lowered.module, int(node.params["num_constant_args"]), self.dumper, self.pictures)
+        record, kept = recording(), None
+        if record is not None:
+            kept = record.module(lowered.module.name, self.options.codegen.text(), node.device)
+        return stages_for(lowered.module, int(node.params["num_constant_args"]), self.dumper, self.pictures, kept)
 
     @cached_property
     def _dynamic(self) -> bool:
         """Whether clusters are compiled for all sizes of a dimension. Who looks inside wants to see numbers."""
         o = self.options
-        watched = o.looks_inside or o.hlo_profile or o.writes_stages
+        watched = o.looks_inside or o.hlo_profile or o.writes_stages or recording() is not None
         return o.dynamic_shapes and not o.async_compilation and not o.always_defer_compilation and not watched
 
     def ready(
@@ -277,6 +286,9 @@ class Launcher:
             note_executable(module, executable)
         work = sum(value_of(s.nbytes, sizes) for s in (*executable.parameter_shapes, *executable.result_shapes))
         scratch = value_of(executable.scratch_bytes, sizes)
+        if (record := recording()) is not None:
+            parameters = sum(value_of(s.nbytes, sizes) for s in executable.parameter_shapes)
+            record.runs(lowered.module.name, module, Predicted(parameters, work - parameters, scratch))
         return Ready(lowered, executable, scratch, work, sizes, profile, dump, "" if sizes else module)
 
     def _make(
@@ -298,19 +310,27 @@ class Launcher:
         # What is on disk has no stages to dump.
         kept = self.disk.load(key, name, self.options) if self.disk is not None and stages is None else None
         try:
-            executable = kept or self.generate(lowered, name, stages, device=device, text=text)
+            with _span(f"compiling {name}"):
+                executable = kept or self.generate(lowered, name, stages, device=device, text=text)
         except Exception as error:
+            if stages is not None and stages.record is not None:
+                stages.record.failed(error)
             self._describe(error, None if stages is None else stages.dump, graph())
             raise
         if self.disk is not None and kept is None:
             self.disk.store(key, executable)
         self.executables.insert(module, executable, keep=keep)
         milliseconds = (time.perf_counter() - started) * 1e3
+        if stages is not None and stages.record is not None:
+            # What the record itself took is no part of compiling.
+            milliseconds -= stages.record.overhead * 1e3
         if kept is not None:
             why += ", loaded from disk"
         log(self.options, "xla_compiler", 1, "%s: ready in %.1f ms (%s)", name, milliseconds, why)
         if self.report is not None:
             self.report.record_compile(name, milliseconds, why)
+        if (record := recording()) is not None:
+            record.compiled(name, milliseconds, why)
         return executable
 
     def _profile(self, node: Node) -> ClusterProfile:
@@ -336,7 +356,8 @@ class Launcher:
         job = self._jobs[module] = _Job(os.getpid())
         profile.compiled(module)
         assert node.subgraph is not None
-        why, stages, graph = self._why(node, lowered), self._stages(node, lowered), node.subgraph.text
+        why = self._reasons.why(node.subgraph, lowered, in_detail=self.report is not None)
+        stages, graph = self._stages(node, lowered), node.subgraph.text
         job.dump = None if stages is None else stages.dump
 
         def work() -> None:
@@ -365,18 +386,8 @@ class Launcher:
         """Run the passes and generate code, whatever was compiled before. `text` is the module's, if it has one."""
         return generate(self.options, lowered, name, stages, device=device, text=text)
 
-    def _why(self, node: Node, lowered: LoweredCluster) -> str:
-        """What is new about a cluster, compared with the last one of the same ops at the same lines."""
-        assert node.subgraph is not None
-        key = tuple((n.op, n.source) for n in node.subgraph if not n.is_argument)
-        shapes = tuple(str(node.subgraph.meta(value)) for value, _ in lowered.parameters if isinstance(value, tuple))
-        before = self._seen.pop(key, None)
-        self._seen[key] = shapes
-        if len(self._seen) > _MAX_PROFILES:
-            self._seen.popitem(last=False)
-        if before is None:
-            return "first use"
-        for place, (old, new) in enumerate(zip(before, shapes, strict=False)):
-            if old != new:
-                return f"argument {place}: {old} became {new}"
-        return "other results are used, or constants changed"
+
+def _span(name: str) -> AbstractContextManager[None]:
+    """Has the time inside counted for a report, if one is written."""
+    record = recording()
+    return nullcontext() if record is None else record.span(name)

@@ -15,6 +15,7 @@ from minitensor_jit.errors import CompileError, CudaError, InvalidArgumentError,
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.refusal_row import RefusalRow
 from minitensor_jit.inspect.report import Report
+from minitensor_jit.inspect.run_record import recording
 from minitensor_jit.ir.decision import Decision
 from minitensor_jit.ir.opcode import FALLIBLE
 from minitensor_jit.ir.refusal import Refused
@@ -292,6 +293,8 @@ class PlanBuilder:
 
             generate = partial(self.compiler.generate, device=device)
             found.append(Verifier(self.options, name, graph, lowered, executable, generate, dump, ready.sizes))
+        if (record := recording()) is not None and device == "cpu":
+            found.append(record.probe(name))
         return together(observer for observer in found if observer is not None)
 
     def failed(self, node: Node, name: str, group: int, error: Exception) -> None:

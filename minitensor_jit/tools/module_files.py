@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..codegen.cpu.compiler import compile_module
+from ..inspect.report_page.packing import is_module_name, module_text
 from ..ir.module import Computation, Instruction, Module
 from ..ir.narrow import wide_array
 from ..ir.parser import parse_module
@@ -20,14 +21,14 @@ from ..ir.testing import random_arguments
 from ..ir.verifier import check
 from ..runtime.run_arrays import run_on_arrays
 
-__all__ = ["add_input_arguments", "arguments_of", "compile_and_run", "mismatch", "read_module"]
+__all__ = ["add_input_arguments", "arguments_of", "compile_and_run", "mismatch", "read_module", "read_text"]
 
 Array = NDArray[Any]
 
 
 def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     """The options that say which module, and what it runs on."""
-    parser.add_argument("file", metavar="FILE", help="HLO text")
+    parser.add_argument("file", metavar="FILE", help="HLO text, or FILE.html#MODULE of a report")
     parser.add_argument("--inputs", metavar="NPZ", help="arrays arg0, arg1, ...")
     parser.add_argument("--random_inputs", action="store_true", help="random inputs (the default without --inputs)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the random inputs (default: 0)")
@@ -35,12 +36,17 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--atol", type=float, default=1e-5, metavar="X", help="absolute tolerance (default: 1e-5)")
 
 
+def read_text(path: str) -> str:
+    """The text of a file, or of a module in a report, `FILE.html#MODULE`."""
+    return module_text(path) if is_module_name(path) else Path(path).read_text(encoding="utf-8")
+
+
 def read_module(path: str) -> Module:
     """The verified module of a file, whatever layouts its text gives its arguments.
 
     A tuple among its parameters becomes a parameter for each of its arrays, in their order.
     """
-    module = parse_module(Path(path).read_text(encoding="utf-8"), any_layout=True)
+    module = parse_module(read_text(path), any_layout=True)
     check(module)
     if any(isinstance(p.shape, TupleShape) for p in module.entry.parameters):
         _spread_tuples(module.entry)

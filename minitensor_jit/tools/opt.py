@@ -9,11 +9,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Final
 
 from ..codegen.cpu.compiler import compile_module
 from ..codegen.errors import CompileError
+from ..inspect.report_page.packing import NotAReportError
 from ..ir.graphviz import print_dot
 from ..ir.module import Module
 from ..ir.parser import ParseError, parse_module
@@ -21,6 +21,7 @@ from ..ir.printer import print_module
 from ..ir.verifier import VerificationError, check
 from ..passes.pass_manager import Pass, PassManager
 from ..passes.pipeline import PASSES, pipeline
+from .module_files import read_text
 
 __all__ = ["main"]
 
@@ -57,7 +58,9 @@ def _stage(module: Module, stage: str, *, metadata: bool) -> str:
 
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m minitensor_jit.tools.opt", description=__doc__)
-    parser.add_argument("file", nargs="?", metavar="FILE", help="HLO text; - reads standard input")
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE", help="HLO text, or FILE.html#MODULE of a report; - reads standard input"
+    )
     parser.add_argument(
         "--passes", type=_passes, default="", metavar="NAMES", help="comma-separated, in order; all is the pipeline"
     )
@@ -84,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.file == "-":
             text = sys.stdin.read()
         else:
-            text = Path(options.file).read_text(encoding="utf-8")
+            text = read_text(options.file)
         # A test file has the expected result below this mark.
         text = text.split("\n// -----", 1)[0]
         module = parse_module(text, any_layout=options.any_layout)
@@ -92,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             check(module)
         PassManager(options.passes, verify=not options.no_verify).run(module)
         sys.stdout.write(_stage(module, options.stage, metadata=not options.no_metadata))
-    except (OSError, UnicodeDecodeError, ParseError, VerificationError, CompileError) as error:
+    except (OSError, NotAReportError, UnicodeDecodeError, ParseError, VerificationError, CompileError) as error:
         print(f"{options.file}: {error}", file=sys.stderr)
         return 1
     if options.decisions:

@@ -31,7 +31,7 @@ def test_every_pass_keeps_the_bits_of_random_modules(seed: int) -> None:
     arguments = random_arguments(module, seed)
     want = evaluate(module, arguments)
 
-    def compare(name: str, module: Module, changed: bool) -> None:
+    def compare(name: str, module: Module, changed: bool, _: object) -> None:
         if changed:
             for k, (a, b) in enumerate(zip(want, evaluate(module, arguments), strict=True)):
                 assert same_bits(a, b), f"{name} changed result {k}"
@@ -109,7 +109,7 @@ def test_hooks_see_every_pass() -> None:
     b = Builder("m")
     x = b.parameter(Shape("f32", (2,)))
     module = b.build(b.negate(b.negate(x)))
-    run_pipeline(module, PipelineOptions(on_pass=lambda name, _, changed: seen.append((name, changed))))
+    run_pipeline(module, PipelineOptions(on_pass=lambda name, _, changed, rules: seen.append((name, changed))))
     assert [name for name, _ in seen] == [p.name for p in pipeline()]
     assert ("algsimp", True) in seen
     assert module.entry.root.opcode == "parameter"

@@ -40,6 +40,7 @@ MINITENSOR = [
 # Of these, functions import downwards too.
 MINITENSOR_ALWAYS = [
     ["_C", "_forks", "step_stats"],
+    ["profile_events"],
     ["_hooks"],
     ["ops"],
     ["autograd"],
@@ -66,7 +67,7 @@ MINITENSOR_JIT = [
     ["runtime"],
     ["ops_reason"],
     ["api"],
-    ["function_arguments", "state"],
+    ["function_arguments", "state", "reports"],
     ["scopes", "lowered_function"],
     ["compiled_function"],
     ["session_runs", "step_programs"],

@@ -1,0 +1,189 @@
+"""What differs between two reports, for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+__all__ = ["difference"]
+
+_LIMIT = 20
+
+
+def difference(first: dict[str, Any], second: dict[str, Any], first_name: str = "A", second_name: str = "B") -> str:
+    """A table of what can be compared, and lists of what is in one of two runs only."""
+    lines = [f"A: {first_name}: {_about(first)}", f"B: {second_name}: {_about(second)}", ""]
+    lines += _table([("", "A", "B", "B / A"), *_figures(first, second)])
+    lines += _settings(first, second)
+    lines += _sets("Left eager", first, second, _eager)
+    lines += _sets("Not fused", first, second, _refusals)
+    lines += _sets("Compiled again", first, second, _recompiles)
+    lines += _kernels(first, second)
+    lines += _program_lines(first, second)
+    return "\n".join(lines) + "\n"
+
+
+def _about(data: dict[str, Any]) -> str:
+    end = data["end"]
+    how = end["type"] if end["kind"] == "exception" else "ran to its end"
+    return f"{data['command']}, {data['date']}, {how}"
+
+
+def _figures(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+
+    def row(name: str, value: Callable[[dict[str, Any]], float], show: Callable[[float], str]) -> None:
+        a, b = value(first), value(second)
+        ratio = f"{b / a:.2f}" if a else "same" if a == b else "new"
+        rows.append((name, show(a), show(b), ratio))
+
+    row("time of the run", lambda d: d["seconds"], _time)
+    row("ops recorded", lambda d: d["account"]["ops"]["total"], _count)
+    row("ops compiled", lambda d: d["account"]["ops"]["compiled"], _count)
+    row("clusters", lambda d: len(d["account"]["clusters"]), _count)
+    row("time in compiled code", lambda d: d["profile"]["seconds"], _time)
+    row("time in eager ops", lambda d: sum(line["eager_seconds"] for line in d["lines"]), _time)
+    row("compilations", lambda d: len(d["compiles"]), _count)
+    row("time to compile", lambda d: sum(c["milliseconds"] for c in d["compiles"]) / 1e3, _time)
+    row("kernels", lambda d: sum(len(c["kernels"]) for c in d["profile"]["clusters"]), _count)
+    row("bytes moved by kernels", _moved, _bytes)
+    row("bytes through memory, not fused", lambda d: sum(_refusals(d).values()), _bytes)
+    row("scratch memory", lambda d: sum(p["scratch"] for p in d["memory"]["predicted"].values()), _bytes)
+    row("most bytes in tensors", lambda d: d["memory"]["peak"], _bytes)
+    return rows
+
+
+def _moved(data: dict[str, Any]) -> float:
+    return float(sum(k["bytes_per_run"] * k["runs"] for c in data["profile"]["clusters"] for k in c["kernels"]))
+
+
+def _settings(first: dict[str, Any], second: dict[str, Any]) -> list[str]:
+    a, b = ({**d["environment"], "flags": d["flags"], "command": d["command"]} for d in (first, second))
+    ignored = {"memory", "JIT flags", "MT_JIT_FLAGS"}
+    changed = [name for name in {**a, **b} if a.get(name) != b.get(name) and name not in ignored]
+    lines = ["", "Environment"] if changed else []
+    for name in changed:
+        lines += [f"  {name}", f"    A: {a.get(name, 'not set')}", f"    B: {b.get(name, 'not set')}"]
+    return lines
+
+
+def _eager(data: dict[str, Any]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for group in data["account"]["eager"]:
+        for row in group["ops"]:
+            key = f"{row['op']} ({_place(row)}): {group['reason']}"
+            found[key] = found.get(key, 0) + row["count"]
+    return found
+
+
+def _refusals(data: dict[str, Any]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for cluster in data["account"]["clusters"]:
+        for row in cluster["refusals"]:
+            if row["bytes"]:
+                into = f" and {row['into']['op']}" if row["into"] else ""
+                key = f"{row['op']}{into} ({_place(row)}): {row['reason']} [{row['code']}]"
+                found[key] = found.get(key, 0) + row["bytes"]
+    return found
+
+
+def _recompiles(data: dict[str, Any]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for one in data["compiles"]:
+        if not one["why"].startswith("first use"):
+            found[one["why"]] = found.get(one["why"], 0) + 1
+    return found
+
+
+def _sets(
+    title: str, first: dict[str, Any], second: dict[str, Any], of: Callable[[dict[str, Any]], dict[str, float]]
+) -> list[str]:
+    a, b = of(first), of(second)
+    rows = [
+        (mark, value, key)
+        for mark, own, other in (("-", a, b), ("+", b, a))
+        for key, value in own.items()
+        if key not in other
+    ]
+    rows.sort(key=lambda row: -row[1])
+    lines = ["", f"{title} (- in A only, + in B only)"] if rows else []
+    lines += [f"  {mark} {value:,.0f}  {key}" for mark, value, key in rows[:_LIMIT]]
+    return lines + _rest(rows)
+
+
+def _kernels(first: dict[str, Any], second: dict[str, Any]) -> list[str]:
+    def by_name(data: dict[str, Any]) -> dict[str, dict[str, float]]:
+        found: dict[str, dict[str, float]] = {}
+        for cluster in data["profile"]["clusters"]:
+            for kernel in cluster["kernels"]:
+                lines = sorted({_place(row) for row in kernel["ops"]})
+                one = found.setdefault(f"{kernel['name']} ({', '.join(lines[:3])})", {"seconds": 0.0, "fastest": 1e9})
+                one["seconds"] += kernel["seconds"]
+                one["fastest"] = min(one["fastest"], kernel["fastest_seconds"])
+        return found
+
+    a, b = by_name(first), by_name(second)
+    both = [name for name in a if name in b]
+    both.sort(key=lambda name: -abs(b[name]["seconds"] - a[name]["seconds"]))
+    rows = [("fastest in A", "in B", "B / A", "kernel")]
+    for name in both[:_LIMIT]:
+        x, y = a[name]["fastest"], b[name]["fastest"]
+        rows.append((_time(x), _time(y), f"{y / x:.2f}" if x else "", name))
+    lines = ["", "Kernels of both, by the difference of their time", *_table(rows)] if both else []
+    for mark, own, other in (("-", a, b), ("+", b, a)):
+        lines += [f"  {mark} {_time(own[name]['seconds'])}  {name}" for name in list(own)[:_LIMIT] if name not in other]
+    return lines
+
+
+def _program_lines(first: dict[str, Any], second: dict[str, Any]) -> list[str]:
+    def by_place(data: dict[str, Any]) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for line in data["lines"]:
+            file = data["files"][line["file"]].rpartition("/")[2] if line["file"] >= 0 else "unknown place"
+            key = f"{file}:{line['line']}"
+            found[key] = found.get(key, 0.0) + line["compiled_seconds"] + line["eager_seconds"]
+        return found
+
+    a, b = by_place(first), by_place(second)
+    names = sorted({**a, **b}, key=lambda name: -abs(b.get(name, 0.0) - a.get(name, 0.0)))
+    rows = [("in A", "in B", "line")]
+    rows += [(_time(a.get(name, 0.0)), _time(b.get(name, 0.0)), name) for name in names[:_LIMIT]]
+    return ["", "Lines, by the difference of their time", *_table(rows), *_rest(names)] if names else []
+
+
+def _place(row: dict[str, Any]) -> str:
+    return f"{row['file'].rpartition('/')[2]}:{row['line']}" if row["file"] else "unknown place"
+
+
+def _rest(rows: list[Any]) -> list[str]:
+    return [f"  ... and {len(rows) - _LIMIT:,} more"] if len(rows) > _LIMIT else []
+
+
+def _table(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    rows = list(rows)
+    last = len(rows[0]) - 1
+    widths = [max(len(row[k]) for row in rows) for k in range(last + 1)]
+    named_first = rows[0][0] == ""
+    lines = []
+    for row in rows:
+        cells = [
+            cell.ljust(width) if k == (0 if named_first else last) else cell.rjust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append(("  " + "  ".join(cells)).rstrip())
+    return lines
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _bytes(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _time(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.2f} {unit}"
+    return f"{seconds * 1e9:.0f} ns"

@@ -1,0 +1,73 @@
+"""Puts a report together, and writes it: entirely or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from minitensor_jit.errors import DumpError
+from minitensor_jit.inspect.report_page.packing import end_script, script
+
+__all__ = ["page_of", "probe", "write_page"]
+
+_HERE = Path(__file__).parent
+_SCRIPTS = (
+    "inflate.js",
+    "elements.js",
+    "graph.js",
+    "charts.js",
+    "overview.js",
+    "panes.js",
+    "stages.js",
+    "sections.js",
+    "app.js",
+)
+
+
+def page_of(main: dict[str, Any], parts: list[Any], end: dict[str, Any]) -> str:
+    """The page: style and scripts of our own, and the data."""
+    scripts = "\n".join((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
+    packed = "\n".join(script(number, part) for number, part in enumerate([main, *parts]))
+    page = (_HERE / "page.html").read_text(encoding="utf-8")
+    pieces = {
+        "title": html.escape(f"{main['title']}: report"),
+        "style": (_HERE / "style.css").read_text(encoding="utf-8"),
+        "data": f"{end_script(end)}\n{packed}",
+        "script": scripts,
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda mark: pieces[mark[1]], page)
+
+
+def probe(path: str | os.PathLike[str], flag: str = "--report") -> None:
+    """Raise DumpError if a file can't be written there."""
+    folder = os.path.dirname(os.path.abspath(path))
+    try:
+        if os.path.isdir(path):
+            raise IsADirectoryError(21, "it is a folder")
+        handle, name = tempfile.mkstemp(prefix=".probe", suffix=".tmp", dir=folder)
+        os.close(handle)
+        os.unlink(name)
+    except OSError as error:
+        raise DumpError(
+            error.errno or 0, f"can't write the file of {flag}: {error.strerror or error}", os.fspath(path)
+        ) from error
+
+
+def write_page(path: str | os.PathLike[str], page: str) -> None:
+    """Write beside it and rename, so that nobody sees half a page."""
+    folder = os.path.dirname(os.path.abspath(path))
+    handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=folder)
+    try:
+        with open(handle, "w", encoding="utf-8") as stream:
+            stream.write(page)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise

@@ -1,0 +1,99 @@
+"""Where nodes are drawn: below what they read, and beside each other."""
+
+import random
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from minitensor_jit.inspect.report_page import graphviz
+from minitensor_jit.inspect.report_page.dot_text import DotError, svg_of
+from minitensor_jit.inspect.report_page.layout import Box, lay_out
+from minitensor_jit.ir.graphviz import print_dot
+from minitensor_jit.ir.testing import random_module
+from minitensor_jit.tools import dot
+
+LAYOUTS = [lay_out]
+if graphviz.available():
+    LAYOUTS.append(graphviz.lay_out)
+
+
+def some_graph(seed, count):
+    generator = random.Random(seed)
+    boxes = [Box(generator.randrange(20, 200), generator.choice([24, 38])) for _ in range(count)]
+    edges = [
+        (generator.randrange(max(0, n - 12), n), n) for n in range(1, count) for _ in range(generator.randrange(3))
+    ]
+    return boxes, list(dict.fromkeys(edges))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("seed", range(6))
+def test_nodes_stand_below_what_they_read_and_do_not_overlap(layout, seed):
+    boxes, edges = some_graph(seed, 40)
+    drawn = layout(boxes, edges)
+    assert len(drawn.nodes) == len(boxes)
+    assert len(drawn.edges) == len(edges)
+    for a, b in edges:
+        assert drawn.nodes[a][1] < drawn.nodes[b][1]
+    rectangles = [(x, y, box.width, box.height) for (x, y), box in zip(drawn.nodes, boxes, strict=True)]
+    for k, (x, y, w, h) in enumerate(rectangles):
+        assert x - w / 2 >= -1
+        assert x + w / 2 <= drawn.width + 1
+        assert y - h / 2 >= -1
+        assert y + h / 2 <= drawn.height + 1
+        for x2, y2, w2, h2 in rectangles[:k]:
+            assert abs(x - x2) * 2 >= w + w2 - 1 or abs(y - y2) * 2 >= h + h2 - 1
+    for (a, b), points in zip(edges, drawn.edges, strict=True):
+        for n, (x, y) in ((a, points[0]), (b, points[-1])):
+            assert abs(x - drawn.nodes[n][0]) <= boxes[n].width / 2 + 2
+            assert abs(y - drawn.nodes[n][1]) <= boxes[n].height / 2 + 2
+
+
+def test_large_graphs_are_laid_out():
+    boxes, edges = some_graph(1, 10_000)
+    drawn = lay_out(boxes, edges)
+    assert len(drawn.nodes) == 10_000
+    assert lay_out([], []).nodes == []
+    assert lay_out([Box(10, 10)], []).nodes == [(5, 5)]
+
+
+def test_our_own_pictures_of_dot_have_every_node_and_edge():
+    module = random_module(3, 30)
+    text = print_dot(module)
+    root = ET.fromstring(svg_of(text))
+    words = {"".join(one.itertext()) for one in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert {i.name for i in module.entry.instructions} <= words
+    paths = [one for one in root.iter("{http://www.w3.org/2000/svg}path") if one.get("marker-end")]
+    assert len(paths) == text.count("->")
+
+
+@pytest.mark.parametrize("text", ["", "graph { a -- b }", "digraph { a -> ", 'digraph { a [label="x }', "nothing"])
+def test_what_is_no_digraph_is_an_error(text):
+    with pytest.raises(DotError):
+        svg_of(text)
+
+
+def test_the_tool_draws(tmp_path, capsys, monkeypatch):
+    source = tmp_path / "x.dot"
+    source.write_text(
+        'digraph g { a [label="one\\ntwo & <three>"]; subgraph cluster_0 { b; } a -> b [style=dashed]; b -> a }'
+    )
+    for own in (True, False):
+        if own:
+            monkeypatch.setattr(graphviz, "available", lambda: False)
+        assert dot.main([str(source)]) == 0
+        ET.fromstring((tmp_path / "x.dot.svg").read_bytes())
+        monkeypatch.undo()
+    assert dot.main([str(source), "-o", str(tmp_path / "x.gif")]) == 2
+    assert dot.main([str(tmp_path / "no.dot")]) == 2
+    assert "no.dot" in capsys.readouterr().err
+    source.write_text("no graph")
+    assert dot.main([str(source)]) == 2
+
+
+def test_the_tool_makes_png(tmp_path):
+    pytest.importorskip("resvg_py")
+    source = tmp_path / "x.dot"
+    source.write_text("digraph g { a -> b }")
+    assert dot.main([str(source), "-o", str(tmp_path / "x.png")]) == 0
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,206 @@
+"""What is in the report of a run: as the account, the profile and the compiler have it."""
+
+import json
+
+import pytest
+
+import minitensor as mt
+from minitensor_jit.errors import DumpError
+from minitensor_jit.inspect.report_page.packing import NotAReportError, module_text, read_report
+from minitensor_jit.inspect.run_record import recording
+from minitensor_jit.ir.parser import parse_module
+from minitensor_jit.ir.verifier import check
+from minitensor_jit.tools import report, run_hlo_module
+
+
+@pytest.fixture(scope="module")
+def read(made):
+    return read_report(made()[0])
+
+
+def line_of(data, mark):
+    (source,) = data["sources"].values()
+    return next(n for n, text in enumerate(source, 1) if text.endswith(f"# {mark}"))
+
+
+def test_lines_have_the_share_of_their_ops_that_was_compiled_and_their_time(read):
+    data, _ = read
+    lines = {line["line"]: line for line in data["lines"]}
+    compiled, eager = lines[line_of(data, "compiled")], lines[line_of(data, "stays eager")]
+    assert compiled["eager"] == 0
+    assert compiled["compiled"] == 6 * 3 == sum(counts[0] for counts in compiled["ops"].values())
+    assert compiled["compiled_seconds"] > 0 == compiled["eager_seconds"]
+    assert eager["eager"] >= 1
+    assert eager["eager_seconds"] > 0
+    assert sum(line["compiled"] for line in data["lines"]) == data["account"]["ops"]["compiled"]
+
+
+def test_every_op_that_stays_eager_has_a_reason_and_a_fix(read):
+    data, _ = read
+    line = next(line for line in data["lines"] if line["line"] == line_of(data, "stays eager"))
+    reasons = [data["account"]["eager"][k] for k in line["reasons"]]
+    assert "not-compilable" in {one["code"] for one in reasons}
+    assert all(one["fix"] for one in reasons)
+
+
+def test_recompilations_name_the_value_that_differed_and_the_callers_stack(read):
+    data, _ = read
+    assert data["compiles"][0]["why"] == "first use"
+    again = next(one for one in data["compiles"] if "became" in one["why"])
+    before, _, after = again["why"].partition("became")
+    assert "8" in before
+    assert "9" in after
+    file, line, function = again["stack"][0]
+    assert data["files"][file].endswith("program.py")
+    assert line == line_of(data, "the end of what is recorded")
+    assert function == "<module>"
+
+
+def test_modules_have_every_stage_with_the_rules_that_were_applied(read):
+    data, parts = read
+    about = data["modules"][0]
+    module = parts[about["part"] - 1]
+    assert module["stages"][0]["name"] == "as lowered"
+    assert [sum(len(c[3]) for c in stage["computations"]) for stage in module["stages"]] == about["instructions"]
+    changed = [name for name, changed, _ in module["passes"] if changed]
+    assert [stage["name"] for stage in module["stages"][1:]] == changed
+    rules = [stage["rules"] for stage in module["stages"] if stage["name"] == "algsimp"]
+    assert any(rules)
+    assert all(n > 0 for one in rules for n in one.values())
+    drawn = [module["layouts"][c[4]] for stage in module["stages"] for c in stage["computations"] if c[1]]
+    assert all(drawn), "the entry is drawn at each stage"
+
+
+def test_graphs_have_every_phase_and_lead_to_modules(read):
+    data, parts = read
+    graph = parts[data["graphs"][0]["part"] - 1]
+    assert [phase["name"] for phase in graph["phases"]] == [
+        "recorded",
+        "mark_for_compilation",
+        "partially_decluster",
+        "encapsulate_subgraphs",
+        "build_launch_ops",
+    ]
+    (cluster,) = graph["clusters"]
+    assert cluster in data["module_of"]
+    ids = {row[0] for row in graph["rows"]}
+    assert ids.issuperset(graph["clusters"][cluster])
+
+
+def test_code_says_which_instruction_each_line_is_for(read):
+    data, parts = read
+    module = parts[data["modules"][0]["part"] - 1]
+    names = {row[0] for row in module["rows"]}
+    for kind, mark in (("ir-no-opt.ll", "  ; "), ("s", "\t# ")):
+        noted = {line.rpartition(mark)[2] for line in module["texts"][kind].splitlines() if mark in line}
+        assert len(noted & names) > 5
+        assert noted <= names | {""}, "every note is an instruction of some stage"
+    assert ".loc" not in module["texts"]["s"]
+    assert ".debug" not in module["texts"]["s"]
+
+
+def test_kernels_memory_and_timeline_are_measured(read):
+    data, _ = read
+    kernels = [kernel for cluster in data["profile"]["clusters"] for kernel in cluster["kernels"]]
+    assert kernels
+    assert all(kernel["runs"] and kernel["fastest_seconds"] > 0 for kernel in kernels)
+    assert data["memory"]["peak"] > 0
+    times = [sample[0] for sample in data["memory"]["samples"]]
+    assert times == sorted(times)
+    launched = {name for name, _, _ in data["memory"]["launches"]}
+    assert launched == set(data["launches"]) == set(data["memory"]["predicted"])
+    assert sum(runs for runs, _ in data["launches"].values()) == 6
+    kinds = [event[1] for event in data["timeline"]["first"]]
+    assert kinds.count(1) == 6
+    assert 0 in kinds
+    assert data["timeline"]["count"] == len(kinds)
+
+
+def test_compile_time_is_divided_among_phases_passes_and_code_generation(read):
+    data, _ = read
+    names = {span[0] for span in data["spans"]}
+    assert {"mark_for_compilation", "lowering", "pass fusion", "emit", "llvm", "load"} <= names
+    assert all(took >= 0 and depth >= 0 for _, _, took, depth, _ in data["spans"])
+
+
+def test_modules_run_from_the_report_alone(made, capsys):
+    path = made()[0]
+    data, _ = read_report(path)
+    name = f"{path}#{data['modules'][0]['name']}"
+    check(parse_module(module_text(name)))
+    assert run_hlo_module.main([name]) == 0
+    assert "agree" in capsys.readouterr().out
+    with pytest.raises(NotAReportError, match="it has cluster_"):
+        module_text(f"{path}#nothing")
+
+
+@pytest.mark.parametrize(("how", "status"), [("raise", 1), ("exit", 7)])
+def test_it_is_written_however_the_program_ends(made, how, status):
+    path, got, _ = made(how)
+    assert got == status
+    end = read_report(path)[0]["end"]
+    assert end["status"] == status
+    if how == "raise":
+        assert end["kind"] == "exception"
+        assert end["type"] == "ValueError"
+        assert end["message"] == "</script> & <b>wrong</b>"
+        assert "program.py" in end["traceback"]
+
+
+def test_a_program_that_ends_without_python_is_told(made):
+    path, status, said = made("vanish")
+    assert status == 5
+    assert not path.exists()
+    assert "no report was written" in said
+
+
+def test_two_reports_are_compared(made, capsys):
+    assert report.main(["--diff", str(made()[0]), str(made("raise")[0])]) == 0
+    out = capsys.readouterr().out
+    assert "ops compiled" in out
+    assert "Kernels of both" in out
+    assert "ValueError" in out
+    assert report.main(["--json", str(made()[0])]) == 0
+    assert json.loads(capsys.readouterr().out)["version"] == 1
+
+
+def test_what_is_no_report_is_an_error(tmp_path, capsys):
+    page = tmp_path / "other.html"
+    page.write_text("<p>something else")
+    assert report.main(["--diff", str(page), str(page)]) == 2
+    assert "no report" in capsys.readouterr().err
+    assert report.main(["-o", str(tmp_path / "no" / "folder.html"), "program.py"]) == 2
+    assert "can't write" in capsys.readouterr().err
+
+
+def test_a_part_of_a_program_has_a_report_of_its_own(tmp_path):
+    x = mt.rand(32)
+    path = tmp_path / "part.html"
+
+    def fails():
+        assert recording() is not None
+        with pytest.raises(RuntimeError, match="already"):
+            mt.jit.report().__enter__()
+        (x * 2 + 1).tanh().exp().sum().item()
+        raise ZeroDivisionError("no")
+
+    seen = mt.jit.report(path)
+    with pytest.raises(ZeroDivisionError), seen:
+        fails()
+    assert recording() is None
+    data, _ = read_report(path)
+    assert data["end"]["type"] == "ZeroDivisionError"
+    assert data["account"]["ops"]["compiled"] == 5
+    assert len(data["modules"]) == 1
+    assert seen.html == path.read_text()
+    shown = seen._repr_html_()
+    assert shown.startswith("<iframe sandbox=")
+    assert "<script" not in shown
+    with mt.jit.report() as again:
+        (x * 2 + 1).tanh().exp().sum().item()
+    again.save(tmp_path / "again.html")
+    assert len(read_report(tmp_path / "again.html")[0]["modules"]) == 1, "it was compiled once more, to be seen"
+    with pytest.raises(DumpError):
+        mt.jit.report(tmp_path / "no" / "x.html")
+    with pytest.raises(RuntimeError, match="at the end"):
+        _ = mt.jit.report().html
