@@ -119,6 +119,7 @@ def test_text_is_the_inverse_of_parsing(flags, data):
         "fraction": st.floats(0, 1),
         "regex": st.sampled_from(["a|b", ".*", "cluster_[0-3]"]),
         "path": st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1),
+        "file": st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1),
         "names": st.lists(st.sampled_from(["PW", "sum", "exp"])).map(tuple),
         "levels": st.lists(st.sampled_from(["xla_compiler=2", "pass_manager=0"])).map(tuple),
     }

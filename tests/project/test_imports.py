@@ -23,6 +23,7 @@ CSRC = [
 # What importing a module imports. A function may import from above when it is called: transforms call modules, say.
 MINITENSOR = [
     ["_C", "_forks", "_lazy", "_warning", "futures", "signal", "step_stats", "testing"],
+    ["profile_events"],
     ["_checked", "_copying", "_foreach", "_hooks", "_programs", "_public_names", "_return_types", "_tensor_str"],
     ["_torch_function", "amp", "creation", "dtypes", "functional", "masked", "multiprocessing", "settings"],
     ["ops", "return_types", "storage", "timeline", "typed_tensors"],

@@ -31,12 +31,11 @@ struct Call {
     bool done = false;
 };
 
-thread_local bool t_apart = false;
-thread_local unsigned long t_caller = 0;
+thread_local unsigned long t_caller = 0;  // the thread that waits for this one; 0 where none does
 std::atomic<int> g_running{0};
 
 // A child has none of the calls, or the one that forked.
-[[maybe_unused]] const bool forgotten = at_fork_in_child([] { g_running = t_apart; });
+[[maybe_unused]] const bool forgotten = at_fork_in_child([] { g_running = t_caller != 0; });
 
 // Whether this thread is in the middle of an import.
 bool importing() {
@@ -71,7 +70,6 @@ void work(Call& call) {
 void run(void* argument) {
     std::unique_ptr<std::shared_ptr<Call>> held(static_cast<std::shared_ptr<Call>*>(argument));
     Call& call = **held;
-    t_apart = true;
     t_caller = call.caller;
     PyGILState_STATE state = PyGILState_Ensure();
     work(call);
@@ -106,7 +104,7 @@ PyMethodDef functions[] = {{"_calling_thread", method<calling_thread>(), METH_NO
 }  // namespace
 
 PyRef call_apart(PyObject* callable, PyObject* args) {
-    if (t_apart || interpreter_ends() || importing()) return checked(PyObject_Call(callable, args, nullptr));
+    if (t_caller || interpreter_ends() || importing()) return checked(PyObject_Call(callable, args, nullptr));
     auto call = std::make_shared<Call>();
     call->callable = PyRef::borrow(callable);
     call->args = PyRef::borrow(args);

@@ -6,7 +6,7 @@ function chart(label, width, height) {
 
 function roofline() {
   const kernels = R.profile.clusters.flatMap((cluster) => cluster.kernels.map((kernel) => ({ ...kernel, cluster: cluster.name })));
-  const machine = R.profile.machine || Object.values(R.profile.cards)[0];
+  const machine = R.profile.machine || Object.values(R.profile.gpus)[0];
   if (!machine || !kernels.length) return null;
   const W = 900, H = 420, left = 64, right = 20, top = 16, bottom = 44;
   const slowest = machine.bytes_per_second, fastest = Math.max(slowest, ...(machine.bytes_per_second_of_caches || []));

@@ -39,7 +39,7 @@ async function paneLines(number) {
     const { lines, kernels, names } = hloLines(data, stages[stages.length - 1]);
     found.fused = lines;
     found.llvm = codeLines(data.texts["ir-no-opt.ll"] || "", "  ; ", /^define .*@"?([^"(]+)"?\(/, /^}/, kernels, names);
-    found.asm = codeLines(data.texts.s || data.texts.ptx || "", "\t# ", /^([\w.$"-]+):/, /^\t\.size/, kernels, names);
+    found.asm = codeLines(data.texts.s || data.texts.ptx || "", "\t# ", /^"?((?!\.L)[\w.$-]+)"?:/, /^\t\.size/, kernels, names);
   }
   return found;
 }
@@ -71,7 +71,8 @@ function hloLines(data, stage) {
       const inside = opcode === "fusion" ? calls.split(" ").flatMap(idsIn) : [];
       const ops = inside.length ? [...new Set([...inside, ...(id >= 0 ? [id] : [])])] : id >= 0 ? [id] : [];
       const key = `${kernel}/${instruction}`;
-      if (entry) kernels.set(instruction, ops);
+      // Results of a kernel that are taken out of a tuple have names like those of functions.
+      if (entry && !/^(get-tuple-element|tuple|parameter|constant)$/.test(opcode)) kernels.set(instruction, ops);
       names.set(key, ops);
       lines.push({ text: `  ${n === root ? "ROOT " : ""}${text}`, ops, instruction: key });
     });

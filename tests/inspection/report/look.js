@@ -40,6 +40,9 @@ async function look() {
   found.kernel = click("fused", " fusion(");
   await sleep(50);
   found.code = document.querySelector(".pane-asm .same, .pane-asm .related")?.textContent || "";
+  click("fused", "exponential(");
+  await sleep(50);
+  found.exact = ["llvm", "asm"].map((name) => document.querySelectorAll(`.pane-${name} .same`).length);
   const ops = document.querySelector(".pane-ops .lines");
   ops.focus();
   press("Home"); press("ArrowDown");

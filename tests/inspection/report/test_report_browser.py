@@ -59,6 +59,7 @@ def test_the_page_works(made, tmp_path):
     assert found["key3"]
     assert all(found["followed"].values()), found["followed"]
     assert found["code"]
+    assert all(found["exact"]), found["exact"]
     assert found["arrow"] == "1"
     assert found["right"] == "HLO as lowered"
     assert found["firstStage"] == "as lowered"
