@@ -253,6 +253,10 @@ class TCPStore(TableStore):
     def __reduce__(self) -> Any:
         return TCPStore, (self._host, self._port, None, False, self._timeout, False)
 
+    def __del__(self) -> None:
+        if (end := getattr(self, "_end", None)) is not None:
+            end.close()
+
     def _close(self) -> None:
         """Close the connection, and the server if it is this process's."""
         with self._lock:

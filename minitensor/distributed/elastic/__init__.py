@@ -1,0 +1,1 @@
+"""PyTorch's package around its launcher; of it, what programs import."""

@@ -1,0 +1,1 @@
+"""Processes of the launcher; see `minitensor.distributed.launcher`."""

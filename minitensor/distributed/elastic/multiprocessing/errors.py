@@ -1,0 +1,5 @@
+"""How programs tell their launcher what ended them."""
+
+from minitensor.distributed.error_file import record
+
+__all__ = ["record"]

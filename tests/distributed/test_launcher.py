@@ -1,0 +1,115 @@
+"""`python -m minitensor.distributed.run`, and programs of PyTorch's under it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "MT_JIT_FLAGS": ""}
+
+
+def launched(*arguments, **more):
+    command = [sys.executable, "-m", "minitensor.distributed.run", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**ENVIRONMENT, **more}, cwd=ROOT)
+
+
+PROGRAM = """
+import json, os, sys
+names = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK TORCHELASTIC_RESTART_COUNT".split()
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+
+@record
+def main():
+    dist.init_process_group(backend="gloo")
+    rank = dist.get_rank()
+    t = torch.ones(3) * (rank + 1)
+    dist.all_reduce(t, op=dist.ReduceOp.SUM)
+    found = [int(os.environ[name]) for name in names] + t.tolist() + sys.argv[1:]
+    sys.stdout.write(json.dumps(found) + "\\n")
+    sys.stdout.flush()
+    if rank == 1 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        raise ValueError("bad luck")
+    dist.barrier()
+    dist.destroy_process_group()
+
+main()
+"""
+
+
+def test_processes_that_fail_once_are_started_again(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    done = launched("--nproc-per-node=2", "--standalone", "--max_restarts", 1, "--as-torch", program, "--more", "x")
+    assert done.returncode == 0, done.stderr
+    lines = sorted(map(json.loads, done.stdout.splitlines()), key=lambda one: (one[5], one[0]))
+    rest = [3.0, 3.0, 3.0, "--more", "x"]
+    assert lines == [[rank, rank, 2, 2, 0, start, *rest] for start in range(2) for rank in range(2)]
+    assert "first: rank 1" in done.stderr
+    assert "ValueError: bad luck\nthen: rank 0" in done.stderr
+    # The other one learned why.
+    assert "DistBackendError" in done.stderr
+    assert "it ended with ValueError: bad luck" in done.stderr
+
+
+def test_the_first_failure_is_the_exit_code(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("import os, sys, time\nif os.environ['RANK'] == '1': sys.exit(7)\ntime.sleep(60)\n")
+    done = launched("--nproc-per-node", 2, program)
+    assert done.returncode == 7
+    assert "first: rank 1" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--nproc-per-node", "many", "x.py"], "expected a number of processes, auto or cpu, not many"),
+        (["--nnodes", "1:4", "x.py"], "expected a number of machines"),
+        (["--redirects", "9", "x.py"], "--redirects"),
+    ],
+)
+def test_options_that_are_wrong(arguments, told, capsys):
+    from minitensor.distributed.launcher.options import parsed
+
+    with pytest.raises(SystemExit):
+        parsed(arguments)
+    assert told in capsys.readouterr().err
+
+
+MPI = """
+import minitensor as mt, minitensor.distributed as dist
+dist.init_process_group("mpi")
+rank, size = dist.get_rank(), dist.get_world_size()
+x = mt.ones(100_000) * (rank + 1)
+dist.all_reduce(x)
+pair = dist.new_group([0, 2])
+y = mt.ones(1)
+if rank != 1:
+    dist.all_reduce(y, group=pair)
+into = mt.empty(300_000)
+sent = dist.isend(mt.full((300_000,), float(rank)), (rank + 1) % size)
+dist.recv(into, (rank - 1) % size)
+sent.wait()
+import os
+os.write(1, f"{x[-1].item()} {y.item()} {into[-1].item() - (rank - 1) % size}\\n".encode())
+"""
+
+
+def test_mpi(tmp_path):
+    import minitensor.distributed as dist
+
+    if not shutil.which("mpiexec") or not dist.is_mpi_available():
+        pytest.skip("pip install minitensor[mpi] has what this needs")
+    program = tmp_path / "program.py"
+    program.write_text(MPI)
+    done = subprocess.run(
+        ["mpiexec", "-n", "3", sys.executable, program], capture_output=True, text=True, timeout=120, env=ENVIRONMENT
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["6.0 1.0 0.0", "6.0 2.0 0.0", "6.0 2.0 0.0"]
