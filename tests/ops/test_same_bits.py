@@ -12,7 +12,7 @@ import pytest
 from minitensor.ops import ROWS
 
 PROGRAM = Path(__file__).parents[1] / "bits_of_rows.py"
-CONVOLUTIONS = Path(__file__).parents[1] / "bits_of_convolutions.py"
+BY_SHAPE = Path(__file__).parents[1] / "bits_by_shape.py"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "numerics.md"
 # What runs in LAPACK and BLAS, as NumPy and SciPy come with them.
 LAPACK = {
@@ -60,10 +60,10 @@ def test_eager_with_one_thread_and_with_two():
     assert different(one, two) == []
 
 
-def test_convolutions():
+def test_by_shape():
     """Which of their kernels runs depends on the instruction set and the shape."""
-    found = levels(program=CONVOLUTIONS, MT_NUM_THREADS="1")
-    found["two threads"] = run(program=CONVOLUTIONS, MT_NUM_THREADS="2", MT_WAKE_THREADS="always")
+    found = levels(program=BY_SHAPE, MT_NUM_THREADS="1")
+    found["two threads"] = run(program=BY_SHAPE, MT_NUM_THREADS="2", MT_WAKE_THREADS="always")
     for isa, rows in found.items():
         assert different(found["baseline"], rows) == [], isa
 

@@ -1,4 +1,4 @@
-"""Prints digests of convolutions, their gradients and maxima of windows: python bits_of_convolutions.py."""
+"""Prints digests of what has several kernels, of which shapes choose: python bits_by_shape.py."""
 
 import hashlib
 import itertools
@@ -30,8 +30,8 @@ def digest(*tensors):
     return found.hexdigest()
 
 
-def main():
-    found = {}
+def convolutions(found):
+    """Convolutions, their gradients and maxima of windows."""
     for (shape, steps), dtype in itertools.product(itertools.product(SHAPES, STEPS), (mt.float32, mt.float64)):
         mt.manual_seed(0)
         channels, filters, groups, height, width, kernel = shape
@@ -44,6 +44,44 @@ def main():
             found[f"pool {shape} {steps} {dtype}"] = digest(
                 F.max_pool2d(y, 2), *F.max_pool2d(y, 2, return_indices=True)
             )
+
+
+# batch, queries, keys, width of keys and of values: one block of queries and several, of whole tiles and not
+ATTENTION = [
+    (3, 64, 64, 32, 32),
+    (2, 24, 50, 16, 8),
+    (1, 301, 301, 8, 8),
+    (2, 70, 20, 24, 40),
+    (2, 5, 30, 8, 8),
+    (1, 49, 600, 40, 8),
+]
+
+
+def attention(found):
+    for (batch, queries, keys, width, depth), how, dtype in itertools.product(
+        ATTENTION, ("plain", "causal", "mask"), (mt.float32, mt.float64)
+    ):
+        mt.manual_seed(0)
+        sizes = (queries, width), (keys, width), (keys, depth)
+        q, k, v = (mt.randn(batch, 2, *size).to(dtype).requires_grad_() for size in sizes)
+        mask = mt.rand(queries, keys) > 0.3 if how == "mask" else None
+        y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=how == "causal")
+        grads = mt.autograd.grad(y, (q, k, v), mt.randn(*y.shape).to(dtype))
+        found[f"attention {batch, queries, keys, width, depth} {how} {dtype}"] = digest(y, *grads)
+
+
+def products(found):
+    """Operands that lie across, few and many rows, columns and values of k."""
+    for m, n, k in itertools.product((7, 49, 130), (20, 48, 129), (100, 256, 600)):
+        mt.manual_seed(0)
+        left, right = (mt.randn(m, k), mt.randn(k, m).t()), (mt.randn(k, n), mt.randn(n, k).t())
+        found[f"product {m, n, k}"] = digest(*(a @ b for a in left for b in right))
+
+
+def main():
+    found = {}
+    for part in (convolutions, attention, products):
+        part(found)
     print(json.dumps(found))
 
 
