@@ -531,6 +531,10 @@ class Builder:
 
     # ---- vectors
 
+    def freeze(self, a: Value) -> Value:
+        """The same value, which LLVM does not look behind."""
+        return self.emit(a.type, a.text, f"freeze {a.text} {a.ref}")
+
     def splat(self, a: Value, lanes: int) -> Value:
         """A vector with `a` in all lanes."""
         if lanes == 1 or a.lanes == lanes:

@@ -211,8 +211,21 @@ class MemoryEmitter(IndexEmitter):
             pieces.append(b.splat(b.load(b.select(wanted, address, base), element, align), n))
         return b.select(below, pieces[0], pieces[1])
 
-    def store(self, base: Value, dtype: str, lin: AffineExpr, value: Value, *, streaming: bool = False) -> None:
-        """Writes element `lin` (contiguous lanes) in the innermost loop, under the lane mask."""
+    def store(
+        self,
+        base: Value,
+        dtype: str,
+        lin: AffineExpr,
+        value: Value,
+        *,
+        streaming: bool = False,
+        in_place: bool = False,
+    ) -> None:
+        """Writes element `lin` (contiguous lanes) in the innermost loop, under the lane mask.
+
+        `in_place`: the value may be a choice between what lies there and something else. LLVM makes a masked store of
+        that, which takes AMD's processors as long as a dozen of plain ones.
+        """
         b = self.inner
         align = DTYPES[dtype].itemsize
         vectors = self.varies(lin)
@@ -243,6 +256,8 @@ class MemoryEmitter(IndexEmitter):
         elif streaming and vectors:
             b.store(value, address, min(64, align * value.lanes), ", !nontemporal !0")
         else:
+            if in_place and vectors:
+                value = b.freeze(value)
             b.store(value, address, DTYPES[dtype].itemsize)
 
 

@@ -166,14 +166,14 @@ class ColumnPanel:
             total = e.load(base, r.dtype, v, mutable=True)
             for value in values:
                 total = r.combine(e.at(total, value), total, value)
-            e.store(base, r.dtype, v, total)
+            e.store(base, r.dtype, v, total, in_place=True)
 
     def _add_to_totals(self, v: AffineExpr) -> None:
         e = self.e
         for r, total, part in zip(self.kernel.reductions, self.totals, self.buffers, strict=True):
             base = self._base(total, r)
             a, x = e.load(base, r.dtype, v, mutable=True), e.load(self._base(part, r), r.dtype, v, mutable=True)
-            e.store(base, r.dtype, v, r.combine(e.at(a, x), a, x))
+            e.store(base, r.dtype, v, r.combine(e.at(a, x), a, x), in_place=True)
 
     def _store_part(self, v: AffineExpr, parts: list[Value], offset: Value) -> None:
         e = self.e

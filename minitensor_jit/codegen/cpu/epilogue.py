@@ -43,7 +43,7 @@ def emit_epilogue(unit: Unit, whole: KernelSpec, product: Instruction, sizes: tu
     def element(v: AffineExpr, copy: int) -> None:
         flat = row * columns + v
         value = e.value(root, space.delinearize(flat, root.dims))
-        e.store(target, root.dtype, flat, value)
+        e.store(target, root.dtype, flat, value, in_place=True)
 
     _, matrix, first, count, left, width = function.arguments
     b = e.inner
