@@ -2,7 +2,7 @@
 
 import os
 import signal
-import time
+from datetime import timedelta
 
 import pytest
 from ranks import Died, init, run
@@ -32,13 +32,11 @@ def one_is_killed(rank, asynchronous):
     ("transport", "asynchronous"), [("shared_memory", False), ("shared_memory", True), ("tcp", False)]
 )
 def test_a_rank_that_is_killed(transport, asynchronous, tmp_path):
-    begun = time.monotonic()
     found = run(3, one_is_killed, tmp_path, asynchronous, transport=transport)
     assert isinstance(found[1], Died)
     for text in errors([found[0], found[2]]):
         assert "all_reduce(SUM, float32[200000]) (call 4 of the group)" in text
         assert "rank 1 has died" in text or (transport == "tcp" and "has died or left the group" in text), text
-    assert time.monotonic() - begun < 15  # of the 20 that calls may take
 
 
 def one_has_another(rank, call):
@@ -87,20 +85,24 @@ def test_parts_of_another_length(tmp_path):
     assert "rank 0 called all_to_all(float32) and expects 8 bytes where rank 1 sends 20" in second
 
 
-def one_stalls(rank):
+def one_stalls(rank, folder):
+    told = dist.FileStore(f"{folder}/told")
     dist.barrier()
     if rank == 1:
-        time.sleep(3)
+        told.wait(["0", "2"])
         return
-    dist.all_reduce(mt.ones(3))
+    dist.group.WORLD.set_timeout(timedelta(seconds=0.5))
+    try:
+        dist.all_reduce(mt.ones(3))
+    finally:
+        told.set(str(rank), "")
 
 
 def test_a_rank_that_stalls(tmp_path):
-    found = run(3, one_stalls, tmp_path, timeout=0.5)
+    found = run(3, one_stalls, tmp_path, str(tmp_path))
     for text in errors([found[0], found[2]]):
-        assert (
-            "all_reduce(SUM, float32[3]) (call 2 of the group): timed out after 0.5 s; not called yet by rank 1" in text
-        )
+        assert "all_reduce(SUM, float32[3]) (call 2 of the group): timed out after 0.5 s; not called yet" in text
+        assert "1" in text.rpartition("by rank ")[2]
 
 
 def one_leaves(rank):
@@ -127,24 +129,25 @@ def test_a_message_of_another_length(tmp_path):
         assert "recv(float32[3], from rank 1): rank 0 expects float32[3], rank 1 sent float32[4]" in text
 
 
-def is_interrupted(rank):
+def is_interrupted(rank, folder):
+    told = dist.FileStore(f"{folder}/told")
     if rank == 1:
-        time.sleep(1)
+        told.wait(["interrupted"])
         try:
             dist.all_reduce(mt.ones(3))
         except dist.DistBackendError as error:
             return str(error)
-    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
     try:
+        signal.setitimer(signal.ITIMER_REAL, 1)
         dist.all_reduce(mt.ones(3))
     except KeyboardInterrupt:
+        told.set("interrupted", "")
         return "interrupted"
 
 
 def test_an_interrupt_ends_the_wait(tmp_path):
-    found = run(2, is_interrupted, tmp_path)
+    found = run(2, is_interrupted, tmp_path, str(tmp_path))
     assert found[0] == "interrupted"
     assert "rank 0: the process was interrupted in a call" in found[1], found
 
@@ -170,18 +173,19 @@ def test_a_forked_child_has_no_group(transport, tmp_path):
         assert x == [2, 2, 2]
 
 
-def has_another_token(rank, port):
+def has_another_token(rank, port, folder):
+    told = dist.FileStore(f"{folder}/told")
     os.environ["MT_DISTRIBUTED_TOKEN"] = f"of rank {rank}"
     if rank == 0:
-        try:
-            dist.TCPStore("127.0.0.1", port, 2, True, timeout=dist.default_pg_timeout / 1800)
-        except dist.DistStoreError as error:
-            return str(error)
-    time.sleep(0.1)
+        store = dist.TCPStore("127.0.0.1", port, 2, True, wait_for_workers=False)
+        told.wait(["refused"])
+        return store.num_keys()
     try:
-        dist.TCPStore("127.0.0.1", port, 2, False, timeout=dist.default_pg_timeout / 600)
+        dist.TCPStore("127.0.0.1", port, 2, False)
     except dist.DistNetworkError as error:
         return str(error)
+    finally:
+        told.set("refused", "")
 
 
 def free_port():
@@ -193,8 +197,8 @@ def free_port():
 
 
 def test_a_process_with_another_token_is_refused(tmp_path):
-    first, second = run(2, has_another_token, tmp_path, free_port(), begin=False)
-    assert "1/2 clients joined" in first
+    keys, second = run(2, has_another_token, tmp_path, free_port(), str(tmp_path), begin=False)
+    assert keys == 0
     assert "MT_DISTRIBUTED_TOKEN must be the same for all" in second
 
 
