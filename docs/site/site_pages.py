@@ -24,7 +24,15 @@ import reference_pages  # noqa: E402
 # The order of the pages. A folder's name ends with a slash and stands for all of its pages.
 CONTENTS = {
     "Start": ["docs/coming-from-pytorch", "docs/make-it-faster", "docs/sharp-bits", "docs/when-something-is-wrong"],
-    "Guides": ["docs/inspection", "docs/functions", "docs/graphs", "docs/cuda", "docs/distributed", "examples/"],
+    "Guides": [
+        "docs/inspection",
+        "docs/functions",
+        "docs/graphs",
+        "docs/cuda",
+        "docs/distributed",
+        "docs/distributed-training",
+        "examples/",
+    ],
     "Reference": [
         "reference/index",
         "docs/flags",

@@ -37,6 +37,7 @@ MINITENSOR = [
     ["_vmap", "library", "nn"],
     ["compiler", "distributions", "func", "hub", "scripting", "sparse"],
     ["as_torch", "export", "optim"],
+    ["distributed.optim"],
 ]
 # Of these, functions import downwards too.
 MINITENSOR_ALWAYS = [
