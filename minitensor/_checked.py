@@ -1,7 +1,8 @@
 """What a composed function says of an argument of the wrong type.
 
 Such functions ask their arguments for attributes without looking at their types first, since that would cost every
-call. One that is no tensor doesn't have them: the AttributeError becomes the TypeError that PyTorch raises.
+call. One that is no tensor doesn't have them: the AttributeError becomes the TypeError that PyTorch raises. NumPy's
+names of some keywords, which PyTorch takes too, are found out in the same way: by the error that they make.
 """
 
 from __future__ import annotations
@@ -117,4 +118,17 @@ def checked_functions(namespace: dict[str, Any]) -> None:
                 _C.set_form_api(form, None)
 
 
-_C.set_argument_error(wrong_argument)
+_NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
+
+
+def pytorch_names(function: Callable[..., Any], names: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The names of a call's keywords with NumPy's as PyTorch's, as ops take them; None if the function has them all."""
+    code = inspect.unwrap(function).__code__
+    known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    found = tuple(
+        _NUMPY_NAMES[name] if name not in known and _NUMPY_NAMES.get(name) in known else name for name in names
+    )
+    return None if found == names else found
+
+
+_C.set_argument_error(wrong_argument, pytorch_names)

@@ -24,6 +24,14 @@ Runs a program written for PyTorch on minitensor: `import torch` finds minitenso
 """
 
 
+def _look_in(place: str) -> None:
+    """Search modules there instead of where this one was started, but for minitensor's own if it is nowhere else."""
+    home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    sys.path[0] = place
+    if home not in map(os.path.abspath, sys.path):
+        sys.path.append(home)
+
+
 def _fail(message: str) -> None:
     sys.stderr.write(f"minitensor.as_torch: {message}\n\n{USAGE}")
     raise SystemExit(2)
@@ -40,13 +48,13 @@ def _script(path: str) -> tuple[CodeType, ModuleType]:
     module.__file__ = os.path.abspath(path)
     module.__spec__ = None
     module.__builtins__ = builtins  # type: ignore[attr-defined]
-    sys.path[0] = os.path.dirname(os.path.abspath(path))
+    _look_in(os.path.dirname(os.path.abspath(path)))
     return compile(source, path, "exec"), module
 
 
 def _module(name: str) -> tuple[CodeType, ModuleType]:
     """The same of a module, of a package's `__main__` if it is a package."""
-    sys.path[0] = os.getcwd()
+    _look_in(os.getcwd())
     if name.startswith("torch."):  # such as torch.distributed.run
         name = finder.target(name) or name
     try:

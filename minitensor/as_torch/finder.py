@@ -31,6 +31,9 @@ _OWN = {f"torch.{name}": f"minitensor.as_torch.{name}" for name in ("_C", "_dyna
 _EVERY = importlib.metadata.DistributionFinder.Context()
 _START = "import minitensor.as_torch; "
 
+# Libraries that don't import torch know classes of these by the names of their modules.
+_SHOWN = ("minitensor.utils.data",)
+
 # What a report puts in the place of a module, and what it is told of names that `torch` was asked for (report.py).
 watch: Callable[[str, ModuleType], ModuleType] | None = None
 told: Callable[[str, bool], None] | None = None
@@ -47,6 +50,20 @@ def target(name: str) -> str | None:
         return ours if importlib.util.find_spec(ours) is not None else None
     except (ImportError, ValueError):  # what it would be in is no package, or isn't there
         return None
+
+
+def _show_classes(module: ModuleType, own: str, shown: str) -> None:
+    """Let a module's public classes say that they are of a module of the package `shown`, instead of `own`."""
+    for name in vars(module)["__all__"]:
+        found = getattr(module, name)
+        if isinstance(found, type) and found.__module__.startswith(f"{own}."):
+            found.__module__ = shown + found.__module__.removeprefix(own)
+
+
+class _Shown(importlib.machinery.SourceFileLoader):
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        _show_classes(module, "minitensor", "torch")
 
 
 class Torch(ModuleType):
@@ -112,6 +129,11 @@ class Finder:
             spec = importlib.machinery.ModuleSpec(name, self, origin=__file__, is_package=True)  # type: ignore[arg-type]
             spec.has_location = True
             return spec
+        if name in _SHOWN:
+            found = importlib.machinery.PathFinder.find_spec(name, path)
+            if found is not None and found.origin is not None:
+                found.loader = _Shown(name, found.origin)
+            return found
         if not name.startswith("torch.") or target(name) is None:
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
@@ -165,6 +187,9 @@ def install() -> None:
         sys.meta_path.insert(0, _finder)  # type: ignore[arg-type]
         _C.set_shown_package("torch")
         random.use("torch")
+        for name in _SHOWN:
+            if name in sys.modules:
+                _show_classes(sys.modules[name], "minitensor", "torch")
         multiprocessing.spawn.get_command_line = _aliased_command_line
         multiprocessing.forkserver.set_forkserver_preload(["minitensor.as_torch", "__main__"])
 
@@ -180,6 +205,9 @@ def uninstall() -> None:
         sys.meta_path.remove(_finder)  # type: ignore[arg-type]
         _C.set_shown_package("minitensor")
         random.use("philox")
+        for name in _SHOWN:
+            if name in sys.modules:
+                _show_classes(sys.modules[name], "torch", "minitensor")
         multiprocessing.spawn.get_command_line = _command_line
         multiprocessing.forkserver.set_forkserver_preload(["__main__"])
     if isinstance(sys.modules.get("torch"), Torch):

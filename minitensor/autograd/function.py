@@ -112,11 +112,18 @@ class FunctionContext:
         self.needs_input_grad: tuple[bool, ...] = ()
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Keep tensors, or None, for backward; changing one in place meanwhile is an error."""
-        for tensor in tensors:
-            if tensor is not None and not isinstance(tensor, Tensor):
-                raise TypeError(f"save_for_backward can only save variables, but argument is of type {type(tensor)}")
+        """Keep tensors, or None, for backward; changing one in place meanwhile is an error.
+
+        What is neither is a TypeError, where somebody wants a gradient.
+        """
         self._given = tensors
+
+    def _check_saved(self) -> None:
+        for i, tensor in enumerate(self._given):
+            if tensor is not None and not isinstance(tensor, Tensor):
+                raise TypeError(
+                    f"save_for_backward can only save variables, but argument {i} is of type {type(tensor).__name__}"
+                )
 
     def save_for_forward(self, *tensors: Any) -> None:
         """Keep tensors, or None, for `jvp`, to which they are `saved_tensors`."""
@@ -338,6 +345,8 @@ class Function:
                 result = compute()
             finally:
                 _C.set_recording(recording)
+        if wanted or level:
+            ctx._check_saved()
         single = not isinstance(result, (tuple, list))
         outputs = [result] if single else list(result)
         if ctx._dirty or ctx._non_differentiable:
@@ -349,7 +358,7 @@ class Function:
             )
         if wanted and cls.backward is Function.backward and cls.vjp is Function.vjp:
             cls.backward(ctx)
-        saved = [t for t in ctx._given if t is not None] if split else ()
+        saved = [t for t in ctx._given if isinstance(t, Tensor)] if split else ()
         results = _C.finish_function(node, tensors, outputs, ctx._dirty, ctx._non_differentiable, saved)
         if run is not None:
             run.set_outputs(results)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
+from minitensor.composite.dims import type_name
 from minitensor.composite.registry import autocast, composite
 from minitensor.ops import ROWS
 
@@ -271,12 +272,10 @@ def _contract(
     y, of_y = _sum_own(*b, kept | set(of_x))
     shared = [label for label in of_x if label in of_y]
     summed = [label for label in shared if label not in kept]
-    if x.dtype != y.dtype and (summed or a[0].dtype != b[0].dtype):
-        kinds = {"float32": "Float", "float64": "Double", "int64": "Long", "int32": "Int"}
-        raise RuntimeError(
-            f"expected scalar type {kinds.get(x.dtype.name, x.dtype.name)} but found "
-            f"{kinds.get(y.dtype.name, y.dtype.name)}"
-        )
+    if x.dtype != y.dtype:
+        if any(1 not in (x.shape[of_x.index(label)], y.shape[of_y.index(label)]) for label in summed):
+            raise RuntimeError(f"expected scalar type {type_name(x)} but found {type_name(y)}")
+        x, y = (t.to(_C.promote_types(x.dtype, y.dtype)) for t in (x, y))
     # Where one has size 1 and the other not, the sum is that of the other alone.
     for label in summed:
         p, q = x.shape[of_x.index(label)], y.shape[of_y.index(label)]

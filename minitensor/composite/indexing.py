@@ -64,7 +64,7 @@ def _source(input: Any, index: Any, src: Any, value: Any) -> Any:
 
 
 _SCATTER_REDUCTIONS = {"add": 0, "multiply": 1}
-_REDUCTIONS = {"sum": 0, "prod": 1, "mean": 2, "amax": 3, "amin": 4}
+_REDUCTIONS = {"sum": 0, "prod": 1, "mean": 2, "amax": 3, "amin": 4, "max": 3, "min": 4}
 
 
 def _mode(reduce: str, modes: dict[str, int], what: str) -> int:

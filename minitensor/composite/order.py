@@ -150,6 +150,13 @@ def _boundary(value: Any) -> Any:
     return value if isinstance(value, Tensor) else _C.tensor_from_data(value, None, None, True)
 
 
+def _comparable(a: Any, b: Any) -> tuple[Any, Any]:
+    """Two tensors, a bool one in the dtype of the other."""
+    if a.dtype == b.dtype or _C.bool not in (a.dtype, b.dtype):
+        return a, b
+    return (a.to(b.dtype), b) if a.dtype == _C.bool else (a, b.to(a.dtype))
+
+
 def _sizes(t: Any) -> str:
     return str(list(t.shape))
 
@@ -201,6 +208,7 @@ def searchsorted(
             f"tensor and input value tensor must match, but we got boundaries tensor {_sizes(sorted_sequence)} and "
             f"input value tensor {_sizes(values)}"
         )
+    sorted_sequence, values = _comparable(sorted_sequence, values)
     return ROWS["searchsorted"].call(
         sorted_sequence, values, out_int32=out_int32, right=right or side == "right", sorter=sorter
     )
@@ -211,7 +219,9 @@ def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bo
     """The index of the bucket between the boundaries that each value falls into."""
     if boundaries.ndim != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
-    return ROWS["searchsorted"].call(boundaries, _boundary(input), out_int32=out_int32, right=right)
+    values = _boundary(input)
+    boundaries, values = _comparable(boundaries, values)
+    return ROWS["searchsorted"].call(boundaries, values, out_int32=out_int32, right=right)
 
 
 # ---- distinct elements

@@ -1,6 +1,6 @@
 """Window functions: weights for the samples of a piece of a signal, by which its ends fade.
 
-All take the number of samples `M` and give a vector of it. `sym=True` is a symmetric window, for filters; `sym=False`
+All take the number of samples `M`, an int or a tensor of one, and give a vector of it. `sym=True` is a symmetric window, for filters; `sym=False`
 one period of a window that repeats, for spectra: the symmetric one of M + 1 samples without the last. They are computed
 in float64 and rounded once to `dtype`: float32, float64 or None, the default dtype. ValueError for another dtype, a
 negative M or a parameter out of its range.
@@ -37,12 +37,16 @@ Tensor = mt.Tensor
 
 
 def _window(
-    name: str, length: int, sym: bool, formula: Callable[[Any, int], Any], dtype: Any, layout: Any, device: Any,
+    name: str, length: Any, sym: bool, formula: Callable[[Any, int], Any], dtype: Any, layout: Any, device: Any,
     requires_grad: bool,
 ) -> Tensor:  # fmt: skip
     """The formula at the samples' numbers 0, 1, ... as float64, with the number of intervals of a period."""
-    if not isinstance(length, int):
-        raise TypeError(f"{name}(): argument 'M' must be int, not {type(length).__name__}")
+    given = length
+    if isinstance(length, mt.Tensor):
+        length = length.item()
+    if not isinstance(length, int) and length not in (0, 1):
+        raise TypeError(f"{name}(): argument 'M' must be int, not {type(given).__name__}")
+    length = int(length)
     if length < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={length}")
     if layout is not mt.strided:

@@ -76,3 +76,94 @@ def test_dropout_below_vmap(lib):
     for function in (lambda row: dropout(row, 0.5), lambda row: lib.bernoulli(row * 0.5)):
         with pytest.raises(RuntimeError, match="called random operation while in randomness error mode"):
             vmap(function)(x)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda lib, x: lib.stack([x, x], axis=1).shape,
+        lambda lib, x: lib.max(x, axis=1).values,
+        lambda lib, x: x.max(axis=1, keepdims=True).values,
+        lambda lib, x: lib.median(x, axis=0).values,
+        lambda lib, x: lib.quantile(x, 0.5, axis=0, keepdims=True),
+        lambda lib, x: lib.stack([x, x], axis=1, out=lib.zeros(2, 2, 3)).shape,
+    ],
+)
+def test_numpys_names_of_keywords(lib, call):
+    assert call(lib, lib.arange(6.0).reshape(2, 3)) is not None
+    with pytest.raises(TypeError):
+        lib.stack([lib.ones(2)], axes=0)
+    with pytest.raises(TypeError):
+        lib.stack([lib.ones(2)], dim=0, axis=0)
+
+
+def test_no_dims_of_roll(lib):
+    x = lib.arange(4)
+    assert lib.roll(x, 1, None).tolist() == x.roll(1, dims=None).tolist() == [3, 0, 1, 2]
+
+
+def test_scatter_reduce_by_numpys_names(lib):
+    found = lib.zeros(3).scatter_reduce(0, lib.tensor([0, 1]), lib.ones(2), reduce="max")
+    assert found.tolist() == [1, 1, 0]
+    assert lib.ones(3).scatter_reduce_(0, lib.tensor([1]), lib.zeros(1), reduce="min").tolist() == [1, 0, 1]
+
+
+def test_buckets_of_bools(lib):
+    assert lib.bucketize(lib.tensor([True, False]), lib.tensor([0.5, 1.5])).tolist() == [1, 0]
+    assert lib.searchsorted(lib.tensor([False, True]), lib.tensor([1, 2])).tolist() == [1, 2]
+    with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
+        lib.bucketize(lib.tensor([True]), lib.tensor([False, True]))
+
+
+@pytest.mark.parametrize("equation", ["ij,ij->ij", "ij,jk->ijk", "ij,kj->jik", "ij,k->jk", "il,lj->ij"])
+def test_einsum_of_several_dtypes_without_a_common_sum(lib, equation):
+    a, b = lib.tensor([[1, 2], [3, 4]], dtype=lib.int8), lib.tensor([[0.5, 1.5], [2.5, 3.5]])
+    b = b[0] if equation.startswith("ij,k-") else b
+    if "l" in equation:  # one place to sum
+        a, b = a[:, :1], b[:1]
+    wanted = lib.einsum(equation, a.float(), b)
+    found = lib.einsum(equation, a, b)
+    assert found.dtype == lib.float32 and found.tolist() == wanted.tolist()
+    with pytest.raises(RuntimeError, match="expected scalar type Char but found Float"):
+        lib.einsum("ij,ij->", a.expand(2, 2), b.expand(2, 2))
+
+
+def test_windows_of_a_tensor_of_samples(lib):
+    windows = lib.signal.windows
+    assert windows.bartlett(lib.tensor(4)).tolist() == windows.bartlett(4).tolist()
+    assert windows.hann(lib.tensor(1.0)).tolist() == [1]
+    with pytest.raises(TypeError):
+        windows.hann(lib.tensor(4.5))
+
+
+def test_a_mask_of_keys_besides_the_causal_one(lib):
+    attention = lib.nn.functional.scaled_dot_product_attention
+    x = lib.arange(24.0).reshape(1, 2, 3, 4).sin()
+    allowed = lib.tensor([[True, False, True]]).expand(3, 3)
+    both = allowed & lib.ones(3, 3, dtype=lib.bool).tril()
+    assert lib.allclose(attention(x, x, x, allowed, is_causal=True), attention(x, x, x, both))
+
+
+def test_targets_of_ctc_are_whole_numbers_of_any_dtype(lib):
+    logs = lib.arange(24.0).reshape(4, 2, 3).sin().log_softmax(-1)
+    targets, lengths = lib.tensor([[1, 2], [2, 1]]), lib.tensor([2, 2])
+    loss = lib.nn.functional.ctc_loss
+    found = loss(logs, targets.float() + 0.5, lib.tensor([4, 4]), lengths)
+    assert found.item() == loss(logs, targets, lib.tensor([4, 4]), lengths).item()
+
+
+@pytest.mark.parametrize("norm", ["layer_norm", "rms_norm"])
+def test_norms_of_nothing_have_gradients(lib, norm):
+    weight = lib.ones(3, requires_grad=True)
+    getattr(lib.nn.functional, norm)(lib.zeros(0, 3), (3,), weight).sum().backward()
+    assert weight.grad.tolist() == [0, 0, 0]
+
+
+def test_what_is_no_tensor_may_be_saved_where_nobody_wants_a_gradient(lib):
+    class Saves(lib.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, other):
+            ctx.save_for_backward(x, other)
+            return x * 2
+
+    assert Saves.apply(lib.ones(2), "text").tolist() == [2, 2]

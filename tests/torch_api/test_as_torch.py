@@ -123,6 +123,8 @@ for wrong in ("import torch.no_such_module", "from torch import no_such_name", "
         assert "torch" in str(error) or "minitensor.nn" in str(error), error
     else:
         raise AssertionError(wrong)
+import torch.utils.data
+assert torch.utils.data.DataLoader.__module__ == "torch.utils.data.dataloader"  # libraries look for that
 torch.nn.functional.relu = 5
 assert minitensor.nn.functional.relu == 5
 print("well")
@@ -146,9 +148,10 @@ def test_pytorch_itself_was_imported_before(tmp_path):
 def test_it_can_be_undone(tmp_path):
     (tmp_path / "torch.py").write_text("real = True")
     (tmp_path / "program.py").write_text(
-        "import minitensor.as_torch as a, sys\nimport torch, torch.nn\nassert torch.__version__ == a.VERSION\n"
+        "import minitensor.as_torch as a, sys\nimport torch, torch.nn, torch.utils.data as data\nassert torch.__version__ == a.VERSION\n"
         "a.uninstall()\nimport minitensor\nassert repr(minitensor.float32) == 'minitensor.float32'\n"
-        "assert 'torch.nn' not in sys.modules\nimport torch\nprint(torch.real)\n"
+        "assert 'torch.nn' not in sys.modules\nassert data.Dataset.__module__ == 'minitensor.utils.data.dataset'\n"
+        "import torch\nprint(torch.real)\n"
     )
     assert run(tmp_path / "program.py").stdout == "True\n"
 

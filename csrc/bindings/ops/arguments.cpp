@@ -171,6 +171,11 @@ static void set_ints(const OpDef& op, const ArgSpec& spec, PyObject* const* item
 
 void set_value(const OpDef& op, const ArgSpec& spec, PyObject* object, Value* value, size_t position) {
     if (object == Py_None && (spec.optional || (spec.has_default && spec.default_value.is_none()))) return;
+    if (object == Py_None && spec.has_default && spec.default_value.tag == Value::Ints &&
+        spec.default_value.ints.empty()) {
+        *value = spec.default_value;  // no ints, which PyTorch writes as None
+        return;
+    }
     auto wrong = [&]() { Signature{op}.wrong_type(spec, position, object); };
     switch (spec.type) {
         case ArgType::Bool:

@@ -40,6 +40,25 @@ bool names_out(PyObject* kwnames) {
 // None.
 PyObject* argument_error = nullptr;
 
+// `renamed(function, names)` gives the names that a call's keywords have in PyTorch where some are NumPy's, or None.
+PyObject* renamed = nullptr;
+
+// A call that failed with TypeError, once more if keywords of it have NumPy's names; false if they don't.
+bool call_renamed(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames, PyObject** result) {
+    PyObject *kind, *error, *trace;
+    PyErr_Fetch(&kind, &error, &trace);
+    PyRef names(PyObject_CallFunctionObjArgs(renamed, function, kwnames, nullptr));
+    if (!names || names.get() == Py_None) {
+        PyErr_Restore(kind, error, trace);
+        return false;
+    }
+    Py_XDECREF(kind);
+    Py_XDECREF(error);
+    Py_XDECREF(trace);
+    *result = PyObject_Vectorcall(function, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, names.get());
+    return true;
+}
+
 // An AttributeError of a composed function means that an argument is no tensor: say so, as PyTorch does. Looking at the
 // arguments after the failure costs the calls that succeed nothing.
 void explain_error(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
@@ -117,6 +136,9 @@ PyObject* out_form_vectorcall(PyObject* self, PyObject* const* args, size_t narg
     if (!asked && any_foreign(args, given) && out_form_overridden(self, args, nargsf, kwnames, &result)) return result;
     PyObject* function = names_out(kwnames) ? cast(self)->storing : cast(self)->plain;
     result = PyObject_Vectorcall(function, args, nargsf, kwnames);
+    if (!result && renamed && kwnames && PyErr_ExceptionMatches(PyExc_TypeError)) {
+        call_renamed(function, args, nargsf, kwnames, &result);
+    }
     if (!result && argument_error && PyErr_ExceptionMatches(PyExc_AttributeError)) {
         explain_error(cast(self)->plain, args, nargsf, kwnames);
     }
@@ -247,15 +269,19 @@ PyObject* py_out_form(PyObject*, PyObject* args) {
     return reinterpret_cast<PyObject*>(made);
 }
 
-// set_argument_error(argument_error): what explains an error of a call.
-PyObject* py_set_argument_error(PyObject*, PyObject* explain) {
+// set_argument_error(argument_error, renamed): what explains an error of a call, and what knows other names of
+// keywords.
+PyObject* py_set_argument_error(PyObject*, PyObject* args) {
+    PyObject *explain, *rename;
+    if (!PyArg_ParseTuple(args, "OO:set_argument_error", &explain, &rename)) return nullptr;
     Py_XSETREF(argument_error, Py_NewRef(explain));
+    Py_XSETREF(renamed, Py_NewRef(rename));
     Py_RETURN_NONE;
 }
 
 PyMethodDef functions[] = {
-    {"set_argument_error", method<py_set_argument_error>(), METH_O,
-     "set_argument_error(argument_error): explains calls with wrong arguments."},
+    {"set_argument_error", method<py_set_argument_error>(), METH_VARARGS,
+     "set_argument_error(argument_error, renamed): explains calls with wrong arguments, and knows NumPy's names."},
     {"same_form", method<py_same_form>(), METH_O, "Another object of the same function, for Tensor."},
     {"set_form_api", method<py_set_form_api>(), METH_VARARGS,
      "set_form_api(form, api): what those who override calls know it by; None: they don't see it."},

@@ -18,7 +18,7 @@ __all__ = ["multi_head_attention_forward", "scaled_dot_product_attention"]
 _attention = ROWS["attention"].call
 
 
-def _check(query: mt.Tensor, key: mt.Tensor, value: mt.Tensor, mask: Any, is_causal: bool) -> None:
+def _check(query: mt.Tensor, key: mt.Tensor, value: mt.Tensor, mask: Any) -> None:
     if not query.dtype == key.dtype == value.dtype:
         raise RuntimeError(
             f"Expected query, key, and value to have the same dtype, but got query.dtype: {query.dtype} key.dtype: "
@@ -30,8 +30,6 @@ def _check(query: mt.Tensor, key: mt.Tensor, value: mt.Tensor, mask: Any, is_cau
             f"key.dim: {key.dim()} and value.dim: {value.dim()} instead."
         )
     if mask is not None:
-        if is_causal:
-            raise RuntimeError("Explicit attn_mask should not be set when is_causal=True")
         if mask.dtype != mt.bool and mask.dtype != query.dtype:
             raise RuntimeError(
                 f"Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
@@ -53,10 +51,10 @@ def scaled_dot_product_attention(
     """Return ``softmax(query @ key.mT * scale + mask) @ value``, for ``[..., L, E]``, ``[..., S, E]``, ``[..., S, V]``.
 
     ``scale`` is ``1 / sqrt(E)`` by default. A mask of bools says which keys a query sees, one of numbers is added;
-    ``is_causal`` lets the i-th query see the keys up to the i-th. A query that sees no key gets zeros. With
+    ``is_causal`` lets the i-th query see the keys up to the i-th, of those that the mask lets it see. A query that sees no key gets zeros. With
     ``enable_gqa`` each head of key and value serves several of query. ``dropout_p`` drops weights, always.
     """
-    _check(query, key, value, attn_mask, is_causal)
+    _check(query, key, value, attn_mask)
     if enable_gqa:
         if key.dim() < 3 or query.shape[-3] % key.shape[-3] or query.shape[-3] % value.shape[-3]:
             raise RuntimeError("Number of heads in key and value must divide the number of heads in query")

@@ -221,7 +221,10 @@ def layer_norm(
     """Return the last dimensions, whose sizes are ``normalized_shape``, normalised; times ``weight``, plus ``bias``."""
     rows, scale, shift = _rows(input, normalized_shape, weight, bias)
     if not rows.numel():
-        return input.clone()
+        # Nothing to normalise; the gradients of weight and bias are zeros.
+        result = input.clone()
+        result = result if weight is None else result * weight
+        return result if bias is None else result + bias
     result = _group_norm(rows, scale, shift, 1, eps)
     return result if rows is input else mt._C.forget_base(result.reshape(input.shape))
 
@@ -254,7 +257,7 @@ def rms_norm(
     """
     rows, scale, _ = _rows(input, normalized_shape, weight, None)
     if 0 in rows.shape:
-        return input.clone()
+        return input.clone() if weight is None else input * weight
     if input.is_complex():
         # PyTorch's mean square is that of the numbers, not of their magnitudes.
         smallest = 2.220446049250313e-16 if input.dtype == mt.complex128 else 1.1920928955078125e-07
