@@ -124,8 +124,8 @@ class Callees(Reads):
             if isinstance(args[1], str):
                 self._attribute(args[0], args[1])
         elif function is setattr or function is delattr:
-            if not (isinstance(args[0], _C.Tensor) and lookup(type(args[0]), args[1]) is not ABSENT):
-                self._write(args[0], f"sets the attribute {args[1]} of a {type(args[0]).__name__}")
+            if isinstance(args[1], str):
+                self._changes_attribute(args[0], args[1])
         elif function is next:
             if not in_python(lookup(type(args[0]), "__next__")):
                 self._write(args[0], "takes items from an iterator that was there before")
@@ -135,11 +135,13 @@ class Callees(Reads):
             self._instance_items(args[0])
         elif function is hash and is_plain(args[0]):
             return
+        elif function is id and id(args[0]) not in self._tensors | self._given and not is_plain(args[0]):
+            self._named.append(args[0])
         elif is_pure(function):
             if type(args[0] if args else None) not in IMMUTABLE and name in _READERS:
                 self._known(args[0])
             if changes_first(function):
-                self._write(args[0], f"changes a {type(args[0]).__name__}")
+                self._changes_contents(args[0])
             for thing in args:
                 self._contents(thing)
         elif is_numpy(function):
@@ -163,11 +165,15 @@ class Callees(Reads):
         if isinstance(owner, _C.Tensor) or is_framework(kind.__module__):
             self._framework(name, (owner, *args) if not isinstance(owner, _C.Tensor) else args)
             return
+        if name == "__call__" and self._is_module(owner):
+            self._module(owner)
+            self._framework(name, args)
+            return
         if name == "__getattribute__" and args and isinstance(args[0], str):
             self._attribute(owner, args[0])
             return
-        if name in ("__setattr__", "__delattr__"):
-            self._write(owner, f"sets an attribute of a {kind.__name__}")
+        if name in ("__setattr__", "__delattr__") and args and isinstance(args[0], str):
+            self._changes_attribute(owner, args[0])
             return
         if isinstance(owner, type):
             if name in ("now", "today", "utcnow", "__subclasses__"):
@@ -192,7 +198,7 @@ class Callees(Reads):
                 )
                 return
             if name in MUTATORS:
-                self._write(owner, f"changes a {kind.__name__}")
+                self._changes_contents(owner)
             elif name in ("tofile", "dump"):
                 self._unwatched(f"it calls {kind.__name__}.{name}")
             elif name != "__init__":
@@ -259,6 +265,8 @@ class Callees(Reads):
         setting = name in _SETTINGS or (name.startswith("set_") and name not in ("set_", "set_grad_enabled"))
         if setting and not (args and isinstance(args[0], _C.Tensor)):
             self._unwatched(f"it calls {name}")
+        if name in ("__setattr__", "__delattr__") and len(args) > 1 and isinstance(args[1], str):
+            self._changes_attribute(args[0], args[1])
         for thing in args:
             self._contents(thing)
             self._attributes(thing)

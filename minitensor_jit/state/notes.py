@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import enum
 import gc
 import sys
+import threading
 import types
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
@@ -22,6 +24,16 @@ class _Absent:
 
 ABSENT = _Absent()
 _HEAP_TYPE = 1 << 9
+
+
+class Snapshot(dict[Any, Any]):
+    """What an object is that is known by its class, here under None, and its attributes."""
+
+    def __init__(self, thing: Any) -> None:
+        """The dicts and sets among the attributes are copied, since they change."""
+        attributes = vars(thing).items()
+        super().__init__((k, copy.copy(v) if isinstance(v, (dict, set)) else v) for k, v in attributes)
+        self[None] = type(thing)
 
 
 class Guard(enum.IntEnum):
@@ -54,7 +66,9 @@ def lookup(kind: type, name: str) -> Any:
 
 
 def own_dict(thing: Any) -> dict[str, Any] | None:
-    """Return the dict of an object's attributes, if it has one."""
+    """Return the dict of an object's attributes, if it has one; of a `threading.local` this thread's."""
+    if type(thing) is threading.local:
+        return thing.__dict__
     try:
         found = object.__getattribute__(thing, "__dict__")
     except (AttributeError, TypeError):
@@ -90,6 +104,8 @@ class Notes:
         self._types: dict[int, tuple[Any, dict[Any, Any]]] = {}
         self._whole: dict[tuple[int, int, int], tuple[int, Any, Any]] = {}
         self._writes: list[tuple[Any, str]] = []
+        self._undone: list[tuple[Any, str]] = []
+        self._named: list[Any] = []  # by `id`
         self._imported: list[str] = []
         self._late: list[tuple[dict[str, Any], str]] = []
         self._made: list[Any] = []
@@ -131,6 +147,14 @@ class Notes:
     def _write(self, thing: Any, what: str) -> None:
         self._seen(thing)
         self._writes.append((thing, f"it {what}{self._where()}"))
+
+    def _changes(self, thing: Any, what: str) -> None:
+        """What has a guard on how it was is written, which is no change if it is so again at the end."""
+        if id(thing) in self._given:
+            self._write(thing, what)
+        else:
+            self._seen(thing)
+            self._undone.append((thing, f"it {what}{self._where()}"))
 
     def _entry(self, space: dict[Any, Any], key: Any, value: Any) -> None:
         self._seen(space)
@@ -175,6 +199,9 @@ class Notes:
             if outside(thing):
                 self.reason = what
                 return
+        if any(not outside(thing) for thing in self._named):
+            self.reason = "it calls builtins.id of what it makes"
+            return
         returned: set[int] = set()
         for part in _containers(result):
             if isinstance(part, tuple):
@@ -206,10 +233,46 @@ class Notes:
         if any(self._is_argument(part) for _, _, what in guards for part in what):
             self.reason = "the function also reads an argument by itself"
             return
-        self._guards = _C.Guards(guards, ABSENT)
+        self._guards = _C.Guards(guards, ABSENT, Snapshot)
         broken = self._guards.check()
         if broken >= 0:
-            self.reason = f"what it reads changes while it runs: {_name_of(guards[broken])}"
+            changed = guards[broken][1]
+            self.reason = next(
+                (what for thing, what in self._undone if thing is changed),
+                f"what it reads changes while it runs: {_name_of(guards[broken])}",
+            )
+        elif (known := _with_snapshots(guards)) is not None:
+            self._guards = _C.Guards(known, ABSENT, Snapshot)
+
+
+def _with_snapshots(guards: list[tuple[int, Any, Any]]) -> list[tuple[int, Any, Any]] | None:
+    """Guards where modules that only hold parameters are known by what they hold; None if there is no such module.
+
+    Keras makes them anew with the same parameters at each `fit` and `evaluate`.
+    """
+    nn = sys.modules.get("minitensor.nn")
+    if nn is None:
+        return None
+    kinds = (nn.ParameterDict, nn.ParameterList)
+    found: dict[int, tuple[Any, Snapshot]] = {}
+
+    def known(value: Any) -> Any:
+        if type(value) not in kinds:
+            return value
+        return found.setdefault(id(value), (value, Snapshot(value)))[1]
+
+    kept: list[tuple[int, Any, Any]] = []
+    for kind, thing, what in guards:
+        if kind in (Guard.ENTRIES, Guard.OWN, Guard.DICT_ITEMS):
+            what = tuple((key, known(value)) for key, value in what)
+        elif kind in (Guard.ITEMS, Guard.CELL):
+            what = tuple(map(known, what))
+        kept.append((kind, thing, what))
+    if not found:
+        return None
+    parts = {id(part) for module, _ in found.values() for part in (module, *vars(module).values())
+             if part is module or isinstance(part, (dict, set))}  # fmt: skip
+    return [guard for guard in kept if id(guard[1]) not in parts]
 
 
 def _without_bound(guards: list[tuple[int, Any, Any]]) -> list[tuple[int, Any, Any]]:

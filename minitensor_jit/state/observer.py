@@ -136,7 +136,9 @@ class Observer(Callees):
         self._name(argument, code, operands)
 
     def _sets_global(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
-        self._write(operands[0], f"sets the global variable {code.co_names[argument]}")
+        space, name = operands[0], code.co_names[argument]
+        self._entry(space, name, space.get(name, ABSENT))
+        self._changes(space, f"sets the global variable {name}")
 
     def _cell(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
         cell = operands[0]
@@ -148,7 +150,8 @@ class Observer(Callees):
             self._note(Guard.CELL, cell, (contents,))
 
     def _sets_cell(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
-        self._write(operands[0], f"sets the variable {code._varname_from_oparg(argument)} of an outer function")  # type: ignore[attr-defined]
+        self._cell(argument, code, operands)
+        self._changes(operands[0], f"sets the variable {code._varname_from_oparg(argument)} of an outer function")  # type: ignore[attr-defined]
 
     def _loads_attribute(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
         self._attribute(operands[0], code.co_names[argument])
@@ -160,11 +163,7 @@ class Observer(Callees):
             self._attribute(super(start, thing), code.co_names[argument])
 
     def _sets_attribute(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
-        thing, name = operands[0], code.co_names[argument]
-        if isinstance(thing, _C.Tensor) and lookup(type(thing), name) is not ABSENT:
-            return  # the core sees it
-        self._kind(thing)
-        self._write(thing, f"sets the attribute {name} of a {type(thing).__name__}")
+        self._changes_attribute(operands[0], code.co_names[argument])
 
     def _item(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
         container, key = operands
@@ -188,7 +187,7 @@ class Observer(Callees):
         if isinstance(container, _C.Tensor):
             return
         if isinstance(container, (dict, list)) or not has_python(type(container), "__setitem__", "__delitem__"):
-            self._write(container, f"changes a {type(container).__name__}")
+            self._changes_contents(container)
         self._contents(key)
 
     def _sets_slice(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
@@ -235,7 +234,7 @@ class Observer(Callees):
             self._operand(thing)
         first = operands[0]
         if argument >= 13 and (isinstance(first, CONTAINERS) or type(first).__name__ == "ndarray"):
-            self._write(first, f"changes a {type(first).__name__}")
+            self._changes_contents(first)
 
     def _truth(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
         if type(operands[0]) is not bool:

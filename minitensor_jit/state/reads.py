@@ -7,6 +7,7 @@ import decimal
 import functools
 import gc
 import operator
+import threading
 import types
 from collections.abc import Iterable
 from typing import Any
@@ -148,7 +149,10 @@ class Reads(Notes):
         reads = lookup(kind, "__getattribute__")
         ours = is_framework(kind.__module__)
         ours |= self._is_module(thing)
-        if not (_C.generic_attributes(kind) or in_python(reads) or has_python(kind, "__getattr__") or ours):
+        if not (
+            _C.generic_attributes(kind) or in_python(reads) or has_python(kind, "__getattr__") or ours
+            or kind is threading.local
+        ):  # fmt: skip
             if not (is_numpy(thing) or isinstance(thing, CONTAINERS)):
                 self._unwatched(f"it reads {name} of a {kind.__name__}")
             return
@@ -185,13 +189,15 @@ class Reads(Notes):
         ):  # fmt: skip
             self._unwatched(f"it reads {name} of a {kind.__name__}")
         self._own_entry(thing, name)
-        if self._is_module(thing):
-            space = own_dict(thing) or {}
-            for registry in ("_parameters", "_buffers", "_modules"):
-                members = space.get(registry)
-                if isinstance(members, dict) and name not in space:
-                    self._own_entry(thing, registry)
-                    self._entry(members, name, members.get(name, ABSENT))
+        if self._is_module(thing) and name not in (own_dict(thing) or {}):
+            self._registered(thing, name)
+
+    def _registered(self, module: Any, name: str) -> None:
+        for registry in ("_parameters", "_buffers", "_modules"):
+            members = (own_dict(module) or {}).get(registry)
+            if isinstance(members, dict):
+                self._own_entry(module, registry)
+                self._entry(members, name, members.get(name, ABSENT))
 
     def _property(self, thing: Any, found: property) -> None:
         getter = found.fget
@@ -247,11 +253,53 @@ class Reads(Notes):
         if name in _TENSOR_STATE or (given and name in ("requires_grad", "is_leaf") and not _C.is_grad_enabled()):
             self._write(tensor, f"reads {name} of a tensor, which programs don't compare,")
         elif lookup(type(tensor), name) is ABSENT:
-            if given:
+            if not given:
+                self._own_entry(tensor, name)
+            elif own_dict(tensor):  # of arguments without attributes programs know that
                 self._unwatched(f"it reads the attribute {name} of an argument")
-            self._own_entry(tensor, name)
         else:
             self._type_entry(type(tensor), name, lookup(type(tensor), name))
+
+    # ---- writes
+
+    def _changes_attribute(self, thing: Any, name: str) -> None:
+        kind = type(thing)
+        what = f"sets the attribute {name} of a {kind.__name__}"
+        found = lookup(kind, name)
+        if isinstance(thing, _C.Tensor):
+            if found is ABSENT:
+                self._write(thing, what)
+            return  # the core sees it
+        self._kind(thing)
+        if isinstance(found, property):
+            if not in_python(found.fset) or is_framework(found.fset.__module__):
+                self._write(thing, what)
+        elif isinstance(found, types.MemberDescriptorType):
+            value = found.__get__(thing, kind) if _slot_is_set(found, thing) else ABSENT
+            self._note(Guard.SLOT, thing, (found, value), id(found))
+            self._changes(thing, what)
+        elif isinstance(thing, type) or own_dict(thing) is None or hasattr(type(found), "__set__"):
+            self._write(thing, what)
+        else:
+            self._own_entry(thing, name)
+            if self._is_module(thing):
+                self._registered(thing, name)
+            self._changes(thing, what)
+
+    def _changes_contents(self, container: Any, what: str | None = None) -> None:
+        what = what or f"changes a {type(container).__name__}"
+        kind = Guard.DICT_ITEMS if isinstance(container, dict) else Guard.ITEMS
+        if not isinstance(container, (list, dict, set, collections.deque)) or len(container) > _MOST:
+            self._write(container, what)
+            return
+        if (kind, id(container), 0) not in self._whole:
+            if kind == Guard.ITEMS:
+                self._note(kind, container, tuple(container))
+            else:
+                if isinstance(container, collections.OrderedDict):
+                    self._note(Guard.ITEMS, container, tuple(container))
+                self._note(kind, container, tuple(dict.items(container)))
+        self._changes(container, what)
 
     def _is_module(self, thing: Any) -> bool:
         return self._module_type is not None and isinstance(thing, self._module_type)

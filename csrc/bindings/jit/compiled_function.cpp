@@ -27,6 +27,7 @@ struct Entry {
     std::shared_ptr<trace::Program> program;
     uint64_t options;
     uint64_t settings;  // that were in force (dispatch/settings.h)
+    uint32_t bare;  // a bit for each tensor that had no attributes of Python's
     // null: one tensor; the types tuple and list: these of tensors; else the structure (function_arguments.py)
     PyObject* result_type;
 };
@@ -57,13 +58,21 @@ void drop(Entry& entry) {
     Py_XDECREF(entry.result_type);
 }
 
+// Whether a tensor has no attributes of Python's.
+bool is_bare(PyObject* tensor) {
+    PyObject** attributes = _PyObject_GetDictPtr(tensor);
+    return !attributes || !*attributes || PyDict_GET_SIZE(*attributes) == 0;
+}
+
 bool others_match(const Entry& entry, PyObject* const* args, size_t nargs) {
     if (entry.others.size() != nargs) return false;
     size_t tensors = 0;
     for (size_t i = 0; i < nargs; ++i) {
         PyObject* other = entry.others[i];
         if (!other) {
+            const bool bare = entry.bare >> tensors & 1;
             if (reinterpret_cast<PyObject*>(Py_TYPE(args[i])) != entry.types[tensors++]) return false;
+            if (bare && !is_bare(args[i])) return false;
         } else if (other != args[i]) {
             if (Py_TYPE(other) != Py_TYPE(args[i])) return false;
             if (PyFloat_CheckExact(other)) {  // by bits: 0.0 and -0.0 differ, NaN is itself
@@ -212,6 +221,7 @@ PyObject* function_finish(PyObject* self, PyObject* arguments) {
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
             PyObject* arg = PyTuple_GET_ITEM(args, i);
             bool tensor = is_tensor(arg);
+            if (tensor && is_bare(arg) && tensors.size() < kMaxArguments) entry.bare |= uint32_t{1} << tensors.size();
             if (tensor) tensors.push_back(tensor_of(arg));
             bool simple = arg == Py_None || PyLong_CheckExact(arg) || PyFloat_CheckExact(arg) || PyBool_Check(arg) ||
                           PyUnicode_CheckExact(arg);

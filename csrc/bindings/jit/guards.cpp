@@ -67,11 +67,15 @@ class Known {
 
 bool numpy_scalar(PyObject* object);
 
+// A class of dicts: what an object was that is known by its class, under None, and by its attributes.
+PyObject* snapshot_type = nullptr;
+bool is_snapshot(PyObject* object) { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == snapshot_type; }
+
 // Whether a value of such a type is known by what it is, and not by which object it is.
 bool plain(PyObject* object) {
     return PyLong_CheckExact(object) || PyFloat_CheckExact(object) || PyUnicode_CheckExact(object) ||
            PyBytes_CheckExact(object) || PyComplex_CheckExact(object) || PyTuple_CheckExact(object) ||
-           PyFrozenSet_CheckExact(object) || numpy_scalar(object);
+           PyFrozenSet_CheckExact(object) || numpy_scalar(object) || is_snapshot(object);
 }
 
 bool same(PyObject* then, PyObject* now);
@@ -98,8 +102,38 @@ bool numpy_scalar(PyObject* object) {
            !(Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE);
 }
 
+PyObject* dict_of(PyObject* object);
+
+// Whether two dicts have the same keys and values in the same order; of dicts and sets in them it's asked likewise.
+bool same_items(PyObject* then, PyObject* now) {
+    if (then == now) return true;
+    if (Py_TYPE(then) != Py_TYPE(now)) return false;
+    if (PyAnySet_Check(then)) return PySet_GET_SIZE(then) == 0 && PySet_GET_SIZE(now) == 0;
+    if (!PyDict_Check(then)) return same(then, now);
+    if (PyDict_GET_SIZE(then) != PyDict_GET_SIZE(now)) return false;
+    PyObject *key, *value, *other_key, *other_value;
+    Py_ssize_t at = 0, other_at = 0;
+    while (PyDict_Next(then, &at, &key, &value) && PyDict_Next(now, &other_at, &other_key, &other_value))
+        if (!same(key, other_key) || !same_items(value, other_value)) return false;
+    return true;
+}
+
+bool is_as_then(PyObject* snapshot, PyObject* now) {
+    PyObject* attributes = dict_of(now);
+    if (PyDict_GetItem(snapshot, Py_None) != reinterpret_cast<PyObject*>(Py_TYPE(now)) || !attributes ||
+        PyDict_GET_SIZE(attributes) + 1 != PyDict_GET_SIZE(snapshot))
+        return false;
+    PyObject *name, *value;
+    for (Py_ssize_t at = 0; PyDict_Next(attributes, &at, &name, &value);) {
+        PyObject* then = PyDict_GetItem(snapshot, name);
+        if (!then || !same_items(then, value)) return false;
+    }
+    return true;
+}
+
 bool same(PyObject* then, PyObject* now) {
     if (then == now) return true;
+    if (is_snapshot(then)) return is_as_then(then, now);
     if (Py_TYPE(then) != Py_TYPE(now)) return false;
     if (PyFloat_CheckExact(then)) {
         double a = PyFloat_AS_DOUBLE(then), b = PyFloat_AS_DOUBLE(now);
@@ -208,8 +242,16 @@ uint64_t version_of(PyObject* dict) {
 #endif
 }
 
-// The dict of an object's attributes, borrowed; null if it has none.
+PyObject *local_type = nullptr, *dict_name = nullptr;  // threading.local
+
+// The dict of an object's attributes, borrowed; null if it has none. Of a threading.local it is this thread's, who
+// keeps it.
 PyObject* dict_of(PyObject* object) {
+    if (reinterpret_cast<PyObject*>(Py_TYPE(object)) == local_type) {
+        PyRef found(PyObject_GetAttr(object, dict_name));
+        if (!found) PyErr_Clear();
+        return found.get();
+    }
     PyObject** place = _PyObject_GetDictPtr(object);
     return place ? *place : nullptr;
 }
@@ -376,11 +418,16 @@ struct GuardsObject {
 };
 std::vector<Guard>& guards_of(PyObject* self) { return *reinterpret_cast<GuardsObject*>(self)->guards; }
 
-// Guards(list of (kind, object, what)); `absent` stands for what isn't there.
+// Guards(list of (kind, object, what), absent, snapshots): `absent` stands for what isn't there; values of the class
+// `snapshots` for objects that are known by what they have.
 PyObject* guards_new(PyTypeObject* type, PyObject* args, PyObject*) {
     return guarded([&]() -> PyObject* {
-        PyObject *list, *absent;
-        if (!PyArg_ParseTuple(args, "O!O:Guards", &PyList_Type, &list, &absent)) return nullptr;
+        PyObject *list, *absent, *snapshots;
+        if (!PyArg_ParseTuple(args, "O!OO!:Guards", &PyList_Type, &list, &absent, &PyType_Type, &snapshots))
+            return nullptr;
+        if (!PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(snapshots), &PyDict_Type))
+            fail_type("Guards: expected a class of dicts");
+        Py_XSETREF(snapshot_type, Py_NewRef(snapshots));
         PyRef self = checked(type->tp_alloc(type, 0));
         reinterpret_cast<GuardsObject*>(self.get())->guards = new std::vector<Guard>;
         std::vector<Guard>& guards = guards_of(self.get());
@@ -509,7 +556,10 @@ bool guards_dead(PyObject* self) {
 }
 
 bool init_guards(PyObject* module) {
-    return PyType_Ready(&GuardsType) == 0 && PyModule_AddType(module, &GuardsType) == 0;
+    PyRef threads(PyImport_ImportModule("_thread"));
+    local_type = threads ? PyObject_GetAttrString(threads.get(), "_local") : nullptr;
+    dict_name = PyUnicode_InternFromString("__dict__");
+    return local_type && dict_name && PyType_Ready(&GuardsType) == 0 && PyModule_AddType(module, &GuardsType) == 0;
 }
 
 }  // namespace mt::py

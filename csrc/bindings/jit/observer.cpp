@@ -39,7 +39,7 @@ struct Observation {
     Frame* base = nullptr;    // from which the program was called
     Frame* import = nullptr;  // what runs below is not looked at
     PyCodeObject* import_code = nullptr;
-    Frame* maker = nullptr;  // has just run an instruction that may have made a dict
+    std::vector<Frame*> makers;  // run an instruction that may make a dict, the last of each
     bool failed = false;
     Py_tracefunc other = nullptr;  // somebody else's, such as a debugger's
     PyObject* other_argument = nullptr;
@@ -169,10 +169,11 @@ bool before_instruction(Observation& o, Frame* frame, size_t at) {
         return true;
     }
     PyObject** top = base + step.depth;
-    if (o.maker == frame && top > base && top[-1] && PyDict_CheckExact(top[-1]) && Py_REFCNT(top[-1]) == 1 &&
-        !PyObject_GC_IsTracked(top[-1]) && PyList_Append(o.made, top[-1]) < 0)
+    // What is called may run other frames first, so that this one is looked for.
+    if (std::erase(o.makers, frame) && top > base && top[-1] && PyDict_CheckExact(top[-1]) &&
+        Py_REFCNT(top[-1]) == 1 && !PyObject_GC_IsTracked(top[-1]) && PyList_Append(o.made, top[-1]) < 0)
         PyErr_Clear();
-    o.maker = step.flags & kMakes ? frame : nullptr;
+    if (step.flags & kMakes) o.makers.push_back(frame);
     if (!(step.flags & kSeen)) return true;
     PyObject* operands = nullptr;
     if (step.operands >= 0) {

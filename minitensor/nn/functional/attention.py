@@ -29,12 +29,11 @@ def _check(query: mt.Tensor, key: mt.Tensor, value: mt.Tensor, mask: Any) -> Non
             f"Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: {query.dim()} "
             f"key.dim: {key.dim()} and value.dim: {value.dim()} instead."
         )
-    if mask is not None:
-        if mask.dtype != mt.bool and mask.dtype != query.dtype:
-            raise RuntimeError(
-                f"Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
-                f"{mask.dtype} and  query.dtype: {query.dtype} instead."
-            )
+    if mask is not None and mask.dtype != mt.bool and mask.dtype != query.dtype:
+        raise RuntimeError(
+            f"Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
+            f"{mask.dtype} and  query.dtype: {query.dtype} instead."
+        )
 
 
 @autocast("lower", "lower")
@@ -51,8 +50,9 @@ def scaled_dot_product_attention(
     """Return ``softmax(query @ key.mT * scale + mask) @ value``, for ``[..., L, E]``, ``[..., S, E]``, ``[..., S, V]``.
 
     ``scale`` is ``1 / sqrt(E)`` by default. A mask of bools says which keys a query sees, one of numbers is added;
-    ``is_causal`` lets the i-th query see the keys up to the i-th, of those that the mask lets it see. A query that sees no key gets zeros. With
-    ``enable_gqa`` each head of key and value serves several of query. ``dropout_p`` drops weights, always.
+    ``is_causal`` lets the i-th query see the keys up to the i-th, of those that the mask lets it see. A query that sees
+    no key gets zeros. With ``enable_gqa`` each head of key and value serves several of query. ``dropout_p`` drops
+    weights, always.
     """
     _check(query, key, value, attn_mask)
     if enable_gqa:
