@@ -1,9 +1,9 @@
 """Window functions: weights for the samples of a piece of a signal, by which its ends fade.
 
-All take the number of samples `M`, an int or a tensor of one, and give a vector of it. `sym=True` is a symmetric window, for filters; `sym=False`
-one period of a window that repeats, for spectra: the symmetric one of M + 1 samples without the last. They are computed
-in float64 and rounded once to `dtype`: float32, float64 or None, the default dtype. ValueError for another dtype, a
-negative M or a parameter out of its range.
+All take the number of samples `M`, an int or a tensor of one, and give a vector of it. `sym=True` is a symmetric
+window, for filters; `sym=False` one period of a window that repeats, for spectra: the symmetric one of M + 1 samples
+without the last. They are computed in float64 and rounded once to `dtype`: float32, float64 or None, the default
+dtype. ValueError for another dtype, a negative M or a parameter out of its range.
 
 Harris, "On the use of windows for harmonic analysis with the discrete Fourier transform" (Proceedings of the IEEE 66,
 1978); Nuttall, "Some windows with very good sidelobe behavior" (IEEE Transactions on Acoustics 29, 1981).

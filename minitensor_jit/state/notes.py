@@ -105,6 +105,7 @@ class Notes:
         self._whole: dict[tuple[int, int, int], tuple[int, Any, Any]] = {}
         self._writes: list[tuple[Any, str]] = []
         self._undone: list[tuple[Any, str]] = []
+        self._held: set[int] = set()  # containers that are written, whose contents of before are noted
         self._named: list[Any] = []  # by `id`
         self._imported: list[str] = []
         self._late: list[tuple[dict[str, Any], str]] = []
@@ -157,6 +158,8 @@ class Notes:
             self._undone.append((thing, f"it {what}{self._where()}"))
 
     def _entry(self, space: dict[Any, Any], key: Any, value: Any) -> None:
+        if id(space) in self._held:
+            return
         self._seen(space)
         self._entries.setdefault(id(space), (space, {}))[1].setdefault(key, value)
 
@@ -165,6 +168,8 @@ class Notes:
             self._types.setdefault(id(kind), (kind, {}))[1].setdefault(name, value)
 
     def _note(self, kind: int, thing: Any, what: tuple[Any, ...], part: int = 0) -> None:
+        if id(thing) in self._held and kind in (Guard.ITEMS, Guard.DICT_ITEMS, Guard.LENGTH):
+            return
         self._seen(thing)
         self._whole.setdefault((kind, id(thing), part), (kind, thing, what))
 

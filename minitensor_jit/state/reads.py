@@ -288,17 +288,15 @@ class Reads(Notes):
 
     def _changes_contents(self, container: Any, what: str | None = None) -> None:
         what = what or f"changes a {type(container).__name__}"
-        kind = Guard.DICT_ITEMS if isinstance(container, dict) else Guard.ITEMS
         if not isinstance(container, (list, dict, set, collections.deque)) or len(container) > _MOST:
             self._write(container, what)
             return
-        if (kind, id(container), 0) not in self._whole:
-            if kind == Guard.ITEMS:
-                self._note(kind, container, tuple(container))
-            else:
-                if isinstance(container, collections.OrderedDict):
-                    self._note(Guard.ITEMS, container, tuple(container))
-                self._note(kind, container, tuple(dict.items(container)))
+        if id(container) not in self._held:
+            if not isinstance(container, dict) or isinstance(container, collections.OrderedDict):
+                self._note(Guard.ITEMS, container, tuple(container))
+            if isinstance(container, dict):
+                self._note(Guard.DICT_ITEMS, container, tuple(dict.items(container)))
+            self._held.add(id(container))
         self._changes(container, what)
 
     def _is_module(self, thing: Any) -> bool:

@@ -123,7 +123,8 @@ def test_einsum_of_several_dtypes_without_a_common_sum(lib, equation):
         a, b = a[:, :1], b[:1]
     wanted = lib.einsum(equation, a.float(), b)
     found = lib.einsum(equation, a, b)
-    assert found.dtype == lib.float32 and found.tolist() == wanted.tolist()
+    assert found.dtype == lib.float32
+    assert found.tolist() == wanted.tolist()
     with pytest.raises(RuntimeError, match="expected scalar type Char but found Float"):
         lib.einsum("ij,ij->", a.expand(2, 2), b.expand(2, 2))
 

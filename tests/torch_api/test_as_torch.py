@@ -148,7 +148,8 @@ def test_pytorch_itself_was_imported_before(tmp_path):
 def test_it_can_be_undone(tmp_path):
     (tmp_path / "torch.py").write_text("real = True")
     (tmp_path / "program.py").write_text(
-        "import minitensor.as_torch as a, sys\nimport torch, torch.nn, torch.utils.data as data\nassert torch.__version__ == a.VERSION\n"
+        "import minitensor.as_torch as a, sys\nimport torch, torch.nn, torch.utils.data as data\n"
+        "assert torch.__version__ == a.VERSION\n"
         "a.uninstall()\nimport minitensor\nassert repr(minitensor.float32) == 'minitensor.float32'\n"
         "assert 'torch.nn' not in sys.modules\nassert data.Dataset.__module__ == 'minitensor.utils.data.dataset'\n"
         "import torch\nprint(torch.real)\n"

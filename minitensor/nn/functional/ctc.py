@@ -39,7 +39,8 @@ def ctc_loss(
     """Return the negative log-likelihood of target sequences, summed over their alignments with the inputs.
 
     ``log_probs`` is ``[T, N, classes]`` or ``[T, classes]``; ``targets`` is ``[N, S]``, or all targets one after the
-    other, of any dtype: whole parts count. "mean" divides by the targets' lengths first. ``zero_infinity`` gives 0 for targets that don't fit.
+    other, of any dtype: whole parts count. "mean" divides by the targets' lengths first. ``zero_infinity`` gives 0 for
+    targets that don't fit.
     Graves and others, "Connectionist Temporal Classification" (2006). The gradient is, as PyTorch's, that with respect
     to what ``log_probs`` is the log-softmax of, and can't be differentiated again.
     """
