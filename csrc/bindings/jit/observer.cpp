@@ -170,8 +170,8 @@ bool before_instruction(Observation& o, Frame* frame, size_t at) {
     }
     PyObject** top = base + step.depth;
     // What is called may run other frames first, so that this one is looked for.
-    if (std::erase(o.makers, frame) && top > base && top[-1] && PyDict_CheckExact(top[-1]) &&
-        Py_REFCNT(top[-1]) == 1 && !PyObject_GC_IsTracked(top[-1]) && PyList_Append(o.made, top[-1]) < 0)
+    if (std::erase(o.makers, frame) && top > base && top[-1] && PyDict_CheckExact(top[-1]) && Py_REFCNT(top[-1]) == 1 &&
+        !PyObject_GC_IsTracked(top[-1]) && PyList_Append(o.made, top[-1]) < 0)
         PyErr_Clear();
     if (step.flags & kMakes) o.makers.push_back(frame);
     if (!(step.flags & kSeen)) return true;
