@@ -57,7 +57,7 @@ const Overview = {
         Object.entries(R.left_out).map(([kind, n]) => `${number(n)} ${kind}`).join(", "), " were left out.") : "",
       h("div", { class: "tiles" },
         tile(total ? percent(compiled, total) : "none", "of the recorded ops compiled", "left", `${number(compiled)} of ${number(total)}`),
-        tile(seconds(kernels), "in compiled code", "kernels", `${number(R.account.clusters.reduce((sum, one) => sum + one.runs, 0))} runs of ${count(R.account.clusters.length, "cluster")}`),
+        tile(seconds(kernels), "in compiled code", "kernels", `${count(R.account.clusters.reduce((sum, one) => sum + one.runs, 0), "run")} of ${count(R.account.clusters.length, "cluster")}`),
         tile(seconds(eager), "in eager ops", "lines", count(R.lines.filter((line) => line.eager_seconds > 0).length, "line")),
         tile(seconds(compiling), "to compile", "compiles", count(R.compiles.length, "compilation")),
         tile(bytes(R.memory.peak), "at most in tensors", "memory", count(R.memory.samples.length, "sample"))),
