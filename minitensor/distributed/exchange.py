@@ -21,6 +21,8 @@ from minitensor.ops.collective import GROUPS
 
 __all__ = ["GroupExchange", "number_of"]
 
+_KINDS = {int(kind): kind for kind in ReduceOp.RedOpType}
+
 
 class GroupExchange:
     """The exchanges of a group, each with a new tensor as its result, or into one that is there."""
@@ -39,7 +41,7 @@ class GroupExchange:
 
     def all_reduce_into(self, tensors: Sequence[Any], op: int) -> None:
         """The same in place of each of the tensors, which are on their way together."""
-        kind = ReduceOp.RedOpType(op)
+        kind = _KINDS[op]
         if len(tensors) == 1:
             all_reduce(tensors[0], kind, self.group)
             return
@@ -62,7 +64,7 @@ class GroupExchange:
 
     def reduce_scatter_into(self, result: Any, x: Any, op: int) -> Any:
         """The same, into a result that is there."""
-        reduce_scatter_tensor(result, x, ReduceOp.RedOpType(op), self.group)
+        reduce_scatter_tensor(result, x, _KINDS[op], self.group)
         return result
 
     def all_to_all(self, x: Any, results: Sequence[int], parts: Sequence[int]) -> Any:

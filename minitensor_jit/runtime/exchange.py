@@ -44,12 +44,17 @@ def exchange_of(i: Instruction) -> Callable[[Any], None] | None:
             raise ValueError(f"{i.name}: the process group {name!r} was destroyed")
         return found
 
+    sizes = [shape.nbytes for shape in inputs]
+
     def copy(pointers: Any) -> list[Any]:
         """The results, with what the operands have."""
-        for k, shape in enumerate(inputs):
-            if pointers[k] != pointers[count + k] and shape.nbytes:
-                ctypes.memmove(pointers[count + k], pointers[k], shape.nbytes)
-        return [one.at(pointers[count + k]) for k, one in enumerate(made)]
+        results = []
+        for k, nbytes in enumerate(sizes):
+            source, target = pointers[k], pointers[count + k]
+            if source != target and nbytes:
+                ctypes.memmove(target, source, nbytes)
+            results.append(made[k].at(target))
+        return results
 
     if i.opcode == "all-reduce":
         op = _number(i)
