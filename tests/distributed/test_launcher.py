@@ -24,11 +24,14 @@ names = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK TORCHELASTIC_RES
 import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
+from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.distributed.tensor import DTensor
 
 @record
 def main():
     dist.init_process_group(backend="gloo")
     rank = dist.get_rank()
+    assert not isinstance(torch.ones(1), DTensor) and not isinstance(torch.nn.ReLU(), FullyShardedDataParallel)
     t = torch.ones(3) * (rank + 1)
     dist.all_reduce(t, op=dist.ReduceOp.SUM)
     found = [int(os.environ[name]) for name in names] + t.tolist() + sys.argv[1:]
