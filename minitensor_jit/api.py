@@ -71,7 +71,8 @@ def _bits_of(options: JitOptions) -> int:
     looked_at |= o.dump_to is not None or o.generate_hlo_graph is not None or o.clustering_fuel is not None
     by_policy = o.measure_clusters and not looked_at and not o.tolerance
     level = _programs.CAREFUL if o.auto_jit == 1 else 0
-    return (not o.enable_lazy_compilation) | (_programs.BY_POLICY if by_policy else 0) | level
+    at_once = looked_at or not o.enable_lazy_compilation
+    return at_once | (_programs.BY_POLICY if by_policy else 0) | level
 
 
 def _number_of(wanted: JitOptions) -> int:
@@ -105,8 +106,8 @@ def _source(place: tuple[str, int, str] | None) -> Source | None:
     return None if place is None else Source(*place)
 
 
-def _plan(nodes: Any, leaves: Any, scalars: Any, policy: Any = None) -> Any:
-    return current_compiler().plan(nodes, leaves, scalars, policy)
+def _plan(nodes: Any, leaves: Any, scalars: Any, number: int) -> Any:
+    return current_compiler().plan(nodes, leaves, scalars, number)
 
 
 def _recall(signature: bytes) -> Any:
@@ -236,6 +237,17 @@ def _on_eager(op: str, source: _Place) -> None:
     _report.record_eager(op, reason_of(op), _source(source))
 
 
+def _on_losses(record: Any, losses: list[tuple[str, int, int]]) -> Any:
+    """Clusters of a plan run op by op from now on."""
+    figures = {
+        name: f"it took {launch_ns / 1e3:,.1f} us, and its ops {ops_ns / 1e3:,.1f} us"
+        for name, launch_ns, ops_ns in losses
+    }
+    for name, text in figures.items():
+        log(current_options(), "xla_compiler", 1, "%s runs op by op from now on: %s", name, text)
+    return None if record is None or _report is None else _report.record_losses(record, figures)
+
+
 def _on_lost(record: Any, source: _Place, recorded_ns: int, eager_ns: int) -> Any:
     """What runs from one read of a value to the next isn't recorded any more."""
     figures = f"it took {recorded_ns / 1e3:,.1f} us, and eagerly {eager_ns / 1e3:,.1f} us"
@@ -249,7 +261,7 @@ def _on_lost_run(record: Any) -> None:
         _report.record_hit(record)
 
 
-_C.set_demotion_hooks(_on_lost, _on_lost_run)
+_C.set_demotion_hooks(_on_losses, _on_lost, _on_lost_run)
 
 
 def _keep_account(report: Report | None) -> None:

@@ -336,10 +336,10 @@ class JitOptions:
     enable_lazy_compilation: bool = _flag(
         "bool",
         True,
-        "Compile a cluster when it first runs, in a whole program when the same comes for the second time, "
-        "for other shapes of its arguments when they come for the second time, "
-        "and not at all for more once it is compiled over and over and hardly ever runs again. Its ops run one by one "
-        "meanwhile. Without it everything is compiled at once. What must be compiled always is.",
+        "Compile what a scope or a function asks for when it first runs, other ops at level 2 when the same comes for "
+        "the second time, at level 1 when they have taken as long as compiling takes; and where plans are not needed "
+        "again, only then. Ops run one by one meanwhile. Without it everything is compiled at once. What must be "
+        "compiled always is.",
     )
     always_defer_compilation: bool = _flag(
         "bool", False, "Cluster, but run the clusters' ops one by one: to find out whether compiled code goes wrong."

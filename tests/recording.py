@@ -7,7 +7,7 @@ import minitensor as mt
 
 @contextmanager
 def recorded(reason="the end", **options):
-    options = {"auto_jit": 2, "cpu_global_jit": True, "min_cluster_size": 1} | options
+    options = {"auto_jit": 2, "cpu_global_jit": True, "min_cluster_size": 1, "enable_lazy_compilation": False} | options
     with mt.jit.options(**options):
         mt._C.begin_recording()
         try:

@@ -9,7 +9,7 @@ namespace mt::trace {
 
 std::shared_ptr<BackwardProgram> BackwardProgram::freeze(const Trace& trace, std::shared_ptr<Plan> plan,
                                                          const GradientGraph& graph) {
-    if (plan->op_by_op || (plan->policy && plan->policy.get() != Py_None)) return nullptr;
+    if (plan->op_by_op || plan->contest) return nullptr;
     auto program = std::make_shared<BackwardProgram>();
     if (std::any_of(trace.nodes.begin(), trace.nodes.end(), [](const TraceNode& node) {
             return node.op->kind == Kind::Random || node.device.type != DeviceType::CPU;

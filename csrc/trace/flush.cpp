@@ -3,7 +3,7 @@
 
 #include "core/error.h"
 #include "core/interrupt.h"
-#include "trace/planning.h"
+#include "trace/rental.h"
 #include "trace/stopped.h"
 
 namespace mt::trace {
@@ -112,7 +112,6 @@ void flush_trace(Trace& trace, const char* reason, const Keep* keep = nullptr) {
         }
     }
     Plan& plan = *at->plan;
-    const int64_t started = plan.op_by_op ? now_ns() : 0;
     try {
         replay(trace, plan, at->run);
     } catch (const std::exception&) {
@@ -127,7 +126,7 @@ void flush_trace(Trace& trace, const char* reason, const Keep* keep = nullptr) {
         if (failure) failure.raise();
         error.raise();
     }
-    if (plan.op_by_op) planning_history().ran(trace, plan.op_by_op, now_ns() - started);
+    if (plan.op_by_op) note_ops(plan);
     at->run.buffers.reset();
     clear.now();
     if (failure) failure.raise();

@@ -5,13 +5,12 @@
 
 #include "core/error.h"
 #include "dispatch/gpu.h"
-#include "trace/planning.h"
+#include "trace/rental.h"
 
 namespace mt::trace {
 
-std::shared_ptr<Plan> (*compile_hook)(Trace&) = nullptr;
+std::shared_ptr<Plan> (*compile_hook)(Trace&, uint64_t) = nullptr;
 std::shared_ptr<Plan> (*recall_hook)(Trace&) = nullptr;
-std::shared_ptr<Plan> (*revise_hook)(Trace&, Plan&) = nullptr;
 
 void load_compiler() {
     if (compile_hook) return;
@@ -168,30 +167,28 @@ std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit) {
     std::shared_ptr<Plan>* known = plans().find(trace.signature, hash);
     std::shared_ptr<Plan> plan = known ? *known : nullptr;
     *hit = plan != nullptr;
-    int64_t took_ns = 0;
     if (!plan) {
-        const bool by_policy = trace.goes_by_policy();
-        const Policy::Miss miss = by_policy ? trace.policy().miss(trace, hash) : Policy::Miss::Compile;
-        if (miss == Policy::Miss::Wait || (!by_policy && planning_history().skips(trace, hash)))
-            return plan_op_by_op(trace, hash);
+        const bool is_run = trace.goes_by_policy();
+        const uint64_t structure = is_run ? 0 : structure_of(trace);
+        const Policy::Miss miss = trace.policy().miss(trace, hash, structure);
+        if (miss == Policy::Miss::Wait) return plan_op_by_op(trace, hash, structure);
         const int64_t started = policy_clock();
         load_compiler();
-        plan = miss == Policy::Miss::Recall ? recall_hook(trace) : compile_hook(trace);
-        took_ns = policy_clock() - started;
-        if (by_policy) Policy::planned(trace.nodes.size(), took_ns, miss == Policy::Miss::Compile);
+        plan = miss == Policy::Miss::Recall ? recall_hook(trace)
+                                            : compile_hook(trace, miss == Policy::Miss::Compile ? hash : 0);
+        Policy::planned(trace, structure, policy_clock() - started, plan && miss != Policy::Miss::Recall);
         if (!plan) {
-            Policy::not_recalled(hash);
-            return plan_op_by_op(trace, hash);
+            Policy::not_there(hash, miss);
+            return plan_op_by_op(trace, hash, structure);
         }
+        plan->structure = structure;
         plans().insert(trace.signature, hash, trace.owner, plan);
-    } else if (plan->replays >= plan->revisit && !launch_profile_hook) {
-        if (std::shared_ptr<Plan> next = revise_hook(trace, *plan)) {
-            // Python ran: the cache may have changed.
-            plan = std::move(next);
-            if ((known = plans().find(trace.signature, hash))) *known = plan;
-        }
+    } else if (plan->contest && !launch_profile_hook) {
+        std::shared_ptr<Plan> next = next_in_contest(trace, plan);
+        // Python ran: the cache may have changed.
+        if (next != plan && (known = plans().find(trace.signature, hash))) *known = next;
+        plan = std::move(next);
     }
-    planning_history().enter(trace, *plan, !*hit, took_ns);
     return plan;
 }
 

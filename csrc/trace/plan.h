@@ -8,6 +8,7 @@
 
 #include "dispatch/python.h"
 #include "runtime/abi.h"
+#include "trace/contest.h"
 #include "trace/trace.h"
 
 namespace mt::trace {
@@ -28,8 +29,9 @@ struct InputSlot {
 struct Step {
     enum class Type : uint8_t { Launch, Op } type = Type::Op;
     uint32_t node = 0;  // Op: which
-    int32_t group = -1;  // the cluster that it is, or is an op of; -1 for none
+    int32_t group = -1;  // in a contest: the number of the launch that it is, or is an op of
     // Launch:
+    bool may_lose = false;  // its ops may run in its place
     EntryFn entry = nullptr;
     std::vector<InputSlot> inputs;
     std::vector<ValueRef> outputs;
@@ -70,16 +72,13 @@ struct Plan {
     // What the account of the compiler knows this trace by.
     PyRef record;
     uint64_t replays = 0;
-    // Asked for another plan once it has run `revisit` times, if it isn't None: the plan is a trial.
-    PyRef policy;
-    uint64_t revisit = ~uint64_t{0};
+    // There may be another plan in its place.
+    std::unique_ptr<Contest> contest;
     // Nanoseconds of the steps of each group, in the fastest run. Empty: not measured.
     std::vector<int64_t> fastest;
-    // Counted up at every run, for whoever decides what is worth compiling; `held` keeps them.
-    std::vector<int64_t*> counters;
-    PyRef held;
     // Made without the compiler, for one run: the hash of the signature. Else 0.
     uint64_t op_by_op = 0;
+    uint64_t structure = 0;  // of the trace; 0 for a run of a program
     int64_t ops_ns = 0;  // what the ops of such a run took
 
     // About how much memory it takes.
@@ -100,13 +99,12 @@ bool is_careful();
 
 // Python's compiler: called with the trace's description on a miss, returns the plan's; see
 // bindings/jit/trace_bindings.cpp.
-extern std::shared_ptr<Plan> (*compile_hook)(Trace& trace);  // null: it isn't loaded
+// A thread may compile it while its ops run, and then says so by the number; null: it will. 0: now.
+extern std::shared_ptr<Plan> (*compile_hook)(Trace& trace, uint64_t number);  // null: it isn't loaded
 // Loads it where it isn't: the first op is placed on a device that compiles.
 void load_compiler();
 // The plan that another process has made for it; null if there is none.
 extern std::shared_ptr<Plan> (*recall_hook)(Trace& trace);
-// Asked when a trial is over: the plan to go on with, null for the same.
-extern std::shared_ptr<Plan> (*revise_hook)(Trace& trace, Plan& plan);
 // Told of every flush while an account is kept: reason, whether the plan was cached.
 extern void (*flush_hook)(const Trace& trace, const Plan& plan, const char* reason, bool hit);
 // Told, while an account is kept, of an op that ran eagerly since it can't be recorded.

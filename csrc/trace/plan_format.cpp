@@ -136,7 +136,6 @@ std::string plan_to_bytes(const Plan& plan) {
     Writer out;
     out.list(plan.steps, [&](const Step& step) {
         out.put(step.type);
-        out.put(step.group);
         if (step.type == Step::Type::Op) out.put(step.node);
         else put_launch(out, step);
     });
@@ -156,7 +155,6 @@ std::shared_ptr<Plan> plan_from_bytes(const Trace& trace, std::string_view bytes
     in.list([&] {
         Step step;
         step.type = in.get<Step::Type>();
-        step.group = in.get<int32_t>();
         if (step.type == Step::Type::Op) step.node = in.node();
         else get_launch(in, step);
         plan->steps.push_back(std::move(step));

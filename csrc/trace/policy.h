@@ -79,14 +79,17 @@ class Policy {
 
     // What becomes of a recorded run that no plan in memory is for.
     enum class Miss : uint8_t {
-        Compile,  // now
-        Recall,   // another process has compiled it
-        Wait,     // its ops run one by one
+        Compile,     // a thread may do so
+        CompileNow,  // or no thread may
+        Recall,      // another process has compiled it
+        Wait,        // its ops run one by one
     };
-    Miss miss(const Trace& trace, uint64_t hash);
-    // A plan was made or recalled, on this thread, in so many nanoseconds; or there was none to be recalled.
-    static void planned(size_t nodes, int64_t took_ns, bool compiled);
-    static void not_recalled(uint64_t hash);
+    // A structure of 0: it is a run of a program. Other traces, of scopes, sessions and functions, have no account;
+    // they go by what their ops have taken (rental.h).
+    Miss miss(const Trace& trace, uint64_t hash, uint64_t structure);
+    // A plan was made or recalled, on this thread, in so many nanoseconds; or it is not there yet, or not at all.
+    static void planned(const Trace& trace, uint64_t structure, int64_t took_ns, bool compiled);
+    static void not_there(uint64_t hash, Miss miss);
     // All that is known was of plans that are gone.
     static void clear();
     // A program begins or ends.
@@ -142,6 +145,7 @@ class Policy {
 
     Place& place_of(const Key& key);
     static Run& run_of(Place& place, uint64_t operands);
+    static uint64_t lasting_key(const OpDef& op, const PyObject* code, int lasti);
     static void recall(const Place& place, Run& run);
     uint32_t run_eagerly(size_t calls, bool timed);
     uint32_t rest(bool timed = false);
@@ -179,6 +183,8 @@ class Policy {
     double weight_ = 1;  // what a run stands for, of which others pass while it dozes
 };
 
+// Whether everything is compiled when it first comes: who looks at what is compiled sees it all.
+bool compiles_at_once();
 // The clock that it goes by, in nanoseconds.
 extern int64_t (*policy_clock)();
 // Told that a run is demoted, with what the account knows its plan by, if one is kept; the account's record of these

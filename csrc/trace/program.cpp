@@ -132,7 +132,7 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
     };
     if (beyond_replay) return refuse(beyond_replay);
     if (trace.effects) return refuse("a value is read on its way");
-    if (plan->op_by_op || (plan->policy && plan->policy.get() != Py_None)) return refuse(kUnsettled);
+    if (plan->op_by_op || plan->contest) return refuse(kUnsettled);
     if (settings_word() != settings_at_begin) return refuse("it changes a setting: the default dtype, device or modes");
     if (!find_random(trace, program->random_))
         return refuse("it draws random numbers from other generators than the CPU's default one");

@@ -8,6 +8,7 @@
 #include "dispatch/gpu.h"
 #include "runtime/errors.h"
 #include "trace/launch_scratch.h"
+#include "trace/rental.h"
 #include "trace/stopped.h"
 
 namespace mt::trace {
@@ -253,8 +254,7 @@ void replay(Trace& trace, Plan& plan, Progress& run) {
         std::vector<uint32_t> refused;
         for (const BoundsCheck& check : plan.checks)
             if (!within_bounds(trace, check)) refused.push_back(check.leaf);
-        for (int64_t* counter : plan.counters) ++*counter;
-        ++plan.replays;
+        if (++plan.replays == 2 && plan.structure) note_reuse(plan.structure);
         run.buffers.emplace(trace, plan);
         run.spent.assign(plan.fastest.size(), 0);
         if (!refused.empty()) return finish_run(trace, plan, run, std::nullopt, refused);
@@ -263,7 +263,7 @@ void replay(Trace& trace, Plan& plan, Progress& run) {
     for (; run.step < plan.steps.size(); ++run.step) {
         const Step& step = plan.steps[run.step];
         const bool timed = (step.group >= 0 && !run.spent.empty()) || plan.op_by_op;
-        const int64_t started = timed ? (plan.op_by_op ? policy_clock() : now_ns()) : 0;
+        const int64_t started = timed ? policy_clock() : 0;
         bool ran = false;
         try {
             ran = run_step(trace, step, run);
@@ -274,7 +274,7 @@ void replay(Trace& trace, Plan& plan, Progress& run) {
         }
         if (!ran) return finish_run(trace, plan, run, Failure(), {});
         if (plan.op_by_op) plan.ops_ns += policy_clock() - started;
-        else if (timed) run.spent[static_cast<size_t>(step.group)] += now_ns() - started;
+        else if (timed) run.spent[static_cast<size_t>(step.group)] += policy_clock() - started;
         auto done = [&](ValueRef value) {
             if (value.kind == RefKind::Node && plan.last_use[buffers.flat(value)] == static_cast<int32_t>(run.step))
                 buffers.free(buffers.flat(value));
@@ -287,7 +287,9 @@ void replay(Trace& trace, Plan& plan, Progress& run) {
         }
     }
     write_deferred(trace, plan, buffers);
-    for (size_t g = 0; g < run.spent.size(); ++g) plan.fastest[g] = std::min(plan.fastest[g], run.spent[g]);
+    // The contest may have ended while the run was put aside.
+    for (size_t g = 0; g < std::min(run.spent.size(), plan.fastest.size()); ++g)
+        plan.fastest[g] = std::min(plan.fastest[g], run.spent[g]);
 }
 
 void replay(Trace& trace, Plan& plan) {

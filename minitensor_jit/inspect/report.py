@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from minitensor import _forks
@@ -63,6 +63,17 @@ class Report:
         with self._lock:
             self._traces.append(trace)
             self._predictions.update((c.name, c.prediction) for c in result.clusters if c.prediction)
+        return trace
+
+    def record_losses(self, recorded: TraceRecord, figures: Mapping[str, str]) -> TraceRecord:
+        """Enter that clusters were slower than their ops, with figures; returns the record to hand to `record_hit`."""
+        lost = {name: Verdict(reason=Reason.MEASURED_LOSS, detail=text) for name, text in figures.items()}
+        ops: Counter[tuple[Verdict, str, Source | None]] = Counter()
+        for (verdict, op, source), count in recorded.ops.items():
+            ops[lost.get(verdict.cluster or "", verdict), op, source] += count
+        trace = TraceRecord(recorded.name, 0, ops)
+        with self._lock:
+            self._traces.append(trace)
         return trace
 
     def record_lost(self, recorded: TraceRecord, figures: str) -> TraceRecord:

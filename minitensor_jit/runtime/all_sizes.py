@@ -15,7 +15,6 @@ from minitensor_jit.ir.printer import print_module
 from minitensor_jit.ir.size import NotSymbolic, SizeContext, Sizes
 from minitensor_jit.log import log
 from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster
-from minitensor_jit.runtime.compilation_profile import ClusterProfile
 from minitensor_jit.runtime.disk_cache import DiskCache, key_of
 from minitensor_jit.runtime.dynamic_shapes import Family, Place, Template, family_key, generalise, sizes_are_symbols
 from minitensor_jit.runtime.executable import AnyExecutable
@@ -53,7 +52,6 @@ class _Compiler(Protocol):
         lowered: LoweredCluster,
         executable: AnyExecutable,
         module: str,
-        profile: ClusterProfile | None,
         *,
         sizes: Sizes = (),
     ) -> Ready:
@@ -73,7 +71,7 @@ class AllSizes:
         """Forget all."""
         self._families.clear()
 
-    def find(self, node: Node, name: str, profile: ClusterProfile | None) -> tuple[Template, Ready] | None:
+    def find(self, node: Node, name: str) -> tuple[Template, Ready] | None:
         """Code that was compiled for all sizes of dimensions, or is now, the second time that these differ.
 
         And the template that it was made from.
@@ -92,7 +90,7 @@ class AllSizes:
                 family.hits += 1
                 if self._compiler.report is not None:
                     self._compiler.report.record_hit(name)
-                return template, self._compiler.ready(template.lowered, executable, "", profile, sizes=sizes)
+                return template, self._compiler.ready(template.lowered, executable, "", sizes=sizes)
         if family.refusal:
             return None
         for before in family.candidates():
@@ -127,10 +125,8 @@ class AllSizes:
                 log(
                     self._options, "xla_compiler", 1, "%s: compiled for its sizes from now on: %s", name, family.refusal
                 )
-            if profile is not None:
-                profile.compiled("")
             sizes = template.context.hints
-            return template, self._compiler.ready(template.lowered, executable, "", profile, sizes=sizes)
+            return template, self._compiler.ready(template.lowered, executable, "", sizes=sizes)
         family.remember(graph)
         return None
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from minitensor import _C, _forks
@@ -26,7 +26,6 @@ from minitensor_jit.runtime.plan_store import PlanStore
 if TYPE_CHECKING:
     from minitensor_jit.inspect.report import Report
     from minitensor_jit.runtime.launcher import Launcher
-    from minitensor_jit.runtime.trial import Trial, Waiting
 
 _used: ContextVar[dict[str, Executable] | None] = ContextVar("_used", default=None)
 
@@ -77,9 +76,9 @@ class Compiler:
         self.lock = _forks.lock()  # held while it compiles: a fork waits for that
         if options.plan_cache_bytes != JitOptions().plan_cache_bytes:
             _C.set_plan_cache_limit(options.plan_cache_bytes)
-        watched = options.looks_inside or options.writes_stages
+        self._watched = options.looks_inside or options.writes_stages
         self.plans: PlanStore | None = None
-        if self.disk is not None and not watched and not options.verify and options.clustering_fuel is None:
+        if self.disk is not None and not self._watched and not options.verify and options.clustering_fuel is None:
             self.plans = PlanStore(self.disk, options)
         if options.writes_stages:
             _ = self._launcher  # a folder that can't be written to is an error now
@@ -107,11 +106,28 @@ class Compiler:
         nodes: Sequence[Any],
         leaves: Sequence[Any],
         scalars: Sequence[Any],
-        policy: Trial | Waiting | None = None,
-    ) -> tuple[Any, ...]:
-        """The plan of a trace, in the form that the core reads: `Launcher.plan`."""
+        number: int = 0,
+    ) -> tuple[Any, ...] | None:
+        """The plan of a trace, in the form that the core reads: `Launcher.plan`.
+
+        None if a thread compiles it, which then tells the core by that number; 0 is none.
+        """
+        if number and self.options.async_compilation and not self._watched:
+            from minitensor_jit.runtime.background import compile_later
+
+            compile_later(partial(self._make, number, nodes, leaves, scalars))
+            return None
         with self.lock, no_collections():
-            return self._launcher.plan(nodes, leaves, scalars, policy)
+            return self._launcher.plan(nodes, leaves, scalars)
+
+    def _make(self, number: int, nodes: Sequence[Any], leaves: Sequence[Any], scalars: Sequence[Any]) -> None:
+        """Have the code in memory that a plan needs."""
+        try:
+            with self.lock, no_collections():
+                self._launcher.plan(nodes, leaves, scalars)
+        except Exception as error:  # raised again where the plan is made, which falls back
+            log(self.options, "xla_compiler", 1, "the thread that compiles: %s", error)
+        _C.plan_made(number)
 
     def recall(self, signature: bytes) -> tuple[memoryview, list[tuple[int, Executable]], str] | None:
         """The plan of a trace with that signature, if an earlier process kept it on disk.

@@ -61,7 +61,7 @@ def compile_job(flags: str, folder: str, signature: bytes, described: Any) -> bo
         if not builder.modules:
             return False
         counts = [len(node[3]) for node in nodes]
-        returned: tuple[Any, ...] = (steps, deferred, checks, None, None, -1, 0, [], (), None)
+        returned: tuple[Any, ...] = (steps, deferred, checks, None, False, None)
         plan = _C.plan_bytes(counts, len(leaves), len(scalars), returned)
         bench.plans.store(signature, plan, builder.modules)
     return True

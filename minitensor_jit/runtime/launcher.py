@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import os
 import time
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 from minitensor import _C
 from minitensor_jit.clustering.graph import Node
 from minitensor_jit.clustering.pipeline import ClusteringResult, cluster
-from minitensor_jit.clustering.verdict import Reason, Verdict
+from minitensor_jit.clustering.verdict import Verdict
 from minitensor_jit.errors import LoweringError
 from minitensor_jit.inspect.dump import ModuleDump, dumper_for
 from minitensor_jit.inspect.filing import describe_failure, how_to_file
@@ -23,14 +21,11 @@ from minitensor_jit.inspect.refusal_row import RefusalRow
 from minitensor_jit.inspect.report import Report
 from minitensor_jit.inspect.run_record import Predicted, recording
 from minitensor_jit.inspect.stages import Stages, pictures_for, stages_for
-from minitensor_jit.ir.decision import Decision
 from minitensor_jit.ir.printer import print_module
 from minitensor_jit.ir.size import Sizes, value_of
 from minitensor_jit.log import log
 from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster, rounds_products
 from minitensor_jit.runtime.all_sizes import AllSizes
-from minitensor_jit.runtime.background import compile_later
-from minitensor_jit.runtime.compilation_profile import ClusterProfile
 from minitensor_jit.runtime.compile_reason import CompileReasons
 from minitensor_jit.runtime.compiler import Compiler, no_collections, note_executable
 from minitensor_jit.runtime.disk_cache import key_of
@@ -39,26 +34,10 @@ from minitensor_jit.runtime.executable import AnyExecutable, Executable
 from minitensor_jit.runtime.executable_cache import module_id
 from minitensor_jit.runtime.generation import generate, pipeline_options, place_of, target_text
 from minitensor_jit.runtime.plan_builder import PlanBuilder
-from minitensor_jit.runtime.ready import NotYet, Ready
+from minitensor_jit.runtime.ready import Ready
 from minitensor_jit.runtime.trace_to_graph import RecordedTrace
-from minitensor_jit.runtime.trial import COMPILED_RUNS, EAGER_RUNS, Draft, Trial, Waiting
 
-_MAX_PROFILES = 4096
-_MAX_JOBS = 256
-"""Compilations that nobody asked for again are forgotten when there are more."""
-_ROUNDS = 8
-"""An op that a cluster has so often at one line is in a loop."""
-
-
-@dataclass
-class _Job:
-    """A compilation on the compiling thread."""
-
-    pid: int
-    done: bool = False
-    error: Exception | None = None
-    dump: ModuleDump | None = None
-    """The writer of its dumps, if there are any."""
+_MAX_SEEN = 4096
 
 
 class Launcher:
@@ -71,10 +50,8 @@ class Launcher:
         self.disk = compiler.disk
         self.executables = compiler.executables
         self._compiler = compiler
-        self._reasons = CompileReasons(_MAX_PROFILES)
-        self._profiles: OrderedDict[Hashable, ClusterProfile] = OrderedDict()
+        self._reasons = CompileReasons(_MAX_SEEN)
         self._all_sizes = AllSizes(self)
-        self._jobs: dict[str, _Job] = {}
         self._traces = itertools.count()
 
     @property
@@ -85,96 +62,53 @@ class Launcher:
     def clear(self) -> None:
         """Forget what was compiled, but for the executables."""
         self._reasons.clear()
-        self._profiles.clear()
         self._all_sizes.clear()
-        self._jobs = {name: job for name, job in self._jobs.items() if not job.done}
 
     # ---- the plan
 
-    def plan(
-        self,
-        nodes: Sequence[Any],
-        leaves: Sequence[Any],
-        scalars: Sequence[Any],
-        policy: Trial | Waiting | None = None,
-    ) -> tuple[Any, ...]:
+    def plan(self, nodes: Sequence[Any], leaves: Sequence[Any], scalars: Sequence[Any]) -> tuple[Any, ...]:
         """The plan of a trace, in the form that the core reads.
 
-        Steps, deferred results, bounds checks, account, policy, after how many runs to ask that, number of clusters to
-        measure, counters of runs, what keeps these, and what keeps the plan on disk or None.
+        Steps, deferred results, bounds checks, account, whether launches are held against their ops, and what keeps
+        the plan on disk or None.
         """
         _C._compiler_point()
-        if isinstance(policy, Trial):
-            return self._after_trial(policy)
-        if policy is None:
-            trace = RecordedTrace(nodes, leaves, scalars, f"trace_{next(self._traces)}")
-            record = recording()
-            result = cluster(trace.graph, self.options) if record is None else record.cluster(trace.graph, self.options)
-            if self.dumper is not None:
-                self.dumper.graphs(trace.graph.name, result.texts, trace.graph.dot())
-            draft = Draft(trace, result)
-        else:
-            draft = policy.draft
-        with _span(f"plan of {draft.trace.graph.name}"):
-            return self._plan(draft)
+        trace = RecordedTrace(nodes, leaves, scalars, f"trace_{next(self._traces)}")
+        record = recording()
+        result = cluster(trace.graph, self.options) if record is None else record.cluster(trace.graph, self.options)
+        if self.dumper is not None:
+            self.dumper.graphs(trace.graph.name, result.texts, trace.graph.dot())
+        with _span(f"plan of {trace.graph.name}"):
+            return self._plan(trace, result)
 
-    def _plan(self, draft: Draft) -> tuple[Any, ...]:
-        builder = self._builder(draft, {})
+    def _plan(self, trace: RecordedTrace, result: ClusteringResult) -> tuple[Any, ...]:
+        builder = PlanBuilder(trace, result, self.options, self.report, self)
         built = builder.build()
-        keep = (
-            partial(self._keep, builder.modules)
-            if builder.modules and not builder.waiting and not builder.launched
-            else None
-        )
-        record = self._record(draft, builder.waiting)
-        counters = [profile.address for profile in builder.profiles]
-        held = tuple(builder.profiles)
-        if builder.pending:
-            jobs = [module for module in builder.pending if module]
-            waiting = Waiting(draft, lambda: all(self._finished(module) for module in jobs))
-            return (*built, record, waiting, 1, 0, counters, held, None)
-        plan = (*built, record, None, -1, 0, counters, held, keep)
+        modules = builder.modules or []
+        kept = modules and not builder.waiting and not builder.may_lose
+        keep = partial(self._keep, modules) if kept else None
         # Code that measures itself is slower for it.
-        if not self.options.measure_clusters or self.options.hlo_profile or not builder.launched:
-            return plan
-        trial = Trial(draft, builder.clusters, frozenset(builder.launched), plan)
-        return (*built, record, trial, COMPILED_RUNS, len(builder.clusters), counters, held, keep)
+        measures = self.options.measure_clusters and not self.options.hlo_profile
+        return (*built, self._record(trace, result, builder.waiting), measures, keep)
 
     def _keep(self, modules: Sequence[str], signature: bytes, plan: bytes) -> None:
         if self._compiler.plans is not None:
             with self._compiler.lock:
                 self._compiler.plans.store(signature, plan, modules)
 
-    def _after_trial(self, trial: Trial) -> tuple[Any, ...]:
-        if trial.measures_ops:
-            reason = Verdict(reason=Reason.MEASURED_LOSS, detail="it is being measured")
-            builder = self._builder(trial.draft, dict.fromkeys(trial.candidates, reason))
-            return (*builder.build(), trial.plan[3], trial, EAGER_RUNS, len(builder.clusters), *trial.plan[7:])
-        losers = {name: Verdict(reason=Reason.MEASURED_LOSS, detail=figures) for name, figures in trial.losers.items()}
-        if not losers:
-            return trial.plan
-        for name, verdict in losers.items():
-            log(self.options, "xla_compiler", 1, "%s runs op by op from now on: %s", name, verdict.detail)
-        builder = self._builder(trial.draft, losers)
-        return (*builder.build(), self._record(trial.draft, losers), None, -1, 0, *trial.plan[7:])
-
-    def _builder(self, draft: Draft, eager: Mapping[str, Verdict]) -> PlanBuilder:
-        return PlanBuilder(draft.trace, draft.result, self.options, self.report, self, eager)
-
-    def _record(self, draft: Draft, eager: Mapping[str, Verdict]) -> Any:
-        """Enter the trace into the account; `eager` says why clusters are not launched."""
+    def _record(self, trace: RecordedTrace, result: ClusteringResult, waiting: Mapping[str, Verdict]) -> Any:
+        """Enter the trace into the account; `waiting` says why clusters are not launched."""
         if self.report is None:
             return None
-        result = draft.result
-        if eager:
-            verdicts = {id: eager.get(verdict.cluster or "", verdict) for id, verdict in result.verdicts.items()}
-            clusters = [one for one in result.clusters if one.name not in eager]
+        if waiting:
+            verdicts = {id: waiting.get(verdict.cluster or "", verdict) for id, verdict in result.verdicts.items()}
+            clusters = [one for one in result.clusters if one.name not in waiting]
             result = ClusteringResult(result.graph, clusters, verdicts, result.texts)
-        return self.report.record_trace(draft.trace.graph, result, runs=0)
+        return self.report.record_trace(trace.graph, result, runs=0)
 
     # ---- one cluster
 
-    def compile(self, node: Node, *, alone: bool = False) -> Ready | NotYet:
+    def compile(self, node: Node, *, alone: bool = False) -> Ready:
         """Compile the graph inside a cluster's node, unless an equal one was compiled before.
 
         An op `alone` is what an eager op on a GPU is: it is compiled at once.
@@ -183,9 +117,8 @@ class Launcher:
         _C._compiler_point()
         name = str(node.params["function"])
         started = time.perf_counter()
-        profile = None if node.must_compile or alone else self._profile(node)
         if self._dynamic and node.device == "cpu":
-            found = self._all_sizes.find(node, name, profile)
+            found = self._all_sizes.find(node, name)
             if found is not None:
                 template, ready = found
                 self._tell(node, name, template)
@@ -206,36 +139,17 @@ class Launcher:
         module = module_id(text)
         known = self.executables.find(module)
         if known is not None:
-            job = self._jobs.pop(module, None)
             if self.report is not None:
                 self.report.record_hit(name)
             self._tell(node, name)
-            return self.ready(lowered, known, module, profile, None if job is None else job.dump)
-        if profile is not None:
-            decision = profile.asks(module, self.options) if module not in self._jobs else Decision.allow()
-            if not decision:
-                final = self.options.always_defer_compilation or profile.megamorphic
-                return NotYet(decision.reason, profile, final=final)
-            if self.options.async_compilation:
-                job = self._jobs.get(module)
-                if job is None or job.pid != os.getpid():
-                    self._start(node, lowered, text, module, profile)
-                elif job.done:
-                    # Its code was there, and had to go for want of room; or it failed.
-                    del self._jobs[module]
-                    if job.error is not None:
-                        raise job.error
-                    self._start(node, lowered, text, module, profile)
-                return NotYet("a thread is compiling it", profile, job=module)
+            return self.ready(lowered, known, module)
         stages = self._stages(node, lowered)
         why = self._reasons.why(node.subgraph, lowered, in_detail=self.report is not None)
         graph = node.subgraph.text
-        keep = profile is not None or alone
+        keep = alone or not node.must_compile
         executable = self._make(lowered, text, module, started, why, stages, graph, node.device, keep=keep)
-        if profile is not None:
-            profile.compiled(module)
         self._tell(node, name)
-        return self.ready(lowered, executable, module, profile, None if stages is None else stages.dump)
+        return self.ready(lowered, executable, module, None if stages is None else stages.dump)
 
     def _tell(self, node: Node, name: str, template: Template | None = None) -> None:
         """Enter into the account what finds out what passes refuse to do in a cluster."""
@@ -275,7 +189,6 @@ class Launcher:
         lowered: LoweredCluster,
         executable: AnyExecutable,
         module: str,
-        profile: ClusterProfile | None,
         dump: ModuleDump | None = None,
         *,
         sizes: Sizes = (),
@@ -289,7 +202,7 @@ class Launcher:
         if (record := recording()) is not None:
             parameters = sum(value_of(s.nbytes, sizes) for s in executable.parameter_shapes)
             record.runs(lowered.module.name, module, Predicted(parameters, work - parameters, scratch))
-        return Ready(lowered, executable, scratch, work, sizes, profile, dump, "" if sizes else module)
+        return Ready(lowered, executable, scratch, work, sizes, dump, "" if sizes else module)
 
     def _make(
         self,
@@ -332,46 +245,6 @@ class Launcher:
         if (record := recording()) is not None:
             record.compiled(name, milliseconds, why)
         return executable
-
-    def _profile(self, node: Node) -> ClusterProfile:
-        assert node.subgraph is not None
-        ops = [(n.op, n.source) for n in node.subgraph if not n.is_argument]
-        counts = Counter(ops)
-        # The rounds of a loop are the same cluster, however many of them there are and wherever it begins.
-        loop = max(counts.values(), default=0) >= _ROUNDS
-        key: Hashable = frozenset(counts) if loop else tuple(ops)
-        profile = self._profiles.get(key)
-        if profile is None:
-            profile = self._profiles[key] = ClusterProfile()
-            if len(self._profiles) > _MAX_PROFILES:
-                self._profiles.popitem(last=False)
-        return profile
-
-    # ---- compiling while the program goes on
-
-    def _start(self, node: Node, lowered: LoweredCluster, text: str, module: str, profile: ClusterProfile) -> None:
-        if len(self._jobs) >= _MAX_JOBS:
-            pid = os.getpid()
-            self._jobs = {name: job for name, job in self._jobs.items() if not job.done and job.pid == pid}
-        job = self._jobs[module] = _Job(os.getpid())
-        profile.compiled(module)
-        assert node.subgraph is not None
-        why = self._reasons.why(node.subgraph, lowered, in_detail=self.report is not None)
-        stages, graph = self._stages(node, lowered), node.subgraph.text
-        job.dump = None if stages is None else stages.dump
-
-        def work() -> None:
-            try:
-                self._make(lowered, text, module, time.perf_counter(), why, stages, graph, node.device, keep=True)
-            except Exception as error:  # raised where the plan is made, which falls back
-                job.error = error
-            job.done = True
-
-        compile_later(work)
-
-    def _finished(self, module: str) -> bool:
-        job = self._jobs.get(module)
-        return job is None or job.done or job.pid != os.getpid()
 
     def _describe(self, error: Exception, dump: ModuleDump | None, graph: str) -> None:
         """Write all that is known of a failure beside the module's other files, and add to it how to report it."""

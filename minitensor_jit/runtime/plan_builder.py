@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -24,7 +23,7 @@ from minitensor_jit.ir.size import value_of
 from minitensor_jit.lowering.lower import LoweredCluster, SizeArgument, StreamPosition
 from minitensor_jit.runtime.executable import AnyExecutable, Executable
 from minitensor_jit.runtime.observer import Observer, observer_for, together
-from minitensor_jit.runtime.ready import NotYet, Ready
+from minitensor_jit.runtime.ready import Ready
 from minitensor_jit.runtime.trace_to_graph import RecordedTrace, ValueRef
 
 __all__ = ["PlanBuilder"]
@@ -38,8 +37,8 @@ _NAME, _GUARDED = 7, 10
 class Compiles(Protocol):
     """What compiles clusters."""
 
-    def compile(self, node: Node, *, alone: bool = False) -> Ready | NotYet:
-        """Code for the graph inside a cluster's node; at once for an op `alone`."""
+    def compile(self, node: Node, *, alone: bool = False) -> Ready:
+        """Code for the graph inside a cluster's node, or of an op `alone`."""
         ...
 
     def generate(self, lowered: LoweredCluster, name: str, *, device: str = "cpu") -> AnyExecutable:
@@ -48,7 +47,7 @@ class Compiles(Protocol):
 
 
 class PlanBuilder:
-    """Builds one plan. `eager` names clusters whose ops run one by one, with the reason."""
+    """Builds one plan."""
 
     def __init__(
         self,
@@ -57,14 +56,12 @@ class PlanBuilder:
         options: JitOptions,
         report: Report | None,
         compiler: Compiles,
-        eager: Mapping[str, Verdict] | Collection[str] = (),
     ) -> None:
         self.trace = trace
         self.graph = result.graph
         self.options = options
         self.report = report
         self.compiler = compiler
-        self.eager = eager
         self.steps: list[tuple[Any, ...]] = []
         self.reads: list[list[int]] = []  # per step, the leaves it reads
         self.writes: list[list[Value]] = []
@@ -72,11 +69,8 @@ class PlanBuilder:
         self.calling: set[int] = set()  # steps whose code may fail in the middle
         self.checks: list[tuple[int, int, int, int]] = []
         self.names: dict[Value, Value] = {}  # outputs of launches -> values of the recorded graph
-        self.clusters: list[str] = []  # by group
-        self.launched: dict[str, Node] = {}  # what is compiled, and might as well not be
-        self.waiting: dict[str, Verdict] = {}  # what is not compiled yet
-        self.pending: list[str] = []  # by what was not compiled yet: the job that does it, or ""
-        self.profiles: list[Any] = []
+        self.may_lose = False  # whether ops may run in the place of some launch
+        self.waiting: dict[str, Verdict] = {}  # clusters that are not to be compiled, with the reason
         # The ids of the modules that the launches run, for a plan to be kept on disk; None for one that can't be.
         self.modules: list[str] | None = []
 
@@ -91,7 +85,7 @@ class PlanBuilder:
             else:
                 index = node.attributes.get(CLONE_ATTRIBUTE, node.id)
                 refs = [self.trace.value_ref(self.original(value)) for value in node.inputs]
-                self.op(node, index, [i for kind, i, _ in refs if kind == "leaf"], -1)
+                self.op(node, index, [i for kind, i, _ in refs if kind == "leaf"])
         return self.steps, self.deferred(), self.checks
 
     def original(self, value: Value) -> Value:
@@ -103,11 +97,11 @@ class PlanBuilder:
                 return (clone_of, value[1])
         return value
 
-    def op(self, node: Node, index: int, reads: list[int], group: int) -> None:
+    def op(self, node: Node, index: int, reads: list[int]) -> None:
         """A step that runs the op of a recorded node by its kernel: on a GPU, that is its lowering compiled alone."""
-        if node.device != "cpu" and self.alone(index, group):
+        if node.device != "cpu" and self.alone(index):
             return
-        self.steps.append(("op", index, group))
+        self.steps.append(("op", index))
         self.reads.append(reads)
         results = [(index, result) for result in range(len(node.outputs))]
         self.writes.append(results)
@@ -123,7 +117,7 @@ class PlanBuilder:
             }
         )
 
-    def alone(self, index: int, group: int) -> bool:
+    def alone(self, index: int) -> bool:
         """A launch of one op on a GPU; False if the GPU has no code for it, and it runs on the host."""
         graph = self.trace.graph
         node = graph.node(index)
@@ -166,39 +160,29 @@ class PlanBuilder:
         except Exception as error:
             self._warn(node.op, error, "it runs on the host")
             return False
-        assert isinstance(ready, Ready)
-        self.launch(launch, node.op, group, ready)
+        self.launch(launch, node.op, ready)
         return True
 
     def cluster(self, node: Node) -> None:
         """The steps of a cluster: its launch, or its ops."""
         assert node.subgraph is not None
         name = str(node.params["function"])
-        group = len(self.clusters)
-        self.clusters.append(name)
         fetches = node.subgraph.fetches
         self.names.update(((node.id, place), value) for place, value in enumerate(fetches))
-        if name in self.eager:
-            self.ops_of(node, group)
+        if self.options.always_defer_compilation and not node.must_compile:
+            self.waiting[name] = Verdict(reason=Reason.WAITING, detail="--always_defer_compilation is set")
+            self.ops_of(node)
             return
         try:
             ready = self.compiler.compile(node)
         except (InvalidArgumentError, CudaError):
             raise
         except Exception as error:  # a defect must not stop the user's program: its ops run eagerly instead
-            self.failed(node, name, group, error)
+            self.failed(node, name, error)
             return
-        if ready.profile is not None:
-            self.profiles.append(ready.profile)
-        if isinstance(ready, NotYet):
-            self.waiting[name] = Verdict(reason=Reason.WAITING, detail=ready.reason)
-            if not ready.final:
-                self.pending.append(ready.job)
-            self.ops_of(node, group)
-            return
-        self.launch(node, name, group, ready)
+        self.launch(node, name, ready)
 
-    def launch(self, node: Node, name: str, group: int, ready: Ready) -> None:
+    def launch(self, node: Node, name: str, ready: Ready) -> None:
         """A step that runs compiled code."""
         assert node.subgraph is not None
         lowered, executable = ready.lowered, ready.executable
@@ -219,6 +203,8 @@ class PlanBuilder:
         inside = [n.payload for n in node.subgraph if n.payload is not None and n.kind != "argument"]
         observer = self.observer(name, node.subgraph, ready, node.device)
         gpu = int(node.device.partition(":")[2]) if node.device != "cpu" else -1
+        may_lose = not node.must_compile and observer is None and gpu < 0
+        self.may_lose |= may_lose
         self.steps.append(
             (
                 "launch",
@@ -233,13 +219,11 @@ class PlanBuilder:
                 lowered.reports_errors,
                 lowered.fallible,
                 observer,
-                group,
+                may_lose,
                 None if isinstance(executable, Executable) else executable.on(gpu).bound(self.host_inputs(refs)),
                 gpu,
             )
         )
-        if not node.must_compile and observer is None and gpu < 0:
-            self.launched[name] = node
         # A lowering of the user's may be another one next time.
         ours = "minitensor."
         known = all(str(getattr(call.row.lower, "__module__", ours)).startswith(ours) for call in inside)
@@ -297,14 +281,14 @@ class PlanBuilder:
             found.append(record.probe(name))
         return together(observer for observer in found if observer is not None)
 
-    def failed(self, node: Node, name: str, group: int, error: Exception) -> None:
+    def failed(self, node: Node, name: str, error: Exception) -> None:
         """A cluster that the compiler has no code for, by a defect of it."""
         if node.must_compile:
             if isinstance(error, JitError):
                 raise InvalidArgumentError(name, str(error), node.source) from error
             raise error
         self._warn(name, error, "its ops run eagerly")
-        self.ops_of(node, group)
+        self.ops_of(node)
 
     def _warn(self, name: str, error: Exception, instead: str) -> None:
         advice = "".join(f". {note}" for note in getattr(error, "__notes__", ())[-1:])
@@ -313,7 +297,7 @@ class PlanBuilder:
         if self.report is not None:
             self.report.record_fallback(name, f"{type(error).__name__}: {error}")
 
-    def ops_of(self, node: Node, group: int) -> None:
+    def ops_of(self, node: Node) -> None:
         """The ops of a cluster, one by one."""
         assert node.subgraph is not None
         for inner in node.subgraph:
@@ -321,7 +305,7 @@ class PlanBuilder:
                 continue
             call = inner.payload
             reads = [operand.index for operand in call.operands if operand.kind == "leaf"]
-            self.op(inner, call.node, reads, group)
+            self.op(inner, call.node, reads)
 
     def deferred(self) -> list[ValueRef]:
         """Results that go to memory which is still read afterwards, or otherwise than element by element."""

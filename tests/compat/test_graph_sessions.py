@@ -29,6 +29,12 @@ def recorded(monkeypatch):
     return found
 
 
+@pytest.fixture(autouse=True)
+def _compiles_at_once():
+    with mt.jit.options(enable_lazy_compilation=False):
+        yield
+
+
 def config(level):
     made = tf.ConfigProto()
     made.graph_options.optimizer_options.global_jit_level = level

@@ -504,7 +504,7 @@ def run_program(program: Program) -> Outcome:
     """As a whole program, by a clock that says anything: what is recorded and what runs eagerly keeps changing."""
     chance = random.Random(len(program))
     times = itertools.accumulate(chance.choice((1, 1000, 10**9)) for _ in itertools.count())
-    with mt.jit.options(auto_jit=2, cpu_global_jit=True, enable_lazy_compilation=chance.random() < 0.7):
+    with mt.jit.options(auto_jit=2, cpu_global_jit=True, enable_lazy_compilation=chance.random() < 0.3):
         mt._C.begin_program()
         mt._C.set_policy_clock(lambda: next(times))
         try:

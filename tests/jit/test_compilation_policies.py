@@ -7,11 +7,11 @@ import time
 import forks
 import numpy as np
 import pytest
+from recording import recorded
 from sanitizers import TSAN
 
 import minitensor as mt
-from minitensor_jit.runtime import launcher, trial
-from minitensor_jit.runtime.compilation_profile import ClusterProfile
+from minitensor_jit.runtime import launcher
 from minitensor_jit.runtime.executable_cache import ExecutableCache
 
 STATIC = {"dynamic_shapes": False, "measure_clusters": False}
@@ -48,17 +48,87 @@ def scoped(fn, **options):
     return call
 
 
-def test_other_signatures_are_compiled_at_their_second_request(compiled):
+class Clock:
+    """Each look at it takes so many nanoseconds."""
+
+    def __init__(self, tick=0):
+        self.now, self.tick = 0, tick
+
+    def __call__(self):
+        self.now += self.tick
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    given = Clock()
+    mt.jit.cache_clear()
+    mt._C.set_policy_clock(given)
+    yield given
+    mt._C.set_policy_clock(None)
+
+
+def test_level_2_compiles_at_the_second_request(compiled):
     def body(x):
         return mt.tanh(x) * 1.5 + 0.25
 
-    fn = scoped(body, enable_lazy_compilation=True)
+    mt.jit.cache_clear()
     counts = []
     for size in [5, 5, 6, 6, 6, 7, 5, 7]:
         x = mt.rand(size)
-        np.testing.assert_array_equal(fn(x).numpy(), body(x).numpy())
+        with recorded(enable_lazy_compilation=True, **STATIC):
+            y = body(x)
+        np.testing.assert_array_equal(y.numpy(), body(x).numpy())
         counts.append(len(compiled))
-    assert counts == [1, 1, 1, 2, 2, 2, 2, 3]
+    assert counts == [0, 1, 2, 2, 2, 3, 3, 3]
+
+
+def test_a_scope_compiles_at_the_first_request(compiled):
+    fn = scoped(lambda x: mt.tanh(x) * 1.5625 + 0.25)
+    counts = []
+    for size in [5, 5, 6, 6, 7]:
+        fn(mt.rand(size))
+        counts.append(len(compiled))
+    assert counts == [1, 1, 2, 2, 3]
+
+
+def test_level_1_waits_until_the_ops_have_taken_as_long(compiled, clock):
+    def run():
+        with recorded(auto_jit=1, enable_lazy_compilation=True, **STATIC):
+            y = mt.tanh(x) * 1.59375 + 0.25
+        return y.numpy()
+
+    x = mt.rand(100_000)  # enough to win something
+    for _ in range(50):
+        run()
+    assert compiled == []
+    clock.tick = 100_000_000  # each op takes as long
+    counts = []
+    for _ in range(8):
+        run()
+        counts.append(len(compiled))
+    assert counts[0] == 0
+    assert counts[-1] == 1
+
+
+def test_what_varies_must_have_taken_as_long_as_its_plans(compiled, clock):
+    fn = scoped(lambda x: mt.tanh(x) * 1.609375 + 0.25)
+    clock.tick = 1_000_000  # more than no time, so that a plan has to be paid
+    for size in range(2, 6):
+        fn(mt.rand(size))
+    assert len(compiled) == 4  # and none of them was needed again
+    clock.tick = 0
+    for size in range(6, 20):
+        fn(mt.rand(size))
+    assert len(compiled) == 4
+    clock.tick = 1_000_000
+    for size in range(20, 30):
+        fn(mt.rand(size))
+    assert 4 < len(compiled) < 14
+    fn(mt.rand(50)), fn(mt.rand(50)), fn(mt.rand(50))
+    before = len(compiled)
+    fn(mt.rand(51))  # since the last one was needed again
+    assert len(compiled) == before + 1
 
 
 def test_without_it_everything_is_compiled_at_once(compiled):
@@ -69,43 +139,6 @@ def test_without_it_everything_is_compiled_at_once(compiled):
     for size in [5, 6, 7]:
         fn(mt.rand(size))
     assert len(compiled) == 3
-
-
-def test_a_megamorphic_cluster_is_given_up():
-    profile = ClusterProfile()
-    options = mt.jit.JitOptions(enable_lazy_compilation=True)
-    for size in range(40):
-        for _ in range(2):
-            decision = profile.asks(f"shape {size}", options)
-            profile.counter.value += 1
-        if decision:
-            profile.compiled(f"shape {size}")
-    assert profile.megamorphic
-    assert profile.compilations == 11
-    assert "megamorphic: 11 compilations" in profile.asks("shape 99", options).reason
-    busy = ClusterProfile()
-    for size in range(40):
-        for _ in range(2):
-            decision = busy.asks(f"shape {size}", options)
-            busy.counter.value += 100
-        assert decision
-        busy.compiled(f"shape {size}")
-    assert not busy.megamorphic
-
-
-def test_runs_are_counted_by_the_core(monkeypatch):
-    profiles = []
-    original = launcher.Launcher._profile
-
-    def profile(self, node):
-        profiles.append(original(self, node))
-        return profiles[-1]
-
-    monkeypatch.setattr(launcher.Launcher, "_profile", profile)
-    fn = scoped(lambda x: (x * 3.25).sin())
-    for _ in range(7):
-        fn(mt.ones(4))
-    assert profiles[0].runs == 7
 
 
 def test_what_is_deferred_is_never_compiled(compiled):
@@ -196,64 +229,83 @@ def test_fork_while_the_thread_compiles():
 
 
 @pytest.mark.parametrize("slow", ["compiled", "eager"])
-def test_a_cluster_that_loses_runs_op_by_op(monkeypatch, slow):
-    """The decision, with times that are not left to chance."""
-    original = trial.Trial.ask
-    asked = []
-    mt.jit.cache_clear()
-
-    def ask(self, times):
-        given = [1000 if (not self.compiled) == (slow == "eager") else 2000 for _ in times]
-        asked.append(times)
-        return original(self, given)
-
-    monkeypatch.setattr(trial.Trial, "ask", ask)
+def test_a_cluster_that_loses_runs_op_by_op(clock, slow, caplog):
     state = mt.zeros(8)
 
     def body(x):
         state.add_(x)
         return mt.tanh(state) * 1.375 + x
 
-    fn = scoped(body, measure_clusters=True)
+    fn = scoped(body, measure_clusters=True, vmodule="xla_compiler=1")
     expected, results = np.zeros(8, np.float32), []
     x = mt.rand(8)
-    for _ in range(20):
+    for turn in range(20):
+        clock.tick = 10_000 if (turn < 5) == (slow == "compiled") else 1  # the first five runs launch
         results.append(fn(x).numpy().copy())
         expected = expected + x.numpy()
     np.testing.assert_array_equal(state.numpy(), expected)
     state.zero_()
     for result in results:
         np.testing.assert_array_equal(body(x).numpy(), result)
-    assert len(asked) == 2
-    assert all(time > 0 for times in asked for time in times)
+    assert ("runs op by op from now on: it took 10.0 us" in caplog.text) == (slow == "compiled")
     assert launches(fn, x) == (0 if slow == "compiled" else 1)
 
 
-def test_a_loss_is_in_the_account(monkeypatch):
-    monkeypatch.setattr(trial.Trial, "losers", property(lambda self: dict.fromkeys(self.eager, "it took ages")))
+def test_only_the_clusters_that_lose_run_op_by_op(clock):
+    def body(x, index):
+        a = mt.tanh(x) * 1.4375
+        with mt.jit_scope(compile_ops=False):
+            b = a + 1
+        return mt.exp(b) * 2.3125 - b
 
+    fn = scoped(body, measure_clusters=True)
+    x = mt.rand(8)
+    expected = body(x, 0).numpy()
+    looks = iter([30] * 100)
+
+    class Uneven:
+        now = 0
+
+        def __call__(self):  # the launches of a run take 2 and 30, then their ops 3, 3 and 3, 3, 3
+            self.now += next(looks, 0)
+            return self.now
+
+    mt._C.set_policy_clock(Uneven())
+    fn(x, 0)  # the first of those that launch
+    for turn in range(1, 10):
+        looks = iter([0, 2, 0, 30] if turn < 5 else [0, 3] * 5)
+        np.testing.assert_array_equal(fn(x, 0).numpy(), expected)
+    looks = iter(())
+    np.testing.assert_array_equal(fn(x, 0).numpy(), expected)
+    assert launches(fn, x, 0) == 1
+
+
+def test_a_loss_is_in_the_account(clock):
     def steps(x):
-        for _ in range(20):
+        for turn in range(20):
+            clock.tick = 10_000 if turn < 5 else 1
             x = mt.tanh(x * 1.5 + 0.5) - 0.25
             x.numpy()
 
     report = mt.jit.explain(steps)(mt.rand(5))
     account = report.to_json()
     loss = next(entry for entry in account["eager"] if entry["code"] == "measured-loss")
-    assert "it took ages" in loss["reason"]
+    assert "it took 10.0 us" in loss["reason"]
     assert account["ops"]["compiled"] > 0
     assert account["ops"]["total"] == account["ops"]["compiled"] + account["ops"]["eager"]
 
 
-def test_no_trial_of_what_must_be_compiled_or_without_the_flag(monkeypatch):
-    monkeypatch.setattr(trial.Trial, "ask", lambda self, times: pytest.fail("asked"))
+def test_nothing_is_measured_of_what_must_be_compiled_or_without_the_flag(clock):
+    clock.tick = 10_000
     x = mt.rand(4)
     fn = scoped(lambda x: mt.tanh(x) * 1.625 + x, measure_clusters=False)
     w = mt.rand(4, requires_grad=True)
     must = mt.function(lambda x: mt.tanh(x * w) * 1.6875 + x, jit_compile=True)
-    for _ in range(10):
+    for turn in range(12):
+        clock.tick = 10_000 if turn < 5 else 1
         fn(x)
         must(x)
+    assert launches(fn, x) == launches(must, x) == 1
 
 
 def test_executables_are_bounded_by_bytes():
@@ -291,11 +343,10 @@ def test_plans_are_bounded_by_bytes():
         mt.jit.cache_clear()
         mt._C.set_plan_cache_limit(20_000)
         before = mt.jit.cache_info()
-        # From places of their own: where plans launch nothing again and again, no more are made.
         for line in range(1, 60):
             names = {"x": mt.ones(line)}
             source = "\n" * line + "x = x * 2.5"
-            with mt.jit.options(always_defer_compilation=True), mt.jit_scope():
+            with mt.jit.options(always_defer_compilation=True, enable_lazy_compilation=False), mt.jit_scope():
                 exec(compile(source, "places.py", "exec"), names)
             assert names["x"].shape == (line,)
         info = mt.jit.cache_info()

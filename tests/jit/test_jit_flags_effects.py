@@ -207,7 +207,7 @@ def test_vmodule_ends_with_its_options_and_follows_pythons_logging(caplog):
 def test_graphs_are_written_after_each_phase(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MT_DUMP_GRAPH_PREFIX", str(tmp_path / "graphs"))
     for size in (3, 4):
-        with recorded(clustering_debug=True, cluster_exclude_ops="exp"):
+        with recorded(clustering_debug=True, cluster_exclude_ops="exp", enable_lazy_compilation=True):
             y = (mt.ones(size) * 2 + 1).exp()
         assert y.shape == (size,)
     assert capsys.readouterr().err == ""

@@ -250,8 +250,10 @@ def plans_and_executables():
 
 def test_no_time_is_spent_on_loops_that_never_repeat_themselves():
     expected = elimination(12)
-    for _ in range(2):  # nor when they come again
-        with plans_and_executables() as found, recorded(min_cluster_size=4):
+    mt.jit.cache_clear()
+    for level in (2, 1, 1):  # nor when they come again, at the level that waits until they have paid
+        options = {"auto_jit": level, "enable_lazy_compilation": True}
+        with plans_and_executables() as found, recorded(min_cluster_size=4, **options):
             got = elimination(12)
         assert all(mt.equal(one, other) for one, other in zip(got, expected, strict=True))
         assert found == [0, 0]
@@ -267,18 +269,18 @@ def test_a_loop_that_repeats_itself_is_compiled_when_it_has_run_for_a_while():
     def tensors(n):
         return mt.arange(64.0 * n).reshape(64, n) % 11 / 110, mt.arange(float(n * n)).reshape(n, n) % 7 / 70
 
-    x, w = tensors(256)
-    expected = steps(300, x, w)
-    with plans_and_executables() as found, recorded(min_cluster_size=4):
-        got = steps(300, x, w)
+    x, w = tensors(64)
+    expected = steps(60, x, w)
+    with plans_and_executables() as found, recorded(min_cluster_size=4, enable_lazy_compilation=True):
+        got = steps(60, x, w)
     assert mt.equal(got, expected)
     assert min(found) >= 1
-    x, w = tensors(4)  # it takes a moment
-    with plans_and_executables() as found, recorded(min_cluster_size=4):
+    x, w = tensors(4)  # which at level 1 takes a moment
+    with plans_and_executables() as found, recorded(min_cluster_size=4, auto_jit=1, enable_lazy_compilation=True):
         steps(40, x, w).sum().item()
     assert found == [0, 0]
     # Who says that nothing shall wait gets it at once.
-    with plans_and_executables() as found, recorded(min_cluster_size=4, enable_lazy_compilation=False):
+    with plans_and_executables() as found, recorded(min_cluster_size=4):
         steps(40, x, w).sum().item()
     assert min(found) >= 1
 
@@ -293,7 +295,7 @@ def test_parts_of_several_kinds_that_come_again_and_again_are_compiled():
 
     x = mt.arange(3000.0) / 3000
     expected = program(x)
-    with plans_and_executables() as found, recorded(min_cluster_size=4):
+    with plans_and_executables() as found, recorded(min_cluster_size=4, enable_lazy_compilation=True):
         assert [program(x) for _ in range(200)] == [expected] * 200
     assert found[1] >= 1
 
@@ -308,7 +310,7 @@ def test_what_is_read_each_round_and_never_the_same_is_soon_run_without_plans():
 
     x = mt.arange(300.0) / 300
     expected = program(x)
-    with plans_and_executables() as found, recorded(min_cluster_size=4):
+    with plans_and_executables() as found, recorded(min_cluster_size=4, enable_lazy_compilation=True):
         assert program(x) == expected
     assert 0 < found[0] < 20
 

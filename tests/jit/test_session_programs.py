@@ -13,6 +13,12 @@ pytestmark = pytest.mark.at_once(reason="it compiles by itself")
 ON = [mt.OptimizerOptions.ON_1, mt.OptimizerOptions.ON_2]
 
 
+@pytest.fixture(autouse=True)
+def _compiles_at_once():
+    with mt.jit.options(enable_lazy_compilation=False):
+        yield
+
+
 def session(level=mt.OptimizerOptions.ON_2):
     config = mt.ConfigProto()
     config.graph_options.optimizer_options.global_jit_level = level

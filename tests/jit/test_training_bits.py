@@ -73,7 +73,7 @@ def eagerly(training):
 
 def recorded(level):
     def run(training):
-        with mt.jit.options(auto_jit=level, cpu_global_jit=True):
+        with mt.jit.options(auto_jit=level, cpu_global_jit=True, enable_lazy_compilation=False):
             mt._C.begin_recording()
             try:
                 return training.run(training.step)
@@ -88,7 +88,7 @@ def in_a_session(level):
         config = mt.ConfigProto()
         config.graph_options.optimizer_options.global_jit_level = level
         config.graph_options.optimizer_options.cpu_global_jit = True
-        with mt.Session(config=config) as session:
+        with mt.jit.options(enable_lazy_compilation=False), mt.Session(config=config) as session:
             return training.run(lambda x, y: session.run(training.step, x, y))
 
     return run

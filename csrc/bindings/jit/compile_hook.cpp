@@ -138,8 +138,8 @@ DType dtype_of_hlo(const char* name) {
     fail_value(std::string("unknown HLO type ") + name);
 }
 
-// ("op", node, group) or ("launch", entry, [(value, dtype)], [value], scratch bytes, work bytes, executable, name,
-//  nodes inside, whether it reports errors, whether it is guarded, observer, group, program or None, GPU)
+// ("op", node) or ("launch", entry, [(value, dtype)], [value], scratch bytes, work bytes, executable, name,
+//  nodes inside, whether it reports errors, whether it is guarded, observer, whether it may lose, program or None, GPU)
 Step step_from(const Trace& trace, PyObject* object) {
     Step step;
     if (!PyTuple_Check(object) || !PyTuple_GET_SIZE(object)) fail_type("a step of a plan must be a tuple");
@@ -147,7 +147,7 @@ Step step_from(const Trace& trace, PyObject* object) {
     if (!type) fail_python();
     if (type[0] == 'o') {
         unsigned node;
-        parse(object, "a step", "sIi", &type, &node, &step.group);
+        parse(object, "a step", "sI", &type, &node);
         check_below(node, trace.nodes.size(), "node");
         step.node = node;
         return step;
@@ -157,9 +157,9 @@ Step step_from(const Trace& trace, PyObject* object) {
     long long work;
     PyObject *inputs, *outputs, *executable, *inside, *observer, *program;
     const char* name;
-    int reports_errors, guarded, gpu;
-    parse(object, "a step", "sKOOKLOsOppOiOi", &type, &entry, &inputs, &outputs, &scratch, &work, &executable, &name,
-          &inside, &reports_errors, &guarded, &observer, &step.group, &program, &gpu);
+    int reports_errors, guarded, may_lose, gpu;
+    parse(object, "a step", "sKOOKLOsOppOpOi", &type, &entry, &inputs, &outputs, &scratch, &work, &executable, &name,
+          &inside, &reports_errors, &guarded, &observer, &may_lose, &program, &gpu);
     if (program != Py_None) {
         step.program = PyRef::borrow(program);
         step.device = {DeviceType::CUDA, static_cast<int8_t>(gpu)};
@@ -197,29 +197,18 @@ Step step_from(const Trace& trace, PyObject* object) {
     });
     step.reports_errors = reports_errors;
     step.guarded = guarded;
+    step.may_lose = may_lose;
     step.observer = PyRef::borrow(observer);
     return step;
 }
 
 std::shared_ptr<Plan> plan_from(const Trace& trace, PyObject* returned, PyObject* signature) {
     auto plan = std::make_shared<Plan>();
-    PyObject *steps, *deferred, *checks, *record, *next, *counters, *held, *keep;
-    long long revisit;
+    PyObject *steps, *deferred, *checks, *record, *keep;
     int measured;
-    parse(returned, "what the compiler gave", "OOOOOLiOOO", &steps, &deferred, &checks, &record, &next, &revisit,
-          &measured, &counters, &held, &keep);
-    each(counters, [&](PyObject* item) { plan->counters.push_back(reinterpret_cast<int64_t*>(to_uint64(item))); });
-    plan->held = PyRef::borrow(held);
+    parse(returned, "what the compiler gave", "OOOOpO", &steps, &deferred, &checks, &record, &measured, &keep);
     plan->record = PyRef::borrow(record);
-    plan->policy = PyRef::borrow(next);
-    if (next != Py_None && revisit >= 0) plan->revisit = static_cast<uint64_t>(revisit);
     each(steps, [&](PyObject* item) { plan->steps.push_back(step_from(trace, item)); });
-    if (measured < 0) fail_value("a plan measures " + std::to_string(measured) + " clusters");
-    plan->fastest.assign(static_cast<size_t>(measured), INT64_MAX);
-    for (const Step& step : plan->steps)
-        if (measured && step.group >= measured)
-            fail_value("a plan has a step of cluster " + std::to_string(step.group) + " of " +
-                       std::to_string(measured));
     each(deferred, [&](PyObject* item) {
         plan->deferred.push_back(value_from(trace, item));
         if (plan->deferred.back().kind != RefKind::Node) fail_value("a plan defers what no node gives");
@@ -240,6 +229,7 @@ std::shared_ptr<Plan> plan_from(const Trace& trace, PyObject* returned, PyObject
         PyRef bytes = checked(PyBytes_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size())));
         checked(PyObject_CallFunctionObjArgs(keep, signature, bytes.get(), nullptr));
     }
+    if (measured) begin_contest(*plan);
     return plan;
 }
 
@@ -266,7 +256,6 @@ std::shared_ptr<Plan> plan_from_disk(const Trace& trace, PyObject* found) {
         step.name = name;
     }
     plan->record = PyRef::borrow(Py_None);
-    plan->policy = PyRef::borrow(Py_None);
     return next == PyList_GET_SIZE(code) ? plan : nullptr;
 }
 
@@ -299,32 +288,16 @@ bool submit(const Trace& trace, uint64_t number) {
     return ask(trace, submitter.get(), question.get()).get() == Py_True;
 }
 
-std::shared_ptr<Plan> compile(Trace& trace) {
+std::shared_ptr<Plan> compile(Trace& trace, uint64_t number) {
     PyRef compiler = PyRef::borrow(g_compile);
     if (std::shared_ptr<Plan> plan = recall(trace)) return plan;
     PyRef signature = lasting_signature(trace);
-    PyRef returned = ask(trace, compiler.get(), describe(trace).get());
-    return plan_from(trace, returned.get(), signature.get());
-}
-
-// A plan that follows another is made of what the policy knows.
-std::shared_ptr<Plan> compile_after(Trace& trace, PyObject* policy) {
-    PyRef compiler = PyRef::borrow(g_compile);
-    PyRef question = checked(PyTuple_Pack(4, Py_None, Py_None, Py_None, policy));
+    PyRef described = describe(trace);
+    PyRef question = checked(Py_BuildValue("(OOOK)", PyTuple_GET_ITEM(described.get(), 0),
+                                           PyTuple_GET_ITEM(described.get(), 1), PyTuple_GET_ITEM(described.get(), 2),
+                                           static_cast<unsigned long long>(number)));
     PyRef returned = ask(trace, compiler.get(), question.get());
-    return plan_from(trace, returned.get(), nullptr);
-}
-
-// policy.ask(nanoseconds of each cluster or None) -> after how many more runs to ask again, or None for another plan.
-std::shared_ptr<Plan> revise(Trace& trace, Plan& plan) {
-    PyRef times = list_of(plan.fastest, [](int64_t t) {
-        return t == INT64_MAX ? Py_NewRef(Py_None) : PyLong_FromLongLong(static_cast<long long>(t));
-    });
-    PyRef policy = PyRef::borrow(plan.policy.get());
-    PyRef answer = checked(PyObject_CallMethod(policy.get(), "ask", "O", times.get()));
-    if (answer.get() == Py_None) return compile_after(trace, policy.get());
-    plan.revisit = plan.replays + to_uint64(answer.get());
-    return nullptr;
+    return returned.get() == Py_None ? nullptr : plan_from(trace, returned.get(), signature.get());
 }
 
 PyObject* py_set_compile_hook(PyObject*, PyObject* args) {
@@ -334,7 +307,6 @@ PyObject* py_set_compile_hook(PyObject*, PyObject* args) {
     Py_XSETREF(g_recall, Py_NewRef(recaller));
     compile_hook = compile;
     recall_hook = recall;
-    revise_hook = revise;
     Py_RETURN_NONE;
 }
 
@@ -375,8 +347,9 @@ PyMethodDef functions[] = {
     {"plan_bytes", method<py_plan_bytes>(), METH_VARARGS,
      "plan_bytes(results of each node, leaves, scalars, plan) -> the plan as bytes that a recalled one is made of."},
     {"set_compile_hook", method<py_set_compile_hook>(), METH_VARARGS,
-     "set_compile_hook(f, recall): f(nodes, leaves, scalars, policy=None) -> (steps, deferred, checks, record, "
-     "policy, revisit, measured, counters, held, keep), where keep(signature, plan) gets the plan as bytes; "
+     "set_compile_hook(f, recall): f(nodes, leaves, scalars, number) -> (steps, deferred, checks, record, whether "
+     "launches are held against their ops, keep), where keep(signature, plan) gets the plan as bytes; None if a thread "
+     "compiles it, which then calls plan_made(number); a number of 0 is compiled now. "
      "recall(signature) -> (plan, [(entry, executable)], name) or None."},
     {}};
 

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "bindings/jit/trace_python.h"
+#include "trace/rental.h"
 
 namespace mt::py {
 
@@ -13,7 +14,7 @@ using namespace mt::trace;
 PyObject* g_flush = nullptr;
 PyObject* g_refuse = nullptr;
 PyObject* g_eager = nullptr;
-PyObject* g_lost = nullptr;
+PyObject *g_losses = nullptr, *g_lost = nullptr;
 PyObject* g_ran = nullptr;
 PyObject* g_clock = nullptr;
 
@@ -63,6 +64,16 @@ PyRef on_lost(const PyRef& record, const SourceRef& at, int64_t recorded_ns, int
     if (!hook) return {};
     return checked(PyObject_CallFunction(hook.get(), "OOLL", record ? record.get() : Py_None, where.get(),
                                          static_cast<long long>(recorded_ns), static_cast<long long>(eager_ns)));
+}
+
+PyRef on_losses(const PyRef& record, const std::vector<Loss>& losses) {
+    PyRef hook = PyRef::borrow(g_losses);
+    if (!hook) return {};
+    PyRef all = list_of(losses, [](const Loss& one) {
+        return Py_BuildValue("(sLL)", one.cluster.c_str(), static_cast<long long>(one.launch_ns),
+                             static_cast<long long>(one.ops_ns));
+    });
+    return checked(PyObject_CallFunctionObjArgs(hook.get(), record ? record.get() : Py_None, all.get(), nullptr));
 }
 
 void on_ran(const PyRef& record) {
@@ -153,11 +164,13 @@ bool callable_or_none(PyObject* object) {
 }
 
 PyObject* py_set_demotion_hooks(PyObject*, PyObject* args) {
-    PyObject *lost, *ran;
-    if (!PyArg_ParseTuple(args, "OO:set_demotion_hooks", &lost, &ran)) return nullptr;
-    if (!callable_or_none(lost) || !callable_or_none(ran)) return nullptr;
+    PyObject *losses, *lost, *ran;
+    if (!PyArg_ParseTuple(args, "OOO:set_demotion_hooks", &losses, &lost, &ran)) return nullptr;
+    if (!callable_or_none(losses) || !callable_or_none(lost) || !callable_or_none(ran)) return nullptr;
+    Py_XSETREF(g_losses, losses == Py_None ? nullptr : Py_NewRef(losses));
     Py_XSETREF(g_lost, lost == Py_None ? nullptr : Py_NewRef(lost));
     Py_XSETREF(g_ran, ran == Py_None ? nullptr : Py_NewRef(ran));
+    losses_hook = g_losses ? on_losses : nullptr;
     demoted_hook = g_lost ? on_lost : nullptr;
     demoted_ran_hook = g_ran ? on_ran : nullptr;
     Py_RETURN_NONE;
@@ -167,6 +180,11 @@ PyObject* py_set_policy_clock(PyObject*, PyObject* clock) {
     if (!callable_or_none(clock)) return nullptr;
     Py_XSETREF(g_clock, clock == Py_None ? nullptr : Py_NewRef(clock));
     policy_clock = g_clock ? given_time : now_ns;
+    Py_RETURN_NONE;
+}
+
+PyObject* py_plan_made(PyObject*, PyObject* number) {
+    note_made(to_uint64(number));
     Py_RETURN_NONE;
 }
 
@@ -286,8 +304,11 @@ PyMethodDef functions[] = {
     {"set_eager_hook", method<py_set_eager_hook>(), METH_O,
      "set_eager_hook(f | None): f(op, source) for what ran eagerly since it can't be recorded."},
     {"set_demotion_hooks", method<py_set_demotion_hooks>(), METH_VARARGS,
-     "set_demotion_hooks(lost | None, ran | None): lost(record, source, recorded_ns, eager_ns) -> record of what runs "
+     "set_demotion_hooks(losses | None, lost | None, ran | None): losses(record, [(cluster, ns, ns of its ops)]) -> "
+     "record of the plan with those op by op; lost(record, source, recorded_ns, eager_ns) -> record of what runs "
      "eagerly from now on; ran(record) of each run of it."},
+    {"plan_made", method<py_plan_made>(), METH_O,
+     "plan_made(number): a thread has compiled what the compile hook was given with that number."},
     {"set_policy_clock", method<py_set_policy_clock>(), METH_O,
      "set_policy_clock(f | None): f() -> nanoseconds, instead of the clock that the policy goes by."},
     {"set_reply_pipe", method<py_set_reply_pipe>(), METH_O,
